@@ -8,14 +8,14 @@ default. It says nothing about kernels: those need an engine and a GPU.
     network = parse("model.onnx")
     outputs = evaluate(network, {"x": x})       # {"y": ndarray}
 
-Three modules: `definition` (the network as plain lists), `evaluation` (order, loops, conditionals, types) and the layers,
-one small function each, in the table of `layers`.
+Three parts: `definition` (the network as plain lists), `evaluation` (order, loops, conditionals, types) and `layers`
+(one small function each, in one table).
 """
 
-from surgeon.network.definition import Layer, Network, NetworkError, ParserRejected, Tensor, parse
+from surgeon.network.definition import Layer, Network, NetworkError, ParserRejected, Tensor, parse, read
 from surgeon.network.evaluation import EvaluationError, UnsupportedLayer, evaluate, unsupported
 
 __all__ = [
     "EvaluationError", "Layer", "Network", "NetworkError", "ParserRejected", "Tensor", "UnsupportedLayer", "evaluate",
-    "parse", "unsupported",
+    "parse", "read", "unsupported",
 ]  # fmt: skip

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
+import sys
 from dataclasses import dataclass, field
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -100,6 +102,7 @@ def parse(path: str | os.PathLike[str], runtime: str | None = None) -> Network:
         raise NetworkError(f"there is no model file '{path}'")
     trt = _import_runtime(runtime)
     logger = _collecting_logger(trt)
+    logger.lines.clear()
     try:
         builder = trt.Builder(logger)
     except TypeError as error:  # the binding's way to say that the C++ factory returned null
@@ -108,11 +111,27 @@ def parse(path: str | os.PathLike[str], runtime: str | None = None) -> Network:
     parser = trt.OnnxParser(network, logger)
     if not parser.parse_from_file(path):
         raise ParserRejected(_rejection(path, trt, parser, logger.lines))
-    return _snapshot(trt, network, (logger, builder, network, parser))
+    return read(network, logger, builder, parser)
+
+
+def read(network: Any, *keep_alive: Any) -> Network:
+    """The layers and tensors of any trt.INetworkDefinition, one loaded by Polygraphy or built by hand, say.
+
+    Pass in `keep_alive` what its weights live in: the builder, the parser, NumPy arrays. The network's layers are cast
+    to their own classes in place.
+    """
+    trt = sys.modules[type(network).__module__]
+    runtime = importlib.import_module(trt.__name__.split(".")[-1])
+    classes = {name.lower(): getattr(trt, name) for name in dir(trt) if name.startswith("I") and name.endswith("Layer")}
+    tensors, scopes = _Tensors(), _Scopes()
+    inputs = tuple(tensors.of(network.get_input(i)) for i in range(network.num_inputs))
+    outputs = tuple(tensors.of(network.get_output(i)) for i in range(network.num_outputs))
+    layers = tuple(_layer(network.get_layer(i), classes, tensors, scopes) for i in range(network.num_layers))
+    return Network(layers, inputs, outputs, f"{runtime.__name__} {runtime.__version__}", (network, *keep_alive))
 
 
 def weights_array(weights: Any) -> np.ndarray:
-    """Weights of a layer as a flat array; size 0 where the layer has none. Raises NetworkError for packed 4-bit types."""
+    """Weights of a layer as a flat array, of size 0 where it has none. NetworkError for packed 4-bit types."""
     if isinstance(weights, np.ndarray):
         return weights.reshape(-1)
     if weights.size == 0:
@@ -157,12 +176,15 @@ def _import_runtime(runtime: str | None) -> ModuleType:
 
 
 def _creation_flags(trt: ModuleType) -> int:
-    """Strongly typed where the version has it (the types are then the model's own), explicit batch where it is a flag."""
+    """Strongly typed where the version has it (types are then the model's own), explicit batch where it is a flag."""
     known = trt.NetworkDefinitionCreationFlag.__members__
     return sum(1 << int(known[name]) for name in ("EXPLICIT_BATCH", "STRONGLY_TYPED") if name in known)
 
 
+@cache
 def _collecting_logger(trt: ModuleType) -> Any:
+    """The one logger of this process: TensorRT goes on writing to the first that it was given, so none may ever die."""
+
     class Logger(trt.ILogger):  # type: ignore[name-defined, misc]
         def __init__(self) -> None:
             trt.ILogger.__init__(self)
@@ -197,15 +219,6 @@ def _onnx_node(error: Any) -> str:
 _CLASS_NAMES = {"CONDITIONAL_INPUT": "IIfConditionalInputLayer", "CONDITIONAL_OUTPUT": "IIfConditionalOutputLayer"}
 _LOOP_KINDS = ("TRIP_LIMIT", "RECURRENCE", "ITERATOR", "LOOP_OUTPUT")
 _CONDITIONAL_KINDS = ("CONDITION", "CONDITIONAL_INPUT", "CONDITIONAL_OUTPUT")
-
-
-def _snapshot(trt: ModuleType, network: Any, keep_alive: tuple[Any, ...]) -> Network:
-    classes = {name.lower(): getattr(trt, name) for name in dir(trt) if name.startswith("I") and name.endswith("Layer")}
-    tensors, scopes = _Tensors(), _Scopes()
-    inputs = tuple(tensors.of(network.get_input(i)) for i in range(network.num_inputs))
-    outputs = tuple(tensors.of(network.get_output(i)) for i in range(network.num_outputs))
-    layers = tuple(_layer(network.get_layer(i), classes, tensors, scopes) for i in range(network.num_layers))
-    return Network(layers, inputs, outputs, f"{trt.__name__} {trt.__version__}", keep_alive)
 
 
 def _layer(native: Any, classes: dict[str, Any], tensors: _Tensors, scopes: _Scopes) -> Layer:

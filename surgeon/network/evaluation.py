@@ -221,7 +221,7 @@ class _Run:
             self.values.pop(tensor, None)
 
     def set_iterators(self, loop: _Loop, iteration: int, counts: list[int]) -> None:
-        """Subscript each iterated tensor. Past its end there is no value: a while loop may get there before it stops."""
+        """Subscript each iterated tensor. Past its end it has no value: a while loop may get there before it stops."""
         for layer in loop.iterators:
             data, axis = self.values[_tensor(layer, 0).id], layer.native.axis
             if layer.native.reverse and not counts:

@@ -1,8 +1,8 @@
 """The layers that can be evaluated: one function each, in one table by the layer's name in trt.LayerType.
 
-A function takes the Layer (its attributes are read from `layer.native`, a TensorRT layer) and its inputs as arrays, None
-for an input left out, and returns the output array, or a tuple of them. FP16 and BF16 reach it as float32, and its
-float32 result is rounded to the layer's type by the caller. Meanings are those that NvInfer.h documents.
+A function takes the Layer (its attributes are read from `layer.native`, a TensorRT layer) and its inputs as arrays,
+None for an input left out, and returns the output array, or a tuple of them. FP16 and BF16 reach it as float32, and
+its float32 result is rounded to the layer's type by the caller. Meanings are those that NvInfer.h documents.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ LAYERS: dict[str, Callable[..., Any]] = {
 
 
 def limitation(layer: Layer) -> str:
-    """Why this layer cannot be evaluated although its kind can: an attribute without a meaning here. Empty if it can."""
+    """Why this layer cannot be evaluated although its kind can: an attribute with no meaning here. Empty if it can."""
     find = _LIMITATIONS.get(layer.kind)
     return find(layer) if find else ""
 

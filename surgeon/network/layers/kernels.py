@@ -1,4 +1,4 @@
-"""One ONNX operator through ONNX Runtime, for the few layers whose arithmetic is long and whose meaning is not in doubt."""
+"""One ONNX operator through ONNX Runtime, for the few layers of long arithmetic and undoubted meaning."""
 
 from __future__ import annotations
 

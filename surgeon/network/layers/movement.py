@@ -26,7 +26,7 @@ def unsqueeze(layer: Layer, x: np.ndarray, axes: np.ndarray) -> np.ndarray:
 
 
 def shuffle(layer: Layer, x: np.ndarray, dims: np.ndarray | None = None) -> np.ndarray:
-    """Transpose, reshape, transpose. reshape_dims is None both where an input replaces it and where nothing reshapes."""
+    """Transpose, reshape, transpose. reshape_dims is None where an input replaces it and where nothing reshapes."""
     native = layer.native
     x = x.transpose(list(native.first_transpose)[: x.ndim])
     wanted = native.reshape_dims if dims is None else [int(d) for d in dims]
@@ -149,7 +149,7 @@ def scatter(layer: Layer, data: np.ndarray, indices: np.ndarray, updates: np.nda
 
 
 def one_hot(layer: Layer, indices: np.ndarray, values: np.ndarray, depth: np.ndarray) -> np.ndarray:
-    """values is (off, on). An index of depth or more sets nothing; a negative one has no documented meaning and raises."""
+    """values is (off, on). An index of depth or more sets nothing; a negative one has no documented meaning."""
     if indices.size and indices.min() < 0:
         raise IndexError(f"index {indices.min()}: TensorRT documents no negative indices here")
     axis = layer.native.axis % (indices.ndim + 1)

@@ -178,26 +178,24 @@ def _padding(
 
 
 def pooling(layer: Layer, x: np.ndarray) -> np.ndarray:
-    """Windows over the innermost axes. An average divides by the window's overlap with the input, or with the padding."""
+    """Windows over the innermost axes. An average divides by the window's overlap with the input, or with the padding.
+
+    Rounding up lets the last window reach beyond the padding; what lies there counts for nothing.
+    """
     native = layer.native
     size, stride = list(native.window_size_nd), list(native.stride_nd)
     inner = x.shape[x.ndim - len(size) :]
     before, after = _padding(native, [_covered(i, s) for i, s in zip(inner, stride)], inner, size, stride)
-    # Rounding up lets the last window reach beyond the padding; what lies there counts for nothing.
     beyond = [0] * len(size)
     if native.padding_mode.name == "EXPLICIT_ROUND_UP":
         beyond = [(k - (i + p + q)) % s for i, p, q, k, s in zip(inner, before, after, size, stride)]
-    around = list(zip(before, [q + extra for q, extra in zip(after, beyond)]))
-    if native.type.name == "MAX":
-        return _windows(x, around, size, stride, -np.inf).max(tuple(range(-len(size), 0)))
-    counted = np.ones(inner, f32)
-    if not native.average_count_excludes_padding:
-        counted = np.ones([i + p + q for i, p, q in zip(inner, before, after)], f32)
-        around_counted = [(0, extra) for extra in beyond]
-    else:
-        around_counted = around
+    around = [(p, q + extra) for p, q, extra in zip(before, after, beyond)]
     axes = tuple(range(-len(size), 0))
-    counts = _windows(counted, around_counted, size, stride, 0).sum(axes)
+    if native.type.name == "MAX":
+        return _windows(x, around, size, stride, -np.inf).max(axes)
+    padding = 0 if native.average_count_excludes_padding else 1
+    counted = np.pad(np.ones(inner, f32), list(zip(before, after)), constant_values=padding)
+    counts = _windows(counted, [(0, extra) for extra in beyond], size, stride, 0).sum(axes)
     return _windows(x, around, size, stride, 0).sum(axes) / counts
 
 
