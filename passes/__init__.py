@@ -1,0 +1,1 @@
+"""surgeon's passes: one file each. See `surgeon explain PASS`."""

@@ -1,0 +1,44 @@
+"""Everything surgeon raises on purpose.
+
+    SurgeonError
+    ├── UsageError       an argument names something that is not there: a pass, a strategy, a target
+    ├── ModelError       the model cannot be read, is not valid, or cannot be written
+    ├── PassError        a pass broke the contract of the pass language (a defect of the pass)
+    └── EngineError      TensorRT refused to parse, build or run the model
+
+The command line turns `UsageError` and `ModelError` into exit status 2 and the message into one paragraph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class SurgeonError(Exception):
+    """The root of the tree. `str(error)` says what, where and what to do next."""
+
+
+class UsageError(SurgeonError):
+    """An argument names something that does not exist or does not go together with another."""
+
+
+class ModelError(SurgeonError):
+    """A model that cannot be read, that breaks ONNX's own rules, or that cannot be written."""
+
+
+class PassError(SurgeonError):
+    """A pass that breaks the contract of the pass language."""
+
+
+class EngineError(SurgeonError):
+    """TensorRT refused to parse, to build or to run a model."""
+
+
+def did_you_mean(wrong: str, known: Iterable[str]) -> str:
+    """" Did you mean 'x'?" for the nearest known word, or the whole list where none is near."""
+    known = sorted(known)
+    near = get_close_matches(wrong, known, n=1)
+    if near:
+        return f" Did you mean '{near[0]}'?"
+    return f" Known: {', '.join(known)}." if known else ""

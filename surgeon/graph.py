@@ -1,0 +1,925 @@
+"""The ONNX protobuf itself, indexed. The only module that edits ONNX protobufs.
+
+A `Model` holds one `Graph` for the main graph, for every body of an If, Loop or Scan, and for every local function. A
+`Value` is a tensor: it knows its producer and its readers, and a reader inside a body is a reader of the outer value. A
+`Node` wraps a NodeProto. Untouched nodes leave exactly as they came; new nodes stand where the node that they replace
+stood, so the order stays topological and nothing is ever sorted.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from .errors import ModelError
+from .pattern import MOVED, key_of
+
+FLOAT_LIMIT = float(np.finfo(np.float32).max)  # Clip wrote "no bound" as this number up to opset 10
+FOLD_LIMIT = 1 << 22  # elements: a computed constant larger than this is left to the runtime
+SMALL_TENSOR = 1024  # elements: larger initializers never decide a shape, so shape inference does without them
+RANDOM = frozenset({"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"})
+
+Dim = int | str | None
+Shape = tuple[Dim, ...]
+
+
+class Reference(str):
+    """The name of a function's attribute that stands where a value is meant (`ref_attr_name`)."""
+
+
+class Value:
+    """A tensor of one graph: `name`, its `producer` node and output `index`, and the nodes that read it."""
+
+    __slots__ = ("name", "graph", "producer", "index", "users", "is_output", "is_input", "tensor")
+
+    def __init__(self, name: str, graph: Graph) -> None:
+        self.name = name
+        self.graph = graph
+        self.producer: Node | None = None
+        self.index = 0
+        self.users: dict[Node, None] = {}
+        self.is_output = False
+        self.is_input = False
+        self.tensor: TensorProto | None = None
+
+    def __repr__(self) -> str:
+        return f"Value({self.name!r})"
+
+
+class Node:
+    """A node of one graph. `inputs` and `outputs` hold a `Value`, or None where the file has an empty name."""
+
+    __slots__ = ("key", "proto", "graph", "inputs", "outputs", "slot", "alive", "bodies", "origin", "_attrs")
+
+    def __init__(self, key: str, proto: NodeProto, graph: Graph, inputs: list[Value | None], slot: int) -> None:
+        self.key = key
+        self.proto = proto
+        self.graph = graph
+        self.inputs = inputs
+        self.outputs: list[Value | None] = []
+        self.slot = slot
+        self.alive = True
+        self.bodies: tuple[Graph, ...] = ()
+        self.origin: Any = None  # the rewrite that made this node; None for a node of the file
+        self._attrs: dict[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"Node({self.label})"
+
+    @property
+    def op(self) -> str:
+        return self.proto.op_type
+
+    @property
+    def name(self) -> str:
+        return self.proto.name
+
+    @property
+    def label(self) -> str:
+        """The node's name, or its operator and first output where the file gives it none."""
+        return self.proto.name or f"{self.proto.op_type} -> {self.proto.output[0] if self.proto.output else '?'}"
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """The attributes that the file writes, as Python values; strings decoded."""
+        if self._attrs is None:
+            self._attrs = {a.name: _attribute(a) for a in self.proto.attribute}
+        return self._attrs
+
+    def attr(self, name: str) -> Any:
+        """The attribute's value; the schema's default where the file leaves it out; None where there is neither."""
+        attrs = self.attrs
+        if name in attrs:
+            return attrs[name]
+        return self.graph.model.schema_defaults(self).get(name)
+
+    def operands(self) -> list[Any]:
+        """The inputs without trailing empty ones; what older opsets write as attributes stands in its place as an array."""
+        found: list[Any] = list(self.inputs)
+        moved = MOVED.get(self.key)
+        if moved is not None and self.proto.attribute:
+            for name, position in moved.items():
+                if name not in self.attrs or len(found) > position:
+                    continue
+                given = self.attrs[name]
+                if self.key == "Clip" and abs(given) >= FLOAT_LIMIT:
+                    continue
+                found += [None] * (position - len(found))
+                integer = name not in ("min", "max", "value", "scales")
+                found.append(given if isinstance(given, Reference) else np.asarray(given, np.int64 if integer else np.float32))
+        while found and found[-1] is None:
+            found.pop()
+        return found
+
+
+class Graph:
+    """One scope: the main graph, a body or a local function."""
+
+    def __init__(self, proto: GraphProto | onnx.FunctionProto, model: Model, parent: Graph | None, owner: str = "") -> None:
+        self.proto = proto
+        self.model = model
+        self.parent = parent
+        self.owner = owner
+        self.is_function = isinstance(proto, onnx.FunctionProto)
+        self.values: dict[str, Value] = {}
+        self.nodes: list[Node] = []  # as the file has them; `extra` holds what came since
+        self.extra: dict[int, list[Node]] = {}
+        self.by_op: dict[str, dict[Node, None]] = {}
+        self.new_tensors: list[Value] = []
+        self.edited = False
+        self._index()
+
+    # ---- reading ---------------------------------------------------------------------------------------------------
+
+    def _index(self) -> None:
+        proto = self.proto
+        if isinstance(proto, onnx.FunctionProto):
+            for name in proto.input:
+                self._define(name).is_input = True
+        else:
+            overridable = self.model.proto.ir_version >= 4
+            for info in proto.input:
+                self._define(info.name).is_input = True
+            for tensor in proto.initializer:
+                value = self.values.get(tensor.name)
+                if value is None:
+                    value = self._define(tensor.name)
+                elif value.tensor is not None:
+                    raise ModelError(f"two initializers are called '{tensor.name}'. Rename one of them.")
+                elif not overridable:
+                    value.is_input = False  # before IR 4 every initializer had to be listed as an input
+                value.tensor = tensor
+            for sparse in proto.sparse_initializer:
+                self._define(sparse.values.name)
+        for node in _in_order(proto.node, self):
+            self._add(node)
+        outputs = list(proto.output) if self.is_function else [info.name for info in proto.output]
+        for name in outputs:
+            value = self.find(name)
+            if value is None:
+                raise ModelError(f"the output '{name}' of {self.title} is produced by no node. Every graph output needs a producer.")
+            value.is_output = True
+
+    @property
+    def title(self) -> str:
+        return self.owner or "the graph"
+
+    def _define(self, name: str) -> Value:
+        if name in self.values:
+            raise ModelError(f"the tensor '{name}' of {self.title} is defined twice. Tensor names must be unique.")
+        value = self.values[name] = Value(name, self)
+        return value
+
+    def _add(self, proto: NodeProto) -> None:
+        values, key = self.values, proto.op_type
+        if proto.domain and proto.domain != "ai.onnx":
+            key = f"{proto.domain}::{key}"
+        inputs: list[Value | None] = []
+        node = Node(key, proto, self, inputs, len(self.nodes))
+        for name in proto.input:
+            if not name:
+                inputs.append(None)
+                continue
+            value = values.get(name) or self.find(name)
+            if value is None:
+                raise ModelError(f"the node {node.label} of {self.title} reads '{name}', which nothing produces.")
+            value.users[node] = None
+            inputs.append(value)
+        for attribute in proto.attribute:
+            if attribute.type == AttributeProto.GRAPH:
+                node.bodies += (Graph(attribute.g, self.model, self, f"the body '{attribute.name}' of {node.label}"),)
+            elif attribute.type == AttributeProto.GRAPHS:
+                node.bodies += tuple(Graph(g, self.model, self, f"a body of {node.label}") for g in attribute.graphs)
+        outputs = node.outputs
+        for index, name in enumerate(proto.output):
+            if not name:
+                outputs.append(None)
+                continue
+            if name in values:
+                raise ModelError(f"the tensor '{name}' of {self.title} is produced twice, the second time by {node.label}. Tensor names must be unique.")
+            value = values[name] = Value(name, self)
+            value.producer, value.index = node, index
+            outputs.append(value)
+        self.nodes.append(node)
+        self.by_op.setdefault(key, {})[node] = None
+
+    def find(self, name: str) -> Value | None:
+        """The value that `name` means in this scope, looked up outwards."""
+        scope: Graph | None = self
+        while scope is not None:
+            value = scope.values.get(name)
+            if value is not None:
+                return value
+            scope = scope.parent
+        return None
+
+    def live(self) -> Iterator[Node]:
+        """The nodes in their present, topological order."""
+        if not self.extra:
+            yield from (n for n in self.nodes if n.alive)
+            return
+        for node in self.nodes:
+            yield from (n for n in self.extra.get(node.slot, ()) if n.alive)
+            if node.alive:
+                yield node
+
+    # ---- editing ---------------------------------------------------------------------------------------------------
+
+    def make(self, op: str, inputs: Sequence[Value | None], attrs: dict[str, Any], domain: str, names: Sequence[str], at: Node) -> Node:
+        """A new node that stands where `at` stands; its outputs carry `names`, the node is called like the first."""
+        proto = NodeProto(op_type=op, name=names[0], domain=domain)
+        proto.input.extend([v.name if v is not None else "" for v in inputs])
+        proto.output.extend(names)
+        for key, given in attrs.items():
+            if given is not None:
+                proto.attribute.append(helper.make_attribute(key, given))
+        node = Node(key_of(domain, op), proto, self, list(inputs), at.slot)
+        for index, name in enumerate(names):
+            value = self._define(name)
+            value.producer, value.index = node, index
+            node.outputs.append(value)
+        row = self.extra.setdefault(at.slot, [])
+        row.insert(row.index(at) if at in row else len(row), node)
+        self._attach(node)
+        return node
+
+    def constant(self, array: np.ndarray, name: str, at: Node) -> Value:
+        """A new constant: an initializer, or a Constant node where the scope or the IR version has no initializers."""
+        tensor = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+        if self.is_function or self.model.proto.ir_version < 4:
+            return self.make("Constant", [], {"value": tensor}, "", [name], at).outputs[0]  # type: ignore[return-value]
+        value = self._define(name)
+        value.tensor = tensor
+        self.new_tensors.append(value)
+        self.edited = True
+        return value
+
+    def _attach(self, node: Node) -> None:
+        node.alive = True
+        self.by_op.setdefault(node.key, {})[node] = None
+        for value in node.inputs:
+            if value is not None:
+                value.users[node] = None
+        self.edited = True
+
+    def restore(self, node: Node) -> None:
+        """Put back a node that `remove` took away. Its place is still its own."""
+        for body in node.bodies:
+            for inner in body.live():
+                for value in inner.inputs:
+                    if value is not None:
+                        value.users[inner] = None
+        for index, value in enumerate(node.outputs):
+            if value is not None:
+                value.producer, value.index = node, index
+                self.values[value.name] = value
+        self._attach(node)
+
+    def remove(self, node: Node) -> list[Node]:
+        """Take away `node` and whatever was computed for it alone; all that went, readers first."""
+        gone, todo = [], [node]
+        while todo:
+            node = todo.pop()
+            if not node.alive:
+                continue
+            node.alive = False
+            gone.append(node)
+            graph = node.graph
+            graph.edited = True
+            del graph.by_op[node.key][node]
+            freed = list(node.inputs)
+            for value in node.inputs:
+                if value is not None:
+                    value.users.pop(node, None)
+            for body in node.bodies:
+                for inner in body.live_deep():
+                    for value in inner.inputs:
+                        if value is not None and value.users.pop(inner, 0) is None:
+                            freed.append(value)
+            for value in freed:
+                producer = value.producer if value is not None else None
+                if producer is not None and producer.alive and not any(o is not None and (o.users or o.is_output) for o in producer.outputs):
+                    todo.append(producer)
+        return gone
+
+    def live_deep(self) -> Iterator[Node]:
+        """The nodes of this scope and of the bodies inside it."""
+        for node in self.live():
+            yield node
+            for body in node.bodies:
+                yield from body.live_deep()
+
+    def point(self, old: Value, new: Value) -> None:
+        """Every reader of `old` reads `new`."""
+        for user in list(old.users):
+            for position, value in enumerate(user.inputs):
+                if value is old:
+                    user.inputs[position] = new
+                    user.proto.input[position] = new.name
+            new.users[user] = None
+            user.graph.edited = True
+        old.users.clear()
+
+    def take_over(self, old: Value, new: Value) -> None:
+        """The freshly made tensor `new` becomes `old`: same name, same readers, same place among the outputs."""
+        producer = new.producer
+        assert producer is not None
+        if new.users:
+            self.point(new, old)
+        old.producer, old.index = producer, new.index
+        producer.outputs[new.index] = old
+        producer.proto.output[new.index] = old.name
+        del self.values[new.name]
+
+    # ---- writing ---------------------------------------------------------------------------------------------------
+
+    def sync(self) -> None:
+        """Write the present nodes and initializers into the protobuf. Untouched graphs are not written at all."""
+        for node in self.live():
+            for body in node.bodies:
+                body.sync()
+        if not self.edited:
+            return
+        proto, live = self.proto, list(self.live())
+        nodes = [n.proto for n in live]
+        del proto.node[:]
+        proto.node.extend(nodes)
+        for node, fresh in zip(live, proto.node, strict=True):
+            node.proto = fresh
+            if node.bodies:
+                _rebind(node)
+        if isinstance(proto, GraphProto):
+            self._sync_tensors(proto)
+        self.nodes, self.extra, self.edited = live, {}, False
+        for slot, node in enumerate(live):
+            node.slot = slot
+
+    def _sync_tensors(self, proto: GraphProto) -> None:
+        used = [v for v in self.new_tensors if v.users or v.is_output]
+        proto.initializer.extend([v.tensor for v in used])
+        self.new_tensors = []
+        dropped = set()
+        for position in range(len(proto.initializer) - 1, -1, -1):
+            value = self.values.get(proto.initializer[position].name)
+            if value is not None and value.tensor is None:  # `forget` marked it
+                dropped.add(value.name)
+                del proto.initializer[position]
+        if dropped:
+            for position in range(len(proto.input) - 1, -1, -1):
+                if proto.input[position].name in dropped:
+                    del proto.input[position]
+            for name in dropped:
+                del self.values[name]
+        present = self.values
+        for position in range(len(proto.value_info) - 1, -1, -1):
+            value = present.get(proto.value_info[position].name)
+            if value is None or (value.producer is not None and not value.producer.alive):
+                del proto.value_info[position]
+        for position in range(len(proto.quantization_annotation) - 1, -1, -1):
+            value = present.get(proto.quantization_annotation[position].tensor_name)
+            if value is None or (value.producer is not None and not value.producer.alive):
+                del proto.quantization_annotation[position]
+
+
+class Model:
+    """A ModelProto, indexed. `base` is the folder of its external data. The proto passed in is edited in place."""
+
+    def __init__(self, proto: ModelProto, base: Path | None = None) -> None:
+        self.proto = proto
+        self.base = base
+        self.opsets = {o.domain if o.domain != "ai.onnx" else "": o.version for o in proto.opset_import}
+        self._check_header()
+        self.functions: dict[str, Graph] = {}
+        collecting = gc.isenabled()
+        gc.disable()  # a hundred thousand small objects that all stay: collecting in between only costs
+        try:
+            self.graph = Graph(proto.graph, self, None)
+            for function in proto.functions:
+                key = key_of(function.domain, function.name)
+                self.functions[key] = Graph(function, self, None, f"the function {key}")
+        finally:
+            if collecting:
+                gc.enable()
+        self._types: dict[Value, tuple[int, Shape | None]] | None = None
+        self._first_types: dict[Value, tuple[int, Shape | None]] = {}
+        self._constants: dict[Value, np.ndarray] = {}
+        self._fixed: dict[Value, bool] = {}
+        self._dtypes: dict[Value, int] = {}
+
+    def _check_header(self) -> None:
+        newest = onnx.defs.onnx_opset_version()
+        if not self.proto.HasField("graph"):
+            raise ModelError("the file holds no graph: it is not an ONNX model, or it was cut off while being written.")
+        if "" not in self.opsets and any(not n.domain for n in self.proto.graph.node):
+            raise ModelError("the model declares no opset for ONNX's own operators. Add an opset_import for the default domain.")
+        if self.opset > newest:
+            raise ModelError(f"the model declares opset {self.opset}; the installed onnx package knows opsets up to {newest}. Upgrade onnx, or export at an older opset.")
+        if self.proto.ir_version > onnx.IR_VERSION:
+            raise ModelError(f"the model has IR version {self.proto.ir_version}; the installed onnx package knows versions up to {onnx.IR_VERSION}. Upgrade onnx.")
+
+    @property
+    def opset(self) -> int:
+        """The declared opset of ONNX's own operators."""
+        return self.opsets.get("", 1)
+
+    @property
+    def scopes(self) -> list[Graph]:
+        """The main graph, every body inside it, then the local functions and theirs."""
+        return [s for g in (self.graph, *self.functions.values()) for s in _scopes(g)]
+
+    # ---- schemas ---------------------------------------------------------------------------------------------------
+
+    def opset_in(self, graph: Graph, domain: str = "") -> int:
+        """The opset that the nodes of `graph` are read with: a local function declares its own."""
+        top = graph
+        while top.parent is not None:
+            top = top.parent
+        if isinstance(top.proto, onnx.FunctionProto):
+            for entry in top.proto.opset_import:
+                if entry.domain == domain:
+                    return entry.version
+        return self.opsets.get(domain, 1)
+
+    def schema(self, node: Node) -> onnx.defs.OpSchema | None:
+        """The operator's schema at the model's opset; None for an operator that onnx does not know."""
+        domain = node.proto.domain if node.proto.domain != "ai.onnx" else ""
+        return schema(node.op, domain, self.opset_in(node.graph, domain))
+
+    def schema_defaults(self, node: Node) -> dict[str, Any]:
+        domain = node.proto.domain if node.proto.domain != "ai.onnx" else ""
+        return _defaults(node.op, domain, self.opset_in(node.graph, domain))
+
+    # ---- values on demand ------------------------------------------------------------------------------------------
+
+    def is_constant(self, value: Value) -> bool:
+        """Whether `value` can be computed without the model's inputs. Memoised, so linear over a whole run."""
+        fixed, stack = self._fixed, [value]
+        while stack:
+            v = stack[-1]
+            if v in fixed:
+                stack.pop()
+                continue
+            answer = self._leaf_constness(v)
+            if answer is None:
+                assert v.producer is not None
+                inputs = [i for i in v.producer.inputs if i is not None]
+                unknown = next((i for i in inputs if i not in fixed), None)
+                bad = any(fixed.get(i) is False for i in inputs)
+                if not bad and unknown is not None:
+                    stack.append(unknown)
+                    continue
+                answer = not bad
+            fixed[v] = answer
+            stack.pop()
+        return fixed[value]
+
+    def _leaf_constness(self, value: Value) -> bool | None:
+        """True or False where the inputs need not be looked at."""
+        if value.tensor is not None:
+            return not value.is_input
+        node = value.producer
+        if node is None:
+            return False
+        if node.key == "Constant":
+            return not any(a.ref_attr_name for a in node.proto.attribute)
+        if node.key in ("Shape", "Size"):
+            source = node.inputs[0]
+            if source is None:
+                return False
+            dims = self.shape(source)
+            if dims is not None and all(isinstance(d, int) for d in _shape_range(node, dims)):
+                return True
+            return None
+        if node.bodies or node.key in RANDOM or "::" in node.key or self.schema(node) is None:
+            return False
+        if any(a.ref_attr_name for a in node.proto.attribute):
+            return False
+        return None if any(i is not None for i in node.inputs) else True
+
+    def constant(self, value: Value | np.ndarray | None) -> np.ndarray | None:
+        """The value of a tensor that depends on constants alone; None for any other, or one too large to be worth it.
+
+        The nodes behind it are evaluated with onnx's reference evaluator, each once.
+        """
+        if value is None or isinstance(value, np.ndarray):
+            return value
+        if not self.is_constant(value):
+            return None
+        known, stack = self._constants, [value]
+        while stack:
+            v = stack[-1]
+            if v in known:
+                stack.pop()
+                continue
+            if v.tensor is not None:
+                known[v] = self._read(v.tensor)
+                continue
+            node = v.producer
+            assert node is not None
+            if node.key in ("Shape", "Size") and node.inputs[0] is not None:
+                dims = self.shape(node.inputs[0])
+                if dims is not None and all(isinstance(d, int) for d in _shape_range(node, dims)):
+                    part = np.asarray(_shape_range(node, dims), np.int64)
+                    known[v] = part if node.key == "Shape" else np.asarray(part.prod(dtype=np.int64))
+                    continue
+            missing = [i for i in node.inputs if i is not None and i not in known]
+            if missing:
+                stack.extend(missing)
+                continue
+            outputs = self._evaluate(node, [None if i is None else known[i] for i in node.inputs])
+            if outputs is None:
+                return None
+            for out, array in zip(node.outputs, outputs, strict=False):
+                if out is not None:
+                    known[out] = array
+        return known[value]
+
+    def _read(self, tensor: TensorProto) -> np.ndarray:
+        if tensor.data_location != TensorProto.EXTERNAL:
+            return numpy_helper.to_array(tensor)
+        loaded = TensorProto()
+        loaded.CopyFrom(tensor)
+        onnx.external_data_helper.load_external_data_for_tensor(loaded, str(self.base or "."))
+        return numpy_helper.to_array(loaded)
+
+    def _evaluate(self, node: Node, inputs: list[np.ndarray | None]) -> list[np.ndarray] | None:
+        """The node's outputs, or None where they would be too large or cannot be computed."""
+        if node.key == "Constant":
+            return [constant_value(node.proto)]
+        if _elements_out(node, inputs) > FOLD_LIMIT:
+            return None
+        from onnx.reference import ReferenceEvaluator
+
+        feeds = {f"i{k}": a for k, a in enumerate(inputs) if a is not None}
+        proto = NodeProto()
+        proto.CopyFrom(node.proto)
+        proto.input[:] = [f"i{k}" if a is not None else "" for k, a in enumerate(inputs)]
+        proto.output[:] = [f"o{k}" if o is not None else "" for k, o in enumerate(node.outputs)]
+        infos = [helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for k, a in feeds.items()]
+        wanted = [o for o in proto.output if o]
+        graph = helper.make_graph([proto], "fold", infos, [onnx.ValueInfoProto(name=o) for o in wanted])
+        opset = helper.make_opsetid("", self.opset_in(node.graph))
+        try:
+            with np.errstate(all="ignore"):
+                results = ReferenceEvaluator(helper.make_model(graph, opset_imports=[opset])).run(None, feeds)
+        except Exception:  # whatever the reference evaluator cannot do is simply not a constant
+            return None
+        found = dict(zip(wanted, [np.asarray(r) for r in results], strict=True))
+        if any(a.size > FOLD_LIMIT for a in found.values()):
+            return None
+        return [found[o] if o else np.empty(0) for o in proto.output]
+
+    def shape(self, value: Value) -> Shape | None:
+        """int for a static dimension, str for a symbolic one, None for an unknown one; None where the rank is unknown."""
+        known = self._type(value)
+        return known[1] if known is not None else None
+
+    def dtype(self, value: Value) -> int:
+        """The TensorProto.DataType; 0 (UNDEFINED) where it is not known. Costs no shape inference where schemas say it."""
+        found, path = self._dtypes, []
+        v: Value | None = value
+        answer = 0
+        while v is not None:
+            if v in found:
+                answer = found[v]
+                break
+            path.append(v)
+            if v.tensor is not None:
+                answer = v.tensor.data_type
+                break
+            if v.producer is None:
+                answer = self._declared(v)
+                break
+            step = self._dtype_step(v)
+            if isinstance(step, int):
+                answer = step
+                break
+            v = step
+        if answer == 0:
+            known = self._type(value)
+            answer = known[0] if known is not None else 0
+            path = [value]
+        for passed in path:
+            found[passed] = answer
+        return answer
+
+    def _declared(self, value: Value) -> int:
+        if value.graph is self.graph:
+            for info in self.proto.graph.input:
+                if info.name == value.name:
+                    return info.type.tensor_type.elem_type
+        known = self._type(value)
+        return known[0] if known is not None else 0
+
+    def _dtype_step(self, value: Value) -> int | Value:
+        """The type that the schema fixes, or the input that has the same type, or 0."""
+        node = value.producer
+        assert node is not None
+        if node.key == "Constant":
+            return helper.np_dtype_to_tensor_dtype(constant_value(node.proto).dtype)
+        if node.key == "Cast":
+            return int(node.attr("to"))
+        spec = self.schema(node)
+        if spec is None:
+            return 0
+        wanted = spec.outputs[min(value.index, len(spec.outputs) - 1)].type_str
+        if wanted.startswith("tensor("):
+            return int(helper.np_dtype_to_tensor_dtype(np.dtype(_TYPE_NAMES[wanted]))) if wanted in _TYPE_NAMES else 0
+        for position, source in enumerate(node.inputs):
+            formal = spec.inputs[min(position, len(spec.inputs) - 1)] if spec.inputs else None
+            if source is not None and formal is not None and formal.type_str == wanted:
+                return source
+        return 0
+
+    def forget_types(self) -> None:
+        """What was inferred is inferred again on demand: folding has made more of it knowable."""
+        self._types = None
+        self._fixed = {v: True for v, answer in self._fixed.items() if answer}
+        self._dtypes = {v: answer for v, answer in self._dtypes.items() if answer}
+
+    def remember_types(self) -> None:
+        """Infer now and keep what is known of tensors that rewrites will take away: a proof asks for them later."""
+        self._types = self._infer()
+        self._first_types = dict(self._types)
+
+    def _type(self, value: Value) -> tuple[int, Shape | None] | None:
+        if self._types is None:
+            self._types = self._infer()
+            for known in self._first_types:
+                self._types.setdefault(known, self._first_types[known])
+        if value in self._types:
+            return self._types[value]
+        todo, types = [value], self._types
+        while todo:  # nodes made since the inference: one at a time, inputs first
+            v = todo[-1]
+            node = v.producer
+            if v in types or node is None or node.origin is None:
+                types.setdefault(v, (v.tensor.data_type, tuple(v.tensor.dims)) if v.tensor is not None else (0, None))
+                todo.pop()
+                continue
+            missing = [i for i in node.inputs if i is not None and i not in types]
+            if missing:
+                todo.extend(missing)
+                continue
+            self._infer_one(node)
+            for out in node.outputs:
+                if out is not None:
+                    types.setdefault(out, (0, None))
+        return types[value]
+
+    def _infer_one(self, node: Node) -> None:
+        assert self._types is not None
+        spec = self.schema(node)
+        if spec is None:
+            return
+        kinds, data = {}, {}
+        for value in node.inputs:
+            if value is None:
+                continue
+            elem, dims = self._types[value]
+            if elem:
+                kinds[value.name] = _type_proto(elem, dims)
+            known = self.constant(value) if self.is_constant(value) else None
+            if known is not None and known.size <= SMALL_TENSOR:
+                data[value.name] = numpy_helper.from_array(known, value.name)
+        try:
+            result = onnx.shape_inference.infer_node_outputs(spec, node.proto, kinds, data, opset_imports=list(self.proto.opset_import), ir_version=self.proto.ir_version)
+        except Exception:  # not inferable: stays unknown
+            return
+        for out in node.outputs:
+            if out is not None and out.name in result:
+                self._types[out] = _read_type(result[out.name])
+
+    def _infer(self) -> dict[Value, tuple[int, Shape | None]]:
+        bare = self.bare()
+        try:
+            inferred = onnx.shape_inference.infer_shapes(bare, data_prop=True)
+        except Exception:  # an operator whose inference raises even in the lenient mode
+            inferred = bare
+        types: dict[Value, tuple[int, Shape | None]] = {}
+        _collect_types(self.graph, inferred.graph, types)
+        return types
+
+    def bare(self) -> ModelProto:
+        """A copy of the model without its large weights, which become inputs: what shape inference needs."""
+        self.sync()
+        copy = ModelProto(ir_version=max(self.proto.ir_version, 4))
+        copy.opset_import.extend(self.proto.opset_import)
+        copy.functions.extend(self.proto.functions)
+        graph, source = copy.graph, self.proto.graph
+        graph.name = source.name
+        graph.node.extend(source.node)
+        graph.input.extend(source.input)
+        graph.output.extend(source.output)
+        graph.value_info.extend(source.value_info)
+        listed = {i.name for i in source.input}
+        for tensor in source.initializer:
+            if int(np.prod(tensor.dims, dtype=np.int64)) <= SMALL_TENSOR and tensor.data_location != TensorProto.EXTERNAL:
+                graph.initializer.append(tensor)
+            elif tensor.name not in listed:
+                graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+        return copy
+
+    # ---- writing ---------------------------------------------------------------------------------------------------
+
+    def sync(self) -> ModelProto:
+        """Write every edited graph into the protobuf and return it."""
+        self.graph.sync()
+        for function in self.functions.values():
+            function.sync()
+        return self.proto
+
+    def drop_orphans(self, candidates: Iterable[Value]) -> None:
+        """Initializers that lost their last reader to a rewrite leave the file; those never read stay."""
+        for value in candidates:
+            if value.tensor is not None and not value.users and not value.is_output:
+                value.tensor = None
+                value.graph.edited = True
+
+    def set_opset(self, version: int, domain: str = "") -> None:
+        """Declare `version` for `domain`, adding the import where there is none."""
+        self.opsets[domain] = version
+        for entry in self.proto.opset_import:
+            if entry.domain == domain or (not domain and entry.domain == "ai.onnx"):
+                entry.version = version
+                return
+        self.proto.opset_import.append(helper.make_opsetid(domain, version))
+
+
+# ---- helpers -----------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=None)
+def schema(op: str, domain: str, opset: int) -> onnx.defs.OpSchema | None:
+    """The operator's schema at an opset; None where onnx has none."""
+    try:
+        return onnx.defs.get_schema(op, opset, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+@lru_cache(maxsize=None)
+def _defaults(op: str, domain: str, opset: int) -> dict[str, Any]:
+    spec = schema(op, domain, opset)
+    if spec is None:
+        return {}
+    return {n: _attribute(a.default_value) for n, a in spec.attributes.items() if a.default_value.type != AttributeProto.UNDEFINED}
+
+
+def constant_value(proto: NodeProto) -> np.ndarray:
+    """The tensor of a Constant node, whichever of its attributes holds it."""
+    (attribute,) = proto.attribute
+    kinds: dict[str, Any] = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
+    if attribute.name == "value":
+        return numpy_helper.to_array(attribute.t)
+    if attribute.name == "sparse_value":
+        raise ModelError("a Constant node holds a sparse tensor, which TensorRT does not read. Write it dense.")
+    return np.asarray(_attribute(attribute), kinds.get(attribute.name))
+
+
+def _attribute(attribute: AttributeProto) -> Any:
+    if attribute.ref_attr_name:
+        return Reference(attribute.ref_attr_name)
+    found = helper.get_attribute_value(attribute)
+    if isinstance(found, bytes):
+        return found.decode("utf-8", "replace")
+    if attribute.type == AttributeProto.STRINGS:
+        return [s.decode("utf-8", "replace") for s in found]
+    return list(found) if attribute.type in (AttributeProto.INTS, AttributeProto.FLOATS) else found
+
+
+def _in_order(nodes: Sequence[NodeProto], graph: Graph) -> Sequence[NodeProto]:
+    """The nodes as they stand when each reads only what came before; sorted when the file is not; an error on a cycle."""
+    made = {o for n in nodes for o in n.output}
+    seen: set[str] = set()
+    for node in nodes:
+        if any(i in made and i not in seen for i in node.input):
+            break
+        seen.update(node.output)
+    else:
+        return nodes
+    ready = set(seen)
+    ordered, waiting = [], list(nodes)
+    readers: dict[str, list[int]] = {}
+    missing = []
+    for position, node in enumerate(waiting):
+        needs = {i for i in _reads(node) if i in made}
+        missing.append(len(needs))
+        for name in needs:
+            readers.setdefault(name, []).append(position)
+    ready_nodes = [p for p, count in enumerate(missing) if not count]
+    for position in ready_nodes:
+        ordered.append(waiting[position])
+        for name in waiting[position].output:
+            for reader in readers.get(name, ()):
+                missing[reader] -= 1
+                if not missing[reader]:
+                    ready_nodes.append(reader)
+    if len(ordered) != len(waiting):
+        stuck = next(n for p, n in enumerate(waiting) if missing[p])
+        raise ModelError(f"the nodes of {graph.title} form a cycle through {stuck.name or stuck.op_type}. An ONNX graph must be acyclic.")
+    del ready
+    return ordered
+
+
+def _reads(node: NodeProto) -> Iterator[str]:
+    """What a node reads, captures of its bodies included."""
+    yield from (i for i in node.input if i)
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            for inner in attribute.g.node:
+                yield from _reads(inner)
+
+
+def _scopes(graph: Graph) -> Iterator[Graph]:
+    yield graph
+    for node in graph.live():
+        for body in node.bodies:
+            yield from _scopes(body)
+
+
+def _rebind(node: Node) -> None:
+    """The bodies' protobufs moved with the node's: point the indexed bodies at the copies."""
+    fresh = []
+    for attribute in node.proto.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            fresh.append(attribute.g)
+        elif attribute.type == AttributeProto.GRAPHS:
+            fresh.extend(attribute.graphs)
+    for body, proto in zip(node.bodies, fresh, strict=True):
+        body.proto = proto
+        for inner, inner_proto in zip(body.live(), proto.node, strict=True):
+            inner.proto = inner_proto
+            if inner.bodies:
+                _rebind(inner)
+        for tensor in proto.initializer:
+            body.values[tensor.name].tensor = tensor
+
+
+def _shape_range(node: Node, dims: Shape) -> Shape:
+    """The part of the dimensions that a Shape node returns: `start` and `end` came with opset 15."""
+    if node.key != "Shape":
+        return dims
+    start, end = node.attr("start") or 0, node.attr("end")
+    return dims[start:] if end is None else dims[start:end]
+
+
+def _elements_out(node: Node, inputs: list[np.ndarray | None]) -> int:
+    """An estimate of how many elements the node returns, for the operators that can grow without bound."""
+    first = inputs[0] if inputs else None
+    if first is None:
+        return 0
+    if node.key == "ConstantOfShape":
+        return int(np.prod(first, dtype=np.float64))
+    second = inputs[1] if len(inputs) > 1 else None
+    if node.key == "Expand" and second is not None:
+        return int(np.prod(np.maximum(second, 1), dtype=np.float64)) * max(first.size, 1) if second.size < first.ndim else int(np.prod(np.maximum(second, 1), dtype=np.float64)) * max(first.size, 1)
+    if node.key == "Tile" and second is not None:
+        return int(first.size * np.prod(second, dtype=np.float64))
+    if node.key == "Range" and second is not None and inputs[2] is not None:
+        return int(abs(float(second) - float(first)) / max(abs(float(inputs[2])), 1e-9))
+    return first.size
+
+
+def _type_proto(elem: int, dims: Shape | None) -> onnx.TypeProto:
+    return helper.make_tensor_type_proto(elem, None if dims is None else list(dims))
+
+
+def _read_type(kind: onnx.TypeProto) -> tuple[int, Shape | None]:
+    if not kind.HasField("tensor_type"):
+        return 0, None
+    tensor = kind.tensor_type
+    if not tensor.HasField("shape"):
+        return tensor.elem_type, None
+    return tensor.elem_type, tuple(
+        d.dim_value if d.HasField("dim_value") else (d.dim_param or None) for d in tensor.shape.dim
+    )
+
+
+def _collect_types(graph: Graph, proto: GraphProto, types: dict[Value, tuple[int, Shape | None]]) -> None:
+    for info in (*proto.input, *proto.output, *proto.value_info):
+        value = graph.values.get(info.name)
+        if value is not None:
+            types[value] = _read_type(info.type)
+    for value in graph.values.values():
+        if value.tensor is not None:
+            types[value] = (value.tensor.data_type, tuple(value.tensor.dims))
+    for node, inferred in zip(graph.live(), proto.node, strict=True):
+        if not node.bodies:
+            continue
+        bodies = [a.g for a in inferred.attribute if a.type == AttributeProto.GRAPH]
+        for body, body_proto in zip(node.bodies, bodies, strict=False):
+            _collect_types(body, body_proto, types)
+
+
+_TYPE_NAMES = {
+    "tensor(bool)": np.bool_, "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(float)": np.float32,
+    "tensor(uint8)": np.uint8, "tensor(int8)": np.int8, "tensor(float16)": np.float16, "tensor(double)": np.float64,
+}

@@ -1,0 +1,310 @@
+"""Decide whether a pattern holds at a node: match(pattern, node, model) -> Match | None.
+
+A pattern is compiled once into nested closures in continuation-passing style, so commuting inputs and choices backtrack
+without copying what is bound. `Index` finds the patterns that can hold at a node from the operators of the node and of
+its inputs' producers alone; most nodes are rejected by one dictionary look-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from .graph import Model, Node, Reference, Value
+from .pattern import Absent, Attr, Choice, Const, Op, Output, Pattern, Var, roots
+
+FREE = frozenset({"Shape", "Constant"})  # they cost nothing, so sharing them is no reason to give up
+
+Next = Callable[[], bool]
+Matcher = Callable[[Any, "_State", Next], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """`bound`: the names that the rewrite receives. `nodes`: every node the pattern explained, the root first."""
+
+    root: Node
+    bound: dict[str, Any]
+    nodes: tuple[Node, ...]
+
+
+@dataclass(slots=True)
+class Attempt:
+    """The furthest that a match came before it failed: how many nodes held, and what was missing."""
+
+    held: int = -1
+    why: str = ""
+
+    def note(self, held: int, why: str) -> None:
+        if held > self.held:
+            self.held, self.why = held, why
+
+
+@dataclass(slots=True)
+class _State:
+    model: Model
+    seen: dict[Any, Any] = field(default_factory=dict)
+    attempt: Attempt | None = None
+
+    def failed(self, why: str) -> bool:
+        if self.attempt is not None:
+            self.attempt.note(sum(isinstance(p, Op) for p in self.seen), why)
+        return False
+
+
+def match(pattern: Op, node: Node, model: Model, attempt: Attempt | None = None) -> Match | None:
+    """The first way in which `pattern` holds at `node`, or None. With `attempt`, it records the best failure."""
+    state = _State(model, attempt=attempt)
+    found: list[Match] = []
+
+    def complete() -> bool:
+        result = _complete(node, state)
+        if result is None:
+            return False
+        found.append(result)
+        return True
+
+    _node_matcher(pattern)(node, state, complete)
+    return found[0] if found else None
+
+
+def _complete(root: Node, state: _State) -> Match | None:
+    """The match, if no interior tensor is read from outside."""
+    nodes = dict.fromkeys([root, *(n for p, n in state.seen.items() if isinstance(p, Op))])
+    for node in nodes:
+        if node is root or node.key in FREE:
+            continue
+        if node.graph is not root.graph:
+            state.failed(f"{node.label} stands outside the body that holds {root.label}")
+            return None
+        for out in node.outputs:
+            if out is None:
+                continue
+            if out.is_output:
+                state.failed(f"'{out.name}' is an output of the graph")
+                return None
+            for user in out.users:
+                if user not in nodes:
+                    state.failed(f"'{out.name}' is also read by {user.label}")
+                    return None
+    bound: dict[str, Any] = {}
+    for p, v in state.seen.items():
+        if isinstance(p, Op):
+            for key, wanted in p.attrs.items():
+                if isinstance(wanted, Attr):
+                    bound[wanted.name] = v.attr(key)
+        elif isinstance(p, Const):
+            if p.name is not None:
+                array = state.model.constant(v)
+                if array is None:
+                    state.failed(f"the value of '{v.name}' is too large to compute")
+                    return None
+                bound[p.name] = array
+        elif isinstance(p, Var) and p.name is not None:
+            bound[p.name] = v
+    return Match(root, bound, tuple(nodes))
+
+
+# ---- the compiler ------------------------------------------------------------------------------------------------------
+
+_compiled: dict[Pattern, Matcher] = {}
+_compiled_nodes: dict[Op, Matcher] = {}
+
+
+def _matcher(pattern: Pattern) -> Matcher:
+    """The matcher of a tensor pattern; compiled at its first use."""
+    found = _compiled.get(pattern)
+    if found is None:
+        found = _compiled[pattern] = _compile(pattern)
+    return found
+
+
+def _compile(p: Pattern) -> Matcher:
+    if isinstance(p, Var):
+        return _compile_var(p)
+    if isinstance(p, Const):
+        return _compile_const(p)
+    if isinstance(p, Absent):
+        return lambda v, s, then: v is None and then()
+    if isinstance(p, Choice):
+        return _compile_choice(p)
+    if isinstance(p, Output):
+        return _compile_output(p.node, p.index)
+    if isinstance(p, Op):
+        return _compile_output(p, 0)
+    raise TypeError(f"not a pattern: {p!r}")
+
+
+def _bind(p: Pattern, v: Any, s: _State, then: Next) -> bool:
+    """Bind `p` to `v` for the rest of the match; the same pattern again must be the same tensor."""
+    seen = s.seen
+    if p in seen:
+        return seen[p] is v and then()
+    seen[p] = v
+    if then():
+        return True
+    del seen[p]
+    return False
+
+
+def _compile_var(p: Var) -> Matcher:
+    if p.name is None:
+        return lambda v, s, then: then()  # ANY: unnamed variables are not compared
+    return lambda v, s, then: v is not None and not isinstance(v, Reference) and _bind(p, v, s, then)
+
+
+def _compile_const(p: Const) -> Matcher:
+    def const(v: Any, s: _State, then: Next) -> bool:
+        if v is None or isinstance(v, Reference):
+            return False
+        if isinstance(v, Value) and not s.model.is_constant(v):
+            return s.failed(f"'{v.name}' is not a constant")
+        if p.value is not None and not _equals(p.value, v, s.model):
+            return s.failed(f"a constant is not {p.value:g}")
+        return _bind(p, v, s, then)
+
+    return const
+
+
+def _equals(wanted: float, v: Value | np.ndarray, model: Model) -> bool:
+    if isinstance(v, Value) and v.tensor is not None and any(d != 1 for d in v.tensor.dims):
+        return False  # without reading the weights
+    found = model.constant(v)
+    if found is None or found.size != 1 or found.dtype.kind in "OSUb":
+        return False
+    have = float(found.reshape(())[()])
+    if have == wanted or abs(have - wanted) <= 1e-6 * abs(wanted):
+        return True
+    return found.dtype.kind != "i" and float(np.asarray(wanted).astype(found.dtype)) == have
+
+
+def _compile_choice(p: Choice) -> Matcher:
+    alternatives = [_matcher(q) for q in p.alternatives]
+
+    def choice(v: Any, s: _State, then: Next) -> bool:
+        if p in s.seen:
+            return s.seen[p] is v and then()
+        return any(m(v, s, lambda: _bind(p, v, s, then)) for m in alternatives)
+
+    return choice
+
+
+def _compile_output(p: Op, index: int) -> Matcher:
+    key = p.key
+    inner = _node_matcher(p)
+
+    def produced(v: Any, s: _State, then: Next) -> bool:
+        if not isinstance(v, Value):
+            return False
+        node = v.producer
+        if node is None or node.key != key:
+            return s.failed(f"'{v.name}' comes from {node.op if node else 'an input or initializer'}, not {p.type}")
+        if v.index != index:
+            return False
+        return inner(node, s, then)
+
+    return produced
+
+
+def _node_matcher(p: Op) -> Matcher:
+    found = _compiled_nodes.get(p)
+    if found is None:
+        found = _compiled_nodes[p] = _compile_node(p)
+    return found
+
+
+def _compile_node(p: Op) -> Matcher:
+    fixed = [(k, w) for k, w in p.attrs.items() if not isinstance(w, Attr)]
+    orders = [[_matcher(q) for q in order] for order in p.orders()]
+    count, open_ended = len(p.inputs), p.open
+    key = p.key
+
+    def node_holds(node: Node, s: _State, then: Next) -> bool:
+        if p in s.seen:
+            return s.seen[p] is node and then()
+        if node.key != key:
+            return False
+        for name, wanted in fixed:
+            if not _same_attribute(node.attr(name), wanted):
+                return s.failed(f"{node.label} has {name} = {node.attr(name)}, not {wanted}")
+        operands = node.operands()
+        if len(operands) > count and not open_ended:
+            return s.failed(f"{node.label} has {len(operands)} inputs, not {count}")
+        if len(operands) < count:
+            operands += [None] * (count - len(operands))
+        s.seen[p] = node
+        for order in orders:
+            if _inputs_hold(order, operands, 0, s, then):
+                return True
+        del s.seen[p]
+        return False
+
+    return node_holds
+
+
+def _inputs_hold(order: list[Matcher], operands: list[Any], i: int, s: _State, then: Next) -> bool:
+    if i == len(order):
+        return then()
+    return order[i](operands[i], s, lambda: _inputs_hold(order, operands, i + 1, s, then))
+
+
+def _same_attribute(have: Any, wanted: Any) -> bool:
+    if isinstance(wanted, float) and isinstance(have, float):
+        return have == wanted or abs(have - wanted) <= 1e-6 * abs(wanted)
+    return bool(have == wanted)
+
+
+# ---- the index ---------------------------------------------------------------------------------------------------------
+
+T = TypeVar("T")
+
+
+class Index(Generic[T]):
+    """Patterns by the operator of their root and of its inputs' producers.
+
+    `at(node)` gives the (pattern, owner) pairs that can hold at a node; a node's signature is looked up once and
+    remembered, so the cost of a node that no pattern can match does not grow with the number of patterns.
+    """
+
+    def __init__(self, owned: Iterable[tuple[Pattern, T]]) -> None:
+        self._rows: dict[str, list[tuple[Op, tuple[tuple[frozenset[str] | None, ...], ...], T]]] = {}
+        for pattern, owner in owned:
+            for root in roots(pattern):
+                wanted = tuple(tuple(_producers(q) for q in order) for order in root.orders())
+                self._rows.setdefault(root.key, []).append((root, wanted, owner))
+        self._memo: dict[tuple[str | None, ...], tuple[tuple[Op, T], ...]] = {}
+
+    @property
+    def operators(self) -> frozenset[str]:
+        return frozenset(self._rows)
+
+    def at(self, node: Node) -> tuple[tuple[Op, T], ...]:
+        signature = (
+            node.key,
+            *[None if v is None or v.producer is None else v.producer.key for v in node.inputs[:3]],
+        )
+        found = self._memo.get(signature)
+        if found is None:
+            found = self._memo[signature] = tuple(self._possible(signature))
+        return found
+
+    def _possible(self, signature: tuple[str | None, ...]) -> Iterator[tuple[Op, T]]:
+        producers = signature[1:]
+        for root, orders, owner in self._rows.get(signature[0] or "", ()):
+            if any(all(w is None or have in w for w, have in zip(order, producers, strict=False)) for order in orders):
+                yield root, owner
+
+
+def _producers(pattern: Pattern) -> frozenset[str] | None:
+    """The operators one of which must produce the tensor; None where anything may."""
+    if isinstance(pattern, Op):
+        return frozenset({pattern.key})
+    if isinstance(pattern, Output):
+        return frozenset({pattern.node.key})
+    if isinstance(pattern, Choice):
+        parts = [_producers(q) for q in pattern.alternatives]
+        return None if any(part is None for part in parts) else frozenset().union(*[p for p in parts if p is not None])
+    return None

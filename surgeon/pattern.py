@@ -1,0 +1,205 @@
+"""What a subgraph looks like: small immutable values that read like the formula.
+
+    x, eps = var("x"), const("eps")
+    norm   = op.Sqrt(op.ReduceSum(x * x, axes=const("axes")) + eps)
+    y      = x / norm | x * op.Reciprocal(norm)
+
+The rules of the language:
+
+1. The same pattern object is the same tensor, so a directed acyclic graph needs no extra syntax.
+2. The inputs of a commutative operator match in either order.
+3. `p | q` tries p first, then q; `p | None` also takes an input that is left out.
+4. A name that the taken branch did not bind is not passed to the rewrite: optional means a Python default.
+5. An attribute that the file leaves out has its schema's default, and what ONNX moved from an attribute to an input
+   (`axes`, `pads`, `min`, ...) reads the same either way, written by position or by name.
+6. Interior tensors have no reader outside the match and are no graph output. `Shape` and `Constant` nodes are free.
+
+A pattern is data: it knows nothing of ONNX files, graphs or matching; `match.py` reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import Any
+
+COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
+
+# Where ONNX turned an attribute into an input: operator -> {attribute name: input position}.
+MOVED: dict[str, dict[str, int]] = {
+    **{
+        f"Reduce{kind}": {"axes": 1}
+        for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+    },
+    "Squeeze": {"axes": 1},
+    "Unsqueeze": {"axes": 1},
+    "Split": {"split": 1},
+    "Clip": {"min": 1, "max": 2},
+    "Pad": {"pads": 1, "value": 2},
+    "Slice": {"starts": 1, "ends": 2, "axes": 3},
+    "TopK": {"k": 1},
+    "Upsample": {"scales": 1},
+}
+
+
+class Pattern:
+    """Anything that can match a tensor. Arithmetic builds bigger patterns; `|` offers a choice."""
+
+    def __or__(self, other: Any) -> Choice:
+        return Choice((*_choices(self), *_choices(_lift(other))))
+
+    def __add__(self, other: Any) -> Op:
+        return op.Add(self, other)
+
+    def __radd__(self, other: Any) -> Op:
+        return op.Add(other, self)
+
+    def __sub__(self, other: Any) -> Op:
+        return op.Sub(self, other)
+
+    def __rsub__(self, other: Any) -> Op:
+        return op.Sub(other, self)
+
+    def __mul__(self, other: Any) -> Op:
+        return op.Mul(self, other)
+
+    def __rmul__(self, other: Any) -> Op:
+        return op.Mul(other, self)
+
+    def __truediv__(self, other: Any) -> Op:
+        return op.Div(self, other)
+
+    def __rtruediv__(self, other: Any) -> Op:
+        return op.Div(other, self)
+
+    def __neg__(self) -> Op:
+        return op.Neg(self)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Var(Pattern):
+    """Any tensor; bound to `name` when it has one. The rewrite receives the graph's `Value`."""
+
+    name: str | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Const(Pattern):
+    """A tensor whose value can be computed without the model's inputs; the rewrite receives it as a NumPy array.
+
+    `value`, when given, must be equal to it: one element of any shape, equal to 1e-6 relative or to the rounding of the
+    tensor's own type.
+    """
+
+    name: str | None = None
+    value: float | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Absent(Pattern):
+    """An optional input that is left out: by the end of the list or by an empty name."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Attr:
+    """An attribute, bound to `name`. One that the file leaves out has the default that the schema gives it, or None."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Op(Pattern):
+    """One node, seen through its first output (`output(node, i)` sees another).
+
+    Inputs match in order, or in any order when the operator commutes; with `open` the node may have more of them.
+    """
+
+    type: str
+    inputs: tuple[Pattern, ...] = ()
+    attrs: dict[str, Any] = field(default_factory=dict)
+    domain: str = ""
+    open: bool = False
+
+    @property
+    def key(self) -> str:
+        """What the index of a graph calls this operator."""
+        return key_of(self.domain, self.type)
+
+    def orders(self) -> Iterator[tuple[Pattern, ...]]:
+        """The orders in which the inputs may stand. Two equal patterns are tried in one order only."""
+        if self.type not in COMMUTATIVE or self.domain:
+            return iter((self.inputs,))
+        return iter(dict.fromkeys(permutations(self.inputs)))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Output(Pattern):
+    """Output number `index` of a node that has several: `split = op.Split(x, ...); second = output(split, 1)`."""
+
+    node: Op
+    index: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Choice(Pattern):
+    """The first alternative that leads to a full match."""
+
+    alternatives: tuple[Pattern, ...]
+
+
+class _Ops:
+    """`op.Mul(a, b)` spells a node pattern exactly as the builder spells the node."""
+
+    def __getattr__(self, type: str) -> Callable[..., Op]:
+        def make(*inputs: Any, domain: str = "", **attrs: Any) -> Op:
+            open_ended = bool(inputs) and inputs[-1] is ...
+            given = [_lift(i) for i in (inputs[:-1] if open_ended else inputs)]
+            moved = MOVED.get(type, {}) if not domain else {}
+            for name in [n for n in attrs if n in moved]:
+                given += [ABSENT] * (moved[name] + 1 - len(given))
+                given[moved[name]] = _lift(attrs.pop(name))
+            return Op(type, tuple(given), attrs, domain, open_ended)
+
+        return make
+
+
+op = _Ops()
+var = Var
+const = Const
+attr = Attr
+output = Output
+ANY = Var()
+ABSENT = Absent()
+
+
+def key_of(domain: str, type: str) -> str:
+    """'Mul' for ONNX's own operators, 'domain::Mul' for any other."""
+    return type if domain in ("", "ai.onnx") else f"{domain}::{type}"
+
+
+def roots(pattern: Pattern) -> Iterator[Op]:
+    """The operators that a match of `pattern` can end in: what the driver indexes by."""
+    for choice in _choices(pattern):
+        if isinstance(choice, Choice):
+            yield from roots(choice)
+        elif isinstance(choice, Op):
+            yield choice
+        else:
+            raise TypeError(f"a rewrite needs an operator at its root, got {type(choice).__name__}")
+
+
+def _lift(given: Any) -> Pattern:
+    if isinstance(given, Pattern):
+        return given
+    if given is None:
+        return ABSENT
+    if isinstance(given, int | float):
+        return Const(value=float(given))
+    if isinstance(given, Attr):
+        raise TypeError(f"attr({given.name!r}) stands where a tensor is meant; write const({given.name!r})")
+    raise TypeError(f"a pattern takes tensors and numbers, got {given!r}")
+
+
+def _choices(pattern: Pattern) -> tuple[Pattern, ...]:
+    return pattern.alternatives if isinstance(pattern, Choice) else (pattern,)

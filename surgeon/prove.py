@@ -1,0 +1,589 @@
+"""Proof: does a rewritten window, or a whole model, compute what the original computes?
+
+A window is cut out with its inputs' types and shapes and run before and after through ONNX Runtime, optimisations off, on
+random and adversarial inputs. Two results are equal as design.md section 5 says:
+
+- finite inputs up to 1e18: `max|a - b| <= tolerance * max|b|` (1e-5 in fp32; 2e-3 in fp16 and bf16, against an fp32
+  reference), or the rewritten window's error against a float64 evaluation is at most 4 times the original's; never a
+  NaN or inf where the original has a number;
+- inputs with inf and NaN, and where the original overflows: any difference only where the original is NaN or saturates.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from .graph import Dim, Model, Node, Shape, Value
+from .meaning import DOMAIN, IR_WITH_OVERLOADS, attach
+from .pattern import key_of
+
+if TYPE_CHECKING:
+    from .rewrite import Rewrite
+
+TOLERANCE = {TensorProto.FLOAT: 1e-5, TensorProto.DOUBLE: 1e-5, TensorProto.FLOAT16: 2e-3, TensorProto.BFLOAT16: 2e-3}
+FLOATS = frozenset(TOLERANCE)
+HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
+LARGEST = 1e18  # finite inputs beyond this may overflow on either side
+CONE_LIMIT = 400  # nodes that compute shapes, pulled into one window
+Feeds = dict[str, np.ndarray]
+
+
+class Unrunnable(Exception):
+    """The window cannot be run; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`ok` None: could not be proved. `max_error`: relative to the largest output, over the finite inputs."""
+
+    ok: bool | None
+    max_error: float | None = None
+    why: str = ""
+
+
+# ---- inputs ------------------------------------------------------------------------------------------------------------
+
+
+def feeds_of(infos: Sequence[tuple[str, int, tuple[int, ...]]], seed: int = 0) -> Iterator[tuple[str, Feeds]]:
+    """(kind, feeds) for the kinds of input on which a rewrite must hold; every kind is finite but the last two."""
+    rng = np.random.default_rng(seed)
+    floats = [i for i in infos if i[1] in FLOATS]
+
+    def feed(make: Any) -> Feeds:
+        found: Feeds = {}
+        for name, elem, shape in infos:
+            dtype = helper.tensor_dtype_to_np_dtype(elem)
+            if elem in FLOATS:
+                with np.errstate(over="ignore"):
+                    found[name] = np.asarray(make(shape, elem), np.float64).astype(dtype)
+            elif dtype == np.bool_:
+                found[name] = rng.integers(0, 2, shape).astype(np.bool_)
+            else:
+                found[name] = rng.integers(0, 4, shape).astype(dtype)
+        return found
+
+    def normal(shape: tuple[int, ...]) -> np.ndarray:
+        return rng.standard_normal(shape)
+
+    yield "random", feed(lambda s, e: normal(s))
+    if not floats:
+        return
+    yield "zero", feed(lambda s, e: np.zeros(s))
+    yield "zero rows", feed(lambda s, e: _zero_rows(normal(s)))
+    yield "tiny", feed(lambda s, e: normal(s) * 1e-7)
+    yield "large", feed(lambda s, e: normal(s) * 1e3)
+    yield "shifted", feed(lambda s, e: normal(s) + 5.0)
+    yield "negative zero", feed(lambda s, e: np.where(rng.random(s) < 0.5, -0.0, normal(s)))
+    yield "denormal", feed(lambda s, e: normal(s) * (1e-41 if e not in HALVES else 1e-7))
+    yield "huge", feed(lambda s, e: np.clip(normal(s) * (LARGEST / 4), -LARGEST, LARGEST) if e != TensorProto.FLOAT16 else normal(s) * 1.5e4)
+    yield "inf", feed(lambda s, e: _sprinkle(normal(s), rng, (np.inf, -np.inf)))
+    yield "nan", feed(lambda s, e: _sprinkle(normal(s), rng, (np.nan,)))
+
+
+NOT_FINITE = frozenset({"inf", "nan"})
+
+
+def _zero_rows(x: np.ndarray) -> np.ndarray:
+    """One row of zeros along each axis."""
+    for axis in range(x.ndim):
+        x[tuple(slice(None) if a == axis else axis % x.shape[a] for a in range(x.ndim))] = 0.0
+    return x
+
+
+def _sprinkle(x: np.ndarray, rng: np.random.Generator, values: Sequence[float]) -> np.ndarray:
+    flat = x.reshape(-1)
+    for value in values:
+        if flat.size:
+            flat[rng.integers(0, flat.size, max(1, flat.size // 50))] = value
+    return x
+
+
+# ---- equality ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`error`: max|a-b| / max|b| over the numbers that both have; `why` is empty where the results are equal."""
+
+    error: float
+    why: str = ""
+
+
+def compare(after: np.ndarray, before: np.ndarray, tolerance: float, finite: bool, exact: Iterator[np.ndarray] | None = None) -> Difference:
+    """Whether `after` may stand for `before`. `exact` gives, on demand, the float64 (or fp32) evaluation."""
+    if after.shape != before.shape or after.dtype != before.dtype:
+        return Difference(math.inf, f"it returns {after.dtype}{list(after.shape)} instead of {before.dtype}{list(before.shape)}")
+    if not _is_float(before.dtype):
+        return Difference(0.0) if np.array_equal(after, before) else Difference(math.inf, "integer results differ")
+    limit = _limit(before.dtype)
+    a, b = after.astype(np.float64), before.astype(np.float64)
+    counted = np.isfinite(b) & (np.abs(b) < limit)
+    if not counted.any():
+        return Difference(0.0)
+    if not np.isfinite(a[counted]).all():
+        bad = a[counted][~np.isfinite(a[counted])][0]
+        if not (exact is not None and finite and _reference_agrees(a, next(exact), counted)):
+            return Difference(math.inf, f"it returns {bad} where the original returns a number")
+        return Difference(0.0)
+    scale = float(np.abs(b[counted]).max())
+    gap = float(np.abs(a[counted] - b[counted]).max())
+    if gap <= tolerance * scale:
+        return Difference(gap / scale if scale else 0.0)
+    if exact is not None:
+        reference = next(exact, None)
+        if reference is not None and reference.shape == b.shape:
+            known = counted & np.isfinite(reference)
+            mine = float(np.abs(a[known] - reference[known]).max(initial=0.0))
+            theirs = float(np.abs(b[known] - reference[known]).max(initial=0.0))
+            allowed = tolerance * float(np.abs(reference[known]).max(initial=0.0))
+            if mine <= max(4 * theirs, allowed):
+                return Difference(mine / scale if scale and mine < gap else 0.0)
+    return Difference(gap / scale if scale else math.inf, f"it differs by {gap:.3g} where the largest output is {scale:.3g}")
+
+
+def _reference_agrees(a: np.ndarray, reference: np.ndarray, where: np.ndarray) -> bool:
+    """Whether a non-finite result is what an exact evaluation gives too."""
+    bad = where & ~np.isfinite(a)
+    return bool(reference.shape == a.shape and np.array_equal(a[bad], reference[bad], equal_nan=True))
+
+
+def _is_float(dtype: np.dtype) -> bool:
+    return dtype.kind == "f" or dtype.name == "bfloat16"
+
+
+def _limit(dtype: np.dtype) -> float:
+    """Where numbers of the type saturate."""
+    if dtype.name == "bfloat16":
+        return 3.38e38
+    return float(np.finfo(dtype).max)
+
+
+# ---- running -----------------------------------------------------------------------------------------------------------
+
+
+class Runner:
+    """Runs one model: ONNX Runtime with optimisations off, or the reference evaluator where that has no kernel."""
+
+    def __init__(self, model: ModelProto, base: str | None = None) -> None:
+        import onnxruntime as ort
+
+        options = ort.SessionOptions()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.log_severity_level = 4
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        try:
+            source: Any = base if base is not None else model.SerializeToString()
+            self._session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # ONNX Runtime raises its own types, some of them plain RuntimeError
+            if "NOT_IMPLEMENTED" not in str(error) and "NotImplemented" not in type(error).__name__:
+                raise Unrunnable(_first_line(error)) from None
+            self._session = None
+            self._reference = Reference(model)
+
+    def run(self, feeds: Feeds) -> list[np.ndarray]:
+        if self._session is None:
+            return self._reference.run(feeds)
+        try:
+            return [np.asarray(r) for r in self._session.run(None, feeds)]
+        except Exception as error:
+            raise Unrunnable(_first_line(error)) from None
+
+
+class Reference:
+    """onnx's reference evaluator over a model in its own types."""
+
+    def __init__(self, model: ModelProto) -> None:
+        from onnx.reference import ReferenceEvaluator
+
+        try:
+            self._evaluator = ReferenceEvaluator(model)
+        except Exception as error:
+            raise Unrunnable(_first_line(error)) from None
+
+    def run(self, feeds: Feeds) -> list[np.ndarray]:
+        try:
+            with np.errstate(all="ignore"):
+                return [np.asarray(r) for r in self._evaluator.run(None, feeds)]
+        except Exception as error:
+            raise Unrunnable(_first_line(error)) from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0][:300] or type(error).__name__
+
+
+def widened(model: ModelProto, to: int) -> ModelProto:
+    """The model with every float tensor, constant and cast in `to` (FLOAT or DOUBLE): a more exact evaluation."""
+    wide = ModelProto()
+    wide.CopyFrom(model)
+    narrower = FLOATS if to == TensorProto.DOUBLE else HALVES
+    for info in (*wide.graph.input, *wide.graph.output):
+        if info.type.tensor_type.elem_type in narrower:
+            info.type.tensor_type.elem_type = to
+    for tensor in wide.graph.initializer:
+        _widen_tensor(tensor, narrower, to)
+    for holder in (wide.graph, *wide.functions):
+        for node in holder.node:
+            for attribute in node.attribute:
+                if attribute.type == onnx.AttributeProto.TENSOR:
+                    _widen_tensor(attribute.t, narrower, to)
+                elif attribute.name in ("to", "dtype") and node.op_type in ("Cast", "EyeLike", "RandomNormal") and attribute.i in narrower:
+                    attribute.i = to
+    return wide
+
+
+def _widen_tensor(tensor: TensorProto, narrower: frozenset[int], to: int) -> None:
+    if tensor.data_type in narrower:
+        array = numpy_helper.to_array(tensor).astype(helper.tensor_dtype_to_np_dtype(to))
+        tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+
+
+# ---- windows -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Window:
+    """The window of one rewrite as two models with the same inputs and outputs."""
+
+    before: ModelProto
+    after: ModelProto
+    inputs: list[tuple[str, int, Shape]]
+    pads: int
+
+    def sizes(self, shapes: dict[str, int]) -> Iterator[list[tuple[str, int, tuple[int, ...]]]]:
+        """The inputs with every dimension a number: two sizes for each symbolic one, one pass where all are static."""
+        symbols = list(dict.fromkeys(d for _, _, s in self.inputs for d in s if isinstance(d, str)))
+        unknown = any(d is None for _, _, s in self.inputs for d in s)
+        for turn in range(2 if unknown or set(symbols) - set(shapes) else 1):
+            chosen = {s: shapes.get(s, self._size(k, turn)) for k, s in enumerate(symbols)}
+            yield [
+                (name, elem, tuple(self._dim(d, axis, len(shape), chosen, turn) for axis, d in enumerate(shape)))
+                for name, elem, shape in self.inputs
+            ]
+
+    def _size(self, k: int, turn: int) -> int:
+        return (2, 3)[turn] if k == 0 and self.pads < 2 else self.pads + (9, 14)[turn] + 2 * k + (k == 0)
+
+    def _dim(self, dim: Dim, axis: int, rank: int, chosen: dict[str, int], turn: int) -> int:
+        if isinstance(dim, int):
+            return dim
+        if isinstance(dim, str):
+            return chosen[dim]
+        if axis == 0 and rank > 1 and self.pads < 2:
+            return (2, 3)[turn]
+        return self.pads + (11, 16)[turn] - 2 * (rank - axis)  # by distance from the end, so that unknown sizes broadcast
+
+
+class Prover:
+    """Proves rewrites of one model. Identical windows are proved once."""
+
+    def __init__(self, model: Model, present: Any, shapes: dict[str, int] | None = None) -> None:
+        self.model = model
+        self.present = present  # Value -> the Value that its readers read now
+        self.shapes = shapes or {}
+        self._verdicts: dict[bytes, Verdict] = {}
+        self._shape_only: dict[Value, bool] = {}
+
+    def prove(self, record: Rewrite) -> Verdict:
+        """Whether the window computes what the file's nodes computed."""
+        try:
+            window = self.window(record)
+        except Unrunnable as error:
+            return Verdict(None, None, str(error))
+        if window is None:
+            return Verdict(True, 0.0)
+        key = window.before.SerializeToString(deterministic=True) + window.after.SerializeToString(deterministic=True)
+        if key not in self._verdicts:
+            self._verdicts[key] = prove_window(window, self.shapes, record.tolerance)
+        return self._verdicts[key]
+
+    def window(self, record: Rewrite) -> Window | None:
+        """The rewrite's window; None where it has no outputs (what went was read by nobody)."""
+        outputs = [o for o in record.outputs]
+        if not outputs:
+            return None
+        went = dict.fromkeys([*record.removed, *record.matched])
+        cut = _Cut(self)
+        cut.keep_names = any(n.bodies for n in (*went, *record.added))  # a body captures outer tensors by name
+        before = cut.side(outputs, {o: n for n in went for o in n.outputs if o is not None}, self.model)
+        after = cut.side(outputs, {}, self.model, {o: n for n in record.added for o in n.outputs if o is not None}, record.aliases)
+        return cut.window(before, after, outputs)
+
+    def shape_only(self, value: Value) -> bool:
+        """Whether a tensor follows from constants and from the *shapes* of other tensors alone."""
+        known, stack = self._shape_only, [value]
+        while stack:
+            v = stack[-1]
+            node = v.producer
+            if v in known:
+                stack.pop()
+                continue
+            if v.tensor is not None or (node is not None and node.key in ("Shape", "Size", "Constant")):
+                known[v] = True
+            elif node is None or node.bodies or "::" in node.key:
+                known[v] = False
+            else:
+                inputs = [i for i in node.inputs if i is not None]
+                if any(known.get(i) is False for i in inputs):
+                    known[v] = False
+                else:
+                    missing = next((i for i in inputs if i not in known), None)
+                    if missing is not None:
+                        stack.append(missing)
+                        continue
+                    known[v] = True
+            stack.pop()
+        return known[value]
+
+
+class _Cut:
+    """Cuts the two sides of a window out of the graph, with the same names for the same tensors."""
+
+    def __init__(self, prover: Prover) -> None:
+        self.prover = prover
+        self.model = prover.model
+        self.names: dict[Value, str] = {}
+        self.inputs: dict[Value, None] = {}
+        self.constants: dict[str, np.ndarray] = {}
+        self.keep_names = False
+        self.pads = 0
+
+    def side(
+        self,
+        outputs: Sequence[Value],
+        before: dict[Value, Node],
+        model: Model,
+        after: dict[Value, Node] | None = None,
+        aliases: dict[Value, Value] | None = None,
+    ) -> list[NodeProto]:
+        """The nodes of one side in topological order; `before` or `after` says which nodes make its tensors."""
+        made = before if after is None else after
+        nodes: list[NodeProto] = []
+        done: set[Node] = set()
+        for out in outputs:
+            alias = (aliases or {}).get(out)
+            if alias is not None and after is not None:
+                self._walk(self._resolve(alias), made, done, nodes, model)
+                nodes.append(helper.make_node("Identity", [self._name(self._resolve(alias), after)], [self._name(out, made)]))
+            else:
+                self._walk(out, made, done, nodes, model)
+        return nodes
+
+    def _resolve(self, value: Value) -> Value:
+        return self.prover.present(value)
+
+    def _walk(self, out: Value, made: dict[Value, Node], done: set[Node], nodes: list[NodeProto], model: Model) -> None:
+        stack: list[tuple[Value, bool]] = [(out, False)]
+        while stack:
+            value, ready = stack.pop()
+            node = made.get(value)
+            if node is None:
+                if value in self.inputs or (self._name(value, made) in self.constants):
+                    continue
+                if model.is_constant(value):
+                    array = model.constant(value)
+                    if array is not None:
+                        self.constants[self._name(value, made)] = array
+                        continue
+                producer = value.producer
+                if producer is None or not self.prover.shape_only(value) or len(done) > CONE_LIMIT:
+                    self.inputs[value] = None
+                    continue
+                node = producer
+            if node in done:
+                continue
+            if ready:
+                done.add(node)
+                nodes.append(self._copy(node, made))
+                continue
+            stack.append((value, True))
+            for source in node.inputs:
+                if source is not None:
+                    stack.append((source if source in made else self._resolve(source), False))
+            if node.bodies:
+                for captured in _captures(node):
+                    stack.append((captured if captured in made else self._resolve(captured), False))
+
+    def _copy(self, node: Node, made: dict[Value, Node]) -> NodeProto:
+        proto = NodeProto()
+        proto.CopyFrom(node.proto)
+        proto.name = ""
+        proto.doc_string = ""
+        del proto.metadata_props[:]
+        proto.input[:] = ["" if v is None else self._name(v if v in made else self._resolve(v), made) for v in node.inputs]
+        proto.output[:] = ["" if v is None else self._name(v, made) for v in node.outputs]
+        if node.key == "Pad":
+            for source in node.operands()[1:2]:
+                array = self.model.constant(source)
+                if array is not None and array.size and array.dtype.kind == "i":
+                    self.pads = max(self.pads, int(np.abs(array).max()))
+        return proto
+
+    def _name(self, value: Value, made: dict[Value, Node]) -> str:
+        if value not in self.names:
+            self.names[value] = value.name if self.keep_names else f"v{len(self.names)}"
+        return self.names[value]
+
+    def window(self, before: list[NodeProto], after: list[NodeProto], outputs: Sequence[Value]) -> Window:
+        inputs = []
+        for value in self.inputs:
+            elem, shape = self.model.dtype(value), self.model.shape(value)
+            if not elem:
+                raise Unrunnable(f"the type of '{value.name}' is not known")
+            if shape is None:
+                raise Unrunnable(f"the rank of '{value.name}' is not known")
+            inputs.append((self.names[value], elem, shape))
+        names = [self.names[o] for o in outputs]
+        return Window(self._model(before, inputs, names), self._model(after, inputs, names), inputs, self.pads)
+
+    def _model(self, nodes: list[NodeProto], inputs: list[tuple[str, int, Shape]], outputs: list[str]) -> ModelProto:
+        used = {i for n in nodes for i in n.input}
+        tensors = [numpy_helper.from_array(a, n) for n, a in self.constants.items() if n in used or n in outputs]
+        symbols = {d: f"d{k}" for k, d in enumerate(dict.fromkeys(d for _, _, s in inputs for d in s if isinstance(d, str)))}
+        infos = [helper.make_tensor_value_info(n, e, [symbols.get(d, d) if isinstance(d, str) else d for d in s]) for n, e, s in inputs]
+        graph = helper.make_graph(nodes, "window", infos, [onnx.ValueInfoProto(name=o) for o in outputs], tensors)
+        opsets = [helper.make_opsetid(d, v) for d, v in {**self.model.opsets, DOMAIN: 1}.items()]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_WITH_OVERLOADS)
+        if any(key_of(n.domain, n.op_type) in self.model.functions for n in nodes):
+            model.functions.extend(self.model.proto.functions)
+        if any(n.domain == DOMAIN for n in nodes):
+            attach(Model(model))
+        return model
+
+
+def _captures(node: Node) -> Iterator[Value]:
+    for body in node.bodies:
+        for inner in body.live_deep():
+            for value in inner.inputs:
+                if value is not None and value.graph is node.graph:
+                    yield value
+
+
+def prove_window(window: Window, shapes: dict[str, int], slack: float = 1.0, runners: tuple[str | None, str | None] = (None, None)) -> Verdict:
+    """Run both sides on every kind of input, at each size. `slack` scales the tolerance: an approximation says so."""
+    try:
+        before = Runner(window.before, runners[0])
+    except Unrunnable as error:
+        return Verdict(None, None, f"ONNX Runtime does not run the original window: {error}")
+    try:
+        after = Runner(window.after, runners[1])
+    except Unrunnable as error:
+        return Verdict(False, None, f"ONNX Runtime does not run the rewritten window: {error}")
+    worst, ran, why = 0.0, 0, ""
+    for infos in window.sizes(shapes):
+        half = any(elem in HALVES for _, elem, _ in infos)
+        for kind, feeds in feeds_of(infos):
+            try:
+                expected = before.run(feeds)
+            except Unrunnable as error:
+                why = why or str(error)
+                break
+            ran += 1
+            try:
+                given = after.run(feeds)
+            except Unrunnable as error:
+                return Verdict(False, None, f"on {kind} inputs the rewritten window does not run: {error}")
+            exact = _Exact(window.before, feeds, half)
+            for index, (a, b) in enumerate(zip(given, expected, strict=True)):
+                tolerance = TOLERANCE.get(helper.np_dtype_to_tensor_dtype(b.dtype), 0.0) * slack
+                found = compare(a, b, tolerance, kind not in NOT_FINITE, exact.outputs(index))
+                if found.why:
+                    return Verdict(False, found.error, f"on {kind} inputs {found.why}")
+                if kind not in NOT_FINITE:
+                    worst = max(worst, found.error)
+    if not ran:
+        return Verdict(None, None, f"the original window does not run: {why}")
+    return Verdict(True, worst)
+
+
+class _Exact:
+    """The original window in float64 (for fp16 and bf16: float32) on the same feeds, run when somebody asks."""
+
+    def __init__(self, model: ModelProto, feeds: Feeds, half: bool) -> None:
+        self._model, self._feeds = model, feeds
+        self._to = TensorProto.FLOAT if half else TensorProto.DOUBLE
+        self._results: list[np.ndarray] | None = None
+
+    def output(self, index: int) -> np.ndarray | None:
+        if self._results is None:
+            dtype = helper.tensor_dtype_to_np_dtype(self._to)
+            feeds = {k: v.astype(dtype) if _is_float(v.dtype) else v for k, v in self._feeds.items()}
+            try:
+                wide = widened(self._model, self._to)
+                self._results = (Runner(wide) if self._to == TensorProto.FLOAT else Reference(wide)).run(feeds)
+            except Unrunnable:
+                self._results = []
+        return self._results[index].astype(np.float64) if index < len(self._results) and _is_float(self._results[index].dtype) else None
+
+    def outputs(self, index: int) -> Iterator[np.ndarray]:
+        found = self.output(index)
+        if found is not None:
+            yield found
+
+
+# ---- whole models ------------------------------------------------------------------------------------------------------
+
+
+def compare_models(before: ModelProto, after: ModelProto, base: Any = None, shapes: Any = None) -> tuple[float | None, str]:
+    """Both whole models on every kind of input: (largest error, why they differ or could not be compared).
+
+    `base` is the folder of external data; `shapes` fixes sizes by input name.
+    """
+    given = dict(shapes or {})
+    infos = [
+        (i.name, i.type.tensor_type.elem_type, tuple(_declared_dim(d) for d in i.type.tensor_type.shape.dim))
+        for i in before.graph.input
+        if i.name not in {t.name for t in before.graph.initializer}
+    ]
+    symbols = {d: n for name, _, dims in infos if name in given for d, n in zip(dims, given[name], strict=True) if isinstance(d, str)}
+    window = Window(before, after, infos, _largest_pad(before))
+    with _runnable(before, base) as first, _runnable(after, base) as second:
+        verdict = prove_window(window, symbols, runners=(first, second))
+    if verdict.ok is None:
+        return None, verdict.why
+    return verdict.max_error, "" if verdict.ok else verdict.why
+
+
+def _declared_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
+    return dim.dim_value if dim.HasField("dim_value") else (dim.dim_param or None)
+
+
+def _largest_pad(model: ModelProto) -> int:
+    """The largest constant pad of a model, so that the sizes chosen for symbolic dimensions exceed it."""
+    indexed = Model(model)
+    found = 1
+    for scope in indexed.scopes:
+        for node in scope.by_op.get("Pad", ()):
+            pads = next(iter(node.operands()[1:2]), None)
+            array = pads if isinstance(pads, np.ndarray) else indexed.constant(pads) if pads is not None else None
+            if array is not None and array.size and array.dtype.kind == "i":
+                found = max(found, int(np.abs(array).max()))
+    return found
+
+
+@contextlib.contextmanager
+def _runnable(model: ModelProto, base: Any) -> Iterator[str | None]:
+    """A path to run where the weights are external (they are found beside the file), else None."""
+    from .session import external_files
+
+    if base is None or not external_files(model):
+        yield None
+        return
+    handle, name = tempfile.mkstemp(suffix=".onnx", dir=base)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(model.SerializeToString())
+        yield name
+    finally:
+        os.unlink(name)

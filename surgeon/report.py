@@ -1,0 +1,87 @@
+"""What a run did, as one value: `Report`, which the command line prints and writes as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One rewrite that stays. `max_error`: the largest proved difference, relative to the largest output; None unproved."""
+
+    pass_name: str
+    strategy: str
+    root: str
+    outputs: list[str]
+    removed: list[str]
+    added: list[str]
+    max_error: float | None
+    before: list[str] = field(default_factory=list)  # the window's nodes as text, for --diff; not in the JSON
+    after: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "pass": self.pass_name,
+            "strategy": self.strategy,
+            "root": self.root,
+            "outputs": self.outputs,
+            "removed": self.removed,
+            "added": self.added,
+            "max_error": self.max_error,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """A pattern that held where the rewrite was not made, and why."""
+
+    pass_name: str
+    node: str
+    why: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"pass": self.pass_name, "node": self.node, "why": self.why}
+
+
+@dataclass(slots=True)
+class Report:
+    """`undone`: rewrites that failed their proof. `untaken`: nodes of the result that the target does not take."""
+
+    surgeon: str
+    target: str
+    applied: list[Applied] = field(default_factory=list)
+    declined: list[Declined] = field(default_factory=list)
+    undone: list[Declined] = field(default_factory=list)
+    untaken: list[Declined] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    verify: dict[str, Any] = field(default_factory=lambda: {"mode": "window", "skipped": []})
+    ops_before: dict[str, int] = field(default_factory=dict)
+    ops_after: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def failed(self) -> bool:
+        """Whether the exit status is 1: something was undone, or whole models differ, or the target refuses a node."""
+        return bool(self.undone or self.untaken or self.verify.get("failed"))
+
+    def to_json(self) -> dict[str, Any]:
+        """The report's JSON value: design.md section 6."""
+        return {
+            "schema": SCHEMA,
+            "surgeon": self.surgeon,
+            "target": self.target,
+            "undone": [d.to_json() for d in self.undone],
+            "untaken": [{"node": d.node, "why": d.why} for d in self.untaken],
+            "warnings": list(self.warnings),
+            "verify": dict(self.verify),
+            "applied": [a.to_json() for a in self.applied],
+            "declined": [d.to_json() for d in self.declined],
+            "ops": {"before": dict(sorted(self.ops_before.items())), "after": dict(sorted(self.ops_after.items()))},
+            "seconds": round(self.seconds, 3),
+        }
+
+
+__all__ = ["SCHEMA", "Applied", "Declined", "Report"]

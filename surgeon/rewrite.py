@@ -1,0 +1,607 @@
+"""What a pass is, and the driver that runs passes to a fixed point.
+
+    @rewrite(x / norm | x * op.Reciprocal(norm), stage=Stage.FUSE)
+    def l2_norm(b, x, axes, eps=None, floor=None): ...
+
+A pass is a file; its rules are the functions in it that `@rewrite` marks. The driver runs the stages in order, each to a
+fixed point. Rewrites that build on one another (a spelling fused, then lowered) become one `Rewrite` with one window:
+what the file had, and what stands there now. A rewrite whose result is what the file had is taken back and not reported.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from .errors import PassError
+from .graph import Graph, Model, Node, Reference, Shape, Value, constant_value, schema
+from .match import Attempt, Index, Match, match
+from .meaning import DOMAIN, arrange
+from .pattern import COMMUTATIVE, Pattern, roots
+from .targets import Target
+
+MAX_SWEEPS = 100
+
+
+class Stage(enum.Enum):
+    """CLEAN computes what can be computed; FUSE turns spellings into one node; LOWER writes what the target takes."""
+
+    CLEAN = "clean"
+    FUSE = "fuse"
+    LOWER = "lower"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Rule:
+    """One rewrite of a pass. `strategy` is `decompose` or `plugin` for a rule of the stage LOWER."""
+
+    pattern: Pattern
+    body: Callable[..., Any]
+    stage: Stage
+    strategy: str | None = None
+    library: str = "surgeon"
+    pass_name: str = ""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ModelRule:
+    """A rule over the whole model, run once behind its stage's rewrites: `body(editor)`."""
+
+    body: Callable[..., Any]
+    stage: Stage
+    pass_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """`keeps`: whether the pass can leave its canonical node to the target (strategy `keep`)."""
+
+    name: str
+    doc: str
+    rules: tuple[Rule, ...]
+    model_rules: tuple[ModelRule, ...]
+    path: str = ""
+
+    @property
+    def stages(self) -> list[Stage]:
+        return [s for s in Stage if any(r.stage is s for r in (*self.rules, *self.model_rules))]
+
+    @property
+    def keeps(self) -> bool:
+        lower = [r for r in self.rules if r.stage is Stage.LOWER]
+        return bool(lower) and not any(_root_domain(r) == DOMAIN for r in lower)
+
+    @property
+    def strategies(self) -> list[str]:
+        """Those of keep, decompose and plugin that the pass has; none for a pass that does not lower."""
+        found = {r.strategy for r in self.rules if r.strategy}
+        return [s for s in ("keep", "decompose", "plugin") if s in found or (s == "keep" and self.keeps)]
+
+
+def _root_domain(rule: Rule) -> str:
+    return next(roots(rule.pattern)).domain
+
+
+def rewrite(pattern: Pattern, *, stage: Stage, strategy: str | None = None, library: str = "surgeon") -> Callable[[Callable[..., Any]], Rule]:
+    """Mark a function as the body of a rewrite.
+
+    The body gets a `Builder` and the names that the pattern bound, and returns what takes the place of the root's
+    output: a tensor that it made or one that exists; a tuple where the root has several outputs (None for one that
+    nobody reads); `()` to remove a node none of whose outputs is read. `require` declines.
+    """
+    if stage is Stage.LOWER and strategy not in ("decompose", "plugin"):
+        raise PassError(f"a rule of the stage LOWER has strategy 'decompose' or 'plugin', not {strategy!r}")
+    return lambda body: Rule(pattern, body, stage, strategy, library)
+
+
+def rewrite_model(*, stage: Stage) -> Callable[[Callable[..., Any]], ModelRule]:
+    """Mark a function that edits the whole model; it gets an `Editor` and runs once, behind its stage's rewrites."""
+    return lambda body: ModelRule(body, stage)
+
+
+class Declined(Exception):
+    """The pattern holds, but the rewrite must not be made; the message is the reason."""
+
+
+def require(ok: Any, why: str) -> None:
+    """Decline the rewrite unless `ok`; the driver reports `why` with the node."""
+    if not ok:
+        raise Declined(why)
+
+
+@dataclass(eq=False, slots=True)
+class Rewrite:
+    """A window: the file's nodes that went (`removed`) and those that stand there now (`added`)."""
+
+    passes: list[str]
+    strategy: str
+    root: Node
+    keys: set[tuple[str, str]]
+    removed: dict[Node, None]
+    added: dict[Node, None]
+    matched: dict[Node, None]
+    aliases: dict[Value, Value]
+    warnings: list[str] = field(default_factory=list)
+    tolerance: float = 1.0
+    max_error: float | None = None
+
+    @property
+    def name(self) -> str:
+        return "+".join(dict.fromkeys(self.passes))
+
+    @property
+    def outputs(self) -> list[Value]:
+        """The tensors of the window that something outside it reads, in the order of the file."""
+        made = {o for n in self.added for o in n.outputs if o is not None}
+        return [o for n in reversed(list(self.removed)) for o in n.outputs if o is not None and (o in made or o in self.aliases)]
+
+
+# ---- what a body builds with ---------------------------------------------------------------------------------------------
+
+
+class Builder:
+    """Makes the replacement: `b.Mul(x, 2.0)` spells a node as the pattern does.
+
+    Inputs are values, numbers and arrays; a number takes the type of the tensor that it meets. What ONNX moved from an
+    attribute to an input (`axes=`, `min=`, `pads=`, ...) is given by name and written as the model's opset wants it.
+    """
+
+    def __init__(self, driver: Driver, rule_name: str, root: Node, strategy: str | None) -> None:
+        self._driver = driver
+        self._model = driver.model
+        self._graph = root.graph
+        self._prefix = f"{next((o.name for o in root.outputs if o is not None), root.label)}~{rule_name}"
+        self.root = root
+        self.strategy = strategy
+        self.target = driver.target
+        self.options = driver.options
+        self.made: list[Node] = []
+        self.constants: list[Value] = []
+        self.warnings: list[str] = []
+        self.tolerance = 1.0
+
+    # What a body may ask ------------------------------------------------------------------------------------------------
+
+    @property
+    def opset(self) -> int:
+        return self._model.opset_in(self._graph)
+
+    def shape(self, value: Value) -> Shape | None:
+        """int for a static dimension, str for a symbolic one, None for an unknown one; None where the rank is unknown."""
+        return self._model.shape(value)
+
+    def rank(self, value: Value) -> int | None:
+        shape = self._model.shape(value)
+        return None if shape is None else len(shape)
+
+    def dtype(self, value: Value) -> int:
+        """The TensorProto.DataType; 0 where it is not known."""
+        return self._model.dtype(value)
+
+    def value(self, value: Value | np.ndarray | None) -> np.ndarray | None:
+        """The tensor's value where it can be computed without the model's inputs, else None."""
+        return self._model.constant(value)
+
+    def warn(self, text: str) -> None:
+        """Say something in the report's warnings, with the node."""
+        self.warnings.append(f"{self.root.label}: {text}")
+
+    # What a body may make -------------------------------------------------------------------------------------------------
+
+    def __getattr__(self, op: str) -> Callable[..., Any]:
+        if not op[:1].isupper():
+            raise AttributeError(op)
+
+        def make(*inputs: Any, outputs: int = 1, domain: str = "", **attrs: Any) -> Any:
+            return self.node(op, inputs, outputs, domain, attrs)
+
+        return make
+
+    def node(self, op: str, inputs: Sequence[Any], outputs: int, domain: str, attrs: dict[str, Any]) -> Any:
+        opset = self._model.opset_in(self._graph, domain)
+        spec = schema(op, domain, opset)
+        given, written = arrange(op, inputs, attrs, domain, opset)
+        values = [self._lift(i, position, given, spec) for position, i in enumerate(given)]
+        names = [self._driver.fresh(self._graph, f"{self._prefix}/{op}") for _ in range(outputs)]
+        node = self._graph.make(op, values, written, domain, names, self.root)
+        self.made.append(node)
+        return node.outputs[0] if outputs == 1 else tuple(node.outputs)
+
+    def constant(self, array: Any, dtype: int | np.dtype | None = None) -> Value:
+        """A new constant tensor of the array's own type, or of `dtype`."""
+        array = np.asarray(array)
+        if dtype is not None:
+            array = array.astype(helper.tensor_dtype_to_np_dtype(dtype) if isinstance(dtype, int) else dtype)
+        value = self._graph.constant(array, self._driver.fresh(self._graph, f"{self._prefix}/const"), self.root)
+        if value.producer is not None:
+            self.made.append(value.producer)
+        self.constants.append(value)
+        return value
+
+    def _lift(self, given: Any, position: int, all_given: list[Any], spec: Any) -> Value | None:
+        if given is None or isinstance(given, Value):
+            return given
+        if isinstance(given, np.ndarray):
+            return self.constant(given)
+        if not isinstance(given, int | float | np.generic | list | tuple):
+            raise PassError(f"a node's input is a tensor, a number or an array, got {given!r}")
+        return self.constant(given, self._type_at(position, all_given, spec))
+
+    def _type_at(self, position: int, all_given: list[Any], spec: Any) -> int:
+        """The type that a bare number takes: the schema's own, or that of a tensor that must have the same type."""
+        if spec is None or not spec.inputs:
+            like = next((i for i in all_given if isinstance(i, Value)), None)
+            return self.dtype(like) or TensorProto.FLOAT if like is not None else TensorProto.FLOAT
+        kinds = [spec.inputs[min(p, len(spec.inputs) - 1)].type_str for p in range(len(all_given))]
+        if kinds[position] == "tensor(int64)":
+            return int(TensorProto.INT64)
+        like = next((i for i, k in zip(all_given, kinds, strict=True) if isinstance(i, Value) and k == kinds[position]), None)
+        found = self.dtype(like) if like is not None else 0
+        return found or int(TensorProto.FLOAT)
+
+    def undo(self) -> None:
+        """Take away what a body made before it declined."""
+        for node in reversed(self.made):
+            if node.alive:
+                self._graph.remove(node)
+        for value in (*self.constants, *(o for n in self.made for o in n.outputs if o is not None)):
+            self._graph.values.pop(value.name, None)
+        dead = set(self.constants)
+        self._graph.new_tensors = [v for v in self._graph.new_tensors if v not in dead]
+
+
+# ---- the driver --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A pattern held, and the rewrite declined."""
+
+    pass_name: str
+    node: str
+    why: str
+
+
+class Driver:
+    """Runs `passes` over `model`, stage by stage. Afterwards `rewrites` has the windows, `declined` the refusals.
+
+    `strategies`: pass name -> strategy, over the target's own choice. `plugins`: the libraries that plugin nodes may
+    come from, in order of preference. `skip`: (pass name, node glob) pairs. `exclude`: (pass name, output name) pairs
+    that an earlier run could not prove.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        passes: Iterable[Pass],
+        target: Target,
+        *,
+        strategies: dict[str, str] | None = None,
+        plugins: Sequence[str] = (),
+        skip: Collection[tuple[str, str]] = (),
+        exclude: Collection[tuple[str, str]] = (),
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        self.model = model
+        self.passes = {p.name: p for p in passes}
+        self.target = target
+        self.strategies = strategies or {}
+        self.plugins = tuple(plugins)
+        self.skip = tuple(skip)
+        self.exclude = frozenset(exclude)
+        self.options = options or {}
+        self.rewrites: dict[Rewrite, None] = {}
+        self.declined: dict[Refusal, None] = {}
+        self.warnings: list[str] = []
+        self.attempts = 0
+        self.before: Counter[str] = Counter(n.op for s in model.scopes for n in s.live())
+        self._names: dict[str, int] = {}
+        self._orphans: dict[Value, None] = {}
+        self._aliases: dict[Value, Value] = {}
+
+    def run(self) -> None:
+        """CLEAN, FUSE and LOWER, each to its fixed point; then what changed nothing is taken back."""
+        for stage in Stage:
+            self.run_stage(stage)
+        self.settle()
+        self.model.drop_orphans(self._orphans)
+
+    def run_stage(self, stage: Stage) -> None:
+        rules = [(r.pattern, r) for p in self.passes.values() for r in p.rules if r.stage is stage]
+        index: Index[Rule] = Index(rules)
+        changed = False
+        for _ in range(MAX_SWEEPS):
+            if not self._sweep(index):
+                break
+            changed = True
+        else:
+            raise PassError(f"the passes of the stage {stage.name} do not come to an end: {self._last_applied()} keeps applying")
+        for p in self.passes.values():
+            for model_rule in p.model_rules:
+                if model_rule.stage is stage:
+                    changed |= bool(model_rule.body(Editor(self, p.name)))
+        if changed and stage is Stage.CLEAN:
+            self.model.forget_types()
+
+    def _last_applied(self) -> str:
+        return next(reversed(self.rewrites)).name if self.rewrites else "a pass"
+
+    def _sweep(self, index: Index[Rule]) -> bool:
+        """One look at every node, from the outputs up so that the larger of two nested windows comes first."""
+        changed = False
+        wanted = index.operators
+        for graph in self.model.scopes:
+            if not wanted.isdisjoint(graph.by_op):
+                for node in reversed([n for n in graph.live() if n.key in wanted]):
+                    while node.alive and self._rewrite_at(node, index):
+                        changed = True
+        return changed
+
+    def _rewrite_at(self, node: Node, index: Index[Rule]) -> bool:
+        """Apply the largest match at `node` whose body does not decline."""
+        found: list[tuple[Match, Rule]] = []
+        for pattern, rule in index.at(node):
+            if not self._wanted(rule, node):
+                continue
+            self.attempts += 1
+            held = match(pattern, node, self.model)
+            if held is not None:
+                found.append((held, rule))
+        if len(found) > 1:
+            found.sort(key=lambda f: (-len(f[0].nodes), f[1].pass_name))
+        return any(self._apply(held, rule) for held, rule in found)
+
+    def _wanted(self, rule: Rule, node: Node) -> bool:
+        if self.exclude and (rule.pass_name, _out_name(node)) in self.exclude:
+            return False
+        if any(p == rule.pass_name and fnmatchcase(node.name or node.label, glob) for p, glob in self.skip):
+            return False
+        if rule.strategy is None:
+            return True
+        strategy, library = self.strategy(self.passes[rule.pass_name], node)
+        return rule.strategy == strategy and (strategy != "plugin" or rule.library == library)
+
+    def strategy(self, p: Pass, node: Node) -> tuple[str, str]:
+        """(strategy, plugin library) for a canonical node: the user's word, else what the target takes."""
+        libraries = [lib for lib in (self.plugins or ("surgeon",)) if any(r.strategy == "plugin" and r.library == lib for r in p.rules)]
+        forced = self.strategies.get(p.name)
+        if forced is not None:
+            return forced, libraries[0] if libraries else ""
+        if p.keeps and self.target.takes(node) is None:
+            return "keep", ""
+        if self.plugins and libraries:
+            return "plugin", libraries[0]
+        return "decompose", ""
+
+    # ---- one rewrite ---------------------------------------------------------------------------------------------------
+
+    def _apply(self, held: Match, rule: Rule) -> bool:
+        builder = Builder(self, rule.pass_name, held.root, rule.strategy)
+        try:
+            result = rule.body(builder, **held.bound)
+            outputs = self._outputs(result, held.root, rule)
+        except Declined as refusal:
+            builder.undo()
+            self.declined[Refusal(rule.pass_name, held.root.label, str(refusal))] = None
+            return False
+        self.commit(held.root, held.nodes, outputs, builder, [rule.pass_name], rule.strategy or rule.stage.value)
+        return True
+
+    def _outputs(self, result: Any, root: Node, rule: Rule) -> list[Value | None]:
+        given = list(result) if isinstance(result, tuple | list) else [result]
+        if any(v is not None and not isinstance(v, Value) for v in given):
+            raise PassError(f"the pass '{rule.pass_name}' returned {result!r}; a body returns tensors")
+        given += [None] * (len(root.outputs) - len(given))
+        if len(given) > len(root.outputs):
+            raise PassError(f"the pass '{rule.pass_name}' returned {len(given)} tensors for {root.label}, which has {len(root.outputs)} outputs")
+        for old, new in zip(root.outputs, given, strict=True):
+            if old is not None and new is None:
+                require(not old.users and not old.is_output, f"its output '{old.name}' is read")
+        return given
+
+    def commit(
+        self, root: Node, nodes: Iterable[Node], outputs: Sequence[Value | None], builder: Builder, passes: list[str], strategy: str
+    ) -> Rewrite:
+        """Put what `builder` made in the place of `root`, and merge the windows of the rewrites that it builds on."""
+        made = dict.fromkeys(builder.made)
+        aliases: dict[Value, Value] = {}
+        for old, new in zip(root.outputs, outputs, strict=True):
+            if old is None or new is None or old is new:
+                continue
+            if new.producer is None or new.producer not in made or new in aliases.values():
+                if old.is_output:  # its name is the model's interface
+                    new = builder.node("Identity", [new], 1, "", {})
+                    made[new.producer] = None
+                else:
+                    aliases[old] = self._aliases[old] = new
+                    root.graph.point(old, new)
+                    continue
+            root.graph.take_over(old, new)
+        leaves = [v for n in nodes for v in n.inputs if v is not None and v.tensor is not None]
+        gone = root.graph.remove(root)
+        leaves += [v for n in gone for v in n.inputs if v is not None and v.tensor is not None]
+        for value in leaves:
+            if not value.users:
+                self._orphans[value] = None
+        record = Rewrite(list(passes), strategy, root, {(p, _out_name(root)) for p in passes}, {}, {}, {}, aliases, list(builder.warnings), builder.tolerance)
+        origins = dict.fromkeys(n.origin for n in gone if n.origin is not None)
+        for origin in origins:
+            self._absorb(record, origin)
+        for node in gone:
+            if node.origin is None:
+                record.removed[node] = None
+            record.added.pop(node, None)
+        for node in nodes:
+            if node.origin is None:
+                record.matched[node] = None
+        for node in made:
+            if node.alive:
+                record.added[node] = None
+        for node in record.added:
+            node.origin = record
+        self.rewrites[record] = None
+        return record
+
+    def _absorb(self, record: Rewrite, origin: Rewrite) -> None:
+        record.passes = [*origin.passes, *[p for p in record.passes if p not in origin.passes]]
+        record.keys |= origin.keys
+        record.removed = {**origin.removed, **record.removed}
+        record.added = {**origin.added, **record.added}
+        record.matched = {**origin.matched, **record.matched}
+        record.aliases = {**origin.aliases, **record.aliases}
+        record.warnings = [*origin.warnings, *record.warnings]
+        record.tolerance = max(record.tolerance, origin.tolerance)
+        if origin.root.origin is None:
+            record.root = origin.root
+        self.rewrites.pop(origin, None)
+
+    def fresh(self, graph: Graph, stem: str) -> str:
+        """`stem_n` with the first n that no tensor in sight carries."""
+        while True:
+            self._names[stem] = self._names.get(stem, 0) + 1
+            name = f"{stem}_{self._names[stem]}"
+            if graph.find(name) is None:
+                return name
+
+    # ---- taking back what changed nothing ---------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """A rewrite whose window reads like the file's is taken back: nothing was applied."""
+        for record in list(self.rewrites):
+            if self._same_window(record):
+                self.take_back(record)
+
+    def take_back(self, record: Rewrite) -> None:
+        for node in reversed(list(record.removed)):
+            for position, value in enumerate(node.inputs):
+                present = self.present(value)
+                if present is not value and present is not None:
+                    node.inputs[position] = present
+                    node.proto.input[position] = present.name
+            node.graph.restore(node)
+        for node in reversed(list(record.added)):
+            if node.alive:
+                node.graph.remove(node)
+        del self.rewrites[record]
+
+    def present(self, value: Value | None) -> Value | None:
+        """The tensor that readers of `value` read now."""
+        while value is not None and value in self._aliases:
+            value = self._aliases[value]
+        return value
+
+    def _same_window(self, record: Rewrite) -> bool:
+        """Whether the window computes its outputs with the same operators, inputs and attributes as the file did."""
+        if record.aliases or len(record.added) != len([n for n in record.removed if n.key != "Constant"]):
+            return False
+        before = {o: n for n in record.removed for o in n.outputs if o is not None}
+        after = {o: n for n in record.added for o in n.outputs if o is not None}
+        roots = [o for o in before if o in after]
+        return bool(roots) and all(self._same_node(before[o], after[o], before, after) for o in roots)
+
+    def _same_tensor(self, a: Value | None, b: Value | None, before: dict[Value, Node], after: dict[Value, Node]) -> bool:
+        if a is None or b is None:
+            return a is b
+        made_a, made_b = before.get(a), after.get(b)
+        if made_a is not None and made_b is not None and made_a.key != "Constant":
+            return self._same_node(made_a, made_b, before, after)
+        if self.present(a) is self.present(b):
+            return True
+        x, y = _written(a, made_a, self.model), _written(b, made_b, self.model)
+        if x is None or y is None or x.dtype != y.dtype:
+            return False
+        return bool(x.size == y.size == 1 and x.reshape(()) == y.reshape(())) or (x.shape == y.shape and bool(np.array_equal(x, y)))
+
+    def _same_node(self, a: Node, b: Node, before: dict[Value, Node], after: dict[Value, Node]) -> bool:
+        if a.key != b.key or a.bodies or len(a.outputs) != len(b.outputs):
+            return False
+        if any(a.attr(k) != b.attr(k) for k in {*a.attrs, *b.attrs}):
+            return False
+        x, y = list(a.inputs), list(b.inputs)
+        while x and x[-1] is None:
+            x.pop()
+        if len(x) != len(y):
+            return False
+
+        def same(left: Iterable[Value | None], right: Iterable[Value | None]) -> bool:
+            return all(self._same_tensor(p, q, before, after) for p, q in zip(left, right, strict=True))
+
+        return same(x, y) or (a.key in COMMUTATIVE and len(x) == 2 and same(x, reversed(y)))
+
+
+def _out_name(node: Node) -> str:
+    return next((o.name for o in node.outputs if o is not None), node.label)
+
+
+def _written(value: Value, made: Node | None, model: Model) -> np.ndarray | None:
+    """The value of an initializer or a Constant node; None for any other tensor."""
+    node = made or value.producer
+    if value.tensor is not None:
+        return model.constant(value)
+    return constant_value(node.proto) if node is not None and node.key == "Constant" else None
+
+
+# ---- rules over the whole model --------------------------------------------------------------------------------------------
+
+
+class Editor:
+    """What a rule over the whole model works with: every node in reach, and `replace` for each change."""
+
+    def __init__(self, driver: Driver, pass_name: str) -> None:
+        self._driver = driver
+        self._pass = pass_name
+        self.model = driver.model
+        self.target = driver.target
+
+    def nodes(self) -> Iterator[Node]:
+        """Every node of every scope, in order, as they are now."""
+        for graph in self.model.scopes:
+            yield from list(graph.live())
+
+    def excluded(self, node: Node) -> bool:
+        """Whether the rewrite at this node was asked to be skipped, or could not be proved."""
+        d = self._driver
+        return (self._pass, _out_name(node)) in d.exclude or any(p == self._pass and fnmatchcase(node.name or node.label, g) for p, g in d.skip)
+
+    def decline(self, node: Node, why: str) -> None:
+        self._driver.declined[Refusal(self._pass, node.label, why)] = None
+
+    def warn(self, text: str) -> None:
+        self._driver.warnings.append(text)
+
+    def builder(self, node: Node) -> Builder:
+        """A builder for what is to stand in the place of `node`."""
+        return Builder(self._driver, self._pass, node, None)
+
+    def replace(self, node: Node, outputs: Sequence[Value | None], builder: Builder) -> None:
+        """Put `outputs`, made with `builder`, in the place of those of `node`."""
+        self._driver.commit(node, [node], outputs, builder, [self._pass], "lower")
+
+
+# ---- asking why ----------------------------------------------------------------------------------------------------------
+
+
+def attempts_at(node: Node, passes: Iterable[Pass], model: Model) -> list[tuple[str, Stage, Match | None, Attempt]]:
+    """For each pass with a rule whose root is the node's operator: the match, or the best failed attempt."""
+    found = []
+    for p in passes:
+        for rule in p.rules:
+            for root in roots(rule.pattern):
+                if root.key != node.key:
+                    continue
+                attempt = Attempt()
+                found.append((p.name, rule.stage, match(root, node, model, attempt), attempt))
+    return found
+
+
+__all__ = [
+    "DOMAIN", "Builder", "Declined", "Driver", "Editor", "ModelRule", "Pass", "Reference", "Refusal", "Rewrite", "Rule",
+    "Stage", "attempts_at", "require", "rewrite", "rewrite_model",
+]

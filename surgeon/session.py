@@ -1,0 +1,440 @@
+"""One run from a model to a proved model: read, rewrite, prove, report, write."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import ModelProto, TensorProto
+
+from . import registry
+from .errors import ModelError, PassError, UsageError, did_you_mean
+from .graph import Model, Node, Value
+from .meaning import attach
+from .report import Applied, Declined, Report
+from .rewrite import Driver, Pass, Rewrite
+from .targets import Target
+
+MODES = ("window", "full", "none")
+LIBRARIES = ("surgeon", "stock")
+MAX_RUNS = 20  # each run but the last leaves at least one unproved rewrite out
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(slots=True)
+class Result:
+    """`model`: the rewritten ModelProto (external data still on disk beside the input). `report`: what was done."""
+
+    model: ModelProto
+    report: Report
+    base: Path | None = None
+    graph_given: bool = False
+    _extra: dict[str, Any] = field(default_factory=dict)
+
+    def gs(self) -> Any:
+        """The rewritten model as an onnx-graphsurgeon graph."""
+        from .interop import to_graphsurgeon
+
+        return to_graphsurgeon(self.model)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model; see `write`."""
+        write(self.model, Path(path), self.base)
+
+
+def rewrite(
+    model: ModelProto | str | os.PathLike[str] | Any,
+    *,
+    target: str | Target | None = None,
+    plugins: Sequence[str] = (),
+    strategy: Mapping[str, str] | None = None,
+    only: Iterable[str] | None = None,
+    skip: Iterable[str] = (),
+    verify: str = "window",
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    passes: Iterable[str | Path] = (),
+    allow_unproved: bool = False,
+    options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Rewrite a model for a target and prove every rewrite.
+
+    model           a ModelProto (not changed), a path, or an onnx-graphsurgeon graph
+    target          "8.4", "10.9", "rtx", "8.6+dla", "installed"; None is "installed", or 10.9 where no TensorRT imports
+    plugins         plugin libraries that nodes may come from, in order of preference: "surgeon", "stock"
+    strategy        {"l2-norm": "plugin"}: over the target's own choice
+    only, skip      pass names; skip also takes "pass:node-glob"
+    verify          "window" proves each rewrite, "full" whole models too, "none" nothing
+    shapes          {"input": (1, 3, 224, 224)}: sizes for the proof, where dimensions are symbolic
+    passes          folders of further passes
+    allow_unproved  keep rewrites whose window cannot be run
+    options         what single passes read, such as {"repair_eps": 1e-6}
+
+    Raises UsageError and ModelError; a rewrite that fails its proof is no error but is undone and in `report.undone`.
+    """
+    started = time.perf_counter()
+    if verify not in MODES:
+        raise UsageError(f"verify is one of {', '.join(MODES)}, not '{verify}'.")
+    source = _Source(model)
+    chosen = target if isinstance(target, Target) else Target.parse(target or "installed")
+    known = registry.passes(passes)
+    names, globs = _split_skips(skip, known)
+    selected = registry.select(known, only, names)
+    strategies = _check_strategies(strategy or {}, known, chosen)
+    libraries = _check_libraries(plugins, chosen)
+    run = _Run(source, chosen, selected, strategies, libraries, globs, verify, shapes or {}, allow_unproved, dict(options or {}), progress)
+    result = run.go()
+    result.report.seconds = time.perf_counter() - started
+    return result
+
+
+def rewrite_file(source: str | Path, out: str | Path, **options: Any) -> Report:
+    """`rewrite` a file into another file; returns the report."""
+    check_writable(Path(out), Path(source))
+    result = rewrite(source, **options)
+    result.save(out)
+    return result.report
+
+
+# ---- arguments ----------------------------------------------------------------------------------------------------------
+
+
+def _split_skips(skip: Iterable[str], known: Sequence[Pass]) -> tuple[list[str], list[tuple[str, str]]]:
+    names, globs = [], []
+    for item in skip:
+        name, colon, glob = item.partition(":")
+        if not colon:
+            names.append(name)
+            continue
+        registry.select(known, [name], ())
+        globs.append((name, glob))
+    return names, globs
+
+
+def _check_strategies(strategies: Mapping[str, str], known: Sequence[Pass], target: Target) -> dict[str, str]:
+    by_name = {p.name: p for p in known}
+    for name, strategy in strategies.items():
+        if name not in by_name:
+            raise UsageError(f"no pass is called '{name}'.{did_you_mean(name, by_name)}")
+        offered = by_name[name].strategies
+        if strategy not in offered:
+            what = f"It has {', '.join(offered)}." if offered else "It has none: it does not lower."
+            raise UsageError(f"the pass '{name}' has no strategy '{strategy}'. {what}")
+        if strategy == "plugin" and not target.plugins:
+            raise UsageError(f"the target {target} has no plugins, so '{name}' cannot become one. Use decompose or keep.")
+    return dict(strategies)
+
+
+def _check_libraries(plugins: Sequence[str], target: Target) -> tuple[str, ...]:
+    for name in plugins:
+        if name not in LIBRARIES:
+            raise UsageError(f"no plugin library is called '{name}'.{did_you_mean(name, LIBRARIES)}")
+    if plugins and not target.plugins:
+        raise UsageError(f"the target {target} has no plugins. Leave --plugins out: every pass has a native form there.")
+    return tuple(plugins)
+
+
+# ---- one run --------------------------------------------------------------------------------------------------------------
+
+
+class _Source:
+    """Where the model comes from; gives a fresh copy to each run."""
+
+    def __init__(self, given: Any) -> None:
+        self.path: Path | None = None
+        self.base: Path | None = None
+        self._proto: ModelProto | None = None
+        if isinstance(given, ModelProto):
+            self._proto = given
+        elif isinstance(given, str | os.PathLike):
+            self.path = Path(given)
+            self.base = self.path.parent
+        elif type(given).__module__.startswith("onnx_graphsurgeon"):
+            from .interop import from_graphsurgeon
+
+            self._proto = from_graphsurgeon(given)
+        else:
+            raise UsageError(f"surgeon rewrites a path, an onnx.ModelProto or a gs.Graph, not {type(given).__name__}.")
+
+    def proto(self) -> ModelProto:
+        if self._proto is None:
+            assert self.path is not None
+            return read(self.path)
+        copy = ModelProto()
+        copy.CopyFrom(self._proto)
+        return copy
+
+
+@dataclass(slots=True)
+class _Run:
+    source: _Source
+    target: Target
+    passes: list[Pass]
+    strategies: dict[str, str]
+    libraries: tuple[str, ...]
+    skip: list[tuple[str, str]]
+    verify: str
+    shapes: Mapping[str, Sequence[int]]
+    allow_unproved: bool
+    options: dict[str, Any]
+    progress: Progress | None
+
+    def go(self) -> Result:
+        """Rewrite and prove; where a proof fails, rewrite once more from the input without what failed."""
+        exclude: set[tuple[str, str]] = set()
+        undone: dict[Declined, None] = {}
+        unproved: dict[Declined, None] = {}
+        for _ in range(MAX_RUNS):
+            driver = self._drive(exclude)
+            failed = self._prove(driver, undone, unproved) if self.verify != "none" else []
+            if not failed:
+                return self._finish(driver, list(undone), list(unproved))
+            for record in failed:
+                exclude |= record.keys
+        raise PassError(f"after {MAX_RUNS} runs there are still rewrites that fail their proof")
+
+    def _drive(self, exclude: Collection[tuple[str, str]]) -> Driver:
+        model = Model(self.source.proto(), self.source.base)
+        driver = Driver(
+            model, self.passes, self.target, strategies=self.strategies, plugins=self.libraries, skip=self.skip, exclude=exclude, options=self.options
+        )
+        if self.verify != "none":
+            model.remember_types()
+        driver.run()
+        return driver
+
+    def _prove(self, driver: Driver, undone: dict[Declined, None], unproved: dict[Declined, None]) -> list[Rewrite]:
+        from .prove import Prover
+
+        failed = []
+        prover = Prover(driver.model, driver.present, _symbols(driver.model, self.shapes))
+        refusal = _refused_by_checker(self.source, driver.rewrites)
+        for done, record in enumerate(list(driver.rewrites)):
+            if self.progress is not None:
+                self.progress("proving", done, len(driver.rewrites))
+            verdict = prover.prove(record)
+            record.max_error = verdict.max_error
+            if refusal and verdict.ok:
+                verdict = type(verdict)(None, None, refusal)
+            if verdict.ok:
+                continue
+            if verdict.ok is None and self.allow_unproved:
+                record.max_error = None
+                continue
+            failed.append(record)
+            entry = Declined(record.name, record.root.label, verdict.why if verdict.ok is False else f"unproved: {verdict.why}")
+            (undone if verdict.ok is False else unproved)[entry] = None
+        return failed
+
+    def _finish(self, driver: Driver, undone: list[Declined], unproved: list[Declined]) -> Result:
+        from . import __version__
+
+        model = driver.model
+        if self.target.carries_functions:
+            attach(model)
+        elif any(k.startswith("surgeon::") and v for s in model.scopes for k, v in s.by_op.items()):
+            model.set_opset(1, "surgeon")
+        report = Report(__version__, str(self.target))
+        report.applied = [_applied(r) for r in _in_file_order(driver.rewrites)]
+        refusals = [Declined(d.pass_name, d.node, d.why) for d in driver.declined]
+        report.declined = list(dict.fromkeys([*unproved, *refusals]))
+        report.undone = undone
+        report.warnings = list(dict.fromkeys([*driver.warnings, *(w for r in driver.rewrites for w in r.warnings)]))
+        report.ops_before = dict(driver.before)
+        report.ops_after = dict(Counter(n.op for s in model.scopes for n in s.live()))
+        report.untaken = untaken(model, self.target)
+        report.verify = {"mode": self.verify, "skipped": [r.root.label for r in driver.rewrites if r.max_error is None and self.verify != "none"]}
+        proto = model.sync()
+        if self.verify == "full":
+            self._compare_whole(proto, report)
+        return Result(proto, report, self.source.base)
+
+    def _compare_whole(self, proto: ModelProto, report: Report) -> None:
+        from .prove import compare_models
+
+        error, why = compare_models(self.source.proto(), proto, self.source.base, self.shapes)
+        report.verify["max_error"] = error
+        if why:
+            report.verify["failed"] = why
+
+
+def untaken(model: Model, target: Target) -> list[Declined]:
+    """The nodes of the main graph and its bodies that the target does not take, with the reason."""
+    found = []
+    for node in (n for s in model.scopes for n in s.live()):
+        why = target.takes(node)
+        if why is not None:
+            found.append(Declined("", node.label, why))
+    return found
+
+
+def _refused_by_checker(source: _Source, rewrites: Collection[Rewrite]) -> str:
+    """Why onnx.checker refuses the input model; empty where it does not, or where nothing is to be proved."""
+    if not rewrites:
+        return ""
+    try:
+        if source.path is not None:
+            onnx.checker.check_model(str(source.path))
+        else:
+            onnx.checker.check_model(source.proto())
+    except onnx.checker.ValidationError as error:
+        return f"the ONNX checker refuses the input model: {str(error).strip().splitlines()[0]}"
+    return ""
+
+
+def _symbols(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """The size of each symbolic dimension that `shapes` fixes."""
+    found: dict[str, int] = {}
+    inputs = {i.name: i for i in model.proto.graph.input}
+    for name, sizes in shapes.items():
+        if name not in inputs:
+            raise UsageError(f"the model has no input '{name}'.{did_you_mean(name, inputs)}")
+        dims = inputs[name].type.tensor_type.shape.dim
+        if len(dims) != len(sizes):
+            raise UsageError(f"the input '{name}' has {len(dims)} dimensions; {len(sizes)} were given.")
+        found.update({d.dim_param: s for d, s in zip(dims, sizes, strict=True) if d.dim_param})
+    return found
+
+
+def _applied(record: Rewrite) -> Applied:
+    outputs = [o.name for o in record.outputs] or [o.name for o in record.root.outputs if o is not None]
+    return Applied(
+        record.name,
+        record.strategy,
+        record.root.label,
+        outputs,
+        [n.label for n in reversed(list(record.removed))],
+        [n.label for n in record.added],
+        record.max_error,
+        [_line(n) for n in sorted(record.removed, key=lambda n: n.slot)],
+        [_line(n) for n in record.added],
+    )
+
+
+def _line(node: Node) -> str:
+    """`y = Op(a, b, axis=1)`: one node as a person writes it."""
+
+    def name(value: Value | None) -> str:
+        return "''" if value is None else value.name
+
+    inputs = ", ".join(name(v) for v in node.inputs)
+    attrs = ", ".join(f"{k}={v}" for k, v in node.attrs.items() if not isinstance(v, TensorProto | onnx.GraphProto))
+    return f"{', '.join(name(v) for v in node.outputs)} = {node.op}({inputs}{', ' if inputs and attrs else ''}{attrs})"
+
+
+def _in_file_order(records: Iterable[Rewrite]) -> list[Rewrite]:
+    return sorted(records, key=lambda r: min((n.slot for n in r.removed), default=r.root.slot))
+
+
+# ---- files ----------------------------------------------------------------------------------------------------------------
+
+
+def read(path: Path) -> ModelProto:
+    """The model without its external weights. Raises ModelError with a paragraph that says what to do."""
+    if not path.exists():
+        raise ModelError(f"there is no file '{path}'.")
+    if path.is_dir():
+        raise ModelError(f"'{path}' is a folder; surgeon reads an ONNX file.")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"'{path}' cannot be read: {error.strerror}.") from None
+    if not data:
+        raise ModelError(f"'{path}' is empty. Export the model again.")
+    model = ModelProto()
+    try:
+        model.ParseFromString(data)
+    except Exception:
+        raise ModelError(f"'{path}' is not an ONNX model, or was cut off while being written: its protobuf does not parse. Export it again, or copy it again whole.") from None
+    if not model.HasField("graph"):
+        raise ModelError(f"'{path}' holds no graph: it is not an ONNX model, or was cut off while being written.")
+    for file in external_files(model):
+        where = path.parent / file
+        if Path(file).is_absolute() or ".." in Path(file).parts:
+            raise ModelError(f"'{path}' keeps weights in '{file}', outside its own folder, which ONNX forbids.")
+        if not where.is_file():
+            raise ModelError(f"'{path}' keeps weights in '{file}', which is not there. Put it beside the model, where the exporter wrote it.")
+    return model
+
+
+def external_files(model: ModelProto) -> list[str]:
+    """The files, relative to the model, that hold external tensors."""
+    found: dict[str, None] = {}
+    for tensor in _tensors(model.graph):
+        if tensor.data_location == TensorProto.EXTERNAL:
+            for entry in tensor.external_data:
+                if entry.key == "location":
+                    found[entry.value] = None
+    return list(found)
+
+
+def _tensors(graph: onnx.GraphProto) -> Iterable[TensorProto]:
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.TENSOR:
+                yield attribute.t
+            elif attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _tensors(attribute.g)
+
+
+def check_writable(path: Path, source: Path | None = None) -> None:
+    """Raise ModelError where `path` cannot become the output."""
+    if path.is_dir():
+        raise ModelError(f"'{path}' is a folder; name the file to write.")
+    if source is not None and path.exists() and source.exists() and path.samefile(source):
+        raise ModelError(f"'{path}' is the input itself. surgeon never overwrites a model that it reads: name another file.")
+    folder = path.parent
+    if not folder.is_dir():
+        raise ModelError(f"there is no folder '{folder}' to write '{path.name}' into.")
+    if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        raise ModelError(f"'{path}' cannot be written: permission denied.")
+
+
+def write(model: ModelProto, path: Path, base: Path | None = None) -> None:
+    """Write to a temporary file and move it into place; files of external weights go along into another folder."""
+    check_writable(path)
+    for file in external_files(model):
+        _carry((base or Path(".")) / file, path.parent / file)
+    try:
+        data = model.SerializeToString(deterministic=True)
+    except ValueError:
+        raise ModelError("the model is larger than 2 GiB without external data. Export it with external data first.") from None
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file_:
+            file_.write(data)
+        mode = path.stat().st_mode if path.exists() else 0o666 & ~_umask()
+        os.chmod(temporary, mode & 0o777)
+        os.replace(temporary, path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise ModelError(f"'{path}' cannot be written: {error.strerror}.") from None
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _carry(source: Path, into: Path) -> None:
+    """Copy a file of external weights, unless it is there already."""
+    if into.exists():
+        if into.samefile(source) or filecmp.cmp(source, into, shallow=False):
+            return
+        raise ModelError(f"'{into}' is there already and is not the model's own weights. Write the model into another folder.")
+    into.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, into)

@@ -1,0 +1,58 @@
+"""Every case file: the structure, the checker, equality through ONNX Runtime, and a second run that finds nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import casefile
+import onnx
+import pytest
+from casefile import Case
+
+import surgeon
+from surgeon import registry
+from surgeon.prove import compare_models
+
+CASES = casefile.paths()
+
+
+def _id(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+def run(case: Case) -> surgeon.Result:
+    return surgeon.rewrite(case.model, **case.options)
+
+
+@pytest.mark.parametrize("path", CASES, ids=_id)
+def test_case(path: Path) -> None:
+    case = casefile.load(path)
+    onnx.checker.check_model(case.model, full_check=True)
+    result = run(case)
+    assert not result.report.undone, result.report.undone
+    if case.expected is None:
+        assert casefile.canonical(result.model) == casefile.canonical(case.model)
+        reasons = [d.why for d in result.report.declined if case.pass_name in d.pass_name.split("+")]
+        if case.why == "no pattern":
+            assert not reasons
+        else:
+            assert any(case.why in why for why in reasons), f"expected the reason '{case.why}', got {reasons}"
+        return
+    assert casefile.canonical(result.model) == casefile.canonical(case.expected)
+    assert result.report.applied, "the case becomes something else, but nothing is reported"
+    onnx.checker.check_model(result.model, full_check=True)
+    error, why = compare_models(case.model, result.model)
+    assert not why, why
+    again = surgeon.rewrite(result.model, **case.options)
+    assert not again.report.applied, f"a second run applied {again.report.applied}"
+    assert again.model.SerializeToString(deterministic=True) == result.model.SerializeToString(deterministic=True)
+
+
+def test_every_pass_has_a_case_of_each_kind() -> None:
+    kinds: dict[str, set[str]] = {}
+    for path in CASES:
+        case = casefile.load(path)
+        kinds.setdefault(case.pass_name, set()).add("left" if case.expected is None else "becomes")
+    for p in registry.passes():
+        assert kinds.get(p.name) == {"left", "becomes"}, f"the pass {p.name} has cases {kinds.get(p.name)}"
+    assert set(kinds) <= {p.name for p in registry.passes()}, "a folder of cases belongs to no pass"
