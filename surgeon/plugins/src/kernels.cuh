@@ -1,0 +1,1140 @@
+// The plain CUDA kernels behind surgeon's TensorRT plugins. Nothing here knows of TensorRT, so they are tested alone.
+//
+// Conventions
+//   * Pointers to tensors are 16-byte aligned (every device allocator gives more); a launcher returns
+//     cudaErrorMisalignedAddress otherwise.
+//   * "Vector" means the 16 bytes that one thread moves at a time: 4 floats or 8 halves.
+//   * Sums and statistics are fp32 whatever the tensor's type.
+//   * A launcher returns the launch's status and never synchronises; it uses only the caller's stream and workspace.
+//   * Grids are sized by ceiling division: the last block is partly idle, no element is left out.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+namespace surgeon
+{
+
+enum class Type : int32_t
+{
+    kFloat = 0,
+    kHalf = 1,
+    kBfloat16 = 2,
+};
+
+constexpr int kMaxRank = 8; // TensorRT's Dims::MAX_DIMS
+constexpr int kVectorBytes = 16;
+
+inline int64_t size_of(Type type)
+{
+    return type == Type::kFloat ? 4 : 2;
+}
+
+template <class N>
+__host__ __device__ constexpr N ceil_div(N n, N d)
+{
+    return (n + d - 1) / d;
+}
+
+inline int next_power_of_two(int64_t n)
+{
+    int p = 1;
+    while (p < n)
+        p *= 2;
+    return p;
+}
+
+// What the launchers ask of the current device, read once per device.
+struct Device
+{
+    int multiprocessors = 0;
+    int64_t l2_bytes = 0;
+    bool clusters = false;
+};
+
+inline Device const& device()
+{
+    constexpr int kMost = 64;
+    static Device known[kMost];
+    static bool read[kMost]; // set after the entry: a race writes the same values twice
+    int id = 0;
+    cudaGetDevice(&id);
+    id = id < kMost ? id : 0;
+    if (!read[id])
+    {
+        int sms = 0, l2 = 0, cluster = 0;
+        cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, id);
+        cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, id);
+#if CUDART_VERSION >= 11080
+        cudaDeviceGetAttribute(&cluster, cudaDevAttrClusterLaunch, id);
+#endif
+        known[id] = Device{sms, l2, cluster != 0};
+        read[id] = true;
+    }
+    return known[id];
+}
+
+// A tensor that outgrows the L2 cache is read and written evict-first; a smaller one stays for the next layer.
+inline bool streams(int64_t bytes_in_and_out)
+{
+    return bytes_in_and_out > device().l2_bytes;
+}
+
+inline bool aligned(void const* p)
+{
+    return reinterpret_cast<uintptr_t>(p) % kVectorBytes == 0;
+}
+
+// --------------------------------------------------------------------------------------------- packs of values
+
+__device__ inline float to_float(float v) { return v; }
+__device__ inline float to_float(__half v) { return __half2float(v); }
+__device__ inline float to_float(__nv_bfloat16 v) { return __bfloat162float(v); }
+
+template <class T>
+__device__ inline T from_float(float v);
+template <>
+__device__ inline float from_float<float>(float v) { return v; }
+template <>
+__device__ inline __half from_float<__half>(float v) { return __float2half_rn(v); }
+template <>
+__device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float v) { return __float2bfloat16_rn(v); }
+
+template <int BYTES>
+struct Word;
+template <>
+struct Word<16> { using type = uint4; };
+template <>
+struct Word<8> { using type = uint2; };
+template <>
+struct Word<4> { using type = unsigned; };
+template <>
+struct Word<2> { using type = unsigned short; };
+
+// One element's bits.
+template <class T>
+using Bits = typename Word<sizeof(T)>::type;
+
+// N neighbours of a tensor as they lie in memory. Kept as 32-bit words: as an array of halves every half would take a
+// register of its own.
+template <class T, int N>
+struct Pack
+{
+    static constexpr int WORDS = (sizeof(T) * N + 3) / 4;
+    unsigned words[WORDS];
+
+    __device__ static Pack zeros()
+    {
+        Pack p;
+#pragma unroll
+        for (int i = 0; i < WORDS; ++i)
+            p.words[i] = 0u;
+        return p;
+    }
+
+    __device__ static Pack load(T const* p, bool stream)
+    {
+        using W = typename Word<sizeof(T) * N>::type;
+        W const w = stream ? __ldcs(reinterpret_cast<W const*>(p)) : __ldg(reinterpret_cast<W const*>(p));
+        Pack r;
+        if constexpr (sizeof(W) < 4)
+            r.words[0] = w;
+        else
+            memcpy(r.words, &w, sizeof w);
+        return r;
+    }
+
+    __device__ void store(T* p, bool stream) const
+    {
+        using W = typename Word<sizeof(T) * N>::type;
+        W w;
+        if constexpr (sizeof(W) < 4)
+            w = W(words[0]);
+        else
+            memcpy(&w, words, sizeof w);
+        if (stream)
+            __stcs(reinterpret_cast<W*>(p), w);
+        else
+            *reinterpret_cast<W*>(p) = w;
+    }
+
+    __device__ Bits<T> bits(int k) const
+    {
+        if constexpr (sizeof(T) == 4)
+            return words[k];
+        else
+            return Bits<T>(k % 2 ? words[k / 2] >> 16 : words[k / 2]);
+    }
+
+    __device__ void set_bits(int k, Bits<T> b)
+    {
+        if constexpr (sizeof(T) == 4)
+            words[k] = b;
+        else if (k % 2)
+            words[k / 2] = (words[k / 2] & 0x0000ffffu) | unsigned(b) << 16;
+        else
+            words[k / 2] = (words[k / 2] & 0xffff0000u) | b;
+    }
+
+    __device__ float operator[](int k) const
+    {
+        if constexpr (std::is_same<T, float>::value)
+            return __uint_as_float(words[k]);
+        else if constexpr (std::is_same<T, __half>::value)
+            return __half2float(__ushort_as_half(bits(k)));
+        else
+            return __uint_as_float(k % 2 ? words[k / 2] & 0xffff0000u : words[k / 2] << 16);
+    }
+
+    __device__ static Pack of(float const (&f)[N])
+    {
+        Pack p = zeros();
+        if constexpr (sizeof(T) == 4)
+        {
+#pragma unroll
+            for (int k = 0; k < N; ++k)
+                p.words[k] = __float_as_uint(f[k]);
+        }
+        else if constexpr (N == 1)
+        {
+            T const t = from_float<T>(f[0]);
+            Bits<T> b;
+            memcpy(&b, &t, sizeof b);
+            p.words[0] = b;
+        }
+        else
+        {
+#pragma unroll
+            for (int i = 0; i < WORDS; ++i)
+            {
+                if constexpr (std::is_same<T, __half>::value)
+                {
+                    __half2 const h = __floats2half2_rn(f[2 * i], f[2 * i + 1]);
+                    memcpy(&p.words[i], &h, 4);
+                }
+                else
+                {
+                    __nv_bfloat162 const h = __floats2bfloat162_rn(f[2 * i], f[2 * i + 1]);
+                    memcpy(&p.words[i], &h, 4);
+                }
+            }
+        }
+        return p;
+    }
+
+    // Makes the compiler forget what it derived from the words: between two passes over packed halves it would
+    // otherwise keep all of them as floats too, and spill.
+    __device__ void forget()
+    {
+        if constexpr (sizeof(T) == 2)
+        {
+#pragma unroll
+            for (int i = 0; i < WORDS; ++i)
+                asm volatile("" : "+r"(words[i]));
+        }
+    }
+};
+
+// The vectors, and the elements of one that sticks out of [0, elements).
+template <class T>
+using Vector = Pack<T, kVectorBytes / sizeof(T)>;
+
+template <class T>
+__device__ inline Vector<T> load_up_to(T const* x, int64_t e, int64_t elements, bool stream)
+{
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    if (e + VEC <= elements)
+        return Vector<T>::load(x + e, stream);
+    Vector<T> v = Vector<T>::zeros();
+#pragma unroll
+    for (int k = 0; k < VEC; ++k)
+        if (e + k < elements)
+            v.set_bits(k, reinterpret_cast<Bits<T> const*>(x)[e + k]);
+    return v;
+}
+
+template <class T>
+__device__ inline void store_up_to(T* y, int64_t e, int64_t elements, Vector<T> const& v, bool stream)
+{
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    if (e + VEC <= elements)
+        return v.store(y + e, stream);
+#pragma unroll
+    for (int k = 0; k < VEC; ++k)
+        if (e + k < elements)
+            reinterpret_cast<Bits<T>*>(y)[e + k] = v.bits(k);
+}
+
+// Weights, scales, biases and slopes: a small array in its own type. A null pointer stands for "absent".
+struct Scalars
+{
+    void const* data = nullptr;
+    Type type = Type::kFloat;
+
+    __device__ float at(int64_t i) const
+    {
+        switch (type)
+        {
+        case Type::kFloat: return __ldg(static_cast<float const*>(data) + i);
+        case Type::kHalf: return __half2float(static_cast<__half const*>(data)[i]);
+        default: return __bfloat162float(static_cast<__nv_bfloat16 const*>(data)[i]);
+        }
+    }
+};
+
+// ------------------------------------------------------------------------------------------------ reductions
+
+constexpr unsigned kWholeWarp = 0xffffffffu;
+
+// Sum over groups of `lanes` neighbouring threads (a power of two up to 32), or over the block when lanes > 32.
+// Every thread of the block must call it; `scratch` holds one float2 a warp.
+__device__ inline float2 sum_over_lanes(float2 v, int lanes, float2* scratch)
+{
+    for (int m = (lanes < 32 ? lanes : 32) / 2; m > 0; m /= 2)
+    {
+        v.x += __shfl_xor_sync(kWholeWarp, v.x, m);
+        v.y += __shfl_xor_sync(kWholeWarp, v.y, m);
+    }
+    if (lanes <= 32)
+        return v;
+    int const warps = ceil_div(int(blockDim.x), 32), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (lane == 0)
+        scratch[warp] = v;
+    __syncthreads();
+    v = lane < warps ? scratch[lane] : make_float2(0.f, 0.f);
+    for (int m = 16; m > 0; m /= 2)
+    {
+        v.x += __shfl_xor_sync(kWholeWarp, v.x, m);
+        v.y += __shfl_xor_sync(kWholeWarp, v.y, m);
+    }
+    __syncthreads(); // the scratch may be used again
+    return v;
+}
+
+// Count, mean and sum of squared deviations of a set; merged by Chan, Golub and LeVeque's update.
+struct Moments
+{
+    float count, mean, m2;
+};
+
+__device__ inline Moments merge(Moments const& a, Moments const& b)
+{
+    float const count = a.count + b.count;
+    if (count == 0.f)
+        return a;
+    float const delta = b.mean - a.mean, share = b.count / count;
+    return Moments{count, a.mean + delta * share, a.m2 + b.m2 + delta * delta * a.count * share};
+}
+
+// ----------------------------------------------------------------------------------------------- row windows
+
+// A row of `length` elements that starts anywhere in a tensor, seen through aligned vectors: the first and the last
+// vector may stick out of the row, their outside elements read as 0 and are never written.
+template <class T>
+struct RowWindow
+{
+    static constexpr int VEC = kVectorBytes / sizeof(T);
+    int64_t first; // offset, in elements, of the first vector
+    int lo, hi;    // the row is [lo, hi) counted from `first`
+
+    __device__ RowWindow(int64_t start, int64_t length)
+        : first(start / VEC * VEC), lo(int(start - first)), hi(int(lo + length))
+    {
+    }
+
+    __device__ int vectors() const { return ceil_div(hi, VEC); }
+    __device__ bool whole(int j) const { return j * VEC >= lo && j * VEC + VEC <= hi; }
+    __device__ bool inside(int e) const { return e >= lo && e < hi; }
+
+    __device__ Vector<T> get(T const* x, int j, bool stream) const
+    {
+        T const* const p = x + first + int64_t(j) * VEC;
+        if (whole(j))
+            return Vector<T>::load(p, stream);
+        Vector<T> v = Vector<T>::zeros();
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+            if (inside(j * VEC + k))
+                v.set_bits(k, reinterpret_cast<Bits<T> const*>(p)[k]);
+        return v;
+    }
+
+    __device__ void put(T* y, int j, Vector<T> const& v, bool stream) const
+    {
+        T* const p = y + first + int64_t(j) * VEC;
+        if (whole(j))
+            return v.store(p, stream);
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+            if (inside(j * VEC + k))
+                reinterpret_cast<Bits<T>*>(p)[k] = v.bits(k);
+    }
+};
+
+// The most vectors that a row of `length` elements can touch.
+inline int64_t window_vectors(int64_t length, int vec)
+{
+    return length % vec == 0 ? length / vec : (length + vec - 2) / vec + 1;
+}
+
+// ---------------------------------------------------------------------------------------------------- L2Norm
+
+enum class NormMode : int32_t
+{
+    kMaxNorm = 0,       // x / max(||x||, eps)
+    kAddNorm = 1,       // x / (||x|| + eps)
+    kMaxSum = 2,        // x / sqrt(max(sum x^2, eps))
+    kAddSum = 3,        // x / sqrt(sum x^2 + eps)
+    kMinReciprocal = 4, // x * min(1 / ||x||, eps)
+};
+
+struct Norm
+{
+    NormMode mode;
+    float eps;
+};
+
+__device__ inline float larger(float a, float b) { return a < b ? b : a; } // keeps a NaN in a
+
+__device__ inline float divisor_of(float sum, Norm const& norm)
+{
+    switch (norm.mode)
+    {
+    case NormMode::kMaxNorm: return larger(sqrtf(sum), norm.eps);
+    case NormMode::kAddNorm: return sqrtf(sum) + norm.eps;
+    case NormMode::kMaxSum: return sqrtf(larger(sum, norm.eps));
+    case NormMode::kAddSum: return sqrtf(sum + norm.eps);
+    case NormMode::kMinReciprocal: return larger(sqrtf(sum), 1.f / norm.eps);
+    }
+    return 1.f;
+}
+
+// Whether x / d is x * (1 / d) to rounding: not where 1 / d leaves the normal range (d zero, denormal, inf or NaN).
+__device__ inline bool reciprocal_is_exact(float d) { return d > 1e-37f && d < 1e37f; }
+
+// x is [outer, channels, inner]; a block is a tile of blockDim.x columns (each VEC neighbours of `inner`) by blockDim.y
+// threads that share the channels; every thread keeps its R packs in registers, so x is read once.
+template <class T, int VEC, int R>
+__global__ void __launch_bounds__(512, sizeof(T) * VEC * R <= 128 ? 2 : 1)
+    l2norm_columns_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, int64_t columns, int64_t inner_packs,
+        int channels, Norm norm, bool stream)
+{
+    extern __shared__ float partial[]; // [blockDim.y][blockDim.x][VEC]
+    int64_t const column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    bool const live = column < columns;
+    int64_t const outer
+        = columns >> 32 ? column / inner_packs : int64_t(unsigned(column) / unsigned(inner_packs));
+    int64_t const stride = inner_packs * VEC;
+    int64_t const base = outer * channels * stride + (column - outer * inner_packs) * VEC;
+
+    Pack<T, VEC> v[R];
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+    {
+        int const c = threadIdx.y + r * blockDim.y;
+        v[r] = live && c < channels ? Pack<T, VEC>::load(x + base + c * stride, stream) : Pack<T, VEC>::zeros();
+    }
+    float sum[VEC] = {};
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+            sum[k] = fmaf(v[r][k], v[r][k], sum[k]);
+
+    if (blockDim.y > 1)
+    {
+        int const row = blockDim.x * VEC;
+        float* const mine = partial + threadIdx.y * row + threadIdx.x * VEC;
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+            mine[k] = sum[k];
+        __syncthreads();
+        int rows = blockDim.y; // a power of two
+        while (rows > 8)
+        {
+            rows /= 2;
+            if (threadIdx.y < rows)
+#pragma unroll
+                for (int k = 0; k < VEC; ++k)
+                    mine[k] += mine[rows * row + k];
+            __syncthreads();
+        }
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+            sum[k] = 0.f;
+        for (int i = 0; i < rows; ++i)
+#pragma unroll
+            for (int k = 0; k < VEC; ++k)
+                sum[k] += partial[i * row + threadIdx.x * VEC + k];
+    }
+    if (!live)
+        return;
+
+    float divisor[VEC];
+    bool multiply = true;
+#pragma unroll
+    for (int k = 0; k < VEC; ++k)
+    {
+        divisor[k] = divisor_of(sum[k], norm);
+        multiply = multiply && reciprocal_is_exact(divisor[k]);
+    }
+    if (multiply)
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+            divisor[k] = 1.f / divisor[k];
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+    {
+        int const c = threadIdx.y + r * blockDim.y;
+        if (c >= channels)
+            break;
+        v[r].forget();
+        float const w = weight.data ? weight.at(c) : 1.f;
+        float out[VEC];
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+            out[k] = (multiply ? v[r][k] * divisor[k] : v[r][k] / divisor[k]) * w;
+        Pack<T, VEC>::of(out).store(y + base + c * stride, stream);
+    }
+}
+
+// More channels than the registers of a block hold: x is read twice.
+template <class T>
+__global__ void l2norm_long_columns_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, int64_t columns,
+    int64_t inner, int64_t channels, Norm norm)
+{
+    extern __shared__ float partial[]; // [blockDim.y][blockDim.x]
+    int64_t const column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    bool const live = column < columns;
+    int64_t const outer = column / inner, base = outer * channels * inner + (column - outer * inner);
+    float sum = 0.f;
+    if (live)
+#pragma unroll 8
+        for (int64_t c = threadIdx.y; c < channels; c += blockDim.y)
+        {
+            float const f = to_float(x[base + c * inner]);
+            sum = fmaf(f, f, sum);
+        }
+    partial[threadIdx.y * blockDim.x + threadIdx.x] = sum;
+    __syncthreads();
+    sum = 0.f;
+    for (int i = 0; i < blockDim.y; ++i)
+        sum += partial[i * blockDim.x + threadIdx.x];
+    if (!live)
+        return;
+    float const divisor = divisor_of(sum, norm);
+#pragma unroll 8
+    for (int64_t c = threadIdx.y; c < channels; c += blockDim.y)
+    {
+        float const w = weight.data ? weight.at(c) : 1.f;
+        y[base + c * inner] = from_float<T>(to_float(x[base + c * inner]) / divisor * w);
+    }
+}
+
+// The normalised axis is the last one: x is [rows, length], `lanes` neighbouring threads keep a row in registers.
+template <class T, int R>
+__global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
+    l2norm_rows_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, int64_t rows, int length, int lanes,
+        Norm norm, bool stream)
+{
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    __shared__ float2 scratch[32];
+    int const group = threadIdx.x / lanes, lane = threadIdx.x - group * lanes;
+    int64_t const row = int64_t(blockIdx.x) * (blockDim.x / lanes) + group;
+    bool const live = row < rows;
+    RowWindow<T> const window(live ? row * length : 0, live ? length : 0);
+
+    Pack<T, VEC> v[R];
+    float sum = 0.f;
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+        v[r] = window.get(x, lane + r * lanes, stream);
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+            sum = fmaf(v[r][k], v[r][k], sum);
+    sum = sum_over_lanes(make_float2(sum, 0.f), lanes, scratch).x;
+    float const divisor = divisor_of(sum, norm);
+    bool const multiply = reciprocal_is_exact(divisor);
+    float const factor = multiply ? 1.f / divisor : divisor;
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+    {
+        int const j = lane + r * lanes;
+        if (j * VEC >= window.hi)
+            break;
+        v[r].forget();
+        float out[VEC];
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+            out[k] = multiply ? v[r][k] * factor : v[r][k] / factor;
+        if (weight.data)
+#pragma unroll
+            for (int k = 0; k < VEC; ++k)
+                if (window.inside(j * VEC + k))
+                    out[k] *= weight.at(j * VEC + k - window.lo);
+        window.put(y, j, Vector<T>::of(out), stream);
+    }
+}
+
+// ---------------------------------------------------------------------------------------------- InstanceNorm
+
+struct InstanceNormParams
+{
+    Scalars scale, bias; // one value a channel, both or neither
+    int64_t channels;
+    float eps;
+    float slope; // of a LeakyRelu on the result; 1 for none
+};
+
+// y = (x - mean) * gain + offset, then the slope.
+struct Affine
+{
+    float mean, gain, offset, slope;
+
+    __device__ Affine(InstanceNormParams const& p, int64_t row, float mean_, float variance)
+        : mean(mean_), gain(1.f / sqrtf(variance + p.eps)), offset(0.f), slope(p.slope)
+    {
+        if (!p.scale.data)
+            return;
+        int64_t const c = row % p.channels;
+        gain *= p.scale.at(c);
+        offset = p.bias.at(c);
+    }
+
+    __device__ float operator()(float x) const
+    {
+        float const y = fmaf(x - mean, gain, offset);
+        return y < 0.f ? y * slope : y;
+    }
+};
+
+// Mean and sum of squared deviations of the values that a group of lanes holds in registers: the mean first, then the
+// deviations from it, whose own (tiny) sum corrects both (the corrected two-pass algorithm).
+template <class T, int R>
+__device__ inline Moments moments_of(Vector<T> (&v)[R], RowWindow<T> const& window,
+    int first, int lanes, float count, float2* scratch)
+{
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    float sum = 0.f;
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+    {
+        float s = 0.f;
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+            s += v[r][k];
+        sum += s;
+    }
+    float const mean = sum_over_lanes(make_float2(sum, 0.f), lanes, scratch).x / count;
+    float2 d = make_float2(0.f, 0.f);
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+    {
+        int const j = first + r * lanes;
+        bool const whole = window.whole(j);
+        v[r].forget();
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+        {
+            float const deviation = whole || window.inside(j * VEC + k) ? v[r][k] - mean : 0.f;
+            d.x += deviation;
+            d.y = fmaf(deviation, deviation, d.y);
+        }
+    }
+    d = sum_over_lanes(d, lanes, scratch);
+    float const shift = d.x / count;
+    return Moments{count, mean + shift, fmaxf(d.y - d.x * shift, 0.f)};
+}
+
+// The part of a row's elements that lies in the vectors [from, to).
+template <class T>
+__device__ inline float elements_in(RowWindow<T> const& window, int from, int to)
+{
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    int const lo = max(window.lo, from * VEC), hi = min(window.hi, to * VEC);
+    return hi > lo ? float(hi - lo) : 0.f;
+}
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+__device__ inline unsigned cluster_size()
+{
+    unsigned n;
+    asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(n));
+    return n;
+}
+
+__device__ inline unsigned cluster_rank()
+{
+    unsigned n;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(n));
+    return n;
+}
+
+__device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+__device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
+__device__ inline void store_remote(Moments* slot, unsigned rank, Moments const& m)
+{
+    unsigned const here = unsigned(__cvta_generic_to_shared(slot));
+    unsigned there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(rank));
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(m.count) : "memory");
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there + 4), "f"(m.mean) : "memory");
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there + 8), "f"(m.m2) : "memory");
+}
+#endif
+
+constexpr int kMostBlocksInCluster = 8; // what every device with clusters takes
+
+// x is [rows, length] with row = n * channels + c. A row is kept in registers by `lanes` neighbouring threads, by a
+// block (lanes == blockDim.x), or, with CLUSTER, by a cluster of blocks that exchange their moments once through
+// distributed shared memory. x is read once.
+template <class T, int R, bool CLUSTER>
+__global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
+    instance_norm_rows_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t rows, int64_t length, int lanes,
+        InstanceNormParams params, bool stream)
+{
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    __shared__ float2 scratch[32];
+    int first = 0, per_block = 0;
+    int64_t row;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    __shared__ Moments parts[kMostBlocksInCluster];
+    if (CLUSTER)
+    {
+        cluster_arrive(); // awaited before the exchange: no block writes into one that has not started
+        row = blockIdx.x / cluster_size();
+    }
+    else
+#endif
+    {
+        row = int64_t(blockIdx.x) * (blockDim.x / lanes) + threadIdx.x / lanes;
+    }
+    bool const live = row < rows;
+    RowWindow<T> const window(live ? row * length : 0, live ? length : 0);
+    int last = window.vectors();
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if (CLUSTER)
+    {
+        per_block = ceil_div(last, int(cluster_size()));
+        first = cluster_rank() * per_block;
+        last = min(last, first + per_block);
+    }
+#endif
+    int const lane = first + threadIdx.x % lanes;
+
+    Pack<T, VEC> v[R];
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+    {
+        int const j = lane + r * lanes;
+        v[r] = j < last ? window.get(x, j, stream) : Vector<T>::zeros();
+    }
+    // Lanes beyond `last` hold zeros; a window that ends there keeps them out of the deviations too.
+    RowWindow<T> mine = window;
+    mine.hi = min(window.hi, last * VEC);
+    Moments m = moments_of<T, R>(v, mine, lane, lanes, fmaxf(elements_in(window, first, last), 1.f), scratch);
+    m.count = elements_in(window, first, last);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if (CLUSTER)
+    {
+        unsigned const blocks = cluster_size();
+        cluster_wait();
+        if (threadIdx.x < blocks)
+            store_remote(parts + cluster_rank(), threadIdx.x, m);
+        cluster_arrive();
+        cluster_wait();
+        m = parts[0];
+        for (unsigned i = 1; i < blocks; ++i)
+            m = merge(m, parts[i]);
+    }
+#endif
+    if (!live)
+        return;
+    Affine const affine(params, row, m.mean, m.m2 / m.count);
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+    {
+        int const j = lane + r * lanes;
+        if (j >= last)
+            break;
+        v[r].forget();
+        float out[VEC];
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+            out[k] = affine(v[r][k]);
+        window.put(y, j, Vector<T>::of(out), stream);
+    }
+}
+
+constexpr int kTileThreads = 512, kTilePacks = 8;
+constexpr int kTileVectors = kTileThreads * kTilePacks; // 64 KiB
+constexpr int kMostChunks = 1024;
+
+// Rows too long for the chip, first pass: the moments of each chunk (a whole number of tiles) of each row.
+template <class T>
+__global__ void __launch_bounds__(kTileThreads, 2)
+    instance_norm_moments_kernel(T const* __restrict__ x, Moments* __restrict__ moments, int64_t length, int chunks,
+        int vectors_a_chunk)
+{
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    __shared__ float2 scratch[32];
+    int64_t const row = blockIdx.x / chunks;
+    int const chunk = blockIdx.x - row * chunks;
+    RowWindow<T> const window(row * length, length);
+    int const from = chunk * vectors_a_chunk, to = min(window.vectors(), from + vectors_a_chunk);
+    Moments m{0.f, 0.f, 0.f};
+    for (int tile = from; tile < to; tile += kTileVectors)
+    {
+        int const last = min(to, tile + kTileVectors);
+        Vector<T> v[kTilePacks];
+#pragma unroll
+        for (int r = 0; r < kTilePacks; ++r)
+        {
+            int const j = tile + threadIdx.x + r * kTileThreads;
+            v[r] = j < last ? window.get(x, j, false) : Vector<T>::zeros();
+        }
+        RowWindow<T> mine = window;
+        mine.hi = min(window.hi, last * VEC);
+        float const count = elements_in(window, tile, last);
+        m = merge(m, moments_of<T, kTilePacks>(v, mine, tile + threadIdx.x, kTileThreads, count, scratch));
+    }
+    if (threadIdx.x == 0)
+        moments[blockIdx.x] = m;
+}
+
+// Second pass, last chunk first: what the first pass read last is still in the L2 cache.
+template <class T>
+__global__ void __launch_bounds__(kTileThreads, 2)
+    instance_norm_apply_kernel(T const* __restrict__ x, Moments const* __restrict__ moments, T* __restrict__ y,
+        int64_t length, int chunks, int vectors_a_chunk, InstanceNormParams params)
+{
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    __shared__ Moments scratch[kTileThreads / 32];
+    int64_t const block = gridDim.x - 1 - blockIdx.x, row = block / chunks;
+    int const chunk = block - row * chunks;
+
+    Moments m{0.f, 0.f, 0.f};
+    for (int i = threadIdx.x; i < chunks; i += kTileThreads)
+        m = merge(m, moments[row * chunks + i]);
+    for (int s = 1; s < 32; s *= 2)
+    {
+        Moments const other{__shfl_xor_sync(kWholeWarp, m.count, s), __shfl_xor_sync(kWholeWarp, m.mean, s),
+            __shfl_xor_sync(kWholeWarp, m.m2, s)};
+        m = threadIdx.x & s ? merge(other, m) : merge(m, other); // the same order, and so the same bits, in both
+    }
+    if (threadIdx.x % 32 == 0)
+        scratch[threadIdx.x / 32] = m;
+    __syncthreads();
+    m = scratch[0];
+    for (int i = 1; i < kTileThreads / 32; ++i)
+        m = merge(m, scratch[i]);
+
+    Affine const affine(params, row, m.mean, m.m2 / m.count);
+    RowWindow<T> const window(row * length, length);
+    int const from = chunk * vectors_a_chunk, to = min(window.vectors(), from + vectors_a_chunk);
+    for (int tile = from; tile < to; tile += kTileVectors)
+    {
+        Vector<T> v[kTilePacks];
+#pragma unroll
+        for (int r = 0; r < kTilePacks; ++r)
+        {
+            int const j = tile + threadIdx.x + r * kTileThreads;
+            v[r] = j < to ? window.get(x, j, true) : Vector<T>::zeros();
+        }
+#pragma unroll
+        for (int r = 0; r < kTilePacks; ++r)
+        {
+            int const j = tile + threadIdx.x + r * kTileThreads;
+            if (j >= to)
+                break;
+            float out[VEC];
+#pragma unroll
+            for (int k = 0; k < VEC; ++k)
+                out[k] = affine(v[r][k]);
+            window.put(y, j, Vector<T>::of(out), true);
+        }
+    }
+}
+
+// ------------------------------------------------------------------------------------------- fast division
+
+// Division by an invariant (Granlund and Montgomery): exact for numerators below half the type's range.
+template <class U>
+struct FastDiv;
+
+template <>
+struct FastDiv<uint32_t>
+{
+    uint32_t d = 1, m = 1;
+    int shift = 0;
+
+    FastDiv() = default;
+    explicit FastDiv(uint32_t divisor) : d(divisor)
+    {
+        while ((uint64_t(1) << shift) < d)
+            ++shift;
+        m = uint32_t((uint64_t(1) << 32) * ((uint64_t(1) << shift) - d) / d + 1);
+    }
+    __device__ uint32_t operator()(uint32_t n) const { return (__umulhi(n, m) + n) >> shift; }
+};
+
+template <>
+struct FastDiv<uint64_t>
+{
+    uint64_t d = 1, m = 1;
+    int shift = 0;
+
+    FastDiv() = default;
+    explicit FastDiv(uint64_t divisor) : d(divisor)
+    {
+        while ((static_cast<unsigned __int128>(1) << shift) < d)
+            ++shift;
+        m = uint64_t((static_cast<unsigned __int128>((static_cast<unsigned __int128>(1) << shift) - d) << 64) / d + 1);
+    }
+    __device__ uint64_t operator()(uint64_t n) const { return (__umul64hi(n, m) + n) >> shift; }
+};
+
+// ------------------------------------------------------------------------------------------------------- Pad
+
+enum class PadMode : int32_t
+{
+    kReflect = 0,   // 3 2 1 | 0 1 2 3 | 2 1 0
+    kSymmetric = 1, // 2 1 0 | 0 1 2 3 | 3 2 1
+    kEdge = 2,      // 0 0 0 | 0 1 2 3 | 3 3 3
+    kWrap = 3,      // 1 2 3 | 0 1 2 3 | 0 1 2
+};
+
+// One axis: the output index o reads the input at crop + fold(o - begin), where [0, size) is what the crops left.
+template <class U>
+struct PadAxis
+{
+    using I = typename std::conditional<sizeof(U) == 4, int32_t, int64_t>::type;
+    FastDiv<U> out; // the output's extent
+    I begin, size, crop;
+    int64_t stride; // the input's, in elements
+};
+
+template <class U>
+struct PadGeometry
+{
+    int rank;
+    PadMode mode;
+    PadAxis<U> axes[kMaxRank];
+    int64_t in_elements;
+};
+
+template <class I>
+__device__ inline I fold(I i, I size, PadMode mode)
+{
+    if (i >= 0 && i < size)
+        return i;
+    if (mode == PadMode::kEdge)
+        return i < 0 ? 0 : size - 1;
+    if (mode == PadMode::kWrap)
+    {
+        i %= size;
+        return i < 0 ? i + size : i;
+    }
+    bool const symmetric = mode == PadMode::kSymmetric;
+    I const period = symmetric ? 2 * size : 2 * size - 2;
+    if (period == 0)
+        return 0; // one pixel reflects into itself
+    if (i < -size || i >= period)
+        i %= period;
+    if (i < 0)
+        i = symmetric ? -1 - i : -i;
+    return i < size ? i : (symmetric ? period - 1 : period) - i;
+}
+
+// 16 bytes from any element offset of an aligned tensor; false where that would read past the tensor's end.
+template <class T>
+__device__ inline bool load_anywhere(T const* x, int64_t at, int64_t elements, Vector<T>& v)
+{
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    int const shift = int(at % VEC);
+    int64_t const first = at - shift;
+    if (shift == 0)
+    {
+        v = Vector<T>::load(x + first, false);
+        return true;
+    }
+    if (first + 2 * VEC > elements)
+        return false;
+    uint4 const a = __ldg(reinterpret_cast<uint4 const*>(x + first));
+    uint4 const b = __ldg(reinterpret_cast<uint4 const*>(x + first + VEC));
+    unsigned w[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+    int const bytes = shift * sizeof(T);
+    if (bytes & 8)
+#pragma unroll
+        for (int i = 0; i < 6; ++i)
+            w[i] = w[i + 2];
+    if (bytes & 4)
+#pragma unroll
+        for (int i = 0; i < 5; ++i)
+            w[i] = w[i + 1];
+    if (sizeof(T) == 2 && (bytes & 2))
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            w[i] = __funnelshift_r(w[i], w[i + 1], 16);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+        v.words[i] = w[i];
+    return true;
+}
+
+template <class T, class U, int PACKS>
+__global__ void __launch_bounds__(256)
+    pad_kernel(T const* __restrict__ x, T* __restrict__ y, U elements, PadGeometry<U> g, bool stream)
+{
+    using I = typename PadAxis<U>::I;
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    PadAxis<U> const& last = g.axes[g.rank - 1];
+    Vector<T> v[PACKS];
+    U const first = (U(blockIdx.x) * PACKS * blockDim.x + threadIdx.x) * VEC;
+
+    auto const row_offset = [&](U row) {
+        int64_t offset = 0;
+#pragma unroll
+        for (int a = kMaxRank - 2; a >= 0; --a)
+        {
+            if (a > g.rank - 2)
+                continue;
+            PadAxis<U> const& axis = g.axes[a];
+            U const rest = axis.out(row);
+            offset += int64_t(axis.crop + fold<I>(I(row - rest * axis.out.d) - axis.begin, axis.size, g.mode)) * axis.stride;
+            row = rest;
+        }
+        return offset;
+    };
+
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p)
+    {
+        U const e = first + U(p) * blockDim.x * VEC;
+        v[p] = Vector<T>::zeros();
+        if (e >= elements)
+            continue;
+        U row = last.out(e);
+        I column = I(e - row * last.out.d);
+        int64_t base = row_offset(row);
+        I const i = column - last.begin;
+        if (i >= 0 && i + VEC <= last.size && load_anywhere(x, base + last.crop + i, g.in_elements, v[p]))
+            continue;
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+        {
+            if (e + k >= elements)
+                break;
+            if (column == I(last.out.d))
+            {
+                column = 0;
+                base = row_offset(++row);
+            }
+            v[p].set_bits(k, reinterpret_cast<Bits<T> const*>(
+                                 x)[base + last.crop + fold<I>(column - last.begin, last.size, g.mode)]);
+            ++column;
+        }
+    }
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p)
+        store_up_to(y, int64_t(first + U(p) * blockDim.x * VEC), int64_t(elements), v[p], stream);
+}
+
+// -------------------------------------------------------------------------------------- LeakyRelu and PRelu
+
+template <class T, int PACKS>
+__global__ void __launch_bounds__(256)
+    leaky_relu_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t elements, float alpha, bool stream)
+{
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    int64_t const first = (int64_t(blockIdx.x) * PACKS * blockDim.x + threadIdx.x) * VEC;
+    Vector<T> v[PACKS];
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p)
+        v[p] = load_up_to(x, first + int64_t(p) * blockDim.x * VEC, elements, stream);
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p)
+    {
+        int64_t const e = first + int64_t(p) * blockDim.x * VEC;
+        float out[VEC];
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+        {
+            float const f = v[p][k];
+            out[k] = f < 0.f ? f * alpha : f;
+        }
+        store_up_to(y, e, elements, Vector<T>::of(out), stream);
+    }
+}
+
+// Where an element of x finds its slope: x's extents, and the slope's strides, 0 where it is broadcast.
+struct SlopeGeometry
+{
+    int rank;
+    FastDiv<uint64_t> extents[kMaxRank];
+    FastDiv<uint32_t> extents32[kMaxRank];
+    int64_t strides[kMaxRank];
+
+    __device__ int64_t at(uint64_t e, bool small) const
+    {
+        int64_t offset = 0;
+#pragma unroll
+        for (int a = kMaxRank - 1; a >= 0; --a)
+        {
+            if (a >= rank)
+                continue;
+            uint64_t const rest = small ? uint64_t(extents32[a](uint32_t(e))) : extents[a](e);
+            offset += int64_t(e - rest * extents[a].d) * strides[a];
+            e = rest;
+        }
+        return offset;
+    }
+};
+
+template <class T, int PACKS>
+__global__ void __launch_bounds__(256)
+    prelu_kernel(T const* __restrict__ x, Scalars slope, T* __restrict__ y, int64_t elements, SlopeGeometry g, bool stream)
+{
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    bool const small = elements < (int64_t(1) << 31);
+    int64_t const first = (int64_t(blockIdx.x) * PACKS * blockDim.x + threadIdx.x) * VEC;
+    uint64_t const inner = g.extents[g.rank - 1].d;
+    int64_t const step = g.strides[g.rank - 1];
+    Vector<T> v[PACKS];
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p)
+        v[p] = load_up_to(x, first + int64_t(p) * blockDim.x * VEC, elements, stream);
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p)
+    {
+        int64_t const e = first + int64_t(p) * blockDim.x * VEC;
+        if (e >= elements)
+            break;
+        uint64_t const row
+            = small ? uint64_t(g.extents32[g.rank - 1](uint32_t(e))) : g.extents[g.rank - 1](uint64_t(e));
+        bool const one_row = uint64_t(e) - row * inner + VEC <= inner;
+        int64_t const base = g.at(e, small);
+        float s = slope.at(base), out[VEC] = {};
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+        {
+            if (e + k >= elements)
+                break;
+            if (k > 0 && !(one_row && step == 0))
+                s = slope.at(one_row ? base + k * step : g.at(e + k, small));
+            float const f = v[p][k];
+            out[k] = f < 0.f ? f * s : f;
+        }
+        store_up_to(y, e, elements, Vector<T>::of(out), stream);
+    }
+}
+
+} // namespace surgeon

@@ -1,0 +1,609 @@
+#include "operators.h"
+
+#include <algorithm>
+
+namespace surgeon
+{
+
+namespace
+{
+
+constexpr int64_t kMostBlocks = (int64_t(1) << 31) - 1;
+
+template <class T>
+struct Tag
+{
+    using type = T;
+};
+
+template <class F>
+cudaError_t with_type(Type type, F const& f)
+{
+    switch (type)
+    {
+    case Type::kFloat: return f(Tag<float>{});
+    case Type::kHalf: return f(Tag<__half>{});
+    case Type::kBfloat16: return f(Tag<__nv_bfloat16>{});
+    }
+    return cudaErrorInvalidValue;
+}
+
+int vector_elements(Type type)
+{
+    return int(kVectorBytes / size_of(type));
+}
+
+Scalars scalars(Tensor const& t)
+{
+    return Scalars{t.data, t.type};
+}
+
+} // namespace
+
+// ---------------------------------------------------------------------------------------------------- L2Norm
+
+ColumnsPlan plan_columns(Type type, int64_t channels, int64_t inner)
+{
+    int const element = int(size_of(type));
+    int pack = kVectorBytes;
+    while (pack > element && (inner * element) % pack != 0)
+        pack = pack == 16 ? 8 : element;
+    bool const wide = pack == kVectorBytes;
+    int const usual = wide ? 8 : 16, most = wide ? 16 : 32, crowded = wide ? 64 : 16;
+    int packs = std::min(next_power_of_two(channels), usual);
+    int y = next_power_of_two(ceil_div(channels, int64_t(packs)));
+    if (y > crowded && packs < most)
+    {
+        packs *= 2;
+        y /= 2;
+    }
+    int const threads = y <= 8 ? 256 : 512;
+    return ColumnsPlan{pack, packs, std::max(threads / y, 1), y};
+}
+
+namespace
+{
+
+template <class T, int VEC, int R>
+cudaError_t launch_columns(ColumnsPlan const& plan, T const* x, Scalars weight, T* y, int64_t outer, int64_t channels,
+    int64_t inner, Norm norm, bool stream, cudaStream_t on)
+{
+    int64_t const columns = outer * inner / VEC, blocks = ceil_div(columns, int64_t(plan.x));
+    if (blocks > kMostBlocks)
+        return cudaErrorInvalidValue;
+    size_t const shared = plan.y > 1 ? size_t(plan.x) * plan.y * VEC * sizeof(float) : 0;
+    l2norm_columns_kernel<T, VEC, R><<<unsigned(blocks), dim3(plan.x, plan.y), shared, on>>>(
+        x, weight, y, columns, inner / VEC, int(channels), norm, stream);
+    return cudaGetLastError();
+}
+
+template <class T, int VEC>
+cudaError_t launch_columns(ColumnsPlan const& plan, T const* x, Scalars weight, T* y, int64_t outer, int64_t channels,
+    int64_t inner, Norm norm, bool stream, cudaStream_t on)
+{
+    switch (plan.packs)
+    {
+    case 1: return launch_columns<T, VEC, 1>(plan, x, weight, y, outer, channels, inner, norm, stream, on);
+    case 2: return launch_columns<T, VEC, 2>(plan, x, weight, y, outer, channels, inner, norm, stream, on);
+    case 4: return launch_columns<T, VEC, 4>(plan, x, weight, y, outer, channels, inner, norm, stream, on);
+    case 8: return launch_columns<T, VEC, 8>(plan, x, weight, y, outer, channels, inner, norm, stream, on);
+    case 16: return launch_columns<T, VEC, 16>(plan, x, weight, y, outer, channels, inner, norm, stream, on);
+    case 32:
+        if constexpr (VEC * sizeof(T) < kVectorBytes)
+            return launch_columns<T, VEC, 32>(plan, x, weight, y, outer, channels, inner, norm, stream, on);
+    }
+    return cudaErrorInvalidValue;
+}
+
+template <class T>
+cudaError_t launch_long_columns(T const* x, Scalars weight, T* y, int64_t outer, int64_t channels, int64_t inner,
+    Norm norm, cudaStream_t on)
+{
+    dim3 const block = inner == 1 ? dim3(1, 512) : dim3(32, 16);
+    int64_t const columns = outer * inner, blocks = ceil_div(columns, int64_t(block.x));
+    if (blocks > kMostBlocks)
+        return cudaErrorInvalidValue;
+    l2norm_long_columns_kernel<T><<<unsigned(blocks), block, block.x * block.y * sizeof(float), on>>>(
+        x, weight, y, columns, inner, channels, norm);
+    return cudaGetLastError();
+}
+
+template <class T, int R>
+cudaError_t launch_l2norm_rows(RowsPlan const& plan, T const* x, Scalars weight, T* y, int64_t rows, int64_t length,
+    Norm norm, bool stream, cudaStream_t on)
+{
+    int64_t const blocks = ceil_div(rows, int64_t(plan.threads / plan.lanes));
+    if (blocks > kMostBlocks)
+        return cudaErrorInvalidValue;
+    l2norm_rows_kernel<T, R><<<unsigned(blocks), plan.threads, 0, on>>>(
+        x, weight, y, rows, int(length), plan.lanes, norm, stream);
+    return cudaGetLastError();
+}
+
+} // namespace
+
+cudaError_t launch_l2norm_columns(ColumnsPlan const& plan, Type type, void const* x, Scalars weight, void* y,
+    int64_t outer, int64_t channels, int64_t inner, Norm norm, cudaStream_t on)
+{
+    bool const stream = streams(2 * outer * channels * inner * size_of(type));
+    return with_type(type, [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        auto const* const in = static_cast<T const*>(x);
+        auto* const out = static_cast<T*>(y);
+        if (int64_t(plan.packs) * plan.y < channels)
+            return launch_long_columns<T>(in, weight, out, outer, channels, inner, norm, on);
+        switch (plan.pack_bytes / sizeof(T))
+        {
+        case 1: return launch_columns<T, 1>(plan, in, weight, out, outer, channels, inner, norm, stream, on);
+        case 8 / sizeof(T):
+            return launch_columns<T, 8 / sizeof(T)>(plan, in, weight, out, outer, channels, inner, norm, stream, on);
+        case 16 / sizeof(T):
+            return launch_columns<T, 16 / sizeof(T)>(plan, in, weight, out, outer, channels, inner, norm, stream, on);
+        }
+        return cudaErrorInvalidValue;
+    });
+}
+
+namespace
+{
+
+constexpr int kMostColumnThreads = 512;
+
+cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t outer, int64_t channels, int64_t inner,
+    Norm norm, cudaStream_t on)
+{
+    if (inner > 1)
+    {
+        ColumnsPlan plan = plan_columns(type, channels, inner);
+        if (plan.x * plan.y > kMostColumnThreads)
+            plan = ColumnsPlan{plan.pack_bytes, 1, 1, 1}; // too many channels for the registers
+        return launch_l2norm_columns(plan, type, x, weight, y, outer, channels, inner, norm, on);
+    }
+    RowsPlan const plan = plan_rows(type, outer, channels, Device{});
+    bool const stream = streams(2 * outer * channels * size_of(type));
+    return with_type(type, [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        auto const* const in = static_cast<T const*>(x);
+        auto* const out = static_cast<T*>(y);
+        if (plan.blocks != 1)
+            return launch_long_columns<T>(in, weight, out, outer, channels, 1, norm, on);
+        switch (plan.packs)
+        {
+        case 4: return launch_l2norm_rows<T, 4>(plan, in, weight, out, outer, channels, norm, stream, on);
+        case 8: return launch_l2norm_rows<T, 8>(plan, in, weight, out, outer, channels, norm, stream, on);
+        case 16: return launch_l2norm_rows<T, 16>(plan, in, weight, out, outer, channels, norm, stream, on);
+        }
+        return cudaErrorInvalidValue;
+    });
+}
+
+} // namespace
+
+// ---------------------------------------------------------------------------------------------- InstanceNorm
+
+RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on)
+{
+    int64_t const vectors = window_vectors(length, vector_elements(type));
+    auto const whole_warps = [](int64_t threads) { return int(ceil_div(threads, int64_t(32)) * 32); };
+    if (vectors <= 128)
+        return RowsPlan{4, next_power_of_two(ceil_div(vectors, int64_t(4))), 256, 1};
+    if (vectors <= 256)
+        return RowsPlan{8, 32, 256, 1};
+    int blocks = 1;
+    if (on.clusters)
+    {
+        while (blocks < kMostBlocksInCluster && ceil_div(vectors, int64_t(blocks)) > kTileVectors)
+            blocks *= 2;
+        while (blocks < kMostBlocksInCluster && rows * blocks < on.multiprocessors && vectors / blocks > 512)
+            blocks *= 2;
+    }
+    int64_t const share = ceil_div(vectors, int64_t(blocks));
+    if (share > 2 * kTileVectors)
+        return RowsPlan{kTilePacks, kTileThreads, kTileThreads, 0};
+    int const packs = share > kTileVectors ? 16 : 8, threads = whole_warps(ceil_div(share, int64_t(packs)));
+    return RowsPlan{packs, threads, threads, blocks};
+}
+
+namespace
+{
+
+struct Chunks
+{
+    int count, vectors; // of a row, of a chunk
+};
+
+Chunks chunks_of(int64_t vectors)
+{
+    int64_t const tiles = ceil_div(vectors, int64_t(kTileVectors)), tiles_a_chunk = ceil_div(tiles, int64_t(kMostChunks));
+    return Chunks{int(ceil_div(tiles, tiles_a_chunk)), int(tiles_a_chunk) * kTileVectors};
+}
+
+template <class T, int R>
+cudaError_t launch_rows(RowsPlan const& plan, T const* x, T* y, int64_t rows, int64_t length,
+    InstanceNormParams const& params, bool stream, cudaStream_t on)
+{
+    int64_t const blocks = plan.blocks > 1 ? rows * plan.blocks : ceil_div(rows, int64_t(plan.threads / plan.lanes));
+    if (blocks > kMostBlocks)
+        return cudaErrorInvalidValue;
+    if (plan.blocks == 1)
+    {
+        instance_norm_rows_kernel<T, R, false>
+            <<<unsigned(blocks), plan.threads, 0, on>>>(x, y, rows, length, plan.lanes, params, stream);
+        return cudaGetLastError();
+    }
+#if CUDART_VERSION >= 11080
+    if constexpr (R >= 8)
+    {
+        cudaLaunchAttribute cluster{};
+        cluster.id = cudaLaunchAttributeClusterDimension;
+        cluster.val.clusterDim.x = plan.blocks;
+        cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+        cudaLaunchConfig_t config{};
+        config.gridDim = dim3(unsigned(blocks));
+        config.blockDim = dim3(plan.threads);
+        config.stream = on;
+        config.attrs = &cluster;
+        config.numAttrs = 1;
+        return cudaLaunchKernelEx(
+            &config, instance_norm_rows_kernel<T, R, true>, x, y, rows, length, plan.lanes, params, stream);
+    }
+#endif
+    return cudaErrorInvalidValue;
+}
+
+template <class T>
+cudaError_t launch_in_two_passes(T const* x, T* y, int64_t rows, int64_t length, InstanceNormParams const& params,
+    void* workspace, cudaStream_t on)
+{
+    Chunks const chunks = chunks_of(window_vectors(length, kVectorBytes / sizeof(T)));
+    int64_t const blocks = rows * chunks.count;
+    if (blocks > kMostBlocks || workspace == nullptr)
+        return cudaErrorInvalidValue;
+    auto* const moments = static_cast<Moments*>(workspace);
+    instance_norm_moments_kernel<T>
+        <<<unsigned(blocks), kTileThreads, 0, on>>>(x, moments, length, chunks.count, chunks.vectors);
+    instance_norm_apply_kernel<T>
+        <<<unsigned(blocks), kTileThreads, 0, on>>>(x, moments, y, length, chunks.count, chunks.vectors, params);
+    return cudaGetLastError();
+}
+
+} // namespace
+
+cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x, void* y, int64_t rows,
+    int64_t length, InstanceNormParams const& params, void* workspace, cudaStream_t on)
+{
+    if (length >= (int64_t(1) << 31) - 16)
+        return cudaErrorInvalidValue;
+    bool const stream = streams(2 * rows * length * size_of(type));
+    return with_type(type, [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        auto const* const in = static_cast<T const*>(x);
+        auto* const out = static_cast<T*>(y);
+        if (plan.blocks == 0)
+            return launch_in_two_passes<T>(in, out, rows, length, params, workspace, on);
+        switch (plan.packs)
+        {
+        case 4: return launch_rows<T, 4>(plan, in, out, rows, length, params, stream, on);
+        case 8: return launch_rows<T, 8>(plan, in, out, rows, length, params, stream, on);
+        case 16: return launch_rows<T, 16>(plan, in, out, rows, length, params, stream, on);
+        }
+        return cudaErrorInvalidValue;
+    });
+}
+
+// ------------------------------------------------------------------------------------------------------- Pad
+
+namespace
+{
+
+constexpr int kElementwisePacks = 4, kElementwiseThreads = 256;
+
+template <class T, class U>
+cudaError_t launch_pad(T const* x, T* y, int64_t elements, PadGeometry<U> const& g, cudaStream_t on)
+{
+    int64_t const a_block = int64_t(kElementwiseThreads) * kElementwisePacks * (kVectorBytes / sizeof(T));
+    int64_t const blocks = ceil_div(elements, a_block);
+    if (blocks > kMostBlocks)
+        return cudaErrorInvalidValue;
+    bool const stream = streams(int64_t(g.in_elements + elements) * int64_t(sizeof(T)));
+    pad_kernel<T, U, kElementwisePacks><<<unsigned(blocks), kElementwiseThreads, 0, on>>>(x, y, U(elements), g, stream);
+    return cudaGetLastError();
+}
+
+// Neighbouring axes of which neither is padded become one, and so does an unpadded axis with a padded one before it
+// never: only [n, h, w] is left of [a, b, c, h, w] padded on h and w.
+struct RawAxis
+{
+    int64_t in, begin, end;
+    bool plain() const { return begin == 0 && end == 0; }
+};
+
+template <class U>
+PadGeometry<U> pad_geometry(std::vector<RawAxis> const& axes, PadMode mode)
+{
+    using I = typename PadAxis<U>::I;
+    PadGeometry<U> g{};
+    g.rank = int(axes.size());
+    g.mode = mode;
+    int64_t stride = 1;
+    for (int i = g.rank - 1; i >= 0; --i)
+    {
+        RawAxis const& a = axes[i];
+        int64_t const crop = std::max<int64_t>(-a.begin, 0), crop_end = std::max<int64_t>(-a.end, 0);
+        g.axes[i] = PadAxis<U>{FastDiv<U>(U(a.in + a.begin + a.end)), I(std::max<int64_t>(a.begin, 0)),
+            I(a.in - crop - crop_end), I(crop), stride};
+        stride *= a.in;
+    }
+    g.in_elements = stride;
+    return g;
+}
+
+cudaError_t reflect_pad(Attributes const& a, Tensor const& x, Tensor const& y, cudaStream_t on)
+{
+    std::vector<RawAxis> axes;
+    auto const add = [&](RawAxis const& axis) {
+        if (!axes.empty() && axes.back().plain() && axis.plain())
+            axes.back().in *= axis.in;
+        else
+            axes.push_back(axis);
+    };
+    auto const axis_of = [&](int i) { return RawAxis{x.dims[i], a.pads[i], a.pads[i + x.rank]}; };
+    if (x.layout == Layout::kChannelsLast8)
+        for (int i : {0, 2, 3, 1})
+            add(axis_of(i));
+    else
+        for (int i = 0; i < x.rank; ++i)
+            add(axis_of(i));
+    int64_t const elements = y.elements();
+    PadMode const mode = PadMode(a.mode);
+    bool const small = elements < (int64_t(1) << 31) && x.elements() < (int64_t(1) << 31);
+    auto const launch = [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        auto const* const in = static_cast<T const*>(x.data);
+        auto* const out = static_cast<T*>(y.data);
+        return small ? launch_pad(in, out, elements, pad_geometry<uint32_t>(axes, mode), on)
+                     : launch_pad(in, out, elements, pad_geometry<uint64_t>(axes, mode), on);
+    };
+    return size_of(x.type) == 4 ? launch(Tag<float>{}) : launch(Tag<__half>{}); // bits are moved, not interpreted
+}
+
+// -------------------------------------------------------------------------------------- LeakyRelu and PRelu
+
+template <class T>
+unsigned elementwise_blocks(int64_t elements)
+{
+    int64_t const a_block = int64_t(kElementwiseThreads) * kElementwisePacks * (kVectorBytes / sizeof(T));
+    int64_t const blocks = ceil_div(elements, a_block);
+    return blocks > kMostBlocks ? 0 : unsigned(blocks);
+}
+
+cudaError_t leaky_relu(Attributes const& a, Tensor const& x, Tensor const& y, cudaStream_t on)
+{
+    int64_t const elements = x.elements();
+    bool const stream = streams(2 * elements * size_of(x.type));
+    return with_type(x.type, [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        leaky_relu_kernel<T, kElementwisePacks><<<elementwise_blocks<T>(elements), kElementwiseThreads, 0, on>>>(
+            static_cast<T const*>(x.data), static_cast<T*>(y.data), elements, a.alpha, stream);
+        return cudaGetLastError();
+    });
+}
+
+SlopeGeometry slope_geometry(Tensor const& x, Tensor const& slope)
+{
+    struct Axis
+    {
+        int64_t extent, stride;
+    };
+    std::vector<Axis> axes; // innermost first
+    int64_t stride = 1;
+    for (int i = x.rank - 1; i >= 0; --i)
+    {
+        int const j = i - (x.rank - slope.rank);
+        int64_t const own = j >= 0 ? slope.dims[j] : 1;
+        Axis const axis{x.dims[i], own == 1 ? 0 : stride};
+        stride *= own;
+        if (axis.extent == 1)
+            continue;
+        if (!axes.empty() && axis.stride == axes.back().stride * (axis.stride ? axes.back().extent : 1)
+            && (axis.stride != 0) == (axes.back().stride != 0))
+            axes.back().extent *= axis.extent;
+        else
+            axes.push_back(axis);
+    }
+    if (axes.empty())
+        axes.push_back(Axis{1, 0});
+    SlopeGeometry g{};
+    g.rank = int(axes.size());
+    for (int i = 0; i < g.rank; ++i)
+    {
+        Axis const& axis = axes[g.rank - 1 - i];
+        g.extents[i] = FastDiv<uint64_t>(uint64_t(axis.extent));
+        if (axis.extent < (int64_t(1) << 31))
+            g.extents32[i] = FastDiv<uint32_t>(uint32_t(axis.extent));
+        g.strides[i] = axis.stride;
+    }
+    return g;
+}
+
+cudaError_t prelu(Tensor const& x, Tensor const& slope, Tensor const& y, cudaStream_t on)
+{
+    int64_t const elements = x.elements();
+    bool const stream = streams(2 * elements * size_of(x.type));
+    SlopeGeometry const g = slope_geometry(x, slope);
+    return with_type(x.type, [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        prelu_kernel<T, kElementwisePacks><<<elementwise_blocks<T>(elements), kElementwiseThreads, 0, on>>>(
+            static_cast<T const*>(x.data), scalars(slope), static_cast<T*>(y.data), elements, g, stream);
+        return cudaGetLastError();
+    });
+}
+
+int axis_in(Attributes const& a, int rank)
+{
+    return a.axis < 0 ? a.axis + rank : a.axis;
+}
+
+std::string number(int64_t n)
+{
+    return std::to_string(n);
+}
+
+// Elements of a small input, or -1 while an extent is unknown.
+int64_t known_elements(Tensor const& t)
+{
+    for (int i = 0; i < t.rank; ++i)
+        if (t.dims[i] < 0)
+            return -1;
+    return t.elements();
+}
+
+std::string check_per_channel(Tensor const& x, int axis, Tensor const& t, char const* what)
+{
+    int64_t const have = known_elements(t), want = x.dims[axis];
+    if (have >= 0 && want >= 0 && have != want)
+        return std::string(what) + " has " + number(have) + " elements, axis " + number(axis) + " of the input "
+            + number(want);
+    if (t.type != x.type && t.type != Type::kFloat)
+        return std::string(what) + " must be fp32 or of the input's type";
+    return "";
+}
+
+std::string check_pads(Attributes const& a, Tensor const& x)
+{
+    if (a.pads_count != 2 * x.rank)
+        return "pads has " + number(a.pads_count) + " entries, the input has " + number(x.rank) + " axes";
+    for (int i = 0; i < x.rank; ++i)
+    {
+        int64_t const begin = a.pads[i], end = a.pads[i + x.rank];
+        if (x.dims[i] >= 0 && x.dims[i] + std::min<int64_t>(begin, 0) + std::min<int64_t>(end, 0) <= 0
+            && (begin != 0 || end != 0))
+            return "the pads of axis " + number(i) + " crop all of its " + number(x.dims[i]) + " elements";
+    }
+    return "";
+}
+
+std::string check_slope(Tensor const& x, Tensor const& slope)
+{
+    if (slope.rank > x.rank)
+        return "slope has more axes than the input";
+    for (int j = 0; j < slope.rank; ++j)
+    {
+        int64_t const have = slope.dims[j], want = x.dims[j + x.rank - slope.rank];
+        if (have >= 0 && want >= 0 && have != 1 && have != want)
+            return "slope does not broadcast to the input: " + number(have) + " against " + number(want);
+    }
+    return slope.type == x.type || slope.type == Type::kFloat ? "" : "slope must be fp32 or of the input's type";
+}
+
+} // namespace
+
+// ----------------------------------------------------------------------------------------------- the interface
+
+int64_t growth(Kind kind, Attributes const& a, int axis)
+{
+    return kind == Kind::kSurgeonReflectPad ? int64_t(a.pads[axis]) + a.pads[axis + a.pads_count / 2] : 0;
+}
+
+std::string check(Kind kind, Attributes const& a, Tensor const* inputs, int count)
+{
+    PluginInfo const& info = plugin_info(kind);
+    Tensor const& x = inputs[0];
+    if (count < info.fewest_inputs || count > info.most_inputs)
+        return "it takes " + number(info.fewest_inputs) + " to " + number(info.most_inputs) + " inputs, not "
+            + number(count);
+    if (x.rank > kMaxRank)
+        return "the input has more than " + number(kMaxRank) + " axes";
+    switch (kind)
+    {
+    case Kind::kSurgeonL2Norm:
+    {
+        int const axis = axis_in(a, x.rank);
+        if (axis < 0 || axis >= x.rank)
+            return "axis " + number(a.axis) + " is none of the input's " + number(x.rank);
+        return count == 2 ? check_per_channel(x, axis, inputs[1], "weight") : "";
+    }
+    case Kind::kSurgeonInstanceNorm:
+    {
+        if (x.rank < 3 || x.rank > 5)
+            return "the input must have 3 to 5 axes, not " + number(x.rank);
+        if (count == 2)
+            return "scale comes without bias";
+        std::string const wrong = count == 3 ? check_per_channel(x, 1, inputs[1], "scale") : "";
+        return wrong.empty() && count == 3 ? check_per_channel(x, 1, inputs[2], "bias") : wrong;
+    }
+    case Kind::kSurgeonReflectPad: return check_pads(a, x);
+    case Kind::kSurgeonPRelu: return check_slope(x, inputs[1]);
+    default: return "";
+    }
+}
+
+bool takes_channels_last(Kind kind, Attributes const& a, int rank, int64_t const* dims)
+{
+    if (rank != 4 || dims[1] <= 0 || dims[1] % 8 != 0)
+        return false;
+    switch (kind)
+    {
+    case Kind::kSurgeonL2Norm: return axis_in(a, rank) == 1;
+    case Kind::kSurgeonReflectPad: return a.pads_count == 8 && a.pads[1] == 0 && a.pads[5] == 0;
+    case Kind::kSurgeonLeakyRelu: return true;
+    default: return false;
+    }
+}
+
+size_t workspace_bytes(Kind kind, int rank, int64_t const* dims)
+{
+    if (kind != Kind::kSurgeonInstanceNorm || rank < 3)
+        return 0;
+    int64_t length = 1;
+    for (int i = 2; i < rank; ++i)
+        length *= std::max<int64_t>(dims[i], 1);
+    int64_t const vectors = window_vectors(length, vector_elements(Type::kFloat));
+    if (vectors <= kTileVectors)
+        return 0;
+    return size_t(std::max<int64_t>(dims[0], 1) * std::max<int64_t>(dims[1], 1) * chunks_of(vectors).count)
+        * sizeof(Moments);
+}
+
+cudaError_t run(Kind kind, Attributes const& a, Tensor const* inputs, int count, Tensor const& output,
+    void* workspace, cudaStream_t on)
+{
+    Tensor const& x = inputs[0];
+    if (output.elements() == 0)
+        return cudaSuccess;
+    if (!aligned(x.data) || !aligned(output.data))
+        return cudaErrorMisalignedAddress;
+    switch (kind)
+    {
+    case Kind::kSurgeonL2Norm:
+    {
+        int const axis = axis_in(a, x.rank);
+        int64_t outer = 1, inner = 1;
+        for (int i = 0; i < x.rank; ++i)
+            (i < axis ? outer : inner) *= i == axis ? 1 : x.dims[i];
+        if (x.layout == Layout::kChannelsLast8)
+        {
+            outer *= inner;
+            inner = 1;
+        }
+        return l2norm(x.type, x.data, count == 2 ? scalars(inputs[1]) : Scalars{}, output.data, outer, x.dims[axis],
+            inner, Norm{NormMode(a.mode), a.epsilon}, on);
+    }
+    case Kind::kSurgeonInstanceNorm:
+    {
+        int64_t const rows = x.dims[0] * x.dims[1], length = x.elements() / rows;
+        bool const affine = count == 3;
+        InstanceNormParams const params{affine ? scalars(inputs[1]) : Scalars{},
+            affine ? scalars(inputs[2]) : Scalars{}, x.dims[1], a.epsilon, a.slope};
+        RowsPlan const plan = plan_rows(x.type, rows, length, device());
+        return launch_instance_norm(plan, x.type, x.data, output.data, rows, length, params, workspace, on);
+    }
+    case Kind::kSurgeonReflectPad: return reflect_pad(a, x, output, on);
+    case Kind::kSurgeonLeakyRelu: return leaky_relu(a, x, output, on);
+    case Kind::kSurgeonPRelu: return prelu(x, inputs[1], output, on);
+    case Kind::kCount: break;
+    }
+    return cudaErrorInvalidValue;
+}
+
+} // namespace surgeon

@@ -1,0 +1,74 @@
+// What each plugin computes, on plain tensors: shapes, checks, workspace, launch. No TensorRT here.
+#pragma once
+
+#include "attributes.h"
+#include "kernels.cuh"
+
+namespace surgeon
+{
+
+enum class Layout : int32_t
+{
+    kLinear,
+    kChannelsLast8, // TensorRT's kHWC8 of a 4-D tensor whose channels are a multiple of 8: [N, H, W, C] in memory
+};
+
+struct Tensor
+{
+    void* data = nullptr;
+    Type type = Type::kFloat;
+    Layout layout = Layout::kLinear;
+    int rank = 0;
+    int64_t dims[kMaxRank] = {};
+
+    int64_t elements() const
+    {
+        int64_t n = 1;
+        for (int i = 0; i < rank; ++i)
+            n *= dims[i];
+        return n;
+    }
+};
+
+// How far the output's axis exceeds the input's (negative where it is cropped); 0 but for SurgeonReflectPad.
+int64_t growth(Kind kind, Attributes const& a, int axis);
+
+// A sentence that says why these inputs cannot be taken, or an empty string. Data pointers are not looked at.
+std::string check(Kind kind, Attributes const& a, Tensor const* inputs, int count);
+
+// Whether `kind` reads and writes kChannelsLast8 directly for an input of these extents (-1 for unknown).
+bool takes_channels_last(Kind kind, Attributes const& a, int rank, int64_t const* dims);
+
+// Bytes, for any input up to these extents in any type.
+size_t workspace_bytes(Kind kind, int rank, int64_t const* dims);
+
+// Launches on `stream`; `output` has the extents that growth() gives. Inputs must have passed check().
+cudaError_t run(Kind kind, Attributes const& a, Tensor const* inputs, int count, Tensor const& output,
+    void* workspace, cudaStream_t stream);
+
+// ------------------------------------------------------------------- how a shape is mapped to threads (and tuned)
+
+struct ColumnsPlan
+{
+    int pack_bytes; // 16, 8 or one element; divides the inner extent
+    int packs;      // a thread's packs in registers: 1, 2, 4, 8, 16, 32
+    int x, y;       // the block: columns by channel groups
+};
+
+struct RowsPlan
+{
+    int packs;   // a thread's vectors in registers: 4, 8, 16
+    int lanes;   // threads that share a row in a block
+    int threads; // of a block
+    int blocks;  // that share a row: above 1 it is a cluster; 0: the row does not fit on chip
+};
+
+ColumnsPlan plan_columns(Type type, int64_t channels, int64_t inner);
+RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on);
+
+cudaError_t launch_l2norm_columns(ColumnsPlan const& plan, Type type, void const* x, Scalars weight, void* y,
+    int64_t outer, int64_t channels, int64_t inner, Norm norm, cudaStream_t stream);
+cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x, void* y, int64_t rows,
+    int64_t length, InstanceNormParams const& params, void* workspace, cudaStream_t stream);
+
+} // namespace surgeon

@@ -1,0 +1,823 @@
+// The plugins' kernels against float64 on the CPU, with no TensorRT, and their time against a plain copy.
+//
+//   kernels_test quick          small shapes, every kernel and type: made for compute-sanitizer
+//   kernels_test check          shapes N 1..8, C 1..2048, spatial 1..512 squared, odd sizes, rank 3 to 5; adversarial values
+//   kernels_test bench          one JSON line a case: time, GB/s, ratio to cudaMemcpyAsync of the same bytes, this run
+//   kernels_test tune           the same for other mappings of the large shapes
+//
+// Exit status 0 when everything agreed. The bars: error relative to the largest output, 2e-6 fp32, 1e-3 fp16, 8e-3 bf16.
+#include "../../surgeon/plugins/src/operators.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace surgeon;
+
+#define CHECK(call)                                                                                                    \
+    do                                                                                                                 \
+    {                                                                                                                  \
+        cudaError_t const status_ = (call);                                                                            \
+        if (status_ != cudaSuccess)                                                                                    \
+        {                                                                                                              \
+            std::printf("%s:%d %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(status_));                    \
+            std::exit(3);                                                                                              \
+        }                                                                                                              \
+    } while (0)
+
+namespace
+{
+
+using Dims = std::vector<int64_t>;
+
+int64_t volume(Dims const& d)
+{
+    int64_t n = 1;
+    for (int64_t v : d)
+        n *= v;
+    return n;
+}
+
+std::string text(Dims const& d)
+{
+    std::string s;
+    for (int64_t v : d)
+        s += (s.empty() ? "" : "x") + std::to_string(v);
+    return s;
+}
+
+char const* const kTypeNames[] = {"fp32", "fp16", "bf16"};
+
+float rounded(float f, Type t)
+{
+    if (t == Type::kHalf)
+        return __half2float(__float2half_rn(f));
+    if (t == Type::kBfloat16)
+        return __bfloat162float(__float2bfloat16_rn(f));
+    return f;
+}
+
+template <class F>
+void parallel(int64_t n, F const& f)
+{
+    int64_t const threads = std::max<int64_t>(1, std::min<int64_t>(std::thread::hardware_concurrency(), n));
+    std::vector<std::thread> pool;
+    for (int64_t t = 0; t < threads; ++t)
+        pool.emplace_back([&, t] {
+            for (int64_t i = n * t / threads; i < n * (t + 1) / threads; ++i)
+                f(i);
+        });
+    for (auto& t : pool)
+        t.join();
+}
+
+// A device buffer of exactly the tensor's bytes, so that compute-sanitizer sees a read past its end.
+struct Buffer
+{
+    void* p = nullptr;
+    explicit Buffer(size_t bytes) { CHECK(cudaMalloc(&p, std::max<size_t>(bytes, 1))); }
+    ~Buffer() { cudaFree(p); }
+    Buffer(Buffer const&) = delete;
+};
+
+void upload(void* p, std::vector<float> const& v, Type t)
+{
+    if (t == Type::kFloat)
+    {
+        CHECK(cudaMemcpy(p, v.data(), v.size() * 4, cudaMemcpyHostToDevice));
+        return;
+    }
+    std::vector<uint16_t> h(v.size());
+    for (size_t i = 0; i < v.size(); ++i)
+        if (t == Type::kHalf)
+        {
+            __half const x = __float2half_rn(v[i]);
+            std::memcpy(&h[i], &x, 2);
+        }
+        else
+        {
+            __nv_bfloat16 const x = __float2bfloat16_rn(v[i]);
+            std::memcpy(&h[i], &x, 2);
+        }
+    CHECK(cudaMemcpy(p, h.data(), h.size() * 2, cudaMemcpyHostToDevice));
+}
+
+std::vector<float> download(void const* p, size_t n, Type t)
+{
+    std::vector<float> v(n);
+    if (t == Type::kFloat)
+    {
+        CHECK(cudaMemcpy(v.data(), p, n * 4, cudaMemcpyDeviceToHost));
+        return v;
+    }
+    std::vector<uint16_t> h(n);
+    CHECK(cudaMemcpy(h.data(), p, n * 2, cudaMemcpyDeviceToHost));
+    for (size_t i = 0; i < n; ++i)
+        if (t == Type::kHalf)
+        {
+            __half x;
+            std::memcpy(&x, &h[i], 2);
+            v[i] = __half2float(x);
+        }
+        else
+        {
+            __nv_bfloat16 x;
+            std::memcpy(&x, &h[i], 2);
+            v[i] = __bfloat162float(x);
+        }
+    return v;
+}
+
+enum class Values
+{
+    kNormal,
+    kShifted,  // mean 10, deviation 1
+    kZero,
+    kZeroRows, // every third element of the second axis is zero, -0 among them
+    kTiny,     // 1e-7 times normal
+    kLarge,    // 1e3 times normal (100 in half)
+    kConstant,
+    kDenormal,
+    kSpecial,  // some inf and NaN
+};
+
+char const* const kValueNames[]
+    = {"normal", "shifted", "zero", "zero rows", "tiny", "large", "constant", "denormal", "special"};
+
+std::vector<float> values(Dims const& d, Values kind, Type type, unsigned seed)
+{
+    int64_t const n = volume(d);
+    std::vector<float> v(n);
+    int64_t const inner = d.size() > 1 ? volume(Dims(d.begin() + 2, d.end())) : 1, rows = d.size() > 1 ? d[1] : 1;
+    int64_t const blocks = std::max<int64_t>(1, n / 65536);
+    parallel(blocks, [&](int64_t b) {
+        std::mt19937 rng(seed * 7919u + unsigned(b));
+        std::normal_distribution<float> normal;
+        for (int64_t i = n * b / blocks; i < n * (b + 1) / blocks; ++i)
+        {
+            float f = normal(rng);
+            switch (kind)
+            {
+            case Values::kNormal: break;
+            case Values::kShifted: f += 10.f; break;
+            case Values::kZero: f = 0.f; break;
+            case Values::kZeroRows: f = i / inner % rows % 3 == 1 ? (i % 2 ? -0.f : 0.f) : f; break;
+            case Values::kTiny: f *= 1e-7f; break;
+            case Values::kLarge: f *= type == Type::kHalf ? 100.f : 1e3f; break;
+            case Values::kConstant: f = 10.1f; break;
+            case Values::kDenormal: f *= 1e-40f; break;
+            case Values::kSpecial:
+                if (i % 997 == 3)
+                    f = std::numeric_limits<float>::infinity();
+                if (i % 1499 == 5)
+                    f = -std::numeric_limits<float>::infinity();
+                if (i % 2003 == 7)
+                    f = std::numeric_limits<float>::quiet_NaN();
+                break;
+            }
+            v[i] = rounded(f, type);
+        }
+    });
+    return v;
+}
+
+struct Case
+{
+    Kind kind;
+    Attributes a;
+    Dims x;
+    Type type = Type::kFloat;
+    Values values = Values::kNormal;
+    bool affine = false;              // weight, or scale and bias
+    Type affine_type = Type::kFloat;
+    Dims slope;                       // of PRelu
+    Layout layout = Layout::kLinear;
+
+    std::string name() const
+    {
+        std::string s = plugin_info(kind).name + (" " + text(x)) + " " + kTypeNames[int(type)] + " "
+            + kValueNames[int(values)];
+        if (kind == Kind::kSurgeonL2Norm)
+            s += " axis " + std::to_string(a.axis) + " mode " + std::to_string(a.mode);
+        if (kind == Kind::kSurgeonReflectPad)
+        {
+            s += " mode " + std::to_string(a.mode) + " pads";
+            for (int i = 0; i < a.pads_count; ++i)
+                s += " " + std::to_string(a.pads[i]);
+        }
+        return s + (affine ? " affine" : "") + (layout == Layout::kChannelsLast8 ? " hwc8" : "");
+    }
+
+    Dims y() const
+    {
+        Dims d = x;
+        for (size_t i = 0; i < d.size(); ++i)
+            d[i] += growth(kind, a, int(i));
+        return d;
+    }
+};
+
+// ------------------------------------------------------------------------------------- float64 on the CPU
+
+double norm_scale(double s, Attributes const& a)
+{
+    double const eps = a.epsilon;
+    switch (a.mode)
+    {
+    case 0: return 1 / (std::sqrt(s) < eps ? eps : std::sqrt(s));
+    case 1: return 1 / (std::sqrt(s) + eps);
+    case 2: return 1 / std::sqrt(s < eps ? eps : s);
+    case 3: return 1 / std::sqrt(s + eps);
+    }
+    return 1 / std::sqrt(s) > eps ? eps : 1 / std::sqrt(s);
+}
+
+int64_t source(int64_t o, int64_t n, int64_t begin, int64_t end, int mode)
+{
+    int64_t const crop = std::max<int64_t>(-begin, 0), size = n - crop - std::max<int64_t>(-end, 0);
+    int64_t i = o - std::max<int64_t>(begin, 0);
+    while (i < 0 || i >= size)
+        switch (mode)
+        {
+        case 0: i = size == 1 ? 0 : i < 0 ? -i : 2 * size - 2 - i; break;
+        case 1: i = i < 0 ? -1 - i : 2 * size - 1 - i; break;
+        case 2: i = i < 0 ? 0 : size - 1; break;
+        default: i += i < 0 ? size : -size;
+        }
+    return crop + i;
+}
+
+std::vector<double> reference(Case const& c, std::vector<float> const& x, std::vector<float> const& w,
+    std::vector<float> const& b)
+{
+    Dims const out = c.y();
+    std::vector<double> y(volume(out));
+    int const rank = int(c.x.size());
+    switch (c.kind)
+    {
+    case Kind::kSurgeonL2Norm:
+    {
+        int const axis = c.a.axis < 0 ? c.a.axis + rank : c.a.axis;
+        int64_t const channels = c.x[axis], inner = volume(Dims(c.x.begin() + axis + 1, c.x.end())),
+                      outer = volume(Dims(c.x.begin(), c.x.begin() + axis));
+        parallel(outer * inner, [&](int64_t t) {
+            int64_t const base = t / inner * channels * inner + t % inner;
+            double s = 0;
+            for (int64_t k = 0; k < channels; ++k)
+                s += double(x[base + k * inner]) * x[base + k * inner];
+            double const scale = norm_scale(s, c.a);
+            for (int64_t k = 0; k < channels; ++k)
+                y[base + k * inner] = x[base + k * inner] * scale * (c.affine ? w[k] : 1.0);
+        });
+        break;
+    }
+    case Kind::kSurgeonInstanceNorm:
+    {
+        int64_t const rows = c.x[0] * c.x[1], length = volume(c.x) / rows;
+        parallel(rows, [&](int64_t r) {
+            double mean = 0, m2 = 0;
+            for (int64_t i = 0; i < length; ++i)
+                mean += x[r * length + i];
+            mean /= double(length);
+            for (int64_t i = 0; i < length; ++i)
+                m2 += (x[r * length + i] - mean) * (x[r * length + i] - mean);
+            double const inv = 1 / std::sqrt(m2 / double(length) + c.a.epsilon);
+            for (int64_t i = 0; i < length; ++i)
+            {
+                double v = (x[r * length + i] - mean) * inv;
+                if (c.affine)
+                    v = v * w[r % c.x[1]] + b[r % c.x[1]];
+                y[r * length + i] = v < 0 ? v * c.a.slope : v;
+            }
+        });
+        break;
+    }
+    case Kind::kSurgeonReflectPad:
+    {
+        parallel(volume(out) / out[rank - 1], [&](int64_t row) {
+            for (int64_t col = 0; col < out[rank - 1]; ++col)
+            {
+                int64_t rest = row * out[rank - 1] + col, at = 0, stride = 1;
+                for (int i = rank - 1; i >= 0; --i)
+                {
+                    at += source(rest % out[i], c.x[i], c.a.pads[i], c.a.pads[i + rank], c.a.mode) * stride;
+                    rest /= out[i];
+                    stride *= c.x[i];
+                }
+                y[row * out[rank - 1] + col] = x[at];
+            }
+        });
+        break;
+    }
+    case Kind::kSurgeonLeakyRelu:
+        parallel(volume(out), [&](int64_t i) { y[i] = x[i] < 0 ? double(x[i]) * c.a.alpha : x[i]; });
+        break;
+    case Kind::kSurgeonPRelu:
+        parallel(volume(out), [&](int64_t e) {
+            int64_t rest = e, at = 0, stride = 1;
+            for (int i = rank - 1; i >= 0; --i)
+            {
+                int const j = i - (rank - int(c.slope.size()));
+                if (j >= 0)
+                {
+                    at += (c.slope[j] == 1 ? 0 : rest % c.x[i]) * stride;
+                    stride *= c.slope[j];
+                }
+                rest /= c.x[i];
+            }
+            y[e] = x[e] < 0 ? double(x[e]) * w[at] : x[e];
+        });
+        break;
+    case Kind::kCount: break;
+    }
+    return y;
+}
+
+// A tensor's values in the order in which the layout stores them.
+template <class V>
+std::vector<V> to_channels_last(std::vector<V> const& v, Dims const& d)
+{
+    std::vector<V> r(v.size());
+    int64_t const hw = d[2] * d[3];
+    for (int64_t n = 0; n < d[0]; ++n)
+        for (int64_t c = 0; c < d[1]; ++c)
+            for (int64_t i = 0; i < hw; ++i)
+                r[(n * hw + i) * d[1] + c] = v[(n * d[1] + c) * hw + i];
+    return r;
+}
+
+Tensor tensor(void* p, Dims const& d, Type t, Layout layout = Layout::kLinear)
+{
+    Tensor r;
+    r.data = p;
+    r.type = t;
+    r.layout = layout;
+    r.rank = int(d.size());
+    std::copy(d.begin(), d.end(), r.dims);
+    return r;
+}
+
+struct Worst
+{
+    double error[3][8] = {}; // type, kind
+    int cases = 0, failed = 0;
+} worst;
+
+void verify(Case const& c)
+{
+    static unsigned seed = 0;
+    Dims const out = c.y();
+    std::vector<float> x = values(c.x, c.values, c.type, ++seed), w, b;
+    Dims wd{c.kind == Kind::kSurgeonL2Norm ? c.x[c.a.axis < 0 ? c.a.axis + int(c.x.size()) : c.a.axis] : c.x[c.x.size() > 1]};
+    if (c.kind == Kind::kSurgeonPRelu)
+        wd = c.slope;
+    w = values(wd, Values::kNormal, c.affine_type, ++seed);
+    b = values(wd, Values::kNormal, c.affine_type, ++seed);
+    std::vector<double> want = reference(c, x, w, b);
+    if (c.layout == Layout::kChannelsLast8)
+    {
+        x = to_channels_last(x, c.x);
+        want = to_channels_last(want, out);
+    }
+    int64_t const size = size_of(c.type), n = volume(out);
+    Buffer dx(x.size() * size), dy(n * size), dw(w.size() * size_of(c.affine_type)), db(b.size() * size_of(c.affine_type));
+    Buffer ws(workspace_bytes(c.kind, int(c.x.size()), c.x.data()));
+    upload(dx.p, x, c.type);
+    upload(dw.p, w, c.affine_type);
+    upload(db.p, b, c.affine_type);
+    CHECK(cudaMemset(dy.p, 0xdb, n * size));
+    Tensor const in[3] = {tensor(dx.p, c.x, c.type, c.layout), tensor(dw.p, wd, c.affine_type),
+        tensor(db.p, wd, c.affine_type)};
+    int const count = c.kind == Kind::kSurgeonPRelu ? 2 : !c.affine ? 1 : c.kind == Kind::kSurgeonL2Norm ? 2 : 3;
+    std::string const wrong = check(c.kind, c.a, in, count);
+    if (!wrong.empty())
+    {
+        std::printf("FAIL %s: %s\n", c.name().c_str(), wrong.c_str());
+        ++worst.failed;
+        return;
+    }
+    CHECK(run(c.kind, c.a, in, count, tensor(dy.p, out, c.type, c.layout), ws.p, 0));
+    CHECK(cudaDeviceSynchronize());
+    std::vector<float> const got = download(dy.p, n, c.type);
+
+    double largest = 0, error = 0;
+    int64_t strange = 0, at = -1;
+    double const limit = c.type == Type::kHalf ? 65504.0 : 3.4028234e38;
+    for (int64_t i = 0; i < n; ++i)
+        if (std::fabs(want[i]) <= limit)
+            largest = std::max(largest, std::fabs(want[i]));
+    for (int64_t i = 0; i < n; ++i)
+    {
+        if (std::isnan(want[i]) != std::isnan(got[i]) || (std::isinf(got[i]) && std::fabs(want[i]) < 0.99 * limit))
+        {
+            ++strange;
+            at = i;
+        }
+        else if (std::fabs(want[i]) <= limit)
+        {
+            double const e = std::fabs(want[i] - got[i]);
+            if (e > error)
+            {
+                error = e;
+                at = i;
+            }
+        }
+    }
+    double const bar[3] = {2e-6, 1e-3, 8e-3}, smallest[3] = {1.5e-45, 6e-8, 1.5e-45};
+    // Below the smallest normal number a type has absolute, not relative, steps.
+    double const relative = largest > 0 ? std::max(0.0, error - smallest[int(c.type)]) / largest : error;
+    bool const judged = c.values != Values::kConstant || c.kind != Kind::kSurgeonInstanceNorm; // see below
+    bool const bad = strange > 0 || (judged ? relative > bar[int(c.type)] : error > 1e-3);
+    ++worst.cases;
+    if (judged)
+        worst.error[int(c.type)][int(c.kind)] = std::max(worst.error[int(c.type)][int(c.kind)], relative);
+    if (bad)
+    {
+        ++worst.failed;
+        std::printf("FAIL %s: error %.3g relative to %.3g, %lld unexpected NaN or inf, at %lld: %.9g, want %.9g\n",
+            c.name().c_str(), relative, largest, (long long) strange, (long long) at, got[at], want[at]);
+    }
+}
+
+Attributes l2(int axis, int mode, float eps)
+{
+    Attributes a;
+    a.axis = axis;
+    a.mode = mode;
+    a.epsilon = eps;
+    return a;
+}
+
+Attributes instance(float eps, float slope = 1.f)
+{
+    Attributes a;
+    a.epsilon = eps;
+    a.slope = slope;
+    return a;
+}
+
+Attributes pads(std::vector<int> const& p, int mode = 0)
+{
+    Attributes a;
+    a.pads_count = int(p.size());
+    std::copy(p.begin(), p.end(), a.pads);
+    a.mode = mode;
+    return a;
+}
+
+Attributes leaky(float alpha)
+{
+    Attributes a;
+    a.alpha = alpha;
+    return a;
+}
+
+float usual_epsilon(int mode)
+{
+    return mode == 4 ? 1e12f : mode == 1 ? 1e-10f : 1e-12f;
+}
+
+// All operators on one shape.
+void all_operators(Dims const& d, Type t, Values v, bool thorough)
+{
+    int const rank = int(d.size());
+    static int turn = 0;
+    for (int mode = 0; mode < 5; ++mode)
+    {
+        if (!thorough && mode != turn % 5)
+            continue;
+        for (int axis = 0; axis < rank; ++axis)
+        {
+            if (!thorough && axis != 1 && axis != rank - 1)
+                continue;
+            Case c{Kind::kSurgeonL2Norm, l2(turn % 2 ? axis : axis - rank, mode, usual_epsilon(mode)), d, t, v};
+            c.affine = (turn + axis) % 2;
+            c.affine_type = turn % 3 ? t : Type::kFloat;
+            verify(c);
+        }
+    }
+    if (rank >= 3 && rank <= 5)
+    {
+        Case c{Kind::kSurgeonInstanceNorm, instance(turn % 2 ? 1e-5f : 1e-3f, turn % 3 ? 1.f : 0.2f), d, t, v};
+        c.affine = turn % 2;
+        c.affine_type = turn % 3 ? t : Type::kFloat;
+        verify(c);
+    }
+    for (int mode = 0; mode < 4; ++mode)
+    {
+        if (!thorough && mode != turn % 4)
+            continue;
+        std::vector<int> p(2 * rank, 0), q(2 * rank, 0);
+        for (int i = std::max(0, rank - 2); i < rank; ++i)
+        {
+            p[i] = int(std::min<int64_t>(3, d[i] - 1));
+            p[i + rank] = int(std::min<int64_t>(2 + i % 2, d[i] - 1));
+        }
+        verify(Case{Kind::kSurgeonReflectPad, pads(p, mode), d, t, v});
+        for (int i = 0; i < rank; ++i)
+        {
+            q[i] = d[i] > 4 ? (i % 2 ? -1 : 2) : i == 0 ? 1 : 0;
+            q[i + rank] = d[i] > 4 ? (i % 2 ? 3 : -2) : 0;
+        }
+        if (volume(d) < (1 << 22))
+            verify(Case{Kind::kSurgeonReflectPad, pads(q, mode), d, t, v});
+    }
+    verify(Case{Kind::kSurgeonLeakyRelu, leaky(0.1f), d, t, v});
+    std::vector<Dims> slopes{{1}, Dims(rank, 1), d};
+    if (rank > 1)
+    {
+        Dims channel(rank - 1, 1);
+        channel[0] = d[1];
+        slopes.push_back(channel);
+        slopes.push_back({d[rank - 1]});
+    }
+    for (size_t i = 0; i < slopes.size(); ++i)
+        if (thorough || int(i) == turn % int(slopes.size()))
+        {
+            Case c{Kind::kSurgeonPRelu, Attributes{}, d, t, v};
+            c.slope = slopes[i];
+            c.affine_type = i % 2 ? t : Type::kFloat;
+            verify(c);
+        }
+    if (rank == 4 && d[1] % 8 == 0 && t != Type::kFloat)
+        for (Case c : {Case{Kind::kSurgeonL2Norm, l2(1, 0, 1e-12f), d, t, v},
+                 Case{Kind::kSurgeonReflectPad, pads({0, 0, 1, 2, 0, 0, 2, -1}), d, t, v},
+                 Case{Kind::kSurgeonLeakyRelu, leaky(0.3f), d, t, v}})
+            if (d[2] > 2 && d[3] > 3)
+            {
+                c.layout = Layout::kChannelsLast8;
+                verify(c);
+            }
+    ++turn;
+}
+
+Type const kTypes[] = {Type::kFloat, Type::kHalf, Type::kBfloat16};
+
+void quick()
+{
+    for (Type t : kTypes)
+    {
+        for (Dims const& d : std::vector<Dims>{{1, 3, 5, 7}, {2, 8, 4, 8}, {2, 5, 33}, {1, 2, 3, 4, 5}, {3, 70, 1}, {1, 16, 9, 12}})
+            all_operators(d, t, Values::kNormal, true);
+        // Every mapping of rows: block, 16 packs, cluster of 2 and of 8, two passes; a row that starts misaligned.
+        for (int64_t length : {600, 1025, 5001, 20011, 40003, 150001, 600011})
+            verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), {1, 2, length}, t, Values::kShifted});
+        for (int64_t channels : {9, 100, 300, 600, 1500, 3000, 5000})
+            verify(Case{Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), {1, channels, channels % 2 ? 5 : 12}, t, Values::kNormal});
+        for (int64_t length : {5, 130, 1025, 5001, 40003, 150001})
+            verify(Case{Kind::kSurgeonL2Norm, l2(-1, 2, 1e-10f), {2, length}, t, Values::kNormal});
+    }
+}
+
+void check_all()
+{
+    std::vector<Dims> shapes;
+    for (int64_t n : {1, 2, 8})
+        for (int64_t c : {1, 3, 64, 511, 2048})
+            for (int64_t s : {1, 2, 7, 15, 38, 64, 129, 256, 512})
+                if (n * c * s * s <= (int64_t(1) << 21))
+                    shapes.push_back({n, c, s, s});
+    for (Dims const& d : std::vector<Dims>{{1, 3, 511, 509}, {2, 5, 300, 301}, {1, 64, 256, 256}, {3, 33, 65}, {2, 128, 1000},
+             {1, 1, 1}, {5, 7, 262143}, {1, 4, 9, 16, 16}, {2, 3, 31, 33, 35}, {1, 2, 128, 128, 64}, {1, 1, 2050, 2049},
+             {4, 96, 14, 14}, {1, 1, 512, 512}, {8, 17, 3, 1}, {2, 2048, 7, 9}, {1, 4100, 6}, {2, 8, 1, 40}})
+        shapes.push_back(d);
+    for (Dims const& d : shapes)
+        for (Type t : kTypes)
+        {
+            all_operators(d, t, Values::kNormal, false);
+            all_operators(d, t, Values::kShifted, false);
+        }
+    for (Dims const& d : std::vector<Dims>{{2, 5, 7, 9}, {1, 64, 24, 24}, {2, 3, 100, 101}, {1, 2, 300, 300}, {2, 3, 5, 6, 7}, {3, 40, 11}})
+        for (Type t : kTypes)
+            for (Values v : {Values::kZero, Values::kZeroRows, Values::kTiny, Values::kLarge, Values::kConstant,
+                     Values::kDenormal, Values::kSpecial})
+                all_operators(d, t, v, true);
+    for (Type t : kTypes) // pads beyond the extent, one pixel, whole-axis wraps
+        for (int mode = 0; mode < 4; ++mode)
+        {
+            verify(Case{Kind::kSurgeonReflectPad, pads({0, 9, 0, 17}, mode), {5, 4}, t});
+            verify(Case{Kind::kSurgeonReflectPad, pads({3, 2}, mode), {1}, t});
+            verify(Case{Kind::kSurgeonReflectPad, pads({-2, 11, 4, -3}, mode), {9, 6}, t});
+            verify(Case{Kind::kSurgeonReflectPad, pads({1, 0, 2, 1, 0, 3}, mode), {4, 3, 8}, t});
+            verify(Case{Kind::kSurgeonReflectPad, pads({0, 0, 0, 2, 0, 0, 0, 1}, mode), {4, 3, 8, 32}, t});
+            verify(Case{Kind::kSurgeonReflectPad, pads({0, 1, 0, 0, 0, 1, 0, 0}, mode), {2, 8, 15, 31}, t});
+        }
+}
+
+// ---------------------------------------------------------------------------------------------------- timing
+
+struct Timer
+{
+    cudaEvent_t from, to;
+    Timer()
+    {
+        CHECK(cudaEventCreate(&from));
+        CHECK(cudaEventCreate(&to));
+    }
+    template <class F>
+    double microseconds(int repeats, F const& f)
+    {
+        CHECK(cudaEventRecord(from));
+        for (int i = 0; i < repeats; ++i)
+            f();
+        CHECK(cudaEventRecord(to));
+        CHECK(cudaEventSynchronize(to));
+        float ms = 0;
+        CHECK(cudaEventElapsedTime(&ms, from, to));
+        return ms * 1e3 / repeats;
+    }
+};
+
+double median(std::vector<double> v)
+{
+    std::sort(v.begin(), v.end());
+    return v[v.size() / 2];
+}
+
+// Times f and a copy of as many bytes in turn, and prints the medians and the median of the pairs' ratios.
+template <class F>
+void compare(std::string const& op, std::string const& shape, Type t, std::string const& note, size_t in_bytes,
+    size_t out_bytes, void* x, void* y, F const& f)
+{
+    static Timer timer;
+    size_t const copied = (in_bytes + out_bytes) / 2;
+    int const repeats = copied > (64u << 20) ? 5 : 20, rounds = copied > (64u << 20) ? 9 : 15;
+    std::vector<double> mine, copy, ratio;
+    for (int i = -2; i < rounds; ++i)
+    {
+        double const c = timer.microseconds(
+            repeats, [&] { CHECK(cudaMemcpyAsync(y, x, std::min(copied, std::min(in_bytes, out_bytes)), cudaMemcpyDeviceToDevice)); });
+        double const m = timer.microseconds(repeats, f);
+        if (i < 0)
+            continue;
+        double const scaled = c * double(copied) / double(std::min(copied, std::min(in_bytes, out_bytes)));
+        mine.push_back(m);
+        copy.push_back(scaled);
+        ratio.push_back(scaled / m);
+    }
+    std::printf("{\"op\": \"%s\", \"shape\": \"%s\", \"type\": \"%s\", \"note\": \"%s\", \"us\": %.2f, \"gb_s\": %.0f, "
+                "\"copy_us\": %.2f, \"of_copy\": %.3f}\n",
+        op.c_str(), shape.c_str(), kTypeNames[int(t)], note.c_str(), median(mine),
+        double(in_bytes + out_bytes) / median(mine) / 1e3, median(copy), median(ratio));
+    std::fflush(stdout);
+}
+
+// Random values, made once and copied over the tensor: zeros can run faster than data.
+void fill(void* p, int64_t elements, Type t)
+{
+    static std::vector<float> const sample = values({1, 1, 1 << 20}, Values::kNormal, Type::kHalf, 99);
+    int64_t const size = size_of(t), part = int64_t(sample.size());
+    for (int64_t i = 0; i < elements; i += part)
+        if (i == 0)
+            upload(p, std::vector<float>(sample.begin(), sample.begin() + std::min(part, elements)), t);
+        else
+            CHECK(cudaMemcpy(static_cast<char*>(p) + i * size, p, std::min(part, elements - i) * size, cudaMemcpyDeviceToDevice));
+}
+
+void time_case(Case const& c, std::string const& note)
+{
+    Dims const out = c.y();
+    int64_t const size = size_of(c.type), in_bytes = volume(c.x) * size, out_bytes = volume(out) * size;
+    Buffer dx(in_bytes), dy(std::max(in_bytes, out_bytes)), dw(65536 * 4), ws(workspace_bytes(c.kind, int(c.x.size()), c.x.data()));
+    fill(dx.p, volume(c.x), c.type);
+    fill(dw.p, 65536, Type::kFloat);
+    Dims wd{c.kind == Kind::kSurgeonL2Norm ? c.x[c.a.axis < 0 ? c.a.axis + int(c.x.size()) : c.a.axis] : c.x[1]};
+    if (c.kind == Kind::kSurgeonPRelu)
+        wd = c.slope;
+    Tensor const in[3] = {tensor(dx.p, c.x, c.type, c.layout), tensor(dw.p, wd, c.affine_type), tensor(dw.p, wd, c.affine_type)};
+    int const count = c.kind == Kind::kSurgeonPRelu ? 2 : !c.affine ? 1 : c.kind == Kind::kSurgeonL2Norm ? 2 : 3;
+    Tensor const y = tensor(dy.p, out, c.type, c.layout);
+    compare(plugin_info(c.kind).name, text(c.x), c.type, note, in_bytes, out_bytes, dx.p, dy.p,
+        [&] { CHECK(run(c.kind, c.a, in, count, y, ws.p, 0)); });
+}
+
+void bench()
+{
+    for (Type t : {Type::kFloat, Type::kHalf})
+    {
+        auto const weighted = [&](Case c) {
+            c.type = t;
+            c.affine = true;
+            c.affine_type = t;
+            return c;
+        };
+        int64_t const twice = t == Type::kFloat ? 1 : 2;
+        Dims const small{1, 64, 256, 256};
+        time_case(weighted({Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), small}), "SSD, weight");
+        time_case(weighted({Kind::kSurgeonInstanceNorm, instance(1e-5f), small}), "affine");
+        time_case({Kind::kSurgeonReflectPad, pads({0, 0, 3, 3, 0, 0, 3, 3}), small, t}, "3 on H and W");
+        time_case({Kind::kSurgeonLeakyRelu, leaky(0.1f), small, t}, "");
+        Case prelu{Kind::kSurgeonPRelu, Attributes{}, small, t};
+        prelu.slope = {64, 1, 1};
+        prelu.affine_type = t;
+        time_case(prelu, "per channel");
+
+        for (Dims const& d : std::vector<Dims>{{16 * twice, 64, 256, 256}, {8 * twice, 512, 128, 128}, {16 * twice, 2048, 48, 48},
+                 {32 * twice, 512, 65, 65}, {64 * twice, 512, 38, 38}, {96 * twice, 3, 512, 512}})
+            time_case(weighted({Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), d}), "axis 1, weight");
+        for (Dims const& d : std::vector<Dims>{{65536 * twice, 1024}, {1048576 * twice, 64}, {65536 * twice, 1023}, {8192 * twice, 8192}})
+            time_case({Kind::kSurgeonL2Norm, l2(-1, 0, 1e-12f), d, t}, "last axis");
+        for (Dims const& d : std::vector<Dims>{{16 * twice, 64, 256, 256}, {16 * twice, 256, 128, 128}, {8 * twice, 2048, 64, 64},
+                 {64 * twice, 1024, 32, 32}, {256 * twice, 2048, 11, 11}, {16 * twice, 64, 255, 255}, {4 * twice, 64, 512, 512},
+                 {4 * twice, 64, 511, 511}})
+            time_case(weighted({Kind::kSurgeonInstanceNorm, instance(1e-5f), d}), "affine, on chip");
+        for (Dims const& d : std::vector<Dims>{{1 * twice, 64, 1024, 1024}, {1 * twice, 16, 2048, 2048}, {1 * twice, 32, 128, 128, 128}})
+            time_case(weighted({Kind::kSurgeonInstanceNorm, instance(1e-5f), d}), "affine, two passes");
+        for (Dims const& d : std::vector<Dims>{{16 * twice, 64, 256, 256}, {4 * twice, 64, 512, 512}, {16 * twice, 64, 255, 257}})
+            for (int mode : {0, 2})
+                time_case({Kind::kSurgeonReflectPad, pads({0, 0, 3, 3, 0, 0, 3, 3}, mode), d, t}, mode ? "edge 3" : "reflect 3");
+        time_case({Kind::kSurgeonReflectPad, pads({0, 0, 1, 1, 0, 0, 1, 1}), {64 * twice, 256, 64, 64}, t}, "reflect 1");
+        time_case({Kind::kSurgeonReflectPad, pads({0, 1, 0, 0, 0, 1, 0, 0}), {16 * twice, 64, 256, 256}, t}, "reflect 1 on C");
+        time_case({Kind::kSurgeonReflectPad, pads({0, 0, 2, 2, 2, 0, 0, 2, 2, 2}), {2 * twice, 32, 128, 96, 96}, t}, "reflect 2, 3-D");
+        time_case({Kind::kSurgeonLeakyRelu, leaky(0.1f), {16 * twice, 64, 256, 256}, t}, "");
+        prelu.x = {16 * twice, 64, 256, 256};
+        time_case(prelu, "per channel");
+        if (t == Type::kHalf)
+        {
+            Case c{Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), {16 * twice, 512, 128, 64}, t};
+            c.layout = Layout::kChannelsLast8;
+            time_case(c, "hwc8");
+        }
+    }
+}
+
+void tune()
+{
+    for (Type t : {Type::kFloat, Type::kHalf})
+    {
+        int64_t const twice = t == Type::kFloat ? 1 : 2, size = size_of(t);
+        int64_t const elements = int64_t(16) * twice * 64 * 65536;
+        Buffer dx(elements * size), dy(elements * size), dw(4096 * 4), ws(64 << 20);
+        fill(dx.p, elements, t);
+        fill(dw.p, 4096, Type::kFloat);
+        struct Columns
+        {
+            int64_t outer, channels, inner;
+        };
+        for (Columns const& s : std::vector<Columns>{{1, 64, 65536}, {16 * twice, 64, 65536}, {8 * twice, 512, 16384}, {2 * twice, 2048, 16384}})
+            for (int packs : {1, 2, 4, 8, 16})
+                for (int threads : {128, 256, 512})
+                {
+                    int const y = next_power_of_two(ceil_div(s.channels, int64_t(packs)));
+                    if (y > threads || threads / y < 4 || threads / y > 64)
+                        continue;
+                    ColumnsPlan const plan{16, packs, threads / y, y};
+                    size_t const bytes = s.outer * s.channels * s.inner * size;
+                    compare("columns", text({s.outer, s.channels, s.inner}), t,
+                        "packs " + std::to_string(packs) + " x " + std::to_string(plan.x) + " y " + std::to_string(y), bytes, bytes,
+                        dx.p, dy.p, [&] {
+                            CHECK(launch_l2norm_columns(plan, t, dx.p, Scalars{dw.p, Type::kFloat}, dy.p, s.outer, s.channels,
+                                s.inner, Norm{NormMode::kAddNorm, 1e-10f}, 0));
+                        });
+                }
+        for (Columns const& s : std::vector<Columns>{{1, 64, 65536}, {16 * twice, 64, 65536}, {64 * twice, 64, 16384}, {4 * twice, 64, 262144}})
+            for (int packs : {8, 16})
+                for (int blocks : {1, 2, 4, 8, 0})
+                {
+                    int64_t const vectors = s.inner * size / 16, share = ceil_div(vectors, int64_t(std::max(blocks, 1)));
+                    int const threads = int(ceil_div(ceil_div(share, int64_t(packs)), int64_t(32)) * 32);
+                    if (blocks > 0 && (threads > 512 || threads < 64))
+                        continue;
+                    if (blocks == 0 && packs == 16)
+                        continue;
+                    RowsPlan const plan{packs, threads, threads, blocks};
+                    size_t const bytes = s.outer * s.channels * s.inner * size;
+                    compare("rows", text({s.outer, s.channels, s.inner}), t,
+                        "packs " + std::to_string(packs) + " threads " + std::to_string(threads) + " blocks " + std::to_string(blocks),
+                        bytes, bytes, dx.p, dy.p, [&] {
+                            CHECK(launch_instance_norm(plan, t, dx.p, dy.p, s.outer * s.channels, s.inner,
+                                InstanceNormParams{Scalars{dw.p, Type::kFloat}, Scalars{dw.p, Type::kFloat}, s.channels, 1e-5f, 1.f},
+                                ws.p, 0));
+                        });
+                }
+    }
+}
+
+} // namespace
+
+int main(int argc, char** argv)
+{
+    std::string const mode = argc > 1 ? argv[1] : "";
+    if (mode == "bench" || mode == "tune")
+    {
+        mode == "bench" ? bench() : tune();
+        return 0;
+    }
+    if (mode != "quick" && mode != "check")
+    {
+        std::printf("usage: kernels_test quick | check | bench | tune\n");
+        return 2;
+    }
+    mode == "quick" ? quick() : check_all();
+    for (int k = 0; k < int(Kind::kCount); ++k)
+        std::printf("%-20s largest error, relative to the largest output: fp32 %.2e  fp16 %.2e  bf16 %.2e\n",
+            plugin_info(Kind(k)).name, worst.error[0][k], worst.error[1][k], worst.error[2][k]);
+    std::printf("%d cases, %d failed\n", worst.cases, worst.failed);
+    return worst.failed ? 1 : 0;
+}
