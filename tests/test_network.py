@@ -528,6 +528,16 @@ def output_of(network: object, tensor: object, values: np.ndarray, *keep_alive: 
 VALUES = np.random.default_rng(0).standard_normal((2, 3, 4, 5)).astype(np.float32)
 
 
+def test_a_network_can_be_read_twice(tmp_path: Path) -> None:
+    """Reading casts the layers in place: IPoolingLayer.type hides ILayer.type, for one."""
+    text = "g (float[2,3,4,5] x) => (float[2,3,a,b] y) { y = MaxPool<kernel_shape=[2, 2]>(x) }"
+    first = parse(written(tmp_path, text, 17))
+    again = read(first.keep_alive[0], *first.keep_alive)
+    assert [layer.kind for layer in first.layers] == [layer.kind for layer in again.layers] == ["POOLING"]
+    assert again.runtime == first.runtime == f"tensorrt_rtx {trt.__version__}"
+    assert np.array_equal(evaluate(first, {"x": VALUES})["y"], evaluate(again, {"x": VALUES})["y"])
+
+
 def test_padding_layer() -> None:
     network, (x, *rest) = built("float32")
     layer = network.add_padding_nd(x, (1, -1), (0, 2))

@@ -115,7 +115,8 @@ def gather(layer: Layer, data: np.ndarray, indices: np.ndarray) -> np.ndarray:
     if mode == "ELEMENT":
         return data[_elements(indices, axis)]
     if mode == "ND":
-        return data[(*_grid(indices.shape[:leading], indices.ndim - 1), *np.moveaxis(indices, -1, 0))]
+        index = (*_grid(indices.shape[:leading], indices.ndim - 1), *np.moveaxis(indices, -1, 0))
+        return data[index]
     if leading == 0:
         return data.take(indices, axis)
     data, indices = _broadcast_first(data, indices)
