@@ -24,6 +24,7 @@ from .pattern import MOVED, key_of
 FLOAT_LIMIT = float(np.finfo(np.float32).max)  # Clip wrote "no bound" as this number up to opset 10
 FOLD_LIMIT = 1 << 22  # elements: a computed constant larger than this is left to the runtime
 SMALL_TENSOR = 1024  # elements: larger initializers never decide a shape, so shape inference does without them
+BODIED = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 RANDOM = frozenset({"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"})
 
 Dim = int | str | None
@@ -132,6 +133,7 @@ class Graph:
         self.nodes: list[Node] = []  # as the file has them; `extra` holds what came since
         self.extra: dict[int, list[Node]] = {}
         self.by_op: dict[str, dict[Node, None]] = {}
+        self.bodied: dict[Node, None] = {}  # the nodes with bodies, dead ones included
         self.new_tensors: list[Value] = []
         self.edited = False
         self._index()
@@ -158,8 +160,14 @@ class Graph:
                 value.tensor = tensor
             for sparse in proto.sparse_initializer:
                 self._define(sparse.values.name)
-        for node in _in_order(proto.node, self):
-            self._add(node)
+        try:
+            for node in proto.node:
+                self._add(node)
+        except _ReadsLater:
+            self._forget_nodes()
+            for node in _sorted(proto.node, self):
+                self._add(node)
+            self.edited = True
         outputs = list(proto.output) if self.is_function else [info.name for info in proto.output]
         for name in outputs:
             value = self.find(name)
@@ -179,8 +187,9 @@ class Graph:
 
     def _add(self, proto: NodeProto) -> None:
         values, key = self.values, proto.op_type
-        if proto.domain and proto.domain != "ai.onnx":
-            key = f"{proto.domain}::{key}"
+        domain = proto.domain
+        if domain and domain != "ai.onnx":
+            key = f"{domain}::{key}"
         inputs: list[Value | None] = []
         node = Node(key, proto, self, inputs, len(self.nodes))
         for name in proto.input:
@@ -189,26 +198,47 @@ class Graph:
                 continue
             value = values.get(name) or self.find(name)
             if value is None:
+                if any(name in later.output for later in self.proto.node):
+                    raise _ReadsLater
                 raise ModelError(f"the node {node.label} of {self.title} reads '{name}', which nothing produces.")
             value.users[node] = None
             inputs.append(value)
-        for attribute in proto.attribute:
-            if attribute.type == AttributeProto.GRAPH:
-                node.bodies += (Graph(attribute.g, self.model, self, f"the body '{attribute.name}' of {node.label}"),)
-            elif attribute.type == AttributeProto.GRAPHS:
-                node.bodies += tuple(Graph(g, self.model, self, f"a body of {node.label}") for g in attribute.graphs)
+        if domain or key in BODIED:
+            self._add_bodies(node)
         outputs = node.outputs
-        for index, name in enumerate(proto.output):
+        for name in proto.output:
             if not name:
                 outputs.append(None)
                 continue
             if name in values:
-                raise ModelError(f"the tensor '{name}' of {self.title} is produced twice, the second time by {node.label}. Tensor names must be unique.")
+                raise ModelError(
+                    f"the tensor '{name}' of {self.title} is produced twice, the second time by {node.label}. "
+                    "Tensor names must be unique."
+                )
             value = values[name] = Value(name, self)
-            value.producer, value.index = node, index
+            value.producer, value.index = node, len(outputs)
             outputs.append(value)
         self.nodes.append(node)
-        self.by_op.setdefault(key, {})[node] = None
+        row = self.by_op.get(key)
+        if row is None:
+            row = self.by_op[key] = {}
+        row[node] = None
+
+    def _add_bodies(self, node: Node) -> None:
+        node.bodies = tuple(Graph(g, self.model, self, f"a body of {node.label}") for g in _body_protos(node.proto))
+        if node.bodies:
+            self.bodied[node] = None
+
+    def _forget_nodes(self) -> None:
+        """Take back a half-made index: what the nodes so far defined and read."""
+        for value in [v for v in self.values.values() if v.producer is not None]:
+            del self.values[value.name]
+        scope: Graph | None = self
+        while scope is not None:
+            for value in scope.values.values():
+                value.users = {n: None for n in value.users if not _inside(n.graph, self)}
+            scope = scope.parent
+        self.nodes, self.by_op, self.bodied = [], {}, {}
 
     def find(self, name: str) -> Value | None:
         """The value that `name` means in this scope, looked up outwards."""
@@ -220,23 +250,25 @@ class Graph:
             scope = scope.parent
         return None
 
-    def live(self) -> Iterator[Node]:
+    def live(self) -> list[Node]:
         """The nodes in their present, topological order."""
         if not self.extra:
-            yield from (n for n in self.nodes if n.alive)
-            return
+            return [n for n in self.nodes if n.alive]
+        found, extra = [], self.extra
         for node in self.nodes:
-            yield from (n for n in self.extra.get(node.slot, ()) if n.alive)
+            if node.slot in extra:
+                found += [n for n in extra[node.slot] if n.alive]
             if node.alive:
-                yield node
+                found.append(node)
+        return found
 
     # ---- editing ---------------------------------------------------------------------------------------------------
 
     def make(self, op: str, inputs: Sequence[Value | None], attrs: dict[str, Any], domain: str, names: Sequence[str], at: Node) -> Node:
         """A new node that stands where `at` stands; its outputs carry `names`, the node is called like the first."""
-        proto = NodeProto(op_type=op, name=names[0], domain=domain)
-        proto.input.extend([v.name if v is not None else "" for v in inputs])
-        proto.output.extend(names)
+        proto = NodeProto(
+            op_type=op, name=names[0], domain=domain, input=[v.name if v is not None else "" for v in inputs], output=names
+        )
         for key, given in attrs.items():
             if given is not None:
                 proto.attribute.append(helper.make_attribute(key, given))
@@ -285,29 +317,35 @@ class Graph:
     def remove(self, node: Node) -> list[Node]:
         """Take away `node` and whatever was computed for it alone; all that went, readers first."""
         gone, todo = [], [node]
+        orphans = self.model.orphans
         while todo:
             node = todo.pop()
             if not node.alive:
                 continue
             node.alive = False
             gone.append(node)
-            graph = node.graph
-            graph.edited = True
-            del graph.by_op[node.key][node]
-            freed = list(node.inputs)
-            for value in node.inputs:
-                if value is not None:
-                    value.users.pop(node, None)
-            for body in node.bodies:
-                for inner in body.live_deep():
-                    for value in inner.inputs:
-                        if value is not None and value.users.pop(inner, 0) is None:
-                            freed.append(value)
-            for value in freed:
-                producer = value.producer if value is not None else None
-                if producer is not None and producer.alive and not any(o is not None and (o.users or o.is_output) for o in producer.outputs):
+            node.graph.edited = True
+            del node.graph.by_op[node.key][node]
+            for value in self._unread(node):
+                if value.users or value.is_output:
+                    continue
+                producer = value.producer
+                if producer is None:
+                    if value.tensor is not None:
+                        orphans[value] = None
+                elif producer.alive and not any(o is not None and (o.users or o.is_output) for o in producer.outputs):
                     todo.append(producer)
         return gone
+
+    def _unread(self, node: Node) -> Iterator[Value]:
+        """Sign the node, and the nodes of its bodies, off as readers; the tensors that they read."""
+        for value in node.inputs:
+            if value is not None:
+                value.users.pop(node, None)
+                yield value
+        for body in node.bodies:
+            for inner in body.live():
+                yield from self._unread(inner)
 
     def live_deep(self) -> Iterator[Node]:
         """The nodes of this scope and of the bodies inside it."""
@@ -342,24 +380,34 @@ class Graph:
 
     def sync(self) -> None:
         """Write the present nodes and initializers into the protobuf. Untouched graphs are not written at all."""
-        for node in self.live():
-            for body in node.bodies:
-                body.sync()
+        for node in self.bodied:
+            if node.alive:
+                for body in node.bodies:
+                    body.sync()
         if not self.edited:
             return
-        proto, live = self.proto, list(self.live())
+        proto, live = self.proto, self.live()
         nodes = [n.proto for n in live]
         del proto.node[:]
         proto.node.extend(nodes)
         for node, fresh in zip(live, proto.node, strict=True):
             node.proto = fresh
-            if node.bodies:
+        for node in self.bodied:
+            if node.alive:
                 _rebind(node)
         if isinstance(proto, GraphProto):
             self._sync_tensors(proto)
-        self.nodes, self.extra, self.edited = live, {}, False
-        for slot, node in enumerate(live):
-            node.slot = slot
+        self.edited = False
+
+    def copy_into(self, proto: GraphProto) -> None:
+        """Write the present nodes and new initializers into a copy of this graph's protobuf; changes nothing here."""
+        live = self.live()
+        del proto.node[:]
+        proto.node.extend([n.proto for n in live])
+        proto.initializer.extend([v.tensor for v in self.new_tensors])
+        for node, copied in zip(live, proto.node, strict=True) if self.bodied else ():
+            for body, inner in zip(node.bodies, _body_protos(copied), strict=True):
+                body.copy_into(inner)
 
     def _sync_tensors(self, proto: GraphProto) -> None:
         used = [v for v in self.new_tensors if v.users or v.is_output]
@@ -408,6 +456,7 @@ class Model:
             if collecting:
                 gc.enable()
         self._types: dict[Value, tuple[int, Shape | None]] | None = None
+        self.orphans: dict[Value, None] = {}  # initializers that a removal left without a reader
         self._first_types: dict[Value, tuple[int, Shape | None]] = {}
         self._constants: dict[Value, np.ndarray] = {}
         self._fixed: dict[Value, bool] = {}
@@ -709,13 +758,12 @@ class Model:
 
     def bare(self) -> ModelProto:
         """A copy of the model without its large weights, which become inputs: what shape inference needs."""
-        self.sync()
         copy = ModelProto(ir_version=max(self.proto.ir_version, 4))
         copy.opset_import.extend(self.proto.opset_import)
         copy.functions.extend(self.proto.functions)
         graph, source = copy.graph, self.proto.graph
         graph.name = source.name
-        graph.node.extend(source.node)
+        self.graph.copy_into(graph)
         graph.input.extend(source.input)
         graph.output.extend(source.output)
         graph.value_info.extend(source.value_info)
@@ -736,9 +784,9 @@ class Model:
             function.sync()
         return self.proto
 
-    def drop_orphans(self, candidates: Iterable[Value]) -> None:
+    def drop_orphans(self) -> None:
         """Initializers that lost their last reader to a rewrite leave the file; those never read stay."""
-        for value in candidates:
+        for value in self.orphans:
             if value.tensor is not None and not value.users and not value.is_output:
                 value.tensor = None
                 value.graph.edited = True
@@ -795,38 +843,33 @@ def _attribute(attribute: AttributeProto) -> Any:
     return list(found) if attribute.type in (AttributeProto.INTS, AttributeProto.FLOATS) else found
 
 
-def _in_order(nodes: Sequence[NodeProto], graph: Graph) -> Sequence[NodeProto]:
-    """The nodes as they stand when each reads only what came before; sorted when the file is not; an error on a cycle."""
+class _ReadsLater(Exception):
+    """A node reads a tensor that a later node makes: the file is not in topological order."""
+
+
+def _sorted(nodes: Sequence[NodeProto], graph: Graph) -> list[NodeProto]:
+    """The nodes in topological order, those of the file's order first. Raises ModelError on a cycle."""
     made = {o for n in nodes for o in n.output}
-    seen: set[str] = set()
-    for node in nodes:
-        if any(i in made and i not in seen for i in node.input):
-            break
-        seen.update(node.output)
-    else:
-        return nodes
-    ready = set(seen)
-    ordered, waiting = [], list(nodes)
     readers: dict[str, list[int]] = {}
     missing = []
-    for position, node in enumerate(waiting):
+    for position, node in enumerate(nodes):
         needs = {i for i in _reads(node) if i in made}
         missing.append(len(needs))
         for name in needs:
             readers.setdefault(name, []).append(position)
-    ready_nodes = [p for p, count in enumerate(missing) if not count]
-    for position in ready_nodes:
-        ordered.append(waiting[position])
-        for name in waiting[position].output:
+    ready = [p for p, count in enumerate(missing) if not count]
+    for position in ready:  # grows while it is walked
+        for name in nodes[position].output:
             for reader in readers.get(name, ()):
                 missing[reader] -= 1
                 if not missing[reader]:
-                    ready_nodes.append(reader)
-    if len(ordered) != len(waiting):
-        stuck = next(n for p, n in enumerate(waiting) if missing[p])
-        raise ModelError(f"the nodes of {graph.title} form a cycle through {stuck.name or stuck.op_type}. An ONNX graph must be acyclic.")
-    del ready
-    return ordered
+                    ready.append(reader)
+    if len(ready) != len(nodes):
+        stuck = next(n for p, n in enumerate(nodes) if missing[p])
+        raise ModelError(
+            f"the nodes of {graph.title} form a cycle through {stuck.name or stuck.op_type}. An ONNX graph must be acyclic."
+        )
+    return [nodes[position] for position in ready]
 
 
 def _reads(node: NodeProto) -> Iterator[str]:
@@ -840,20 +883,32 @@ def _reads(node: NodeProto) -> Iterator[str]:
 
 def _scopes(graph: Graph) -> Iterator[Graph]:
     yield graph
-    for node in graph.live():
-        for body in node.bodies:
-            yield from _scopes(body)
+    for node in graph.bodied:
+        if node.alive:
+            for body in node.bodies:
+                yield from _scopes(body)
+
+
+def _inside(graph: Graph | None, outer: Graph) -> bool:
+    while graph is not None and graph is not outer:
+        graph = graph.parent
+    return graph is outer
+
+
+def _body_protos(proto: NodeProto) -> list[GraphProto]:
+    """The bodies of a node, in the order of its attributes."""
+    found: list[GraphProto] = []
+    for attribute in proto.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            found.append(attribute.g)
+        elif attribute.type == AttributeProto.GRAPHS:
+            found.extend(attribute.graphs)
+    return found
 
 
 def _rebind(node: Node) -> None:
     """The bodies' protobufs moved with the node's: point the indexed bodies at the copies."""
-    fresh = []
-    for attribute in node.proto.attribute:
-        if attribute.type == AttributeProto.GRAPH:
-            fresh.append(attribute.g)
-        elif attribute.type == AttributeProto.GRAPHS:
-            fresh.extend(attribute.graphs)
-    for body, proto in zip(node.bodies, fresh, strict=True):
+    for body, proto in zip(node.bodies, _body_protos(node.proto), strict=True):
         body.proto = proto
         for inner, inner_proto in zip(body.live(), proto.node, strict=True):
             inner.proto = inner_proto

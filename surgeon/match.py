@@ -50,6 +50,7 @@ class _State:
     attempt: Attempt | None = None
 
     def failed(self, why: str) -> bool:
+        """Record why the match ends here. Call it behind `attempt is not None`: near misses are many, texts cost."""
         if self.attempt is not None:
             self.attempt.note(sum(isinstance(p, Op) for p in self.seen), why)
         return False
@@ -73,11 +74,15 @@ def match(pattern: Op, node: Node, model: Model, attempt: Attempt | None = None)
 
 def _complete(root: Node, state: _State) -> Match | None:
     """The match, if no interior tensor is read from outside."""
-    nodes = dict.fromkeys([root, *(n for p, n in state.seen.items() if isinstance(p, Op))])
+    nodes = {root: None}
+    for p, v in state.seen.items():
+        if isinstance(p, Op):
+            nodes[v] = None
+    graph = root.graph
     for node in nodes:
         if node is root or node.key in FREE:
             continue
-        if node.graph is not root.graph:
+        if node.graph is not graph:
             state.failed(f"{node.label} stands outside the body that holds {root.label}")
             return None
         for out in node.outputs:
@@ -88,14 +93,18 @@ def _complete(root: Node, state: _State) -> Match | None:
                 return None
             for user in out.users:
                 if user not in nodes:
-                    state.failed(f"'{out.name}' is also read by {user.label}")
+                    if state.attempt is not None:
+                        state.failed(f"'{out.name}' is also read by {user.label}")
                     return None
     bound: dict[str, Any] = {}
     for p, v in state.seen.items():
         if isinstance(p, Op):
             for key, wanted in p.attrs.items():
                 if isinstance(wanted, Attr):
-                    bound[wanted.name] = v.attr(key)
+                    bound[wanted.name] = given = v.attr(key)
+                    if isinstance(given, Reference):
+                        state.failed(f"{v.label} takes {key} from the function's caller")
+                        return None
         elif isinstance(p, Const):
             if p.name is not None:
                 array = state.model.constant(v)
@@ -161,9 +170,9 @@ def _compile_const(p: Const) -> Matcher:
         if v is None or isinstance(v, Reference):
             return False
         if isinstance(v, Value) and not s.model.is_constant(v):
-            return s.failed(f"'{v.name}' is not a constant")
+            return s.attempt is not None and s.failed(f"'{v.name}' is not a constant")
         if p.value is not None and not _equals(p.value, v, s.model):
-            return s.failed(f"a constant is not {p.value:g}")
+            return s.attempt is not None and s.failed(f"a constant is not {p.value:g}")
         return _bind(p, v, s, then)
 
     return const
@@ -201,7 +210,7 @@ def _compile_output(p: Op, index: int) -> Matcher:
             return False
         node = v.producer
         if node is None or node.key != key:
-            return s.failed(f"'{v.name}' comes from {node.op if node else 'an input or initializer'}, not {p.type}")
+            return s.attempt is not None and s.failed(f"'{v.name}' comes from {node.op if node else 'an input or initializer'}, not {p.type}")
         if v.index != index:
             return False
         return inner(node, s, then)
@@ -229,10 +238,10 @@ def _compile_node(p: Op) -> Matcher:
             return False
         for name, wanted in fixed:
             if not _same_attribute(node.attr(name), wanted):
-                return s.failed(f"{node.label} has {name} = {node.attr(name)}, not {wanted}")
+                return s.attempt is not None and s.failed(f"{node.label} has {name} = {node.attr(name)}, not {wanted}")
         operands = node.operands()
         if len(operands) > count and not open_ended:
-            return s.failed(f"{node.label} has {len(operands)} inputs, not {count}")
+            return s.attempt is not None and s.failed(f"{node.label} has {len(operands)} inputs, not {count}")
         if len(operands) < count:
             operands += [None] * (count - len(operands))
         s.seen[p] = node

@@ -11,7 +11,6 @@ what the file had, and what stands there now. A rewrite whose result is what the
 from __future__ import annotations
 
 import enum
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -157,7 +156,7 @@ class Builder:
         self._driver = driver
         self._model = driver.model
         self._graph = root.graph
-        self._prefix = f"{next((o.name for o in root.outputs if o is not None), root.label)}~{rule_name}"
+        self._prefix = f"{_out_name(root)}~{rule_name}"
         self.root = root
         self.strategy = strategy
         self.target = driver.target
@@ -244,7 +243,8 @@ class Builder:
             return int(TensorProto.INT64)
         like = next((i for i, k in zip(all_given, kinds, strict=True) if isinstance(i, Value) and k == kinds[position]), None)
         found = self.dtype(like) if like is not None else 0
-        return found or int(TensorProto.FLOAT)
+        whole = np.asarray(all_given[position]).dtype.kind in "iu"
+        return found or int(TensorProto.INT64 if whole else TensorProto.FLOAT)
 
     def undo(self) -> None:
         """Take away what a body made before it declined."""
@@ -301,9 +301,8 @@ class Driver:
         self.declined: dict[Refusal, None] = {}
         self.warnings: list[str] = []
         self.attempts = 0
-        self.before: Counter[str] = Counter(n.op for s in model.scopes for n in s.live())
+        self.before = operators(model)
         self._names: dict[str, int] = {}
-        self._orphans: dict[Value, None] = {}
         self._aliases: dict[Value, Value] = {}
 
     def run(self) -> None:
@@ -311,7 +310,7 @@ class Driver:
         for stage in Stage:
             self.run_stage(stage)
         self.settle()
-        self.model.drop_orphans(self._orphans)
+        self.model.drop_orphans()
 
     def run_stage(self, stage: Stage) -> None:
         rules = [(r.pattern, r) for p in self.passes.values() for r in p.rules if r.stage is stage]
@@ -424,26 +423,15 @@ class Driver:
                     root.graph.point(old, new)
                     continue
             root.graph.take_over(old, new)
-        leaves = [v for n in nodes for v in n.inputs if v is not None and v.tensor is not None]
         gone = root.graph.remove(root)
-        leaves += [v for n in gone for v in n.inputs if v is not None and v.tensor is not None]
-        for value in leaves:
-            if not value.users:
-                self._orphans[value] = None
-        record = Rewrite(list(passes), strategy, root, {(p, _out_name(root)) for p in passes}, {}, {}, {}, aliases, list(builder.warnings), builder.tolerance)
-        origins = dict.fromkeys(n.origin for n in gone if n.origin is not None)
+        origins = {n.origin: None for n in gone if n.origin is not None}
+        keys = {(p, _out_name(root)) for p in passes}
+        removed = {n: None for n in gone if n.origin is None}
+        matched = {n: None for n in nodes if n.origin is None}
+        added = {n: None for n in made if n.alive}
+        record = Rewrite(passes, strategy, root, keys, removed, added, matched, aliases, builder.warnings, builder.tolerance)
         for origin in origins:
             self._absorb(record, origin)
-        for node in gone:
-            if node.origin is None:
-                record.removed[node] = None
-            record.added.pop(node, None)
-        for node in nodes:
-            if node.origin is None:
-                record.matched[node] = None
-        for node in made:
-            if node.alive:
-                record.added[node] = None
         for node in record.added:
             node.origin = record
         self.rewrites[record] = None
@@ -453,7 +441,7 @@ class Driver:
         record.passes = [*origin.passes, *[p for p in record.passes if p not in origin.passes]]
         record.keys |= origin.keys
         record.removed = {**origin.removed, **record.removed}
-        record.added = {**origin.added, **record.added}
+        record.added = {n: None for n in (*origin.added, *record.added) if n.alive}
         record.matched = {**origin.matched, **record.matched}
         record.aliases = {**origin.aliases, **record.aliases}
         record.warnings = [*origin.warnings, *record.warnings]
@@ -537,7 +525,22 @@ class Driver:
 
 
 def _out_name(node: Node) -> str:
-    return next((o.name for o in node.outputs if o is not None), node.label)
+    """The name by which a rewrite at `node` is known: that of its first output, which rewriting keeps."""
+    for out in node.outputs:
+        if out is not None:
+            return out.name
+    return node.label
+
+
+def operators(model: Model) -> dict[str, int]:
+    """How many nodes of each operator the model has now, bodies and local functions included."""
+    found: dict[str, int] = {}
+    for scope in model.scopes:
+        for key, nodes in scope.by_op.items():
+            if nodes:
+                op = key.rpartition("::")[2]
+                found[op] = found.get(op, 0) + len(nodes)
+    return found
 
 
 def _written(value: Value, made: Node | None, model: Model) -> np.ndarray | None:

@@ -7,7 +7,6 @@ import os
 import shutil
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,7 @@ from .errors import ModelError, PassError, UsageError, did_you_mean
 from .graph import Model, Node, Value
 from .meaning import attach
 from .report import Applied, Declined, Report
-from .rewrite import Driver, Pass, Rewrite
+from .rewrite import Driver, Pass, Rewrite, operators
 from .targets import Target
 
 MODES = ("window", "full", "none")
@@ -249,8 +248,8 @@ class _Run:
         report.declined = list(dict.fromkeys([*unproved, *refusals]))
         report.undone = undone
         report.warnings = list(dict.fromkeys([*driver.warnings, *(w for r in driver.rewrites for w in r.warnings)]))
-        report.ops_before = dict(driver.before)
-        report.ops_after = dict(Counter(n.op for s in model.scopes for n in s.live()))
+        report.ops_before = driver.before
+        report.ops_after = operators(model)
         report.untaken = untaken(model, self.target)
         report.verify = {"mode": self.verify, "skipped": [r.root.label for r in driver.rewrites if r.max_error is None and self.verify != "none"]}
         proto = model.sync()

@@ -1,0 +1,34 @@
+"""What several test files share: models as text, and passes made on the spot."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import onnx
+import onnx.parser
+
+from surgeon.graph import Model
+from surgeon.rewrite import Driver, Pass, Rule
+from surgeon.targets import Target
+
+
+def model(body: str, opset: int = 17, ir: int = 8, extra: str = "") -> onnx.ModelProto:
+    """A model from the text behind `g`: `(float[N,3] x) => (float[N,3] y) { y = Relu (x) }`."""
+    return onnx.parser.parse_model(f'<ir_version: {ir}, opset_import: ["" : {opset}{extra}]> g {body}')
+
+
+def a_pass(name: str, *rules: Rule, doc: str = "For a test.") -> Pass:
+    return Pass(name, doc, tuple(dataclasses.replace(r, pass_name=name) for r in rules), ())
+
+
+def drive(proto: onnx.ModelProto, *passes: Pass, **options: Any) -> Driver:
+    """Run passes without proof and write the result into `proto`."""
+    driver = Driver(Model(proto), passes, Target.parse(options.pop("target", "10.9")), **options)
+    driver.run()
+    driver.model.sync()
+    return driver
+
+
+def ops(proto: onnx.ModelProto) -> list[str]:
+    return [n.op_type for n in proto.graph.node]

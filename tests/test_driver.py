@@ -1,0 +1,189 @@
+"""The driver: stages, strategies, what is taken back, what is skipped, and how much it looks at."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import onnx
+import pytest
+from helpers import a_pass, drive, model, ops
+from onnx import helper
+
+import surgeon
+from surgeon.errors import PassError
+from surgeon.pattern import attr, const, op, var
+from surgeon.rewrite import ModelRule, Pass, Stage, require, rewrite
+
+x, alpha = var("x"), const("alpha")
+
+
+@rewrite(op.Max(x, x * alpha), stage=Stage.FUSE)
+def fuse(b, x, alpha):  # type: ignore[no-untyped-def]
+    return b.LeakyRelu(x, alpha=float(alpha.reshape(())))
+
+
+@rewrite(op.LeakyRelu(x, alpha=attr("alpha")), stage=Stage.LOWER, strategy="decompose")
+def lower(b, x, alpha):  # type: ignore[no-untyped-def]
+    return b.Max(x, b.Mul(x, alpha))
+
+
+LEAKY = a_pass("leaky", fuse, lower)
+SPELLED = "(float[2] a) => (float[2] r) <float c = {0.25}> { m = Mul (a, c)  r = Max (a, m) }"
+
+
+def test_what_lower_writes_as_the_file_had_it_is_taken_back() -> None:
+    proto = model(SPELLED)
+    before = proto.SerializeToString()
+    driver = drive(proto, LEAKY, strategies={"leaky": "decompose"})
+    assert not driver.rewrites and proto.SerializeToString() == before
+
+
+@pytest.mark.parametrize("body", [SPELLED.replace("(a, c)", "(c, a)").replace("(a, m)", "(m, a)"), SPELLED.replace("float c", "float[1] c")])
+def test_the_order_of_commuting_inputs_and_the_shape_of_a_scalar_are_no_difference(body: str) -> None:
+    driver = drive(model(body), LEAKY, strategies={"leaky": "decompose"})
+    assert not driver.rewrites
+
+
+def test_a_fused_and_lowered_window_is_one_rewrite() -> None:
+    proto = model("(float[2] a) => (float[2] r) { r = LeakyRelu <alpha = 0.25> (a) }")
+    driver = drive(proto, LEAKY, strategies={"leaky": "decompose"})
+    (record,) = driver.rewrites
+    assert record.name == "leaky" and record.strategy == "decompose"
+    assert [n.op for n in record.removed] == ["LeakyRelu"] and [n.op for n in record.added] == ["Mul", "Max"]
+    assert ops(proto) == ["Mul", "Max"]
+    assert [n.name for n in proto.graph.node] == ["r~leaky/Mul_1", "r~leaky/Max_1"]
+    assert proto.graph.node[1].output[0] == "r"
+
+
+def test_the_larger_window_wins_whatever_the_order_of_the_passes() -> None:
+    @rewrite(op.Tanh(op.Softplus(x)), stage=Stage.FUSE)
+    def small(b, x):  # type: ignore[no-untyped-def]
+        return b.Abs(x)
+
+    @rewrite(x * op.Tanh(op.Softplus(x)), stage=Stage.FUSE)
+    def large(b, x):  # type: ignore[no-untyped-def]
+        return b.Exp(x)
+
+    passes = [a_pass("small", small), a_pass("large", large)]
+    for order in itertools.permutations(passes):
+        proto = model("(float[2] a) => (float[2] r) { s = Softplus (a)  t = Tanh (s)  r = Mul (a, t) }")
+        drive(proto, *order)
+        assert ops(proto) == ["Exp"]
+
+
+def test_a_body_that_declines_leaves_no_trace() -> None:
+    @rewrite(op.Relu(x), stage=Stage.FUSE)
+    def half_way(b, x):  # type: ignore[no-untyped-def]
+        b.Mul(b.Exp(x), 2.0)
+        require(False, "not today")
+
+    proto = model("(float[2] a) => (float[2] r) { r = Relu (a) }")
+    before = proto.SerializeToString()
+    driver = drive(proto, a_pass("p", half_way))
+    assert proto.SerializeToString() == before
+    assert [(d.pass_name, d.node, d.why) for d in driver.declined] == [("p", "Relu -> r", "not today")]
+
+
+def test_passes_that_never_end_are_named() -> None:
+    @rewrite(op.Relu(x), stage=Stage.FUSE)
+    def again(b, x):  # type: ignore[no-untyped-def]
+        return b.Relu(x)
+
+    with pytest.raises(PassError, match="forever"):
+        drive(model("(float[2] a) => (float[2] r) { r = Relu (a) }"), a_pass("forever", again))
+
+
+def test_a_node_may_be_removed_only_when_nobody_reads_it() -> None:
+    @rewrite(op.Exp(x), stage=Stage.CLEAN)
+    def drop(b, x):  # type: ignore[no-untyped-def]
+        return ()
+
+    proto = model("(float[2] a) => (float[2] r) { dead = Exp (a)  b = Exp (a)  r = Relu (b) }")
+    driver = drive(proto, a_pass("drop", drop))
+    assert ops(proto) == ["Exp", "Relu"]
+    assert [d.why for d in driver.declined] == ["its output 'b' is read"]
+
+
+def test_skip_and_exclude() -> None:
+    proto = model(SPELLED)
+    proto.graph.node[1].name = "blocks.3/max"
+    assert not drive(proto, LEAKY, skip=[("leaky", "blocks.*")]).rewrites
+    assert not drive(proto, LEAKY, exclude=[("leaky", "r")]).rewrites
+    assert drive(proto, LEAKY, skip=[("leaky", "other*"), ("other", "*")]).rewrites
+
+
+def test_a_shared_constant_stays_for_its_other_readers() -> None:
+    proto = model("(float[2] a) => (float[2] r) <float c = {0.25}> { m = Mul (a, c)  n = Max (a, m)  r = Add (n, c) }")
+    drive(proto, LEAKY)
+    assert ops(proto) == ["LeakyRelu", "Add"] and [t.name for t in proto.graph.initializer] == ["c"]
+
+
+def test_new_constants_take_the_type_of_the_tensor_that_they_meet() -> None:
+    @rewrite(op.Relu(x), stage=Stage.FUSE)
+    def relu(b, x):  # type: ignore[no-untyped-def]
+        return b.Where(b.Greater(x, 0.0), x, b.Mul(x, 0.5))
+
+    for kind, expected in (("float16", np.float16), ("double", np.float64)):
+        proto = model(f"({kind}[2] a) => ({kind}[2] r) {{ r = Relu (a) }}")
+        drive(proto, a_pass("p", relu))
+        assert {onnx.numpy_helper.to_array(t).dtype for t in proto.graph.initializer} == {np.dtype(expected)}
+        onnx.checker.check_model(proto, full_check=True)
+
+
+def test_names_are_unique_on_a_second_run_too() -> None:
+    @rewrite(op.LeakyRelu(x, alpha=0.25), stage=Stage.FUSE)
+    def twice(b, x):  # type: ignore[no-untyped-def]
+        return b.LeakyRelu(b.LeakyRelu(x, alpha=0.5), alpha=0.75)
+
+    @rewrite(op.LeakyRelu(x, alpha=0.75), stage=Stage.FUSE)
+    def once_more(b, x):  # type: ignore[no-untyped-def]
+        return b.Abs(b.Exp(x))
+
+    proto = model("(float[2] a) => (float[2] r) { r = LeakyRelu <alpha = 0.25> (a) }")
+    drive(proto, a_pass("p", twice))
+    drive(proto, a_pass("p", once_more))
+    onnx.checker.check_model(proto, full_check=True)
+    assert len({n.name for n in proto.graph.node}) == len(proto.graph.node) == 3
+
+
+def _near_misses(count: int) -> onnx.ModelProto:
+    """Every Mul one edge away from x * sigmoid(x): the second factor is the sigmoid of something else."""
+    nodes, last = [], "a"
+    for k in range(count // 2):
+        nodes += [helper.make_node("Sigmoid", ["a"], [f"s{k}"]), helper.make_node("Mul", [last, f"s{k}"], [f"m{k}"])]
+        last = f"m{k}"
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("a", 1, [2])], [helper.make_tensor_value_info(last, 1, [2])])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_the_work_is_linear_in_the_size_of_the_graph() -> None:
+    @rewrite(x * op.Sigmoid(x), stage=Stage.FUSE)
+    def silu(b, x):  # type: ignore[no-untyped-def]
+        return b.Abs(x)
+
+    attempts = [drive(_near_misses(n), a_pass("p", silu)).attempts for n in (200, 2000)]
+    assert attempts[1] <= 10.5 * attempts[0]
+    plain = drive(_near_misses(2000), LEAKY).attempts
+    assert plain == 0, "a node whose operator no pattern has at its root costs no attempt"
+
+
+def test_a_rule_over_the_whole_model_runs_behind_its_stage() -> None:
+    seen = []
+
+    def body(editor):  # type: ignore[no-untyped-def]
+        for node in editor.nodes():
+            seen.append(node.op)
+            if node.op == "LeakyRelu":
+                b = editor.builder(node)
+                editor.replace(node, [b.Abs(node.inputs[0])], b)
+
+    whole = Pass("whole", "For a test.", (), (ModelRule(body, Stage.FUSE, "whole"),))
+    proto = model(SPELLED)
+    drive(proto, whole, LEAKY)
+    assert seen == ["LeakyRelu"] and ops(proto) == ["Abs"]
+
+
+def test_the_same_run_twice_writes_the_same_bytes() -> None:
+    one, two = (surgeon.rewrite(model(SPELLED), target="8.4").model.SerializeToString(deterministic=True) for _ in range(2))
+    assert one == two

@@ -1,0 +1,202 @@
+"""The six rules of the pattern language, each on the smallest model that shows it."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from helpers import a_pass, drive, model, ops
+
+from surgeon.graph import Model
+from surgeon.match import Attempt, match
+from surgeon.pattern import ANY, Op, attr, const, op, output, var
+from surgeon.rewrite import Stage, rewrite
+
+x, y = var("x"), var("y")
+
+
+def matches(pattern: Op, body: str, opset: int = 17, at: int = -1, **kw: int):  # type: ignore[no-untyped-def]
+    indexed = Model(model(body, opset, **kw))
+    return match(pattern, indexed.graph.nodes[at], indexed)
+
+
+def test_rule_1_the_same_pattern_is_the_same_tensor() -> None:
+    square = op.Mul(x, x)
+    assert matches(square, "(float[2] a) => (float[2] r) { r = Mul (a, a) }")
+    assert not matches(square, "(float[2] a, float[2] b) => (float[2] r) { r = Mul (a, b) }")
+    assert matches(op.Mul(x, y), "(float[2] a) => (float[2] r) { r = Mul (a, a) }"), "two variables may be one tensor"
+
+
+def test_rule_1_holds_for_interior_nodes_too() -> None:
+    mean = op.ReduceMean(x, ...)
+    twice = (x - mean) * mean
+    shared = "(float[2,3] a) => (float[2,3] r) { m = ReduceMean <axes = [1]> (a)  d = Sub (a, m)  r = Mul (d, m) }"
+    apart = "(float[2,3] a) => (float[2,3] r) { m = ReduceMean <axes = [1]> (a)  n = ReduceMean <axes = [1]> (a)  d = Sub (a, m)  r = Mul (d, n) }"
+    assert matches(twice, shared)
+    assert not matches(twice, apart)
+
+
+@pytest.mark.parametrize("order", ["s, a", "a, s"])
+def test_rule_2_commutative_inputs_match_in_either_order(order: str) -> None:
+    body = f"(float[2] a) => (float[2] r) {{ s = Sigmoid (a)  r = Mul ({order}) }}"
+    held = matches(x * op.Sigmoid(x), body)
+    assert held and held.bound["x"].name == "a"
+    assert not matches(x - op.Sigmoid(x), body.replace("Mul", "Sub").replace("a, s", "s, a"))
+
+
+def test_rule_2_commuted_inputs_backtrack_together() -> None:
+    formula = op.Max(x * const("alpha"), x)
+    assert matches(formula, "(float[2] a) => (float[2] r) <float c = {0.5}> { m = Mul (c, a)  r = Max (a, m) }")
+
+
+def test_rule_3_the_first_alternative_wins_and_the_second_is_tried() -> None:
+    either = op.Relu(op.Neg(x) | op.Abs(x))
+    assert matches(either, "(float[2] a) => (float[2] r) { m = Neg (a)  r = Relu (m) }")
+    assert matches(either, "(float[2] a) => (float[2] r) { m = Abs (a)  r = Relu (m) }")
+    assert not matches(either, "(float[2] a) => (float[2] r) { m = Exp (a)  r = Relu (m) }")
+
+
+def test_rule_3_an_optional_input() -> None:
+    clip = op.Clip(x, const("low"), const("high") | None)
+    both = "(float[2] a) => (float[2] r) <float l = {0.0}, float h = {6.0}> { r = Clip (a, l, h) }"
+    low = '(float[2] a) => (float[2] r) <float l = {0.0}> { r = Clip (a, l) }'
+    high = '(float[2] a) => (float[2] r) <float h = {6.0}> { r = Clip (a, "", h) }'
+    assert set(matches(clip, both).bound) == {"x", "low", "high"}
+    assert set(matches(clip, low).bound) == {"x", "low"}
+    assert not matches(clip, high), "the position of an empty input matters"
+
+
+def test_rule_4_what_the_taken_branch_did_not_bind_is_not_passed() -> None:
+    root = op.Sqrt(x + const("eps") | x)
+    seen: list[dict] = []
+
+    @rewrite(root, stage=Stage.FUSE)
+    def body(b, x, eps=None):  # type: ignore[no-untyped-def]
+        seen.append({"eps": eps})
+        return b.Identity(x)
+
+    drive(model("(float[2] a) => (float[2] r) { r = Sqrt (a) }"), a_pass("p", body))
+    assert seen == [{"eps": None}]
+
+
+@pytest.mark.parametrize("opset", [13, 18])
+def test_rule_5_axes_read_the_same_as_attribute_and_as_input(opset: int) -> None:
+    body = (
+        "(float[2,3] a) => (float[2,1] r) { r = ReduceMean <axes = [1]> (a) }"
+        if opset == 13
+        else "(float[2,3] a) => (float[2,1] r) <int64[1] ax = {1}> { r = ReduceMean (a, ax) }"
+    )
+    by_position, by_name = op.ReduceMean(x, const("axes"), keepdims=1), op.ReduceMean(x, axes=const("axes"))
+    for pattern in (by_position, by_name):
+        assert matches(pattern, body, opset).bound["axes"].tolist() == [1]
+
+
+def test_rule_5_an_attribute_left_out_has_its_default() -> None:
+    body = "(float[2] a) => (float[2] r) { r = LeakyRelu (a) }"
+    assert matches(op.LeakyRelu(x, alpha=attr("alpha")), body).bound["alpha"] == pytest.approx(0.01)
+    assert matches(op.LeakyRelu(x, alpha=0.01), body)
+    assert not matches(op.LeakyRelu(x, alpha=0.02), body)
+
+
+def test_rule_5_clip_wrote_no_bound_as_the_largest_float_before_opset_11() -> None:
+    body = "(float[2] a) => (float[2] r) { r = Clip <min = 0.0, max = 3.4028234663852886e+38> (a) }"
+    assert set(matches(op.Clip(x, const("low"), const("high") | None), body, 10).bound) == {"x", "low"}
+
+
+def test_rule_6_an_interior_tensor_is_read_by_nobody_else() -> None:
+    norm = x / op.Sqrt(y)
+    assert not matches(norm, "(float[2] a) => (float[2] r, float[2] q) { s = Sqrt (a)  q = Exp (s)  r = Div (a, s) }")
+    assert not matches(norm, "(float[2] a) => (float[2] r, float[2] s) { s = Sqrt (a)  r = Div (a, s) }")
+    assert matches(norm, "(float[2] a) => (float[2] r) { s = Sqrt (a)  r = Div (a, s) }")
+
+
+def test_rule_6_a_reader_in_a_body_is_a_reader() -> None:
+    body = """(float[2] a, bool c) => (float[2] r, float[2] q) {
+        s = Sqrt (a)
+        q = If (c) <then_branch = t () => (float[2] u) { u = Exp (s) }, else_branch = e () => (float[2] v) { v = Identity (a) }>
+        r = Div (a, s)
+    }"""
+    assert not matches(x / op.Sqrt(y), body)
+
+
+def test_rule_6_shape_and_constant_nodes_are_free() -> None:
+    body = """(float[2,3] a) => (float[2,3] r, int64[2] s) {
+        s = Shape (a)
+        e = Expand (a, s)
+        r = Relu (e)
+    }"""
+    assert matches(op.Relu(op.Expand(x, op.Shape(x))), body)
+
+
+@pytest.mark.parametrize("tensor", ["float c = {0.5}", "float[1] c = {0.5}", "float[1,1] c = {0.5}"])
+def test_a_literal_is_one_element_of_any_shape(tensor: str) -> None:
+    assert matches(x * 0.5, f"(float[2,3] a) => (float[2,3] r) <{tensor}> {{ r = Mul (a, c) }}")
+
+
+def test_a_literal_is_compared_relatively() -> None:
+    tiny = "(float[2] a) => (float[2] r) <float c = {1e-12}> { r = Add (a, c) }"
+    assert matches(x + 1e-12, tiny)
+    assert not matches(x + 0.0, tiny), "1e-12 is not 0"
+
+
+def test_a_literal_is_equal_to_the_rounding_of_the_tensors_own_type() -> None:
+    proto = model("(float16[2] a) => (float16[2] r) { r = Mul (a, c) }".replace("{ r", "<float16[1] c = {0}> { r"))
+    proto.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.array([0.7978845608028654], np.float16), "c"))
+    indexed = Model(proto)
+    assert match(x * 0.7978845608028654, indexed.graph.nodes[-1], indexed)
+    assert not match(x * 0.797, indexed.graph.nodes[-1], indexed)
+
+
+def test_a_constant_is_whatever_can_be_computed() -> None:
+    body = """(float[2] a) => (float[2] r) {
+        one = Constant <value_float = 1.0> ()
+        two = Add (one, one)
+        r = Mul (a, two)
+    }"""
+    assert float(matches(x * const("k"), body).bound["k"]) == 2.0
+    assert matches(x * 2.0, body)
+
+
+def test_a_root_with_several_outputs() -> None:
+    split = op.Split(x, ..., axis=0)
+
+    @rewrite(split, stage=Stage.FUSE)
+    def swap(b, x):  # type: ignore[no-untyped-def]
+        one = b.Slice(x, [0], [1], [0])
+        two = b.Slice(x, [1], [2], [0])
+        return one, two
+
+    proto = model("(float[2,3] a) => (float[1,3] p, float[1,3] q) { p, q = Split <axis = 0> (a) }")
+    drive(proto, a_pass("p", swap))
+    onnx.checker.check_model(proto, full_check=True)
+    assert ops(proto) == ["Slice", "Slice"] and [n.output[0] for n in proto.graph.node] == ["p", "q"]
+
+
+def test_an_inner_output_by_its_number() -> None:
+    split = op.Split(x, ..., axis=0)
+    total = output(split, 1) + output(split, 0)
+    body = "(float[2,3] a) => (float[1,3] r) { p, q = Split <axis = 0> (a)  r = Sub (q, p) }"
+    assert matches(output(split, 1) - output(split, 0), body)
+    assert not matches(output(split, 0) - output(split, 1), body)
+    assert matches(total, body.replace("Sub", "Add"))
+
+
+def test_an_attempt_tells_what_was_missing() -> None:
+    indexed = Model(model("(float[2] a) => (float[2] r) { s = Exp (a)  r = Mul (a, s) }"))
+    attempt = Attempt()
+    assert match(x * op.Sigmoid(x), indexed.graph.nodes[-1], indexed, attempt) is None
+    assert "Exp" in attempt.why and "Sigmoid" in attempt.why
+
+
+def test_further_inputs_may_be_left_open() -> None:
+    body = "(float[2] a, float[2] b) => (float[4] r) { r = Concat <axis = 0> (a, b) }"
+    assert matches(op.Concat(x, ...), body)
+    assert not matches(op.Concat(x), body)
+    assert matches(op.Concat(ANY, x), body).bound["x"].name == "b"
+
+
+def test_a_value_in_a_pattern_must_be_a_tensor_or_a_number() -> None:
+    with pytest.raises(TypeError, match="const"):
+        op.Mul(x, attr("alpha"))
+    with pytest.raises(TypeError, match="tensors and numbers"):
+        op.Mul(x, np.ones(2))
