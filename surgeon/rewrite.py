@@ -26,7 +26,7 @@ from .meaning import DOMAIN, arrange
 from .pattern import COMMUTATIVE, Pattern, roots
 from .targets import Target
 
-MAX_SWEEPS = 100
+GROWTH = 10  # rewrites a node, on the average, after which a stage is taken not to come to an end
 
 
 class Stage(enum.Enum):
@@ -301,6 +301,7 @@ class Driver:
         self.declined: dict[Refusal, None] = {}
         self.warnings: list[str] = []
         self.attempts = 0
+        self._left = 0
         self.before = operators(model)
         self._names: dict[str, int] = {}
         self._aliases: dict[Value, Value] = {}
@@ -316,21 +317,15 @@ class Driver:
         rules = [(r.pattern, r) for p in self.passes.values() for r in p.rules if r.stage is stage]
         index: Index[Rule] = Index(rules)
         changed = False
-        for _ in range(MAX_SWEEPS):
-            if not self._sweep(index):
-                break
+        self._left = GROWTH * sum(len(s.live()) for s in self.model.scopes) + 1000
+        while self._sweep(index):
             changed = True
-        else:
-            raise PassError(f"the passes of the stage {stage.name} do not come to an end: {self._last_applied()} keeps applying")
         for p in self.passes.values():
             for model_rule in p.model_rules:
                 if model_rule.stage is stage:
                     changed |= bool(model_rule.body(Editor(self, p.name)))
         if changed and stage is Stage.CLEAN:
             self.model.forget_types()
-
-    def _last_applied(self) -> str:
-        return next(reversed(self.rewrites)).name if self.rewrites else "a pass"
 
     def _sweep(self, index: Index[Rule]) -> bool:
         """One look at every node, from the outputs up so that the larger of two nested windows comes first."""
@@ -391,6 +386,9 @@ class Driver:
             self.declined[Refusal(rule.pass_name, held.root.label, str(refusal))] = None
             return False
         self.commit(held.root, held.nodes, outputs, builder, [rule.pass_name], rule.strategy or rule.stage.value)
+        self._left -= 1
+        if self._left < 0:
+            raise PassError(f"the passes of the stage {rule.stage.name} do not come to an end: '{rule.pass_name}' keeps applying to what it made")
         return True
 
     def _outputs(self, result: Any, root: Node, rule: Rule) -> list[Value | None]:

@@ -1,0 +1,177 @@
+"""The proof: what it accepts, what it catches, and what happens to a rewrite that fails."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from helpers import model, ops
+
+import surgeon
+from surgeon.prove import compare, compare_models, feeds_of
+
+WRONG = '''"""A pass that is wrong in one place. For a test."""
+from surgeon import Stage, op, rewrite, var
+x = var("x")
+
+@rewrite(op.{root}, stage=Stage.FUSE)
+def wrong(b, x):
+    return {body}
+'''
+
+
+def with_pass(tmp_path: Path, root: str, body: str, proto: onnx.ModelProto, **options) -> surgeon.Result:  # type: ignore[no-untyped-def]
+    """Rewrite with one pass made on the spot."""
+    (tmp_path / "wrong.py").write_text(WRONG.format(root=root, body=body))
+    return surgeon.rewrite(proto, passes=[tmp_path], only=["wrong"], target="10.9", **options)
+
+
+RELU = "(float[N,3] a) => (float[N,3] r) { b = Relu (a)  r = Exp (b) }"
+
+
+def test_a_right_rewrite_stays(tmp_path: Path) -> None:
+    result = with_pass(tmp_path, "Relu(x)", "b.Max(x, 0.0)", model(RELU))
+    assert ops(result.model) == ["Max", "Exp"] and not result.report.undone
+    assert result.report.applied[0].max_error == 0.0
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("b.Abs(x)", "differs by"),
+        ("b.Mul(b.Max(x, 0.0), 1.0001)", "differs by"),
+        ("b.ReduceMax(x, axes=[1], keepdims=1)", "instead of"),
+        ("b.Sqrt(b.Mul(b.Max(x, 0.0), b.Max(x, 0.0)))", ""),
+        ("b.Div(b.Max(x, 0.0), b.Sub(x, x))", "where the original returns a number"),
+    ],
+)
+def test_a_wrong_rewrite_is_undone_and_reported(tmp_path: Path, body: str, words: str) -> None:
+    proto = model(RELU)
+    result = with_pass(tmp_path, "Relu(x)", body, proto)
+    assert result.model.SerializeToString() == proto.SerializeToString()
+    assert not result.report.applied and result.report.failed
+    (undone,) = result.report.undone
+    assert undone.pass_name == "wrong" and undone.node == "Relu -> b" and words in undone.why
+
+
+def test_only_the_failing_rewrite_is_undone(tmp_path: Path) -> None:
+    """max(x, 0) stands for Relu, and not for Abs."""
+    proto = model("(float[N,3] a) => (float[N,3] r, float[N,3] q) { b = Relu (a)  r = Exp (b)  c = Abs (a)  q = Exp (c) }")
+    result = with_pass(tmp_path, "Relu(x) | op.Abs(x)", "b.Max(x, 0.0)", proto)
+    assert ops(result.model) == ["Max", "Exp", "Abs", "Exp"]
+    assert [u.node for u in result.report.undone] == ["Abs -> c"]
+    assert [a.root for a in result.report.applied] == ["Relu -> b"]
+
+
+def test_a_difference_that_only_zero_rows_show_is_found(tmp_path: Path) -> None:
+    """x / (||x|| + 1e-12) and x / ||x|| agree on random numbers and differ on a row of zeros."""
+    proto = model("""(float[N,8] a) => (float[N,8] r) <float e = {1e-12}> {
+        n = ReduceL2 <axes = [1]> (a)  m = Add (n, e)  r = Div (a, m) }""")
+    (tmp_path / "wrong.py").write_text(WRONG.format(root="Div(x, op.ReduceL2(x, ...) + 1e-12)", body="b.Div(x, b.ReduceL2(x, axes=[1], keepdims=1))"))
+    result = surgeon.rewrite(proto, passes=[tmp_path], only=["wrong"], target="10.9")
+    assert [u.why for u in result.report.undone] and "nan" in result.report.undone[0].why
+
+
+def test_an_epsilon_in_another_place_is_found(tmp_path: Path) -> None:
+    proto = model("""(float[N,8] a) => (float[N,8] r) <float e = {1e-6}> {
+        s = ReduceSumSquare <axes = [1]> (a)  m = Add (s, e)  n = Sqrt (m)  r = Div (a, n) }""")
+    result = with_pass(tmp_path, "Div(x, op.Sqrt(op.ReduceSumSquare(x, ...) + 1e-6))", "b.Div(x, b.Add(b.ReduceL2(x, axes=[1], keepdims=1), 1e-6))", proto)
+    assert "tiny" in result.report.undone[0].why or "differs" in result.report.undone[0].why
+
+
+def test_a_window_that_cannot_be_run_is_declined_as_unproved(tmp_path: Path) -> None:
+    proto = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17, "vendor" : 1]>
+        g (float[2] a) => (float[2] r) { b = vendor.Secret (a)  c = Relu (b)  r = Exp (c) }""")
+    result = with_pass(tmp_path, "Relu(x)", "b.Max(x, 0.0)", proto)
+    assert [d.why[:8] for d in result.report.declined] == ["unproved"] and not result.report.applied
+    again = with_pass(tmp_path, "Relu(x)", "b.Max(x, 0.0)", proto, allow_unproved=True)
+    assert again.report.applied[0].max_error is None
+    assert again.report.verify["skipped"] == ["Relu -> c"]
+
+
+def test_verify_none_proves_nothing_and_says_so(tmp_path: Path) -> None:
+    result = with_pass(tmp_path, "Relu(x)", "b.Abs(x)", model(RELU), verify="none")
+    assert ops(result.model) == ["Abs", "Exp"]
+    assert result.report.verify["mode"] == "none" and result.report.applied[0].max_error is None
+
+
+def test_verify_full_compares_whole_models(tmp_path: Path) -> None:
+    result = with_pass(tmp_path, "Relu(x)", "b.Max(x, 0.0)", model(RELU), verify="full")
+    assert result.report.verify["max_error"] == 0.0 and "failed" not in result.report.verify
+
+
+def test_a_model_that_the_checker_refuses_is_left_alone(tmp_path: Path) -> None:
+    proto = model(RELU)
+    proto.graph.node[1].attribute.append(onnx.helper.make_attribute("nonsense", 1))
+    result = with_pass(tmp_path, "Relu(x)", "b.Max(x, 0.0)", proto)
+    assert not result.report.applied
+    assert "checker refuses" in result.report.declined[0].why
+
+
+def test_sizes_given_by_the_user_are_used(tmp_path: Path) -> None:
+    """A rewrite that is right for three channels alone."""
+    proto = model("(float[N,C] a) => (float[N,1] r) { r = ReduceMean <axes = [1]> (a) }")
+    body = "b.Div(b.ReduceSum(x, axes=[1], keepdims=1), 3.0)"
+    assert with_pass(tmp_path, "ReduceMean(x, ...)", body, proto).report.undone
+    assert not with_pass(tmp_path, "ReduceMean(x, ...)", body, proto, shapes={"a": (5, 3)}).report.undone
+    with pytest.raises(surgeon.UsageError, match="no input 'b'"):
+        with_pass(tmp_path, "ReduceMean(x, ...)", body, proto, shapes={"b": (5, 3)})
+
+
+def test_shapes_computed_inside_a_window_are_computed_not_drawn(tmp_path: Path) -> None:
+    proto = model("""(float[N,3] a, float[N,1] w) => (float[N,3] r) {
+        s = Shape (a)  t = Identity (s)  e = Expand (w, t)  r = Relu (e) }""")
+    result = with_pass(tmp_path, "Relu(x)", "b.Max(x, 0.0)", proto)
+    assert result.report.applied
+    (tmp_path / "wrong.py").write_text(WRONG.replace('"x"', '"x"').format(root="Relu(op.Expand(x, ...))", body="b.Expand(b.Relu(x), b.root.inputs[0].producer.inputs[1])"))
+    result = surgeon.rewrite(proto, passes=[tmp_path], only=["wrong"], target="10.9")
+    assert result.report.applied and not result.report.undone
+
+
+def arrays(*values: float) -> np.ndarray:
+    return np.asarray(values, np.float32)
+
+
+def test_what_equal_means() -> None:
+    b = arrays(1.0, -2.0, 3.0)
+    assert not compare(b + arrays(2e-5, 0, 0), b, 1e-5, True).why
+    assert compare(b + arrays(4e-5, 0, 0), b, 1e-5, True).why
+    assert compare(b.astype(np.float16), b, 1e-5, True).why
+    assert compare(b[:2], b, 1e-5, True).why
+    assert compare(arrays(np.nan, -2, 3), b, 1e-5, True).why
+    assert not compare(arrays(7, -2, 3), arrays(np.nan, -2, 3), 1e-5, True).why, "where the original is NaN anything may stand"
+    saturated = float(np.finfo(np.float32).max)
+    assert not compare(arrays(np.inf, 1), arrays(saturated, 1), 1e-5, False).why
+    assert compare(arrays(np.inf, 1), arrays(5, 1), 1e-5, False).why
+
+
+def test_an_error_no_worse_than_the_originals_is_equal() -> None:
+    """Both are rounding noise around an exact zero: the float64 evaluation decides."""
+    exact = np.zeros(3)
+    original, good, bad = arrays(1e-7, -1e-7, 0), arrays(-2e-7, 1e-7, 0), arrays(1e-6, 0, 0)
+    assert not compare(good, original, 1e-5, True, iter([exact])).why
+    assert compare(bad, original, 1e-5, True, iter([exact])).why
+    assert compare(good, original, 1e-5, True).why
+
+
+def test_inputs_cover_the_kinds_that_the_design_names() -> None:
+    feeds = dict(feeds_of([("x", onnx.TensorProto.FLOAT, (3, 4, 5)), ("k", onnx.TensorProto.INT64, (2,))]))
+    assert {"random", "zero", "zero rows", "tiny", "large", "negative zero", "denormal", "huge", "inf", "nan"} <= set(feeds)
+    rows = feeds["zero rows"]["x"]
+    for axis in range(3):
+        assert (np.abs(rows).sum(axis) == 0).any(), f"no zero row along axis {axis}"
+    assert np.abs(feeds["huge"]["x"]).max() <= 1e18 and np.abs(feeds["huge"]["x"]).max() > 1e17
+    assert 0 < np.abs(feeds["denormal"]["x"]).max() < np.finfo(np.float32).tiny
+    assert np.isinf(feeds["inf"]["x"]).any() and np.isnan(feeds["nan"]["x"]).any()
+    assert (np.signbit(feeds["negative zero"]["x"]) & (feeds["negative zero"]["x"] == 0)).any()
+
+
+def test_whole_models_are_compared_on_every_kind() -> None:
+    one = model("(float[N,3] a) => (float[N,3] r) { r = Relu (a) }")
+    other = model("(float[N,3] a) => (float[N,3] r) { r = Abs (a) }")
+    assert compare_models(one, one) == (0.0, "")
+    error, why = compare_models(one, other)
+    assert error and not math.isnan(error) and "differs" in why
