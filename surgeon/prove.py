@@ -540,6 +540,14 @@ def compare_models(before: ModelProto, after: ModelProto, base: Any = None, shap
 
     `base` is the folder of external data; `shapes` fixes sizes by input name.
     """
+    verdict = prove_models(before, after, base, shapes)
+    if verdict.ok is None:
+        return None, verdict.why
+    return verdict.max_error, "" if verdict.ok else verdict.why
+
+
+def prove_models(before: ModelProto, after: ModelProto, base: Any = None, shapes: Any = None) -> Verdict:
+    """Like `prove_window`, for two whole models."""
     given = dict(shapes or {})
     infos = [
         (i.name, i.type.tensor_type.elem_type, tuple(_declared_dim(d) for d in i.type.tensor_type.shape.dim))
@@ -549,10 +557,7 @@ def compare_models(before: ModelProto, after: ModelProto, base: Any = None, shap
     symbols = {d: n for name, _, dims in infos if name in given for d, n in zip(dims, given[name], strict=True) if isinstance(d, str)}
     window = Window(before, after, infos, _largest_pad(before))
     with _runnable(before, base) as first, _runnable(after, base) as second:
-        verdict = prove_window(window, symbols, runners=(first, second))
-    if verdict.ok is None:
-        return None, verdict.why
-    return verdict.max_error, "" if verdict.ok else verdict.why
+        return prove_window(window, symbols, runners=(first, second))
 
 
 def _declared_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
