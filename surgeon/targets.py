@@ -1,51 +1,702 @@
 """What each TensorRT, TensorRT-RTX and DLA accepts, and under which conditions: one table, asked by the passes.
 
 A pass never compares version numbers: it asks `target.takes(node)` or one of the named facts of `Target`.
+
+Two tables make it. `IMPORTERS` says with which release the parser learned an operator. A `@condition` says when a node of
+such an operator is refused, or read with another meaning than ONNX's, between two releases. Sources are files of
+github.com/onnx/onnx-tensorrt at the commit that a release was built from, written onnx-tensorrt@commit; releases after
+10.10 are known from its change log and NVIDIA's documentation alone. What is said of TensorRT-RTX is measured with
+version 1.7.1 on onnx 1.23's operator tests and 493 exported models; another release may differ.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
+import importlib.util
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from onnx import TensorProto
 
 from .errors import UsageError
-from .graph import Node
+from .graph import Model, Node, Value
 
 DEFAULT = "10.9"
-ROWS = ((6, 0), (7, 0), (7, 1), (7, 2), (8, 0), (8, 2), (8, 4), (8, 5), (8, 6), (9, 0), (9, 1), (9, 2), (9, 3),
-        *[(10, m) for m in range(17)], (11, 0), (11, 1), (11, 2), (11, 3), (11, 4))
+RTX_MEASURED = "1.7.1"
+Version = tuple[int, ...]
+Check = Callable[[Node], "str | None"]
+
+FIRST: Version = (6, 0)
+LAST: Version = (11, 4)
+
+# ---- which release learned which operator ------------------------------------------------------------------------------
+# From DEFINE_BUILTIN_OP_IMPORTER in each tree; 10.4 to 11.0 from the change log.
+
+IMPORTERS: tuple[tuple[Version, str, str], ...] = (
+    (
+        (6, 0),
+        "onnx-tensorrt@6.0",
+        ("Abs Acos Acosh Add ArgMax ArgMin Asin Asinh Atan Atanh AveragePool BatchNormalization Cast Ceil Clip Concat Constant Conv "
+        "ConvTranspose Cos Cosh DepthToSpace Div Dropout Elu Exp Flatten Floor Gather Gemm GlobalAveragePool GlobalMaxPool "
+        "HardSigmoid Identity ImageScaler InstanceNormalization LRN LeakyRelu Log LogSoftmax MatMul Max MaxPool Mean Min Mul Neg "
+        "PRelu Pad ParametricSoftplus Pow Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin "
+        "ReduceProd ReduceSum ReduceSumSquare Relu Reshape Resize ScaledTanh Selu Shape Sigmoid Size Slice Softmax Softplus "
+        "Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Tan Tanh ThresholdedRelu TopK Transpose Unsqueeze Upsample"),
+    ),
+    (
+        (7, 0),
+        "onnx-tensorrt@84b5be1",
+        ("And ConstantOfShape DequantizeLinear Equal Erf Expand GRU Greater LSTM Less Loop Not Or QuantizeLinear RNN RandomUniform "
+        "RandomUniformLike Range Scan Sin Sinh Tile Where"),
+    ),
+    ((7, 1), "onnx-tensorrt@7994a46", "GlobalLpPool If"),
+    (
+        (7, 2, 2),
+        "onnx-tensorrt@803e699",
+        "Celu CumSum EyeLike GatherElements GreaterOrEqual LessOrEqual LpNormalization LpPool ReverseSequence",
+    ),
+    ((8, 0), "onnx-tensorrt@4225037", "NonMaxSuppression"),
+    ((8, 2), "onnx-tensorrt@4f54a19", "Einsum GatherND IsNaN Round Scatter ScatterElements ScatterND Sign"),
+    ((8, 4), "onnx-tensorrt@9f82b2b", "HardSwish Shrink Xor"),
+    (
+        (8, 5),
+        "onnx-tensorrt@fd119fe",
+        "GridSample MeanVarianceNormalization Mod NonZero OneHot RandomNormal RandomNormalLike RoiAlign Trilu",
+    ),
+    ((8, 6), "onnx-tensorrt@6ba67d3", "GroupNormalization IsInf LayerNormalization"),
+    ((9, 1), "onnx-tensorrt@877b5dc", "CastLike"),
+    ((9, 2), "onnx-tensorrt@306247b", "Hardmax"),
+    ((10, 0), "onnx-tensorrt@eb43908", "Gelu Mish"),
+    ((10, 1), "onnx-tensorrt@96e7811", "DeformConv"),
+    ((10, 4), "change log 10.4", "BlackmanWindow HammingWindow HannWindow"),
+    ((10, 5), "change log 10.5", "STFT"),
+    ((10, 14), "change log 10.14", "Attention"),
+    ((10, 15), "change log 10.15", "RMSNormalization RotaryEmbedding TensorScatter"),
+    ((11, 0), "change log 11.0", "Swish"),
+)
+# TensorRT-RTX 1.7.1 rejects these of the importers of 11.0: their implementation is a plugin, and it has none.
+RTX_WITHOUT = frozenset({"DeformConv", "NonMaxSuppression", "NonZero", "RoiAlign", "Scan"})
+
+# Where the parser really reads a newer opset's node, and no further (getOpsetVersion() in each tree). The documentation
+# of 9.0 to 9.3 says 19, but those read the Reduce operators of opset 18 with the meaning of 17.
+OPSETS: tuple[tuple[Version, int], ...] = (
+    ((6, 0), 10), ((7, 0), 11), ((8, 0), 13), ((8, 4), 17), ((10, 0), 20), ((10, 8), 22), ((10, 16), 24), ((11, 0), 25),
+)
+
+# Inputs that the parser reads as weights at build time: operator -> {position: (since, until)}.
+RTX_ONLY: Version = (99,)  # a condition since this release holds in TensorRT-RTX alone
+ALWAYS: tuple[Version, Version] = (FIRST, LAST)
+CONSTANT_INPUTS: dict[str, dict[int, tuple[Version, Version]]] = {
+    **{
+        f"Reduce{kind}": {1: ALWAYS}
+        for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+    },
+    "BatchNormalization": {1: (FIRST, (10, 6)), 2: (FIRST, (10, 6)), 3: (FIRST, (10, 6)), 4: (FIRST, (10, 6))},
+    "Clip": {1: (FIRST, (7, 2, 2)), 2: (FIRST, (7, 2, 2))},
+    "Conv": {1: (FIRST, (6, 0)), 2: (FIRST, (8, 2))},
+    "ConvTranspose": {1: (FIRST, (7, 2, 2)), 2: (FIRST, (8, 2))},
+    "CumSum": {1: (FIRST, (10, 7))},
+    "DequantizeLinear": {1: ALWAYS, 2: ALWAYS},
+    "Dropout": {2: ALWAYS},
+    "InstanceNormalization": {1: (FIRST, (9, 3)), 2: (FIRST, (9, 3))},
+    "NonMaxSuppression": {3: (FIRST, (8, 4)), 4: (FIRST, (8, 4))},
+    "OneHot": {1: ALWAYS},
+    "Pad": {1: (FIRST, (8, 0)), 2: (FIRST, (8, 0)), 3: (FIRST, (10, 3))},
+    "QuantizeLinear": {1: ALWAYS, 2: ALWAYS},
+    "Resize": {2: (FIRST, (8, 2))},
+    "STFT": {1: ALWAYS, 2: ALWAYS},
+    "Slice": {3: ALWAYS},
+    "Squeeze": {1: ALWAYS},
+    "TopK": {1: (FIRST, (8, 4))},
+    "Trilu": {1: ALWAYS},
+    "Unsqueeze": {1: ALWAYS},
+    "Upsample": {1: (FIRST, (8, 4))},
+}
+
+# Native on DLA at some release (NVIDIA/Deep-Learning-Accelerator-SW operators/README.md, dla-layer-restrictions): any other
+# operator falls back to the GPU.
+DLA_OPS = (
+    "Abs Add AveragePool BatchNormalization Clip Concat Constant Conv ConvTranspose Div Dropout Equal Flatten Gemm "
+    "GlobalAveragePool GlobalMaxPool Greater Identity LeakyRelu Less MatMul Max MaxPool Mean Min Mul PRelu Pad Pow ReduceMean Relu "
+    "Reshape Resize Sigmoid Slice Softmax Split Squeeze Sub Sum Tanh Transpose Unsqueeze Upsample"
+)
+DLA = frozenset(DLA_OPS.split())
+
+# Plugins that TensorRT's own library registers: name -> (since, until); NVIDIA/TensorRT plugin/ of each release.
+STOCK_PLUGINS: dict[str, tuple[Version, Version]] = {
+    "LReLU_TRT": ((7, 2), (10, 16)),
+    "InstanceNormalization_TRT": ((7, 0), LAST),
+    "GroupNormalizationPlugin": ((8, 0), LAST),
+    "ROIAlign_TRT": ((8, 5), LAST),
+    "ScatterElements": ((10, 0), LAST),
+}
+STOCK_DOMAIN = "trt.plugins"
+OWN_DOMAIN = "surgeon"
+
+
+# ---- conditions ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """`check(node)` gives the reason why a release between `since` and `until` does not take the node, else None."""
+
+    ops: tuple[str, ...]
+    check: Check
+    since: Version
+    until: Version
+    rtx: bool
+    dla: bool
+    source: str
+
+
+CONDITIONS: list[Condition] = []
+
+
+def condition(
+    ops: str, since: Version = FIRST, until: Version = LAST, *, rtx: bool = False, dla: bool = False, source: str = ""
+) -> Callable[[Check], Check]:
+    """Mark a check of the operators in `ops`. `rtx`: it was measured with TensorRT-RTX too. `dla`: it concerns DLA alone."""
+
+    def mark(check: Check) -> Check:
+        CONDITIONS.append(Condition(tuple(ops.split()), check, since, until, rtx, dla, source))
+        return check
+
+    return mark
+
+
+def _model(node: Node) -> Model:
+    return node.graph.model
+
+
+def _input(node: Node, position: int) -> Value | None:
+    return node.inputs[position] if position < len(node.inputs) else None
+
+
+def _is_weights(value: Value | None) -> bool:
+    """Whether the parser sees weights: an initializer or a Constant node."""
+    return value is None or value.tensor is not None or (value.producer is not None and value.producer.key == "Constant")
+
+
+def _dtype(node: Node, position: int = 0) -> int:
+    value = _input(node, position)
+    return 0 if value is None else _model(node).dtype(value)
+
+
+def _rank(node: Node, position: int = 0) -> int | None:
+    value = _input(node, position)
+    shape = None if value is None else _model(node).shape(value)
+    return None if shape is None else len(shape)
+
+
+def _known(node: Node, position: int) -> np.ndarray | None:
+    """The value of an operand (an attribute of an older opset counts), where it can be computed."""
+    operands = node.operands()
+    given = operands[position] if position < len(operands) else None
+    return given if isinstance(given, np.ndarray) else _model(node).constant(given) if isinstance(given, Value) else None
+
+
+def _name(dtype: int) -> str:
+    return str(TensorProto.DataType.Name(dtype)).lower()
+
+
+REDUCE = "ReduceL1 ReduceL2 ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSumSquare"
+
+
+@condition(REDUCE, until=(9, 3), source="onnx-tensorrt@1def182 builtin_op_importers.cpp: reduceTensor(inputs.at(0)) alone")
+def _reduce_axes(node: Node) -> str | None:
+    if _input(node, 1) is not None:
+        return "the axes are an input, which this parser does not read: it would reduce over every axis"
+    return None
+
+
+@condition("ReduceSum ReduceLogSum", until=(7, 2, 2), source="onnx-tensorrt@803e699")
+def _reduce_sum_axes(node: Node) -> str | None:
+    return _reduce_axes(node)
+
+
+@condition(REDUCE + " ReduceSum ReduceLogSum", until=(9, 3), source="onnx-tensorrt@1def182: noop_with_empty_axes is not read")
+def _reduce_noop(node: Node) -> str | None:
+    if node.attr("noop_with_empty_axes") and _input(node, 1) is None and "axes" not in node.attrs:
+        return "noop_with_empty_axes is not read: it would reduce over every axis"
+    return None
+
+
+@condition("Celu", (7, 2, 2), (8, 2), source="onnx-tensorrt@4f54a19: kPOW stands where kPROD belongs")
+def _celu(node: Node) -> str | None:
+    return "this parser computes Celu wrongly"
+
+
+@condition("Shape", until=(9, 3), source="onnx-tensorrt@1def182 builtin_op_importers.cpp: addShape alone; 10.0 reads both")
+def _shape_range(node: Node) -> str | None:
+    if node.attr("start") or "end" in node.attrs:
+        return "start and end are not read: it would return the whole shape"
+    return None
+
+
+@condition("ScatterElements ScatterND", (8, 2), (9, 3), source="onnx-tensorrt@1def182: reduction is not read")
+def _scatter_reduction(node: Node) -> str | None:
+    if node.attr("reduction") not in (None, "none"):
+        return f"reduction '{node.attr('reduction')}' is not read: it would overwrite"
+    return None
+
+
+@condition("ScatterND", (10, 0), (10, 8), source="onnx-tensorrt@eb43908: !attrs.count(\"reduction\")")
+def _scatter_nd_attribute(node: Node) -> str | None:
+    return "the attribute reduction is refused, even as 'none'" if "reduction" in node.attrs else None
+
+
+@condition("ScatterND", (10, 9), rtx=True, source="onnx-tensorrt@d5dce67: mode == \"none\"")
+def _scatter_nd_reduction(node: Node) -> str | None:
+    if node.attr("reduction") not in (None, "none"):
+        return "ScatterND with a reduction is refused"
+    return None
+
+
+@condition("ScatterElements", RTX_ONLY, rtx=True, source="measured with TensorRT-RTX: Unsupported reduction type")
+def _scatter_elements_reduction(node: Node) -> str | None:
+    if node.attr("reduction") not in (None, "none"):
+        return "ScatterElements with a reduction is refused"
+    return None
+
+
+@condition("GridSample", (8, 5), (11, 0), source="onnx-tensorrt@1def182: an unknown mode stays kNEAREST; TensorRT-RTX 1.7.1 reads it right")
+def _grid_sample_mode(node: Node) -> str | None:
+    if node.attrs.get("mode") in ("linear", "cubic"):
+        return f"the mode name '{node.attrs['mode']}' of opset 20 is not read: it would take the nearest pixel"
+    return None
+
+
+@condition("GridSample", (8, 5), rtx=True, source="onnx-tensorrt@fd119fe: addGridSample takes four dimensions")
+def _grid_sample_rank(node: Node) -> str | None:
+    rank = _rank(node)
+    return f"the input has {rank} dimensions; four are supported" if rank not in (None, 4) else None
+
+
+@condition("Resize", until=(9, 3), source="onnx-tensorrt@1def182: antialias, keep_aspect_ratio_policy and axes are not read")
+def _resize_new(node: Node) -> str | None:
+    if node.attr("antialias"):
+        return "antialias is not read: it would resize without"
+    if node.attr("keep_aspect_ratio_policy") not in (None, "stretch"):
+        return "keep_aspect_ratio_policy is not read: it would stretch"
+    return "axes is not read" if "axes" in node.attrs else None
+
+
+@condition("Resize", (10, 0), rtx=True, source="onnx-tensorrt@eb43908 onnxOpCheckers.cpp")
+def _resize_refused(node: Node) -> str | None:
+    if node.attr("antialias"):
+        return "antialias is refused"
+    if node.attr("keep_aspect_ratio_policy") not in (None, "stretch"):
+        return "only 'stretch' is taken as keep_aspect_ratio_policy"
+    return None
+
+
+@condition("Resize", (8, 0), rtx=True, source="onnx-tensorrt@4225037: no importer of this mode")
+def _resize_crop(node: Node) -> str | None:
+    if node.attr("coordinate_transformation_mode") == "tf_crop_and_resize":
+        return "coordinate_transformation_mode 'tf_crop_and_resize' is refused"
+    return None
+
+
+@condition("Resize", until=(8, 4), source="onnx-tensorrt@9f82b2b: does not support cubic interpolation")
+def _resize_cubic(node: Node) -> str | None:
+    return "cubic interpolation is refused" if node.attr("mode") == "cubic" else None
+
+
+@condition("Resize", (7, 0), (7, 2, 2), source="onnx-tensorrt@84b5be1: asymmetric and floor alone")
+def _resize_seven(node: Node) -> str | None:
+    if node.attr("coordinate_transformation_mode") not in (None, "asymmetric"):
+        return f"coordinate_transformation_mode '{node.attr('coordinate_transformation_mode')}' is refused; only 'asymmetric' is taken"
+    if node.attr("mode") == "nearest" and node.attr("nearest_mode") not in (None, "floor"):
+        return f"nearest_mode '{node.attr('nearest_mode')}' is refused; only 'floor' is taken"
+    return None
+
+
+@condition("LSTM GRU RNN", (7, 0), rtx=True, source="onnx-tensorrt@3b9c961: layout is not read; the same measured with TensorRT-RTX")
+def _recurrent_layout(node: Node) -> str | None:
+    return "layout 1 is not read: batch and time would be swapped" if node.attr("layout") else None
+
+
+@condition("LSTM", (7, 0), rtx=True, source="onnx-tensorrt@1def182 builtin_op_static_checkers.cpp")
+def _lstm_coupled(node: Node) -> str | None:
+    return "input_forget is refused" if node.attr("input_forget") else None
+
+
+@condition("Selu", rtx=True, source="onnx-tensorrt@6.0 to @5ab48c5: defaults 1.6732 and 1.0507; measured with TensorRT-RTX")
+def _selu_defaults(node: Node) -> str | None:
+    if "alpha" in node.attrs and "gamma" in node.attrs:
+        return None
+    return "alpha and gamma are left out, and this parser's own defaults are rounded to 1.6732 and 1.0507"
+
+
+@condition("RoiAlign", (8, 5), source="onnx-tensorrt@1def182: the default of sampling_ratio is 1, ONNX's is 0 (adaptive)")
+def _roi_align(node: Node) -> str | None:
+    if node.attr("sampling_ratio"):
+        return None
+    return "sampling_ratio 0 (adaptive) is not there: it would take one sample a bin"
+
+
+@condition("Clip", (8, 0), (8, 4), source="onnx-tensorrt@4225037: static_cast<float*>(weights.values)")
+def _clip_half(node: Node) -> str | None:
+    if _dtype(node) == TensorProto.FLOAT16 and any(_input(node, p) is not None for p in (1, 2)):
+        return "fp16 bounds are read as fp32"
+    return None
+
+
+@condition("Clip", (8, 0), (8, 6), source="onnx-tensorrt@6ba67d3: only supports FLOAT or INT32 inputs for Clip")
+def _clip_tensors(node: Node) -> str | None:
+    if all(_is_weights(_input(node, p)) for p in (1, 2)) or _dtype(node) in (0, TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64):
+        return None
+    return f"bounds that are computed are taken in fp32 and int32, not in {_name(_dtype(node))}"
+
+
+# ---- Pad
+
+
+def _pads(node: Node) -> np.ndarray | None:
+    return _known(node, 1)
+
+
+def _mode(node: Node) -> str:
+    return str(node.attr("mode") or "constant")
+
+
+@condition("Pad", until=(8, 0), source="onnx-tensorrt@4225037: only supports constant 0 padding")
+def _pad_old(node: Node) -> str | None:
+    if _mode(node) != "constant":
+        return f"only constant padding is taken, not '{_mode(node)}'"
+    value = _known(node, 2)
+    if value is not None and value.size and float(value.reshape(-1)[0]) != 0:
+        return "only padding with 0 is taken"
+    pads = _pads(node)
+    if pads is None:
+        return "the pads must be an initializer"
+    if pads.size and int(pads.min()) < 0:
+        return "negative pads are refused"
+    return None
+
+
+@condition("Pad", (6, 0), (7, 2, 2), source="onnx-tensorrt@7994a46: only supports padding on the outer two dimensions")
+def _pad_last_two(node: Node) -> str | None:
+    pads = _pads(node)
+    if pads is not None and any(pads.reshape(2, -1)[:, :-2].reshape(-1)):
+        return "only the last two dimensions are padded"
+    return None
+
+
+@condition("Pad", (8, 0), (8, 0), source="onnx-tensorrt@4225037: TensorRT only supports 2D padding")
+def _pad_two(node: Node) -> str | None:
+    pads = _pads(node)
+    if pads is not None and int(np.count_nonzero(pads.reshape(2, -1).any(axis=0))) > 2:
+        return "only two dimensions are padded at once"
+    return None
+
+
+@condition("Pad", (8, 2), (9, 3), source="onnx-tensorrt@306247b: Unsupported pad mode")
+def _pad_wrap(node: Node) -> str | None:
+    return "the mode 'wrap' is refused" if _mode(node) == "wrap" else None
+
+
+@condition("Pad", (8, 2), (10, 3), source="onnx-tensorrt@eb43908: Failed to convert padding")
+def _pad_negative(node: Node) -> str | None:
+    pads = _pads(node)
+    return "negative pads are refused" if pads is not None and pads.size and int(pads.min()) < 0 else None
+
+
+@condition("Pad", (8, 2), (8, 4), source="onnx-tensorrt@4f54a19: the third input is not checked for being empty")
+def _pad_empty_value(node: Node) -> str | None:
+    if len(node.proto.input) > 2 and not node.proto.input[2]:
+        return "the empty third input is read as a tensor"
+    return None
+
+
+@condition("Pad", (8, 2), (8, 2), source="onnx-tensorrt@4f54a19: static_cast<const float*>")
+def _pad_half_value(node: Node) -> str | None:
+    value = _known(node, 2)
+    if _mode(node) == "constant" and _dtype(node) == TensorProto.FLOAT16 and value is not None and value.any():
+        return "an fp16 padding value is read as fp32"
+    return None
+
+
+@condition("Pad", until=(9, 3), source="onnx-tensorrt@1def182: does not support dynamic axes for pad, even constant ones")
+def _pad_axes(node: Node) -> str | None:
+    return "the fourth input, axes, is refused" if _input(node, 3) is not None else None
+
+
+# ---- normalisation
+
+
+@condition("InstanceNormalization", until=(9, 3), source="onnx-tensorrt@6ba67d3: the plugin, unless kNATIVE_INSTANCENORM is set")
+def _instance_norm_plugin(node: Node) -> str | None:
+    return "it becomes the stock plugin, which needs cuDNN, scale and bias as fp32 initializers, and 3 to 5 dimensions"
+
+
+@condition("InstanceNormalization", (10, 0), rtx=True, source="onnx-tensorrt@eb43908: Input to normalization should be at least 3D")
+def _instance_norm_rank(node: Node) -> str | None:
+    rank = _rank(node)
+    return f"the input has {rank} dimensions; at least three are needed" if rank is not None and rank < 3 else None
+
+
+@condition("InstanceNormalization", (10, 0), (10, 6), source="onnx-tensorrt@eb43908: either all FLOAT or all FLOAT16; BF16 from 10.7")
+def _instance_norm_types(node: Node) -> str | None:
+    return "bfloat16 is refused" if _dtype(node) == TensorProto.BFLOAT16 else None
+
+
+@condition("InstanceNormalization", (10, 0), rtx=True, source="onnx-tensorrt@eb43908: either all FLOAT or all FLOAT16")
+def _instance_norm_mixed(node: Node) -> str | None:
+    kinds = {_dtype(node, p) for p in range(3)} - {0}
+    return "input, scale and bias are of different types" if len(kinds) > 1 else None
+
+
+@condition("GroupNormalization", (8, 6), rtx=True, source="NVIDIA/TensorRT#4756; importerUtils.cpp@3b9c961: axes of the input's spatial dimensions alone")
+def _group_norm_one(node: Node) -> str | None:
+    return "with one group it would compute an InstanceNormalization" if node.attr("num_groups") == 1 else None
+
+
+@condition("GroupNormalization", (8, 6), (10, 8), source="onnx-tensorrt@6ba67d3: scale and bias of shape [num_groups]")
+def _group_norm_channels(node: Node) -> str | None:
+    return "the scale by channel of opset 21 is refused" if _model(node).opset_in(node.graph) >= 21 else None
+
+
+@condition("GroupNormalization", (10, 9), (10, 14), source="importerUtils.cpp@3b9c961 groupNorm21Helper: 4-D reshape with the axes of the input")
+def _group_norm_rank(node: Node) -> str | None:
+    rank = _rank(node)
+    if rank not in (None, 4) and _model(node).opset_in(node.graph) >= 21:
+        return f"the input has {rank} dimensions; four are normalised over the right axes"
+    return None
+
+
+@condition("LayerNormalization", (8, 6), rtx=True, source="onnx-tensorrt@9c69a24; measured with TensorRT-RTX")
+def _layer_norm_outputs(node: Node) -> str | None:
+    return "more than one output is refused" if sum(o is not None for o in node.outputs) > 1 else None
+
+
+@condition("LayerNormalization", (10, 5), (10, 10), source="onnx-tensorrt@9c69a24: the default scale is 0")
+def _layer_norm_scale(node: Node) -> str | None:
+    return "without a scale it is multiplied with 0" if _input(node, 1) is None else None
+
+
+@condition("BatchNormalization", (8, 0), rtx=True, source="onnx-tensorrt@1def182 builtin_op_static_checkers.cpp; measured with TensorRT-RTX")
+def _batch_norm_training(node: Node) -> str | None:
+    if node.attr("training_mode"):
+        return "training_mode is refused"
+    return "more than one output is refused" if sum(o is not None for o in node.outputs) > 1 else None
+
+
+@condition("LpNormalization LpPool", (7, 2, 2), rtx=True, source="onnx-tensorrt@1def182: Only L1 and L2 normalization are supported")
+def _lp_order(node: Node) -> str | None:
+    return f"p = {node.attr('p')} is refused; 1 and 2 are taken" if node.attr("p") not in (1, 2) else None
+
+
+@condition("LpNormalization LpPool", (9, 0), rtx=True, source="onnx-tensorrt@3b9c961; measured with TensorRT-RTX")
+def _lp_type(node: Node) -> str | None:
+    return "bfloat16 is refused" if _dtype(node) == TensorProto.BFLOAT16 else None
+
+
+# ---- activations
+
+
+@condition("Mish", (10, 0), rtx=True, source="onnx-tensorrt@eb43908: Only FLOAT32 or FLOAT16 input; measured with TensorRT-RTX")
+def _mish_type(node: Node) -> str | None:
+    return "bfloat16 is refused" if _dtype(node) == TensorProto.BFLOAT16 else None
+
+
+@condition("HardSwish", (8, 5), rtx=True, source="onnx-tensorrt@fd119fe: Only FLOAT, HALF or INT8 input; measured with TensorRT-RTX")
+def _hard_swish_type(node: Node) -> str | None:
+    return "bfloat16 is refused" if _dtype(node) == TensorProto.BFLOAT16 else None
+
+
+@condition("PRelu", (7, 0), rtx=True, source="onnx-tensorrt@7994a46: the slope is broadcast from the left; rank of slope <= rank of input")
+def _prelu_rank(node: Node) -> str | None:
+    rank, slope = _rank(node), _rank(node, 1)
+    return "the slope has more dimensions than the input" if rank is not None and slope is not None and slope > rank else None
+
+
+@condition("PRelu", (7, 0), (8, 4), source="onnx-tensorrt@9f82b2b: does not support INT32 input")
+def _prelu_type(node: Node) -> str | None:
+    return "integers are refused" if _dtype(node) in (TensorProto.INT32, TensorProto.INT64) else None
+
+
+# ---- the rest
+
+
+@condition("AveragePool MaxPool LpPool", (8, 0), rtx=True, source="onnx-tensorrt@1def182: does not support dilations other than 1")
+def _pool_dilations(node: Node) -> str | None:
+    return "dilations other than 1 are refused" if any(d != 1 for d in node.attr("dilations") or ()) else None
+
+
+@condition("MaxPool", rtx=True, source="onnx-tensorrt@1def182: does not support the indices output in MaxPool")
+def _max_pool_indices(node: Node) -> str | None:
+    return "the output of indices is refused" if sum(o is not None for o in node.outputs) > 1 else None
+
+
+@condition("Dropout", (8, 0), rtx=True, source="onnx-tensorrt@4f54a19: does not support the Dropout operator in training mode")
+def _dropout(node: Node) -> str | None:
+    training = _known(node, 2)
+    return "training mode is refused" if training is not None and bool(training.any()) else None
+
+
+@condition("Einsum", (8, 2), (8, 6), source="onnx-tensorrt@6ba67d3: two operands at most, no ellipsis, no diagonal")
+def _einsum(node: Node) -> str | None:
+    equation = str(node.attr("equation")).replace(" ", "")
+    operands = equation.partition("->")[0].split(",")
+    if len(operands) > 2:
+        return "more than two operands are refused"
+    if "..." in equation:
+        return "an ellipsis is refused"
+    return "a diagonal is refused" if any(len(set(o)) != len(o) for o in operands) else None
+
+
+@condition("Einsum", (9, 0), (10, 11), source="onnx-tensorrt@9d2d786; diagonals with 10.12")
+def _einsum_diagonal(node: Node) -> str | None:
+    operands = str(node.attr("equation")).replace(" ", "").replace("...", "").partition("->")[0].split(",")
+    return "a diagonal is refused" if any(len(set(o)) != len(o) for o in operands) else None
+
+
+@condition("TopK", rtx=True, source="NVIDIA documentation: K up to 3840; measured with TensorRT-RTX")
+def _top_k(node: Node) -> str | None:
+    k = _known(node, 1)
+    return f"K = {int(k.reshape(-1)[0])} is refused; 3840 is the largest" if k is not None and k.size and int(k.reshape(-1)[0]) > 3840 else None
+
+
+@condition("Trilu", (8, 5), (8, 5), source="onnx-tensorrt@fd119fe: 2-D alone; N-D from 8.6")
+def _trilu(node: Node) -> str | None:
+    rank = _rank(node)
+    return f"the input has {rank} dimensions; two are taken" if rank not in (None, 2) else None
+
+
+@condition("DepthToSpace SpaceToDepth", rtx=True, source="onnx-tensorrt@3b9c961: N, C, H, W")
+def _depth_to_space(node: Node) -> str | None:
+    rank = _rank(node)
+    return f"the input has {rank} dimensions; four are taken" if rank not in (None, 4) else None
+
+
+@condition("Mod", (8, 5), rtx=True, source="onnx-tensorrt@fd119fe; measured with TensorRT-RTX: fmod 0 is for integers, fmod 1 for floats")
+def _mod(node: Node) -> str | None:
+    whole = _dtype(node) in (TensorProto.INT32, TensorProto.INT64)
+    return "fmod 0 takes integers alone" if not node.attr("fmod") and _dtype(node) and not whole else None
+
+
+@condition("QuantizeLinear DequantizeLinear", (7, 0), rtx=True, source="onnx-tensorrt@4225037: TRT only supports symmetric quantization")
+def _symmetric(node: Node) -> str | None:
+    zero = _known(node, 2)
+    return "a zero point other than 0 is refused" if zero is not None and zero.dtype.kind in "iu" and bool(zero.any()) else None
+
+
+@condition("Slice", until=(7, 2, 2), source="onnx-tensorrt@84b5be1: no documented negative stride")
+def _slice_backward(node: Node) -> str | None:
+    steps = _known(node, 4)
+    return "negative steps are not documented before 8.0" if steps is not None and steps.size and int(steps.min()) < 0 else None
+
+
+@condition("Squeeze Unsqueeze Split", until=(7, 2, 2), source="onnx-tensorrt@84b5be1: the attribute alone is read")
+def _moved_input(node: Node) -> str | None:
+    return "the second input is not read: the attribute is" if _input(node, 1) is not None else None
+
+
+@condition("Split", (8, 0), (9, 3), source="onnx-tensorrt@1def182: num_outputs is not read, equal parts alone")
+def _split_uneven(node: Node) -> str | None:
+    count, value = node.attrs.get("num_outputs"), _input(node, 0)
+    if count is None or value is None:
+        return None
+    dims = _model(node).shape(value)
+    axis = dims[node.attr("axis") or 0] if dims else None
+    return f"num_outputs {count} does not divide the dimension" if not isinstance(axis, int) or axis % count else None
+
+
+@condition("Reshape", (7, 0), (8, 2), source="onnx-tensorrt@4225037 reads allowzero from opset 14 on, and 8.2 declares 13")
+def _reshape_zero(node: Node) -> str | None:
+    if not node.attr("allowzero"):
+        return None
+    shape = _known(node, 1)
+    return None if shape is not None and bool((shape != 0).all()) else "allowzero is not read: 0 would copy the dimension"
+
+
+@condition("Attention", (10, 14), rtx=True, source="AttentionHelpers.cpp@5ab48c5; measured with TensorRT-RTX")
+def _attention(node: Node) -> str | None:
+    if sum(o is not None for o in node.outputs) > 1:
+        return "more than one output is refused"
+    if node.attr("softcap"):
+        return "softcap is refused"
+    return "past keys and values are refused" if any(_input(node, p) is not None for p in (4, 5)) else None
+
+
+# ---- DLA
+
+
+@condition("Pad", dla=True, source="dla-layer-restrictions: constant 0 alone, from 10.4; kREFLECT and kCLAMP never")
+def _dla_pad(node: Node) -> str | None:
+    return None if _mode(node) == "constant" else f"DLA has no '{_mode(node)}' padding"
+
+
+@condition("PRelu", dla=True, source="dla-layer-restrictions: the slope is a build-time constant")
+def _dla_prelu(node: Node) -> str | None:
+    return None if _is_weights(_input(node, 1)) else "on DLA the slope must be an initializer"
+
+
+# ---- a target --------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One TensorRT: `name` as it was asked for, `version` the row of the table, `rtx` and `dla` what the name says."""
+    """One TensorRT: `name` as it was asked for, `version` the row of the table, `rtx` and `dla` what the name says.
+
+    `note` says, in a sentence without a full stop, what the name alone does not: which row stands for it, or that no
+    TensorRT was found. It is empty where there is nothing to say.
+    """
 
     name: str
-    version: tuple[int, int]
+    version: Version
     rtx: bool = False
     dla: bool = False
+    note: str = ""
 
     @staticmethod
     def parse(text: str) -> Target:
+        """`major[.minor[.patch]]`, `rtx`, either with `+dla` where that exists, or `installed`.
+
+        A version without a row of its own has that of the nearest row below it; a bare major means its first release.
+        Later releases of the newest major in the table have the newest row. Raises UsageError for anything else.
+        """
         if text == "installed":
             return installed()
-        base, _, suffix = text.partition("+")
-        if suffix not in ("", "dla"):
-            raise UsageError(f"no target is called '{text}'. A target is a version such as 8.4 or 10.9, 'rtx', or '8.6+dla'.")
+        base, plus, suffix = text.partition("+")
+        if (plus and suffix != "dla") or (base != "rtx" and not re.fullmatch(r"\d+(\.\d+){0,3}", base)):
+            raise UsageError(f"no target is called '{text}'. A target is a version such as 8.4 or 10.9, 'rtx', '8.6+dla', or 'installed'.")
         if base == "rtx":
-            return Target(text, (10, 9), rtx=True)
-        if not re.fullmatch(r"\d+(\.\d+){0,2}", base):
-            raise UsageError(f"no target is called '{text}'. A target is a version such as 8.4 or 10.9, 'rtx', or '8.6+dla'.")
-        parts = [int(p) for p in base.split(".")]
-        asked = (parts[0], parts[1] if len(parts) > 1 else 99)
-        rows = [r for r in ROWS if r <= asked]
-        return Target(text, rows[-1], dla=bool(suffix))
+            if suffix:
+                raise UsageError("TensorRT-RTX has no DLA. Leave '+dla' out.")
+            return Target(text, LAST, rtx=True)
+        asked = tuple(int(p) for p in base.split("."))
+        asked = (*asked, 0) if len(asked) == 1 else asked
+        if asked < FIRST or asked[0] > LAST[0]:
+            raise UsageError(f"surgeon knows TensorRT 6.0 to {_dotted(LAST)}, not {base}. Name one of these, 'rtx' or 'installed'.")
+        if suffix and asked[0] > 10:
+            raise UsageError(f"TensorRT {base} has no DLA: 10.x is the last that has. Leave '+dla' out.")
+        row = max(r for r in ROWS if r <= asked)
+        note = "" if asked[: len(row)] == row else f"TensorRT {base} has the row of {_dotted(row)} in the table"
+        return Target(text, row, dla=bool(suffix), note=note)
+
+    # Facts ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def opset(self) -> int:
+        """The newest opset that the parser really reads: the ceiling of what a written model may declare."""
+        return LATEST_OPSET if self.rtx else max(o for v, o in OPSETS if v <= self.version)
+
+    @property
+    def lowers_opset(self) -> bool:
+        """Whether a model above the ceiling is read with older meanings, silently: every release up to 9.3."""
+        return not self.rtx and self.version <= (9, 3)
 
     @property
     def plugins(self) -> bool:
-        """Whether plugin nodes can be imported at all."""
-        return not self.rtx
+        """Whether plugin nodes can be imported at all: from 7.1 on, never in TensorRT-RTX."""
+        return not self.rtx and self.version >= (7, 1)
 
     @property
     def carries_functions(self) -> bool:
@@ -53,23 +704,175 @@ class Target:
         return not (9, 0) <= self.version <= (10, 6)
 
     @property
-    def opset(self) -> int:
-        return 17 if self.version <= (9, 3) else 22
+    def reads_functions(self) -> bool:
+        """Whether the parser imports local functions: from 9.0 on."""
+        return self.version >= (9, 0)
+
+    @property
+    def reduce_axes_input(self) -> bool:
+        """Whether the axes of every Reduce operator may be an input."""
+        return self.rtx or self.version >= (10, 0)
+
+    @property
+    def pad_modes(self) -> frozenset[str]:
+        """The modes of Pad that the parser takes."""
+        if self.version < (8, 2) or self.dla:
+            return frozenset({"constant"})
+        modes = {"constant", "reflect", "edge"}
+        return frozenset(modes | {"wrap"} if self.version >= (10, 0) else modes)
+
+    @property
+    def pad_axes_input(self) -> str:
+        """What Pad's fourth input may be: "none" (absent), "constant" or "any"."""
+        if self.rtx:
+            return "constant"
+        return "none" if self.version <= (9, 3) else "constant" if self.version <= (10, 3) else "any"
+
+    @property
+    def pad_negative(self) -> bool:
+        """Whether pads may be negative."""
+        return self.rtx or self.version >= (10, 4)
+
+    @property
+    def pad_empty_value(self) -> bool:
+        """Whether Pad's third input may be an empty name: not in 8.2 and 8.4."""
+        return not (8, 2) <= self.version <= (8, 4)
+
+    @property
+    def pad_axes_count(self) -> int | None:
+        """How many dimensions one Pad may pad: two before 8.2 (the last two before 8.0); None is any number."""
+        return 2 if self.version < (8, 2) else None
+
+    @property
+    def pad_any_axis(self) -> bool:
+        """Whether dimensions other than the last two may be padded."""
+        return self.version >= (8, 0)
+
+    def imports(self, op: str) -> bool:
+        """Whether the parser has an importer of its own for this ONNX operator."""
+        return op in _importers(self.version, self.rtx)
+
+    def constant_inputs(self, op: str) -> tuple[int, ...]:
+        """The inputs of an operator that must be initializers or Constant nodes."""
+        return _constant_inputs(self.version, self.rtx).get(op, ())
 
     def takes(self, node: Node) -> str | None:
         """None where the target imports the node and computes what ONNX says; else the reason why not."""
+        checks = _checks(self.version, self.rtx, self.dla).get(node.key)
+        if checks is None:
+            return self._why_unknown(node)
+        for position in _constant_inputs(self.version, self.rtx).get(node.key, ()):
+            if not _is_weights(_input(node, position)):
+                return f"its input {position} must be an initializer"
+        for check in checks:
+            why = check(node)
+            if why is not None:
+                return why
         return None
+
+    def _why_unknown(self, node: Node) -> str | None:
+        """The reason for an operator that the table has no importer for; None for plugins and local functions."""
+        domain, op = node.proto.domain, node.op
+        if domain == OWN_DOMAIN:
+            if not op.startswith("Surgeon"):
+                return f"{op} is surgeon's own canonical node, which no parser reads"
+            return None if self.plugins else "there are no plugins"
+        if domain == STOCK_DOMAIN or "plugin_version" in node.attrs or "plugin_namespace" in node.attrs:
+            return self._why_no_plugin(op)
+        if node.key in _model(node).functions:
+            return None if self.reads_functions else "local functions are read from TensorRT 9.0 on"
+        if domain in ("", "ai.onnx"):
+            return f"{'TensorRT-RTX' if self.rtx else 'TensorRT ' + _dotted(self.version)} has no importer for {op}"
+        if self.imports(op):
+            return f"this parser ignores domains and would read it as ONNX's own {op}"
+        return f"there is no importer for {node.key}; a plugin of that name would be needed"
+
+    def _why_no_plugin(self, op: str) -> str | None:
+        if not self.plugins:
+            return "there are no plugins"
+        since, until = STOCK_PLUGINS.get(op, ALWAYS)
+        return None if since <= self.version <= until else f"the plugin {op} is there from {_dotted(since)} to {_dotted(until)} alone"
 
     def __str__(self) -> str:
         return self.name
 
 
+ROWS: tuple[Version, ...] = tuple(
+    sorted({v for v, _, _ in IMPORTERS} | {v for v, _ in OPSETS} | {(7, 2), (9, 0), (9, 3), *[(10, m) for m in range(17)], *[(11, m) for m in range(5)]})
+)
+LATEST_OPSET = max(o for _, o in OPSETS)
+
+
+def _dotted(version: Version) -> str:
+    return ".".join(map(str, version))
+
+
+@cache
+def _importers(version: Version, rtx: bool) -> frozenset[str]:
+    found = {op for since, _, ops in IMPORTERS if since <= version for op in ops.split()}
+    return frozenset(found - RTX_WITHOUT if rtx else found)
+
+
+@cache
+def _constant_inputs(version: Version, rtx: bool) -> dict[str, tuple[int, ...]]:
+    found = {op: tuple(p for p, (since, until) in rows.items() if since <= version <= until) for op, rows in CONSTANT_INPUTS.items()}
+    return {op: positions for op, positions in found.items() if positions}
+
+
+@cache
+def _checks(version: Version, rtx: bool, dla: bool) -> dict[str, tuple[Check, ...]]:
+    """Every operator that is imported, with the checks in force."""
+    found: dict[str, tuple[Check, ...]] = {op: () for op in _importers(version, rtx)}
+    for c in CONDITIONS:
+        holds = dla if c.dla else c.rtx if rtx else c.since <= version <= c.until
+        for op in c.ops if holds else ():
+            if op in found:
+                found[op] = (*found[op], c.check)
+    if dla:
+        for op in found.keys() - DLA:
+            found[op] = (*found[op], _falls_back)
+    return found
+
+
+def _falls_back(node: Node) -> str | None:
+    return f"DLA has no {node.op}: it would run on the GPU"
+
+
+# ---- the TensorRT that is here -------------------------------------------------------------------------------------------
+
+DISTRIBUTIONS = ("tensorrt", "tensorrt-cu13", "tensorrt-cu12", "tensorrt-cu11", "tensorrt-bindings")
+RTX_DISTRIBUTIONS = ("tensorrt-rtx", "tensorrt-rtx-cu13", "tensorrt-rtx-cu12")
+
+
 def installed() -> Target:
-    """The TensorRT that can be imported, or `DEFAULT` where there is none; the name says which it was."""
-    for module in ("tensorrt", "tensorrt_rtx"):
+    """The TensorRT that can be imported, else TensorRT-RTX, else `DEFAULT`; `note` says which, and why."""
+    version = _version_of("tensorrt", DISTRIBUTIONS)
+    if version:
         try:
-            version = importlib.metadata.version(module)
+            found = Target.parse(version)
+            return Target(".".join(version.split(".")[:2]), found.version, note=f"TensorRT {version} is installed")
+        except UsageError:
+            if not re.match(r"\d+", version) or int(version.partition(".")[0]) < FIRST[0]:
+                raise
+            return Target(_dotted(LAST), LAST, note=f"TensorRT {version} is installed, which is newer than the table: its last row is used")
+    version = _version_of("tensorrt_rtx", RTX_DISTRIBUTIONS)
+    if version:
+        measured = "" if version.startswith(RTX_MEASURED) else f"; the table was measured with {RTX_MEASURED}"
+        return Target("rtx", LAST, rtx=True, note=f"TensorRT-RTX {version} is installed{measured}")
+    found = Target.parse(DEFAULT)
+    return Target(found.name, found.version, note="no TensorRT can be imported here")
+
+
+def _version_of(module: str, distributions: tuple[str, ...]) -> str:
+    """The installed version of a module, found without importing it where its distribution says it; empty without one."""
+    if importlib.util.find_spec(module) is None:
+        return ""
+    for name in distributions:
+        try:
+            return importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-        return Target.parse("rtx" if module == "tensorrt_rtx" else version)
-    return Target.parse(DEFAULT)
+    try:
+        return str(importlib.import_module(module).__version__)
+    except (ImportError, OSError, AttributeError):  # a package without the library that it loads
+        return ""
