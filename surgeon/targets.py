@@ -78,8 +78,8 @@ IMPORTERS: tuple[tuple[Version, str, str], ...] = (
     ((10, 15), "change log 10.15", "RMSNormalization RotaryEmbedding TensorScatter"),
     ((11, 0), "change log 11.0", "Swish"),
 )
-# TensorRT-RTX 1.7.1 rejects these of the importers of 11.0: their implementation is a plugin, and it has none.
-RTX_WITHOUT = frozenset({"DeformConv", "NonMaxSuppression", "NonZero", "RoiAlign", "Scan"})
+# TensorRT-RTX 1.7.1 rejects these of the importers of 11.0 (their implementation is a plugin) or fails to build them (NonMaxSuppression).
+RTX_WITHOUT = frozenset({"DeformConv", "NonMaxSuppression", "NonZero", "RoiAlign"})
 
 # Where the parser really reads a newer opset's node, and no further (getOpsetVersion() in each tree). The documentation
 # of 9.0 to 9.3 says 19, but those read the Reduce operators of opset 18 with the meaning of 17.
@@ -508,6 +508,11 @@ def _mish_type(node: Node) -> str | None:
 @condition("HardSwish", (8, 5), rtx=True, source="onnx-tensorrt@fd119fe: Only FLOAT, HALF or INT8 input; measured with TensorRT-RTX")
 def _hard_swish_type(node: Node) -> str | None:
     return "bfloat16 is refused" if _dtype(node) == TensorProto.BFLOAT16 else None
+
+
+@condition("Celu", (11, 0), rtx=True, source="measured with TensorRT-RTX: its fp32 constants meet the input's type; releases from 11.0 are strongly typed too")
+def _celu_type(node: Node) -> str | None:
+    return f"{_name(_dtype(node))} is refused" if _dtype(node) in (TensorProto.FLOAT16, TensorProto.BFLOAT16) else None
 
 
 @condition("PRelu", (7, 0), rtx=True, source="onnx-tensorrt@7994a46: the slope is broadcast from the left; rank of slope <= rank of input")
