@@ -5,12 +5,13 @@
     result.save("out.onnx")
     print(result.report.applied)
 
-The vocabulary of a pass is here too: `op var const attr output ANY rewrite require meaning Stage`.
+The vocabulary of a pass is here too: `op var const attr output ANY rewrite require meaning Stage`, and `gs_pass`.
 """
 
 from __future__ import annotations
 
 from .errors import EngineError, ModelError, PassError, SurgeonError, UsageError
+from .interop import gs_pass
 from .meaning import DOMAIN, meaning
 from .pattern import ANY, attr, const, op, output, var
 from .rewrite import Builder, Editor, Stage, require, rewrite_model
@@ -35,6 +36,6 @@ def rewrite(first, /, **options):  # type: ignore[no-untyped-def]
 
 __all__ = [
     "ANY", "DOMAIN", "Builder", "Editor", "EngineError", "ModelError", "PassError", "Result", "Stage", "SurgeonError",
-    "Target", "UsageError", "__version__", "attr", "const", "meaning", "op", "output", "require", "rewrite",
+    "Target", "UsageError", "__version__", "attr", "const", "gs_pass", "meaning", "op", "output", "require", "rewrite",
     "rewrite_file", "rewrite_model", "var",
 ]

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,10 @@ from onnx import ModelProto, TensorProto
 from . import registry
 from .errors import ModelError, PassError, UsageError, did_you_mean
 from .graph import Model, Node, Value
+from .interop import GraphRule, Outcome, run_graph_rules
 from .meaning import attach
 from .report import Applied, Declined, Report
-from .rewrite import Driver, Pass, Rewrite, operators
+from .rewrite import Driver, ModelRule, Pass, Rewrite, Stage, operators
 from .targets import Target
 
 MODES = ("window", "full", "none")
@@ -43,7 +44,7 @@ class Result:
         """The rewritten model as an onnx-graphsurgeon graph."""
         from .interop import to_graphsurgeon
 
-        return to_graphsurgeon(self.model)
+        return to_graphsurgeon(self.model, self.base)
 
     def save(self, path: str | Path) -> None:
         """Write the model; see `write`."""
@@ -148,9 +149,9 @@ def _check_libraries(plugins: Sequence[str], target: Target) -> tuple[str, ...]:
 class _Source:
     """Where the model comes from; gives a fresh copy to each run."""
 
-    def __init__(self, given: Any) -> None:
+    def __init__(self, given: Any, base: Path | None = None) -> None:
         self.path: Path | None = None
-        self.base: Path | None = None
+        self.base = base
         self._proto: ModelProto | None = None
         if isinstance(given, ModelProto):
             self._proto = given
@@ -188,6 +189,45 @@ class _Run:
     progress: Progress | None
 
     def go(self) -> Result:
+        """Run the passes, with functions over a `gs.Graph` in front of or behind the others."""
+        functions = [r for p in self.passes for r in p.model_rules if isinstance(r, GraphRule)]
+        if not functions:
+            return self._rewrite()
+        self._check_skips(functions)
+        self.passes = [replace(p, model_rules=tuple(r for r in p.model_rules if r not in functions)) for p in self.passes]
+        given = self.source
+        early = self._run_functions([r for r in functions if r.stage is not Stage.LOWER], given.proto())
+        self.source = _Source(early.model, given.base)
+        result = self._rewrite()
+        late = self._run_functions([r for r in functions if r.stage is Stage.LOWER], result.model)
+        self.source, result.model = given, late.model
+        self._merge(result, early, late)
+        return result
+
+    def _check_skips(self, functions: Collection[ModelRule]) -> None:
+        for name, glob in self.skip:
+            if any(r.pass_name == name for r in functions):
+                raise UsageError(f"the pass '{name}' edits the whole graph, so it cannot be skipped at '{glob}' alone. Use --skip {name}.")
+
+    def _run_functions(self, functions: Collection[ModelRule], model: ModelProto) -> Outcome:
+        return run_graph_rules(functions, model, self.source.base, prove=self.verify != "none", shapes=self.shapes, allow_unproved=self.allow_unproved)
+
+    def _merge(self, result: Result, early: Outcome, late: Outcome) -> None:
+        """Add to the report what the functions over the graph did."""
+        report = result.report
+        report.applied = [*early.applied, *report.applied, *late.applied]
+        report.declined = [*early.declined, *report.declined, *late.declined]
+        report.undone = [*early.undone, *report.undone, *late.undone]
+        if not (early.applied or late.applied):
+            return
+        model = Model(result.model, self.source.base)
+        report.ops_before = operators(Model(self.source.proto(), self.source.base))
+        report.ops_after = operators(model)
+        report.untaken = untaken(model, self.target)
+        if self.verify == "full":
+            self._compare_whole(result.model, report)
+
+    def _rewrite(self) -> Result:
         """Rewrite and prove; where a proof fails, rewrite once more from the input without what failed."""
         exclude: set[tuple[str, str]] = set()
         undone: dict[Declined, None] = {}

@@ -1,0 +1,366 @@
+"""Engines through Polygraphy's loaders: parse, build, save; a refusal is told with its ONNX node and the pass to mend it.
+
+TensorRT where it and a GPU are there, else TensorRT-RTX, which parses and builds ahead of time on a machine without a GPU
+(its module is `tensorrt_rtx`). Polygraphy decides between the two when it is first imported, so one process drives one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import importlib.util
+import io
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .errors import EngineError, ModelError, UsageError, did_you_mean
+from .session import check_writable, read, rewrite
+from .targets import Target
+
+CLASSIC, RTX = "tensorrt", "tensorrt_rtx"
+Profile = Mapping[str, Sequence[Sequence[int]]]  # input name -> (min, opt, max) shapes
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """`size` in bytes, `seconds` of parsing and building, `runtime` such as "TensorRT-RTX 1.7.1.116"."""
+
+    path: Path
+    size: int
+    seconds: float
+    runtime: str
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One error of the parser or the builder. `node` is its label in the ONNX file, empty where there is none."""
+
+    node: str
+    op: str
+    why: str
+    mended_by: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.op} '{self.node}'" if self.node else "the model"
+        return f"{where}: {self.why}"
+
+
+# ---- which TensorRT ------------------------------------------------------------------------------------------------------
+
+
+def choose_runtime(asked: str | None = None) -> str:
+    """The module to build with: the one asked for ("tensorrt", "rtx"), else what is there. Raises UsageError."""
+    known = {None: None, CLASSIC: CLASSIC, "rtx": RTX, RTX: RTX}
+    if asked not in known:
+        raise UsageError(f"no TensorRT is called '{asked}'.{did_you_mean(str(asked), [CLASSIC, 'rtx'])}")
+    wanted = known[asked]
+    if wanted is not None and not _importable(wanted):
+        raise UsageError(f"the Python package '{wanted}' cannot be imported here. {_how_to_install(wanted)}")
+    if wanted is not None:
+        return wanted
+    if _importable(CLASSIC) and gpu():
+        return CLASSIC
+    if _importable(RTX):
+        return RTX
+    if _importable(CLASSIC):
+        raise UsageError("TensorRT builds engines on a GPU, and this machine has none that its driver offers. TensorRT-RTX builds without: install surgeon with the extra 'rtx'.")
+    raise UsageError("no TensorRT can be imported here. Install surgeon with the extra 'rtx' (TensorRT-RTX, which builds without a GPU), or the package tensorrt.")
+
+
+def _importable(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def _how_to_install(module: str) -> str:
+    return "Install surgeon with the extra 'rtx'." if module == RTX else "Install the package tensorrt of the version that you deploy."
+
+
+def gpu() -> bool:
+    """Whether the CUDA driver is there and has a device."""
+    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        driver = ctypes.CDLL(name)
+    except OSError:
+        return False
+    count = ctypes.c_int()
+    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+
+
+def use(runtime: str) -> Any:
+    """Tell Polygraphy which of the two it drives, and return the module. Raises UsageError where it drives the other."""
+    wanted = runtime == RTX
+    if "polygraphy.backend.trt" not in sys.modules:
+        os.environ["POLYGRAPHY_USE_TENSORRT_RTX"] = "1" if wanted else "0"
+    with contextlib.redirect_stdout(io.StringIO()):  # it announces there that its own output will have no colours
+        from polygraphy import config
+
+    if "polygraphy.backend.trt" not in sys.modules:
+        config.USE_TENSORRT_RTX = wanted  # Polygraphy reads it again when its TensorRT backend is first imported
+    if config.USE_TENSORRT_RTX != wanted:
+        raise UsageError("this process already uses Polygraphy with the other of TensorRT and TensorRT-RTX. Use a process for each.")
+    try:
+        return importlib.import_module(runtime)
+    except (ImportError, OSError) as error:
+        raise EngineError(f"{runtime} is installed but does not load: {error}. A CUDA library that it needs is missing or too old.") from error
+
+
+def title(trt: Any) -> str:
+    """"TensorRT-RTX 1.7.1.116", "TensorRT 10.9.0.34"."""
+    return f"{'TensorRT-RTX' if trt.__name__ == RTX else 'TensorRT'} {trt.__version__}"
+
+
+def target_of(trt: Any) -> Target:
+    """The row of surgeon's own table for a TensorRT module."""
+    return Target.parse("rtx" if trt.__name__ == RTX else ".".join(str(trt.__version__).split(".")[:3]))
+
+
+# ---- building --------------------------------------------------------------------------------------------------------------
+
+
+def build(
+    model: str | Path,
+    out: str | Path,
+    *,
+    runtime: str | None = None,
+    profiles: Sequence[Profile] = (),
+    fp16: bool = False,
+    plugins: Sequence[str | Path] = (),
+    timing_cache: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Built:
+    """Build the engine of an ONNX file.
+
+    runtime       "tensorrt" or "rtx"; None: see `choose_runtime`
+    profiles      for each optimisation profile, the (min, opt, max) shape of each dynamic input
+    fp16          let TensorRT choose fp16 kernels: TensorRT up to 10 alone, whose networks are weakly typed
+    plugins       shared libraries to load first
+    timing_cache  a file to read, where it is there, and to add to
+    progress      called with (phase, step, steps) where the version has IProgressMonitor
+
+    Raises EngineError with every refused node and the pass that could mend it, UsageError, ModelError.
+    """
+    source, path = Path(model), Path(out)
+    check_writable(path, source)
+    proto = read(source)
+    trt = use(choose_runtime(runtime))
+    if fp16 and (trt.__name__ == RTX or int(trt.__version__.split(".")[0]) >= 11):
+        raise UsageError(f"{title(trt)} is strongly typed: it takes each tensor's type from the model and has no fp16 switch. Convert the model to fp16 instead, and build that.")
+    _check_profiles(profiles, proto)
+    libraries = [_library(p) for p in plugins]
+    started = time.perf_counter()
+    with _polygraphy_log() as log:
+        from polygraphy.exception import PolygraphyException
+
+        loader = _loader(trt, source, profiles, fp16, libraries, timing_cache, progress)
+        try:
+            engine = bytes(loader())
+        except PolygraphyException:
+            refusals = _refusals(trt, source, libraries, log)
+            raise EngineError(_told(trt, source, refusals)) from None
+    _write(engine, path)
+    notes = [] if profiles else _fixed_shapes(proto)
+    return Built(path, len(engine), time.perf_counter() - started, title(trt), notes)
+
+
+def _loader(trt: Any, source: Path, profiles: Sequence[Profile], fp16: bool, libraries: Sequence[str], cache: str | Path | None, progress: Progress | None) -> Any:
+    """Polygraphy's loaders put together. The engine stays bytes: making it runnable again would need a GPU."""
+    from polygraphy.backend import trt as backend
+
+    network: Any = backend.NetworkFromOnnxPath(str(source))
+    if libraries:
+        network = backend.LoadPlugins(plugins=list(libraries), obj=network)
+    options: dict[str, Any] = {"profiles": [_polygraphy_profile(backend, p) for p in profiles] or None}
+    if cache is not None and Path(cache).exists():
+        options["load_timing_cache"] = str(cache)
+    if progress is not None and hasattr(trt, "IProgressMonitor"):
+        options["progress_monitor"] = _monitor(trt, progress)
+    if trt.__name__ == RTX:
+        from polygraphy.backend.tensorrt_rtx import CreateConfigRTX
+
+        config: Any = CreateConfigRTX(**options)
+    else:
+        config = backend.CreateConfig(fp16=fp16, **options)
+    return backend.EngineBytesFromNetwork(network, config, save_timing_cache=None if cache is None else str(cache))
+
+
+def _polygraphy_profile(backend: Any, shapes: Profile) -> Any:
+    profile = backend.Profile()
+    for name, (smallest, usual, largest) in shapes.items():
+        profile.add(name, min=tuple(smallest), opt=tuple(usual), max=tuple(largest))
+    return profile
+
+
+def _monitor(trt: Any, progress: Progress) -> Any:
+    class Monitor(trt.IProgressMonitor):  # type: ignore[name-defined, misc]
+        def __init__(self) -> None:
+            trt.IProgressMonitor.__init__(self)
+            self.steps: dict[str, int] = {}
+
+        def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
+            self.steps[phase_name] = num_steps
+
+        def step_complete(self, phase_name: str, step: int) -> bool:
+            progress(phase_name, step, self.steps.get(phase_name, 0))
+            return True
+
+        def phase_finish(self, phase_name: str) -> None:
+            self.steps.pop(phase_name, None)
+
+    return Monitor()
+
+
+def _check_profiles(profiles: Sequence[Profile], proto: Any) -> None:
+    inputs = {i.name: i for i in proto.graph.input}
+    for profile in profiles:
+        for name, shapes in profile.items():
+            if name not in inputs:
+                raise UsageError(f"the model has no input '{name}'.{did_you_mean(name, inputs)}")
+            rank = len(inputs[name].type.tensor_type.shape.dim)
+            for shape in shapes:
+                if len(shape) != rank:
+                    raise UsageError(f"the input '{name}' has {rank} dimensions; its profile gives {'x'.join(map(str, shape))}.")
+            smallest, usual, largest = shapes
+            if not all(a <= b <= c for a, b, c in zip(smallest, usual, largest, strict=True)):
+                raise UsageError(f"the profile of '{name}' goes from the smallest shape over the usual one to the largest, each dimension in that order.")
+
+
+def _library(path: str | Path) -> str:
+    if not Path(path).is_file():
+        raise UsageError(f"there is no plugin library '{path}'. `surgeon plugins build` makes surgeon's own.")
+    return str(Path(path).resolve())
+
+
+def _fixed_shapes(proto: Any) -> list[str]:
+    """What Polygraphy makes of dynamic inputs without a profile: one shape, each unknown size 1."""
+    weights = {t.name for t in proto.graph.initializer}
+    notes = []
+    for info in proto.graph.input:
+        dims = info.type.tensor_type.shape.dim
+        if info.name in weights or all(d.HasField("dim_value") for d in dims):
+            continue
+        shape = "x".join(str(d.dim_value) if d.HasField("dim_value") else "1" for d in dims)
+        notes.append(f"the input '{info.name}' is dynamic and has no --profile: the engine takes {shape} alone")
+    return notes
+
+
+def _write(data: bytes, path: Path) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise ModelError(f"'{path}' cannot be written: {error.strerror}.") from None
+
+
+# ---- why not ---------------------------------------------------------------------------------------------------------------
+
+
+class _Collector(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+@contextmanager
+def _polygraphy_log() -> Iterator[list[str]]:
+    """What Polygraphy and TensorRT say at the level ERROR, kept off the terminal."""
+    from polygraphy.logger import G_LOGGER
+
+    collector, python = _Collector(), logging.getLogger("Polygraphy")
+    before, propagated = G_LOGGER.use_python_logging_system, python.propagate
+    colours, G_LOGGER.colors = G_LOGGER.colors, False
+    G_LOGGER.use_python_logging_system = True
+    python.addHandler(collector)
+    python.propagate = False
+    try:
+        yield collector.lines
+    finally:
+        python.removeHandler(collector)
+        python.propagate = propagated
+        G_LOGGER.use_python_logging_system, G_LOGGER.colors = before, colours
+
+
+def _refusals(trt: Any, source: Path, libraries: Sequence[str], log: Sequence[str]) -> list[Refusal]:
+    """The parser's own errors, or where it took the model, what the builder logged; each with the pass that mends it."""
+    found = list(dict.fromkeys(_parser_errors(trt, source)))
+    if not found:
+        proto = read(source)
+        found = [_builder_error(line, proto) for line in dict.fromkeys(log) if "Could not parse" not in line and "Invalid Engine" not in line]
+    mending = mended_by(source, target_of(trt)) if found else {}
+    return [Refusal(r.node, r.op, r.why, mending.get(r.node, "")) for r in found]
+
+
+def _parser_errors(trt: Any, source: Path) -> list[Refusal]:
+    """Parse once more, by hand: Polygraphy's loader turns the parser's errors into text and drops the nodes."""
+    from polygraphy.backend.trt.util import get_trt_logger
+
+    proto = read(source)
+    builder = trt.Builder(get_trt_logger())
+    explicit = getattr(trt.NetworkDefinitionCreationFlag, "EXPLICIT_BATCH", None)
+    network = builder.create_network(0 if explicit is None else 1 << int(explicit))
+    parser = trt.OnnxParser(network, get_trt_logger())
+    if parser.parse_from_file(str(source)):
+        return []
+    return [_parser_error(parser.get_error(i), proto) for i in range(parser.num_errors)] or [Refusal("", "", "the parser gives no reason")]
+
+
+def _parser_error(error: Any, proto: Any) -> Refusal:
+    """TensorRT 10 names the node; before that there is its number."""
+    why = " ".join(str(error.desc()).split())
+    name = error.node_name() if hasattr(error, "node_name") else ""
+    op = error.node_operator() if hasattr(error, "node_operator") else ""
+    nodes = proto.graph.node
+    if not name and 0 <= error.node() < len(nodes) and op in ("", nodes[error.node()].op_type):
+        node = nodes[error.node()]
+        return Refusal(label(node), node.op_type, why)
+    return Refusal(name, op, why)
+
+
+def _builder_error(line: str, proto: Any) -> Refusal:
+    named = [n for n in proto.graph.node if n.name and n.name in line]
+    why = " ".join(line.split())
+    if not named:
+        return Refusal("", "", why)
+    node = max(named, key=lambda n: len(n.name))
+    return Refusal(label(node), node.op_type, why)
+
+
+def label(node: Any) -> str:
+    """A NodeProto as reports call it: its name, or its operator and first output."""
+    return node.name or f"{node.op_type} -> {node.output[0] if node.output else '?'}"
+
+
+def mended_by(model: Any, target: Target) -> dict[str, str]:
+    """Node label -> the passes that take it away when the model is rewritten for `target`; nothing is proved here."""
+    try:
+        report = rewrite(model, target=target, verify="none").report
+    except (ModelError, UsageError):
+        return {}
+    return {name: record.pass_name for record in report.applied for name in (record.root, *record.removed)}
+
+
+def _told(trt: Any, source: Path, refusals: Sequence[Refusal]) -> str:
+    lines = [f"{title(trt)} does not take '{source}'."]
+    for refusal in refusals:
+        lines.append(f"  {refusal}")
+        if refusal.mended_by:
+            lines.append(f"    the pass '{refusal.mended_by}' rewrites this node: surgeon rewrite {source} OUT.onnx --target {target_of(trt)}")
+        elif refusal.node:
+            lines.append(f"    no pass rewrites this node for {target_of(trt)}")
+    return "\n".join(lines)
