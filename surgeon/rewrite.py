@@ -75,7 +75,7 @@ class Pass:
     @property
     def keeps(self) -> bool:
         lower = [r for r in self.rules if r.stage is Stage.LOWER]
-        return bool(lower) and not any(_root_domain(r) == DOMAIN for r in lower)
+        return any(_root_domain(r) != DOMAIN for r in lower)
 
     @property
     def strategies(self) -> list[str]:
@@ -110,7 +110,8 @@ class Declined(Exception):
 
 
 def require(ok: Any, why: str) -> None:
-    """Decline the rewrite unless `ok`; the driver reports `why` with the node."""
+    """Decline the rewrite unless `ok`; the driver reports `why` with the node. An empty reason means that the window is
+    another pass's business, and is not reported."""
     if not ok:
         raise Declined(why)
 
@@ -152,12 +153,13 @@ class Builder:
     attribute to an input (`axes=`, `min=`, `pads=`, ...) is given by name and written as the model's opset wants it.
     """
 
-    def __init__(self, driver: Driver, rule_name: str, root: Node, strategy: str | None) -> None:
+    def __init__(self, driver: Driver, rule_name: str, root: Node, strategy: str | None, matched: tuple[Node, ...] = ()) -> None:
         self._driver = driver
         self._model = driver.model
         self._graph = root.graph
         self._prefix = f"{_out_name(root)}~{rule_name}"
         self.root = root
+        self.matched = matched or (root,)  # every node that the pattern explained
         self.strategy = strategy
         self.target = driver.target
         self.options = driver.options
@@ -187,6 +189,16 @@ class Builder:
     def value(self, value: Value | np.ndarray | None) -> np.ndarray | None:
         """The tensor's value where it can be computed without the model's inputs, else None."""
         return self._model.constant(value)
+
+    def lowering(self, value: Value, pass_name: str) -> str:
+        """What the pass will do in the stage LOWER with the node that makes `value`: keep, decompose or plugin."""
+        p = self._driver.passes.get(pass_name)
+        return "keep" if p is None or value.producer is None else self._driver.strategy(p, value.producer)[0]
+
+    def discard(self, value: Value) -> None:
+        """Take away the node that a body made for `value`, to make another instead."""
+        if value.producer is not None and value.producer in self.made:
+            self._graph.remove(value.producer)
 
     def warn(self, text: str) -> None:
         """Say something in the report's warnings, with the node."""
@@ -366,6 +378,8 @@ class Driver:
         """(strategy, plugin library) for a canonical node: the user's word, else what the target takes."""
         libraries = [lib for lib in (self.plugins or ("surgeon",)) if any(r.strategy == "plugin" and r.library == lib for r in p.rules)]
         forced = self.strategies.get(p.name)
+        if forced == "keep" and node.proto.domain == DOMAIN:
+            forced = "decompose"  # no target keeps a node of surgeon's own
         if forced is not None:
             return forced, libraries[0] if libraries else ""
         if p.keeps and self.target.takes(node) is None:
@@ -377,13 +391,14 @@ class Driver:
     # ---- one rewrite ---------------------------------------------------------------------------------------------------
 
     def _apply(self, held: Match, rule: Rule) -> bool:
-        builder = Builder(self, rule.pass_name, held.root, rule.strategy)
+        builder = Builder(self, rule.pass_name, held.root, rule.strategy, held.nodes)
         try:
             result = rule.body(builder, **held.bound)
             outputs = self._outputs(result, held.root, rule)
         except Declined as refusal:
             builder.undo()
-            self.declined[Refusal(rule.pass_name, held.root.label, str(refusal))] = None
+            if str(refusal):
+                self.declined[Refusal(rule.pass_name, held.root.label, str(refusal))] = None
             return False
         self.commit(held.root, held.nodes, outputs, builder, [rule.pass_name], rule.strategy or rule.stage.value)
         self._left -= 1
