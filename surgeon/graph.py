@@ -88,6 +88,14 @@ class Node:
         return self.proto.name or f"{self.proto.op_type} -> {self.proto.output[0] if self.proto.output else '?'}"
 
     @property
+    def text(self) -> str:
+        """`y = Op(a, b, axis=1)`: the node as a person writes it."""
+        inputs = ", ".join("''" if v is None else v.name for v in self.inputs)
+        attrs = ", ".join(f"{k}={v}" for k, v in self.attrs.items() if not isinstance(v, TensorProto | GraphProto))
+        outputs = ", ".join("''" if v is None else v.name for v in self.outputs)
+        return f"{outputs} = {self.op}({inputs}{', ' if inputs and attrs else ''}{attrs})"
+
+    @property
     def attrs(self) -> dict[str, Any]:
         """The attributes that the file writes, as Python values; strings decoded."""
         if self._attrs is None:

@@ -255,7 +255,11 @@ def _compile_node(p: Op) -> Matcher:
 
 
 def _inputs_hold(order: list[Matcher], operands: list[Any], i: int, s: _State, then: Next) -> bool:
-    if i == len(order):
+    """Whether the inputs from number i on hold, and what comes after them."""
+    left = len(order) - i
+    if left == 1:
+        return order[i](operands[i], s, then)
+    if left == 0:
         return then()
     return order[i](operands[i], s, lambda: _inputs_hold(order, operands, i + 1, s, then))
 

@@ -580,7 +580,7 @@ def _largest_pad(model: ModelProto) -> int:
 @contextlib.contextmanager
 def _runnable(model: ModelProto, base: Any) -> Iterator[str | None]:
     """A path to run where the weights are external (they are found beside the file), else None."""
-    from .session import external_files
+    from .files import external_files
 
     if base is None or not external_files(model):
         yield None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,8 +20,18 @@ class Applied:
     removed: list[str]
     added: list[str]
     max_error: float | None
-    before: list[str] = field(default_factory=list)  # the window's nodes as text, for --diff; not in the JSON
-    after: list[str] = field(default_factory=list)
+    nodes_before: Sequence[Any] = ()  # the window's nodes, for --diff; not in the JSON
+    nodes_after: Sequence[Any] = ()
+
+    @property
+    def before(self) -> list[str]:
+        """The window as the file had it, a line a node."""
+        return [n.text for n in self.nodes_before]
+
+    @property
+    def after(self) -> list[str]:
+        """The window as it stands now, a line a node."""
+        return [n.text for n in self.nodes_after]
 
     def to_json(self) -> dict[str, Any]:
         return {

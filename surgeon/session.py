@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import filecmp
+import contextlib
+import gc
 import os
-import shutil
-import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import onnx
-from onnx import ModelProto, TensorProto
+from onnx import ModelProto
 
 from . import registry
-from .errors import ModelError, PassError, UsageError, did_you_mean
-from .graph import Model, Node, Value
+from .errors import PassError, UsageError, did_you_mean
+from .files import check_writable, read, write
+from .graph import Model
 from .interop import GraphRule, Outcome, run_graph_rules
 from .meaning import attach
 from .report import Applied, Declined, Report
@@ -92,7 +92,8 @@ def rewrite(
     strategies = _check_strategies(strategy or {}, known, chosen)
     libraries = _check_libraries(plugins, chosen)
     run = _Run(source, chosen, selected, strategies, libraries, globs, verify, shapes or {}, allow_unproved, dict(options or {}), progress)
-    result = run.go()
+    with _no_collection():
+        result = run.go()
     result.report.seconds = time.perf_counter() - started
     return result
 
@@ -103,6 +104,18 @@ def rewrite_file(source: str | Path, out: str | Path, **options: Any) -> Report:
     result = rewrite(source, **options)
     result.save(out)
     return result.report
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """An indexed graph is a hundred thousand small objects that all stay: looking for garbage among them only costs."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 # ---- arguments ----------------------------------------------------------------------------------------------------------
@@ -354,126 +367,10 @@ def _applied(record: Rewrite) -> Applied:
         [n.label for n in reversed(list(record.removed))],
         [n.label for n in record.added],
         record.max_error,
-        [_line(n) for n in sorted(record.removed, key=lambda n: n.slot)],
-        [_line(n) for n in record.added],
+        sorted(record.removed, key=lambda n: n.slot),
+        tuple(record.added),
     )
-
-
-def _line(node: Node) -> str:
-    """`y = Op(a, b, axis=1)`: one node as a person writes it."""
-
-    def name(value: Value | None) -> str:
-        return "''" if value is None else value.name
-
-    inputs = ", ".join(name(v) for v in node.inputs)
-    attrs = ", ".join(f"{k}={v}" for k, v in node.attrs.items() if not isinstance(v, TensorProto | onnx.GraphProto))
-    return f"{', '.join(name(v) for v in node.outputs)} = {node.op}({inputs}{', ' if inputs and attrs else ''}{attrs})"
 
 
 def _in_file_order(records: Iterable[Rewrite]) -> list[Rewrite]:
     return sorted(records, key=lambda r: min((n.slot for n in r.removed), default=r.root.slot))
-
-
-# ---- files ----------------------------------------------------------------------------------------------------------------
-
-
-def read(path: Path) -> ModelProto:
-    """The model without its external weights. Raises ModelError with a paragraph that says what to do."""
-    if not path.exists():
-        raise ModelError(f"there is no file '{path}'.")
-    if path.is_dir():
-        raise ModelError(f"'{path}' is a folder; surgeon reads an ONNX file.")
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ModelError(f"'{path}' cannot be read: {error.strerror}.") from None
-    if not data:
-        raise ModelError(f"'{path}' is empty. Export the model again.")
-    model = ModelProto()
-    try:
-        model.ParseFromString(data)
-    except Exception:
-        raise ModelError(f"'{path}' is not an ONNX model, or was cut off while being written: its protobuf does not parse. Export it again, or copy it again whole.") from None
-    if not model.HasField("graph"):
-        raise ModelError(f"'{path}' holds no graph: it is not an ONNX model, or was cut off while being written.")
-    for file in external_files(model):
-        where = path.parent / file
-        if Path(file).is_absolute() or ".." in Path(file).parts:
-            raise ModelError(f"'{path}' keeps weights in '{file}', outside its own folder, which ONNX forbids.")
-        if not where.is_file():
-            raise ModelError(f"'{path}' keeps weights in '{file}', which is not there. Put it beside the model, where the exporter wrote it.")
-    return model
-
-
-def external_files(model: ModelProto) -> list[str]:
-    """The files, relative to the model, that hold external tensors."""
-    found: dict[str, None] = {}
-    for tensor in _tensors(model.graph):
-        if tensor.data_location == TensorProto.EXTERNAL:
-            for entry in tensor.external_data:
-                if entry.key == "location":
-                    found[entry.value] = None
-    return list(found)
-
-
-def _tensors(graph: onnx.GraphProto) -> Iterable[TensorProto]:
-    yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.TENSOR:
-                yield attribute.t
-            elif attribute.type == onnx.AttributeProto.GRAPH:
-                yield from _tensors(attribute.g)
-
-
-def check_writable(path: Path, source: Path | None = None) -> None:
-    """Raise ModelError where `path` cannot become the output."""
-    if path.is_dir():
-        raise ModelError(f"'{path}' is a folder; name the file to write.")
-    if source is not None and path.exists() and source.exists() and path.samefile(source):
-        raise ModelError(f"'{path}' is the input itself. surgeon never overwrites a model that it reads: name another file.")
-    folder = path.parent
-    if not folder.is_dir():
-        raise ModelError(f"there is no folder '{folder}' to write '{path.name}' into.")
-    if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        raise ModelError(f"'{path}' cannot be written: permission denied.")
-
-
-def write(model: ModelProto, path: Path, base: Path | None = None) -> None:
-    """Write to a temporary file and move it into place; files of external weights go along into another folder."""
-    check_writable(path)
-    for file in external_files(model):
-        _carry((base or Path(".")) / file, path.parent / file)
-    try:
-        data = model.SerializeToString(deterministic=True)
-    except ValueError:
-        raise ModelError("the model is larger than 2 GiB without external data. Export it with external data first.") from None
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file_:
-            file_.write(data)
-        mode = path.stat().st_mode if path.exists() else 0o666 & ~_umask()
-        os.chmod(temporary, mode & 0o777)
-        os.replace(temporary, path)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise ModelError(f"'{path}' cannot be written: {error.strerror}.") from None
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _carry(source: Path, into: Path) -> None:
-    """Copy a file of external weights, unless it is there already."""
-    if into.exists():
-        if into.samefile(source) or filecmp.cmp(source, into, shallow=False):
-            return
-        raise ModelError(f"'{into}' is there already and is not the model's own weights. Write the model into another folder.")
-    into.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, into)

@@ -1,0 +1,116 @@
+"""How long `surgeon rewrite` takes, next to `onnx.load` + `onnx.save` of the same file in the same process.
+
+    python benchmarks/speed.py [--repeat 7] [--nodes 10000,100000]
+
+Three models of each size: `leaky`, one decomposed LeakyRelu every five nodes (2,000 rewrites at 10,000 nodes); `l2`, one
+torch.nn.functional.normalize every eight nodes; `near miss`, where every Mul is one edge away from an L2 norm and nothing
+is rewritten. Proof is off: it costs the windows, not the model. Medians; the ratio is taken run by run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+import surgeon
+
+
+def _model(nodes: list[NodeProto], last: str, tensors: list[TensorProto]) -> ModelProto:
+    shape = [2, 64]
+    graph = helper.make_graph(
+        nodes,
+        "benchmark",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info(last, TensorProto.FLOAT, shape)],
+        tensors,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def leaky(count: int) -> ModelProto:
+    """Mul, Max, Sigmoid, Add, Tanh, over and over: count / 5 rewrites."""
+    nodes: list[NodeProto] = []
+    last = "x"
+    for k in range(count // 5):
+        steps = (("Mul", [last, "alpha"]), ("Max", [last, f"y{k}_0"]), ("Sigmoid", [f"y{k}_1"]), ("Add", [f"y{k}_2", f"y{k}_1"]), ("Tanh", [f"y{k}_3"]))
+        nodes += [helper.make_node(op, inputs, [f"y{k}_{i}"], f"block{k}/{op}") for i, (op, inputs) in enumerate(steps)]
+        last = f"y{k}_4"
+    return _model(nodes, last, [numpy_helper.from_array(np.float32(0.1).reshape(()), "alpha")])
+
+
+def l2(count: int) -> ModelProto:
+    """ReduceL2, Clip, Shape, Expand, Div, then three others: count / 8 rewrites."""
+    nodes: list[NodeProto] = []
+    last = "x"
+    for k in range(count // 8):
+        y = [f"y{k}_{i}" for i in range(8)]
+        nodes += [
+            helper.make_node("ReduceL2", [last], [y[0]], f"block{k}/ReduceL2", axes=[1], keepdims=1),
+            helper.make_node("Clip", [y[0], "floor"], [y[1]], f"block{k}/Clip"),
+            helper.make_node("Shape", [last], [y[2]], f"block{k}/Shape"),
+            helper.make_node("Expand", [y[1], y[2]], [y[3]], f"block{k}/Expand"),
+            helper.make_node("Div", [last, y[3]], [y[4]], f"block{k}/Div"),
+            *[helper.make_node(op, [y[4 + i]], [y[5 + i]], f"block{k}/{op}") for i, op in enumerate(("Sigmoid", "Tanh", "Exp"))],
+        ]
+        last = y[7]
+    return _model(nodes, last, [numpy_helper.from_array(np.float32(1e-12).reshape(()), "floor")])
+
+
+def near_miss(count: int) -> ModelProto:
+    """x * (1 / ||y||) with another y than x: every Mul is one edge away from an L2 norm."""
+    nodes: list[NodeProto] = []
+    last = "x"
+    for k in range(count // 4):
+        y = [f"y{k}_{i}" for i in range(4)]
+        nodes += [
+            helper.make_node("Tanh", [last], [y[0]], f"block{k}/Tanh"),
+            helper.make_node("ReduceL2", [y[0]], [y[1]], f"block{k}/ReduceL2", axes=[1], keepdims=1),
+            helper.make_node("Reciprocal", [y[1]], [y[2]], f"block{k}/Reciprocal"),
+            helper.make_node("Mul", [last, y[2]], [y[3]], f"block{k}/Mul"),
+        ]
+        last = y[3]
+    return _model(nodes, last, [])
+
+
+def measure(proto: ModelProto, folder: Path, repeat: int, target: str) -> tuple[float, float, float, int]:
+    """(seconds of load + save, seconds of surgeon, the median of their ratio, rewrites)."""
+    source, out = folder / "in.onnx", folder / "out.onnx"
+    onnx.save(proto, source)
+    plain, ours, applied = [], [], 0
+    for _ in range(repeat + 1):
+        start = time.perf_counter()
+        onnx.save(onnx.load(source), out)
+        middle = time.perf_counter()
+        applied = len(surgeon.rewrite_file(source, out, target=target, verify="none").applied)
+        plain.append(middle - start)
+        ours.append(time.perf_counter() - middle)
+    plain, ours = plain[1:], ours[1:]  # the first run pays for what is done once a process
+    return statistics.median(plain), statistics.median(ours), statistics.median(o / p for o, p in zip(ours, plain, strict=True)), applied
+
+
+def main() -> None:
+    cli = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    cli.add_argument("--repeat", type=int, default=7)
+    cli.add_argument("--nodes", default="10000,100000")
+    cli.add_argument("--target", default="10.9")
+    args = cli.parse_args()
+    sizes = [int(n) for n in args.nodes.split(",")]
+    print(f"{'model':<10} {'nodes':>8} {'rewrites':>9} {'load+save':>10} {'surgeon':>10} {'ratio':>6} {'per size':>9}")
+    with tempfile.TemporaryDirectory() as folder:
+        for make in (leaky, l2, near_miss):
+            first = None
+            for size in sizes:
+                plain, ours, ratio, applied = measure(make(size), Path(folder), args.repeat, args.target)
+                first = first or ours
+                print(f"{make.__name__:<10} {size:>8} {applied:>9} {plain:>9.3f}s {ours:>9.3f}s {ratio:>6.1f} {ours / first:>8.1f}x", flush=True)
+
+
+if __name__ == "__main__":
+    main()

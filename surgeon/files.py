@@ -1,0 +1,119 @@
+"""Model files: read without the external weights, written through a temporary file, weights on disk carried along."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import onnx
+from onnx import ModelProto, TensorProto
+
+from .errors import ModelError
+
+_EXTERNAL = b"location"  # the key under which a tensor names its file: bytes without it hold no external tensor
+
+
+def read(path: Path) -> ModelProto:
+    """The model without its external weights. Raises ModelError with a paragraph that says what to do."""
+    if not path.exists():
+        raise ModelError(f"there is no file '{path}'.")
+    if path.is_dir():
+        raise ModelError(f"'{path}' is a folder; surgeon reads an ONNX file.")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"'{path}' cannot be read: {error.strerror}.") from None
+    if not data:
+        raise ModelError(f"'{path}' is empty. Export the model again.")
+    model = ModelProto()
+    try:
+        model.ParseFromString(data)
+    except Exception:
+        raise ModelError(f"'{path}' is not an ONNX model, or was cut off while being written: its protobuf does not parse. Export it again, or copy it again whole.") from None
+    if not model.HasField("graph"):
+        raise ModelError(f"'{path}' holds no graph: it is not an ONNX model, or was cut off while being written.")
+    for file in external_files(model) if _EXTERNAL in data else ():
+        where = path.parent / file
+        if Path(file).is_absolute() or ".." in Path(file).parts:
+            raise ModelError(f"'{path}' keeps weights in '{file}', outside its own folder, which ONNX forbids.")
+        if not where.is_file():
+            raise ModelError(f"'{path}' keeps weights in '{file}', which is not there. Put it beside the model, where the exporter wrote it.")
+    return model
+
+
+def external_files(model: ModelProto) -> list[str]:
+    """The files, relative to the model, that hold external tensors."""
+    found: dict[str, None] = {}
+    for tensor in _tensors(model.graph):
+        if tensor.data_location == TensorProto.EXTERNAL:
+            for entry in tensor.external_data:
+                if entry.key == "location":
+                    found[entry.value] = None
+    return list(found)
+
+
+def _tensors(graph: onnx.GraphProto) -> Iterable[TensorProto]:
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.TENSOR:
+                yield attribute.t
+            elif attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _tensors(attribute.g)
+
+
+def check_writable(path: Path, source: Path | None = None) -> None:
+    """Raise ModelError where `path` cannot become the output."""
+    if path.is_dir():
+        raise ModelError(f"'{path}' is a folder; name the file to write.")
+    if source is not None and path.exists() and source.exists() and path.samefile(source):
+        raise ModelError(f"'{path}' is the input itself. surgeon never overwrites a model that it reads: name another file.")
+    folder = path.parent
+    if not folder.is_dir():
+        raise ModelError(f"there is no folder '{folder}' to write '{path.name}' into.")
+    if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        raise ModelError(f"'{path}' cannot be written: permission denied.")
+
+
+def write(model: ModelProto, path: Path, base: Path | None = None) -> None:
+    """Write to a temporary file and move it into place; files of external weights go along into another folder."""
+    check_writable(path)
+    try:
+        data = model.SerializeToString(deterministic=True)
+    except ValueError:
+        raise ModelError("the model is larger than 2 GiB without external data. Export it with external data first.") from None
+    for file in external_files(model) if _EXTERNAL in data else ():
+        _carry((base or Path(".")) / file, path.parent / file)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file_:
+            file_.write(data)
+        mode = path.stat().st_mode if path.exists() else 0o666 & ~_umask()
+        os.chmod(temporary, mode & 0o777)
+        os.replace(temporary, path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise ModelError(f"'{path}' cannot be written: {error.strerror}.") from None
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _carry(source: Path, into: Path) -> None:
+    """Copy a file of external weights, unless it is there already."""
+    if into.exists():
+        if into.samefile(source) or filecmp.cmp(source, into, shallow=False):
+            return
+        raise ModelError(f"'{into}' is there already and is not the model's own weights. Write the model into another folder.")
+    into.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, into)
