@@ -762,7 +762,40 @@ class Model:
             inferred = bare
         types: dict[Value, tuple[int, Shape | None]] = {}
         _collect_types(self.graph, inferred.graph, types)
+        self._infer_functions(types)
         return types
+
+    def _infer_functions(self, types: dict[Value, tuple[int, Shape | None]]) -> None:
+        """The types inside local functions, as the first call sees them."""
+        todo = dict(self.functions)
+        callers = list(_scopes(self.graph))
+        for scope in callers:  # grows: a function's body may call another
+            for key in [k for k in todo if scope.by_op.get(k)]:
+                function = todo.pop(key)
+                call = next(iter(scope.by_op[key]))
+                arguments = [types.get(v, (0, None)) if v is not None else (0, None) for v in call.inputs]
+                if all(elem for elem, _ in arguments):
+                    _collect_types(function, self._infer_call(function, call, arguments), types)
+                    callers += _scopes(function)
+
+    def _infer_call(self, function: Graph, call: Node, arguments: list[tuple[int, Shape | None]]) -> GraphProto:
+        """A function's body as a graph with the types that follow from one call's arguments and attributes."""
+        assert isinstance(function.proto, onnx.FunctionProto)
+        body = GraphProto(name=function.proto.name)
+        body.node.extend([n.proto for n in function.live()])
+        for name, (elem, dims) in zip(function.proto.input, arguments, strict=False):
+            body.input.append(helper.make_value_info(name, _type_proto(elem, dims)))
+        body.output.extend([onnx.ValueInfoProto(name=name) for name in function.proto.output])
+        given = {a.name: a for a in (*function.proto.attribute_proto, *call.proto.attribute)}
+        for attribute in [a for n in body.node for a in n.attribute if a.ref_attr_name in given]:
+            name = attribute.name
+            attribute.CopyFrom(given[attribute.ref_attr_name])
+            attribute.name = name
+        model = helper.make_model(body, opset_imports=list(function.proto.opset_import), functions=list(self.proto.functions))
+        try:
+            return onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+        except Exception:  # as for the main graph: what cannot be inferred stays unknown
+            return body
 
     def bare(self) -> ModelProto:
         """A copy of the model without its large weights, which become inputs: what shape inference needs."""

@@ -254,3 +254,29 @@ def test_attributes_of_functions_that_are_references_do_not_match() -> None:
     """)
     drive(proto, a_pass("leaky", leaky))
     assert proto.functions[0].node[0].op_type == "LeakyRelu"
+
+
+def test_types_inside_a_function_are_those_of_its_first_call() -> None:
+    indexed = Model(onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17, "f" : 1]>
+        g (float[N,3] a) => (float[M,K] r) { b = f.outer <axis = 1> (a)  r = Relu (b) }
+        <domain: "f", opset_import: ["" : 17, "f" : 1]>
+        outer <axis> (p) => (q) { s = Softmax <axis : int = @axis> (p)  q = f.inner (s) }
+        <domain: "f", opset_import: ["" : 17]>
+        inner (p) => (q) { t = Transpose (p)  q = Exp (t) }
+    """))
+    outer, inner = (indexed.functions[k].values for k in ("f::outer", "f::inner"))
+    assert indexed.shape(outer["s"]) == ("N", 3) and indexed.shape(inner["t"]) == (3, "N")
+    assert indexed.dtype(inner["t"]) == onnx.TensorProto.FLOAT
+
+
+def test_a_rewrite_inside_a_function_is_proved() -> None:
+    proto = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17, "f" : 1]>
+        g (float[N,3] a) => (float[N,3] r) { r = f.leaky (a) }
+        <domain: "f", opset_import: ["" : 17]>
+        leaky (p) => (q) { c = Constant <value_float = 0.25> ()  m = Mul (p, c)  q = Max (p, m) }
+    """)
+    result = surgeon.rewrite(proto, target="10.9")
+    assert [n.op_type for n in result.model.functions[0].node] == ["LeakyRelu"]
+    assert result.report.applied[0].max_error == 0.0
