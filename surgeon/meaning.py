@@ -118,8 +118,8 @@ def attach(model: Model) -> None:
     del model.proto.functions[:]
     model.proto.functions.extend(kept)
     overloaded = False
-    for nodes in uses.values():
-        functions = functions_of(nodes, model)
+    for users in uses.values():
+        functions = functions_of(users, model)
         overloaded |= len(functions) > 1
         model.proto.functions.extend(functions)
     if DOMAIN not in model.opsets:

@@ -12,10 +12,11 @@ random and adversarial inputs. Two results are equal as design.md section 5 says
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -261,6 +262,13 @@ class Window:
     inputs: list[tuple[str, int, Shape]]
     pads: int
 
+    def key(self, tolerance: float) -> bytes:
+        """Equal for windows that have the same proof: a digest of both sides."""
+        digest = hashlib.sha256(repr(tolerance).encode())
+        for side in (self.before, self.after):
+            digest.update(side.SerializeToString(deterministic=True))
+        return digest.digest()
+
     def sizes(self, shapes: dict[str, int]) -> Iterator[list[tuple[str, int, tuple[int, ...]]]]:
         """The inputs with every dimension a number: two sizes for each symbolic one, one pass where all are static."""
         symbols = list(dict.fromkeys(d for _, _, s in self.inputs for d in s if isinstance(d, str)))
@@ -288,11 +296,17 @@ class Window:
 class Prover:
     """Proves rewrites of one model. Identical windows are proved once."""
 
-    def __init__(self, model: Model, present: Any, shapes: dict[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        present: Callable[[Value | None], Value | None],
+        shapes: dict[str, int] | None = None,
+        verdicts: dict[bytes, Verdict] | None = None,
+    ) -> None:
         self.model = model
-        self.present = present  # Value -> the Value that its readers read now
+        self.present = present  # a tensor -> the one that its readers read now
         self.shapes = shapes or {}
-        self._verdicts: dict[bytes, Verdict] = {}
+        self._verdicts = verdicts if verdicts is not None else {}
         self._shape_only: dict[Value, bool] = {}
 
     def prove(self, record: Rewrite) -> Verdict:
@@ -303,7 +317,7 @@ class Prover:
             return Verdict(None, None, str(error))
         if window is None:
             return Verdict(True, 0.0)
-        key = window.before.SerializeToString(deterministic=True) + window.after.SerializeToString(deterministic=True)
+        key = window.key(record.tolerance)
         if key not in self._verdicts:
             self._verdicts[key] = prove_window(window, self.shapes, record.tolerance)
         return self._verdicts[key]
@@ -381,7 +395,7 @@ class _Cut:
         return nodes
 
     def _resolve(self, value: Value) -> Value:
-        return self.prover.present(value)
+        return self.prover.present(value) or value
 
     def _walk(self, out: Value, made: dict[Value, Node], done: set[Node], nodes: list[NodeProto], model: Model) -> None:
         stack: list[tuple[Value, bool]] = [(out, False)]
@@ -548,6 +562,13 @@ def compare_models(before: ModelProto, after: ModelProto, base: Any = None, shap
 
 def prove_models(before: ModelProto, after: ModelProto, base: Any = None, shapes: Any = None) -> Verdict:
     """Like `prove_window`, for two whole models."""
+    window, symbols = whole_window(before, after, shapes)
+    with _runnable(before, base) as first, _runnable(after, base) as second:
+        return prove_window(window, symbols, runners=(first, second))
+
+
+def whole_window(before: ModelProto, after: ModelProto, shapes: Any = None) -> tuple[Window, dict[str, int]]:
+    """Two whole models as one window, and the sizes of the symbolic dimensions that `shapes` fixes by input name."""
     given = dict(shapes or {})
     infos = [
         (i.name, i.type.tensor_type.elem_type, tuple(_declared_dim(d) for d in i.type.tensor_type.shape.dim))
@@ -555,9 +576,7 @@ def prove_models(before: ModelProto, after: ModelProto, base: Any = None, shapes
         if i.name not in {t.name for t in before.graph.initializer}
     ]
     symbols = {d: n for name, _, dims in infos if name in given for d, n in zip(dims, given[name], strict=True) if isinstance(d, str)}
-    window = Window(before, after, infos, _largest_pad(before))
-    with _runnable(before, base) as first, _runnable(after, base) as second:
-        return prove_window(window, symbols, runners=(first, second))
+    return Window(before, after, infos, _largest_pad(before)), symbols
 
 
 def _declared_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:

@@ -200,6 +200,7 @@ class _Run:
     allow_unproved: bool
     options: dict[str, Any]
     progress: Progress | None
+    verdicts: dict[bytes, Any] = field(default_factory=dict)  # of windows that an earlier run has proved
 
     def go(self) -> Result:
         """Run the passes, with functions over a `gs.Graph` in front of or behind the others."""
@@ -268,7 +269,7 @@ class _Run:
         from .prove import Prover
 
         failed = []
-        prover = Prover(driver.model, driver.present, _symbols(driver.model, self.shapes))
+        prover = Prover(driver.model, driver.present, _symbols(driver.model, self.shapes), self.verdicts)
         refusal = _refused_by_checker(self.source, driver.rewrites)
         for done, record in enumerate(list(driver.rewrites)):
             if self.progress is not None:
