@@ -2,24 +2,92 @@
 
 Why       TensorRT has a LeakyRelu kernel in every version from 6 on, which fuses into the convolution in front of it;
           Max(x, alpha * x) and the other spellings run as kernels of their own and fuse with nothing.
-Rewrites  Max(x, alpha * x) for 0 <= alpha <= 1                       ->  LeakyRelu(x)
-Exact     To rounding.
+Rewrites  relu(x) - alpha * relu(-x)    max(x, 0) + alpha * min(x, 0)    clip(x, 0,) + alpha * clip(x, , 0)
+          alpha * x + (1 - alpha) * relu(x)    a * x + b * abs(x)    Where(x > 0, x, alpha * x)
+          Max(x, alpha * x)    Min(x, alpha * x)    ->  LeakyRelu(x), with any alpha
+          any of them, or LeakyRelu, with slope 0 below zero  ->  Relu(x)
+          s * LeakyRelu(Conv(x) [+ bias]), s > 0  ->  LeakyRelu of the same with s in its weights (also ConvTranspose, Gemm,
+          MatMul). Behind anything else the multiplication costs the same before as behind, and is left.
+Decompose Max(x, alpha * x) for alpha <= 1 and Min(x, alpha * x) above: two operators that every TensorRT and DLA has, equal to
+          LeakyRelu to the last bit for finite x, 23.8 us for 1x64x256x256 on TensorRT 8.4 and an H200. Scale + relu + sum took 42.5 us
+          and rounds twice; relu(x) - alpha * relu(-x) has four operators. The native kernel took 24.0 us: every target takes
+          it, so this is for who asks.
+Exact     To rounding, for every alpha of either sign. With slope 0 the output at -inf is 0, where LeakyRelu computes
+          -inf * 0 = NaN.
 """
 
-from surgeon import Stage, attr, const, op, require, rewrite, var
+from surgeon import DOMAIN, Stage, attr, const, meaning, op, require, rewrite, var
 
-x, alpha = var("x"), const("alpha")
+from ._linear import FORMS, fits, same_slope, slopes
+from ._types import require_op
+
+LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+
+x, weight, bias, shift, scale = var("x"), const("weight"), const("bias"), const("shift"), const("scale")
 
 
-@rewrite(op.Max(x, x * alpha), stage=Stage.FUSE)
-def maximum(b, x, alpha):
-    require(alpha.size == 1, "alpha is not a scalar")
-    require(0 <= float(alpha.reshape(())) <= 1, f"alpha is {float(alpha.reshape(())):g}, and the maximum is LeakyRelu for 0 to 1 alone")
-    return b.LeakyRelu(x, alpha=float(alpha.reshape(())))
+@rewrite(FORMS, stage=Stage.FUSE)
+def fuse(b, x):
+    f = slopes(b, x)
+    require(f.above.min() == f.above.max() and f.below.min() == f.below.max(), "")  # of many slopes: PRelu's business
+    require(fits(b, x, f.above.shape), f"a constant of shape {list(f.above.shape)} makes the result larger than its input")
+    require_op(b, "LeakyRelu", x)
+    up, down = float(f.above.flat[0]), float(f.below.flat[0])
+    if same_slope(b, x, f.above, 1.0):
+        return b.Relu(x) if down == 0 else b.LeakyRelu(x, alpha=down)
+    require(up > 0 and f.nodes > 2, f"the slope above zero is {up:g}, not 1" if up > 0 else "")
+    return b.Mul(b.Relu(x) if down == 0 else b.LeakyRelu(x, alpha=down / up), up)
+
+
+@rewrite(op.LeakyRelu(x, alpha=attr("alpha")), stage=Stage.FUSE)
+def without_slope(b, x, alpha):
+    require(alpha == 0, "")
+    return b.Relu(x)
+
+
+layer = (
+    op.Conv(x, weight) | op.Conv(x, weight, bias) | op.ConvTranspose(x, weight) | op.ConvTranspose(x, weight, bias)
+    | op.Gemm(x, weight) | op.Gemm(x, weight, bias) | op.MatMul(x, weight)
+)  # fmt: skip
+
+
+@rewrite(op.LeakyRelu(layer | layer + shift, alpha=attr("alpha")) * scale, stage=Stage.FUSE)
+def scaled(b, x, weight, scale, alpha, bias=None, shift=None):
+    factor = float(scale.reshape(-1)[0])
+    require(scale.size == 1 and factor > 0, "")
+    activation = _made_by(b.root, ("LeakyRelu",))
+    require(fits(b, activation.outputs[0], scale.shape), "the scale has more dimensions than what it scales, or their number is not known")
+    layer = _made_by(activation, LAYERS) or _made_by(_made_by(activation, ("Add",)), LAYERS)
+    require(all(_own(v) for v in layer.inputs[1:]), "the weights in front of it are shared, computed or quantised")
+    arrays = [(a * factor).astype(a.dtype) for a in (weight, bias) if a is not None]
+    y = b.node(layer.op, [x, *arrays], 1, "", dict(layer.attrs))
+    y = y if shift is None else b.Add(y, (shift * factor).astype(shift.dtype))
+    return b.LeakyRelu(y, alpha=alpha)
+
+
+def _made_by(node, ops):
+    """The node of one of the operators `ops` that makes an input of `node`."""
+    return next((v.producer for v in node.inputs if v is not None and v.producer is not None and v.producer.key in ops), None)
+
+
+def _own(value):
+    """Whether a tensor is written in the file and read once."""
+    written = value.tensor is not None or (value.producer is not None and value.producer.key == "Constant")
+    return written and len(value.users) == 1
 
 
 @rewrite(op.LeakyRelu(x, alpha=attr("alpha")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, alpha):
-    if 0 < alpha <= 1:
-        return b.Max(x, b.Mul(x, alpha))
-    return b.Sub(b.Relu(x), b.Mul(b.Relu(b.Neg(x)), alpha))
+    if alpha == 0:  # Max(inf, 0 * inf) would be NaN
+        return b.Relu(x)
+    return b.Max(x, b.Mul(x, alpha)) if alpha <= 1 else b.Min(x, b.Mul(x, alpha))
+
+
+@rewrite(op.LeakyRelu(x, alpha=attr("alpha")), stage=Stage.LOWER, strategy="plugin")
+def plugin(b, x, alpha):
+    return b.SurgeonLeakyRelu(x, alpha=alpha, plugin_version="1", plugin_namespace="surgeon", domain=DOMAIN)
+
+
+@meaning("SurgeonLeakyRelu")
+def leaky_relu(f, x, *, alpha):
+    return f.LeakyRelu(x, alpha=alpha)

@@ -1,0 +1,195 @@
+"""Functions of one tensor that are linear above zero and linear below it: LeakyRelu and PRelu in other words.
+
+Exporters and hand-written models spell them with Relu, Clip, Max, Min, Abs and Where in dozens of ways. The patterns here
+only say which operators may stand together; what the window computes is found by evaluating it at 1 and at -1, which
+settles such a function: a spelling that nobody thought of is read right, and one that only looks like it is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from surgeon import Builder, const, op, require, var
+from surgeon.graph import Value
+from surgeon.pattern import Pattern
+
+from ._types import FLOATS
+
+COMPARISONS = {"Greater": np.greater, "GreaterOrEqual": np.greater_equal, "Less": np.less, "LessOrEqual": np.less_equal}
+ELEMENTWISE = {"Add": np.add, "Sum": np.add, "Sub": np.subtract, "Max": np.maximum, "Min": np.minimum}
+
+x = var("x")
+
+
+# ---- patterns ----------------------------------------------------------------------------------------------------------
+
+
+def number() -> Pattern:
+    """A constant, CastLike and Expand of one included. Whether it must be 0 is looked at when the window is evaluated."""
+    bare = const() | op.CastLike(const(), x)
+    return bare | op.Expand(bare, op.Shape(x))
+
+
+def line() -> Pattern:
+    """x times a constant, or x itself."""
+    return x * number() | x / number() | op.Neg(x) | x
+
+
+def above() -> Pattern:
+    """max(x, 0)"""
+    return op.Relu(x) | op.Clip(x, number()) | op.Max(x, number())
+
+
+def below() -> Pattern:
+    """min(x, 0) or max(-x, 0)"""
+    minus = op.Neg(x) | x * number() | number() - x
+    return op.Relu(minus) | op.Clip(x, None, number()) | op.Min(x, number()) | op.Max(minus, number())
+
+
+def bent() -> Pattern:
+    """A function with a bend at zero, scaled by up to two constants."""
+    piece = above() | below() | op.Abs(x) | x - op.Abs(x) | op.Abs(x) - x | x + op.Abs(x)
+    once = piece | piece * number() | piece / number() | op.Neg(piece)
+    return once | once * number() | op.Neg(once)
+
+
+def condition() -> Pattern:
+    """x > 0, x < 0 and their like, negated or not."""
+    bare = op.Greater(x, number()) | op.Less(x, number()) | op.GreaterOrEqual(x, number()) | op.LessOrEqual(x, number())
+    turned = op.Greater(number(), x) | op.Less(number(), x) | op.GreaterOrEqual(number(), x) | op.LessOrEqual(number(), x)
+    test = bare | turned
+    maybe_cast = test | op.Cast(test) | op.Cast(op.Cast(test))
+    return maybe_cast | op.Not(maybe_cast)
+
+
+def pair() -> Pattern:
+    """The sum of two parts of which one is bent."""
+    return (
+        bent() + bent() | bent() - bent() | bent() + line() | bent() - line() | line() - bent()
+        | op.Sum(bent(), bent()) | op.Sum(bent(), line())
+    )  # fmt: skip
+
+
+FORMS = (
+    pair() | pair() * number() | pair() / number()
+    | op.Max(line(), line()) | op.Min(line(), line()) | op.Where(condition(), line() | number(), line() | number())
+)  # fmt: skip
+
+
+# ---- what a window computes --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Slopes:
+    """f(x) = above * x for x >= 0 and below * x for x <= 0, both float64; `nodes`: how many operators say so."""
+
+    above: np.ndarray
+    below: np.ndarray
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """A tensor's value where x is 1, -1 and NaN. `constant`: it does not depend on x."""
+
+    at: tuple[np.ndarray, np.ndarray, np.ndarray]
+    constant: bool = False
+
+
+def slopes(b: Builder, x: Value) -> Slopes:
+    """Both slopes of the window between `x` and the root; declines, without a word, a window that has no such slopes."""
+    require(b.dtype(x) in FLOATS, "")
+    reader = _Reader(b, x)
+    up, down, nan = reader.of(b.root.outputs[0]).at
+    require(np.isnan(nan).all() and np.isfinite(up).all() and np.isfinite(down).all(), "")
+    up, down = np.broadcast_arrays(up, -down)
+    require(not np.array_equal(up, down), "")  # plain multiplication
+    return Slopes(up, down, len(reader.nodes))
+
+
+class _Reader:
+    def __init__(self, b: Builder, x: Value) -> None:
+        self.b = b
+        self.sides: dict[Any, _Sides] = {x: _Sides((np.asarray(1.0), np.asarray(-1.0), np.asarray(np.nan)))}
+        self.nodes: set[Any] = set()
+
+    def of(self, value: Any) -> _Sides:
+        """Evaluate `value`; windows are a dozen nodes at most, so recursion is no risk."""
+        if value not in self.sides:
+            array = value if isinstance(value, np.ndarray) else self.b.value(value)
+            if array is not None:
+                array = np.asarray(array).astype(np.float64)
+                self.sides[value] = _Sides((array, array, array), constant=True)
+            else:
+                self.nodes.add(value.producer)
+                with np.errstate(all="ignore"):
+                    self.sides[value] = self.computed(value.producer)
+        return self.sides[value]
+
+    def computed(self, node: Any) -> _Sides:
+        key, operands = node.key, node.operands()
+        if key in ("Cast", "CastLike", "Expand", "Identity"):
+            return self.of(operands[0])
+        if key == "Clip":
+            return self.clip(operands)
+        given = [self.of(v) for v in operands]
+        if key in ("Mul", "Div"):
+            require(sum(not g.constant for g in given) == 1 and (key == "Mul" or given[1].constant), "")
+            return _each(np.multiply if key == "Mul" else np.divide, *given)
+        if key == "Where":
+            for branch in given[1:]:
+                _require_homogeneous(branch)
+            return _each(lambda c, p, q: np.where(c != 0, p, q), *given)
+        for part in given:
+            _require_homogeneous(part)
+        if key in ELEMENTWISE or key in COMPARISONS:
+            return _each({**ELEMENTWISE, **COMPARISONS}[key], *given)
+        return _each({"Neg": np.negative, "Abs": np.abs, "Relu": _relu, "Not": lambda c: c == 0}[key], *given)
+
+    def clip(self, operands: list[Any]) -> _Sides:
+        low, high = [self.of(v) if v is not None else None for v in (*operands[1:], None, None)[:2]]
+        found = self.of(operands[0])
+        for bound, function in ((low, np.maximum), (high, np.minimum)):
+            if bound is not None:
+                _require_homogeneous(bound)
+                found = _each(function, found, bound)
+        return found
+
+
+def _relu(v: np.ndarray) -> np.ndarray:
+    return np.maximum(v, 0.0)
+
+
+def _each(function: Any, *given: _Sides) -> _Sides:
+    at = [function(*[g.at[k] for g in given]) for k in range(3)]
+    return _Sides((at[0], at[1], at[2]), all(g.constant for g in given))
+
+
+def _require_homogeneous(part: _Sides) -> None:
+    """A constant that is added to, or compared with, x must be zero: then f(s * x) = s * f(x) for every s > 0."""
+    require(not part.constant or not part.at[0].any(), "")
+
+
+def same_slope(b: Builder, x: Value, slope: np.ndarray, wanted: float) -> bool:
+    """Whether every slope is `wanted` to the rounding of constants of x's type."""
+    return bool(np.all(np.abs(slope - wanted) <= 4 * _eps(b.dtype(x)) * max(1.0, abs(wanted))))
+
+
+def _eps(dtype: int) -> float:
+    if dtype == TensorProto.BFLOAT16:
+        return 2.0**-9
+    return max(float(np.finfo(helper.tensor_dtype_to_np_dtype(dtype)).eps) / 2, 2.0**-24)
+
+
+def fits(b: Builder, x: Value, shape: tuple[int | str | None, ...]) -> bool:
+    """Whether a tensor of `shape` broadcasts to x without making it larger: what LeakyRelu's and PRelu's output must not be."""
+    if not shape:
+        return True
+    whole = b.shape(x)
+    if whole is None or len(shape) > len(whole):
+        return False
+    return all(d == 1 or (isinstance(d, int) and d == whole[k - len(shape)]) for k, d in enumerate(shape))

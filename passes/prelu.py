@@ -1,0 +1,180 @@
+"""Fuse PRelu however it was exported, and give it slopes that TensorRT reads right.
+
+Why       Keras writes PReLU as five operators; TensorRT has a kernel for it in every version from 6 on. One slope for the
+          whole tensor is LeakyRelu, which TensorRT fuses into the convolution in front of it, as it does not PRelu.
+Rewrites  relu(x) - slope * relu(-x)    max(x, 0) + slope * min(x, 0)    relu(x) + slope * (x - abs(x)) * 0.5
+          Where(x > 0, x, slope * x)    Max(x, slope * x) for slopes up to 1    ->  PRelu(x, slope)
+          slopes behind Unsqueeze, Reshape, Identity and the like           ->  the computed slopes
+          slopes that do not change along a dimension: [C,H,W], say         ->  [C,1,1]
+          one slope, in any shape that broadcasts to x                      ->  LeakyRelu(x); slope 0  ->  Relu(x)
+          [C] on N x C x H x W with W != C, as mxnet wrote it               ->  [C,1,1]
+Shapes    TensorRT pads the slope's rank with ones from the left, as ONNX does, and refuses a slope of more dimensions than x.
+          ONNX means the last dimension by a slope [C], so that is what stays where W is C. Where W is another number the
+          file is invalid and means channels; ONNX Runtime refuses it, so the repair cannot be proved: it is made with
+          --allow-unproved. Where W is not known, it is made only if the option repair_prelu=1 says that [C] means channels.
+Decompose Max(x, slope * x) where no constant slope is above 1 or is 0; else relu(x) + slope * min(x, 0), which is exact for any
+          slope and for x = +-inf. Every TensorRT takes PRelu; DLA does with constant slopes alone.
+Exact     To the last bit for slopes that are written in the file; products of constants (slope * 0.5) are rounded once.
+          With slope 0 the output at -inf is 0, where PRelu computes -inf * 0 = NaN.
+"""
+
+import numpy as np
+
+from surgeon import DOMAIN, Stage, attr, const, meaning, op, require, rewrite, var
+
+from ._linear import FORMS, above, fits, same_slope, slopes
+from ._types import require_op
+
+STRUCTURAL = frozenset({"Identity", "Reshape", "Unsqueeze", "Squeeze", "Transpose", "Expand", "Cast", "CastLike", "Flatten"})
+
+x, slope, factor = var("x"), var("slope"), const("factor")
+
+
+# ---- spellings with constant slopes --------------------------------------------------------------------------------------
+
+
+@rewrite(FORMS, stage=Stage.FUSE)
+def fuse(b, x):
+    f = slopes(b, x)
+    require(f.above.min() != f.above.max() or f.below.min() != f.below.max(), "")  # one slope: LeakyRelu's business
+    require(same_slope(b, x, f.above, 1.0), "the slopes above zero are not 1")
+    require(fits(b, x, f.below.shape), f"slopes of shape {list(f.below.shape)} make the result larger than its input")
+    require_op(b, "PRelu", x)
+    return b.PRelu(x, b.constant(f.below, b.dtype(x)))
+
+
+negated = op.Transpose(op.Relu(op.Neg(x)), perm=attr("to"))
+
+
+@rewrite(above() + op.Transpose(negated * factor, perm=attr("back")), stage=Stage.FUSE)
+def fuse_between_transposes(b, x, factor, to, back):
+    """tf2onnx in NCHW: the slopes still stand in NHWC, with a Transpose to and fro around them."""
+    require([to[k] for k in back] == list(range(len(to))), "the two transposes do not cancel out")
+    require(factor.ndim <= len(to), "the slopes have more dimensions than x")
+    require_op(b, "PRelu", x)
+    moved = _without_ones(np.transpose(-factor.reshape((1,) * (len(to) - factor.ndim) + factor.shape), back))
+    require(fits(b, x, moved.shape), f"slopes of shape {list(moved.shape)} make the result larger than its input")
+    return b.PRelu(x, moved)
+
+
+# ---- spellings with slopes that are computed, or inputs of the model -----------------------------------------------------
+
+minus = op.Neg(slope) * op.Relu(op.Neg(x)) | op.Neg(slope * op.Relu(op.Neg(x)))
+falling = slope * (op.Min(x, 0) | op.Clip(x, None, 0)) | minus
+halved = (slope * (x - op.Abs(x))) * 0.5 | slope * ((x - op.Abs(x)) * 0.5) | (slope * (x - op.Abs(x))) / 2
+rising = op.Relu(x) | op.Max(x, 0) | op.Clip(x, 0)
+positive = op.Greater(x, 0) | op.GreaterOrEqual(x, 0) | op.Less(0, x) | op.LessOrEqual(0, x)
+not_positive = op.Less(x, 0) | op.LessOrEqual(x, 0) | op.Greater(0, x) | op.GreaterOrEqual(0, x)
+
+
+@rewrite(
+    rising + falling | rising + halved | rising - slope * op.Relu(op.Neg(x))
+    | op.Where(positive | op.Not(not_positive), x, x * slope) | op.Where(not_positive | op.Not(positive), x * slope, x),
+    stage=Stage.FUSE,
+)  # fmt: skip
+def fuse_computed(b, x, slope):
+    require(b.value(slope) is None, "")  # constants are read by `fuse`
+    require_op(b, "PRelu", x)
+    shape = b.shape(slope)
+    require(shape is not None, "the rank of the slopes is not known")
+    require(fits(b, x, shape), f"slopes of shape {list(shape)} may make the result larger than its input")
+    return b.PRelu(x, slope)
+
+
+# ---- slopes --------------------------------------------------------------------------------------------------------------
+
+slopes_of = const("slope")
+
+
+@rewrite(op.PRelu(x, slopes_of), stage=Stage.FUSE)
+def uniform(b, x, slope):
+    require(slope.size and slope.min() == slope.max(), "")
+    require(fits(b, x, slope.shape), f"the slope has shape {list(slope.shape)}, and x no dimensions that are known to hold it")
+    require_op(b, "LeakyRelu", x)
+    return b.LeakyRelu(x, alpha=float(slope.reshape(-1)[0])) if slope.any() else b.Relu(x)
+
+
+@rewrite(op.PRelu(x, slopes_of), stage=Stage.FUSE)
+def reshaped(b, x, slope):
+    require(slope.size and slope.min() != slope.max() and not _misplaced(b, x, slope), "")
+    require(fits(b, x, slope.shape), "")
+    source = b.root.inputs[1]
+    smaller = _constant_along(slope)
+    require(smaller.shape != slope.shape or _behind_structure(source), "")
+    return b.PRelu(x, _without_ones(smaller) if smaller.shape != slope.shape else slope)
+
+
+@rewrite(op.PRelu(x, slopes_of), stage=Stage.FUSE)
+def repaired(b, x, slope):
+    require(slope.size and slope.min() != slope.max(), "")
+    require(_misplaced(b, x, slope), "")
+    shape = b.shape(x)
+    known = isinstance(shape[-1], int)
+    require(
+        known or b.options.get("repair_prelu"),
+        f"ONNX means the last dimension of {_text(shape)} by a slope [{slope.size}]; if the file means channels, give the option "
+        "repair_prelu=1 and --allow-unproved",
+    )
+    b.warn(f"the slope [{slope.size}] on {_text(shape)} is read as one slope a channel")
+    return b.PRelu(x, slope.reshape((-1,) + (1,) * (len(shape) - 2)))
+
+
+def _misplaced(b, x, slope):
+    """Whether a slope [C], dimensions of 1 aside, stands where ONNX would broadcast it along a last dimension that is not
+    C, or not known, while dimension 1 is C."""
+    shape = b.shape(x)
+    if shape is None or len(shape) < 3 or slope.size != slope.shape[-1]:
+        return False
+    return shape[1] == slope.size and shape[-1] != slope.size
+
+
+def _text(shape):
+    return " x ".join("?" if d is None else str(d) for d in shape)
+
+
+def _constant_along(slope):
+    """The slopes with every dimension along which they do not change cut down to 1."""
+    for axis in range(slope.ndim):
+        first = np.take(slope, [0], axis)
+        if np.array_equal(np.broadcast_to(first, slope.shape), slope):
+            slope = first
+    return slope
+
+
+def _without_ones(slope):
+    """Leading dimensions of 1 say nothing: ONNX and TensorRT pad them on."""
+    while slope.ndim > 1 and slope.shape[0] == 1:
+        slope = slope[0]
+    return slope
+
+
+def _behind_structure(value):
+    """Whether the constant is computed by operators that only move it; what a DequantizeLinear makes stays as it is."""
+    node = value.producer
+    found = False
+    while node is not None and node.key in STRUCTURAL:
+        found, node = True, node.inputs[0].producer
+    return found and (node is None or node.key == "Constant")
+
+
+# ---- lowering ------------------------------------------------------------------------------------------------------------
+
+
+@rewrite(op.PRelu(x, slope), stage=Stage.LOWER, strategy="decompose")
+def decompose(b, x, slope):
+    require_op(b, "Relu", x)
+    require_op(b, "Max", x)
+    known = b.value(slope)
+    if known is not None and known.all() and known.max() <= 1:
+        return b.Max(x, b.Mul(x, slope))
+    return b.Add(b.Relu(x), b.Mul(b.Min(x, 0.0), slope))
+
+
+@rewrite(op.PRelu(x, slope), stage=Stage.LOWER, strategy="plugin")
+def plugin(b, x, slope):
+    return b.SurgeonPRelu(x, slope, plugin_version="1", plugin_namespace="surgeon", domain=DOMAIN)
+
+
+@meaning("SurgeonPRelu")
+def prelu(f, x, slope):
+    return f.PRelu(x, slope)
