@@ -14,7 +14,6 @@ import io
 import logging
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from .errors import EngineError, ModelError, UsageError, did_you_mean
-from .session import check_writable, read, rewrite
+from .files import check_writable, put, read
+from .session import rewrite
 from .targets import Target
 
 CLASSIC, RTX = "tensorrt", "tensorrt_rtx"
@@ -74,8 +74,12 @@ def choose_runtime(asked: str | None = None) -> str:
     if _importable(RTX):
         return RTX
     if _importable(CLASSIC):
-        raise UsageError("TensorRT builds engines on a GPU, and this machine has none that its driver offers. TensorRT-RTX builds without: install surgeon with the extra 'rtx'.")
-    raise UsageError("no TensorRT can be imported here. Install surgeon with the extra 'rtx' (TensorRT-RTX, which builds without a GPU), or the package tensorrt.")
+        raise UsageError(
+            "TensorRT builds engines on a GPU, and this machine has none that its driver offers. TensorRT-RTX builds without: install surgeon with the extra 'rtx'."
+        )
+    raise UsageError(
+        "no TensorRT can be imported here. Install surgeon with the extra 'rtx' (TensorRT-RTX, which builds without a GPU), or the package tensorrt."
+    )
 
 
 def _importable(module: str) -> bool:
@@ -83,7 +87,11 @@ def _importable(module: str) -> bool:
 
 
 def _how_to_install(module: str) -> str:
-    return "Install surgeon with the extra 'rtx'." if module == RTX else "Install the package tensorrt of the version that you deploy."
+    return (
+        "Install surgeon with the extra 'rtx'."
+        if module == RTX
+        else "Install the package tensorrt of the version that you deploy."
+    )
 
 
 def gpu() -> bool:
@@ -107,16 +115,20 @@ def use(runtime: str) -> Any:
 
     if "polygraphy.backend.trt" not in sys.modules:
         config.USE_TENSORRT_RTX = wanted  # Polygraphy reads it again when its TensorRT backend is first imported
-    if config.USE_TENSORRT_RTX != wanted:
-        raise UsageError("this process already uses Polygraphy with the other of TensorRT and TensorRT-RTX. Use a process for each.")
+    if wanted != config.USE_TENSORRT_RTX:
+        raise UsageError(
+            "this process already uses Polygraphy with the other of TensorRT and TensorRT-RTX. Use a process for each."
+        )
     try:
         return importlib.import_module(runtime)
     except (ImportError, OSError) as error:
-        raise EngineError(f"{runtime} is installed but does not load: {error}. A CUDA library that it needs is missing or too old.") from error
+        raise EngineError(
+            f"{runtime} is installed but does not load: {error}. A CUDA library that it needs is missing or too old."
+        ) from error
 
 
 def title(trt: Any) -> str:
-    """"TensorRT-RTX 1.7.1.116", "TensorRT 10.9.0.34"."""
+    """ "TensorRT-RTX 1.7.1.116", "TensorRT 10.9.0.34"."""
     return f"{'TensorRT-RTX' if trt.__name__ == RTX else 'TensorRT'} {trt.__version__}"
 
 
@@ -155,7 +167,9 @@ def build(
     proto = read(source)
     trt = use(choose_runtime(runtime))
     if fp16 and (trt.__name__ == RTX or int(trt.__version__.split(".")[0]) >= 11):
-        raise UsageError(f"{title(trt)} is strongly typed: it takes each tensor's type from the model and has no fp16 switch. Convert the model to fp16 instead, and build that.")
+        raise UsageError(
+            f"{title(trt)} is strongly typed: it takes each tensor's type from the model and has no fp16 switch. Convert the model to fp16 instead, and build that."
+        )
     _check_profiles(profiles, proto)
     libraries = [_library(p) for p in plugins]
     started = time.perf_counter()
@@ -168,12 +182,20 @@ def build(
         except PolygraphyException:
             refusals = _refusals(trt, source, libraries, log)
             raise EngineError(_told(trt, source, refusals)) from None
-    _write(engine, path)
+    put(engine, path)
     notes = [] if profiles else _fixed_shapes(proto)
     return Built(path, len(engine), time.perf_counter() - started, title(trt), notes)
 
 
-def _loader(trt: Any, source: Path, profiles: Sequence[Profile], fp16: bool, libraries: Sequence[str], cache: str | Path | None, progress: Progress | None) -> Any:
+def _loader(
+    trt: Any,
+    source: Path,
+    profiles: Sequence[Profile],
+    fp16: bool,
+    libraries: Sequence[str],
+    cache: str | Path | None,
+    progress: Progress | None,
+) -> Any:
     """Polygraphy's loaders put together. The engine stays bytes: making it runnable again would need a GPU."""
     from polygraphy.backend import trt as backend
 
@@ -229,10 +251,14 @@ def _check_profiles(profiles: Sequence[Profile], proto: Any) -> None:
             rank = len(inputs[name].type.tensor_type.shape.dim)
             for shape in shapes:
                 if len(shape) != rank:
-                    raise UsageError(f"the input '{name}' has {rank} dimensions; its profile gives {'x'.join(map(str, shape))}.")
+                    raise UsageError(
+                        f"the input '{name}' has {rank} dimensions; its profile gives {'x'.join(map(str, shape))}."
+                    )
             smallest, usual, largest = shapes
             if not all(a <= b <= c for a, b, c in zip(smallest, usual, largest, strict=True)):
-                raise UsageError(f"the profile of '{name}' goes from the smallest shape over the usual one to the largest, each dimension in that order.")
+                raise UsageError(
+                    f"the profile of '{name}' goes from the smallest shape over the usual one to the largest, each dimension in that order."
+                )
 
 
 def _library(path: str | Path) -> str:
@@ -252,17 +278,6 @@ def _fixed_shapes(proto: Any) -> list[str]:
         shape = "x".join(str(d.dim_value) if d.HasField("dim_value") else "1" for d in dims)
         notes.append(f"the input '{info.name}' is dynamic and has no --profile: the engine takes {shape} alone")
     return notes
-
-
-def _write(data: bytes, path: Path) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise ModelError(f"'{path}' cannot be written: {error.strerror}.") from None
 
 
 # ---- why not ---------------------------------------------------------------------------------------------------------------
@@ -301,7 +316,11 @@ def _refusals(trt: Any, source: Path, libraries: Sequence[str], log: Sequence[st
     found = list(dict.fromkeys(_parser_errors(trt, source)))
     if not found:
         proto = read(source)
-        found = [_builder_error(line, proto) for line in dict.fromkeys(log) if "Could not parse" not in line and "Invalid Engine" not in line]
+        found = [
+            _builder_error(line, proto)
+            for line in dict.fromkeys(log)
+            if "Could not parse" not in line and "Invalid Engine" not in line
+        ]
     mending = mended_by(source, target_of(trt)) if found else {}
     return [Refusal(r.node, r.op, r.why, mending.get(r.node, "")) for r in found]
 
@@ -317,7 +336,9 @@ def _parser_errors(trt: Any, source: Path) -> list[Refusal]:
     parser = trt.OnnxParser(network, get_trt_logger())
     if parser.parse_from_file(str(source)):
         return []
-    return [_parser_error(parser.get_error(i), proto) for i in range(parser.num_errors)] or [Refusal("", "", "the parser gives no reason")]
+    return [_parser_error(parser.get_error(i), proto) for i in range(parser.num_errors)] or [
+        Refusal("", "", "the parser gives no reason")
+    ]
 
 
 def _parser_error(error: Any, proto: Any) -> Refusal:
@@ -360,7 +381,9 @@ def _told(trt: Any, source: Path, refusals: Sequence[Refusal]) -> str:
     for refusal in refusals:
         lines.append(f"  {refusal}")
         if refusal.mended_by:
-            lines.append(f"    the pass '{refusal.mended_by}' rewrites this node: surgeon rewrite {source} OUT.onnx --target {target_of(trt)}")
+            lines.append(
+                f"    the pass '{refusal.mended_by}' rewrites this node: surgeon rewrite {source} OUT.onnx --target {target_of(trt)}"
+            )
         elif refusal.node:
             lines.append(f"    no pass rewrites this node for {target_of(trt)}")
     return "\n".join(lines)

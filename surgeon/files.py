@@ -88,6 +88,11 @@ def write(model: ModelProto, path: Path, base: Path | None = None) -> None:
         raise ModelError("the model is larger than 2 GiB without external data. Export it with external data first.") from None
     for file in external_files(model) if _EXTERNAL in data else ():
         _carry((base or Path(".")) / file, path.parent / file)
+    put(data, path)
+
+
+def put(data: bytes, path: Path) -> None:
+    """Write a file whole or not at all: what stood there stays until the new one is complete. Raises ModelError."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file_:

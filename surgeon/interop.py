@@ -11,7 +11,6 @@ changed are taken; everything else is the file's own. What it changed may stand 
 
 from __future__ import annotations
 
-import time
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -87,7 +86,13 @@ class Outcome:
 
 
 def run_graph_rules(
-    rules: Iterable[ModelRule], model: ModelProto, base: Path | None, *, prove: bool = True, shapes: Mapping[str, Sequence[int]] | None = None, allow_unproved: bool = False
+    rules: Iterable[ModelRule],
+    model: ModelProto,
+    base: Path | None,
+    *,
+    prove: bool = True,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    allow_unproved: bool = False,
 ) -> Outcome:
     """Run functions over `gs.Graph`s one after the other; each result stays only where the whole models agree."""
     outcome = Outcome(model)
@@ -107,11 +112,15 @@ def run_graph_rules(
             outcome.declined.append(Entry(rule.pass_name, record.root, f"unproved: {verdict.why}"))
         else:
             outcome.model = after
-            outcome.applied.append(dataclasses.replace(record, max_error=None if verdict is None else verdict.max_error))
+            outcome.applied.append(
+                dataclasses.replace(record, max_error=None if verdict is None else verdict.max_error)
+            )
     return outcome
 
 
-def changed_by(function: GraphFunction, model: ModelProto, base: Path | None = None, name: str = "gs-pass") -> ModelProto | None:
+def changed_by(
+    function: GraphFunction, model: ModelProto, base: Path | None = None, name: str = "gs-pass"
+) -> ModelProto | None:
     """What `function` makes of the model, with what onnx-graphsurgeon drops restored; None where it changed nothing.
 
     Raises PassError where the function or onnx-graphsurgeon fails, and lets `Declined` through.
@@ -122,24 +131,32 @@ def changed_by(function: GraphFunction, model: ModelProto, base: Path | None = N
         graph = to_graphsurgeon(model, base)
         untouched = gs.export_onnx(graph, do_type_check=False)
     except Exception as error:
-        raise PassError(f"onnx-graphsurgeon cannot read this model ({type(error).__name__}: {error}), so the pass '{name}' cannot run. Leave it out with --skip {name}.") from error
+        raise PassError(
+            f"onnx-graphsurgeon cannot read this model ({type(error).__name__}: {error}), so the pass '{name}' cannot run. Leave it out with --skip {name}."
+        ) from error
     try:
         given = function(graph)
         touched = gs.export_onnx(graph if given is None else given, do_type_check=False)
     except Declined:
         raise
     except Exception as error:
-        raise PassError(f"the pass '{name}' failed: {type(error).__name__}: {error}. Leave it out with --skip {name}, or mend it.") from error
+        raise PassError(
+            f"the pass '{name}' failed: {type(error).__name__}: {error}. Leave it out with --skip {name}, or mend it."
+        ) from error
     return restored(model, untouched, touched, base)
 
 
-def restored(model: ModelProto, untouched: ModelProto, touched: ModelProto, base: Path | None = None) -> ModelProto | None:
+def restored(
+    model: ModelProto, untouched: ModelProto, touched: ModelProto, base: Path | None = None
+) -> ModelProto | None:
     """The model with what differs between two exports of it, before and after an edit; None where nothing differs."""
     after = ModelProto()
     after.CopyFrom(model)
     changed = _restore_nodes(after.graph, untouched.graph, touched.graph)
     changed |= _restore_tensors(after.graph, model.graph, touched.graph, base)
-    changed |= _restore_infos(after.graph.input, untouched.graph.input, touched.graph.input, {t.name for t in model.graph.initializer})
+    changed |= _restore_infos(
+        after.graph.input, untouched.graph.input, touched.graph.input, {t.name for t in model.graph.initializer}
+    )
     changed |= _restore_infos(after.graph.output, untouched.graph.output, touched.graph.output, set())
     changed |= _restore_header(after, untouched, touched)
     if not changed:
@@ -247,7 +264,11 @@ def _restore_infos(infos: Any, untouched: Any, touched: Any, weights: set[str]) 
     originals = {i.name: i for i in infos}
     exported = {i.name: i.SerializeToString() for i in untouched}
     fresh = [i for i in infos if i.name in weights]
-    fresh += [originals[i.name] if exported.get(i.name) == i.SerializeToString() else i for i in touched if i.name not in weights]
+    fresh += [
+        originals[i.name] if exported.get(i.name) == i.SerializeToString() else i
+        for i in touched
+        if i.name not in weights
+    ]
     copies = [onnx.ValueInfoProto.FromString(i.SerializeToString()) for i in fresh]
     del infos[:]
     infos.extend(copies)
@@ -272,7 +293,9 @@ def _restore_header(after: ModelProto, untouched: ModelProto, touched: ModelProt
         return changed
     originals = {(f.domain, f.name): onnx.FunctionProto.FromString(f.SerializeToString()) for f in after.functions}
     del after.functions[:]
-    after.functions.extend([originals[k] if known.get(k) == v else onnx.FunctionProto.FromString(v) for k, v in now.items()])
+    after.functions.extend(
+        [originals[k] if known.get(k) == v else onnx.FunctionProto.FromString(v) for k, v in now.items()]
+    )
     return True
 
 
@@ -301,7 +324,7 @@ def _applied(rule: ModelRule, before: ModelProto, after: ModelProto) -> Applied:
     root = _label(removed[0]) if removed else "the graph"
     return Applied(
         rule.pass_name, rule.stage.value, root, outputs, [_label(n) for n in removed], [_label(n) for n in added], None,
-        [_line(n) for n in removed], [_line(n) for n in added],
+        [_Text(n) for n in removed], [_Text(n) for n in added],
     )  # fmt: skip
 
 
@@ -309,8 +332,15 @@ def _label(node: NodeProto) -> str:
     return node.name or f"{node.op_type} -> {node.output[0] if node.output else '?'}"
 
 
-def _line(node: NodeProto) -> str:
-    return f"{', '.join(node.output)} = {node.op_type}({', '.join(node.input)})"
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A NodeProto as a line, when somebody asks for it."""
+
+    node: NodeProto
+
+    @property
+    def text(self) -> str:
+        return f"{', '.join(self.node.output)} = {self.node.op_type}({', '.join(self.node.input)})"
 
 
 def _compare(before: ModelProto, after: ModelProto, base: Path | None, shapes: Mapping[str, Sequence[int]]) -> Verdict:
@@ -327,4 +357,13 @@ def _interface(model: ModelProto) -> tuple[list[tuple[str, int]], list[tuple[str
     return inputs, [(o.name, o.type.tensor_type.elem_type) for o in model.graph.output]
 
 
-__all__ = ["GraphRule", "Outcome", "changed_by", "from_graphsurgeon", "gs_pass", "restored", "run_graph_rules", "to_graphsurgeon"]
+__all__ = [
+    "GraphRule",
+    "Outcome",
+    "changed_by",
+    "from_graphsurgeon",
+    "gs_pass",
+    "restored",
+    "run_graph_rules",
+    "to_graphsurgeon",
+]

@@ -1,0 +1,604 @@
+"""The command line: arguments in, exit status out. The only module that prints, through `screen`.
+
+    surgeon rewrite in.onnx out.onnx --target 8.4
+    surgeon check in.onnx --target 8.4
+    surgeon build out.onnx out.engine
+    surgeon compare in.onnx out.onnx
+    surgeon passes | explain PASS | plugins build
+
+Exit status: 0 done and proved, or nothing to do; 1 done, but something was undone, stays that the target does not take, or
+differs; 2 a usage error or a model that cannot be read, and nothing was written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from . import __version__
+from .errors import EngineError, SurgeonError, UsageError, did_you_mean
+from .files import check_writable, put
+from .report import Applied, Declined, Report
+from .screen import Screen, complain
+from .targets import Target
+
+DONE, FAILED, WRONG = 0, 1, 2
+COMMANDS = ("rewrite", "check", "build", "compare", "passes", "explain", "plugins")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status. `argv` is without the program's name; None takes sys.argv's."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    verbose = 0
+    try:
+        args = _parser().parse_args(arguments)
+        verbose = args.verbose
+        status = args.run(args)
+        sys.stdout.flush()
+        return int(status)
+    except EngineError as error:
+        complain(str(error))
+        return FAILED
+    except SurgeonError as error:
+        complain(str(error))
+        return WRONG
+    except BrokenPipeError:  # the reader of the pipe went away: nothing is wrong, and there is nobody to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except KeyboardInterrupt:
+        complain("interrupted; nothing was written.")
+        return 130
+    except Exception as error:
+        if verbose > 1:
+            raise
+        complain(
+            f"stopped by something that it does not know: {type(error).__name__}: {_one_line(error)} This is a defect of surgeon, and nothing "
+            "was written. Please report it with the model and what `-vv` prints."
+        )
+        return WRONG
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())[:400]
+    return text if text.endswith(".") else f"{text}."
+
+
+# ---- arguments -----------------------------------------------------------------------------------------------------------
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        if "invalid choice" in message and self.prog == "surgeon":
+            wrong = message.split("'")[1] if "'" in message else ""
+            message = f"there is no command '{wrong}'.{did_you_mean(wrong, COMMANDS)}"
+        raise UsageError(f"{message.rstrip('.')}. See {self.prog} --help.")
+
+
+def _parser() -> _Parser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+    common.add_argument(
+        "-v",
+        "--verbose",
+        action="count",
+        default=0,
+        help="print every rewrite and every refusal; -vv also a defect's traceback",
+    )
+    known = argparse.ArgumentParser(add_help=False)
+    known.add_argument(
+        "--passes", metavar="DIR", action="append", default=[], help="a folder of further passes, one Python file each"
+    )
+    target = argparse.ArgumentParser(add_help=False)
+    target.add_argument(
+        "--target",
+        metavar="T",
+        help="8.4, 10.9, 11.1, rtx, 8.6+dla, installed; without it, the TensorRT installed here",
+    )
+    target.add_argument(
+        "--plugins",
+        metavar="NAMES",
+        action="append",
+        default=[],
+        help="plugin libraries that nodes may come from, best first: surgeon, stock",
+    )
+    target.add_argument(
+        "--strategy",
+        metavar="PASS=S",
+        action="append",
+        default=[],
+        help="keep, decompose or plugin, over the target's own choice",
+    )
+    target.add_argument("--only", metavar="PASS", action="append", default=[], help="run these passes alone")
+    target.add_argument(
+        "--skip",
+        metavar="PASS[:NODE]",
+        action="append",
+        default=[],
+        help="leave out a pass, or leave the nodes that a glob names to themselves",
+    )
+    sizes = argparse.ArgumentParser(add_help=False)
+    sizes.add_argument(
+        "--shapes",
+        metavar="X:1x3x224x224",
+        action="append",
+        default=[],
+        help="sizes of an input with symbolic dimensions",
+    )
+
+    top = _Parser(
+        prog="surgeon",
+        description="Rewrites ONNX models so that the TensorRT you have parses, builds and runs them right, and proves it.",
+        epilog="surgeon COMMAND --help says more.",
+    )
+    top.add_argument("--version", action="version", version=f"surgeon {__version__}")
+    commands = top.add_subparsers(metavar="COMMAND", dest="command", required=True, parser_class=_Parser)
+
+    p = commands.add_parser(
+        "rewrite", parents=[common, target, known, sizes], help="rewrite a model for a target and prove every rewrite"
+    )
+    p.set_defaults(run=_rewrite)
+    p.add_argument("model", metavar="IN.onnx")
+    p.add_argument(
+        "out", metavar="OUT.onnx", nargs="?", help="left out with --check and --explain, which write nothing"
+    )
+    p.add_argument("--check", action="store_true", help="write nothing; exit 1 where a rewrite would change something")
+    p.add_argument(
+        "--diff", action="store_true", help="print the operators before and after, and each rewritten window"
+    )
+    p.add_argument(
+        "--explain", metavar="NODE", help="write nothing; say of one node what each pass makes of it, and why not"
+    )
+    p.add_argument("--report", metavar="R.json", help="write what was done as JSON")
+    p.add_argument(
+        "--verify",
+        choices=("window", "full", "none"),
+        default="window",
+        help="prove each rewrite on its window (default), whole models too, or nothing",
+    )
+    p.add_argument("--allow-unproved", action="store_true", help="keep rewrites whose window cannot be run")
+    p.add_argument(
+        "--strict", action="store_true", help="write nothing where something stays that the target does not take"
+    )
+    p.add_argument(
+        "--repair-eps",
+        metavar="VALUE",
+        type=float,
+        help="give a normalisation whose epsilon the exporter lost this one",
+    )
+
+    p = commands.add_parser(
+        "check",
+        parents=[common, target, known],
+        help="what the target rejects or gets silently wrong, node by node, and which pass mends it",
+    )
+    p.set_defaults(run=_check)
+    p.add_argument("model", metavar="IN.onnx")
+
+    p = commands.add_parser(
+        "build", parents=[common], help="build an engine: TensorRT, or TensorRT-RTX ahead of time without a GPU"
+    )
+    p.set_defaults(run=_build)
+    p.add_argument("model", metavar="IN.onnx")
+    p.add_argument("out", metavar="OUT.engine")
+    p.add_argument(
+        "--with",
+        dest="runtime",
+        metavar="RUNTIME",
+        help="tensorrt or rtx; without it, TensorRT where it and a GPU are there, else TensorRT-RTX",
+    )
+    p.add_argument(
+        "--profile",
+        metavar="X:MIN,OPT,MAX",
+        action="append",
+        default=[],
+        help="shapes of a dynamic input, such as x:1x3x64x64,4x3x256x256,8x3x512x512; one shape stands for all three",
+    )
+    p.add_argument("--fp16", action="store_true", help="allow fp16 kernels (weakly typed TensorRT alone: up to 10)")
+    p.add_argument(
+        "--plugin-library", metavar="LIB", action="append", default=[], help="a shared library of plugins to load first"
+    )
+    p.add_argument("--timing-cache", metavar="FILE", help="read it where it is there, and add to it")
+
+    p = commands.add_parser(
+        "compare",
+        parents=[common, sizes],
+        help="run two models through ONNX Runtime on the same inputs, and more where it can be had",
+    )
+    p.set_defaults(run=_compare)
+    p.add_argument("original", metavar="ORIGINAL.onnx")
+    p.add_argument("rewritten", metavar="REWRITTEN.onnx")
+    p.add_argument("--data", metavar="X.npz", help="inputs by name, in place of surgeon's random and adversarial ones")
+    p.add_argument(
+        "--network",
+        action="store_true",
+        help="also evaluate what TensorRT's parser understood of the second model (needs no GPU)",
+    )
+
+    p = commands.add_parser("passes", parents=[common, known], help="list the passes")
+    p.set_defaults(run=_passes)
+
+    p = commands.add_parser("explain", parents=[common, known], help="what a pass rewrites, why, and how exact that is")
+    p.set_defaults(run=_explain)
+    p.add_argument("name", metavar="PASS")
+
+    p = commands.add_parser("plugins", help="build the plugin library")
+    inner = p.add_subparsers(metavar="ACTION", dest="action", required=True, parser_class=_Parser)
+    p = inner.add_parser(
+        "build", parents=[common], help="compile the plugin library for a TensorRT and a GPU architecture"
+    )
+    p.set_defaults(run=_plugins_build)
+    p.add_argument(
+        "--tensorrt",
+        metavar="ROOT",
+        help="the folder of a TensorRT with include/ and lib/; without it, where the compiler looks",
+    )
+    p.add_argument(
+        "--arch",
+        metavar="SM",
+        action="append",
+        default=[],
+        help="GPU architectures, such as 86 or 90; without it, the GPU's here",
+    )
+    p.add_argument("--out", metavar="DIR", default=".", help="where the library goes (default: here)")
+    return top
+
+
+def _words(given: Iterable[str]) -> list[str]:
+    """--only a,b --only c: a, b, c."""
+    return [w.strip() for item in given for w in item.split(",") if w.strip()]
+
+
+def _skips(given: Iterable[str]) -> list[str]:
+    """Like `_words`, but a node glob may have commas of its own."""
+    return [w for item in given for w in ([item] if ":" in item else _words([item]))]
+
+
+def _strategies(given: Iterable[str]) -> dict[str, str]:
+    found = {}
+    for item in _words(given):
+        name, equals, strategy = item.partition("=")
+        if not equals:
+            raise UsageError(f"--strategy takes PASS=STRATEGY, such as l2-norm=decompose, not '{item}'.")
+        found[name] = strategy
+    return found
+
+
+def _shapes(given: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    found = {}
+    for item in given:
+        name, colon, text = item.rpartition(":")
+        if not colon or not name:
+            raise UsageError(f"--shapes takes INPUT:SIZES, such as x:1x3x224x224, not '{item}'.")
+        found[name] = _sizes(text, item)
+    return found
+
+
+def _sizes(text: str, item: str) -> tuple[int, ...]:
+    parts = text.split("x") if text else []
+    if not all(p.isdecimal() for p in parts):
+        raise UsageError(f"sizes are numbers with an x between them, such as 1x3x224x224, not '{text}' (in '{item}').")
+    return tuple(int(p) for p in parts)
+
+
+def _profile(given: Iterable[str]) -> dict[str, list[tuple[int, ...]]]:
+    found = {}
+    for item in given:
+        name, colon, text = item.rpartition(":")
+        shapes = [_sizes(t, item) for t in text.split(",")]
+        if not colon or not name or len(shapes) not in (1, 3):
+            raise UsageError(
+                f"--profile takes INPUT:MIN,OPT,MAX or INPUT:SHAPE, such as x:1x3x64x64,4x3x256x256,8x3x512x512, not '{item}'."
+            )
+        found[name] = shapes * (3 if len(shapes) == 1 else 1)
+    return found
+
+
+def _target(args: argparse.Namespace) -> tuple[Target, str]:
+    """The target, and how the first line calls it."""
+    target = Target.parse(args.target or "installed")
+    words = [] if args.target else ["the default"]
+    if target.note:
+        words.append(target.note)
+    return target, f"target {target}" + (f" ({': '.join(words)})" if words else "")
+
+
+# ---- rewrite -------------------------------------------------------------------------------------------------------------
+
+
+def _rewrite(args: argparse.Namespace) -> int:
+    from .session import rewrite
+
+    screen = Screen(args.quiet)
+    if args.explain is not None:
+        return _explain_node(args, screen)
+    if args.out is None and not args.check:
+        raise UsageError("say where to write the model: surgeon rewrite IN.onnx OUT.onnx, or --check to write nothing.")
+    if args.repair_eps is not None and not args.repair_eps > 0:
+        raise UsageError(f"--repair-eps takes a number above 0, such as 1e-12, not {args.repair_eps:g}.")
+    source, out = Path(args.model), None if args.check else Path(args.out)
+    for path in (out, None if args.report is None else Path(args.report)):
+        if path is not None:
+            check_writable(path, source)
+    if out is not None and args.report is not None and out.resolve() == Path(args.report).resolve():
+        raise UsageError(f"--report and the model cannot both be written to '{out}'.")
+    target, title = _target(args)
+    screen.line(f"{source}, {title}")
+    with screen.progress() as progress:
+        result = rewrite(
+            source,
+            target=target,
+            plugins=_words(args.plugins),
+            strategy=_strategies(args.strategy),
+            only=_words(args.only) or None,
+            skip=_skips(args.skip),
+            verify=args.verify,
+            shapes=_shapes(args.shapes),
+            passes=args.passes,
+            allow_unproved=args.allow_unproved,
+            options={} if args.repair_eps is None else {"repair_eps": args.repair_eps},
+            progress=progress,
+        )
+    report = result.report
+    withheld = args.strict and bool(report.untaken)
+    if out is not None and not withheld:
+        result.save(out)
+    if args.report is not None:
+        put((json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n").encode(), Path(args.report))
+    _print_report(report, screen, args)
+    _print_closing(report, screen, args, withheld)
+    if args.check and report.applied:
+        return FAILED
+    return FAILED if report.failed else DONE
+
+
+def _print_report(report: Report, screen: Screen, args: argparse.Namespace) -> None:
+    if args.diff:
+        _print_diff(report, screen)
+    if args.verbose:
+        screen.table(
+            "applied", ("pass", "strategy", "nodes", "error", "node"), [_row(a) for a in report.applied], "good"
+        )
+    else:
+        screen.table("applied", ("pass", "strategy", "times", "nodes", "error"), _grouped(report.applied), "good")
+    screen.table("undone", ("pass", "node", "why"), _rows(report.undone, True), "bad")
+    screen.table("declined", ("pass", "node", "why"), _rows(report.declined, bool(args.verbose)), "warn")
+    screen.table("not taken", ("node", "why"), [(r[1], r[2]) for r in _rows(report.untaken, bool(args.verbose))], "bad")
+    screen.table("warning", ("",), [(w,) for w in report.warnings], "warn")
+
+
+def _row(a: Applied) -> tuple[str, ...]:
+    return a.pass_name, a.strategy, f"{len(a.removed)} -> {len(a.added)}", _error(a.max_error), a.root
+
+
+def _grouped(applied: Iterable[Applied]) -> list[tuple[str, ...]]:
+    groups: dict[tuple[str, str], list[Applied]] = {}
+    for a in applied:
+        groups.setdefault((a.pass_name, a.strategy), []).append(a)
+    rows = []
+    for (name, strategy), those in sorted(groups.items()):
+        removed, added = sum(len(a.removed) for a in those), sum(len(a.added) for a in those)
+        errors = [a.max_error for a in those if a.max_error is not None]
+        worst = _error(max(errors) if len(errors) == len(those) else None)
+        rows.append((name, strategy, f"{len(those)}x", f"{removed} -> {added}", worst))
+    return rows
+
+
+def _error(error: float | None) -> str:
+    return "not proved" if error is None else f"{error:.1e}" if error else "0"
+
+
+def _rows(entries: Iterable[Declined], each: bool) -> list[tuple[str, str, str]]:
+    """(pass, node, why), with those of the same pass and reason in one row unless `each`."""
+    if each:
+        return [(e.pass_name, e.node, e.why) for e in entries]
+    groups: dict[tuple[str, str], list[str]] = {}
+    for e in entries:
+        groups.setdefault((e.pass_name, e.why), []).append(e.node)
+    return [
+        (name, nodes[0] if len(nodes) == 1 else f"{nodes[0]} and {len(nodes) - 1} more", why)
+        for (name, why), nodes in groups.items()
+    ]
+
+
+def _print_diff(report: Report, screen: Screen) -> None:
+    for a in report.applied:
+        screen.line(f"@@ {a.pass_name} ({a.strategy}) at {a.root}", "head")
+        for text in a.before:
+            screen.line(f"- {text}", "bad")
+        for text in a.after:
+            screen.line(f"+ {text}", "good")
+    ops = [
+        op
+        for op in {**report.ops_before, **report.ops_after}
+        if report.ops_before.get(op, 0) != report.ops_after.get(op, 0)
+    ]
+    screen.table(
+        "operator",
+        ("operator", "before", "after"),
+        [(op, str(report.ops_before.get(op, 0)), str(report.ops_after.get(op, 0))) for op in sorted(ops)],
+    )
+
+
+def _print_closing(report: Report, screen: Screen, args: argparse.Namespace, withheld: bool) -> None:
+    """One line that says how it ended."""
+    count = len(report.applied)
+    said = ["nothing to rewrite"] if not count else [f"{count} rewrite{'s' if count > 1 else ''}"]
+    if count:
+        said.append(_proof(report))
+    if report.undone:
+        said.append(f"{len(report.undone)} undone")
+    if "failed" in report.verify:
+        said.append(f"the whole models differ: {report.verify['failed']}")
+    elif report.verify.get("max_error") is not None:
+        said.append(f"whole models agree to {_error(report.verify['max_error'])}")
+    if report.untaken:
+        nodes = "1 node stays" if len(report.untaken) == 1 else f"{len(report.untaken)} nodes stay"
+        said.append(f"{nodes} that {_called(report.target)} does not take")
+    where = (
+        "nothing written (--check)"
+        if args.check
+        else "nothing written (--strict)"
+        if withheld
+        else f"written to {args.out}"
+    )
+    screen.line(f"{', '.join(said)}; {where}, {report.seconds:.1f} s", "bad" if report.failed else "good")
+
+
+def _called(target: str) -> str:
+    return "TensorRT-RTX" if target == "rtx" else f"TensorRT {target}"
+
+
+def _proof(report: Report) -> str:
+    errors = [a.max_error for a in report.applied if a.max_error is not None]
+    if report.verify["mode"] == "none":
+        return "none proved (--verify none)"
+    if len(errors) < len(report.applied):
+        return f"{len(errors)} of them proved"
+    return f"{'each' if len(errors) > 1 else 'and'} proved on its own window, largest error {_error(max(errors))}"
+
+
+# ---- explaining a node ---------------------------------------------------------------------------------------------------
+
+
+def _explain_node(args: argparse.Namespace, screen: Screen) -> int:
+    from .explain import verdicts
+
+    target, title = _target(args)
+    screen.line(f"{args.model}, {title}")
+    found = verdicts(
+        Path(args.model), args.explain, target=target, plugins=_words(args.plugins), strategy=_strategies(args.strategy), only=_words(args.only) or None,
+        skip=_skips(args.skip), passes=args.passes, options={} if args.repair_eps is None else {"repair_eps": args.repair_eps},
+    )  # fmt: skip
+    screen.line(found.node)
+    screen.table("verdict", ("pass", "at", "verdict"), [(v.pass_name, v.root, v.text) for v in found.verdicts])
+    if found.untaken:
+        screen.line(f"{_called(str(target))} does not take this node: {found.untaken}", "bad")
+    for a in found.applied:
+        screen.line(f"@@ {a.pass_name} ({a.strategy}) at {a.root}", "head")
+        for text in a.before:
+            screen.line(f"- {text}", "bad")
+        for text in a.after:
+            screen.line(f"+ {text}", "good")
+    if not found.verdicts and not found.applied:
+        screen.line("no pass has a pattern for it")
+    return DONE
+
+
+# ---- check ---------------------------------------------------------------------------------------------------------------
+
+
+def _check(args: argparse.Namespace) -> int:
+    from .explain import check
+
+    screen = Screen(args.quiet)
+    target, title = _target(args)
+    screen.line(f"{args.model}, {title}")
+    rows = check(
+        Path(args.model), target=target, plugins=_words(args.plugins), strategy=_strategies(args.strategy), only=_words(args.only) or None,
+        skip=_skips(args.skip), passes=args.passes,
+    )  # fmt: skip
+    if not rows:
+        screen.line(f"{_called(str(target))} takes every node, as far as surgeon's table knows", "good")
+        return DONE
+    screen.table(
+        "not taken",
+        ("node", "operator", "mended by", "why"),
+        [(r.node, r.op, r.mended_by or "no pass", r.why) for r in rows],
+        "bad",
+    )
+    mended = sum(bool(r.mended_by) for r in rows)
+    nodes = "1 node" if len(rows) == 1 else f"{len(rows)} nodes"
+    hint = f"; surgeon rewrite {args.model} OUT.onnx --target {target}" if mended else ""
+    screen.line(f"{_called(str(target))} does not take {nodes}; passes mend {mended}{hint}", "bad")
+    return FAILED
+
+
+# ---- build, compare --------------------------------------------------------------------------------------------------------
+
+
+def _build(args: argparse.Namespace) -> int:
+    from .engine import build
+
+    screen = Screen(args.quiet)
+    profile = _profile(args.profile)
+    with screen.progress() as progress:
+        built = build(
+            args.model, args.out, runtime=args.runtime, profiles=[profile] if profile else [], fp16=args.fp16, plugins=args.plugin_library,
+            timing_cache=args.timing_cache, progress=progress,
+        )  # fmt: skip
+    for note in built.notes:
+        screen.line(f"warning  {note}", "warn")
+    screen.line(
+        f"{args.model} built by {built.runtime}: {built.size / 1e6:.1f} MB written to {built.path}, {built.seconds:.1f} s",
+        "good",
+    )
+    return DONE
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from .compare import compare_files
+
+    screen = Screen(args.quiet)
+    with screen.progress() as progress:
+        comparison = compare_files(
+            Path(args.original),
+            Path(args.rewritten),
+            shapes=_shapes(args.shapes),
+            data=args.data,
+            network=args.network,
+            progress=progress,
+        )
+    screen.line(f"{args.original} against {args.rewritten}")
+    for side in comparison.sides:
+        screen.table(side.title, ("output", "inputs", "absolute", "relative", "cosine", "PSNR", "verdict"), side.rows())
+    for note in comparison.notes:
+        screen.line(note, "warn")
+    screen.line(comparison.verdict, "good" if comparison.ok else "bad")
+    return DONE if comparison.ok else FAILED
+
+
+# ---- passes, explain, plugins ----------------------------------------------------------------------------------------------
+
+
+def _passes(args: argparse.Namespace) -> int:
+    from .registry import passes
+
+    rows = []
+    for p in passes(args.passes):
+        stages = ", ".join(s.value for s in p.stages)
+        rows.append((p.name, stages, ", ".join(p.strategies) or "-", p.doc.splitlines()[0]))
+    Screen(args.quiet).table("pass", ("name", "stages", "strategies", "what it does"), rows)
+    return DONE
+
+
+def _explain(args: argparse.Namespace) -> int:
+    from .registry import passes
+
+    known = {p.name: p for p in passes(args.passes)}
+    if args.name not in known:
+        raise UsageError(f"no pass is called '{args.name}'.{did_you_mean(args.name, known)}")
+    p = known[args.name]
+    screen = Screen(args.quiet)
+    screen.line(p.name, "head")
+    screen.line(p.doc)
+    screen.line()
+    screen.line(f"Stages      {', '.join(s.value for s in p.stages)}")
+    screen.line(f"Strategies  {', '.join(p.strategies) or 'none: it does not lower'}")
+    screen.line(f"File        {p.path}")
+    return DONE
+
+
+def _plugins_build(args: argparse.Namespace) -> int:
+    try:
+        from .plugins import build as plugins
+    except ImportError as error:
+        raise UsageError(f"this installation of surgeon has no plugin sources ({error}).") from None
+    screen = Screen(args.quiet)
+    result = plugins.build(args.tensorrt, _words(args.arch), Path(args.out))
+    screen.line(plugins.how_to_load(result))
+    return DONE

@@ -1,0 +1,129 @@
+"""How the command line prints: Rich's tables on a terminal, plain aligned lines in a pipe. Rich is imported for a terminal only."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+Progress = Callable[[str, int, int], None]
+PATIENCE = 1.0  # seconds before a progress bar appears
+STYLES = {"good": "green", "bad": "bold red", "warn": "yellow", "dim": "dim", "head": "bold"}
+
+
+class Screen:
+    """Standard output. `quiet` leaves out everything but failures, which go to standard error in any case."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self.terminal = sys.stdout.isatty()
+        self._console: Any = None
+        if self.terminal:
+            from rich.console import Console
+
+            self._console = Console(highlight=False, soft_wrap=False)
+
+    def line(self, text: str = "", style: str = "") -> None:
+        if self.quiet:
+            return
+        if self._console is None:
+            print(text)
+        else:
+            self._console.print(text, style=STYLES.get(style), markup=False, soft_wrap=True)
+
+    def table(self, word: str, headers: Sequence[str], rows: Sequence[Sequence[str]], style: str = "") -> None:
+        """Rows under headers; in a pipe each row starts with `word` instead, and there are no headers."""
+        if self.quiet or not rows:
+            return
+        if self._console is None:
+            for text in aligned([(word, *row) for row in rows]):
+                print(text)
+            return
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(
+            title=word,
+            title_justify="left",
+            title_style="bold",
+            box=box.SIMPLE_HEAD,
+            pad_edge=False,
+            padding=(0, 1),
+            header_style="dim",
+        )
+        for position, header in enumerate(headers):
+            wide = position == len(headers) - 1
+            numeric = all(row[position].replace(".", "").replace("e-", "").isdigit() for row in rows)
+            table.add_column(
+                header,
+                overflow="fold",
+                ratio=None,
+                justify="right" if numeric else "left",
+                no_wrap=not wide and max(len(r[position]) for r in rows) < 28,
+            )
+        for row in rows:
+            table.add_row(
+                *[Text(cell, style=STYLES.get(style, "") if position == 0 else "") for position, cell in enumerate(row)]
+            )
+        self._console.print(table)
+
+    @contextmanager
+    def progress(self) -> Iterator[Progress]:
+        """A callback (phase, done, total) that draws a bar on a terminal, from the second second on."""
+        if self.quiet or not sys.stderr.isatty():
+            yield lambda phase, done, total: None
+            return
+        bar = _Bar()
+        try:
+            yield bar.update
+        finally:
+            bar.close()
+
+
+class _Bar:
+    def __init__(self) -> None:
+        self._started = time.perf_counter()
+        self._progress: Any = None
+        self._tasks: dict[str, Any] = {}
+
+    def update(self, phase: str, done: int, total: int) -> None:
+        if time.perf_counter() - self._started < PATIENCE:
+            return
+        if self._progress is None:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+            self._progress = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._progress.start()
+        if phase not in self._tasks:
+            for task in self._tasks.values():
+                self._progress.update(task, visible=False)
+            self._tasks[phase] = self._progress.add_task(phase, total=total)
+        self._progress.update(self._tasks[phase], completed=done, total=total, visible=True)
+
+    def close(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The rows as lines, columns two spaces apart; the last column is as long as it is."""
+    if not rows:
+        return
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join([*(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)), row[-1]]).rstrip()
+
+
+def complain(text: str) -> None:
+    """One paragraph on standard error."""
+    print(f"surgeon: {text}", file=sys.stderr)
