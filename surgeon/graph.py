@@ -424,7 +424,7 @@ class Graph:
         dropped = set()
         for position in range(len(proto.initializer) - 1, -1, -1):
             value = self.values.get(proto.initializer[position].name)
-            if value is not None and value.tensor is None:  # `forget` marked it
+            if value is not None and value in self.model.dropped:
                 dropped.add(value.name)
                 del proto.initializer[position]
         if dropped:
@@ -465,6 +465,7 @@ class Model:
                 gc.enable()
         self._types: dict[Value, tuple[int, Shape | None]] | None = None
         self.orphans: dict[Value, None] = {}  # initializers that a removal left without a reader
+        self.dropped: set[Value] = set()  # those that leave the file
         self._first_types: dict[Value, tuple[int, Shape | None]] = {}
         self._constants: dict[Value, np.ndarray] = {}
         self._fixed: dict[Value, bool] = {}
@@ -829,7 +830,7 @@ class Model:
         """Initializers that lost their last reader to a rewrite leave the file; those never read stay."""
         for value in self.orphans:
             if value.tensor is not None and not value.users and not value.is_output:
-                value.tensor = None
+                self.dropped.add(value)  # its tensor stays readable: a proof runs what stood there before
                 value.graph.edited = True
 
     def set_opset(self, version: int, domain: str = "") -> None:
