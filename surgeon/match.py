@@ -7,7 +7,7 @@ its inputs' producers alone; most nodes are rejected by one dictionary look-up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -17,6 +17,8 @@ from .graph import Model, Node, Reference, Value
 from .pattern import Absent, Attr, Choice, Const, Op, Output, Pattern, Var, roots
 
 FREE = frozenset({"Shape", "Constant"})  # they cost nothing, so sharing them is no reason to give up
+
+SIZES = 32  # nodes that may stand between the shape of an interior tensor and the window that it serves
 
 Next = Callable[[], bool]
 Matcher = Callable[[Any, "_State", Next], bool]
@@ -92,7 +94,7 @@ def _complete(root: Node, state: _State) -> Match | None:
                 state.failed(f"'{out.name}' is an output of the graph")
                 return None
             for user in out.users:
-                if user not in nodes:
+                if user not in nodes and not _sizes_alone(user, nodes):
                     if state.attempt is not None:
                         state.failed(f"'{out.name}' is also read by {user.label}")
                     return None
@@ -115,6 +117,25 @@ def _complete(root: Node, state: _State) -> Match | None:
         elif isinstance(p, Var) and p.name is not None:
             bound[p.name] = v
     return Match(root, bound, tuple(nodes))
+
+
+def _sizes_alone(user: Node, nodes: Collection[Node]) -> bool:
+    """Whether a reader takes the tensor's sizes alone, for the window itself: `Reshape(v, Concat(Shape(v), 1, 1))`."""
+    if user.key != "Shape":
+        return False
+    todo, seen = [user], {user}
+    while todo:
+        for out in todo.pop().outputs:
+            if out is None or out.is_output:
+                return False
+            for reader in out.users:
+                if reader in nodes or reader in seen:
+                    continue
+                if len(seen) >= SIZES:
+                    return False
+                seen.add(reader)
+                todo.append(reader)
+    return True
 
 
 # ---- the compiler ------------------------------------------------------------------------------------------------------
