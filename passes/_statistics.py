@@ -1,0 +1,568 @@
+"""What the normalisation passes share: the spellings of (x - mean) / sqrt(variance + epsilon), and how a body reads them.
+
+The patterns say which operators stand where; `read` then checks, on the nodes that matched, what no pattern can: that
+every mean is taken over the same axes, that a mean which was reshaped or expanded meets x as a mean with kept dimensions
+would, and that the counts of sums are what they must be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from surgeon import ANY, Builder, const, op, require, var
+from surgeon.graph import Node, Value
+from surgeon.pattern import Pattern
+
+HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, *HALVES)
+SHAPING = frozenset({"Reshape", "Expand", "Unsqueeze", "Squeeze"})
+REDUCING = frozenset({"ReduceMean", "ReduceSum", "ReduceSumSquare", "GlobalAveragePool"})
+LOST = 1e-8  # PyTorch's dynamo exporter deletes `+ epsilon` at or below this
+
+Dim = Any  # int; or what stands for a dimension that is not static: a symbol, or (tensor, axis)
+Factor = Any  # an array, or a Value that the model computes
+
+
+# ---- patterns --------------------------------------------------------------------------------------------------------------
+
+
+def shaped(p: Pattern, times: int = 2) -> Pattern:
+    """`p`, with up to `times` operators behind it that change its shape alone."""
+    for _ in range(times):
+        p = p | op.Reshape(p, ANY) | op.Expand(p, ANY) | op.Unsqueeze(p, ANY) | op.Squeeze(p, ANY)
+    return p
+
+
+def cast(p: Pattern) -> Pattern:
+    return p | op.Cast(p)
+
+
+def square(p: Pattern) -> Pattern:
+    return p * p | op.Pow(p, 2)
+
+
+def mean(p: Pattern, name: str) -> Pattern:
+    """A mean over any axes, as an average or as a sum over a count."""
+    total = shaped(op.ReduceSum(p, ANY), 1)
+    return shaped(op.ReduceMean(p, ANY) | op.GlobalAveragePool(p) | op.Div(total, var(f"{name}_count")) | op.Mul(total, const(f"{name}_share")))
+
+
+def mean_of_squares(p: Pattern, name: str) -> Pattern:
+    """The mean of squares, times anything: n / (n - 1) for Bessel's correction, most of all."""
+    plain = mean(square(p), name) | shaped(op.Div(op.ReduceSumSquare(p, ANY), var(f"{name}_count")))
+    return plain | shaped(op.Div(op.Mul(plain, var(f"{name}_factor")), var(f"{name}_divisor")) | op.Mul(plain, const(f"{name}_factor")))
+
+
+class Spelling:
+    """The ways to write a normalisation of the tensor `x`: `bare` without and `affine` with what is multiplied and added.
+
+    Bound names: `epsilon` (absent: none), `outside` (an epsilon that is added to the root), `scale` and `shift` (inside
+    the formula), `outer_scale` and `outer_shift` (applied to the result).
+    """
+
+    def __init__(self, x: Pattern, centred: bool = True) -> None:
+        scale, shift = var("scale"), var("shift")
+        if centred:
+            spread = self._variance(x)
+            deviation = cast(op.Sub(x, mean(self._view(x), "first")) | op.Add(x, -mean(self._view(x), "first")))
+        else:
+            spread = mean_of_squares(cast(x), "square")
+            deviation = x
+        safe = op.Add(spread, const("epsilon")) | spread
+        root = shaped(op.Sqrt(safe) | op.Pow(safe, 0.5))
+        inverse = shaped(op.Reciprocal(root) | op.Div(1, root) | op.Pow(safe, -0.5) | op.Sqrt(op.Reciprocal(safe) | op.Div(1, safe)))
+        gain = op.Mul(inverse, scale) | inverse | op.Div(scale, root)
+        direct = (
+            op.Div(deviation, root)
+            | op.Mul(deviation, gain)
+            | op.Div(op.Mul(deviation, scale), root)
+            | op.Mul(op.Mul(deviation, scale), inverse)
+            | op.Div(deviation | op.Mul(deviation, scale), op.Add(root, const("outside")))
+        )
+        self.bare = direct
+        if centred:
+            product, centre = op.Mul(cast(x), gain), mean(self._view(x), "folded")
+            minus = op.Mul(-centre, gain) | -op.Mul(centre, gain)
+            self.bare = direct | (
+                op.Add(product, op.Sub(shift, op.Mul(centre, gain)))
+                | op.Add(product, op.Add(minus, shift))
+                | op.Add(product, minus)
+                | op.Sub(product, op.Mul(centre, gain))
+            )
+        scaled = op.Mul(cast(self.bare), var("outer_scale"))
+        self.affine = op.Add(cast(scaled | self.bare), var("outer_shift")) | scaled | self.bare
+
+    @staticmethod
+    def _view(x: Pattern) -> Pattern:
+        """The tensor of which the statistics are taken: x, or x with its spatial dimensions in one."""
+        return x | op.Reshape(x, ANY)
+
+    def _variance(self, x: Pattern) -> Pattern:
+        view = self._view(x)
+        deviation = cast(op.Sub(view, mean(self._view(x), "second")) | op.Sub(view, mean(view, "second")))
+        centre = mean(self._view(x), "second")
+        fast = op.Sub(mean(square(self._view(x)), "square"), square(centre))
+        return mean_of_squares(deviation, "square") | op.Max(fast, 0) | op.Relu(fast) | fast
+
+
+# ---- dimensions that are not static ----------------------------------------------------------------------------------------
+
+
+def dim(b: Builder, value: Value, axis: int) -> Dim:
+    shape = b.shape(value)
+    found = shape[axis] if shape is not None and axis < len(shape) else None
+    return (value, axis) if found is None else found
+
+
+def elements(b: Builder, value: Value | None) -> list[Dim] | None:
+    """What a tensor of sizes holds, as far as it is known: ints, dimensions of other tensors, None for the rest."""
+    if value is None:
+        return None
+    known = b.value(value)
+    if known is not None:
+        return [int(v) for v in known.reshape(-1)] if known.dtype.kind in "iu" else None
+    node = value.producer
+    if node is None:
+        return None
+    if node.key == "Shape" and node.inputs[0] is not None:
+        rank = b.rank(node.inputs[0])
+        if rank is None:
+            return None
+        return [dim(b, node.inputs[0], a) for a in range(rank)][slice(node.attr("start") or 0, node.attr("end"))]
+    if node.key in ("Cast", "Identity", "Unsqueeze", "Squeeze"):
+        return elements(b, node.inputs[0])
+    if node.key == "Concat":
+        parts = [elements(b, v) for v in node.inputs]
+        return None if any(p is None for p in parts) else [e for p in parts for e in p]  # type: ignore[union-attr]
+    if node.key in ("Gather", "Slice"):
+        return _picked(b, node)
+    shape = b.shape(value)
+    return [None] * shape[0] if shape is not None and len(shape) == 1 and isinstance(shape[0], int) else None
+
+
+def _picked(b: Builder, node: Node) -> list[Dim] | None:
+    source, rest = elements(b, node.inputs[0]), [None if i is None else b.value(i) for i in node.operands()[1:]]
+    if source is None or any(r is None for r in rest):
+        return None
+    if node.key == "Gather":
+        return [source[int(i)] for i in rest[0].reshape(-1)] if max(rest[0].reshape(-1), default=0) < len(source) else None
+    starts, ends = int(rest[0].reshape(-1)[0]), int(rest[1].reshape(-1)[0])
+    step = int(rest[3].reshape(-1)[0]) if len(rest) > 3 else 1
+    return source[slice(starts, ends, step)] if step > 0 else None
+
+
+def dims(b: Builder, value: Value) -> list[Dim] | None:
+    """The dimensions of a tensor: ints, symbols, or (tensor, axis) where nothing else is known; None without a rank."""
+    shape = b.shape(value)
+    node = value.producer
+    if shape is not None and (node is None or node.key != "Reshape" or all(isinstance(d, int) for d in shape)):
+        return [dim(b, value, a) for a in range(len(shape))]
+    if node is None or node.key != "Reshape" or node.inputs[0] is None:
+        return None if shape is None else [dim(b, value, a) for a in range(len(shape))]
+    target = elements(b, node.inputs[1])
+    if target is None:
+        return None if shape is None else [dim(b, value, a) for a in range(len(shape))]
+    found: list[Dim] = []
+    for axis, wanted in enumerate(target):
+        inferred = shape[axis] if shape is not None and axis < len(shape) else None
+        if isinstance(inferred, int):
+            found.append(inferred)
+        elif wanted == 0 and not node.attr("allowzero"):
+            found.append(dim(b, node.inputs[0], axis))
+        elif wanted is None or wanted == -1:
+            found.append((value, axis))
+        else:
+            found.append(wanted)
+    return found
+
+
+def same_shape(b: Builder, one: Value, other: Value) -> bool:
+    """Whether two tensors with equally many elements have the same dimensions: all but one of them must be known to agree."""
+    a, z = dims(b, one), dims(b, other)
+    if a is None or z is None or len(a) != len(z):
+        return False
+    return sum(p != q for p, q in zip(a, z, strict=True)) <= (1 if not all(isinstance(d, int) for d in (*a, *z)) else 0)
+
+
+# ---- reading a match -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Normalisation:
+    """(x - mean) / sqrt(variance + epsilon) over `axes`, times `factor`, times the scales, plus the shifts, in order.
+
+    `dims` and `rank` are those of `x`, `axes` are not negative and in order. Each of `affine` is ("Mul" | "Add", tensor).
+    """
+
+    x: Value
+    dims: list[Dim]
+    axes: tuple[int, ...]
+    epsilon: float
+    factor: float
+    affine: list[tuple[str, Value]] = field(default_factory=list)
+
+    @property
+    def rank(self) -> int:
+        return len(self.dims)
+
+    @property
+    def trailing(self) -> bool:
+        return self.axes == tuple(range(self.rank - len(self.axes), self.rank))
+
+
+def read(b: Builder, x: Value, **found: Any) -> Normalisation:
+    """The normalisation that a match of `Spelling` over the tensor `x` is. Declines where it is none."""
+    known = dims(b, x)
+    require(known is not None, f"the rank of '{x.name}' is not known")
+    assert known is not None
+    require(b.dtype(x) in FLOATS, "the input is not of a floating-point type")
+    require("outside" not in found, "epsilon is added to the root, not under it")
+    layout = _Layout(b, x, len(known))
+    layout.visit(b.root)
+    axes = layout.axes_of_x()
+    count = 1
+    for axis in axes:
+        count = count * known[axis] if isinstance(known[axis], int) and count is not None else None  # type: ignore[assignment]
+    ratio = _ratio(b, count, found)
+    epsilon = found.get("epsilon")
+    require(epsilon is None or epsilon.size == 1, "epsilon differs from element to element")
+    value = float(np.asarray(epsilon, np.float64).reshape(())) if epsilon is not None else 0.0
+    require(value >= 0, "epsilon is negative")
+    value = mended_epsilon(b, value)
+    affine = [("Mul", found["scale"])] if "scale" in found else []
+    affine += [("Add", found["shift"])] if "shift" in found else []
+    affine += [("Mul", found["outer_scale"])] if "outer_scale" in found else []
+    affine += [("Add", found["outer_shift"])] if "outer_shift" in found else []
+    return Normalisation(x, known, axes, float(np.float32(value / ratio)), ratio**-0.5, affine)
+
+
+def mended_epsilon(b: Builder, epsilon: float) -> float:
+    """The epsilon of the file, or the user's where an exporter or a type lost it; either way the report says so."""
+    if epsilon > 0:
+        return epsilon
+    wanted = b.options.get("repair_eps")
+    if wanted is None:
+        b.warn("lost epsilon: the variance has none, so a constant input divides by zero; repair_eps gives it one")
+        return 0.0
+    b.warn(f"lost epsilon: {float(wanted):g} repairs it, as asked for")
+    b.tolerance = 1e30  # the user asked for other numbers than the file's
+    return float(wanted)
+
+
+def _ratio(b: Builder, count: int | None, found: dict[str, Any]) -> float:
+    """What the variance is multiplied with, against the mean of the squares; every sum must stand over its count."""
+
+    def number(given: Any) -> float:
+        array = b.value(given)
+        require(array is not None and array.size == 1, "the number of elements is not static, so Bessel's correction has no constant value")
+        return float(np.asarray(array, np.float64).reshape(()))
+
+    ratio = 1.0
+    for name, given in found.items():
+        stem, _, what = name.rpartition("_")
+        if what not in ("count", "share", "factor", "divisor") or stem not in ("first", "second", "folded", "square"):
+            continue
+        value = number(given)
+        if what in ("count", "share"):
+            require(count is not None, "the number of elements is not static, so the sum is no mean of known size")
+            value = count / value if what == "count" else count * value
+            require(stem == "square" or abs(value - 1) < 1e-6, "a sum is not divided by the number of its elements")
+        ratio *= 1 / value if what == "divisor" else value
+    require(np.isfinite(ratio) and ratio > 0, "one element has no unbiased variance")
+    return ratio
+
+
+class _Layout:
+    """Walks the matched nodes and sees that each mean meets x with its dimensions kept.
+
+    A tensor is "full" (it varies like x, in the layout of x or of a view of x), "reduced" (a statistic) or neither.
+    """
+
+    def __init__(self, b: Builder, x: Value, rank: int) -> None:
+        self.b, self.x, self.rank = b, x, rank
+        self.matched = set(b.matched)
+        self.known: dict[Value, tuple[str, Value | None, bool]] = {x: ("full", x, True)}
+        self.axes: dict[Value, tuple[int, ...]] = {}
+
+    def visit(self, root: Node) -> None:
+        self._role(root.outputs[0])
+        for node in self.matched:
+            if node.key not in SHAPING and node.key not in REDUCING:
+                self._check_meeting(node)
+
+    def axes_of_x(self) -> tuple[int, ...]:
+        """The axes of x over which all the statistics are taken."""
+        found = {self._translated(layout, axes) for layout, axes in self.axes.items()}
+        require(len(found) == 1, "the means are taken over different axes")
+        return found.pop()
+
+    def _role(self, value: Value | None) -> tuple[str, Value | None, bool]:
+        """(role, layout, whether its dimensions are kept by construction)"""
+        if value is None:
+            return "other", None, True
+        if value in self.known:
+            return self.known[value]
+        node = value.producer
+        self.known[value] = ("other", None, True)
+        if node is not None and node in self.matched:
+            self.known[value] = self._role_of(node, value)
+        return self.known[value]
+
+    def _role_of(self, node: Node, value: Value) -> tuple[str, Value | None, bool]:
+        role, layout, kept = self._role(node.inputs[0])
+        if node.key in REDUCING:
+            require(role == "full" and layout is not None, "a mean is taken of something else")
+            assert layout is not None
+            axes = self._axes(node, layout)
+            require(self.axes.setdefault(layout, axes) == axes, "the means are taken over different axes")
+            return "reduced", layout, node.key == "GlobalAveragePool" or bool(node.attr("keepdims"))
+        if node.key in SHAPING:
+            if role == "full":
+                return "full", value, True  # a view of x
+            return role, layout, False
+        roles = [self._role(i) for i in node.inputs]
+        full = [r for r in roles if r[0] == "full"]
+        if full:
+            return "full", full[0][1], True
+        reduced = [r for r in roles if r[0] == "reduced"]
+        if reduced:
+            return "reduced", reduced[0][1], all(r[2] for r in reduced)
+        return "other", None, True
+
+    def _axes(self, node: Node, layout: Value) -> tuple[int, ...]:
+        rank = self._rank(layout)
+        if node.key == "GlobalAveragePool":
+            return tuple(range(2, rank))
+        operands = node.operands()
+        axes = self.b.value(operands[1]) if len(operands) > 1 else None
+        require(axes is not None and axes.size, "the axes of a mean are not constant")
+        assert axes is not None
+        return tuple(sorted(int(a) % rank for a in axes.reshape(-1)))
+
+    def _rank(self, layout: Value) -> int:
+        found = dims(self.b, layout)
+        require(found is not None, f"the rank of '{layout.name}' is not known")
+        assert found is not None
+        return len(found)
+
+    def _translated(self, layout: Value, axes: tuple[int, ...]) -> tuple[int, ...]:
+        """Axes of a view of x as axes of x: the view keeps the leading dimensions and has the others in one."""
+        if layout is self.x:
+            return axes
+        view, whole = dims(self.b, layout), dims(self.b, self.x)
+        assert view is not None and whole is not None
+        kept = len(view) - 1
+        require(axes == (kept,) and kept < len(whole) and view[:kept] == whole[:kept], "the statistics are those of another shape")
+        return tuple(range(kept, len(whole)))
+
+    def _check_meeting(self, node: Node) -> None:
+        """A statistic that meets a full tensor must have its rank, one at the reduced axes, and no larger dimension."""
+        roles = [(i, *self._role(i)) for i in node.inputs]
+        full = next((r for r in roles if r[1] == "full"), None)
+        if full is None:
+            return
+        layout = full[2]
+        assert layout is not None
+        for value, role, source, kept in roles:
+            if role == "full":
+                require(source is layout, "it mixes two shapes of the same tensor")
+            if role != "reduced" or (kept and source is layout):
+                continue
+            whole, mine = dims(self.b, layout), dims(self.b, value)  # type: ignore[arg-type]
+            axes = self.axes.get(layout) or (self.axes_of_x() if layout is self.x else ())
+            fits = whole is not None and mine is not None and len(whole) == len(mine) and all(
+                mine[a] in (1, whole[a]) if a in axes else mine[a] == whole[a] or not isinstance(mine[a], int) or not isinstance(whole[a], int)
+                for a in range(len(whole))
+            )
+            require(fits, "a mean does not stand where its own dimensions were")
+
+
+# ---- factors ---------------------------------------------------------------------------------------------------------------
+
+
+def along(b: Builder, value: Value, n: Normalisation, axes: Sequence[int]) -> Factor | None:
+    """A tensor that multiplies x, as one that varies along `axes` of x alone, of their sizes in one row-major vector.
+
+    An array where the values are constant (full spatial copies are folded), the tensor itself otherwise; None where it
+    varies along other axes too or broadcasts x.
+    """
+    shape = b.shape(value)
+    if shape is None or len(shape) > n.rank:
+        return None
+    sizes = [n.dims[a] for a in axes]
+    array = b.value(value)
+    if array is not None:
+        if not all(isinstance(s, int) for s in sizes):
+            own = [1] * (n.rank - array.ndim) + list(array.shape)
+            sizes = [s if isinstance(s, int) else own[a] for s, a in zip(sizes, axes, strict=True)]
+            if any(s == 1 for s in sizes):
+                return None
+        return _folded(np.asarray(array), n.rank, axes, [int(s) for s in sizes])
+    padded = [1] * (n.rank - len(shape)) + list(shape)
+    fits = all(padded[a] == n.dims[a] if a in axes else padded[a] == 1 for a in range(n.rank))
+    return value if fits else None
+
+
+def _folded(array: np.ndarray, rank: int, axes: Sequence[int], sizes: list[int]) -> np.ndarray | None:
+    array = array.reshape([1] * (rank - array.ndim) + list(array.shape))
+    for axis in range(rank):
+        if axis in axes or array.shape[axis] == 1:
+            continue
+        first = np.take(array, [0], axis)
+        if not np.array_equal(np.broadcast_to(first, array.shape), array):
+            return None
+        array = first
+    if any(array.shape[a] not in (1, s) for a, s in zip(axes, sizes, strict=True)):
+        return None
+    kept = array.reshape([array.shape[a] for a in axes])
+    return np.broadcast_to(kept, sizes).reshape(-1)
+
+
+def channels(b: Builder, n: Normalisation, axis: int) -> int | None:
+    """The size of an axis: x's own, or that of a factor along it."""
+    if isinstance(n.dims[axis], int):
+        return int(n.dims[axis])
+    for _, value in n.affine:
+        shape = b.shape(value) or ()
+        at = len(shape) - (n.rank - axis)
+        if at >= 0 and isinstance(shape[at], int) and shape[at] != 1:
+            return int(shape[at])  # type: ignore[arg-type]
+    return None
+
+
+def numpy_type(dtype: int) -> np.dtype:
+    return np.dtype(helper.tensor_dtype_to_np_dtype(dtype))
+
+
+def is_constant(factor: Factor | None, value: float) -> bool:
+    return isinstance(factor, np.ndarray) and bool((factor.astype(np.float64) == value).all())
+
+
+def times(b: Builder, one: Factor, other: Factor) -> Factor:
+    """The product of two factors of one shape; constants are multiplied here, in float64."""
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return one.astype(np.float64) * other.astype(np.float64)
+    if is_constant(one, 1):
+        return other
+    return one if is_constant(other, 1) else b.Mul(one, other)
+
+
+def plus(b: Builder, one: Factor, other: Factor) -> Factor:
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return one.astype(np.float64) + other.astype(np.float64)
+    if is_constant(one, 0):
+        return other
+    return one if is_constant(other, 0) else b.Add(one, other)
+
+
+def vector(b: Builder, factor: Factor, size: int | None, dtype: int) -> Value:
+    """A factor as a tensor of one dimension and of type `dtype`."""
+    if isinstance(factor, np.ndarray):
+        return b.constant(np.ascontiguousarray(np.broadcast_to(factor, (size,)) if size else factor).astype(numpy_type(dtype)))
+    flat = _unshaped(b, factor)
+    return flat if b.dtype(flat) in (dtype, 0) else b.Cast(flat, to=dtype)
+
+
+def _unshaped(b: Builder, value: Value) -> Value:
+    """The tensor as one dimension: what stood there before an exporter reshaped it, where it did."""
+    source = value
+    while source.producer is not None and source.producer.key in ("Reshape", "Unsqueeze"):
+        source = source.producer.inputs[0]  # type: ignore[assignment]
+        if b.rank(source) == 1:
+            return source
+    return value if b.rank(value) == 1 else b.Reshape(value, np.asarray([-1], np.int64))
+
+
+def merged(b: Builder, n: Normalisation, axes: Sequence[int], dtype: int) -> tuple[Factor, Factor] | None:
+    """(scale, shift) of the whole affine part as factors along `axes`; None where a part varies along other axes."""
+    unit = np.full(1, n.factor)
+    scale: Factor = unit
+    shift: Factor = np.zeros(1)
+    for kind, value in n.affine:
+        factor = along(b, value, n, axes)
+        if factor is None:
+            return None
+        if isinstance(factor, Value):
+            factor = vector(b, factor, None, dtype)
+            scale, shift = (f if isinstance(f, Value) or f.size > 1 else f for f in (scale, shift))
+        if kind == "Add":
+            shift = plus(b, shift, _typed(b, factor, dtype))
+            continue
+        scale = times(b, _typed(b, scale, dtype) if isinstance(factor, Value) else scale, factor)
+        shift = shift if is_constant(shift, 0) else times(b, shift, factor)
+    return scale, shift
+
+
+def _typed(b: Builder, factor: Factor, dtype: int) -> Factor:
+    """A constant that meets a computed factor has that one's type."""
+    return factor.astype(numpy_type(dtype)) if isinstance(factor, np.ndarray) and factor.dtype != np.float64 else factor
+
+
+def apply_affine(b: Builder, y: Value, n: Normalisation) -> Value:
+    """The affine part as operators of its own, where it is none of one number a channel."""
+    if n.factor != 1:
+        y = b.Mul(y, n.factor)
+    for kind, value in n.affine:
+        y = b.node(kind, [y, value], 1, "", {})
+    return y
+
+
+def typed(b: Builder, x: Value, dtype: int) -> Value:
+    return x if b.dtype(x) == dtype else b.Cast(x, to=dtype)
+
+
+def source_through(b: Builder, x: Value, perm: Sequence[int]) -> Value:
+    """Transpose(x, perm), or what x was transposed from where the two undo each other."""
+    node = x.producer
+    if node is not None and node.key == "Transpose" and node.inputs[0] is not None:
+        inner = node.attr("perm") or []
+        if len(inner) == len(perm) and [inner[p] for p in perm] == list(range(len(perm))):
+            return node.inputs[0]
+    return b.Transpose(x, perm=list(perm))
+
+
+def undoes_transpose(x: Value, perm: Sequence[int]) -> bool:
+    node = x.producer
+    inner = (node.attr("perm") or []) if node is not None and node.key == "Transpose" else []
+    return len(inner) == len(perm) and [inner[p] for p in perm] == list(range(len(perm)))
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------------
+
+
+def normalised(b: Builder, x: Value, axes: Sequence[int], epsilon: float, centred: bool = True) -> Value:
+    """The normalisation in the fewest operators; sums of fp16 and bf16 in fp32, in which type the result is then."""
+    wide = b.Cast(x, to=TensorProto.FLOAT) if b.dtype(x) in HALVES else x
+    deviation = b.Sub(wide, b.ReduceMean(wide, axes=list(axes), keepdims=1)) if centred else wide
+    variance = b.ReduceMean(b.Mul(deviation, deviation), axes=list(axes), keepdims=1)
+    return b.Div(deviation, b.Sqrt(b.Add(variance, epsilon) if epsilon else variance))
+
+
+def with_affine(b: Builder, y: Value, scale: Factor | Value | None, shift: Factor | Value | None, dtype: int) -> Value:
+    """y * scale + shift, without what changes nothing; y keeps its type until the end, where `dtype` is wanted."""
+    for kind, factor, neutral in (("Mul", scale, 1.0), ("Add", shift, 0.0)):
+        if factor is None or is_constant(factor if isinstance(factor, np.ndarray) else b.value(factor), neutral):
+            continue
+        if isinstance(factor, np.ndarray):
+            factor = b.constant(factor.astype(numpy_type(b.dtype(y))))
+        elif b.dtype(factor) != b.dtype(y):
+            known = b.value(factor)
+            factor = b.constant(known.astype(numpy_type(b.dtype(y)))) if known is not None else b.Cast(factor, to=b.dtype(y))
+        y = b.node(kind, [y, factor], 1, "", {})
+    return typed(b, y, dtype)
+
+
+def chain_size(b: Builder, n: Normalisation, centred: bool = True) -> int:
+    """How many nodes `normalised` and `with_affine` write for this window."""
+    return (7 if centred else 5) + len(n.affine) + (n.factor != 1 and not n.affine) + 2 * (b.dtype(n.x) in HALVES) - (n.epsilon == 0)
+
+
+def shorter(b: Builder, size: int) -> bool:
+    """Whether the window that matched has more than `size` nodes, or one in double precision, which no TensorRT has."""
+    wide = any(o is not None and b.dtype(o) == TensorProto.DOUBLE for node in b.matched for o in node.outputs)
+    return len(b.matched) > size or (wide and b.dtype(b.root.outputs[0]) != TensorProto.DOUBLE)  # type: ignore[arg-type]

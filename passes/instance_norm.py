@@ -1,0 +1,286 @@
+"""Fuse an instance normalisation, however it was exported, and write it as the target takes it.
+
+Why       Written by hand or by tf2onnx it is seven to twenty nodes, which TensorRT runs as several kernels, in fp16 with
+          sums that overflow. From 10.0 on, and in TensorRT-RTX, InstanceNormalization is one native layer. Before that
+          it becomes the stock plugin, which needs cuDNN at run time, scale and bias as FP32 initializers and three to
+          five dimensions; `keep` asks for that all the same. The default there is `decompose`.
+Rewrites  (x - mean) / sqrt(var + eps) [* scale] [+ bias] over the spatial axes, with ReduceMean, GlobalAveragePool, sums
+          over counts, Sqrt and Div, Reciprocal or Pow(-0.5), the mean computed once or twice, kept or reshaped back,
+          the folded form x * (scale / std) + (bias - mean * scale / std), channels first or last
+          Bessel's correction over N elements: eps' = eps (N - 1) / N and scale' = scale sqrt((N - 1) / N), because
+          d / sqrt(v N / (N - 1) + eps) = sqrt((N - 1) / N) d / sqrt(v + eps (N - 1) / N); N must be static
+          a scale or bias of one number a channel behind an InstanceNormalization
+          a batch normalisation in training mode with the batch folded into the channels     ->  InstanceNormalization
+          InstanceNormalization, decomposed  ->  ReduceMean Sub Mul ReduceMean Add Sqrt Div [Mul] [Add], in fp32 for fp16
+          InstanceNormalization, plugin      ->  SurgeonInstanceNorm, or with the stock library InstanceNormalization_TRT
+          Channels last is transposed where the target has the layer; where it has not, the chain is only shortened.
+Exact     To rounding. Sums of fp16 and bf16 are in fp32.
+"""
+
+import numpy as np
+from onnx import TensorProto
+
+from surgeon import ANY, DOMAIN, Stage, attr, const, meaning, op, require, rewrite, var
+from surgeon.passes._statistics import (
+    HALVES,
+    Spelling,
+    along,
+    apply_affine,
+    chain_size,
+    channels,
+    dims,
+    is_constant,
+    mean,
+    merged,
+    normalised,
+    numpy_type,
+    plus,
+    read,
+    same_shape,
+    shorter,
+    source_through,
+    square,
+    times,
+    typed,
+    undoes_transpose,
+    vector,
+    with_affine,
+)
+
+x, scale, bias, factor = var("x"), var("scale"), var("bias"), var("factor")
+epsilon = attr("epsilon")
+spelling = Spelling(x)
+node = op.InstanceNormalization(x, scale, bias, epsilon=epsilon)
+
+
+# ---- recognising it --------------------------------------------------------------------------------------------------------
+
+
+def channel_axis(b, n):
+    """Where the channels are, if the window is an instance normalisation: 1, the last axis, or None."""
+    last = n.rank - 1
+    if n.rank < 3:
+        return None
+    if n.axes == tuple(range(2, n.rank)):
+        return 1 if n.rank > 3 or _by_channel(b, n) else None
+    if n.axes == tuple(range(1, last)) and (n.rank > 3 or _varies_along(b, n, last)):
+        return last
+    return None
+
+
+def _by_channel(b, n):
+    """Over [N, C, L], the last axis alone may also be a layer normalisation: the affine part tells, or a reshape before it."""
+    if not n.affine:
+        return n.x.producer is not None and n.x.producer.key == "Reshape"
+    return _varies_along(b, n, 1) or not _varies_along(b, n, 2)
+
+
+def _varies_along(b, n, axis):
+    """Whether a scale or shift has more than one number along an axis, and along that one alone."""
+    return any(along(b, v, n, [axis]) is not None and along(b, v, n, []) is None for _, v in n.affine)
+
+
+@rewrite(spelling.affine, stage=Stage.FUSE)
+def fuse(b, x, **found):
+    n = read(b, x, **found)
+    axis = channel_axis(b, n)
+    require(axis is not None, "")
+    size = channels(b, n, axis)
+    require(size is not None, "the number of channels is not known")
+    dtype = b.dtype(b.root.outputs[0])
+    require(dtype != TensorProto.DOUBLE or b.dtype(x) == dtype, "it computes in double precision")
+    parts = merged(b, n, [axis], dtype)
+    outer = [k for k in ("outer_scale", "outer_shift") if k in found]
+    require(parts is not None or not outer, f"the {'scale' if outer[:1] == ['outer_scale'] else 'shift'} is not one number a channel")
+    shift = parts[1] if parts else None
+    perm = [0, n.rank - 1, *range(1, n.rank - 1)]
+    value = typed(b, x, dtype)
+    last = axis != 1
+    factors = [vector(b, f, size, dtype) for f in (parts or (np.ones(1), np.zeros(1)))]
+    probe = b.InstanceNormalization(value, *factors, epsilon=n.epsilon)
+    lowering = b.lowering(probe, "instance-norm")
+    if lowering == "decompose":
+        require(shorter(b, chain_size(b, n)), "the target has no kernel for it, and the chain is as short as can be")
+    if not last:
+        return probe if parts else apply_affine(b, probe, n)
+    b.discard(probe)
+    if lowering == "decompose" and not undoes_transpose(value, perm):
+        y = normalised(b, value, n.axes, n.epsilon)
+        return with_affine(b, y, *parts, dtype) if parts and shift is not None else typed(b, apply_affine(b, y, n), dtype)
+    y = b.InstanceNormalization(source_through(b, value, perm), *factors, epsilon=n.epsilon)
+    y = b.Transpose(y, perm=[0, *range(2, n.rank), 1])
+    return y if parts else apply_affine(b, y, n)
+
+
+# ---- what stands around it -------------------------------------------------------------------------------------------------
+
+
+def _reapplied(b, x, scale, bias, epsilon, kind, factor):
+    """The node with a factor behind it taken into its scale and bias."""
+    from surgeon.passes._statistics import Normalisation
+
+    known = dims(b, x)
+    require(known is not None, f"the rank of '{x.name}' is not known")
+    n = Normalisation(x, known, tuple(range(2, len(known))), epsilon, 1.0, [(kind, factor)])
+    found = along(b, factor, n, [1])
+    require(found is not None, f"the {'scale' if kind == 'Mul' else 'shift'} behind it is not one number a channel")
+    dtype = b.dtype(x)
+    known_scale, known_bias = b.value(scale), b.value(bias)
+    size = known[1] if isinstance(known[1], int) else known_scale.size if known_scale is not None else None
+    if not isinstance(found, np.ndarray):
+        found = vector(b, found, size, dtype)
+    s, t = (scale if known_scale is None else known_scale), (bias if known_bias is None else known_bias)
+    if kind == "Add":
+        return b.InstanceNormalization(x, scale, vector(b, plus(b, t, found), size, dtype), epsilon=epsilon)
+    return b.InstanceNormalization(
+        x, vector(b, times(b, s, found), size, dtype), vector(b, t if is_constant(t, 0) else times(b, t, found), size, dtype), epsilon=epsilon
+    )
+
+
+@rewrite(op.Mul(node, factor), stage=Stage.FUSE)
+def scaled(b, x, scale, bias, epsilon, factor):
+    return _reapplied(b, x, scale, bias, epsilon, "Mul", factor)
+
+
+@rewrite(op.Add(node, factor), stage=Stage.FUSE)
+def shifted(b, x, scale, bias, epsilon, factor):
+    return _reapplied(b, x, scale, bias, epsilon, "Add", factor)
+
+
+@rewrite(op.Transpose(op.Transpose(node, perm=attr("inner")), perm=attr("outer")), stage=Stage.FUSE)
+def transposed_back(b, x, scale, bias, epsilon, inner, outer):
+    require([inner[p] for p in outer] == list(range(len(outer))), "")
+    return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
+
+
+@rewrite(op.InstanceNormalization(op.Reshape(x, ANY), scale, bias, epsilon=epsilon), stage=Stage.FUSE)
+def reshaped_to_itself(b, x, scale, bias, epsilon):
+    require(same_shape(b, b.root.inputs[0], x), "")
+    return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
+
+
+@rewrite(op.Reshape(op.InstanceNormalization(op.Reshape(x, ANY), const("scale"), const("bias"), epsilon=epsilon), ANY), stage=Stage.FUSE)
+def batch_in_channels(b, x, scale, bias, epsilon):
+    """[N, C, ...] as [1, N C, ...]: every instance is a channel there, with the scales repeated N times."""
+    inside = next(m for m in b.matched if m.key == "InstanceNormalization")
+    whole, folded = dims(b, x), dims(b, inside.inputs[0])
+    require(whole is not None and folded is not None and len(whole) == len(folded) >= 3, "")
+    require(folded[0] == 1 and whole[0] != 1 and folded[2:] == whole[2:] and isinstance(whole[1], int), "")
+    require(same_shape(b, b.root.outputs[0], x), "it is not reshaped back")
+    size = whole[1]
+    require(scale.size % size == 0 and np.array_equal(np.resize(scale[:size], scale.size), scale), "the scale differs from instance to instance")
+    require(bias.size % size == 0 and np.array_equal(np.resize(bias[:size], bias.size), bias), "the bias differs from instance to instance")
+    return b.InstanceNormalization(x, scale[:size], bias[:size], epsilon=epsilon)
+
+
+deviation = op.Sub(x, mean(x, "second"))
+by_statistics = op.BatchNormalization(x, scale, bias, mean(x, "first"), mean(square(deviation), "square"), epsilon=epsilon)
+
+
+def _one_instance(b, x):
+    shape = dims(b, x)
+    require(shape is not None and len(shape) >= 3, "")
+    require(shape[0] == 1, "it normalises over the batch, which is not one")
+    return shape
+
+
+@rewrite(by_statistics, stage=Stage.FUSE)
+def batch_norm_by_its_statistics(b, x, scale, bias, epsilon, **counts):
+    """BatchNormalization with the mean and variance of its own input, whose batch is one."""
+    shape = _one_instance(b, x)
+    wanted = {0, *range(2, len(shape))}
+    for m in b.matched:
+        if m.key.startswith("Reduce"):
+            axes = b.value(m.operands()[1]) if len(m.operands()) > 1 else None
+            require(axes is not None and {int(a) % len(shape) for a in axes.reshape(-1)} == wanted, "its statistics are over other axes")
+    require(not counts, "its statistics are sums")
+    return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
+
+
+@rewrite(op.BatchNormalization(x, scale, bias, ANY, ANY, epsilon=epsilon), stage=Stage.FUSE)
+def batch_norm_in_training(b, x, scale, bias, epsilon):
+    """In training mode BatchNormalization takes the statistics of its input: with a batch of one, those of the instance."""
+    training = b.root.attr("training_mode") if b.opset >= 14 else len(b.root.outputs) > 1
+    require(training, "")
+    _one_instance(b, x)
+    return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
+
+
+# ---- writing it ------------------------------------------------------------------------------------------------------------
+
+
+def _by_channel_factor(b, value, rank):
+    """A vector of channels as a factor of [N, C, ...]: an array, or a reshaped tensor."""
+    known = b.value(value)
+    if known is not None:
+        return known.reshape([-1, *[1] * (rank - 2)])
+    source = value.producer.inputs[0] if value.producer is not None and value.producer.key == "Reshape" else None
+    shape = b.shape(source) if source is not None else None
+    if shape is not None and len(shape) in (rank, rank - 1) and all(d == 1 for d in (*shape[: len(shape) - rank + 1], *shape[len(shape) - rank + 2 :])):
+        return source
+    return b.Reshape(value, np.asarray([-1, *[1] * (rank - 2)], np.int64))
+
+
+@rewrite(node, stage=Stage.LOWER, strategy="decompose")
+def decompose(b, x, scale, bias, epsilon):
+    rank = b.rank(x)
+    require(rank is not None, f"the rank of '{x.name}' is not known, so its spatial axes are not")
+    y = normalised(b, x, range(2, rank), epsilon)
+    return with_affine(b, y, _by_channel_factor(b, scale, rank), _by_channel_factor(b, bias, rank), b.dtype(x))
+
+
+@rewrite(node, stage=Stage.LOWER, strategy="plugin")
+def plugin(b, x, scale, bias, epsilon):
+    return b.SurgeonInstanceNorm(x, scale, bias, domain=DOMAIN, epsilon=epsilon, plugin_version="1", plugin_namespace="surgeon")
+
+
+@rewrite(node, stage=Stage.LOWER, strategy="plugin", library="stock")
+def stock_plugin(b, x, scale, bias, epsilon):
+    rank, s, t = b.rank(x), b.value(scale), b.value(bias)
+    require(rank is not None and 3 <= rank <= 5, "the stock plugin takes three to five dimensions")
+    require(s is not None and t is not None, "the stock plugin takes constant scales and biases alone")
+    require(b.dtype(x) in (TensorProto.FLOAT, TensorProto.FLOAT16), "the stock plugin takes fp32 and fp16 alone")
+    wide = b.Unsqueeze(x, axes=[rank]) if rank == 3 else x
+    y = b.InstanceNormalization_TRT(
+        wide,
+        domain=DOMAIN,
+        epsilon=epsilon,
+        scales=np.broadcast_to(s, t.shape).astype(np.float32).tolist(),
+        bias=t.astype(np.float32).tolist(),
+        relu=0,
+        alpha=0.0,
+        plugin_version="1",
+        plugin_namespace="",
+    )
+    return b.Squeeze(y, axes=[rank]) if rank == 3 else y
+
+
+@rewrite(op.LeakyRelu(op.SurgeonInstanceNorm(x, scale, bias, domain=DOMAIN, epsilon=epsilon), alpha=attr("alpha")), stage=Stage.LOWER, strategy="plugin")
+def with_slope(b, x, scale, bias, epsilon, alpha):
+    return b.SurgeonInstanceNorm(x, scale, bias, domain=DOMAIN, epsilon=epsilon, slope=alpha, plugin_version="1", plugin_namespace="surgeon")
+
+
+@meaning("SurgeonInstanceNorm")
+def surgeon_instance_norm(f, x, scale=None, bias=None, *, epsilon, slope=1.0):
+    return _spelled(f, x, scale, bias, epsilon, slope)
+
+
+@meaning("InstanceNormalization_TRT")
+def stock_instance_norm(f, x, *, epsilon, scales, bias, relu=0, alpha=0.0):
+    row = np.asarray(scales, np.float32), np.asarray(bias, np.float32)
+    return _spelled(f, x, *row, epsilon, alpha if relu else 1.0)
+
+
+def _spelled(f, x, scale, bias, epsilon, slope):
+    """Over x as [N, C, all the rest], in fp32 (in double for double)."""
+    dtype, type = f.dtype, TensorProto.DOUBLE if f.dtype == TensorProto.DOUBLE else TensorProto.FLOAT
+    f.compute_in(type)
+    flat = f.Cast(f.Reshape(x, np.asarray([0, 0, -1], np.int64)), to=type)
+    d = f.Sub(flat, f.ReduceMean(flat, axes=[2], keepdims=1))
+    y = f.Div(d, f.Sqrt(f.Add(f.ReduceMean(f.Mul(d, d), axes=[2], keepdims=1), epsilon)))
+    for kind, factor in (("Mul", scale), ("Add", bias)):
+        if factor is not None:
+            y = getattr(f, kind)(y, f.Cast(f.Reshape(factor, np.asarray([-1, 1], np.int64)), to=type))
+    if slope != 1.0:
+        y = f.LeakyRelu(y, alpha=slope)
+    return f.Reshape(f.Cast(y, to=dtype), f.Shape(x))
