@@ -11,12 +11,14 @@ FLOATS = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16
 
 
 def require_op(b: Builder, op: str, x: Value) -> None:
-    """Decline unless ONNX has `op` for tensors of x's type at the model's opset. An operator that is not there at all is
-    no news; that it does not take the type is."""
+    """Decline unless x is a float tensor of a type that ONNX's `op` takes at the model's opset. An operator that is not
+    there at all is no news; that it does not take the type is."""
     dtype = b.dtype(x)
-    require(dtype in FLOATS, "")
+    require(dtype in FLOATS and schema(op, "", b.opset) is not None, "")
+    require(takes_type(b, op, dtype), f"{op} takes no {TensorProto.DataType.Name(dtype).lower()} at opset {b.opset}")
+
+
+def takes_type(b: Builder, op: str, dtype: int) -> bool:
+    """Whether ONNX has `op` for tensors of `dtype` at the model's opset."""
     spec = schema(op, "", b.opset)
-    require(spec is not None, "")
-    assert spec is not None
-    name = TensorProto.DataType.Name(dtype).lower()
-    require(f"tensor({name})" in spec.inputs[0].types, f"{op} takes no {name} at opset {b.opset}")
+    return spec is not None and f"tensor({TensorProto.DataType.Name(dtype).lower()})" in spec.inputs[0].types

@@ -1,0 +1,82 @@
+"""Fuse the activations that every TensorRT has a kernel for: Sigmoid, Tanh, Softsign, Elu, ThresholdedRelu.
+
+Why       One kernel in place of three to seven, which fuses into the layer in front of it; and exp overflows where they do not.
+Rewrites  1 / (1 + exp(-x))                                         ->  Sigmoid(x)
+          2 * sigmoid(2 * x) - 1    (e^x - e^-x) / (e^x + e^-x)     ->  Tanh(x)
+          x / (1 + abs(x))                                          ->  Softsign(x)
+          Where(x > 0, x, alpha * (exp(x) - 1))                     ->  Elu(x, alpha)
+          max(x, 0) + min(0, alpha * (exp(x) - 1))                  ->  Elu(x, alpha), alpha > 0
+          max(x, 0) + alpha * (exp(min(x, 0)) - 1)                  ->  Elu(x, alpha)
+          Where(x > alpha, x, 0)                                    ->  ThresholdedRelu(x, alpha), from opset 10 on
+          (ScaledTanh and ParametricSoftplus, which TensorRT reads too, are no operators of ONNX: its checker refuses them.)
+Exact     To rounding.
+"""
+
+from surgeon import Stage, const, op, require, rewrite, var
+
+from ._types import require_op
+
+x, alpha = var("x"), const("alpha")
+
+inverse = op.Exp(op.Neg(x)) + 1
+
+
+@rewrite(1 / inverse | op.Reciprocal(inverse), stage=Stage.FUSE)
+def sigmoid(b, x):
+    require_op(b, "Sigmoid", x)
+    return b.Sigmoid(x)
+
+
+up, down = op.Exp(x), op.Exp(op.Neg(x))
+twice = op.Sigmoid(x * 2) * 2
+
+
+@rewrite(twice - 1 | twice + (-1) | (up - down) / (up + down), stage=Stage.FUSE)
+def tanh(b, x):
+    require_op(b, "Tanh", x)
+    return b.Tanh(x)
+
+
+@rewrite(x / (op.Abs(x) + 1), stage=Stage.FUSE)
+def softsign(b, x):
+    require_op(b, "Softsign", x)
+    return b.Softsign(x)
+
+
+def less_one(e):
+    """alpha * (e - 1)"""
+    return (e - 1 | e + (-1)) * alpha | (e - 1 | e + (-1))
+
+
+rising = op.Relu(x) | op.Max(x, 0) | op.Clip(x, 0)
+falling = op.Min(x, 0) | op.Clip(x, None, 0)
+curve = less_one(op.Exp(x))
+positive = op.Greater(x, 0) | op.GreaterOrEqual(x, 0) | op.Less(0, x) | op.LessOrEqual(0, x)
+negative = op.Less(x, 0) | op.LessOrEqual(x, 0) | op.Greater(0, x) | op.GreaterOrEqual(0, x)
+
+
+@rewrite(
+    op.Where(positive | op.Not(negative), x, curve) | op.Where(negative | op.Not(positive), curve, x) | rising + less_one(op.Exp(falling)),
+    stage=Stage.FUSE,
+)
+def elu(b, x, alpha=None):
+    return _elu(b, x, alpha)
+
+
+@rewrite(rising + (op.Min(curve, 0) | op.Clip(curve, None, 0)), stage=Stage.FUSE)
+def elu_cut(b, x, alpha=None):
+    require(alpha is None or (alpha >= 0).all(), "with alpha below 0 it is no Elu")
+    return _elu(b, x, alpha)
+
+
+def _elu(b, x, alpha):
+    require(alpha is None or alpha.ndim == 0, "alpha is no single number")
+    require_op(b, "Elu", x)
+    return b.Elu(x, alpha=1.0 if alpha is None else float(alpha))
+
+
+@rewrite(op.Where(op.Greater(x, alpha) | op.Less(alpha, x), x, 0), stage=Stage.FUSE)
+def thresholded_relu(b, x, alpha):
+    require(alpha.ndim == 0, "alpha is no single number")
+    require_op(b, "ThresholdedRelu", x)
+    return b.ThresholdedRelu(x, alpha=float(alpha))

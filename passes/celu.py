@@ -1,0 +1,42 @@
+"""Fuse Celu, and write it out for targets that get it wrong.
+
+Why       TensorRT 7.2.3 to 8.2 compute Celu with a power where the product belongs: silently wrong. TensorRT-RTX and 11.x refuse
+          it in half precision; older releases have no importer. TensorRT has no kernel for it: where it takes the
+          node, it makes six operators of it, and three of alpha * Elu(x / alpha).
+Rewrites  max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))   ->  Celu(x, alpha), from opset 12 on; exp overflows
+          Celu(x, alpha=1)                                   ->  Elu(x)
+Decompose alpha * Elu(x / alpha), which is how ONNX defines the node. That form is as good as the node, and stays where a file has it.
+Exact     To rounding.
+"""
+
+from surgeon import Stage, attr, const, op, require, rewrite, var
+
+from ._types import require_op
+
+x, alpha, divisor = var("x"), const("alpha"), const("divisor")
+rising = op.Relu(x) | op.Max(x, 0) | op.Clip(x, 0)
+
+
+def falling(curve):
+    """min(0, curve)"""
+    return op.Min(curve, 0) | op.Clip(curve, None, 0)
+
+
+@rewrite(rising + falling((op.Exp(x / divisor) - 1) * alpha), stage=Stage.FUSE)
+def fuse(b, x, alpha, divisor):
+    require(alpha.ndim == divisor.ndim == 0, "alpha is no single number")
+    require(float(alpha) == float(divisor) > 0, "what is multiplied by is not what is divided by")
+    require_op(b, "Celu", x)
+    return b.Celu(x, alpha=float(alpha))
+
+
+@rewrite(op.Celu(x, alpha=attr("alpha")), stage=Stage.FUSE)
+def plain(b, x, alpha):
+    require(alpha == 1, "")
+    require_op(b, "Elu", x)
+    return b.Elu(x, alpha=1.0)
+
+
+@rewrite(op.Celu(x, alpha=attr("alpha")), stage=Stage.LOWER, strategy="decompose")
+def decompose(b, x, alpha):
+    return b.Mul(b.Elu(b.Div(x, alpha), alpha=1.0), alpha)

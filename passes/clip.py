@@ -1,0 +1,72 @@
+"""Fuse Clip, and write it as the target takes it.
+
+Why       Clip(x, 0) is Relu, which TensorRT fuses into the convolution in front of it. TensorRT 7.x takes bounds that are initializers
+          alone; 8.0 to 8.4 read fp16 bounds as fp32, silently; up to 8.6 computed bounds must be fp32.
+Rewrites  Min(Max(x, low), high), Max(Min(x, high), low), with constant low <= high   ->  Clip(x, low, high)
+          Clip(x, 0), Max(x, 0)                                                      ->  Relu(x)
+          Min(Relu(x), high), Relu(Min(x, high)), with high >= 0                     ->  Clip(x, 0, high)
+          Clip without bounds                                                        ->  x
+Decompose Min(Max(x, low), high), which is how ONNX defines Clip: bounds of any type, computed or not.
+Exact     To the last bit; NaN stays NaN.
+"""
+
+import numpy as np
+
+from surgeon import Stage, const, op, require, rewrite, var
+
+from ._linear import fits
+from ._types import require_op, takes_type
+
+x, low, high = var("x"), const("low"), const("high")
+some_low, some_high = var("some_low"), var("some_high")
+
+@rewrite(
+    op.Min(op.Max(x, low) | op.Clip(x, low), high) | op.Clip(op.Max(x, low) | op.Clip(x, low), None, high)
+    | op.Max(op.Min(x, high) | op.Clip(x, None, high), low) | op.Clip(op.Min(x, high) | op.Clip(x, None, high), low),
+    stage=Stage.FUSE,
+)  # fmt: skip
+def fuse(b, x, low, high):
+    require(low.size == high.size == 1 and fits(b, x, low.shape) and fits(b, x, high.shape), "")
+    bottom, top = low.reshape(()), high.reshape(())
+    require(bottom <= top, f"the lower bound {bottom:g} is above the upper one {top:g}")
+    require_op(b, "Clip", x)
+    return b.Clip(x, min=float(bottom), max=float(top))
+
+
+@rewrite(
+    op.Min(op.Relu(x), high) | op.Clip(op.Relu(x), None, high) | op.Relu(op.Min(x, high) | op.Clip(x, None, high)),
+    stage=Stage.FUSE,
+)
+def fuse_relu(b, x, high):
+    require(high.size == 1 and fits(b, x, high.shape) and high.reshape(()) >= 0, "")
+    require_op(b, "Clip", x)
+    return b.Clip(x, min=0.0, max=float(high.reshape(())))
+
+
+@rewrite(op.Clip(x, 0) | op.Max(x, low), stage=Stage.FUSE)
+def relu(b, x, low=None):
+    require(low is None or not (low.any() or np.isnan(low).any()), "")
+    require(low is None or fits(b, x, low.shape), "")
+    require_op(b, "Relu", x)
+    return b.Relu(x)
+
+
+@rewrite(op.Clip(x), stage=Stage.FUSE)
+def without_bounds(b, x):
+    return x
+
+
+@rewrite(op.Clip(x, some_low | None, some_high | None), stage=Stage.LOWER, strategy="decompose")
+def decompose(b, x, some_low=None, some_high=None):
+    for name in ("Max", "Min"):
+        require(takes_type(b, name, b.dtype(x)), f"{name} does not take the type of its input at opset {b.opset}")
+    y = x
+    if some_low is not None:
+        zero = b.value(some_low)
+        y = b.Relu(y) if zero is not None and not zero.any() and takes_type(b, "Relu", b.dtype(x)) else b.Max(y, _number(some_low))
+    return y if some_high is None else b.Min(y, _number(some_high))
+
+
+def _number(bound):
+    """A bound that an attribute holds takes the type of the tensor."""
+    return float(bound) if isinstance(bound, np.ndarray) else bound

@@ -1,0 +1,92 @@
+"""Fuse Gelu, with erf and with tanh, and write it out for targets without it.
+
+Why       TensorRT from 10.0 on has a Gelu kernel, which fuses into the matrix multiplication in front of it; before that it
+          must find the five to nine operators again by itself.
+Rewrites  x * (1 + erf(x / sqrt(2))) / 2                              ->  Gelu(x)
+          x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2     ->  Gelu(x, approximate="tanh")
+          x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 * x^3))        ->  Gelu(x, approximate="tanh")
+          x * erfc(-x / sqrt(2)) / 2, as tf2onnx writes it (Erfc is no operator of ONNX)   ->  one of the above, unproved
+          in every order of the factors; from opset 20 on, which has Gelu. Below, the spelling stays: there is nothing better.
+Decompose The order that PyTorch's exporter writes and TensorRT's own fusion knows: ((x * (erf(x / sqrt(2)) + 1)) * 0.5).
+          x^3 is x * x * x: TensorRT computes Pow through a logarithm where it can.
+Exact     To rounding.
+"""
+
+import math
+
+from surgeon import Stage, attr, const, op, require, rewrite, var
+
+from ._types import FLOATS, require_op, takes_type
+
+x = var("x")
+
+
+def halved_product(a, b):
+    """a * b / 2 in every order."""
+    half_a = a * 0.5 | a / 2
+    half_b = b * 0.5 | b / 2
+    return (a * b) * 0.5 | (a * b) / 2 | half_a * b | a * half_b
+
+
+erf = op.Erf(x / math.sqrt(2) | x * math.sqrt(0.5))
+by_erf = halved_product(x, erf + 1) | x * (erf * 0.5 + 0.5)
+
+ROOT = math.sqrt(2 / math.pi)
+CUBIC = 0.044715
+square = x * x | op.Pow(x, 2)
+cube = square * x | op.Pow(x, 3)
+
+
+def polynomial(scale):
+    """scale * (x + 0.044715 * x^3) in every order."""
+
+    def third(c):
+        return cube * c | (square * c) * x | square * (x * c)
+
+    def factored(c):
+        return square * c + 1 | (x * c) * x + 1
+
+    return (
+        (x + third(CUBIC)) * scale | x * scale + third(CUBIC * scale) | (x * scale) * factored(CUBIC) | x * (factored(CUBIC) * scale)
+        | (x * factored(CUBIC)) * scale
+    )  # fmt: skip
+
+
+tanh = op.Tanh(polynomial(ROOT))
+by_tanh = halved_product(x, tanh + 1) | x * (tanh * 0.5 + 0.5) | x * op.Sigmoid(polynomial(2 * ROOT))
+
+
+@rewrite(by_erf, stage=Stage.FUSE)
+def fuse(b, x):
+    require_op(b, "Gelu", x)
+    return b.Gelu(x)
+
+
+@rewrite(by_tanh, stage=Stage.FUSE)
+def fuse_tanh(b, x):
+    require_op(b, "Gelu", x)
+    return b.Gelu(x, approximate="tanh")
+
+
+@rewrite(op.Gelu(x, approximate=attr("approximate")), stage=Stage.LOWER, strategy="decompose")
+def decompose(b, x, approximate):
+    require(not (b.target.dla and b.target.imports("Gelu")), "DLA has no part of it either: it stays whole, on the GPU")
+    if approximate != "tanh":
+        return _by_erf(b, x)
+    cubed = b.Mul(b.Mul(x, x), x)
+    tanh = b.Tanh(b.Mul(b.Add(x, b.Mul(cubed, CUBIC)), ROOT))
+    return b.Mul(b.Mul(x, b.Add(tanh, 1.0)), 0.5)
+
+
+@rewrite(halved_product(x, op.Erfc(op.Neg(x) * math.sqrt(0.5) | op.Neg(x) / math.sqrt(2) | x * -math.sqrt(0.5))), stage=Stage.FUSE)
+def repair_erfc(b, x):
+    """tf2onnx writes Erfc, which ONNX does not have: no runtime takes the file, so this is made with --allow-unproved alone."""
+    require(b.dtype(x) in FLOATS, "the type of its input is not known")
+    b.warn("Erfc is no operator of ONNX; it is read as 1 - Erf")
+    if takes_type(b, "Gelu", b.dtype(x)):
+        return b.Gelu(x)
+    return _by_erf(b, x)
+
+
+def _by_erf(b, x):
+    return b.Mul(b.Mul(x, b.Add(b.Erf(b.Div(x, math.sqrt(2))), 1.0)), 0.5)

@@ -1,0 +1,34 @@
+"""Fuse HardSigmoid, and write it out for DLA.
+
+Why       TensorRT has a HardSigmoid kernel in every version; DLA has none, but has Clip.
+Rewrites  relu6(x + 3) / 6                                     ->  HardSigmoid(x, alpha=1/6, beta=1/2)
+          Clip(alpha * x + beta, 0, 1), in the form of Clip, of Max and Min, or of Relu and Min   ->  HardSigmoid(x, alpha, beta)
+Decompose Clip(alpha * x + beta, 0, 1): Mul, Add and Clip, which DLA has.
+Exact     To rounding.
+"""
+
+from surgeon import Stage, attr, const, op, require, rewrite, var
+
+from ._clipped import clipped
+from ._types import require_op
+
+x, alpha, beta = var("x"), const("alpha"), const("beta")
+relu6 = clipped(x + 3, 6)
+
+
+@rewrite(relu6 / 6 | relu6 * (1 / 6), stage=Stage.FUSE)
+def fuse_relu6(b, x):
+    require_op(b, "HardSigmoid", x)
+    return b.HardSigmoid(x, alpha=1 / 6, beta=0.5)
+
+
+@rewrite(clipped(x * alpha + beta, 1), stage=Stage.FUSE)
+def fuse(b, x, alpha, beta):
+    require(alpha.ndim == beta.ndim == 0, "alpha or beta is no single number")
+    require_op(b, "HardSigmoid", x)
+    return b.HardSigmoid(x, alpha=float(alpha), beta=float(beta))
+
+
+@rewrite(op.HardSigmoid(x, alpha=attr("alpha"), beta=attr("beta")), stage=Stage.LOWER, strategy="decompose")
+def decompose(b, x, alpha, beta):
+    return b.Clip(b.Add(b.Mul(x, alpha), beta), min=0.0, max=1.0)

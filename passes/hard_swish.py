@@ -1,0 +1,44 @@
+"""Fuse HardSwish, and write it out for targets without it.
+
+Why       TensorRT reads HardSwish from 8.4 on, as HardSigmoid and a product; MobileNetV3 spells it x * relu6(x + 3) / 6, four operators.
+Rewrites  x * relu6(x + 3) / 6, in every order, with Clip, or Max and Min   ->  HardSwish(x); x * HardSigmoid(x) below opset 14
+          x * HardSigmoid(x, alpha=1/6, beta=1/2)                           ->  HardSwish(x), from opset 14 on, which has it
+Decompose x * HardSigmoid(x, 1/6, 1/2), what TensorRT itself makes of the node. For DLA the pass hard-sigmoid writes that as Clip.
+Exact     To rounding.
+"""
+
+from surgeon import Stage, op, require, rewrite, var
+from surgeon.graph import schema
+
+from ._clipped import clipped
+from ._types import require_op
+
+SIXTH = 1 / 6
+
+x = var("x")
+relu6 = clipped(x + 3, 6)
+hard_sigmoid = relu6 / 6 | relu6 * SIXTH | clipped(x * SIXTH + 0.5 | x / 6 + 0.5, 1)
+
+
+@rewrite(
+    (x * relu6) / 6 | (x * relu6) * SIXTH | x * hard_sigmoid | (x / 6 | x * SIXTH) * relu6,
+    stage=Stage.FUSE,
+)
+def fuse(b, x):
+    if schema("HardSwish", "", b.opset) is not None:
+        require_op(b, "HardSwish", x)
+        return b.HardSwish(x)
+    require_op(b, "HardSigmoid", x)
+    return b.Mul(x, b.HardSigmoid(x, alpha=SIXTH, beta=0.5))
+
+
+@rewrite(x * op.HardSigmoid(x, alpha=SIXTH, beta=0.5), stage=Stage.FUSE)
+def fuse_product(b, x):
+    require_op(b, "HardSwish", x)
+    return b.HardSwish(x)
+
+
+@rewrite(op.HardSwish(x), stage=Stage.LOWER, strategy="decompose")
+def decompose(b, x):
+    require_op(b, "HardSigmoid", x)
+    return b.Mul(x, b.HardSigmoid(x, alpha=SIXTH, beta=0.5))

@@ -1,0 +1,50 @@
+"""Fuse Swish (SiLU, QuickGelu), and write it out for targets without it.
+
+Why       TensorRT reads the node from 11.0 on, and ONNX has it from opset 24 on. Before that Sigmoid and Mul are the best form
+          there is, and TensorRT fuses the two by itself.
+Rewrites  x * sigmoid(beta * x)          ->  Swish(x, alpha=beta), from opset 24 on; QuickGelu is beta = 1.702
+          x * sigmoid(1 * x)             ->  x * sigmoid(x), at every opset: TensorFlow writes the 1
+          x / (1 + exp(-beta * x))       ->  x * sigmoid(beta * x): exp overflows
+Decompose x * sigmoid(beta * x).
+Exact     To rounding.
+"""
+
+from surgeon import Stage, attr, const, op, require, rewrite, var
+
+from ._types import require_op
+
+x, beta = var("x"), const("beta")
+
+
+@rewrite(x * op.Sigmoid(x * beta | x), stage=Stage.FUSE)
+def fuse(b, x, beta=None):
+    require_op(b, "Swish", x)
+    require(beta is None or beta.ndim == 0, "beta is no single number")
+    return b.Swish(x, alpha=1.0 if beta is None else float(beta))
+
+
+@rewrite(x * op.Sigmoid(x * 1), stage=Stage.FUSE)
+def without_one(b, x):
+    require_op(b, "Sigmoid", x)
+    return b.Mul(x, b.Sigmoid(x))
+
+
+@rewrite(x / (op.Exp(op.Neg(x)) + 1), stage=Stage.FUSE)
+def fuse_quotient(b, x):
+    require_op(b, "Sigmoid", x)
+    return b.Mul(x, b.Sigmoid(x))
+
+
+@rewrite(x / (op.Exp(op.Neg(x * beta) | x * beta) + 1), stage=Stage.FUSE)
+def fuse_quotient_scaled(b, x, beta):
+    require(beta.ndim == 0, "beta is no single number")
+    require_op(b, "Sigmoid", x)
+    negated = b.root.inputs[1].producer
+    exp = next(v.producer for v in negated.inputs if v.producer is not None and v.producer.key == "Exp")
+    factor = beta if exp.inputs[0].producer.key == "Neg" else -beta
+    return b.Mul(x, b.Sigmoid(b.Mul(x, factor)))
+
+
+@rewrite(op.Swish(x, alpha=attr("alpha")), stage=Stage.LOWER, strategy="decompose")
+def decompose(b, x, alpha):
+    return b.Mul(x, b.Sigmoid(x if alpha == 1 else b.Mul(x, alpha)))
