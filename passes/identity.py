@@ -1,24 +1,151 @@
 """Remove nodes that return their input.
 
-Why       Identity before weights (TorchScript since 2.0), Dropout at inference, Cast to the type that a tensor has and the
-          like hide constants and spellings from every later pass, and older TensorRT parsers want weights, not tensors.
-Rewrites  Identity(x)   Dropout(x) at inference   Cast(x) to its own type   Transpose in order   ->   x
-Exact     Bit for bit.
+Why       Identity before weights (TorchScript since 2.0), Dropout at inference, an Expand to the shape that a tensor has
+          and the like hide constants and spellings from every later pass, and older TensorRT parsers want weights, not
+          tensors.
+Rewrites  Identity(x)   Dropout(x) at inference   Cast and CastLike to the type of x   Transpose that keeps the order
+          Expand, Reshape, Flatten, Squeeze, Unsqueeze, Slice to the shape of x   Pad by 0   Tile by 1   Clip without bounds
+          Concat, Sum, Max, Min, Mean of one tensor   Split into one   Squeeze(Unsqueeze(x))          ->   x
+          Cast(Cast(x)) where the first cast loses nothing                                            ->   Cast(x), or x
+Exact     Bit for bit. Shapes must be proved equal: by number, or by the same symbol in every dimension but one.
 """
 
-from surgeon import Stage, attr, op, require, rewrite, var
+import numpy as np
+from onnx import TensorProto
 
-x = var("x")
+from surgeon import ANY, Stage, attr, const, op, require, rewrite, var
+
+x, like = var("x"), var("like")
+
+# Casts after which the old value can be had back.
+EXACT = {
+    TensorProto.BOOL: {TensorProto.INT8, TensorProto.UINT8, TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE},
+    TensorProto.INT8: {TensorProto.INT16, TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE},
+    TensorProto.UINT8: {TensorProto.INT16, TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE},
+    TensorProto.INT16: {TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE},
+    TensorProto.INT32: {TensorProto.INT64, TensorProto.DOUBLE},
+    TensorProto.FLOAT16: {TensorProto.FLOAT, TensorProto.DOUBLE},
+    TensorProto.BFLOAT16: {TensorProto.FLOAT, TensorProto.DOUBLE},
+    TensorProto.FLOAT: {TensorProto.DOUBLE},
+}
+END = 2**31 - 1  # exporters write a slice "to the end" as this number or a larger one
+
+
+def _returns(b, x):
+    """`x` in the place of the root's first output, whose name no graph output needs."""
+    require(not b.root.outputs[0].is_output, "it names an output of the graph")
+    return x
+
+
+def _same_shape(b, x):
+    """Whether the root's output has the shape of `x`; one dimension follows from the others where those are equal."""
+    before, after = b.shape(x), b.shape(b.root.outputs[0])
+    if before is None or after is None or len(before) != len(after):
+        return False
+    unproved = [i for i, (p, q) in enumerate(zip(before, after, strict=True)) if p is None or p != q]
+    if not unproved:
+        return True
+    numbers = any(isinstance(before[i], int) and isinstance(after[i], int) for i in unproved)
+    return len(unproved) == 1 and not numbers and 0 not in before
+
+
+def _all(array, wanted):
+    return array is not None and bool((np.asarray(array) == wanted).all())
 
 
 @rewrite(op.Identity(x), stage=Stage.CLEAN)
 def identity(b, x):
-    require(not b.root.outputs[0].is_output, "it names an output of the graph")
-    return x
+    return _returns(b, x)
+
+
+@rewrite(op.Dropout(x, ...), stage=Stage.CLEAN)
+def dropout(b, x):
+    training = b.root.inputs[2] if len(b.root.inputs) > 2 else None
+    require(training is None or _all(b.value(training), 0), "it may be in training mode")
+    return _returns(b, x)
 
 
 @rewrite(op.Cast(x, to=attr("to")), stage=Stage.CLEAN)
 def cast(b, x, to):
-    require(b.dtype(x) == to, "it changes the type")
-    require(not b.root.outputs[0].is_output, "it names an output of the graph")
-    return x
+    require(b.dtype(x) == to, "")
+    return _returns(b, x)
+
+
+@rewrite(op.CastLike(x, like), stage=Stage.CLEAN)
+def cast_like(b, x, like):
+    require(b.dtype(x) and b.dtype(x) == b.dtype(like), "")
+    return _returns(b, x)
+
+
+@rewrite(op.Cast(op.Cast(x, to=attr("first")), to=attr("to")), stage=Stage.CLEAN)
+def double_cast(b, x, first, to):
+    require(first in EXACT.get(b.dtype(x), ()), "")
+    return _returns(b, x) if b.dtype(x) == to else b.Cast(x, to=to)
+
+
+@rewrite(op.Transpose(x, perm=attr("perm")), stage=Stage.CLEAN)
+def transpose(b, x, perm):
+    rank = b.rank(x) if perm is None else len(perm)
+    order = perm if perm is not None else None if rank is None else list(range(rank))[::-1]
+    require(order is not None and list(order) == list(range(rank)), "")
+    return _returns(b, x)
+
+
+@rewrite(op.Reshape(x, ...) | op.Flatten(x) | op.Squeeze(x, ...) | op.Unsqueeze(x, ...), stage=Stage.CLEAN)
+def reshape(b, x):
+    require(_same_shape(b, x), "")
+    return _returns(b, x)
+
+
+@rewrite(op.Squeeze(op.Unsqueeze(x, const("axes")), const("back")), stage=Stage.CLEAN)
+def unsqueeze_squeeze(b, x, axes, back):
+    rank = b.rank(x)
+    if rank is not None:
+        axes, back = axes % (rank + axes.size), back % (rank + axes.size)
+    require(sorted(axes.tolist()) == sorted(back.tolist()) and (rank is not None or axes.min() >= 0), "")
+    return _returns(b, x)
+
+
+@rewrite(op.Expand(x, ANY), stage=Stage.CLEAN)
+def expand(b, x):
+    before, after, target = b.shape(x), b.shape(b.root.outputs[0]), b.value(b.root.inputs[1])
+    ones = target is not None and before is not None and target.size <= len(before) and _all(target, 1)
+    require(ones or (before is not None and before == after and None not in before), "")
+    return _returns(b, x)
+
+
+@rewrite(op.Expand(x, op.Shape(x)), stage=Stage.CLEAN)
+def expand_to_itself(b, x):
+    return _returns(b, x)
+
+
+@rewrite(op.Slice(x, const("starts"), const("ends"), ...), stage=Stage.CLEAN)
+def slice_all(b, x, starts, ends):
+    steps = b.value(b.root.inputs[4]) if len(b.root.inputs) > 4 and b.root.inputs[4] is not None else 1
+    before, after = b.shape(x), b.shape(b.root.outputs[0])
+    same = before is not None and before == after and all(isinstance(d, int) for d in before)
+    require(_all(steps, 1) and (same or (_all(starts, 0) and bool((ends >= END).all()))), "")
+    return _returns(b, x)
+
+
+@rewrite(op.Pad(x, const("pads"), ...), stage=Stage.CLEAN)
+def pad(b, x, pads):
+    require(_all(pads, 0), "")
+    return _returns(b, x)
+
+
+@rewrite(op.Tile(x, const("repeats")), stage=Stage.CLEAN)
+def tile(b, x, repeats):
+    require(_all(repeats, 1), "")
+    return _returns(b, x)
+
+
+@rewrite(op.Concat(x) | op.Sum(x) | op.Max(x) | op.Min(x) | op.Mean(x) | op.Clip(x), stage=Stage.CLEAN)
+def alone(b, x):
+    return _returns(b, x)
+
+
+@rewrite(op.Split(x, ...), stage=Stage.CLEAN)
+def split(b, x):
+    require(len(b.root.outputs) == 1, "")
+    return _returns(b, x)

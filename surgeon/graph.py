@@ -109,6 +109,11 @@ class Node:
             return attrs[name]
         return self.graph.model.schema_defaults(self).get(name)
 
+    def body(self, name: str) -> Graph:
+        """The body that the attribute `name` holds."""
+        names = [a.name for a in self.proto.attribute if a.type == AttributeProto.GRAPH]
+        return self.bodies[names.index(name)]
+
     def operands(self) -> list[Any]:
         """The inputs without trailing empty ones; what older opsets write as attributes stands in its place as an array."""
         found: list[Any] = list(self.inputs)
@@ -186,6 +191,12 @@ class Graph:
     @property
     def title(self) -> str:
         return self.owner or "the graph"
+
+    @property
+    def outputs(self) -> list[Value]:
+        """The tensors that the scope returns, in order."""
+        names = list(self.proto.output) if isinstance(self.proto, onnx.FunctionProto) else [info.name for info in self.proto.output]
+        return [v for v in map(self.find, names) if v is not None]
 
     def _define(self, name: str) -> Value:
         if name in self.values:

@@ -70,7 +70,8 @@ class Pass:
 
     @property
     def stages(self) -> list[Stage]:
-        return [s for s in Stage if any(r.stage is s for r in (*self.rules, *self.model_rules))]
+        rules: list[Rule | ModelRule] = [*self.rules, *self.model_rules]
+        return [s for s in Stage if any(r.stage is s for r in rules)]
 
     @property
     def keeps(self) -> bool:
@@ -101,7 +102,8 @@ def rewrite(pattern: Pattern, *, stage: Stage, strategy: str | None = None, libr
 
 
 def rewrite_model(*, stage: Stage) -> Callable[[Callable[..., Any]], ModelRule]:
-    """Mark a function that edits the whole model; it gets an `Editor` and runs once, behind its stage's rewrites."""
+    """Mark a function that edits the whole model. It gets an `Editor`, runs behind its stage's rewrites (in CLEAN again
+    with them until nothing changes) and returns whether it changed anything."""
     return lambda body: ModelRule(body, stage)
 
 
@@ -159,7 +161,7 @@ class Builder:
         self._graph = root.graph
         self._prefix = f"{_out_name(root)}~{rule_name}"
         self.root = root
-        self.matched = matched or (root,)  # every node that the pattern explained
+        self.matched = matched or (root,)  # what the window replaces: a body that looks further adds what it saw
         self.strategy = strategy
         self.target = driver.target
         self.options = driver.options
@@ -328,16 +330,20 @@ class Driver:
     def run_stage(self, stage: Stage) -> None:
         rules = [(r.pattern, r) for p in self.passes.values() for r in p.rules if r.stage is stage]
         index: Index[Rule] = Index(rules)
-        changed = False
         self._left = GROWTH * sum(len(s.live()) for s in self.model.scopes) + 1000
-        while self._sweep(index):
-            changed = True
-        for p in self.passes.values():
-            for model_rule in p.model_rules:
-                if model_rule.stage is stage:
-                    changed |= bool(model_rule.body(Editor(self, p.name)))
-        if changed and stage is Stage.CLEAN:
-            self.model.forget_types()
+        changed = True
+        while changed:
+            changed = False
+            while self._sweep(index):
+                changed = True
+            for p in self.passes.values():
+                for model_rule in p.model_rules:
+                    if model_rule.stage is stage:
+                        changed |= bool(model_rule.body(Editor(self, p.name, stage)))
+            if stage is not Stage.CLEAN:
+                break
+            if changed:  # what was computed makes more shapes known, and those more to clean
+                self.model.forget_types()
 
     def _sweep(self, index: Index[Rule]) -> bool:
         """One look at every node, from the outputs up so that the larger of two nested windows comes first."""
@@ -400,7 +406,7 @@ class Driver:
             if str(refusal):
                 self.declined[Refusal(rule.pass_name, held.root.label, str(refusal))] = None
             return False
-        self.commit(held.root, held.nodes, outputs, builder, [rule.pass_name], rule.strategy or rule.stage.value)
+        self.commit(held.root, builder.matched, outputs, builder, [rule.pass_name], rule.strategy or rule.stage.value)
         self._left -= 1
         if self._left < 0:
             raise PassError(f"the passes of the stage {rule.stage.name} do not come to an end: '{rule.pass_name}' keeps applying to what it made")
@@ -570,9 +576,10 @@ def _written(value: Value, made: Node | None, model: Model) -> np.ndarray | None
 class Editor:
     """What a rule over the whole model works with: every node in reach, and `replace` for each change."""
 
-    def __init__(self, driver: Driver, pass_name: str) -> None:
+    def __init__(self, driver: Driver, pass_name: str, stage: Stage) -> None:
         self._driver = driver
         self._pass = pass_name
+        self._stage = stage
         self.model = driver.model
         self.target = driver.target
 
@@ -598,7 +605,7 @@ class Editor:
 
     def replace(self, node: Node, outputs: Sequence[Value | None], builder: Builder) -> None:
         """Put `outputs`, made with `builder`, in the place of those of `node`."""
-        self._driver.commit(node, [node], outputs, builder, [self._pass], "lower")
+        self._driver.commit(node, builder.matched, outputs, builder, [self._pass], self._stage.value)
 
 
 # ---- asking why ----------------------------------------------------------------------------------------------------------

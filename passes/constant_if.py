@@ -1,0 +1,23 @@
+"""Take the branch of an If whose condition is known.
+
+Why       Scripted PyTorch modules and exporters of unknown ranks write If nodes on conditions that follow from static shapes.
+          TensorRT-RTX 1.7.1 fails to build some bodies, releases before 7.1 have no If, and no pass sees through one.
+Rewrites  If(condition) with a condition that can be computed   ->   the nodes of the branch taken
+Exact     Bit for bit.
+"""
+
+from surgeon import Stage, const, op, require, rewrite
+
+
+@rewrite(op.If(const("condition")), stage=Stage.CLEAN)
+def constant_if(b, condition):
+    wanted = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
+    branch = b.root.body(wanted)
+    require(not any(n.bodies for n in branch.live()), "the branch holds a node with a body of its own")
+    require(not any(a.ref_attr_name for n in branch.live() for a in n.proto.attribute), "the branch reads an attribute of its function")
+    known = {v: b.constant(b.value(v)) for v in branch.values.values() if v.tensor is not None and (v.users or v.is_output)}
+    for node in branch.live():
+        inputs = [None if v is None else known.get(v, v) for v in node.inputs]
+        made = b.node(node.op, inputs, len(node.outputs), node.proto.domain, node.attrs)
+        known.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=True))
+    return tuple(known.get(v, v) for v in branch.outputs)

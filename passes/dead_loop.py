@@ -1,0 +1,15 @@
+"""Remove a Loop, an If or a Scan that nobody reads.
+
+Why       A scripted PyTorch module checks shapes in a Loop (torch.nn.functional._verify_spatial_size) whose results nobody
+          reads. TensorRT builds it all the same, TensorRT-RTX 1.7.1 rejects some of them, and onnxsim and ONNX Runtime keep it.
+Rewrites  Loop, If and Scan none of whose outputs is read   ->   nothing
+Exact     Nothing that is read changes.
+"""
+
+from surgeon import Stage, op, require, rewrite
+
+
+@rewrite(op.Loop(...) | op.If(...) | op.Scan(...), stage=Stage.CLEAN)
+def dead(b):
+    require(not any(o is not None and (o.users or o.is_output) for o in b.root.outputs), "")
+    return ()

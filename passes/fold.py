@@ -1,0 +1,115 @@
+"""Compute what can be computed and must be known: shapes, pads, axes, bounds and weights.
+
+Why       TensorRT reads some inputs at build time alone (the axes of a Reduce, the scale of an InstanceNormalization, K of
+          TopK), and others decide shapes (Reshape, Pad, Expand). Exporters compute them: TorchScript writes seven nodes for
+          the pads of ReflectionPad2d, PyTorch's newer exporter a Reshape in front of every axes. TensorRT 8.4 rejects the
+          first, TensorRT-RTX 1.7.1 the second, and no shape behind them is known to any other pass.
+Rewrites  an input that the target reads as weights, or that decides a shape, or that is the weight of a layer, where it
+          follows from constants (or from static shapes)   ->   an initializer with its value
+Exact     Bit for bit for integers; floats to the rounding of NumPy.
+
+An initializer or a Constant node is left as it is. What is computed may have up to 65,536 elements, or as many as the
+constants that it is computed from: no Expand or Tile is ever written out in full. What depends on QuantizeLinear or
+DequantizeLinear is left alone: the quantized weight is what the parser wants to see. No value of more than 4,194,304
+elements is computed.
+"""
+
+from surgeon import Stage, rewrite_model
+
+SMALL = 65_536  # elements
+
+# Inputs that decide the shape of what the node returns.
+SHAPES = {
+    "ConstantOfShape": (0,),
+    "Expand": (1,),
+    "OneHot": (1,),
+    "Pad": (1, 3),
+    "Range": (0, 1, 2),
+    "Reshape": (1,),
+    "Resize": (2, 3),
+    "Slice": (1, 2, 3, 4),
+    "Split": (1,),
+    "SplitToSequence": (1,),
+    "Tile": (1,),
+    "TopK": (1,),
+    "Upsample": (1,),
+}
+
+# Weights: TensorRT fuses a layer whose weights it knows. BatchNormalization and InstanceNormalization have them too.
+WEIGHTS = {
+    "BatchNormalization": (1, 2, 3, 4),
+    "Clip": (1, 2),
+    "Conv": (1, 2),
+    "ConvTranspose": (1, 2),
+    "Gemm": (1, 2),
+    "GroupNormalization": (1, 2),
+    "InstanceNormalization": (1, 2),
+    "LayerNormalization": (1, 2),
+    "MatMul": (0, 1),
+    "PRelu": (1,),
+    "SequenceAt": (1,),
+}
+
+PRODUCTS = frozenset({"Gemm", "MatMul"})
+QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+READ = {op: {*SHAPES.get(op, ()), *WEIGHTS.get(op, ())} for op in {*SHAPES, *WEIGHTS}}
+
+
+@rewrite_model(stage=Stage.CLEAN)
+def fold(editor):
+    changed = False
+    for node in editor.nodes():
+        positions = {*editor.target.constant_inputs(node.key), *READ.get(node.key, ())}
+        for position in sorted(positions):
+            value = node.inputs[position] if node.alive and position < len(node.inputs) else None
+            maker = None if value is None else value.producer
+            if maker is None or maker.key == "Constant" or editor.excluded(maker) or not editor.model.is_constant(value):
+                continue
+            if node.key in PRODUCTS and maker.key == "Transpose" and maker.inputs[0].tensor is not None:
+                continue  # a transposed weight is as good as a weight to them
+            changed |= _fold(editor, maker)
+    return changed
+
+
+def _fold(editor, node):
+    """Put constants in the place of the node's outputs, unless there is a reason against it."""
+    outputs = [o for o in node.outputs if o is not None and (o.users or o.is_output)]
+    found = {}
+    largest, quantized = _behind(node)
+    why = "its value depends on quantization" if quantized else None
+    for out in outputs:
+        if why is None and out.is_output:
+            why = f"'{out.name}' is an output of the graph"
+        found[out] = editor.model.constant(out) if why is None else None
+        if why is None and found[out] is None:
+            why = f"the value of '{out.name}' is too large to compute, or onnx cannot compute it"
+        if why is None and found[out].size > max(SMALL, largest):
+            why = f"'{out.name}' has {found[out].size} elements, computed from {largest}"
+    if why is not None:
+        editor.decline(node, why)
+        return False
+    builder = editor.builder(node)
+    editor.replace(node, [None if o not in found else builder.constant(found[o]) for o in node.outputs], builder)
+    return True
+
+
+def _behind(node):
+    """(elements of the constants behind a node, whether one of the nodes is a quantization)."""
+    elements, quantized, seen, todo = 0, False, set(), [node]
+    while todo:
+        n = todo.pop()
+        if n in seen:
+            continue
+        seen.add(n)
+        quantized |= n.key in QUANTIZED
+        for value in n.inputs:
+            if value is None:
+                continue
+            if value.tensor is not None:
+                size = 1
+                for d in value.tensor.dims:
+                    size *= d
+                elements += size
+            elif value.producer is not None and n.key not in ("Shape", "Size"):
+                todo.append(value.producer)
+    return elements, quantized
