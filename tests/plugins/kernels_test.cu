@@ -7,6 +7,7 @@
 //
 // Exit status 0 when everything agreed. The bars: error relative to the largest output, 2e-6 fp32, 1e-3 fp16, 8e-3 bf16.
 #include "../../surgeon/plugins/src/operators.h"
+#include "../../surgeon/plugins/src/plans.h"
 
 #include <algorithm>
 #include <cmath>
@@ -429,14 +430,12 @@ void verify(Case const& c)
             }
         }
     }
-    double const bar[3] = {2e-6, 1e-3, 8e-3}, smallest[3] = {1.5e-45, 6e-8, 1.5e-45};
+    double const bar[3] = {2e-6, 1e-3, 8e-3}, smallest[3] = {1.5e-45, 6e-8, 9.2e-41};
     // Below the smallest normal number a type has absolute, not relative, steps.
     double const relative = largest > 0 ? std::max(0.0, error - smallest[int(c.type)]) / largest : error;
-    bool const judged = c.values != Values::kConstant || c.kind != Kind::kSurgeonInstanceNorm; // see below
-    bool const bad = strange > 0 || (judged ? relative > bar[int(c.type)] : error > 1e-3);
+    bool const bad = strange > 0 || relative > bar[int(c.type)];
     ++worst.cases;
-    if (judged)
-        worst.error[int(c.type)][int(c.kind)] = std::max(worst.error[int(c.type)][int(c.kind)], relative);
+    worst.error[int(c.type)][int(c.kind)] = std::max(worst.error[int(c.type)][int(c.kind)], relative);
     if (bad)
     {
         ++worst.failed;
@@ -568,6 +567,9 @@ void quick()
         // Every mapping of rows: block, 16 packs, cluster of 2 and of 8, two passes; a row that starts misaligned.
         for (int64_t length : {600, 1025, 5001, 20011, 40003, 150001, 600011})
             verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), {1, 2, length}, t, Values::kShifted});
+        // Clusters that stay: more rows than the device holds at once.
+        for (int64_t length : {36001, 36004})
+            verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), {3, 90, t == Type::kFloat ? length : 2 * length}, t, Values::kShifted});
         for (int64_t channels : {9, 100, 300, 600, 1500, 3000, 5000})
             verify(Case{Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), {1, channels, channels % 2 ? 5 : 12}, t, Values::kNormal});
         for (int64_t length : {5, 130, 1025, 5001, 40003, 150001})
@@ -585,7 +587,7 @@ void check_all()
                     shapes.push_back({n, c, s, s});
     for (Dims const& d : std::vector<Dims>{{1, 3, 511, 509}, {2, 5, 300, 301}, {1, 64, 256, 256}, {3, 33, 65}, {2, 128, 1000},
              {1, 1, 1}, {5, 7, 262143}, {1, 4, 9, 16, 16}, {2, 3, 31, 33, 35}, {1, 2, 128, 128, 64}, {1, 1, 2050, 2049},
-             {4, 96, 14, 14}, {1, 1, 512, 512}, {8, 17, 3, 1}, {2, 2048, 7, 9}, {1, 4100, 6}, {2, 8, 1, 40}})
+             {4, 96, 14, 14}, {1, 1, 512, 512}, {8, 17, 3, 1}, {2, 2048, 7, 9}, {1, 4100, 6}, {2, 8, 1, 40}, {2, 80, 255, 257}, {1, 40, 512, 512}, {1, 150, 181, 363}, {2, 3, 1024, 1023}})
         shapes.push_back(d);
     for (Dims const& d : shapes)
         for (Type t : kTypes)
@@ -761,8 +763,8 @@ void tune()
             int64_t outer, channels, inner;
         };
         for (Columns const& s : std::vector<Columns>{{1, 64, 65536}, {16 * twice, 64, 65536}, {8 * twice, 512, 16384}, {2 * twice, 2048, 16384}})
-            for (int packs : {1, 2, 4, 8, 16})
-                for (int threads : {128, 256, 512})
+            for (int packs : {8, 16})
+                for (int threads : {64, 128, 256, 512})
                 {
                     int const y = next_power_of_two(ceil_div(s.channels, int64_t(packs)));
                     if (y > threads || threads / y < 4 || threads / y > 64)
@@ -779,17 +781,19 @@ void tune()
         for (Columns const& s : std::vector<Columns>{{1, 64, 65536}, {16 * twice, 64, 65536}, {64 * twice, 64, 16384}, {4 * twice, 64, 262144}})
             for (int packs : {8, 16})
                 for (int blocks : {1, 2, 4, 8, 0})
+                for (int stages : {0, 1, 2, 3})
                 {
                     int64_t const vectors = s.inner * size / 16, share = ceil_div(vectors, int64_t(std::max(blocks, 1)));
                     int const threads = int(ceil_div(ceil_div(share, int64_t(packs)), int64_t(32)) * 32);
                     if (blocks > 0 && (threads > 512 || threads < 64))
                         continue;
-                    if (blocks == 0 && packs == 16)
+                    if ((blocks == 0 && packs == 16) || (blocks < 2 && stages > 0) || stages * share * 16 > (220 << 10))
                         continue;
-                    RowsPlan const plan{packs, threads, threads, blocks};
+                    RowsPlan const plan{packs, threads, threads, blocks, stages};
                     size_t const bytes = s.outer * s.channels * s.inner * size;
                     compare("rows", text({s.outer, s.channels, s.inner}), t,
-                        "packs " + std::to_string(packs) + " threads " + std::to_string(threads) + " blocks " + std::to_string(blocks),
+                        "packs " + std::to_string(packs) + " threads " + std::to_string(threads) + " blocks " + std::to_string(blocks)
+                            + " stages " + std::to_string(stages),
                         bytes, bytes, dx.p, dy.p, [&] {
                             CHECK(launch_instance_norm(plan, t, dx.p, dy.p, s.outer * s.channels, s.inner,
                                 InstanceNormParams{Scalars{dw.p, Type::kFloat}, Scalars{dw.p, Type::kFloat}, s.channels, 1e-5f, 1.f},

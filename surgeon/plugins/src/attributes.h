@@ -42,6 +42,7 @@ struct Attributes
     float alpha = 0.f;
     int32_t pads_count = 0;
     int32_t pads[kMostPads] = {};
+    int32_t inputs = 0; // of the node; no field: TensorRT 8's enqueue() is not told
 };
 
 struct FieldInfo

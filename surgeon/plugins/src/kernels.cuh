@@ -17,37 +17,10 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include "types.h"
+
 namespace surgeon
 {
-
-enum class Type : int32_t
-{
-    kFloat = 0,
-    kHalf = 1,
-    kBfloat16 = 2,
-};
-
-constexpr int kMaxRank = 8; // TensorRT's Dims::MAX_DIMS
-constexpr int kVectorBytes = 16;
-
-inline int64_t size_of(Type type)
-{
-    return type == Type::kFloat ? 4 : 2;
-}
-
-template <class N>
-__host__ __device__ constexpr N ceil_div(N n, N d)
-{
-    return (n + d - 1) / d;
-}
-
-inline int next_power_of_two(int64_t n)
-{
-    int p = 1;
-    while (p < n)
-        p *= 2;
-    return p;
-}
 
 // What the launchers ask of the current device, read once per device.
 struct Device
@@ -316,10 +289,11 @@ __device__ inline float2 sum_over_lanes(float2 v, int lanes, float2* scratch)
     return v;
 }
 
-// Count, mean and sum of squared deviations of a set; merged by Chan, Golub and LeVeque's update.
+// Count, mean and sum of squared deviations of a set; merged by Chan, Golub and LeVeque's update. The mean is
+// mean + tail: a row of few, nearly equal values far from zero needs more of it than fp32 holds.
 struct Moments
 {
-    float count, mean, m2;
+    float count, mean, m2, tail;
 };
 
 __device__ inline Moments merge(Moments const& a, Moments const& b)
@@ -327,8 +301,9 @@ __device__ inline Moments merge(Moments const& a, Moments const& b)
     float const count = a.count + b.count;
     if (count == 0.f)
         return a;
-    float const delta = b.mean - a.mean, share = b.count / count;
-    return Moments{count, a.mean + delta * share, a.m2 + b.m2 + delta * delta * a.count * share};
+    float const delta = b.mean - a.mean, share = b.count / count, step = delta * share, mean = a.mean + step;
+    return Moments{count, mean, a.m2 + b.m2 + delta * step * a.count,
+        (a.mean - mean) + step + a.tail + (b.tail - a.tail) * share};
 }
 
 // ----------------------------------------------------------------------------------------------- row windows
@@ -414,21 +389,35 @@ __device__ inline float divisor_of(float sum, Norm const& norm)
     return 1.f;
 }
 
-// Whether x / d is x * (1 / d) to rounding: not where 1 / d leaves the normal range (d zero, denormal, inf or NaN).
-__device__ inline bool reciprocal_is_exact(float d) { return d > 1e-37f && d < 1e37f; }
+// x / d as x * factor * extra: extra is 1 but where 1 / d would leave the normal range (d zero, denormal, huge, inf).
+struct Scaling
+{
+    float factor, extra;
+
+    __device__ explicit Scaling(float d)
+    {
+        constexpr float kUp = 18446744073709551616.f, kDown = 1.f / kUp; // 2^64
+        extra = d < 1e-37f ? kUp : d > 1e37f ? kDown : 1.f;
+        factor = 1.f / (d * extra);
+    }
+
+    __device__ bool plain() const { return extra == 1.f; }
+};
 
 // x is [outer, channels, inner]; a block is a tile of blockDim.x columns (each VEC neighbours of `inner`) by blockDim.y
-// threads that share the channels; every thread keeps its R packs in registers, so x is read once.
-template <class T, int VEC, int R>
+// threads that share the channels; every thread keeps its R packs in registers, so x is read once. blockDim.x and
+// blockDim.y are powers of two, and the block is at least a warp.
+// ALONE: blockDim.y is 1, and a thread has all of its columns.
+template <class T, int VEC, int R, bool ALONE>
 __global__ void __launch_bounds__(512, sizeof(T) * VEC * R <= 128 ? 2 : 1)
-    l2norm_columns_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, int64_t columns, int64_t inner_packs,
-        int channels, Norm norm, bool stream)
+    l2norm_columns_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, int64_t columns,
+        int64_t inner_packs, int channels, Norm norm, bool stream)
 {
-    extern __shared__ float partial[]; // [blockDim.y][blockDim.x][VEC]
-    int64_t const column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    extern __shared__ float shared[]; // sums [VEC][rows][blockDim.x], then factor and extra [VEC][blockDim.x] each
+    int const width = blockDim.x, threads = width * blockDim.y, thread = threadIdx.y * width + threadIdx.x;
+    int64_t const column = int64_t(blockIdx.x) * width + threadIdx.x;
     bool const live = column < columns;
-    int64_t const outer
-        = columns >> 32 ? column / inner_packs : int64_t(unsigned(column) / unsigned(inner_packs));
+    int64_t const outer = columns >> 32 ? column / inner_packs : int64_t(unsigned(column) / unsigned(inner_packs));
     int64_t const stride = inner_packs * VEC;
     int64_t const base = outer * channels * stride + (column - outer * inner_packs) * VEC;
 
@@ -446,47 +435,52 @@ __global__ void __launch_bounds__(512, sizeof(T) * VEC * R <= 128 ? 2 : 1)
         for (int k = 0; k < VEC; ++k)
             sum[k] = fmaf(v[r][k], v[r][k], sum[k]);
 
-    if (blockDim.y > 1)
+    float factor[VEC];
+    float *factors, *extras = nullptr;
+    bool plain = true;
+    if constexpr (ALONE)
     {
-        int const row = blockDim.x * VEC;
-        float* const mine = partial + threadIdx.y * row + threadIdx.x * VEC;
 #pragma unroll
         for (int k = 0; k < VEC; ++k)
-            mine[k] = sum[k];
-        __syncthreads();
-        int rows = blockDim.y; // a power of two
-        while (rows > 8)
         {
-            rows /= 2;
-            if (threadIdx.y < rows)
-#pragma unroll
-                for (int k = 0; k < VEC; ++k)
-                    mine[k] += mine[rows * row + k];
-            __syncthreads();
+            Scaling const s(divisor_of(sum[k], norm));
+            factor[k] = s.factor * s.extra; // the rare row whose 1 / divisor overflows is divided below
+            plain = plain && s.plain();
+            sum[k] = divisor_of(sum[k], norm);
         }
-#pragma unroll
-        for (int k = 0; k < VEC; ++k)
-            sum[k] = 0.f;
-        for (int i = 0; i < rows; ++i)
+    }
+    else
+    {
+        // The threads of a warp that share a column first, then the warps; one thread a column finishes it.
+        for (int m = width; m < 32 && m < threads; m *= 2)
 #pragma unroll
             for (int k = 0; k < VEC; ++k)
-                sum[k] += partial[i * row + threadIdx.x * VEC + k];
+                sum[k] += __shfl_xor_sync(kWholeWarp, sum[k], m);
+        int const share = width < 32 ? 32 / width : 1, rows = blockDim.y / share;
+        if (threadIdx.y % share == 0)
+#pragma unroll
+            for (int k = 0; k < VEC; ++k)
+                shared[(k * rows + threadIdx.y / share) * width + threadIdx.x] = sum[k];
+        __syncthreads();
+        factors = shared + VEC * rows * width;
+        extras = factors + VEC * width;
+        for (int i = thread; i < VEC * width; i += threads)
+        {
+            float total = 0.f;
+            for (int row = 0; row < rows; ++row)
+                total += shared[(i / width * rows + row) * width + i % width];
+            Scaling const s(divisor_of(total, norm));
+            factors[i] = s.factor;
+            extras[i] = s.extra;
+            plain = plain && s.plain();
+        }
+        plain = __syncthreads_and(plain);
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+            factor[k] = factors[k * width + threadIdx.x];
     }
     if (!live)
         return;
-
-    float divisor[VEC];
-    bool multiply = true;
-#pragma unroll
-    for (int k = 0; k < VEC; ++k)
-    {
-        divisor[k] = divisor_of(sum[k], norm);
-        multiply = multiply && reciprocal_is_exact(divisor[k]);
-    }
-    if (multiply)
-#pragma unroll
-        for (int k = 0; k < VEC; ++k)
-            divisor[k] = 1.f / divisor[k];
 #pragma unroll
     for (int r = 0; r < R; ++r)
     {
@@ -498,7 +492,11 @@ __global__ void __launch_bounds__(512, sizeof(T) * VEC * R <= 128 ? 2 : 1)
         float out[VEC];
 #pragma unroll
         for (int k = 0; k < VEC; ++k)
-            out[k] = (multiply ? v[r][k] * divisor[k] : v[r][k] / divisor[k]) * w;
+            out[k] = v[r][k] * factor[k] * w;
+        if (!plain)
+#pragma unroll
+            for (int k = 0; k < VEC; ++k)
+                out[k] = (ALONE ? v[r][k] / sum[k] : v[r][k] * factor[k] * extras[k * width + threadIdx.x]) * w;
         Pack<T, VEC>::of(out).store(y + base + c * stride, stream);
     }
 }
@@ -561,8 +559,7 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
             sum = fmaf(v[r][k], v[r][k], sum);
     sum = sum_over_lanes(make_float2(sum, 0.f), lanes, scratch).x;
     float const divisor = divisor_of(sum, norm);
-    bool const multiply = reciprocal_is_exact(divisor);
-    float const factor = multiply ? 1.f / divisor : divisor;
+    Scaling const scale(divisor);
 #pragma unroll
     for (int r = 0; r < R; ++r)
     {
@@ -573,7 +570,7 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
         float out[VEC];
 #pragma unroll
         for (int k = 0; k < VEC; ++k)
-            out[k] = multiply ? v[r][k] * factor : v[r][k] / factor;
+            out[k] = v[r][k] * scale.factor * scale.extra;
         if (weight.data)
 #pragma unroll
             for (int k = 0; k < VEC; ++k)
@@ -598,14 +595,16 @@ struct Affine
 {
     float mean, gain, offset, slope;
 
-    __device__ Affine(InstanceNormParams const& p, int64_t row, float mean_, float variance)
-        : mean(mean_), gain(1.f / sqrtf(variance + p.eps)), offset(0.f), slope(p.slope)
+    __device__ Affine(InstanceNormParams const& p, int64_t row, Moments const& m)
+        : mean(m.mean), gain(1.f / sqrtf(m.m2 / m.count + p.eps)), offset(0.f), slope(p.slope)
     {
-        if (!p.scale.data)
-            return;
-        int64_t const c = row % p.channels;
-        gain *= p.scale.at(c);
-        offset = p.bias.at(c);
+        if (p.scale.data)
+        {
+            int64_t const c = row % p.channels;
+            gain *= p.scale.at(c);
+            offset = p.bias.at(c);
+        }
+        offset -= m.tail * gain;
     }
 
     __device__ float operator()(float x) const
@@ -649,8 +648,8 @@ __device__ inline Moments moments_of(Vector<T> (&v)[R], RowWindow<T> const& wind
         }
     }
     d = sum_over_lanes(d, lanes, scratch);
-    float const shift = d.x / count;
-    return Moments{count, mean + shift, fmaxf(d.y - d.x * shift, 0.f)};
+    float const shift = d.x / count, better = mean + shift;
+    return Moments{count, better, fmaxf(d.y - d.x * shift, 0.f), (mean - better) + shift};
 }
 
 // The part of a row's elements that lies in the vectors [from, to).
@@ -688,10 +687,44 @@ __device__ inline void store_remote(Moments* slot, unsigned rank, Moments const&
     asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(m.count) : "memory");
     asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there + 4), "f"(m.mean) : "memory");
     asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there + 8), "f"(m.m2) : "memory");
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there + 12), "f"(m.tail) : "memory");
 }
 #endif
 
 constexpr int kMostBlocksInCluster = 8; // what every device with clusters takes
+constexpr int kMostStages = 4;
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+__device__ inline unsigned shared_address(void const* p) { return unsigned(__cvta_generic_to_shared(p)); }
+
+__device__ inline void barrier_init(uint64_t* barrier)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
+}
+
+// Announces `bytes` and starts their copy; whoever waits on the barrier sees them.
+__device__ inline void bulk_load(void* to, void const* from, unsigned bytes, uint64_t* barrier)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
+                 : "memory");
+    if (bytes > 0)
+        asm volatile(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                shared_address(to)),
+            "l"(from), "r"(bytes), "r"(shared_address(barrier))
+            : "memory");
+}
+
+__device__ inline void barrier_wait(uint64_t* barrier, unsigned parity)
+{
+    asm volatile(
+        "{\n.reg .pred done;\nagain:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        "@!done bra again;\n}\n" ::"r"(shared_address(barrier)),
+        "r"(parity)
+        : "memory");
+}
+#endif
 
 // x is [rows, length] with row = n * channels + c. A row is kept in registers by `lanes` neighbouring threads, by a
 // block (lanes == blockDim.x), or, with CLUSTER, by a cluster of blocks that exchange their moments once through
@@ -758,7 +791,7 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
 #endif
     if (!live)
         return;
-    Affine const affine(params, row, m.mean, m.m2 / m.count);
+    Affine const affine(params, row, m);
 #pragma unroll
     for (int r = 0; r < R; ++r)
     {
@@ -772,6 +805,119 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
             out[k] = affine(v[r][k]);
         window.put(y, j, Vector<T>::of(out), stream);
     }
+}
+
+// The same for many rows that need a cluster each: the clusters stay and walk over the rows, and the copy engine brings
+// the next rows into shared memory (`stages` of `stage_bytes`) while this one, in registers, is reduced and written.
+template <class T, int R>
+__global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
+    instance_norm_pipeline_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t rows, int64_t length,
+        int stages, int stage_bytes, InstanceNormParams params, bool stream)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    extern __shared__ __align__(128) unsigned char staged[];
+    __shared__ uint64_t arrived[kMostStages];
+    __shared__ Moments parts[2][kMostBlocksInCluster]; // by turns: a row's are read while the next row's are written
+    __shared__ float2 scratch[32];
+    int const blocks = cluster_size(), rank = cluster_rank(), lanes = blockDim.x;
+    int64_t const step = gridDim.x / blocks, first_row = blockIdx.x / blocks, elements = rows * length;
+
+    auto const share = [&](RowWindow<T> const& window, int& from, int& to) {
+        int const each = ceil_div(window.vectors(), blocks);
+        from = min(rank * each, window.vectors());
+        to = min(from + each, window.vectors());
+    };
+    // The vectors that may be copied whole: all but the tensor's last where it is not full.
+    auto const copied = [&](RowWindow<T> const& window, int to) {
+        return window.first + int64_t(to) * VEC > elements ? to - 1 : to;
+    };
+    auto const start = [&](int64_t row, int slot) {
+        RowWindow<T> const window(row * length, length);
+        int from, to;
+        share(window, from, to);
+        bulk_load(staged + slot * stage_bytes, x + window.first + int64_t(from) * VEC,
+            unsigned(max(copied(window, to) - from, 0)) * kVectorBytes, arrived + slot);
+    };
+
+    if (threadIdx.x == 0)
+    {
+        for (int i = 0; i < stages; ++i)
+            barrier_init(arrived + i);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        for (int i = 0; i < stages && first_row + i * step < rows; ++i)
+            start(first_row + i * step, i);
+    }
+    __syncthreads();
+    cluster_arrive();
+    cluster_wait();
+
+    int turn = 0;
+    for (int64_t row = first_row; row < rows; row += step, ++turn)
+    {
+        int const slot = turn % stages;
+        RowWindow<T> const window(row * length, length);
+        int from, to;
+        share(window, from, to);
+        int const whole_to = copied(window, to), lane = from + threadIdx.x;
+        Vector<T> const* const stage = reinterpret_cast<Vector<T> const*>(staged + slot * stage_bytes);
+        barrier_wait(arrived + slot, turn / stages & 1);
+        Vector<T> v[R];
+#pragma unroll
+        for (int r = 0; r < R; ++r)
+        {
+            int const j = lane + r * lanes;
+            v[r] = Vector<T>::zeros();
+            if (j >= to)
+                continue;
+            if (j < whole_to)
+            {
+                uint4 const w = *reinterpret_cast<uint4 const*>(stage + (j - from));
+                v[r].words[0] = w.x, v[r].words[1] = w.y, v[r].words[2] = w.z, v[r].words[3] = w.w;
+            }
+            else
+                v[r] = load_up_to(x, window.first + int64_t(j) * VEC, elements, stream);
+            if (!window.whole(j))
+#pragma unroll
+                for (int k = 0; k < VEC; ++k)
+                    if (!window.inside(j * VEC + k))
+                        v[r].set_bits(k, 0);
+        }
+        __syncthreads(); // the stage has been read
+        if (threadIdx.x == 0 && row + stages * step < rows)
+            start(row + stages * step, slot);
+
+        RowWindow<T> mine = window;
+        mine.hi = min(window.hi, to * VEC);
+        float const count = elements_in(window, from, to);
+        Moments m = moments_of<T, R>(v, mine, lane, lanes, fmaxf(count, 1.f), scratch);
+        m.count = count;
+        Moments* const exchange = parts[turn % 2];
+        if (threadIdx.x < blocks)
+            store_remote(exchange + rank, threadIdx.x, m);
+        cluster_arrive();
+        cluster_wait();
+        m = exchange[0];
+        for (int i = 1; i < blocks; ++i)
+            m = merge(m, exchange[i]);
+
+        Affine const affine(params, row, m);
+#pragma unroll
+        for (int r = 0; r < R; ++r)
+        {
+            int const j = lane + r * lanes;
+            if (j >= to)
+                break;
+            v[r].forget();
+            float out[VEC];
+#pragma unroll
+            for (int k = 0; k < VEC; ++k)
+                out[k] = affine(v[r][k]);
+            window.put(y, j, Vector<T>::of(out), stream);
+        }
+    }
+#endif
 }
 
 constexpr int kTileThreads = 512, kTilePacks = 8;
@@ -790,7 +936,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
     int const chunk = blockIdx.x - row * chunks;
     RowWindow<T> const window(row * length, length);
     int const from = chunk * vectors_a_chunk, to = min(window.vectors(), from + vectors_a_chunk);
-    Moments m{0.f, 0.f, 0.f};
+    Moments m{0.f, 0.f, 0.f, 0.f};
     for (int tile = from; tile < to; tile += kTileVectors)
     {
         int const last = min(to, tile + kTileVectors);
@@ -810,57 +956,53 @@ __global__ void __launch_bounds__(kTileThreads, 2)
         moments[blockIdx.x] = m;
 }
 
+// Between the passes: one warp a row merges its chunks' moments into the row's.
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS)
+    instance_norm_merge_kernel(Moments const* __restrict__ chunk_moments, Moments* __restrict__ row_moments,
+        int64_t rows, int chunks)
+{
+    int64_t const row = int64_t(blockIdx.x) * (THREADS / 32) + threadIdx.x / 32;
+    int const lane = threadIdx.x % 32;
+    if (row >= rows)
+        return;
+    Moments m{0.f, 0.f, 0.f, 0.f};
+    for (int i = lane; i < chunks; i += 32)
+        m = merge(m, chunk_moments[row * chunks + i]);
+    for (int s = 1; s < 32; s *= 2)
+        m = merge(m, Moments{__shfl_xor_sync(kWholeWarp, m.count, s), __shfl_xor_sync(kWholeWarp, m.mean, s),
+                         __shfl_xor_sync(kWholeWarp, m.m2, s), __shfl_xor_sync(kWholeWarp, m.tail, s)});
+    if (lane == 0)
+        row_moments[row] = m;
+}
+
 // Second pass, last chunk first: what the first pass read last is still in the L2 cache.
 template <class T>
 __global__ void __launch_bounds__(kTileThreads, 2)
-    instance_norm_apply_kernel(T const* __restrict__ x, Moments const* __restrict__ moments, T* __restrict__ y,
-        int64_t length, int chunks, int vectors_a_chunk, InstanceNormParams params)
+    instance_norm_apply_kernel(T const* __restrict__ x, Moments const* __restrict__ row_moments, T* __restrict__ y,
+        int64_t length, int tiles, InstanceNormParams params)
 {
     constexpr int VEC = kVectorBytes / sizeof(T);
-    __shared__ Moments scratch[kTileThreads / 32];
-    int64_t const block = gridDim.x - 1 - blockIdx.x, row = block / chunks;
-    int const chunk = block - row * chunks;
-
-    Moments m{0.f, 0.f, 0.f};
-    for (int i = threadIdx.x; i < chunks; i += kTileThreads)
-        m = merge(m, moments[row * chunks + i]);
-    for (int s = 1; s < 32; s *= 2)
-    {
-        Moments const other{__shfl_xor_sync(kWholeWarp, m.count, s), __shfl_xor_sync(kWholeWarp, m.mean, s),
-            __shfl_xor_sync(kWholeWarp, m.m2, s)};
-        m = threadIdx.x & s ? merge(other, m) : merge(m, other); // the same order, and so the same bits, in both
-    }
-    if (threadIdx.x % 32 == 0)
-        scratch[threadIdx.x / 32] = m;
-    __syncthreads();
-    m = scratch[0];
-    for (int i = 1; i < kTileThreads / 32; ++i)
-        m = merge(m, scratch[i]);
-
-    Affine const affine(params, row, m.mean, m.m2 / m.count);
+    int64_t const block = gridDim.x - 1 - blockIdx.x, row = block / tiles;
     RowWindow<T> const window(row * length, length);
-    int const from = chunk * vectors_a_chunk, to = min(window.vectors(), from + vectors_a_chunk);
-    for (int tile = from; tile < to; tile += kTileVectors)
+    int const first = int(block - row * tiles) * kTileVectors + threadIdx.x;
+    Vector<T> v[kTilePacks];
+#pragma unroll
+    for (int r = 0; r < kTilePacks; ++r)
+        v[r] = window.get(x, first + r * kTileThreads, true);
+    Moments const m = row_moments[row];
+    Affine const affine(params, row, m);
+#pragma unroll
+    for (int r = 0; r < kTilePacks; ++r)
     {
-        Vector<T> v[kTilePacks];
+        int const j = first + r * kTileThreads;
+        if (j * VEC >= window.hi)
+            break;
+        float out[VEC];
 #pragma unroll
-        for (int r = 0; r < kTilePacks; ++r)
-        {
-            int const j = tile + threadIdx.x + r * kTileThreads;
-            v[r] = j < to ? window.get(x, j, true) : Vector<T>::zeros();
-        }
-#pragma unroll
-        for (int r = 0; r < kTilePacks; ++r)
-        {
-            int const j = tile + threadIdx.x + r * kTileThreads;
-            if (j >= to)
-                break;
-            float out[VEC];
-#pragma unroll
-            for (int k = 0; k < VEC; ++k)
-                out[k] = affine(v[r][k]);
-            window.put(y, j, Vector<T>::of(out), true);
-        }
+        for (int k = 0; k < VEC; ++k)
+            out[k] = affine(v[r][k]);
+        window.put(y, j, Vector<T>::of(out), true);
     }
 }
 
@@ -913,26 +1055,27 @@ enum class PadMode : int32_t
 };
 
 // One axis: the output index o reads the input at crop + fold(o - begin), where [0, size) is what the crops left.
-template <class U>
 struct PadAxis
 {
-    using I = typename std::conditional<sizeof(U) == 4, int32_t, int64_t>::type;
-    FastDiv<U> out; // the output's extent
-    I begin, size, crop;
+    FastDiv<uint64_t> out; // the output's extent
+    int64_t begin, size, crop;
     int64_t stride; // the input's, in elements
 };
 
-template <class U>
 struct PadGeometry
 {
     int rank;
     PadMode mode;
-    PadAxis<U> axes[kMaxRank];
+    PadAxis axes[kMaxRank];
     int64_t in_elements;
+    uint64_t rows;              // the output's, along the last axis
+    int rows_a_block;           // at most kPadThreads
+    int segment;                // vectors of a row that one block copies (more than one block a row: rows_a_block is 1)
+    FastDiv<uint32_t> vectors;  // the most whole vectors of a row's interior, within a segment
+    FastDiv<uint32_t> border;   // the most elements of a row outside them
 };
 
-template <class I>
-__device__ inline I fold(I i, I size, PadMode mode)
+__device__ inline int64_t fold(int64_t i, int64_t size, PadMode mode)
 {
     if (i >= 0 && i < size)
         return i;
@@ -940,11 +1083,14 @@ __device__ inline I fold(I i, I size, PadMode mode)
         return i < 0 ? 0 : size - 1;
     if (mode == PadMode::kWrap)
     {
+        i = i < 0 ? i + size : i - size;
+        if (i >= 0 && i < size)
+            return i;
         i %= size;
         return i < 0 ? i + size : i;
     }
     bool const symmetric = mode == PadMode::kSymmetric;
-    I const period = symmetric ? 2 * size : 2 * size - 2;
+    int64_t const period = symmetric ? 2 * size : 2 * size - 2;
     if (period == 0)
         return 0; // one pixel reflects into itself
     if (i < -size || i >= period)
@@ -990,62 +1136,99 @@ __device__ inline bool load_anywhere(T const* x, int64_t at, int64_t elements, V
     return true;
 }
 
-template <class T, class U, int PACKS>
-__global__ void __launch_bounds__(256)
-    pad_kernel(T const* __restrict__ x, T* __restrict__ y, U elements, PadGeometry<U> g, bool stream)
-{
-    using I = typename PadAxis<U>::I;
-    constexpr int VEC = kVectorBytes / sizeof(T);
-    PadAxis<U> const& last = g.axes[g.rank - 1];
-    Vector<T> v[PACKS];
-    U const first = (U(blockIdx.x) * PACKS * blockDim.x + threadIdx.x) * VEC;
+constexpr int kPadThreads = 256;
 
-    auto const row_offset = [&](U row) {
-        int64_t offset = 0;
+// What the threads of a block share of a row of the output, whose interior is its part inside the (cropped) input.
+struct PadRow
+{
+    int64_t input;  // where the cropped row begins in x
+    int64_t vector; // the first whole vector of the interior, of y
+    int vectors;    // how many; 0: the whole row is border
+    int head, tail; // elements of the row before the first and after the last of them
+};
+
+// The whole vectors of the rows' interiors are copied as vectors (y's are aligned, x's start anywhere); the elements
+// before and after them are spread over the block. One division a thread and row, none an element.
+template <class T>
+__global__ void __launch_bounds__(kPadThreads)
+    pad_kernel(T const* __restrict__ x, T* __restrict__ y, PadGeometry g, bool stream)
+{
+    constexpr unsigned VEC = kVectorBytes / sizeof(T), UNROLL = 4;
+    __shared__ PadRow shared[kPadThreads];
+    PadAxis const& last = g.axes[g.rank - 1];
+    uint64_t const first_row = uint64_t(blockIdx.x) * g.rows_a_block;
+    int const rows = int(min(uint64_t(g.rows_a_block), g.rows - first_row));
+    uint64_t const width = last.out.d;
+    if (threadIdx.x < rows)
+    {
+        uint64_t row = first_row + threadIdx.x;
+        uint64_t const begin = row * width, from = (begin + last.begin + VEC - 1) / VEC,
+                       to = (begin + last.begin + last.size) / VEC;
+        PadRow mine;
+        mine.input = last.crop;
+        mine.vector = int64_t(from);
+        mine.vectors = to > from ? int(to - from) : 0;
+        mine.head = mine.vectors ? int(from * VEC - begin) : int(width);
+        mine.tail = mine.vectors ? int(begin + width - to * VEC) : 0;
 #pragma unroll
         for (int a = kMaxRank - 2; a >= 0; --a)
         {
             if (a > g.rank - 2)
                 continue;
-            PadAxis<U> const& axis = g.axes[a];
-            U const rest = axis.out(row);
-            offset += int64_t(axis.crop + fold<I>(I(row - rest * axis.out.d) - axis.begin, axis.size, g.mode)) * axis.stride;
+            PadAxis const& axis = g.axes[a];
+            uint64_t const rest = axis.out(row);
+            mine.input
+                += (axis.crop + fold(int64_t(row - rest * axis.out.d) - axis.begin, axis.size, g.mode)) * axis.stride;
             row = rest;
         }
-        return offset;
-    };
-
-#pragma unroll
-    for (int p = 0; p < PACKS; ++p)
-    {
-        U const e = first + U(p) * blockDim.x * VEC;
-        v[p] = Vector<T>::zeros();
-        if (e >= elements)
-            continue;
-        U row = last.out(e);
-        I column = I(e - row * last.out.d);
-        int64_t base = row_offset(row);
-        I const i = column - last.begin;
-        if (i >= 0 && i + VEC <= last.size && load_anywhere(x, base + last.crop + i, g.in_elements, v[p]))
-            continue;
-#pragma unroll
-        for (int k = 0; k < VEC; ++k)
-        {
-            if (e + k >= elements)
-                break;
-            if (column == I(last.out.d))
-            {
-                column = 0;
-                base = row_offset(++row);
-            }
-            v[p].set_bits(k, reinterpret_cast<Bits<T> const*>(
-                                 x)[base + last.crop + fold<I>(column - last.begin, last.size, g.mode)]);
-            ++column;
-        }
+        shared[threadIdx.x] = mine;
     }
+    __syncthreads();
+
+    int const skipped = blockIdx.y * g.segment;
+    unsigned const vectors = rows * g.vectors.d;
+    for (unsigned i = threadIdx.x; i < vectors; i += UNROLL * kPadThreads)
+    {
+        Vector<T> v[UNROLL];
+        int64_t to[UNROLL];
 #pragma unroll
-    for (int p = 0; p < PACKS; ++p)
-        store_up_to(y, int64_t(first + U(p) * blockDim.x * VEC), int64_t(elements), v[p], stream);
+        for (int u = 0; u < UNROLL; ++u)
+        {
+            unsigned const item = i + u * kPadThreads, r = g.vectors(item);
+            to[u] = -1;
+            if (item >= vectors)
+                continue;
+            PadRow const& row = shared[r];
+            int const j = skipped + int(item - r * g.vectors.d);
+            if (j >= row.vectors)
+                continue;
+            int64_t const at = row.input + row.head - last.begin + int64_t(j) * VEC;
+            to[u] = (row.vector + j) * VEC;
+            if (load_anywhere(x, at, g.in_elements, v[u]))
+                continue;
+            for (unsigned k = 0; k < VEC; ++k) // x's last vector, beyond which there is nothing to read
+                y[to[u] + k] = x[at + k];
+            to[u] = -1;
+        }
+#pragma unroll
+        for (int u = 0; u < UNROLL; ++u)
+            if (to[u] >= 0)
+                v[u].store(y + to[u], stream);
+    }
+    if (blockIdx.y > 0)
+        return;
+    unsigned const borders = rows * g.border.d;
+    for (unsigned i = threadIdx.x; i < borders; i += kPadThreads)
+    {
+        unsigned const r = g.border(i);
+        int const slot = int(i - r * g.border.d);
+        PadRow const& row = shared[r];
+        if (slot >= row.head + row.tail)
+            continue;
+        int64_t const column = slot < row.head ? int64_t(slot) : int64_t(width) - row.tail + (slot - row.head);
+        y[int64_t(first_row + r) * int64_t(width) + column]
+            = x[row.input + fold(column - last.begin, last.size, g.mode)];
+    }
 }
 
 // -------------------------------------------------------------------------------------- LeakyRelu and PRelu

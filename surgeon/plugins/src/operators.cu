@@ -1,6 +1,10 @@
 #include "operators.h"
+#include "plans.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
+#include <tuple>
 
 namespace surgeon
 {
@@ -27,6 +31,9 @@ cudaError_t with_type(Type type, F const& f)
     }
     return cudaErrorInvalidValue;
 }
+
+constexpr int64_t kPadVectorsABlock = 2048; // 32 KiB
+constexpr int64_t kStageMemory = 200 << 10; // of the 227 KiB that a block may have where clusters are
 
 int vector_elements(Type type)
 {
@@ -64,33 +71,50 @@ ColumnsPlan plan_columns(Type type, int64_t channels, int64_t inner)
 namespace
 {
 
-template <class T, int VEC, int R>
+template <class T, int VEC, int R, bool ALONE>
 cudaError_t launch_columns(ColumnsPlan const& plan, T const* x, Scalars weight, T* y, int64_t outer, int64_t channels,
     int64_t inner, Norm norm, bool stream, cudaStream_t on)
 {
     int64_t const columns = outer * inner / VEC, blocks = ceil_div(columns, int64_t(plan.x));
     if (blocks > kMostBlocks)
         return cudaErrorInvalidValue;
-    size_t const shared = plan.y > 1 ? size_t(plan.x) * plan.y * VEC * sizeof(float) : 0;
-    l2norm_columns_kernel<T, VEC, R><<<unsigned(blocks), dim3(plan.x, plan.y), shared, on>>>(
+    size_t const shared = ALONE ? 0 : size_t(plan.x) * (plan.y + 2) * VEC * sizeof(float);
+    l2norm_columns_kernel<T, VEC, R, ALONE><<<unsigned(blocks), dim3(plan.x, plan.y), shared, on>>>(
         x, weight, y, columns, inner / VEC, int(channels), norm, stream);
     return cudaGetLastError();
 }
 
+// Only the combinations that plan_columns() makes are compiled.
 template <class T, int VEC>
 cudaError_t launch_columns(ColumnsPlan const& plan, T const* x, Scalars weight, T* y, int64_t outer, int64_t channels,
     int64_t inner, Norm norm, bool stream, cudaStream_t on)
 {
+    constexpr bool WIDE = VEC * sizeof(T) == kVectorBytes;
+    auto const go = [&](auto packs, auto alone) {
+        return launch_columns<T, VEC, decltype(packs)::value, decltype(alone)::value>(
+            plan, x, weight, y, outer, channels, inner, norm, stream, on);
+    };
+    bool const alone = plan.y == 1;
+    std::integral_constant<int, 8> const eight{};
+    std::integral_constant<int, 16> const sixteen{};
     switch (plan.packs)
     {
-    case 1: return launch_columns<T, VEC, 1>(plan, x, weight, y, outer, channels, inner, norm, stream, on);
-    case 2: return launch_columns<T, VEC, 2>(plan, x, weight, y, outer, channels, inner, norm, stream, on);
-    case 4: return launch_columns<T, VEC, 4>(plan, x, weight, y, outer, channels, inner, norm, stream, on);
-    case 8: return launch_columns<T, VEC, 8>(plan, x, weight, y, outer, channels, inner, norm, stream, on);
-    case 16: return launch_columns<T, VEC, 16>(plan, x, weight, y, outer, channels, inner, norm, stream, on);
+    case 1: return alone ? go(std::integral_constant<int, 1>{}, std::true_type{}) : cudaErrorInvalidValue;
+    case 2: return alone ? go(std::integral_constant<int, 2>{}, std::true_type{}) : cudaErrorInvalidValue;
+    case 4: return alone ? go(std::integral_constant<int, 4>{}, std::true_type{}) : cudaErrorInvalidValue;
+    case 8:
+        if constexpr (WIDE)
+            return alone ? go(eight, std::true_type{}) : go(eight, std::false_type{});
+        else
+            return alone ? go(eight, std::true_type{}) : cudaErrorInvalidValue;
+    case 16:
+        if constexpr (WIDE)
+            return go(sixteen, std::false_type{});
+        else
+            return alone ? go(sixteen, std::true_type{}) : go(sixteen, std::false_type{});
     case 32:
-        if constexpr (VEC * sizeof(T) < kVectorBytes)
-            return launch_columns<T, VEC, 32>(plan, x, weight, y, outer, channels, inner, norm, stream, on);
+        if constexpr (!WIDE)
+            return go(std::integral_constant<int, 32>{}, std::false_type{});
     }
     return cudaErrorInvalidValue;
 }
@@ -156,7 +180,7 @@ cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t ou
     {
         ColumnsPlan plan = plan_columns(type, channels, inner);
         if (plan.x * plan.y > kMostColumnThreads)
-            plan = ColumnsPlan{plan.pack_bytes, 1, 1, 1}; // too many channels for the registers
+            plan = ColumnsPlan{plan.pack_bytes, 1, 32, 1}; // too many channels for the registers
         return launch_l2norm_columns(plan, type, x, weight, y, outer, channels, inner, norm, on);
     }
     RowsPlan const plan = plan_rows(type, outer, channels, Device{});
@@ -186,22 +210,22 @@ RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on)
     int64_t const vectors = window_vectors(length, vector_elements(type));
     auto const whole_warps = [](int64_t threads) { return int(ceil_div(threads, int64_t(32)) * 32); };
     if (vectors <= 128)
-        return RowsPlan{4, next_power_of_two(ceil_div(vectors, int64_t(4))), 256, 1};
+        return RowsPlan{4, next_power_of_two(ceil_div(vectors, int64_t(4))), 256, 1, 0};
     if (vectors <= 256)
-        return RowsPlan{8, 32, 256, 1};
-    int blocks = 1;
-    if (on.clusters)
-    {
-        while (blocks < kMostBlocksInCluster && ceil_div(vectors, int64_t(blocks)) > kTileVectors)
+        return RowsPlan{8, 32, 256, 1, 0};
+    int blocks = on.clusters ? next_power_of_two(ceil_div(vectors, int64_t(2 * kTileVectors))) : 1;
+    bool const one_wave = rows * blocks <= on.multiprocessors;
+    if (on.clusters && one_wave) // spread the few rows over the multiprocessors
+        while (blocks < kMostBlocksInCluster && 2 * rows * blocks <= on.multiprocessors && vectors / blocks > 512)
             blocks *= 2;
-        while (blocks < kMostBlocksInCluster && rows * blocks < on.multiprocessors && vectors / blocks > 512)
-            blocks *= 2;
-    }
+    if (on.clusters && !one_wave && vectors > kTileVectors) // 64 KiB a block: more rows on their way
+        blocks = std::min(next_power_of_two(ceil_div(vectors, int64_t(kTileVectors))), kMostBlocksInCluster);
     int64_t const share = ceil_div(vectors, int64_t(blocks));
-    if (share > 2 * kTileVectors)
-        return RowsPlan{kTilePacks, kTileThreads, kTileThreads, 0};
+    if (share > 2 * kTileVectors || blocks > kMostBlocksInCluster)
+        return RowsPlan{kTilePacks, kTileThreads, kTileThreads, 0, 0};
     int const packs = share > kTileVectors ? 16 : 8, threads = whole_warps(ceil_div(share, int64_t(packs)));
-    return RowsPlan{packs, threads, threads, blocks};
+    int const stages = blocks > 1 && !one_wave ? int(kStageMemory / (share * kVectorBytes)) : 0;
+    return RowsPlan{packs, threads, threads, blocks, std::min(stages, 1)};
 }
 
 namespace
@@ -217,6 +241,61 @@ Chunks chunks_of(int64_t vectors)
     int64_t const tiles = ceil_div(vectors, int64_t(kTileVectors)), tiles_a_chunk = ceil_div(tiles, int64_t(kMostChunks));
     return Chunks{int(ceil_div(tiles, tiles_a_chunk)), int(tiles_a_chunk) * kTileVectors};
 }
+
+#if CUDART_VERSION >= 11080
+// How many clusters of this launch the device holds at once; asked once per kernel, device and launch shape.
+template <class T, int R>
+cudaError_t resident_clusters(cudaLaunchConfig_t const& config, int& clusters)
+{
+    static std::mutex mutex;
+    static std::map<std::tuple<int, unsigned, unsigned, size_t>, int> known;
+    int id = 0;
+    cudaError_t status = cudaGetDevice(&id);
+    if (status != cudaSuccess)
+        return status;
+    std::lock_guard<std::mutex> const lock(mutex);
+    auto const key = std::make_tuple(
+        id, config.attrs[0].val.clusterDim.x, config.blockDim.x, config.dynamicSmemBytes);
+    auto const found = known.find(key);
+    if (found != known.end())
+        return clusters = found->second, cudaSuccess;
+    status = cudaOccupancyMaxActiveClusters(&clusters, instance_norm_pipeline_kernel<T, R>, &config);
+    if (status == cudaSuccess)
+        known[key] = clusters;
+    return status;
+}
+
+template <class T, int R>
+cudaError_t launch_pipeline(RowsPlan const& plan, T const* x, T* y, int64_t rows, int64_t length,
+    InstanceNormParams const& params, bool stream, cudaStream_t on)
+{
+    auto* const kernel = instance_norm_pipeline_kernel<T, R>;
+    int const stage_bytes
+        = int(ceil_div(window_vectors(length, kVectorBytes / sizeof(T)), int64_t(plan.blocks))) * kVectorBytes;
+    cudaLaunchAttribute cluster{};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = plan.blocks;
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(plan.blocks);
+    config.blockDim = dim3(plan.threads);
+    config.dynamicSmemBytes = size_t(plan.stages) * stage_bytes;
+    config.stream = on;
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+    cudaError_t status
+        = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(config.dynamicSmemBytes));
+    int clusters = 0;
+    if (status == cudaSuccess)
+        status = resident_clusters<T, R>(config, clusters);
+    if (status != cudaSuccess)
+        return status;
+    if (clusters < 1)
+        return cudaErrorInvalidConfiguration;
+    config.gridDim = dim3(unsigned(std::min<int64_t>(rows, clusters)) * plan.blocks);
+    return cudaLaunchKernelEx(&config, kernel, x, y, rows, length, plan.stages, stage_bytes, params, stream);
+}
+#endif
 
 template <class T, int R>
 cudaError_t launch_rows(RowsPlan const& plan, T const* x, T* y, int64_t rows, int64_t length,
@@ -234,6 +313,8 @@ cudaError_t launch_rows(RowsPlan const& plan, T const* x, T* y, int64_t rows, in
 #if CUDART_VERSION >= 11080
     if constexpr (R >= 8)
     {
+        if (plan.stages > 0)
+            return launch_pipeline<T, R>(plan, x, y, rows, length, params, stream, on);
         cudaLaunchAttribute cluster{};
         cluster.id = cudaLaunchAttributeClusterDimension;
         cluster.val.clusterDim.x = plan.blocks;
@@ -255,15 +336,19 @@ template <class T>
 cudaError_t launch_in_two_passes(T const* x, T* y, int64_t rows, int64_t length, InstanceNormParams const& params,
     void* workspace, cudaStream_t on)
 {
-    Chunks const chunks = chunks_of(window_vectors(length, kVectorBytes / sizeof(T)));
-    int64_t const blocks = rows * chunks.count;
-    if (blocks > kMostBlocks || workspace == nullptr)
+    int64_t const vectors = window_vectors(length, kVectorBytes / sizeof(T)), tiles = ceil_div(vectors, int64_t(kTileVectors));
+    Chunks const chunks = chunks_of(vectors);
+    if (rows * tiles > kMostBlocks || workspace == nullptr)
         return cudaErrorInvalidValue;
-    auto* const moments = static_cast<Moments*>(workspace);
-    instance_norm_moments_kernel<T>
-        <<<unsigned(blocks), kTileThreads, 0, on>>>(x, moments, length, chunks.count, chunks.vectors);
+    auto* const of_rows = static_cast<Moments*>(workspace);
+    Moments* const of_chunks = of_rows + rows;
+    constexpr int kMergeThreads = 128, kRowsABlock = kMergeThreads / 32;
+    instance_norm_moments_kernel<T><<<unsigned(rows * chunks.count), kTileThreads, 0, on>>>(
+        x, of_chunks, length, chunks.count, chunks.vectors);
+    instance_norm_merge_kernel<kMergeThreads><<<unsigned(ceil_div(rows, int64_t(kRowsABlock))), kMergeThreads, 0, on>>>(
+        of_chunks, of_rows, rows, chunks.count);
     instance_norm_apply_kernel<T>
-        <<<unsigned(blocks), kTileThreads, 0, on>>>(x, moments, y, length, chunks.count, chunks.vectors, params);
+        <<<unsigned(rows * tiles), kTileThreads, 0, on>>>(x, of_rows, y, length, int(tiles), params);
     return cudaGetLastError();
 }
 
@@ -298,44 +383,50 @@ namespace
 
 constexpr int kElementwisePacks = 4, kElementwiseThreads = 256;
 
-template <class T, class U>
-cudaError_t launch_pad(T const* x, T* y, int64_t elements, PadGeometry<U> const& g, cudaStream_t on)
-{
-    int64_t const a_block = int64_t(kElementwiseThreads) * kElementwisePacks * (kVectorBytes / sizeof(T));
-    int64_t const blocks = ceil_div(elements, a_block);
-    if (blocks > kMostBlocks)
-        return cudaErrorInvalidValue;
-    bool const stream = streams(int64_t(g.in_elements + elements) * int64_t(sizeof(T)));
-    pad_kernel<T, U, kElementwisePacks><<<unsigned(blocks), kElementwiseThreads, 0, on>>>(x, y, U(elements), g, stream);
-    return cudaGetLastError();
-}
-
-// Neighbouring axes of which neither is padded become one, and so does an unpadded axis with a padded one before it
-// never: only [n, h, w] is left of [a, b, c, h, w] padded on h and w.
 struct RawAxis
 {
     int64_t in, begin, end;
     bool plain() const { return begin == 0 && end == 0; }
 };
 
-template <class U>
-PadGeometry<U> pad_geometry(std::vector<RawAxis> const& axes, PadMode mode)
+PadGeometry pad_geometry(std::vector<RawAxis> const& axes, PadMode mode, int vec)
 {
-    using I = typename PadAxis<U>::I;
-    PadGeometry<U> g{};
+    PadGeometry g{};
     g.rank = int(axes.size());
     g.mode = mode;
+    g.rows = 1;
     int64_t stride = 1;
     for (int i = g.rank - 1; i >= 0; --i)
     {
         RawAxis const& a = axes[i];
         int64_t const crop = std::max<int64_t>(-a.begin, 0), crop_end = std::max<int64_t>(-a.end, 0);
-        g.axes[i] = PadAxis<U>{FastDiv<U>(U(a.in + a.begin + a.end)), I(std::max<int64_t>(a.begin, 0)),
-            I(a.in - crop - crop_end), I(crop), stride};
+        uint64_t const out = uint64_t(a.in + a.begin + a.end);
+        g.axes[i] = PadAxis{FastDiv<uint64_t>(out), std::max<int64_t>(a.begin, 0), a.in - crop - crop_end, crop, stride};
         stride *= a.in;
+        g.rows *= i < g.rank - 1 ? out : 1;
     }
     g.in_elements = stride;
+    int64_t const size = g.axes[g.rank - 1].size, width = int64_t(g.axes[g.rank - 1].out.d);
+    int64_t const vectors = std::max<int64_t>(size / vec, 1);
+    g.rows_a_block = int(std::clamp<int64_t>(kPadVectorsABlock * vec / width, 1, kPadThreads));
+    g.segment = int(std::min<int64_t>(vectors, g.rows_a_block > 1 ? vectors : kPadVectorsABlock));
+    g.vectors = FastDiv<uint32_t>(uint32_t(g.segment));
+    g.border = FastDiv<uint32_t>(uint32_t(std::min<int64_t>(width, width - size + 2 * (vec - 1))));
     return g;
+}
+
+template <class T>
+cudaError_t launch_pad(T const* x, T* y, int64_t elements, PadGeometry const& g, cudaStream_t on)
+{
+    PadAxis const& last = g.axes[g.rank - 1];
+    int64_t const blocks = ceil_div(int64_t(g.rows), int64_t(g.rows_a_block));
+    int64_t const vectors = last.size / int64_t(kVectorBytes / sizeof(T));
+    int64_t const segments = std::max<int64_t>(1, ceil_div(vectors, int64_t(g.segment)));
+    if (blocks > kMostBlocks || segments > 65535 || last.out.d >= (uint64_t(1) << 31))
+        return cudaErrorInvalidValue;
+    bool const stream = streams((g.in_elements + elements) * int64_t(sizeof(T)));
+    pad_kernel<T><<<dim3(unsigned(blocks), unsigned(segments)), kPadThreads, 0, on>>>(x, y, g, stream);
+    return cudaGetLastError();
 }
 
 cudaError_t reflect_pad(Attributes const& a, Tensor const& x, Tensor const& y, cudaStream_t on)
@@ -354,15 +445,10 @@ cudaError_t reflect_pad(Attributes const& a, Tensor const& x, Tensor const& y, c
     else
         for (int i = 0; i < x.rank; ++i)
             add(axis_of(i));
-    int64_t const elements = y.elements();
-    PadMode const mode = PadMode(a.mode);
-    bool const small = elements < (int64_t(1) << 31) && x.elements() < (int64_t(1) << 31);
     auto const launch = [&](auto tag) {
         using T = typename decltype(tag)::type;
-        auto const* const in = static_cast<T const*>(x.data);
-        auto* const out = static_cast<T*>(y.data);
-        return small ? launch_pad(in, out, elements, pad_geometry<uint32_t>(axes, mode), on)
-                     : launch_pad(in, out, elements, pad_geometry<uint64_t>(axes, mode), on);
+        PadGeometry const g = pad_geometry(axes, PadMode(a.mode), kVectorBytes / sizeof(T));
+        return launch_pad(static_cast<T const*>(x.data), static_cast<T*>(y.data), y.elements(), g, on);
     };
     return size_of(x.type) == 4 ? launch(Tag<float>{}) : launch(Tag<__half>{}); // bits are moved, not interpreted
 }
@@ -561,7 +647,7 @@ size_t workspace_bytes(Kind kind, int rank, int64_t const* dims)
     int64_t const vectors = window_vectors(length, vector_elements(Type::kFloat));
     if (vectors <= kTileVectors)
         return 0;
-    return size_t(std::max<int64_t>(dims[0], 1) * std::max<int64_t>(dims[1], 1) * chunks_of(vectors).count)
+    return size_t(std::max<int64_t>(dims[0], 1) * std::max<int64_t>(dims[1], 1) * (chunks_of(vectors).count + 1))
         * sizeof(Moments);
 }
 

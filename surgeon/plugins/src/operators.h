@@ -1,8 +1,12 @@
 // What each plugin computes, on plain tensors: shapes, checks, workspace, launch. No TensorRT here.
 #pragma once
 
+#include <string>
+
+#include <cuda_runtime_api.h>
+
 #include "attributes.h"
-#include "kernels.cuh"
+#include "types.h"
 
 namespace surgeon
 {
@@ -45,30 +49,5 @@ size_t workspace_bytes(Kind kind, int rank, int64_t const* dims);
 // Launches on `stream`; `output` has the extents that growth() gives. Inputs must have passed check().
 cudaError_t run(Kind kind, Attributes const& a, Tensor const* inputs, int count, Tensor const& output,
     void* workspace, cudaStream_t stream);
-
-// ------------------------------------------------------------------- how a shape is mapped to threads (and tuned)
-
-struct ColumnsPlan
-{
-    int pack_bytes; // 16, 8 or one element; divides the inner extent
-    int packs;      // a thread's packs in registers: 1, 2, 4, 8, 16, 32
-    int x, y;       // the block: columns by channel groups
-};
-
-struct RowsPlan
-{
-    int packs;   // a thread's vectors in registers: 4, 8, 16
-    int lanes;   // threads that share a row in a block
-    int threads; // of a block
-    int blocks;  // that share a row: above 1 it is a cluster; 0: the row does not fit on chip
-};
-
-ColumnsPlan plan_columns(Type type, int64_t channels, int64_t inner);
-RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on);
-
-cudaError_t launch_l2norm_columns(ColumnsPlan const& plan, Type type, void const* x, Scalars weight, void* y,
-    int64_t outer, int64_t channels, int64_t inner, Norm norm, cudaStream_t stream);
-cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x, void* y, int64_t rows,
-    int64_t length, InstanceNormParams const& params, void* workspace, cudaStream_t stream);
 
 } // namespace surgeon
