@@ -1,0 +1,382 @@
+"""Fuse an L2 normalisation, however it was exported, and write it with the fewest kernels that the target has.
+
+Why       Exporters spell x / ||x|| as two to twelve nodes. TensorRT 8.4 runs the SSD spelling as five kernels: 82 us for
+          1x64x256x256 on an H200, 49 us through ReduceL2, 35 us as ReduceL2, Max and Div, 9 us in one kernel of its own.
+          In fp16 its sum of squares overflows from 65504 on.
+Rewrites  x / max(||x||, e)        -> mode max_norm          x / (||x|| + e)         -> mode add_norm (e = 0: no epsilon)
+          x / sqrt(max(sum, e))    -> mode max_sum           x / sqrt(sum + e)       -> mode add_sum
+          x * min(1 / ||x||, e)    -> mode min_reciprocal    each with a weight per channel, before or behind it
+          The norm may be a ReduceL2, a ReduceSum of any spelling of the square, a ReduceSumSquare or an Einsum; its root a
+          Sqrt or a Pow; the division a Div or a multiplication by any reciprocal. Casts, Expand, and an Unsqueeze or Reshape
+          that gives a reduced axis back, are seen through; a weight spread over the other axes is folded back.
+          LpNormalization (p = 2) gives 0 for a row of zeros. That is max_norm with an epsilon of 2^-75, which lies below
+          every norm but 0 that a sum in fp32 can have (sqrt(2^-149)): TensorRT's own lowering takes five layers and sums in
+          the input's type.
+          decompose: ReduceL2, Max or Add, Div. max_sum is max_norm with the root of e, min_reciprocal max_norm with 1 / e; for
+          fp16 and bf16 between a Cast to fp32 and one back. plugin: one SurgeonL2Norm.
+Exact     To rounding, with sums in fp32 whatever narrower type the input has; max_sum becomes max_norm bit for bit.
+Kept      Several axes, L1, a norm with a second reader, GRN, RMS norms (a mean, not a sum), constants (`fold` has them).
+Epsilon   Where it was lost on the way to the file (1e-12 is 0 in fp16; PyTorch's dynamo exporter deletes `+ e` at or below
+          1e-8) a warning says `lost epsilon`, and the option repair_eps puts one back.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from surgeon import ANY, Stage, attr, const, meaning, op, require, rewrite, var
+from surgeon.graph import Node, Value
+from surgeon.pattern import Pattern
+from surgeon.rewrite import Builder
+
+from ._shapes import dims, elements, no_larger
+
+HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
+WIDTH = {TensorProto.FLOAT16: 1, TensorProto.BFLOAT16: 1, TensorProto.FLOAT: 2, TensorProto.DOUBLE: 3}
+BELOW_EVERY_NORM = 2.0**-75
+FX_NODE = "pkg.torch.onnx.fx_node"  # what PyTorch's dynamo exporter records with each node
+
+x = var("x")
+
+
+# ---- patterns ----------------------------------------------------------------------------------------------------------
+
+
+def cast(p: Pattern) -> Pattern:
+    return op.Cast(p) | p
+
+
+def seen_through(p: Pattern) -> Pattern:
+    """`p`, or what one operator makes of it that changes no element: the body proves that it changes no shape either."""
+    return op.Expand(p, ANY) | op.Unsqueeze(p, ANY) | op.Reshape(p, ANY) | op.Cast(p) | op.CastLike(p, ANY) | op.Identity(p) | p
+
+
+def number(name: str) -> Pattern:
+    return const(name) | op.CastLike(const(name), ANY)
+
+
+def root(p: Pattern) -> Pattern:
+    return op.Sqrt(p) | op.Pow(p, 0.5)
+
+
+def floored(p: Pattern, name: str) -> Pattern:
+    return op.Clip(p, number(name)) | op.Max(p, number(name))
+
+
+def inverse_of(p: Pattern) -> Pattern:
+    return op.Reciprocal(p) | op.Div(1, p) | op.Pow(p, -1)
+
+
+reduced = cast(x)
+size = op.Abs(reduced)
+square = size * size | op.Pow(size, 2) | reduced * reduced | op.Pow(reduced, 2)
+axes = const("axes")
+total = seen_through(
+    op.ReduceSum(square, axes)
+    | op.ReduceSumSquare(size | reduced, axes)
+    | op.Einsum(reduced, reduced, equation=attr("equation"))
+)
+total = seen_through(floored(total, "floor_sum") | total + number("added_sum") | total)
+length = seen_through(seen_through(op.ReduceL2(size | reduced, axes) | root(total)))
+norm = seen_through(seen_through(floored(length, "floor") | length + number("added") | length))
+
+inverse = inverse_of(norm) | op.Pow(total, -0.5) | root(inverse_of(total))
+inverse = seen_through(op.Min(inverse, number("bound")) | op.Clip(inverse, None, number("bound")) | op.Mul(inverse, 1) | inverse)
+
+gain = const("gain") | op.Expand(const("gain"), ANY)
+numerator = cast(x) * gain | cast(x)
+normalised = numerator / norm | numerator * inverse | cast(x) * (inverse * gain) | cast(x) * (gain / norm)
+
+
+# ---- the meaning -------------------------------------------------------------------------------------------------------
+
+
+@meaning("L2Norm", "SurgeonL2Norm")
+def l2_norm(f: Any, x: Any, weight: Any = None, *, axis: int, epsilon: float, mode: str) -> Any:
+    """x over its norm along `axis`; sums in fp32 for narrower types. `weight` has one element for each of that axis."""
+    half = f.dtype in HALVES
+    if half:
+        f.compute_in(TensorProto.FLOAT)
+        x = f.Cast(x, to=TensorProto.FLOAT)
+        weight = weight and f.Cast(weight, to=TensorProto.FLOAT)
+    if mode in ("max_sum", "add_sum"):
+        squares = f.ReduceSumSquare(x, axes=[axis], keepdims=1)
+        y = f.Div(x, f.Sqrt(_at_least(f, squares, epsilon) if mode == "max_sum" else f.Add(squares, epsilon)))
+    else:
+        norm = f.ReduceL2(x, axes=[axis], keepdims=1)
+        if mode == "min_reciprocal":
+            y = f.Mul(x, f.Clip(f.Reciprocal(norm), max=epsilon) if f.opset < 8 else f.Min(f.Reciprocal(norm), epsilon))
+        else:
+            y = f.Div(x, _at_least(f, norm, epsilon) if mode == "max_norm" else f.Add(norm, epsilon))
+    y = f.Mul(y, weight) if weight is not None else y
+    return f.Cast(y, to=f.dtype) if half else y
+
+
+def _at_least(f: Any, value: Any, floor: float) -> Any:
+    """max(value, floor); Max broadcasts from opset 8 on."""
+    return f.Clip(value, min=floor) if f.opset < 8 else f.Max(value, floor)
+
+
+# ---- FUSE --------------------------------------------------------------------------------------------------------------
+
+
+@rewrite(normalised, stage=Stage.FUSE)
+def fuse(b: Builder, x: Value, axes: np.ndarray | None = None, equation: str | None = None, gain: np.ndarray | None = None, **epsilons: np.ndarray) -> Value:
+    """`epsilons`: floor, added (on the norm), floor_sum, added_sum (on the sum), bound (on the reciprocal)."""
+    require(b.value(x) is None, "it normalises a constant, which `fold` computes")
+    dtype, out = b.dtype(x), b.dtype(b.root.outputs[0])
+    require(dtype in WIDTH and out in WIDTH, "the type is not known, or not a floating-point type")
+    axis = _axis(axes) if equation is None else _summed_letter(equation)
+    _require_types(b, dtype)
+    _require_shapes(b, x, axis, keepdims=equation is None and bool(_reduction(b).attr("keepdims")))
+    mode, epsilon = _epsilon(b, epsilons)
+    if dtype in HALVES and not any(n.key == "Cast" for n in b.matched):
+        b.warn(f"the sum of squares moves from {_name(dtype)} to fp32: TensorRT would sum in {_name(dtype)}, where it overflows or loses digits")
+    if out != dtype:
+        x = b.Cast(x, to=out)
+    weight = None if gain is None else _weight(b, x, axis, gain)
+    return b.L2Norm(x, weight, domain="surgeon", axis=axis, epsilon=epsilon, mode=mode)
+
+
+@rewrite(op.LpNormalization(x, p=2, axis=attr("axis")), stage=Stage.FUSE)
+def lp_normalization(b: Builder, x: Value, axis: int) -> Value:
+    require(b.value(x) is None, "it normalises a constant, which `fold` computes")
+    require(b.dtype(x) in WIDTH, "the type is not known")
+    require(b.dtype(x) != TensorProto.DOUBLE, "no fp32 epsilon lies below every norm that a sum of doubles can have")
+    return b.L2Norm(x, domain="surgeon", axis=axis, epsilon=BELOW_EVERY_NORM, mode="max_norm")
+
+
+attributes: dict[str, Any] = {name: attr(name) for name in ("axis", "epsilon", "mode")}
+bare_node = op.L2Norm(x, domain="surgeon", **attributes)
+
+
+@rewrite(op.Mul(bare_node, gain), stage=Stage.FUSE)
+def weighted(b: Builder, x: Value, gain: np.ndarray, **attributes: Any) -> Value:
+    return b.L2Norm(x, _weight(b, x, attributes["axis"], gain), domain="surgeon", **attributes)
+
+
+island = op.Cast(x)
+
+
+@rewrite(op.Cast(op.L2Norm(island, domain="surgeon", **attributes) | op.L2Norm(island, var("weight"), domain="surgeon", **attributes), to=attr("to")), stage=Stage.FUSE)
+def in_an_island(b: Builder, x: Value, to: int, weight: Value | None = None, **attributes: Any) -> Value:
+    """The casts of an fp32 island are part of the meaning of a half-precision L2Norm."""
+    require(b.dtype(x) == to, "it changes the type")
+    require(to in HALVES, "")
+    return b.L2Norm(x, weight, domain="surgeon", **attributes)
+
+
+# ---- what no pattern can say ----------------------------------------------------------------------------------------------
+
+
+def _axis(axes: np.ndarray | None) -> int:
+    assert axes is not None
+    require(axes.size == 1, f"one axis expected, got {axes.reshape(-1).tolist()}")
+    return int(axes.reshape(-1)[0])
+
+
+def _summed_letter(equation: str) -> int:
+    """The axis over which Einsum(x, x) sums squares: 'nc,nc->n' gives 1. Declines any other product."""
+    operands, _, result = equation.replace(" ", "").partition("->")
+    one, _, other = operands.partition(",")
+    gone = [k for k, letter in enumerate(one) if letter not in result]
+    fits = one == other and one.isalpha() and len(set(one)) == len(one) and len(gone) == 1 and one.replace(one[gone[0]], "") == result
+    require(fits, f"Einsum '{equation}' is no sum of squares along one axis")
+    return gone[0]
+
+
+def _reduction(b: Builder) -> Node:
+    return next(n for n in b.matched if n.key in ("ReduceL2", "ReduceSum", "ReduceSumSquare", "Einsum"))
+
+
+def _require_types(b: Builder, dtype: int) -> None:
+    """No tensor on the way may be of a narrower type than x."""
+    for node in b.matched:
+        if node.key in ("Cast", "CastLike") and b.value(node.inputs[0]) is None:
+            inner = b.dtype(node.outputs[0])
+            fits = inner == dtype or (inner in WIDTH and WIDTH[inner] > WIDTH[dtype])
+            require(fits, f"it computes in {_name(inner)} what is {_name(dtype)}")
+
+
+def _require_shapes(b: Builder, x: Value, axis: int, keepdims: bool) -> None:
+    """The norm must meet x as a norm with kept dimensions would: follow it from the reduction to the division."""
+    whole = dims(b, x)
+    rank = None if whole is None else len(whole)
+    if rank is not None:
+        require(-rank <= axis < rank, f"there is no axis {axis}")
+    kept = keepdims or (rank is not None and axis % rank == 0)
+    for node in reversed(b.matched):  # from the reduction down to the root
+        if node.key not in ("Expand", "Unsqueeze", "Reshape") or b.value(node.inputs[0]) is not None:
+            continue
+        if node.key == "Unsqueeze":
+            require(not kept and _restores(b, node, axis, rank), "Unsqueeze does not give back the axis that was reduced")
+        elif node.key == "Reshape":
+            require(_has_kept_shape(b, node.outputs[0], axis, whole), "it cannot be shown that Reshape gives back the axis that was reduced")
+        else:
+            require(kept, "the norm is expanded without the axis that was reduced")
+            require(_expands_to(b, node, whole, x), "it cannot be shown that Expand makes the norm no larger than the input")
+        kept = True
+    require(kept, "keepdims is 0, and nothing gives back the axis that was reduced")
+
+
+def _restores(b: Builder, unsqueeze: Node, axis: int, rank: int | None) -> bool:
+    operands = unsqueeze.operands()
+    at = operands[1] if isinstance(operands[1], np.ndarray) else b.value(operands[1])
+    if at is None or at.size != 1:
+        return False
+    given = int(at.reshape(-1)[0])
+    return given == axis if rank is None else given % rank == axis % rank
+
+
+def _has_kept_shape(b: Builder, value: Value, axis: int, whole: list[Any] | None) -> bool:
+    """Whether a reshaped norm has x's dimensions but for a 1 at `axis`; one that is unknown follows from the others."""
+    shape = b.shape(value)
+    if shape is None or whole is None or len(shape) != len(whole):
+        return False
+    others = [a for a in range(len(whole)) if a != axis % len(whole)]
+    unknown = [a for a in others if shape[a] != whole[a]]
+    return shape[axis % len(whole)] == 1 and (not unknown or (len(unknown) == 1 and not isinstance(shape[unknown[0]], int)))
+
+
+def _expands_to(b: Builder, expand: Node, whole: list[Any] | None, x: Value) -> bool:
+    target = expand.inputs[1]
+    if target is not None and target.producer is not None and target.producer.key == "Shape" and target.producer.inputs[0] is x:
+        return "start" not in target.producer.attrs and "end" not in target.producer.attrs
+    return no_larger(elements(b, target), whole) or no_larger(dims(b, expand.outputs[0]), whole)
+
+
+def _weight(b: Builder, x: Value, axis: int, gain: np.ndarray) -> Value:
+    """The factor as one element for each of the axis, 1 along the others; declines where it varies along them."""
+    whole = dims(b, x)
+    require(whole is not None, "the rank of the input is not known, nor which of its axes the factor runs along")
+    assert whole is not None
+    require(1 < gain.size and gain.ndim <= len(whole), "the factor is no weight for each channel")
+    at = axis % len(whole) - (len(whole) - gain.ndim)
+    require(at >= 0 and gain.shape[at] > 1 and gain.shape[at] == whole[axis % len(whole)], "the factor has not one element for each of the normalised axis")
+    for node in b.matched:
+        if node.key == "Expand" and b.value(node.inputs[0]) is gain:
+            require(_expands_to(b, node, whole, x), "it cannot be shown that Expand makes the factor no larger than the input")
+    require(no_larger(gain.shape, whole), "it cannot be shown that the factor is no larger than the input")
+    first = gain[tuple(slice(None) if k == at else slice(0, 1) for k in range(gain.ndim))]
+    require(np.array_equal(np.broadcast_to(first, gain.shape), gain), "the factor varies along other axes than the normalised one")
+    if first.shape == gain.shape:
+        source = next((v for n in b.matched for v in n.inputs if v is not None and b.value(v) is gain), None)
+        if source is not None:
+            return source
+    return b.constant(np.ascontiguousarray(first))
+
+
+# ---- epsilon ---------------------------------------------------------------------------------------------------------------
+
+MODES = {"floor": "max_norm", "added": "add_norm", "floor_sum": "max_sum", "added_sum": "add_sum", "bound": "min_reciprocal"}
+
+
+def _epsilon(b: Builder, found: dict[str, np.ndarray]) -> tuple[str, float]:
+    """(mode, epsilon rounded to fp32). Says so where there is none, and repairs one that was lost where the user asks."""
+    require(len(found) <= 1, "it has more than one epsilon")
+    if not found:
+        return _without_epsilon(b)
+    (name, array), = found.items()
+    array = _as_used(b, array)
+    require(array.size == 1 and array.ndim <= 1, "epsilon differs from element to element, or makes the norm larger")
+    value = float(array.astype(np.float64).reshape(()))
+    rounded = float(np.float32(value))
+    require(np.isfinite(rounded) and value >= 0 and (rounded > 0 or value == 0), f"epsilon is {value:g}")
+    require(value > 0 or name != "bound", "the reciprocal is bounded by 0")
+    if value > 0:
+        return MODES[name], rounded
+    dtype = helper.np_dtype_to_tensor_dtype(array.dtype)
+    return _repaired(b, f"it is 0 in the file, in {_name(dtype)}", MODES[name])
+
+
+def _as_used(b: Builder, array: np.ndarray) -> np.ndarray:
+    """The constant in the type that a CastLike gives it."""
+    for node in b.matched:
+        if node.key == "CastLike" and b.value(node.inputs[0]) is array:
+            return array.astype(helper.tensor_dtype_to_np_dtype(b.dtype(node.outputs[0])))
+    return array
+
+
+def _without_epsilon(b: Builder) -> tuple[str, float]:
+    record = _deleted_addition(b)
+    if record is not None:
+        node, name = record
+        why = f"PyTorch's record of {node.label} reads {name}, which the file does not have: the exporter deleted an addition at or below 1e-8"
+        return _repaired(b, why, "add_sum" if node.key in ("Sqrt", "Pow") else "add_norm")
+    if any(FX_NODE in {p.key for p in n.proto.metadata_props} for n in b.matched):
+        b.warn("no epsilon, as in the model's source: a row of zeros gives NaN")
+        return "add_norm", 0.0
+    if b.options.get("repair_eps") is not None:
+        return _repaired(b, "the file has none, and does not say whether its source had one", "add_norm")
+    b.warn("no epsilon: a row of zeros gives NaN, and the file does not say whether its source had one")
+    return "add_norm", 0.0
+
+
+def _deleted_addition(b: Builder) -> tuple[Node, str] | None:
+    """A matched node whose record names a sum as its argument that is no tensor of the file; the lowest such node."""
+    for node in reversed(b.matched):
+        for prop in node.proto.metadata_props:
+            if prop.key == FX_NODE:
+                arguments = prop.value.partition("args = ")[2]
+                for name in re.findall(r"%(add(?:_\d+)?)\b", arguments):
+                    if node.graph.find(name) is None:
+                        return node, f"%{name}"
+    return None
+
+
+def _repaired(b: Builder, why: str, mode: str) -> tuple[str, float]:
+    wanted = b.options.get("repair_eps")
+    if wanted is None:
+        b.warn(f"lost epsilon: {why}. A row of zeros gives NaN; the option repair_eps puts an epsilon back")
+        return "add_norm", 0.0
+    b.warn(f"lost epsilon: {why}. It is {float(wanted):g} now, as asked for")
+    b.tolerance = 1e30  # the user asked for other numbers than the file's: the proof sees to NaN and inf alone
+    return mode, float(np.float32(wanted))
+
+
+def _name(dtype: int) -> str:
+    return str(TensorProto.DataType.Name(dtype)).lower()
+
+
+# ---- LOWER ---------------------------------------------------------------------------------------------------------------
+
+either = bare_node | op.L2Norm(x, var("weight"), domain="surgeon", **attributes)
+
+
+@rewrite(either, stage=Stage.LOWER, strategy="decompose")
+def decompose(b: Builder, x: Value, axis: int, epsilon: float, mode: str, weight: Value | None = None) -> Value:
+    dtype = b.dtype(x)
+    half = dtype in HALVES
+    wide = b.Cast(x, to=TensorProto.FLOAT) if half else x
+    y = b.Div(wide, _divisor(b, wide, axis, epsilon, mode))
+    if not half:
+        return b.Mul(y, weight) if weight is not None else y
+    if weight is not None and b.dtype(weight) == TensorProto.FLOAT:
+        return b.Cast(b.Mul(y, weight), to=dtype)
+    y = b.Cast(y, to=dtype)
+    return b.Mul(y, weight) if weight is not None else y
+
+
+def _divisor(b: Builder, x: Value, axis: int, epsilon: float, mode: str) -> Value:
+    if mode == "add_sum":
+        return b.Sqrt(b.Add(b.ReduceSumSquare(x, axes=[axis], keepdims=1), epsilon))
+    norm = b.ReduceL2(x, axes=[axis], keepdims=1)
+    if mode == "add_norm":
+        return b.Add(norm, epsilon) if epsilon else norm
+    floor = np.float32(epsilon)
+    floor = {"max_norm": floor, "max_sum": np.sqrt(floor), "min_reciprocal": np.float32(1) / floor}[mode]
+    return _at_least(b, norm, float(floor))
+
+
+@rewrite(either, stage=Stage.LOWER, strategy="plugin")
+def plugin(b: Builder, x: Value, axis: int, epsilon: float, mode: str, weight: Value | None = None) -> Value:
+    if b.dtype(x) == TensorProto.DOUBLE:
+        b.warn("the plugin has no double precision: it is decomposed")
+        return decompose.body(b, x, axis, epsilon, mode, weight)
+    return b.SurgeonL2Norm(
+        x, weight, domain="surgeon", axis=axis, epsilon=epsilon, mode=mode, plugin_version="1", plugin_namespace="surgeon"
+    )
