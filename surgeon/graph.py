@@ -24,6 +24,7 @@ from .pattern import MOVED, key_of
 FLOAT_LIMIT = float(np.finfo(np.float32).max)  # Clip wrote "no bound" as this number up to opset 10
 FOLD_LIMIT = 1 << 22  # elements: a computed constant larger than this is left to the runtime
 SMALL_TENSOR = 1024  # elements: larger initializers never decide a shape, so shape inference does without them
+OWN_DOMAIN = "surgeon"  # its functions are written anew with every model, so no pass works on them
 BODIED = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 RANDOM = frozenset({"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"})
 
@@ -500,8 +501,9 @@ class Model:
 
     @property
     def scopes(self) -> list[Graph]:
-        """The main graph, every body inside it, then the local functions and theirs."""
-        return [s for g in (self.graph, *self.functions.values()) for s in _scopes(g)]
+        """The main graph, every body inside it, then the local functions and theirs; not the meanings of surgeon's own nodes."""
+        functions = [f for key, f in self.functions.items() if not key.startswith(f"{OWN_DOMAIN}::")]
+        return [s for g in (self.graph, *functions) for s in _scopes(g)]
 
     # ---- schemas ---------------------------------------------------------------------------------------------------
 

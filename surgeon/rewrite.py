@@ -483,6 +483,7 @@ class Driver:
         """A rewrite whose window reads like the file's is taken back: nothing was applied."""
         for record in list(self.rewrites):
             if self._same_window(record):
+                self.warnings += record.warnings  # what a body says of the file holds whether or not anything is written
                 self.take_back(record)
 
     def take_back(self, record: Rewrite) -> None:
