@@ -31,12 +31,13 @@ x = var("x")
 def number() -> Pattern:
     """A constant, CastLike and Expand of one included. Whether it must be 0 is looked at when the window is evaluated."""
     bare = const() | op.CastLike(const(), x)
-    return bare | op.Expand(bare, op.Shape(x))
+    return bare | op.Expand(bare, op.Shape(x) | const())
 
 
 def line() -> Pattern:
-    """x times a constant, or x itself."""
-    return x * number() | x / number() | op.Neg(x) | x
+    """x itself, or x times one or two constants. x comes first: a product that both parts read is the x that is meant."""
+    once = x * number() | x / number() | op.Neg(x)
+    return x | once | once * number()
 
 
 def above() -> Pattern:
@@ -132,8 +133,10 @@ class _Reader:
 
     def computed(self, node: Any) -> _Sides:
         key, operands = node.key, node.operands()
-        if key in ("Cast", "CastLike", "Expand", "Identity"):
+        if key in ("Cast", "CastLike"):
             return self.of(operands[0])
+        if key == "Expand":
+            return self.expanded(*operands)
         if key == "Clip":
             return self.clip(operands)
         given = [self.of(v) for v in operands]
@@ -149,6 +152,12 @@ class _Reader:
         if key in ELEMENTWISE or key in COMPARISONS:
             return _each({**ELEMENTWISE, **COMPARISONS}[key], *given)
         return _each({"Neg": np.negative, "Abs": np.abs, "Relu": _relu, "Not": lambda c: c == 0}[key], *given)
+
+    def expanded(self, value: Any, shape: Any) -> _Sides:
+        """A shape that is not computed is that of x: the pattern says so, and x stands for itself here as one number."""
+        wanted = self.b.value(shape)
+        found = self.of(value)
+        return found if wanted is None else _each(lambda v: v * np.ones(wanted.astype(int)), found)
 
     def clip(self, operands: list[Any]) -> _Sides:
         low, high = [self.of(v) if v is not None else None for v in (*operands[1:], None, None)[:2]]

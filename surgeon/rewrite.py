@@ -532,6 +532,8 @@ class Driver:
             return False
         if any(a.attr(k) != b.attr(k) for k in {*a.attrs, *b.attrs}):
             return False
+        if a.attrs.keys() != b.attrs.keys() and self.target.takes(a) != self.target.takes(b):
+            return False  # equal to ONNX, not to a parser that has defaults of its own
         x, y = list(a.inputs), list(b.inputs)
         while x and x[-1] is None:
             x.pop()
