@@ -360,11 +360,14 @@ def _print_report(report: Report, screen: Screen, args: argparse.Namespace) -> N
     if args.diff:
         _print_diff(report, screen)
     if args.verbose:
-        screen.table(
-            "applied", ("pass", "strategy", "nodes", "error", "node"), [_row(a) for a in report.applied], "good"
-        )
+        rows = [_row(a) for a in report.applied]
+        plain = ("{}", "{}", "{} nodes", "error {}", "at {}")
+        screen.table("applied", ("pass", "strategy", "nodes", "error", "at"), rows, "good", plain)
     else:
-        screen.table("applied", ("pass", "strategy", "times", "nodes", "error"), _grouped(report.applied), "good")
+        plain = ("{}", "{}", "{} times", "{} nodes", "error {}")
+        screen.table(
+            "applied", ("pass", "strategy", "times", "nodes", "error"), _grouped(report.applied), "good", plain
+        )
     screen.table("undone", ("pass", "node", "why"), _rows(report.undone, True), "bad")
     screen.table("declined", ("pass", "node", "why"), _rows(report.declined, bool(args.verbose)), "warn")
     screen.table("not taken", ("node", "why"), [(r[1], r[2]) for r in _rows(report.untaken, bool(args.verbose))], "bad")
@@ -384,7 +387,7 @@ def _grouped(applied: Iterable[Applied]) -> list[tuple[str, ...]]:
         removed, added = sum(len(a.removed) for a in those), sum(len(a.added) for a in those)
         errors = [a.max_error for a in those if a.max_error is not None]
         worst = _error(max(errors) if len(errors) == len(those) else None)
-        rows.append((name, strategy, f"{len(those)}x", f"{removed} -> {added}", worst))
+        rows.append((name, strategy, str(len(those)), f"{removed} -> {added}", worst))
     return rows
 
 
@@ -407,21 +410,21 @@ def _rows(entries: Iterable[Declined], each: bool) -> list[tuple[str, str, str]]
 
 def _print_diff(report: Report, screen: Screen) -> None:
     for a in report.applied:
-        screen.line(f"@@ {a.pass_name} ({a.strategy}) at {a.root}", "head")
-        for text in a.before:
-            screen.line(f"- {text}", "bad")
-        for text in a.after:
-            screen.line(f"+ {text}", "good")
-    ops = [
-        op
-        for op in {**report.ops_before, **report.ops_after}
-        if report.ops_before.get(op, 0) != report.ops_after.get(op, 0)
-    ]
-    screen.table(
-        "operator",
-        ("operator", "before", "after"),
-        [(op, str(report.ops_before.get(op, 0)), str(report.ops_after.get(op, 0))) for op in sorted(ops)],
-    )
+        _print_window(a, screen)
+    before, after = report.ops_before, report.ops_after
+    ops = sorted(op for op in {**before, **after} if before.get(op, 0) != after.get(op, 0))
+    rows = [(op, str(before.get(op, 0)), str(after.get(op, 0))) for op in ops]
+    screen.table("operator", ("operator", "before", "after"), rows, plain=("{}", "{} before", "{} after"))
+
+
+def _print_window(a: Applied, screen: Screen) -> None:
+    """The window before and after. New tensors are called after the one that they stand for: said once is enough."""
+    screen.line(f"@@ {a.pass_name} ({a.strategy}) at {a.root}", "head")
+    for sign, texts, style in (("-", a.before, "bad"), ("+", a.after, "good")):
+        for text in texts:
+            for name in a.outputs:
+                text = text.replace(f"{name}~", "~")
+            screen.line(f"{sign} {text}", style)
 
 
 def _print_closing(report: Report, screen: Screen, args: argparse.Namespace, withheld: bool) -> None:
@@ -478,12 +481,8 @@ def _explain_node(args: argparse.Namespace, screen: Screen) -> int:
     screen.table("verdict", ("pass", "at", "verdict"), [(v.pass_name, v.root, v.text) for v in found.verdicts])
     if found.untaken:
         screen.line(f"{_called(str(target))} does not take this node: {found.untaken}", "bad")
-    for a in found.applied:
-        screen.line(f"@@ {a.pass_name} ({a.strategy}) at {a.root}", "head")
-        for text in a.before:
-            screen.line(f"- {text}", "bad")
-        for text in a.after:
-            screen.line(f"+ {text}", "good")
+    for applied in found.applied:
+        _print_window(applied, screen)
     if not found.verdicts and not found.applied:
         screen.line("no pass has a pattern for it")
     return DONE
@@ -498,21 +497,21 @@ def _check(args: argparse.Namespace) -> int:
     screen = Screen(args.quiet)
     target, title = _target(args)
     screen.line(f"{args.model}, {title}")
-    rows = check(
+    found = check(
         Path(args.model), target=target, plugins=_words(args.plugins), strategy=_strategies(args.strategy), only=_words(args.only) or None,
         skip=_skips(args.skip), passes=args.passes,
     )  # fmt: skip
-    if not rows:
+    if not found:
         screen.line(f"{_called(str(target))} takes every node, as far as surgeon's table knows", "good")
         return DONE
-    screen.table(
-        "not taken",
-        ("node", "operator", "mended by", "why"),
-        [(r.node, r.op, r.mended_by or "no pass", r.why) for r in rows],
-        "bad",
-    )
-    mended = sum(bool(r.mended_by) for r in rows)
-    nodes = "1 node" if len(rows) == 1 else f"{len(rows)} nodes"
+    rows = [(r.node, r.op, r.mended_by or "no pass", r.why) for r in found]
+    headers = ("node", "operator", "mended by", "why")
+    if not screen.terminal:
+        screen.table("not taken", headers, rows, "bad")
+    for why in dict.fromkeys(r[-1] for r in rows) if screen.terminal else ():
+        screen.table(f"not taken: {why}", headers[:-1], [r[:-1] for r in rows if r[-1] == why], "bad")
+    mended = sum(bool(r.mended_by) for r in found)
+    nodes = "1 node" if len(found) == 1 else f"{len(found)} nodes"
     hint = f"; surgeon rewrite {args.model} OUT.onnx --target {target}" if mended else ""
     screen.line(f"{_called(str(target))} does not take {nodes}; passes mend {mended}{hint}", "bad")
     return FAILED

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 Progress = Callable[[str, int, int], None]
+SENTENCE = 28  # columns: what is longer gets lines of its own where it does not fit beside the rest
 PATIENCE = 1.0  # seconds before a progress bar appears
 STYLES = {"good": "green", "bad": "bold red", "warn": "yellow", "dim": "dim", "head": "bold"}
 
@@ -33,42 +34,52 @@ class Screen:
         else:
             self._console.print(text, style=STYLES.get(style), markup=False, soft_wrap=True)
 
-    def table(self, word: str, headers: Sequence[str], rows: Sequence[Sequence[str]], style: str = "") -> None:
-        """Rows under headers; in a pipe each row starts with `word` instead, and there are no headers."""
+    def table(
+        self,
+        word: str,
+        headers: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        style: str = "",
+        plain: Sequence[str] = (),
+    ) -> None:
+        """Rows under headers. In a pipe there are none: each row starts with `word`, and `plain` says how each cell is
+        written there, such as "{} nodes"."""
         if self.quiet or not rows:
             return
         if self._console is None:
-            for text in aligned([(word, *row) for row in rows]):
+            formats = plain or ["{}"] * len(headers)
+            for text in aligned([(word, *[f.format(c) for f, c in zip(formats, row, strict=True)]) for row in rows]):
                 print(text)
             return
+        self._console.print(word, style="bold", markup=False)
+        widths = [max(len(text) for text in column) for column in zip(headers, *rows, strict=True)]
+        if sum(widths) + 3 * len(widths) <= self._console.width or len(headers) == 1 or widths[-1] < SENTENCE:
+            self._beside(headers, rows, style)
+        else:
+            self._below(rows, style)
+
+    def _beside(self, headers: Sequence[str], rows: Sequence[Sequence[str]], style: str) -> None:
         from rich import box
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(
-            title=word,
-            title_justify="left",
-            title_style="bold",
-            box=box.SIMPLE_HEAD,
-            pad_edge=False,
-            padding=(0, 1),
-            header_style="dim",
-        )
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), header_style="dim", show_header=any(headers))
         for position, header in enumerate(headers):
-            wide = position == len(headers) - 1
-            numeric = all(row[position].replace(".", "").replace("e-", "").isdigit() for row in rows)
-            table.add_column(
-                header,
-                overflow="fold",
-                ratio=None,
-                justify="right" if numeric else "left",
-                no_wrap=not wide and max(len(r[position]) for r in rows) < 28,
-            )
+            numeric = all(row[position].isdigit() for row in rows)
+            table.add_column(header, overflow="fold", justify="right" if numeric else "left")
         for row in rows:
-            table.add_row(
-                *[Text(cell, style=STYLES.get(style, "") if position == 0 else "") for position, cell in enumerate(row)]
-            )
+            table.add_row(*[Text(cell, STYLES.get(style, "") if k == 0 else "") for k, cell in enumerate(row)])
         self._console.print(table)
+
+    def _below(self, rows: Sequence[Sequence[str]], style: str) -> None:
+        """The last cell of each row, a sentence most often, under the others and over the whole width."""
+        from rich.padding import Padding
+        from rich.text import Text
+
+        for text, row in zip(aligned([row[:-1] for row in rows]), rows, strict=True):
+            self._console.print(Padding(Text(text, STYLES.get(style, "")), (0, 0, 0, 1)))
+            self._console.print(Padding(Text(row[-1]), (0, 0, 0, 4)))
+        self._console.print()
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:
