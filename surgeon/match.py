@@ -94,7 +94,7 @@ def _complete(root: Node, state: _State) -> Match | None:
                 state.failed(f"'{out.name}' is an output of the graph")
                 return None
             for user in out.users:
-                if user not in nodes and not _sizes_alone(user, nodes):
+                if user not in nodes and not _sizes_alone(out, user, nodes):
                     if state.attempt is not None:
                         state.failed(f"'{out.name}' is also read by {user.label}")
                     return None
@@ -119,9 +119,9 @@ def _complete(root: Node, state: _State) -> Match | None:
     return Match(root, bound, tuple(nodes))
 
 
-def _sizes_alone(user: Node, nodes: Collection[Node]) -> bool:
-    """Whether a reader takes the tensor's sizes alone, for the window itself: `Reshape(v, Concat(Shape(v), 1, 1))`."""
-    if user.key != "Shape":
+def _sizes_alone(value: Value, user: Node, nodes: Collection[Node]) -> bool:
+    """Whether a reader takes the tensor's sizes or type alone, for the window itself: `Reshape(v, Concat(Shape(v), 1, 1))`."""
+    if user.key != "Shape" and not (user.key == "CastLike" and user.inputs[0] is not value):
         return False
     todo, seen = [user], {user}
     while todo:
