@@ -208,7 +208,7 @@ def _require_shapes(b: Builder, x: Value, axis: int, keepdims: bool) -> None:
     rank = None if whole is None else len(whole)
     if rank is not None:
         require(-rank <= axis < rank, f"there is no axis {axis}")
-    kept = keepdims or (rank is not None and axis % rank == 0)
+    kept, first = keepdims, rank is not None and axis % rank == 0  # without its first axis a norm meets x as it should
     for node in reversed(b.matched):  # from the reduction down to the root
         if node.key not in ("Expand", "Unsqueeze", "Reshape") or b.value(node.inputs[0]) is not None:
             continue
@@ -217,10 +217,10 @@ def _require_shapes(b: Builder, x: Value, axis: int, keepdims: bool) -> None:
         elif node.key == "Reshape":
             require(_has_kept_shape(b, node.outputs[0], axis, whole), "it cannot be shown that Reshape gives back the axis that was reduced")
         else:
-            require(kept, "the norm is expanded without the axis that was reduced")
+            require(kept or first, "the norm is expanded without the axis that was reduced")
             require(_expands_to(b, node, whole, x), "it cannot be shown that Expand makes the norm no larger than the input")
         kept = True
-    require(kept, "keepdims is 0, and nothing gives back the axis that was reduced")
+    require(kept or first, "keepdims is 0, and nothing gives back the axis that was reduced")
 
 
 def _restores(b: Builder, unsqueeze: Node, axis: int, rank: int | None) -> bool:
