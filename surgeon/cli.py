@@ -80,7 +80,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> _Parser:
-    common = argparse.ArgumentParser(add_help=False)
+    common = _Parser(add_help=False)
     common.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
     common.add_argument(
         "-v",
@@ -89,11 +89,11 @@ def _parser() -> _Parser:
         default=0,
         help="print every rewrite and every refusal; -vv also a defect's traceback",
     )
-    known = argparse.ArgumentParser(add_help=False)
+    known = _Parser(add_help=False)
     known.add_argument(
         "--passes", metavar="DIR", action="append", default=[], help="a folder of further passes, one Python file each"
     )
-    target = argparse.ArgumentParser(add_help=False)
+    target = _Parser(add_help=False)
     target.add_argument(
         "--target",
         metavar="T",
@@ -121,7 +121,7 @@ def _parser() -> _Parser:
         default=[],
         help="leave out a pass, or leave the nodes that a glob names to themselves",
     )
-    sizes = argparse.ArgumentParser(add_help=False)
+    sizes = _Parser(add_help=False)
     sizes.add_argument(
         "--shapes",
         metavar="X:1x3x224x224",
@@ -228,23 +228,11 @@ def _parser() -> _Parser:
 
     p = commands.add_parser("plugins", help="build the plugin library")
     inner = p.add_subparsers(metavar="ACTION", dest="action", required=True, parser_class=_Parser)
-    p = inner.add_parser(
-        "build", parents=[common], help="compile the plugin library for a TensorRT and a GPU architecture"
-    )
+    p = inner.add_parser("build", parents=[common], help="compile the plugin library for a TensorRT and a GPU")
     p.set_defaults(run=_plugins_build)
-    p.add_argument(
-        "--tensorrt",
-        metavar="ROOT",
-        help="the folder of a TensorRT with include/ and lib/; without it, where the compiler looks",
-    )
-    p.add_argument(
-        "--arch",
-        metavar="SM",
-        action="append",
-        default=[],
-        help="GPU architectures, such as 86 or 90; without it, the GPU's here",
-    )
-    p.add_argument("--out", metavar="DIR", default=".", help="where the library goes (default: here)")
+    p.add_argument("--tensorrt-root", metavar="DIR", help="a folder with TensorRT's headers; without it, the usual places")
+    p.add_argument("--arch", default="native", help="native (this machine's GPUs), all, or such as 86,90")
+    p.add_argument("--out", metavar="DIR", help="the folder for the library; without it, one in the user's cache")
     return top
 
 
@@ -382,7 +370,7 @@ def _grouped(applied: Iterable[Applied]) -> list[tuple[str, ...]]:
     groups: dict[tuple[str, str], list[Applied]] = {}
     for a in applied:
         groups.setdefault((a.pass_name, a.strategy), []).append(a)
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for (name, strategy), those in sorted(groups.items()):
         removed, added = sum(len(a.removed) for a in those), sum(len(a.added) for a in those)
         errors = [a.max_error for a in those if a.max_error is not None]
@@ -593,11 +581,8 @@ def _explain(args: argparse.Namespace) -> int:
 
 
 def _plugins_build(args: argparse.Namespace) -> int:
-    try:
-        from .plugins import build as plugins
-    except ImportError as error:
-        raise UsageError(f"this installation of surgeon has no plugin sources ({error}).") from None
-    screen = Screen(args.quiet)
-    result = plugins.build(args.tensorrt, _words(args.arch), Path(args.out))
-    screen.line(plugins.how_to_load(result))
+    from .plugins.build import build, how_to_load
+
+    root, out = (None if given is None else Path(given) for given in (args.tensorrt_root, args.out))
+    Screen(args.quiet).line(how_to_load(build(root, args.arch, out)))
     return DONE

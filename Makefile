@@ -1,0 +1,43 @@
+# make demo    rewrites two of the samples, proves the result, builds TensorRT-RTX engines and prints the reports
+# make test    ruff, mypy and every test
+#
+# Both make their own environment in .venv and need Python 3.10 or newer and nothing else. PYTHON=python3.12 chooses one.
+
+PYTHON ?= python3
+VENV   := .venv
+OUT    := demo-out
+ifeq ($(OS),Windows_NT)
+BIN := $(VENV)/Scripts
+else
+BIN := $(VENV)/bin
+endif
+
+.PHONY: demo test check samples-console clean
+
+demo: $(VENV)/installed
+	$(BIN)/python samples/demo.py $(OUT)
+
+test: check
+	$(BIN)/python -m pytest -n 2 -q
+
+check: $(VENV)/installed
+	$(BIN)/python -m ruff check .
+	$(BIN)/python tests/typecheck.py
+
+# Writes the console texts of the samples again. Read every one before it is committed.
+samples-console: $(VENV)/installed
+	$(BIN)/python -m pytest -q tests/test_samples.py --write-console
+
+# In two steps, so that an interrupted installation is taken up where it stopped.
+$(VENV)/created:
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 10) and 'Python 3.10 or newer is needed; say which with PYTHON=python3.12')"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -c "open('$(VENV)/created', 'w').close()"
+
+$(VENV)/installed: $(VENV)/created setup.cfg pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable ".[rtx,test]"
+	$(BIN)/python -c "open('$(VENV)/installed', 'w').close()"
+
+clean:
+	$(PYTHON) -c "import shutil; [shutil.rmtree(d, ignore_errors=True) for d in ('$(VENV)', '$(OUT)', 'build', 'dist')]"
