@@ -136,10 +136,9 @@ def fuse(b: Builder, x: Value, axes: np.ndarray | None = None, equation: str | N
     mode, epsilon = _epsilon(b, epsilons)
     if dtype in HALVES and not any(n.key == "Cast" for n in b.matched):
         b.warn(f"the sum of squares moves from {_name(dtype)} to fp32: TensorRT would sum in {_name(dtype)}, where it overflows or loses digits")
-    if out != dtype:
-        x = b.Cast(x, to=out)
     weight = None if gain is None else _weight(b, x, axis, gain)
-    return b.L2Norm(x, weight, domain="surgeon", axis=axis, epsilon=epsilon, mode=mode)
+    wide = x if out == dtype else b.Cast(x, to=out)
+    return b.L2Norm(wide, weight, domain="surgeon", axis=axis, epsilon=epsilon, mode=mode)
 
 
 @rewrite(op.LpNormalization(x, p=2, axis=attr("axis")), stage=Stage.FUSE)
