@@ -120,11 +120,12 @@ class _Reader:
 
     def of(self, value: Any) -> _Sides:
         """Evaluate `value`; windows are a dozen nodes at most, so recursion is no risk."""
+        if isinstance(value, np.ndarray):  # an attribute of an older opset
+            return _constant(value)
         if value not in self.sides:
-            array = value if isinstance(value, np.ndarray) else self.b.value(value)
+            array = self.b.value(value)
             if array is not None:
-                array = np.asarray(array).astype(np.float64)
-                self.sides[value] = _Sides((array, array, array), constant=True)
+                self.sides[value] = _constant(array)
             else:
                 self.nodes.add(value.producer)
                 with np.errstate(all="ignore"):
@@ -167,6 +168,11 @@ class _Reader:
                 _require_homogeneous(bound)
                 found = _each(function, found, bound)
         return found
+
+
+def _constant(array: np.ndarray) -> _Sides:
+    wide = array.astype(np.float64)
+    return _Sides((wide, wide, wide), constant=True)
 
 
 def _relu(v: np.ndarray) -> np.ndarray:
