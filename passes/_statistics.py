@@ -59,7 +59,8 @@ def mean_of_squares(p: Pattern, name: str) -> Pattern:
 
 
 class Spelling:
-    """The ways to write a normalisation of the tensor `x`: `bare` without and `affine` with what is multiplied and added.
+    """The ways to write a normalisation of the tensor `x`: `bare` without, `scaled` and `affine` with what is multiplied
+    and added to it. Not `centred`: x / sqrt(mean of squares + epsilon).
 
     Bound names: `epsilon` (absent: none), `outside` (an epsilon that is added to the root), `scale` and `shift` (inside
     the formula), `outer_scale` and `outer_shift` (applied to the result).
@@ -94,8 +95,8 @@ class Spelling:
                 | op.Add(product, minus)
                 | op.Sub(product, op.Mul(centre, gain))
             )
-        scaled = op.Mul(cast(self.bare), var("outer_scale"))
-        self.affine = op.Add(cast(scaled | self.bare), var("outer_shift")) | scaled | self.bare
+        self.scaled = op.Mul(cast(self.bare), var("outer_scale"))
+        self.affine = op.Add(cast(self.scaled | self.bare), var("outer_shift")) | self.scaled | self.bare
 
     @staticmethod
     def _view(x: Pattern) -> Pattern:
@@ -125,17 +126,22 @@ def elements(b: Builder, value: Value | None) -> list[Dim] | None:
         return None
     known = b.value(value)
     if known is not None:
-        return [int(v) for v in known.reshape(-1)] if known.dtype.kind in "iu" else None
+        return [int(v) for v in known.reshape(-1)] if known.size <= 16 and bool((known == np.floor(known)).all()) else None
     node = value.producer
     if node is None:
         return None
     if node.key == "Shape" and node.inputs[0] is not None:
-        rank = b.rank(node.inputs[0])
-        if rank is None:
-            return None
-        return [dim(b, node.inputs[0], a) for a in range(rank)][slice(node.attr("start") or 0, node.attr("end"))]
-    if node.key in ("Cast", "Identity", "Unsqueeze", "Squeeze"):
+        whole = dims(b, node.inputs[0])
+        return None if whole is None else whole[slice(node.attr("start") or 0, node.attr("end"))]
+    if node.key in ("Cast", "CastLike", "Identity", "Unsqueeze", "Squeeze"):
         return elements(b, node.inputs[0])
+    if node.key == "ReduceProd":
+        parts = elements(b, node.inputs[0])
+        return [int(np.prod(parts))] if parts is not None and all(isinstance(e, int) for e in parts) else None
+    if node.key == "Sub":
+        parts = [elements(b, v) for v in node.inputs]
+        single = [p[0] for p in parts if p is not None and len(p) == 1 and isinstance(p[0], int)]
+        return [single[0] - single[1]] if len(single) == 2 else None
     if node.key == "Concat":
         parts = [elements(b, v) for v in node.inputs]
         return None if any(p is None for p in parts) else [e for p in parts for e in p]  # type: ignore[union-attr]
@@ -178,6 +184,11 @@ def dims(b: Builder, value: Value) -> list[Dim] | None:
             found.append((value, axis))
         else:
             found.append(wanted)
+    open_axes = [a for a, d in enumerate(found) if not isinstance(d, int)]
+    source = b.shape(node.inputs[0])
+    if len(open_axes) == 1 and source is not None and all(isinstance(d, int) for d in source):
+        rest = int(np.prod([d for d in found if isinstance(d, int)], dtype=np.int64))
+        found[open_axes[0]] = int(np.prod(source, dtype=np.int64)) // rest if rest else 0  # type: ignore[arg-type]
     return found
 
 
@@ -197,14 +208,16 @@ class Normalisation:
     """(x - mean) / sqrt(variance + epsilon) over `axes`, times `factor`, times the scales, plus the shifts, in order.
 
     `dims` and `rank` are those of `x`, `axes` are not negative and in order. Each of `affine` is ("Mul" | "Add", tensor).
+    `found` is what the pattern bound, from which `count` takes the epsilon and the factor.
     """
 
     x: Value
     dims: list[Dim]
     axes: tuple[int, ...]
-    epsilon: float
-    factor: float
+    epsilon: float = 0.0
+    factor: float = 1.0
     affine: list[tuple[str, Value]] = field(default_factory=list)
+    found: dict[str, Any] = field(default_factory=dict)
 
     @property
     def rank(self) -> int:
@@ -216,29 +229,31 @@ class Normalisation:
 
 
 def read(b: Builder, x: Value, **found: Any) -> Normalisation:
-    """The normalisation that a match of `Spelling` over the tensor `x` is. Declines where it is none."""
+    """The axes and the affine part of a match of `Spelling` over the tensor `x`. Declines where they are none."""
     known = dims(b, x)
     require(known is not None, f"the rank of '{x.name}' is not known")
     assert known is not None
     require(b.dtype(x) in FLOATS, "the input is not of a floating-point type")
-    require("outside" not in found, "epsilon is added to the root, not under it")
     layout = _Layout(b, x, len(known))
     layout.visit(b.root)
-    axes = layout.axes_of_x()
-    count = 1
-    for axis in axes:
-        count = count * known[axis] if isinstance(known[axis], int) and count is not None else None  # type: ignore[assignment]
-    ratio = _ratio(b, count, found)
-    epsilon = found.get("epsilon")
-    require(epsilon is None or epsilon.size == 1, "epsilon differs from element to element")
-    value = float(np.asarray(epsilon, np.float64).reshape(())) if epsilon is not None else 0.0
-    require(value >= 0, "epsilon is negative")
-    value = mended_epsilon(b, value)
     affine = [("Mul", found["scale"])] if "scale" in found else []
     affine += [("Add", found["shift"])] if "shift" in found else []
     affine += [("Mul", found["outer_scale"])] if "outer_scale" in found else []
     affine += [("Add", found["outer_shift"])] if "outer_shift" in found else []
-    return Normalisation(x, known, axes, float(np.float32(value / ratio)), ratio**-0.5, affine)
+    return Normalisation(x, known, layout.axes_of_x(), affine=affine, found=found)
+
+
+def count(b: Builder, n: Normalisation) -> None:
+    """Fill in `epsilon` and `factor`, once a pass knows that the window is its own. Declines where it is none."""
+    found = n.found
+    require("outside" not in found, "epsilon is added to the root, not under it")
+    sizes = [n.dims[a] for a in n.axes]
+    ratio = _ratio(b, int(np.prod(sizes)) if all(isinstance(s, int) for s in sizes) else None, found)
+    epsilon = found.get("epsilon")
+    require(epsilon is None or epsilon.size == 1, "epsilon differs from element to element")
+    value = float(np.asarray(epsilon, np.float64).reshape(())) if epsilon is not None else 0.0
+    require(value >= 0, "epsilon is negative")
+    n.epsilon, n.factor = float(np.float32(mended_epsilon(b, value) / ratio)), ratio**-0.5
 
 
 def mended_epsilon(b: Builder, epsilon: float) -> float:
@@ -259,6 +274,9 @@ def _ratio(b: Builder, count: int | None, found: dict[str, Any]) -> float:
 
     def number(given: Any) -> float:
         array = b.value(given)
+        if array is None and isinstance(given, Value):
+            found = elements(b, given)
+            array = np.asarray(found) if found and isinstance(found[0], int) else None
         require(array is not None and array.size == 1, "the number of elements is not static, so Bessel's correction has no constant value")
         return float(np.asarray(array, np.float64).reshape(()))
 
@@ -435,6 +453,17 @@ def channels(b: Builder, n: Normalisation, axis: int) -> int | None:
     return None
 
 
+def of_full_shape(b: Builder, n: Normalisation) -> bool:
+    """Whether a scale or shift is as large as what is normalised, as the weights of a layer over several axes are."""
+    for _, value in n.affine:
+        shape = b.shape(value)
+        if shape is not None and len(shape) >= n.rank - n.axes[0] and (b.value(value) is not None or len(shape) == len(n.axes)):
+            padded = [1] * (n.rank - len(shape)) + list(shape)
+            if all(padded[a] == n.dims[a] for a in n.axes):
+                return True
+    return False
+
+
 def numpy_type(dtype: int) -> np.dtype:
     return np.dtype(helper.tensor_dtype_to_np_dtype(dtype))
 
@@ -478,14 +507,17 @@ def _unshaped(b: Builder, value: Value) -> Value:
     return value if b.rank(value) == 1 else b.Reshape(value, np.asarray([-1], np.int64))
 
 
-def merged(b: Builder, n: Normalisation, axes: Sequence[int], dtype: int) -> tuple[Factor, Factor] | None:
-    """(scale, shift) of the whole affine part as factors along `axes`; None where a part varies along other axes."""
+def merged(b: Builder, n: Normalisation, axes: Sequence[int], dtype: int, weights: bool = False) -> tuple[Factor, Factor] | None:
+    """(scale, shift) of the whole affine part as factors along `axes`; None where a part varies along other axes.
+
+    As `weights`, a computed factor must have the dimensions of `axes` alone: a residual of a batch of one is none.
+    """
     unit = np.full(1, n.factor)
     scale: Factor = unit
     shift: Factor = np.zeros(1)
     for kind, value in n.affine:
         factor = along(b, value, n, axes)
-        if factor is None:
+        if factor is None or (weights and isinstance(factor, Value) and len(b.shape(factor) or ()) > len(axes)):
             return None
         if isinstance(factor, Value):
             factor = vector(b, factor, None, dtype)
@@ -532,6 +564,54 @@ def undoes_transpose(x: Value, perm: Sequence[int]) -> bool:
     return len(inner) == len(perm) and [inner[p] for p in perm] == list(range(len(perm)))
 
 
+def instance_axis(b: Builder, n: Normalisation) -> int | None:
+    """Where the channels are, if the window is an instance normalisation: 1, the last axis, or None."""
+    last = n.rank - 1
+    if n.rank < 3:
+        return None
+    if n.axes == tuple(range(2, n.rank)):
+        return 1 if n.rank > 3 or _by_channel(b, n) else None
+    if n.axes == tuple(range(1, last)) and (n.rank > 3 or _varies_along(b, n, last)):
+        return last
+    return None
+
+
+def _by_channel(b: Builder, n: Normalisation) -> bool:
+    """Over [N, C, L], the last axis alone may also be a layer normalisation: the affine part tells, or a reshape before it."""
+    if not n.affine:
+        return n.x.producer is not None and n.x.producer.key == "Reshape"
+    return _varies_along(b, n, 1) and not _varies_along(b, n, 2)
+
+
+def _varies_along(b: Builder, n: Normalisation, axis: int) -> bool:
+    """Whether a scale or shift has more than one number along an axis, and along that one alone."""
+    return any(along(b, v, n, [axis]) is not None and along(b, v, n, []) is None for _, v in n.affine)
+
+
+def narrowed(b: Builder, x: Value, dtype: int) -> Value:
+    """x in the type `dtype` of the result: what a file cast to a wider type for the statistics alone, or x cast."""
+    node = x.producer
+    if b.dtype(x) != dtype and node is not None and node.key == "Cast" and node.inputs[0] is not None and b.dtype(node.inputs[0]) == dtype:
+        return node.inputs[0]
+    return typed(b, x, dtype)
+
+
+def centred_already(b: Builder, x: Value) -> bool:
+    """Whether x is y - mean(y): its mean square is a variance."""
+    node = x.producer
+    if node is None or node.key != "Sub" or node.inputs[1] is None:
+        return False
+    source = node.inputs[1].producer
+    while source is not None and source.key in SHAPING and source.inputs[0] is not None:
+        source = source.inputs[0].producer
+    return source is not None and source.key in REDUCING
+
+
+def grouped_last(n: Normalisation) -> bool:
+    """Whether x is [N, spatial..., groups, channels of a group] and all but N and the groups is normalised."""
+    return n.rank >= 4 and n.axes == (*range(1, n.rank - 2), n.rank - 1)
+
+
 # ---- writing ---------------------------------------------------------------------------------------------------------------
 
 
@@ -562,7 +642,15 @@ def chain_size(b: Builder, n: Normalisation, centred: bool = True) -> int:
     return (7 if centred else 5) + len(n.affine) + (n.factor != 1 and not n.affine) + 2 * (b.dtype(n.x) in HALVES) - (n.epsilon == 0)
 
 
-def shorter(b: Builder, size: int) -> bool:
-    """Whether the window that matched has more than `size` nodes, or one in double precision, which no TensorRT has."""
+def require_shorter(b: Builder, size: int) -> None:
+    """Decline to write `size` nodes for a window of no more, unless it has some in double precision, which no TensorRT has.
+
+    So the file keeps its own spelling, which TensorRT may know, where there is nothing to gain; so what surgeon wrote is
+    not written again.
+    """
     wide = any(o is not None and b.dtype(o) == TensorProto.DOUBLE for node in b.matched for o in node.outputs)
-    return len(b.matched) > size or (wide and b.dtype(b.root.outputs[0]) != TensorProto.DOUBLE)  # type: ignore[arg-type]
+    needed = wide and b.dtype(b.root.outputs[0]) != TensorProto.DOUBLE  # type: ignore[arg-type]
+    readers = list(b.root.outputs[0].users)  # type: ignore[union-attr]
+    inner = len(readers) == 1 and readers[0].key in ("Mul", "Add") and any(i is not None and b.value(i) is not None for i in readers[0].inputs)
+    silent = inner or b.root.origin is not None  # a larger window has said so, or surgeon wrote it
+    require(len(b.matched) > size or needed, "" if silent else "no operator at this opset that the target takes, and no shorter spelling")

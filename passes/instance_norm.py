@@ -22,22 +22,23 @@ from onnx import TensorProto
 
 from surgeon import ANY, DOMAIN, Stage, attr, const, meaning, op, require, rewrite, var
 from surgeon.passes._statistics import (
-    HALVES,
+    Normalisation,
     Spelling,
     along,
     apply_affine,
     chain_size,
     channels,
+    count,
     dims,
+    instance_axis,
     is_constant,
     mean,
     merged,
     normalised,
-    numpy_type,
     plus,
     read,
+    require_shorter,
     same_shape,
-    shorter,
     source_through,
     square,
     times,
@@ -56,35 +57,12 @@ node = op.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 # ---- recognising it --------------------------------------------------------------------------------------------------------
 
 
-def channel_axis(b, n):
-    """Where the channels are, if the window is an instance normalisation: 1, the last axis, or None."""
-    last = n.rank - 1
-    if n.rank < 3:
-        return None
-    if n.axes == tuple(range(2, n.rank)):
-        return 1 if n.rank > 3 or _by_channel(b, n) else None
-    if n.axes == tuple(range(1, last)) and (n.rank > 3 or _varies_along(b, n, last)):
-        return last
-    return None
-
-
-def _by_channel(b, n):
-    """Over [N, C, L], the last axis alone may also be a layer normalisation: the affine part tells, or a reshape before it."""
-    if not n.affine:
-        return n.x.producer is not None and n.x.producer.key == "Reshape"
-    return _varies_along(b, n, 1) or not _varies_along(b, n, 2)
-
-
-def _varies_along(b, n, axis):
-    """Whether a scale or shift has more than one number along an axis, and along that one alone."""
-    return any(along(b, v, n, [axis]) is not None and along(b, v, n, []) is None for _, v in n.affine)
-
-
 @rewrite(spelling.affine, stage=Stage.FUSE)
 def fuse(b, x, **found):
     n = read(b, x, **found)
-    axis = channel_axis(b, n)
+    axis = instance_axis(b, n)
     require(axis is not None, "")
+    count(b, n)
     size = channels(b, n, axis)
     require(size is not None, "the number of channels is not known")
     dtype = b.dtype(b.root.outputs[0])
@@ -100,7 +78,7 @@ def fuse(b, x, **found):
     probe = b.InstanceNormalization(value, *factors, epsilon=n.epsilon)
     lowering = b.lowering(probe, "instance-norm")
     if lowering == "decompose":
-        require(shorter(b, chain_size(b, n)), "the target has no kernel for it, and the chain is as short as can be")
+        require_shorter(b, chain_size(b, n))
     if not last:
         return probe if parts else apply_affine(b, probe, n)
     b.discard(probe)
@@ -117,8 +95,6 @@ def fuse(b, x, **found):
 
 def _reapplied(b, x, scale, bias, epsilon, kind, factor):
     """The node with a factor behind it taken into its scale and bias."""
-    from surgeon.passes._statistics import Normalisation
-
     known = dims(b, x)
     require(known is not None, f"the rank of '{x.name}' is not known")
     n = Normalisation(x, known, tuple(range(2, len(known))), epsilon, 1.0, [(kind, factor)])
@@ -156,6 +132,12 @@ def transposed_back(b, x, scale, bias, epsilon, inner, outer):
 @rewrite(op.InstanceNormalization(op.Reshape(x, ANY), scale, bias, epsilon=epsilon), stage=Stage.FUSE)
 def reshaped_to_itself(b, x, scale, bias, epsilon):
     require(same_shape(b, b.root.inputs[0], x), "")
+    return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
+
+
+@rewrite(op.Reshape(node, ANY), stage=Stage.FUSE)
+def reshaped_back_to_itself(b, x, scale, bias, epsilon):
+    require(same_shape(b, b.root.outputs[0], x), "")
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 

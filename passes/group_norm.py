@@ -1,0 +1,200 @@
+"""Fuse a group normalisation, however it was exported, and write it as the target takes it.
+
+Why       Up to opset 20 exporters spell it as Reshape, InstanceNormalization, Reshape, Mul, Add, and Keras as twenty nodes
+          around five dimensions. TensorRT's GroupNormalization is right in part only: with one group it computes an
+          instance normalisation (every release), up to 10.8 it wants one scale a group (ONNX's meaning up to opset 20),
+          and to 10.14 the form of opset 21 is right for four dimensions alone. The target table knows which.
+Rewrites  Reshape InstanceNormalization Reshape [* scale] [+ bias]; the formula over [N, H, W, groups, channels of a group]
+          with as many groups as channels                        ->  InstanceNormalization
+          from opset 21 on                                       ->  GroupNormalization
+          before that (ONNX deprecated its form of opset 18)     ->  Reshape InstanceNormalization Reshape Mul Add
+          A file that is spelled like that already stays as it is. Channels last goes through a Transpose on either side.
+Exact     To rounding. Sums of fp16 and bf16 are in fp32.
+"""
+
+import numpy as np
+from onnx import TensorProto
+
+from surgeon import ANY, DOMAIN, Stage, attr, const, meaning, op, require, rewrite, var
+from surgeon.passes._statistics import (
+    Normalisation,
+    Spelling,
+    along,
+    apply_affine,
+    channels,
+    count,
+    dims,
+    grouped_last,
+    is_constant,
+    merged,
+    normalised,
+    numpy_type,
+    read,
+    require_shorter,
+    same_shape,
+    source_through,
+    typed,
+    undoes_transpose,
+    vector,
+    with_affine,
+)
+
+x, scale, bias = var("x"), var("scale"), var("bias")
+epsilon, groups = attr("epsilon"), attr("num_groups")
+NATIVE = 21  # the opset from which GroupNormalization has a scale a channel; from 18 to 20 it has one a group, deprecated
+
+grouped = op.InstanceNormalization(op.Reshape(x, ANY), const("group_scale"), const("group_bias"), epsilon=epsilon)
+back = op.Reshape(grouped, ANY)
+scaled = op.Mul(back, var("outer_scale"))
+
+
+@rewrite(op.Add(scaled | back, var("outer_shift")) | scaled | back, stage=Stage.FUSE)
+def by_reshape(b, x, epsilon, group_scale, group_bias, outer_scale=None, outer_shift=None):
+    inside = next(m for m in b.matched if m.key == "InstanceNormalization")
+    behind = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is inside.outputs[0])
+    whole, folded = dims(b, x), dims(b, inside.inputs[0])
+    require(whole is not None and folded is not None and len(whole) >= 3, "the rank of the input is not known")
+    require(folded[0] == whole[0] and isinstance(folded[1], int), "" if folded[0] != whole[0] else "the number of groups is not known")
+    require(same_shape(b, behind.outputs[0], x), "it is not reshaped back to the shape that it had")
+    affine = [("Mul", outer_scale)] if outer_scale is not None else []
+    affine += [("Add", outer_shift)] if outer_shift is not None else []
+    n = Normalisation(x, whole, tuple(range(2, len(whole))), epsilon, 1.0, affine)
+    size = channels(b, n, 1)
+    require(size is not None, "the number of channels is not known")
+    require(size % folded[1] == 0, "the groups do not divide the channels")
+    dtype = b.dtype(b.root.outputs[0])
+    parts = merged(b, n, [1], dtype)
+    require(parts is not None, f"the {'scale' if outer_shift is None else 'shift or the scale'} is not one number a channel")
+    each = size // folded[1]
+    for factor in (group_scale, group_bias):
+        require(factor.size == folded[1], "the scales do not fit the groups")
+    if not (is_constant(group_scale, 1) and is_constant(group_bias, 0)):
+        require(all(isinstance(p, np.ndarray) for p in parts), "a computed scale follows one that is not 1")
+        parts = parts[0] * np.repeat(group_scale, each).astype(np.float64), parts[1] + parts[0] * np.repeat(group_bias, each).astype(np.float64)
+    return _fused(b, x, folded[1], size, parts, epsilon, dtype)
+
+
+def _fused(b, x, number, size, parts, epsilon, dtype):
+    """The canonical node, unless the window is as short as what it would become."""
+    scale, shift = parts
+    factors = [vector(b, f, size, dtype) for f in parts]
+    affine = (not is_constant(scale, 1)) + (not is_constant(shift, 0))
+    if number == size:
+        return b.InstanceNormalization(x, *factors, epsilon=epsilon)
+    if b.opset >= NATIVE:
+        y = b.GroupNormalization(x, *factors, num_groups=number, epsilon=epsilon)
+        if b.lowering(y, "group-norm") == "decompose":
+            require_shorter(b, 3 + affine)
+        return y
+    require_shorter(b, 3 + affine)
+    return b.GroupNorm(x, *factors, domain=DOMAIN, num_groups=number, epsilon=epsilon)
+
+
+split = op.Reshape(x, ANY)
+spelling = Spelling(split)
+
+
+@rewrite(op.Reshape(spelling.affine, ANY), stage=Stage.FUSE)
+def channels_last(b, x, **found):
+    """[N, H, W, C] as [N, H, W, groups, C / groups]: tensorflow_addons and Keras."""
+    inner = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is x and m is not b.root)
+    n = read(b, inner.outputs[0], **found)
+    require(grouped_last(n), "")
+    whole = dims(b, x)
+    require(whole is not None and len(whole) == n.rank - 1, "the rank of the input is not known")
+    number, each = n.dims[-2:]
+    require(isinstance(number, int) and isinstance(each, int) and isinstance(whole[-1], int) and number * each == whole[-1], "the channels are not known")
+    agree = [p == q for p, q in zip(n.dims[:-2], whole[:-1], strict=True)]
+    require(sum(agree) >= len(agree) - 1, "it is another reshape than that of the channels")
+    require(same_shape(b, b.root.outputs[0], x), "it is not reshaped back to the shape that it had")
+    count(b, n)
+    dtype = b.dtype(b.root.outputs[0])
+    require(dtype != TensorProto.DOUBLE, "it computes in double precision")
+    parts = merged(b, n, [n.rank - 2, n.rank - 1], dtype)
+    require(parts is not None, "the scale or the shift is not one number a channel")
+    value, perm = typed(b, x, dtype), [0, n.rank - 2, *range(1, n.rank - 2)]
+    probe = b.InstanceNormalization(value, *[vector(b, f, number * each, dtype) for f in parts], epsilon=n.epsilon)
+    lowering = b.lowering(probe, "instance-norm")
+    b.discard(probe)
+    if lowering == "decompose" and not undoes_transpose(value, perm):
+        y = normalised(b, b.Reshape(value, inner.inputs[1]), n.axes, n.epsilon)
+        y = with_affine(b, y, *[f if not isinstance(f, np.ndarray) or f.size == 1 else f.reshape(number, each) for f in parts], dtype)
+        require_shorter(b, len(b.made))
+        return b.Reshape(y, b.root.inputs[1])
+    y = _fused(b, source_through(b, value, perm), number, number * each, parts, n.epsilon, dtype)
+    return b.Transpose(y, perm=[0, *range(2, n.rank - 1), 1])
+
+
+for_transpose = op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilon) | op.GroupNorm(
+    x, scale, bias, domain=DOMAIN, num_groups=groups, epsilon=epsilon
+)
+
+
+@rewrite(op.Transpose(op.Transpose(for_transpose, perm=attr("inner")), perm=attr("outer")), stage=Stage.FUSE)
+def transposed_back(b, x, scale, bias, num_groups, epsilon, inner, outer):
+    require([inner[p] for p in outer] == list(range(len(outer))), "")
+    own = b.opset < NATIVE
+    node = next(m for m in b.matched if m.op in ("GroupNorm", "GroupNormalization"))
+    return b.node(node.op, [x, scale, bias], 1, DOMAIN if own else "", {"num_groups": num_groups, "epsilon": epsilon})
+
+
+# ---- writing it ------------------------------------------------------------------------------------------------------------
+
+
+@rewrite(op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilon), stage=Stage.LOWER, strategy="decompose")
+def decompose(b, x, scale, bias, num_groups, epsilon):
+    if b.opset < NATIVE:
+        return _by_reshape(b, x, num_groups, epsilon, scale, bias)
+    shape = dims(b, x)
+    if shape is not None and shape[1] == num_groups:
+        return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
+    return _with_channels(b, _by_reshape(b, x, num_groups, epsilon), scale, bias, b.rank(x))
+
+
+@rewrite(op.GroupNorm(x, scale, bias, domain=DOMAIN, num_groups=groups, epsilon=epsilon), stage=Stage.LOWER, strategy="decompose")
+def decompose_own(b, x, scale, bias, num_groups, epsilon):
+    return _with_channels(b, _by_reshape(b, x, num_groups, epsilon), scale, bias, b.rank(x))
+
+
+def _by_reshape(b, x, number, epsilon, scale=None, bias=None):
+    """Every group as a channel of [N, groups, all the rest], which InstanceNormalization normalises."""
+    dtype = numpy_type(b.dtype(x))
+    scale = np.ones(number, dtype) if scale is None else scale
+    bias = np.zeros(number, dtype) if bias is None else bias
+    flat = b.Reshape(x, np.asarray([0, number, -1], np.int64))
+    return b.Reshape(b.InstanceNormalization(flat, scale, bias, epsilon=epsilon), _sizes(b, x))
+
+
+def _sizes(b, x):
+    """The shape of x as the target of a Reshape: constant where no more than one dimension behind the batch is unknown."""
+    shape = dims(b, x)
+    unknown = [a for a, d in enumerate(shape or ()) if a and not isinstance(d, int)]
+    if shape is None or len(unknown) > 1:
+        return b.Shape(x)
+    first = shape[0] if isinstance(shape[0], int) else 0
+    return np.asarray([first, *[d if isinstance(d, int) else -1 for d in shape[1:]]], np.int64)
+
+
+def _with_channels(b, y, scale, bias, rank):
+    """y times one number a channel, plus one."""
+    require(rank is not None, "the rank of the input is not known")
+    shape = [-1, *[1] * (rank - 2)]
+    for kind, factor, neutral in (("Mul", scale, 1), ("Add", bias, 0)):
+        known = b.value(factor)
+        if known is not None and is_constant(known, neutral):
+            continue
+        y = b.node(kind, [y, known.reshape(shape) if known is not None else b.Reshape(factor, np.asarray(shape, np.int64))], 1, "", {})
+    return y
+
+
+@meaning("GroupNorm")
+def group_norm(f, x, scale, bias, *, num_groups, epsilon):
+    dtype = f.dtype
+    f.compute_in(TensorProto.FLOAT)
+    wide = f.Cast(f.Reshape(x, np.asarray([0, num_groups, -1], np.int64)), to=TensorProto.FLOAT)
+    d = f.Sub(wide, f.ReduceMean(wide, axes=[2], keepdims=1))
+    y = f.Div(d, f.Sqrt(f.Add(f.ReduceMean(f.Mul(d, d), axes=[2], keepdims=1), epsilon)))
+    y = f.Reshape(y, f.Shape(f.Reshape(x, np.asarray([0, 0, -1], np.int64))))
+    for kind, factor in (("Mul", scale), ("Add", bias)):
+        y = getattr(f, kind)(y, f.Cast(f.Reshape(factor, np.asarray([-1, 1], np.int64)), to=TensorProto.FLOAT))
+    return f.Cast(f.Reshape(y, f.Shape(x)), to=dtype)

@@ -1,0 +1,130 @@
+"""Fuse a layer normalisation, however it was exported, and write it as the target takes it.
+
+Why       Exporters spell it as nine nodes up to opset 16, Keras as thirteen, in fp16 through casts to DOUBLE, which no
+          TensorRT has. LayerNormalization is one native layer from 8.6 on and in TensorRT-RTX; a parser without it
+          looks for a plugin of that name and fails.
+Rewrites  (x - mean) / sqrt(var + eps) [* scale] [+ bias] over trailing axes        ->  LayerNormalization, from opset 17
+          the same before opset 17, or over the channels of N, C, H, W (ConvNeXt)   ->  fewer nodes of the same chain
+          LayerNormalization, MeanVarianceNormalization where the target has none   ->  ReduceMean Sub Mul ReduceMean ...
+          Over channels of N, C, H, W no ONNX operator normalises without a Transpose on either side, each a pass over
+          the tensor; the chain reads it as often as they do, so it stays, at its shortest.
+          Over several axes it needs a scale of their shape: without one it is a group normalisation of one group.
+Exact     To rounding. Sums of fp16 and bf16 are in fp32.
+"""
+
+import numpy as np
+from onnx import TensorProto
+
+from surgeon import DOMAIN, Stage, attr, meaning, op, require, rewrite, var
+from surgeon.passes._statistics import (
+    Spelling,
+    apply_affine,
+    chain_size,
+    count,
+    grouped_last,
+    instance_axis,
+    is_constant,
+    merged,
+    narrowed,
+    normalised,
+    numpy_type,
+    of_full_shape,
+    read,
+    require_shorter,
+    vector,
+    with_affine,
+)
+
+x, scale, bias = var("x"), var("scale"), var("bias")
+epsilon = attr("epsilon")
+spelling = Spelling(x)
+NATIVE = 17  # the opset that brought LayerNormalization
+
+
+@rewrite(spelling.affine | op.Cast(spelling.bare), stage=Stage.FUSE)
+def fuse(b, x, **found):
+    n = read(b, x, **found)
+    require(instance_axis(b, n) is None and not grouped_last(n), "")
+    require(n.trailing and n.axes[0] > 0 or n.axes == (1,), f"means over the axes {list(n.axes)} of {n.rank} are no layer normalisation")
+    count(b, n)
+    dtype = b.dtype(b.root.outputs[0])
+    require(dtype != TensorProto.DOUBLE, "it computes in double precision")
+    parts = merged(b, n, n.axes, dtype, weights=True)
+    outer = [k for k in ("outer_scale", "outer_shift") if k in found]
+    require(parts is not None or not outer, f"the {'scale' if outer[:1] == ['outer_scale'] else 'shift'} varies along other axes than those of the means")
+    scale, shift = parts or (np.full(1, n.factor), np.zeros(1))
+    whole = not isinstance(scale, np.ndarray) or scale.size > 1
+    require(len(n.axes) == 1 or of_full_shape(b, n), f"a mean over the axes {list(n.axes)} without a scale of their shape is a group normalisation of one group")
+    source = narrowed(b, x, dtype)
+    sizes = [n.dims[a] for a in n.axes]
+    if n.trailing and b.opset >= NATIVE:
+        require(all(isinstance(d, int) for d in sizes) or whole, "the size of the last axis is not known")
+        y = _native(b, source, n, scale, shift, sizes, dtype)
+        if b.lowering(y, "layer-norm") == "decompose":
+            require_shorter(b, chain_size(b, n))
+        return y if parts else apply_affine(b, y, n)
+    require_shorter(b, chain_size(b, n))
+    if not parts:
+        return apply_affine(b, b.LayerNorm(source, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon), n)
+    trailing = [1] * (n.rank - 1 - n.axes[-1])
+    factors = [_shaped(b, f, [*sizes, *trailing], dtype, neutral) for f, neutral in ((scale, 1), (shift, 0))]
+    return b.LayerNorm(source, *factors, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon)
+
+
+def _native(b, source, n, scale, shift, sizes, dtype):
+    size = int(np.prod(sizes)) if all(isinstance(d, int) for d in sizes) else None
+    row = vector(b, scale, size, dtype)
+    offset = None if is_constant(shift, 0) else vector(b, shift, size, dtype)
+    if len(n.axes) > 1:
+        shape = np.asarray(sizes, np.int64)
+        row, offset = (None if v is None else b.value(v).reshape(shape) if b.value(v) is not None else b.Reshape(v, shape) for v in (row, offset))
+    return b.LayerNormalization(source, row, offset, axis=-len(n.axes), epsilon=n.epsilon)
+
+
+def _shaped(b, factor, shape, dtype, neutral):
+    """A factor along the axes as one that broadcasts against x."""
+    if is_constant(factor, neutral):
+        return None
+    target = [d if isinstance(d, int) else -1 for d in shape]
+    if isinstance(factor, np.ndarray):
+        return factor.astype(numpy_type(dtype)) if factor.size == 1 else factor.reshape(target).astype(numpy_type(dtype))
+    return factor if len(target) == 1 else b.Reshape(vector(b, factor, None, dtype), np.asarray(target, np.int64))
+
+
+# ---- writing it ------------------------------------------------------------------------------------------------------------
+
+
+@rewrite(op.LayerNormalization(x, scale, bias | None, axis=attr("axis"), epsilon=epsilon), stage=Stage.LOWER, strategy="decompose")
+def decompose(b, x, scale, axis, epsilon, bias=None):
+    rank = b.rank(x)
+    require(rank is not None, f"the rank of '{x.name}' is not known, so the normalised axes are not")
+    y = normalised(b, x, range(axis % rank, rank), epsilon)
+    return with_affine(b, y, scale, bias, b.dtype(x))
+
+
+@rewrite(op.LayerNorm(x, scale | None, bias | None, domain=DOMAIN, axes=attr("axes"), epsilon=epsilon), stage=Stage.LOWER, strategy="decompose")
+def decompose_own(b, x, axes, epsilon, scale=None, bias=None):
+    return with_affine(b, normalised(b, x, axes, epsilon), scale, bias, b.dtype(x))
+
+
+@rewrite(op.MeanVarianceNormalization(x, axes=attr("axes")), stage=Stage.LOWER, strategy="decompose")
+def mean_variance(b, x, axes):
+    """ONNX adds 1e-9 to the root of the variance."""
+    wide = b.Cast(x, to=TensorProto.FLOAT) if b.dtype(x) in (TensorProto.FLOAT16, TensorProto.BFLOAT16) else x
+    deviation = b.Sub(wide, b.ReduceMean(wide, axes=list(axes), keepdims=1))
+    variance = b.ReduceMean(b.Mul(deviation, deviation), axes=list(axes), keepdims=1)
+    y = b.Div(deviation, b.Add(b.Sqrt(variance), 1e-9))
+    return y if wide is x else b.Cast(y, to=b.dtype(x))
+
+
+@meaning("LayerNorm")
+def layer_norm(f, x, scale=None, bias=None, *, axes, epsilon):
+    dtype = f.dtype
+    f.compute_in(TensorProto.FLOAT)
+    wide = f.Cast(x, to=TensorProto.FLOAT)
+    d = f.Sub(wide, f.ReduceMean(wide, axes=axes, keepdims=1))
+    y = f.Div(d, f.Sqrt(f.Add(f.ReduceMean(f.Mul(d, d), axes=axes, keepdims=1), epsilon)))
+    for kind, factor in (("Mul", scale), ("Add", bias)):
+        if factor is not None:
+            y = getattr(f, kind)(y, f.Cast(factor, to=TensorProto.FLOAT))
+    return f.Cast(y, to=dtype)

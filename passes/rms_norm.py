@@ -1,0 +1,99 @@
+"""Fuse a root-mean-square normalisation, however it was exported, and write it as the target takes it.
+
+Why       Before opset 23 every exporter spells it as six to nine nodes. RMSNormalization is native from TensorRT 10.15 on;
+          an older parser has no importer for it.
+Rewrites  x / sqrt(mean(x^2) + eps) [* scale], with Pow or Mul, Sqrt and Div, Reciprocal or Pow(-0.5)
+          over trailing axes from opset 23 on                       ->  RMSNormalization
+          before that, or over one other axis (StyleGAN's pixels)   ->  Mul ReduceMean Add Sqrt Div [Mul]
+          RMSNormalization where the target has none                ->  Mul ReduceMean Add Sqrt Div [Mul]
+          Over several axes it needs a scale of their shape: filter response normalisation, whose scale is by channel,
+          is left alone.
+Exact     To rounding. Sums of fp16 and bf16 are in fp32.
+"""
+
+import numpy as np
+from onnx import TensorProto
+
+from surgeon import DOMAIN, Stage, attr, meaning, op, require, rewrite, var
+from surgeon.passes._statistics import (
+    Spelling,
+    centred_already,
+    chain_size,
+    count,
+    is_constant,
+    merged,
+    narrowed,
+    normalised,
+    numpy_type,
+    of_full_shape,
+    read,
+    require_shorter,
+    vector,
+    with_affine,
+)
+
+x, scale = var("x"), var("scale")
+epsilon = attr("epsilon")
+spelling = Spelling(x, centred=False)
+NATIVE = 23  # the opset that brought RMSNormalization
+
+
+@rewrite(spelling.scaled | spelling.bare | op.Cast(spelling.bare), stage=Stage.FUSE)
+def fuse(b, x, **found):
+    require(not centred_already(b, x), "")
+    n = read(b, x, **found)
+    require(n.trailing and n.axes[0] > 0 or len(n.axes) == 1 and n.axes[0] > 0, f"means of squares over the axes {list(n.axes)} of {n.rank} are no RMS normalisation")
+    count(b, n)
+    dtype = b.dtype(b.root.outputs[0])
+    require(dtype != TensorProto.DOUBLE, "it computes in double precision")
+    parts = merged(b, n, n.axes, dtype, weights=True)
+    require(parts is not None, "the scale varies along other axes than those of the mean")
+    scale = parts[0]
+    whole = not isinstance(scale, np.ndarray) or scale.size > 1
+    require(len(n.axes) == 1 or of_full_shape(b, n), f"a mean of squares over the axes {list(n.axes)} without a scale of their shape is no RMS normalisation")
+    source = narrowed(b, x, dtype)
+    sizes = [n.dims[a] for a in n.axes]
+    known = all(isinstance(d, int) for d in sizes)
+    if n.trailing and b.opset >= NATIVE:
+        require(known or whole, "the size of the last axis is not known")
+        row = vector(b, scale, int(np.prod(sizes)) if known else None, dtype)
+        if len(n.axes) > 1:
+            row = b.value(row).reshape(sizes) if b.value(row) is not None else b.Reshape(row, np.asarray(sizes, np.int64))
+        y = b.RMSNormalization(source, row, axis=-len(n.axes), epsilon=n.epsilon)
+        if b.lowering(y, "rms-norm") == "decompose":
+            require_shorter(b, chain_size(b, n, centred=False))
+        return y
+    require_shorter(b, chain_size(b, n, centred=False))
+    return b.RMSNorm(source, _shaped(b, scale, [*sizes, *[1] * (n.rank - 1 - n.axes[-1])], dtype), domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon)
+
+
+def _shaped(b, scale, shape, dtype):
+    """The scale along the axes as one that broadcasts against x."""
+    if is_constant(scale, 1):
+        return None
+    target = [d if isinstance(d, int) else -1 for d in shape]
+    if isinstance(scale, np.ndarray):
+        return scale.astype(numpy_type(dtype)) if scale.size == 1 else scale.reshape(target).astype(numpy_type(dtype))
+    return scale if len(target) == 1 else b.Reshape(vector(b, scale, None, dtype), np.asarray(target, np.int64))
+
+
+@rewrite(op.RMSNormalization(x, scale, axis=attr("axis"), epsilon=epsilon), stage=Stage.LOWER, strategy="decompose")
+def decompose(b, x, scale, axis, epsilon):
+    rank = b.rank(x)
+    require(rank is not None, f"the rank of '{x.name}' is not known, so the normalised axes are not")
+    y = normalised(b, x, range(axis % rank, rank), epsilon, centred=False)
+    return with_affine(b, y, scale, None, b.dtype(x))
+
+
+@rewrite(op.RMSNorm(x, scale | None, domain=DOMAIN, axes=attr("axes"), epsilon=epsilon), stage=Stage.LOWER, strategy="decompose")
+def decompose_own(b, x, axes, epsilon, scale=None):
+    return with_affine(b, normalised(b, x, axes, epsilon, centred=False), scale, None, b.dtype(x))
+
+
+@meaning("RMSNorm")
+def rms_norm(f, x, scale=None, *, axes, epsilon):
+    dtype = f.dtype
+    f.compute_in(TensorProto.FLOAT)
+    wide = f.Cast(x, to=TensorProto.FLOAT)
+    y = f.Div(wide, f.Sqrt(f.Add(f.ReduceMean(f.Mul(wide, wide), axes=axes, keepdims=1), epsilon)))
+    return f.Cast(y if scale is None else f.Mul(y, f.Cast(scale, to=TensorProto.FLOAT)), to=dtype)
