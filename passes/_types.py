@@ -18,7 +18,7 @@ def require_op(b: Builder, op: str, x: Value) -> None:
     require(takes_type(b, op, dtype), f"{op} takes no {TensorProto.DataType.Name(dtype).lower()} at opset {b.opset}")
 
 
-def takes_type(b: Builder, op: str, dtype: int) -> bool:
-    """Whether ONNX has `op` for tensors of `dtype` at the model's opset."""
+def takes_type(b: Builder, op: str, dtype: int, at: int = 0) -> bool:
+    """Whether ONNX has `op` for tensors of `dtype`, as its input `at`, at the model's opset."""
     spec = schema(op, "", b.opset)
-    return spec is not None and f"tensor({TensorProto.DataType.Name(dtype).lower()})" in spec.inputs[0].types
+    return spec is not None and f"tensor({TensorProto.DataType.Name(dtype).lower()})" in spec.inputs[at].types

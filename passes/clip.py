@@ -6,7 +6,8 @@ Rewrites  Min(Max(x, low), high), Max(Min(x, high), low), with constant low <= h
           Clip(x, 0), Max(x, 0)                                                      ->  Relu(x)
           Min(Relu(x), high), Relu(Min(x, high)), with high >= 0                     ->  Clip(x, 0, high)
           Clip without bounds                                                        ->  x
-Decompose Min(Max(x, low), high), which is how ONNX defines Clip: bounds of any type, computed or not.
+Decompose Min(Max(x, low), high) for constant bounds of any type, with Relu for a lower bound of 0; Where(x < low, low, x) and the
+          like for computed ones, because a bound that is NaN does not count, and Max and Min would spread it.
 Exact     To the last bit; NaN stays NaN.
 """
 
@@ -60,11 +61,28 @@ def without_bounds(b, x):
 def decompose(b, x, some_low=None, some_high=None):
     for name in ("Max", "Min"):
         require(takes_type(b, name, b.dtype(x)), f"{name} does not take the type of its input at opset {b.opset}")
-    y = x
-    if some_low is not None:
-        zero = b.value(some_low)
-        y = b.Relu(y) if zero is not None and not zero.any() and takes_type(b, "Relu", b.dtype(x)) else b.Max(y, _number(some_low))
-    return y if some_high is None else b.Min(y, _number(some_high))
+    return _below(b, _above(b, x, some_low), some_high)
+
+
+def _above(b, x, low):
+    if low is None:
+        return x
+    value = b.value(low)
+    if value is not None:
+        return b.Relu(x) if not value.any() and takes_type(b, "Relu", b.dtype(x)) else b.Max(x, _number(low))
+    return b.Where(b.Less(x, low), low, x) if _has_where(b, x) else b.Max(x, low)
+
+
+def _below(b, x, high):
+    if high is None:
+        return x
+    if b.value(high) is not None:
+        return b.Min(x, _number(high))
+    return b.Where(b.Greater(x, high), high, x) if _has_where(b, x) else b.Min(x, high)
+
+
+def _has_where(b, x):
+    return b.target.imports("Where") and takes_type(b, "Less", b.dtype(x)) and takes_type(b, "Where", b.dtype(x), at=1)
 
 
 def _number(bound):
