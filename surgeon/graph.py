@@ -475,6 +475,7 @@ class Model:
         finally:
             if collecting:
                 gc.enable()
+        self._file_opsets: dict[Graph, dict[str, int]] = {}
         self._types: dict[Value, tuple[int, Shape | None]] | None = None
         self.orphans: dict[Value, None] = {}  # initializers that a removal left without a reader
         self.dropped: set[Value] = set()  # those that leave the file
@@ -509,14 +510,28 @@ class Model:
 
     def opset_in(self, graph: Graph, domain: str = "") -> int:
         """The opset that the nodes of `graph` are read with: a local function declares its own."""
+        return self.opsets_in(graph).get(domain, 1)
+
+    def opsets_in(self, graph: Graph, *, file: bool = False) -> dict[str, int]:
+        """The opset of each domain for the nodes of `graph`; with `file` what the file declared before any rewrite."""
         top = graph
         while top.parent is not None:
             top = top.parent
+        if file and top in self._file_opsets:
+            return self._file_opsets[top]
         if isinstance(top.proto, onnx.FunctionProto):
-            for entry in top.proto.opset_import:
-                if entry.domain == domain:
-                    return entry.version
-        return self.opsets.get(domain, 1)
+            return {**self.opsets, **{o.domain: o.version for o in top.proto.opset_import}}
+        return self.opsets
+
+    def lower_opset(self, version: int) -> None:
+        """Declare an older opset of ONNX's own operators, in local functions too; see `opsets_in`."""
+        tops = (self.graph, *self.functions.values())
+        self._file_opsets = {top: dict(self.opsets_in(top)) for top in tops}
+        self.set_opset(min(version, self.opset))
+        for function in self.functions.values():
+            for entry in function.proto.opset_import:
+                if entry.domain in ("", "ai.onnx"):
+                    entry.version = min(version, entry.version)
 
     def schema(self, node: Node) -> onnx.defs.OpSchema | None:
         """The operator's schema at the model's opset; None for an operator that onnx does not know."""

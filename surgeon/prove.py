@@ -24,7 +24,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from .graph import Dim, Model, Node, Shape, Value
+from .graph import Dim, Graph, Model, Node, Shape, Value
 from .meaning import DOMAIN, IR_WITH_OVERLOADS, attach
 from .pattern import key_of
 
@@ -313,8 +313,10 @@ class Prover:
         present: Callable[[Value | None], Value | None],
         shapes: dict[str, int] | None = None,
         verdicts: dict[bytes, Verdict] | None = None,
+        originals: dict[Value, Node] | None = None,
     ) -> None:
         self.model = model
+        self.originals = originals or {}  # a tensor -> the file's node for it, where that was rewritten
         self.present = present  # a tensor -> the one that its readers read now
         self.shapes = shapes or {}
         self._verdicts = verdicts if verdicts is not None else {}
@@ -339,11 +341,15 @@ class Prover:
         if not outputs:
             return None
         went = dict.fromkeys([*record.removed, *record.matched])
-        cut = _Cut(self)
+        cut = _Cut(self, record.root.graph)
         cut.keep_names = any(n.bodies for n in (*went, *record.added))  # a body captures outer tensors by name
         before = cut.side(outputs, {o: n for n in went for o in n.outputs if o is not None}, self.model)
         after = cut.side(outputs, {}, self.model, {o: n for n in record.added for o in n.outputs if o is not None}, record.aliases)
         return cut.window(before, after, outputs)
+
+    def producer(self, value: Value, file: bool) -> Node | None:
+        """The node that makes a tensor; with `file` the one that made it in the file."""
+        return self.originals.get(value, value.producer) if file else value.producer
 
     def shape_only(self, value: Value) -> bool:
         """Whether a tensor follows from constants and from the *shapes* of other tensors alone."""
@@ -375,9 +381,11 @@ class Prover:
 class _Cut:
     """Cuts the two sides of a window out of the graph, with the same names for the same tensors."""
 
-    def __init__(self, prover: Prover) -> None:
+    def __init__(self, prover: Prover, graph: Graph) -> None:
         self.prover = prover
         self.model = prover.model
+        self.opsets = (self.model.opsets_in(graph, file=True), self.model.opsets_in(graph))  # before, after
+        self.lowered = self.opsets[0] != self.opsets[1]  # then the file's nodes are not valid beside the present ones
         self.names: dict[Value, str] = {}
         self.inputs: dict[Value, None] = {}
         self.constants: dict[str, np.ndarray] = {}
@@ -394,21 +402,22 @@ class _Cut:
     ) -> list[NodeProto]:
         """The nodes of one side in topological order; `before` or `after` says which nodes make its tensors."""
         made = before if after is None else after
+        file = after is None and self.lowered
         nodes: list[NodeProto] = []
         done: set[Node] = set()
         for out in outputs:
             alias = (aliases or {}).get(out)
             if alias is not None and after is not None:
-                self._walk(self._resolve(alias), made, done, nodes, model)
+                self._walk(self._resolve(alias), made, done, nodes, model, file)
                 nodes.append(helper.make_node("Identity", [self._name(self._resolve(alias), after)], [self._name(out, made)]))
             else:
-                self._walk(out, made, done, nodes, model)
+                self._walk(out, made, done, nodes, model, file)
         return nodes
 
     def _resolve(self, value: Value) -> Value:
         return self.prover.present(value) or value
 
-    def _walk(self, out: Value, made: dict[Value, Node], done: set[Node], nodes: list[NodeProto], model: Model) -> None:
+    def _walk(self, out: Value, made: dict[Value, Node], done: set[Node], nodes: list[NodeProto], model: Model, file: bool) -> None:
         stack: list[tuple[Value, bool]] = [(out, False)]
         while stack:
             value, ready = stack.pop()
@@ -421,7 +430,7 @@ class _Cut:
                     if array is not None:
                         self.constants[self._name(value, made)] = array
                         continue
-                producer = value.producer
+                producer = self.prover.producer(value, file)
                 if producer is None or not self.prover.shape_only(value) or len(done) > CONE_LIMIT:
                     self.inputs[value] = None
                     continue
@@ -470,15 +479,16 @@ class _Cut:
                 raise Unrunnable(f"the rank of '{value.name}' is not known")
             inputs.append((self.names[value], elem, shape))
         names = [self.names[o] for o in outputs]
-        return Window(self._model(before, inputs, names), self._model(after, inputs, names), inputs, self.pads)
+        first, now = self.opsets
+        return Window(self._model(before, inputs, names, first), self._model(after, inputs, names, now), inputs, self.pads)
 
-    def _model(self, nodes: list[NodeProto], inputs: list[tuple[str, int, Shape]], outputs: list[str]) -> ModelProto:
+    def _model(self, nodes: list[NodeProto], inputs: list[tuple[str, int, Shape]], outputs: list[str], declared: dict[str, int]) -> ModelProto:
         used = {i for n in nodes for i in n.input}
         tensors = [numpy_helper.from_array(a, n) for n, a in self.constants.items() if n in used or n in outputs]
         symbols = {d: f"d{k}" for k, d in enumerate(dict.fromkeys(d for _, _, s in inputs for d in s if isinstance(d, str)))}
         infos = [helper.make_tensor_value_info(n, e, [symbols.get(d, d) if isinstance(d, str) else d for d in s]) for n, e, s in inputs]
         graph = helper.make_graph(nodes, "window", infos, [onnx.ValueInfoProto(name=o) for o in outputs], tensors)
-        opsets = [helper.make_opsetid(d, v) for d, v in {**self.model.opsets, DOMAIN: 1}.items()]
+        opsets = [helper.make_opsetid(d, v) for d, v in {**declared, DOMAIN: 1}.items()]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_WITH_OVERLOADS)
         if any(key_of(n.domain, n.op_type) in self.model.functions for n in nodes):
             model.functions.extend(self.model.proto.functions)

@@ -269,7 +269,8 @@ class _Run:
         from .prove import Prover
 
         failed = []
-        prover = Prover(driver.model, driver.present, _symbols(driver.model, self.shapes), self.verdicts)
+        originals = {o: n for r in driver.rewrites for n in r.removed for o in n.outputs if o is not None}
+        prover = Prover(driver.model, driver.present, _symbols(driver.model, self.shapes), self.verdicts, originals)
         refusal = _refused_by_checker(self.source, driver.rewrites)
         for done, record in enumerate(list(driver.rewrites)):
             if self.progress is not None:
@@ -324,7 +325,7 @@ def untaken(model: Model, target: Target) -> list[Declined]:
     """The nodes of the main graph and its bodies that the target does not take, with the reason."""
     found = []
     for node in (n for s in model.scopes for n in s.live()):
-        why = target.takes(node)
+        why = target.takes(node) or target.outdated(node)
         if why is not None:
             found.append(Declined("", node.label, why))
     return found

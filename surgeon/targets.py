@@ -23,7 +23,7 @@ import numpy as np
 from onnx import TensorProto
 
 from .errors import UsageError
-from .graph import Model, Node, Value
+from .graph import Model, Node, Value, schema
 
 DEFAULT = "10.9"
 RTX_MEASURED = "1.7.1"
@@ -95,7 +95,7 @@ CONSTANT_INPUTS: dict[str, dict[int, tuple[Version, Version]]] = {
         f"Reduce{kind}": {1: ALWAYS}
         for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
     },
-    "BatchNormalization": {1: (FIRST, (10, 6)), 2: (FIRST, (10, 6)), 3: (FIRST, (10, 6)), 4: (FIRST, (10, 6))},
+    "BatchNormalization": {1: (FIRST, (6, 0)), 2: (FIRST, (6, 0)), 3: (FIRST, (6, 0)), 4: (FIRST, (6, 0))},
     "Clip": {1: (FIRST, (7, 2, 2)), 2: (FIRST, (7, 2, 2))},
     "Conv": {1: (FIRST, (6, 0)), 2: (FIRST, (8, 2))},
     "ConvTranspose": {1: (FIRST, (7, 2, 2)), 2: (FIRST, (8, 2))},
@@ -104,7 +104,6 @@ CONSTANT_INPUTS: dict[str, dict[int, tuple[Version, Version]]] = {
     "Dropout": {2: ALWAYS},
     "InstanceNormalization": {1: (FIRST, (9, 3)), 2: (FIRST, (9, 3))},
     "NonMaxSuppression": {3: (FIRST, (8, 4)), 4: (FIRST, (8, 4))},
-    "OneHot": {1: ALWAYS},
     "Pad": {1: (FIRST, (8, 0)), 2: (FIRST, (8, 0)), 3: (FIRST, (10, 3))},
     "QuantizeLinear": {1: ALWAYS, 2: ALWAYS},
     "Resize": {2: (FIRST, (8, 2))},
@@ -112,7 +111,6 @@ CONSTANT_INPUTS: dict[str, dict[int, tuple[Version, Version]]] = {
     "Slice": {3: ALWAYS},
     "Squeeze": {1: ALWAYS},
     "TopK": {1: (FIRST, (8, 4))},
-    "Trilu": {1: ALWAYS},
     "Unsqueeze": {1: ALWAYS},
     "Upsample": {1: (FIRST, (8, 4))},
 }
@@ -766,6 +764,8 @@ class Target:
         checks = _checks(self.version, self.rtx, self.dla).get(node.key)
         if checks is None:
             return self._why_unknown(node)
+        if self.lowers_opset and not _since(node.key, self.opset) and _since(node.key, _model(node).opset_in(node.graph)):
+            return f"{node.op} is not in opset {self.opset}, the newest that this parser reads"
         for position in _constant_inputs(self.version, self.rtx).get(node.key, ()):
             if not _is_weights(_input(node, position)):
                 return f"its input {position} must be an initializer"
@@ -774,6 +774,18 @@ class Target:
             if why is not None:
                 return why
         return None
+
+    def outdated(self, node: Node) -> str | None:
+        """The reason where this parser would read the node with the meaning of an older opset; None elsewhere.
+
+        Apart from `takes`: while rewrites are chosen, the model's opset is still the file's.
+        """
+        if not self.lowers_opset or node.proto.domain not in ("", "ai.onnx"):
+            return None
+        since = _since(node.op, _model(node).opset_in(node.graph))
+        if since <= self.opset:
+            return None
+        return f"it is {node.op} as of opset {since}, which this parser reads with the meaning of opset {self.opset}"
 
     def _why_unknown(self, node: Node) -> str | None:
         """The reason for an operator that the table has no importer for; None for plugins and local functions."""
@@ -806,6 +818,13 @@ ROWS: tuple[Version, ...] = tuple(
     sorted({v for v, _, _ in IMPORTERS} | {v for v, _ in OPSETS} | {(7, 2), (9, 0), (9, 3), *[(10, m) for m in range(17)], *[(11, m) for m in range(5)]})
 )
 LATEST_OPSET = max(o for _, o in OPSETS)
+
+
+@cache
+def _since(op: str, opset: int) -> int:
+    """The opset in which the definition of an operator that holds at `opset` came; 0 where there is none yet."""
+    found = schema(op, "", opset)
+    return 0 if found is None else found.since_version
 
 
 def _dotted(version: Version) -> str:
