@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from surgeon import Builder
 from surgeon.graph import Node, Value
 
@@ -14,10 +16,20 @@ FREE = frozenset({"Cast", "CastLike", "Identity"})  # leave the shape of their f
 REORDER_NOTHING = FREE | {"Reshape", "Squeeze", "Unsqueeze", "Flatten"}
 
 
+def output_of(node: Node) -> Value:
+    """The first output of a node that has one."""
+    value = node.outputs[0]
+    assert value is not None
+    return value
+
+
 def bare(value: Value) -> Value:
     """The tensor behind Cast, CastLike and Identity: it has the same shape."""
-    while value.producer is not None and value.producer.key in FREE and value.producer.inputs[0] is not None:
-        value = value.producer.inputs[0]
+    while value.producer is not None and value.producer.key in FREE:
+        source = value.producer.inputs[0]
+        if source is None:
+            break
+        value = source
     return value
 
 
@@ -52,8 +64,9 @@ def elements(b: Builder, value: Value | None) -> list[Dim] | None:
 
 def _picked(b: Builder, node: Node) -> list[Dim] | None:
     source = elements(b, node.inputs[0])
-    rest = [v if not isinstance(v, Value) else b.value(v) for v in node.operands()[1:]]
-    if source is None or not rest or any(r is None for r in rest):
+    given = node.operands()[1:]
+    rest: list[np.ndarray] = [v for v in map(b.value, given) if v is not None]
+    if source is None or not rest or len(rest) < len(given):
         return None
     if node.key == "Gather":
         picks = [int(i) for i in rest[0].reshape(-1)]

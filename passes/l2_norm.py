@@ -33,10 +33,10 @@ from surgeon.graph import Node, Value
 from surgeon.pattern import Pattern
 from surgeon.rewrite import Builder
 
-from ._shapes import dims, elements, no_larger
+from ._shapes import dims, elements, no_larger, output_of
 
 HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
-WIDTH = {TensorProto.FLOAT16: 1, TensorProto.BFLOAT16: 1, TensorProto.FLOAT: 2, TensorProto.DOUBLE: 3}
+WIDTH: dict[int, int] = {TensorProto.FLOAT16: 1, TensorProto.BFLOAT16: 1, TensorProto.FLOAT: 2, TensorProto.DOUBLE: 3}
 BELOW_EVERY_NORM = 2.0**-75
 FX_NODE = "pkg.torch.onnx.fx_node"  # what PyTorch's dynamo exporter records with each node
 
@@ -75,16 +75,16 @@ reduced = cast(x)
 size = op.Abs(reduced)
 square = size * size | op.Pow(size, 2) | reduced * reduced | op.Pow(reduced, 2)
 axes = const("axes")
-total = seen_through(
+total: Pattern = seen_through(
     op.ReduceSum(square, axes)
     | op.ReduceSumSquare(size | reduced, axes)
     | op.Einsum(reduced, reduced, equation=attr("equation"))
 )
 total = seen_through(floored(total, "floor_sum") | total + number("added_sum") | total)
-length = seen_through(seen_through(op.ReduceL2(size | reduced, axes) | root(total)))
+length: Pattern = seen_through(seen_through(op.ReduceL2(size | reduced, axes) | root(total)))
 norm = seen_through(seen_through(floored(length, "floor") | length + number("added") | length))
 
-inverse = inverse_of(norm) | op.Pow(total, -0.5) | root(inverse_of(total))
+inverse: Pattern = inverse_of(norm) | op.Pow(total, -0.5) | root(inverse_of(total))
 inverse = seen_through(op.Min(inverse, number("bound")) | op.Clip(inverse, None, number("bound")) | op.Mul(inverse, 1) | inverse)
 
 gain = const("gain") | op.Expand(const("gain"), ANY)
@@ -128,7 +128,7 @@ def _at_least(f: Any, value: Any, floor: float) -> Any:
 def fuse(b: Builder, x: Value, axes: np.ndarray | None = None, equation: str | None = None, gain: np.ndarray | None = None, **epsilons: np.ndarray) -> Value:
     """`epsilons`: floor, added (on the norm), floor_sum, added_sum (on the sum), bound (on the reciprocal)."""
     require(b.value(x) is None, "it normalises a constant, which `fold` computes")
-    dtype, out = b.dtype(x), b.dtype(b.root.outputs[0])
+    dtype, out = b.dtype(x), b.dtype(output_of(b.root))
     require(dtype in WIDTH and out in WIDTH, "the type is not known, or not a floating-point type")
     axis = _axis(axes) if equation is None else _summed_letter(equation)
     _require_types(b, dtype)
@@ -196,7 +196,7 @@ def _require_types(b: Builder, dtype: int) -> None:
     """No tensor on the way may be of a narrower type than x."""
     for node in b.matched:
         if node.key in ("Cast", "CastLike") and b.value(node.inputs[0]) is None:
-            inner = b.dtype(node.outputs[0])
+            inner = b.dtype(output_of(node))
             fits = inner == dtype or (inner in WIDTH and WIDTH[inner] > WIDTH[dtype])
             require(fits, f"it computes in {_name(inner)} what is {_name(dtype)}")
 
@@ -214,7 +214,7 @@ def _require_shapes(b: Builder, x: Value, axis: int, keepdims: bool) -> None:
         if node.key == "Unsqueeze":
             require(not kept and _restores(b, node, axis, rank), "Unsqueeze does not give back the axis that was reduced")
         elif node.key == "Reshape":
-            require(_has_kept_shape(b, node.outputs[0], axis, whole), "it cannot be shown that Reshape gives back the axis that was reduced")
+            require(_has_kept_shape(b, output_of(node), axis, whole), "it cannot be shown that Reshape gives back the axis that was reduced")
         else:
             require(kept or first, "the norm is expanded without the axis that was reduced")
             require(_expands_to(b, node, whole, x), "it cannot be shown that Expand makes the norm no larger than the input")
@@ -245,7 +245,7 @@ def _expands_to(b: Builder, expand: Node, whole: list[Any] | None, x: Value) -> 
     target = expand.inputs[1]
     if target is not None and target.producer is not None and target.producer.key == "Shape" and target.producer.inputs[0] is x:
         return "start" not in target.producer.attrs and "end" not in target.producer.attrs
-    return no_larger(elements(b, target), whole) or no_larger(dims(b, expand.outputs[0]), whole)
+    return no_larger(elements(b, target), whole) or no_larger(dims(b, output_of(expand)), whole)
 
 
 def _weight(b: Builder, x: Value, axis: int, gain: np.ndarray) -> Value:
@@ -253,7 +253,7 @@ def _weight(b: Builder, x: Value, axis: int, gain: np.ndarray) -> Value:
     whole = dims(b, x)
     require(whole is not None, "the rank of the input is not known, nor which of its axes the factor runs along")
     assert whole is not None
-    require(1 < gain.size and gain.ndim <= len(whole), "the factor is no weight for each channel")
+    require(gain.size > 1 and gain.ndim <= len(whole), "the factor is no weight for each channel")
     at = axis % len(whole) - (len(whole) - gain.ndim)
     require(at >= 0 and gain.shape[at] > 1 and gain.shape[at] == whole[axis % len(whole)], "the factor has not one element for each of the normalised axis")
     for node in b.matched:
@@ -296,7 +296,7 @@ def _as_used(b: Builder, array: np.ndarray) -> np.ndarray:
     """The constant in the type that a CastLike gives it."""
     for node in b.matched:
         if node.key == "CastLike" and b.value(node.inputs[0]) is array:
-            return array.astype(helper.tensor_dtype_to_np_dtype(b.dtype(node.outputs[0])))
+            return array.astype(helper.tensor_dtype_to_np_dtype(b.dtype(output_of(node))))
     return array
 
 
