@@ -36,6 +36,7 @@ def read(path: Path) -> ModelProto:
         raise ModelError(f"'{path}' is not an ONNX model, or was cut off while being written: its protobuf does not parse. Export it again, or copy it again whole.") from None
     if not model.HasField("graph"):
         raise ModelError(f"'{path}' holds no graph: it is not an ONNX model, or was cut off while being written.")
+    _check_types(model.graph, path)
     for file in external_files(model) if _EXTERNAL in data else ():
         where = path.parent / file
         if Path(file).is_absolute() or ".." in Path(file).parts:
@@ -43,6 +44,15 @@ def read(path: Path) -> ModelProto:
         if not where.is_file():
             raise ModelError(f"'{path}' keeps weights in '{file}', which is not there. Put it beside the model, where the exporter wrote it.")
     return model
+
+
+def _check_types(graph: onnx.GraphProto, path: Path) -> None:
+    known = TensorProto.DataType.values()
+    types = [(t.name, t.data_type) for t in graph.initializer]
+    types += [(i.name, i.type.tensor_type.elem_type) for i in (*graph.input, *graph.output)]
+    for name, number in types:
+        if number not in known:
+            raise ModelError(f"the tensor '{name}' of '{path}' has a type (number {number}) that the installed onnx package does not know. Upgrade onnx, or export again.")
 
 
 def external_files(model: ModelProto) -> list[str]:
