@@ -28,6 +28,7 @@ from .screen import Screen, complain
 from .targets import Target
 
 DONE, FAILED, WRONG = 0, 1, 2
+WITHIN = 1e-5  # the relative difference that fp32 results may have without further questions
 COMMANDS = ("rewrite", "check", "build", "compare", "passes", "explain", "plugins")
 
 
@@ -352,7 +353,7 @@ def _print_report(report: Report, screen: Screen, args: argparse.Namespace) -> N
         plain = ("{}", "{}", "{} nodes", "error {}", "at {}")
         screen.table("applied", ("pass", "strategy", "nodes", "error", "at"), rows, "good", plain)
     else:
-        plain = ("{}", "{}", "{} times", "{} nodes", "error {}")
+        plain = ("{}", "{}", "{}x", "{} nodes", "error {}")
         screen.table(
             "applied", ("pass", "strategy", "times", "nodes", "error"), _grouped(report.applied), "good", plain
         )
@@ -426,7 +427,7 @@ def _print_closing(report: Report, screen: Screen, args: argparse.Namespace, wit
     if "failed" in report.verify:
         said.append(f"the whole models differ: {report.verify['failed']}")
     elif report.verify.get("max_error") is not None:
-        said.append(f"whole models agree to {_error(report.verify['max_error'])}")
+        said.append(f"whole models agree{_how_well(report.verify['max_error'])}")
     if report.untaken:
         nodes = "1 node stays" if len(report.untaken) == 1 else f"{len(report.untaken)} nodes stay"
         said.append(f"{nodes} that {_called(report.target)} does not take")
@@ -440,6 +441,13 @@ def _print_closing(report: Report, screen: Screen, args: argparse.Namespace, wit
     screen.line(f"{', '.join(said)}; {where}, {report.seconds:.1f} s", "bad" if report.failed else "good")
 
 
+def _how_well(error: float) -> str:
+    """Beyond the tolerance whole models agree only where the original is as far from a float64 evaluation itself."""
+    if error <= WITHIN:
+        return f" to {_error(error)}"
+    return f" to the original's own rounding ({_error(error)} on its most sensitive inputs)"
+
+
 def _called(target: str) -> str:
     return "TensorRT-RTX" if target == "rtx" else f"TensorRT {target}"
 
@@ -450,7 +458,8 @@ def _proof(report: Report) -> str:
         return "none proved (--verify none)"
     if len(errors) < len(report.applied):
         return f"{len(errors)} of them proved"
-    return f"{'each' if len(errors) > 1 else 'and'} proved on its own window, largest error {_error(max(errors))}"
+    each = "each proved on its own window" if len(errors) > 1 else "proved on its own window"
+    return f"{each}, largest error {_error(max(errors))}"
 
 
 # ---- explaining a node ---------------------------------------------------------------------------------------------------
