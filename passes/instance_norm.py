@@ -20,7 +20,7 @@ Exact     To rounding. Sums of fp16 and bf16 are in fp32.
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, DOMAIN, Stage, attr, const, meaning, op, require, rewrite, var
+from surgeon import ANY, DOMAIN, Stage, attr, const, meaning, op, require, rewrite, rewrite_model, var
 from surgeon.passes._statistics import (
     Normalisation,
     Spelling,
@@ -237,9 +237,21 @@ def stock_plugin(b, x, scale, bias, epsilon):
     return b.Squeeze(y, axes=[rank]) if rank == 3 else y
 
 
-@rewrite(op.LeakyRelu(op.SurgeonInstanceNorm(x, scale, bias, domain=DOMAIN, epsilon=epsilon), alpha=attr("alpha")), stage=Stage.LOWER, strategy="plugin")
-def with_slope(b, x, scale, bias, epsilon, alpha):
-    return b.SurgeonInstanceNorm(x, scale, bias, domain=DOMAIN, epsilon=epsilon, slope=alpha, plugin_version="1", plugin_namespace="surgeon")
+@rewrite_model(stage=Stage.LOWER)
+def with_slope(editor):
+    """The plugin applies a LeakyRelu or Relu that alone reads its result; a rule rooted there would be the target's to keep."""
+    changed = False
+    for node in editor.nodes():
+        inside = node.inputs[0].producer if node.key in ("LeakyRelu", "Relu") and node.inputs[0] is not None else None
+        if inside is None or inside.key != f"{DOMAIN}::SurgeonInstanceNorm" or inside.origin is None or editor.excluded(node):
+            continue
+        if len(inside.outputs[0].users) > 1 or inside.outputs[0].is_output or inside.graph is not node.graph:
+            continue
+        b = editor.builder(node)
+        slope = node.attr("alpha") if node.key == "LeakyRelu" else 0.0
+        editor.replace(node, [b.node(inside.op, inside.inputs, 1, DOMAIN, {**inside.attrs, "slope": slope})], b)
+        changed = True
+    return changed
 
 
 @meaning("SurgeonInstanceNorm")
