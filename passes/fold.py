@@ -6,6 +6,7 @@ Why       TensorRT reads some inputs at build time alone (the axes of a Reduce, 
           first, TensorRT-RTX 1.7.1 the second, and no shape behind them is known to any other pass.
 Rewrites  an input that the target reads as weights, or that decides a shape, or that is the weight of a layer, where it
           follows from constants (or from static shapes)   ->   an initializer with its value
+          CastLike(constant, x)                            ->   the constant in the type of x
 Exact     Bit for bit for integers; floats to the rounding of NumPy.
 
 An initializer or a Constant node is left as it is. What is computed may have up to 65,536 elements, or as many as the
@@ -14,7 +15,7 @@ DequantizeLinear is left alone: the quantized weight is what the parser wants to
 elements is computed.
 """
 
-from surgeon import Stage, rewrite_model
+from surgeon import Stage, const, op, require, rewrite, rewrite_model, var
 
 SMALL = 65_536  # elements
 
@@ -53,6 +54,14 @@ WEIGHTS = {
 PRODUCTS = frozenset({"Gemm", "MatMul"})
 QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 READ = {op: {*SHAPES.get(op, ()), *WEIGHTS.get(op, ())} for op in {*SHAPES, *WEIGHTS}}
+
+
+@rewrite(op.CastLike(const("array"), var("like")), stage=Stage.CLEAN)
+def cast_like(b, array, like):
+    require(not b.root.outputs[0].is_output, "it names an output of the graph")
+    require(b.dtype(like), "the type that it casts to is not known")
+    require(array.size <= SMALL, f"it has {array.size} elements")
+    return b.constant(array, b.dtype(like))
 
 
 @rewrite_model(stage=Stage.CLEAN)

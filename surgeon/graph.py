@@ -546,7 +546,11 @@ class Model:
 
     def is_constant(self, value: Value) -> bool:
         """Whether `value` can be computed without the model's inputs. Memoised, so linear over a whole run."""
-        fixed, stack = self._fixed, [value]
+        fixed = self._fixed
+        known = fixed.get(value)
+        if known is not None:
+            return known
+        stack = [value]
         while stack:
             v = stack[-1]
             if v in fixed:
@@ -734,6 +738,11 @@ class Model:
         """Infer now and keep what is known of tensors that rewrites will take away: a proof asks for them later."""
         self._types = self._infer()
         self._first_types = dict(self._types)
+
+    def infer(self) -> None:
+        """Infer types and shapes now, if that is still to be done."""
+        if self._types is None:
+            self._type(next(iter(self.graph.values.values())))
 
     def _type(self, value: Value) -> tuple[int, Shape | None] | None:
         if self._types is None:
