@@ -61,7 +61,9 @@ def bent() -> Pattern:
 def condition() -> Pattern:
     """x > 0, x < 0 and their like, negated or not."""
     bare = op.Greater(x, number()) | op.Less(x, number()) | op.GreaterOrEqual(x, number()) | op.LessOrEqual(x, number())
-    turned = op.Greater(number(), x) | op.Less(number(), x) | op.GreaterOrEqual(number(), x) | op.LessOrEqual(number(), x)
+    turned = (
+        op.Greater(number(), x) | op.Less(number(), x) | op.GreaterOrEqual(number(), x) | op.LessOrEqual(number(), x)
+    )
     test = bare | turned
     maybe_cast = test | op.Cast(test) | op.Cast(op.Cast(test))
     return maybe_cast | op.Not(maybe_cast)

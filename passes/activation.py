@@ -7,7 +7,8 @@ Rewrites  1 / (1 + exp(-x))                                         ->  Sigmoid(
           max(x, 0) + min(0, alpha * (exp(x) - 1))                  ->  Elu(x, alpha), alpha > 0
           max(x, 0) + alpha * (exp(min(x, 0)) - 1)                  ->  Elu(x, alpha)
           Where(x > alpha, x, 0)                                    ->  ThresholdedRelu(x, alpha), from opset 10 on
-          (2 * sigmoid(2 * x) - 1 stays: it gives 0 for denormal x, where tanh gives x, which a proof sees. ScaledTanh and ParametricSoftplus, which TensorRT reads too, are no operators of ONNX: its checker refuses them.)
+          (2 * sigmoid(2 * x) - 1 stays: it gives 0 for denormal x, where tanh gives x, which a proof sees. ScaledTanh and
+          ParametricSoftplus, which TensorRT reads too, are no operators of ONNX: its checker refuses them.)
 Exact     To rounding.
 """
 
@@ -45,7 +46,9 @@ negative = op.Less(x, 0) | op.LessOrEqual(x, 0) | op.Greater(0, x) | op.GreaterO
 
 
 @rewrite(
-    op.Where(positive | op.Not(negative), x, curve) | op.Where(negative | op.Not(positive), curve, x) | rising + less_one(op.Exp(falling)),
+    op.Where(positive | op.Not(negative), x, curve)
+    | op.Where(negative | op.Not(positive), curve, x)
+    | rising + less_one(op.Exp(falling)),
     stage=Stage.FUSE,
 )
 def elu(b, x, alpha=None):

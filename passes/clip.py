@@ -21,6 +21,7 @@ from ._types import require_op, takes_type
 x, low, high = var("x"), const("low"), const("high")
 some_low, some_high = var("some_low"), var("some_high")
 
+
 @rewrite(
     op.Min(op.Max(x, low) | op.Clip(x, low), high) | op.Clip(op.Max(x, low) | op.Clip(x, low), None, high)
     | op.Max(op.Min(x, high) | op.Clip(x, None, high), low) | op.Clip(op.Min(x, high) | op.Clip(x, None, high), low),

@@ -14,7 +14,7 @@ Exact     To rounding.
 
 import math
 
-from surgeon import Stage, attr, const, op, require, rewrite, var
+from surgeon import Stage, attr, op, require, rewrite, var
 
 from ._types import FLOATS, require_op, takes_type
 
@@ -78,7 +78,10 @@ def decompose(b, x, approximate):
     return b.Mul(b.Mul(x, b.Add(tanh, 1.0)), 0.5)
 
 
-@rewrite(halved_product(x, op.Erfc(op.Neg(x) * math.sqrt(0.5) | op.Neg(x) / math.sqrt(2) | x * -math.sqrt(0.5))), stage=Stage.FUSE)
+@rewrite(
+    halved_product(x, op.Erfc(op.Neg(x) * math.sqrt(0.5) | op.Neg(x) / math.sqrt(2) | x * -math.sqrt(0.5))),
+    stage=Stage.FUSE,
+)
 def repair_erfc(b, x):
     """tf2onnx writes Erfc, which ONNX does not have: no runtime takes the file, so this is made with --allow-unproved alone."""
     require(b.dtype(x) in FLOATS, "the type of its input is not known")

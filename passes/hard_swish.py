@@ -7,7 +7,7 @@ Decompose x * HardSigmoid(x, 1/6, 1/2), what TensorRT itself makes of the node. 
 Exact     To rounding.
 """
 
-from surgeon import Stage, op, require, rewrite, var
+from surgeon import Stage, op, rewrite, var
 from surgeon.graph import schema
 
 from ._clipped import clipped

@@ -30,7 +30,9 @@ x, weight, bias, shift, scale = var("x"), const("weight"), const("bias"), const(
 def fuse(b, x):
     f = slopes(b, x)
     require(f.above.min() == f.above.max() and f.below.min() == f.below.max(), "")  # of many slopes: PRelu's business
-    require(fits(b, x, f.above.shape), f"a constant of shape {list(f.above.shape)} makes the result larger than its input")
+    require(
+        fits(b, x, f.above.shape), f"a constant of shape {list(f.above.shape)} makes the result larger than its input"
+    )
     require_op(b, "LeakyRelu", x)
     up, down = float(f.above.flat[0]), float(f.below.flat[0])
     if same_slope(b, x, f.above, 1.0):
@@ -56,7 +58,10 @@ def scaled(b, x, weight, scale, alpha, bias=None, shift=None):
     factor = float(scale.reshape(-1)[0])
     require(scale.size == 1 and factor > 0, "")
     activation = _made_by(b.root, ("LeakyRelu",))
-    require(fits(b, activation.outputs[0], scale.shape), "the scale has more dimensions than what it scales, or their number is not known")
+    require(
+        fits(b, activation.outputs[0], scale.shape),
+        "the scale has more dimensions than what it scales, or their number is not known",
+    )
     layer = _made_by(activation, LAYERS) or _made_by(_made_by(activation, ("Add",)), LAYERS)
     require(all(_own(v) for v in layer.inputs[1:]), "the weights in front of it are shared, computed or quantised")
     arrays = [(a * factor).astype(a.dtype) for a in (weight, bias) if a is not None]
@@ -67,7 +72,9 @@ def scaled(b, x, weight, scale, alpha, bias=None, shift=None):
 
 def _made_by(node, ops):
     """The node of one of the operators `ops` that makes an input of `node`."""
-    return next((v.producer for v in node.inputs if v is not None and v.producer is not None and v.producer.key in ops), None)
+    return next(
+        (v.producer for v in node.inputs if v is not None and v.producer is not None and v.producer.key in ops), None
+    )
 
 
 def _own(value):

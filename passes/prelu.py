@@ -25,7 +25,9 @@ from surgeon import DOMAIN, Stage, attr, const, meaning, op, require, rewrite, v
 from ._linear import FORMS, above, fits, same_slope, slopes
 from ._types import require_op
 
-STRUCTURAL = frozenset({"Identity", "Reshape", "Unsqueeze", "Squeeze", "Transpose", "Expand", "Cast", "CastLike", "Flatten"})
+STRUCTURAL = frozenset(
+    {"Identity", "Reshape", "Unsqueeze", "Squeeze", "Transpose", "Expand", "Cast", "CastLike", "Flatten"}
+)
 
 x, slope, factor = var("x"), var("slope"), const("factor")
 
@@ -89,7 +91,10 @@ slopes_of = const("slope")
 @rewrite(op.PRelu(x, slopes_of), stage=Stage.FUSE)
 def uniform(b, x, slope):
     require(slope.size and slope.min() == slope.max(), "")
-    require(fits(b, x, slope.shape), f"the slope has shape {list(slope.shape)}, and x no dimensions that are known to hold it")
+    require(
+        fits(b, x, slope.shape),
+        f"the slope has shape {list(slope.shape)}, and x no dimensions that are known to hold it",
+    )
     require_op(b, "LeakyRelu", x)
     return b.LeakyRelu(x, alpha=float(slope.reshape(-1)[0])) if slope.any() else b.Relu(x)
 

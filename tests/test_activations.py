@@ -22,7 +22,20 @@ from surgeon import registry
 from surgeon.prove import compare_models
 
 SAMPLES = Path(__file__).parent.parent / "samples" / "worked_examples"
-PASSES = ("activation", "celu", "clip", "gelu", "hard-sigmoid", "hard-swish", "leaky-relu", "mish", "prelu", "selu", "softplus", "swish")
+PASSES = (
+    "activation",
+    "celu",
+    "clip",
+    "gelu",
+    "hard-sigmoid",
+    "hard-swish",
+    "leaky-relu",
+    "mish",
+    "prelu",
+    "selu",
+    "softplus",
+    "swish",
+)
 settings.register_profile("activations", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("activations")
 
@@ -53,7 +66,9 @@ class Net:
     def model(self, y: str) -> ModelProto:
         elem = helper.np_dtype_to_tensor_dtype(self.dtype)
         info = [helper.make_tensor_value_info(n, elem, self.shape) for n in ("x", "y")]
-        graph = helper.make_graph([*self.nodes, helper.make_node("Identity", [y], ["y"])], "g", info[:1], info[1:], self.tensors)
+        graph = helper.make_graph(
+            [*self.nodes, helper.make_node("Identity", [y], ["y"])], "g", info[:1], info[1:], self.tensors
+        )
         # The Identity is what `identity` takes away: the root keeps its name, as it does in a file.
         graph.node[-2].output[0] = "y"
         del graph.node[-1]
