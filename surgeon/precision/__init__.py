@@ -1,0 +1,198 @@
+"""Precision written in the graph: a model in fp16, with fp32 islands around what does not survive fp16."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto
+
+from ..errors import UsageError
+from ..graph import Model, Node
+from ..meaning import DOMAIN, attach
+from ..targets import Target
+from .comparison import KINDS, LIMIT, OutputError, compare
+from .emit import Emitter
+from .plan import HALF, Plan, make_plan
+from .ranges import check_feeds, load_data
+from .ranges import measure as measure_ranges
+
+INLINE_LIMIT = 1 << 30  # bytes: a larger model is written with its weights in a file of their own
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A node that computes in fp32, or whose types were left alone, and why."""
+
+    node: str
+    op: str
+    why: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"node": self.node, "op": self.op, "why": self.why}
+
+
+@dataclass(slots=True)
+class PrecisionResult:
+    """`model`: the converted ModelProto, weights inside. `errors`: worst first, against the fp32 original; empty with
+    `not_compared` saying why. `half`, `single`: how many nodes compute in each; `casts`: Cast nodes between the two."""
+
+    model: ModelProto
+    kept: list[Kept] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    errors: list[OutputError] = field(default_factory=list)
+    not_compared: str = ""
+    half: int = 0
+    single: int = 0
+    casts: int = 0
+
+    @property
+    def failed(self) -> bool:
+        """Whether an output is further from the original than fp16 explains, on any inputs that were tried."""
+        return any(not e.ok for e in self.errors)
+
+    @property
+    def worst(self) -> float | None:
+        """The largest relative error of any output; None where nothing was compared."""
+        return self.errors[0].relative if self.errors else None
+
+    def save(self, path: str | Path) -> None:
+        """Write the model; one of more than 1 GiB with its weights in a file beside it."""
+        from ..files import check_writable, write
+
+        where = Path(path)
+        if self.model.ByteSize() <= INLINE_LIMIT:
+            write(self.model, where)
+            return
+        check_writable(where)
+        onnx.save_model(self.model, str(where), save_as_external_data=True, location=f"{where.name}.data")
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "nodes": {"fp16": self.half, "fp32": self.single, "casts": self.casts},
+            "kept": [k.to_json() for k in self.kept],
+            "tolerance": LIMIT,
+            "max_error": self.worst if self.worst is not None and math.isfinite(self.worst) else None,
+            "not_compared": self.not_compared,
+            "outputs": [e.to_json() for e in self.errors],
+        }
+
+
+def convert(
+    model: ModelProto,
+    *,
+    keep_fp32: Collection[str] = (),
+    data: Iterable[Mapping[str, np.ndarray]] | None = None,
+    repair_eps: float | None = None,
+    target: Target | None = None,
+    base: Path | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    io_fp16: bool = False,
+    verify: bool = True,
+) -> PrecisionResult:
+    """Convert a model to fp16 where fp16 is enough. The model passed in is not changed.
+
+    keep_fp32   operators ("Softmax"), passes of surgeon ("l2-norm": the nodes that it made) and node globs
+    data        inputs by name: the islands are then chosen by the numbers that they give rise to
+    repair_eps  the epsilon for a divisor whose own is 0 in a file that was written in fp16
+    target      what it does not take in fp16 stays fp32
+    base        the folder of the model's external weights
+    shapes      sizes of inputs with symbolic dimensions, for the comparison
+    io_fp16     the model's own inputs and outputs become fp16 too; without it they keep their types
+    verify      compare with the original
+
+    Raises UsageError where `data` does not fit the model or a word of `keep_fp32` names nothing.
+    """
+    feeds = None if data is None else [check_feeds(model, dict(d)) for d in data]
+    source = _inlined(model)
+    index = Model(source, base)
+    ranges = None if feeds is None else measure_ranges(source, feeds, base)
+    _check_words(keep_fp32, index)
+    plan = make_plan(index, keep_fp32, ranges, None, repair_eps)
+    emitter = Emitter(plan, io_fp16)
+    converted = emitter.emit()
+    refused = _refused(converted, index, target) if target is not None else {}
+    if refused:
+        plan = make_plan(index, keep_fp32, ranges, lambda n: refused.get(_out(n)), repair_eps)
+        emitter = Emitter(plan, io_fp16)
+        converted = emitter.emit()
+    if any(f.domain == DOMAIN for f in model.functions):
+        attached = Model(converted)
+        attach(attached)
+        converted = attached.sync()
+    result = PrecisionResult(converted, _kept(plan), _warnings(plan), casts=emitter.casts)
+    result.half, result.single = _counts(plan)
+    if verify:
+        result.errors, result.not_compared = compare(source, converted, base, feeds, shapes)
+    else:
+        result.not_compared = "not asked for"
+    return result
+
+
+def _inlined(model: ModelProto) -> ModelProto:
+    """A copy in which local functions, surgeon's own apart, are spelled out: their nodes have types only where they are used."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    if any(f.domain != DOMAIN for f in copy.functions):
+        own = [(f.domain, f.name) for f in copy.functions if f.domain == DOMAIN]
+        copy = onnx.inliner.inline_selected_functions(copy, own, exclude=True)
+    return copy
+
+
+def _check_words(words: Collection[str], model: Model) -> None:
+    from ..registry import passes
+
+    known = {p.name for p in passes(())}
+    nodes = [n for s in model.scopes for n in s.live()]
+    ops = {n.op for n in nodes}
+    for word in words:
+        special = any(c in word for c in "*?[") or any(n.name == word for n in nodes)
+        if word not in known and word not in ops and not special and not onnx.defs.has(word):
+            raise UsageError(f"--keep-fp32 takes an operator (Softmax), a pass (l2-norm) or a node glob; '{word}' is none of these.")
+
+
+def _out(node: Node) -> str:
+    return next((o.name.split("~fp16")[0] for o in node.outputs if o is not None), node.label)
+
+
+def _refused(converted: ModelProto, before: Model, target: Target) -> dict[str, str]:
+    """First output -> why the target does not take the converted node, for nodes that it takes as they were."""
+    already = {_out(n) for s in before.scopes for n in s.live() if target.takes(n) is not None}
+    found = {}
+    for scope in Model(converted).scopes:
+        for node in scope.live():
+            if _out(node) in already:
+                continue
+            why = target.takes(node)
+            if why is not None:
+                found[_out(node)] = f"{target} does not take it in fp16: {why}"
+    return found
+
+
+def _kept(plan: Plan) -> list[Kept]:
+    return [Kept(n.label, n.op, why) for table in (plan.single, plan.fixed) for n, why in table.items()]
+
+
+def _warnings(plan: Plan) -> list[str]:
+    return list(dict.fromkeys(plan.warnings))
+
+
+def _counts(plan: Plan) -> tuple[int, int]:
+    """How many nodes that compute with floats do it in fp16, and how many in fp32."""
+    half = single = 0
+    for scope in plan.model.scopes:
+        for node in scope.live():
+            if scope.is_function or plan.is_cast(node) or node.key == "Constant":
+                continue
+            types = {plan.written(node, o.index) for o in node.outputs if o is not None} | {t for _, _, t in plan.reads(node)}
+            half += HALF in types
+            single += HALF not in types and bool(types & {1})
+    return half, single
+
+
+__all__ = ["KINDS", "LIMIT", "Kept", "OutputError", "PrecisionResult", "convert", "load_data"]

@@ -1,0 +1,380 @@
+"""The model that a plan describes: each tensor in the type of its producer, one cast at most for the other type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from ..graph import FLOAT_LIMIT, Graph, Model, Node, Value, constant_value
+from .plan import FAMILY, GENERATORS, HALF, SINGLE, Plan
+
+IR_WITH_PLAIN_INITIALIZERS = 4  # before it, every initializer is an input too
+SUFFIX = {HALF: "fp16", SINGLE: "fp32"}
+LARGEST_HALF = float(np.finfo(np.float16).max)
+Use = tuple[Value, int]  # a tensor in one of the two types
+
+
+class Emitter:
+    """Writes the planned model. `casts`: how many Cast nodes between fp16 and fp32 it has."""
+
+    def __init__(self, plan: Plan, io_half: bool = False) -> None:
+        self.plan = plan
+        self.model: Model = plan.model
+        self.io_half = io_half
+        self.casts = 0
+        self.taken = {n for s in self.model.scopes for n in s.values}
+        self.names: dict[Use, str] = {}
+        self.wanted: dict[Use, None] = {}
+        self.folded: dict[Value, np.ndarray] = {}
+        self.extra: dict[Value, list[str]] = {}  # graph outputs that need a tensor of their own: an Identity each
+        self.cast_nodes: dict[Use, Node] = {}
+
+    def emit(self) -> ModelProto:
+        """The converted model; the weights are inside it, whatever the input's are."""
+        source = self.model.proto
+        out = ModelProto()
+        out.CopyFrom(_without_graph(source))
+        self._note_casts(self.model.graph)
+        self._want(self.model.graph)
+        self._prune()
+        self._name(self.model.graph)
+        self._write(self.model.graph, out.graph)
+        if source.ir_version < IR_WITH_PLAIN_INITIALIZERS:
+            weights = {t.name for t in source.graph.initializer}
+            kept = [i for i in out.graph.input if i.name not in weights]
+            del out.graph.input[:]
+            out.graph.input.extend(kept)
+            out.ir_version = IR_WITH_PLAIN_INITIALIZERS
+        return out
+
+    # ---- which types are needed ------------------------------------------------------------------------------------------
+
+    def _note_casts(self, graph: Graph) -> None:
+        """The casts that the file has already: they give the new ones their names."""
+        for node in graph.live():
+            for body in node.bodies:
+                self._note_casts(body)
+            if self.plan.is_cast(node) and node.outputs[0] is not None:
+                self.cast_nodes.setdefault((self.plan.root(node.outputs[0]), node.attr("to")), node)
+
+    def _want(self, graph: Graph) -> None:
+        for node in graph.live():
+            for body in node.bodies:
+                self._want(body)
+            if not self.plan.is_cast(node) and node.key != "Constant":
+                for value, dtype in self._node_reads(node):
+                    self.wanted[value, dtype] = None
+        for value, dtype in self._outputs(graph):
+            self.wanted[self.plan.root(value), dtype] = None
+
+    def _node_reads(self, node: Node) -> Iterator[Use]:
+        for _, value, dtype in self.plan.reads(node):
+            yield self.plan.root(value), dtype
+
+    def _outputs(self, graph: Graph) -> Iterator[Use]:
+        """The outputs of a graph that are fp16 or fp32, each with the type that it is given in."""
+        for info in graph.proto.output:
+            value = graph.find(info.name)
+            if value is not None and self.model.dtype(value) in FAMILY:
+                yield value, self._interface(value)
+
+    def _interface(self, value: Value) -> int:
+        """The type of an input or output: the file's, or fp16 where that was asked for the main graph."""
+        return HALF if self.io_half and value.graph is self.model.graph else self.model.dtype(value)
+
+    def _prune(self) -> None:
+        """Constants computed by nodes, read in fp16: their value is stored instead of being cast at run time."""
+        for value, dtype in list(self.wanted):
+            if dtype != self._made(value) and value.tensor is None and self.model.is_constant(value):
+                array = self.model.constant(value)
+                if array is not None and not self._is_constant_node(value):
+                    self.folded[value] = array
+
+    def _is_constant_node(self, value: Value) -> bool:
+        return value.producer is not None and value.producer.key == "Constant"
+
+    def _stored(self, value: Value) -> bool:
+        """Whether the tensor is stored in the file: an initializer that no caller can replace, or a Constant node."""
+        return (value.tensor is not None and not value.is_input) or self._is_constant_node(value)
+
+    def _made(self, value: Value) -> int:
+        """The type in which the tensor comes to be."""
+        if value.producer is None and value.is_input:
+            return self._interface(value) if self.model.dtype(value) in FAMILY else self.model.dtype(value)
+        return self.plan.type_of(value)
+
+    # ---- names -------------------------------------------------------------------------------------------------------------
+
+    def _name(self, graph: Graph) -> None:
+        for node in graph.live():
+            for body in node.bodies:
+                self._name(body)
+        for value, dtype in self._outputs(graph):
+            use = (self.plan.root(value), dtype)
+            if use in self.names:
+                self.extra.setdefault(use[0], []).append(value.name)
+            elif use[0].graph is graph and not (use[0].is_input and dtype == self._made(use[0])):
+                self.names[use] = value.name
+            else:
+                self.extra.setdefault(use[0], []).append(value.name)
+        made = [(o, self._made(o)) for n in graph.live() if n.key != "Constant" and not self.plan.is_cast(n) for o in n.outputs if o is not None]
+        for use in (*made, *(u for u in self.wanted if u[0].graph is graph)):
+            if use[1] in FAMILY and use not in self.names:
+                self.names[use] = self._choose(use)
+
+    def _choose(self, use: Use) -> str:
+        value, dtype = use
+        other = self.names.get((value, HALF if dtype == SINGLE else SINGLE))
+        if dtype == self._made(value) or (self._stored(value) and (value, self._made(value)) not in self.wanted):
+            return value.name if other != value.name else self._fresh(f"{value.name}~{SUFFIX[dtype]}")
+        cast = self.cast_nodes.get(use)
+        if cast is not None and cast.outputs[0] is not None and not cast.outputs[0].is_output:
+            return cast.outputs[0].name
+        return self._fresh(f"{value.name}~{SUFFIX[dtype]}")
+
+    def _fresh(self, stem: str) -> str:
+        name, count = stem, 1
+        while name in self.taken:
+            count += 1
+            name = f"{stem}_{count}"
+        self.taken.add(name)
+        return name
+
+    def _called(self, value: Value, dtype: int) -> str:
+        return self.names.get((value, dtype), value.name)
+
+    # ---- writing -----------------------------------------------------------------------------------------------------------
+
+    def _write(self, graph: Graph, out: GraphProto) -> None:
+        source = graph.proto
+        assert isinstance(source, GraphProto)
+        out.CopyFrom(_without_nodes(source))
+        if self.io_half and graph is self.model.graph:
+            for info in (*out.input, *out.output):
+                if info.type.tensor_type.elem_type == SINGLE:
+                    info.type.tensor_type.elem_type = HALF
+        nodes: list[NodeProto] = []
+        for value in graph.values.values():
+            if value.producer is None and not self._stored(value):
+                nodes += self._versions(value)
+            elif value.producer is None:
+                nodes += [c for t in (HALF, SINGLE) if (value, t) in self.wanted for c in self._copies(value, t)]
+        self._write_tensors(graph, out)
+        for value in [v for v in self.folded if v.graph is graph]:
+            for dtype in (t for t in (HALF, SINGLE) if (value, t) in self.wanted and t != self._made(value)):
+                out.initializer.append(_tensor(self.folded[value], dtype, self._called(value, dtype)))
+        for node in graph.live():
+            nodes += self._node(node)
+        out.node.extend(_without_unread(nodes, graph, out))
+        self._write_types(graph, out)
+
+    def _write_tensors(self, graph: Graph, out: GraphProto) -> None:
+        for tensor in graph.proto.initializer:  # type: ignore[union-attr]
+            value = graph.values[tensor.name]
+            wanted = [t for t in (HALF, SINGLE) if (value, t) in self.wanted]
+            if not self._stored(value) or not wanted:
+                out.initializer.append(_inside(tensor, self.model))
+                continue
+            array = self.model.constant(value)
+            assert array is not None
+            for dtype in wanted:
+                if dtype == tensor.data_type:
+                    kept = _inside(tensor, self.model)
+                    kept.name = self._called(value, dtype)
+                    out.initializer.append(kept)
+                else:
+                    out.initializer.append(_tensor(array, dtype, self._called(value, dtype)))
+
+    def _node(self, node: Node) -> Iterator[NodeProto]:
+        """The node in its types, and behind it the casts and copies of its outputs."""
+        if self.plan.is_cast(node):
+            return
+        if node.key == "Constant" and node.outputs[0] is not None and self.model.dtype(node.outputs[0]) in FAMILY:
+            yield from self._constant(node, node.outputs[0])
+            return
+        proto = NodeProto()
+        proto.CopyFrom(node.proto)
+        for position, value, dtype in self.plan.reads(node):
+            proto.input[position] = self._called(self.plan.root(value), dtype)
+            if self._saturates(node, position, value, dtype):
+                yield self._bound(value, proto, position)
+            elif (node, position) in self.plan.repaired:
+                yield self._epsilon(node, position, value, proto, dtype)
+        for index, value in enumerate(node.outputs):
+            if value is not None and self.model.dtype(value) in FAMILY:
+                proto.output[index] = self._called(value, self._made(value))
+        self._retype(node, proto)
+        for body, inner in zip(node.bodies, _bodies(proto), strict=True):
+            self._write(body, inner)
+        yield proto
+        for value in node.outputs:
+            if value is not None and value not in self.folded:
+                yield from self._versions(value)
+
+    def _saturates(self, node: Node, position: int, value: Value, dtype: int) -> bool:
+        if dtype != HALF or node.key != "Clip" or position == 0 or not self.model.is_constant(value):
+            return False
+        array = self.model.constant(value)
+        return array is not None and array.dtype == np.float32 and bool((np.abs(array) >= FLOAT_LIMIT).all())
+
+    def _bound(self, value: Value, proto: NodeProto, position: int) -> NodeProto:
+        """The end of fp16's range in the place of fp32's: both say that there is no bound."""
+        array = self.model.constant(value)
+        assert array is not None
+        name = proto.input[position] = self._fresh(f"{value.name}~bound")
+        return helper.make_node("Constant", [], [name], name=name, value=_tensor(np.clip(array, -LARGEST_HALF, LARGEST_HALF), HALF, ""))
+
+    def _epsilon(self, node: Node, position: int, value: Value, proto: NodeProto, dtype: int) -> NodeProto:
+        """The epsilon that the file has lost, in the place of the 0 that it became."""
+        array = np.full(tuple(d for d in self.model.shape(value) or () if isinstance(d, int)), self.plan.repaired[node, position])
+        name = proto.input[position] = self._fresh(f"{value.name}~epsilon")
+        return helper.make_node("Constant", [], [name], name=name, value=_tensor(array, dtype, ""))
+
+    def _constant(self, node: Node, value: Value) -> Iterator[NodeProto]:
+        wanted = [t for t in (HALF, SINGLE) if (value, t) in self.wanted]
+        if not wanted:
+            yield node.proto
+            return
+        for dtype in wanted:
+            name = self._called(value, dtype)
+            if dtype == self.model.dtype(value) and name == value.name:
+                yield node.proto
+                continue
+            proto = helper.make_node("Constant", [], [name], name=node.name if name == value.name else name)
+            proto.attribute.append(helper.make_attribute("value", _tensor(constant_value(node.proto), dtype, "")))
+            yield proto
+        for dtype in wanted:
+            yield from self._copies(value, dtype)
+
+    def _versions(self, value: Value) -> Iterator[NodeProto]:
+        """The cast of a tensor into the other type, where that is read, and the copies that graph outputs need."""
+        made = self._made(value)
+        for dtype in (HALF, SINGLE):
+            if (value, dtype) not in self.wanted or made not in FAMILY:
+                continue
+            if dtype != made:
+                self.casts += 1
+                name = self._called(value, dtype)
+                cast = self.cast_nodes.get((value, dtype))
+                title = cast.name if cast is not None and cast.outputs[0] is not None and cast.outputs[0].name == name else f"{name}/Cast_1"
+                yield helper.make_node("Cast", [self._called(value, made)], [name], name=title, to=dtype)
+            yield from self._copies(value, dtype)
+
+    def _copies(self, value: Value, dtype: int) -> Iterator[NodeProto]:
+        for name in self.extra.get(value, ()):
+            output = next(o for o in self._all_outputs() if o.name == name and self.plan.root(o) is value)
+            if self._interface(output) == dtype:
+                yield helper.make_node("Identity", [self._called(value, dtype)], [name], name=f"{name}/Identity_1")
+
+    def _all_outputs(self) -> Iterator[Value]:
+        for scope in self.model.scopes:
+            yield from (v for v in scope.values.values() if v.is_output)
+
+    def _retype(self, node: Node, proto: NodeProto) -> None:
+        """The attribute that says which type a Cast or a generator makes."""
+        out = node.outputs[0] if node.outputs else None
+        if out is None or self.model.dtype(out) not in FAMILY or node in self.plan.fixed:
+            return
+        made = self.plan.type_of(out)
+        if made == self.model.dtype(out):
+            return
+        if node.key == "Cast":
+            _set(proto, "to", made)
+        elif node.key == "ConstantOfShape":
+            value = node.attr("value")
+            array = numpy_helper.to_array(value) if value is not None else np.zeros(1, np.float32)
+            _set(proto, "value", _tensor(array, made, ""))
+        elif node.key in GENERATORS:
+            _set(proto, "dtype", made)
+
+    def _write_types(self, graph: Graph, out: GraphProto) -> None:
+        present = {o for n in out.node for o in n.output}
+        for position in range(len(out.value_info) - 1, -1, -1):
+            info = out.value_info[position]
+            value = graph.values.get(info.name)
+            if info.name not in present or value is None:
+                del out.value_info[position]
+            elif self.model.dtype(value) in FAMILY:
+                made = self._made(self.plan.root(value))
+                root = self.plan.root(value)
+                info.type.tensor_type.elem_type = next((t for t in (HALF, SINGLE) if self.names.get((root, t)) == info.name), made)
+
+
+# ---- protobufs -------------------------------------------------------------------------------------------------------------
+
+
+def _without_graph(model: ModelProto) -> ModelProto:
+    bare = ModelProto(
+        ir_version=model.ir_version, producer_name=model.producer_name, producer_version=model.producer_version, domain=model.domain,
+        model_version=model.model_version, doc_string=model.doc_string,
+    )  # fmt: skip
+    bare.opset_import.extend(model.opset_import)
+    bare.metadata_props.extend(model.metadata_props)
+    return bare
+
+
+def _without_nodes(graph: GraphProto) -> GraphProto:
+    """The graph's name, interface and annotations, without nodes and initializers."""
+    bare = GraphProto(name=graph.name, doc_string=graph.doc_string)
+    for part in ("input", "output", "value_info", "quantization_annotation", "metadata_props", "sparse_initializer"):
+        getattr(bare, part).extend(getattr(graph, part))
+    return bare
+
+
+def _without_unread(nodes: list[NodeProto], graph: Graph, out: GraphProto) -> list[NodeProto]:
+    """The nodes without those that computed constants which are stored now."""
+    unread = {n.name for n in graph.values.values() if not n.users and not n.is_output}
+    needed = {o.name for o in out.output}
+    kept = []
+    for node in reversed(nodes):
+        if not node.output or any(o in needed or o in unread for o in node.output if o):
+            kept.append(node)
+            needed.update(_reads(node))
+    return kept[::-1]
+
+
+def _reads(node: NodeProto) -> Iterator[str]:
+    yield from node.input
+    for body in _bodies(node):
+        yield from (o.name for o in body.output)
+        for inner in body.node:
+            yield from _reads(inner)
+
+
+def _bodies(node: NodeProto) -> list[GraphProto]:
+    found = []
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            found.append(attribute.g)
+        elif attribute.type == AttributeProto.GRAPHS:
+            found.extend(attribute.graphs)
+    return found
+
+
+def _tensor(array: np.ndarray, dtype: int, name: str) -> TensorProto:
+    with np.errstate(over="ignore"):
+        return numpy_helper.from_array(array.astype(helper.tensor_dtype_to_np_dtype(dtype)), name)
+
+
+def _inside(tensor: TensorProto, model: Model) -> TensorProto:
+    """The tensor with its data in the file."""
+    copy = TensorProto()
+    copy.CopyFrom(tensor)
+    if copy.data_location == TensorProto.EXTERNAL:
+        onnx.external_data_helper.load_external_data_for_tensor(copy, str(model.base or "."))
+        copy.data_location = TensorProto.DEFAULT
+        del copy.external_data[:]
+    return copy
+
+
+def _set(proto: NodeProto, name: str, value: object) -> None:
+    for position in range(len(proto.attribute) - 1, -1, -1):
+        if proto.attribute[position].name == name:
+            del proto.attribute[position]
+    proto.attribute.append(helper.make_attribute(name, value))
+
+
+__all__ = ["Emitter"]

@@ -1,0 +1,97 @@
+"""What operators do to the size of numbers, and which of them need fp32 whatever the numbers are.
+
+The size of a tensor is told by its degree: the power of the model's inputs with which it grows. Inputs have 1, constants
+0, x * x has 2, a norm 1, x / norm 0, 1 / norm -1. Weights are taken to keep sizes. Between 0 and 1 a tensor is as large
+as what the model is fed, or bounded; outside, inputs of a few hundred leave the range of fp16 (65504 to 6e-8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+UNBOUNDED = 4.0  # of what grows faster than any norm takes back: exponentials, products over an axis, constants beyond fp16
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Hand numbers on as they are, or pick among them: no rounding of their own, so they take the type of their neighbours.
+MOVES = _words(
+    "Identity Reshape Transpose Squeeze Unsqueeze Flatten Expand Tile Slice Split Concat Gather GatherND GatherElements Pad "
+    "DepthToSpace SpaceToDepth ReverseSequence Compress Where Max Min Clip Relu Neg Abs MaxPool GlobalMaxPool ReduceMax ReduceMin "
+    "ScatterElements ScatterND Scatter TopK Trilu Dropout Sign Round Floor Ceil MaxUnpool CenterCropPad Col2Im Unique"
+)
+# What a conversion to fp16 is made for. They sum in fp32 on tensor cores, and stay fp16 unless their numbers do not fit.
+HEAVY = _words("Conv ConvTranspose DeformConv MatMul Gemm Einsum LSTM GRU RNN Attention")
+# Their own sums, squares or exponentials leave fp16, or lose digits there, whatever comes in and goes out.
+SENSITIVE = {
+    **dict.fromkeys(
+        _words(
+            "InstanceNormalization LayerNormalization GroupNormalization RMSNormalization LpNormalization MeanVarianceNormalization "
+            "LRN SimplifiedLayerNormalization SkipLayerNormalization"
+        ),
+        "a normalisation",
+    ),
+    **dict.fromkeys(_words("Softmax LogSoftmax Exp Softplus Sinh Cosh Pow Log"), "an exponential, a power or a logarithm"),
+    **dict.fromkeys(
+        _words(
+            "ReduceSum ReduceMean ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum ReduceLogSumExp ReduceProd GlobalAveragePool "
+            "GlobalLpPool LpPool CumSum CumProd"
+        ),
+        "a sum over many numbers",
+    ),
+    **dict.fromkeys(_words("Reciprocal"), "a reciprocal"),
+    **dict.fromkeys(_words("Sin Cos Tan Range Mod STFT DFT MelWeightMatrix"), "digits of large arguments"),
+}
+# Sensitive by the range of their numbers alone: measured ranges overrule the rule.
+BY_RANGE = _words("Exp Softplus Sinh Cosh Pow Log Reciprocal")
+# Read and write numbers in types that say something about the hardware: they and their neighbours stay as they are.
+QUANTIZED = _words(
+    "QuantizeLinear DequantizeLinear DynamicQuantizeLinear QLinearConv QLinearMatMul ConvInteger MatMulInteger"
+)
+
+_BOUNDED = _words(
+    "Sigmoid Tanh Softmax LogSoftmax Hardmax Erf HardSigmoid Softsign Sin Cos Sign InstanceNormalization LayerNormalization "
+    "GroupNormalization RMSNormalization LpNormalization MeanVarianceNormalization Log ReduceLogSum ReduceLogSumExp Acos Asin "
+    "Atan OneHot LSTM GRU RNN Equal Greater Less GreaterOrEqual LessOrEqual"
+)
+_LARGEST = _words("Add Sub Sum Mean Max Min Where Concat ScatterElements ScatterND Clip")
+
+
+def degree(op: str, inputs: Sequence[float | None], exponent: float | None = None) -> float:
+    """The degree of an operator's outputs, from those of its float inputs: None for one that is constant.
+
+    `exponent` is that of a Pow, None where it is no constant number.
+    """
+    known = [d for d in inputs if d is not None]
+    if op in _BOUNDED or not known:
+        return 0.0
+    if op == "Mul":
+        return sum(known)
+    if op in HEAVY:  # a product of two activations grows like one; trained weights keep the size of what they multiply
+        return sum(known) if len(known) == len(inputs) else min(max(known), 1.0)
+    if op == "Div":
+        first, second = (*inputs, None)[:2]
+        return (first or 0.0) - (second or 0.0)
+    if op == "Reciprocal":
+        return -known[0]
+    if op == "Sqrt":
+        return known[0] / 2
+    if op == "ReduceSumSquare":
+        return 2 * known[0]
+    if op == "Pow":
+        return UNBOUNDED if exponent is None or inputs[0] is None else known[0] * exponent
+    if op in ("Exp", "Sinh", "Cosh", "ReduceProd", "CumProd"):
+        return UNBOUNDED
+    if op in _LARGEST:
+        return max(known, key=abs)
+    return max(known)
+
+
+def fits(degree: float) -> bool:
+    """Whether a tensor of this degree is as large as what the model is fed, or smaller but not ever smaller."""
+    return 0.0 <= degree <= 1.0
+
+
+__all__ = ["BY_RANGE", "HEAVY", "MOVES", "QUANTIZED", "SENSITIVE", "UNBOUNDED", "degree", "fits"]

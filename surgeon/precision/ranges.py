@@ -1,0 +1,130 @@
+"""The range of every tensor on calibration data: one run of the fp32 model with its intermediate tensors as outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, ValueInfoProto
+
+from ..errors import ModelError, UsageError, did_you_mean
+from ..graph import Model
+from ..prove import Feeds, Runner, Unrunnable, _runnable
+
+AT_ONCE = 256  # tensors fetched by one run: memory, not time, is what limits it
+FLOATS = frozenset({1, 10})
+
+
+@dataclass(slots=True)
+class Ranges:
+    """The largest |number| of each tensor by name, and the smallest that is not 0, over all feeds."""
+
+    _largest: dict[str, float] = field(default_factory=dict)
+    _smallest: dict[str, float] = field(default_factory=dict)
+    feeds: int = 0
+
+    def largest(self, name: str) -> float | None:
+        """None for a tensor that was not measured (inside a body, say); inf where a number was not finite."""
+        return self._largest.get(name)
+
+    def smallest(self, name: str) -> float | None:
+        """None where nothing was measured but zeros."""
+        return self._smallest.get(name)
+
+    def add(self, name: str, array: np.ndarray) -> None:
+        size = np.abs(array.astype(np.float64))
+        self._largest[name] = max(self._largest.get(name, 0.0), float(np.nan_to_num(size, nan=np.inf).max(initial=0.0)))
+        there = size[size > 0]
+        if there.size:
+            self._smallest[name] = min(self._smallest.get(name, np.inf), float(there.min()))
+
+
+def measure(model: ModelProto, data: Iterable[Feeds], base: Path | None = None) -> Ranges:
+    """Run the model on every item of `data` ({input name: array}) and note the range of each float tensor.
+
+    Raises UsageError where the data does not fit the model's inputs, ModelError where ONNX Runtime does not run it.
+    """
+    index = Model(model, base)
+    names = [v.name for n in index.graph.live() for v in n.outputs if v is not None and index.dtype(v) in FLOATS]
+    found = Ranges()
+    items = [check_feeds(model, feeds) for feeds in data]
+    if not items:
+        raise UsageError("the calibration data holds no inputs.")
+    for feeds in items:
+        for name, array in feeds.items():
+            if array.dtype.kind == "f":
+                found.add(name, array)
+    for start in range(0, max(len(names), 1), AT_ONCE):
+        part = names[start : start + AT_ONCE]
+        for feeds, results in zip(items, _run(model, part, items, base), strict=True):
+            for name, array in zip(part, results, strict=True):
+                found.add(name, array)
+    found.feeds = len(items)
+    return found
+
+
+def _run(model: ModelProto, names: list[str], items: list[Feeds], base: Path | None) -> Iterator[list[np.ndarray]]:
+    probe = ModelProto()
+    probe.CopyFrom(model)
+    del probe.graph.output[:]
+    probe.graph.output.extend(ValueInfoProto(name=n) for n in names)
+    if not names:
+        yield from ([] for _ in items)
+        return
+    try:
+        with _runnable(probe, base) as path:
+            runner = Runner(probe, path)
+            for feeds in items:
+                yield runner.run(feeds)
+    except Unrunnable as error:
+        raise ModelError(f"ONNX Runtime does not run the model on the calibration data: {error}") from None
+
+
+def check_feeds(model: ModelProto, feeds: Feeds) -> Feeds:
+    """The arrays of the model's inputs, in the inputs' types. Raises UsageError on one that is missing or unknown."""
+    weights = {t.name for t in model.graph.initializer}
+    inputs = {i.name: i for i in model.graph.input if i.name not in weights}
+    for name in feeds:
+        if name not in inputs:
+            raise UsageError(f"the data has an array '{name}', and the model no such input.{did_you_mean(name, inputs)}")
+    for name in inputs:
+        if name not in feeds:
+            raise UsageError(f"the data has no array for the input '{name}'; it has {', '.join(feeds) or 'none'}.")
+    from onnx import helper
+
+    kinds = {n: helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type) for n, i in inputs.items()}
+    return {n: np.asarray(feeds[n]).astype(kinds[n], copy=False) for n in inputs}
+
+
+def load_data(path: str | Path) -> list[Feeds]:
+    """Inputs from `x.npz` (an array for each input) or from a Polygraphy data loader script (a function `load_data`).
+
+    Raises UsageError where the file is neither.
+    """
+    where = Path(path)
+    if not where.is_file():
+        raise UsageError(f"there is no data file '{where}'.")
+    if where.suffix == ".npz":
+        with np.load(where) as arrays:
+            return [{name: arrays[name] for name in arrays.files}]
+    if where.suffix != ".py":
+        raise UsageError(f"'{where}' is neither an .npz file nor a Polygraphy data loader script (.py).")
+    return _from_script(where)
+
+
+def _from_script(where: Path) -> list[Feeds]:
+    """What the script's `load_data()` gives: the convention of `polygraphy run --data-loader-script`."""
+    from polygraphy.exception import PolygraphyException
+    from polygraphy.mod import import_from_script
+
+    try:
+        loader: Any = import_from_script(str(where), "load_data")
+    except PolygraphyException as error:
+        raise UsageError(f"'{where}' defines no function load_data(): {str(error).strip().splitlines()[0]}") from None
+    return [{name: np.asarray(array) for name, array in feeds.items()} for feeds in loader()]
+
+
+__all__ = ["Ranges", "check_feeds", "load_data", "measure"]
