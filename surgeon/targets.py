@@ -776,16 +776,26 @@ class Target:
         return None
 
     def outdated(self, node: Node) -> str | None:
-        """The reason where this parser would read the node with the meaning of an older opset; None elsewhere.
+        """The reason where the node uses what came later than the newest opset that this parser reads; None elsewhere.
 
         Apart from `takes`: while rewrites are chosen, the model's opset is still the file's.
         """
         if not self.lowers_opset or node.proto.domain not in ("", "ai.onnx"):
             return None
-        since = _since(node.op, _model(node).opset_in(node.graph))
-        if since <= self.opset:
+        now, then = (schema(node.op, "", o) for o in (_model(node).opset_in(node.graph), self.opset))
+        if now is None or then is None or now.since_version == then.since_version:
             return None
-        return f"it is {node.op} as of opset {since}, which this parser reads with the meaning of opset {self.opset}"
+        came = f"came with an opset above {self.opset}, the newest that this parser reads"
+        for name, given in node.attrs.items():
+            if name not in then.attributes and given != _model(node).schema_defaults(node).get(name):
+                return f"its attribute {name} {came}"
+        if any(v is not None for v in node.inputs[then.max_input :]):
+            return f"its input {then.max_input} {came}"
+        if node.key in ("Softmax", "LogSoftmax", "Hardmax"):
+            rank = _rank(node)
+            last = rank is not None and node.attr("axis") in (-1, rank - 1) and "axis" in node.attrs
+            return None if last else f"its meaning of axis {came}"
+        return None
 
     def _why_unknown(self, node: Node) -> str | None:
         """The reason for an operator that the table has no importer for; None for plugins and local functions."""
