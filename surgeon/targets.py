@@ -782,8 +782,9 @@ class Target:
         """
         if not self.lowers_opset or node.proto.domain not in ("", "ai.onnx"):
             return None
-        now, then = (schema(node.op, "", o) for o in (_model(node).opset_in(node.graph), self.opset))
-        if now is None or then is None or now.since_version == then.since_version:
+        declared = _model(node).opset_in(node.graph)
+        now, then = schema(node.op, "", declared), schema(node.op, "", self.opset)
+        if declared <= self.opset or now is None or then is None or now.since_version == then.since_version:
             return None
         came = f"came with an opset above {self.opset}, the newest that this parser reads"
         for name, given in node.attrs.items():
@@ -856,7 +857,7 @@ def _constant_inputs(version: Version, rtx: bool) -> dict[str, tuple[int, ...]]:
 @cache
 def _checks(version: Version, rtx: bool, dla: bool) -> dict[str, tuple[Check, ...]]:
     """Every operator that is imported, with the checks in force."""
-    found: dict[str, tuple[Check, ...]] = {op: () for op in _importers(version, rtx)}
+    found: dict[str, tuple[Check, ...]] = dict.fromkeys(_importers(version, rtx), ())
     for c in CONDITIONS:
         holds = dla if c.dla else c.rtx if rtx else c.since <= version <= c.until
         for op in c.ops if holds else ():
