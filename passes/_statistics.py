@@ -570,6 +570,8 @@ def instance_axis(b: Builder, n: Normalisation) -> int | None:
     if n.rank < 3:
         return None
     if n.axes == tuple(range(2, n.rank)):
+        if n.rank > 3 and of_full_shape(b, n) and not _varies_along(b, n, 1):
+            return None  # the weights of a layer normalisation over several axes
         return 1 if n.rank > 3 or _by_channel(b, n) else None
     if n.axes == tuple(range(1, last)) and (n.rank > 3 or _varies_along(b, n, last)):
         return last
@@ -624,7 +626,9 @@ def normalised(b: Builder, x: Value, axes: Sequence[int], epsilon: float, centre
 
 
 def with_affine(b: Builder, y: Value, scale: Factor | Value | None, shift: Factor | Value | None, dtype: int) -> Value:
-    """y * scale + shift, without what changes nothing; y keeps its type until the end, where `dtype` is wanted."""
+    """y * scale + shift, without what changes nothing, in the type of y; the result in `dtype`, as computed factors are."""
+    if any(isinstance(f, Value) and b.value(f) is None for f in (scale, shift)):
+        y = typed(b, y, dtype)
     for kind, factor, neutral in (("Mul", scale, 1.0), ("Add", shift, 0.0)):
         if factor is None or is_constant(factor if isinstance(factor, np.ndarray) else b.value(factor), neutral):
             continue

@@ -15,7 +15,7 @@ from surgeon.passes._statistics import dims, same_shape
 
 x = var("x")
 NAMES = ("scale", "bias", "mean", "variance")
-repeated = [var(name) | op.Tile(var(f"{name}_once"), ANY) for name in NAMES]
+repeated = [op.Tile(var(f"{name}_once"), ANY) | var(name) for name in NAMES]
 node = op.BatchNormalization(op.Reshape(x, ANY), *repeated, epsilon=attr("epsilon"), momentum=attr("momentum"))
 
 
