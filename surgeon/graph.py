@@ -456,6 +456,9 @@ class Graph:
                 del proto.quantization_annotation[position]
 
 
+Types = dict[Value, "tuple[int, Shape | None] | onnx.TypeProto"]
+
+
 class Model:
     """A ModelProto, indexed. `base` is the folder of its external data. The proto passed in is edited in place."""
 
@@ -476,10 +479,10 @@ class Model:
             if collecting:
                 gc.enable()
         self._file_opsets: dict[Graph, dict[str, int]] = {}
-        self._types: dict[Value, tuple[int, Shape | None]] | None = None
+        self._types: Types | None = None
         self.orphans: dict[Value, None] = {}  # initializers that a removal left without a reader
         self.dropped: set[Value] = set()  # those that leave the file
-        self._first_types: dict[Value, tuple[int, Shape | None]] = {}
+        self._first_types: Types = {}
         self._constants: dict[Value, np.ndarray] = {}
         self._fixed: dict[Value, bool] = {}
         self._dtypes: dict[Value, int] = {}
@@ -510,6 +513,8 @@ class Model:
 
     def opset_in(self, graph: Graph, domain: str = "") -> int:
         """The opset that the nodes of `graph` are read with: a local function declares its own."""
+        if graph is self.graph:
+            return self.opsets.get(domain, 1)
         return self.opsets_in(graph).get(domain, 1)
 
     def opsets_in(self, graph: Graph, *, file: bool = False) -> dict[str, int]:
@@ -556,42 +561,37 @@ class Model:
             if v in fixed:
                 stack.pop()
                 continue
-            answer = self._leaf_constness(v)
-            if answer is None:
-                assert v.producer is not None
-                inputs = [i for i in v.producer.inputs if i is not None]
+            producer = v.producer
+            if producer is not None and producer.key not in ("Shape", "Size"):
+                inputs = [i for i in producer.inputs if i is not None]
+                if any(fixed.get(i) is False for i in inputs):
+                    fixed[v] = False
+                    stack.pop()
+                    continue
                 unknown = next((i for i in inputs if i not in fixed), None)
-                bad = any(fixed.get(i) is False for i in inputs)
-                if not bad and unknown is not None:
+                if unknown is not None:
                     stack.append(unknown)
                     continue
-                answer = not bad
-            fixed[v] = answer
+            fixed[v] = self._follows(v)
             stack.pop()
         return fixed[value]
 
-    def _leaf_constness(self, value: Value) -> bool | None:
-        """True or False where the inputs need not be looked at."""
+    def _follows(self, value: Value) -> bool:
+        """Whether a tensor is a constant, given that every input of its producer is (of Shape and Size, whatever it is)."""
         if value.tensor is not None:
             return not value.is_input
         node = value.producer
         if node is None:
             return False
-        if node.key == "Constant":
-            return not any(a.ref_attr_name for a in node.proto.attribute)
         if node.key in ("Shape", "Size"):
             source = node.inputs[0]
             if source is None:
                 return False
             dims = self.shape(source)
-            if dims is not None and all(isinstance(d, int) for d in _shape_range(node, dims)):
-                return True
-            return None
+            return dims is not None and all(isinstance(d, int) for d in _shape_range(node, dims))
         if node.bodies or node.key in RANDOM or "::" in node.key or self.schema(node) is None:
             return False
-        if any(a.ref_attr_name for a in node.proto.attribute):
-            return False
-        return None if any(i is not None for i in node.inputs) else True
+        return not any(a.ref_attr_name for a in node.proto.attribute)
 
     def constant(self, value: Value | np.ndarray | None) -> np.ndarray | None:
         """The value of a tensor that depends on constants alone; None for any other, or one too large to be worth it.
@@ -750,7 +750,7 @@ class Model:
             for known in self._first_types:
                 self._types.setdefault(known, self._first_types[known])
         if value in self._types:
-            return self._types[value]
+            return _look(self._types, value)
         todo, types = [value], self._types
         while todo:  # nodes made since the inference: one at a time, inputs first
             v = todo[-1]
@@ -767,7 +767,7 @@ class Model:
             for out in node.outputs:
                 if out is not None:
                     types.setdefault(out, (0, None))
-        return types[value]
+        return _look(types, value)
 
     def _infer_one(self, node: Node) -> None:
         assert self._types is not None
@@ -778,7 +778,7 @@ class Model:
         for value in node.inputs:
             if value is None:
                 continue
-            elem, dims = self._types[value]
+            elem, dims = _look(self._types, value) or (0, None)
             if elem:
                 kinds[value.name] = _type_proto(elem, dims)
             known = self.constant(value) if self.is_constant(value) else None
@@ -792,18 +792,18 @@ class Model:
             if out is not None and out.name in result:
                 self._types[out] = _read_type(result[out.name])
 
-    def _infer(self) -> dict[Value, tuple[int, Shape | None]]:
+    def _infer(self) -> Types:
         bare = self.bare()
         try:
             inferred = onnx.shape_inference.infer_shapes(bare, data_prop=True)
         except Exception:  # an operator whose inference raises even in the lenient mode
             inferred = bare
-        types: dict[Value, tuple[int, Shape | None]] = {}
+        types: Types = {}
         _collect_types(self.graph, inferred.graph, types)
         self._infer_functions(types)
         return types
 
-    def _infer_functions(self, types: dict[Value, tuple[int, Shape | None]]) -> None:
+    def _infer_functions(self, types: Types) -> None:
         """The types inside local functions, as the first call sees them."""
         todo = dict(self.functions)
         callers = list(_scopes(self.graph))
@@ -811,7 +811,7 @@ class Model:
             for key in [k for k in todo if scope.by_op.get(k)]:
                 function = todo.pop(key)
                 call = next(iter(scope.by_op[key]))
-                arguments = [types.get(v, (0, None)) if v is not None else (0, None) for v in call.inputs]
+                arguments = [(_look(types, v) if v is not None else None) or (0, None) for v in call.inputs]
                 if all(elem for elem, _ in arguments):
                     _collect_types(function, self._infer_call(function, call, arguments), types)
                     callers += _scopes(function)
@@ -1037,11 +1037,19 @@ def _read_type(kind: onnx.TypeProto) -> tuple[int, Shape | None]:
     )
 
 
-def _collect_types(graph: Graph, proto: GraphProto, types: dict[Value, tuple[int, Shape | None]]) -> None:
+def _look(types: Types, value: Value) -> tuple[int, Shape | None] | None:
+    """What is known of a tensor; a TypeProto is read once."""
+    found = types.get(value)
+    if isinstance(found, onnx.TypeProto):
+        found = types[value] = _read_type(found)
+    return found
+
+
+def _collect_types(graph: Graph, proto: GraphProto, types: Types) -> None:
     for info in (*proto.input, *proto.output, *proto.value_info):
         value = graph.values.get(info.name)
         if value is not None:
-            types[value] = _read_type(info.type)
+            types[value] = info.type  # read when somebody asks
     for value in graph.values.values():
         if value.tensor is not None:
             types[value] = (value.tensor.data_type, tuple(value.tensor.dims))

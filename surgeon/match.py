@@ -212,12 +212,32 @@ def _equals(wanted: float, v: Value | np.ndarray, model: Model) -> bool:
 
 
 def _compile_choice(p: Choice) -> Matcher:
-    alternatives = [_matcher(q) for q in p.alternatives]
+    matchers = [(_matcher(q), _producers(q)) for q in p.alternatives]
+    by_producer: dict[str | None, list[Matcher]] = {}  # the alternatives worth trying, by the operator in front
 
     def choice(v: Any, s: _State, then: Next) -> bool:
-        if p in s.seen:
-            return s.seen[p] is v and then()
-        return any(m(v, s, lambda: _bind(p, v, s, then)) for m in alternatives)
+        seen = s.seen
+        if p in seen:
+            return seen[p] is v and then()
+        producer = v.producer.key if isinstance(v, Value) and v.producer is not None else None
+        worth = by_producer.get(producer)
+        if worth is None:
+            worth = by_producer[producer] = [m for m, wanted in matchers if wanted is None or producer in wanted]
+
+        def bind() -> bool:
+            seen[p] = v
+            if then():
+                return True
+            del seen[p]
+            return False
+
+        for matcher in worth:
+            if matcher(v, s, bind):
+                return True
+        if not worth and s.attempt is not None:
+            names = sorted(k for _, wanted in matchers for k in wanted or ())
+            s.failed(f"'{getattr(v, 'name', v)}' comes from {producer or 'an input or initializer'}, not {' or '.join(dict.fromkeys(names))}")
+        return False
 
     return choice
 
@@ -248,7 +268,8 @@ def _node_matcher(p: Op) -> Matcher:
 
 def _compile_node(p: Op) -> Matcher:
     fixed = [(k, w) for k, w in p.attrs.items() if not isinstance(w, Attr)]
-    orders = [[_matcher(q) for q in order] for order in p.orders()]
+    orders = [([_matcher(q) for q in order], [_producers(q) for q in order]) for order in p.orders()]
+    several = len(orders) > 1
     count, open_ended = len(p.inputs), p.open
     key = p.key
 
@@ -266,13 +287,23 @@ def _compile_node(p: Op) -> Matcher:
         if len(operands) < count:
             operands += [None] * (count - len(operands))
         s.seen[p] = node
-        for order in orders:
+        for order, wanted in orders:
+            if several and s.attempt is None and not _worth_trying(wanted, operands):
+                continue
             if _inputs_hold(order, operands, 0, s, then):
                 return True
         del s.seen[p]
         return False
 
     return node_holds
+
+
+def _worth_trying(wanted: list[frozenset[str] | None], operands: list[Any]) -> bool:
+    """Whether each input comes from an operator that its pattern names, where it names any."""
+    for keys, v in zip(wanted, operands, strict=False):
+        if keys is not None and (not isinstance(v, Value) or v.producer is None or v.producer.key not in keys):
+            return False
+    return True
 
 
 def _inputs_hold(order: list[Matcher], operands: list[Any], i: int, s: _State, then: Next) -> bool:
@@ -294,42 +325,71 @@ def _same_attribute(have: Any, wanted: Any) -> bool:
 # ---- the index ---------------------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
+Front = Any  # (operator or None, is a constant, the fronts of its inputs or None where they were not looked at); None: absent
 
 
 class Index(Generic[T]):
-    """Patterns by the operator of their root and of its inputs' producers.
+    """Patterns by what stands at their root and directly in front of it.
 
-    `at(node)` gives the (pattern, owner) pairs that can hold at a node; a node's signature is looked up once and
-    remembered, so the cost of a node that no pattern can match does not grow with the number of patterns.
+    `at(node)` gives the (pattern, owner) pairs that can hold at a node: those that fit its operator, and for each input
+    the operator in front and whether it is a constant. That signature is looked up once and remembered, so the cost of a
+    node that no pattern can match does not grow with the number of patterns.
     """
 
-    def __init__(self, owned: Iterable[tuple[Pattern, T]]) -> None:
-        self._rows: dict[str, list[tuple[Op, tuple[tuple[frozenset[str] | None, ...], ...], T]]] = {}
+    def __init__(self, owned: Iterable[tuple[Pattern, T]], model: Model) -> None:
+        self._model = model
+        self._rows: dict[str, list[tuple[Op, list[tuple[Pattern, ...]], T]]] = {}
         for pattern, owner in owned:
             for root in roots(pattern):
-                wanted = tuple(tuple(_producers(q) for q in order) for order in root.orders())
-                self._rows.setdefault(root.key, []).append((root, wanted, owner))
-        self._memo: dict[tuple[str | None, ...], tuple[tuple[Op, T], ...]] = {}
+                self._rows.setdefault(root.key, []).append((root, list(root.orders()), owner))
+        self._memo: dict[tuple[Any, ...], tuple[tuple[Op, T], ...]] = {}
 
     @property
     def operators(self) -> frozenset[str]:
         return frozenset(self._rows)
 
     def at(self, node: Node) -> tuple[tuple[Op, T], ...]:
-        signature = (
-            node.key,
-            *[None if v is None or v.producer is None else v.producer.key for v in node.inputs[:3]],
-        )
+        front = self._front
+        signature = (node.key, *[v and front(v, 2) for v in node.inputs[:3]])
         found = self._memo.get(signature)
         if found is None:
-            found = self._memo[signature] = tuple(self._possible(signature))
+            found = self._memo[signature] = tuple(self._possible(node.key, signature[1:]))
         return found
 
-    def _possible(self, signature: tuple[str | None, ...]) -> Iterator[tuple[Op, T]]:
-        producers = signature[1:]
-        for root, orders, owner in self._rows.get(signature[0] or "", ()):
-            if any(all(w is None or have in w for w, have in zip(order, producers, strict=False)) for order in orders):
+    def _front(self, value: Value, depth: int) -> Front:
+        """What makes a tensor: the operator, what stands in front of that to a depth, and whether it is a constant."""
+        producer = value.producer
+        if self._model.is_constant(value):
+            return (producer and producer.key, True, ())
+        if producer is None:
+            return (None, False, ())
+        if depth == 1:
+            return (producer.key, False, None)
+        return (producer.key, False, tuple([v and self._front(v, depth - 1) for v in producer.inputs[:3]]))
+
+    def _possible(self, key: str, fronts: tuple[Front, ...]) -> Iterator[tuple[Op, T]]:
+        for root, orders, owner in self._rows.get(key, ()):
+            if any(all(_fits(q, front) for q, front in zip(order, fronts, strict=False)) for order in orders):
                 yield root, owner
+
+
+def _fits(pattern: Pattern, front: Front) -> bool:
+    """Whether a tensor that is made so can match; never False for one that does."""
+    if isinstance(pattern, Choice):
+        return any(_fits(q, front) for q in pattern.alternatives)
+    if isinstance(pattern, Var):
+        return pattern.name is None or front is not None
+    if isinstance(pattern, Absent) or front is None:
+        return isinstance(pattern, Absent) and front is None
+    key, constant, inputs = front
+    if isinstance(pattern, Const):
+        return bool(constant)
+    node = pattern.node if isinstance(pattern, Output) else pattern
+    if not isinstance(node, Op) or key != node.key:
+        return False
+    if constant or inputs is None:
+        return True
+    return any(all(_fits(q, f) for q, f in zip(order, inputs, strict=False)) for order in node.orders())
 
 
 def _producers(pattern: Pattern) -> frozenset[str] | None:

@@ -267,8 +267,9 @@ class Builder:
                 self._graph.remove(node)
         for value in (*self.constants, *(o for n in self.made for o in n.outputs if o is not None)):
             self._graph.values.pop(value.name, None)
-        dead = set(self.constants)
-        self._graph.new_tensors = [v for v in self._graph.new_tensors if v not in dead]
+        made, dead = self._graph.new_tensors, set(self.constants)
+        while made and made[-1] in dead:  # what a body makes stands at the end
+            made.pop()
 
 
 # ---- the driver --------------------------------------------------------------------------------------------------------
@@ -329,8 +330,8 @@ class Driver:
 
     def run_stage(self, stage: Stage) -> None:
         rules = [(r.pattern, r) for p in self.passes.values() for r in p.rules if r.stage is stage]
-        index: Index[Rule] = Index(rules)
-        self._left = GROWTH * sum(len(s.live()) for s in self.model.scopes) + 1000
+        index: Index[Rule] = Index(rules, self.model)
+        self._left = GROWTH * sum(operators(self.model).values()) + 1000
         changed = True
         while changed:
             changed = False
@@ -373,7 +374,7 @@ class Driver:
     def _wanted(self, rule: Rule, node: Node) -> bool:
         if self.exclude and (rule.pass_name, _out_name(node)) in self.exclude:
             return False
-        if any(p == rule.pass_name and fnmatchcase(node.name or node.label, glob) for p, glob in self.skip):
+        if self.skip and any(p == rule.pass_name and fnmatchcase(node.name or node.label, glob) for p, glob in self.skip):
             return False
         if rule.strategy is None:
             return True
