@@ -8,7 +8,7 @@ would, and that the counts of sums are what they must be.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -580,9 +580,23 @@ def instance_axis(b: Builder, n: Normalisation) -> int | None:
 
 def _by_channel(b: Builder, n: Normalisation) -> bool:
     """Over [N, C, L], the last axis alone may also be a layer normalisation: the affine part tells, or a reshape before it."""
-    if not n.affine:
-        return n.x.producer is not None and n.x.producer.key == "Reshape"
-    return _varies_along(b, n, 1) and not _varies_along(b, n, 2)
+    if n.affine:
+        return _varies_along(b, n, 1) and not _varies_along(b, n, 2)
+    source = n.x.producer
+    if source is not None and source.key == "Cast" and source.inputs[0] is not None:
+        source = source.inputs[0].producer
+    behind = _factors_behind(b.root.outputs[0])
+    return (source is not None and source.key == "Reshape") or _varies_along(b, replace(n, affine=[("Mul", v) for v in behind]), 1)
+
+
+def _factors_behind(value: Value | None) -> list[Value]:
+    """What the only reader of a tensor multiplies it with or adds to it."""
+    readers = list(value.users) if value is not None else []
+    if len(readers) == 1 and readers[0].key == "Cast":
+        return _factors_behind(readers[0].outputs[0])
+    if len(readers) != 1 or readers[0].key not in ("Mul", "Add"):
+        return []
+    return [i for i in readers[0].inputs if i is not None and i is not value]
 
 
 def _varies_along(b: Builder, n: Normalisation, axis: int) -> bool:
