@@ -564,10 +564,10 @@ void quick()
     {
         for (Dims const& d : std::vector<Dims>{{1, 3, 5, 7}, {2, 8, 4, 8}, {2, 5, 33}, {1, 2, 3, 4, 5}, {3, 70, 1}, {1, 16, 9, 12}})
             all_operators(d, t, Values::kNormal, true);
-        // Every mapping of rows: block, 16 packs, cluster of 2 and of 8, two passes; a row that starts misaligned.
+        // Every mapping of rows: block, 16 packs, clusters, tiles; a row that starts misaligned.
         for (int64_t length : {600, 1025, 5001, 20011, 40003, 150001, 600011})
             verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), {1, 2, length}, t, Values::kShifted});
-        // Clusters that stay: more rows than the device holds at once.
+        // More rows than the device holds at once.
         for (int64_t length : {36001, 36004})
             verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), {3, 90, t == Type::kFloat ? length : 2 * length}, t, Values::kShifted});
         for (int64_t channels : {9, 100, 300, 600, 1500, 3000, 5000})
@@ -730,7 +730,7 @@ void bench()
                  {4 * twice, 64, 511, 511}})
             time_case(weighted({Kind::kSurgeonInstanceNorm, instance(1e-5f), d}), "affine, on chip");
         for (Dims const& d : std::vector<Dims>{{1 * twice, 64, 1024, 1024}, {1 * twice, 16, 2048, 2048}, {1 * twice, 32, 128, 128, 128}})
-            time_case(weighted({Kind::kSurgeonInstanceNorm, instance(1e-5f), d}), "affine, two passes");
+            time_case(weighted({Kind::kSurgeonInstanceNorm, instance(1e-5f), d}), "affine, not on chip");
         for (Dims const& d : std::vector<Dims>{{16 * twice, 64, 256, 256}, {4 * twice, 64, 512, 512}, {16 * twice, 64, 255, 257}})
             for (int mode : {0, 2})
                 time_case({Kind::kSurgeonReflectPad, pads({0, 0, 3, 3, 0, 0, 3, 3}, mode), d, t}, mode ? "edge 3" : "reflect 3");
@@ -781,19 +781,17 @@ void tune()
         for (Columns const& s : std::vector<Columns>{{1, 64, 65536}, {16 * twice, 64, 65536}, {64 * twice, 64, 16384}, {4 * twice, 64, 262144}})
             for (int packs : {8, 16})
                 for (int blocks : {1, 2, 4, 8, 0})
-                for (int stages : {0, 1, 2, 3})
                 {
                     int64_t const vectors = s.inner * size / 16, share = ceil_div(vectors, int64_t(std::max(blocks, 1)));
                     int const threads = int(ceil_div(ceil_div(share, int64_t(packs)), int64_t(32)) * 32);
                     if (blocks > 0 && (threads > 512 || threads < 64))
                         continue;
-                    if ((blocks == 0 && packs == 16) || (blocks < 2 && stages > 0) || stages * share * 16 > (220 << 10))
+                    if (blocks == 0 && packs == 16)
                         continue;
-                    RowsPlan const plan{packs, threads, threads, blocks, stages};
+                    RowsPlan const plan{packs, threads, threads, blocks};
                     size_t const bytes = s.outer * s.channels * s.inner * size;
                     compare("rows", text({s.outer, s.channels, s.inner}), t,
-                        "packs " + std::to_string(packs) + " threads " + std::to_string(threads) + " blocks " + std::to_string(blocks)
-                            + " stages " + std::to_string(stages),
+                        "packs " + std::to_string(packs) + " threads " + std::to_string(threads) + " blocks " + std::to_string(blocks),
                         bytes, bytes, dx.p, dy.p, [&] {
                             CHECK(launch_instance_norm(plan, t, dx.p, dy.p, s.outer * s.channels, s.inner,
                                 InstanceNormParams{Scalars{dw.p, Type::kFloat}, Scalars{dw.p, Type::kFloat}, s.channels, 1e-5f, 1.f},
