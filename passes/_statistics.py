@@ -152,14 +152,17 @@ def elements(b: Builder, value: Value | None) -> list[Dim] | None:
 
 
 def _picked(b: Builder, node: Node) -> list[Dim] | None:
-    source, rest = elements(b, node.inputs[0]), [None if i is None else b.value(i) for i in node.operands()[1:]]
-    if source is None or any(r is None for r in rest):
+    source = elements(b, node.inputs[0])
+    given = [b.value(i) for i in node.operands()[1:] if i is not None]
+    rest = [[int(v) for v in array.reshape(-1)] for array in given if array is not None]
+    if source is None or not rest or len(rest) < len(given):
         return None
     if node.key == "Gather":
-        return [source[int(i)] for i in rest[0].reshape(-1)] if max(rest[0].reshape(-1), default=0) < len(source) else None
-    starts, ends = int(rest[0].reshape(-1)[0]), int(rest[1].reshape(-1)[0])
-    step = int(rest[3].reshape(-1)[0]) if len(rest) > 3 else 1
-    return source[slice(starts, ends, step)] if step > 0 else None
+        return [source[i] for i in rest[0]] if all(-len(source) <= i < len(source) for i in rest[0]) else None
+    if len(rest) < 2 or any(len(r) != 1 for r in rest):
+        return None
+    step = rest[3][0] if len(rest) > 3 else 1
+    return source[slice(rest[0][0], rest[1][0], step)] if step > 0 else None
 
 
 def dims(b: Builder, value: Value) -> list[Dim] | None:
@@ -288,6 +291,7 @@ def _ratio(b: Builder, count: int | None, found: dict[str, Any]) -> float:
         value = number(given)
         if what in ("count", "share"):
             require(count is not None, "the number of elements is not static, so the sum is no mean of known size")
+            assert count is not None
             value = count / value if what == "count" else count * value
             require(stem == "square" or abs(value - 1) < 1e-6, "a sum is not divided by the number of its elements")
         ratio *= 1 / value if what == "divisor" else value

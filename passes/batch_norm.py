@@ -11,7 +11,8 @@ Exact     Bit for bit: every channel is computed with the same numbers.
 import numpy as np
 
 from surgeon import ANY, Stage, attr, op, require, rewrite, var
-from surgeon.passes._statistics import dims, same_shape
+
+from ._statistics import dims, same_shape
 
 x = var("x")
 NAMES = ("scale", "bias", "mean", "variance")

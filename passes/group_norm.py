@@ -16,11 +16,10 @@ import numpy as np
 from onnx import TensorProto
 
 from surgeon import ANY, DOMAIN, Stage, attr, const, meaning, op, require, rewrite, var
-from surgeon.passes._statistics import (
+
+from ._statistics import (
     Normalisation,
     Spelling,
-    along,
-    apply_affine,
     channels,
     count,
     dims,

@@ -21,7 +21,8 @@ import numpy as np
 from onnx import TensorProto
 
 from surgeon import ANY, DOMAIN, Stage, attr, const, meaning, op, require, rewrite, rewrite_model, var
-from surgeon.passes._statistics import (
+
+from ._statistics import (
     Normalisation,
     Spelling,
     along,

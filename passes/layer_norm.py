@@ -16,7 +16,8 @@ import numpy as np
 from onnx import TensorProto
 
 from surgeon import DOMAIN, Stage, attr, meaning, op, require, rewrite, var
-from surgeon.passes._statistics import (
+
+from ._statistics import (
     Spelling,
     apply_affine,
     chain_size,

@@ -15,7 +15,8 @@ import numpy as np
 from onnx import TensorProto
 
 from surgeon import DOMAIN, Stage, attr, meaning, op, require, rewrite, var
-from surgeon.passes._statistics import (
+
+from ._statistics import (
     Spelling,
     centred_already,
     chain_size,
