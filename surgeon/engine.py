@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .errors import EngineError, ModelError, UsageError, did_you_mean
+from .errors import EngineError, SurgeonError, UsageError, did_you_mean
+from .explain import mended_by
 from .files import check_writable, put, read
-from .session import rewrite
 from .targets import Target
 
 CLASSIC, RTX = "tensorrt", "tensorrt_rtx"
@@ -184,6 +184,8 @@ def build(
             raise EngineError(_told(trt, source, refusals)) from None
     put(engine, path)
     notes = [] if profiles else _fixed_shapes(proto)
+    if timing_cache is not None and trt.__name__ == RTX:
+        notes.append(f"{title(trt)} keeps no timing cache: --timing-cache does nothing")
     return Built(path, len(engine), time.perf_counter() - started, title(trt), notes)
 
 
@@ -203,6 +205,8 @@ def _loader(
     if libraries:
         network = backend.LoadPlugins(plugins=list(libraries), obj=network)
     options: dict[str, Any] = {"profiles": [_polygraphy_profile(backend, p) for p in profiles] or None}
+    if trt.__name__ == RTX:
+        cache = None  # it warns about each of the calls and does nothing
     if cache is not None and Path(cache).exists():
         options["load_timing_cache"] = str(cache)
     if progress is not None and hasattr(trt, "IProgressMonitor"):
@@ -321,7 +325,7 @@ def _refusals(trt: Any, source: Path, libraries: Sequence[str], log: Sequence[st
             for line in dict.fromkeys(log)
             if "Could not parse" not in line and "Invalid Engine" not in line
         ]
-    mending = mended_by(source, target_of(trt)) if found else {}
+    mending = _mending(source, target_of(trt)) if found else {}
     return [Refusal(r.node, r.op, r.why, mending.get(r.node, "")) for r in found]
 
 
@@ -362,18 +366,16 @@ def _builder_error(line: str, proto: Any) -> Refusal:
     return Refusal(label(node), node.op_type, why)
 
 
+def _mending(source: Path, target: Target) -> dict[str, str]:
+    try:
+        return mended_by(source, target=target)
+    except SurgeonError:  # surgeon does not read the model either: then there is nothing to advise
+        return {}
+
+
 def label(node: Any) -> str:
     """A NodeProto as reports call it: its name, or its operator and first output."""
     return node.name or f"{node.op_type} -> {node.output[0] if node.output else '?'}"
-
-
-def mended_by(model: Any, target: Target) -> dict[str, str]:
-    """Node label -> the passes that take it away when the model is rewritten for `target`; nothing is proved here."""
-    try:
-        report = rewrite(model, target=target, verify="none").report
-    except (ModelError, UsageError):
-        return {}
-    return {name: record.pass_name for record in report.applied for name in (record.root, *record.removed)}
 
 
 def _told(trt: Any, source: Path, refusals: Sequence[Refusal]) -> str:

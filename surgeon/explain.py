@@ -164,7 +164,22 @@ def check(path: Path, *, target: Target, **options: Any) -> list[Untaken]:
     refused = untaken(Model(read(path), path.parent), target)
     if not refused:
         return []
-    report = rewrite(path, target=target, verify="none", **options).report
-    mending = {name: a.pass_name for a in report.applied for name in (a.root, *a.removed)}
+    mending = mended_by(path, target=target, **options)
     ops = {n.label: n.op for s in Model(read(path), path.parent).scopes for n in s.live()}
     return [Untaken(d.node, ops.get(d.node, ""), d.why, mending.get(d.node, "")) for d in refused]
+
+
+def mended_by(path: Path, *, target: Target, **options: Any) -> dict[str, str]:
+    """Node label -> the passes that take the node away, or change what it reads, on the way to a form that `target` takes.
+
+    `options` are those of `surgeon.rewrite`. Nothing is proved here.
+    """
+    report = rewrite(path, target=target, verify="none", **options).report
+    found = {name: a.pass_name for a in report.applied for name in (a.root, *a.removed)}
+    made_by = {name: a.pass_name for a in report.applied for name in a.outputs}
+    for node in (n for s in Model(read(path), path.parent).scopes for n in s.live()):
+        changed = [made_by[v.name] for v in node.inputs if v is not None and v.name in made_by]
+        if changed and node.label not in found:
+            found[node.label] = "+".join(dict.fromkeys(changed))
+    still = {d.node for d in report.untaken}
+    return {name: passes for name, passes in found.items() if name not in still}

@@ -184,9 +184,11 @@ def _restore_nodes(graph: GraphProto, untouched: GraphProto, touched: GraphProto
         same = False
         fresh, stood_here = _copy(node), by_outputs.get(tuple(node.output))
         if stood_here is not None:
-            fresh.doc_string = stood_here.doc_string
             fresh.metadata_props.extend(stood_here.metadata_props)
-            fresh.overload = stood_here.overload if fresh.op_type == stood_here.op_type else ""
+            if stood_here.doc_string:
+                fresh.doc_string = stood_here.doc_string
+            if stood_here.overload and fresh.op_type == stood_here.op_type:
+                fresh.overload = stood_here.overload
         nodes.append(fresh)
     if same:
         return False  # at most their order differs, and the file's own is topological

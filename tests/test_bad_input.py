@@ -175,11 +175,17 @@ def test_bad_model(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize("kind", ["not ONNX", "missing", "cyclic"])
 @pytest.mark.parametrize("command", ["check", "compare", "build"])
-def test_bad_model_for_other_commands(command: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_model_for_other_commands(
+    command: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     source = INPUTS[kind][0](tmp_path)
     out = tmp_path / "out.engine"
     other = put(tmp_path / "good.onnx", good())
-    words = {"check": [str(source), "--target", "8.4"], "compare": [str(other), str(source)], "build": [str(source), str(out)]}
+    words = {
+        "check": [str(source), "--target", "8.4"],
+        "compare": [str(other), str(source)],
+        "build": [str(source), str(out)],
+    }
     if (command, kind) == ("build", "cyclic"):
         pytest.skip("the parser says so, with exit status 1: test_engine has it")
     refused([command, *words[command]], capsys)
@@ -211,7 +217,9 @@ def test_output_is_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_output_folder_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = put(tmp_path / "in.onnx", good())
-    assert "there is no folder" in refused(["rewrite", str(source), str(tmp_path / "no" / "out.onnx"), "--target", "8.4"], capsys)
+    assert "there is no folder" in refused(
+        ["rewrite", str(source), str(tmp_path / "no" / "out.onnx"), "--target", "8.4"], capsys
+    )
 
 
 def test_report_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -241,7 +249,9 @@ def test_output_is_not_writable(tmp_path: Path) -> None:
         f"if {root}: os.setuid(65534)\n"
         f"sys.exit(main(['rewrite', {str(source)!r}, {str(out)!r}, '--target', '8.4']))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=Path(__file__).parent.parent)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=Path(__file__).parent.parent
+    )
     locked.chmod(0o755)
     assert done.returncode == 2, done
     assert "permission denied" in done.stderr
@@ -250,7 +260,9 @@ def test_output_is_not_writable(tmp_path: Path) -> None:
     assert [p.name for p in locked.iterdir()] == ["out.onnx"]
 
 
-def test_a_full_disk_leaves_the_old_output(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_old_output(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, out = put(tmp_path / "in.onnx", good()), tmp_path / "out.onnx"
     out.write_bytes(OLD)
 
@@ -263,7 +275,9 @@ def test_a_full_disk_leaves_the_old_output(tmp_path: Path, capsys: pytest.Captur
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.onnx", "out.onnx"]
 
 
-def test_external_weights_of_another_model_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_external_weights_of_another_model_are_not_overwritten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     source, elsewhere = tmp_path / "in.onnx", tmp_path / "elsewhere"
     onnx.save(good(weights=True), source, save_as_external_data=True, location="weights.bin", size_threshold=0)
     elsewhere.mkdir()

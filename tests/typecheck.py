@@ -29,7 +29,11 @@ def run(folder: Path) -> tuple[int, str]:
     """mypy's exit status and output over the package in `folder`; its paths are written as the repository has them."""
     options = ["--config-file", str(ROOT / "setup.cfg"), "--cache-dir", str(ROOT / ".mypy_cache")]
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, "-p", "surgeon"], cwd=folder, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "mypy", *options, "-p", "surgeon"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return done.returncode, (done.stdout + done.stderr).replace("surgeon/passes/", "passes/")
 

@@ -1,0 +1,335 @@
+"""The command line: what it prints, what it writes, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+import surgeon
+from surgeon.cli import main
+
+ROOT = Path(__file__).resolve().parent.parent
+STYLE = ROOT / "samples" / "style_transfer" / "style_transfer_ts_op11.onnx"
+LEAKY = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[N,3,8,8] x) => (float[N,3,8,8] y) <float a = {0.1}> {
+  [times] m = Mul(x, a)
+  [larger] h = Max(x, m)
+  [last] y = Neg(h)
+}"""
+NORM = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[N,3,8,8] x) => (float[N,3,8,8] y) <float[3] s = {1, 2, 3}, float[3] b = {0, 1, 0}> {
+  [norm] y = InstanceNormalization <epsilon = 0.001> (x, s, b)
+}"""
+UNKNOWN = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[N,3] x) => (float[M,3] y) {
+  [condition] c = Greater(x, x)
+  [row] r = ReduceMax <axes = [1], keepdims = 0> (x)
+  [keep] k = Cast <to = 9> (r)
+  [squeeze] y = Compress <axis = 0> (x, k)
+}"""
+WRONG_PASS = '''"""Forget the slope: wrong on purpose.
+
+Why  A test.
+"""
+
+from surgeon import Stage, const, op, rewrite, var
+
+x = var("x")
+
+
+@rewrite(op.Max(x, x * const("a")), stage=Stage.FUSE)
+def wrong(b, x, a):
+    return b.Relu(x)
+'''
+Captured = pytest.CaptureFixture[str]
+
+
+def write(folder: Path, text: str, name: str = "in.onnx") -> Path:
+    path = folder / name
+    onnx.save(onnx.parser.parse_model(text), path)
+    return path
+
+
+def run(*words: str | Path) -> int:
+    return main([str(w) for w in words])
+
+
+# ---- start-up --------------------------------------------------------------------------------------------------------------
+
+HEAVY = ("onnxruntime", "polygraphy", "tensorrt", "tensorrt_rtx", "onnx_graphsurgeon", "rich")
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["rewrite", "--help"], ["--version"], ["passes"], ["explain", "leaky-relu"]]
+)
+def test_answers_without_heavy_imports(words: list[str]) -> None:
+    code = (
+        "import sys\nfrom surgeon.cli import main\n"
+        f"try: status = main({words!r})\nexcept SystemExit as end: status = end.code or 0\n"
+        f"print(sorted(set({HEAVY!r}) & set(sys.modules)), status)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.splitlines()[-1] == "[] 0", done.stdout
+
+
+def test_module_and_version() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "surgeon", "--version"], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout == f"surgeon {surgeon.__version__}\n"
+
+
+# ---- rewrite ---------------------------------------------------------------------------------------------------------------
+
+
+def test_rewrite_writes_and_reports(tmp_path: Path, capsys: Captured) -> None:
+    source, out, report = write(tmp_path, LEAKY), tmp_path / "out.onnx", tmp_path / "r.json"
+    assert run("rewrite", source, out, "--target", "8.4", "--report", report) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == f"{source}, target 8.4"
+    assert re.fullmatch(r"applied  leaky-relu +fuse  1x  2 -> 1 nodes  error \S+", printed[1])
+    assert printed[-1].startswith("1 rewrite, proved on its own window, largest error ")
+    assert f"written to {out}" in printed[-1]
+    assert [n.op_type for n in onnx.load(out).graph.node] == ["LeakyRelu", "Neg"]
+    written = json.loads(report.read_text())
+    keys = {"schema", "surgeon", "target", "undone", "warnings", "verify", "applied", "declined", "ops", "seconds"}
+    assert keys <= set(written)
+    assert (written["schema"], written["target"]) == (1, "8.4")
+    (applied,) = written["applied"]
+    assert set(applied) == {"pass", "strategy", "root", "outputs", "removed", "added", "max_error"}
+    assert applied["removed"] == ["times", "larger"] or applied["removed"] == ["larger", "times"]
+    assert applied["max_error"] <= 1e-6
+    assert written["ops"] == {"before": {"Max": 1, "Mul": 1, "Neg": 1}, "after": {"LeakyRelu": 1, "Neg": 1}}
+    assert set(written["verify"]) >= {"mode", "skipped"}
+
+
+def test_second_run_writes_the_same_bytes(tmp_path: Path, capsys: Captured) -> None:
+    source, out, again = write(tmp_path, LEAKY), tmp_path / "out.onnx", tmp_path / "again.onnx"
+    run("rewrite", source, out, "--target", "8.4")
+    capsys.readouterr()
+    assert run("rewrite", out, again, "--target", "8.4") == 0
+    assert "nothing to rewrite" in capsys.readouterr().out
+    assert again.read_bytes() == out.read_bytes()
+
+
+def test_the_default_target_is_said(tmp_path: Path, capsys: Captured) -> None:
+    source = write(tmp_path, LEAKY)
+    run("rewrite", source, tmp_path / "out.onnx")
+    first = capsys.readouterr().out.splitlines()[0]
+    assert re.search(r", target \S+ \(the default: .*(installed|imported)", first), first
+
+
+def test_check_writes_nothing(tmp_path: Path, capsys: Captured) -> None:
+    source = write(tmp_path, LEAKY)
+    assert run("rewrite", source, "--check", "--target", "8.4") == 1
+    assert run("rewrite", source, tmp_path / "out.onnx", "--check", "--target", "8.4") == 1
+    assert "nothing written (--check)" in capsys.readouterr().out
+    assert [p.name for p in tmp_path.iterdir()] == ["in.onnx"]
+    run("rewrite", source, tmp_path / "out.onnx", "--target", "8.4")
+    assert run("rewrite", tmp_path / "out.onnx", "--check", "--target", "8.4") == 0
+
+
+def test_diff_shows_windows_and_operators(tmp_path: Path, capsys: Captured) -> None:
+    run("rewrite", write(tmp_path, LEAKY), "--check", "--target", "8.4", "--diff")
+    printed = capsys.readouterr().out
+    assert "- h = Max(x, m)" in printed
+    assert re.search(r"^\+ h = LeakyRelu\(x, alpha=0\.1", printed, re.MULTILINE)
+    assert re.search(r"^operator +Max +1 before +0 after$", printed, re.MULTILINE)
+    assert "Neg" not in printed.split("@@")[0]
+
+
+def test_quiet_and_verbose(tmp_path: Path, capsys: Captured) -> None:
+    source = write(tmp_path, LEAKY)
+    assert run("rewrite", source, tmp_path / "out.onnx", "--target", "8.4", "-q") == 0
+    assert capsys.readouterr() == ("", "")
+    run("rewrite", source, tmp_path / "out.onnx", "--target", "8.4", "-v")
+    assert re.search(r"^applied .* at larger$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_only_skip_and_globs(tmp_path: Path) -> None:
+    source, out = write(tmp_path, LEAKY), tmp_path / "out.onnx"
+    for words in (["--only", "identity"], ["--skip", "leaky-relu"], ["--skip", "leaky-relu:larg*"]):
+        run("rewrite", source, out, "--target", "8.4", *words)
+        assert "LeakyRelu" not in [n.op_type for n in onnx.load(out).graph.node], words
+    run("rewrite", source, out, "--target", "8.4", "--skip", "leaky-relu:other*")
+    assert "LeakyRelu" in [n.op_type for n in onnx.load(out).graph.node]
+
+
+def test_strategy(tmp_path: Path) -> None:
+    source, out = write(tmp_path, LEAKY), tmp_path / "out.onnx"
+    run("rewrite", source, out, "--target", "8.4")
+    assert run("rewrite", out, tmp_path / "back.onnx", "--target", "8.4", "--strategy", "leaky-relu=decompose") == 0
+    assert "LeakyRelu" not in [n.op_type for n in onnx.load(tmp_path / "back.onnx").graph.node]
+
+
+def test_a_wrong_pass_is_undone(tmp_path: Path, capsys: Captured) -> None:
+    source, out = write(tmp_path, LEAKY), tmp_path / "out.onnx"
+    (tmp_path / "passes").mkdir()
+    (tmp_path / "passes" / "wrong.py").write_text(WRONG_PASS)
+    words = ["--target", "8.4", "--passes", tmp_path / "passes", "--only", "wrong"]
+    assert run("rewrite", source, out, *words) == 1
+    printed = capsys.readouterr().out
+    assert re.search(r"^undone  wrong  larger  on .* inputs it differs", printed, re.MULTILINE)
+    assert [n.op_type for n in onnx.load(out).graph.node] == ["Mul", "Max", "Neg"]
+    assert run("rewrite", source, out, *words, "--verify", "none") == 0
+    assert "none proved (--verify none)" in capsys.readouterr().out
+    assert [n.op_type for n in onnx.load(out).graph.node] == ["Relu", "Neg"]
+
+
+def test_strict_writes_nothing(tmp_path: Path, capsys: Captured) -> None:
+    source, out = write(tmp_path, UNKNOWN), tmp_path / "out.onnx"
+    assert run("rewrite", source, out, "--target", "8.4", "--strict") == 1
+    assert not out.exists()
+    assert "nothing written (--strict)" in capsys.readouterr().out
+    assert run("rewrite", source, out, "--target", "8.4") == 1
+    assert out.exists()
+    assert re.search(r"^not taken  squeeze  ", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_whole_models_are_compared(tmp_path: Path, capsys: Captured) -> None:
+    assert (
+        run(
+            "rewrite",
+            write(tmp_path, LEAKY),
+            tmp_path / "out.onnx",
+            "--target",
+            "8.4",
+            "--verify",
+            "full",
+            "--shapes",
+            "x:2x3x8x8",
+        )
+        == 0
+    )
+    assert "whole models agree to " in capsys.readouterr().out
+
+
+# ---- explain, check, passes --------------------------------------------------------------------------------------------------
+
+
+def test_explain_a_node(tmp_path: Path, capsys: Captured) -> None:
+    source = write(tmp_path, LEAKY)
+    assert run("rewrite", source, "--target", "8.4", "--explain", "larger") == 0
+    printed = capsys.readouterr().out
+    assert "h = Max(x, m)" in printed
+    assert re.search(r"leaky-relu +larger +matched, and rewritten", printed)
+    assert run("rewrite", source, "--target", "8.4", "--explain", "times", "--only", "leaky-relu") == 0
+    assert re.search(r"leaky-relu +larger +matched, and rewritten", capsys.readouterr().out), "the root stands below"
+    assert [p.name for p in tmp_path.iterdir()] == ["in.onnx"]
+
+
+def test_explain_says_what_was_missing(tmp_path: Path, capsys: Captured) -> None:
+    near = LEAKY.replace("y = Neg(h)", "y = Add(h, m)")
+    assert run("rewrite", write(tmp_path, near), "--target", "8.4", "--explain", "larger", "--only", "leaky-relu") == 0
+    assert "'m' is also read by last" in capsys.readouterr().out
+
+
+def test_check_names_the_pass_that_mends(tmp_path: Path, capsys: Captured) -> None:
+    assert run("check", write(tmp_path, NORM), "--target", "8.4") == 1
+    assert re.search(r"^not taken  norm  InstanceNormalization  instance-norm  ", capsys.readouterr().out, re.MULTILINE)
+    assert run("check", write(tmp_path, NORM), "--target", "10.9") == 0
+    assert run("check", write(tmp_path, UNKNOWN), "--target", "8.4") == 1
+    assert re.search(r"^not taken  squeeze +Compress +no pass  ", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_passes_lists_every_pass(capsys: Captured) -> None:
+    assert run("passes") == 0
+    printed = capsys.readouterr().out
+    for path in (ROOT / "passes").glob("[a-z]*.py"):
+        assert re.search(rf"^pass  {path.stem.replace('_', '-')} ", printed, re.MULTILINE), path.stem
+
+
+def test_explain_a_pass(capsys: Captured) -> None:
+    assert run("explain", "leaky-relu") == 0
+    printed = capsys.readouterr().out
+    assert all(heading in printed for heading in ("Why ", "Rewrites ", "Exact ", "Strategies  keep, decompose, plugin"))
+
+
+# ---- compare ---------------------------------------------------------------------------------------------------------------
+
+
+def test_compare(tmp_path: Path, capsys: Captured) -> None:
+    source, out = write(tmp_path, LEAKY), tmp_path / "out.onnx"
+    run("rewrite", source, out, "--target", "8.4")
+    capsys.readouterr()
+    assert run("compare", source, out) == 0
+    assert re.search(r"^ONNX Runtime  y  .*equal", capsys.readouterr().out, re.MULTILINE)
+    other = write(tmp_path, LEAKY.replace("0.1", "0.2"), "other.onnx")
+    assert run("compare", other, out) == 1
+    assert "the models differ (ONNX Runtime)" in capsys.readouterr().out
+
+
+def test_compare_with_given_inputs(tmp_path: Path, capsys: Captured) -> None:
+    source, other = write(tmp_path, LEAKY), write(tmp_path, LEAKY.replace("0.1", "0.2"), "other.onnx")
+    np.savez(tmp_path / "positive.npz", x=np.ones((1, 3, 8, 8), np.float32))
+    assert run("compare", source, other, "--data", tmp_path / "positive.npz") == 0, (
+        "only negative inputs meet the slope"
+    )
+    np.savez(tmp_path / "negative.npz", x=-np.ones((1, 3, 8, 8), np.float32))
+    assert run("compare", source, other, "--data", tmp_path / "negative.npz") == 1
+
+
+def test_compare_what_the_parser_understood(tmp_path: Path, capsys: Captured) -> None:
+    pytest.importorskip("tensorrt_rtx", reason="TensorRT-RTX is not installed: surgeon's extra 'rtx'")
+    source, out = write(tmp_path, LEAKY), tmp_path / "out.onnx"
+    run("rewrite", source, out, "--target", "rtx")
+    capsys.readouterr()
+    assert run("compare", source, out, "--network") == 0
+    assert re.search(r"^the network of tensorrt_rtx \S+  y  .*equal", capsys.readouterr().out, re.MULTILINE)
+
+
+# ---- terminals ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+@pytest.mark.parametrize("columns", [80, 120])
+def test_tables_on_a_terminal(columns: int) -> None:
+    import pty
+
+    leader, follower = pty.openpty()
+    env = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm-256color"}
+    words = [sys.executable, "-m", "surgeon", "rewrite", str(STYLE), "--check", "--target", "8.4"]
+    process = subprocess.Popen(words, stdout=follower, stderr=follower, cwd=ROOT, env=env)
+    os.close(follower)
+    data = b""
+    while True:
+        try:
+            part = os.read(leader, 4096)
+        except OSError:  # Linux says so when the other end is closed
+            break
+        if not part:
+            break
+        data += part
+    assert process.wait() == 1
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", data.decode())
+    assert "─" in text
+    assert "pass" in text and "error" in text
+    table = text[text.index("applied") : text.index("rewrites,")].splitlines()[:-1]
+    assert max(len(line.rstrip()) for line in table) <= columns
+
+
+def test_plain_lines_in_a_pipe() -> None:
+    words = [sys.executable, "-m", "surgeon", "rewrite", str(STYLE), "--check", "--target", "8.4"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 1
+    assert done.stderr == ""
+    assert "\x1b" not in done.stdout and "─" not in done.stdout
+    assert re.search(r"^applied  instance-norm  decompose  15x  ", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs bash")
+def test_a_closed_pipe_is_no_error() -> None:
+    command = (
+        f"{sys.executable} -m surgeon rewrite {STYLE} --check --diff --target 8.4 | head -1; echo ${{PIPESTATUS[0]}}"
+    )
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr

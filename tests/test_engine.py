@@ -1,0 +1,167 @@
+"""Engines by a real TensorRT-RTX through Polygraphy: built without a GPU, and refusals told with node and pass."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import onnx
+import onnx.parser
+import pytest
+
+from surgeon.cli import main
+
+pytest.importorskip("tensorrt_rtx", reason="TensorRT-RTX is not installed: surgeon's extra 'rtx'")
+from surgeon import engine
+from surgeon.errors import EngineError, UsageError
+
+ROOT = Path(__file__).resolve().parent.parent
+SAMPLES = ROOT / "samples"
+RELU = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[N,3] x) => (float[N,3] y) { [act] y = Relu(x) }"""
+COMPUTED_AXES = """<ir_version: 8, opset_import: ["" : 18]>
+g (float[2,3,4] x) => (float[2,3,1] y) {
+  [last] one = Constant <value = int64[1] {-1}> ()
+  [shape] all = Constant <value_ints = [-1]> ()
+  [reshape] axes = Reshape (one, all)
+  [max] y = ReduceMax <keepdims = 1> (x, axes)
+}"""
+UNKNOWN = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[4,3] x, bool[4] k) => (float[M,3] y) {
+  [squeeze] y = Compress <axis = 0> (x, k)
+}"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "in.onnx"
+    onnx.save(onnx.parser.parse_model(text), path)
+    return path
+
+
+def test_builds_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, out = write(tmp_path, RELU), tmp_path / "out.engine"
+    out.write_bytes(b"an older engine")
+    assert main(["build", str(source), str(out), "--with", "rtx", "--profile", "x:1x3,4x3,8x3"]) == 0
+    printed = capsys.readouterr()
+    assert "built by TensorRT-RTX" in printed.out and f"written to {out}" in printed.out
+    assert "no --profile" not in printed.out
+    assert printed.err == ""
+    assert out.stat().st_size > 1000
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.onnx", "out.engine"]
+
+
+def test_a_dynamic_input_without_a_profile_is_said(tmp_path: Path) -> None:
+    built = engine.build(write(tmp_path, RELU), tmp_path / "out.engine", runtime="rtx")
+    assert built.notes == ["the input 'x' is dynamic and has no --profile: the engine takes 1x3 alone"]
+
+
+def test_progress_is_reported(tmp_path: Path) -> None:
+    steps: list[tuple[str, int, int]] = []
+    engine.build(
+        SAMPLES / "ssd_l2norm" / "ssd_l2norm_ts_op13.onnx",
+        tmp_path / "out.engine",
+        runtime="rtx",
+        progress=lambda *s: steps.append(s),
+    )
+    assert steps and all(0 <= done <= total for _, done, total in steps)
+
+
+def test_a_timing_cache_is_not_silently_ignored(tmp_path: Path) -> None:
+    built = engine.build(write(tmp_path, RELU), tmp_path / "out.engine", runtime="rtx", timing_cache=tmp_path / "cache")
+    assert any("--timing-cache does nothing" in note for note in built.notes)
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_refusal_names_node_reason_and_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, out = write(tmp_path, COMPUTED_AXES), tmp_path / "out.engine"
+    out.write_bytes(b"an older engine")
+    assert main(["build", str(source), str(out), "--with", "rtx"]) == 1
+    error = capsys.readouterr().err
+    assert "ReduceMax 'max': " in error and "must resolve to a build-time constant" in error
+    assert re.search(r"the pass 'fold\S*' rewrites this node", error)
+    assert "Traceback" not in error
+    assert out.read_bytes() == b"an older engine"
+
+
+def test_the_pass_that_is_named_mends_it(tmp_path: Path) -> None:
+    source = write(tmp_path, COMPUTED_AXES)
+    with pytest.raises(EngineError):
+        engine.build(source, tmp_path / "out.engine", runtime="rtx")
+    assert main(["rewrite", str(source), str(tmp_path / "mended.onnx"), "--target", "rtx", "--only", "fold"]) == 0
+    engine.build(tmp_path / "mended.onnx", tmp_path / "out.engine", runtime="rtx")
+
+
+def test_what_no_pass_mends_is_said(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"Compress 'squeeze': (.|\n)*no pass rewrites this node for rtx"):
+        engine.build(write(tmp_path, UNKNOWN), tmp_path / "out.engine", runtime="rtx")
+
+
+def test_fp16_is_for_weakly_typed_versions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write(tmp_path, RELU)
+    assert main(["build", str(source), str(tmp_path / "out.engine"), "--with", "rtx", "--fp16"]) == 2
+    assert "strongly typed" in capsys.readouterr().err
+    assert not (tmp_path / "out.engine").exists()
+
+
+@pytest.mark.parametrize(
+    ("there", "has_gpu", "chosen"),
+    [
+        (("tensorrt", "tensorrt_rtx"), True, "tensorrt"),
+        (("tensorrt", "tensorrt_rtx"), False, "tensorrt_rtx"),
+        (("tensorrt_rtx",), True, "tensorrt_rtx"),
+        (("tensorrt",), False, "TensorRT builds engines on a GPU"),
+        ((), True, "no TensorRT can be imported"),
+    ],
+)
+def test_the_runtime_is_chosen(
+    there: tuple[str, ...], has_gpu: bool, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_importable", lambda module: module in there)
+    monkeypatch.setattr(engine, "gpu", lambda: has_gpu)
+    if chosen in ("tensorrt", "tensorrt_rtx"):
+        assert engine.choose_runtime() == chosen
+        return
+    with pytest.raises(UsageError, match=chosen):
+        engine.choose_runtime()
+
+
+def test_old_parsers_name_a_node_by_its_number() -> None:
+    """Before TensorRT 10 an error has neither node_name nor node_operator."""
+    proto = onnx.parser.parse_model(COMPUTED_AXES)
+    error = SimpleNamespace(desc=lambda: "Assertion failed:\n  axes", node=lambda: 3)
+    found = engine._parser_error(error, proto)
+    assert (found.node, found.op, found.why) == ("max", "ReduceMax", "Assertion failed: axes")
+
+
+def test_one_process_drives_one_of_the_two() -> None:
+    code = (
+        "from surgeon import engine\nengine.use('tensorrt_rtx')\nimport polygraphy.backend.trt\nengine.use('tensorrt')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert "Use a process for each" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("sample", "profiles"),
+    [
+        ("style_transfer/style_transfer_ts_op11", ["image:1x3x64x64,2x3x128x128,2x3x256x256"]),
+        ("style_transfer/style_transfer_ts_op17", ["image:1x3x64x64,2x3x128x128,2x3x256x256"]),
+        ("style_transfer/style_transfer_dynamo_op18", ["image:1x3x64x64,2x3x128x128,2x3x256x256"]),
+        ("ssd_l2norm/ssd_l2norm_ts_op13", []),
+        ("ssd_l2norm/ssd_l2norm_dynamo_op18", []),
+        ("detector_leaky/detector_leaky_ts_op11", []),
+        ("detector_leaky/detector_leaky_dynamo_op18", []),
+        ("face_prelu/face_prelu_ts_op11", []),
+        ("face_prelu/face_prelu_dynamo_op18", []),
+        ("worked_examples/activation_clip", []),
+        ("worked_examples/parametric_relu", []),
+    ],
+)
+def test_every_rewritten_sample_builds(sample: str, profiles: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "out.onnx"
+    assert main(["rewrite", str(SAMPLES / f"{sample}.onnx"), str(out), "--target", "rtx", "-q"]) == 0
+    words = [w for p in profiles for w in ("--profile", p)]
+    assert main(["build", str(out), str(tmp_path / "out.engine"), "--with", "rtx", *words]) == 0
