@@ -883,13 +883,11 @@ def installed() -> Target:
     """The TensorRT that can be imported, else TensorRT-RTX, else `DEFAULT`; `note` says which, and why."""
     version = _version_of("tensorrt", DISTRIBUTIONS)
     if version:
-        try:
-            found = Target.parse(version)
-            return Target(".".join(version.split(".")[:2]), found.version, note=f"TensorRT {version} is installed")
-        except UsageError:
-            if not re.match(r"\d+", version) or int(version.partition(".")[0]) < FIRST[0]:
-                raise
-            return Target(_dotted(LAST), LAST, note=f"TensorRT {version} is installed, which is newer than the table: its last row is used")
+        numbers = ".".join(re.findall(r"\d+", version)[:2])
+        note = f"TensorRT {version} is installed"
+        if int(numbers.partition(".")[0]) > LAST[0]:
+            return Target(_dotted(LAST), LAST, note=f"{note}, which is newer than the table: its last row is used")
+        return Target(numbers, Target.parse(numbers).version, note=note)
     version = _version_of("tensorrt_rtx", RTX_DISTRIBUTIONS)
     if version:
         measured = "" if version.startswith(RTX_MEASURED) else f"; the table was measured with {RTX_MEASURED}"
