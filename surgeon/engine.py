@@ -384,7 +384,7 @@ def _told(trt: Any, source: Path, refusals: Sequence[Refusal]) -> str:
         lines.append(f"  {refusal}")
         if refusal.mended_by:
             lines.append(
-                f"    the pass '{refusal.mended_by}' rewrites this node: surgeon rewrite {source} OUT.onnx --target {target_of(trt)}"
+                f"    the pass '{refusal.mended_by}' may mend this: surgeon rewrite {source} OUT.onnx --target {target_of(trt)}"
             )
         elif refusal.node:
             lines.append(f"    no pass rewrites this node for {target_of(trt)}")
