@@ -299,8 +299,11 @@ symmetric_node = op.ReflectPad(x, domain="surgeon", pads=attr("pads"), mode=attr
 @rewrite(pad, stage=Stage.LOWER, strategy="decompose")
 def decompose(b: Builder, x: Value) -> Value:
     found = _read(b, b.root, x)
+    refused = b.target.takes(b.root)
     if found.pads is None:
+        require(refused is not None, "the pads are computed at run time")
         return _computed(b, found)
+    require(found.mode != "constant" or refused is not None, "")  # nothing is simpler than a Pad that is taken
     size = _sizes(b, x, found.pads)
     _require_possible(size, found.pads, found.mode)
     _require_worth_on_dla(b)
@@ -363,7 +366,7 @@ def _native(b: Builder, y: Value, pads: np.ndarray, mode: str) -> Value | None:
     made: Value = b.Pad(y, pads=pads.reshape(-1), mode=mode)
     if b.lowering(made, "reflect-pad") == "keep":
         return made
-    b.discard(made)
+    b.discard(made, keep=y)
     return None
 
 
@@ -397,9 +400,11 @@ def _constant(b: Builder, y: Value, found: _Pad, size: list[int | None]) -> Valu
     require(not isinstance(value, Value), f"the value is computed at run time, and {b.target.takes(b.root)}")
     assert isinstance(value, float)
     if dtype in HALVES:
-        wide = _taken_constant(b, b.Cast(y, to=TensorProto.FLOAT), found.pads, value)
+        cast = b.Cast(y, to=TensorProto.FLOAT)
+        wide = _taken_constant(b, cast, found.pads, value)
         if wide is not None:
             return b.Cast(wide, to=dtype)  # type: ignore[no-any-return]
+        b.discard(cast, keep=y)
     padded = [axis for axis, _, _ in _axes(found.pads)]
     require(all(size[a] is not None for a in padded) and dtype, f"{b.target.takes(b.root)}, and the size of a padded axis is not static")
     inside = np.zeros([size[a] if a in padded else 1 for a in range(found.pads.shape[1])])  # type: ignore[misc]
@@ -412,7 +417,7 @@ def _taken_constant(b: Builder, y: Value, pads: np.ndarray, value: Any) -> Value
     assert made.producer is not None
     if b.target.takes(made.producer) is None:
         return made
-    b.discard(made)
+    b.discard(made, keep=y)
     return None
 
 

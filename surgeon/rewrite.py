@@ -197,10 +197,13 @@ class Builder:
         p = self._driver.passes.get(pass_name)
         return "keep" if p is None or value.producer is None else self._driver.strategy(p, value.producer)[0]
 
-    def discard(self, value: Value) -> None:
-        """Take away the node that a body made for `value`, to make another instead."""
+    def discard(self, value: Value, keep: Value | None = None) -> None:
+        """Take away the node that a body made for `value`, to make another instead, and what was made for it alone but `keep`."""
         if value.producer is not None and value.producer in self.made:
-            self._graph.remove(value.producer)
+            gone = self._graph.remove(value.producer)
+            if keep is not None and keep.producer in gone:
+                for node in reversed(gone[1:]):
+                    self._graph.restore(node)
 
     def warn(self, text: str) -> None:
         """Say something in the report's warnings, with the node."""
@@ -533,7 +536,8 @@ class Driver:
             return False
         if any(a.attr(k) != b.attr(k) for k in {*a.attrs, *b.attrs}):
             return False
-        if a.attrs.keys() != b.attrs.keys() and self.target.takes(a) != self.target.takes(b):
+        written_alike = a.attrs.keys() == b.attrs.keys() and len(a.inputs) == len(b.inputs)
+        if not written_alike and self.target.takes(a) != self.target.takes(b):
             return False  # equal to ONNX, not to a parser that has defaults of its own
         x, y = list(a.inputs), list(b.inputs)
         while x and x[-1] is None:

@@ -1,0 +1,235 @@
+"""The Exact line of reflect-pad: bit for bit, in every mode, at every opset, for targets that refuse this or that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+import surgeon
+from surgeon.graph import Model
+from surgeon.prove import Runner
+from surgeon.targets import Target
+
+TARGETS = ["6.0", "7.2", "8.0", "8.2", "8.4", "9.3", "10.2", "10.9", "rtx"]
+TYPES = {TensorProto.FLOAT: np.float32, TensorProto.FLOAT16: np.float16, TensorProto.INT32: np.int32, TensorProto.DOUBLE: np.float64}
+
+
+@dataclass
+class Padding:
+    """A model of one Pad, written as its opset and its exporter would."""
+
+    mode: str
+    shape: tuple[int, ...]
+    pads: tuple[tuple[int, int], ...]
+    opset: int
+    dtype: int = TensorProto.FLOAT
+    form: str = "plain"  # plain, empty value, axes
+    value: float = 0.0
+    dynamic: bool = False
+
+    def model(self) -> ModelProto:
+        kind = TYPES[self.dtype]
+        flat = [b for b, _ in self.pads] + [e for _, e in self.pads]
+        tensors, inputs, attrs = [], ["x"], {"mode": self.mode}
+        if self.opset < 11:
+            attrs["pads"] = flat
+            if self.mode == "constant":
+                attrs["value"] = self.value
+        else:
+            axes = [a for a, p in enumerate(self.pads) if any(p)] if self.form == "axes" else list(range(len(self.shape)))
+            some = [self.pads[a][0] for a in axes] + [self.pads[a][1] for a in axes]
+            tensors.append(numpy_helper.from_array(np.asarray(some, np.int64), "pads"))
+            inputs.append("pads")
+            if self.mode == "constant" and self.value:
+                tensors.append(numpy_helper.from_array(np.asarray(self.value, kind), "value"))
+                inputs.append("value")
+            elif self.form != "plain":
+                inputs.append("")
+            if self.form == "axes":
+                tensors.append(numpy_helper.from_array(np.asarray(axes, np.int64), "axes"))
+                inputs.append("axes")
+        dims: list[Any] = [f"d{a}" for a in range(len(self.shape))] if self.dynamic else list(self.shape)
+        out = [f"e{a}" if self.dynamic else n + sum(p) for a, (n, p) in enumerate(zip(self.shape, self.pads, strict=True))]
+        info = helper.make_tensor_value_info
+        node = helper.make_node("Pad", inputs, ["y"], **attrs)
+        graph = helper.make_graph([node], "g", [info("x", self.dtype, dims)], [info("y", self.dtype, out)], tensors)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
+
+    def expected(self, x: np.ndarray) -> np.ndarray:
+        crop = tuple(slice(max(-b, 0), n + min(e, 0)) for n, (b, e) in zip(x.shape, self.pads, strict=True))
+        pads = [(max(b, 0), max(e, 0)) for b, e in self.pads]
+        more = {"constant_values": np.asarray(self.value, x.dtype)} if self.mode == "constant" else {}
+        return np.pad(x[crop], pads, self.mode, **more)  # type: ignore[call-overload, no-any-return]
+
+
+@st.composite
+def paddings(draw: st.DrawFn) -> Padding:
+    mode = draw(st.sampled_from(["constant", "reflect", "edge", "wrap"]))
+    opset = draw(st.integers(19 if mode == "wrap" else 8, 22))
+    shape = tuple(draw(st.lists(st.integers(3, 6), min_size=2, max_size=4)))
+    pads = tuple(draw(st.tuples(st.integers(-1, 2), st.integers(-1, 2))) if draw(st.booleans()) else (0, 0) for _ in shape)
+    assume(all(max(p) < n + min(p[0], 0) + min(p[1], 0) for n, p in zip(shape, pads, strict=True)))
+    forms = ["plain"] if opset < 11 else ["plain", "empty value"] if opset < 18 else ["plain", "empty value", "axes"]
+    dtype = draw(st.sampled_from(list(TYPES))) if opset >= 13 else TensorProto.FLOAT
+    value = draw(st.sampled_from([0.0, 2.0])) if mode == "constant" else 0.0
+    form = draw(st.sampled_from(forms))
+    assume(form != "axes" or any(map(any, pads)))
+    return Padding(mode, shape, pads, opset, dtype, form, value, draw(st.booleans()))
+
+
+def numbers(shape: tuple[int, ...], dtype: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(-9, 9, shape).astype(TYPES[dtype])
+
+
+def untaken_pads(model: ModelProto, target: str) -> list[str]:
+    found = [Target.parse(target).takes(n) for s in Model(model).scopes for n in s.live() if n.op == "Pad"]
+    return [why for why in found if why is not None]
+
+
+@settings(max_examples=100, deadline=None)
+@given(paddings(), st.sampled_from(TARGETS))
+def test_every_target_gets_what_it_takes_and_the_numbers_stay(padding: Padding, target: str) -> None:
+    model = padding.model()
+    onnx.checker.check_model(model, full_check=True)
+    result = surgeon.rewrite(model, target=target)
+    assert not result.report.undone, result.report.undone
+    onnx.checker.check_model(result.model, full_check=True)
+    x = numbers(padding.shape, padding.dtype)
+    np.testing.assert_array_equal(Runner(result.model).run({"x": x})[0], padding.expected(x))
+    if not (padding.value and padding.dynamic):  # another value than 0 needs static sizes before 8.2
+        assert not untaken_pads(result.model, target), [(n.op_type, n.input) for n in result.model.graph.node]
+    again = surgeon.rewrite(result.model, target=target)
+    assert not again.report.applied
+    assert again.model.SerializeToString(deterministic=True) == result.model.SerializeToString(deterministic=True)
+
+
+@settings(max_examples=60, deadline=None)
+@given(paddings(), st.sampled_from(["decompose", "plugin"]))
+def test_what_the_user_asks_for_is_given(padding: Padding, strategy: str) -> None:
+    result = surgeon.rewrite(padding.model(), target="8.4", strategy={"reflect-pad": strategy})
+    assert not result.report.undone, result.report.undone
+    ops = {n.op_type for n in result.model.graph.node}
+    x = numbers(padding.shape, padding.dtype)
+    np.testing.assert_array_equal(Runner(result.model).run({"x": x})[0], padding.expected(x))
+    positive = padding.mode != "constant" and any(max(p) > 0 for p in padding.pads)
+    assert "Pad" not in ops or not positive
+    if strategy == "plugin" and positive and padding.dtype in (TensorProto.FLOAT, TensorProto.FLOAT16):
+        assert ops == {"SurgeonReflectPad"}
+
+
+def tensorflow_symmetric(shape: tuple[int, ...], pads: list[tuple[int, int]], dynamic: bool, opset: int = 13) -> ModelProto:
+    """tf.pad(mode="SYMMETRIC") as tf2onnx 1.17 writes it."""
+    nodes, tensors = [], []
+
+    def constant(array: Any, dtype: Any = np.int64) -> str:
+        tensors.append(numpy_helper.from_array(np.asarray(array, dtype), f"c{len(tensors)}"))
+        return tensors[-1].name
+
+    ones = [[int(p > 0) for p in side] for side in zip(*pads, strict=True)]
+    nodes.append(helper.make_node("Pad", ["x", constant(sum(ones, []))], ["p"], mode="constant"))
+    nodes.append(helper.make_node("Pad", ["p", constant([b for b, _ in pads] + [e for _, e in pads])], ["m"], mode="reflect"))
+    nodes.append(helper.make_node("Shape", ["m"], ["s"]))
+    nodes.append(helper.make_node("Split", ["s"], [f"s{a}" for a in range(len(shape))]))
+    last = "m"
+    for axis, (begin, end) in enumerate(pads):
+        gone = [begin] * (begin > 0) + [-1 - end] * (end > 0)
+        if gone:
+            true = helper.make_tensor("value", TensorProto.BOOL, [1], [True])
+            nodes.append(helper.make_node("ConstantOfShape", [f"s{axis}"], [f"t{axis}"], value=true))
+            nodes.append(helper.make_node("ScatterElements", [f"t{axis}", constant(gone), constant([False] * len(gone), bool)], [f"k{axis}"]))
+            nodes.append(helper.make_node("Compress", [last, f"k{axis}"], [f"y{axis}"], axis=axis))
+            last = f"y{axis}"
+    nodes[-1].output[0] = "y"
+    info = helper.make_tensor_value_info
+    dims: list[Any] = [f"d{a}" for a in range(len(shape))] if dynamic else list(shape)
+    out = [f"e{a}" if dynamic else n + sum(p) for a, (n, p) in enumerate(zip(shape, pads, strict=True))]
+    graph = helper.make_graph(nodes, "g", [info("x", TensorProto.FLOAT, dims)], [info("y", TensorProto.FLOAT, out)], tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=7)
+
+
+@pytest.mark.parametrize("strategy", ["decompose", "plugin"])
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("pads", [[(0, 0), (1, 2), (3, 0)], [(0, 0), (0, 0), (2, 2)], [(1, 1), (4, 4), (3, 5)]])
+def test_the_symmetric_padding_of_tensorflow(pads: list[tuple[int, int]], dynamic: bool, strategy: str) -> None:
+    shape = (2, 4, 5)
+    model = tensorflow_symmetric(shape, pads, dynamic)
+    onnx.checker.check_model(model, full_check=True)
+    result = surgeon.rewrite(model, target="8.4", strategy={"reflect-pad": strategy})
+    assert not result.report.undone, result.report.undone
+    ops = {n.op_type for n in result.model.graph.node}
+    assert ops == {"SurgeonReflectPad"} if strategy == "plugin" else ops <= {"Gather", "Slice", "Concat"}, ops
+    x = numbers(shape, TensorProto.FLOAT)
+    np.testing.assert_array_equal(Runner(model).run({"x": x})[0], np.pad(x, pads, "symmetric"))
+    np.testing.assert_array_equal(Runner(result.model).run({"x": x})[0], np.pad(x, pads, "symmetric"))
+    again = surgeon.rewrite(result.model, target="8.4", strategy={"reflect-pad": strategy})
+    assert not again.report.applied
+
+
+def slices_around(mode: str, begin: int, end: int, size: int, opset: int) -> ModelProto:
+    """Circular padding as TorchScript writes it, or reflection as a slice and a flip."""
+    nodes, tensors = [], []
+
+    def cut(source: str, name: str, start: int, stop: int, step: int = 1) -> str:
+        inputs = [source]
+        for value in (start, stop, 2, step):
+            tensors.append(numpy_helper.from_array(np.asarray([value], np.int64), f"c{len(tensors)}"))
+            inputs.append(tensors[-1].name)
+        nodes.append(helper.make_node("Slice", inputs, [name]))
+        return name
+
+    far = 2**63 - 1
+    parts = ["x"]
+    if begin:
+        parts.insert(0, cut("x", "l", -begin, far) if mode == "wrap" else cut(cut("x", "l0", 1, begin + 1), "l", -1, -far, -1))
+    if end:
+        parts.append(cut("x", "r", 0, end) if mode == "wrap" else cut("x", "r", -2, -end - 2, -1))
+    nodes.append(helper.make_node("Concat", parts, ["y"], axis=-1))
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, "g", [info("x", TensorProto.FLOAT, [2, 3, size])], [info("y", TensorProto.FLOAT, [2, 3, size + begin + end])], tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+@pytest.mark.parametrize("begin,end", [(2, 0), (0, 3), (3, 2), (1, 1)])
+@pytest.mark.parametrize("mode,opset,target,expected", [
+    ("reflect", 13, "10.9", ["Pad"]),
+    ("reflect", 13, "7.2", ["Gather"]),
+    ("wrap", 19, "10.9", ["Pad"]),
+    ("wrap", 19, "9.3", None),
+    ("wrap", 17, "10.9", None),
+])  # fmt: skip
+def test_slices_around_a_tensor(mode: str, opset: int, target: str, expected: list[str] | None, begin: int, end: int) -> None:
+    model = slices_around(mode, begin, end, 5, opset)
+    onnx.checker.check_model(model, full_check=True)
+    result = surgeon.rewrite(model, target=target)
+    found = [n.op_type for n in result.model.graph.node]
+    assert found == (expected or [n.op_type for n in model.graph.node])
+    x = numbers((2, 3, 5), TensorProto.FLOAT)
+    np.testing.assert_array_equal(Runner(result.model).run({"x": x})[0], np.pad(x, [(0, 0), (0, 0), (begin, end)], mode))  # type: ignore[call-overload]
+
+
+def test_a_reflection_by_the_whole_axis_is_refused_with_the_reason() -> None:
+    model = Padding("reflect", (2, 3), ((0, 0), (3, 0)), 17).model()
+    result = surgeon.rewrite(model, target="8.0")
+    assert not result.report.applied
+    assert any("reflects by 3 an axis of 3" in d.why for d in result.report.declined)
+
+
+def test_pads_of_run_time_lose_their_axes_for_a_target_that_refuses_a_fourth_input() -> None:
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Pad", ["x", "pads", "", "axes"], ["y"], mode="reflect")], "g",
+        [info("x", TensorProto.FLOAT, ["a", "b", "c"]), info("pads", TensorProto.INT64, [4])], [info("y", TensorProto.FLOAT, ["d", "e", "f"])],
+        [numpy_helper.from_array(np.asarray([-1, 1], np.int64), "axes")],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    result = surgeon.rewrite(model, target="9.3", verify="none")
+    assert len(next(n for n in result.model.graph.node if n.op_type == "Pad").input) == 2
+    feeds = {"x": numbers((3, 4, 5), TensorProto.FLOAT), "pads": np.asarray([3, 0, 1, 2], np.int64)}
+    np.testing.assert_array_equal(Runner(result.model).run(feeds)[0], np.pad(feeds["x"], [(0, 0), (0, 2), (3, 1)], "reflect"))
