@@ -1,0 +1,99 @@
+"""Every model of the corpus, for the targets that differ most: what surgeon writes is valid, equal, final and repeatable.
+
+`tests/corpus` holds 493 exports of 115 modules by PyTorch's two exporters and tf2onnx; `index.json` says which is which.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+import surgeon
+from surgeon.errors import ModelError
+from surgeon.prove import compare_models
+
+CORPUS = Path(__file__).parent / "corpus"
+INDEX: list[dict[str, Any]] = json.loads((CORPUS / "index.json").read_text(encoding="utf-8"))
+TARGETS = ("8.4", "10.9", "rtx")
+# Tf's Erfc is no ONNX operator: neither the checker nor ONNX Runtime takes these files.
+INVALID = {row["file"] for row in INDEX if row["module"] == "tf_gelu"}
+
+
+@lru_cache(maxsize=1)
+def _checked(file: str) -> bool:
+    try:
+        onnx.checker.check_model(str(CORPUS / file), full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("file", [row["file"] for row in INDEX])
+def test_corpus(file: str, target: str) -> None:
+    original = onnx.load(CORPUS / file)
+    result = surgeon.rewrite(CORPUS / file, target=target)
+    report = result.report
+    assert not report.undone, report.undone
+    again = surgeon.rewrite(CORPUS / file, target=target)
+    written = result.model.SerializeToString(deterministic=True)
+    assert again.model.SerializeToString(deterministic=True) == written, "the same run twice writes different bytes"
+    second = surgeon.rewrite(result.model, target=target)
+    assert not second.report.applied, f"a second run applies {[a.pass_name for a in second.report.applied]}"
+    assert second.model.SerializeToString(deterministic=True) == written, "a second run writes different bytes"
+    if file in INVALID:
+        assert not report.applied
+        return
+    if _checked(file):
+        onnx.checker.check_model(result.model, full_check=True)
+    if report.applied:
+        _, why = compare_models(original, result.model)
+        assert not why
+
+
+def test_the_corpus_is_whole() -> None:
+    assert len(INDEX) == 493 == len(list(CORPUS.glob("*.onnx")))
+
+
+@pytest.mark.parametrize("target", ["8.0", "8.4", "9.3"])
+def test_no_reduce_reads_its_axes_from_an_input_before_10(target: str) -> None:
+    """Those parsers take the axes input for nothing and reduce over every axis; ONNX Runtime cannot see the mistake."""
+    wrong = []
+    for row in INDEX:
+        result = surgeon.rewrite(CORPUS / row["file"], target=target, verify="none")
+        for graph in _graphs(result.model.graph):
+            wrong += [
+                f"{row['file']}: {n.op_type} {n.name}"
+                for n in graph.node
+                if n.op_type.startswith("Reduce") and n.op_type != "ReduceSum" and len([i for i in n.input if i]) > 1
+            ]
+    assert not wrong
+
+
+def _graphs(graph: onnx.GraphProto) -> list[onnx.GraphProto]:
+    found = [graph]
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                found += _graphs(attribute.g)
+    return found
+
+
+def test_the_reduce_test_can_fail() -> None:
+    assert any(
+        n.op_type == "ReduceL2" and len(n.input) > 1 for row in INDEX for n in onnx.load(CORPUS / row["file"]).graph.node
+    )
+
+
+def test_invalid_models_are_declined_not_crashed_on() -> None:
+    for file in sorted(INVALID):
+        try:
+            result = surgeon.rewrite(CORPUS / file, target="8.4")
+        except ModelError:
+            continue
+        assert not result.report.applied and not _checked(file)
