@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -165,11 +166,9 @@ def _parser() -> _Parser:
     p.add_argument(
         "--strict", action="store_true", help="write nothing where something stays that the target does not take"
     )
+    p.add_argument("--repair-eps", metavar="E", type=float, help="the epsilon for a normalisation that lost its own")
     p.add_argument(
-        "--repair-eps",
-        metavar="VALUE",
-        type=float,
-        help="give a normalisation whose epsilon the exporter lost this one",
+        "--option", metavar="NAME=X", action="append", default=[], help="a number for a pass that asks for it"
     )
 
     p = commands.add_parser(
@@ -231,7 +230,9 @@ def _parser() -> _Parser:
     inner = p.add_subparsers(metavar="ACTION", dest="action", required=True, parser_class=_Parser)
     p = inner.add_parser("build", parents=[common], help="compile the plugin library for a TensorRT and a GPU")
     p.set_defaults(run=_plugins_build)
-    p.add_argument("--tensorrt-root", metavar="DIR", help="a folder with TensorRT's headers; without it, the usual places")
+    p.add_argument(
+        "--tensorrt-root", metavar="DIR", help="a folder with TensorRT's headers; without it, the usual places"
+    )
     p.add_argument("--arch", default="native", help="native (this machine's GPUs), all, or such as 86,90")
     p.add_argument("--out", metavar="DIR", help="the folder for the library; without it, one in the user's cache")
     return top
@@ -287,6 +288,24 @@ def _profile(given: Iterable[str]) -> dict[str, list[tuple[int, ...]]]:
     return found
 
 
+def _options(args: argparse.Namespace) -> dict[str, float]:
+    """What single passes read: --option NAME=NUMBER, and --repair-eps."""
+    found = {}
+    for item in args.option:
+        name, equals, text = item.partition("=")
+        try:
+            found[name] = float(text)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise UsageError(f"--option takes NAME=NUMBER, such as repair_prelu=1, not '{item}'.")
+    if args.repair_eps is not None:
+        if not 0 < args.repair_eps < math.inf:
+            raise UsageError(f"--repair-eps takes a number above 0, such as 1e-12, not {args.repair_eps:g}.")
+        found["repair_eps"] = args.repair_eps
+    return found
+
+
 def _target(args: argparse.Namespace) -> tuple[Target, str]:
     """The target, and how the first line calls it."""
     target = Target.parse(args.target or "installed")
@@ -307,8 +326,7 @@ def _rewrite(args: argparse.Namespace) -> int:
         return _explain_node(args, screen)
     if args.out is None and not args.check:
         raise UsageError("say where to write the model: surgeon rewrite IN.onnx OUT.onnx, or --check to write nothing.")
-    if args.repair_eps is not None and not args.repair_eps > 0:
-        raise UsageError(f"--repair-eps takes a number above 0, such as 1e-12, not {args.repair_eps:g}.")
+    options = _options(args)
     source, out = Path(args.model), None if args.check else Path(args.out)
     for path in (out, None if args.report is None else Path(args.report)):
         if path is not None:
@@ -329,7 +347,7 @@ def _rewrite(args: argparse.Namespace) -> int:
             shapes=_shapes(args.shapes),
             passes=args.passes,
             allow_unproved=args.allow_unproved,
-            options={} if args.repair_eps is None else {"repair_eps": args.repair_eps},
+            options=options,
             progress=progress,
         )
     report = result.report
@@ -472,7 +490,7 @@ def _explain_node(args: argparse.Namespace, screen: Screen) -> int:
     screen.line(f"{args.model}, {title}")
     found = verdicts(
         Path(args.model), args.explain, target=target, plugins=_words(args.plugins), strategy=_strategies(args.strategy), only=_words(args.only) or None,
-        skip=_skips(args.skip), passes=args.passes, options={} if args.repair_eps is None else {"repair_eps": args.repair_eps},
+        skip=_skips(args.skip), passes=args.passes, options=_options(args),
     )  # fmt: skip
     screen.line(found.node)
     screen.table("verdict", ("pass", "at", "verdict"), [(v.pass_name, v.root, v.text) for v in found.verdicts])

@@ -309,6 +309,7 @@ ARGUMENTS = {
     "shapes of another rank": (["rewrite", "IN", "OUT", "--shapes", "x:1x2x3"], "2 dimensions"),
     "passes from nowhere": (["rewrite", "IN", "OUT", "--passes", "no-such-folder"], "is not a folder"),
     "epsilon below zero": (["rewrite", "IN", "OUT", "--repair-eps", "-1"], "above 0"),
+    "option without a number": (["rewrite", "IN", "OUT", "--option", "repair_prelu=yes"], "NAME=NUMBER"),
     "explain nobody": (["explain", "leakyrelu"], "Did you mean 'leaky-relu'?"),
     "explain no node": (["rewrite", "IN", "--explain", "frst"], "Did you mean 'first'?"),
     "profile of nobody": (["build", "IN", "ENGINE", "--profile", "z:1x2"], "no input 'z'"),
