@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from surgeon import Builder, const, op, require, var
 from surgeon.graph import Value
@@ -29,9 +29,9 @@ x = var("x")
 
 
 def number() -> Pattern:
-    """A constant, CastLike and Expand of one included. Whether it must be 0 is looked at when the window is evaluated."""
+    """A constant, spread to the size of x or not. Whether it must be 0 is looked at when the window is evaluated."""
     bare = const() | op.CastLike(const(), x)
-    return bare | op.Expand(bare, op.Shape(x) | const())
+    return bare | op.Expand(bare, op.Shape(x) | const()) | op.ConstantOfShape(op.Shape(x))
 
 
 def line() -> Pattern:
@@ -69,6 +69,11 @@ def condition() -> Pattern:
     return maybe_cast | op.Not(maybe_cast)
 
 
+def step() -> Pattern:
+    """One number for x > 0 and another for x < 0."""
+    return op.Where(condition(), number(), number()) | op.Cast(condition())
+
+
 def pair() -> Pattern:
     """The sum of two parts of which one is bent."""
     return (
@@ -80,6 +85,7 @@ def pair() -> Pattern:
 FORMS = (
     pair() | pair() * number() | pair() / number()
     | op.Max(line(), line()) | op.Min(line(), line()) | op.Where(condition(), line() | number(), line() | number())
+    | x * step()
 )  # fmt: skip
 
 
@@ -97,18 +103,22 @@ class Slopes:
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
-    """A tensor's value where x is 1, -1 and NaN. `constant`: it does not depend on x."""
+    """A tensor's value where x is 1, -1 and NaN.
+
+    `degree` 1: a function that is linear on either side of zero. 0: a number on either side. None: zero, which is both.
+    """
 
     at: tuple[np.ndarray, np.ndarray, np.ndarray]
-    constant: bool = False
+    degree: int | None
 
 
 def slopes(b: Builder, x: Value) -> Slopes:
     """Both slopes of the window between `x` and the root; declines, without a word, a window that has no such slopes."""
     require(b.dtype(x) in FLOATS, "")
     reader = _Reader(b, x)
-    up, down, nan = reader.of(b.root.outputs[0]).at
-    require(np.isnan(nan).all() and np.isfinite(up).all() and np.isfinite(down).all(), "")
+    found = reader.of(b.root.outputs[0])
+    up, down, nan = found.at
+    require(found.degree == 1 and np.isnan(nan).all() and np.isfinite(up).all() and np.isfinite(down).all(), "")
     up, down = np.broadcast_arrays(up, -down)
     require(not np.array_equal(up, down), "")  # plain multiplication
     return Slopes(up, down, len(reader.nodes))
@@ -117,7 +127,7 @@ def slopes(b: Builder, x: Value) -> Slopes:
 class _Reader:
     def __init__(self, b: Builder, x: Value) -> None:
         self.b = b
-        self.sides: dict[Any, _Sides] = {x: _Sides((np.asarray(1.0), np.asarray(-1.0), np.asarray(np.nan)))}
+        self.sides: dict[Any, _Sides] = {x: _Sides((np.asarray(1.0), np.asarray(-1.0), np.asarray(np.nan)), 1)}
         self.nodes: set[Any] = set()
 
     def of(self, value: Any) -> _Sides:
@@ -129,6 +139,7 @@ class _Reader:
             if array is not None:
                 self.sides[value] = _constant(array)
             else:
+                require(value.producer is not None, "")
                 self.nodes.add(value.producer)
                 with np.errstate(all="ignore"):
                     self.sides[value] = self.computed(value.producer)
@@ -140,55 +151,68 @@ class _Reader:
             return self.of(operands[0])
         if key == "Expand":
             return self.expanded(*operands)
+        if key == "ConstantOfShape":  # of the shape of x
+            value = node.attrs.get("value")
+            return _constant(numpy_helper.to_array(value).reshape(()) if value is not None else np.zeros(()))
         if key == "Clip":
             return self.clip(operands)
         given = [self.of(v) for v in operands]
         if key in ("Mul", "Div"):
-            require(sum(not g.constant for g in given) == 1 and (key == "Mul" or given[1].constant), "")
-            return _each(np.multiply if key == "Mul" else np.divide, *given)
+            return _scaled(key, *given)
         if key == "Where":
-            for branch in given[1:]:
-                _require_homogeneous(branch)
-            return _each(lambda c, p, q: np.where(c != 0, p, q), *given)
-        for part in given:
-            _require_homogeneous(part)
-        if key in ELEMENTWISE or key in COMPARISONS:
-            return _each({**ELEMENTWISE, **COMPARISONS}[key], *given)
-        return _each({"Neg": np.negative, "Abs": np.abs, "Relu": _relu, "Not": lambda c: c == 0}[key], *given)
+            require(given[0].degree != 1, "")
+            return _each(lambda c, p, q: np.where(c != 0, p, q), given, _common(given[1:]))
+        if key in COMPARISONS:
+            _common(given)
+            return _each(COMPARISONS[key], given, 0)
+        if key in ELEMENTWISE:
+            return _each(ELEMENTWISE[key], given, _common(given))
+        if key == "Not":
+            return _each(lambda c: c == 0, given, 0)
+        return _each({"Neg": np.negative, "Abs": np.abs, "Relu": _relu}[key], given, given[0].degree)
 
     def expanded(self, value: Any, shape: Any) -> _Sides:
         """A shape that is not computed is that of x: the pattern says so, and x stands for itself here as one number."""
         wanted = self.b.value(shape)
         found = self.of(value)
-        return found if wanted is None else _each(lambda v: v * np.ones(wanted.astype(int)), found)
+        return found if wanted is None else _each(lambda v: v * np.ones(wanted.astype(int)), [found], found.degree)
 
     def clip(self, operands: list[Any]) -> _Sides:
         low, high = [self.of(v) if v is not None else None for v in (*operands[1:], None, None)[:2]]
         found = self.of(operands[0])
         for bound, function in ((low, np.maximum), (high, np.minimum)):
             if bound is not None:
-                _require_homogeneous(bound)
-                found = _each(function, found, bound)
+                found = _each(function, [found, bound], _common([found, bound]))
         return found
 
 
 def _constant(array: np.ndarray) -> _Sides:
     wide = array.astype(np.float64)
-    return _Sides((wide, wide, wide), constant=True)
+    return _Sides((wide, wide, wide), 0 if wide.any() else None)
 
 
 def _relu(v: np.ndarray) -> np.ndarray:
     return np.maximum(v, 0.0)
 
 
-def _each(function: Any, *given: _Sides) -> _Sides:
+def _each(function: Any, given: list[_Sides], degree: int | None) -> _Sides:
     at = [function(*[g.at[k] for g in given]) for k in range(3)]
-    return _Sides((at[0], at[1], at[2]), all(g.constant for g in given))
+    return _Sides((at[0], at[1], at[2]), degree)
 
 
-def _require_homogeneous(part: _Sides) -> None:
-    """A constant that is added to, or compared with, x must be zero: then f(s * x) = s * f(x) for every s > 0."""
-    require(not part.constant or not part.at[0].any(), "")
+def _scaled(key: str, a: _Sides, b: _Sides) -> _Sides:
+    require(
+        b.degree == 0 if key == "Div" else 1 not in (a.degree, b.degree) or a.degree != b.degree, ""
+    )  # x * x is no line
+    degree = max(a.degree or 0, b.degree or 0)
+    return _each(np.multiply if key == "Mul" else np.divide, [a, b], degree)
+
+
+def _common(given: list[_Sides]) -> int | None:
+    """The degree of what is added, compared or chosen from: f(s * x) = s * f(x) for every s > 0 only if all have one."""
+    degrees = {g.degree for g in given if g.degree is not None}
+    require(len(degrees) <= 1, "")
+    return degrees.pop() if degrees else None
 
 
 def same_slope(b: Builder, x: Value, slope: np.ndarray, wanted: float) -> bool:

@@ -3,7 +3,7 @@
 Why       TensorRT has a LeakyRelu kernel in every version from 6 on, which fuses into the convolution in front of it;
           Max(x, alpha * x) and the other spellings run as kernels of their own and fuse with nothing.
 Rewrites  relu(x) - alpha * relu(-x)    max(x, 0) + alpha * min(x, 0)    clip(x, 0,) + alpha * clip(x, , 0)
-          alpha * x + (1 - alpha) * relu(x)    a * x + b * abs(x)    Where(x > 0, x, alpha * x)
+          alpha * x + (1 - alpha) * relu(x)    a * x + b * abs(x)    Where(x > 0, x, alpha * x)    x * Where(x > 0, 1, alpha)
           Max(x, alpha * x)    Min(x, alpha * x)    ->  LeakyRelu(x), with any alpha
           any of them, or LeakyRelu, with slope 0 below zero  ->  Relu(x)
           s * LeakyRelu(Conv(x) [+ bias]), s > 0  ->  LeakyRelu of the same with s in its weights (also ConvTranspose, Gemm,

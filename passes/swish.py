@@ -11,6 +11,7 @@ Exact     To rounding.
 
 from surgeon import Stage, attr, const, op, require, rewrite, var
 
+from ._linear import fits
 from ._types import require_op
 
 x, beta = var("x"), const("beta")
@@ -19,8 +20,8 @@ x, beta = var("x"), const("beta")
 @rewrite(x * op.Sigmoid(x * beta | x), stage=Stage.FUSE)
 def fuse(b, x, beta=None):
     require_op(b, "Swish", x)
-    require(beta is None or beta.ndim == 0, "beta is no single number")
-    return b.Swish(x, alpha=1.0 if beta is None else float(beta))
+    require(beta is None or (beta.size == 1 and fits(b, x, beta.shape)), "beta is no single number")
+    return b.Swish(x, alpha=1.0 if beta is None else float(beta.reshape(())))
 
 
 @rewrite(x * op.Sigmoid(x * 1), stage=Stage.FUSE)

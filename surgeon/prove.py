@@ -166,10 +166,11 @@ def _is_float(dtype: np.dtype) -> bool:
 
 def _saturated(a: np.ndarray, b: np.ndarray, reference: np.ndarray | None) -> np.ndarray:
     """Where the original's number comes of an inf that was cut off at the type's maximum, and scaled behind that: a wider
-    type gives another number, and the rewritten window gives inf of the same sign."""
-    if reference is None or reference.shape != b.shape:
-        return np.zeros(b.shape, bool)
-    return np.isinf(a) & (np.sign(a) == np.sign(b)) & ~(np.abs(reference) <= 2 * np.abs(b))
+    type gives another number, or the number is out of reach of finite inputs; the rewritten window gives inf of its sign."""
+    beyond = np.abs(b) > LARGEST**1.5
+    if reference is not None and reference.shape == b.shape:
+        beyond |= ~(np.abs(reference) <= 2 * np.abs(b))
+    return np.isinf(a) & (np.sign(a) == np.sign(b)) & beyond
 
 
 def _limit(dtype: np.dtype) -> float:
