@@ -18,7 +18,7 @@ from surgeon.prove import Runner
 from surgeon.targets import Target
 
 TARGETS = ["6.0", "7.2", "8.0", "8.2", "8.4", "9.3", "10.2", "10.9", "rtx"]
-TYPES = {TensorProto.FLOAT: np.float32, TensorProto.FLOAT16: np.float16, TensorProto.INT32: np.int32, TensorProto.DOUBLE: np.float64}
+TYPES: dict[int, Any] = {TensorProto.FLOAT: np.float32, TensorProto.FLOAT16: np.float16, TensorProto.INT32: np.int32, TensorProto.DOUBLE: np.float64}
 
 
 @dataclass
@@ -37,7 +37,9 @@ class Padding:
     def model(self) -> ModelProto:
         kind = TYPES[self.dtype]
         flat = [b for b, _ in self.pads] + [e for _, e in self.pads]
-        tensors, inputs, attrs = [], ["x"], {"mode": self.mode}
+        tensors: list[Any] = []
+        inputs: list[str] = ["x"]
+        attrs: dict[str, Any] = {"mode": self.mode}
         if self.opset < 11:
             attrs["pads"] = flat
             if self.mode == "constant":
@@ -126,7 +128,8 @@ def test_what_the_user_asks_for_is_given(padding: Padding, strategy: str) -> Non
 
 def tensorflow_symmetric(shape: tuple[int, ...], pads: list[tuple[int, int]], dynamic: bool, opset: int = 13) -> ModelProto:
     """tf.pad(mode="SYMMETRIC") as tf2onnx 1.17 writes it."""
-    nodes, tensors = [], []
+    nodes: list[Any] = []
+    tensors: list[Any] = []
 
     def constant(array: Any, dtype: Any = np.int64) -> str:
         tensors.append(numpy_helper.from_array(np.asarray(array, dtype), f"c{len(tensors)}"))
@@ -174,7 +177,8 @@ def test_the_symmetric_padding_of_tensorflow(pads: list[tuple[int, int]], dynami
 
 def slices_around(mode: str, begin: int, end: int, size: int, opset: int) -> ModelProto:
     """Circular padding as TorchScript writes it, or reflection as a slice and a flip."""
-    nodes, tensors = [], []
+    nodes: list[Any] = []
+    tensors: list[Any] = []
 
     def cut(source: str, name: str, start: int, stop: int, step: int = 1) -> str:
         inputs = [source]
