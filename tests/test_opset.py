@@ -1,0 +1,142 @@
+"""What is written for a parser that reads an older opset: nothing in it that the parser would silently misread.
+
+ONNX Runtime reads such a model right, so no comparison of outputs can see the mistake: these tests read the models.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+import pytest
+from helpers import model
+from onnx import GraphProto, ModelProto, NodeProto
+
+import surgeon
+from surgeon.targets import Target
+
+CORPUS = Path(__file__).parent / "corpus"
+FILES = [row["file"] for row in json.loads((CORPUS / "index.json").read_text(encoding="utf-8"))]
+OLD = ("7.2", "8.2", "8.4", "9.3")
+
+
+def nodes(graph: GraphProto) -> Iterator[NodeProto]:
+    """Every node of a graph and of the bodies in it."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from nodes(attribute.g)
+
+
+def opset(proto: ModelProto) -> int:
+    return next(o.version for o in proto.opset_import if o.domain in ("", "ai.onnx"))
+
+
+def misread(proto: ModelProto) -> list[str]:
+    """The constructs of trt-support 1b that a parser up to 9.3 reads without a word and with another meaning."""
+    found = []
+    for node in nodes(proto.graph):
+        attrs = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+        inputs = [i for i in node.input if i]
+        if node.op_type.startswith("Reduce") and node.op_type != "ReduceSum" and len(inputs) > 1:
+            found.append(f"{node.op_type} with axes as an input")
+        if node.op_type.startswith("Reduce") and attrs.get("noop_with_empty_axes") and len(inputs) == 1:
+            found.append(f"{node.op_type} over nothing")
+        if node.op_type == "Shape" and attrs:
+            found.append("Shape of a part")
+        if node.op_type == "Pad" and len(node.input) > 3:
+            found.append("Pad with axes")
+        if node.op_type.startswith("Scatter") and attrs.get("reduction", b"none") != b"none":
+            found.append("Scatter with a reduction")
+        if node.op_type == "GridSample" and attrs.get("mode") in (b"linear", b"cubic"):
+            found.append("GridSample by its new mode names")
+        if node.op_type == "Resize" and {"antialias", "keep_aspect_ratio_policy", "axes"} & set(attrs):
+            found.append("Resize of opset 18")
+        if node.op_type in ("LSTM", "GRU", "RNN") and attrs.get("layout"):
+            found.append("layout 1")
+        if node.op_type == "Split" and "num_outputs" in attrs:
+            found.append("Split with num_outputs")
+    return found
+
+
+@pytest.mark.parametrize("target", OLD)
+def test_no_written_model_holds_what_the_parser_misreads(target: str) -> None:
+    ceiling = Target.parse(target).opset
+    above, wrong = [], []
+    for file in FILES:
+        result = surgeon.rewrite(CORPUS / file, target=target, verify="none")
+        if opset(result.model) > ceiling:
+            above.append(file)
+        wrong += [f"{file}: {what}" for what in misread(result.model)]
+    assert not wrong
+    assert not above
+
+
+def test_the_reader_of_models_sees_the_mistake() -> None:
+    """The test above can fail: the corpus as it is holds what it looks for."""
+    found = {what for file in FILES for what in misread(onnx.load(CORPUS / file))}
+    assert {"ReduceL2 with axes as an input", "ReduceMean with axes as an input", "Shape of a part"} <= found
+
+
+def test_a_newer_parser_gets_the_opset_of_the_file() -> None:
+    proto = model("(float[2,3] x) => (float[2,1] y) <int64[1] axes = {1}> { y = ReduceMean (x, axes) }", 18)
+    for target in ("10.0", "11.1", "rtx"):
+        result = surgeon.rewrite(proto, target=target)
+        assert not result.report.applied and opset(result.model) == 18
+
+
+def test_what_cannot_come_down_keeps_everything_up_and_is_reported() -> None:
+    proto = model(
+        "(float[2,3,4] x, int64[1] later) => (float[A,B,C] y, float[2,1,4] z) <int64[1] axes = {1}>"
+        " { y = ReduceMax (x, later) z = ReduceMean (x, axes) }",
+        18,
+    )
+    result = surgeon.rewrite(proto, target="8.4")
+    assert opset(result.model) == 18 and not result.report.applied
+    assert any("opset stays at 18" in w and "computed at run time" in w for w in result.report.warnings)
+    assert len(result.report.untaken) == 2 and result.report.failed
+
+
+def test_a_skipped_node_keeps_everything_up() -> None:
+    proto = model("(float[2,3] x) => (float[2,1] y, float[1,3] z) <int64[1] a = {1}, int64[1] b = {0}> { y = ReduceMax (x, a) z = ReduceMin (x, b) }", 18)
+    result = surgeon.rewrite(proto, target="8.4", skip=["opset:ReduceMax*"])
+    assert opset(result.model) == 18 and not result.report.applied and result.report.failed
+
+
+def test_a_type_that_the_older_opset_lacks_is_refused() -> None:
+    proto = model("(int32[2,3] x) => (int32[2,3] y) { y = Relu (x) }", 14)
+    result = surgeon.rewrite(proto, target="8.2")
+    assert opset(result.model) == 14
+    assert any("its X is tensor(int32)" in d.why for d in result.report.declined)
+
+
+def test_layout_of_recurrent_layers_is_written_out_for_every_target() -> None:
+    text = (
+        "(float[2,5,3] x, float[2,1,4] h, float[2,1,4] c) => (float[2,5,1,4] y, float[2,1,4] yh, float[2,1,4] yc)"
+        " <float[1,16,3] w, float[1,16,4] r> { y, yh, yc = LSTM <hidden_size = 4, layout = 1> (x, w, r, , , h, c) }"
+    )
+    proto = model(text.replace("<float[1,16,3] w, float[1,16,4] r>", "").replace("float[2,1,4] c)", "float[2,1,4] c, float[1,16,3] w, float[1,16,4] r)", 1), 17)
+    for target in ("8.4", "10.9", "rtx"):
+        result = surgeon.rewrite(proto, target=target)
+        assert [a.pass_name for a in result.report.applied] == ["opset"]
+        assert result.report.applied[0].max_error is not None and not result.report.untaken
+        assert not misread(result.model)
+
+
+def test_softmax_over_an_inner_axis_is_turned() -> None:
+    proto = model("(float[2,3,4] x) => (float[2,3,4] y) { y = Softmax <axis = 1> (x) }", 13)
+    result = surgeon.rewrite(proto, target="7.2")
+    assert [n.op_type for n in result.model.graph.node] == ["Transpose", "Softmax", "Transpose"]
+    assert opset(result.model) == 11 and result.report.applied[0].max_error is not None
+
+
+def test_fused_and_lowered_windows_come_down_too() -> None:
+    """A LayerNormalization that this target lacks is decomposed at the file's opset, and its Reduce comes down with it."""
+    proto = model("(float[2,3,8] x) => (float[2,3,8] y) <float[8] s = {1,2,3,4,5,6,7,8}> { y = LayerNormalization (x, s) }", 18)
+    result = surgeon.rewrite(proto, target="8.4")
+    assert opset(result.model) == 17 and not misread(result.model)
+    assert [a.pass_name for a in result.report.applied] == ["layer-norm+opset"]
+    assert result.report.applied[0].max_error is not None
