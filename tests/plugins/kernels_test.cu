@@ -788,7 +788,7 @@ void tune()
                         continue;
                     if (blocks == 0 && packs == 16)
                         continue;
-                    RowsPlan const plan{packs, threads, threads, blocks};
+                    RowsPlan const plan{packs, threads, threads, blocks, 0};
                     size_t const bytes = s.outer * s.channels * s.inner * size;
                     compare("rows", text({s.outer, s.channels, s.inner}), t,
                         "packs " + std::to_string(packs) + " threads " + std::to_string(threads) + " blocks " + std::to_string(blocks),

@@ -291,7 +291,7 @@ __device__ inline float2 sum_over_lanes(float2 v, int lanes, float2* scratch)
 
 // Count, mean and sum of squared deviations of a set; merged by Chan, Golub and LeVeque's update. The mean is
 // mean + tail: a row of few, nearly equal values far from zero needs more of it than fp32 holds.
-struct Moments
+struct alignas(16) Moments
 {
     float count, mean, m2, tail;
 };
@@ -389,31 +389,24 @@ __device__ inline float divisor_of(float sum, Norm const& norm)
     return 1.f;
 }
 
-// x / d as x * factor * extra: extra is 1 but where 1 / d would leave the normal range (d zero, denormal, huge, inf).
-struct Scaling
-{
-    float factor, extra;
-
-    __device__ explicit Scaling(float d)
-    {
-        constexpr float kUp = 18446744073709551616.f, kDown = 1.f / kUp; // 2^64
-        extra = d < 1e-37f ? kUp : d > 1e37f ? kDown : 1.f;
-        factor = 1.f / (d * extra);
-    }
-
-    __device__ bool plain() const { return extra == 1.f; }
-};
+// Whether x / d is x * (1 / d) to rounding: not where 1 / d leaves the normal range (d zero, denormal, huge, inf, NaN).
+__device__ inline bool has_reciprocal(float d) { return d > 1e-37f && d < 1e37f; }
 
 // x is [outer, channels, inner]; a block is a tile of blockDim.x columns (each VEC neighbours of `inner`) by blockDim.y
 // threads that share the channels; every thread keeps its R packs in registers, so x is read once. blockDim.x and
 // blockDim.y are powers of two, and the block is at least a warp.
+// Few weights are brought into shared memory while x is on its way; many are read where they are needed.
+__host__ __device__ inline int kept_weights(int channels) { return channels <= 512 ? channels : 0; }
+
 // ALONE: blockDim.y is 1, and a thread has all of its columns.
 template <class T, int VEC, int R, bool ALONE>
 __global__ void __launch_bounds__(512, sizeof(T) * VEC * R <= 128 ? 2 : 1)
     l2norm_columns_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, int64_t columns,
         int64_t inner_packs, int channels, Norm norm, bool stream)
 {
-    extern __shared__ float shared[]; // sums [VEC][rows][blockDim.x], then factor and extra [VEC][blockDim.x] each
+    constexpr int kFewRows = VEC <= 4 ? 8 : 0; // the arithmetic of 8 columns is worth sharing, that of 4 is not
+    extern __shared__ float shared[]; // weights [channels], sums [VEC][rows][blockDim.x], divisors and
+                                      // their reciprocals [VEC][blockDim.x] each
     int const width = blockDim.x, threads = width * blockDim.y, thread = threadIdx.y * width + threadIdx.x;
     int64_t const column = int64_t(blockIdx.x) * width + threadIdx.x;
     bool const live = column < columns;
@@ -428,6 +421,9 @@ __global__ void __launch_bounds__(512, sizeof(T) * VEC * R <= 128 ? 2 : 1)
         int const c = threadIdx.y + r * blockDim.y;
         v[r] = live && c < channels ? Pack<T, VEC>::load(x + base + c * stride, stream) : Pack<T, VEC>::zeros();
     }
+    int const kept = kept_weights(channels);
+    for (int c = thread; c < kept; c += threads)
+        shared[c] = weight.data ? weight.at(c) : 1.f;
     float sum[VEC] = {};
 #pragma unroll
     for (int r = 0; r < R; ++r)
@@ -435,52 +431,68 @@ __global__ void __launch_bounds__(512, sizeof(T) * VEC * R <= 128 ? 2 : 1)
         for (int k = 0; k < VEC; ++k)
             sum[k] = fmaf(v[r][k], v[r][k], sum[k]);
 
-    float factor[VEC];
-    float *factors, *extras = nullptr;
-    bool plain = true;
+    bool multiply = true, inverted = false;
     if constexpr (ALONE)
     {
+        __syncthreads();
 #pragma unroll
         for (int k = 0; k < VEC; ++k)
-        {
-            Scaling const s(divisor_of(sum[k], norm));
-            factor[k] = s.factor * s.extra; // the rare row whose 1 / divisor overflows is divided below
-            plain = plain && s.plain();
             sum[k] = divisor_of(sum[k], norm);
-        }
     }
     else
     {
-        // The threads of a warp that share a column first, then the warps; one thread a column finishes it.
-        for (int m = width; m < 32 && m < threads; m *= 2)
+        // The threads of a warp that share a column first, then the warps.
+        for (int m = width; m < 32; m *= 2)
 #pragma unroll
             for (int k = 0; k < VEC; ++k)
                 sum[k] += __shfl_xor_sync(kWholeWarp, sum[k], m);
+        float* const sums = shared + kept;
         int const share = width < 32 ? 32 / width : 1, rows = blockDim.y / share;
         if (threadIdx.y % share == 0)
 #pragma unroll
             for (int k = 0; k < VEC; ++k)
-                shared[(k * rows + threadIdx.y / share) * width + threadIdx.x] = sum[k];
+                sums[(k * rows + threadIdx.y / share) * width + threadIdx.x] = sum[k];
         __syncthreads();
-        factors = shared + VEC * rows * width;
-        extras = factors + VEC * width;
-        for (int i = thread; i < VEC * width; i += threads)
-        {
-            float total = 0.f;
-            for (int row = 0; row < rows; ++row)
-                total += shared[(i / width * rows + row) * width + i % width];
-            Scaling const s(divisor_of(total, norm));
-            factors[i] = s.factor;
-            extras[i] = s.extra;
-            plain = plain && s.plain();
-        }
-        plain = __syncthreads_and(plain);
+        if (rows <= kFewRows) // every thread for itself
 #pragma unroll
-        for (int k = 0; k < VEC; ++k)
-            factor[k] = factors[k * width + threadIdx.x];
+            for (int k = 0; k < VEC; ++k)
+            {
+                sum[k] = 0.f;
+                for (int row = 0; row < rows; ++row)
+                    sum[k] += sums[(k * rows + row) * width + threadIdx.x];
+                sum[k] = divisor_of(sum[k], norm);
+            }
+        else // one thread a column for all
+        {
+            float* const divisors = sums + VEC * rows * width;
+            float* const factors = divisors + VEC * width;
+            for (int i = thread; i < VEC * width; i += threads)
+            {
+                float total = 0.f;
+                for (int row = 0; row < rows; ++row)
+                    total += sums[(i / width * rows + row) * width + i % width];
+                divisors[i] = divisor_of(total, norm);
+                factors[i] = 1.f / divisors[i];
+                multiply = multiply && has_reciprocal(divisors[i]);
+            }
+            multiply = inverted = __syncthreads_and(multiply);
+#pragma unroll
+            for (int k = 0; k < VEC; ++k)
+                sum[k] = (inverted ? factors : divisors)[k * width + threadIdx.x];
+        }
     }
     if (!live)
         return;
+    if (!inverted)
+    {
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+            multiply = multiply && has_reciprocal(sum[k]);
+        if (multiply)
+#pragma unroll
+            for (int k = 0; k < VEC; ++k)
+                sum[k] = 1.f / sum[k];
+    }
 #pragma unroll
     for (int r = 0; r < R; ++r)
     {
@@ -488,15 +500,16 @@ __global__ void __launch_bounds__(512, sizeof(T) * VEC * R <= 128 ? 2 : 1)
         if (c >= channels)
             break;
         v[r].forget();
-        float const w = weight.data ? weight.at(c) : 1.f;
+        float const w = kept ? shared[c] : weight.data ? weight.at(c) : 1.f;
         float out[VEC];
-#pragma unroll
-        for (int k = 0; k < VEC; ++k)
-            out[k] = v[r][k] * factor[k] * w;
-        if (!plain)
+        if (multiply)
 #pragma unroll
             for (int k = 0; k < VEC; ++k)
-                out[k] = (ALONE ? v[r][k] / sum[k] : v[r][k] * factor[k] * extras[k * width + threadIdx.x]) * w;
+                out[k] = v[r][k] * sum[k] * w;
+        else
+#pragma unroll
+            for (int k = 0; k < VEC; ++k)
+                out[k] = __fdiv_rn(v[r][k], sum[k]) * w;
         Pack<T, VEC>::of(out).store(y + base + c * stride, stream);
     }
 }
@@ -559,7 +572,9 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
             sum = fmaf(v[r][k], v[r][k], sum);
     sum = sum_over_lanes(make_float2(sum, 0.f), lanes, scratch).x;
     float const divisor = divisor_of(sum, norm);
-    Scaling const scale(divisor);
+    // x / d as x * factor * extra, where extra is 1 unless 1 / d leaves the normal range.
+    constexpr float kUp = 18446744073709551616.f; // 2^64
+    float const extra = has_reciprocal(divisor) ? 1.f : divisor < 1.f ? kUp : 1.f / kUp, factor = 1.f / (divisor * extra);
 #pragma unroll
     for (int r = 0; r < R; ++r)
     {
@@ -570,7 +585,7 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
         float out[VEC];
 #pragma unroll
         for (int k = 0; k < VEC; ++k)
-            out[k] = v[r][k] * scale.factor * scale.extra;
+            out[k] = v[r][k] * factor * extra;
         if (weight.data)
 #pragma unroll
             for (int k = 0; k < VEC; ++k)
@@ -614,51 +629,90 @@ struct Affine
     }
 };
 
-// Mean and sum of squared deviations of the values that a group of lanes holds in registers: the mean first, then the
-// deviations from it, whose own (tiny) sum corrects both (the corrected two-pass algorithm).
+__device__ inline Moments from_lane(Moments const& m, int mask)
+{
+    return Moments{__shfl_xor_sync(kWholeWarp, m.count, mask), __shfl_xor_sync(kWholeWarp, m.mean, mask),
+        __shfl_xor_sync(kWholeWarp, m.m2, mask), __shfl_xor_sync(kWholeWarp, m.tail, mask)};
+}
+
+// By value: a conditional reference would put both into local memory.
+__device__ inline Moments choose(bool first, Moments const& a, Moments const& b)
+{
+    return Moments{first ? a.count : b.count, first ? a.mean : b.mean, first ? a.m2 : b.m2, first ? a.tail : b.tail};
+}
+
+// The same for two sets of equal count, without a division.
+__device__ inline Moments merge_equal(Moments const& a, Moments const& b)
+{
+    float const delta = b.mean - a.mean, step = 0.5f * delta, mean = a.mean + step;
+    return Moments{2.f * a.count, mean, a.m2 + b.m2 + delta * step * a.count,
+        (a.mean - mean) + step + 0.5f * (a.tail + b.tail)};
+}
+
+// Moments of the values that a group of lanes holds in registers. Each thread takes its own mean first, then the
+// deviations from it, whose own (tiny) sum corrects both (the corrected two-pass algorithm); then they are merged.
+// A group of lanes gets the same bits in every thread: merge() is asked in the order of the lanes.
 template <class T, int R>
-__device__ inline Moments moments_of(Vector<T> (&v)[R], RowWindow<T> const& window,
-    int first, int lanes, float count, float2* scratch)
+__device__ inline Moments moments_of(Vector<T> (&v)[R], RowWindow<T> const& window, int first, int lanes,
+    Moments* scratch)
 {
     constexpr int VEC = kVectorBytes / sizeof(T);
-    float sum = 0.f;
+    float sum = 0.f, count = 0.f;
 #pragma unroll
     for (int r = 0; r < R; ++r)
     {
+        int const lo = max(window.lo, (first + r * lanes) * VEC), hi = min(window.hi, (first + r * lanes + 1) * VEC);
+        count += float(max(hi - lo, 0));
         float s = 0.f;
 #pragma unroll
         for (int k = 0; k < VEC; ++k)
             s += v[r][k];
         sum += s;
     }
-    float const mean = sum_over_lanes(make_float2(sum, 0.f), lanes, scratch).x / count;
-    float2 d = make_float2(0.f, 0.f);
+    float const mean = count > 0.f ? sum / count : 0.f;
+    float d1 = 0.f, d2 = 0.f;
 #pragma unroll
     for (int r = 0; r < R; ++r)
     {
         int const j = first + r * lanes;
         bool const whole = window.whole(j);
         v[r].forget();
+        float s1 = 0.f, s2 = 0.f;
 #pragma unroll
         for (int k = 0; k < VEC; ++k)
         {
             float const deviation = whole || window.inside(j * VEC + k) ? v[r][k] - mean : 0.f;
-            d.x += deviation;
-            d.y = fmaf(deviation, deviation, d.y);
+            s1 += deviation;
+            s2 = fmaf(deviation, deviation, s2);
         }
+        d1 += s1;
+        d2 += s2;
     }
-    d = sum_over_lanes(d, lanes, scratch);
-    float const shift = d.x / count, better = mean + shift;
-    return Moments{count, better, fmaxf(d.y - d.x * shift, 0.f), (mean - better) + shift};
-}
+    float const shift = count > 0.f ? d1 / count : 0.f, better = mean + shift;
+    Moments m{count, better, fmaxf(d2 - d1 * shift, 0.f), (mean - better) + shift};
 
-// The part of a row's elements that lies in the vectors [from, to).
-template <class T>
-__device__ inline float elements_in(RowWindow<T> const& window, int from, int to)
-{
-    constexpr int VEC = kVectorBytes / sizeof(T);
-    int const lo = max(window.lo, from * VEC), hi = min(window.hi, to * VEC);
-    return hi > lo ? float(hi - lo) : 0.f;
+    bool const equal = __all_sync(kWholeWarp, count == R * VEC);
+    for (int s = 1; s < (lanes < 32 ? lanes : 32); s *= 2)
+    {
+        Moments const other = from_lane(m, s), lower = choose(threadIdx.x & s, other, m), upper = choose(threadIdx.x & s, m, other);
+        m = equal ? merge_equal(lower, upper) : merge(lower, upper);
+    }
+    if (lanes <= 32)
+        return m;
+    int const warps = ceil_div(int(blockDim.x), 32), lane = threadIdx.x % 32;
+    if (lane == 0)
+        scratch[threadIdx.x / 32] = m;
+    __syncthreads();
+    m = lane < warps ? scratch[lane] : Moments{0.f, 0.f, 0.f, 0.f};
+    for (int s = 1; s < 16; s *= 2) // at most 16 warps
+    {
+        Moments const other = from_lane(m, s);
+        m = merge(m, other); // only lane 0's is used, for which m is the lower
+    }
+    m = Moments{__shfl_sync(kWholeWarp, m.count, 0), __shfl_sync(kWholeWarp, m.mean, 0), __shfl_sync(kWholeWarp, m.m2, 0),
+        __shfl_sync(kWholeWarp, m.tail, 0)};
+    __syncthreads(); // the scratch may be used again
+    return m;
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -692,6 +746,7 @@ __device__ inline void store_remote(Moments* slot, unsigned rank, Moments const&
 #endif
 
 constexpr int kMostBlocksInCluster = 8; // what every device with clusters takes
+
 constexpr int kMostStages = 4;
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -735,7 +790,7 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
         InstanceNormParams params, bool stream)
 {
     constexpr int VEC = kVectorBytes / sizeof(T);
-    __shared__ float2 scratch[32];
+    __shared__ Moments scratch[32];
     int first = 0, per_block = 0;
     int64_t row;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -773,8 +828,7 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
     // Lanes beyond `last` hold zeros; a window that ends there keeps them out of the deviations too.
     RowWindow<T> mine = window;
     mine.hi = min(window.hi, last * VEC);
-    Moments m = moments_of<T, R>(v, mine, lane, lanes, fmaxf(elements_in(window, first, last), 1.f), scratch);
-    m.count = elements_in(window, first, last);
+    Moments m = moments_of<T, R>(v, mine, lane, lanes, scratch);
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     if (CLUSTER)
     {
@@ -819,7 +873,7 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
     extern __shared__ __align__(128) unsigned char staged[];
     __shared__ uint64_t arrived[kMostStages];
     __shared__ Moments parts[2][kMostBlocksInCluster]; // by turns: a row's are read while the next row's are written
-    __shared__ float2 scratch[32];
+    __shared__ Moments scratch[32];
     int const blocks = cluster_size(), rank = cluster_rank(), lanes = blockDim.x;
     int64_t const step = gridDim.x / blocks, first_row = blockIdx.x / blocks, elements = rows * length;
 
@@ -890,9 +944,7 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
 
         RowWindow<T> mine = window;
         mine.hi = min(window.hi, to * VEC);
-        float const count = elements_in(window, from, to);
-        Moments m = moments_of<T, R>(v, mine, lane, lanes, fmaxf(count, 1.f), scratch);
-        m.count = count;
+        Moments m = moments_of<T, R>(v, mine, lane, lanes, scratch);
         Moments* const exchange = parts[turn % 2];
         if (threadIdx.x < blocks)
             store_remote(exchange + rank, threadIdx.x, m);
@@ -931,7 +983,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
         int vectors_a_chunk)
 {
     constexpr int VEC = kVectorBytes / sizeof(T);
-    __shared__ float2 scratch[32];
+    __shared__ Moments scratch[32];
     int64_t const row = blockIdx.x / chunks;
     int const chunk = blockIdx.x - row * chunks;
     RowWindow<T> const window(row * length, length);
@@ -949,8 +1001,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
         }
         RowWindow<T> mine = window;
         mine.hi = min(window.hi, last * VEC);
-        float const count = elements_in(window, tile, last);
-        m = merge(m, moments_of<T, kTilePacks>(v, mine, tile + threadIdx.x, kTileThreads, count, scratch));
+        m = merge(m, moments_of<T, kTilePacks>(v, mine, tile + threadIdx.x, kTileThreads, scratch));
     }
     if (threadIdx.x == 0)
         moments[blockIdx.x] = m;
@@ -970,8 +1021,7 @@ __global__ void __launch_bounds__(THREADS)
     for (int i = lane; i < chunks; i += 32)
         m = merge(m, chunk_moments[row * chunks + i]);
     for (int s = 1; s < 32; s *= 2)
-        m = merge(m, Moments{__shfl_xor_sync(kWholeWarp, m.count, s), __shfl_xor_sync(kWholeWarp, m.mean, s),
-                         __shfl_xor_sync(kWholeWarp, m.m2, s), __shfl_xor_sync(kWholeWarp, m.tail, s)});
+        m = merge(m, from_lane(m, s)); // only lane 0's is used
     if (lane == 0)
         row_moments[row] = m;
 }
@@ -1215,9 +1265,7 @@ __global__ void __launch_bounds__(kPadThreads)
             if (to[u] >= 0)
                 v[u].store(y + to[u], stream);
     }
-    if (blockIdx.y > 0)
-        return;
-    unsigned const borders = rows * g.border.d;
+    unsigned const borders = blockIdx.y == 0 ? rows * g.border.d : 0;
     for (unsigned i = threadIdx.x; i < borders; i += kPadThreads)
     {
         unsigned const r = g.border(i);

@@ -32,8 +32,8 @@ cudaError_t with_type(Type type, F const& f)
     return cudaErrorInvalidValue;
 }
 
-constexpr int64_t kPadVectorsABlock = 2048; // 32 KiB
-constexpr int64_t kStageMemory = 200 << 10; // of the 227 KiB that a block may have where clusters are
+constexpr int64_t kPadVectorsABlock = 1024; // 16 KiB
+constexpr int64_t kStageMemory = 200 << 10; // of the 227 KiB that a multiprocessor with clusters lends
 
 int vector_elements(Type type)
 {
@@ -64,7 +64,7 @@ ColumnsPlan plan_columns(Type type, int64_t channels, int64_t inner)
         packs *= 2;
         y /= 2;
     }
-    int const threads = y <= 8 ? 256 : 512;
+    int const threads = y == 1 ? 256 : y <= 8 ? 128 : 512;
     return ColumnsPlan{pack, packs, std::max(threads / y, 1), y};
 }
 
@@ -78,7 +78,7 @@ cudaError_t launch_columns(ColumnsPlan const& plan, T const* x, Scalars weight, 
     int64_t const columns = outer * inner / VEC, blocks = ceil_div(columns, int64_t(plan.x));
     if (blocks > kMostBlocks)
         return cudaErrorInvalidValue;
-    size_t const shared = ALONE ? 0 : size_t(plan.x) * (plan.y + 2) * VEC * sizeof(float);
+    size_t const shared = (size_t(kept_weights(int(channels))) + (ALONE ? 0 : size_t(plan.x) * (plan.y + 2) * VEC)) * sizeof(float);
     l2norm_columns_kernel<T, VEC, R, ALONE><<<unsigned(blocks), dim3(plan.x, plan.y), shared, on>>>(
         x, weight, y, columns, inner / VEC, int(channels), norm, stream);
     return cudaGetLastError();
