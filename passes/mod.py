@@ -1,0 +1,27 @@
+"""Write Mod of integers for a TensorRT that has no Mod.
+
+Why       TensorRT imports Mod from 8.5 on. Exporters write it to compute pads, as in `(8 - height % 8) % 8` (SwinIR, tf.pad).
+Rewrites  Mod(a, b) of integers  ->  r - b * (r / b) with r = a - b * (a / b) + b, in divisions that round towards zero
+Exact     For integers of either sign and a constant b other than 0: the result has the sign of b, as ONNX says. A computed b may
+          be 0, where nothing is defined, and is left alone; so are floating-point numbers (fmod).
+"""
+
+from onnx import TensorProto
+
+from surgeon import Stage, attr, const, op, require, rewrite, var
+
+INTEGERS = (TensorProto.INT32, TensorProto.INT64)
+
+a, divisor = var("a"), const("divisor")
+
+
+@rewrite(op.Mod(a, divisor, fmod=attr("fmod")), stage=Stage.LOWER, strategy="decompose")
+def decompose(b, a, divisor, fmod):
+    require(not fmod and b.dtype(a) in INTEGERS, "it is not a Mod of integers")
+    require(divisor.all(), "the divisor is 0")
+    first = _remainder(b, a, divisor)  # has the sign of a
+    return _remainder(b, b.Add(first, divisor), divisor)
+
+
+def _remainder(b, a, divisor):
+    return b.Sub(a, b.Mul(b.Div(a, divisor), divisor))
