@@ -4,38 +4,50 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, TensorProto
+from onnx import ModelProto, TensorProto, numpy_helper
 
-from ..prove import (
-    HALVES, TOLERANCE, Feeds, Runner, Unrunnable, Window, _declared_dim, _largest_pad, _runnable, feeds_of, widened,
-)  # fmt: skip
+from .. import prove
+from ..prove import HALVES, TOLERANCE, Feeds, Runner, Unrunnable, Window, feeds_of, widened
 from .rounding import rounded
 
 LIMIT = TOLERANCE[TensorProto.FLOAT16]
+ALLOWED = 4.0  # times what rounding the weights and inputs alone makes
 KINDS = ("random", "large")  # standard normal numbers, and the same times 1e3
 
 
 @dataclass(frozen=True, slots=True)
 class OutputError:
-    """One output on one kind of inputs. `relative`: max|a - b| / max|b| against the fp32 original; inf where a number
-    became inf or NaN. `largest`: max|b|. `ok`: within fp16's tolerance of 2e-3."""
+    """One output on one kind of inputs, against the fp32 original.
+
+    `relative`: max|a - b| / max|b|, inf where a number became inf or NaN. `largest`: max|b|. `rounding`: the error of the
+    fp32 original when its weights and inputs alone are rounded to fp16, which no conversion avoids. `ok`: at most 2e-3,
+    or at most 4 times `rounding`: what design.md section 5 says of windows, said of whole models.
+    """
 
     output: str
     inputs: str
     relative: float
     largest: float
+    rounding: float = 0.0
 
     @property
     def ok(self) -> bool:
-        return self.relative <= LIMIT
+        return self.relative <= LIMIT or (math.isfinite(self.relative) and self.relative <= ALLOWED * self.rounding)
 
     def to_json(self) -> dict[str, Any]:
-        return {"output": self.output, "inputs": self.inputs, "relative": self.relative if math.isfinite(self.relative) else None, "largest": self.largest}
+        return {
+            "output": self.output,
+            "inputs": self.inputs,
+            "relative": self.relative if math.isfinite(self.relative) else None,
+            "rounding": self.rounding if math.isfinite(self.rounding) else None,
+            "largest": self.largest,
+            "ok": self.ok,
+        }
 
 
 def compare(
@@ -46,25 +58,56 @@ def compare(
     The converted model is evaluated with every fp16 tensor rounded (see `rounding`), because ONNX Runtime's CPU kernels
     hide overflow.
     """
-    reference = widened(original, TensorProto.FLOAT) if _has_halves(original) else original
+    reference = _wide(original)
+    perturbed = _rounded_weights(reference)
     strict = rounded(converted)
     if strict is None:
         return [], "the model's opset is older than 9, in which fp16 cannot be evaluated here"
     names = [o.name for o in original.graph.output]
     found: dict[tuple[str, str], OutputError] = {}
     try:
-        with _runnable(reference, base) as path:
-            before, after = Runner(reference, path), Runner(strict)
+        with prove._runnable(reference, base) as path, prove._runnable(perturbed, base) as near:
+            before, rough, after = Runner(reference, path), Runner(perturbed, near), Runner(strict)
             for kind, feeds in _inputs(original, data, shapes):
                 a, b = after.run(_renamed(strict, feeds)), before.run(_renamed(reference, feeds))
-                for name, x, y in zip(names, a, b, strict=True):
-                    new = _error(name, kind, x, y)
+                c = rough.run({n: _rounded(x) for n, x in _renamed(perturbed, feeds).items()})
+                for name, x, y, z in zip(names, a, b, c, strict=True):
+                    new = replace(_error(name, kind, x, y), rounding=_error(name, kind, z, y).relative)
                     old = found.get((name, kind))
                     if old is None or new.relative > old.relative:
                         found[name, kind] = new
     except Unrunnable as error:
         return [], f"ONNX Runtime does not run it: {error}"
     return sorted(found.values(), key=lambda e: -e.relative), ""
+
+
+def _wide(model: ModelProto) -> ModelProto:
+    """The model in fp32, where it has fp16 inputs or outputs."""
+    if not _has_halves(model):
+        return model
+    bare = ModelProto()
+    bare.CopyFrom(model)
+    del bare.graph.value_info[:]
+    return widened(bare, TensorProto.FLOAT)
+
+
+def _rounded_weights(model: ModelProto) -> ModelProto:
+    """The fp32 model with every weight that fits into fp16 rounded to it; external weights stay as they are."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    for tensor in copy.graph.initializer:
+        if tensor.data_type == TensorProto.FLOAT and tensor.data_location != TensorProto.EXTERNAL:
+            tensor.CopyFrom(numpy_helper.from_array(_rounded(numpy_helper.to_array(tensor)), tensor.name))
+    return copy
+
+
+def _rounded(array: np.ndarray) -> np.ndarray:
+    """fp32 numbers in the steps of fp16; those that fp16 does not hold stay."""
+    if array.dtype != np.float32:
+        return array
+    with np.errstate(over="ignore"):
+        near = array.astype(np.float16).astype(np.float32)
+    return np.where(np.isfinite(near) & (near != 0), near, array)
 
 
 def _has_halves(model: ModelProto) -> bool:
@@ -74,13 +117,13 @@ def _has_halves(model: ModelProto) -> bool:
 def _inputs(model: ModelProto, data: Iterable[Feeds] | None, shapes: Mapping[str, Sequence[int]] | None) -> Iterator[tuple[str, Feeds]]:
     weights = {t.name for t in model.graph.initializer}
     infos = [
-        (i.name, i.type.tensor_type.elem_type, tuple(_declared_dim(d) for d in i.type.tensor_type.shape.dim))
+        (i.name, i.type.tensor_type.elem_type, tuple(prove._declared_dim(d) for d in i.type.tensor_type.shape.dim))
         for i in model.graph.input
         if i.name not in weights
     ]
     given = dict(shapes or {})
     symbols = {d: n for name, _, dims in infos if name in given for d, n in zip(dims, given[name], strict=True) if isinstance(d, str)}
-    sizes = next(Window(model, model, infos, _largest_pad(model)).sizes(symbols))
+    sizes = next(Window(model, model, infos, prove._largest_pad(model)).sizes(symbols))
     for feeds in data or ():
         yield "data", feeds
     for kind, feeds in feeds_of(sizes):

@@ -203,16 +203,16 @@ class Emitter:
                 yield self._bound(value, proto, position)
             elif (node, position) in self.plan.repaired:
                 yield self._epsilon(node, position, value, proto, dtype)
-        for index, value in enumerate(node.outputs):
-            if value is not None and self.model.dtype(value) in FAMILY:
-                proto.output[index] = self._called(value, self._made(value))
+        for index, out in enumerate(node.outputs):
+            if out is not None and self.model.dtype(out) in FAMILY:
+                proto.output[index] = self._called(out, self._made(out))
         self._retype(node, proto)
         for body, inner in zip(node.bodies, _bodies(proto), strict=True):
             self._write(body, inner)
         yield proto
-        for value in node.outputs:
-            if value is not None and value not in self.folded:
-                yield from self._versions(value)
+        for out in node.outputs:
+            if out is not None and out not in self.folded:
+                yield from self._versions(out)
 
     def _saturates(self, node: Node, position: int, value: Value, dtype: int) -> bool:
         if dtype != HALF or node.key != "Clip" or position == 0 or not self.model.is_constant(value):

@@ -23,6 +23,7 @@ MARGIN = 2.0  # measured numbers may be this much larger in production
 GENERATORS = frozenset({"ConstantOfShape", "EyeLike", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"})
 SMALL_INTEGERS = frozenset({TensorProto.BOOL, TensorProto.INT8, TensorProto.UINT8})  # exact in fp16
 MAX_SWEEPS = 20
+COMPUTED = "computed from constants"  # no island: its value is stored in the type in which it is read
 
 
 @dataclass(slots=True)
@@ -141,6 +142,9 @@ class _Planner:
             outs = [o for o in node.outputs if o is not None and self.model.dtype(o) in FAMILY]
             if not floats and not outs:
                 continue
+            if outs and all(self.model.is_constant(o) for o in outs):
+                self.plan.fixed[node] = COMPUTED
+                continue
             self.nodes.append(node)
             self._decide(node, floats, outs)
 
@@ -189,8 +193,8 @@ class _Planner:
             self.free.append(node)
 
     def _degree(self, value: Value) -> float | None:
-        """None for a constant; 1 for an input and whatever is not known better."""
-        if self.model.is_constant(value):
+        """None for a constant or a weight that a caller may replace; 1 for an input and whatever is not known better."""
+        if value.tensor is not None or self.model.is_constant(value):
             return None
         return self.degrees.get(value, 1.0)
 
@@ -336,7 +340,7 @@ class _Planner:
         for node in self.nodes:
             if node.op not in ("Clip", "Max", "Add"):
                 continue
-            for position, value, array in self._constants(node):
+            for position, _, array in self._constants(node):
                 if position == 2 or array.dtype != np.float16 or array.any() or not _divides(node):
                     continue
                 if self.repair_eps is None:
@@ -444,4 +448,4 @@ def constant_reason(array: np.ndarray, divisor: bool = False) -> str:
     return ""
 
 
-__all__ = ["FAMILY", "GENERATORS", "HALF", "SINGLE", "Plan", "flexible", "make_plan"]
+__all__ = ["COMPUTED", "FAMILY", "GENERATORS", "HALF", "SINGLE", "Plan", "flexible", "make_plan"]

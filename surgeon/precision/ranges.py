@@ -59,7 +59,7 @@ def measure(model: ModelProto, data: Iterable[Feeds], base: Path | None = None) 
                 found.add(name, array)
     for start in range(0, max(len(names), 1), AT_ONCE):
         part = names[start : start + AT_ONCE]
-        for feeds, results in zip(items, _run(model, part, items, base), strict=True):
+        for results in _run(model, part, items, base):
             for name, array in zip(part, results, strict=True):
                 found.add(name, array)
     found.feeds = len(items)
