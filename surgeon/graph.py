@@ -9,8 +9,8 @@ stood, so the order stays topological and nothing is ever sorted.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -794,14 +794,33 @@ class Model:
 
     def _infer(self) -> Types:
         bare = self.bare()
-        try:
-            inferred = onnx.shape_inference.infer_shapes(bare, data_prop=True)
-        except Exception:  # an operator whose inference raises even in the lenient mode
-            inferred = bare
-        types: Types = {}
-        _collect_types(self.graph, inferred.graph, types)
+        while True:
+            try:
+                inferred = onnx.shape_inference.infer_shapes(bare, data_prop=True)
+            except Exception:  # an operator whose inference raises even in the lenient mode
+                inferred = bare
+            types: Types = {}
+            _collect_types(self.graph, inferred.graph, types)
+            ranks = self._ranks_of_reshapes(types)
+            if not ranks:
+                break
+            bare.graph.value_info.extend(ranks)  # each round knows more of them
         self._infer_functions(types)
         return types
+
+    def _ranks_of_reshapes(self, types: Types) -> list[onnx.ValueInfoProto]:
+        """What ONNX's inference leaves out where a target is computed: a Reshape has as many dimensions as it has elements."""
+        found = []
+        for node in self.graph.by_op.get("Reshape", ()):
+            out, target = node.outputs[0], node.inputs[1] if len(node.inputs) > 1 else None
+            if out is None or target is None or not node.alive:
+                continue
+            elem, dims = _look(types, out) or (0, None)
+            sizes = (_look(types, target) or (0, None))[1]
+            if elem and dims is None and sizes is not None and len(sizes) == 1 and isinstance(sizes[0], int):
+                dims = _written_sizes(target, types)
+                found.append(helper.make_value_info(out.name, _type_proto(elem, dims if len(dims) == sizes[0] else (None,) * sizes[0])))
+        return found
 
     def _infer_functions(self, types: Types) -> None:
         """The types inside local functions, as the first call sees them."""
@@ -883,7 +902,7 @@ class Model:
 # ---- helpers -----------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=None)
+@cache
 def schema(op: str, domain: str, opset: int) -> onnx.defs.OpSchema | None:
     """The operator's schema at an opset; None where onnx has none."""
     try:
@@ -892,7 +911,7 @@ def schema(op: str, domain: str, opset: int) -> onnx.defs.OpSchema | None:
         return None
 
 
-@lru_cache(maxsize=None)
+@cache
 def _defaults(op: str, domain: str, opset: int) -> dict[str, Any]:
     spec = schema(op, domain, opset)
     if spec is None:
@@ -1043,6 +1062,29 @@ def _look(types: Types, value: Value) -> tuple[int, Shape | None] | None:
     if isinstance(found, onnx.TypeProto):
         found = types[value] = _read_type(found)
     return found
+
+
+def _written_sizes(target: Value, types: Types) -> Shape:
+    """The dimensions that a computed target of Reshape names: the constant parts of a Concat."""
+    found: list[Dim] = []
+    concat = target.producer
+    for part in concat.inputs if concat is not None and concat.key == "Concat" else ():
+        if part is None:
+            continue
+        tensor = part.tensor if part.tensor is not None and not part.is_input else None
+        node = part.producer
+        if tensor is not None and tensor.data_location != TensorProto.EXTERNAL:
+            array = numpy_helper.to_array(tensor)
+        elif node is not None and node.key == "Constant" and not any(a.ref_attr_name for a in node.proto.attribute):
+            array = constant_value(node.proto)
+        else:
+            length = (_look(types, part) or (0, None))[1]
+            if length is None or len(length) != 1 or not isinstance(length[0], int):
+                return ()
+            found += [None] * length[0]
+            continue
+        found += [int(size) if size > 0 else None for size in array.reshape(-1)]
+    return tuple(found)
 
 
 def _collect_types(graph: Graph, proto: GraphProto, types: Types) -> None:
