@@ -70,10 +70,10 @@ class Spelling:
         scale, shift = var("scale"), var("shift")
         if centred:
             spread = self._variance(x)
-            deviation = cast(op.Sub(x, mean(self._view(x), "first")) | op.Add(x, -mean(self._view(x), "first")))
+            deviation = cast(op.Sub(cast(x), mean(self._view(x), "first")) | op.Add(cast(x), -mean(self._view(x), "first")))
         else:
             spread = mean_of_squares(cast(x), "square")
-            deviation = x
+            deviation = cast(x)
         safe = op.Add(spread, const("epsilon")) | spread
         root = shaped(op.Sqrt(safe) | op.Pow(safe, 0.5))
         inverse = shaped(op.Reciprocal(root) | op.Div(1, root) | op.Pow(safe, -0.5) | op.Sqrt(op.Reciprocal(safe) | op.Div(1, safe)))
@@ -101,7 +101,7 @@ class Spelling:
     @staticmethod
     def _view(x: Pattern) -> Pattern:
         """The tensor of which the statistics are taken: x, or x with its spatial dimensions in one."""
-        return x | op.Reshape(x, ANY)
+        return x | op.Reshape(x, ANY) | op.Cast(x)
 
     def _variance(self, x: Pattern) -> Pattern:
         view = self._view(x)
@@ -117,7 +117,11 @@ class Spelling:
 def dim(b: Builder, value: Value, axis: int) -> Dim:
     shape = b.shape(value)
     found = shape[axis] if shape is not None and axis < len(shape) else None
-    return (value, axis) if found is None else found
+    if found is not None:
+        return found
+    while value.producer is not None and value.producer.key in ("Cast", "CastLike", "Identity") and value.producer.inputs[0] is not None:
+        value = value.producer.inputs[0]
+    return value, axis
 
 
 def elements(b: Builder, value: Value | None) -> list[Dim] | None:
@@ -184,14 +188,22 @@ def dims(b: Builder, value: Value) -> list[Dim] | None:
         elif wanted == 0 and not node.attr("allowzero"):
             found.append(dim(b, node.inputs[0], axis))
         elif wanted is None or wanted == -1:
-            found.append((value, axis))
+            found.append((value, axis) if inferred is None else inferred)
         else:
             found.append(wanted)
-    open_axes = [a for a, d in enumerate(found) if not isinstance(d, int)]
-    source = b.shape(node.inputs[0])
-    if len(open_axes) == 1 and source is not None and all(isinstance(d, int) for d in source):
-        rest = int(np.prod([d for d in found if isinstance(d, int)], dtype=np.int64))
-        found[open_axes[0]] = int(np.prod(source, dtype=np.int64)) // rest if rest else 0  # type: ignore[arg-type]
+    source = dims(b, node.inputs[0])
+    return found if source is None else _solved(found, source)
+
+
+def _solved(found: list[Dim], source: list[Dim]) -> list[Dim]:
+    """A reshaped tensor's dimensions, where the source's tell the only one that is not known."""
+    unknown = [a for a, d in enumerate(found) if not isinstance(d, int)]
+    given = [d for d in source if not isinstance(d, int)]
+    mine, theirs = (int(np.prod([d for d in row if isinstance(d, int)], dtype=np.int64)) for row in (found, source))
+    if len(unknown) == 1 and not given and mine:
+        found[unknown[0]] = theirs // mine
+    elif len(unknown) == 1 and len(given) == 1 and mine == theirs:
+        found[unknown[0]] = given[0]
     return found
 
 
@@ -463,7 +475,7 @@ def of_full_shape(b: Builder, n: Normalisation) -> bool:
         shape = b.shape(value)
         if shape is not None and len(shape) >= n.rank - n.axes[0] and (b.value(value) is not None or len(shape) == len(n.axes)):
             padded = [1] * (n.rank - len(shape)) + list(shape)
-            if all(padded[a] == n.dims[a] for a in n.axes):
+            if all(padded[a] == n.dims[a] or (isinstance(padded[a], int) and padded[a] != 1 and not isinstance(n.dims[a], int)) for a in n.axes):
                 return True
     return False
 

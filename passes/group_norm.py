@@ -73,6 +73,13 @@ def by_reshape(b, x, epsilon, group_scale, group_bias, outer_scale=None, outer_s
     return _fused(b, x, folded[1], size, parts, epsilon, dtype)
 
 
+@rewrite(op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilon), stage=Stage.FUSE)
+def all_groups(b, x, scale, bias, num_groups, epsilon):
+    shape = dims(b, x)
+    require(b.opset >= NATIVE and shape is not None and len(shape) >= 3 and shape[1] == num_groups, "")
+    return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
+
+
 def _fused(b, x, number, size, parts, epsilon, dtype):
     """The canonical node, unless the window is as short as what it would become."""
     scale, shift = parts
@@ -144,9 +151,6 @@ def transposed_back(b, x, scale, bias, num_groups, epsilon, inner, outer):
 def decompose(b, x, scale, bias, num_groups, epsilon):
     if b.opset < NATIVE:
         return _by_reshape(b, x, num_groups, epsilon, scale, bias)
-    shape = dims(b, x)
-    if shape is not None and shape[1] == num_groups:
-        return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
     return _with_channels(b, _by_reshape(b, x, num_groups, epsilon), scale, bias, b.rank(x))
 
 

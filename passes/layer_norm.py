@@ -21,6 +21,7 @@ from ._statistics import (
     Spelling,
     apply_affine,
     chain_size,
+    channels,
     count,
     grouped_last,
     instance_axis,
@@ -57,7 +58,7 @@ def fuse(b, x, **found):
     whole = not isinstance(scale, np.ndarray) or scale.size > 1
     require(len(n.axes) == 1 or of_full_shape(b, n), f"a mean over the axes {list(n.axes)} without a scale of their shape is a group normalisation of one group")
     source = narrowed(b, x, dtype)
-    sizes = [n.dims[a] for a in n.axes]
+    sizes = [channels(b, n, a) or n.dims[a] for a in n.axes]
     if n.trailing and b.opset >= NATIVE:
         require(all(isinstance(d, int) for d in sizes) or whole, "the size of the last axis is not known")
         y = _native(b, source, n, scale, shift, sizes, dtype)

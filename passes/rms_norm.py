@@ -20,6 +20,7 @@ from ._statistics import (
     Spelling,
     centred_already,
     chain_size,
+    channels,
     count,
     is_constant,
     merged,
@@ -53,7 +54,7 @@ def fuse(b, x, **found):
     whole = not isinstance(scale, np.ndarray) or scale.size > 1
     require(len(n.axes) == 1 or of_full_shape(b, n), f"a mean of squares over the axes {list(n.axes)} without a scale of their shape is no RMS normalisation")
     source = narrowed(b, x, dtype)
-    sizes = [n.dims[a] for a in n.axes]
+    sizes = [channels(b, n, a) or n.dims[a] for a in n.axes]
     known = all(isinstance(d, int) for d in sizes)
     if n.trailing and b.opset >= NATIVE:
         require(known or whole, "the size of the last axis is not known")
