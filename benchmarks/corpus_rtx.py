@@ -1,0 +1,85 @@
+"""How many models TensorRT-RTX builds as they are, and how many after `surgeon rewrite --target rtx`.
+
+    python benchmarks/corpus_rtx.py [FOLDER] [--only fold,identity,...]
+
+Parses and builds every .onnx file of FOLDER (default: tests/corpus) before and after in one process, on a machine without a
+GPU, and prints both counts, what is lost, and what remains with the parser's reason. Exit status 1 where a model is lost.
+A symbolic dimension is built for size 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import tensorrt_rtx as trt
+
+import surgeon
+
+CORPUS = Path(__file__).parent.parent / "tests" / "corpus"
+DYNAMIC = 2  # the size of a symbolic dimension
+
+
+class Log(trt.ILogger):
+    """Keeps what the builder says of an error."""
+
+    def __init__(self) -> None:
+        trt.ILogger.__init__(self)
+        self.lines: list[str] = []
+
+    def log(self, severity: trt.ILogger.Severity, text: str) -> None:
+        if severity <= trt.ILogger.ERROR:
+            self.lines.append(text)
+
+
+def build(data: bytes) -> tuple[str, str]:
+    """("built", ""), ("not parsed", why) or ("not built", why)."""
+    log = Log()
+    builder = trt.Builder(log)
+    network = builder.create_network(0)
+    parser = trt.OnnxParser(network, log)
+    if not parser.parse(data):
+        reasons = dict.fromkeys(f"{parser.get_error(i).node_operator()}: {parser.get_error(i).desc()}" for i in range(parser.num_errors))
+        return "not parsed", "; ".join(reasons)
+    config, profile, dynamic = builder.create_builder_config(), builder.create_optimization_profile(), False
+    for tensor in (network.get_input(i) for i in range(network.num_inputs)):
+        if any(d < 0 for d in tensor.shape):
+            shape, dynamic = [DYNAMIC if d < 0 else d for d in tensor.shape], True
+            profile.set_shape(tensor.name, shape, shape, shape)
+    if dynamic:
+        config.add_optimization_profile(profile)
+    log.lines.clear()
+    engine = builder.build_serialized_network(network, config)
+    return ("built", "") if engine is not None else ("not built", "; ".join(log.lines[:1]))
+
+
+def main() -> int:
+    cli = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    cli.add_argument("folder", nargs="?", type=Path, default=CORPUS)
+    cli.add_argument("--only", help="pass names with commas between them; all without it")
+    args = cli.parse_args()
+    plain, after, lost, left = Counter[str](), Counter[str](), [], []
+    started = time.perf_counter()
+    for path in sorted(args.folder.glob("*.onnx")):
+        first, _ = build(path.read_bytes())
+        result = surgeon.rewrite(path, target="rtx", only=args.only.split(",") if args.only else None)
+        second, why = build(result.model.SerializeToString())
+        plain[first] += 1
+        after[second] += 1
+        if second != "built":
+            (lost if first == "built" else left).append(f"{path.name}: {second}: {' '.join(why.split())[:200]}")
+    print(f"TensorRT-RTX {trt.__version__}, {plain.total()} models, {time.perf_counter() - started:.0f} s")
+    for title, counts in (("as they are", plain), ("after surgeon rewrite --target rtx", after)):
+        print(f"{title}: {counts['built']} built, {counts['not parsed']} not parsed, {counts['not built']} parsed and not built")
+    for title, lines in (("lost", lost), ("still not built", left)):
+        print(f"{title}: {len(lines)}")
+        for line in lines:
+            print(f"  {line}")
+    return 1 if lost else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
