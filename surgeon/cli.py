@@ -23,6 +23,7 @@ from typing import NoReturn
 
 from . import __version__
 from .errors import EngineError, SurgeonError, UsageError, did_you_mean
+from .explain import called
 from .files import check_writable, put
 from .report import Applied, Declined, Report
 from .screen import Screen, complain
@@ -448,7 +449,7 @@ def _print_closing(report: Report, screen: Screen, args: argparse.Namespace, wit
         said.append(f"whole models agree{_how_well(report.verify['max_error'])}")
     if report.untaken:
         nodes = "1 node stays" if len(report.untaken) == 1 else f"{len(report.untaken)} nodes stay"
-        said.append(f"{nodes} that {_called(report.target)} does not take")
+        said.append(f"{nodes} that {called(report.target)} does not take")
     where = (
         "nothing written (--check)"
         if args.check
@@ -464,10 +465,6 @@ def _how_well(error: float) -> str:
     if error <= WITHIN:
         return f" to {_error(error)}"
     return f" to the original's own rounding ({_error(error)} on its most sensitive inputs)"
-
-
-def _called(target: str) -> str:
-    return "TensorRT-RTX" if target == "rtx" else f"TensorRT {target}"
 
 
 def _proof(report: Report) -> str:
@@ -495,7 +492,7 @@ def _explain_node(args: argparse.Namespace, screen: Screen) -> int:
     screen.line(found.node)
     screen.table("verdict", ("pass", "at", "verdict"), [(v.pass_name, v.root, v.text) for v in found.verdicts])
     if found.untaken:
-        screen.line(f"{_called(str(target))} does not take this node: {found.untaken}", "bad")
+        screen.line(f"{called(str(target))} does not take this node: {found.untaken}", "bad")
     for applied in found.applied:
         _print_window(applied, screen)
     if not found.verdicts and not found.applied:
@@ -517,7 +514,7 @@ def _check(args: argparse.Namespace) -> int:
         skip=_skips(args.skip), passes=args.passes,
     )  # fmt: skip
     if not found:
-        screen.line(f"{_called(str(target))} takes every node, as far as surgeon's table knows", "good")
+        screen.line(f"{called(str(target))} takes every node, as far as surgeon's table knows", "good")
         return DONE
     rows = [(r.node, r.op, r.mended_by or "no pass", r.why) for r in found]
     headers = ("node", "operator", "mended by", "why")
@@ -528,7 +525,7 @@ def _check(args: argparse.Namespace) -> int:
     mended = sum(bool(r.mended_by) for r in found)
     nodes = "1 node" if len(found) == 1 else f"{len(found)} nodes"
     hint = f"; surgeon rewrite {args.model} OUT.onnx --target {target}" if mended else ""
-    screen.line(f"{_called(str(target))} does not take {nodes}; passes mend {mended}{hint}", "bad")
+    screen.line(f"{called(str(target))} does not take {nodes}; passes mend {mended}{hint}", "bad")
     return FAILED
 
 
@@ -603,7 +600,8 @@ def _explain(args: argparse.Namespace) -> int:
     screen.line()
     screen.line(f"Stages      {', '.join(s.value for s in p.stages)}")
     screen.line(f"Strategies  {', '.join(p.strategies) or 'none: it does not lower'}")
-    screen.line(f"File        {p.path}")
+    path = Path(p.path)
+    screen.line(f"File        {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}")
     return DONE
 
 

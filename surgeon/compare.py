@@ -15,7 +15,18 @@ from .errors import ModelError, UsageError, did_you_mean
 from .files import external_files, read
 from .graph import Model
 from .meaning import DOMAIN, attach
-from .prove import NOT_FINITE, TOLERANCE, Reference, Runner, Unrunnable, compare, feeds_of, whole_window, widened
+from .prove import (
+    NOT_COUNTED,
+    NOT_FINITE,
+    TOLERANCE,
+    Reference,
+    Runner,
+    Unrunnable,
+    compare,
+    feeds_of,
+    whole_window,
+    widened,
+)
 
 Progress = Callable[[str, int, int], None]
 Feeds = dict[str, np.ndarray]
@@ -175,7 +186,7 @@ def _compare_one(
     for index, (a, b, statistics) in enumerate(zip(given, expected, side.statistics, strict=True)):
         tolerance = TOLERANCE.get(helper.np_dtype_to_tensor_dtype(b.dtype), 0.0)
         found = compare(a, b, tolerance, kind not in NOT_FINITE, exact(index))
-        if kind not in NOT_FINITE:
+        if kind not in NOT_COUNTED:
             statistics.noisy |= statistics.add(kind, a, b) > tolerance
         if found.why and not statistics.why:
             statistics.why = f"on {kind} inputs {found.why}"

@@ -48,6 +48,11 @@ class Untaken:
     mended_by: str = ""
 
 
+def called(target: str) -> str:
+    """A target as a sentence calls it: "TensorRT 8.4", "TensorRT-RTX"."""
+    return "TensorRT-RTX" if target == "rtx" else f"TensorRT {target}"
+
+
 def verdicts(
     path: Path,
     wanted: str,
@@ -119,13 +124,13 @@ def _verdicts_at(
     """(how much of the pattern held, what to say) for each pattern that starts at `root` and may reach `node`."""
     by_name = {p.name: p for p in passes}
     refused = {(d.pass_name, d.node): d.why for d in report.declined}
-    for name, stage, match, attempt in attempts_at(root, passes, driver.model):
+    for name, _, match, attempt in attempts_at(root, passes, driver.model):
         if match is not None:
             if node not in match.nodes:
                 continue
             yield (
                 len(match.nodes) + 1000,
-                Verdict(name, root.label, _matched(by_name[name], stage, root, driver, report, refused)),
+                Verdict(name, root.label, _matched(by_name[name], root, driver, report, refused)),
             )
         elif attempt.held > distance or not distance:
             held = f" ({attempt.held} nodes of the pattern hold)" if attempt.held > 1 else ""
@@ -135,16 +140,16 @@ def _verdicts_at(
             )
 
 
-def _matched(
-    p: Pass, stage: Stage, root: Node, driver: Driver, report: Report, refused: Mapping[tuple[str, str], str]
-) -> str:
+def _matched(p: Pass, root: Node, driver: Driver, report: Report, refused: Mapping[tuple[str, str], str]) -> str:
     if any(p.name in a.pass_name.split("+") and root.label in (a.root, *a.removed) for a in report.applied):
         return "matched, and rewritten"
     if (p.name, root.label) in refused:
         return f"matched, but declined: {refused[p.name, root.label]}"
-    if stage is Stage.LOWER and driver.strategy(p, root)[0] == "keep":
-        return f"matched, and kept: the target {driver.target} takes it"
-    return "matched, but what it writes is what stands there, or a larger window took it"
+    larger = [a.pass_name for a in report.applied if root.label in a.removed]
+    if larger:
+        return f"matched, but '{larger[0]}' took a larger window"
+    why = driver.target.takes(root)
+    return "matched, and left as it stands" + (f": {called(str(driver.target))} takes it" if why is None else "")
 
 
 def _best(found: Iterable[tuple[int, Verdict]]) -> list[Verdict]:
