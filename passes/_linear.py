@@ -74,16 +74,10 @@ def step() -> Pattern:
     return op.Where(condition(), number(), number()) | op.Cast(condition())
 
 
-def pair() -> Pattern:
-    """The sum of two parts of which one is bent."""
-    return (
-        bent() + bent() | bent() - bent() | bent() + line() | bent() - line() | line() - bent()
-        | op.Sum(bent(), bent()) | op.Sum(bent(), line())
-    )  # fmt: skip
-
+BENT, OTHER = bent(), bent() | line()
 
 FORMS = (
-    pair() | pair() * number() | pair() / number()
+    BENT + OTHER | BENT - OTHER | line() - BENT | op.Sum(BENT, OTHER)
     | op.Max(line(), line()) | op.Min(line(), line()) | op.Where(condition(), line() | number(), line() | number())
     | x * step()
 )  # fmt: skip

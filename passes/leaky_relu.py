@@ -16,6 +16,8 @@ Exact     To rounding, for every alpha of either sign. With slope 0 the output a
           -inf * 0 = NaN.
 """
 
+import numpy as np
+
 from surgeon import DOMAIN, Stage, attr, const, meaning, op, require, rewrite, var
 
 from ._linear import FORMS, fits, same_slope, slopes
@@ -45,6 +47,20 @@ def fuse(b, x):
 def without_slope(b, x, alpha):
     require(alpha == 0, "")
     return b.Relu(x)
+
+
+bend = op.LeakyRelu(x, alpha=attr("alpha")) | op.Relu(x)
+first, second = const("first"), const("second")
+
+
+@rewrite((bend * first) * second | (bend * first) / second, stage=Stage.FUSE)
+def one_scale(b, x, first, second, alpha=None):
+    """0.5 * ((1 + alpha) * x + (1 - alpha) * abs(x)) is LeakyRelu(x) times 2 times 0.5."""
+    shape = np.broadcast_shapes(first.shape, second.shape)
+    require(first.size == second.size == 1 and fits(b, x, shape), "")
+    scale = np.asarray(first.astype(float) / second if b.root.op == "Div" else first.astype(float) * second).reshape(())
+    y = b.Relu(x) if alpha is None else b.LeakyRelu(x, alpha=alpha)
+    return y if same_slope(b, x, scale, 1.0) else b.Mul(y, float(scale))
 
 
 layer = (
