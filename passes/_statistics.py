@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -24,6 +24,7 @@ SHAPING = frozenset({"Reshape", "Expand", "Unsqueeze", "Squeeze"})
 REDUCING = frozenset({"ReduceMean", "ReduceSum", "ReduceSumSquare", "GlobalAveragePool"})
 LOST = 1e-8  # PyTorch's dynamo exporter deletes `+ epsilon` at or below this
 
+T = TypeVar("T")
 Dim = Any  # int; or what stands for a dimension that is not static: a symbol, or (tensor, axis)
 Factor = Any  # an array, or a Value that the model computes
 
@@ -207,6 +208,13 @@ def _solved(found: list[Dim], source: list[Dim]) -> list[Dim]:
     return found
 
 
+def known(value: T | None, why: str) -> T:
+    """The value. Declines where there is none."""
+    require(value is not None, why)
+    assert value is not None
+    return value
+
+
 def same_shape(b: Builder, one: Value, other: Value) -> bool:
     """Whether two tensors with equally many elements have the same dimensions: all but one of them must be known to agree."""
     a, z = dims(b, one), dims(b, other)
@@ -245,17 +253,15 @@ class Normalisation:
 
 def read(b: Builder, x: Value, **found: Any) -> Normalisation:
     """The axes and the affine part of a match of `Spelling` over the tensor `x`. Declines where they are none."""
-    known = dims(b, x)
-    require(known is not None, f"the rank of '{x.name}' is not known")
-    assert known is not None
+    shape = known(dims(b, x), f"the rank of '{x.name}' is not known")
     require(b.dtype(x) in FLOATS, "the input is not of a floating-point type")
-    layout = _Layout(b, x, len(known))
+    layout = _Layout(b, x)
     layout.visit(b.root)
     affine = [("Mul", found["scale"])] if "scale" in found else []
     affine += [("Add", found["shift"])] if "shift" in found else []
     affine += [("Mul", found["outer_scale"])] if "outer_scale" in found else []
     affine += [("Add", found["outer_shift"])] if "outer_shift" in found else []
-    return Normalisation(x, known, layout.axes_of_x(), affine=affine, found=found)
+    return Normalisation(x, shape, layout.axes_of_x(), affine=affine, found=found)
 
 
 def count(b: Builder, n: Normalisation) -> None:
@@ -317,10 +323,10 @@ class _Layout:
     A tensor is "full" (it varies like x, in the layout of x or of a view of x), "reduced" (a statistic) or neither.
     """
 
-    def __init__(self, b: Builder, x: Value, rank: int) -> None:
-        self.b, self.x, self.rank = b, x, rank
+    def __init__(self, b: Builder, x: Value) -> None:
+        self.b, self.x = b, x
         self.matched = set(b.matched)
-        self.known: dict[Value, tuple[str, Value | None, bool]] = {x: ("full", x, True)}
+        self.roles: dict[Value, tuple[str, Value | None, bool]] = {x: ("full", x, True)}
         self.axes: dict[Value, tuple[int, ...]] = {}
 
     def visit(self, root: Node) -> None:
@@ -339,13 +345,13 @@ class _Layout:
         """(role, layout, whether its dimensions are kept by construction)"""
         if value is None:
             return "other", None, True
-        if value in self.known:
-            return self.known[value]
+        if value in self.roles:
+            return self.roles[value]
         node = value.producer
-        self.known[value] = ("other", None, True)
+        self.roles[value] = ("other", None, True)
         if node is not None and node in self.matched:
-            self.known[value] = self._role_of(node, value)
-        return self.known[value]
+            self.roles[value] = self._role_of(node, value)
+        return self.roles[value]
 
     def _role_of(self, node: Node, value: Value) -> tuple[str, Value | None, bool]:
         role, layout, kept = self._role(node.inputs[0])
@@ -379,10 +385,7 @@ class _Layout:
         return tuple(sorted(int(a) % rank for a in axes.reshape(-1)))
 
     def _rank(self, layout: Value) -> int:
-        found = dims(self.b, layout)
-        require(found is not None, f"the rank of '{layout.name}' is not known")
-        assert found is not None
-        return len(found)
+        return len(known(dims(self.b, layout), f"the rank of '{layout.name}' is not known"))
 
     def _translated(self, layout: Value, axes: tuple[int, ...]) -> tuple[int, ...]:
         """Axes of a view of x as axes of x: the view keeps the leading dimensions and has the others in one."""
@@ -511,6 +514,12 @@ def vector(b: Builder, factor: Factor, size: int | None, dtype: int) -> Value:
         return b.constant(np.ascontiguousarray(np.broadcast_to(factor, (size,)) if size else factor).astype(numpy_type(dtype)))
     flat = _unshaped(b, factor)
     return flat if b.dtype(flat) in (dtype, 0) else b.Cast(flat, to=dtype)
+
+
+def of_shape(b: Builder, value: Value, sizes: Sequence[int]) -> Any:
+    """A vector as a tensor of the given sizes, an array where it is constant."""
+    array = b.value(value)
+    return b.Reshape(value, np.asarray(sizes, np.int64)) if array is None else array.reshape(sizes)
 
 
 def _unshaped(b: Builder, value: Value) -> Value:

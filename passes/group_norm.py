@@ -25,6 +25,7 @@ from ._statistics import (
     dims,
     grouped_last,
     is_constant,
+    known,
     merged,
     normalised,
     numpy_type,
@@ -51,19 +52,17 @@ scaled = op.Mul(back, var("outer_scale"))
 def by_reshape(b, x, epsilon, group_scale, group_bias, outer_scale=None, outer_shift=None):
     inside = next(m for m in b.matched if m.key == "InstanceNormalization")
     behind = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is inside.outputs[0])
-    whole, folded = dims(b, x), dims(b, inside.inputs[0])
-    require(whole is not None and folded is not None and len(whole) >= 3, "the rank of the input is not known")
+    whole, folded = (known(dims(b, v), "the rank of the input is not known") for v in (x, inside.inputs[0]))
+    require(len(whole) >= 3, "")
     require(folded[0] == whole[0] and isinstance(folded[1], int), "" if folded[0] != whole[0] else "the number of groups is not known")
     require(same_shape(b, behind.outputs[0], x), "it is not reshaped back to the shape that it had")
     affine = [("Mul", outer_scale)] if outer_scale is not None else []
     affine += [("Add", outer_shift)] if outer_shift is not None else []
     n = Normalisation(x, whole, tuple(range(2, len(whole))), epsilon, 1.0, affine)
-    size = channels(b, n, 1)
-    require(size is not None, "the number of channels is not known")
+    size = known(channels(b, n, 1), "the number of channels is not known")
     require(size % folded[1] == 0, "the groups do not divide the channels")
     dtype = b.dtype(b.root.outputs[0])
-    parts = merged(b, n, [1], dtype)
-    require(parts is not None, f"the {'scale' if outer_shift is None else 'shift or the scale'} is not one number a channel")
+    parts = known(merged(b, n, [1], dtype), f"the {'scale' if outer_shift is None else 'shift or the scale'} is not one number a channel")
     each = size // folded[1]
     for factor in (group_scale, group_bias):
         require(factor.size == folded[1], "the scales do not fit the groups")
@@ -106,8 +105,8 @@ def channels_last(b, x, **found):
     inner = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is x and m is not b.root)
     n = read(b, inner.outputs[0], **found)
     require(grouped_last(n), "")
-    whole = dims(b, x)
-    require(whole is not None and len(whole) == n.rank - 1, "the rank of the input is not known")
+    whole = known(dims(b, x), "the rank of the input is not known")
+    require(len(whole) == n.rank - 1, "it is another reshape than that of the channels")
     number, each = n.dims[-2:]
     require(isinstance(number, int) and isinstance(each, int) and isinstance(whole[-1], int) and number * each == whole[-1], "the channels are not known")
     agree = [p == q for p, q in zip(n.dims[:-2], whole[:-1], strict=True)]
@@ -116,15 +115,15 @@ def channels_last(b, x, **found):
     count(b, n)
     dtype = b.dtype(b.root.outputs[0])
     require(dtype != TensorProto.DOUBLE, "it computes in double precision")
-    parts = merged(b, n, [n.rank - 2, n.rank - 1], dtype)
-    require(parts is not None, "the scale or the shift is not one number a channel")
+    parts = known(merged(b, n, [n.rank - 2, n.rank - 1], dtype), "the scale or the shift is not one number a channel")
     value, perm = typed(b, x, dtype), [0, n.rank - 2, *range(1, n.rank - 2)]
     probe = b.InstanceNormalization(value, *[vector(b, f, number * each, dtype) for f in parts], epsilon=n.epsilon)
     lowering = b.lowering(probe, "instance-norm")
     b.discard(probe)
     if lowering == "decompose" and not undoes_transpose(value, perm):
         y = normalised(b, b.Reshape(value, inner.inputs[1]), n.axes, n.epsilon)
-        y = with_affine(b, y, *[f if not isinstance(f, np.ndarray) or f.size == 1 else f.reshape(number, each) for f in parts], dtype)
+        scale, shift = (f if not isinstance(f, np.ndarray) or f.size == 1 else f.reshape(number, each) for f in parts)
+        y = with_affine(b, y, scale, shift, dtype)
         require_shorter(b, len(b.made))
         return b.Reshape(y, b.root.inputs[1])
     y = _fused(b, source_through(b, value, perm), number, number * each, parts, n.epsilon, dtype)
@@ -183,10 +182,10 @@ def _with_channels(b, y, scale, bias, rank):
     require(rank is not None, "the rank of the input is not known")
     shape = [-1, *[1] * (rank - 2)]
     for kind, factor, neutral in (("Mul", scale, 1), ("Add", bias, 0)):
-        known = b.value(factor)
-        if known is not None and is_constant(known, neutral):
+        array = b.value(factor)
+        if array is not None and is_constant(array, neutral):
             continue
-        y = b.node(kind, [y, known.reshape(shape) if known is not None else b.Reshape(factor, np.asarray(shape, np.int64))], 1, "", {})
+        y = b.node(kind, [y, array.reshape(shape) if array is not None else b.Reshape(factor, np.asarray(shape, np.int64))], 1, "", {})
     return y
 
 

@@ -33,6 +33,7 @@ from ._statistics import (
     dims,
     instance_axis,
     is_constant,
+    known,
     mean,
     merged,
     normalised,
@@ -61,11 +62,9 @@ node = op.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 @rewrite(spelling.affine, stage=Stage.FUSE)
 def fuse(b, x, **found):
     n = read(b, x, **found)
-    axis = instance_axis(b, n)
-    require(axis is not None, "")
+    axis = known(instance_axis(b, n), "")
     count(b, n)
-    size = channels(b, n, axis)
-    require(size is not None, "the number of channels is not known")
+    size = known(channels(b, n, axis), "the number of channels is not known")
     dtype = b.dtype(b.root.outputs[0])
     require(dtype != TensorProto.DOUBLE or b.dtype(x) == dtype, "it computes in double precision")
     parts = merged(b, n, [axis], dtype)
@@ -96,14 +95,13 @@ def fuse(b, x, **found):
 
 def _reapplied(b, x, scale, bias, epsilon, kind, factor):
     """The node with a factor behind it taken into its scale and bias."""
-    known = dims(b, x)
-    require(known is not None, f"the rank of '{x.name}' is not known")
-    n = Normalisation(x, known, tuple(range(2, len(known))), epsilon, 1.0, [(kind, factor)])
+    shape = known(dims(b, x), f"the rank of '{x.name}' is not known")
+    n = Normalisation(x, shape, tuple(range(2, len(shape))), epsilon, 1.0, [(kind, factor)])
     found = along(b, factor, n, [1])
     require(found is not None, f"the {'scale' if kind == 'Mul' else 'shift'} behind it is not one number a channel")
     dtype = b.dtype(x)
     known_scale, known_bias = b.value(scale), b.value(bias)
-    size = known[1] if isinstance(known[1], int) else known_scale.size if known_scale is not None else None
+    size = shape[1] if isinstance(shape[1], int) else known_scale.size if known_scale is not None else None
     if not isinstance(found, np.ndarray):
         found = vector(b, found, size, dtype)
     s, t = (scale if known_scale is None else known_scale), (bias if known_bias is None else known_bias)
@@ -146,8 +144,8 @@ def reshaped_back_to_itself(b, x, scale, bias, epsilon):
 def batch_in_channels(b, x, scale, bias, epsilon):
     """[N, C, ...] as [1, N C, ...]: every instance is a channel there, with the scales repeated N times."""
     inside = next(m for m in b.matched if m.key == "InstanceNormalization")
-    whole, folded = dims(b, x), dims(b, inside.inputs[0])
-    require(whole is not None and folded is not None and len(whole) == len(folded) >= 3, "")
+    whole, folded = known(dims(b, x), ""), known(dims(b, inside.inputs[0]), "")
+    require(len(whole) == len(folded) >= 3, "")
     require(folded[0] == 1 and whole[0] != 1 and folded[2:] == whole[2:] and isinstance(whole[1], int), "")
     require(same_shape(b, b.root.outputs[0], x), "it is not reshaped back")
     size = whole[1]
@@ -161,8 +159,8 @@ by_statistics = op.BatchNormalization(x, scale, bias, mean(x, "first"), mean(squ
 
 
 def _one_instance(b, x):
-    shape = dims(b, x)
-    require(shape is not None and len(shape) >= 3, "")
+    shape = known(dims(b, x), "")
+    require(len(shape) >= 3, "")
     require(shape[0] == 1, "it normalises over the batch, which is not one")
     return shape
 
@@ -194,9 +192,9 @@ def batch_norm_in_training(b, x, scale, bias, epsilon):
 
 def _by_channel_factor(b, value, rank):
     """A vector of channels as a factor of [N, C, ...]: an array, or a reshaped tensor."""
-    known = b.value(value)
-    if known is not None:
-        return known.reshape([-1, *[1] * (rank - 2)])
+    array = b.value(value)
+    if array is not None:
+        return array.reshape([-1, *[1] * (rank - 2)])
     source = value.producer.inputs[0] if value.producer is not None and value.producer.key == "Reshape" else None
     shape = b.shape(source) if source is not None else None
     if shape is not None and len(shape) in (rank, rank - 1) and all(d == 1 for d in (*shape[: len(shape) - rank + 1], *shape[len(shape) - rank + 2 :])):

@@ -31,6 +31,7 @@ from ._statistics import (
     normalised,
     numpy_type,
     of_full_shape,
+    of_shape,
     read,
     require_shorter,
     vector,
@@ -78,8 +79,8 @@ def _native(b, source, n, scale, shift, sizes, dtype):
     row = vector(b, scale, size, dtype)
     offset = None if is_constant(shift, 0) else vector(b, shift, size, dtype)
     if len(n.axes) > 1:
-        shape = np.asarray(sizes, np.int64)
-        row, offset = (None if v is None else b.value(v).reshape(shape) if b.value(v) is not None else b.Reshape(v, shape) for v in (row, offset))
+        row = of_shape(b, row, sizes)
+        offset = None if offset is None else of_shape(b, offset, sizes)
     return b.LayerNormalization(source, row, offset, axis=-len(n.axes), epsilon=n.epsilon)
 
 

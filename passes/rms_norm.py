@@ -23,11 +23,13 @@ from ._statistics import (
     channels,
     count,
     is_constant,
+    known,
     merged,
     narrowed,
     normalised,
     numpy_type,
     of_full_shape,
+    of_shape,
     read,
     require_shorter,
     vector,
@@ -48,19 +50,17 @@ def fuse(b, x, **found):
     count(b, n)
     dtype = b.dtype(b.root.outputs[0])
     require(dtype != TensorProto.DOUBLE, "it computes in double precision")
-    parts = merged(b, n, n.axes, dtype, weights=True)
-    require(parts is not None, "the scale varies along other axes than those of the mean")
-    scale = parts[0]
+    scale, _ = known(merged(b, n, n.axes, dtype, weights=True), "the scale varies along other axes than those of the mean")
     whole = not isinstance(scale, np.ndarray) or scale.size > 1
     require(len(n.axes) == 1 or of_full_shape(b, n), f"a mean of squares over the axes {list(n.axes)} without a scale of their shape is no RMS normalisation")
     source = narrowed(b, x, dtype)
     sizes = [channels(b, n, a) or n.dims[a] for a in n.axes]
-    known = all(isinstance(d, int) for d in sizes)
+    static = all(isinstance(d, int) for d in sizes)
     if n.trailing and b.opset >= NATIVE:
-        require(known or whole, "the size of the last axis is not known")
-        row = vector(b, scale, int(np.prod(sizes)) if known else None, dtype)
+        require(static or whole, "the size of the last axis is not known")
+        row = vector(b, scale, int(np.prod(sizes)) if static else None, dtype)
         if len(n.axes) > 1:
-            row = b.value(row).reshape(sizes) if b.value(row) is not None else b.Reshape(row, np.asarray(sizes, np.int64))
+            row = of_shape(b, row, sizes)
         y = b.RMSNormalization(source, row, axis=-len(n.axes), epsilon=n.epsilon)
         if b.lowering(y, "rms-norm") == "decompose":
             require_shorter(b, chain_size(b, n, centred=False))
