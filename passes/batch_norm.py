@@ -14,7 +14,8 @@ import numpy as np
 
 from surgeon import ANY, Stage, attr, op, require, rewrite, var
 
-from ._statistics import dims, known, same_shape
+from ._statistics import dims, known, same_shape, normalised, with_affine
+from .instance_norm import _by_channel_factor
 
 x = var("x")
 NAMES = ("scale", "bias", "mean", "variance")
