@@ -114,7 +114,7 @@ def opset(editor):
     lowers = target.lowers_opset and any(editor.model.opset_in(g) > target.opset for g in editor.model.scopes)
     plans, refused = [], []
     for node in editor.nodes():
-        if node.proto.domain not in ("", "ai.onnx"):
+        if node.proto.domain not in ("", "ai.onnx") or not (lowers or node.key in STEPS):
             continue
         now = editor.model.opset_in(node.graph)
         reading = Reading(editor, node, min(now, target.opset) if lowers else now)

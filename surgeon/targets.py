@@ -689,7 +689,7 @@ class Target:
     @property
     def opset(self) -> int:
         """The newest opset that the parser really reads: the ceiling of what a written model may declare."""
-        return LATEST_OPSET if self.rtx else max(o for v, o in OPSETS if v <= self.version)
+        return LATEST_OPSET if self.rtx else _ceiling(self.version)
 
     @property
     def lowers_opset(self) -> bool:
@@ -783,8 +783,10 @@ class Target:
         if not self.lowers_opset or node.proto.domain not in ("", "ai.onnx"):
             return None
         declared = _model(node).opset_in(node.graph)
+        if declared <= self.opset:
+            return None
         now, then = schema(node.op, "", declared), schema(node.op, "", self.opset)
-        if declared <= self.opset or now is None or then is None or now.since_version == then.since_version:
+        if now is None or then is None or now.since_version == then.since_version:
             return None
         came = f"came with an opset above {self.opset}, the newest that this parser reads"
         for name, given in node.attrs.items():
@@ -840,6 +842,11 @@ def _since(op: str, opset: int) -> int:
 
 def _dotted(version: Version) -> str:
     return ".".join(map(str, version))
+
+
+@cache
+def _ceiling(version: Version) -> int:
+    return max(o for v, o in OPSETS if v <= version)
 
 
 @cache
