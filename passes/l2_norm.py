@@ -11,7 +11,7 @@ Rewrites  x / max(||x||, e)        -> mode max_norm          x / (||x|| + e)    
           that gives a reduced axis back, are seen through; a weight spread over the other axes is folded back.
           LpNormalization (p = 2) gives 0 for a row of zeros. That is max_norm with an epsilon of 2^-75, which lies below
           every norm but 0 that a sum in fp32 can have (sqrt(2^-149)): TensorRT's own lowering takes five layers and sums in
-          the input's type.
+          the input's type. x / where(norm == 0, 1, norm) is the same.
           decompose: ReduceL2, Max or Add, Div. max_sum is max_norm with the root of e, min_reciprocal max_norm with 1 / e; for
           fp16 and bf16 between a Cast to fp32 and one back. plugin: one SurgeonL2Norm.
 Exact     To rounding, with sums in fp32 whatever narrower type the input has; max_sum becomes max_norm bit for bit.
@@ -82,7 +82,8 @@ total: Pattern = seen_through(
 )
 total = seen_through(floored(total, "floor_sum") | total + number("added_sum") | total)
 length: Pattern = seen_through(seen_through(op.ReduceL2(size | reduced, axes) | root(total)))
-norm = seen_through(seen_through(floored(length, "floor") | length + number("added") | length))
+no_zero = op.Where(op.Equal(length, 0), number("one"), length)
+norm = seen_through(seen_through(floored(length, "floor") | length + number("added") | no_zero | length))
 
 inverse: Pattern = inverse_of(norm) | op.Pow(total, -0.5) | root(inverse_of(total))
 inverse = seen_through(op.Min(inverse, number("bound")) | op.Clip(inverse, None, number("bound")) | op.Mul(inverse, 1) | inverse)
@@ -125,17 +126,21 @@ def _at_least(f: Any, value: Any, floor: float) -> Any:
 
 
 @rewrite(normalised, stage=Stage.FUSE)
-def fuse(b: Builder, x: Value, axes: np.ndarray | None = None, equation: str | None = None, gain: np.ndarray | None = None, **epsilons: np.ndarray) -> Value:
-    """`epsilons`: floor, added (on the norm), floor_sum, added_sum (on the sum), bound (on the reciprocal)."""
+def fuse(b: Builder, x: Value, axes: np.ndarray | None = None, equation: str | None = None, gain: np.ndarray | None = None, one: np.ndarray | None = None, **epsilons: np.ndarray) -> Value:
+    """`epsilons`: floor, added (on the norm), floor_sum, added_sum (on the sum), bound (on the reciprocal); `one` replaces a norm of 0."""
     require(b.value(x) is None, "it normalises a constant, which `fold` computes")
     dtype, out = b.dtype(x), b.dtype(output_of(b.root))
     require(dtype in WIDTH and out in WIDTH, "the type is not known, or not a floating-point type")
     axis = _axis(axes) if equation is None else _summed_letter(equation)
     _require_types(b, dtype)
     _require_shapes(b, x, axis, keepdims=equation is None and bool(_reduction(b).attr("keepdims")))
-    mode, epsilon = _epsilon(b, epsilons)
-    if dtype in HALVES and not any(n.key == "Cast" for n in b.matched):
-        b.warn(f"the sum of squares moves from {_name(dtype)} to fp32: TensorRT would sum in {_name(dtype)}, where it overflows or loses digits")
+    if one is None:
+        mode, epsilon = _epsilon(b, epsilons)
+    else:
+        require(not epsilons and one.size == 1 and one.ndim <= 1 and (one == 1).all(), "a norm of 0 becomes something else than 1")
+        mode, epsilon = "max_norm", _below_every_norm(dtype)
+    if not any(n.key == "Cast" for n in b.matched):
+        _say_that_it_widens(b, dtype)
     weight = None if gain is None else _weight(b, x, axis, gain)
     wide = x if out == dtype else b.Cast(x, to=out)
     return b.L2Norm(wide, weight, domain="surgeon", axis=axis, epsilon=epsilon, mode=mode)
@@ -145,8 +150,8 @@ def fuse(b: Builder, x: Value, axes: np.ndarray | None = None, equation: str | N
 def lp_normalization(b: Builder, x: Value, axis: int) -> Value:
     require(b.value(x) is None, "it normalises a constant, which `fold` computes")
     require(b.dtype(x) in WIDTH, "the type is not known")
-    require(b.dtype(x) != TensorProto.DOUBLE, "no fp32 epsilon lies below every norm that a sum of doubles can have")
-    return b.L2Norm(x, domain="surgeon", axis=axis, epsilon=BELOW_EVERY_NORM, mode="max_norm")
+    _say_that_it_widens(b, b.dtype(x))
+    return b.L2Norm(x, domain="surgeon", axis=axis, epsilon=_below_every_norm(b.dtype(x)), mode="max_norm")
 
 
 attributes: dict[str, Any] = {name: attr(name) for name in ("axis", "epsilon", "mode")}
@@ -167,6 +172,11 @@ def in_an_island(b: Builder, x: Value, to: int, weight: Value | None = None, **a
     require(b.dtype(x) == to, "it changes the type")
     require(to in HALVES, "")
     return b.L2Norm(x, weight, domain="surgeon", **attributes)
+
+
+def _say_that_it_widens(b: Builder, dtype: int) -> None:
+    if dtype in HALVES:
+        b.warn(f"the sum of squares moves from {_name(dtype)} to fp32: TensorRT would sum in {_name(dtype)}, where it overflows or loses digits")
 
 
 # ---- what no pattern can say ----------------------------------------------------------------------------------------------
@@ -298,6 +308,11 @@ def _as_used(b: Builder, array: np.ndarray) -> np.ndarray:
         if node.key == "CastLike" and b.value(node.inputs[0]) is array:
             return array.astype(helper.tensor_dtype_to_np_dtype(b.dtype(output_of(node))))
     return array
+
+
+def _below_every_norm(dtype: int) -> float:
+    require(dtype != TensorProto.DOUBLE, "no fp32 epsilon lies below every norm that a sum of doubles can have")
+    return BELOW_EVERY_NORM
 
 
 def _without_epsilon(b: Builder) -> tuple[str, float]:
