@@ -19,7 +19,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from . import __version__
 from .errors import EngineError, SurgeonError, UsageError, did_you_mean
@@ -168,6 +168,20 @@ def _parser() -> _Parser:
         "--strict", action="store_true", help="write nothing where something stays that the target does not take"
     )
     p.add_argument("--repair-eps", metavar="E", type=float, help="the epsilon for a normalisation that lost its own")
+    p.add_argument(
+        "--fp16", action="store_true", help="convert to fp16 as well, with fp32 islands where fp16 overflows"
+    )
+    p.add_argument(
+        "--keep-fp32", metavar="WORDS", action="append", default=[], help="operators, passes, node globs: fp32"
+    )
+    p.add_argument(
+        "--io-fp16", action="store_true", help="with --fp16: the model's own inputs and outputs become fp16 too"
+    )
+    p.add_argument(
+        "--data",
+        metavar="X.npz",
+        help="with --fp16: inputs (.npz, or a Polygraphy loader .py) to choose the islands by",
+    )
     p.add_argument(
         "--option", metavar="NAME=X", action="append", default=[], help="a number for a pass that asks for it"
     )
@@ -328,6 +342,7 @@ def _rewrite(args: argparse.Namespace) -> int:
     if args.out is None and not args.check:
         raise UsageError("say where to write the model: surgeon rewrite IN.onnx OUT.onnx, or --check to write nothing.")
     options = _options(args)
+    _check_half(args)
     source, out = Path(args.model), None if args.check else Path(args.out)
     for path in (out, None if args.report is None else Path(args.report)):
         if path is not None:
@@ -352,16 +367,57 @@ def _rewrite(args: argparse.Namespace) -> int:
             progress=progress,
         )
     report = result.report
+    half = _to_half(result, args, target, options) if args.fp16 else None
     withheld = args.strict and bool(report.untaken)
     if out is not None and not withheld:
-        result.save(out)
+        (half or result).save(out)
     if args.report is not None:
-        put((json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n").encode(), Path(args.report))
+        written = report.to_json() | ({"precision": half.to_json()} if half else {})
+        put((json.dumps(written, indent=2, ensure_ascii=False) + "\n").encode(), Path(args.report))
     _print_report(report, screen, args)
+    if half is not None:
+        _print_precision(half, screen, bool(args.verbose))
     _print_closing(report, screen, args, withheld)
-    if args.check and report.applied:
-        return FAILED
-    return FAILED if report.failed else DONE
+    changed = args.check and (bool(report.applied) or (half is not None and half.half > 0))
+    return FAILED if changed or report.failed or (half is not None and half.failed) else DONE
+
+
+def _check_half(args: argparse.Namespace) -> None:
+    for name in ("keep_fp32", "io_fp16", "data"):
+        if getattr(args, name) and not args.fp16:
+            raise UsageError(f"--{name.replace('_', '-')} goes with --fp16.")
+
+
+def _to_half(result: Any, args: argparse.Namespace, target: Target, options: dict[str, float]) -> Any:
+    from .precision import convert, load_data
+
+    return convert(
+        result.model,
+        keep_fp32=_words(args.keep_fp32),
+        data=None if args.data is None else load_data(args.data),
+        repair_eps=options.get("repair_eps"),
+        target=target,
+        base=result.base,
+        shapes=_shapes(args.shapes),
+        io_fp16=args.io_fp16,
+        verify=args.verify != "none",
+    )
+
+
+def _print_precision(half: Any, screen: Screen, each: bool) -> None:
+    kept = [Declined(k.op, k.node, k.why) for k in half.kept]
+    screen.table("kept fp32", ("operator", "node", "why"), _rows(kept, each), "warn")
+    rows = [
+        (e.output, e.inputs, f"{e.relative:.1e}", "within fp16" if e.ok else "worse than fp16 explains")
+        for e in half.errors
+    ]
+    screen.table(
+        "fp16 output", ("output", "inputs", "error", "verdict"), rows, plain=("{}", "{} inputs", "error {}", "{}")
+    )
+    screen.table("warning", ("",), [(w,) for w in half.warnings], "warn")
+    compared = f", not compared: {half.not_compared}" if half.not_compared else ""
+    text = f"{half.half} nodes compute in fp16, {half.single} in fp32, {half.casts} casts between{compared}"
+    screen.line(text, "bad" if half.failed else "good")
 
 
 def _print_report(report: Report, screen: Screen, args: argparse.Namespace) -> None:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from onnx import ModelProto, helper
@@ -22,6 +21,7 @@ from .prove import (
     Reference,
     Runner,
     Unrunnable,
+    Window,
     compare,
     feeds_of,
     whole_window,
@@ -150,7 +150,7 @@ def compare_files(
         side.statistics = [Statistics(n) for n in names]
         comparison.sides.append(side)
     reference = _runner(before, original, "original")
-    inputs = list(_inputs(window, symbols, before, data))
+    inputs = list(_inputs(window, symbols, data))
     for done, (kind, feeds, half) in enumerate(inputs):
         progress("comparing", done, len(inputs))
         try:
@@ -213,32 +213,33 @@ def _exact(model: ModelProto, feeds: Feeds, half: bool) -> Callable[[int], Itera
     return of
 
 
-def _inputs(
-    window: Any, symbols: Mapping[str, int], before: ModelProto, data: str | None
-) -> Iterator[tuple[str, Feeds, bool]]:
+def _inputs(window: Window, symbols: Mapping[str, int], data: str | None) -> Iterator[tuple[str, Feeds, bool]]:
     """(kind, feeds, whether an input is in half precision)"""
     half = any(elem in (10, 16) for _, elem, _ in window.inputs)
     if data is not None:
-        yield "the given", _load(data, window, before), half
+        for feeds in _load(data, window):
+            yield "the given", feeds, half
         return
     for infos in window.sizes(dict(symbols)):
         for kind, feeds in feeds_of(infos):
             yield kind, feeds, half
 
 
-def _load(data: str, window: Any, before: ModelProto) -> Feeds:
+def _load(data: str, window: Window) -> list[Feeds]:
+    from .precision import load_data
+
     try:
-        with np.load(data, allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files}
+        items = load_data(data)
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"'{data}' is not an npz file of arrays: {error}. Write one with numpy.savez(path, **inputs)."
+            f"'{data}' does not hold arrays: {error}. Write one with numpy.savez(path, **inputs)."
         ) from None
     wanted = [name for name, _, _ in window.inputs]
-    for name in wanted:
-        if name not in found:
-            raise UsageError(f"'{data}' has no array for the input '{name}'.{did_you_mean(name, found)}")
-    return {name: found[name] for name in wanted}
+    for found in items:
+        for name in wanted:
+            if name not in found:
+                raise UsageError(f"'{data}' has no array for the input '{name}'.{did_you_mean(name, found)}")
+    return [{name: found[name] for name in wanted} for found in items]
 
 
 def _check_interfaces(before: ModelProto, after: ModelProto) -> None:

@@ -168,7 +168,7 @@ def build(
     trt = use(choose_runtime(runtime))
     if fp16 and (trt.__name__ == RTX or int(trt.__version__.split(".")[0]) >= 11):
         raise UsageError(
-            f"{title(trt)} is strongly typed: it takes each tensor's type from the model and has no fp16 switch. Convert the model to fp16 instead, and build that."
+            f"{title(trt)} is strongly typed: it takes each tensor's type from the model and has no fp16 switch. Convert the model with `surgeon rewrite --fp16` and build that."
         )
     _check_profiles(profiles, proto)
     libraries = [_library(p) for p in plugins]

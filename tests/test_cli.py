@@ -213,6 +213,21 @@ def test_whole_models_are_compared(tmp_path: Path, capsys: Captured) -> None:
     assert "whole models agree to " in capsys.readouterr().out
 
 
+def test_fp16(tmp_path: Path, capsys: Captured) -> None:
+    source, out, report = write(tmp_path, NORM), tmp_path / "out.onnx", tmp_path / "r.json"
+    words = ["--target", "rtx", "--fp16", "--report", report, "--shapes", "x:2x3x8x8"]
+    assert run("rewrite", source, out, *words) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"^kept fp32  InstanceNormalization  norm  ", printed, re.MULTILINE)
+    assert re.search(r"^fp16 output  y  random inputs  error \S+ +within fp16$", printed, re.MULTILINE)
+    written = json.loads(report.read_text())["precision"]
+    assert written["max_error"] <= 2e-3 and [k["node"] for k in written["kept"]] == ["norm"]
+    assert run("rewrite", write(tmp_path, LEAKY), out, "--target", "rtx", "--fp16", "--io-fp16") == 0
+    assert onnx.load(out).graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT16
+    assert run("rewrite", out, "--target", "rtx", "--keep-fp32", "Max", "--check") == 2
+    assert "--keep-fp32 goes with --fp16" in capsys.readouterr().err
+
+
 # ---- explain, check, passes --------------------------------------------------------------------------------------------------
 
 
