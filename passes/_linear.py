@@ -1,8 +1,8 @@
 """Functions of one tensor that are linear above zero and linear below it: LeakyRelu and PRelu in other words.
 
-Exporters and hand-written models spell them with Relu, Clip, Max, Min, Abs and Where in dozens of ways. The patterns here
-only say which operators may stand together; what the window computes is found by evaluating it at 1 and at -1, which
-settles such a function: a spelling that nobody thought of is read right, and one that only looks like it is not.
+Exporters and hand-written models spell them with Relu, Clip, Max, Min, Abs and Where in dozens of ways. The patterns
+here only say which operators may stand together; what the window computes is found by evaluating it at 1 and at -1,
+which settles such a function: a spelling that nobody thought of is read right, and one that only looks like it is not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ELEMENTWISE = {"Add": np.add, "Sum": np.add, "Sub": np.subtract, "Max": np.maxim
 x = var("x")
 
 
-# ---- patterns ----------------------------------------------------------------------------------------------------------
+# ---- patterns --------------------------------------------------------------------------------------------------------
 
 
 def number() -> Pattern:
@@ -35,7 +35,8 @@ def number() -> Pattern:
 
 
 def line() -> Pattern:
-    """x itself, or x times one or two constants. x comes first: a product that both parts read is the x that is meant."""
+    """x itself, or x times one or two constants. x comes first: a product that both parts read is the x that is
+    meant."""
     once = x * number() | x / number() | op.Neg(x)
     return x | once | once * number()
 
@@ -83,7 +84,7 @@ FORMS = (
 )  # fmt: skip
 
 
-# ---- what a window computes --------------------------------------------------------------------------------------------
+# ---- what a window computes ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,8 @@ class _Sides:
 
 
 def slopes(b: Builder, x: Value) -> Slopes:
-    """Both slopes of the window between `x` and the root; declines, without a word, a window that has no such slopes."""
+    """Both slopes of the window between `x` and the root; declines, without a word, a window that has no such
+    slopes."""
     require(b.dtype(x) in FLOATS, "")
     reader = _Reader(b, x)
     found = reader.of(b.root.outputs[0])
@@ -166,7 +168,8 @@ class _Reader:
         return _each({"Neg": np.negative, "Abs": np.abs, "Relu": _relu}[key], given, given[0].degree)
 
     def expanded(self, value: Any, shape: Any) -> _Sides:
-        """A shape that is not computed is that of x: the pattern says so, and x stands for itself here as one number."""
+        """A shape that is not computed is that of x: the pattern says so, and x stands for itself here as one
+        number."""
         wanted = self.b.value(shape)
         found = self.of(value)
         return found if wanted is None else _each(lambda v: v * np.ones(wanted.astype(int)), [found], found.degree)
@@ -203,7 +206,8 @@ def _scaled(key: str, a: _Sides, b: _Sides) -> _Sides:
 
 
 def _common(given: list[_Sides]) -> int | None:
-    """The degree of what is added, compared or chosen from: f(s * x) = s * f(x) for every s > 0 only if all have one."""
+    """The degree of what is added, compared or chosen from: f(s * x) = s * f(x) for every s > 0 only if all have
+    one."""
     degrees = {g.degree for g in given if g.degree is not None}
     require(len(degrees) <= 1, "")
     return degrees.pop() if degrees else None
@@ -221,7 +225,8 @@ def _eps(dtype: int) -> float:
 
 
 def fits(b: Builder, x: Value, shape: tuple[int | str | None, ...]) -> bool:
-    """Whether a tensor of `shape` broadcasts to x without making it larger: what LeakyRelu's and PRelu's output must not be."""
+    """Whether a tensor of `shape` broadcasts to x without making it larger: what LeakyRelu's and PRelu's output must
+    not be."""
     if not shape:
         return True
     whole = b.shape(x)

@@ -1,14 +1,15 @@
 """Fuse the activations that every TensorRT has a kernel for: Sigmoid, Softsign, Elu, ThresholdedRelu.
 
-Why       One kernel in place of three to seven, which fuses into the layer in front of it; and exp overflows where they do not.
+Why       One kernel in place of three to seven, which fuses into the layer in front of it; and exp overflows where
+          they do not.
 Rewrites  1 / (1 + exp(-x))                                         ->  Sigmoid(x)
           x / (1 + abs(x))                                          ->  Softsign(x)
           Where(x > 0, x, alpha * (exp(x) - 1))                     ->  Elu(x, alpha)
           max(x, 0) + min(0, alpha * (exp(x) - 1))                  ->  Elu(x, alpha), alpha > 0
           max(x, 0) + alpha * (exp(min(x, 0)) - 1)                  ->  Elu(x, alpha)
           Where(x > alpha, x, 0)                                    ->  ThresholdedRelu(x, alpha), from opset 10 on
-          (2 * sigmoid(2 * x) - 1 stays: it gives 0 for denormal x, where tanh gives x, which a proof sees. ScaledTanh and
-          ParametricSoftplus, which TensorRT reads too, are no operators of ONNX: its checker refuses them.)
+          (2 * sigmoid(2 * x) - 1 stays: it gives 0 for denormal x, where tanh gives x, which a proof sees. ScaledTanh
+          and ParametricSoftplus, which TensorRT reads too, are no operators of ONNX: its checker refuses them.)
 Exact     To rounding.
 """
 

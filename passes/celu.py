@@ -1,11 +1,12 @@
 """Fuse Celu, and write it out for targets that get it wrong.
 
-Why       TensorRT 7.2.3 to 8.2 compute Celu with a power where the product belongs: silently wrong. TensorRT-RTX and 11.x refuse
-          it in half precision; older releases have no importer. TensorRT has no kernel for it: where it takes the
-          node, it makes six operators of it, and three of alpha * Elu(x / alpha).
+Why       TensorRT 7.2.3 to 8.2 compute Celu with a power where the product belongs: silently wrong. TensorRT-RTX and
+          11.x refuse it in half precision; older releases have no importer. TensorRT has no kernel for it: where it
+          takes the node, it makes six operators of it, and three of alpha * Elu(x / alpha).
 Rewrites  max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))   ->  Celu(x, alpha), from opset 12 on; exp overflows
           Celu(x, alpha=1)                                   ->  Elu(x)
-Decompose alpha * Elu(x / alpha), which is how ONNX defines the node. That form is as good as the node, and stays where a file has it.
+Decompose alpha * Elu(x / alpha), which is how ONNX defines the node. That form is as good as the node, and stays where
+          a file has it.
 Exact     To rounding.
 """
 

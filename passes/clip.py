@@ -1,13 +1,13 @@
 """Fuse Clip, and write it as the target takes it.
 
-Why       Clip(x, 0) is Relu, which TensorRT fuses into the convolution in front of it. TensorRT 7.x takes bounds that are initializers
-          alone; 8.0 to 8.4 read fp16 bounds as fp32, silently; up to 8.6 computed bounds must be fp32.
+Why       Clip(x, 0) is Relu, which TensorRT fuses into the convolution in front of it. TensorRT 7.x takes bounds that
+          are initializers alone; 8.0 to 8.4 read fp16 bounds as fp32, silently; up to 8.6 computed bounds must be fp32.
 Rewrites  Min(Max(x, low), high), Max(Min(x, high), low), with constant low <= high   ->  Clip(x, low, high)
           Clip(x, 0), Max(x, 0)                                                      ->  Relu(x)
           Min(Relu(x), high), Relu(Min(x, high)), with high >= 0                     ->  Clip(x, 0, high)
           Clip without bounds                                                        ->  x
-Decompose Min(Max(x, low), high) for constant bounds of any type, with Relu for a lower bound of 0; Where(x < low, low, x) and the
-          like for computed ones, because a bound that is NaN does not count, and Max and Min would spread it.
+Decompose Min(Max(x, low), high) for constant bounds of any type, with Relu for a lower bound of 0. For computed ones
+          Where(x < low, low, x) and its like: a bound that is NaN does not count, and Max and Min would spread it.
 Exact     To the last bit; NaN stays NaN.
 """
 

@@ -1,14 +1,13 @@
 """Fuse Gelu, with erf and with tanh, and write it out for targets without it.
 
-Why       TensorRT from 10.0 on has a Gelu kernel, which fuses into the matrix multiplication in front of it; before that it
-          must find the five to nine operators again by itself.
+Why       TensorRT from 10.0 on has a Gelu kernel, one layer in place of five to nine.
 Rewrites  x * (1 + erf(x / sqrt(2))) / 2                              ->  Gelu(x)
           x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2     ->  Gelu(x, approximate="tanh")
           x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 * x^3))        ->  Gelu(x, approximate="tanh")
-          x * erfc(-x / sqrt(2)) / 2, as tf2onnx writes it (Erfc is no operator of ONNX)   ->  one of the above, unproved
-          in every order of the factors; from opset 20 on, which has Gelu. Below, the spelling stays: there is nothing better.
-Decompose The order that PyTorch's exporter writes and TensorRT's own fusion knows: ((x * (erf(x / sqrt(2)) + 1)) * 0.5).
-          x^3 is x * x * x: TensorRT computes Pow through a logarithm where it can.
+          x * erfc(-x / sqrt(2)) / 2, as tf2onnx writes it (Erfc is no operator of ONNX)  ->  one of the above, unproved
+          in every order of the factors; from opset 20 on, which has Gelu. Below, a spelling stays as it is.
+Decompose The order that PyTorch's exporter writes: (x * (erf(x / sqrt(2)) + 1)) * 0.5. x^3 is written x * x * x, which
+          leaves no question of how Pow treats a negative base.
 Exact     To rounding.
 """
 
@@ -47,8 +46,8 @@ def polynomial(scale):
         return square * c + 1 | (x * c) * x + 1
 
     return (
-        (x + third(CUBIC)) * scale | x * scale + third(CUBIC * scale) | (x * scale) * factored(CUBIC) | x * (factored(CUBIC) * scale)
-        | (x * factored(CUBIC)) * scale
+        (x + third(CUBIC)) * scale | x * scale + third(CUBIC * scale)
+        | (x * scale) * factored(CUBIC) | x * (factored(CUBIC) * scale) | (x * factored(CUBIC)) * scale
     )  # fmt: skip
 
 
@@ -83,7 +82,8 @@ def decompose(b, x, approximate):
     stage=Stage.FUSE,
 )
 def repair_erfc(b, x):
-    """tf2onnx writes Erfc, which ONNX does not have: no runtime takes the file, so this is made with --allow-unproved alone."""
+    """tf2onnx writes Erfc, which ONNX does not have: no runtime takes the file, so this is made with --allow-unproved
+    alone."""
     require(b.dtype(x) in FLOATS, "the type of its input is not known")
     b.warn("Erfc is no operator of ONNX; it is read as 1 - Erf")
     if takes_type(b, "Gelu", b.dtype(x)):

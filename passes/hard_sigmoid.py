@@ -2,7 +2,7 @@
 
 Why       TensorRT has a HardSigmoid kernel in every version; DLA has none, but has Clip.
 Rewrites  relu6(x + 3) / 6                                     ->  HardSigmoid(x, alpha=1/6, beta=1/2)
-          Clip(alpha * x + beta, 0, 1), in the form of Clip, of Max and Min, or of Relu and Min   ->  HardSigmoid(x, alpha, beta)
+          Clip(alpha * x + beta, 0, 1), as Clip or in two steps  ->  HardSigmoid(x, alpha, beta)
 Decompose Clip(alpha * x + beta, 0, 1): Mul, Add and Clip, which DLA has.
 Exact     To rounding.
 """

@@ -1,9 +1,12 @@
 """Fuse HardSwish, and write it out for targets without it.
 
-Why       TensorRT reads HardSwish from 8.4 on, as HardSigmoid and a product; MobileNetV3 spells it x * relu6(x + 3) / 6, four operators.
-Rewrites  x * relu6(x + 3) / 6, in every order, with Clip, or Max and Min   ->  HardSwish(x); x * HardSigmoid(x) below opset 14
-          x * HardSigmoid(x, alpha=1/6, beta=1/2)                           ->  HardSwish(x), from opset 14 on, which has it
-Decompose x * HardSigmoid(x, 1/6, 1/2), what TensorRT itself makes of the node. For DLA the pass hard-sigmoid writes that as Clip.
+Why       TensorRT reads HardSwish from 8.4 on, as HardSigmoid and a product; MobileNetV3 spells it in four
+          operators.
+Rewrites  x * relu6(x + 3) / 6, in every order, with Clip, or Max and Min  ->  HardSwish(x), from opset 14 on;
+          x * HardSigmoid(x, alpha=1/6, beta=1/2) below it
+          x * HardSigmoid(x, alpha=1/6, beta=1/2)  ->  HardSwish(x), from opset 14 on, which has it
+Decompose x * HardSigmoid(x, 1/6, 1/2), what TensorRT itself makes of the node. For DLA the pass hard-sigmoid writes
+          that as Clip.
 Exact     To rounding.
 """
 

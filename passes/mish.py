@@ -1,8 +1,9 @@
 """Fuse Mish, and write it out for targets without it.
 
-Why       Mish is x * tanh(softplus(x)). TensorRT reads the node from 10.0 on; YOLOv4 and its heirs spell it in up to nine operators.
+Why       Mish is x * tanh(softplus(x)). TensorRT reads the node from 10.0 on; YOLOv4 and its heirs spell it in up to
+          nine operators.
 Rewrites  x * tanh(Softplus(x))                                    ->  Mish(x), from opset 18 on, which has it
-          x * n / (n + 2) with n = exp(x)^2 + 2 * exp(x)           ->  x * tanh(Softplus(x)): the quotient is NaN from x = 45 on
+          x * n / (n + 2) with n = exp(x)^2 + 2 * exp(x)  ->  x * tanh(Softplus(x)): the quotient is NaN from x = 45 on
           (log(1 + exp(x)) and the threshold of 20 in front of it are the business of the pass softplus.)
 Decompose x * tanh(Softplus(x)), what TensorRT itself makes of the node.
 Exact     To rounding.

@@ -1,19 +1,20 @@
 """Fuse PRelu however it was exported, and give it slopes that TensorRT reads right.
 
-Why       Keras writes PReLU as five operators; TensorRT has a kernel for it in every version from 6 on. One slope for the
-          whole tensor is LeakyRelu, which TensorRT fuses into the convolution in front of it, as it does not PRelu.
+Why       Keras writes PReLU as five operators; TensorRT has a kernel for it in every version from 6 on. One slope for
+          the whole tensor is LeakyRelu, which TensorRT fuses into the convolution in front of it, as it does not PRelu.
 Rewrites  relu(x) - slope * relu(-x)    max(x, 0) + slope * min(x, 0)    relu(x) + slope * (x - abs(x)) * 0.5
           Where(x > 0, x, slope * x)    Max(x, slope * x) for slopes up to 1    ->  PRelu(x, slope)
           slopes behind Unsqueeze, Reshape, Identity and the like           ->  the computed slopes
           slopes that do not change along a dimension: [C,H,W], say         ->  [C,1,1]
           one slope, in any shape that broadcasts to x                      ->  LeakyRelu(x); slope 0  ->  Relu(x)
           [C] on N x C x H x W with W != C, as mxnet wrote it               ->  [C,1,1]
-Shapes    TensorRT pads the slope's rank with ones from the left, as ONNX does, and refuses a slope of more dimensions than x.
-          ONNX means the last dimension by a slope [C], so that is what stays where W is C. Where W is another number the
-          file is invalid and means channels; ONNX Runtime refuses it, so the repair cannot be proved: it is made with
-          --allow-unproved. Where W is not known, it is made only if the option repair_prelu=1 says that [C] means channels.
-Decompose Max(x, slope * x) where no constant slope is above 1 or is 0; else relu(x) + slope * min(x, 0), which is exact for any
-          slope and for x = +-inf. Every TensorRT takes PRelu; DLA does with constant slopes alone.
+Shapes    TensorRT pads the slope's rank with ones from the left, as ONNX does, and refuses a slope of more dimensions
+          than x. ONNX means the last dimension by a slope [C], so that is what stays where W is C. Where W is another
+          number the file is invalid and means channels; ONNX Runtime refuses it, so the repair cannot be proved: it is
+          made with --allow-unproved. Where W is not known, it is made only if the option repair_prelu=1 says that [C]
+          means channels.
+Decompose Max(x, slope * x) where no constant slope is above 1 or is 0; else relu(x) + slope * min(x, 0), which is
+          exact for any slope and for x = +-inf. Every TensorRT takes PRelu; DLA does with constant slopes alone.
 Exact     To the last bit for slopes that are written in the file; products of constants (slope * 0.5) are rounded once.
           With slope 0 the output at -inf is 0, where PRelu computes -inf * 0 = NaN.
 """
@@ -32,7 +33,7 @@ STRUCTURAL = frozenset(
 x, slope, factor = var("x"), var("slope"), const("factor")
 
 
-# ---- spellings with constant slopes --------------------------------------------------------------------------------------
+# ---- spellings with constant slopes ----------------------------------------------------------------------------------
 
 
 @rewrite(FORMS, stage=Stage.FUSE)
@@ -59,7 +60,7 @@ def fuse_between_transposes(b, x, factor, to, back):
     return b.PRelu(x, moved)
 
 
-# ---- spellings with slopes that are computed, or inputs of the model -----------------------------------------------------
+# ---- spellings with slopes that are computed, or inputs of the model -------------------------------------------------
 
 minus = op.Neg(slope) * op.Relu(op.Neg(x)) | op.Neg(slope * op.Relu(op.Neg(x)))
 falling = slope * (op.Min(x, 0) | op.Clip(x, None, 0)) | minus
@@ -83,7 +84,7 @@ def fuse_computed(b, x, slope):
     return b.PRelu(x, slope)
 
 
-# ---- slopes --------------------------------------------------------------------------------------------------------------
+# ---- slopes ----------------------------------------------------------------------------------------------------------
 
 slopes_of = const("slope")
 
@@ -117,16 +118,16 @@ def repaired(b, x, slope):
     known = isinstance(shape[-1], int)
     require(
         known or b.options.get("repair_prelu"),
-        f"ONNX means the last dimension of {_text(shape)} by a slope [{slope.size}]; if the file means channels, give the option "
-        "repair_prelu=1 and --allow-unproved",
+        f"ONNX means the last dimension of {_text(shape)} by a slope [{slope.size}]; if the file means channels, "
+        "give the option repair_prelu=1 and --allow-unproved",
     )
     b.warn(f"the slope [{slope.size}] on {_text(shape)} is read as one slope a channel")
     return b.PRelu(x, slope.reshape((-1,) + (1,) * (len(shape) - 2)))
 
 
 def _misplaced(b, x, slope):
-    """Whether a slope [C], dimensions of 1 aside, stands where ONNX would broadcast it along a last dimension that is not
-    C, or not known, while dimension 1 is C."""
+    """Whether a slope [C], dimensions of 1 aside, stands where ONNX would broadcast it along a last dimension that is
+    not C, or not known, while dimension 1 is C."""
     shape = b.shape(x)
     if shape is None or len(shape) < 3 or slope.size != slope.shape[-1]:
         return False
@@ -162,7 +163,7 @@ def _behind_structure(value):
     return found and (node is None or node.key == "Constant")
 
 
-# ---- lowering ------------------------------------------------------------------------------------------------------------
+# ---- lowering --------------------------------------------------------------------------------------------------------
 
 
 @rewrite(op.PRelu(x, slope), stage=Stage.LOWER, strategy="decompose")

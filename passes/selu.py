@@ -1,7 +1,7 @@
 """Write out the constants of Selu.
 
-Why       Every TensorRT parser up to 11.0, and TensorRT-RTX, rounds Selu's default constants to 1.6732 and 1.0507: 6.8e-5 off, measured
-          with TensorRT 8.4. It takes them right where the file writes them.
+Why       Every TensorRT parser up to 11.0, and TensorRT-RTX, rounds Selu's default constants to 1.6732 and 1.0507:
+          6.8e-5 off, measured with TensorRT 8.4. It takes them right where the file writes them.
 Rewrites  Selu(x) with alpha or gamma left out       ->  Selu(x, alpha=1.6732632, gamma=1.0507010)
           1.0507010 * Elu(x, alpha=1.6732632)        ->  Selu(x, alpha=1.6732632, gamma=1.0507010)
 Exact     To the last bit: the constants are those of ONNX.

@@ -1,13 +1,14 @@
 """Fuse Softplus.
 
-Why       log(1 + exp(x)) overflows to inf from x = 89 on in fp32 and from 11.1 on in fp16; PyTorch guards it with a comparison
-          and a Where. TensorRT has one kernel in every version; that of 8.4 was right up to
+Why       log(1 + exp(x)) overflows to inf from x = 89 on in fp32 and from 11.1 on in fp16; PyTorch guards it with a
+          comparison and a Where. TensorRT has one kernel in every version; that of 8.4 was right up to
           x = 3e4 in fp32 and fp16 (measured on an H200), so it needs no guard.
 Rewrites  log(1 + exp(x))    max(x, 0) + log(1 + exp(-abs(x)))            ->  Softplus(x)
           Where(x > t, x, Softplus(x)), t >= 15                           ->  Softplus(x)
           Where(beta * x > t, x, Softplus(beta * x) / beta), t >= 15      ->  Softplus(beta * x) / beta
           Softplus(x * 1) / 1                                             ->  Softplus(x)
-Exact     To rounding: softplus(x) - x is below exp(-15) = 3.1e-7 where the guard would have answered x, at most 2e-8 of it.
+Exact     To rounding: softplus(x) - x is below exp(-15) = 3.1e-7 where the guard would have answered x, at most 2e-8
+          of it.
 """
 
 import numpy as np

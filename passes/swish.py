@@ -1,7 +1,7 @@
 """Fuse Swish (SiLU, QuickGelu), and write it out for targets without it.
 
-Why       TensorRT reads the node from 11.0 on, and ONNX has it from opset 24 on. Before that Sigmoid and Mul are the best form
-          there is, and TensorRT fuses the two by itself.
+Why       TensorRT reads the node from 11.0 on, and ONNX has it from opset 24 on. Before that Sigmoid and Mul are the
+          best form there is, and TensorRT fuses the two by itself.
 Rewrites  x * sigmoid(beta * x)          ->  Swish(x, alpha=beta), from opset 24 on; QuickGelu is beta = 1.702
           x * sigmoid(1 * x)             ->  x * sigmoid(x), at every opset: TensorFlow writes the 1
           x / (1 + exp(-beta * x))       ->  x * sigmoid(beta * x): exp overflows
