@@ -8,16 +8,14 @@ Exact     Bit for bit.
 
 from surgeon import Stage, const, op, require, rewrite
 
+from ._copy import copied
+
 
 @rewrite(op.If(const("condition")), stage=Stage.CLEAN)
 def constant_if(b, condition):
     wanted = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
     branch = b.root.body(wanted)
-    require(not any(n.bodies for n in branch.live()), "the branch holds a node with a body of its own")
-    require(not any(a.ref_attr_name for n in branch.live() for a in n.proto.attribute), "the branch reads an attribute of its function")
-    known = {v: b.constant(b.value(v)) for v in branch.values.values() if v.tensor is not None and (v.users or v.is_output)}
-    for node in branch.live():
-        inputs = [None if v is None else known.get(v, v) for v in node.inputs]
-        made = b.node(node.op, inputs, len(node.outputs), node.proto.domain, node.attrs)
-        known.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=True))
-    return tuple(known.get(v, v) for v in branch.outputs)
+    require(not any(a.ref_attr_name for n in branch.live_deep() for a in n.proto.attribute), "the branch reads an attribute of its function")
+    known = {v.name: b.constant(b.value(v)) for v in branch.values.values() if v.tensor is not None and (v.users or v.is_output)}
+    copied(b, [n.proto for n in branch.live()], known)
+    return tuple(known.get(v.name, v) for v in branch.outputs)

@@ -291,8 +291,9 @@ class Graph:
         )
         for key, given in attrs.items():
             if given is not None:
-                proto.attribute.append(helper.make_attribute(key, given))
+                proto.attribute.append(given if isinstance(given, AttributeProto) else helper.make_attribute(key, given))
         node = Node(key_of(domain, op), proto, self, list(inputs), at.slot)
+        self._add_bodies(node)
         for index, name in enumerate(names):
             value = self._define(name)
             value.producer, value.index = node, index
@@ -888,6 +889,23 @@ class Model:
             if value.tensor is not None and not value.users and not value.is_output:
                 self.dropped.add(value)  # its tensor stays readable: a proof runs what stood there before
                 value.graph.edited = True
+
+    def drop_unused_functions(self) -> None:
+        """Take away the local functions that no node calls any more."""
+        called, todo = set(), [n for s in _scopes(self.graph) for n in s.live()]
+        while todo:
+            key = todo.pop().key
+            if key in self.functions and key not in called:
+                called.add(key)
+                todo += [n for s in _scopes(self.functions[key]) for n in s.live()]
+        if len(called) == len(self.functions):
+            return
+        self.functions = {key: graph for key, graph in self.functions.items() if key in called}
+        kept = [f for f in self.proto.functions if key_of(f.domain, f.name) in called]
+        del self.proto.functions[:]
+        self.proto.functions.extend(kept)
+        for fresh in self.proto.functions:
+            self.functions[key_of(fresh.domain, fresh.name)].proto = fresh
 
     def set_opset(self, version: int, domain: str = "") -> None:
         """Declare `version` for `domain`, adding the import where there is none."""

@@ -293,6 +293,8 @@ class _Run:
         from . import __version__
 
         model = driver.model
+        if not self.target.reads_functions:
+            model.drop_unused_functions()
         if self.target.carries_functions:
             attach(model)
         elif any(k.startswith("surgeon::") and v for s in model.scopes for k, v in s.by_op.items()):

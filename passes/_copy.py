@@ -1,0 +1,41 @@
+"""Copy the nodes of one scope into another, with fresh names, bodies included."""
+
+from onnx import AttributeProto, GraphProto
+
+
+def copied(b, nodes, known):
+    """Make `nodes` (NodeProtos in order) anew with the builder `b`; `known` maps names to tensors and is added to.
+
+    Names that are neither known nor made by these nodes mean what they mean where the builder's root stands.
+    """
+    prefix = f"{next(o.name for o in b.root.outputs if o is not None)}~inlined/"
+    for proto in nodes:
+        inputs = [None if not n else known.get(n) or b.root.graph.find(n) for n in proto.input]
+        names = {n: v.name for n, v in known.items()}
+        attrs = {a.name: _attribute(a, names, prefix) for a in proto.attribute}
+        made = b.node(proto.op_type, inputs, len(proto.output), proto.domain, attrs)
+        known.update(zip(proto.output, made if isinstance(made, tuple) else (made,), strict=True))
+        known.pop("", None)
+
+
+def _attribute(attribute, names, prefix):
+    """The attribute itself, or a copy whose body reads the new names and defines names that nothing else has."""
+    if attribute.type != AttributeProto.GRAPH:
+        return attribute
+    fresh = AttributeProto()
+    fresh.CopyFrom(attribute)
+    _rename(fresh.g, names, prefix)
+    return fresh
+
+
+def _rename(graph: GraphProto, names, prefix):
+    own = [i.name for i in graph.input] + [t.name for t in graph.initializer] + [o for n in graph.node for o in n.output]
+    local = {**names, **{n: prefix + n for n in own if n}}
+    for named in (*graph.input, *graph.output, *graph.initializer, *graph.value_info):
+        named.name = local.get(named.name, named.name)
+    for node in graph.node:
+        node.input[:] = [local.get(n, n) for n in node.input]
+        node.output[:] = [local.get(n, n) for n in node.output]
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.GRAPH:
+                _rename(attribute.g, local, prefix)

@@ -1,0 +1,57 @@
+"""Put local functions in the place of their calls, for a TensorRT that reads none.
+
+Why       Exporters write modules as functions of the model (PyTorch's newer one, and ONNX's own functions of opset 18 on).
+          TensorRT imports them from 9.0 on; before, a call is an operator without an importer.
+Rewrites  a call of a local function   ->   the function's nodes, calls in them included
+Exact     Bit for bit. Functions of plugin nodes (domains `surgeon` and `trt.plugins`) stay: they only say what those compute.
+"""
+
+from onnx import ModelProto, helper, inliner
+
+from surgeon import DOMAIN, Stage, rewrite_model
+from surgeon.graph import key_of
+from surgeon.targets import STOCK_DOMAIN
+
+from ._copy import copied
+
+PLUGINS = (DOMAIN, STOCK_DOMAIN)
+
+
+@rewrite_model(stage=Stage.CLEAN)
+def inline(editor):
+    if editor.target.reads_functions or not editor.model.functions:
+        return False
+    changed = False
+    for node in editor.nodes():
+        if node.key not in editor.model.functions or node.proto.domain in PLUGINS or _in_function(node.graph) or editor.excluded(node):
+            continue
+        nodes = _inlined(node, editor.model)
+        if any(key_of(n.domain, n.op_type) == node.key for n in nodes):
+            editor.decline(node, "the function declares another opset than the model, and a node of it has no form there")
+            continue
+        builder = editor.builder(node)
+        known = {f"in{k}": v for k, v in enumerate(node.inputs) if v is not None}
+        copied(builder, nodes, known)
+        editor.replace(node, [None if o is None else known[f"out{k}"] for k, o in enumerate(node.outputs)], builder)
+        changed = True
+    return changed
+
+
+def _in_function(graph):
+    while graph.parent is not None:
+        graph = graph.parent
+    return graph.is_function
+
+
+def _inlined(node, model):
+    """The nodes that onnx's inliner writes for one call, between `in0`... and `out0`..."""
+    call = type(node.proto)()
+    call.CopyFrom(node.proto)
+    call.input[:] = [f"in{k}" if v is not None else "" for k, v in enumerate(node.inputs)]
+    call.output[:] = [f"out{k}" if o is not None else "" for k, o in enumerate(node.outputs)]
+    infos = [helper.make_tensor_value_info(n, model.dtype(v), None) for n, v in zip(call.input, node.inputs, strict=True) if v is not None]
+    outputs = [helper.make_tensor_value_info(n, 1, None) for n in call.output if n]
+    graph = helper.make_graph([call], "call", infos, outputs)
+    alone = ModelProto(ir_version=model.proto.ir_version, graph=graph, opset_import=model.proto.opset_import, functions=model.proto.functions)
+    kept = [(f.domain, f.name) for f in model.proto.functions if f.domain in PLUGINS]
+    return list(inliner.inline_selected_functions(alone, kept, exclude=True).graph.node)
