@@ -404,7 +404,6 @@ __global__ void __launch_bounds__(512, sizeof(T) * VEC * R <= 128 ? 2 : 1)
     l2norm_columns_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, int64_t columns,
         int64_t inner_packs, int channels, Norm norm, bool stream)
 {
-    constexpr int kFewRows = VEC <= 4 ? 8 : 0; // the arithmetic of 8 columns is worth sharing, that of 4 is not
     extern __shared__ float shared[]; // weights [channels], sums [VEC][rows][blockDim.x], divisors and
                                       // their reciprocals [VEC][blockDim.x] each
     int const width = blockDim.x, threads = width * blockDim.y, thread = threadIdx.y * width + threadIdx.x;
@@ -453,33 +452,22 @@ __global__ void __launch_bounds__(512, sizeof(T) * VEC * R <= 128 ? 2 : 1)
             for (int k = 0; k < VEC; ++k)
                 sums[(k * rows + threadIdx.y / share) * width + threadIdx.x] = sum[k];
         __syncthreads();
-        if (rows <= kFewRows) // every thread for itself
-#pragma unroll
-            for (int k = 0; k < VEC; ++k)
-            {
-                sum[k] = 0.f;
-                for (int row = 0; row < rows; ++row)
-                    sum[k] += sums[(k * rows + row) * width + threadIdx.x];
-                sum[k] = divisor_of(sum[k], norm);
-            }
-        else // one thread a column for all
+        // One thread a column finishes it for all.
+        float* const divisors = sums + VEC * rows * width;
+        float* const factors = divisors + VEC * width;
+        for (int i = thread; i < VEC * width; i += threads)
         {
-            float* const divisors = sums + VEC * rows * width;
-            float* const factors = divisors + VEC * width;
-            for (int i = thread; i < VEC * width; i += threads)
-            {
-                float total = 0.f;
-                for (int row = 0; row < rows; ++row)
-                    total += sums[(i / width * rows + row) * width + i % width];
-                divisors[i] = divisor_of(total, norm);
-                factors[i] = 1.f / divisors[i];
-                multiply = multiply && has_reciprocal(divisors[i]);
-            }
-            multiply = inverted = __syncthreads_and(multiply);
-#pragma unroll
-            for (int k = 0; k < VEC; ++k)
-                sum[k] = (inverted ? factors : divisors)[k * width + threadIdx.x];
+            float total = 0.f;
+            for (int row = 0; row < rows; ++row)
+                total += sums[(i / width * rows + row) * width + i % width];
+            divisors[i] = divisor_of(total, norm);
+            factors[i] = 1.f / divisors[i];
+            multiply = multiply && has_reciprocal(divisors[i]);
         }
+        multiply = inverted = __syncthreads_and(multiply);
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+            sum[k] = (inverted ? factors : divisors)[k * width + threadIdx.x];
     }
     if (!live)
         return;
@@ -629,90 +617,63 @@ struct Affine
     }
 };
 
-__device__ inline Moments from_lane(Moments const& m, int mask)
-{
-    return Moments{__shfl_xor_sync(kWholeWarp, m.count, mask), __shfl_xor_sync(kWholeWarp, m.mean, mask),
-        __shfl_xor_sync(kWholeWarp, m.m2, mask), __shfl_xor_sync(kWholeWarp, m.tail, mask)};
-}
-
-// By value: a conditional reference would put both into local memory.
-__device__ inline Moments choose(bool first, Moments const& a, Moments const& b)
-{
-    return Moments{first ? a.count : b.count, first ? a.mean : b.mean, first ? a.m2 : b.m2, first ? a.tail : b.tail};
-}
-
-// The same for two sets of equal count, without a division.
-__device__ inline Moments merge_equal(Moments const& a, Moments const& b)
-{
-    float const delta = b.mean - a.mean, step = 0.5f * delta, mean = a.mean + step;
-    return Moments{2.f * a.count, mean, a.m2 + b.m2 + delta * step * a.count,
-        (a.mean - mean) + step + 0.5f * (a.tail + b.tail)};
-}
-
-// Moments of the values that a group of lanes holds in registers. Each thread takes its own mean first, then the
-// deviations from it, whose own (tiny) sum corrects both (the corrected two-pass algorithm); then they are merged.
-// A group of lanes gets the same bits in every thread: merge() is asked in the order of the lanes.
+// Moments of the values that a group of lanes holds in registers: the mean first, then the deviations from it, whose own
+// (tiny) sum corrects both (the corrected two-pass algorithm). `count` is the group's; every thread gets the same bits.
 template <class T, int R>
-__device__ inline Moments moments_of(Vector<T> (&v)[R], RowWindow<T> const& window, int first, int lanes,
-    Moments* scratch)
+__device__ inline Moments moments_of(
+    Vector<T> (&v)[R], RowWindow<T> const& window, int first, int lanes, float count, float2* scratch)
 {
     constexpr int VEC = kVectorBytes / sizeof(T);
-    float sum = 0.f, count = 0.f;
+    float sum = 0.f;
 #pragma unroll
     for (int r = 0; r < R; ++r)
     {
-        int const lo = max(window.lo, (first + r * lanes) * VEC), hi = min(window.hi, (first + r * lanes + 1) * VEC);
-        count += float(max(hi - lo, 0));
         float s = 0.f;
 #pragma unroll
         for (int k = 0; k < VEC; ++k)
             s += v[r][k];
         sum += s;
     }
-    float const mean = count > 0.f ? sum / count : 0.f;
-    float d1 = 0.f, d2 = 0.f;
+    float const mean = sum_over_lanes(make_float2(sum, 0.f), lanes, scratch).x / count;
+    float2 d = make_float2(0.f, 0.f);
 #pragma unroll
     for (int r = 0; r < R; ++r)
     {
         int const j = first + r * lanes;
-        bool const whole = window.whole(j);
         v[r].forget();
-        float s1 = 0.f, s2 = 0.f;
-#pragma unroll
-        for (int k = 0; k < VEC; ++k)
+        if (window.whole(j))
         {
-            float const deviation = whole || window.inside(j * VEC + k) ? v[r][k] - mean : 0.f;
-            s1 += deviation;
-            s2 = fmaf(deviation, deviation, s2);
+#pragma unroll
+            for (int k = 0; k < VEC; ++k)
+            {
+                float const deviation = v[r][k] - mean;
+                d.x += deviation;
+                d.y = fmaf(deviation, deviation, d.y);
+            }
         }
-        d1 += s1;
-        d2 += s2;
+        else if (j * VEC < window.hi)
+        {
+#pragma unroll
+            for (int k = 0; k < VEC; ++k)
+            {
+                float const deviation = window.inside(j * VEC + k) ? v[r][k] - mean : 0.f;
+                d.x += deviation;
+                d.y = fmaf(deviation, deviation, d.y);
+            }
+        }
     }
-    float const shift = count > 0.f ? d1 / count : 0.f, better = mean + shift;
-    Moments m{count, better, fmaxf(d2 - d1 * shift, 0.f), (mean - better) + shift};
+    d = sum_over_lanes(d, lanes, scratch);
+    float const shift = d.x / count, better = mean + shift;
+    return Moments{count, better, fmaxf(d.y - d.x * shift, 0.f), (mean - better) + shift};
+}
 
-    bool const equal = __all_sync(kWholeWarp, count == R * VEC);
-    for (int s = 1; s < (lanes < 32 ? lanes : 32); s *= 2)
-    {
-        Moments const other = from_lane(m, s), lower = choose(threadIdx.x & s, other, m), upper = choose(threadIdx.x & s, m, other);
-        m = equal ? merge_equal(lower, upper) : merge(lower, upper);
-    }
-    if (lanes <= 32)
-        return m;
-    int const warps = ceil_div(int(blockDim.x), 32), lane = threadIdx.x % 32;
-    if (lane == 0)
-        scratch[threadIdx.x / 32] = m;
-    __syncthreads();
-    m = lane < warps ? scratch[lane] : Moments{0.f, 0.f, 0.f, 0.f};
-    for (int s = 1; s < 16; s *= 2) // at most 16 warps
-    {
-        Moments const other = from_lane(m, s);
-        m = merge(m, other); // only lane 0's is used, for which m is the lower
-    }
-    m = Moments{__shfl_sync(kWholeWarp, m.count, 0), __shfl_sync(kWholeWarp, m.mean, 0), __shfl_sync(kWholeWarp, m.m2, 0),
-        __shfl_sync(kWholeWarp, m.tail, 0)};
-    __syncthreads(); // the scratch may be used again
-    return m;
+// The part of a row's elements that lies in the vectors [from, to).
+template <class T>
+__device__ inline float elements_in(RowWindow<T> const& window, int from, int to)
+{
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    int const lo = max(window.lo, from * VEC), hi = min(window.hi, to * VEC);
+    return hi > lo ? float(hi - lo) : 0.f;
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -790,7 +751,7 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
         InstanceNormParams params, bool stream)
 {
     constexpr int VEC = kVectorBytes / sizeof(T);
-    __shared__ Moments scratch[32];
+    __shared__ float2 scratch[32];
     int first = 0, per_block = 0;
     int64_t row;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -828,7 +789,9 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
     // Lanes beyond `last` hold zeros; a window that ends there keeps them out of the deviations too.
     RowWindow<T> mine = window;
     mine.hi = min(window.hi, last * VEC);
-    Moments m = moments_of<T, R>(v, mine, lane, lanes, scratch);
+    float const count = elements_in(window, first, last);
+    Moments m = moments_of<T, R>(v, mine, lane, lanes, fmaxf(count, 1.f), scratch);
+    m.count = count;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     if (CLUSTER)
     {
@@ -873,7 +836,7 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
     extern __shared__ __align__(128) unsigned char staged[];
     __shared__ uint64_t arrived[kMostStages];
     __shared__ Moments parts[2][kMostBlocksInCluster]; // by turns: a row's are read while the next row's are written
-    __shared__ Moments scratch[32];
+    __shared__ float2 scratch[32];
     int const blocks = cluster_size(), rank = cluster_rank(), lanes = blockDim.x;
     int64_t const step = gridDim.x / blocks, first_row = blockIdx.x / blocks, elements = rows * length;
 
@@ -944,7 +907,9 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
 
         RowWindow<T> mine = window;
         mine.hi = min(window.hi, to * VEC);
-        Moments m = moments_of<T, R>(v, mine, lane, lanes, scratch);
+        float const count = elements_in(window, from, to);
+        Moments m = moments_of<T, R>(v, mine, lane, lanes, fmaxf(count, 1.f), scratch);
+        m.count = count;
         Moments* const exchange = parts[turn % 2];
         if (threadIdx.x < blocks)
             store_remote(exchange + rank, threadIdx.x, m);
@@ -983,7 +948,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
         int vectors_a_chunk)
 {
     constexpr int VEC = kVectorBytes / sizeof(T);
-    __shared__ Moments scratch[32];
+    __shared__ float2 scratch[32];
     int64_t const row = blockIdx.x / chunks;
     int const chunk = blockIdx.x - row * chunks;
     RowWindow<T> const window(row * length, length);
@@ -1001,7 +966,8 @@ __global__ void __launch_bounds__(kTileThreads, 2)
         }
         RowWindow<T> mine = window;
         mine.hi = min(window.hi, last * VEC);
-        m = merge(m, moments_of<T, kTilePacks>(v, mine, tile + threadIdx.x, kTileThreads, scratch));
+        float const count = elements_in(window, tile, last);
+        m = merge(m, moments_of<T, kTilePacks>(v, mine, tile + threadIdx.x, kTileThreads, count, scratch));
     }
     if (threadIdx.x == 0)
         moments[blockIdx.x] = m;
@@ -1021,7 +987,8 @@ __global__ void __launch_bounds__(THREADS)
     for (int i = lane; i < chunks; i += 32)
         m = merge(m, chunk_moments[row * chunks + i]);
     for (int s = 1; s < 32; s *= 2)
-        m = merge(m, from_lane(m, s)); // only lane 0's is used
+        m = merge(m, Moments{__shfl_xor_sync(kWholeWarp, m.count, s), __shfl_xor_sync(kWholeWarp, m.mean, s),
+                         __shfl_xor_sync(kWholeWarp, m.m2, s), __shfl_xor_sync(kWholeWarp, m.tail, s)});
     if (lane == 0)
         row_moments[row] = m;
 }
@@ -1198,7 +1165,7 @@ struct PadRow
 };
 
 // The whole vectors of the rows' interiors are copied as vectors (y's are aligned, x's start anywhere); the elements
-// before and after them are spread over the block. One division a thread and row, none an element.
+// before and after them are spread over the block.
 template <class T>
 __global__ void __launch_bounds__(kPadThreads)
     pad_kernel(T const* __restrict__ x, T* __restrict__ y, PadGeometry g, bool stream)

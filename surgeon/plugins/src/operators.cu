@@ -49,7 +49,7 @@ Scalars scalars(Tensor const& t)
 
 // ---------------------------------------------------------------------------------------------------- L2Norm
 
-ColumnsPlan plan_columns(Type type, int64_t channels, int64_t inner)
+ColumnsPlan plan_columns(Type type, int64_t outer, int64_t channels, int64_t inner)
 {
     int const element = int(size_of(type));
     int pack = kVectorBytes;
@@ -64,7 +64,9 @@ ColumnsPlan plan_columns(Type type, int64_t channels, int64_t inner)
         packs *= 2;
         y /= 2;
     }
-    int const threads = y == 1 ? 256 : y <= 8 ? 128 : 512;
+    // Small blocks where all are resident at once: some write while others still read.
+    bool const one_wave = outer * inner * element / pack * y <= int64_t(device().multiprocessors) * 1024;
+    int const threads = y == 1 ? 256 : y > 8 ? 512 : one_wave ? 64 : 128;
     return ColumnsPlan{pack, packs, std::max(threads / y, 1), y};
 }
 
@@ -178,7 +180,7 @@ cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t ou
 {
     if (inner > 1)
     {
-        ColumnsPlan plan = plan_columns(type, channels, inner);
+        ColumnsPlan plan = plan_columns(type, outer, channels, inner);
         if (plan.x * plan.y > kMostColumnThreads)
             plan = ColumnsPlan{plan.pack_bytes, 1, 32, 1}; // too many channels for the registers
         return launch_l2norm_columns(plan, type, x, weight, y, outer, channels, inner, norm, on);

@@ -22,7 +22,7 @@ struct RowsPlan
     int stages;  // 0: a cluster a row; else clusters that stay, with so many rows on their way in shared memory
 };
 
-ColumnsPlan plan_columns(Type type, int64_t channels, int64_t inner);
+ColumnsPlan plan_columns(Type type, int64_t outer, int64_t channels, int64_t inner);
 RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on);
 
 cudaError_t launch_l2norm_columns(ColumnsPlan const& plan, Type type, void const* x, Scalars weight, void* y,
