@@ -307,13 +307,13 @@ def _ratio(b: Builder, count: int | None, found: dict[str, Any]) -> float:
         if what not in ("count", "share", "factor", "divisor") or stem not in ("first", "second", "folded", "square"):
             continue
         value = number(given)
+        require(value > 0, "one element has no unbiased variance")
         if what in ("count", "share"):
             require(count is not None, "the number of elements is not static, so the sum is no mean of known size")
             assert count is not None
             value = count / value if what == "count" else count * value
             require(stem == "square" or abs(value - 1) < 1e-6, "a sum is not divided by the number of its elements")
         ratio *= 1 / value if what == "divisor" else value
-    require(np.isfinite(ratio) and ratio > 0, "one element has no unbiased variance")
     return ratio
 
 
@@ -662,6 +662,18 @@ def normalised(b: Builder, x: Value, axes: Sequence[int], epsilon: float, centre
     deviation = b.Sub(wide, b.ReduceMean(wide, axes=list(axes), keepdims=1)) if centred else wide
     variance = b.ReduceMean(b.Mul(deviation, deviation), axes=list(axes), keepdims=1)
     return b.Div(deviation, b.Sqrt(b.Add(variance, epsilon) if epsilon else variance))
+
+
+def by_channel(b: Builder, value: Value, rank: int) -> Any:
+    """A vector of channels as a factor of [N, C, ...]: an array, or a tensor of that shape."""
+    array = b.value(value)
+    if array is not None:
+        return array.reshape([-1, *[1] * (rank - 2)])
+    source = value.producer.inputs[0] if value.producer is not None and value.producer.key == "Reshape" else None
+    shape: list[Dim] = [] if source is None else [1] * (rank - len(b.shape(source) or ())) + list(b.shape(source) or ())
+    if len(shape) == rank and all(d == 1 for a, d in enumerate(shape) if a != 1):
+        return source
+    return b.Reshape(value, np.asarray([-1, *[1] * (rank - 2)], np.int64))
 
 
 def with_affine(b: Builder, y: Value, scale: Factor | Value | None, shift: Factor | Value | None, dtype: int) -> Value:

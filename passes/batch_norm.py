@@ -14,8 +14,7 @@ import numpy as np
 
 from surgeon import ANY, Stage, attr, op, require, rewrite, var
 
-from ._statistics import dims, known, same_shape, normalised, with_affine
-from .instance_norm import _by_channel_factor
+from ._statistics import by_channel, dims, known, normalised, same_shape, with_affine
 
 x = var("x")
 NAMES = ("scale", "bias", "mean", "variance")
@@ -78,4 +77,4 @@ def in_training(b, x, scale, bias, epsilon):
     rank = b.rank(x)
     require(rank is not None and rank >= 2, f"the rank of '{x.name}' is not known")
     y = normalised(b, x, [0, *range(2, rank)], epsilon)
-    return with_affine(b, y, _by_channel_factor(b, scale, rank), _by_channel_factor(b, bias, rank), b.dtype(x))
+    return with_affine(b, y, by_channel(b, scale, rank), by_channel(b, bias, rank), b.dtype(x))

@@ -27,6 +27,7 @@ from ._statistics import (
     Spelling,
     along,
     apply_affine,
+    by_channel,
     chain_size,
     channels,
     count,
@@ -190,24 +191,12 @@ def batch_norm_in_training(b, x, scale, bias, epsilon):
 # ---- writing it ------------------------------------------------------------------------------------------------------------
 
 
-def _by_channel_factor(b, value, rank):
-    """A vector of channels as a factor of [N, C, ...]: an array, or a reshaped tensor."""
-    array = b.value(value)
-    if array is not None:
-        return array.reshape([-1, *[1] * (rank - 2)])
-    source = value.producer.inputs[0] if value.producer is not None and value.producer.key == "Reshape" else None
-    shape = b.shape(source) if source is not None else None
-    if shape is not None and len(shape) in (rank, rank - 1) and all(d == 1 for d in (*shape[: len(shape) - rank + 1], *shape[len(shape) - rank + 2 :])):
-        return source
-    return b.Reshape(value, np.asarray([-1, *[1] * (rank - 2)], np.int64))
-
-
 @rewrite(node, stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, scale, bias, epsilon):
     rank = b.rank(x)
     require(rank is not None, f"the rank of '{x.name}' is not known, so its spatial axes are not")
     y = normalised(b, x, range(2, rank), epsilon)
-    return with_affine(b, y, _by_channel_factor(b, scale, rank), _by_channel_factor(b, bias, rank), b.dtype(x))
+    return with_affine(b, y, by_channel(b, scale, rank), by_channel(b, bias, rank), b.dtype(x))
 
 
 @rewrite(node, stage=Stage.LOWER, strategy="plugin")

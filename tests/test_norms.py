@@ -1,0 +1,307 @@
+"""The Exact lines of the normalisation passes: what they write against float64, for any spelling, shape and type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import surgeon
+
+FEW = settings(max_examples=40, deadline=None, derandomize=True)
+NORMS = ["batch-norm", "group-norm", "instance-norm", "layer-norm", "rms-norm"]
+CENTRES = ("once", "twice", "kept by Unsqueeze", "sum")
+SQUARES = ("Mul", "Pow")
+QUOTIENTS = ("Div", "Reciprocal", "one over", "Pow")
+
+
+class Spelled:
+    """A model that is spelled node by node: `m.Mul(a, b)` adds a node and returns its tensor's name."""
+
+    def __init__(self, opset: int, dtype: int = TensorProto.FLOAT) -> None:
+        self.opset, self.dtype = opset, dtype
+        self.nodes: list[onnx.NodeProto] = []
+        self.tensors: list[TensorProto] = []
+
+    def __getattr__(self, op: str) -> Any:
+        if not op[:1].isupper():
+            raise AttributeError(op)
+
+        def make(*inputs: Any, outputs: str = "", **attrs: Any) -> str:
+            name = outputs or f"t{len(self.nodes)}"
+            self.nodes.append(helper.make_node(op, [self.tensor(i) for i in inputs], [name], **attrs))
+            return name
+
+        return make
+
+    def tensor(self, given: Any) -> str:
+        if isinstance(given, str):
+            return given
+        array = given if isinstance(given, np.ndarray) else np.asarray(given, helper.tensor_dtype_to_np_dtype(self.dtype))
+        name = f"c{len(self.tensors)}"
+        self.tensors.append(numpy_helper.from_array(array, name))
+        return name
+
+    def reduced(self, x: str, axes: Sequence[int], keepdims: int = 1) -> str:
+        if self.opset >= 18:
+            return self.ReduceMean(x, np.asarray(axes, np.int64), keepdims=keepdims)
+        return self.ReduceMean(x, axes=list(axes), keepdims=keepdims)
+
+    def model(self, shape: Sequence[Any], rank: int) -> onnx.ModelProto:
+        x = helper.make_tensor_value_info("x", self.dtype, list(shape))
+        y = helper.make_tensor_value_info("y", self.dtype, [None] * rank)
+        graph = helper.make_graph(self.nodes, "g", [x], [y], self.tensors)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
+        onnx.checker.check_model(model, full_check=True)
+        return model
+
+
+def spell(m: Spelled, x: str, axes: Sequence[int], rank: int, centre: str, square: str, quotient: str, epsilon: float, count: int | None) -> str:
+    """(x - mean) / sqrt(variance + epsilon) as an exporter might write it."""
+
+    def average() -> str:
+        if centre == "sum" and count is not None:
+            total = m.ReduceSum(x, np.asarray(axes, np.int64), keepdims=1) if m.opset >= 13 else m.ReduceSum(x, axes=list(axes), keepdims=1)
+            return m.Div(total, float(count))
+        if centre == "kept by Unsqueeze":
+            flat = m.reduced(x, axes, keepdims=0)
+            where = sorted(a % rank for a in axes)
+            return m.Unsqueeze(flat, np.asarray(where, np.int64)) if m.opset >= 13 else m.Unsqueeze(flat, axes=where)
+        return m.reduced(x, axes)
+
+    deviation = m.Sub(x, average())
+    again = m.Sub(x, m.reduced(x, axes)) if centre == "twice" else deviation
+    squares = m.Mul(again, again) if square == "Mul" else m.Pow(again, 2.0)
+    safe = m.Add(m.reduced(squares, axes), epsilon)
+    if quotient == "Pow":
+        return m.Mul(deviation, m.Pow(safe, -0.5))
+    root = m.Sqrt(safe)
+    if quotient == "Reciprocal":
+        return m.Mul(deviation, m.Reciprocal(root))
+    return m.Mul(m.Div(1.0, root), deviation) if quotient == "one over" else m.Div(deviation, root)
+
+
+def run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return np.asarray(ort.InferenceSession(model.SerializeToString(), options).run(None, {"x": x})[0])
+
+
+def operators(result: surgeon.Result) -> list[str]:
+    return [n.op_type for n in result.model.graph.node if n.op_type != "Constant"]
+
+
+def close(given: np.ndarray, wanted: np.ndarray, tolerance: float = 1e-5) -> bool:
+    return bool(np.abs(given.astype(np.float64) - wanted).max() <= tolerance * max(np.abs(wanted).max(), 1e-30))
+
+
+def normalised(x: np.ndarray, axes: tuple[int, ...], epsilon: float, ddof: int = 0) -> np.ndarray:
+    wide = x.astype(np.float64)
+    return (wide - wide.mean(axes, keepdims=True)) / np.sqrt(wide.var(axes, keepdims=True, ddof=ddof) + epsilon)
+
+
+@FEW
+@given(
+    spatial=st.lists(st.integers(2, 6), min_size=1, max_size=3),
+    centre=st.sampled_from(CENTRES),
+    square=st.sampled_from(SQUARES),
+    quotient=st.sampled_from(QUOTIENTS),
+    epsilon=st.sampled_from([1e-6, 1e-5, 1e-3, 0.1]),
+    opset=st.sampled_from([11, 13, 17, 18]),
+    negative=st.booleans(),
+    target=st.sampled_from(["8.4", "10.9"]),
+    seed=st.integers(0, 99),
+)
+def test_instance_norm_in_any_spelling(
+    spatial: list[int], centre: str, square: str, quotient: str, epsilon: float, opset: int, negative: bool, target: str, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    rank, size = len(spatial) + 2, int(rng.integers(2, 5))
+    axes = [a - rank if negative else a for a in range(2, rank)]
+    gamma, beta = (rng.standard_normal((size, *[1] * (rank - 2))).astype(np.float32) for _ in range(2))
+    m = Spelled(opset)
+    n = spell(m, "x", axes[::-1], rank, centre, square, quotient, epsilon, int(np.prod(spatial)))
+    m.Add(m.Mul(n, gamma), beta, outputs="y")
+    model = m.model(["N", size, *spatial], rank)
+    result = surgeon.rewrite(model, target=target, only=NORMS)
+    assert not result.report.undone
+    assert operators(result) == ["InstanceNormalization"] if target == "10.9" else len(operators(result)) <= 9
+    for scale in (1.0, 1e3, 1e-3):
+        x = (rng.standard_normal((3, size, *spatial)) * scale + 0.5 * scale).astype(np.float32)
+        wanted = normalised(x, tuple(range(2, rank)), epsilon) * gamma + beta
+        assert close(run(result.model, x), wanted, 2e-5)
+
+
+@FEW
+@given(
+    spatial=st.lists(st.integers(1, 5), min_size=2, max_size=2),
+    epsilon=st.sampled_from([1e-5, 0.1, 2.0]),
+    ratio=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_bessels_correction_is_exact(spatial: list[int], epsilon: float, ratio: bool, seed: int) -> None:
+    count = int(np.prod(spatial))
+    m = Spelled(17)
+    d = m.Sub("x", m.reduced("x", [2, 3]))
+    v = m.reduced(m.Mul(d, d), [2, 3])
+    if count == 1 and ratio:
+        return
+    v = m.Mul(v, count / (count - 1)) if ratio else m.Div(m.Mul(v, float(count)), float(count - 1))
+    m.Div(d, m.Sqrt(m.Add(v, epsilon)), outputs="y")
+    result = surgeon.rewrite(m.model(["N", 3, *spatial], 4), target="10.9", only=NORMS)
+    if count == 1:
+        assert operators(result).count("InstanceNormalization") == 0
+        assert any("one element has no unbiased variance" in d.why for d in result.report.declined)
+        return
+    assert operators(result) == ["InstanceNormalization"]
+    x = np.random.default_rng(seed).standard_normal((2, 3, *spatial)).astype(np.float32)
+    assert close(run(result.model, x), normalised(x, (2, 3), epsilon, ddof=1))
+
+
+@FEW
+@given(
+    rank=st.integers(2, 4),
+    trailing=st.integers(1, 2),
+    centre=st.sampled_from(CENTRES[:3]),
+    square=st.sampled_from(SQUARES),
+    quotient=st.sampled_from(QUOTIENTS),
+    opset=st.sampled_from([11, 17, 18]),
+    target=st.sampled_from(["8.4", "9.3", "10.9"]),
+    seed=st.integers(0, 99),
+)
+def test_layer_norm_in_any_spelling(rank: int, trailing: int, centre: str, square: str, quotient: str, opset: int, target: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    trailing = min(trailing, rank - 1)
+    shape = rng.integers(2, 6, rank)
+    axes = list(range(rank - trailing, rank))
+    gamma, beta = (rng.standard_normal(shape[-trailing:]).astype(np.float32) for _ in range(2))
+    m = Spelled(opset)
+    n = spell(m, "x", axes, rank, centre, square, quotient, 1e-5, None)
+    m.Add(m.Mul(gamma, n), beta, outputs="y")
+    result = surgeon.rewrite(m.model(["N", *map(int, shape[1:])], rank), target=target, only=NORMS)
+    assert not result.report.undone
+    if opset >= 17 and target == "10.9":
+        assert operators(result) == ["LayerNormalization"]
+    assert len(operators(result)) <= 9
+    x = (rng.standard_normal(shape) * 10 + 3).astype(np.float32)
+    assert close(run(result.model, x), normalised(x, tuple(axes), 1e-5) * gamma + beta, 2e-5)
+
+
+@FEW
+@given(
+    square=st.sampled_from(SQUARES),
+    quotient=st.sampled_from(QUOTIENTS),
+    opset=st.sampled_from([11, 18, 23]),
+    target=st.sampled_from(["8.4", "10.9", "10.15"]),
+    seed=st.integers(0, 99),
+)
+def test_rms_norm_in_any_spelling(square: str, quotient: str, opset: int, target: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    gamma = rng.standard_normal(7).astype(np.float32)
+    m = Spelled(opset)
+    safe = m.Add(m.reduced(m.Mul("x", "x") if square == "Mul" else m.Pow("x", 2.0), [-1]), 1e-6)
+    inverse = m.Pow(safe, -0.5) if quotient == "Pow" else m.Reciprocal(m.Sqrt(safe)) if quotient == "Reciprocal" else m.Div(1.0, m.Sqrt(safe))
+    m.Mul(gamma, m.Mul("x", inverse), outputs="y")
+    result = surgeon.rewrite(m.model(["N", 5, 7], 3), target=target, only=NORMS)
+    shortest = [square if quotient == "Pow" else "Mul", "ReduceMean", "Add", *(["Pow", "Mul"] if quotient == "Pow" else ["Sqrt", "Div"]), "Mul"]
+    assert operators(result) == (["RMSNormalization"] if (opset, target) == (23, "10.15") else shortest)
+    x = (rng.standard_normal((2, 5, 7)) * 10).astype(np.float32)
+    assert close(run(result.model, x), x / np.sqrt((x.astype(np.float64) ** 2).mean(-1, keepdims=True) + 1e-6) * gamma)
+
+
+@FEW
+@given(
+    groups=st.sampled_from([1, 2, 3, 6]),
+    spatial=st.lists(st.integers(2, 5), min_size=1, max_size=3),
+    target=st.sampled_from(["8.4", "10.8", "10.9", "11.1", "rtx"]),
+    dynamic=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_group_norm_is_decomposed_or_kept_right(groups: int, spatial: list[int], target: str, dynamic: bool, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    gamma, beta = (rng.standard_normal(6).astype(np.float32) for _ in range(2))
+    m = Spelled(21)
+    m.GroupNormalization("x", gamma, beta, num_groups=groups, epsilon=1e-3, outputs="y")
+    model = m.model(["N", 6, *(f"d{a}" if dynamic else s for a, s in enumerate(spatial))], len(spatial) + 2)
+    result = surgeon.rewrite(model, target=target, only=NORMS)
+    assert not result.report.undone
+    assert groups > 1 or "GroupNormalization" not in operators(result)
+    assert target not in ("8.4", "10.8") or "GroupNormalization" not in operators(result)
+    x = (rng.standard_normal((2, 6, *spatial)) * 5).astype(np.float32)
+    flat = normalised(x.reshape(2, groups, -1), (2,), 1e-3).reshape(x.shape)
+    shape = (6, *[1] * len(spatial))
+    assert close(run(result.model, x), flat * gamma.reshape(shape) + beta.reshape(shape), 2e-5)
+
+
+@pytest.mark.parametrize("op", ["InstanceNormalization", "LayerNormalization"])
+@pytest.mark.parametrize("size", [100.0, 3e4])
+def test_half_precision_sums_in_fp32(op: str, size: float) -> None:
+    """A variance beyond 65504 overflows fp16; the decomposition must not."""
+    m = Spelled(17, TensorProto.FLOAT16)
+    count = 3 if op == "InstanceNormalization" else 64
+    getattr(m, op)("x", np.full(count, 1.5, np.float16), np.full(count, 0.25, np.float16), epsilon=1e-5, outputs="y")
+    result = surgeon.rewrite(m.model(["N", 3, 64], 3), target="8.4", only=NORMS)
+    assert not result.report.undone and op not in operators(result)
+    x = (np.random.default_rng(0).uniform(-1, 1, (2, 3, 64)) * size).astype(np.float16)
+    assert close(run(result.model, x), normalised(x, (2,), 1e-5) * 1.5 + 0.25, 2e-3)
+
+
+@pytest.mark.parametrize("target", ["8.4", "9.3"])
+def test_mean_variance_normalization_as_onnx_defines_it(target: str) -> None:
+    """ONNX adds 1e-9 to the deviation, which ONNX Runtime leaves out: the reference evaluator decides."""
+    m = Spelled(13)
+    m.MeanVarianceNormalization("x", axes=[0, 2, 3], outputs="y")
+    model = m.model(["N", 3, 4, 5], 4)
+    result = surgeon.rewrite(model, target=target, only=NORMS, strategy={"layer-norm": "decompose"})
+    assert not result.report.undone and "MeanVarianceNormalization" not in operators(result)
+    rng = np.random.default_rng(0)
+    for x in (rng.standard_normal((2, 3, 4, 5)), np.zeros((2, 3, 4, 5)), rng.standard_normal((2, 3, 4, 5)) * 1e-9):
+        wide = x.astype(np.float32).astype(np.float64)
+        wanted = (wide - wide.mean((0, 2, 3), keepdims=True)) / (wide.std((0, 2, 3), keepdims=True) + 1e-9)
+        assert close(ReferenceEvaluator(result.model).run(None, {"x": x.astype(np.float32)})[0], wanted, 1e-5)
+
+
+@FEW
+@given(batch=st.integers(1, 4), channels=st.integers(1, 5), seed=st.integers(0, 99))
+def test_batch_norm_bit_for_bit(batch: int, channels: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    row = [np.tile(v, batch) for v in rng.uniform(0.1, 2, (4, channels)).astype(np.float32)]
+    m = Spelled(15)
+    folded = m.Reshape("x", np.asarray([1, batch * channels, 3, 4], np.int64))
+    m.Reshape(m.BatchNormalization(folded, *row), np.asarray([batch, channels, 3, 4], np.int64), outputs="y")
+    model = m.model([batch, channels, 3, 4], 4)
+    result = surgeon.rewrite(model, target="10.9", only=NORMS)
+    assert operators(result) == ["BatchNormalization"]
+    x = (rng.standard_normal((batch, channels, 3, 4)) * 100).astype(np.float32)
+    assert np.array_equal(run(result.model, x), run(model, x))
+
+
+def test_lost_epsilon_is_said_and_repaired() -> None:
+    m = Spelled(17)
+    d = m.Sub("x", m.reduced("x", [2, 3]))
+    m.Div(d, m.Sqrt(m.reduced(m.Mul(d, d), [2, 3])), outputs="y")
+    model = m.model(["N", 2, 4, 5], 4)
+    said = surgeon.rewrite(model, target="10.9", only=NORMS)
+    assert any("lost epsilon" in w for w in said.report.warnings)
+    assert said.model.graph.node[0].attribute[0].f == 0.0
+    mended = surgeon.rewrite(model, target="10.9", only=NORMS, options={"repair_eps": 1e-8})
+    assert any("lost epsilon" in w and "1e-08" in w for w in mended.report.warnings) and not mended.report.undone
+    assert np.array_equal(run(mended.model, np.full((1, 2, 4, 5), 3.0, np.float32)), np.zeros((1, 2, 4, 5), np.float32))
+
+
+@pytest.mark.parametrize("order", [NORMS, NORMS[::-1]])
+def test_the_order_of_the_passes_does_not_matter(order: list[str]) -> None:
+    m = Spelled(17)
+    n = spell(m, "x", [2], 3, "twice", "Pow", "Reciprocal", 1e-5, None)
+    g = spell(m, m.Mul(n, np.asarray([[1.0], [2.0]], np.float32)), [-1], 3, "twice", "Mul", "Div", 1e-5, None)
+    m.Mul(g, np.arange(1, 6, dtype=np.float32), outputs="y")
+    result = surgeon.rewrite(m.model(["N", 2, 5], 3), target="10.9", only=order)
+    assert operators(result) == ["InstanceNormalization", "LayerNormalization"]
