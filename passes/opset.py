@@ -379,7 +379,11 @@ def split(r):
 
 @step("Reshape")
 def reshape(r):
-    if not r.node.attr("allowzero") or "allowzero" in r.after.attributes:
+    if "allowzero" in r.after.attributes:
+        if not r.target.takes(r.node) or "allowzero" in r.attrs:
+            return None
+        return lambda b: b.Reshape(r.input(0), r.input(1), allowzero=0)  # the default, which the parser asks for
+    if not r.node.attr("allowzero"):
         return None
     if not (r.value(1, "dimensions") != 0).all():
         raise Refused("allowzero came with opset 14, and its shape has a 0")

@@ -619,6 +619,13 @@ def _reshape_zero(node: Node) -> str | None:
     return None if shape is not None and bool((shape != 0).all()) else "allowzero is not read: 0 would copy the dimension"
 
 
+@condition("Reshape", (8, 4), (8, 6), source="measured with TensorRT 8.4.1.5: `Attribute not found: allowzero`; 8.5 and 8.6 taken to be alike")
+def _reshape_bare(node: Node) -> str | None:
+    if "allowzero" in node.attrs or _model(node).opset_in(node.graph) < 14:
+        return None
+    return "allowzero must be written out from opset 14 on"
+
+
 @condition("Attention", (10, 14), rtx=True, source="AttentionHelpers.cpp@5ab48c5; measured with TensorRT-RTX")
 def _attention(node: Node) -> str | None:
     if sum(o is not None for o in node.outputs) > 1:
