@@ -26,7 +26,7 @@ import re
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from surgeon import ANY, Stage, attr, const, meaning, op, require, rewrite, var
 from surgeon.graph import Node, Value
@@ -47,12 +47,13 @@ x = var("x")
 
 
 def cast(p: Pattern) -> Pattern:
-    return op.Cast(p) | p
+    return p | op.Cast(p)
 
 
 def seen_through(p: Pattern) -> Pattern:
-    """`p`, or what one operator makes of it that changes no element: the body proves that it changes no shape either."""
-    return op.Expand(p, ANY) | op.Unsqueeze(p, ANY) | op.Reshape(p, ANY) | op.Cast(p) | op.CastLike(p, ANY) | op.Identity(p) | p
+    """`p`, or what one operator makes of it that changes no element: the body proves that its shape is what it must be."""
+    shaped = op.Expand(p, ANY) | op.Tile(p, ANY) | op.Unsqueeze(p, ANY) | op.Reshape(p, ANY)
+    return shaped | op.Cast(p) | op.CastLike(p, ANY) | op.Identity(p) | p
 
 
 def number(name: str) -> Pattern:
@@ -82,8 +83,9 @@ total: Pattern = seen_through(
 )
 total = seen_through(floored(total, "floor_sum") | total + number("added_sum") | total)
 length: Pattern = seen_through(seen_through(op.ReduceL2(size | reduced, axes) | root(total)))
-no_zero = op.Where(op.Equal(length, 0), number("one"), length)
-norm = seen_through(seen_through(floored(length, "floor") | length + number("added") | no_zero | length))
+ones = number("one") | op.Expand(const("one"), op.Shape(length)) | op.ConstantOfShape(op.Shape(length), value=attr("fill"))
+no_zero = op.Where(op.Equal(length, 0), ones, length)
+norm = seen_through(seen_through(floored(length, "floor") | length + number("added") | no_zero | op.Relu(length) | length))
 
 inverse: Pattern = inverse_of(norm) | op.Pow(total, -0.5) | root(inverse_of(total))
 inverse = seen_through(op.Min(inverse, number("bound")) | op.Clip(inverse, None, number("bound")) | op.Mul(inverse, 1) | inverse)
@@ -126,18 +128,20 @@ def _at_least(f: Any, value: Any, floor: float) -> Any:
 
 
 @rewrite(normalised, stage=Stage.FUSE)
-def fuse(b: Builder, x: Value, axes: np.ndarray | None = None, equation: str | None = None, gain: np.ndarray | None = None, one: np.ndarray | None = None, **epsilons: np.ndarray) -> Value:
-    """`epsilons`: floor, added (on the norm), floor_sum, added_sum (on the sum), bound (on the reciprocal); `one` replaces a norm of 0."""
+def fuse(b: Builder, x: Value, axes: np.ndarray | None = None, equation: str | None = None, gain: np.ndarray | None = None, one: np.ndarray | None = None, fill: TensorProto | None = None, **epsilons: np.ndarray) -> Value:
+    """`epsilons`: floor, added (on the norm), floor_sum, added_sum (on the sum), bound (on the reciprocal); `one` or `fill` replaces a norm of 0."""
     require(b.value(x) is None, "it normalises a constant, which `fold` computes")
     dtype, out = b.dtype(x), b.dtype(output_of(b.root))
     require(dtype in WIDTH and out in WIDTH, "the type is not known, or not a floating-point type")
     axis = _axis(axes) if equation is None else _summed_letter(equation)
     _require_types(b, dtype)
     _require_shapes(b, x, axis, keepdims=equation is None and bool(_reduction(b).attr("keepdims")))
+    one = numpy_helper.to_array(fill) if fill is not None else one
     if one is None:
         mode, epsilon = _epsilon(b, epsilons)
     else:
-        require(not epsilons and one.size == 1 and one.ndim <= 1 and (one == 1).all(), "a norm of 0 becomes something else than 1")
+        require(not epsilons and (one == 1).all(), "a norm of 0 becomes something else than 1")
+        require(one.size == 1 and one.ndim <= 1 or no_larger(one.shape, _reduced_dims(b, x, axis)), "the 1 makes the norm larger")
         mode, epsilon = "max_norm", _below_every_norm(dtype)
     if not any(n.key == "Cast" for n in b.matched):
         _say_that_it_widens(b, dtype)
@@ -219,12 +223,14 @@ def _require_shapes(b: Builder, x: Value, axis: int, keepdims: bool) -> None:
         require(-rank <= axis < rank, f"there is no axis {axis}")
     kept, first = keepdims, rank is not None and axis % rank == 0  # without its first axis a norm meets x as it should
     for node in reversed(b.matched):  # from the reduction down to the root
-        if node.key not in ("Expand", "Unsqueeze", "Reshape") or b.value(node.inputs[0]) is not None:
+        if node.key not in ("Expand", "Tile", "Unsqueeze", "Reshape") or b.value(node.inputs[0]) is not None:
             continue
         if node.key == "Unsqueeze":
             require(not kept and _restores(b, node, axis, rank), "Unsqueeze does not give back the axis that was reduced")
         elif node.key == "Reshape":
             require(_has_kept_shape(b, output_of(node), axis, whole), "it cannot be shown that Reshape gives back the axis that was reduced")
+        elif node.key == "Tile":
+            require(kept and _tiles_to(b, node, axis, whole), "it cannot be shown that Tile makes the norm no larger than the input")
         else:
             require(kept or first, "the norm is expanded without the axis that was reduced")
             require(_expands_to(b, node, whole, x), "it cannot be shown that Expand makes the norm no larger than the input")
@@ -258,6 +264,13 @@ def _expands_to(b: Builder, expand: Node, whole: list[Any] | None, x: Value) -> 
     return no_larger(elements(b, target), whole) or no_larger(dims(b, output_of(expand)), whole)
 
 
+def _tiles_to(b: Builder, tile: Node, axis: int, whole: list[Any] | None) -> bool:
+    times = elements(b, tile.inputs[1])
+    if times is None or whole is None or len(times) != len(whole):
+        return False
+    return all(t == 1 or (a == axis % len(whole) and t == whole[a]) for a, t in enumerate(times))
+
+
 def _weight(b: Builder, x: Value, axis: int, gain: np.ndarray) -> Value:
     """The factor as one element for each of the axis, 1 along the others; declines where it varies along them."""
     whole = dims(b, x)
@@ -286,7 +299,10 @@ MODES = {"floor": "max_norm", "added": "add_norm", "floor_sum": "max_sum", "adde
 
 def _epsilon(b: Builder, found: dict[str, np.ndarray]) -> tuple[str, float]:
     """(mode, epsilon rounded to fp32). Says so where there is none, and repairs one that was lost where the user asks."""
-    require(len(found) <= 1, "it has more than one epsilon")
+    bare = any(n.key == "Relu" for n in b.matched)
+    require(len(found) + bare <= 1, "it has more than one epsilon")
+    if bare:
+        return _repaired(b, "a Relu stands where a floor above 0 would", "max_norm")
     if not found:
         return _without_epsilon(b)
     (name, array), = found.items()
@@ -308,6 +324,11 @@ def _as_used(b: Builder, array: np.ndarray) -> np.ndarray:
         if node.key == "CastLike" and b.value(node.inputs[0]) is array:
             return array.astype(helper.tensor_dtype_to_np_dtype(b.dtype(output_of(node))))
     return array
+
+
+def _reduced_dims(b: Builder, x: Value, axis: int) -> list[Any] | None:
+    whole = dims(b, x)
+    return whole and [1 if a == axis % len(whole) else d for a, d in enumerate(whole)]
 
 
 def _below_every_norm(dtype: int) -> float:

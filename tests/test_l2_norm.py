@@ -35,7 +35,7 @@ class Spelling:
     value: float = 0.01
     floor: str = "max"  # max, clip
     divide: str = "div"  # div, reciprocal, one over, pow, root of the reciprocal
-    expand: str = ""  # "", shape, sizes
+    expand: str = ""  # "", shape, sizes, tile
     swapped: bool = False
     weight: str = ""  # "", channel, full, expanded, before
     island: bool = False
@@ -99,6 +99,8 @@ class Spelling:
     def expanded(self, value: str) -> str:
         if not self.expand:
             return value
+        if self.expand == "tile":
+            return self.op("Tile", value, self.constant([s if a == self.axis else 1 for a, s in enumerate(SHAPE)], TensorProto.INT64))
         sizes = self.op("Shape", "x") if self.expand == "shape" else self.constant(SHAPE, TensorProto.INT64)
         return self.op("Expand", value, sizes)
 
@@ -177,7 +179,7 @@ def spellings(draw: st.DrawFn) -> Spelling:
         value=draw(st.sampled_from([0.01, 1e-3, 1.0])),
         floor=draw(st.sampled_from(["max", "clip"])),
         divide=draw(st.sampled_from(divides)),
-        expand=draw(st.sampled_from(["", "shape", "sizes"])),
+        expand=draw(st.sampled_from(["", "shape", "sizes", "tile"])),
         swapped=draw(st.booleans()),
         weight=draw(st.sampled_from(["", "channel", "full", "expanded", "before"])),
         island=dtype == TensorProto.FLOAT16 and draw(st.booleans()),
@@ -219,14 +221,14 @@ def test_the_decomposition_computes_the_same_and_is_read_as_itself(spelling: Spe
     onnx.checker.check_model(result.model, full_check=True)
     error, why = compare_models(model, result.model)
     assert not why, why
-    shapes = [n.op_type for n in result.model.graph.node if n.op_type in ("Expand", "Unsqueeze", "Reshape", "Pow", "Reciprocal", "Einsum", "Clip")]
+    shapes = [n.op_type for n in result.model.graph.node if n.op_type in ("Expand", "Tile", "Unsqueeze", "Reshape", "Pow", "Reciprocal", "Einsum", "Clip")]
     assert not shapes, shapes
     again = surgeon.rewrite(result.model, target="10.9")
     assert not again.report.applied
     assert again.model.SerializeToString(deterministic=True) == result.model.SerializeToString(deterministic=True)
 
 
-@pytest.mark.parametrize("expand", ["", "shape"])
+@pytest.mark.parametrize("expand", ["", "shape", "tile"])
 @pytest.mark.parametrize("keepdims", ["kept", "unsqueeze"])
 def test_symbolic_sizes_are_no_hindrance(expand: str, keepdims: str) -> None:
     model = Spelling(dynamic=True, expand=expand, keepdims=keepdims, weight="expanded").model()
@@ -276,6 +278,16 @@ def test_a_lost_epsilon_is_reported_and_repaired_on_request_alone(value: float) 
     row = {"x": np.full(SHAPE, value / 4, np.float16)}
     expected = row["x"].astype(np.float32) / max(float(np.linalg.norm(row["x"].astype(np.float32)[0, :, 0, 0])), value)
     np.testing.assert_allclose(Runner(repaired.model).run(row)[0], expected, rtol=2e-3)
+
+
+def test_a_relu_in_the_place_of_the_floor_is_a_lost_epsilon() -> None:
+    """What other optimisers, and surgeon's own `clip`, make of Clip(norm, 0)."""
+    model = Spelling(epsilon="").model()
+    model.graph.node[0].output[0] = "n"
+    model.graph.node.insert(1, helper.make_node("Relu", ["n"], ["t0"]))
+    result = surgeon.rewrite(model, target="10.9")
+    assert [n.op_type for n in result.model.graph.node] == ["ReduceL2", "Div"]
+    assert any("lost epsilon" in w for w in result.report.warnings)
 
 
 def test_a_half_precision_sum_moves_to_fp32_and_no_longer_overflows() -> None:
