@@ -12,8 +12,8 @@ from surgeon.graph import Node, Value
 
 # int; a symbol of the shape inference; (tensor, axis) for a dimension that has no name; None where nothing is known.
 Dim = Any
-FREE = frozenset({"Cast", "CastLike", "Identity"})  # leave the shape of their first input as it is
-REORDER_NOTHING = FREE | {"Reshape", "Squeeze", "Unsqueeze", "Flatten"}
+FREE = frozenset({"Cast", "CastLike", "Identity", "surgeon::L2Norm"})  # leave the shape of their first input as it is
+REORDER_NOTHING = FREE - {"surgeon::L2Norm"} | {"Reshape", "Squeeze", "Unsqueeze", "Flatten"}
 
 
 def output_of(node: Node) -> Value:
@@ -24,7 +24,7 @@ def output_of(node: Node) -> Value:
 
 
 def bare(value: Value) -> Value:
-    """The tensor behind Cast, CastLike and Identity: it has the same shape."""
+    """The tensor behind operators that leave the shape of their first input as it is."""
     while value.producer is not None and value.producer.key in FREE:
         source = value.producer.inputs[0]
         if source is None:
@@ -35,8 +35,9 @@ def bare(value: Value) -> Value:
 
 def dims(b: Builder, value: Value) -> list[Dim] | None:
     """The dimensions of a tensor, each an int, a symbol or (tensor, axis); None where the rank is unknown."""
+    value = bare(value)
     shape = b.shape(value)
-    return None if shape is None else [(bare(value), axis) if d is None else d for axis, d in enumerate(shape)]
+    return None if shape is None else [(value, axis) if d is None else d for axis, d in enumerate(shape)]
 
 
 def elements(b: Builder, value: Value | None) -> list[Dim] | None:

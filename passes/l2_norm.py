@@ -33,7 +33,7 @@ from surgeon.graph import Node, Value
 from surgeon.pattern import Pattern
 from surgeon.rewrite import Builder
 
-from ._shapes import dims, elements, no_larger, output_of
+from ._shapes import bare, dims, elements, no_larger, output_of
 
 HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
 WIDTH: dict[int, int] = {TensorProto.FLOAT16: 1, TensorProto.BFLOAT16: 1, TensorProto.FLOAT: 2, TensorProto.DOUBLE: 3}
@@ -259,8 +259,9 @@ def _has_kept_shape(b: Builder, value: Value, axis: int, whole: list[Any] | None
 
 def _expands_to(b: Builder, expand: Node, whole: list[Any] | None, x: Value) -> bool:
     target = expand.inputs[1]
-    if target is not None and target.producer is not None and target.producer.key == "Shape" and target.producer.inputs[0] is x:
-        return "start" not in target.producer.attrs and "end" not in target.producer.attrs
+    shape = target.producer if target is not None else None
+    if shape is not None and shape.key == "Shape" and shape.inputs[0] is not None and bare(shape.inputs[0]) is bare(x):
+        return "start" not in shape.attrs and "end" not in shape.attrs
     return no_larger(elements(b, target), whole) or no_larger(dims(b, output_of(expand)), whole)
 
 
@@ -299,9 +300,9 @@ MODES = {"floor": "max_norm", "added": "add_norm", "floor_sum": "max_sum", "adde
 
 def _epsilon(b: Builder, found: dict[str, np.ndarray]) -> tuple[str, float]:
     """(mode, epsilon rounded to fp32). Says so where there is none, and repairs one that was lost where the user asks."""
-    bare = any(n.key == "Relu" for n in b.matched)
-    require(len(found) + bare <= 1, "it has more than one epsilon")
-    if bare:
+    rectified = any(n.key == "Relu" for n in b.matched)
+    require(len(found) + rectified <= 1, "it has more than one epsilon")
+    if rectified:
         return _repaired(b, "a Relu stands where a floor above 0 would", "max_norm")
     if not found:
         return _without_epsilon(b)
