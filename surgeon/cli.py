@@ -234,6 +234,10 @@ def _parser() -> _Parser:
         help="also evaluate what TensorRT's parser understood of the second model (needs no GPU)",
     )
 
+    p.add_argument(
+        "--bisect", metavar="DIR", help="where they differ: name the rewrite, write its window and inputs to DIR"
+    )
+
     p = commands.add_parser("passes", parents=[common, known], help="list the passes")
     p.set_defaults(run=_passes)
 
@@ -608,7 +612,7 @@ def _build(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from .compare import compare_files
+    from .compare import bisect_files, compare_files
 
     screen = Screen(args.quiet)
     with screen.progress() as progress:
@@ -626,6 +630,13 @@ def _compare(args: argparse.Namespace) -> int:
     for note in comparison.notes:
         screen.line(note, "warn")
     screen.line(comparison.verdict, "good" if comparison.ok else "bad")
+    if args.bisect is not None and comparison.differing is not None:
+        culprit = bisect_files(Path(args.original), Path(args.rewritten), comparison)
+        screen.line(
+            str(culprit) if culprit else "every window agrees by itself: the difference builds up over several", "bad"
+        )
+        for path in culprit.save(Path(args.bisect)) if culprit else ():
+            screen.line(f"written to {path}")
     return DONE if comparison.ok else FAILED
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from onnx import ModelProto, helper
 
+from .bisect import Culprit, bisect
 from .errors import ModelError, UsageError, did_you_mean
 from .files import external_files, read
 from .graph import Model
@@ -107,6 +108,7 @@ class Comparison:
 
     sides: list[Side] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    differing: tuple[str, Feeds] | None = None  # the kind and values of the first inputs on which ONNX Runtime differs
 
     @property
     def ok(self) -> bool:
@@ -160,12 +162,23 @@ def compare_files(
             continue
         exact = _exact(before, feeds, half)
         for side, run in sides:
+            before_this = side.ok
             _compare_one(side, run, kind, feeds, expected, exact)
+            if before_this and not side.ok and side is comparison.sides[0]:
+                comparison.differing = kind, feeds
     if not any(s.runs for s in comparison.sides):
         raise ModelError(
             f"'{original}' runs on none of the inputs that surgeon tried: {comparison.notes[0]}. Give sizes that it takes with --shapes, or inputs with --data."
         )
     return comparison
+
+
+def bisect_files(original: Path, rewritten: Path, comparison: Comparison) -> Culprit | None:
+    """The window that makes two models differ, on the inputs on which `comparison` saw it; None where there is none."""
+    if comparison.differing is None:
+        return None
+    kind, feeds = comparison.differing
+    return bisect(read(original), _with_functions(read(rewritten)), feeds, original.parent, kind)
 
 
 def _compare_one(

@@ -302,6 +302,39 @@ def test_compare_what_the_parser_understood(tmp_path: Path, capsys: Captured) ->
     assert re.search(r"^the network of tensorrt_rtx \S+  y  .*equal", capsys.readouterr().out, re.MULTILINE)
 
 
+def test_bisect_names_the_wrong_rewrite(tmp_path: Path, capsys: Captured) -> None:
+    """Two right rewrites and, behind the first of them, one that is wrong on purpose; nothing proved."""
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[N,3,8,8] x) => (float[N,3,8,8] y) <float a = {0.1}, float[3] s = {1, 2, 3}, float[3] b = {0, 1, 0}> {
+      [norm] n = InstanceNormalization <epsilon = 0.001> (x, s, b)
+      [times] m = Mul(n, a)
+      [larger] h = Max(n, m)
+      [last] z = InstanceNormalization <epsilon = 0.001> (h, s, b)
+      [end] y = Neg(z)
+    }"""
+    source, right, out = write(tmp_path, text), tmp_path / "right.onnx", tmp_path / "out.onnx"
+    (tmp_path / "passes").mkdir()
+    (tmp_path / "passes" / "wrong.py").write_text(WRONG_PASS.replace("b.Relu(x)", "b.Relu(b.Neg(b.Neg(x)))"))
+    words = ["--target", "8.4", "--passes", tmp_path / "passes", "--only", "wrong,instance-norm", "--verify", "none"]
+    assert run("rewrite", source, right, "--target", "8.4") == 0
+    assert run("compare", source, right, "--bisect", tmp_path / "none") == 0
+    assert not (tmp_path / "none").exists()
+    assert run("rewrite", source, out, *words) == 0
+    capsys.readouterr()
+    assert run("compare", source, out, "--bisect", tmp_path / "found") == 1
+    printed = capsys.readouterr().out
+    assert "the first tensor that differs is 'h', made by wrong: " in printed
+    written = {p.name for p in (tmp_path / "found").iterdir()}
+    assert written == {"window_original.onnx", "window_rewritten.onnx", "inputs.npz"}
+    assert [n.op_type for n in onnx.load(tmp_path / "found" / "window_rewritten.onnx").graph.node] == [
+        "Neg",
+        "Neg",
+        "Relu",
+    ]
+    data = tmp_path / "found" / "inputs.npz"
+    assert run("compare", *sorted((tmp_path / "found").glob("*.onnx")), "--data", data) == 1
+
+
 # ---- terminals ---------------------------------------------------------------------------------------------------------------
 
 
