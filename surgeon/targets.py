@@ -132,6 +132,9 @@ STOCK_PLUGINS: dict[str, tuple[Version, Version]] = {
     "ROIAlign_TRT": ((8, 5), LAST),
     "ScatterElements": ((10, 0), LAST),
 }
+STOCK_VERSIONS: dict[str, tuple[tuple[Version, str], ...]] = {  # the newest version of a plugin, from a release on
+    "InstanceNormalization_TRT": (((7, 0), "001"), ((7, 1), "1"), ((10, 2), "3")),
+}
 STOCK_DOMAIN = "trt.plugins"
 OWN_DOMAIN = "surgeon"
 
@@ -810,11 +813,11 @@ class Target:
     def _why_unknown(self, node: Node) -> str | None:
         """The reason for an operator that the table has no importer for; None for plugins and local functions."""
         domain, op = node.proto.domain, node.op
-        if domain == OWN_DOMAIN:
+        if domain == OWN_DOMAIN and op not in STOCK_PLUGINS:
             if not op.startswith("Surgeon"):
                 return f"{op} is surgeon's own canonical node, which no parser reads"
             return None if self.plugins else "there are no plugins"
-        if domain == STOCK_DOMAIN or "plugin_version" in node.attrs or "plugin_namespace" in node.attrs:
+        if domain in (STOCK_DOMAIN, OWN_DOMAIN) or "plugin_version" in node.attrs or "plugin_namespace" in node.attrs:
             return self._why_no_plugin(op)
         if node.key in _model(node).functions:
             return None if self.reads_functions else "local functions are read from TensorRT 9.0 on"
@@ -829,6 +832,11 @@ class Target:
             return "there are no plugins"
         since, until = STOCK_PLUGINS.get(op, ALWAYS)
         return None if since <= self.version <= until else f"the plugin {op} is there from {_dotted(since)} to {_dotted(until)} alone"
+
+    def stock_version(self, op: str) -> str:
+        """The version by which this release knows a plugin of NVIDIA's own library."""
+        known = [version for since, version in STOCK_VERSIONS.get(op, ()) if since <= self.version]
+        return known[-1] if known else "1"
 
     def __str__(self) -> str:
         return self.name
