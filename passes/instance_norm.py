@@ -217,11 +217,11 @@ def stock_plugin(b, x, scale, bias, epsilon):
         epsilon=epsilon,
         scales=np.broadcast_to(s, t.shape).astype(np.float32).tolist(),
         bias=t.astype(np.float32).tolist(),
-        relu=0,
-        alpha=0.0,
-        plugin_version="1",
+        plugin_version=b.target.stock_version("InstanceNormalization_TRT"),
         plugin_namespace="",
     )
+    why = b.target.takes(y.producer)
+    require(why is None, why)
     return b.Squeeze(y, axes=[rank]) if rank == 3 else y
 
 
@@ -248,9 +248,8 @@ def surgeon_instance_norm(f, x, scale=None, bias=None, *, epsilon, slope=1.0):
 
 
 @meaning("InstanceNormalization_TRT")
-def stock_instance_norm(f, x, *, epsilon, scales, bias, relu=0, alpha=0.0):
-    row = np.asarray(scales, np.float32), np.asarray(bias, np.float32)
-    return _spelled(f, x, *row, epsilon, alpha if relu else 1.0)
+def stock_instance_norm(f, x, *, epsilon, scales, bias):
+    return _spelled(f, x, np.asarray(scales, np.float32), np.asarray(bias, np.float32), epsilon, 1.0)
 
 
 def _spelled(f, x, scale, bias, epsilon, slope):
