@@ -233,6 +233,11 @@ def test_a_relu_behind_a_norm_goes_with_its_reader() -> None:
     assert type_of(result.model, "Relu") == [HALF]
 
 
+def test_scale_and_shift_behind_a_norm_stay_with_it() -> None:
+    result = convert(between_layers("n = Softmax (a) m = Mul (n, g) b = Add (m, g)", g=np.linspace(1, 2, 8, dtype=np.float32)))
+    assert type_of(result.model, "Mul") == type_of(result.model, "Add") == [SINGLE] and result.casts == 4
+
+
 def test_what_lies_between_two_islands_stays_fp32() -> None:
     result = convert(between_layers("n = Softmax (a) r = Relu (n) b = Softmax (r)"))
     assert type_of(result.model, "Relu") == [SINGLE] and result.casts == 4

@@ -23,6 +23,7 @@ MARGIN = 2.0  # measured numbers may be this much larger in production
 GENERATORS = frozenset({"ConstantOfShape", "EyeLike", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"})
 SMALL_INTEGERS = frozenset({TensorProto.BOOL, TensorProto.INT8, TensorProto.UINT8})  # exact in fp16
 MAX_SWEEPS = 20
+BETWEEN = "between parts in fp32"
 COMPUTED = "computed from constants"  # no island: its value is stored in the type in which it is read
 
 
@@ -356,18 +357,30 @@ class _Planner:
         for _ in range(MAX_SWEEPS):
             changed = False
             for node in (*free, *reversed(free)):
-                if node not in self.plan.single and self._saves(node):
-                    self.plan.single[node] = "between parts in fp32"
+                if node in self.plan.single:
+                    continue
+                if self._saves(node):
+                    self.plan.single[node] = BETWEEN
+                    changed = True
+                elif self._scales(node):
+                    self.plan.single[node] = "the scale or shift behind a part in fp32"
                     changed = True
             if not changed:
                 break
         for node in reversed(free):  # what was carried along in fp32 for nobody goes back
-            if self.plan.single.get(node) == "between parts in fp32" and self._casts(node, HALF) <= self._casts(node, SINGLE) and not self._feeds_single(node):
+            if self.plan.single.get(node) == BETWEEN and self._casts(node, HALF) <= self._casts(node, SINGLE) and not self._feeds_single(node):
                 del self.plan.single[node]
 
     def _saves(self, node: Node) -> bool:
         gain = self._casts(node, HALF) - self._casts(node, SINGLE)
         return gain > 0 or (gain == 0 and node.op in MOVES and any(self._type(v) == SINGLE for v in self._varying(node)))
+
+    def _scales(self, node: Node) -> bool:
+        """Whether it is the constant factor or summand behind a norm: rounding once behind it costs no more casts than before it."""
+        if node.key not in ("Mul", "Add", "Sub", "Div") or len(node.inputs) != 2:
+            return False
+        varying = self._varying(node)
+        return len(varying) == 1 and self._type(varying[0]) == SINGLE and not varying[0].is_input and self._casts(node, HALF) == self._casts(node, SINGLE)
 
     def _feeds_single(self, node: Node) -> bool:
         return any(t == SINGLE for o in node.outputs if o is not None for t in self._wanted(o, node))

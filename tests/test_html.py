@@ -1,0 +1,209 @@
+"""The HTML report: one page that stands alone, well formed, for 0 and for 2,000 rewrites."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from pathlib import Path
+
+import helpers
+import numpy as np
+import pytest
+from onnx import ModelProto, helper, numpy_helper
+
+import surgeon
+from surgeon.html import MOST_DRAWN, MOST_ROWS, render
+from surgeon.html.drawing import Sketch, draw, sketch
+from surgeon.precision import convert
+from surgeon.report import Declined, Report
+
+VOID = {"meta", "br", "!doctype"}
+rng = np.random.default_rng(3)
+
+
+class Page(HTMLParser):
+    """Checks that every tag is closed, and keeps the text, the tags and what would be fetched."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.text: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [v or "" for k, v in attrs if k in ("src", "href", "xlink:href", "data", "action")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open and self.open.pop() == tag, tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("style", "title"):
+            self.text.append(data)
+
+
+def page_of(text: str) -> Page:
+    page = Page(text)
+    assert not page.links, "the page fetches nothing"
+    assert "script" not in page.tags and "url(" not in text and "@import" not in text
+    for svg in re.findall(r"<svg.*?</svg>", text, re.S):
+        ElementTree.fromstring(svg)
+    return page
+
+
+def norms(count: int) -> ModelProto:
+    """A chain of `count` spelled-out L2 norms; the names need escaping."""
+    nodes, tensors, last = [], [numpy_helper.from_array(np.float32(1e-12), "eps")], "x"
+    for k in range(count):
+        nodes += [
+            helper.make_node("ReduceL2", [last], [f"n{k}"], axes=[1], keepdims=1, name=f"<norm&{k}>"),
+            helper.make_node("Clip", [f"n{k}", "eps"], [f"c{k}"]),
+            helper.make_node("Shape", [last], [f"s{k}"]),
+            helper.make_node("Expand", [f"c{k}", f"s{k}"], [f"e{k}"]),
+            helper.make_node("Div", [last, f"e{k}"], [f"<y{k}>"], name=f"<div&{k}>"),
+        ]
+        last = f"<y{k}>"
+    kinds = [helper.make_tensor_value_info(n, 1, ["N", 8]) for n in ("x", last)]
+    return helper.make_model(helper.make_graph(nodes, "g", kinds[:1], kinds[1:], tensors), opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+def test_a_rewrite_is_drawn_before_and_after() -> None:
+    result = surgeon.rewrite(norms(1), target="8.4")
+    assert [a.pass_name for a in result.report.applied] == ["l2-norm"]
+    text = render(result.report, title="a<b>.onnx", written="out.onnx")
+    page = page_of(text)
+    assert text.count("<svg") == 2 and page.tags.count("table") >= 1
+    said = " ".join(page.text)
+    assert "a<b>.onnx" in said and "proved" in said and "TensorRT 8.4" in said and "1e-12" in said
+    assert "<div&0>" in said and "<norm&0>" not in text.replace("&lt;norm&amp;0&gt;", "")
+    before, after = re.findall(r"<svg.*?</svg>", text, re.S)
+    assert ">Expand</text>" in before and ">Expand</text>" not in after and ">Div</text>" in after
+
+
+def test_no_rewrite() -> None:
+    result = surgeon.rewrite(helpers.model("(float[N,4] x) => (float[N,4] y) { y = Relu (x) }"), target="10.9")
+    said = " ".join(page_of(render(result.report)).text)
+    assert "Nothing to rewrite." in said and "nothing written" in said
+
+
+def test_two_thousand_rewrites() -> None:
+    """One shape, drawn once; the table of all of them is cut and says so."""
+    result = surgeon.rewrite(norms(2000), target="8.4", verify="none")
+    assert len(result.report.applied) == 2000
+    text = render(result.report)
+    page = page_of(text)
+    assert text.count("<svg") < 20 and len(text) < 1_000_000
+    said = " ".join(page.text)
+    assert "1999 more of this shape" in said or "1998 more of this shape" in said
+    assert f"{2000 - MOST_ROWS} more rows" in said and "not proved" in said
+
+
+def test_many_shapes_of_window() -> None:
+    """More different windows than a page draws: it says how many it leaves out."""
+    report = surgeon.rewrite(norms(1), target="8.4").report
+    first = report.applied[0]
+    chains = []
+    for k in range(MOST_DRAWN + 5):
+        model = surgeon.graph.Model(_chain(k + 1))
+        chains.append(type(first)(first.pass_name, first.strategy, f"r{k}", ["y"], [], [], 0.0, model.graph.live(), model.graph.live()[:1]))
+    report.applied = chains
+    text = render(report)
+    page_of(text)
+    assert text.count('class="window"') == MOST_DRAWN
+    assert "5 more shapes of window are not drawn" in text
+    assert "too many to draw" in text
+
+
+def _chain(length: int) -> ModelProto:
+    nodes = [helper.make_node("Relu", ["x" if not k else f"t{k}"], ["y" if k == length - 1 else f"t{k + 1}"]) for k in range(length)]
+    kinds = [helper.make_tensor_value_info(n, 1, [4]) for n in ("x", "y")]
+    return helper.make_model(helper.make_graph(nodes, "g", kinds[:1], kinds[1:]), opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+def test_what_was_undone_declined_and_left() -> None:
+    report = Report("0", "8.4")
+    report.undone = [Declined("l2-norm", "<n>", "it differs by 3 & more")]
+    report.declined = [Declined("gelu", f"n{k}", "the constant is 0.5") for k in range(900)]
+    report.untaken = [Declined("", "m", "no importer")]
+    report.warnings = ["an <epsilon> was lost"]
+    report.verify = {"mode": "full", "skipped": [], "failed": "on random inputs it differs", "max_error": 0.5}
+    said = " ".join(page_of(render(report)).text)
+    for word in ("<n>", "it differs by 3 & more", "the constant is 0.5", "and 899 more", "no importer", "an <epsilon> was lost", "whole models differ", "needs a look"):
+        assert word in said, word
+
+
+def test_precision_is_on_the_page() -> None:
+    model = helpers.model("(float[N,8] x) => (float[N,8] y) { a = MatMul (x, w) b = Softmax (a) y = MatMul (b, w) }")
+    model.graph.initializer.append(numpy_helper.from_array(rng.standard_normal((8, 8)).astype(np.float32), "w"))
+    result = surgeon.rewrite(model, target="rtx")
+    said = " ".join(page_of(render(result.report, precision=convert(result.model))).text)
+    assert "Kept in fp32" in said and "Softmax" in said and "as fp16 explains" in said
+
+
+# ---- the drawing -----------------------------------------------------------------------------------------------------------
+
+
+def _sketch(body: str, **weights: np.ndarray) -> Sketch:
+    proto = helpers.model(body)
+    for name, array in weights.items():
+        proto.graph.initializer.append(numpy_helper.from_array(array, name))
+    model = surgeon.graph.Model(proto)
+    return sketch(model.graph.live(), [o.name for o in proto.graph.output])
+
+
+def test_boxes_edges_and_constants() -> None:
+    drawn = _sketch("(float[4,8] x) => (float[4,8] y) { n = ReduceL2 <axes = [1]> (x) c = Max (n, eps) y = Div (x, c) }", eps=np.float32(1e-6))
+    assert [(b.label, b.kind) for b in drawn.boxes] == [("ReduceL2", "node"), ("Max", "node"), ("Div", "node"), ("x", "input"), ("y", "output")]
+    assert drawn.boxes[0].detail == "axes=[1]" and drawn.boxes[1].detail == "1e-06"
+    assert sorted(drawn.edges) == [(0, 1), (1, 2), (2, 4), (3, 0), (3, 2)]
+
+
+def test_boxes_do_not_overlap_and_edges_go_down() -> None:
+    drawn = _sketch(
+        "(float[4,8] x, float[4,8] z) => (float[4,8] y, float[4,1] m) { m = ReduceMean <axes = [1]> (x) d = Sub (x, m) s = Mul (d, d) v = ReduceMean <axes = [1]> (s) "
+        "r = Sqrt (v) q = Div (d, r) y = Add (q, z) }"
+    )
+    text = draw(drawn, "a & b")
+    ElementTree.fromstring(text)
+    for a, b in drawn.edges:
+        assert drawn.boxes[b].y >= drawn.boxes[a].y + drawn.boxes[a].height
+    for k, a in enumerate(drawn.boxes):
+        for b in drawn.boxes[:k]:
+            beside = abs(a.x - b.x) >= (a.width + b.width) / 2 - 0.01
+            assert beside or a.y + a.height <= b.y or b.y + b.height <= a.y, (a, b)
+
+
+def test_a_name_that_is_long_keeps_both_its_ends() -> None:
+    drawn = _sketch("(float[4] a_very_long_name_that_an_exporter_made_up_of_many_modules_output_0) => (float[4] y) { y = Relu (a_very_long_name_that_an_exporter_made_up_of_many_modules_output_0) }")
+    box = next(b for b in drawn.boxes if b.kind == "input")
+    assert box.label.startswith("a_very_long") and box.label.endswith("output_0") and ".." in box.label and box.full.endswith("modules_output_0")
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: the page's layout is measured by a browser")
+@pytest.mark.parametrize("width", [1200, 500])
+def test_the_page_is_no_wider_than_its_window(tmp_path: Path, width: int) -> None:
+    """Wide tables and drawings scroll in their own boxes. (Headless Chromium gives no window under 500 pixels.)"""
+    assert CHROMIUM is not None
+    result = surgeon.rewrite(norms(3), target="8.4")
+    probe = "<script>document.title = document.documentElement.scrollWidth + '/' + window.innerWidth</script></body>"
+    (tmp_path / "r.html").write_text(render(result.report, precision=convert(result.model)).replace("</body>", probe), encoding="utf-8")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    done = subprocess.run(
+        [CHROMIUM, *flags, f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900", "--dump-dom", (tmp_path / "r.html").as_uri()],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    found = re.search(r"<title>(\d+)/(\d+)</title>", done.stdout)
+    assert found is not None, done.stderr[-500:]
+    assert int(found[1]) <= int(found[2])
