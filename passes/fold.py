@@ -82,24 +82,30 @@ def fold(editor):
 
 def _fold(editor, node):
     """Put constants in the place of the node's outputs, unless there is a reason against it."""
-    outputs = [o for o in node.outputs if o is not None and (o.users or o.is_output)]
-    found = {}
-    largest, quantized = _behind(node)
-    why = "its value depends on quantization" if quantized else None
-    for out in outputs:
-        if why is None and out.is_output:
-            why = f"'{out.name}' is an output of the graph"
-        found[out] = editor.model.constant(out) if why is None else None
-        if why is None and found[out] is None:
-            why = f"the value of '{out.name}' is too large to compute, or onnx cannot compute it"
-        if why is None and found[out].size > max(SMALL, largest):
-            why = f"'{out.name}' has {found[out].size} elements, computed from {largest}"
-    if why is not None:
+    read = [o for o in node.outputs if o is not None and (o.users or o.is_output)]
+    why = _why_not(editor.model, node, read)
+    if why:
         editor.decline(node, why)
         return False
     builder = editor.builder(node)
-    editor.replace(node, [None if o not in found else builder.constant(found[o]) for o in node.outputs], builder)
+    editor.replace(node, [builder.constant(editor.model.constant(o)) if o in read else None for o in node.outputs], builder)
     return True
+
+
+def _why_not(model, node, read):
+    """Why the outputs that are read must stay computed; empty where they need not."""
+    largest, quantized = _behind(node)
+    if quantized:
+        return "its value depends on quantization"
+    for out in read:
+        if out.is_output:
+            return f"'{out.name}' is an output of the graph"
+        array = model.constant(out)
+        if array is None:
+            return f"the value of '{out.name}' is too large to compute, or onnx cannot compute it"
+        if array.size > max(SMALL, largest):
+            return f"'{out.name}' has {array.size} elements, computed from {largest}"
+    return ""
 
 
 def _behind(node):

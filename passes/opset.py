@@ -16,6 +16,9 @@ and the report lists what the target would misread. Every node is checked agains
 at the older opset: inputs, attributes and types.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from onnx import TensorProto, defs, helper
 
@@ -54,9 +57,9 @@ class Refused(Exception):
 class Reading:
     """A node as the file's opset reads it. Everything is looked up before the opset comes down."""
 
-    def __init__(self, editor, node, opset):
+    def __init__(self, editor, node, before, opset):
         self.model, self.target, self.node, self.opset = editor.model, editor.target, node, opset
-        self.before = schema(node.op, "", self.model.opset_in(node.graph))
+        self.before = before  # the operator's definition at the file's opset
         self.after = schema(node.op, "", opset)
         self.attrs = dict(node.attrs)
 
@@ -92,7 +95,7 @@ class Reading:
         return 0 if value is None else self.model.dtype(value)
 
 
-STEPS = {}
+STEPS: dict[str, Callable[..., Any]] = {}
 
 
 def step(operators):
@@ -116,10 +119,11 @@ def opset(editor):
     for node in editor.nodes():
         if node.proto.domain not in ("", "ai.onnx") or not (lowers or node.key in STEPS):
             continue
-        now = editor.model.opset_in(node.graph)
-        reading = Reading(editor, node, min(now, target.opset) if lowers else now)
-        if reading.before is None:
+        before = editor.model.schema(node)
+        if before is None:
             continue
+        now = editor.model.opset_in(node.graph)
+        reading = Reading(editor, node, before, min(now, target.opset) if lowers else now)
         try:
             plan = _plan(reading)
             if plan is not None and editor.excluded(node):
@@ -173,7 +177,7 @@ def _respelled(r):
                 attrs[name] = given
         elif given is not None and name not in MOVED.get(op, {}) and not _neutral(op, name, given, r.before):
             raise Refused(f"{name} = {given} came with a later opset")
-        if VALUES.get((op, name, given if isinstance(given, str) else None), 0) > r.opset:
+        if isinstance(given, str) and VALUES.get((op, name, given), 0) > r.opset:
             raise Refused(f"{name} = '{given}' came with opset {VALUES[op, name, given]}")
     moved = set()
     for name, position in MOVED.get(op, {}).items():
@@ -239,7 +243,7 @@ def _invalid(spec, inputs, attrs, outputs):
     unknown = set(attrs) - set(spec.attributes)
     if unknown:
         return f"it has no {', '.join(sorted(unknown))}"
-    bound = {}
+    bound: dict[str, str] = {}
     for formals, given in ((spec.inputs, inputs), (spec.outputs, [(True, t) for t in outputs])):
         for position, (present, dtype) in enumerate(given):
             formal = formals[min(position, len(formals) - 1)]
@@ -266,7 +270,7 @@ def _allowed(spec, formal):
 
 def _all_types(spec, formal):
     """The types that the newest definition of the operator takes there."""
-    newest = schema(spec.name, "", defs.onnx_opset_version())
+    newest = schema(spec.name, "", defs.onnx_opset_version()) or spec
     same = [f for f in (*newest.inputs, *newest.outputs) if f.name == formal.name]
     return _allowed(newest, same[0]) if same else _allowed(spec, formal)
 

@@ -49,15 +49,11 @@ def _items(b, value):
         items = _parts(b, node)
     for step in reversed(steps):
         inserts = step.key == "SequenceInsert"
-        where = step.inputs[2 if inserts else 1] if len(step.inputs) > (2 if inserts else 1) else None
-        if where is None:
-            index = len(items) if inserts else len(items) - 1
-        else:
-            index = _index(b, where, len(items), inserts)
+        place = step.inputs[2 if inserts else 1 :]
         if inserts:
-            items.insert(index, step.inputs[1])
+            items.insert(_index(b, place[0], len(items), True) if place else len(items), step.inputs[1])
         else:
-            del items[index]
+            del items[_index(b, place[0], len(items)) if place else -1]
     return items
 
 
@@ -77,17 +73,17 @@ def _parts(b, node):
     shape = b.shape(x)
     require(shape is not None, "the rank of what is split is not known")
     size, axis = shape[axis], axis % len(shape)
-    if split is None:
-        lengths, keeps = 1, bool(node.attr("keepdims"))
+    given = np.asarray(1) if split is None else b.value(split)
+    require(given is not None, "the sizes of the parts are computed at run time")
+    if given.ndim:
+        lengths = given.tolist()
     else:
-        lengths, keeps = b.value(split), True
-        require(lengths is not None, "the sizes of the parts are computed at run time")
-    if split is None or lengths.ndim == 0:
-        length = int(lengths)
+        length = int(given)
         require(isinstance(size, int), "the number of parts depends on a size known at run time")
         lengths = [min(length, size - start) for start in range(0, size, length)]
+    keeps = split is not None or bool(node.attr("keepdims"))
     starts = [sum(lengths[:k]) for k in range(len(lengths))]
-    return [Part(x, int(s), int(s + n), axis, keeps) for s, n in zip(starts, lengths, strict=True)]
+    return [Part(x, s, s + n, axis, keeps) for s, n in zip(starts, lengths, strict=True)]
 
 
 def _build(b, item):
