@@ -351,7 +351,7 @@ class Prover:
 
     def window(self, record: Rewrite) -> Window | None:
         """The rewrite's window; None where it has no outputs (what went was read by nobody)."""
-        outputs = [o for o in record.outputs]
+        outputs = list(record.outputs)
         if not outputs:
             return None
         went = dict.fromkeys([*record.removed, *record.matched])

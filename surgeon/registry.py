@@ -12,7 +12,7 @@ import importlib.util
 import pkgutil
 import sys
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +23,7 @@ from .rewrite import ModelRule, Pass, Rule
 GROUP = "surgeon.passes"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _own() -> tuple[Pass, ...]:
     import surgeon.passes as package
 

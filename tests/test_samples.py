@@ -88,7 +88,7 @@ def test_readme_shows_what_is_printed(readme: Path, tmp_path: Path, pytestconfig
         fresh = iter("".join(f"$ {command}\n{output}" for command, output, _ in block) for block in printed)
         readme.write_text(BLOCK.sub(lambda _: f"```console\n{next(fresh)}```", text), encoding="utf-8")
         return
-    for command, output, expected in (row for block in printed for row in block):
+    for _, output, expected in (row for block in printed for row in block):
         compared(expected, output)
 
 

@@ -6,8 +6,9 @@ The C++ creators include the same file, so a field cannot exist on one side only
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 NAMESPACE = "surgeon"
@@ -45,7 +46,7 @@ class Plugin:
 _LINE = re.compile(r"^(PLUGIN|FIELD|CHOICE)\((.*?)\)\s*//\s*(.*)$")
 
 
-@lru_cache(maxsize=None)
+@cache
 def plugins() -> dict[str, Plugin]:
     """Every plugin of the table, by name, in its order."""
     table: dict[str, Plugin] = {}
@@ -89,7 +90,8 @@ def _with_fields(plugin: Plugin, fields: tuple[Field, ...]) -> Plugin:
 def _default(kind: str, text: str) -> Value | None:
     if text == "REQUIRED":
         return None
-    return {"INT": int, "FLOAT": float, "STRING": lambda s: s.strip('"')}[kind](text)
+    readers: dict[str, Callable[[str], Value]] = {"INT": int, "FLOAT": float, "STRING": lambda s: s.strip('"')}
+    return readers[kind](text)
 
 
 _READERS = {"PLUGIN": _plugin, "FIELD": _field, "CHOICE": _choice}
