@@ -156,7 +156,9 @@ def _parser() -> _Parser:
     p.add_argument(
         "--explain", metavar="NODE", help="write nothing; say of one node what each pass makes of it, and why not"
     )
-    p.add_argument("--report", metavar="R.json", help="write what was done as JSON")
+    p.add_argument(
+        "--report", metavar="R", action="append", default=[], help="write what was done: R.json, or R.html as a page"
+    )
     p.add_argument(
         "--verify",
         choices=("window", "full", "none"),
@@ -348,10 +350,11 @@ def _rewrite(args: argparse.Namespace) -> int:
     options = _options(args)
     _check_half(args)
     source, out = Path(args.model), None if args.check else Path(args.out)
-    for path in (out, None if args.report is None else Path(args.report)):
+    reports = [Path(r) for r in args.report]
+    for path in (out, *reports):
         if path is not None:
             check_writable(path, source)
-    if out is not None and args.report is not None and out.resolve() == Path(args.report).resolve():
+    if out is not None and any(out.resolve() == r.resolve() for r in reports):
         raise UsageError(f"--report and the model cannot both be written to '{out}'.")
     target, title = _target(args)
     screen.line(f"{source}, {title}")
@@ -375,15 +378,27 @@ def _rewrite(args: argparse.Namespace) -> int:
     withheld = args.strict and bool(report.untaken)
     if out is not None and not withheld:
         (half or result).save(out)
-    if args.report is not None:
-        written = report.to_json() | ({"precision": half.to_json()} if half else {})
-        put((json.dumps(written, indent=2, ensure_ascii=False) + "\n").encode(), Path(args.report))
+    for path in reports:
+        text = _page(report, half, args, withheld) if path.suffix in (".html", ".htm") else _json(report, half)
+        put(text.encode(), path)
     _print_report(report, screen, args)
     if half is not None:
         _print_precision(half, screen, bool(args.verbose))
     _print_closing(report, screen, args, withheld)
     changed = args.check and (bool(report.applied) or (half is not None and half.half > 0))
     return FAILED if changed or report.failed or (half is not None and half.failed) else DONE
+
+
+def _json(report: Report, half: Any) -> str:
+    written = report.to_json() | ({"precision": half.to_json()} if half else {})
+    return json.dumps(written, indent=2, ensure_ascii=False) + "\n"
+
+
+def _page(report: Report, half: Any, args: argparse.Namespace, withheld: bool) -> str:
+    from .html import render
+
+    written = "" if args.check or withheld else args.out
+    return render(report, title=Path(args.model).name, written=written, precision=half)
 
 
 def _check_half(args: argparse.Namespace) -> None:

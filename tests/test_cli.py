@@ -228,6 +228,21 @@ def test_fp16(tmp_path: Path, capsys: Captured) -> None:
     assert "--keep-fp32 goes with --fp16" in capsys.readouterr().err
 
 
+def test_reports(tmp_path: Path, capsys: Captured) -> None:
+    """--report twice: JSON and a page, by their names; neither may be the model."""
+    source, out = write(tmp_path, NORM), tmp_path / "out.onnx"
+    page, data = tmp_path / "r.html", tmp_path / "r.json"
+    words = ["--target", "8.4", "--fp16", "--report", page, "--report", data, "--shapes", "x:2x3x8x8"]
+    assert run("rewrite", source, out, *words) == 0
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>") and "<svg" in text and "Kept in fp32" in text and out.name in text
+    assert json.loads(data.read_text())["target"] == "8.4"
+    assert run("rewrite", source, "--check", "--target", "8.4", "--report", page) == 1
+    assert "nothing written" in page.read_text(encoding="utf-8")
+    assert run("rewrite", source, out, "--report", data, "--report", out) == 2
+    assert "cannot both be written" in capsys.readouterr().err
+
+
 # ---- explain, check, passes --------------------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ What stays fp32     normalisations, exponentials, sums over an axis, divisions b
 Casts               Each tensor is made in one type and cast at most once, behind its producer; casts between fp16 and
                     fp32 that the file has are made anew. Weights are stored in the type in which they are read, and constants that
                     nodes compute are stored too. A second conversion changes nothing.
-Inputs, outputs     keep their types; `io_fp16` (--fp16-io) makes them fp16 too.
+Inputs, outputs     keep their types; `io_fp16` (--io-fp16) makes them fp16 too.
 When                Behind the stage LOWER of a rewrite, on the finished fp32 model. Every rewrite is then proved in fp32 to
                     1e-5 and this step to 2e-3, and neither hides the other; what the target keeps as one node is an island of
                     one node; what LOWER spelled out carries its pass's name (`y~l2-norm/ReduceL2_1`), so --keep-fp32 l2-norm
@@ -88,8 +88,10 @@ class PrecisionResult:
 
     @property
     def failed(self) -> bool:
-        """Whether an output is further from the original than fp16 explains, on any inputs that were tried."""
-        return any(not e.ok for e in self.errors)
+        """Whether an output is further from the original than fp16 explains: on the data where there is some, else on
+        random inputs and on those times 1000."""
+        measured = [e for e in self.errors if e.inputs == "data"]
+        return any(not e.ok for e in measured or self.errors)
 
     @property
     def worst(self) -> float | None:
@@ -164,6 +166,7 @@ def convert(
     result.half, result.single = _counts(plan)
     if verify:
         result.errors, result.not_compared = compare(source, converted, base, feeds, shapes)
+        result.warnings += _too_large(result.errors)
     else:
         result.not_compared = "not asked for"
     return result
@@ -220,6 +223,17 @@ def _makes_floats(node: Node, plan: Plan) -> bool:
 
 def _warnings(plan: Plan) -> list[str]:
     return list(dict.fromkeys(plan.warnings))
+
+
+def _too_large(errors: Sequence[OutputError]) -> list[str]:
+    """Outputs that hold on random inputs but not on those times 1000."""
+    held = {e.output for e in errors if e.inputs == "random" and e.ok}
+    return [
+        f"'{e.output}' holds on random inputs, not on those times 1000, where fp16 overflows inside the model: "
+        "give inputs as they will come (--data), and the islands are chosen by them"
+        for e in errors
+        if e.inputs == "large" and not e.ok and e.output in held
+    ]
 
 
 def _counts(plan: Plan) -> tuple[int, int]:
