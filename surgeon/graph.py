@@ -23,6 +23,7 @@ from .pattern import MOVED, key_of
 
 FLOAT_LIMIT = float(np.finfo(np.float32).max)  # Clip wrote "no bound" as this number up to opset 10
 FOLD_LIMIT = 1 << 22  # elements: a computed constant larger than this is left to the runtime
+LAST = 1 << 62
 SMALL_TENSOR = 1024  # elements: larger initializers never decide a shape, so shape inference does without them
 OWN_DOMAIN = "surgeon"  # its functions are written anew with every model, so no pass works on them
 BODIED = frozenset({"If", "Loop", "Scan", "SequenceMap"})
@@ -58,7 +59,7 @@ class Value:
 class Node:
     """A node of one graph. `inputs` and `outputs` hold a `Value`, or None where the file has an empty name."""
 
-    __slots__ = ("key", "proto", "graph", "inputs", "outputs", "slot", "alive", "bodies", "origin", "_attrs")
+    __slots__ = ("key", "proto", "graph", "inputs", "outputs", "slot", "serial", "alive", "bodies", "origin", "_attrs")
 
     def __init__(self, key: str, proto: NodeProto, graph: Graph, inputs: list[Value | None], slot: int) -> None:
         self.key = key
@@ -67,6 +68,7 @@ class Node:
         self.inputs = inputs
         self.outputs: list[Value | None] = []
         self.slot = slot
+        self.serial = LAST  # among the nodes of one slot: new ones in the order in which they were made, then the file's
         self.alive = True
         self.bodies: tuple[Graph, ...] = ()
         self.origin: Any = None  # the rewrite that made this node; None for a node of the file
@@ -410,11 +412,10 @@ class Graph:
         proto, live = self.proto, self.live()
         nodes = [n.proto for n in live]
         del proto.node[:]
-        proto.node.extend(nodes)
-        for node, fresh in zip(live, proto.node, strict=True):
-            node.proto = fresh
-        for node in self.bodied:
-            if node.alive:
+        proto.node.extend(nodes)  # copies: the indexed nodes keep their own protobufs, unless they hold bodies
+        for node, copied in zip(live, proto.node, strict=True) if self.bodied else ():
+            if node.bodies:
+                node.proto = copied
                 _rebind(node)
         if isinstance(proto, GraphProto):
             self._sync_tensors(proto)
@@ -481,6 +482,7 @@ class Model:
                 gc.enable()
         self._file_opsets: dict[Graph, dict[str, int]] = {}
         self._types: Types | None = None
+        self.made = 0  # nodes made so far
         self.orphans: dict[Value, None] = {}  # initializers that a removal left without a reader
         self.dropped: set[Value] = set()  # those that leave the file
         self._first_types: Types = {}
@@ -1055,7 +1057,8 @@ def _elements_out(node: Node, inputs: list[np.ndarray | None]) -> int:
     if node.key == "Tile" and second is not None:
         return int(first.size * np.prod(second, dtype=np.float64))
     if node.key == "Range" and second is not None and inputs[2] is not None:
-        return int(abs(float(second) - float(first)) / max(abs(float(inputs[2])), 1e-9))
+        start, stop, step = (float(a.reshape(-1)[0]) for a in (first, second, inputs[2]))
+        return int(abs(stop - start) / max(abs(step), 1e-9))
     return first.size
 
 

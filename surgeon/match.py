@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from .graph import Model, Node, Reference, Value
-from .pattern import Absent, Attr, Choice, Const, Op, Output, Pattern, Var, roots
+from .pattern import ABSENT, Absent, Attr, Choice, Const, Op, Output, Pattern, Var, roots
 
 FREE = frozenset({"Shape", "Constant"})  # they cost nothing, so sharing them is no reason to give up
 
@@ -325,23 +325,26 @@ def _same_attribute(have: Any, wanted: Any) -> bool:
 # ---- the index ---------------------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
-Front = Any  # (operator or None, is a constant, the fronts of its inputs or None where they were not looked at); None: absent
+Row = tuple[Op, list[tuple[Pattern, ...]], T]  # a root, the orders of its inputs, whose it is
+# (operator or None, whether it is a constant, the fronts of its inputs), None for what was not looked at; None: left out
+Front = Any
 
 
 class Index(Generic[T]):
     """Patterns by what stands at their root and directly in front of it.
 
-    `at(node)` gives the (pattern, owner) pairs that can hold at a node: those that fit its operator, and for each input
-    the operator in front and whether it is a constant. That signature is looked up once and remembered, so the cost of a
-    node that no pattern can match does not grow with the number of patterns.
+    `at(node)` gives the (pattern, owner) pairs that can hold at a node: those that fit its operator, the operators in
+    front, and where there are any of those, what is constant and the operators one further up. Both signatures are
+    remembered, so the cost of a node that no pattern can match does not grow with the number of patterns.
     """
 
     def __init__(self, owned: Iterable[tuple[Pattern, T]], model: Model) -> None:
         self._model = model
-        self._rows: dict[str, list[tuple[Op, list[tuple[Pattern, ...]], T]]] = {}
+        self._rows: dict[str, list[Row[T]]] = {}
         for pattern, owner in owned:
             for root in roots(pattern):
                 self._rows.setdefault(root.key, []).append((root, list(root.orders()), owner))
+        self._near: dict[tuple[Any, ...], tuple[Row[T], ...]] = {}
         self._memo: dict[tuple[Any, ...], tuple[tuple[Op, T], ...]] = {}
 
     @property
@@ -349,11 +352,19 @@ class Index(Generic[T]):
         return frozenset(self._rows)
 
     def at(self, node: Node) -> tuple[tuple[Op, T], ...]:
+        inputs = node.inputs
+        signature: tuple[Any, ...] = (node.key, len(inputs), *[v.producer and v.producer.key if v is not None else ABSENT for v in inputs[:3]])
+        rows = self._near.get(signature)
+        if rows is None:
+            fronts = tuple(None if key is ABSENT else (key, None, None) for key in signature[2:])
+            rows = self._near[signature] = tuple(self._fitting(self._rows.get(node.key, ()), len(inputs), fronts))
+        if not rows:
+            return ()
         front = self._front
-        signature = (node.key, *[v and front(v, 2) for v in node.inputs[:3]])
-        found = self._memo.get(signature)
+        deep = (signature, *[v and front(v, 2) for v in inputs[:3]])
+        found = self._memo.get(deep)
         if found is None:
-            found = self._memo[signature] = tuple(self._possible(node.key, signature[1:]))
+            found = self._memo[deep] = tuple((root, owner) for root, _, owner in self._fitting(rows, len(inputs), deep[1:]))
         return found
 
     def _front(self, value: Value, depth: int) -> Front:
@@ -367,10 +378,14 @@ class Index(Generic[T]):
             return (producer.key, False, None)
         return (producer.key, False, tuple([v and self._front(v, depth - 1) for v in producer.inputs[:3]]))
 
-    def _possible(self, key: str, fronts: tuple[Front, ...]) -> Iterator[tuple[Op, T]]:
-        for root, orders, owner in self._rows.get(key, ()):
+    def _fitting(self, rows: Iterable[Row[T]], count: int, fronts: tuple[Front, ...]) -> Iterator[Row[T]]:
+        for row in rows:
+            root, orders, _ = row
+            most = len(root.inputs)
+            if not root.open and most < min(count, len(fronts)) and fronts[most] is not None:
+                continue  # the node has more inputs
             if any(all(_fits(q, front) for q, front in zip(order, fronts, strict=False)) for order in orders):
-                yield root, owner
+                yield row
 
 
 def _fits(pattern: Pattern, front: Front) -> bool:
@@ -383,7 +398,7 @@ def _fits(pattern: Pattern, front: Front) -> bool:
         return isinstance(pattern, Absent) and front is None
     key, constant, inputs = front
     if isinstance(pattern, Const):
-        return bool(constant)
+        return constant is not False
     node = pattern.node if isinstance(pattern, Output) else pattern
     if not isinstance(node, Op) or key != node.key:
         return False

@@ -23,7 +23,7 @@ from .errors import PassError
 from .graph import Graph, Model, Node, Reference, Shape, Value, constant_value, schema
 from .match import Attempt, Index, Match, match
 from .meaning import DOMAIN, arrange
-from .pattern import COMMUTATIVE, Pattern, roots
+from .pattern import COMMUTATIVE, Op, Pattern, roots
 from .targets import Target
 
 GROWTH = 10  # rewrites a node, on the average, after which a stage is taken not to come to an end
@@ -355,7 +355,9 @@ class Driver:
         wanted = index.operators
         for graph in self.model.scopes:
             if not wanted.isdisjoint(graph.by_op):
-                for node in reversed([n for n in graph.live() if n.key in wanted]):
+                nodes = [n for key in wanted for n in graph.by_op.get(key, ())]
+                nodes.sort(key=_place, reverse=True)
+                for node in nodes:
                     while node.alive and self._rewrite_at(node, index):
                         changed = True
         return changed
@@ -363,11 +365,14 @@ class Driver:
     def _rewrite_at(self, node: Node, index: Index[Rule]) -> bool:
         """Apply the largest match at `node` whose body does not decline."""
         found: list[tuple[Match, Rule]] = []
+        seen: dict[Op, Match | None] = {}  # passes may share a pattern
         for pattern, rule in index.at(node):
             if not self._wanted(rule, node):
                 continue
-            self.attempts += 1
-            held = match(pattern, node, self.model)
+            if pattern not in seen:
+                self.attempts += 1
+                seen[pattern] = match(pattern, node, self.model)
+            held = seen[pattern]
             if held is not None:
                 found.append((held, rule))
         if len(found) > 1:
@@ -549,6 +554,11 @@ class Driver:
             return all(self._same_tensor(p, q, before, after) for p, q in zip(left, right, strict=True))
 
         return same(x, y) or (a.key in COMMUTATIVE and len(x) == 2 and same(x, reversed(y)))
+
+
+def _place(node: Node) -> tuple[int, int]:
+    """Where a node stands: nodes that came later stand in front of the file's node in whose place they are."""
+    return node.slot, node.serial
 
 
 def _out_name(node: Node) -> str:
