@@ -272,7 +272,7 @@ def _grid_sample_mode(node: Node) -> str | None:
     return None
 
 
-@condition("GridSample", (8, 5), rtx=True, source="onnx-tensorrt@fd119fe: addGridSample takes four dimensions")
+@condition("GridSample", (8, 5), source="onnx-tensorrt@fd119fe: addGridSample takes four dimensions; TensorRT-RTX 1.7.1 builds five")
 def _grid_sample_rank(node: Node) -> str | None:
     rank = _rank(node)
     return f"the input has {rank} dimensions; four are supported" if rank not in (None, 4) else None
@@ -528,6 +528,24 @@ def _prelu_type(node: Node) -> str | None:
 
 
 # ---- the rest
+
+# What convertDtype knows at some release. DOUBLE is read as fp32, INT64 as int32 up to 8.6.
+READABLE = frozenset({
+    TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN, TensorProto.INT8,
+    TensorProto.UINT8, TensorProto.INT32, TensorProto.INT64, TensorProto.INT4, TensorProto.FLOAT4E2M1, TensorProto.BOOL,
+})
+
+
+@condition("Cast", rtx=True, source="onnx-tensorrt@96e7811 importerUtils.cpp convertDtype; measured with TensorRT-RTX")
+def _cast(node: Node) -> str | None:
+    return None if node.attr("to") in READABLE else f"there is no {_name(node.attr('to'))}"
+
+
+@condition("Cast", until=(8, 6), source="onnx-tensorrt@4f54a19 onnx2trt_utils.cpp convertDtype")
+def _cast_before_nine(node: Node) -> str | None:
+    later = (TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN, TensorProto.UINT8, TensorProto.INT4, TensorProto.FLOAT4E2M1)
+    return f"there is no {_name(node.attr('to'))} before 9.0" if node.attr("to") in later else None
+
 
 
 @condition("AveragePool MaxPool LpPool", (8, 0), rtx=True, source="onnx-tensorrt@1def182: does not support dilations other than 1")
