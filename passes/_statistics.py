@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from surgeon import ANY, Builder, const, op, require, var
 from surgeon.graph import Node, Value
@@ -489,6 +489,16 @@ def numpy_type(dtype: int) -> np.dtype:
 
 def is_constant(factor: Factor | None, value: float) -> bool:
     return isinstance(factor, np.ndarray) and bool((factor.astype(np.float64) == value).all())
+
+
+def is_uniform(b: Builder, value: Value, number: float) -> bool:
+    """Whether every element is the number: a constant, or a ConstantOfShape of whatever shape."""
+    array = b.value(value)
+    node = value.producer
+    if array is None and node is not None and node.key == "ConstantOfShape":
+        filled = node.attr("value")
+        array = np.zeros(1) if filled is None else numpy_helper.to_array(filled)
+    return is_constant(array, number)
 
 
 def times(b: Builder, one: Factor, other: Factor) -> Factor:

@@ -34,6 +34,7 @@ from ._statistics import (
     dims,
     instance_axis,
     is_constant,
+    is_uniform,
     known,
     mean,
     merged,
@@ -196,7 +197,9 @@ def decompose(b, x, scale, bias, epsilon):
     rank = b.rank(x)
     require(rank is not None, f"the rank of '{x.name}' is not known, so its spatial axes are not")
     y = normalised(b, x, range(2, rank), epsilon)
-    return with_affine(b, y, by_channel(b, scale, rank), by_channel(b, bias, rank), b.dtype(x))
+    row = None if is_uniform(b, scale, 1) else by_channel(b, scale, rank)
+    offset = None if is_uniform(b, bias, 0) else by_channel(b, bias, rank)
+    return with_affine(b, y, row, offset, b.dtype(x))
 
 
 @rewrite(node, stage=Stage.LOWER, strategy="plugin")
@@ -207,9 +210,9 @@ def plugin(b, x, scale, bias, epsilon):
 @rewrite(node, stage=Stage.LOWER, strategy="plugin", library="stock")
 def stock_plugin(b, x, scale, bias, epsilon):
     rank, s, t = b.rank(x), b.value(scale), b.value(bias)
-    require(rank is not None and 3 <= rank <= 5, "the stock plugin takes three to five dimensions")
-    require(s is not None and t is not None, "the stock plugin takes constant scales and biases alone")
-    require(b.dtype(x) in (TensorProto.FLOAT, TensorProto.FLOAT16), "the stock plugin takes fp32 and fp16 alone")
+    if rank not in (3, 4, 5) or s is None or t is None or b.dtype(x) not in (TensorProto.FLOAT, TensorProto.FLOAT16):
+        b.warn("the stock plugin takes fp32 and fp16 of three to five dimensions with constant scales and biases: decomposed instead")
+        return decompose.body(b, x, scale, bias, epsilon)
     wide = b.Unsqueeze(x, axes=[rank]) if rank == 3 else x
     y = b.InstanceNormalization_TRT(
         wide,

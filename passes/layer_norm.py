@@ -4,6 +4,7 @@ Why       Exporters spell it as nine nodes up to opset 16, Keras as thirteen, in
           TensorRT has. LayerNormalization is one native layer from 8.6 on and in TensorRT-RTX; a parser without it
           looks for a plugin of that name and fails.
 Rewrites  (x - mean) / sqrt(var + eps) [* scale] [+ bias] over trailing axes        ->  LayerNormalization, from opset 17
+          InstanceNormalization of [N, S, H] without scale, weights over H behind it ->  LayerNormalization (tf2onnx)
           the same before opset 17, or over the channels of N, C, H, W (ConvNeXt)   ->  fewer nodes of the same chain
           LayerNormalization, MeanVarianceNormalization where the target has none   ->  ReduceMean Sub Mul ReduceMean ...
           Over channels of N, C, H, W no ONNX operator normalises without a Transpose on either side, each a pass over
@@ -16,16 +17,21 @@ import numpy as np
 from onnx import TensorProto
 
 from surgeon import DOMAIN, Stage, attr, meaning, op, require, rewrite, var
+from surgeon.graph import Value
 
 from ._statistics import (
+    Normalisation,
     Spelling,
     apply_affine,
     chain_size,
     channels,
     count,
+    dims,
     grouped_last,
     instance_axis,
     is_constant,
+    is_uniform,
+    known,
     merged,
     narrowed,
     normalised,
@@ -72,6 +78,22 @@ def fuse(b, x, **found):
     trailing = [1] * (n.rank - 1 - n.axes[-1])
     factors = [_shaped(b, f, [*sizes, *trailing], dtype, neutral) for f, neutral in ((scale, 1), (shift, 0))]
     return b.LayerNorm(source, *factors, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon)
+
+
+instance = op.InstanceNormalization(x, scale, bias, epsilon=epsilon)
+
+
+@rewrite(op.Add(op.Mul(instance, var("outer_scale")), var("outer_shift")), stage=Stage.FUSE)
+def by_instance_norm(b, x, scale, bias, epsilon, outer_scale, outer_shift):
+    """tf2onnx: [N, S, H] normalised as S channels, without scale, and weights over H behind it."""
+    n = Normalisation(x, known(dims(b, x), ""), (2,), epsilon, 1.0, [("Mul", outer_scale), ("Add", outer_shift)])
+    require(b.opset >= NATIVE and n.rank == 3 and is_uniform(b, scale, 1) and is_uniform(b, bias, 0), "")
+    dtype = b.dtype(x)
+    row, offset = known(merged(b, n, n.axes, dtype, weights=True), "")
+    require(isinstance(n.dims[2], int) or isinstance(row, Value) or row.size > 1, "the size of the last axis is not known")
+    y = _native(b, x, n, row, offset, [channels(b, n, 2) or n.dims[2]], dtype)
+    require(b.lowering(y, "layer-norm") != "decompose", "")
+    return y
 
 
 def _native(b, source, n, scale, shift, sizes, dtype):
