@@ -205,7 +205,8 @@ def _windows(
     """A view with one more axis for each window axis."""
     outer = x.ndim - len(size)
     padded = np.pad(x, [(0, 0)] * outer + around, constant_values=x.dtype.type(value))
-    views = np.lib.stride_tricks.sliding_window_view(padded, size, tuple(range(outer, x.ndim)))
+    axes: Any = tuple(range(outer, x.ndim))  # NumPy's own types up to 2.2 know one axis alone
+    views = np.lib.stride_tricks.sliding_window_view(padded, size, axes)
     return views[(slice(None),) * outer + tuple(slice(None, None, step) for step in stride)]
 
 
