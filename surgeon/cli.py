@@ -236,6 +236,10 @@ def _parser() -> _Parser:
         help="also evaluate what TensorRT's parser understood of the second model (needs no GPU)",
     )
 
+    p.add_argument("--save-inputs", metavar="I.json", help="write the inputs for polygraphy run --load-inputs")
+    p.add_argument(
+        "--save-outputs", metavar="O.json", help="write the original's outputs for polygraphy run --load-outputs"
+    )
     p.add_argument(
         "--bisect", metavar="DIR", help="where they differ: name the rewrite, write its window and inputs to DIR"
     )
@@ -637,6 +641,8 @@ def _compare(args: argparse.Namespace) -> int:
             shapes=_shapes(args.shapes),
             data=args.data,
             network=args.network,
+            save_inputs=args.save_inputs,
+            save_outputs=args.save_outputs,
             progress=progress,
         )
     screen.line(f"{args.original} against {args.rewritten}")
@@ -645,6 +651,9 @@ def _compare(args: argparse.Namespace) -> int:
     for note in comparison.notes:
         screen.line(note, "warn")
     screen.line(comparison.verdict, "good" if comparison.ok else "bad")
+    if args.save_inputs and args.save_outputs:
+        words = f"--load-inputs {args.save_inputs} --load-outputs {args.save_outputs}"
+        screen.line(f"go on with: polygraphy run {args.rewritten} --trt {words}")
     if args.bisect is not None and comparison.differing is not None:
         culprit = bisect_files(Path(args.original), Path(args.rewritten), comparison)
         screen.line(

@@ -12,7 +12,7 @@ from onnx import ModelProto, helper
 
 from .bisect import Culprit, bisect
 from .errors import ModelError, UsageError, did_you_mean
-from .files import external_files, read
+from .files import check_writable, external_files, read
 from .graph import Model
 from .meaning import DOMAIN, attach
 from .prove import (
@@ -131,11 +131,14 @@ def compare_files(
     shapes: Mapping[str, Sequence[int]] | None = None,
     data: str | None = None,
     network: bool = False,
+    save_inputs: str | None = None,
+    save_outputs: str | None = None,
     progress: Progress = lambda phase, done, total: None,
 ) -> Comparison:
     """Run both models on random and adversarial inputs (or those of the npz file `data`) and compare output by output.
 
     shapes   sizes of symbolic dimensions, by input
+    save_*   files for the inputs, and for the original's outputs on them, in Polygraphy's JSON
     network  evaluate the network that TensorRT's parser builds of `rewritten` too: needs TensorRT or TensorRT-RTX, no GPU
 
     Raises ModelError where a model cannot be read or run, UsageError where the inputs are others.
@@ -153,6 +156,7 @@ def compare_files(
         comparison.sides.append(side)
     reference = _runner(before, original, "original")
     inputs = list(_inputs(window, symbols, data))
+    ran: list[tuple[Feeds, list[np.ndarray]]] = []
     for done, (kind, feeds, half) in enumerate(inputs):
         progress("comparing", done, len(inputs))
         try:
@@ -160,6 +164,8 @@ def compare_files(
         except Unrunnable as error:
             comparison.notes.append(f"on {kind} inputs the original does not run: {error}")
             continue
+        if save_inputs or save_outputs:
+            ran.append((feeds, expected))
         exact = _exact(before, feeds, half)
         for side, run in sides:
             before_this = side.ok
@@ -170,7 +176,28 @@ def compare_files(
         raise ModelError(
             f"'{original}' runs on none of the inputs that surgeon tried: {comparison.notes[0]}. Give sizes that it takes with --shapes, or inputs with --data."
         )
+    if save_inputs or save_outputs:
+        _save(ran, names, save_inputs, save_outputs)
     return comparison
+
+
+def _save(
+    ran: Sequence[tuple[Feeds, list[np.ndarray]]], names: Sequence[str], inputs: str | None, outputs: str | None
+) -> None:
+    """What `polygraphy run` takes with --load-inputs and --load-outputs."""
+    from polygraphy.comparator import IterationResult, RunResults
+    from polygraphy.json import save_json
+
+    for path in (inputs, outputs):
+        if path is not None:
+            check_writable(Path(path))
+    if inputs is not None:
+        save_json([feeds for feeds, _ in ran], inputs)
+    if outputs is not None:
+        results = [
+            IterationResult(dict(zip(names, given, strict=True)), runner_name="onnxrt-surgeon") for _, given in ran
+        ]
+        save_json(RunResults([("onnxrt-surgeon", results)]), outputs)
 
 
 def bisect_files(original: Path, rewritten: Path, comparison: Comparison) -> Culprit | None:

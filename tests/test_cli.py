@@ -317,6 +317,22 @@ def test_compare_what_the_parser_understood(tmp_path: Path, capsys: Captured) ->
     assert re.search(r"^the network of tensorrt_rtx \S+  y  .*equal", capsys.readouterr().out, re.MULTILINE)
 
 
+def test_compare_hands_over_to_polygraphy(tmp_path: Path, capsys: Captured) -> None:
+    source, other = write(tmp_path, LEAKY), write(tmp_path, LEAKY.replace("0.1", "0.2"), "other.onnx")
+    inputs, outputs = tmp_path / "i.json", tmp_path / "o.json"
+    np.savez(tmp_path / "x.npz", x=-np.ones((1, 3, 8, 8), np.float32))
+    words = ["--data", tmp_path / "x.npz", "--save-inputs", inputs, "--save-outputs", outputs]
+    assert run("compare", source, source, *words) == 0
+    assert f"polygraphy run {source} --trt --load-inputs {inputs} --load-outputs {outputs}" in capsys.readouterr().out
+    for model, status in ((source, 0), (other, 1)):
+        code = "import sys; from polygraphy.tools import main; sys.exit(main())"
+        command = ["run", model, "--onnxrt", "--load-inputs", inputs, "--load-outputs", outputs]
+        done = subprocess.run(
+            [sys.executable, "-c", code, *map(str, command)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == status, done.stdout
+
+
 def test_bisect_names_the_wrong_rewrite(tmp_path: Path, capsys: Captured) -> None:
     """Two right rewrites and, behind the first of them, one that is wrong on purpose; nothing proved."""
     text = """<ir_version: 8, opset_import: ["" : 17]>
