@@ -31,21 +31,20 @@ x, weight, bias, shift, scale = var("x"), const("weight"), const("bias"), const(
 @rewrite(FORMS, stage=Stage.FUSE)
 def fuse(b, x):
     f = slopes(b, x)
-    require(f.above.min() == f.above.max() and f.below.min() == f.below.max(), "")  # of many slopes: PRelu's business
+    up, down = f.up, f.down
+    require(up is not None and down is not None, "")  # of many slopes: PRelu's business
     require(
         fits(b, x, f.above.shape), f"a constant of shape {list(f.above.shape)} makes the result larger than its input"
     )
     require_op(b, "LeakyRelu", x)
-    up, down = float(f.above.flat[0]), float(f.below.flat[0])
-    if same_slope(b, x, f.above, 1.0):
+    if up == 1.0 or same_slope(b, x, f.above, 1.0):
         return b.Relu(x) if down == 0 else b.LeakyRelu(x, alpha=down)
     require(up > 0 and f.nodes > 2, f"the slope above zero is {up:g}, not 1" if up > 0 else "")
     return b.Mul(b.Relu(x) if down == 0 else b.LeakyRelu(x, alpha=down / up), up)
 
 
-@rewrite(op.LeakyRelu(x, alpha=attr("alpha")), stage=Stage.FUSE)
-def without_slope(b, x, alpha):
-    require(alpha == 0, "")
+@rewrite(op.LeakyRelu(x, alpha=0.0), stage=Stage.FUSE)
+def without_slope(b, x):
     return b.Relu(x)
 
 

@@ -332,7 +332,7 @@ class Driver:
         self.model.drop_orphans()
 
     def run_stage(self, stage: Stage) -> None:
-        rules = [(r.pattern, r) for p in self.passes.values() for r in p.rules if r.stage is stage]
+        rules = [(r.pattern, r) for p in self.passes.values() for r in p.rules if r.stage is stage and not self._idle(p, r)]
         index: Index[Rule] = Index(rules, self.model)
         self._left = GROWTH * sum(operators(self.model).values()) + 1000
         changed = True
@@ -349,6 +349,12 @@ class Driver:
             if changed:  # what was computed makes more shapes known, and those more to clean
                 self.model.forget_types()
 
+    def _idle(self, p: Pass, rule: Rule) -> bool:
+        """Whether a rule of the stage LOWER has nothing to do: the target takes every node that it could lower."""
+        if rule.strategy is None or p.name in self.strategies:
+            return False
+        return p.keeps and all(self.target.takes_every(root.key) for root in roots(rule.pattern))
+
     def _sweep(self, index: Index[Rule]) -> bool:
         """One look at every node, from the outputs up so that the larger of two nested windows comes first."""
         changed = False
@@ -356,7 +362,7 @@ class Driver:
         for graph in self.model.scopes:
             if not wanted.isdisjoint(graph.by_op):
                 nodes = [n for key in wanted for n in graph.by_op.get(key, ())]
-                nodes.sort(key=_place, reverse=True)
+                nodes.sort(key=place, reverse=True)
                 for node in nodes:
                     while node.alive and self._rewrite_at(node, index):
                         changed = True
@@ -556,7 +562,7 @@ class Driver:
         return same(x, y) or (a.key in COMMUTATIVE and len(x) == 2 and same(x, reversed(y)))
 
 
-def _place(node: Node) -> tuple[int, int]:
+def place(node: Node) -> tuple[int, int]:
     """Where a node stands: nodes that came later stand in front of the file's node in whose place they are."""
     return node.slot, node.serial
 

@@ -21,7 +21,7 @@ from .graph import Model
 from .interop import GraphRule, Outcome, run_graph_rules
 from .meaning import attach
 from .report import Applied, Declined, Report
-from .rewrite import Driver, ModelRule, Pass, Rewrite, Stage, operators
+from .rewrite import Driver, ModelRule, Pass, Rewrite, Stage, operators, place
 from .targets import Target
 
 MODES = ("window", "full", "none")
@@ -326,10 +326,13 @@ class _Run:
 def untaken(model: Model, target: Target) -> list[Declined]:
     """The nodes of the main graph and its bodies that the target does not take, with the reason."""
     found = []
-    for node in (n for s in model.scopes for n in s.live()):
-        why = target.takes(node) or target.outdated(node)
-        if why is not None:
-            found.append(Declined("", node.label, why))
+    newer = any(model.opset_in(s) > target.opset for s in model.scopes)
+    for scope in model.scopes:
+        asked = [n for key, nodes in scope.by_op.items() if newer or not target.takes_every(key) for n in nodes]
+        for node in sorted(asked, key=place):
+            why = target.takes(node) or target.outdated(node)
+            if why is not None:
+                found.append(Declined("", node.label, why))
     return found
 
 

@@ -828,6 +828,11 @@ class Target:
             return None if last else f"its meaning of axis {came}"
         return None
 
+    def takes_every(self, key: str) -> bool:
+        """Whether every node of an operator is taken, whatever its inputs: then no node need be asked about."""
+        checks = _checks(self.version, self.rtx, self.dla).get(key)
+        return checks is not None and not checks and key not in _constant_inputs(self.version, self.rtx)
+
     def _why_unknown(self, node: Node) -> str | None:
         """The reason for an operator that the table has no importer for; None for plugins and local functions."""
         domain, op = node.proto.domain, node.op
