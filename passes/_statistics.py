@@ -615,8 +615,8 @@ def instance_axis(b: Builder, n: Normalisation) -> int | None:
 
 def _by_channel(b: Builder, n: Normalisation) -> bool:
     """Over [N, C, L], the last axis alone may also be a layer normalisation: the affine part tells, or a reshape before it."""
-    if n.affine:
-        return _varies_along(b, n, 1) and not _varies_along(b, n, 2)
+    if _varies_along(b, n, 1) or _varies_along(b, n, 2):
+        return not _varies_along(b, n, 2)
     source = n.x.producer
     if source is not None and source.key == "Cast" and source.inputs[0] is not None:
         source = source.inputs[0].producer
@@ -635,8 +635,12 @@ def _factors_behind(value: Value | None) -> list[Value]:
 
 
 def _varies_along(b: Builder, n: Normalisation, axis: int) -> bool:
-    """Whether a scale or shift has more than one number along an axis, and along that one alone."""
-    return any(along(b, v, n, [axis]) is not None and along(b, v, n, []) is None for _, v in n.affine)
+    """Whether the shape of a scale or shift has more than one element along an axis, and along that one alone."""
+    for _, value in n.affine:
+        shape = b.shape(value)
+        if shape is not None and len(shape) <= n.rank and [n.rank - len(shape) + a for a, d in enumerate(shape) if d != 1] == [axis]:
+            return True
+    return False
 
 
 def narrowed(b: Builder, x: Value, dtype: int) -> Value:
