@@ -176,10 +176,10 @@ def test_boxes_do_not_overlap_and_edges_go_down() -> None:
     ElementTree.fromstring(text)
     for a, b in drawn.edges:
         assert drawn.boxes[b].y >= drawn.boxes[a].y + drawn.boxes[a].height
-    for k, a in enumerate(drawn.boxes):
-        for b in drawn.boxes[:k]:
-            beside = abs(a.x - b.x) >= (a.width + b.width) / 2 - 0.01
-            assert beside or a.y + a.height <= b.y or b.y + b.height <= a.y, (a, b)
+    for k, one in enumerate(drawn.boxes):
+        for other in drawn.boxes[:k]:
+            beside = abs(one.x - other.x) >= (one.width + other.width) / 2 - 0.01
+            assert beside or one.y + one.height <= other.y or other.y + other.height <= one.y, (one, other)
 
 
 def test_a_name_that_is_long_keeps_both_its_ends() -> None:

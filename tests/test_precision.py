@@ -253,7 +253,7 @@ def test_positions_are_counted_in_fp32() -> None:
     assert {"Cast", "Mul", "Cos"} <= {k.op for k in result.kept}
     strict = rounded(result.model)
     assert strict is not None
-    feeds = {"p": np.arange(4090, 4100), "x": rng.standard_normal((10, 8)).astype(np.float32)}
+    feeds: dict[str, np.ndarray] = {"p": np.arange(4090, 4100), "x": rng.standard_normal((10, 8)).astype(np.float32)}
     (a,), (b,) = Runner(strict).run(feeds), Runner(model).run(feeds)
     assert np.abs(a - b).max() <= LIMIT * np.abs(b).max()
 

@@ -218,7 +218,7 @@ def _precision(result: PrecisionResult) -> str:
         groups.setdefault((k.op, k.why), []).append(k.node)
     kept = [_cells(("", op), ("why", why), ("name", _listed(nodes)), raw=(2,)) for (op, why), nodes in sorted(groups.items(), key=lambda g: -len(g[1]))]
     errors = [
-        _cells(("name", e.output), ("", e.inputs), ("number", _error(e.relative)), ("number", _error(e.rounding)), ("number", f"{e.largest:.3g}"), ("", "as fp16 explains" if e.ok else "more"))
+        _cells(("name", e.output), ("", e.inputs), ("number", _error(e.relative)), ("number", _error(e.rounding)), ("number", f"{e.largest:.3g}"), ("word", "as fp16 explains" if e.ok else "more"))
         for e in result.errors
     ]
     compared = _table(("output", "inputs", "#error", "#of rounding alone", "#largest number", "verdict"), errors) if errors else f'<p class="none">Not compared: {escape(result.not_compared)}.</p>'
