@@ -53,6 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of the pipe went away: nothing is wrong, and there is nobody to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    except OSError as error:  # a folder that may not be entered, a disk that went away
+        complain(f"'{error.filename}' cannot be read or written: {(error.strerror or str(error)).lower()}.")
+        return WRONG
     except KeyboardInterrupt:
         complain("interrupted; nothing was written.")
         return 130

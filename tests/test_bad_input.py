@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -232,32 +233,35 @@ def test_report_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert not out.exists()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX users")
-def test_output_is_not_writable(tmp_path: Path) -> None:
-    """As a user who may not write there: to root, who runs the tests in a container, everything is writable."""
-    source, locked = put(tmp_path / "in.onnx", good()), tmp_path / "locked"
-    locked.mkdir()
-    out = locked / "out.onnx"
-    out.write_bytes(OLD)
-    root = os.geteuid() == 0
-    locked.chmod(0o555)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(folder.stat().st_mode | 0o055)
-    source.chmod(0o644)
-    code = (
-        "import os, sys; from surgeon.cli import main\n"
-        f"if {root}: os.setuid(65534)\n"
-        f"sys.exit(main(['rewrite', {str(source)!r}, {str(out)!r}, '--target', '8.4']))"
-    )
-    done = subprocess.run(
+def as_nobody(*words: str) -> subprocess.CompletedProcess[str]:
+    """A command as a user who may not do everything: to root, who runs the tests in a container, all is writable."""
+    drop = "os.setuid(65534)" if os.geteuid() == 0 else "pass"
+    code = f"import os, sys; from surgeon.cli import main; {drop}; sys.exit(main({list(words)!r}))"
+    return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=Path(__file__).parent.parent
     )
-    locked.chmod(0o755)
-    assert done.returncode == 2, done
-    assert "permission denied" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert out.read_bytes() == OLD
-    assert [p.name for p in locked.iterdir()] == ["out.onnx"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX users")
+@pytest.mark.parametrize("mode", [0o555, 0o000])
+def test_output_is_not_writable(mode: int) -> None:
+    """A folder that may not be written to, and one that may not even be entered. (pytest's own is closed to others.)"""
+    with tempfile.TemporaryDirectory() as name:
+        folder, locked = Path(name), Path(name) / "locked"
+        folder.chmod(0o755)
+        source = put(folder / "in.onnx", good())
+        source.chmod(0o644)
+        locked.mkdir()
+        out = locked / "out.onnx"
+        out.write_bytes(OLD)
+        locked.chmod(mode)
+        done = as_nobody("rewrite", str(source), str(out), "--target", "8.4")
+        locked.chmod(0o755)
+        assert done.returncode == 2, done
+        assert "permission denied" in done.stderr
+        assert "Traceback" not in done.stderr and "defect" not in done.stderr
+        assert out.read_bytes() == OLD
+        assert [p.name for p in locked.iterdir()] == ["out.onnx"]
 
 
 def test_a_full_disk_leaves_the_old_output(

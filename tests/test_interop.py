@@ -191,7 +191,7 @@ def test_weights_that_were_read_stay_and_changed_ones_go(tmp_path: Path) -> None
     body = "@gs_pass\ndef mine(graph):\n    m = graph.nodes[1]\n    m.inputs[1].values = m.inputs[1].values * 1\n"
     assert not surgeon.rewrite(model(), **as_pass(tmp_path, body)).report.applied
     body = "@gs_pass\ndef mine(graph):\n    m = graph.nodes[1]\n    m.inputs[1].values = m.inputs[1].values * 2\n"
-    assert surgeon.rewrite(model(), **as_pass(tmp_path, body)).report.undone
+    assert surgeon.rewrite(model(), **as_pass(tmp_path, body, "another")).report.undone
 
 
 def test_external_weights_stay_external(tmp_path: Path) -> None:
