@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from onnx import TensorProto
 
 from surgeon import Builder, require
@@ -20,5 +22,10 @@ def require_op(b: Builder, op: str, x: Value) -> None:
 
 def takes_type(b: Builder, op: str, dtype: int, at: int = 0) -> bool:
     """Whether ONNX has `op` for tensors of `dtype`, as its input `at`, at the model's opset."""
-    spec = schema(op, "", b.opset)
+    return _takes(op, dtype, at, b.opset)
+
+
+@lru_cache(maxsize=None)
+def _takes(op: str, dtype: int, at: int, opset: int) -> bool:
+    spec = schema(op, "", opset)
     return spec is not None and f"tensor({TensorProto.DataType.Name(dtype).lower()})" in spec.inputs[at].types

@@ -208,27 +208,23 @@ class Graph:
         return value
 
     def _add(self, proto: NodeProto) -> None:
-        values, key = self.values, proto.op_type
-        domain = proto.domain
+        values, key, domain = self.values, proto.op_type, proto.domain
         if domain and domain != "ai.onnx":
             key = f"{domain}::{key}"
+        nodes = self.nodes
         inputs: list[Value | None] = []
-        node = Node(key, proto, self, inputs, len(self.nodes))
-        for name in proto.input:
-            if not name:
-                inputs.append(None)
-                continue
-            value = values.get(name) or self.find(name)
-            if value is None:
-                if any(name in later.output for later in self.proto.node):
-                    raise _ReadsLater
-                raise ModelError(f"the node {node.label} of {self.title} reads '{name}', which nothing produces.")
-            value.users[node] = None
+        node = Node(key, proto, self, inputs, len(nodes))
+        for name in tuple(proto.input):
+            value = values.get(name)
+            if value is None and name:
+                value = self._outer(name, node)
+            if value is not None:
+                value.users[node] = None
             inputs.append(value)
         if domain or key in BODIED:
             self._add_bodies(node)
         outputs = node.outputs
-        for name in proto.output:
+        for name in tuple(proto.output):
             if not name:
                 outputs.append(None)
                 continue
@@ -240,11 +236,20 @@ class Graph:
             value = values[name] = Value(name, self)
             value.producer, value.index = node, len(outputs)
             outputs.append(value)
-        self.nodes.append(node)
+        nodes.append(node)
         row = self.by_op.get(key)
         if row is None:
             row = self.by_op[key] = {}
         row[node] = None
+
+    def _outer(self, name: str, reader: Node) -> Value:
+        """The tensor of an enclosing scope that a node reads; raises where no node before it makes one."""
+        value = self.find(name)
+        if value is not None:
+            return value
+        if any(name in later.output for later in self.proto.node):
+            raise _ReadsLater
+        raise ModelError(f"the node {reader.label} of {self.title} reads '{name}', which nothing produces.")
 
     def _add_bodies(self, node: Node) -> None:
         node.bodies = tuple(Graph(g, self.model, self, f"a body of {node.label}") for g in _body_protos(node.proto))
@@ -719,17 +724,13 @@ class Model:
             return helper.np_dtype_to_tensor_dtype(constant_value(node.proto).dtype)
         if node.key == "Cast":
             return int(node.attr("to"))
-        spec = self.schema(node)
-        if spec is None:
-            return 0
-        wanted = spec.outputs[min(value.index, len(spec.outputs) - 1)].type_str
-        if wanted.startswith("tensor("):
-            return int(helper.np_dtype_to_tensor_dtype(np.dtype(_TYPE_NAMES[wanted]))) if wanted in _TYPE_NAMES else 0
-        for position, source in enumerate(node.inputs):
-            formal = spec.inputs[min(position, len(spec.inputs) - 1)] if spec.inputs else None
-            if source is not None and formal is not None and formal.type_str == wanted:
+        domain = node.proto.domain
+        known, alike = _output_type(node.op, "" if domain == "ai.onnx" else domain, self.opset_in(node.graph, domain), value.index)
+        for position in alike:
+            source = node.inputs[position] if position < len(node.inputs) else None
+            if source is not None:
                 return source
-        return 0
+        return known
 
     def forget_types(self) -> None:
         """What was inferred is inferred again on demand: folding has made more of it knowable."""
@@ -929,6 +930,18 @@ def schema(op: str, domain: str, opset: int) -> onnx.defs.OpSchema | None:
         return onnx.defs.get_schema(op, opset, domain)
     except onnx.defs.SchemaError:
         return None
+
+
+@cache
+def _output_type(op: str, domain: str, opset: int, index: int) -> tuple[int, tuple[int, ...]]:
+    """(the type that the schema fixes for an output, or 0; the inputs that have the output's type)."""
+    spec = schema(op, domain, opset)
+    if spec is None:
+        return 0, ()
+    wanted = spec.outputs[min(index, len(spec.outputs) - 1)].type_str
+    if wanted.startswith("tensor("):
+        return (int(helper.np_dtype_to_tensor_dtype(np.dtype(_TYPE_NAMES[wanted]))) if wanted in _TYPE_NAMES else 0), ()
+    return 0, tuple(position for position, formal in enumerate(spec.inputs) if formal.type_str == wanted)
 
 
 @cache

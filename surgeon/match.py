@@ -360,23 +360,13 @@ class Index(Generic[T]):
             rows = self._near[signature] = tuple(self._fitting(self._rows.get(node.key, ()), len(inputs), fronts))
         if not rows:
             return ()
-        front = self._front
-        deep = (signature, *[v and front(v, 2) for v in inputs[:3]])
+        constant = self._model.is_constant
+        deep = (signature, *[v and (constant(v) or _front(v)) for v in inputs[:3]])
         found = self._memo.get(deep)
         if found is None:
-            found = self._memo[deep] = tuple((root, owner) for root, _, owner in self._fitting(rows, len(inputs), deep[1:]))
+            fronts = tuple((key, True, None) if front is True else front for key, front in zip(signature[2:], deep[1:], strict=True))
+            found = self._memo[deep] = tuple((root, owner) for root, _, owner in self._fitting(rows, len(inputs), fronts))
         return found
-
-    def _front(self, value: Value, depth: int) -> Front:
-        """What makes a tensor: the operator, what stands in front of that to a depth, and whether it is a constant."""
-        producer = value.producer
-        if self._model.is_constant(value):
-            return (producer and producer.key, True, ())
-        if producer is None:
-            return (None, False, ())
-        if depth == 1:
-            return (producer.key, False, None)
-        return (producer.key, False, tuple([v and self._front(v, depth - 1) for v in producer.inputs[:3]]))
 
     def _fitting(self, rows: Iterable[Row[T]], count: int, fronts: tuple[Front, ...]) -> Iterator[Row[T]]:
         for row in rows:
@@ -386,6 +376,22 @@ class Index(Generic[T]):
                 continue  # the node has more inputs
             if any(all(_fits(q, front) for q, front in zip(order, fronts, strict=False)) for order in orders):
                 yield row
+
+
+def _front(value: Value) -> Front:
+    """What makes a tensor that is no constant: the operator, and those one further up."""
+    producer = value.producer
+    if producer is None:
+        return (None, False, ())
+    above = []
+    for v in producer.inputs[:3]:
+        if v is None:
+            above.append(None)
+        elif v.producer is None:
+            above.append((None, v.tensor is not None, None))
+        else:
+            above.append((v.producer.key, None, None))
+    return (producer.key, False, tuple(above))
 
 
 def _fits(pattern: Pattern, front: Front) -> bool:
