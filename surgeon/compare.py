@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from onnx import ModelProto, helper
+from onnx import ModelProto, TensorProto, helper
 
 from .bisect import Culprit, bisect
 from .errors import ModelError, UsageError, did_you_mean
@@ -16,6 +16,7 @@ from .files import check_writable, external_files, read
 from .graph import Model
 from .meaning import DOMAIN, attach
 from .prove import (
+    HALVES,
     NOT_COUNTED,
     NOT_FINITE,
     TOLERANCE,
@@ -154,6 +155,12 @@ def compare_files(
     for side, _ in sides:
         side.statistics = [Statistics(n) for n in names]
         comparison.sides.append(side)
+    floor = 0.0
+    if computes_in_half(after) and not computes_in_half(before):
+        floor = TOLERANCE[TensorProto.FLOAT16]
+        comparison.notes.append(
+            f"the second model computes in half precision: differences up to {floor:g} count as equal"
+        )
     reference = _runner(before, original, "original")
     inputs = list(_inputs(window, symbols, data))
     ran: list[tuple[Feeds, list[np.ndarray]]] = []
@@ -169,7 +176,7 @@ def compare_files(
         exact = _exact(before, feeds, half)
         for side, run in sides:
             before_this = side.ok
-            _compare_one(side, run, kind, feeds, expected, exact)
+            _compare_one(side, run, kind, feeds, expected, exact, floor)
             if before_this and not side.ok and side is comparison.sides[0]:
                 comparison.differing = kind, feeds
     if not any(s.runs for s in comparison.sides):
@@ -215,6 +222,7 @@ def _compare_one(
     feeds: Feeds,
     expected: list[np.ndarray],
     exact: Callable[[int], Iterator[np.ndarray]],
+    floor: float,
 ) -> None:
     side.runs += 1
     try:
@@ -224,12 +232,20 @@ def _compare_one(
             statistics.why = statistics.why or f"on {kind} inputs it does not run: {error}"
         return
     for index, (a, b, statistics) in enumerate(zip(given, expected, side.statistics, strict=True)):
-        tolerance = TOLERANCE.get(helper.np_dtype_to_tensor_dtype(b.dtype), 0.0)
+        tolerance = (
+            max(floor, TOLERANCE.get(helper.np_dtype_to_tensor_dtype(b.dtype), 0.0)) if b.dtype.kind == "f" else 0.0
+        )
         found = compare(a, b, tolerance, kind not in NOT_FINITE, exact(index))
         if kind not in NOT_COUNTED:
             statistics.noisy |= statistics.add(kind, a, b) > tolerance
         if found.why and not statistics.why:
             statistics.why = f"on {kind} inputs {found.why}"
+
+
+def computes_in_half(model: ModelProto) -> bool:
+    """Whether a weight is in half precision, or something is cast to it."""
+    casts = (a.i for n in model.graph.node if n.op_type == "Cast" for a in n.attribute if a.name == "to")
+    return any(kind in HALVES for kind in (*(t.data_type for t in model.graph.initializer), *casts))
 
 
 def _exact(model: ModelProto, feeds: Feeds, half: bool) -> Callable[[int], Iterator[np.ndarray]]:

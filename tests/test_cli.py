@@ -317,6 +317,15 @@ def test_compare_what_the_parser_understood(tmp_path: Path, capsys: Captured) ->
     assert re.search(r"^the network of tensorrt_rtx \S+  y  .*equal", capsys.readouterr().out, re.MULTILINE)
 
 
+def test_compare_says_that_one_is_in_half_precision(tmp_path: Path, capsys: Captured) -> None:
+    source, out = write(tmp_path, LEAKY), tmp_path / "out.onnx"
+    assert run("rewrite", source, out, "--target", "rtx", "--fp16") == 0
+    np.savez(tmp_path / "x.npz", x=np.linspace(-1, 1, 192, dtype=np.float32).reshape(1, 3, 8, 8))
+    capsys.readouterr()
+    assert run("compare", source, out, "--data", tmp_path / "x.npz") == 0
+    assert "computes in half precision: differences up to 0.002 count as equal" in capsys.readouterr().out
+
+
 def test_compare_hands_over_to_polygraphy(tmp_path: Path, capsys: Captured) -> None:
     source, other = write(tmp_path, LEAKY), write(tmp_path, LEAKY.replace("0.1", "0.2"), "other.onnx")
     inputs, outputs = tmp_path / "i.json", tmp_path / "o.json"
