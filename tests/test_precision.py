@@ -417,6 +417,13 @@ def test_loops_carry_fp32() -> None:
     assert Counter(n.op_type for n in nodes_of(result.model))["Cast"] >= 1
 
 
+def test_sequences_keep_their_types() -> None:
+    text = "(float[N,8] x) => (float[M,8] y) { a = MatMul (x, w) s = SequenceConstruct (a, x) c = ConcatFromSequence <axis = 0> (s) y = MatMul (c, w) }"
+    result = convert(with_weights(helpers.model(text), w=W))
+    onnx.checker.check_model(result.model, full_check=True)
+    assert stored(result.model)["w"].dtype == np.float16 and not result.failed and result.errors
+
+
 def test_functions_are_spelled_out() -> None:
     text = """<ir_version: 8, opset_import: ["" : 17, "own" : 1]> g (float[N,8] x) => (float[N,8] y) { a = own.twice (x) y = MatMul (a, w) }
         <opset_import: ["" : 17], domain: "own"> twice (u) => (v) { v = Add (u, u) }"""

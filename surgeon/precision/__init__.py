@@ -150,13 +150,13 @@ def convert(
     index = Model(source, base)
     ranges = None if feeds is None else measure_ranges(source, feeds, base)
     _check_words(keep_fp32, index)
-    plan = make_plan(index, keep_fp32, ranges, None, repair_eps)
-    emitter = Emitter(plan, io_fp16)
+    plan = make_plan(index, keep_fp32, ranges, None, repair_eps, io_fp16)
+    emitter = Emitter(plan)
     converted = emitter.emit()
     refused = _refused(converted, index, target) if target is not None else {}
     if refused:
-        plan = make_plan(index, keep_fp32, ranges, lambda n: refused.get(_out(n)), repair_eps)
-        emitter = Emitter(plan, io_fp16)
+        plan = make_plan(index, keep_fp32, ranges, lambda n: refused.get(_out(n)), repair_eps, io_fp16)
+        emitter = Emitter(plan)
         converted = emitter.emit()
     if any(f.domain == DOMAIN for f in model.functions):
         attached = Model(converted)

@@ -12,6 +12,7 @@ from ..graph import FLOAT_LIMIT, Graph, Model, Node, Value, constant_value
 from .plan import FAMILY, GENERATORS, HALF, SINGLE, Plan
 
 IR_WITH_PLAIN_INITIALIZERS = 4  # before it, every initializer is an input too
+OPSET_OF_CASTS = 13  # for a model that has used no operator of ONNX's own domain
 SUFFIX = {HALF: "fp16", SINGLE: "fp32"}
 LARGEST_HALF = float(np.finfo(np.float16).max)
 Use = tuple[Value, int]  # a tensor in one of the two types
@@ -20,10 +21,9 @@ Use = tuple[Value, int]  # a tensor in one of the two types
 class Emitter:
     """Writes the planned model. `casts`: how many Cast nodes between fp16 and fp32 it has."""
 
-    def __init__(self, plan: Plan, io_half: bool = False) -> None:
+    def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.model: Model = plan.model
-        self.io_half = io_half
         self.casts = 0
         self.taken = {n for s in self.model.scopes for n in s.values}
         self.names: dict[Use, str] = {}
@@ -42,6 +42,8 @@ class Emitter:
         self._prune()
         self._name(self.model.graph)
         self._write(self.model.graph, out.graph)
+        if self.casts and "" not in self.model.opsets:
+            out.opset_import.append(helper.make_opsetid("", OPSET_OF_CASTS))
         if source.ir_version < IR_WITH_PLAIN_INITIALIZERS:
             weights = {t.name for t in source.graph.initializer}
             kept = [i for i in out.graph.input if i.name not in weights]
@@ -79,11 +81,7 @@ class Emitter:
         for info in graph.proto.output:
             value = graph.find(info.name)
             if value is not None and self.model.dtype(value) in FAMILY:
-                yield value, self._interface(value)
-
-    def _interface(self, value: Value) -> int:
-        """The type of an input or output: the file's, or fp16 where that was asked for the main graph."""
-        return HALF if self.io_half and value.graph is self.model.graph else self.model.dtype(value)
+                yield value, self.plan.interface(value)
 
     def _prune(self) -> None:
         """Constants computed by nodes, read in fp16: their value is stored instead of being cast at run time."""
@@ -102,8 +100,6 @@ class Emitter:
 
     def _made(self, value: Value) -> int:
         """The type in which the tensor comes to be."""
-        if value.producer is None and value.is_input:
-            return self._interface(value) if self.model.dtype(value) in FAMILY else self.model.dtype(value)
         return self.plan.type_of(value)
 
     # ---- names -------------------------------------------------------------------------------------------------------------
@@ -152,7 +148,7 @@ class Emitter:
         source = graph.proto
         assert isinstance(source, GraphProto)
         out.CopyFrom(_without_nodes(source))
-        if self.io_half and graph is self.model.graph:
+        if self.plan.io_half and graph is self.model.graph:
             for info in (*out.input, *out.output):
                 if info.type.tensor_type.elem_type == SINGLE:
                     info.type.tensor_type.elem_type = HALF
@@ -266,7 +262,7 @@ class Emitter:
     def _copies(self, value: Value, dtype: int) -> Iterator[NodeProto]:
         for name in self.extra.get(value, ()):
             output = next(o for o in self._all_outputs() if o.name == name and self.plan.root(o) is value)
-            if self._interface(output) == dtype:
+            if self.plan.interface(output) == dtype:
                 yield helper.make_node("Identity", [self._called(value, dtype)], [name], name=f"{name}/Identity_1")
 
     def _all_outputs(self) -> Iterator[Value]:

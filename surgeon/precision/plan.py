@@ -32,6 +32,7 @@ class Plan:
     """`single`: node -> why it computes in fp32. `fixed`: node -> why its types are left alone. The rest is fp16."""
 
     model: Model
+    io_half: bool = False  # the main graph's inputs and outputs become fp16
     single: dict[Node, str] = field(default_factory=dict)
     fixed: dict[Node, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -72,7 +73,14 @@ class Plan:
     def type_of(self, value: Value) -> int:
         """The type in which a tensor is made; constants have that of the file."""
         node = value.producer
-        return self.written(node, value.index) if node is not None else self.model.dtype(value)
+        if node is not None:
+            return self.written(node, value.index)
+        return self.interface(value) if value.is_input else self.model.dtype(value)
+
+    def interface(self, value: Value) -> int:
+        """The type of an input or output of a graph: the file's, or fp16 where that was asked for the main graph."""
+        original = self.model.dtype(value)
+        return HALF if self.io_half and original == SINGLE and value.graph is self.model.graph else original
 
     def _flexible(self, node: Node, position: int, output: bool) -> bool:
         return node not in self.fixed and flexible(self.model, node, position, output)
@@ -91,12 +99,33 @@ def flexible(model: Model, node: Node, position: int, output: bool = False) -> b
     return {"tensor(float)", "tensor(float16)"} <= set(allowed)
 
 
+def _holds_sequences(model: Model, node: Node) -> bool:
+    """Whether an input or output of the operator is never a plain tensor: the type of what a sequence holds is not followed."""
+    spec = model.schema(node)
+    if spec is None:
+        return False
+    kinds = {c.type_param_str: c.allowed_type_strs for c in spec.type_constraints}
+    return any(not any(t.startswith("tensor(") for t in kinds.get(f.type_str, [f.type_str])) for f in (*spec.inputs, *spec.outputs))
+
+
+def _types_by_attribute(model: Model, node: Node, outs: list[Value]) -> bool:
+    """Whether no input fixes the type of an output, and it is not one of the operators whose attribute is rewritten."""
+    spec = model.schema(node)
+    if spec is None or node.key == "Cast" or node.key in GENERATORS:
+        return False
+    given = {f.type_str for f in spec.inputs}
+    return any(
+        flexible(model, node, o.index, True) and spec.outputs[min(o.index, len(spec.outputs) - 1)].type_str not in given for o in outs
+    )
+
+
 def make_plan(
     model: Model,
     keep: Collection[str] = (),
     ranges: Ranges | None = None,
     refused: Callable[[Node], str | None] | None = None,
     repair_eps: float | None = None,
+    io_half: bool = False,
 ) -> Plan:
     """Decide for every node of the main graph and its bodies.
 
@@ -104,8 +133,10 @@ def make_plan(
     ranges   the numbers of a run on calibration data
     refused  why the target does not take a node in fp16, else None
     repair_eps  the epsilon for a divisor whose own became 0 when the file was written in fp16
+    io_half  the main graph's inputs and outputs become fp16
     """
     planner = _Planner(model, keep, ranges, refused, repair_eps)
+    planner.plan.io_half = io_half
     planner.classify(model.graph)
     planner.leave_quantized()
     planner.look_for_lost_epsilons()
@@ -223,8 +254,14 @@ class _Planner:
             return "what goes in and out of a body keeps its type"
         if node.proto.domain == DOMAIN:
             return ""
-        if self.model.schema(node) is None:
+        if node.proto.domain not in ("", "ai.onnx") or self.model.schema(node) is None:
             return f"the operator {node.key} is not ONNX's own"
+        if node.key == "BitCast":
+            return "it reads the bits of its input"
+        if _types_by_attribute(self.model, node, outs):
+            return "an attribute says which type it returns"
+        if _holds_sequences(self.model, node):
+            return "sequences and optional tensors keep their types"
         unknown = next((v for p, v in enumerate(node.inputs) if v is not None and not self.model.dtype(v) and flexible(self.model, node, p)), None)
         if unknown is not None:
             return f"the type of '{unknown.name}' is not known"
@@ -409,7 +446,7 @@ class _Planner:
         while todo:
             v = todo.pop()
             if v.is_output:
-                found.add(self.model.dtype(v))
+                found.add(self.plan.interface(v))
             for user in v.users:
                 if self.plan.is_cast(user) and user.outputs[0] is not None:
                     todo.append(user.outputs[0])
