@@ -361,7 +361,7 @@ class Index(Generic[T]):
         if not rows:
             return ()
         constant = self._model.is_constant
-        deep = (signature, *[v and (constant(v) or _front(v)) for v in inputs[:3]])
+        deep = (signature, *[v and (constant(v) or _front(v, constant)) for v in inputs[:3]])
         found = self._memo.get(deep)
         if found is None:
             fronts = tuple((key, True, None) if front is True else front for key, front in zip(signature[2:], deep[1:], strict=True))
@@ -378,19 +378,12 @@ class Index(Generic[T]):
                 yield row
 
 
-def _front(value: Value) -> Front:
+def _front(value: Value, constant: Callable[[Value], bool]) -> Front:
     """What makes a tensor that is no constant: the operator, and those one further up."""
     producer = value.producer
     if producer is None:
         return (None, False, ())
-    above = []
-    for v in producer.inputs[:3]:
-        if v is None:
-            above.append(None)
-        elif v.producer is None:
-            above.append((None, v.tensor is not None, None))
-        else:
-            above.append((v.producer.key, None, None))
+    above = [v and (v.producer and v.producer.key, constant(v), None) for v in producer.inputs[:3]]
     return (producer.key, False, tuple(above))
 
 

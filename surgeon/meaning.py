@@ -44,7 +44,7 @@ def meaning(*op_types: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
 def arrange(op: str, inputs: Sequence[Any], attrs: dict[str, Any], domain: str, opset: int) -> tuple[list[Any], dict[str, Any]]:
     """Inputs and attributes as `opset` wants them: what ONNX moved from an attribute to an input is given by name."""
     given, written = list(inputs), dict(attrs)
-    spec = schema(op, domain, opset)
+    spec = schema(op, domain, opset) if op in MOVED else None
     for name, position in (MOVED.get(op, {}) if not domain else {}).items():
         if name not in written:
             continue

@@ -224,7 +224,7 @@ class Builder:
         opset = self._model.opset_in(self._graph, domain)
         spec = schema(op, domain, opset)
         given, written = arrange(op, inputs, attrs, domain, opset)
-        values = [self._lift(i, position, given, spec) for position, i in enumerate(given)]
+        values = [i if isinstance(i, Value) else self._lift(i, position, given, spec) for position, i in enumerate(given)]
         names = [self._driver.fresh(self._graph, f"{self._prefix}/{op}") for _ in range(outputs)]
         node = self._graph.make(op, values, written, domain, names, self.root)
         self.made.append(node)
