@@ -487,6 +487,17 @@ def test_keep_by_operator_node_and_pass() -> None:
     assert type_of(convert(model, keep_fp32=["leaky-relu"]).model, "Relu") == [SINGLE]
 
 
+@pytest.mark.parametrize("target", ["10.3", "10.7"])
+def test_plugin_nodes_are_islands_and_keep_their_meaning(target: str) -> None:
+    """A file for 10.3 carries no functions, in which the comparison needs them all the same."""
+    inner = "n = ReduceL2 <axes = [1]> (a) f = Clip (n, eps) b = Div (a, f)"
+    rewritten = surgeon.rewrite(between_layers(inner, eps=np.float32(1e-12)), target=target, plugins=["surgeon"], strategy={"l2-norm": "plugin"}).model
+    assert "SurgeonL2Norm" in {n.op_type for n in rewritten.graph.node} and bool(rewritten.functions) == (target == "10.7")
+    result = convert(rewritten)
+    assert [k.op for k in result.kept] == ["SurgeonL2Norm"] and result.casts == 4 and bool(result.model.functions) == (target == "10.7")
+    assert result.errors and not result.failed
+
+
 def test_a_word_that_names_nothing_is_refused() -> None:
     with pytest.raises(UsageError, match="'l2norm' is none of these"):
         convert(between_layers("b = Relu (a)"), keep_fp32=["l2norm"])

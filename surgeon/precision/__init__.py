@@ -159,13 +159,11 @@ def convert(
         emitter = Emitter(plan)
         converted = emitter.emit()
     if any(f.domain == DOMAIN for f in model.functions):
-        attached = Model(converted)
-        attach(attached)
-        converted = attached.sync()
+        converted = _with_functions(converted)
     result = PrecisionResult(converted, _kept(plan), _warnings(plan), casts=emitter.casts)
     result.half, result.single = _counts(plan)
     if verify:
-        result.errors, result.not_compared = compare(source, converted, base, feeds, shapes)
+        result.errors, result.not_compared = compare(_with_functions(source), _with_functions(converted), base, feeds, shapes)
         result.warnings += _too_large(result.errors)
     else:
         result.not_compared = "not asked for"
@@ -182,6 +180,15 @@ def _inlined(model: ModelProto) -> ModelProto:
     return copy
 
 
+def _with_functions(model: ModelProto) -> ModelProto:
+    """A copy in which every node of surgeon's own carries its meaning; targets 9.0 to 10.6 get their files without."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    indexed = Model(copy)
+    attach(indexed)
+    return indexed.sync()
+
+
 def _check_words(words: Collection[str], model: Model) -> None:
     from ..registry import passes
 
@@ -189,7 +196,7 @@ def _check_words(words: Collection[str], model: Model) -> None:
     nodes = [n for s in model.scopes for n in s.live()]
     ops = {n.op for n in nodes}
     for word in words:
-        special = any(c in word for c in "*?[") or any(n.name == word for n in nodes)
+        special = any(c in word for c in "*?[") or any(n.name == word or f"~{word}/" in n.name for n in nodes)
         if word not in known and word not in ops and not special and not onnx.defs.has(word):
             raise UsageError(f"--keep-fp32 takes an operator (Softmax), a pass (l2-norm) or a node glob; '{word}' is none of these.")
 

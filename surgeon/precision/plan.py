@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cache
 
 import numpy as np
 from onnx import TensorProto
 
-from ..graph import BODIED, FLOAT_LIMIT, Graph, Model, Node, Value
+from ..graph import BODIED, FLOAT_LIMIT, Graph, Model, Node, Value, schema
 from ..meaning import DOMAIN
 from .operators import BY_RANGE, HEAVY, MOVES, QUANTIZED, SENSITIVE, UNBOUNDED, degree, fits
 from .ranges import Ranges
@@ -88,14 +89,18 @@ class Plan:
 
 def flexible(model: Model, node: Node, position: int, output: bool = False) -> bool:
     """Whether the operator takes fp16 as well as fp32 at an input or output."""
-    if node.proto.domain == DOMAIN:
-        return True
-    spec = model.schema(node)
+    domain = "" if node.proto.domain == "ai.onnx" else node.proto.domain
+    return domain == DOMAIN or _takes_both(node.op, domain, model.opset_in(node.graph, domain), position, output)
+
+
+@cache
+def _takes_both(op: str, domain: str, opset: int, position: int, output: bool) -> bool:
+    spec = schema(op, domain, opset)
     formals = (spec.outputs if output else spec.inputs) if spec is not None else ()
-    if not formals:
+    if spec is None or not formals:
         return False
     kind = formals[min(position, len(formals) - 1)].type_str
-    allowed = next((c.allowed_type_strs for c in spec.type_constraints if c.type_param_str == kind), ())  # type: ignore[union-attr]
+    allowed = next((c.allowed_type_strs for c in spec.type_constraints if c.type_param_str == kind), ())
     return {"tensor(float)", "tensor(float16)"} <= set(allowed)
 
 
