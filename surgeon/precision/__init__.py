@@ -45,14 +45,14 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.inliner
-from onnx import ModelProto
+from onnx import GraphProto, ModelProto
 
 from ..errors import UsageError
 from ..graph import Model, Node
 from ..meaning import DOMAIN, attach
 from ..targets import Target
 from .comparison import KINDS, LIMIT, OutputError, compare
-from .emit import Emitter
+from .emit import IR_WITH_PLAIN_INITIALIZERS, Emitter
 from .plan import COMPUTED, FAMILY, HALF, Plan, make_plan
 from .ranges import check_feeds, load_data
 from .ranges import measure as measure_ranges
@@ -146,7 +146,7 @@ def convert(
     Raises UsageError where `data` does not fit the model or a word of `keep_fp32` names nothing.
     """
     feeds = None if data is None else [check_feeds(model, dict(d)) for d in data]
-    source = _inlined(model)
+    source = _with_functions(_inlined(model))  # what a plugin node returns is known from its function alone
     index = Model(source, base)
     ranges = None if feeds is None else measure_ranges(source, feeds, base)
     _check_words(keep_fp32, index)
@@ -160,10 +160,13 @@ def convert(
         converted = emitter.emit()
     if any(f.domain == DOMAIN for f in model.functions):
         converted = _with_functions(converted)
+    else:
+        _forget_overloads(converted.graph)
+        converted.ir_version = max(model.ir_version, IR_WITH_PLAIN_INITIALIZERS)
     result = PrecisionResult(converted, _kept(plan), _warnings(plan), casts=emitter.casts)
     result.half, result.single = _counts(plan)
     if verify:
-        result.errors, result.not_compared = compare(_with_functions(source), _with_functions(converted), base, feeds, shapes)
+        result.errors, result.not_compared = compare(source, _with_functions(converted), base, feeds, shapes)
         result.warnings += _too_large(result.errors)
     else:
         result.not_compared = "not asked for"
@@ -187,6 +190,16 @@ def _with_functions(model: ModelProto) -> ModelProto:
     indexed = Model(copy)
     attach(indexed)
     return indexed.sync()
+
+
+def _forget_overloads(graph: GraphProto) -> None:
+    """Which function a node of surgeon's own means, where the file carries none."""
+    for node in graph.node:
+        if node.domain == DOMAIN:
+            node.overload = ""
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                _forget_overloads(attribute.g)
 
 
 def _check_words(words: Collection[str], model: Model) -> None:

@@ -373,4 +373,4 @@ def _set(proto: NodeProto, name: str, value: object) -> None:
     proto.attribute.append(helper.make_attribute(name, value))
 
 
-__all__ = ["Emitter"]
+__all__ = ["IR_WITH_PLAIN_INITIALIZERS", "Emitter"]
