@@ -19,6 +19,7 @@ Exact     To rounding, for every alpha of either sign. With slope 0 the output a
 import numpy as np
 
 from surgeon import DOMAIN, Stage, attr, const, meaning, op, require, rewrite, var
+from surgeon.rewrite import Declined
 
 from ._linear import FORMS, fits, same_slope, slopes
 from ._types import require_op
@@ -32,7 +33,8 @@ x, weight, bias, shift, scale = var("x"), const("weight"), const("bias"), const(
 def fuse(b, x):
     f = slopes(b, x)
     up, down = f.up, f.down
-    require(up is not None and down is not None, "")  # of many slopes: PRelu's business
+    if up is None or down is None:
+        raise Declined("")  # of many slopes: PRelu's business
     require(
         fits(b, x, f.above.shape), f"a constant of shape {list(f.above.shape)} makes the result larger than its input"
     )

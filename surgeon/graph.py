@@ -26,6 +26,7 @@ FOLD_LIMIT = 1 << 22  # elements: a computed constant larger than this is left t
 LAST = 1 << 62
 SMALL_TENSOR = 1024  # elements: larger initializers never decide a shape, so shape inference does without them
 OWN_DOMAIN = "surgeon"  # its functions are written anew with every model, so no pass works on them
+SIZES_OF = frozenset({"Shape", "Size"})  # they read what may be known of a tensor whose values are not
 BODIED = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 RANDOM = frozenset({"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"})
 
@@ -40,7 +41,7 @@ class Reference(str):
 class Value:
     """A tensor of one graph: `name`, its `producer` node and output `index`, and the nodes that read it."""
 
-    __slots__ = ("name", "graph", "producer", "index", "users", "is_output", "is_input", "tensor")
+    __slots__ = ("name", "graph", "producer", "index", "users", "is_output", "is_input", "tensor", "varies")
 
     def __init__(self, name: str, graph: Graph) -> None:
         self.name = name
@@ -51,6 +52,7 @@ class Value:
         self.is_output = False
         self.is_input = False
         self.tensor: TensorProto | None = None
+        self.varies = False  # True: computed from an input's values, so never a constant. False says nothing
 
     def __repr__(self) -> str:
         return f"Value({self.name!r})"
@@ -160,19 +162,20 @@ class Graph:
         proto = self.proto
         if isinstance(proto, onnx.FunctionProto):
             for name in proto.input:
-                self._define(name).is_input = True
+                value = self._define(name)
+                value.is_input = value.varies = True
         else:
             overridable = self.model.proto.ir_version >= 4
             for info in proto.input:
-                self._define(info.name).is_input = True
+                value = self._define(info.name)
+                value.is_input = value.varies = True
             for tensor in proto.initializer:
-                value = self.values.get(tensor.name)
-                if value is None:
-                    value = self._define(tensor.name)
-                elif value.tensor is not None:
+                listed = self.values.get(tensor.name)
+                if listed is not None and listed.tensor is not None:
                     raise ModelError(f"two initializers are called '{tensor.name}'. Rename one of them.")
-                elif not overridable:
-                    value.is_input = False  # before IR 4 every initializer had to be listed as an input
+                value = listed or self._define(tensor.name)
+                if not overridable:
+                    value.is_input = value.varies = False  # before IR 4 every initializer had to be listed as an input
                 value.tensor = tensor
             for sparse in proto.sparse_initializer:
                 self._define(sparse.values.name)
@@ -186,10 +189,10 @@ class Graph:
             self.edited = True
         outputs = list(proto.output) if self.is_function else [info.name for info in proto.output]
         for name in outputs:
-            value = self.find(name)
-            if value is None:
+            returned = self.find(name)
+            if returned is None:
                 raise ModelError(f"the output '{name}' of {self.title} is produced by no node. Every graph output needs a producer.")
-            value.is_output = True
+            returned.is_output = True
 
     @property
     def title(self) -> str:
@@ -214,15 +217,20 @@ class Graph:
         nodes = self.nodes
         inputs: list[Value | None] = []
         node = Node(key, proto, self, inputs, len(nodes))
+        varies = False
         for name in tuple(proto.input):
             value = values.get(name)
             if value is None and name:
                 value = self._outer(name, node)
             if value is not None:
                 value.users[node] = None
+                if value.varies:
+                    varies = True
             inputs.append(value)
         if domain or key in BODIED:
             self._add_bodies(node)
+        if varies and key in SIZES_OF:
+            varies = False
         outputs = node.outputs
         for name in tuple(proto.output):
             if not name:
@@ -234,7 +242,7 @@ class Graph:
                     "Tensor names must be unique."
                 )
             value = values[name] = Value(name, self)
-            value.producer, value.index = node, len(outputs)
+            value.producer, value.index, value.varies = node, len(outputs), varies
             outputs.append(value)
         nodes.append(node)
         row = self.by_op.get(key)
@@ -297,13 +305,21 @@ class Graph:
             op_type=op, name=names[0], domain=domain, input=[v.name if v is not None else "" for v in inputs], output=names
         )
         for key, given in attrs.items():
-            if given is not None:
+            if type(given) is float:
+                proto.attribute.add(name=key, type=AttributeProto.FLOAT, f=given)
+            elif type(given) is int:
+                proto.attribute.add(name=key, type=AttributeProto.INT, i=given)
+            elif given is not None:
                 proto.attribute.append(given if isinstance(given, AttributeProto) else helper.make_attribute(key, given))
         node = Node(key_of(domain, op), proto, self, list(inputs), at.slot)
-        self._add_bodies(node)
+        self.model.made += 1
+        node.serial = self.model.made
+        if domain or op in BODIED:
+            self._add_bodies(node)
+        varies = op not in SIZES_OF and any(v is not None and v.varies for v in inputs)
         for index, name in enumerate(names):
             value = self._define(name)
-            value.producer, value.index = node, index
+            value.producer, value.index, value.varies = node, index, varies
             node.outputs.append(value)
         row = self.extra.setdefault(at.slot, [])
         row.insert(row.index(at) if at in row else len(row), node)
@@ -559,6 +575,8 @@ class Model:
 
     def is_constant(self, value: Value) -> bool:
         """Whether `value` can be computed without the model's inputs. Memoised, so linear over a whole run."""
+        if value.varies:
+            return False
         fixed = self._fixed
         known = fixed.get(value)
         if known is not None:
@@ -572,7 +590,7 @@ class Model:
             producer = v.producer
             if producer is not None and producer.key not in ("Shape", "Size"):
                 inputs = [i for i in producer.inputs if i is not None]
-                if any(fixed.get(i) is False for i in inputs):
+                if any(i.varies or fixed.get(i) is False for i in inputs):
                     fixed[v] = False
                     stack.pop()
                     continue

@@ -356,12 +356,12 @@ class Index(Generic[T]):
         signature: tuple[Any, ...] = (node.key, len(inputs), *[v.producer and v.producer.key if v is not None else ABSENT for v in inputs[:3]])
         rows = self._near.get(signature)
         if rows is None:
-            fronts = tuple(None if key is ABSENT else (key, None, None) for key in signature[2:])
-            rows = self._near[signature] = tuple(self._fitting(self._rows.get(node.key, ()), len(inputs), fronts))
+            near: tuple[Front, ...] = tuple(None if key is ABSENT else (key, None, None) for key in signature[2:])
+            rows = self._near[signature] = tuple(self._fitting(self._rows.get(node.key, ()), len(inputs), near))
         if not rows:
             return ()
         constant = self._model.is_constant
-        deep = (signature, *[v and (constant(v) or _front(v, constant)) for v in inputs[:3]])
+        deep = (signature, *[v and (not v.varies and constant(v) or _front(v, constant)) for v in inputs[:3]])
         found = self._memo.get(deep)
         if found is None:
             fronts = tuple((key, True, None) if front is True else front for key, front in zip(signature[2:], deep[1:], strict=True))
@@ -383,7 +383,7 @@ def _front(value: Value, constant: Callable[[Value], bool]) -> Front:
     producer = value.producer
     if producer is None:
         return (None, False, ())
-    above = [v and (v.producer and v.producer.key, constant(v), None) for v in producer.inputs[:3]]
+    above = [v and (v.producer and v.producer.key, not v.varies and constant(v), None) for v in producer.inputs[:3]]
     return (producer.key, False, tuple(above))
 
 

@@ -381,6 +381,8 @@ class Driver:
             held = seen[pattern]
             if held is not None:
                 found.append((held, rule))
+        if not found:
+            return False
         if len(found) > 1:
             found.sort(key=lambda f: (-len(f[0].nodes), f[1].pass_name))
         return any(self._apply(held, rule) for held, rule in found)
