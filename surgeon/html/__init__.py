@@ -50,7 +50,7 @@ def render(report: Report, *, title: str = "", written: str = "", precision: Pre
 
 def _head(report: Report, title: str, written: str, precision: PrecisionResult | None) -> str:
     bad = report.failed or (precision is not None and precision.failed)
-    pill = '<span class="pill bad">needs a look</span>' if bad else '<span class="pill good">proved</span>' if _all_proved(report) else '<span class="pill warn">not proved</span>'
+    kind, word = ("bad", "needs a look") if bad else _proof(report)
     where = f", written to <code>{escape(written)}</code>" if written else ", nothing written"
     nodes = f"{sum(report.ops_before.values())} &rarr; {sum(report.ops_after.values())}"
     tiles = [
@@ -69,13 +69,17 @@ def _head(report: Report, title: str, written: str, precision: PrecisionResult |
     if precision is not None:
         tiles.append(_tile(_error(precision.worst), "largest error of fp16", "bad" if precision.failed else ""))
     return (
-        f"<h1>{escape(title or 'A rewritten model')} {pill}</h1>"
+        f"<h1>{escape(title or 'A rewritten model')} <span class="pill {kind}">{word}</span></h1>"
         f'<p class="sub">for {escape(_called(report.target))}{where}</p><div class="tiles">{"".join(tiles)}</div>{whole}'
     )
 
 
-def _all_proved(report: Report) -> bool:
-    return report.verify.get("mode") != "none" and all(a.max_error is not None for a in report.applied)
+def _proof(report: Report) -> tuple[str, str]:
+    if not report.applied:
+        return "good", "nothing to rewrite"
+    if report.verify.get("mode") == "none" or any(a.max_error is None for a in report.applied):
+        return "warn", "not proved"
+    return "good", "proved"
 
 
 def _largest(report: Report) -> str:
@@ -90,8 +94,10 @@ def _tile(number: str, word: str, kind: str = "") -> str:
 def _entries(head: str, what: str, entries: Sequence[Declined], kind: str) -> str:
     if not entries:
         return ""
-    rows = [_cells(("name", e.node), ("", e.pass_name or "-"), ("why", e.why)) for e in entries]
-    return f'<h2>{head} <span class="count">{len(entries)}</span></h2><p class="sub">{escape(what)}</p>{_table(("node", "pass", "why"), rows, kind)}'
+    named = any(e.pass_name for e in entries)
+    rows = [_cells(("name", e.node), *([("", e.pass_name)] if named else []), ("why", e.why)) for e in entries]
+    headers = ("node", "pass", "why") if named else ("node", "why")
+    return f'<h2>{head} <span class="count">{len(entries)}</span></h2><p class="sub">{escape(what)}</p>{_table(headers, rows, kind)}'
 
 
 def _warnings(warnings: Sequence[str]) -> str:

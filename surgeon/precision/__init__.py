@@ -29,7 +29,8 @@ fp32 original; `rounded` is the evaluation of `rounding`, since ONNX Runtime's C
     the same, with calibration data        292         285             0                   0          3
     this module, no data                   295         295             0                   0          0
 
-(onnx 1.23.2 and ONNX Runtime 1.31.1 for all; ModelOpt asks for onnx 1.21. ORT alone, without the rounding, shows no inf
+The largest error of this module's is 5.1e-4, and 6.6e-4 with fp16 inputs and outputs; behind a rewrite for TensorRT-RTX 4.6e-4, and
+TensorRT-RTX then builds all 493 files of the corpus, as it does in fp32. (onnx 1.23.2 and ONNX Runtime 1.31.1 for all; ModelOpt asks for onnx 1.21. ORT alone, without the rounding, shows no inf
 for any of them.) AutoCast does it as well where it has data that is as large as what will come; without, it does not know a norm
 that is spelled out. So surgeon converts by itself, needs nothing installed, and takes data where there is some.
 """
