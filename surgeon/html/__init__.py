@@ -69,7 +69,7 @@ def _head(report: Report, title: str, written: str, precision: PrecisionResult |
     if precision is not None:
         tiles.append(_tile(_error(precision.worst), "largest error of fp16", "bad" if precision.failed else ""))
     return (
-        f"<h1>{escape(title or 'A rewritten model')} <span class="pill {kind}">{word}</span></h1>"
+        f'<h1>{escape(title or "A rewritten model")} <span class="pill {kind}">{word}</span></h1>'
         f'<p class="sub">for {escape(_called(report.target))}{where}</p><div class="tiles">{"".join(tiles)}</div>{whole}'
     )
 
