@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 from onnx import TensorProto
 
@@ -25,7 +25,7 @@ def takes_type(b: Builder, op: str, dtype: int, at: int = 0) -> bool:
     return _takes(op, dtype, at, b.opset)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _takes(op: str, dtype: int, at: int, opset: int) -> bool:
     spec = schema(op, "", opset)
     return spec is not None and f"tensor({TensorProto.DataType.Name(dtype).lower()})" in spec.inputs[at].types
