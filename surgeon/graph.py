@@ -26,7 +26,8 @@ FOLD_LIMIT = 1 << 22  # elements: a computed constant larger than this is left t
 LAST = 1 << 62
 SMALL_TENSOR = 1024  # elements: larger initializers never decide a shape, so shape inference does without them
 OWN_DOMAIN = "surgeon"  # its functions are written anew with every model, so no pass works on them
-SIZES_OF = frozenset({"Shape", "Size"})  # they read what may be known of a tensor whose values are not
+# They read what may be known of a tensor whose values are not: its sizes, its type.
+VALUELESS = frozenset({"Shape", "Size", "EyeLike", "CastLike"})
 BODIED = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 RANDOM = frozenset({"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"})
 
@@ -229,7 +230,7 @@ class Graph:
             inputs.append(value)
         if domain or key in BODIED:
             self._add_bodies(node)
-        if varies and key in SIZES_OF:
+        if varies and key in VALUELESS:
             varies = False
         outputs = node.outputs
         for name in tuple(proto.output):
@@ -316,7 +317,7 @@ class Graph:
         node.serial = self.model.made
         if domain or op in BODIED:
             self._add_bodies(node)
-        varies = op not in SIZES_OF and any(v is not None and v.varies for v in inputs)
+        varies = op not in VALUELESS and any(v is not None and v.varies for v in inputs)
         for index, name in enumerate(names):
             value = self._define(name)
             value.producer, value.index, value.varies = node, index, varies
