@@ -7,7 +7,7 @@ Rewrites  1 / (1 + exp(-x))                                         ->  Sigmoid(
           Where(x > 0, x, alpha * (exp(x) - 1))                     ->  Elu(x, alpha)
           max(x, 0) + min(0, alpha * (exp(x) - 1))                  ->  Elu(x, alpha), alpha > 0
           max(x, 0) + alpha * (exp(min(x, 0)) - 1)                  ->  Elu(x, alpha)
-          Where(x > alpha, x, 0)                                    ->  ThresholdedRelu(x, alpha), from opset 10 on
+          Where(x > alpha, x, 0)    Where(x <= alpha, 0, x)         ->  ThresholdedRelu(x, alpha), from opset 10 on
           (2 * sigmoid(2 * x) - 1 stays: it gives 0 for denormal x, where tanh gives x, which a proof sees. ScaledTanh
           and ParametricSoftplus, which TensorRT reads too, are no operators of ONNX: its checker refuses them.)
 Exact     To rounding.
@@ -68,7 +68,10 @@ def _elu(b, x, alpha):
     return b.Elu(x, alpha=1.0 if alpha is None else float(alpha))
 
 
-@rewrite(op.Where(op.Greater(x, alpha) | op.Less(alpha, x), x, 0), stage=Stage.FUSE)
+@rewrite(
+    op.Where(op.Greater(x, alpha) | op.Less(alpha, x), x, 0) | op.Where(op.LessOrEqual(x, alpha) | op.GreaterOrEqual(alpha, x), 0, x),
+    stage=Stage.FUSE,
+)
 def thresholded_relu(b, x, alpha):
     require(alpha.ndim == 0, "alpha is no single number")
     require_op(b, "ThresholdedRelu", x)
