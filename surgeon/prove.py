@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from .graph import Dim, Graph, Model, Node, Shape, Value
 from .meaning import DOMAIN, IR_WITH_OVERLOADS, attach
@@ -257,16 +257,26 @@ def widened(model: ModelProto, to: int) -> ModelProto:
     for info in (*wide.graph.input, *wide.graph.output):
         if info.type.tensor_type.elem_type in narrower:
             info.type.tensor_type.elem_type = to
-    for tensor in wide.graph.initializer:
-        _widen_tensor(tensor, narrower, to)
     for holder in (wide.graph, *wide.functions):
-        for node in holder.node:
-            for attribute in node.attribute:
-                if attribute.type == onnx.AttributeProto.TENSOR:
-                    _widen_tensor(attribute.t, narrower, to)
-                elif attribute.name in ("to", "dtype") and node.op_type in ("Cast", "EyeLike", "RandomNormal") and attribute.i in narrower:
-                    attribute.i = to
+        _widen_nodes(holder, narrower, to)
     return wide
+
+
+def _widen_nodes(holder: GraphProto | onnx.FunctionProto, narrower: frozenset[int], to: int) -> None:
+    del holder.value_info[:]  # the file's types; ONNX Runtime infers the new ones
+    for tensor in holder.initializer if isinstance(holder, GraphProto) else ():
+        _widen_tensor(tensor, narrower, to)
+    for node in holder.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.TENSOR:
+                _widen_tensor(attribute.t, narrower, to)
+            elif attribute.type == onnx.AttributeProto.GRAPH:
+                for info in (*attribute.g.input, *attribute.g.output):
+                    if info.type.tensor_type.elem_type in narrower:
+                        info.type.tensor_type.elem_type = to
+                _widen_nodes(attribute.g, narrower, to)
+            elif attribute.name in ("to", "dtype") and node.op_type in ("Cast", "EyeLike", "RandomNormal") and attribute.i in narrower:
+                attribute.i = to
 
 
 def _widen_tensor(tensor: TensorProto, narrower: frozenset[int], to: int) -> None:

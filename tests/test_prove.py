@@ -11,7 +11,7 @@ import pytest
 from helpers import model, ops
 
 import surgeon
-from surgeon.prove import compare, compare_models, feeds_of
+from surgeon.prove import Runner, compare, compare_models, feeds_of, widened
 
 WRONG = '''"""A pass that is wrong in one place. For a test."""
 from surgeon import Stage, op, rewrite, var
@@ -175,3 +175,19 @@ def test_whole_models_are_compared_on_every_kind() -> None:
     assert compare_models(one, one) == (0.0, "")
     error, why = compare_models(one, other)
     assert error and not math.isnan(error) and "differs" in why
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "(float16[N,3] a) => (float16[N,3] r) <float16[N,3] b> { b = Relu (a)  r = Exp (b) }",
+        """(float16[N,3] a, bool c) => (float16[N,3] r) {
+            r = If (c) <then_branch = t () => (float16[N,3] p) <float16 k = {2}> { p = Mul (a, k) },
+                        else_branch = e () => (float16[N,3] q) <float16[N,3] d> { d = Exp (a)  q = Abs (d) }> }""",
+    ],
+)
+def test_the_reference_of_half_precision_runs_whatever_types_the_file_declares(body: str) -> None:
+    """PyTorch's newer exporter declares the type of every tensor; the fp32 reference must not keep them."""
+    session = Runner(widened(model(body), onnx.TensorProto.FLOAT))
+    feeds = {"a": np.full((2, 3), 1e-7, np.float32)} | ({"c": np.asarray(True)} if "bool c" in body else {})
+    assert [o.dtype for o in session.run(feeds)] == [np.dtype(np.float32)]
