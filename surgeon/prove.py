@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 TOLERANCE = {TensorProto.FLOAT: 1e-5, TensorProto.DOUBLE: 1e-5, TensorProto.FLOAT16: 2e-3, TensorProto.BFLOAT16: 2e-3}
 FLOATS = frozenset(TOLERANCE)
 HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
+KERNEL_NOISE = 1e-3  # a relative difference that a single kernel's rounding may make; the definition decides
 LARGEST = 1e18  # finite inputs beyond this may overflow on either side
 CONE_LIMIT = 400  # nodes that compute shapes, pulled into one window
 Feeds = dict[str, np.ndarray]
@@ -558,6 +559,10 @@ def prove_window(window: Window, shapes: dict[str, int], slack: float = 1.0, run
             for index, (a, b) in enumerate(zip(given, expected, strict=True)):
                 tolerance = TOLERANCE.get(helper.np_dtype_to_tensor_dtype(b.dtype), 0.0) * slack
                 found = compare(a, b, tolerance, kind not in NOT_FINITE, exact.outputs(index))
+                if found.why and found.error <= KERNEL_NOISE and kind not in NOT_FINITE:
+                    again = _by_definition(window.after, feeds, index)
+                    if again is not None and not compare(again, b, tolerance, True, exact.outputs(index)).why:
+                        found = Difference(found.error)
                 if found.why:
                     return Verdict(False, found.error, f"on {kind} inputs {found.why}")
                 if kind not in NOT_COUNTED:
@@ -565,6 +570,18 @@ def prove_window(window: Window, shapes: dict[str, int], slack: float = 1.0, run
     if not ran:
         return Verdict(None, None, f"the original window does not run: {why}")
     return Verdict(True, worst)
+
+
+def _by_definition(model: ModelProto, feeds: Feeds, index: int) -> np.ndarray | None:
+    """An output as onnx's reference evaluator computes it in the model's own types; None where it cannot.
+
+    A kernel of ONNX Runtime may round worse than the operator's definition: LayerNormalization up to 1.23 computes the
+    variance as E[x^2] - E[x]^2. That is no difference between two models.
+    """
+    try:
+        return Reference(model).run(feeds)[index]
+    except Unrunnable:
+        return None
 
 
 class _Exact:

@@ -32,3 +32,17 @@ def drive(proto: onnx.ModelProto, *passes: Pass, **options: Any) -> Driver:
 
 def ops(proto: onnx.ModelProto) -> list[str]:
     return [n.op_type for n in proto.graph.node]
+
+
+def newest_opset_of_onnxruntime() -> int:
+    """The newest opset of ONNX's own operators that the installed ONNX Runtime loads."""
+    import onnxruntime as ort
+
+    for opset in range(onnx.defs.onnx_opset_version(), 6, -1):
+        proto = model("(float[2] a) => (float[2] r) { r = Relu (a) }", opset=opset)
+        try:
+            ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+        except Exception:  # ONNX Runtime raises a type of its own
+            continue
+        return opset
+    raise AssertionError("ONNX Runtime loads no model at all")

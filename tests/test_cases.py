@@ -8,12 +8,14 @@ import casefile
 import onnx
 import pytest
 from casefile import Case
+from helpers import newest_opset_of_onnxruntime
 
 import surgeon
 from surgeon import registry
 from surgeon.prove import compare_models
 
 CASES = casefile.paths()
+NEWEST = newest_opset_of_onnxruntime()
 
 
 def _id(path: Path) -> str:
@@ -27,6 +29,8 @@ def run(case: Case) -> surgeon.Result:
 @pytest.mark.parametrize("path", CASES, ids=_id)
 def test_case(path: Path) -> None:
     case = casefile.load(path)
+    if case.model.opset_import[0].version > NEWEST:
+        pytest.skip(f"this ONNX Runtime reads opsets up to {NEWEST}: nothing can be proved")
     onnx.checker.check_model(case.model, full_check=True)
     result = run(case)
     assert not result.report.undone, result.report.undone

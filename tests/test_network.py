@@ -11,6 +11,7 @@ import onnx
 import onnx.parser
 import onnxruntime
 import pytest
+from helpers import newest_opset_of_onnxruntime
 
 from surgeon.network import (
     EvaluationError,
@@ -58,6 +59,16 @@ def random_feeds(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray]
         dtype = onnx.helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
         feeds[info.name] = np.asarray(rng.standard_normal(shape) * (3 if dtype.kind in "iu" else 1)).astype(dtype)
     return feeds
+
+
+OLD_ONNXRUNTIME = tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 24)
+NEWEST = newest_opset_of_onnxruntime()
+
+
+def skip_what_onnxruntime_cannot_run(opset: int, name: str) -> None:
+    """Python 3.10 gets ONNX Runtime 1.23: it reads no opset above 23 and computes two of the operators here wrongly."""
+    if opset > NEWEST or OLD_ONNXRUNTIME and name in ("average pool", "rotary embedding"):
+        pytest.skip(f"ONNX Runtime {onnxruntime.__version__} does not compute it, so there is nothing to compare with")
 
 
 def onnxruntime_outputs(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -467,6 +478,7 @@ AGREES = blocks("""
 @pytest.mark.parametrize("name", AGREES)
 def test_network_agrees_with_onnxruntime(name: str, tmp_path: Path) -> None:
     opset, graph = AGREES[name]
+    skip_what_onnxruntime_cannot_run(opset, name)
     got, tolerance = worst_difference(written(tmp_path, graph, opset))
     assert got <= tolerance
 
@@ -626,6 +638,7 @@ MISTAKES = blocks("""
 @pytest.mark.parametrize("name", MISTAKES)
 def test_parser_mistake_is_found(name: str, tmp_path: Path) -> None:
     opset, graph = MISTAKES[name]
+    skip_what_onnxruntime_cannot_run(opset, name)
     least, largest = (float(bound) for bound in name.split(" | ")[1].split(" to "))
     got, _ = worst_difference(written(tmp_path, graph, opset))
     assert least <= got <= largest
