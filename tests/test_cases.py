@@ -6,6 +6,7 @@ from pathlib import Path
 
 import casefile
 import onnx
+import onnxruntime
 import pytest
 from casefile import Case
 from helpers import newest_opset_of_onnxruntime
@@ -16,6 +17,8 @@ from surgeon.prove import compare_models
 
 CASES = casefile.paths()
 NEWEST = newest_opset_of_onnxruntime()
+OLD_ONNXRUNTIME = tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 24)
+NOT_RUN_BEFORE_1_24 = {"opset/reduce_axes"}  # ReduceMax with noop_with_empty_axes and no axes raises there
 
 
 def _id(path: Path) -> str:
@@ -31,6 +34,8 @@ def test_case(path: Path) -> None:
     case = casefile.load(path)
     if case.model.opset_import[0].version > NEWEST:
         pytest.skip(f"this ONNX Runtime reads opsets up to {NEWEST}: nothing can be proved")
+    if OLD_ONNXRUNTIME and _id(path) in NOT_RUN_BEFORE_1_24:
+        pytest.skip(f"ONNX Runtime {onnxruntime.__version__} does not run it: nothing can be proved")
     onnx.checker.check_model(case.model, full_check=True)
     result = run(case)
     assert not result.report.undone, result.report.undone
