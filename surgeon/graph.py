@@ -469,15 +469,14 @@ class Graph:
                     del proto.input[position]
             for name in dropped:
                 del self.values[name]
-        present = self.values
-        for position in range(len(proto.value_info) - 1, -1, -1):
-            value = present.get(proto.value_info[position].name)
-            if value is None or (value.producer is not None and not value.producer.alive):
-                del proto.value_info[position]
-        for position in range(len(proto.quantization_annotation) - 1, -1, -1):
-            value = present.get(proto.quantization_annotation[position].tensor_name)
-            if value is None or (value.producer is not None and not value.producer.alive):
-                del proto.quantization_annotation[position]
+        _keep(proto.value_info, [self._stands(info.name) for info in proto.value_info])
+        _keep(proto.quantization_annotation, [self._stands(a.tensor_name) for a in proto.quantization_annotation])
+
+    def _stands(self, name: str) -> bool:
+        """Whether a tensor of that name is still there."""
+        value = self.values.get(name)
+        return value is not None and (value.producer is None or value.producer.alive)
+
 
 
 Types = dict[Value, "tuple[int, Shape | None] | onnx.TypeProto"]
@@ -1043,6 +1042,15 @@ def _inside(graph: Graph | None, outer: Graph) -> bool:
     while graph is not None and graph is not outer:
         graph = graph.parent
     return graph is outer
+
+
+def _keep(entries: Any, wanted: list[bool]) -> None:
+    """Drop the entries of a repeated field that are not wanted; at once, since taking one out moves all behind it."""
+    if all(wanted):
+        return
+    kept = [entry for entry, keep in zip(entries, wanted, strict=True) if keep]
+    del entries[:]
+    entries.extend(kept)
 
 
 def _body_protos(proto: NodeProto) -> list[GraphProto]:
