@@ -172,10 +172,10 @@ def stays(module: str, catalogue: str, ops: str, why: str, files: str = "") -> R
 UNCHANGED = "(the operators of the file)"
 UNCHANGED_FORM = same(UNCHANGED)
 MOD = "Div Mul Sub Add Div Mul Sub"  # of integers, with the sign of the divisor
-# Nobody computes with these on a device: every TensorRT folds an Unsqueeze or a Cast of a constant while it builds.
+# Nobody computes with these on a device: every TensorRT folds an Unsqueeze of a constant while it builds.
 WEIGHTS_BY_UNSQUEEZE = same("Unsqueeze Unsqueeze")
-# A variance by Bessel's correction over sizes that only its graph knows, as TorchScript counts them.
-COUNTED = "ReduceMean Shape Gather ReduceProd Sub Mul ReduceMean Cast Mul Sub Div"
+# A variance with Bessel's correction, its counts computed: v * n / (n - 1).
+COUNTED = "ReduceMean Sub Mul ReduceMean Mul Sub Div"
 
 TABLE = [
     # L2 normalisation: patterns.md 3.1
@@ -220,10 +220,6 @@ TABLE = [
     becomes("l2_clip_features_logits", "L2-g twice", norm("add_norm", 0, "1|-1") * 2 + same("Mul Transpose MatMul"), "dynamo"),
     becomes("l2_swinv2_cosine_attn", "L2-a in attention", norm("max_norm", 1e-12, "3|-1") * 2 + same("Mul Transpose MatMul Mul Softmax")),
     becomes(
-        "l2_swinv2_cosine_attn", "L2-a in attention; the Cast is a constant's",
-        norm("max_norm", 1e-12, "3|-1") * 2 + same("Cast Mul Transpose MatMul Mul Softmax"), "dynamo_noopt",
-    ),
-    becomes(
         "l2_netvlad_full", "L2-a three times",
         norm("max_norm", 1e-12, "1") * 2 + norm("max_norm", 1e-12, "2")
         + same("Conv Reshape Softmax Reshape Expand Transpose Expand Transpose Unsqueeze Sub Unsqueeze Mul ReduceSum Reshape"),
@@ -254,7 +250,6 @@ TABLE = [
     ),
     becomes("keras_RMSNormalization", "RMS from TensorFlow, GlobalAveragePool for the mean", rms(1e-6, "")),
     stays("FRN_TLU", "FRN: the mean of x squared over the spatial axes", "Mul Pow ReduceMean Add=1e-6 Sqrt Div Mul Add Max", "the scale varies along other axes"),
-    stays("FRN_TLU", "FRN", "Mul Cast Pow ReduceMean Add=1e-6 Sqrt Div Mul Add Max", "the scale varies along other axes", "ts_nofold"),
     stays("FRN_TLU", "FRN", "Mul Pow ReduceMean Add=1e-6 Sqrt Reciprocal Mul Add Max", "the scale varies along other axes", "dynamo dynamo_noopt"),
     # Instance normalisation: patterns.md 3.2
     becomes("InstanceNorm2d_noaffine", "IN-a, IN-b", instance(1e-5, "")),
@@ -264,7 +259,6 @@ TABLE = [
     becomes("InstanceNorm2d_track_running", "IN-c: a batch normalisation", same("BatchNormalization:epsilon=1e-5")),
     becomes("IN_functional_weight_input", "IN-e: scale and bias are inputs", instance(1e-5, "Reshape Reshape Mul Add")),
     becomes("IN_SPADE", "IN-f: the maps stay behind it", instance(1e-5, "") + same("Add Mul Add")),
-    becomes("IN_SPADE", "IN-f: the maps stay behind it; the Cast is a constant's", instance(1e-5, "") + same("Cast Add Mul Add"), "dynamo_noopt"),
     becomes("IN_var_unbiased_false", "IN-g", instance(1e-5)),
     becomes(
         "instance_norm_manual_AdaIN", "IN-h: Bessel's correction over 36 elements; the style's own statistics are no norm",
@@ -274,16 +268,15 @@ TABLE = [
         "instance_norm_manual_AdaIN", "IN-h", instance(1e-5 * 35 / 36, "Mul") + same("Reshape ReduceMean Sub Mul ReduceMean Mul Div Add ReduceMean Reshape Sqrt Reshape Mul Add"), "dynamo"
     ),
     becomes(
-        "instance_norm_manual_AdaIN", "IN-h", instance(1e-5 * 35 / 36, "Mul") + same("Reshape ReduceMean Sub Mul ReduceMean Mul Sub Div Add Reshape ReduceMean Reshape Sqrt Reshape Mul Add"),
-        "dynamo_noopt",
+        "instance_norm_manual_AdaIN", "IN-h", instance(1e-5 * 35 / 36, "Mul") + same(f"Reshape {COUNTED} Add Reshape ReduceMean Reshape Sqrt Reshape Mul Add"), "dynamo_noopt"
     ),
     becomes("IN_via_batchnorm_reshape", "IN-l: a batch normalisation in training mode over [1, N C]", instance(1e-5)),
     # Its other half is normalised over [1,2,3], which is no instance normalisation; rho is taken into the scale.
     becomes("ILN_UGATIT", "IN-m", instance(1e-5 * 35 / 36, "Mul") + same(f"ReduceMean {COUNTED} Sub Add Sqrt Div Sub Mul Add Mul Add")),
     becomes("ILN_UGATIT", "IN-m", instance(1e-5 * 35 / 36, "Mul") + same("ReduceMean Sub Mul ReduceMean Mul Div Reshape Add Sqrt Div Mul Add Mul Add"), "dynamo"),
     becomes(
-        "ILN_UGATIT", "IN-m; the Cast is a constant's",
-        instance(1e-5 * 35 / 36, "Mul") + same("ReduceMean ReduceMean Sub Mul ReduceMean Mul Sub Div Reshape Sub Add Sqrt Div Cast Sub Mul Add Mul Add"), "dynamo_noopt",
+        "ILN_UGATIT", "IN-m, a Reshape that keeps the dimensions",
+        instance(1e-5 * 35 / 36, "Mul") + same(f"ReduceMean {COUNTED} Reshape Sub Add Sqrt Div Sub Mul Add Mul Add"), "dynamo_noopt",
     ),
     *(
         row
@@ -323,8 +316,8 @@ TABLE = [
     is_best("LayerNorm", "LN-a: no operator below opset 17", same("ReduceMean Sub Pow ReduceMean Add=1e-5 Sqrt Div Mul Add"), "ts11 ts13"),
     is_best("LayerNorm2d_convnext", "LN-c: no ONNX operator normalises over the channels in front", same("ReduceMean Sub Pow ReduceMean Add=1e-6 Sqrt Div Mul Add")),
     is_best(
-        "LayerNorm2d_convnext", "LN-c, constants behind Cast and Unsqueeze",
-        same("ReduceMean Sub Cast Pow ReduceMean Add=1e-6 Sqrt Div Unsqueeze Unsqueeze Mul Unsqueeze Unsqueeze Add"), "ts_nofold",
+        "LayerNorm2d_convnext", "LN-c, constants behind Unsqueeze",
+        same("ReduceMean Sub Pow ReduceMean Add=1e-6 Sqrt Div Unsqueeze Unsqueeze Mul Unsqueeze Unsqueeze Add"), "ts_nofold",
     ),
     becomes("LayerNorm2d_convnext", "LN-c, the mean twice", same(statistics(1e-6)), "dynamo_noopt"),
     becomes("fp16_LayerNorm", "LN-b", layer(1e-5, half=True)),
@@ -336,7 +329,7 @@ TABLE = [
         for files, ops in (
             ("ts", f"ReduceMean Sub Mul {COUNTED} Sqrt Add=1e-6 Div Add"),
             ("dynamo", "ReduceMean Sub Mul ReduceMean Sub Mul ReduceMean Mul Div Reshape Sqrt Add=1e-6 Div Add"),
-            ("dynamo_noopt", "ReduceMean Sub Mul ReduceMean Sub Mul ReduceMean Mul Sub Div Reshape Sqrt Add=1e-6 Div Add"),
+            ("dynamo_noopt", f"ReduceMean Sub Mul {COUNTED} Reshape Sqrt Add=1e-6 Div Add"),
         )
     ),
     # Paddings: patterns.md 3.4
