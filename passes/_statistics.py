@@ -654,6 +654,8 @@ def narrowed(b: Builder, x: Value, dtype: int) -> Value:
 def centred_already(b: Builder, x: Value) -> bool:
     """Whether x is y - mean(y): its mean square is a variance."""
     node = x.producer
+    while node is not None and node.key == "Cast" and node.inputs[0] is not None:
+        node = node.inputs[0].producer
     if node is None or node.key != "Sub" or node.inputs[1] is None:
         return False
     source = node.inputs[1].producer
@@ -708,7 +710,8 @@ def with_affine(b: Builder, y: Value, scale: Factor | Value | None, shift: Facto
 
 def chain_size(b: Builder, n: Normalisation, centred: bool = True) -> int:
     """How many nodes `normalised` and `with_affine` write for this window."""
-    return (7 if centred else 5) + len(n.affine) + (n.factor != 1 and not n.affine) + 2 * (b.dtype(n.x) in HALVES) - (n.epsilon == 0)
+    affine = sum(not is_uniform(b, factor, 1 if kind == "Mul" else 0) for kind, factor in n.affine)
+    return (7 if centred else 5) + affine + (n.factor != 1 and not affine) + 2 * (b.dtype(n.x) in HALVES) - (n.epsilon == 0)
 
 
 def require_shorter(b: Builder, size: int) -> None:

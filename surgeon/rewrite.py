@@ -193,9 +193,14 @@ class Builder:
         return self._model.constant(value)
 
     def lowering(self, value: Value, pass_name: str) -> str:
-        """What the pass will do in the stage LOWER with the node that makes `value`: keep, decompose or plugin."""
+        """What becomes of the node that makes `value` in the stage LOWER: keep, decompose or plugin; by the target alone
+        where the pass does not run."""
+        if value.producer is None:
+            return "keep"
         p = self._driver.passes.get(pass_name)
-        return "keep" if p is None or value.producer is None else self._driver.strategy(p, value.producer)[0]
+        if p is None:
+            return "keep" if self.target.takes(value.producer) is None else "decompose"
+        return self._driver.strategy(p, value.producer)[0]
 
     def discard(self, value: Value, keep: Value | None = None) -> None:
         """Take away the node that a body made for `value`, to make another instead, and what was made for it alone but `keep`."""
