@@ -34,7 +34,7 @@ def _has_gpu() -> bool:
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler (g++) here")
 needs_nvcc = pytest.mark.skipif(NVCC is None, reason="no CUDA compiler (nvcc) here")
 needs_headers = pytest.mark.skipif(not HEADERS, reason=f"{building.HEADERS_VARIABLE} names no TensorRT headers")
-gpu = pytest.mark.skipif(not _has_gpu(), reason="no NVIDIA GPU here: the plugins' kernels were NOT run")
+needs_gpu = pytest.mark.skipif(not _has_gpu(), reason="no NVIDIA GPU here: the plugins' kernels were NOT run")
 
 
 def _script(path: Path, text: str) -> Path:
@@ -290,7 +290,8 @@ def _cuda_include() -> str:
 # -------------------------------------------------------------------------------------------------------- the GPU
 
 
-@gpu
+@pytest.mark.gpu
+@needs_gpu
 @needs_nvcc
 @pytest.mark.parametrize("mode", ["quick", "check"])
 def test_the_kernels_agree_with_float64(mode: str, tmp_path: Path) -> None:
