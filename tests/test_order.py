@@ -1,0 +1,147 @@
+"""Two passes never fight: whatever the order of the passes, and whichever of them ran before, the result is the same."""
+
+from __future__ import annotations
+
+import json
+import random
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnx.parser
+import pytest
+from casefile import canonical
+from helpers import a_pass
+from onnx import ModelProto
+
+from surgeon import registry
+from surgeon.graph import Model
+from surgeon.pattern import op, var
+from surgeon.rewrite import Driver, Pass, Stage, rewrite
+from surgeon.targets import Target
+
+CORPUS = Path(__file__).parent / "corpus"
+INDEX: list[dict[str, Any]] = json.loads((CORPUS / "index.json").read_text(encoding="utf-8"))
+# One file for each way in which a module is spelled.
+FILES = list({(row["module"], row["sequence"], row["dynamic"]): row["file"] for row in INDEX}.values())
+TARGETS = ("8.4", "10.9")
+PASSES = registry.passes()
+PLUGINS = {p.name: "plugin" for p in PASSES if "plugin" in p.strategies}
+
+# In training mode the pass batch-norm alone writes out the statistics of the batch, because no TensorRT takes that mode,
+# over the tensor that the file has reshaped. With instance-norm beside it the same node is an instance normalisation of
+# the tensor in front of that Reshape, which the reductions no longer show.
+ONE_WAY = {("IN_via_batchnorm_reshape", "batch-norm")}
+
+
+def _orders() -> dict[str, list[Pass]]:
+    found = {"reversed": PASSES[::-1]}
+    for seed in range(3):
+        found[f"seed {seed}"] = random.Random(seed).sample(PASSES, len(PASSES))
+    return found
+
+
+def _driven(proto: ModelProto, passes: list[Pass], target: str, **options: Any) -> tuple[ModelProto, Driver]:
+    """(the model after the passes, the driver); the proof is left out, which has no part in what is written."""
+    copy = ModelProto()
+    copy.CopyFrom(proto)
+    driver = Driver(Model(copy), passes, Target.parse(target), **options)
+    driver.run()
+    driver.model.sync()
+    return copy, driver
+
+
+@cache
+def _file(file: str) -> ModelProto:
+    return onnx.load(CORPUS / file)
+
+
+@cache
+def _together(file: str, target: str) -> ModelProto:
+    return _driven(_file(file), PASSES, target)[0]
+
+
+def _bytes(model: ModelProto) -> bytes:
+    return model.SerializeToString(deterministic=True)
+
+
+def _structure(model: ModelProto) -> list[str]:
+    """The model up to names, and up to attributes that a node may leave out because they have ONNX's default."""
+    plain = ModelProto()
+    plain.CopyFrom(model)
+    opsets = {o.domain: o.version for o in model.opset_import}
+    todo = [plain.graph]
+    while todo:
+        for node in todo.pop().node:
+            todo += [a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH]
+            if node.domain:
+                continue
+            spec = onnx.defs.get_schema(node.op_type, opsets[""]).attributes
+            defaults = [a for a in node.attribute if a.name in spec and a.SerializeToString() == spec[a.name].default_value.SerializeToString()]
+            for attribute in defaults:
+                node.attribute.remove(attribute)
+    return canonical(plain)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("order", _orders())
+def test_the_order_of_the_passes_is_no_difference(order: str, target: str) -> None:
+    """To the byte: even the names of new nodes are the same."""
+    passes = _orders()[order]
+    assert {p.name for p in passes} == {p.name for p in PASSES} and passes != PASSES
+    assert not [f for f in FILES if _bytes(_driven(_file(f), passes, target)[0]) != _bytes(_together(f, target))]
+
+
+def test_the_order_is_no_difference_with_plugins() -> None:
+    given: dict[str, Any] = {"strategies": PLUGINS, "plugins": ["surgeon"]}
+    wrong = []
+    for file in FILES:
+        here = _driven(_file(file), PASSES, "8.4", **given)[0]
+        there = _driven(_file(file), PASSES[::-1], "8.4", **given)[0]
+        wrong += [file] if _bytes(here) != _bytes(there) else []
+    assert not wrong
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_one_pass_first_is_no_difference(target: str) -> None:
+    wrong, steps = [], 0
+    for row in (r for r in INDEX if r["file"] in FILES):
+        for p in PASSES:
+            first, driver = _driven(_file(row["file"]), [p], target)
+            if not driver.rewrites or (row["module"], p.name) in ONE_WAY:
+                continue
+            steps += 1
+            if _structure(_driven(first, PASSES, target)[0]) != _structure(_together(row["file"], target)):
+                wrong.append(f"{row['file']}: {p.name} first")
+    assert not wrong
+    assert steps > 300
+
+
+def test_what_goes_one_way_says_so_truly() -> None:
+    """The exceptions are exceptions: where they have become none, they go."""
+    for module, name in ONE_WAY:
+        files = [r["file"] for r in INDEX if r["module"] == module]
+        (first,) = (p for p in PASSES if p.name == name)
+        assert any(
+            _structure(_driven(_driven(_file(f), [first], "10.9")[0], PASSES, "10.9")[0]) != _structure(_together(f, "10.9")) for f in files
+        )
+
+
+def test_passes_that_fight_are_seen() -> None:
+    """Two passes that both want Relu, with windows of one size: the name decides between them, but one alone does not wait."""
+    x = var("x")
+
+    @rewrite(op.Relu(x), stage=Stage.FUSE)
+    def to_clip(b, x):  # type: ignore[no-untyped-def]
+        return b.Clip(x, 0.0)
+
+    @rewrite(op.Relu(x), stage=Stage.FUSE)
+    def to_max(b, x):  # type: ignore[no-untyped-def]
+        return b.Max(x, 0.0)
+
+    passes = [a_pass("a", to_clip), a_pass("z", to_max)]
+    proto = onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Relu (x) }')
+    together = _driven(proto, passes, "10.9")[0]
+    assert _bytes(_driven(proto, passes[::-1], "10.9")[0]) == _bytes(together)
+    assert _structure(_driven(_driven(proto, passes[1:], "10.9")[0], passes, "10.9")[0]) != _structure(together)
