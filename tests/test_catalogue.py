@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.parser
+import onnxruntime as ort
 import pytest
 from onnx import numpy_helper
 
@@ -563,6 +564,46 @@ def test_the_best_form_is_not_touched(column: str) -> None:
         and (applied := [a.pass_name for a in _rewritten(row["file"], column).report.applied if set(a.pass_name.split("+")) - {"fold", "identity", "opset"}])
     ]
     assert not wrong, "\n".join(wrong)
+
+
+# ---- epsilons that were lost on the way to the file --------------------------------------------------------------------------
+
+# PyTorch's dynamo exporter deleted them: the other files of these modules still have 1e-10, 1e-12 and 1e-8. What repair_eps makes:
+REPAIRED = {
+    "ssd_l2norm": norm("add_norm", 1e-12, "1", weight=8),
+    "sqrt_sum_mul_self": norm("add_sum", 1e-12, "1|-1"),
+    "stylegan_pixelnorm": rms(1e-12, ""),
+}
+LOST = {row["file"]: row["module"] for row in INDEX if row["module"] in REPAIRED and row["exporter"] == "dynamo"}
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_a_lost_epsilon_is_said(column: str) -> None:
+    said = {row["file"] for row in INDEX if any("lost epsilon" in w for w in _rewritten(row["file"], column).report.warnings)}
+    assert said == set(LOST) and len(LOST) == 3
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("file", LOST)
+def test_a_lost_epsilon_is_repaired(file: str, column: str) -> None:
+    given: dict[str, Any] = {"target": "8.4", "plugins": ["surgeon"], "strategy": PLUGINS} if column == "plugin" else {"target": column}
+    result = surgeon.rewrite(CORPUS / file, options={"repair_eps": 1e-12}, **given)
+    assert not result.report.undone
+    assert not _difference(_written(result.model.graph), REPAIRED[LOST[file]].columns[COLUMNS.index(column)])
+    assert any("lost epsilon" in w and "1e-12" in w for w in result.report.warnings)
+    x = np.zeros([d.dim_value for d in result.model.graph.input[0].type.tensor_type.shape.dim], np.float32)
+    (y,) = ort.InferenceSession(result.model.SerializeToString()).run(None, {result.model.graph.input[0].name: x})
+    assert np.array_equal(y, x)
+    again = surgeon.rewrite(result.model, **given)
+    assert not again.report.applied and not again.report.warnings
+
+
+def test_what_never_had_an_epsilon_is_not_called_lost() -> None:
+    """L2-g and its like: the file has none, and where the exporter recorded its source, nor had that."""
+    for module in ("x_div_norm_keepdim_clip", "l2_pow_half", "l2_einsum_norm", "l2_clip_features_logits", "tf_linalg_normalize"):
+        for row in (r for r in INDEX if r["module"] == module):
+            warnings = _rewritten(row["file"], "10.9").report.warnings
+            assert warnings and all("no epsilon" in w for w in warnings), row["file"]
 
 
 def test_every_file_has_its_row_and_every_row_its_files() -> None:
