@@ -7,7 +7,8 @@ Why       TensorRT reads some inputs at build time alone (the axes of a Reduce, 
 Rewrites  an input that the target reads as weights, or that decides a shape, or that is the weight of a layer, where it
           follows from constants (or from static shapes)   ->   an initializer with its value
           CastLike(constant, x)                            ->   the constant in the type of x
-          Cast of one number that follows from constants or static shapes (a count, an exponent)   ->   the number
+          Cast of one number that follows from constants or static shapes (a count, an exponent), where
+          the new type holds it exactly                    ->   the number
 Exact     Bit for bit for integers; floats to the rounding of NumPy.
 
 An initializer or a Constant node is left as it is. What is computed may have up to 65,536 elements, or as many as the
@@ -71,6 +72,7 @@ def cast_of_one(b, array):
     require(not b.root.outputs[0].is_output, "it names an output of the graph")
     number = b.value(b.root.outputs[0])
     require(number is not None and number.dtype.kind in "fiu", "")
+    require(float(number.reshape(())) == float(array.reshape(())), "")  # the cast rounds: a wider evaluation would not
     return b.constant(number)
 
 
