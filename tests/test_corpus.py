@@ -52,6 +52,7 @@ def test_corpus(file: str, target: str) -> None:
     if file in INVALID:
         assert not report.applied
         return
+    assert not report.untaken, "the target rejects, or reads wrongly, what surgeon wrote"
     if _checked(file):
         onnx.checker.check_model(result.model, full_check=True)
     if report.applied:
