@@ -406,6 +406,18 @@ void verify(Case const& c)
     CHECK(run(c.kind, c.a, in, count, tensor(dy.p, out, c.type, c.layout), ws.p, 0));
     CHECK(cudaDeviceSynchronize());
     std::vector<float> const got = download(dy.p, n, c.type);
+    if (c.kind == Kind::kSurgeonReflectPad) // the other mappings, and the 64-bit offsets of tensors above 2^30 elements
+        for (PadPlan const& plan : {PadPlan{0, 0, false}, PadPlan{2, 1, false}, PadPlan{1, 2, true}})
+        {
+            CHECK(cudaMemset(dy.p, 0xdb, n * size));
+            CHECK(launch_pad(plan, c.a, in[0], tensor(dy.p, out, c.type, c.layout), 0));
+            std::vector<float> const other = download(dy.p, n, c.type);
+            if (std::memcmp(other.data(), got.data(), n * sizeof(float)) != 0)
+            {
+                std::printf("FAIL %s: the mapping of %d rows gives another result\n", c.name().c_str(), plan.rows);
+                ++worst.failed;
+            }
+        }
 
     double largest = 0, error = 0;
     int64_t strange = 0, at = -1;
@@ -573,6 +585,15 @@ void quick()
         // More rows than the device holds at once.
         for (int64_t length : {36001, 36004})
             verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), {3, 90, t == Type::kFloat ? length : 2 * length}, t, Values::kShifted});
+        verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), {1, 1, 4600011}, t, Values::kShifted}); // read twice
+        // Channels over a cluster, at every shift inside a vector; rows in shared memory.
+        for (Dims const& d : std::vector<Dims>{{3, 33, 133}, {1, 100, 257}, {2, 600, 131}, {1, 2048, 132}, {2, 513, 16, 16}, {1, 200, 38, 38}})
+            verify(Case{Kind::kSurgeonL2Norm, l2(1, int(d[1] % 4), 1e-10f), d, t, Values::kNormal});
+        for (int64_t length : {1, 3, 8, 64, 121, 1023})
+        {
+            verify(Case{Kind::kSurgeonL2Norm, l2(-1, 0, 1e-10f), {300, length}, t, Values::kNormal});
+            verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), {3, 100, length}, t, Values::kShifted});
+        }
         for (int64_t channels : {9, 100, 300, 600, 1500, 3000, 5000})
             verify(Case{Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), {1, channels, channels % 2 ? 5 : 12}, t, Values::kNormal});
         for (int64_t length : {5, 130, 1025, 5001, 40003, 150001})
@@ -590,7 +611,9 @@ void check_all()
                     shapes.push_back({n, c, s, s});
     for (Dims const& d : std::vector<Dims>{{1, 3, 511, 509}, {2, 5, 300, 301}, {1, 64, 256, 256}, {3, 33, 65}, {2, 128, 1000},
              {1, 1, 1}, {5, 7, 262143}, {1, 4, 9, 16, 16}, {2, 3, 31, 33, 35}, {1, 2, 128, 128, 64}, {1, 1, 2050, 2049},
-             {4, 96, 14, 14}, {1, 1, 512, 512}, {8, 17, 3, 1}, {2, 2048, 7, 9}, {1, 4100, 6}, {2, 8, 1, 40}, {2, 80, 255, 257}, {1, 40, 512, 512}, {1, 150, 181, 363}, {2, 3, 1024, 1023}})
+             {4, 96, 14, 14}, {1, 1, 512, 512}, {8, 17, 3, 1}, {2, 2048, 7, 9}, {1, 4100, 6}, {2, 8, 1, 40}, {2, 80, 255, 257}, {1, 40, 512, 512}, {1, 150, 181, 363}, {2, 3, 1024, 1023},
+             {2, 512, 13, 13}, {2, 600, 9, 33}, {3, 96, 17, 31}, {1, 2048, 12, 16}, {2, 300, 38, 38}, {1, 2048, 48, 48}, {1, 512, 65, 65},
+             {4, 300, 11, 11}})
         shapes.push_back(d);
     for (Dims const& d : shapes)
         for (Type t : kTypes)
@@ -752,54 +775,50 @@ void bench()
     }
 }
 
+// Other mappings of the shapes that decide; `bench` shows what run() chooses.
 void tune()
 {
     for (Type t : {Type::kFloat, Type::kHalf})
     {
         int64_t const twice = t == Type::kFloat ? 1 : 2, size = size_of(t);
-        int64_t const elements = int64_t(16) * twice * 64 * 65536;
+        int64_t const elements = int64_t(20) * twice * 64 * 65536;
         Buffer dx(elements * size), dy(elements * size), dw(4096 * 4), ws(64 << 20);
         fill(dx.p, elements, t);
         fill(dw.p, 4096, Type::kFloat);
-        struct Columns
-        {
-            int64_t outer, channels, inner;
+        auto const time = [&](char const* op, Dims const& d, std::string const& note, auto const& f) {
+            compare(op, text(d), t, note, volume(d) * size, volume(d) * size, dx.p, dy.p, f);
         };
-        for (Columns const& s : std::vector<Columns>{{1, 64, 65536}, {16 * twice, 64, 65536}, {8 * twice, 512, 16384}, {2 * twice, 2048, 16384}})
-            for (int packs : {8, 16})
-                for (int threads : {64, 128, 256, 512})
-                {
-                    int const y = next_power_of_two(ceil_div(s.channels, int64_t(packs)));
-                    if (y > threads || threads / y < 4 || threads / y > 64)
-                        continue;
-                    ColumnsPlan const plan{16, packs, threads / y, y};
-                    size_t const bytes = s.outer * s.channels * s.inner * size;
-                    compare("columns", text({s.outer, s.channels, s.inner}), t,
-                        "packs " + std::to_string(packs) + " x " + std::to_string(plan.x) + " y " + std::to_string(y), bytes, bytes,
-                        dx.p, dy.p, [&] {
-                            CHECK(launch_l2norm_columns(plan, t, dx.p, Scalars{dw.p, Type::kFloat}, dy.p, s.outer, s.channels,
-                                s.inner, Norm{NormMode::kAddNorm, 1e-10f}, 0));
+        for (Dims const& d : std::vector<Dims>{{1, 64, 256, 256}, {16 * twice, 64, 256, 256}, {16 * twice, 64, 255, 257}, {64 * twice, 256, 64, 64}})
+            for (int shape : {0, 12, 21, 14})
+            {
+                Case const c{Kind::kSurgeonReflectPad, pads({0, 0, 3, 3, 0, 0, 3, 3}), d, t};
+                Dims const out = c.y();
+                compare("pad", text(d), t, "rows and packs " + std::to_string(shape), volume(d) * size, volume(out) * size, dx.p, dy.p,
+                    [&] { CHECK(launch_pad(PadPlan{shape / 10, shape % 10, false}, c.a, tensor(dx.p, d, t), tensor(dy.p, out, t), 0)); });
+            }
+        for (Dims const& d : std::vector<Dims>{{16 * twice, 64, 65536}, {16 * twice, 64, 65025}, {4 * twice, 64, 262144}, {1 * twice, 64, 1 << 20}})
+            for (int threads : {128, 256, 512})
+                for (int stages : {1, 2})
+                    {
+                        int const share = threads * kSharePacks, shared = stages * share * kVectorBytes;
+                        int const shares = int(ceil_div(window_vectors(d[2], int(16 / size)), int64_t(share)));
+                        if (shares > 132 * std::min((226 << 10) / (shared + 2048), 1024 / threads))
+                            continue;
+                        time("grid", d, "share " + std::to_string(share) + " stages " + std::to_string(stages) + " threads " + std::to_string(threads), [&] {
+                            CHECK(launch_instance_norm(RowsPlan{0, threads, threads, shares, stages, share}, t, dx.p, dy.p, d[0] * d[1], d[2],
+                                InstanceNormParams{Scalars{dw.p, Type::kFloat}, Scalars{dw.p, Type::kFloat}, d[1], 1e-5f, 1.f}, ws.p, 0));
                         });
-                }
-        for (Columns const& s : std::vector<Columns>{{1, 64, 65536}, {16 * twice, 64, 65536}, {64 * twice, 64, 16384}, {4 * twice, 64, 262144}})
-            for (int packs : {8, 16})
-                for (int blocks : {1, 2, 4, 8, 0})
+                    }
+        for (Dims const& d : std::vector<Dims>{{32 * twice, 512, 4225}, {64 * twice, 512, 1444}})
+            for (int x : {16, 32})
+                for (int packs : {8})
                 {
-                    int64_t const vectors = s.inner * size / 16, share = ceil_div(vectors, int64_t(std::max(blocks, 1)));
-                    int const threads = int(ceil_div(ceil_div(share, int64_t(packs)), int64_t(32)) * 32);
-                    if (blocks > 0 && (threads > 512 || threads < 64))
+                    ClusterColumnsPlan const plan = plan_cluster_columns(d[1], d[2], x, packs, device());
+                    if (plan.blocks == 0)
                         continue;
-                    if (blocks == 0 && packs == 16)
-                        continue;
-                    RowsPlan const plan{packs, threads, threads, blocks, 0};
-                    size_t const bytes = s.outer * s.channels * s.inner * size;
-                    compare("rows", text({s.outer, s.channels, s.inner}), t,
-                        "packs " + std::to_string(packs) + " threads " + std::to_string(threads) + " blocks " + std::to_string(blocks),
-                        bytes, bytes, dx.p, dy.p, [&] {
-                            CHECK(launch_instance_norm(plan, t, dx.p, dy.p, s.outer * s.channels, s.inner,
-                                InstanceNormParams{Scalars{dw.p, Type::kFloat}, Scalars{dw.p, Type::kFloat}, s.channels, 1e-5f, 1.f},
-                                ws.p, 0));
-                        });
+                    time("cluster columns", d, "x " + std::to_string(x) + " y " + std::to_string(plan.y) + " packs " + std::to_string(packs) + " blocks " + std::to_string(plan.blocks), [&] {
+                        CHECK(launch_l2norm_cluster_columns(plan, t, dx.p, Scalars{dw.p, Type::kFloat}, dy.p, d[0], d[1], d[2], Norm{NormMode::kAddNorm, 1e-10f}, 0));
+                    });
                 }
     }
 }

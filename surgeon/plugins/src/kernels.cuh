@@ -15,6 +15,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_pipeline.h>
 #include <cuda_runtime.h>
 
 #include "types.h"
@@ -326,17 +327,20 @@ struct RowWindow
     __device__ bool whole(int j) const { return j * VEC >= lo && j * VEC + VEC <= hi; }
     __device__ bool inside(int e) const { return e >= lo && e < hi; }
 
-    __device__ Vector<T> get(T const* x, int j, bool stream) const
+    // The vector as it lies in memory, to be trimmed once all are on their way: nothing here waits for what it reads.
+    __device__ Vector<T> raw(T const* x, int j, int64_t elements, bool stream) const
     {
-        T const* const p = x + first + int64_t(j) * VEC;
+        return j * VEC < hi ? load_up_to(x, first + int64_t(j) * VEC, elements, stream) : Vector<T>::zeros();
+    }
+
+    __device__ void trim(int j, Vector<T>& v) const
+    {
         if (whole(j))
-            return Vector<T>::load(p, stream);
-        Vector<T> v = Vector<T>::zeros();
+            return;
 #pragma unroll
         for (int k = 0; k < VEC; ++k)
-            if (inside(j * VEC + k))
-                v.set_bits(k, reinterpret_cast<Bits<T> const*>(p)[k]);
-        return v;
+            if (!inside(j * VEC + k))
+                v.set_bits(k, 0);
     }
 
     __device__ void put(T* y, int j, Vector<T> const& v, bool stream) const
@@ -357,6 +361,139 @@ inline int64_t window_vectors(int64_t length, int vec)
     return length % vec == 0 ? length / vec : (length + vec - 2) / vec + 1;
 }
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+__device__ inline unsigned cluster_size()
+{
+    unsigned n;
+    asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(n));
+    return n;
+}
+
+__device__ inline unsigned cluster_rank()
+{
+    unsigned n;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(n));
+    return n;
+}
+
+__device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+__device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
+__device__ inline float read_remote(float const* here, unsigned rank)
+{
+    unsigned there;
+    float f;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(unsigned(__cvta_generic_to_shared(here))), "r"(rank));
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(f) : "r"(there) : "memory");
+    return f;
+}
+#endif
+
+// ---------------------------------------------------------------------------------------------- staged rows
+
+// Short rows, or rows that begin inside a vector: a block brings `blockDim.x / lanes` neighbouring rows into shared memory
+// as one span of whole vectors, its groups of lanes work there, and the span goes back as whole vectors. The number of
+// rows makes the span begin on a vector.
+template <class T>
+struct StagedRows
+{
+    static constexpr int VEC = kVectorBytes / sizeof(T);
+    T* stage;
+    int64_t first; // the span's first element
+    int elements;  // of the span
+    int64_t row;   // this group's
+    bool live;
+    RowWindow<T> window; // this group's row, counted from the span
+    int lane, lanes;
+
+    __device__ StagedRows(void* shared, int64_t rows, int length, int lanes_a_row)
+        : stage(static_cast<T*>(shared)), first(0), elements(0), row(0), live(false), window(0, 0),
+          lane(threadIdx.x % lanes_a_row), lanes(lanes_a_row)
+    {
+        int const most = blockDim.x / lanes, group = threadIdx.x / lanes;
+        int64_t const first_row = int64_t(blockIdx.x) * most;
+        first = first_row * length;
+        elements = int(min(int64_t(most), rows - first_row)) * length;
+        row = first_row + group;
+        live = row < rows;
+        window = RowWindow<T>(live ? group * length : 0, live ? length : 0);
+    }
+
+    __device__ void bring(T const* x) const
+    {
+        int const whole = elements / VEC;
+        for (int j = threadIdx.x; j < whole; j += blockDim.x)
+            __pipeline_memcpy_async(stage + j * VEC, x + first + j * VEC, kVectorBytes);
+        __pipeline_commit();
+        for (int e = whole * VEC + threadIdx.x; e < elements; e += blockDim.x)
+            reinterpret_cast<Bits<T>*>(stage)[e] = reinterpret_cast<Bits<T> const*>(x)[first + e];
+        __pipeline_wait_prior(0);
+        __syncthreads();
+    }
+
+    // f(vector, inside): for every vector that the row touches; elements that are not inside are another row's.
+    template <class F>
+    __device__ void look(F const& f) const
+    {
+        for (int j = lane; j < window.vectors(); j += lanes)
+        {
+            Vector<T> const v = at(j);
+            if (window.whole(j))
+                f(v, [](int) { return true; });
+            else
+                f(v, [&](int k) { return window.inside(j * VEC + k); });
+        }
+    }
+
+    // Every element of the row becomes f(value, its index in the row). All groups must have looked.
+    template <class F>
+    __device__ void change(F const& f) const
+    {
+        for (int j = lane; j < window.vectors(); j += lanes)
+        {
+            int const e = j * VEC - window.lo;
+            T* const p = stage + window.first + j * VEC;
+            if (window.whole(j))
+            {
+                Vector<T> const v = at(j);
+                float out[VEC];
+#pragma unroll
+                for (int k = 0; k < VEC; ++k)
+                    out[k] = f(v[k], e + k);
+                Vector<T>::of(out).store(p, false);
+            }
+            else
+#pragma unroll
+                for (int k = 0; k < VEC; ++k)
+                    if (window.inside(j * VEC + k))
+                        p[k] = from_float<T>(f(to_float(p[k]), e + k));
+        }
+    }
+
+    __device__ void take_back(T* y, bool stream) const
+    {
+        __syncthreads();
+        int const whole = elements / VEC;
+        for (int j = threadIdx.x; j < whole; j += blockDim.x)
+            vector(j * VEC).store(y + first + j * VEC, stream);
+        for (int e = whole * VEC + threadIdx.x; e < elements; e += blockDim.x)
+            y[first + e] = stage[e];
+    }
+
+private:
+    __device__ Vector<T> at(int j) const { return vector(int(window.first) + j * VEC); }
+
+    __device__ Vector<T> vector(int element) const
+    {
+        uint4 const w = *reinterpret_cast<uint4 const*>(stage + element);
+        Vector<T> v;
+        v.words[0] = w.x, v.words[1] = w.y, v.words[2] = w.z, v.words[3] = w.w;
+        return v;
+    }
+};
+
+constexpr int kStagedThreads = 256;
+
 // ---------------------------------------------------------------------------------------------------- L2Norm
 
 enum class NormMode : int32_t
@@ -374,23 +511,52 @@ struct Norm
     float eps;
 };
 
+// Within one unit in the last place, at a fraction of the exact ones' instructions.
+__device__ inline float root_of(float v)
+{
+    float r;
+    asm("sqrt.approx.f32 %0, %1;" : "=f"(r) : "f"(v));
+    return r;
+}
+
+__device__ inline float reciprocal_of(float v)
+{
+    float r;
+    asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(v));
+    return r;
+}
+
 __device__ inline float larger(float a, float b) { return a < b ? b : a; } // keeps a NaN in a
 
 __device__ inline float divisor_of(float sum, Norm const& norm)
 {
     switch (norm.mode)
     {
-    case NormMode::kMaxNorm: return larger(sqrtf(sum), norm.eps);
-    case NormMode::kAddNorm: return sqrtf(sum) + norm.eps;
-    case NormMode::kMaxSum: return sqrtf(larger(sum, norm.eps));
-    case NormMode::kAddSum: return sqrtf(sum + norm.eps);
-    case NormMode::kMinReciprocal: return larger(sqrtf(sum), 1.f / norm.eps);
+    case NormMode::kMaxNorm: return larger(root_of(sum), norm.eps);
+    case NormMode::kAddNorm: return root_of(sum) + norm.eps;
+    case NormMode::kMaxSum: return root_of(larger(sum, norm.eps));
+    case NormMode::kAddSum: return root_of(sum + norm.eps);
+    case NormMode::kMinReciprocal: return larger(root_of(sum), 1.f / norm.eps);
     }
     return 1.f;
 }
 
 // Whether x / d is x * (1 / d) to rounding: not where 1 / d leaves the normal range (d zero, denormal, huge, inf, NaN).
 __device__ inline bool has_reciprocal(float d) { return d > 1e-37f && d < 1e37f; }
+
+// x / d as x * factor * extra, where extra is 1 unless 1 / d leaves the normal range.
+struct Scale
+{
+    float factor, extra;
+
+    __device__ explicit Scale(float d)
+    {
+        constexpr float kUp = 18446744073709551616.f; // 2^64
+        extra = has_reciprocal(d) ? 1.f : d < 1.f ? kUp : 1.f / kUp;
+        factor = 1.f / (d * extra);
+    }
+    __device__ float operator()(float x) const { return x * factor * extra; }
+};
 
 // x is [outer, channels, inner]; a block is a tile of blockDim.x columns (each VEC neighbours of `inner`) by blockDim.y
 // threads that share the channels; every thread keeps its R packs in registers, so x is read once. blockDim.x and
@@ -461,7 +627,7 @@ __global__ void __launch_bounds__(512, sizeof(T) * VEC * R <= 128 ? 2 : 1)
             for (int row = 0; row < rows; ++row)
                 total += sums[(i / width * rows + row) * width + i % width];
             divisors[i] = divisor_of(total, norm);
-            factors[i] = 1.f / divisors[i];
+            factors[i] = reciprocal_of(divisors[i]);
             multiply = multiply && has_reciprocal(divisors[i]);
         }
         multiply = inverted = __syncthreads_and(multiply);
@@ -479,7 +645,7 @@ __global__ void __launch_bounds__(512, sizeof(T) * VEC * R <= 128 ? 2 : 1)
         if (multiply)
 #pragma unroll
             for (int k = 0; k < VEC; ++k)
-                sum[k] = 1.f / sum[k];
+                sum[k] = reciprocal_of(sum[k]);
     }
 #pragma unroll
     for (int r = 0; r < R; ++r)
@@ -500,6 +666,123 @@ __global__ void __launch_bounds__(512, sizeof(T) * VEC * R <= 128 ? 2 : 1)
                 out[k] = __fdiv_rn(v[r][k], sum[k]) * w;
         Pack<T, VEC>::of(out).store(y + base + c * stride, stream);
     }
+}
+
+// The same where tiles of whole vectors do not do: `inner` is no multiple of a vector, or the channels are so many that a
+// block would hold a narrow tile only. The channels are spread over a cluster, R to a thread, blockDim.y (a multiple of
+// VEC) apart: all of a thread's channels begin equally far inside a vector. A tile is `tile` columns wide; its blocks read
+// a little more, so that every vector whose first element is in the tile is written whole, but at a channel's ends.
+template <class T, int R>
+__global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
+    l2norm_cluster_columns_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, int64_t elements,
+        int64_t inner, int channels, int tile, int tiles, Norm norm, bool stream)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    extern __shared__ float shared[]; // sums [blockDim.y][VEC * pitch], this block's totals and the divisors [VEC * pitch]
+    int const width = blockDim.x, pitch = width + 4, threads = width * blockDim.y; // 4: no bank conflicts below
+    int const thread = threadIdx.y * width + threadIdx.x, columns = width * VEC;
+    unsigned const blocks = cluster_size(), rank = cluster_rank(), at = blockIdx.x / blocks, outer = at / unsigned(tiles);
+    int64_t const begin = int64_t(at - outer * tiles) * tile; // the tile's first column
+    int const first_channel = int(rank) * R * blockDim.y + threadIdx.y;
+    int64_t const start = (int64_t(outer) * channels + first_channel) * inner + begin;
+    int const lo = int(start % VEC), mine = threadIdx.x * VEC - lo; // this thread's first column, counted from the tile's
+    int64_t const from = start - lo + threadIdx.x * VEC, step = blockDim.y * inner;
+    bool const wanted = begin + mine < inner;
+    float* const totals = shared + blockDim.y * VEC * pitch;
+    float* const divisors = totals + VEC * pitch;
+    auto const cell = [&](int column) { return column % VEC * pitch + column / VEC; };
+
+    Vector<T> v[R];
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+        v[r] = wanted && first_channel + r * int(blockDim.y) < channels ? load_up_to(x, from + r * step, elements, stream)
+                                                                      : Vector<T>::zeros();
+    float sum[VEC] = {};
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+    {
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+            sum[k] = fmaf(v[r][k], v[r][k], sum[k]);
+        v[r].forget();
+    }
+#pragma unroll
+    for (int k = 0; k < VEC; ++k)
+        shared[(threadIdx.y * VEC + k) * pitch + threadIdx.x] = sum[k];
+    __syncthreads();
+    int const lo_step = int(inner % VEC);
+    for (int column = thread; column < columns; column += threads)
+    {
+        // Where row y of the sums keeps this column: shifted by that row's lo.
+        int shift = int((start - threadIdx.y * inner) % VEC);
+        float total = 0.f;
+        for (int row = 0; row < int(blockDim.y); ++row)
+        {
+            if (column + shift < columns)
+                total += shared[row * VEC * pitch + cell(column + shift)];
+            shift = (shift + lo_step) % VEC;
+        }
+        totals[cell(column)] = total;
+    }
+    if (blocks > 1)
+    {
+        cluster_arrive();
+        cluster_wait();
+    }
+    else
+        __syncthreads();
+    bool multiply = true;
+    int const summed = min(int64_t(lo_step ? tile + VEC - 1 : tile), inner - begin);
+    for (int column = thread; column < columns; column += threads)
+    {
+        float total = 0.f;
+        if (blocks > 1)
+            for (unsigned i = 0; i < blocks; ++i)
+                total += read_remote(totals + cell(column), i);
+        else
+            total = totals[cell(column)];
+        float const d = column < summed ? divisor_of(total, norm) : 1.f;
+        divisors[cell(column)] = d;
+        multiply = multiply && has_reciprocal(d);
+    }
+    if (blocks > 1)
+        cluster_arrive(); // awaited at the end: the totals must outlive the others' reads
+    multiply = __syncthreads_and(multiply);
+#pragma unroll
+    for (int k = 0; k < VEC; ++k)
+    {
+        float const d = mine + k >= 0 ? divisors[cell(mine + k)] : 1.f;
+        sum[k] = multiply ? reciprocal_of(d) : d;
+    }
+    bool const written = wanted && mine < tile && (mine >= 0 || begin == 0);
+    bool const whole = mine >= 0 && begin + mine + VEC <= inner;
+    if (written)
+#pragma unroll
+        for (int r = 0; r < R; ++r)
+        {
+            int const c = first_channel + r * blockDim.y;
+            if (c >= channels)
+                break;
+            v[r].forget();
+            float const w = weight.data ? weight.at(c) : 1.f;
+            float out[VEC];
+#pragma unroll
+            for (int k = 0; k < VEC; ++k)
+                out[k] = (multiply ? v[r][k] * sum[k] : __fdiv_rn(v[r][k], sum[k])) * w;
+            Vector<T> const result = Vector<T>::of(out);
+            T* const p = y + from + r * step;
+            if (whole)
+                result.store(p, stream);
+            else
+#pragma unroll
+                for (int k = 0; k < VEC; ++k)
+                    if (mine + k >= 0 && begin + mine + k < inner)
+                        reinterpret_cast<Bits<T>*>(p)[k] = result.bits(k);
+        }
+    if (blocks > 1)
+        cluster_wait();
+#endif
 }
 
 // More channels than the registers of a block hold: x is read twice.
@@ -552,7 +835,10 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
     float sum = 0.f;
 #pragma unroll
     for (int r = 0; r < R; ++r)
-        v[r] = window.get(x, lane + r * lanes, stream);
+        v[r] = window.raw(x, lane + r * lanes, rows * length, stream);
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+        window.trim(lane + r * lanes, v[r]);
 #pragma unroll
     for (int r = 0; r < R; ++r)
 #pragma unroll
@@ -560,9 +846,7 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
             sum = fmaf(v[r][k], v[r][k], sum);
     sum = sum_over_lanes(make_float2(sum, 0.f), lanes, scratch).x;
     float const divisor = divisor_of(sum, norm);
-    // x / d as x * factor * extra, where extra is 1 unless 1 / d leaves the normal range.
-    constexpr float kUp = 18446744073709551616.f; // 2^64
-    float const extra = has_reciprocal(divisor) ? 1.f : divisor < 1.f ? kUp : 1.f / kUp, factor = 1.f / (divisor * extra);
+    Scale const scale(divisor);
 #pragma unroll
     for (int r = 0; r < R; ++r)
     {
@@ -573,7 +857,7 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
         float out[VEC];
 #pragma unroll
         for (int k = 0; k < VEC; ++k)
-            out[k] = v[r][k] * factor * extra;
+            out[k] = scale(v[r][k]);
         if (weight.data)
 #pragma unroll
             for (int k = 0; k < VEC; ++k)
@@ -581,6 +865,33 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
                     out[k] *= weight.at(j * VEC + k - window.lo);
         window.put(y, j, Vector<T>::of(out), stream);
     }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kStagedThreads)
+    l2norm_staged_rows_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, int64_t rows, int length,
+        int lanes, Norm norm, bool stream)
+{
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    extern __shared__ __align__(128) unsigned char staged[];
+    StagedRows<T> const block(staged, rows, length, lanes);
+    block.bring(x);
+    float sum = 0.f;
+    block.look([&](Vector<T> const& v, auto const& inside) {
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+        {
+            float const f = inside(k) ? v[k] : 0.f;
+            sum = fmaf(f, f, sum);
+        }
+    });
+    Scale const scale(divisor_of(sum_over_lanes(make_float2(sum, 0.f), lanes, nullptr).x, norm));
+    __syncthreads();
+    if (weight.data)
+        block.change([&](float f, int e) { return scale(f) * weight.at(e); });
+    else
+        block.change([&](float f, int) { return scale(f); });
+    block.take_back(y, stream);
 }
 
 // ---------------------------------------------------------------------------------------------- InstanceNorm
@@ -603,7 +914,7 @@ struct Affine
     {
         if (p.scale.data)
         {
-            int64_t const c = row % p.channels;
+            int64_t const c = row >> 32 ? row % p.channels : int64_t(unsigned(row) % unsigned(p.channels));
             gain *= p.scale.at(c);
             offset = p.bias.at(c);
         }
@@ -616,6 +927,13 @@ struct Affine
         return y < 0.f ? y * slope : y;
     }
 };
+
+// The moments of `count` values from a rounded mean of theirs and the sums of the deviations from it and of their squares.
+__device__ inline Moments corrected(float count, float mean, float2 d)
+{
+    float const shift = d.x / count, better = mean + shift;
+    return Moments{count, better, fmaxf(d.y - d.x * shift, 0.f), (mean - better) + shift};
+}
 
 // Moments of the values that a group of lanes holds in registers: the mean first, then the deviations from it, whose own
 // (tiny) sum corrects both (the corrected two-pass algorithm). `count` is the group's; every thread gets the same bits.
@@ -662,9 +980,7 @@ __device__ inline Moments moments_of(
             }
         }
     }
-    d = sum_over_lanes(d, lanes, scratch);
-    float const shift = d.x / count, better = mean + shift;
-    return Moments{count, better, fmaxf(d.y - d.x * shift, 0.f), (mean - better) + shift};
+    return corrected(count, mean, sum_over_lanes(d, lanes, scratch));
 }
 
 // The part of a row's elements that lies in the vectors [from, to).
@@ -676,24 +992,38 @@ __device__ inline float elements_in(RowWindow<T> const& window, int from, int to
     return hi > lo ? float(hi - lo) : 0.f;
 }
 
+template <class T>
+__global__ void __launch_bounds__(kStagedThreads)
+    instance_norm_staged_rows_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t rows, int length, int lanes,
+        InstanceNormParams params, bool stream)
+{
+    extern __shared__ __align__(128) unsigned char staged[];
+    StagedRows<T> const block(staged, rows, length, lanes);
+    block.bring(x);
+    int const from = int(block.window.first) + block.window.lo, own = block.live ? length : 0;
+    T* const mine = block.stage + from;
+    float sum = 0.f;
+#pragma unroll 4
+    for (int e = block.lane; e < own; e += lanes)
+        sum += to_float(mine[e]);
+    float const mean = sum_over_lanes(make_float2(sum, 0.f), lanes, nullptr).x / float(length);
+    float2 d = make_float2(0.f, 0.f);
+#pragma unroll 4
+    for (int e = block.lane; e < own; e += lanes)
+    {
+        float const deviation = to_float(mine[e]) - mean;
+        d.x += deviation;
+        d.y = fmaf(deviation, deviation, d.y);
+    }
+    Moments const m = corrected(float(length), mean, sum_over_lanes(d, lanes, nullptr));
+    Affine const affine(params, block.live ? block.row : 0, m);
+#pragma unroll 4
+    for (int e = block.lane; e < own; e += lanes)
+        mine[e] = from_float<T>(affine(to_float(mine[e])));
+    block.take_back(y, stream);
+}
+
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-__device__ inline unsigned cluster_size()
-{
-    unsigned n;
-    asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(n));
-    return n;
-}
-
-__device__ inline unsigned cluster_rank()
-{
-    unsigned n;
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(n));
-    return n;
-}
-
-__device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
-__device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-
 __device__ inline void store_remote(Moments* slot, unsigned rank, Moments const& m)
 {
     unsigned const here = unsigned(__cvta_generic_to_shared(slot));
@@ -784,8 +1114,11 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
     for (int r = 0; r < R; ++r)
     {
         int const j = lane + r * lanes;
-        v[r] = j < last ? window.get(x, j, stream) : Vector<T>::zeros();
+        v[r] = j < last ? window.raw(x, j, rows * length, stream) : Vector<T>::zeros();
     }
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+        window.trim(lane + r * lanes, v[r]);
     // Lanes beyond `last` hold zeros; a window that ends there keeps them out of the deviations too.
     RowWindow<T> mine = window;
     mine.hi = min(window.hi, last * VEC);
@@ -824,104 +1157,138 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
     }
 }
 
-// The same for many rows that need a cluster each: the clusters stay and walk over the rows, and the copy engine brings
-// the next rows into shared memory (`stages` of `stage_bytes`) while this one, in registers, is reduced and written.
-template <class T, int R>
-__global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
-    instance_norm_pipeline_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t rows, int64_t length,
-        int stages, int stage_bytes, InstanceNormParams params, bool stream)
+// A block's moments as it publishes them to the others: the count is known to all, and no word is kAbsent once written.
+constexpr unsigned kAbsent = 0xffffffffu; // a NaN that no arithmetic makes
+
+__device__ inline void publish(uint4* slot, Moments const& m)
+{
+    auto const word = [](float f) { return isnan(f) ? 0x7fffffffu : __float_as_uint(f); };
+    asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(slot), "r"(word(m.mean)), "r"(word(m.m2)),
+        "r"(word(m.tail)), "r"(0u)
+        : "memory");
+}
+
+__device__ inline Moments await(uint4 const* slot, float count)
+{
+    uint4 w;
+    do
+        asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
+                     : "l"(slot)
+                     : "memory");
+    while (w.x == kAbsent || w.y == kAbsent || w.z == kAbsent);
+    return Moments{count, __uint_as_float(w.x), __uint_as_float(w.y), __uint_as_float(w.z)};
+}
+
+__device__ inline Moments merge_over_warp(Moments m)
+{
+#pragma unroll
+    for (int s = 1; s < 32; s *= 2)
+        m = merge(m, Moments{__shfl_xor_sync(kWholeWarp, m.count, s), __shfl_xor_sync(kWholeWarp, m.mean, s),
+                         __shfl_xor_sync(kWholeWarp, m.m2, s), __shfl_xor_sync(kWholeWarp, m.tail, s)});
+    return m;
+}
+
+// Rows longer than a block holds, still read once: every row is cut into `shares` of `each` vectors, the blocks of the
+// whole grid (all resident: a cooperative launch) take the shares in turn and keep them in registers, and publish a
+// share's moments in `slots` [rows * shares], which were filled with kAbsent. The copy engine brings a block's next
+// shares into shared memory (`stages` of them) meanwhile.
+// Every block's shares are in the order of the rows and shares <= gridDim.x: the first row that is not yet complete never
+// waits for a later one.
+constexpr int kSharePacks = 8;
+
+template <class T>
+__global__ void __launch_bounds__(512, 2)
+    instance_norm_grid_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t rows, int64_t length, int shares,
+        int each, int stages, uint4* slots, InstanceNormParams params, bool stream)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     constexpr int VEC = kVectorBytes / sizeof(T);
     extern __shared__ __align__(128) unsigned char staged[];
     __shared__ uint64_t arrived[kMostStages];
-    __shared__ Moments parts[2][kMostBlocksInCluster]; // by turns: a row's are read while the next row's are written
     __shared__ float2 scratch[32];
-    int const blocks = cluster_size(), rank = cluster_rank(), lanes = blockDim.x;
-    int64_t const step = gridDim.x / blocks, first_row = blockIdx.x / blocks, elements = rows * length;
+    __shared__ Moments by_warp[32];
+    int64_t const elements = rows * length;
+    unsigned const items = unsigned(rows * shares);
+    int const stage_bytes = each * kVectorBytes, lanes = blockDim.x;
 
-    auto const share = [&](RowWindow<T> const& window, int& from, int& to) {
-        int const each = ceil_div(window.vectors(), blocks);
-        from = min(rank * each, window.vectors());
-        to = min(from + each, window.vectors());
-    };
-    // The vectors that may be copied whole: all but the tensor's last where it is not full.
-    auto const copied = [&](RowWindow<T> const& window, int to) {
-        return window.first + int64_t(to) * VEC > elements ? to - 1 : to;
-    };
-    auto const start = [&](int64_t row, int slot) {
-        RowWindow<T> const window(row * length, length);
-        int from, to;
-        share(window, from, to);
+    auto const start = [&](unsigned item, int slot) {
+        unsigned const row = item / unsigned(shares);
+        RowWindow<T> const window(int64_t(row) * length, length);
+        int const from = min(int(item - row * shares) * each, window.vectors()), to = min(from + each, window.vectors());
+        bool const torn = window.first + int64_t(to) * VEC > elements; // the tensor's last vector is not full
         bulk_load(staged + slot * stage_bytes, x + window.first + int64_t(from) * VEC,
-            unsigned(max(copied(window, to) - from, 0)) * kVectorBytes, arrived + slot);
+            unsigned(max(to - torn - from, 0)) * kVectorBytes, arrived + slot);
     };
-
     if (threadIdx.x == 0)
     {
         for (int i = 0; i < stages; ++i)
             barrier_init(arrived + i);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-        for (int i = 0; i < stages && first_row + i * step < rows; ++i)
-            start(first_row + i * step, i);
+        for (int i = 0; i < stages && blockIdx.x + i * gridDim.x < items; ++i)
+            start(blockIdx.x + i * gridDim.x, i);
     }
     __syncthreads();
-    cluster_arrive();
-    cluster_wait();
 
-    int turn = 0;
-    for (int64_t row = first_row; row < rows; row += step, ++turn)
+    int slot = 0, parity = 0;
+    for (unsigned item = blockIdx.x; item < items; item += gridDim.x)
     {
-        int const slot = turn % stages;
-        RowWindow<T> const window(row * length, length);
-        int from, to;
-        share(window, from, to);
-        int const whole_to = copied(window, to), lane = from + threadIdx.x;
-        Vector<T> const* const stage = reinterpret_cast<Vector<T> const*>(staged + slot * stage_bytes);
-        barrier_wait(arrived + slot, turn / stages & 1);
-        Vector<T> v[R];
+        unsigned const row = item / unsigned(shares);
+        RowWindow<T> const window(int64_t(row) * length, length);
+        int const from = min(int(item - row * shares) * each, window.vectors()), to = min(from + each, window.vectors());
+        int const lane = from + threadIdx.x;
+        bool const torn = window.first + int64_t(to) * VEC > elements;
+        barrier_wait(arrived + slot, parity);
+        Vector<T> v[kSharePacks];
 #pragma unroll
-        for (int r = 0; r < R; ++r)
+        for (int r = 0; r < kSharePacks; ++r)
         {
             int const j = lane + r * lanes;
             v[r] = Vector<T>::zeros();
-            if (j >= to)
-                continue;
-            if (j < whole_to)
+            if (j < to)
             {
-                uint4 const w = *reinterpret_cast<uint4 const*>(stage + (j - from));
+                uint4 const w = *reinterpret_cast<uint4 const*>(staged + slot * stage_bytes + (j - from) * kVectorBytes);
                 v[r].words[0] = w.x, v[r].words[1] = w.y, v[r].words[2] = w.z, v[r].words[3] = w.w;
             }
-            else
-                v[r] = load_up_to(x, window.first + int64_t(j) * VEC, elements, stream);
-            if (!window.whole(j))
-#pragma unroll
-                for (int k = 0; k < VEC; ++k)
-                    if (!window.inside(j * VEC + k))
-                        v[r].set_bits(k, 0);
         }
+        if (torn)
+#pragma unroll
+            for (int r = 0; r < kSharePacks; ++r)
+                if (lane + r * lanes == to - 1)
+                    v[r] = load_up_to(x, window.first + int64_t(to - 1) * VEC, elements, stream);
+#pragma unroll
+        for (int r = 0; r < kSharePacks; ++r)
+            if (lane + r * lanes < to)
+                window.trim(lane + r * lanes, v[r]);
         __syncthreads(); // the stage has been read
-        if (threadIdx.x == 0 && row + stages * step < rows)
-            start(row + stages * step, slot);
+        if (threadIdx.x == 0 && item + stages * gridDim.x < items)
+            start(item + stages * gridDim.x, slot);
+        if (++slot == stages)
+            slot = 0, parity ^= 1;
 
         RowWindow<T> mine = window;
         mine.hi = min(window.hi, to * VEC);
-        float const count = elements_in(window, from, to);
-        Moments m = moments_of<T, R>(v, mine, lane, lanes, fmaxf(count, 1.f), scratch);
-        m.count = count;
-        Moments* const exchange = parts[turn % 2];
-        if (threadIdx.x < blocks)
-            store_remote(exchange + rank, threadIdx.x, m);
-        cluster_arrive();
-        cluster_wait();
-        m = exchange[0];
-        for (int i = 1; i < blocks; ++i)
-            m = merge(m, exchange[i]);
-
+        Moments m = moments_of<T, kSharePacks>(v, mine, lane, lanes, fmaxf(elements_in(window, from, to), 1.f), scratch);
+        if (threadIdx.x == 0)
+            publish(slots + item, m);
+        if (threadIdx.x / 32 * 32 < shares)
+        {
+            m = Moments{0.f, 0.f, 0.f, 0.f};
+            for (int i = threadIdx.x; i < shares; i += lanes)
+                m = merge(m, await(slots + int64_t(row) * shares + i, elements_in(window, i * each, i * each + each)));
+            m = merge_over_warp(m);
+            if (threadIdx.x % 32 == 0)
+                by_warp[threadIdx.x / 32] = m;
+        }
+        __syncthreads();
+        int const warps = min(ceil_div(shares, 32), lanes / 32);
+        m = by_warp[0];
+        for (int i = 1; i < warps; ++i)
+            m = merge(m, by_warp[i]);
         Affine const affine(params, row, m);
 #pragma unroll
-        for (int r = 0; r < R; ++r)
+        for (int r = 0; r < kSharePacks; ++r)
         {
             int const j = lane + r * lanes;
             if (j >= to)
@@ -944,8 +1311,8 @@ constexpr int kMostChunks = 1024;
 // Rows too long for the chip, first pass: the moments of each chunk (a whole number of tiles) of each row.
 template <class T>
 __global__ void __launch_bounds__(kTileThreads, 2)
-    instance_norm_moments_kernel(T const* __restrict__ x, Moments* __restrict__ moments, int64_t length, int chunks,
-        int vectors_a_chunk)
+    instance_norm_moments_kernel(T const* __restrict__ x, Moments* __restrict__ moments, int64_t elements,
+        int64_t length, int chunks, int vectors_a_chunk)
 {
     constexpr int VEC = kVectorBytes / sizeof(T);
     __shared__ float2 scratch[32];
@@ -962,8 +1329,11 @@ __global__ void __launch_bounds__(kTileThreads, 2)
         for (int r = 0; r < kTilePacks; ++r)
         {
             int const j = tile + threadIdx.x + r * kTileThreads;
-            v[r] = j < last ? window.get(x, j, false) : Vector<T>::zeros();
+            v[r] = j < last ? window.raw(x, j, elements, false) : Vector<T>::zeros();
         }
+#pragma unroll
+        for (int r = 0; r < kTilePacks; ++r)
+            window.trim(tile + threadIdx.x + r * kTileThreads, v[r]);
         RowWindow<T> mine = window;
         mine.hi = min(window.hi, last * VEC);
         float const count = elements_in(window, tile, last);
@@ -986,9 +1356,7 @@ __global__ void __launch_bounds__(THREADS)
     Moments m{0.f, 0.f, 0.f, 0.f};
     for (int i = lane; i < chunks; i += 32)
         m = merge(m, chunk_moments[row * chunks + i]);
-    for (int s = 1; s < 32; s *= 2)
-        m = merge(m, Moments{__shfl_xor_sync(kWholeWarp, m.count, s), __shfl_xor_sync(kWholeWarp, m.mean, s),
-                         __shfl_xor_sync(kWholeWarp, m.m2, s), __shfl_xor_sync(kWholeWarp, m.tail, s)});
+    m = merge_over_warp(m);
     if (lane == 0)
         row_moments[row] = m;
 }
@@ -997,7 +1365,7 @@ __global__ void __launch_bounds__(THREADS)
 template <class T>
 __global__ void __launch_bounds__(kTileThreads, 2)
     instance_norm_apply_kernel(T const* __restrict__ x, Moments const* __restrict__ row_moments, T* __restrict__ y,
-        int64_t length, int tiles, InstanceNormParams params)
+        int64_t elements, int64_t length, int tiles, InstanceNormParams params)
 {
     constexpr int VEC = kVectorBytes / sizeof(T);
     int64_t const block = gridDim.x - 1 - blockIdx.x, row = block / tiles;
@@ -1006,7 +1374,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
     Vector<T> v[kTilePacks];
 #pragma unroll
     for (int r = 0; r < kTilePacks; ++r)
-        v[r] = window.get(x, first + r * kTileThreads, true);
+        v[r] = window.raw(x, first + r * kTileThreads, elements, true);
     Moments const m = row_moments[row];
     Affine const affine(params, row, m);
 #pragma unroll
@@ -1072,27 +1440,29 @@ enum class PadMode : int32_t
 };
 
 // One axis: the output index o reads the input at crop + fold(o - begin), where [0, size) is what the crops left.
+// U: uint32_t where every offset is below 2^31, uint64_t beyond.
+template <class U>
 struct PadAxis
 {
-    FastDiv<uint64_t> out; // the output's extent
-    int64_t begin, size, crop;
-    int64_t stride; // the input's, in elements
+    using Index = std::make_signed_t<U>;
+    FastDiv<U> out; // the output's extent
+    Index begin, size, crop;
+    Index stride; // the input's, in elements
 };
 
+template <class U>
 struct PadGeometry
 {
+    using Index = std::make_signed_t<U>;
     int rank;
     PadMode mode;
-    PadAxis axes[kMaxRank];
-    int64_t in_elements;
-    uint64_t rows;              // the output's, along the last axis
-    int rows_a_block;           // at most kPadThreads
-    int segment;                // vectors of a row that one block copies (more than one block a row: rows_a_block is 1)
-    FastDiv<uint32_t> vectors;  // the most whole vectors of a row's interior, within a segment
-    FastDiv<uint32_t> border;   // the most elements of a row outside them
+    PadAxis<U> axes[kMaxRank]; // the last axis first
+    U elements;                // of the output
+    Index in_elements;
 };
 
-__device__ inline int64_t fold(int64_t i, int64_t size, PadMode mode)
+template <class I>
+__device__ inline I fold(I i, I size, PadMode mode)
 {
     if (i >= 0 && i < size)
         return i;
@@ -1107,7 +1477,7 @@ __device__ inline int64_t fold(int64_t i, int64_t size, PadMode mode)
         return i < 0 ? i + size : i;
     }
     bool const symmetric = mode == PadMode::kSymmetric;
-    int64_t const period = symmetric ? 2 * size : 2 * size - 2;
+    I const period = symmetric ? 2 * size : 2 * size - 2;
     if (period == 0)
         return 0; // one pixel reflects into itself
     if (i < -size || i >= period)
@@ -1116,6 +1486,150 @@ __device__ inline int64_t fold(int64_t i, int64_t size, PadMode mode)
         i = symmetric ? -1 - i : -i;
     return i < size ? i : (symmetric ? period - 1 : period) - i;
 }
+
+// Where the input row begins that an output row is made of, its crop included.
+template <class U>
+__device__ inline std::make_signed_t<U> input_row(PadGeometry<U> const& g, U row)
+{
+    using Index = std::make_signed_t<U>;
+    Index at = g.axes[0].crop;
+#pragma unroll
+    for (int a = 1; a < kMaxRank; ++a)
+    {
+        if (a >= g.rank)
+            break;
+        PadAxis<U> const& axis = g.axes[a];
+        U const rest = axis.out(row);
+        at += (axis.crop + fold(Index(row - rest * axis.out.d) - axis.begin, axis.size, g.mode)) * axis.stride;
+        row = rest;
+    }
+    return at;
+}
+
+// The 16 bytes that begin `shift` elements into the 32 of a and b.
+template <class T>
+__device__ inline Vector<T> spliced(uint4 const& a, uint4 const& b, int shift)
+{
+    unsigned w[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+    int const bytes = shift * int(sizeof(T));
+    if (bytes & 8)
+#pragma unroll
+        for (int i = 0; i < 6; ++i)
+            w[i] = w[i + 2];
+    if (bytes & 4)
+#pragma unroll
+        for (int i = 0; i < 5; ++i)
+            w[i] = w[i + 1];
+    if (sizeof(T) == 2 && (bytes & 2))
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            w[i] = __funnelshift_r(w[i], w[i + 1], 16);
+    Vector<T> v;
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+        v.words[i] = w[i];
+    return v;
+}
+
+constexpr int kPadThreads = 256, kPadEdges = 2;
+
+// A group of `lanes` neighbouring threads makes ROWS segments of rows of y. A segment is up to lanes * PACKS whole vectors
+// of the row's interior (its part inside the cropped input), each of them two aligned loads, spliced; the first segment of
+// a row also makes the elements outside them. What a row has in common is worked out once, and nothing is stored before
+// all the loads are on their way.
+template <class T, class U, int ROWS, int PACKS>
+__global__ void __launch_bounds__(kPadThreads)
+    pad_kernel(T const* __restrict__ x, T* __restrict__ y, PadGeometry<U> g, FastDiv<U> segments, U items, int lanes, bool stream)
+{
+    using Index = std::make_signed_t<U>;
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    auto const* const in = reinterpret_cast<Bits<T> const*>(x);
+    auto* const out = reinterpret_cast<Bits<T>*>(y);
+    PadAxis<U> const& last = g.axes[0];
+    U const width = last.out.d, first = (U(blockIdx.x) * (kPadThreads / lanes) + threadIdx.x / lanes) * ROWS;
+    int const lane = threadIdx.x % lanes;
+
+    uint4 low[ROWS][PACKS], high[ROWS][PACKS];
+    int shift[ROWS], left[ROWS]; // left: vectors of the row from this thread's first on
+    U to[ROWS];                  // that vector
+    Bits<T> edges[ROWS][kPadEdges];
+    U edge_to[ROWS][kPadEdges];
+#pragma unroll
+    for (int q = 0; q < ROWS; ++q)
+    {
+        U const row = segments(first + q), begin = row * width;
+        bool const exists = first + q < items;
+        U const from = (begin + U(last.begin) + VEC - 1) / VEC, end = (begin + U(last.begin) + U(last.size)) / VEC;
+        bool const vectors = exists && end > from;
+        Index const input = exists ? input_row(g, row) : 0;
+        U const segment = first + q - row * segments.d;
+        to[q] = from + segment * U(lanes * PACKS) + lane;
+        left[q] = vectors ? int(min(Index(end) - Index(to[q]), Index(PACKS * lanes))) : 0;
+        Index const at = input + Index(to[q] * VEC - begin) - last.begin, start = at & ~Index(VEC - 1);
+        shift[q] = int(at - start);
+#pragma unroll
+        for (int p = 0; p < PACKS; ++p)
+        {
+            Index const here = start + p * lanes * VEC;
+            if (p * lanes >= left[q])
+                continue;
+            if (shift[q] != 0 && here + 2 * VEC > g.in_elements) // x's last vector has no successor
+            {
+                for (int k = 0; k < VEC; ++k)
+                    out[(to[q] + p * lanes) * VEC + k] = in[here + shift[q] + k];
+                left[q] = p * lanes;
+                continue;
+            }
+            low[q][p] = __ldg(reinterpret_cast<uint4 const*>(x + here));
+            high[q][p] = low[q][p];
+            if (shift[q] != 0)
+                high[q][p] = __ldg(reinterpret_cast<uint4 const*>(x + here + VEC));
+        }
+        U const head = vectors ? from * VEC - begin : width, tail = vectors ? begin + width - end * VEC : 0;
+        U const borders = exists && segment == 0 ? head + tail : 0;
+        auto const column = [&](U slot) { return slot < head ? slot : width - tail + (slot - head); };
+        auto const source = [&](U c) { return input + fold(Index(c) - last.begin, last.size, g.mode); };
+#pragma unroll
+        for (int k = 0; k < kPadEdges; ++k)
+        {
+            U const slot = lane + k * lanes;
+            edge_to[q][k] = g.elements;
+            if (slot >= borders)
+                continue;
+            U const c = column(slot);
+            edge_to[q][k] = begin + c;
+            edges[q][k] = __ldg(in + source(c));
+        }
+        for (U slot = lane + kPadEdges * lanes; slot < borders; slot += lanes)
+            out[begin + column(slot)] = __ldg(in + source(column(slot)));
+    }
+#pragma unroll
+    for (int q = 0; q < ROWS; ++q)
+    {
+#pragma unroll
+        for (int p = 0; p < PACKS; ++p)
+            if (p * lanes < left[q])
+                spliced<T>(low[q][p], high[q][p], shift[q]).store(y + (to[q] + p * lanes) * VEC, stream);
+#pragma unroll
+        for (int k = 0; k < kPadEdges; ++k)
+            if (edge_to[q][k] < g.elements)
+                out[edge_to[q][k]] = edges[q][k];
+    }
+}
+
+// The same for a block of threads a few rows; always with 64-bit offsets.
+struct PadBlocks
+{
+    int rank;
+    PadMode mode;
+    PadAxis<uint64_t> axes[kMaxRank]; // the last axis last
+    int64_t in_elements;
+    uint64_t rows;              // the output's, along the last axis
+    int rows_a_block;           // at most kPadThreads
+    int segment;                // vectors of a row that one block copies (more than one block a row: rows_a_block is 1)
+    FastDiv<uint32_t> vectors;  // the most whole vectors of a row's interior, within a segment
+    FastDiv<uint32_t> border;   // the most elements of a row outside them
+};
 
 // 16 bytes from any element offset of an aligned tensor; false where that would read past the tensor's end.
 template <class T>
@@ -1133,27 +1647,9 @@ __device__ inline bool load_anywhere(T const* x, int64_t at, int64_t elements, V
         return false;
     uint4 const a = __ldg(reinterpret_cast<uint4 const*>(x + first));
     uint4 const b = __ldg(reinterpret_cast<uint4 const*>(x + first + VEC));
-    unsigned w[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-    int const bytes = shift * sizeof(T);
-    if (bytes & 8)
-#pragma unroll
-        for (int i = 0; i < 6; ++i)
-            w[i] = w[i + 2];
-    if (bytes & 4)
-#pragma unroll
-        for (int i = 0; i < 5; ++i)
-            w[i] = w[i + 1];
-    if (sizeof(T) == 2 && (bytes & 2))
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-            w[i] = __funnelshift_r(w[i], w[i + 1], 16);
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-        v.words[i] = w[i];
+    v = spliced<T>(a, b, shift);
     return true;
 }
-
-constexpr int kPadThreads = 256;
 
 // What the threads of a block share of a row of the output, whose interior is its part inside the (cropped) input.
 struct PadRow
@@ -1164,15 +1660,15 @@ struct PadRow
     int head, tail; // elements of the row before the first and after the last of them
 };
 
-// The whole vectors of the rows' interiors are copied as vectors (y's are aligned, x's start anywhere); the elements
+// Four-byte elements. The whole vectors of the rows' interiors are copied as vectors (y's are aligned, x's start anywhere); the elements
 // before and after them are spread over the block.
 template <class T>
 __global__ void __launch_bounds__(kPadThreads)
-    pad_kernel(T const* __restrict__ x, T* __restrict__ y, PadGeometry g, bool stream)
+    pad_blocks_kernel(T const* __restrict__ x, T* __restrict__ y, PadBlocks g, bool stream)
 {
     constexpr unsigned VEC = kVectorBytes / sizeof(T), UNROLL = 4;
     __shared__ PadRow shared[kPadThreads];
-    PadAxis const& last = g.axes[g.rank - 1];
+    PadAxis<uint64_t> const& last = g.axes[g.rank - 1];
     uint64_t const first_row = uint64_t(blockIdx.x) * g.rows_a_block;
     int const rows = int(min(uint64_t(g.rows_a_block), g.rows - first_row));
     uint64_t const width = last.out.d;
@@ -1192,7 +1688,7 @@ __global__ void __launch_bounds__(kPadThreads)
         {
             if (a > g.rank - 2)
                 continue;
-            PadAxis const& axis = g.axes[a];
+            PadAxis<uint64_t> const& axis = g.axes[a];
             uint64_t const rest = axis.out(row);
             mine.input
                 += (axis.crop + fold(int64_t(row - rest * axis.out.d) - axis.begin, axis.size, g.mode)) * axis.stride;

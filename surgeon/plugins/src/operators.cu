@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <tuple>
+#include <utility>
 
 namespace surgeon
 {
@@ -33,7 +34,12 @@ cudaError_t with_type(Type type, F const& f)
 }
 
 constexpr int64_t kPadVectorsABlock = 1024; // 16 KiB
-constexpr int64_t kStageMemory = 200 << 10; // of the 227 KiB that a multiprocessor with clusters lends
+constexpr int kMostStagedVectors = 384; // of a row: 48 KiB a block
+
+// The grid kernel: shares of 64 KiB, one in the registers and one in the shared memory of each block. Rows of
+// more than 4 MiB are faster read twice.
+constexpr int kShareThreads = 512, kShareVectors = kShareThreads * kSharePacks, kShareStages = 1;
+constexpr int kMostStageMemory = 200 << 10, kMostShares = 64;
 
 int vector_elements(Type type)
 {
@@ -170,27 +176,126 @@ cudaError_t launch_l2norm_columns(ColumnsPlan const& plan, Type type, void const
     });
 }
 
+ClusterColumnsPlan plan_cluster_columns(int64_t channels, int64_t inner, int x, int packs, Device const& on)
+{
+    ClusterColumnsPlan plan{packs, x, 256 / x, 0};
+    if (!on.clusters || inner < 2)
+        return plan;
+    int64_t const reach = int64_t(kMostBlocksInCluster) * packs;
+    while (plan.x * plan.y < 512 && reach * plan.y < channels)
+        plan.y *= 2;
+    if (reach * plan.y >= channels)
+        plan.blocks = next_power_of_two(ceil_div(channels, int64_t(packs) * plan.y));
+    return plan;
+}
+
 namespace
 {
 
+template <class T, int R>
+cudaError_t launch_cluster_columns(ClusterColumnsPlan const& plan, T const* x, Scalars weight, T* y, int64_t outer,
+    int64_t channels, int64_t inner, Norm norm, bool stream, cudaStream_t on)
+{
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    int const tile = (plan.x - (inner % VEC ? 2 : 0)) * VEC;
+    int64_t const tiles = ceil_div(inner, int64_t(tile)), blocks = outer * tiles * plan.blocks;
+    if (blocks > kMostBlocks)
+        return cudaErrorInvalidValue;
+    cudaLaunchAttribute cluster{};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = plan.blocks;
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(unsigned(blocks));
+    config.blockDim = dim3(plan.x, plan.y);
+    config.dynamicSmemBytes = size_t(plan.y + 2) * VEC * (plan.x + 4) * sizeof(float);
+    config.stream = on;
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+    return cudaLaunchKernelEx(&config, l2norm_cluster_columns_kernel<T, R>, x, weight, y, outer * channels * inner, inner,
+        int(channels), tile, int(tiles), norm, stream);
+}
+
+} // namespace
+
+cudaError_t launch_l2norm_cluster_columns(ClusterColumnsPlan const& plan, Type type, void const* x, Scalars weight,
+    void* y, int64_t outer, int64_t channels, int64_t inner, Norm norm, cudaStream_t on)
+{
+    bool const stream = streams(2 * outer * channels * inner * size_of(type));
+    return with_type(type, [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        auto const* const in = static_cast<T const*>(x);
+        auto* const out = static_cast<T*>(y);
+        switch (plan.packs)
+        {
+        case 4: return launch_cluster_columns<T, 4>(plan, in, weight, out, outer, channels, inner, norm, stream, on);
+        case 8: return launch_cluster_columns<T, 8>(plan, in, weight, out, outer, channels, inner, norm, stream, on);
+        }
+        return cudaErrorInvalidValue;
+    });
+}
+
+// Rows that begin inside a vector, and rows so short that a thread's vectors would lie far apart.
+StagedPlan plan_staged_rows(Kind kind, Type type, int64_t length)
+{
+    int const vec = vector_elements(type);
+    int64_t const vectors = window_vectors(length, vec);
+    if (kind == Kind::kSurgeonInstanceNorm) // element by element there: only where the row's ends weigh more
+        return StagedPlan{length % vec == 0 || vectors > 64 ? 0 : std::min(next_power_of_two(ceil_div(length, int64_t(16))), 32)};
+    if (vectors > kMostStagedVectors || (length % vec == 0 && vectors >= 16))
+        return StagedPlan{0};
+    return StagedPlan{std::min(next_power_of_two(ceil_div(vectors, int64_t(2))), 32)};
+}
+
+namespace
+{
+
+template <class Kernel, class... Arguments>
+cudaError_t launch_staged(Kernel* kernel, StagedPlan const& plan, int64_t rows, int64_t length, int64_t element_bytes,
+    cudaStream_t on, Arguments const&... arguments)
+{
+    int64_t const a_block = kStagedThreads / plan.lanes, blocks = ceil_div(rows, a_block);
+    size_t const shared = size_t(ceil_div(a_block * length * element_bytes, int64_t(kVectorBytes))) * kVectorBytes;
+    if (blocks > kMostBlocks)
+        return cudaErrorInvalidValue;
+    kernel<<<unsigned(blocks), kStagedThreads, shared, on>>>(arguments...);
+    return cudaGetLastError();
+}
+
 constexpr int kMostColumnThreads = 512;
+
+// The channels go over a cluster where a thread of the other kernel would move single elements.
+ClusterColumnsPlan plan_l2norm(Type type, int64_t channels, int64_t inner, Device const& on)
+{
+    int64_t const bytes = inner * size_of(type);
+    if (channels < 32 || bytes < 256 || bytes % (type == Type::kFloat ? 16 : 8) == 0)
+        return ClusterColumnsPlan{0, 0, 0, 0};
+    return plan_cluster_columns(channels, inner, type == Type::kFloat && bytes >= 2048 ? 32 : 16, 8, on);
+}
 
 cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t outer, int64_t channels, int64_t inner,
     Norm norm, cudaStream_t on)
 {
     if (inner > 1)
     {
+        ClusterColumnsPlan const spread = plan_l2norm(type, channels, inner, device());
+        if (spread.blocks > 0)
+            return launch_l2norm_cluster_columns(spread, type, x, weight, y, outer, channels, inner, norm, on);
         ColumnsPlan plan = plan_columns(type, outer, channels, inner);
         if (plan.x * plan.y > kMostColumnThreads)
             plan = ColumnsPlan{plan.pack_bytes, 1, 32, 1}; // too many channels for the registers
         return launch_l2norm_columns(plan, type, x, weight, y, outer, channels, inner, norm, on);
     }
     RowsPlan const plan = plan_rows(type, outer, channels, Device{});
+    StagedPlan const staged = plan_staged_rows(Kind::kSurgeonL2Norm, type, channels);
     bool const stream = streams(2 * outer * channels * size_of(type));
     return with_type(type, [&](auto tag) {
         using T = typename decltype(tag)::type;
         auto const* const in = static_cast<T const*>(x);
         auto* const out = static_cast<T*>(y);
+        if (staged.lanes > 0)
+            return launch_staged(l2norm_staged_rows_kernel<T>, staged, outer, channels, sizeof(T), on, in, weight, out,
+                outer, int(channels), staged.lanes, norm, stream);
         if (plan.blocks != 1)
             return launch_long_columns<T>(in, weight, out, outer, channels, 1, norm, on);
         switch (plan.packs)
@@ -212,22 +317,25 @@ RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on)
     int64_t const vectors = window_vectors(length, vector_elements(type));
     auto const whole_warps = [](int64_t threads) { return int(ceil_div(threads, int64_t(32)) * 32); };
     if (vectors <= 128)
-        return RowsPlan{4, next_power_of_two(ceil_div(vectors, int64_t(4))), 256, 1, 0};
+        return RowsPlan{4, next_power_of_two(ceil_div(vectors, int64_t(4))), 256, 1, 0, 0};
     if (vectors <= 256)
-        return RowsPlan{8, 32, 256, 1, 0};
+        return RowsPlan{8, 32, 256, 1, 0, 0};
     int blocks = on.clusters ? next_power_of_two(ceil_div(vectors, int64_t(2 * kTileVectors))) : 1;
     bool const one_wave = rows * blocks <= on.multiprocessors;
     if (on.clusters && one_wave) // spread the few rows over the multiprocessors
         while (blocks < kMostBlocksInCluster && 2 * rows * blocks <= on.multiprocessors && vectors / blocks > 512)
             blocks *= 2;
-    if (on.clusters && !one_wave && vectors > kTileVectors) // 64 KiB a block: more rows on their way
-        blocks = std::min(next_power_of_two(ceil_div(vectors, int64_t(kTileVectors))), kMostBlocksInCluster);
+    int64_t const shares = ceil_div(vectors, int64_t(kShareVectors));
+    bool const over_grid = on.clusters && (!one_wave || blocks > kMostBlocksInCluster) && vectors > kTileVectors
+        && shares <= std::min(kMostShares, on.multiprocessors) && rows * shares < kMostBlocks / 2;
+    if (over_grid)
+        return RowsPlan{0, kShareThreads, kShareThreads, int(shares), kShareStages, kShareVectors};
     int64_t const share = ceil_div(vectors, int64_t(blocks));
     if (share > 2 * kTileVectors || blocks > kMostBlocksInCluster)
-        return RowsPlan{kTilePacks, kTileThreads, kTileThreads, 0, 0};
-    int const packs = share > kTileVectors ? 16 : 8, threads = whole_warps(ceil_div(share, int64_t(packs)));
-    int const stages = blocks > 1 && !one_wave ? int(kStageMemory / (share * kVectorBytes)) : 0;
-    return RowsPlan{packs, threads, threads, blocks, std::min(stages, 1)};
+        return RowsPlan{kTilePacks, kTileThreads, kTileThreads, 0, 0, 0};
+    int const packs = share > kTileVectors ? 16 : 8;
+    int const threads = whole_warps(ceil_div(share, int64_t(packs)));
+    return RowsPlan{packs, threads, threads, blocks, 0, 0};
 }
 
 namespace
@@ -244,60 +352,60 @@ Chunks chunks_of(int64_t vectors)
     return Chunks{int(ceil_div(tiles, tiles_a_chunk)), int(tiles_a_chunk) * kTileVectors};
 }
 
-#if CUDART_VERSION >= 11080
-// How many clusters of this launch the device holds at once; asked once per kernel, device and launch shape.
-template <class T, int R>
-cudaError_t resident_clusters(cudaLaunchConfig_t const& config, int& clusters)
+// Blocks of the grid kernel that the device holds at once; asked once per type, device and launch shape.
+template <class T>
+cudaError_t resident_blocks(int threads, size_t shared, int& blocks)
 {
     static std::mutex mutex;
-    static std::map<std::tuple<int, unsigned, unsigned, size_t>, int> known;
+    static std::map<std::tuple<int, int, size_t>, int> known;
     int id = 0;
     cudaError_t status = cudaGetDevice(&id);
     if (status != cudaSuccess)
         return status;
     std::lock_guard<std::mutex> const lock(mutex);
-    auto const key = std::make_tuple(
-        id, config.attrs[0].val.clusterDim.x, config.blockDim.x, config.dynamicSmemBytes);
-    auto const found = known.find(key);
+    auto const found = known.find(std::make_tuple(id, threads, shared));
     if (found != known.end())
-        return clusters = found->second, cudaSuccess;
-    status = cudaOccupancyMaxActiveClusters(&clusters, instance_norm_pipeline_kernel<T, R>, &config);
+        return blocks = found->second, cudaSuccess;
+    auto* const kernel = instance_norm_grid_kernel<T>;
+    status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostStageMemory);
     if (status == cudaSuccess)
-        known[key] = clusters;
-    return status;
-}
-
-template <class T, int R>
-cudaError_t launch_pipeline(RowsPlan const& plan, T const* x, T* y, int64_t rows, int64_t length,
-    InstanceNormParams const& params, bool stream, cudaStream_t on)
-{
-    auto* const kernel = instance_norm_pipeline_kernel<T, R>;
-    int const stage_bytes
-        = int(ceil_div(window_vectors(length, kVectorBytes / sizeof(T)), int64_t(plan.blocks))) * kVectorBytes;
-    cudaLaunchAttribute cluster{};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim.x = plan.blocks;
-    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(plan.blocks);
-    config.blockDim = dim3(plan.threads);
-    config.dynamicSmemBytes = size_t(plan.stages) * stage_bytes;
-    config.stream = on;
-    config.attrs = &cluster;
-    config.numAttrs = 1;
-    cudaError_t status
-        = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(config.dynamicSmemBytes));
-    int clusters = 0;
-    if (status == cudaSuccess)
-        status = resident_clusters<T, R>(config, clusters);
+        status = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared);
     if (status != cudaSuccess)
         return status;
-    if (clusters < 1)
-        return cudaErrorInvalidConfiguration;
-    config.gridDim = dim3(unsigned(std::min<int64_t>(rows, clusters)) * plan.blocks);
-    return cudaLaunchKernelEx(&config, kernel, x, y, rows, length, plan.stages, stage_bytes, params, stream);
+    blocks *= device().multiprocessors;
+    known[std::make_tuple(id, threads, shared)] = blocks;
+    return cudaSuccess;
 }
-#endif
+
+template <class T>
+cudaError_t launch_over_grid(RowsPlan const& plan, T const* x, T* y, int64_t rows, int64_t length,
+    InstanceNormParams const& params, void* workspace, bool stream, cudaStream_t on)
+{
+    int const shares = plan.blocks;
+    int64_t const items = rows * shares;
+    size_t const shared = size_t(plan.stages) * plan.share * kVectorBytes;
+    int resident = 0;
+    cudaError_t status = resident_blocks<T>(plan.threads, shared, resident);
+    if (status != cudaSuccess)
+        return status;
+    if (shares > resident || items > kMostBlocks - resident || workspace == nullptr)
+        return cudaErrorInvalidConfiguration;
+    status = cudaMemsetAsync(workspace, 0xff, size_t(items) * sizeof(uint4), on);
+    if (status != cudaSuccess)
+        return status;
+    cudaLaunchAttribute cooperative{};
+    cooperative.id = cudaLaunchAttributeCooperative;
+    cooperative.val.cooperative = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(unsigned(std::min<int64_t>(items, resident)));
+    config.blockDim = dim3(plan.threads);
+    config.dynamicSmemBytes = shared;
+    config.stream = on;
+    config.attrs = &cooperative;
+    config.numAttrs = 1;
+    return cudaLaunchKernelEx(&config, instance_norm_grid_kernel<T>, x, y, rows, length, shares, plan.share,
+        plan.stages, static_cast<uint4*>(workspace), params, stream);
+}
 
 template <class T, int R>
 cudaError_t launch_rows(RowsPlan const& plan, T const* x, T* y, int64_t rows, int64_t length,
@@ -315,8 +423,6 @@ cudaError_t launch_rows(RowsPlan const& plan, T const* x, T* y, int64_t rows, in
 #if CUDART_VERSION >= 11080
     if constexpr (R >= 8)
     {
-        if (plan.stages > 0)
-            return launch_pipeline<T, R>(plan, x, y, rows, length, params, stream, on);
         cudaLaunchAttribute cluster{};
         cluster.id = cudaLaunchAttributeClusterDimension;
         cluster.val.clusterDim.x = plan.blocks;
@@ -346,11 +452,11 @@ cudaError_t launch_in_two_passes(T const* x, T* y, int64_t rows, int64_t length,
     Moments* const of_chunks = of_rows + rows;
     constexpr int kMergeThreads = 128, kRowsABlock = kMergeThreads / 32;
     instance_norm_moments_kernel<T><<<unsigned(rows * chunks.count), kTileThreads, 0, on>>>(
-        x, of_chunks, length, chunks.count, chunks.vectors);
+        x, of_chunks, rows * length, length, chunks.count, chunks.vectors);
     instance_norm_merge_kernel<kMergeThreads><<<unsigned(ceil_div(rows, int64_t(kRowsABlock))), kMergeThreads, 0, on>>>(
         of_chunks, of_rows, rows, chunks.count);
     instance_norm_apply_kernel<T>
-        <<<unsigned(rows * tiles), kTileThreads, 0, on>>>(x, of_rows, y, length, int(tiles), params);
+        <<<unsigned(rows * tiles), kTileThreads, 0, on>>>(x, of_rows, y, rows * length, length, int(tiles), params);
     return cudaGetLastError();
 }
 
@@ -366,6 +472,12 @@ cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x,
         using T = typename decltype(tag)::type;
         auto const* const in = static_cast<T const*>(x);
         auto* const out = static_cast<T*>(y);
+        StagedPlan const staged = plan_staged_rows(Kind::kSurgeonInstanceNorm, type, length);
+        if (plan.blocks == 1 && plan.stages == 0 && staged.lanes > 0)
+            return launch_staged(instance_norm_staged_rows_kernel<T>, staged, rows, length, sizeof(T), on, in, out, rows,
+                int(length), staged.lanes, params, stream);
+        if (plan.stages > 0)
+            return launch_over_grid<T>(plan, in, out, rows, length, params, workspace, stream, on);
         if (plan.blocks == 0)
             return launch_in_two_passes<T>(in, out, rows, length, params, workspace, on);
         switch (plan.packs)
@@ -383,17 +495,52 @@ cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x,
 namespace
 {
 
-constexpr int kElementwisePacks = 4, kElementwiseThreads = 256;
-
 struct RawAxis
 {
     int64_t in, begin, end;
     bool plain() const { return begin == 0 && end == 0; }
 };
 
-PadGeometry pad_geometry(std::vector<RawAxis> const& axes, PadMode mode, int vec)
+template <class U>
+PadGeometry<U> pad_geometry(std::vector<RawAxis> const& axes, PadMode mode)
 {
-    PadGeometry g{};
+    using Index = std::make_signed_t<U>;
+    PadGeometry<U> g{};
+    g.rank = int(axes.size());
+    g.mode = mode;
+    g.elements = 1;
+    g.in_elements = 1;
+    for (int i = 0; i < g.rank; ++i)
+    {
+        RawAxis const& a = axes[g.rank - 1 - i];
+        int64_t const crop = std::max<int64_t>(-a.begin, 0), crop_end = std::max<int64_t>(-a.end, 0);
+        U const out = U(a.in + a.begin + a.end);
+        g.axes[i] = PadAxis<U>{FastDiv<U>(out), Index(std::max<int64_t>(a.begin, 0)), Index(a.in - crop - crop_end),
+            Index(crop), g.in_elements};
+        g.in_elements *= Index(a.in);
+        g.elements *= out;
+    }
+    return g;
+}
+
+template <class T, class U, int ROWS, int PACKS>
+cudaError_t launch_pad_kernel(T const* x, T* y, PadGeometry<U> const& g, cudaStream_t on)
+{
+    int64_t const vectors = std::max<int64_t>(int64_t(g.axes[0].size) / int64_t(kVectorBytes / sizeof(T)), 1);
+    int const lanes = std::clamp(next_power_of_two(ceil_div(vectors, int64_t(PACKS))), 4, 32);
+    int64_t const segments = ceil_div(vectors, int64_t(lanes) * PACKS), rows = int64_t(g.elements / g.axes[0].out.d);
+    int64_t const blocks = ceil_div(rows * segments, int64_t(kPadThreads / lanes) * ROWS);
+    if (blocks > kMostBlocks)
+        return cudaErrorInvalidValue;
+    bool const stream = streams((int64_t(g.in_elements) + int64_t(g.elements)) * int64_t(sizeof(T)));
+    pad_kernel<T, U, ROWS, PACKS>
+        <<<unsigned(blocks), kPadThreads, 0, on>>>(x, y, g, FastDiv<U>(U(segments)), U(rows * segments), lanes, stream);
+    return cudaGetLastError();
+}
+
+PadBlocks pad_blocks(std::vector<RawAxis> const& axes, PadMode mode, int vec)
+{
+    PadBlocks g{};
     g.rank = int(axes.size());
     g.mode = mode;
     g.rows = 1;
@@ -403,7 +550,7 @@ PadGeometry pad_geometry(std::vector<RawAxis> const& axes, PadMode mode, int vec
         RawAxis const& a = axes[i];
         int64_t const crop = std::max<int64_t>(-a.begin, 0), crop_end = std::max<int64_t>(-a.end, 0);
         uint64_t const out = uint64_t(a.in + a.begin + a.end);
-        g.axes[i] = PadAxis{FastDiv<uint64_t>(out), std::max<int64_t>(a.begin, 0), a.in - crop - crop_end, crop, stride};
+        g.axes[i] = PadAxis<uint64_t>{FastDiv<uint64_t>(out), std::max<int64_t>(a.begin, 0), a.in - crop - crop_end, crop, stride};
         stride *= a.in;
         g.rows *= i < g.rank - 1 ? out : 1;
     }
@@ -418,20 +565,20 @@ PadGeometry pad_geometry(std::vector<RawAxis> const& axes, PadMode mode, int vec
 }
 
 template <class T>
-cudaError_t launch_pad(T const* x, T* y, int64_t elements, PadGeometry const& g, cudaStream_t on)
+cudaError_t launch_pad_blocks(T const* x, T* y, int64_t elements, PadBlocks const& g, cudaStream_t on)
 {
-    PadAxis const& last = g.axes[g.rank - 1];
+    PadAxis<uint64_t> const& last = g.axes[g.rank - 1];
     int64_t const blocks = ceil_div(int64_t(g.rows), int64_t(g.rows_a_block));
     int64_t const vectors = last.size / int64_t(kVectorBytes / sizeof(T));
     int64_t const segments = std::max<int64_t>(1, ceil_div(vectors, int64_t(g.segment)));
     if (blocks > kMostBlocks || segments > 65535 || last.out.d >= (uint64_t(1) << 31))
         return cudaErrorInvalidValue;
     bool const stream = streams((g.in_elements + elements) * int64_t(sizeof(T)));
-    pad_kernel<T><<<dim3(unsigned(blocks), unsigned(segments)), kPadThreads, 0, on>>>(x, y, g, stream);
+    pad_blocks_kernel<T><<<dim3(unsigned(blocks), unsigned(segments)), kPadThreads, 0, on>>>(x, y, g, stream);
     return cudaGetLastError();
 }
 
-cudaError_t reflect_pad(Attributes const& a, Tensor const& x, Tensor const& y, cudaStream_t on)
+std::vector<RawAxis> pad_axes(Attributes const& a, Tensor const& x)
 {
     std::vector<RawAxis> axes;
     auto const add = [&](RawAxis const& axis) {
@@ -447,15 +594,49 @@ cudaError_t reflect_pad(Attributes const& a, Tensor const& x, Tensor const& y, c
     else
         for (int i = 0; i < x.rank; ++i)
             add(axis_of(i));
+    return axes;
+}
+
+} // namespace
+
+PadPlan plan_pad(Attributes const& a, Tensor const& x, Tensor const& y)
+{
+    constexpr int64_t kNarrow = int64_t(1) << 30; // a reflection has twice its extent for a period
+    bool const wide = std::max(x.elements(), y.elements()) > kNarrow;
+    if (size_of(x.type) == 4)
+        return PadPlan{0, 0, wide};
+    return pad_axes(a, x).back().in * size_of(x.type) <= 8 * kVectorBytes ? PadPlan{2, 1, wide} : PadPlan{1, 4, wide};
+}
+
+cudaError_t launch_pad(PadPlan const& plan, Attributes const& a, Tensor const& x, Tensor const& y, cudaStream_t on)
+{
+    std::vector<RawAxis> const axes = pad_axes(a, x);
     auto const launch = [&](auto tag) {
         using T = typename decltype(tag)::type;
-        PadGeometry const g = pad_geometry(axes, PadMode(a.mode), kVectorBytes / sizeof(T));
-        return launch_pad(static_cast<T const*>(x.data), static_cast<T*>(y.data), y.elements(), g, on);
+        auto const* const in = static_cast<T const*>(x.data);
+        auto* const out = static_cast<T*>(y.data);
+        if (plan.rows == 0)
+            return launch_pad_blocks(in, out, y.elements(), pad_blocks(axes, PadMode(a.mode), kVectorBytes / sizeof(T)), on);
+        if (plan.wide)
+            return launch_pad_kernel<T, uint64_t, 1, 2>(in, out, pad_geometry<uint64_t>(axes, PadMode(a.mode)), on);
+        PadGeometry<uint32_t> const g = pad_geometry<uint32_t>(axes, PadMode(a.mode));
+        switch (plan.rows * 10 + plan.packs)
+        {
+        case 12: return launch_pad_kernel<T, uint32_t, 1, 2>(in, out, g, on);
+        case 21: return launch_pad_kernel<T, uint32_t, 2, 1>(in, out, g, on);
+        case 14: return launch_pad_kernel<T, uint32_t, 1, 4>(in, out, g, on);
+        }
+        return cudaErrorInvalidValue;
     };
     return size_of(x.type) == 4 ? launch(Tag<float>{}) : launch(Tag<__half>{}); // bits are moved, not interpreted
 }
 
+namespace
+{
+
 // -------------------------------------------------------------------------------------- LeakyRelu and PRelu
+
+constexpr int kElementwisePacks = 4, kElementwiseThreads = 256;
 
 template <class T>
 unsigned elementwise_blocks(int64_t elements)
@@ -649,8 +830,8 @@ size_t workspace_bytes(Kind kind, int rank, int64_t const* dims)
     int64_t const vectors = window_vectors(length, vector_elements(Type::kFloat));
     if (vectors <= kTileVectors)
         return 0;
-    return size_t(std::max<int64_t>(dims[0], 1) * std::max<int64_t>(dims[1], 1) * (chunks_of(vectors).count + 1))
-        * sizeof(Moments);
+    int64_t const parts = std::max(int64_t(chunks_of(vectors).count) + 1, ceil_div(vectors, int64_t(kShareVectors)));
+    return size_t(std::max<int64_t>(dims[0], 1) * std::max<int64_t>(dims[1], 1) * parts) * sizeof(Moments);
 }
 
 cudaError_t run(Kind kind, Attributes const& a, Tensor const* inputs, int count, Tensor const& output,
@@ -686,7 +867,7 @@ cudaError_t run(Kind kind, Attributes const& a, Tensor const* inputs, int count,
         RowsPlan const plan = plan_rows(x.type, rows, length, device());
         return launch_instance_norm(plan, x.type, x.data, output.data, rows, length, params, workspace, on);
     }
-    case Kind::kSurgeonReflectPad: return reflect_pad(a, x, output, on);
+    case Kind::kSurgeonReflectPad: return launch_pad(plan_pad(a, x, output), a, x, output, on);
     case Kind::kSurgeonLeakyRelu: return leaky_relu(a, x, output, on);
     case Kind::kSurgeonPRelu: return prelu(x, inputs[1], output, on);
     case Kind::kCount: break;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels.cuh"
+#include "operators.h"
 
 namespace surgeon
 {
@@ -13,21 +14,49 @@ struct ColumnsPlan
     int x, y;       // the block: columns by channel groups
 };
 
+// Channels spread over a cluster: see l2norm_cluster_columns_kernel.
+struct ClusterColumnsPlan
+{
+    int packs;  // channels a thread: 4, 8, 16
+    int x, y;   // the block: vectors by channels; y is a multiple of 8
+    int blocks; // of a cluster; 0: this mapping does not do
+};
+
+struct StagedPlan
+{
+    int lanes; // threads that share a row; 0: this mapping does not pay
+};
+
 struct RowsPlan
 {
     int packs;   // a thread's vectors in registers: 4, 8, 16
     int lanes;   // threads that share a row in a block
     int threads; // of a block
-    int blocks;  // that share a row: above 1 it is a cluster; 0: the row does not fit on chip
-    int stages;  // 0: a cluster a row; else clusters that stay, with so many rows on their way in shared memory
+    int blocks;  // that share a row: above 1 it is a cluster (no stages); 0: the row does not fit on chip
+    int stages;  // above 0: `blocks` shares of `share` vectors each, taken by a grid that stays, so many staged in a block
+    int share;
+};
+
+struct PadPlan
+{
+    int rows, packs; // a thread's segments of rows, and its vectors of each: 1 and 2, 2 and 1, 1 and 4;
+                     // 0: a block of threads for a few rows
+    bool wide;       // 64-bit offsets
 };
 
 ColumnsPlan plan_columns(Type type, int64_t outer, int64_t channels, int64_t inner);
+ClusterColumnsPlan plan_cluster_columns(int64_t channels, int64_t inner, int x, int packs, Device const& on);
+StagedPlan plan_staged_rows(Kind kind, Type type, int64_t length);
 RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on);
 
 cudaError_t launch_l2norm_columns(ColumnsPlan const& plan, Type type, void const* x, Scalars weight, void* y,
     int64_t outer, int64_t channels, int64_t inner, Norm norm, cudaStream_t stream);
+cudaError_t launch_l2norm_cluster_columns(ClusterColumnsPlan const& plan, Type type, void const* x, Scalars weight, void* y,
+    int64_t outer, int64_t channels, int64_t inner, Norm norm, cudaStream_t stream);
 cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x, void* y, int64_t rows,
     int64_t length, InstanceNormParams const& params, void* workspace, cudaStream_t stream);
+
+PadPlan plan_pad(Attributes const& a, Tensor const& x, Tensor const& y);
+cudaError_t launch_pad(PadPlan const& plan, Attributes const& a, Tensor const& x, Tensor const& y, cudaStream_t stream);
 
 } // namespace surgeon
