@@ -1581,9 +1581,8 @@ __global__ void __launch_bounds__(kPadThreads)
                 continue;
             }
             low[q][p] = __ldg(reinterpret_cast<uint4 const*>(x + here));
-            high[q][p] = low[q][p];
-            if (shift[q] != 0)
-                high[q][p] = __ldg(reinterpret_cast<uint4 const*>(x + here + VEC));
+            // No branch: to fill `high` from `low` would wait for it.
+            high[q][p] = __ldg(reinterpret_cast<uint4 const*>(x + here + (shift[q] ? VEC : 0)));
         }
         U const head = vectors ? from * VEC - begin : width, tail = vectors ? begin + width - end * VEC : 0;
         U const borders = exists && segment == 0 ? head + tail : 0;

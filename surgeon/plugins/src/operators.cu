@@ -603,9 +603,10 @@ PadPlan plan_pad(Attributes const& a, Tensor const& x, Tensor const& y)
 {
     constexpr int64_t kNarrow = int64_t(1) << 30; // a reflection has twice its extent for a period
     bool const wide = std::max(x.elements(), y.elements()) > kNarrow;
-    if (size_of(x.type) == 4)
+    RawAxis const last = pad_axes(a, x).back();
+    if (size_of(x.type) == 4 || last.plain())
         return PadPlan{0, 0, wide};
-    return pad_axes(a, x).back().in * size_of(x.type) <= 8 * kVectorBytes ? PadPlan{2, 1, wide} : PadPlan{1, 4, wide};
+    return last.in * size_of(x.type) <= 8 * kVectorBytes ? PadPlan{2, 1, wide} : PadPlan{1, 4, wide};
 }
 
 cudaError_t launch_pad(PadPlan const& plan, Attributes const& a, Tensor const& x, Tensor const& y, cudaStream_t on)
