@@ -261,7 +261,7 @@ class Graph:
         raise ModelError(f"the node {reader.label} of {self.title} reads '{name}', which nothing produces.")
 
     def _add_bodies(self, node: Node) -> None:
-        node.bodies = tuple(Graph(g, self.model, self, f"a body of {node.label}") for g in _body_protos(node.proto))
+        node.bodies = tuple(Graph(g, self.model, self, f"a body of {node.label}") for g in body_protos(node.proto))
         if node.bodies:
             self.bodied[node] = None
 
@@ -450,7 +450,7 @@ class Graph:
         proto.node.extend([n.proto for n in live])
         proto.initializer.extend([v.tensor for v in self.new_tensors])
         for node, copied in zip(live, proto.node, strict=True) if self.bodied else ():
-            for body, inner in zip(node.bodies, _body_protos(copied), strict=True):
+            for body, inner in zip(node.bodies, body_protos(copied), strict=True):
                 body.copy_into(inner)
 
     def _sync_tensors(self, proto: GraphProto) -> None:
@@ -1053,7 +1053,7 @@ def _keep(entries: Any, wanted: list[bool]) -> None:
     entries.extend(kept)
 
 
-def _body_protos(proto: NodeProto) -> list[GraphProto]:
+def body_protos(proto: NodeProto) -> list[GraphProto]:
     """The bodies of a node, in the order of its attributes."""
     found: list[GraphProto] = []
     for attribute in proto.attribute:
@@ -1066,7 +1066,7 @@ def _body_protos(proto: NodeProto) -> list[GraphProto]:
 
 def _rebind(node: Node) -> None:
     """The bodies' protobufs moved with the node's: point the indexed bodies at the copies."""
-    for body, proto in zip(node.bodies, _body_protos(node.proto), strict=True):
+    for body, proto in zip(node.bodies, body_protos(node.proto), strict=True):
         body.proto = proto
         for inner, inner_proto in zip(body.live(), proto.node, strict=True):
             inner.proto = inner_proto
@@ -1093,7 +1093,7 @@ def _elements_out(node: Node, inputs: list[np.ndarray | None]) -> int:
         return int(np.prod(first, dtype=np.float64))
     second = inputs[1] if len(inputs) > 1 else None
     if node.key == "Expand" and second is not None:
-        return int(np.prod(np.maximum(second, 1), dtype=np.float64)) * max(first.size, 1) if second.size < first.ndim else int(np.prod(np.maximum(second, 1), dtype=np.float64)) * max(first.size, 1)
+        return int(np.prod(np.maximum(second, 1), dtype=np.float64)) * max(first.size, 1)
     if node.key == "Tile" and second is not None:
         return int(first.size * np.prod(second, dtype=np.float64))
     if node.key == "Range" and second is not None and inputs[2] is not None:

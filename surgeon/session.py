@@ -37,8 +37,6 @@ class Result:
     model: ModelProto
     report: Report
     base: Path | None = None
-    graph_given: bool = False
-    _extra: dict[str, Any] = field(default_factory=dict)
 
     def gs(self) -> Any:
         """The rewritten model as an onnx-graphsurgeon graph."""

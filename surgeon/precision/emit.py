@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from ..graph import FLOAT_LIMIT, Graph, Model, Node, Value, constant_value
+from ..graph import FLOAT_LIMIT, Graph, Model, Node, Value, body_protos, constant_value
 from .plan import FAMILY, GENERATORS, HALF, SINGLE, Plan
 
 IR_WITH_PLAIN_INITIALIZERS = 4  # before it, every initializer is an input too
@@ -203,7 +203,7 @@ class Emitter:
             if out is not None and self.model.dtype(out) in FAMILY:
                 proto.output[index] = self._called(out, self._made(out))
         self._retype(node, proto)
-        for body, inner in zip(node.bodies, _bodies(proto), strict=True):
+        for body, inner in zip(node.bodies, body_protos(proto), strict=True):
             self._write(body, inner)
         yield proto
         for out in node.outputs:
@@ -334,20 +334,10 @@ def _without_unread(nodes: list[NodeProto], graph: Graph, out: GraphProto) -> li
 
 def _reads(node: NodeProto) -> Iterator[str]:
     yield from node.input
-    for body in _bodies(node):
+    for body in body_protos(node):
         yield from (o.name for o in body.output)
         for inner in body.node:
             yield from _reads(inner)
-
-
-def _bodies(node: NodeProto) -> list[GraphProto]:
-    found = []
-    for attribute in node.attribute:
-        if attribute.type == AttributeProto.GRAPH:
-            found.append(attribute.g)
-        elif attribute.type == AttributeProto.GRAPHS:
-            found.extend(attribute.graphs)
-    return found
 
 
 def _tensor(array: np.ndarray, dtype: int, name: str) -> TensorProto:
