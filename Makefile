@@ -22,6 +22,7 @@ test: check
 
 check: $(VENV)/installed
 	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
 	$(BIN)/python tests/typecheck.py
 
 # Writes the console texts of the samples again. Read every one before it is committed.

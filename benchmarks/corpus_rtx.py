@@ -42,7 +42,9 @@ def build(data: bytes) -> tuple[str, str]:
     network = builder.create_network(0)
     parser = trt.OnnxParser(network, log)
     if not parser.parse(data):
-        reasons = dict.fromkeys(f"{parser.get_error(i).node_operator()}: {parser.get_error(i).desc()}" for i in range(parser.num_errors))
+        reasons = dict.fromkeys(
+            f"{parser.get_error(i).node_operator()}: {parser.get_error(i).desc()}" for i in range(parser.num_errors)
+        )
         return "not parsed", "; ".join(reasons)
     config, profile, dynamic = builder.create_builder_config(), builder.create_optimization_profile(), False
     for tensor in (network.get_input(i) for i in range(network.num_inputs)):
@@ -73,7 +75,9 @@ def main() -> int:
             (lost if first == "built" else left).append(f"{path.name}: {second}: {' '.join(why.split())[:200]}")
     print(f"TensorRT-RTX {trt.__version__}, {plain.total()} models, {time.perf_counter() - started:.0f} s")
     for title, counts in (("as they are", plain), ("after surgeon rewrite --target rtx", after)):
-        print(f"{title}: {counts['built']} built, {counts['not parsed']} not parsed, {counts['not built']} parsed and not built")
+        print(
+            f"{title}: {counts['built']} built, {counts['not parsed']} not parsed, {counts['not built']} parsed and not built"
+        )
     for title, lines in (("lost", lost), ("still not built", left)):
         print(f"{title}: {len(lines)}")
         for line in lines:

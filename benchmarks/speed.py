@@ -41,7 +41,13 @@ def leaky(count: int) -> ModelProto:
     nodes: list[NodeProto] = []
     last = "x"
     for k in range(count // 5):
-        steps = (("Mul", [last, "alpha"]), ("Max", [last, f"y{k}_0"]), ("Sigmoid", [f"y{k}_1"]), ("Add", [f"y{k}_2", f"y{k}_1"]), ("Tanh", [f"y{k}_3"]))
+        steps = (
+            ("Mul", [last, "alpha"]),
+            ("Max", [last, f"y{k}_0"]),
+            ("Sigmoid", [f"y{k}_1"]),
+            ("Add", [f"y{k}_2", f"y{k}_1"]),
+            ("Tanh", [f"y{k}_3"]),
+        )
         nodes += [helper.make_node(op, inputs, [f"y{k}_{i}"], f"block{k}/{op}") for i, (op, inputs) in enumerate(steps)]
         last = f"y{k}_4"
     return _model(nodes, last, [numpy_helper.from_array(np.float32(0.1).reshape(()), "alpha")])
@@ -56,7 +62,13 @@ def torchscript(count: int) -> ModelProto:
         y = [f"{scope}/{op}_output_0" for op in ("Constant", "Mul", "Max", "Sigmoid", "Add", "Tanh")]
         slope = numpy_helper.from_array(np.float32(0.1).reshape(()))
         nodes.append(helper.make_node("Constant", [], [y[0]], f"{scope}/Constant", value=slope))
-        steps = (("Mul", [last, y[0]]), ("Max", [last, y[1]]), ("Sigmoid", [y[2]]), ("Add", [y[3], y[2]]), ("Tanh", [y[4]]))
+        steps = (
+            ("Mul", [last, y[0]]),
+            ("Max", [last, y[1]]),
+            ("Sigmoid", [y[2]]),
+            ("Add", [y[3], y[2]]),
+            ("Tanh", [y[4]]),
+        )
         nodes += [helper.make_node(op, inputs, [y[i + 1]], f"{scope}/{op}") for i, (op, inputs) in enumerate(steps)]
         last = y[5]
     return _model(nodes, last, [])
@@ -69,11 +81,23 @@ def dynamo(count: int) -> ModelProto:
         model.graph.value_info.append(helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, [2, 64]))
         name = node.output[0]
         for key, value in (
-            ("namespace", f": model.Network/features: torch.nn.Sequential/features.{name}: aten.{node.op_type.lower()}.Tensor"),
-            ("pkg.torch.onnx.class_hierarchy", f"['model.Network', 'torch.nn.Sequential', 'aten.{node.op_type.lower()}.Tensor']"),
-            ("pkg.torch.onnx.fx_node", f"%{name} : [num_users=1] = call_function[target=torch.ops.aten.{node.op_type.lower()}.Tensor](args = (%x, %y), kwargs = {{}})"),
+            (
+                "namespace",
+                f": model.Network/features: torch.nn.Sequential/features.{name}: aten.{node.op_type.lower()}.Tensor",
+            ),
+            (
+                "pkg.torch.onnx.class_hierarchy",
+                f"['model.Network', 'torch.nn.Sequential', 'aten.{node.op_type.lower()}.Tensor']",
+            ),
+            (
+                "pkg.torch.onnx.fx_node",
+                f"%{name} : [num_users=1] = call_function[target=torch.ops.aten.{node.op_type.lower()}.Tensor](args = (%x, %y), kwargs = {{}})",
+            ),
             ("pkg.torch.onnx.name_scopes", f"['', 'features', 'features.{name}']"),
-            ("pkg.torch.onnx.stack_trace", 'File "model.py", line 12, in forward\n    def forward(self, x): return self.features(x)'),
+            (
+                "pkg.torch.onnx.stack_trace",
+                'File "model.py", line 12, in forward\n    def forward(self, x): return self.features(x)',
+            ),
         ):
             entry = node.metadata_props.add()
             entry.key, entry.value = key, value
@@ -92,7 +116,10 @@ def l2(count: int) -> ModelProto:
             helper.make_node("Shape", [last], [y[2]], f"block{k}/Shape"),
             helper.make_node("Expand", [y[1], y[2]], [y[3]], f"block{k}/Expand"),
             helper.make_node("Div", [last, y[3]], [y[4]], f"block{k}/Div"),
-            *[helper.make_node(op, [y[4 + i]], [y[5 + i]], f"block{k}/{op}") for i, op in enumerate(("Sigmoid", "Tanh", "Exp"))],
+            *[
+                helper.make_node(op, [y[4 + i]], [y[5 + i]], f"block{k}/{op}")
+                for i, op in enumerate(("Sigmoid", "Tanh", "Exp"))
+            ],
         ]
         last = y[7]
     return _model(nodes, last, [numpy_helper.from_array(np.float32(1e-12).reshape(()), "floor")])
@@ -127,7 +154,12 @@ def measure(proto: ModelProto, folder: Path, repeat: int, target: str) -> tuple[
         plain.append(middle - start)
         ours.append(time.perf_counter() - middle)
     plain, ours = plain[1:], ours[1:]  # the first run pays for what is done once a process
-    return statistics.median(plain), statistics.median(ours), statistics.median(o / p for o, p in zip(ours, plain, strict=True)), applied
+    return (
+        statistics.median(plain),
+        statistics.median(ours),
+        statistics.median(o / p for o, p in zip(ours, plain, strict=True)),
+        applied,
+    )
 
 
 def main() -> None:
@@ -144,7 +176,10 @@ def main() -> None:
             for size in sizes:
                 plain, ours, ratio, applied = measure(make(size), Path(folder), args.repeat, args.target)
                 first = first or ours
-                print(f"{make.__name__:<12} {size:>8} {applied:>9} {plain:>9.3f}s {ours:>9.3f}s {ratio:>6.1f} {ours / first:>8.1f}x", flush=True)
+                print(
+                    f"{make.__name__:<12} {size:>8} {applied:>9} {plain:>9.3f}s {ours:>9.3f}s {ratio:>6.1f} {ours / first:>8.1f}x",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

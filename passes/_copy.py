@@ -29,7 +29,9 @@ def _attribute(attribute, names, prefix):
 
 
 def _rename(graph: GraphProto, names, prefix):
-    own = [i.name for i in graph.input] + [t.name for t in graph.initializer] + [o for n in graph.node for o in n.output]
+    own = (
+        [i.name for i in graph.input] + [t.name for t in graph.initializer] + [o for n in graph.node for o in n.output]
+    )
     local = {**names, **{n: prefix + n for n in own if n}}
     for named in (*graph.input, *graph.output, *graph.initializer, *graph.value_info):
         named.name = local.get(named.name, named.name)

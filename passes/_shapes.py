@@ -81,4 +81,6 @@ def no_larger(given: Sequence[Dim] | None, whole: Sequence[Dim] | None) -> bool:
     """Whether a tensor with the dimensions `given` broadcasts to `whole` and leaves it as it is."""
     if given is None or whole is None or len(given) > len(whole):
         return False
-    return all(g is not None and (g == 1 or g == w) for g, w in zip(given, whole[len(whole) - len(given) :], strict=True))
+    return all(
+        g is not None and (g == 1 or g == w) for g, w in zip(given, whole[len(whole) - len(given) :], strict=True)
+    )

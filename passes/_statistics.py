@@ -50,13 +50,20 @@ def square(p: Pattern) -> Pattern:
 def mean(p: Pattern, name: str) -> Pattern:
     """A mean over any axes, as an average or as a sum over a count."""
     total = shaped(op.ReduceSum(p, ANY), 1)
-    return shaped(op.ReduceMean(p, ANY) | op.GlobalAveragePool(p) | op.Div(total, var(f"{name}_count")) | op.Mul(total, const(f"{name}_share")))
+    return shaped(
+        op.ReduceMean(p, ANY)
+        | op.GlobalAveragePool(p)
+        | op.Div(total, var(f"{name}_count"))
+        | op.Mul(total, const(f"{name}_share"))
+    )
 
 
 def mean_of_squares(p: Pattern, name: str) -> Pattern:
     """The mean of squares, times anything: n / (n - 1) for Bessel's correction, most of all."""
     plain = mean(square(p), name) | shaped(op.Div(op.ReduceSumSquare(p, ANY), var(f"{name}_count")))
-    return plain | shaped(op.Div(op.Mul(plain, var(f"{name}_factor")), var(f"{name}_divisor")) | op.Mul(plain, const(f"{name}_factor")))
+    return plain | shaped(
+        op.Div(op.Mul(plain, var(f"{name}_factor")), var(f"{name}_divisor")) | op.Mul(plain, const(f"{name}_factor"))
+    )
 
 
 class Spelling:
@@ -71,13 +78,17 @@ class Spelling:
         scale, shift = var("scale"), var("shift")
         if centred:
             spread = self._variance(x)
-            deviation = cast(op.Sub(cast(x), mean(self._view(x), "first")) | op.Add(cast(x), -mean(self._view(x), "first")))
+            deviation = cast(
+                op.Sub(cast(x), mean(self._view(x), "first")) | op.Add(cast(x), -mean(self._view(x), "first"))
+            )
         else:
             spread = mean_of_squares(cast(x), "square")
             deviation = cast(x)
         safe = op.Add(spread, const("epsilon")) | spread
         root = shaped(op.Sqrt(safe) | op.Pow(safe, 0.5))
-        inverse = shaped(op.Reciprocal(root) | op.Div(1, root) | op.Pow(safe, -0.5) | op.Sqrt(op.Reciprocal(safe) | op.Div(1, safe)))
+        inverse = shaped(
+            op.Reciprocal(root) | op.Div(1, root) | op.Pow(safe, -0.5) | op.Sqrt(op.Reciprocal(safe) | op.Div(1, safe))
+        )
         gain = op.Mul(inverse, scale) | inverse | op.Div(scale, root)
         direct = (
             op.Div(deviation, root)
@@ -120,7 +131,11 @@ def dim(b: Builder, value: Value, axis: int) -> Dim:
     found = shape[axis] if shape is not None and axis < len(shape) else None
     if found is not None:
         return found
-    while value.producer is not None and value.producer.key in ("Cast", "CastLike", "Identity") and value.producer.inputs[0] is not None:
+    while (
+        value.producer is not None
+        and value.producer.key in ("Cast", "CastLike", "Identity")
+        and value.producer.inputs[0] is not None
+    ):
         value = value.producer.inputs[0]
     return value, axis
 
@@ -131,7 +146,9 @@ def elements(b: Builder, value: Value | None) -> list[Dim] | None:
         return None
     known = b.value(value)
     if known is not None:
-        return [int(v) for v in known.reshape(-1)] if known.size <= 16 and bool((known == np.floor(known)).all()) else None
+        return (
+            [int(v) for v in known.reshape(-1)] if known.size <= 16 and bool((known == np.floor(known)).all()) else None
+        )
     node = value.producer
     if node is None:
         return None
@@ -298,7 +315,10 @@ def _ratio(b: Builder, count: int | None, found: dict[str, Any]) -> float:
         if array is None and isinstance(given, Value):
             found = elements(b, given)
             array = np.asarray(found) if found and isinstance(found[0], int) else None
-        require(array is not None and array.size == 1, "the number of elements is not static, so Bessel's correction has no constant value")
+        require(
+            array is not None and array.size == 1,
+            "the number of elements is not static, so Bessel's correction has no constant value",
+        )
         return float(np.asarray(array, np.float64).reshape(()))
 
     ratio = 1.0
@@ -394,7 +414,10 @@ class _Layout:
         view, whole = dims(self.b, layout), dims(self.b, self.x)
         assert view is not None and whole is not None
         kept = len(view) - 1
-        require(axes == (kept,) and kept < len(whole) and view[:kept] == whole[:kept], "the statistics are those of another shape")
+        require(
+            axes == (kept,) and kept < len(whole) and view[:kept] == whole[:kept],
+            "the statistics are those of another shape",
+        )
         return tuple(range(kept, len(whole)))
 
     def _check_meeting(self, node: Node) -> None:
@@ -412,9 +435,16 @@ class _Layout:
                 continue
             whole, mine = dims(self.b, layout), dims(self.b, value)  # type: ignore[arg-type]
             axes = self.axes.get(layout) or (self.axes_of_x() if layout is self.x else ())
-            fits = whole is not None and mine is not None and len(whole) == len(mine) and all(
-                mine[a] in (1, whole[a]) if a in axes else mine[a] == whole[a] or not isinstance(mine[a], int) or not isinstance(whole[a], int)
-                for a in range(len(whole))
+            fits = (
+                whole is not None
+                and mine is not None
+                and len(whole) == len(mine)
+                and all(
+                    mine[a] in (1, whole[a])
+                    if a in axes
+                    else mine[a] == whole[a] or not isinstance(mine[a], int) or not isinstance(whole[a], int)
+                    for a in range(len(whole))
+                )
             )
             require(fits, "a mean does not stand where its own dimensions were")
 
@@ -476,9 +506,17 @@ def of_full_shape(b: Builder, n: Normalisation) -> bool:
     """Whether a scale or shift is as large as what is normalised, as the weights of a layer over several axes are."""
     for _, value in n.affine:
         shape = b.shape(value)
-        if shape is not None and len(shape) >= n.rank - n.axes[0] and (b.value(value) is not None or len(shape) == len(n.axes)):
+        if (
+            shape is not None
+            and len(shape) >= n.rank - n.axes[0]
+            and (b.value(value) is not None or len(shape) == len(n.axes))
+        ):
             padded = [1] * (n.rank - len(shape)) + list(shape)
-            if all(padded[a] == n.dims[a] or (isinstance(padded[a], int) and padded[a] != 1 and not isinstance(n.dims[a], int)) for a in n.axes):
+            if all(
+                padded[a] == n.dims[a]
+                or (isinstance(padded[a], int) and padded[a] != 1 and not isinstance(n.dims[a], int))
+                for a in n.axes
+            ):
                 return True
     return False
 
@@ -521,7 +559,9 @@ def plus(b: Builder, one: Factor, other: Factor) -> Factor:
 def vector(b: Builder, factor: Factor, size: int | None, dtype: int) -> Value:
     """A factor as a tensor of one dimension and of type `dtype`."""
     if isinstance(factor, np.ndarray):
-        return b.constant(np.ascontiguousarray(np.broadcast_to(factor, (size,)) if size else factor).astype(numpy_type(dtype)))
+        return b.constant(
+            np.ascontiguousarray(np.broadcast_to(factor, (size,)) if size else factor).astype(numpy_type(dtype))
+        )
     flat = _unshaped(b, factor)
     return flat if b.dtype(flat) in (dtype, 0) else b.Cast(flat, to=dtype)
 
@@ -542,7 +582,9 @@ def _unshaped(b: Builder, value: Value) -> Value:
     return value if b.rank(value) == 1 else b.Reshape(value, np.asarray([-1], np.int64))
 
 
-def merged(b: Builder, n: Normalisation, axes: Sequence[int], dtype: int, weights: bool = False) -> tuple[Factor, Factor] | None:
+def merged(
+    b: Builder, n: Normalisation, axes: Sequence[int], dtype: int, weights: bool = False
+) -> tuple[Factor, Factor] | None:
     """(scale, shift) of the whole affine part as factors along `axes`; None where a part varies along other axes.
 
     As `weights`, a computed factor must have the dimensions of `axes` alone: a residual of a batch of one is none.
@@ -621,7 +663,9 @@ def _by_channel(b: Builder, n: Normalisation) -> bool:
     if source is not None and source.key == "Cast" and source.inputs[0] is not None:
         source = source.inputs[0].producer
     behind = _factors_behind(b.root.outputs[0])
-    return (source is not None and source.key == "Reshape") or _varies_along(b, replace(n, affine=[("Mul", v) for v in behind]), 1)
+    return (source is not None and source.key == "Reshape") or _varies_along(
+        b, replace(n, affine=[("Mul", v) for v in behind]), 1
+    )
 
 
 def _factors_behind(value: Value | None) -> list[Value]:
@@ -638,7 +682,11 @@ def _varies_along(b: Builder, n: Normalisation, axis: int) -> bool:
     """Whether the shape of a scale or shift has more than one element along an axis, and along that one alone."""
     for _, value in n.affine:
         shape = b.shape(value)
-        if shape is not None and len(shape) <= n.rank and [n.rank - len(shape) + a for a, d in enumerate(shape) if d != 1] == [axis]:
+        if (
+            shape is not None
+            and len(shape) <= n.rank
+            and [n.rank - len(shape) + a for a, d in enumerate(shape) if d != 1] == [axis]
+        ):
             return True
     return False
 
@@ -646,7 +694,13 @@ def _varies_along(b: Builder, n: Normalisation, axis: int) -> bool:
 def narrowed(b: Builder, x: Value, dtype: int) -> Value:
     """x in the type `dtype` of the result: what a file cast to a wider type for the statistics alone, or x cast."""
     node = x.producer
-    if b.dtype(x) != dtype and node is not None and node.key == "Cast" and node.inputs[0] is not None and b.dtype(node.inputs[0]) == dtype:
+    if (
+        b.dtype(x) != dtype
+        and node is not None
+        and node.key == "Cast"
+        and node.inputs[0] is not None
+        and b.dtype(node.inputs[0]) == dtype
+    ):
         return node.inputs[0]
     return typed(b, x, dtype)
 
@@ -703,7 +757,9 @@ def with_affine(b: Builder, y: Value, scale: Factor | Value | None, shift: Facto
             factor = b.constant(factor.astype(numpy_type(b.dtype(y))))
         elif b.dtype(factor) != b.dtype(y):
             known = b.value(factor)
-            factor = b.constant(known.astype(numpy_type(b.dtype(y)))) if known is not None else b.Cast(factor, to=b.dtype(y))
+            factor = (
+                b.constant(known.astype(numpy_type(b.dtype(y)))) if known is not None else b.Cast(factor, to=b.dtype(y))
+            )
         y = b.node(kind, [y, factor], 1, "", {})
     return typed(b, y, dtype)
 
@@ -711,7 +767,13 @@ def with_affine(b: Builder, y: Value, scale: Factor | Value | None, shift: Facto
 def chain_size(b: Builder, n: Normalisation, centred: bool = True) -> int:
     """How many nodes `normalised` and `with_affine` write for this window."""
     affine = sum(not is_uniform(b, factor, 1 if kind == "Mul" else 0) for kind, factor in n.affine)
-    return (7 if centred else 5) + affine + (n.factor != 1 and not affine) + 2 * (b.dtype(n.x) in HALVES) - (n.epsilon == 0)
+    return (
+        (7 if centred else 5)
+        + affine
+        + (n.factor != 1 and not affine)
+        + 2 * (b.dtype(n.x) in HALVES)
+        - (n.epsilon == 0)
+    )
 
 
 def require_shorter(b: Builder, size: int) -> None:
@@ -725,6 +787,13 @@ def require_shorter(b: Builder, size: int) -> None:
     wide = any(o is not None and b.dtype(o) == TensorProto.DOUBLE for node in b.matched for o in node.outputs)
     needed = wide and b.dtype(b.root.outputs[0]) != TensorProto.DOUBLE  # type: ignore[arg-type]
     readers = list(b.root.outputs[0].users)  # type: ignore[union-attr]
-    inner = len(readers) == 1 and readers[0].key in ("Mul", "Add") and any(i is not None and b.value(i) is not None for i in readers[0].inputs)
+    inner = (
+        len(readers) == 1
+        and readers[0].key in ("Mul", "Add")
+        and any(i is not None and b.value(i) is not None for i in readers[0].inputs)
+    )
     silent = inner or b.root.origin is not None  # a larger window has said so, or surgeon wrote it
-    require(len(b.matched) > size or needed, "" if silent else "no operator at this opset that the target takes, and no shorter spelling")
+    require(
+        len(b.matched) > size or needed,
+        "" if silent else "no operator at this opset that the target takes, and no shorter spelling",
+    )

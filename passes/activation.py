@@ -69,7 +69,8 @@ def _elu(b, x, alpha):
 
 
 @rewrite(
-    op.Where(op.Greater(x, alpha) | op.Less(alpha, x), x, 0) | op.Where(op.LessOrEqual(x, alpha) | op.GreaterOrEqual(alpha, x), 0, x),
+    op.Where(op.Greater(x, alpha) | op.Less(alpha, x), x, 0)
+    | op.Where(op.LessOrEqual(x, alpha) | op.GreaterOrEqual(alpha, x), 0, x),
     stage=Stage.FUSE,
 )
 def thresholded_relu(b, x, alpha):

@@ -41,7 +41,10 @@ def reshaped_to_itself(b, x, epsilon, momentum, **parameters):
     return b.BatchNormalization(x, *_once(b, whole[1], parameters), epsilon=epsilon, momentum=momentum)
 
 
-@rewrite(op.Reshape(op.BatchNormalization(x, *repeated, epsilon=attr("epsilon"), momentum=attr("momentum")), ANY), stage=Stage.FUSE)
+@rewrite(
+    op.Reshape(op.BatchNormalization(x, *repeated, epsilon=attr("epsilon"), momentum=attr("momentum")), ANY),
+    stage=Stage.FUSE,
+)
 def reshaped_back_to_itself(b, x, epsilon, momentum, **parameters):
     _at_inference(b, next(m for m in b.matched if m.key == "BatchNormalization"))
     whole = known(dims(b, x), "")
@@ -61,7 +64,10 @@ def _once(b, size, parameters):
         array = b.value(parameters[f"{name}_once"]) if f"{name}_once" in parameters else b.value(parameters[name])
         require(array is not None, f"the {name} is not constant")
         flat = array.reshape(-1)
-        require(flat.size % size == 0 and np.array_equal(np.resize(flat[:size], flat.size), flat), f"the {name} differs from instance to instance")
+        require(
+            flat.size % size == 0 and np.array_equal(np.resize(flat[:size], flat.size), flat),
+            f"the {name} differs from instance to instance",
+        )
         found.append(flat[:size])
     return found
 
@@ -69,7 +75,9 @@ def _once(b, size, parameters):
 scale, bias = var("scale"), var("bias")
 
 
-@rewrite(op.BatchNormalization(x, scale, bias, ANY, ANY, epsilon=attr("epsilon")), stage=Stage.LOWER, strategy="decompose")
+@rewrite(
+    op.BatchNormalization(x, scale, bias, ANY, ANY, epsilon=attr("epsilon")), stage=Stage.LOWER, strategy="decompose"
+)
 def in_training(b, x, scale, bias, epsilon):
     outputs = b.root.outputs
     require(b.root.attr("training_mode") or (b.opset < 14 and sum(o is not None for o in outputs) > 1), "")

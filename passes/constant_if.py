@@ -15,7 +15,14 @@ from ._copy import copied
 def constant_if(b, condition):
     wanted = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
     branch = b.root.body(wanted)
-    require(not any(a.ref_attr_name for n in branch.live_deep() for a in n.proto.attribute), "the branch reads an attribute of its function")
-    known = {v.name: b.constant(b.value(v)) for v in branch.values.values() if v.tensor is not None and (v.users or v.is_output)}
+    require(
+        not any(a.ref_attr_name for n in branch.live_deep() for a in n.proto.attribute),
+        "the branch reads an attribute of its function",
+    )
+    known = {
+        v.name: b.constant(b.value(v))
+        for v in branch.values.values()
+        if v.tensor is not None and (v.users or v.is_output)
+    }
     copied(b, [n.proto for n in branch.live()], known)
     return tuple(known.get(v.name, v) for v in branch.outputs)

@@ -84,7 +84,12 @@ def fold(editor):
         for position in sorted(positions):
             value = node.inputs[position] if node.alive and position < len(node.inputs) else None
             maker = None if value is None else value.producer
-            if maker is None or maker.key == "Constant" or editor.excluded(maker) or not editor.model.is_constant(value):
+            if (
+                maker is None
+                or maker.key == "Constant"
+                or editor.excluded(maker)
+                or not editor.model.is_constant(value)
+            ):
                 continue
             if node.key in PRODUCTS and maker.key == "Transpose" and maker.inputs[0].tensor is not None:
                 continue  # a transposed weight is as good as a weight to them
@@ -100,7 +105,9 @@ def _fold(editor, node):
         editor.decline(node, why)
         return False
     builder = editor.builder(node)
-    editor.replace(node, [builder.constant(editor.model.constant(o)) if o in read else None for o in node.outputs], builder)
+    editor.replace(
+        node, [builder.constant(editor.model.constant(o)) if o in read else None for o in node.outputs], builder
+    )
     return True
 
 

@@ -41,7 +41,9 @@ from ._statistics import (
 
 x, scale, bias = var("x"), var("scale"), var("bias")
 epsilon, groups = attr("epsilon"), attr("num_groups")
-NATIVE = 21  # the opset from which GroupNormalization has a scale a channel; from 18 to 20 it has one a group, deprecated
+NATIVE = (
+    21  # the opset from which GroupNormalization has a scale a channel; from 18 to 20 it has one a group, deprecated
+)
 
 grouped = op.InstanceNormalization(op.Reshape(x, ANY), const("group_scale"), const("group_bias"), epsilon=epsilon)
 back = op.Reshape(grouped, ANY)
@@ -54,7 +56,10 @@ def by_reshape(b, x, epsilon, group_scale, group_bias, outer_scale=None, outer_s
     behind = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is inside.outputs[0])
     whole, folded = (known(dims(b, v), "the rank of the input is not known") for v in (x, inside.inputs[0]))
     require(len(whole) >= 3, "")
-    require(folded[0] == whole[0] and isinstance(folded[1], int), "" if folded[0] != whole[0] else "the number of groups is not known")
+    require(
+        folded[0] == whole[0] and isinstance(folded[1], int),
+        "" if folded[0] != whole[0] else "the number of groups is not known",
+    )
     require(same_shape(b, behind.outputs[0], x), "it is not reshaped back to the shape that it had")
     affine = [("Mul", outer_scale)] if outer_scale is not None else []
     affine += [("Add", outer_shift)] if outer_shift is not None else []
@@ -62,13 +67,19 @@ def by_reshape(b, x, epsilon, group_scale, group_bias, outer_scale=None, outer_s
     size = known(channels(b, n, 1), "the number of channels is not known")
     require(size % folded[1] == 0, "the groups do not divide the channels")
     dtype = b.dtype(b.root.outputs[0])
-    parts = known(merged(b, n, [1], dtype), f"the {'scale' if outer_shift is None else 'shift or the scale'} is not one number a channel")
+    parts = known(
+        merged(b, n, [1], dtype),
+        f"the {'scale' if outer_shift is None else 'shift or the scale'} is not one number a channel",
+    )
     each = size // folded[1]
     for factor in (group_scale, group_bias):
         require(factor.size == folded[1], "the scales do not fit the groups")
     if not (is_constant(group_scale, 1) and is_constant(group_bias, 0)):
         require(all(isinstance(p, np.ndarray) for p in parts), "a computed scale follows one that is not 1")
-        parts = parts[0] * np.repeat(group_scale, each).astype(np.float64), parts[1] + parts[0] * np.repeat(group_bias, each).astype(np.float64)
+        parts = (
+            parts[0] * np.repeat(group_scale, each).astype(np.float64),
+            parts[1] + parts[0] * np.repeat(group_bias, each).astype(np.float64),
+        )
     return _fused(b, x, folded[1], size, parts, epsilon, dtype)
 
 
@@ -108,7 +119,10 @@ def channels_last(b, x, **found):
     whole = known(dims(b, x), "the rank of the input is not known")
     require(len(whole) == n.rank - 1, "it is another reshape than that of the channels")
     number, each = n.dims[-2:]
-    require(isinstance(number, int) and isinstance(each, int) and isinstance(whole[-1], int) and number * each == whole[-1], "the channels are not known")
+    require(
+        isinstance(number, int) and isinstance(each, int) and isinstance(whole[-1], int) and number * each == whole[-1],
+        "the channels are not known",
+    )
     agree = [p == q for p, q in zip(n.dims[:-2], whole[:-1], strict=True)]
     require(sum(agree) >= len(agree) - 1, "it is another reshape than that of the channels")
     require(same_shape(b, b.root.outputs[0], x), "it is not reshaped back to the shape that it had")
@@ -146,14 +160,20 @@ def transposed_back(b, x, scale, bias, num_groups, epsilon, inner, outer):
 # ---- writing it ------------------------------------------------------------------------------------------------------------
 
 
-@rewrite(op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilon), stage=Stage.LOWER, strategy="decompose")
+@rewrite(
+    op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilon), stage=Stage.LOWER, strategy="decompose"
+)
 def decompose(b, x, scale, bias, num_groups, epsilon):
     if b.opset < NATIVE:
         return _by_reshape(b, x, num_groups, epsilon, scale, bias)
     return _with_channels(b, _by_reshape(b, x, num_groups, epsilon), scale, bias, b.rank(x))
 
 
-@rewrite(op.GroupNorm(x, scale, bias, domain=DOMAIN, num_groups=groups, epsilon=epsilon), stage=Stage.LOWER, strategy="decompose")
+@rewrite(
+    op.GroupNorm(x, scale, bias, domain=DOMAIN, num_groups=groups, epsilon=epsilon),
+    stage=Stage.LOWER,
+    strategy="decompose",
+)
 def decompose_own(b, x, scale, bias, num_groups, epsilon):
     return _with_channels(b, _by_reshape(b, x, num_groups, epsilon), scale, bias, b.rank(x))
 
@@ -185,7 +205,13 @@ def _with_channels(b, y, scale, bias, rank):
         array = b.value(factor)
         if array is not None and is_constant(array, neutral):
             continue
-        y = b.node(kind, [y, array.reshape(shape) if array is not None else b.Reshape(factor, np.asarray(shape, np.int64))], 1, "", {})
+        y = b.node(
+            kind,
+            [y, array.reshape(shape) if array is not None else b.Reshape(factor, np.asarray(shape, np.int64))],
+            1,
+            "",
+            {},
+        )
     return y
 
 

@@ -19,9 +19,31 @@ x, like = var("x"), var("like")
 
 # Casts after which the old value can be had back.
 EXACT = {
-    TensorProto.BOOL: {TensorProto.INT8, TensorProto.UINT8, TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE},
-    TensorProto.INT8: {TensorProto.INT16, TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE},
-    TensorProto.UINT8: {TensorProto.INT16, TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE},
+    TensorProto.BOOL: {
+        TensorProto.INT8,
+        TensorProto.UINT8,
+        TensorProto.INT32,
+        TensorProto.INT64,
+        TensorProto.FLOAT16,
+        TensorProto.FLOAT,
+        TensorProto.DOUBLE,
+    },
+    TensorProto.INT8: {
+        TensorProto.INT16,
+        TensorProto.INT32,
+        TensorProto.INT64,
+        TensorProto.FLOAT16,
+        TensorProto.FLOAT,
+        TensorProto.DOUBLE,
+    },
+    TensorProto.UINT8: {
+        TensorProto.INT16,
+        TensorProto.INT32,
+        TensorProto.INT64,
+        TensorProto.FLOAT16,
+        TensorProto.FLOAT,
+        TensorProto.DOUBLE,
+    },
     TensorProto.INT16: {TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE},
     TensorProto.INT32: {TensorProto.INT64, TensorProto.DOUBLE},
     TensorProto.FLOAT16: {TensorProto.FLOAT, TensorProto.DOUBLE},

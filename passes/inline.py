@@ -23,11 +23,18 @@ def inline(editor):
         return False
     changed = False
     for node in editor.nodes():
-        if node.key not in editor.model.functions or node.proto.domain in PLUGINS or _in_function(node.graph) or editor.excluded(node):
+        if (
+            node.key not in editor.model.functions
+            or node.proto.domain in PLUGINS
+            or _in_function(node.graph)
+            or editor.excluded(node)
+        ):
             continue
         nodes = _inlined(node, editor.model)
         if any(key_of(n.domain, n.op_type) == node.key for n in nodes):
-            editor.decline(node, "the function declares another opset than the model, and a node of it has no form there")
+            editor.decline(
+                node, "the function declares another opset than the model, and a node of it has no form there"
+            )
             continue
         builder = editor.builder(node)
         known = {f"in{k}": v for k, v in enumerate(node.inputs) if v is not None}
@@ -49,9 +56,18 @@ def _inlined(node, model):
     call.CopyFrom(node.proto)
     call.input[:] = [f"in{k}" if v is not None else "" for k, v in enumerate(node.inputs)]
     call.output[:] = [f"out{k}" if o is not None else "" for k, o in enumerate(node.outputs)]
-    infos = [helper.make_tensor_value_info(n, model.dtype(v), None) for n, v in zip(call.input, node.inputs, strict=True) if v is not None]
+    infos = [
+        helper.make_tensor_value_info(n, model.dtype(v), None)
+        for n, v in zip(call.input, node.inputs, strict=True)
+        if v is not None
+    ]
     outputs = [helper.make_tensor_value_info(n, 1, None) for n in call.output if n]
     graph = helper.make_graph([call], "call", infos, outputs)
-    alone = ModelProto(ir_version=model.proto.ir_version, graph=graph, opset_import=model.proto.opset_import, functions=model.proto.functions)
+    alone = ModelProto(
+        ir_version=model.proto.ir_version,
+        graph=graph,
+        opset_import=model.proto.opset_import,
+        functions=model.proto.functions,
+    )
     kept = [(f.domain, f.name) for f in model.proto.functions if f.domain in PLUGINS]
     return list(inliner.inline_selected_functions(alone, kept, exclude=True).graph.node)

@@ -71,7 +71,10 @@ def fuse(b, x, **found):
     require(dtype != TensorProto.DOUBLE or b.dtype(x) == dtype, "it computes in double precision")
     parts = merged(b, n, [axis], dtype)
     outer = [k for k in ("outer_scale", "outer_shift") if k in found]
-    require(parts is not None or not outer, f"the {'scale' if outer[:1] == ['outer_scale'] else 'shift'} is not one number a channel")
+    require(
+        parts is not None or not outer,
+        f"the {'scale' if outer[:1] == ['outer_scale'] else 'shift'} is not one number a channel",
+    )
     shift = parts[1] if parts else None
     perm = [0, n.rank - 1, *range(1, n.rank - 1)]
     value = typed(b, x, dtype)
@@ -86,7 +89,9 @@ def fuse(b, x, **found):
     b.discard(probe)
     if lowering == "decompose" and not undoes_transpose(value, perm):
         y = normalised(b, value, n.axes, n.epsilon)
-        return with_affine(b, y, *parts, dtype) if parts and shift is not None else typed(b, apply_affine(b, y, n), dtype)
+        return (
+            with_affine(b, y, *parts, dtype) if parts and shift is not None else typed(b, apply_affine(b, y, n), dtype)
+        )
     y = b.InstanceNormalization(source_through(b, value, perm), *factors, epsilon=n.epsilon)
     y = b.Transpose(y, perm=[0, *range(2, n.rank), 1])
     return y if parts else apply_affine(b, y, n)
@@ -95,7 +100,13 @@ def fuse(b, x, **found):
 def _between_reshapes(b, x):
     """Whether the pass group-norm may want to see one node here. Where it does not, LOWER writes what the file had."""
     readers = list(b.root.outputs[0].users)
-    return b.root.origin is None and x.producer is not None and x.producer.key == "Reshape" and len(readers) == 1 and readers[0].key == "Reshape"
+    return (
+        b.root.origin is None
+        and x.producer is not None
+        and x.producer.key == "Reshape"
+        and len(readers) == 1
+        and readers[0].key == "Reshape"
+    )
 
 
 # ---- what stands around it -------------------------------------------------------------------------------------------------
@@ -106,8 +117,13 @@ def _reapplied(b, x, scale, bias, epsilon, kind, factor):
     shape = known(dims(b, x), f"the rank of '{x.name}' is not known")
     n = Normalisation(x, shape, tuple(range(2, len(shape))), epsilon, 1.0, [(kind, factor)])
     found = along(b, factor, n, [1])
-    residual = kind == "Add" and b.value(factor) is None  # the sum of two branches, which nobody takes for an affine part
-    require(found is not None, "" if residual else f"the {'scale' if kind == 'Mul' else 'shift'} behind it is not one number a channel")
+    residual = (
+        kind == "Add" and b.value(factor) is None
+    )  # the sum of two branches, which nobody takes for an affine part
+    require(
+        found is not None,
+        "" if residual else f"the {'scale' if kind == 'Mul' else 'shift'} behind it is not one number a channel",
+    )
     dtype = b.dtype(x)
     known_scale, known_bias = b.value(scale), b.value(bias)
     size = shape[1] if isinstance(shape[1], int) else known_scale.size if known_scale is not None else None
@@ -117,7 +133,10 @@ def _reapplied(b, x, scale, bias, epsilon, kind, factor):
     if kind == "Add":
         return b.InstanceNormalization(x, scale, vector(b, plus(b, t, found), size, dtype), epsilon=epsilon)
     return b.InstanceNormalization(
-        x, vector(b, times(b, s, found), size, dtype), vector(b, t if is_constant(t, 0) else times(b, t, found), size, dtype), epsilon=epsilon
+        x,
+        vector(b, times(b, s, found), size, dtype),
+        vector(b, t if is_constant(t, 0) else times(b, t, found), size, dtype),
+        epsilon=epsilon,
     )
 
 
@@ -149,7 +168,10 @@ def reshaped_back_to_itself(b, x, scale, bias, epsilon):
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
-@rewrite(op.Reshape(op.InstanceNormalization(op.Reshape(x, ANY), const("scale"), const("bias"), epsilon=epsilon), ANY), stage=Stage.FUSE)
+@rewrite(
+    op.Reshape(op.InstanceNormalization(op.Reshape(x, ANY), const("scale"), const("bias"), epsilon=epsilon), ANY),
+    stage=Stage.FUSE,
+)
 def batch_in_channels(b, x, scale, bias, epsilon):
     """[N, C, ...] as [1, N C, ...]: every instance is a channel there, with the scales repeated N times."""
     inside = next(m for m in b.matched if m.key == "InstanceNormalization")
@@ -158,13 +180,21 @@ def batch_in_channels(b, x, scale, bias, epsilon):
     require(folded[0] == 1 and whole[0] != 1 and folded[2:] == whole[2:] and isinstance(whole[1], int), "")
     require(same_shape(b, b.root.outputs[0], x), "it is not reshaped back")
     size = whole[1]
-    require(scale.size % size == 0 and np.array_equal(np.resize(scale[:size], scale.size), scale), "the scale differs from instance to instance")
-    require(bias.size % size == 0 and np.array_equal(np.resize(bias[:size], bias.size), bias), "the bias differs from instance to instance")
+    require(
+        scale.size % size == 0 and np.array_equal(np.resize(scale[:size], scale.size), scale),
+        "the scale differs from instance to instance",
+    )
+    require(
+        bias.size % size == 0 and np.array_equal(np.resize(bias[:size], bias.size), bias),
+        "the bias differs from instance to instance",
+    )
     return b.InstanceNormalization(x, scale[:size], bias[:size], epsilon=epsilon)
 
 
 deviation = op.Sub(x, mean(x, "second"))
-by_statistics = op.BatchNormalization(x, scale, bias, mean(x, "first"), mean(square(deviation), "square"), epsilon=epsilon)
+by_statistics = op.BatchNormalization(
+    x, scale, bias, mean(x, "first"), mean(square(deviation), "square"), epsilon=epsilon
+)
 
 
 def _one_instance(b, x):
@@ -182,7 +212,10 @@ def batch_norm_by_its_statistics(b, x, scale, bias, epsilon, **counts):
     for m in b.matched:
         if m.key.startswith("Reduce"):
             axes = b.value(m.operands()[1]) if len(m.operands()) > 1 else None
-            require(axes is not None and {int(a) % len(shape) for a in axes.reshape(-1)} == wanted, "its statistics are over other axes")
+            require(
+                axes is not None and {int(a) % len(shape) for a in axes.reshape(-1)} == wanted,
+                "its statistics are over other axes",
+            )
     require(not counts, "its statistics are sums")
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
@@ -211,14 +244,18 @@ def decompose(b, x, scale, bias, epsilon):
 
 @rewrite(node, stage=Stage.LOWER, strategy="plugin")
 def plugin(b, x, scale, bias, epsilon):
-    return b.SurgeonInstanceNorm(x, scale, bias, domain=DOMAIN, epsilon=epsilon, plugin_version="1", plugin_namespace="surgeon")
+    return b.SurgeonInstanceNorm(
+        x, scale, bias, domain=DOMAIN, epsilon=epsilon, plugin_version="1", plugin_namespace="surgeon"
+    )
 
 
 @rewrite(node, stage=Stage.LOWER, strategy="plugin", library="stock")
 def stock_plugin(b, x, scale, bias, epsilon):
     rank, s, t = b.rank(x), b.value(scale), b.value(bias)
     if rank not in (3, 4, 5) or s is None or t is None or b.dtype(x) not in (TensorProto.FLOAT, TensorProto.FLOAT16):
-        b.warn("the stock plugin takes fp32 and fp16 of three to five dimensions with constant scales and biases: decomposed instead")
+        b.warn(
+            "the stock plugin takes fp32 and fp16 of three to five dimensions with constant scales and biases: decomposed instead"
+        )
         return decompose.body(b, x, scale, bias, epsilon)
     wide = b.Unsqueeze(x, axes=[rank]) if rank == 3 else x
     y = b.InstanceNormalization_TRT(
@@ -241,7 +278,12 @@ def with_slope(editor):
     changed = False
     for node in editor.nodes():
         inside = node.inputs[0].producer if node.key in ("LeakyRelu", "Relu") and node.inputs[0] is not None else None
-        if inside is None or inside.key != f"{DOMAIN}::SurgeonInstanceNorm" or inside.origin is None or editor.excluded(node):
+        if (
+            inside is None
+            or inside.key != f"{DOMAIN}::SurgeonInstanceNorm"
+            or inside.origin is None
+            or editor.excluded(node)
+        ):
             continue
         if len(inside.outputs[0].users) > 1 or inside.outputs[0].is_output or inside.graph is not node.graph:
             continue

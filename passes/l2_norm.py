@@ -83,12 +83,18 @@ total: Pattern = seen_through(
 )
 total = seen_through(floored(total, "floor_sum") | total + number("added_sum") | total)
 length: Pattern = seen_through(seen_through(op.ReduceL2(size | reduced, axes) | root(total)))
-ones = number("one") | op.Expand(const("one"), op.Shape(length)) | op.ConstantOfShape(op.Shape(length), value=attr("fill"))
+ones = (
+    number("one") | op.Expand(const("one"), op.Shape(length)) | op.ConstantOfShape(op.Shape(length), value=attr("fill"))
+)
 no_zero = op.Where(op.Equal(length, 0), ones, length)
-norm = seen_through(seen_through(floored(length, "floor") | length + number("added") | no_zero | op.Relu(length) | length))
+norm = seen_through(
+    seen_through(floored(length, "floor") | length + number("added") | no_zero | op.Relu(length) | length)
+)
 
 inverse: Pattern = inverse_of(norm) | op.Pow(total, -0.5) | root(inverse_of(total))
-inverse = seen_through(op.Min(inverse, number("bound")) | op.Clip(inverse, None, number("bound")) | op.Mul(inverse, 1) | inverse)
+inverse = seen_through(
+    op.Min(inverse, number("bound")) | op.Clip(inverse, None, number("bound")) | op.Mul(inverse, 1) | inverse
+)
 
 gain = const("gain") | op.Expand(const("gain"), ANY)
 numerator = cast(x) * gain | cast(x)
@@ -128,7 +134,16 @@ def _at_least(f: Any, value: Any, floor: float) -> Any:
 
 
 @rewrite(normalised, stage=Stage.FUSE)
-def fuse(b: Builder, x: Value, axes: np.ndarray | None = None, equation: str | None = None, gain: np.ndarray | None = None, one: np.ndarray | None = None, fill: TensorProto | None = None, **epsilons: np.ndarray) -> Value:
+def fuse(
+    b: Builder,
+    x: Value,
+    axes: np.ndarray | None = None,
+    equation: str | None = None,
+    gain: np.ndarray | None = None,
+    one: np.ndarray | None = None,
+    fill: TensorProto | None = None,
+    **epsilons: np.ndarray,
+) -> Value:
     """`epsilons`: floor, added (on the norm), floor_sum, added_sum (on the sum), bound (on the reciprocal); `one` or `fill` replaces a norm of 0."""
     require(b.value(x) is None, "it normalises a constant, which `fold` computes")
     dtype, out = b.dtype(x), b.dtype(output_of(b.root))
@@ -141,7 +156,10 @@ def fuse(b: Builder, x: Value, axes: np.ndarray | None = None, equation: str | N
         mode, epsilon = _epsilon(b, epsilons)
     else:
         require(not epsilons and (one == 1).all(), "a norm of 0 becomes something else than 1")
-        require(one.size == 1 and one.ndim <= 1 or no_larger(one.shape, _reduced_dims(b, x, axis)), "the 1 makes the norm larger")
+        require(
+            one.size == 1 and one.ndim <= 1 or no_larger(one.shape, _reduced_dims(b, x, axis)),
+            "the 1 makes the norm larger",
+        )
         mode, epsilon = "max_norm", _below_every_norm(dtype)
     if not any(n.key == "Cast" for n in b.matched):
         _say_that_it_widens(b, dtype)
@@ -170,7 +188,14 @@ def weighted(b: Builder, x: Value, gain: np.ndarray, **attributes: Any) -> Value
 island = op.Cast(x)
 
 
-@rewrite(op.Cast(op.L2Norm(island, domain="surgeon", **attributes) | op.L2Norm(island, var("weight"), domain="surgeon", **attributes), to=attr("to")), stage=Stage.FUSE)
+@rewrite(
+    op.Cast(
+        op.L2Norm(island, domain="surgeon", **attributes)
+        | op.L2Norm(island, var("weight"), domain="surgeon", **attributes),
+        to=attr("to"),
+    ),
+    stage=Stage.FUSE,
+)
 def in_an_island(b: Builder, x: Value, to: int, weight: Value | None = None, **attributes: Any) -> Value:
     """The casts of an fp32 island are part of the meaning of a half-precision L2Norm."""
     require(b.dtype(x) == to, "it changes the type")
@@ -180,7 +205,9 @@ def in_an_island(b: Builder, x: Value, to: int, weight: Value | None = None, **a
 
 def _say_that_it_widens(b: Builder, dtype: int) -> None:
     if dtype in HALVES:
-        b.warn(f"the sum of squares moves from {_name(dtype)} to fp32: TensorRT would sum in {_name(dtype)}, where it overflows or loses digits")
+        b.warn(
+            f"the sum of squares moves from {_name(dtype)} to fp32: TensorRT would sum in {_name(dtype)}, where it overflows or loses digits"
+        )
 
 
 # ---- what no pattern can say ----------------------------------------------------------------------------------------------
@@ -197,7 +224,13 @@ def _summed_letter(equation: str) -> int:
     operands, _, result = equation.replace(" ", "").partition("->")
     one, _, other = operands.partition(",")
     gone = [k for k, letter in enumerate(one) if letter not in result]
-    fits = one == other and one.isalpha() and len(set(one)) == len(one) and len(gone) == 1 and one.replace(one[gone[0]], "") == result
+    fits = (
+        one == other
+        and one.isalpha()
+        and len(set(one)) == len(one)
+        and len(gone) == 1
+        and one.replace(one[gone[0]], "") == result
+    )
     require(fits, f"Einsum '{equation}' is no sum of squares along one axis")
     return gone[0]
 
@@ -226,14 +259,24 @@ def _require_shapes(b: Builder, x: Value, axis: int, keepdims: bool) -> None:
         if node.key not in ("Expand", "Tile", "Unsqueeze", "Reshape") or b.value(node.inputs[0]) is not None:
             continue
         if node.key == "Unsqueeze":
-            require(not kept and _restores(b, node, axis, rank), "Unsqueeze does not give back the axis that was reduced")
+            require(
+                not kept and _restores(b, node, axis, rank), "Unsqueeze does not give back the axis that was reduced"
+            )
         elif node.key == "Reshape":
-            require(_has_kept_shape(b, output_of(node), axis, whole), "it cannot be shown that Reshape gives back the axis that was reduced")
+            require(
+                _has_kept_shape(b, output_of(node), axis, whole),
+                "it cannot be shown that Reshape gives back the axis that was reduced",
+            )
         elif node.key == "Tile":
-            require(kept and _tiles_to(b, node, axis, whole), "it cannot be shown that Tile makes the norm no larger than the input")
+            require(
+                kept and _tiles_to(b, node, axis, whole),
+                "it cannot be shown that Tile makes the norm no larger than the input",
+            )
         else:
             require(kept or first, "the norm is expanded without the axis that was reduced")
-            require(_expands_to(b, node, whole, x), "it cannot be shown that Expand makes the norm no larger than the input")
+            require(
+                _expands_to(b, node, whole, x), "it cannot be shown that Expand makes the norm no larger than the input"
+            )
         kept = True
     require(kept or first, "keepdims is 0, and nothing gives back the axis that was reduced")
 
@@ -254,7 +297,9 @@ def _has_kept_shape(b: Builder, value: Value, axis: int, whole: list[Any] | None
         return False
     others = [a for a in range(len(whole)) if a != axis % len(whole)]
     unknown = [a for a in others if shape[a] != whole[a]]
-    return shape[axis % len(whole)] == 1 and (not unknown or (len(unknown) == 1 and not isinstance(shape[unknown[0]], int)))
+    return shape[axis % len(whole)] == 1 and (
+        not unknown or (len(unknown) == 1 and not isinstance(shape[unknown[0]], int))
+    )
 
 
 def _expands_to(b: Builder, expand: Node, whole: list[Any] | None, x: Value) -> bool:
@@ -279,13 +324,22 @@ def _weight(b: Builder, x: Value, axis: int, gain: np.ndarray) -> Value:
     assert whole is not None
     require(gain.size > 1 and gain.ndim <= len(whole), "the factor is no weight for each channel")
     at = axis % len(whole) - (len(whole) - gain.ndim)
-    require(at >= 0 and gain.shape[at] > 1 and gain.shape[at] == whole[axis % len(whole)], "the factor has not one element for each of the normalised axis")
+    require(
+        at >= 0 and gain.shape[at] > 1 and gain.shape[at] == whole[axis % len(whole)],
+        "the factor has not one element for each of the normalised axis",
+    )
     for node in b.matched:
         if node.key == "Expand" and b.value(node.inputs[0]) is gain:
-            require(_expands_to(b, node, whole, x), "it cannot be shown that Expand makes the factor no larger than the input")
+            require(
+                _expands_to(b, node, whole, x),
+                "it cannot be shown that Expand makes the factor no larger than the input",
+            )
     require(no_larger(gain.shape, whole), "it cannot be shown that the factor is no larger than the input")
     first = gain[tuple(slice(None) if k == at else slice(0, 1) for k in range(gain.ndim))]
-    require(np.array_equal(np.broadcast_to(first, gain.shape), gain), "the factor varies along other axes than the normalised one")
+    require(
+        np.array_equal(np.broadcast_to(first, gain.shape), gain),
+        "the factor varies along other axes than the normalised one",
+    )
     if first.shape == gain.shape:
         source = next((v for n in b.matched for v in n.inputs if v is not None and b.value(v) is gain), None)
         if source is not None:
@@ -295,7 +349,13 @@ def _weight(b: Builder, x: Value, axis: int, gain: np.ndarray) -> Value:
 
 # ---- epsilon ---------------------------------------------------------------------------------------------------------------
 
-MODES = {"floor": "max_norm", "added": "add_norm", "floor_sum": "max_sum", "added_sum": "add_sum", "bound": "min_reciprocal"}
+MODES = {
+    "floor": "max_norm",
+    "added": "add_norm",
+    "floor_sum": "max_sum",
+    "added_sum": "add_sum",
+    "bound": "min_reciprocal",
+}
 
 
 def _epsilon(b: Builder, found: dict[str, np.ndarray]) -> tuple[str, float]:
@@ -306,7 +366,7 @@ def _epsilon(b: Builder, found: dict[str, np.ndarray]) -> tuple[str, float]:
         return _repaired(b, "a Relu stands where a floor above 0 would", "max_norm")
     if not found:
         return _without_epsilon(b)
-    (name, array), = found.items()
+    ((name, array),) = found.items()
     array = _as_used(b, array)
     require(array.size == 1 and array.ndim <= 1, "epsilon differs from element to element, or makes the norm larger")
     value = float(array.astype(np.float64).reshape(()))
@@ -414,5 +474,12 @@ def plugin(b: Builder, x: Value, axis: int, epsilon: float, mode: str, weight: V
         b.warn("the plugin has no double precision: it is decomposed")
         return decompose.body(b, x, axis, epsilon, mode, weight)
     return b.SurgeonL2Norm(
-        x, weight, domain="surgeon", axis=axis, epsilon=epsilon, mode=mode, plugin_version="1", plugin_namespace="surgeon"
+        x,
+        weight,
+        domain="surgeon",
+        axis=axis,
+        epsilon=epsilon,
+        mode=mode,
+        plugin_version="1",
+        plugin_namespace="surgeon",
     )

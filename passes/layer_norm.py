@@ -54,16 +54,25 @@ NATIVE = 17  # the opset that brought LayerNormalization
 def fuse(b, x, **found):
     n = read(b, x, **found)
     require(instance_axis(b, n) is None and not grouped_last(n), "")
-    require(n.trailing and n.axes[0] > 0 or n.axes == (1,), f"means over the axes {list(n.axes)} of {n.rank} are no layer normalisation")
+    require(
+        n.trailing and n.axes[0] > 0 or n.axes == (1,),
+        f"means over the axes {list(n.axes)} of {n.rank} are no layer normalisation",
+    )
     count(b, n)
     dtype = b.dtype(b.root.outputs[0])
     require(dtype != TensorProto.DOUBLE, "it computes in double precision")
     parts = merged(b, n, n.axes, dtype, weights=True)
     outer = [k for k in ("outer_scale", "outer_shift") if k in found]
-    require(parts is not None or not outer, f"the {'scale' if outer[:1] == ['outer_scale'] else 'shift'} varies along other axes than those of the means")
+    require(
+        parts is not None or not outer,
+        f"the {'scale' if outer[:1] == ['outer_scale'] else 'shift'} varies along other axes than those of the means",
+    )
     scale, shift = parts or (np.full(1, n.factor), np.zeros(1))
     whole = not isinstance(scale, np.ndarray) or scale.size > 1
-    require(len(n.axes) == 1 or of_full_shape(b, n), f"a mean over the axes {list(n.axes)} without a scale of their shape is a group normalisation of one group")
+    require(
+        len(n.axes) == 1 or of_full_shape(b, n),
+        f"a mean over the axes {list(n.axes)} without a scale of their shape is a group normalisation of one group",
+    )
     source = narrowed(b, x, dtype)
     sizes = [channels(b, n, a) or n.dims[a] for a in n.axes]
     if n.trailing and b.opset >= NATIVE:
@@ -90,7 +99,9 @@ def by_instance_norm(b, x, scale, bias, epsilon, outer_scale, outer_shift):
     require(b.opset >= NATIVE and n.rank == 3 and is_uniform(b, scale, 1) and is_uniform(b, bias, 0), "")
     dtype = b.dtype(x)
     row, offset = known(merged(b, n, n.axes, dtype, weights=True), "")
-    require(isinstance(n.dims[2], int) or isinstance(row, Value) or row.size > 1, "the size of the last axis is not known")
+    require(
+        isinstance(n.dims[2], int) or isinstance(row, Value) or row.size > 1, "the size of the last axis is not known"
+    )
     y = _native(b, x, n, row, offset, [channels(b, n, 2) or n.dims[2]], dtype)
     require(b.lowering(y, "layer-norm") != "decompose", "")
     return y
@@ -112,14 +123,20 @@ def _shaped(b, factor, shape, dtype, neutral):
         return None
     target = [d if isinstance(d, int) else -1 for d in shape]
     if isinstance(factor, np.ndarray):
-        return factor.astype(numpy_type(dtype)) if factor.size == 1 else factor.reshape(target).astype(numpy_type(dtype))
+        return (
+            factor.astype(numpy_type(dtype)) if factor.size == 1 else factor.reshape(target).astype(numpy_type(dtype))
+        )
     return factor if len(target) == 1 else b.Reshape(vector(b, factor, None, dtype), np.asarray(target, np.int64))
 
 
 # ---- writing it ------------------------------------------------------------------------------------------------------------
 
 
-@rewrite(op.LayerNormalization(x, scale, bias | None, axis=attr("axis"), epsilon=epsilon), stage=Stage.LOWER, strategy="decompose")
+@rewrite(
+    op.LayerNormalization(x, scale, bias | None, axis=attr("axis"), epsilon=epsilon),
+    stage=Stage.LOWER,
+    strategy="decompose",
+)
 def decompose(b, x, scale, axis, epsilon, bias=None):
     rank = b.rank(x)
     require(rank is not None, f"the rank of '{x.name}' is not known, so the normalised axes are not")
@@ -127,7 +144,11 @@ def decompose(b, x, scale, axis, epsilon, bias=None):
     return with_affine(b, y, scale, bias, b.dtype(x))
 
 
-@rewrite(op.LayerNorm(x, scale | None, bias | None, domain=DOMAIN, axes=attr("axes"), epsilon=epsilon), stage=Stage.LOWER, strategy="decompose")
+@rewrite(
+    op.LayerNorm(x, scale | None, bias | None, domain=DOMAIN, axes=attr("axes"), epsilon=epsilon),
+    stage=Stage.LOWER,
+    strategy="decompose",
+)
 def decompose_own(b, x, axes, epsilon, scale=None, bias=None):
     return with_affine(b, normalised(b, x, axes, epsilon), scale, bias, b.dtype(x))
 

@@ -191,7 +191,9 @@ def _respelled(r):
     if not moved and attrs == r.attrs:
         return None
     # `node.inputs` is read when the plan runs: another plan may have put a new tensor there
-    return lambda b: b.node(op, [None if k in moved else v for k, v in enumerate(node.inputs)], len(node.outputs), "", attrs)
+    return lambda b: b.node(
+        op, [None if k in moved else v for k, v in enumerate(node.inputs)], len(node.outputs), "", attrs
+    )
 
 
 def _attribute(op, name, array):
@@ -280,21 +282,29 @@ def _type_name(dtype):
 
 
 _TYPES = {
-    value: {"DOUBLE": "double", "FLOAT": "float"}.get(name, name.lower()) for name, value in TensorProto.DataType.items() if name != "UNDEFINED"
+    value: {"DOUBLE": "double", "FLOAT": "float"}.get(name, name.lower())
+    for name, value in TensorProto.DataType.items()
+    if name != "UNDEFINED"
 }
 
 
 def _check_made(node, model):
     spec = model.schema(node)
     inputs = [(v is not None, model.dtype(v) if v is not None else 0) for v in _trimmed(node.inputs)]
-    why = f"{node.op} is not in the opset" if spec is None else _invalid(spec, inputs, node.attrs, [0 if o is None else model.dtype(o) for o in node.outputs])
+    why = (
+        f"{node.op} is not in the opset"
+        if spec is None
+        else _invalid(spec, inputs, node.attrs, [0 if o is None else model.dtype(o) for o in node.outputs])
+    )
     assert not why, f"{node.text}: {why}"
 
 
 # ---- operators whose change is more than a spelling ------------------------------------------------------------------------
 
 
-@step("ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare")
+@step(
+    "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare"
+)
 def reduce(r):
     if not (r.node.attr("noop_with_empty_axes") and r.target.lowers_opset):
         return None
@@ -318,7 +328,9 @@ def softmax(r):
     if all(d == 1 for d in dims[axis + 1 :]):
         return lambda b: b.node(r.node.op, [r.input(0)], 1, "", {"axis": axis})
     perm = [last if i == axis else axis if i == last else i for i in range(len(dims))]
-    return lambda b: b.Transpose(b.node(r.node.op, [b.Transpose(r.input(0), perm=perm)], 1, "", {"axis": last}), perm=perm)
+    return lambda b: b.Transpose(
+        b.node(r.node.op, [b.Transpose(r.input(0), perm=perm)], 1, "", {"axis": last}), perm=perm
+    )
 
 
 @step("Shape")
@@ -341,12 +353,18 @@ def cast_like(r):
 
 @step("GreaterOrEqual")
 def greater_or_equal(r):
-    return None if r.after is not None else lambda b: b.Or(b.Greater(r.input(0), r.input(1)), b.Equal(r.input(0), r.input(1)))
+    return (
+        None
+        if r.after is not None
+        else lambda b: b.Or(b.Greater(r.input(0), r.input(1)), b.Equal(r.input(0), r.input(1)))
+    )
 
 
 @step("LessOrEqual")
 def less_or_equal(r):
-    return None if r.after is not None else lambda b: b.Or(b.Less(r.input(0), r.input(1)), b.Equal(r.input(0), r.input(1)))
+    return (
+        None if r.after is not None else lambda b: b.Or(b.Less(r.input(0), r.input(1)), b.Equal(r.input(0), r.input(1)))
+    )
 
 
 @step("Constant")
@@ -362,7 +380,9 @@ def dropout(r):
     if not r.crosses(12):
         return None
     training = r.value(2, "training mode")
-    if (training is not None and training.any()) or any(o is not None and (o.users or o.is_output) for o in r.node.outputs[1:]):
+    if (training is not None and training.any()) or any(
+        o is not None and (o.users or o.is_output) for o in r.node.outputs[1:]
+    ):
         raise Refused("it may be in training mode, or its mask is read")
     return lambda b: (b.Identity(r.input(0)), *[None] * (len(r.node.outputs) - 1))
 
@@ -425,7 +445,10 @@ def resize(r):
     for name, wanted in (("antialias", 0), ("keep_aspect_ratio_policy", "stretch")):
         if r.attrs.get(name, wanted) != wanted:
             raise Refused(f"{name} = {r.attrs[name]} came with opset 18")
-    if VALUES.get(("Resize", "coordinate_transformation_mode", r.attrs.get("coordinate_transformation_mode")), 0) > r.opset:
+    if (
+        VALUES.get(("Resize", "coordinate_transformation_mode", r.attrs.get("coordinate_transformation_mode")), 0)
+        > r.opset
+    ):
         raise Refused("coordinate_transformation_mode 'half_pixel_symmetric' came with opset 19")
     if r.opset < 11:
         return None
@@ -505,6 +528,8 @@ def recurrent(r):
         made = b.node(r.node.op, inputs, len(r.node.outputs), "", attrs)
         made = made if isinstance(made, tuple) else (made,)
         outputs = [None if o is None else m for o, m in zip(r.node.outputs, made, strict=True)]
-        return tuple(None if m is None else turned(m) if k else b.Transpose(m, perm=[2, 0, 1, 3]) for k, m in enumerate(outputs))
+        return tuple(
+            None if m is None else turned(m) if k else b.Transpose(m, perm=[2, 0, 1, 3]) for k, m in enumerate(outputs)
+        )
 
     return plan

@@ -149,7 +149,10 @@ def _require_possible(sizes: list[int | None], pads: np.ndarray, mode: str) -> N
         size, most = sizes[axis], max(begin, end)
         if size is None:
             continue
-        require(mode != "reflect" or most < size, f"it reflects by {most} an axis of {size}; ONNX allows less than the axis has")
+        require(
+            mode != "reflect" or most < size,
+            f"it reflects by {most} an axis of {size}; ONNX allows less than the axis has",
+        )
         require(mode == "constant" or size > 0, f"the crop leaves nothing of axis {axis}")
     for axis, size in enumerate(sizes):
         require(size is None or size > 0 or not (pads[:, axis] < 0).any(), f"the crop leaves nothing of axis {axis}")
@@ -207,11 +210,20 @@ around_it = [op.Transpose(p, perm=attr("back")) for p in choices]
 
 @rewrite(around_it[2] | around_it[1] | around_it[0] | choices[2] | choices[1] | choices[0], stage=Stage.FUSE)
 def symmetric(
-    b: Builder, x: Value, ones: np.ndarray, mirrored: np.ndarray, perm: list[int] | None = None, back: list[int] | None = None, **compress: Any
+    b: Builder,
+    x: Value,
+    ones: np.ndarray,
+    mirrored: np.ndarray,
+    perm: list[int] | None = None,
+    back: list[int] | None = None,
+    **compress: Any,
 ) -> Value:
     """Zeros around x, a reflection about them, and the zeros taken out again: the edge itself is doubled."""
     ones, mirrored = ones.reshape(2, -1), mirrored.reshape(2, -1)
-    require(ones.shape == mirrored.shape and ones.min() >= 0 and ones.max() <= 1 and mirrored.min() >= 0, "it is no symmetric padding")
+    require(
+        ones.shape == mirrored.shape and ones.min() >= 0 and ones.max() <= 1 and mirrored.min() >= 0,
+        "it is no symmetric padding",
+    )
     rank = ones.shape[1]
     shape = b.shape(x) or (None,) * rank
     gone: dict[int, list[int]] = {}
@@ -227,7 +239,10 @@ def symmetric(
     for axis in range(rank):
         begin, end = int(mirrored[0, axis]), int(mirrored[1, axis])
         wanted = sorted([begin] * int(ones[0, axis]) + [-1 - end] * int(ones[1, axis]))
-        require(gone.get(axis, []) == wanted and begin * (1 - ones[0, axis]) == 0 == end * (1 - ones[1, axis]), "it is no symmetric padding")
+        require(
+            gone.get(axis, []) == wanted and begin * (1 - ones[0, axis]) == 0 == end * (1 - ones[1, axis]),
+            "it is no symmetric padding",
+        )
         size = shape[axis]
         require(not isinstance(size, int) or max(begin, end) <= size, "it mirrors more than the axis has")
     y = b.ReflectPad(x, domain="surgeon", pads=mirrored.reshape(-1), mode="symmetric")
@@ -241,7 +256,9 @@ def _edge_of(p: Pattern) -> Pattern:
 
 
 @rewrite(
-    op.Concat(_edge_of(x), x, _edge_of(x), axis=attr("axis")) | op.Concat(_edge_of(x), x, axis=attr("axis")) | op.Concat(x, _edge_of(x), axis=attr("axis")),
+    op.Concat(_edge_of(x), x, _edge_of(x), axis=attr("axis"))
+    | op.Concat(_edge_of(x), x, axis=attr("axis"))
+    | op.Concat(x, _edge_of(x), axis=attr("axis")),
     stage=Stage.FUSE,
 )
 def around(b: Builder, x: Value, axis: int) -> Value:
@@ -353,7 +370,9 @@ def plugin_symmetric(b: Builder, x: Value, pads: list[int], mode: str) -> Value:
 
 
 def _plugin(b: Builder, x: Value, pads: np.ndarray, mode: str) -> Value:
-    return b.SurgeonReflectPad(x, domain="surgeon", pads=pads.reshape(-1), mode=mode, plugin_version="1", plugin_namespace="surgeon")  # type: ignore[no-any-return]
+    return b.SurgeonReflectPad(
+        x, domain="surgeon", pads=pads.reshape(-1), mode=mode, plugin_version="1", plugin_namespace="surgeon"
+    )  # type: ignore[no-any-return]
 
 
 def _require_worth_on_dla(b: Builder) -> None:
@@ -406,7 +425,10 @@ def _constant(b: Builder, y: Value, found: _Pad, size: list[int | None]) -> Valu
             return b.Cast(wide, to=dtype)  # type: ignore[no-any-return]
         b.discard(cast, keep=y)
     padded = [axis for axis, _, _ in _axes(found.pads)]
-    require(all(size[a] is not None for a in padded) and dtype, f"{b.target.takes(b.root)}, and the size of a padded axis is not static")
+    require(
+        all(size[a] is not None for a in padded) and dtype,
+        f"{b.target.takes(b.root)}, and the size of a padded axis is not static",
+    )
     inside = np.zeros([size[a] if a in padded else 1 for a in range(found.pads.shape[1])])  # type: ignore[misc]
     frame = np.pad(inside, [tuple(p) for p in found.pads.T.tolist()], constant_values=value)
     return b.Add(_zeros(b, y, found.pads), b.constant(frame, helper.tensor_dtype_to_np_dtype(dtype)))  # type: ignore[no-any-return]

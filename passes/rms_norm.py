@@ -46,13 +46,21 @@ NATIVE = 23  # the opset that brought RMSNormalization
 def fuse(b, x, **found):
     require(not centred_already(b, x), "")
     n = read(b, x, **found)
-    require(n.trailing and n.axes[0] > 0 or len(n.axes) == 1 and n.axes[0] > 0, f"means of squares over the axes {list(n.axes)} of {n.rank} are no RMS normalisation")
+    require(
+        n.trailing and n.axes[0] > 0 or len(n.axes) == 1 and n.axes[0] > 0,
+        f"means of squares over the axes {list(n.axes)} of {n.rank} are no RMS normalisation",
+    )
     count(b, n)
     dtype = b.dtype(b.root.outputs[0])
     require(dtype != TensorProto.DOUBLE, "it computes in double precision")
-    scale, _ = known(merged(b, n, n.axes, dtype, weights=True), "the scale varies along other axes than those of the mean")
+    scale, _ = known(
+        merged(b, n, n.axes, dtype, weights=True), "the scale varies along other axes than those of the mean"
+    )
     whole = not isinstance(scale, np.ndarray) or scale.size > 1
-    require(len(n.axes) == 1 or of_full_shape(b, n), f"a mean of squares over the axes {list(n.axes)} without a scale of their shape is no RMS normalisation")
+    require(
+        len(n.axes) == 1 or of_full_shape(b, n),
+        f"a mean of squares over the axes {list(n.axes)} without a scale of their shape is no RMS normalisation",
+    )
     source = narrowed(b, x, dtype)
     sizes = [channels(b, n, a) or n.dims[a] for a in n.axes]
     static = all(isinstance(d, int) for d in sizes)
@@ -66,7 +74,13 @@ def fuse(b, x, **found):
             require_shorter(b, chain_size(b, n, centred=False))
         return y
     require_shorter(b, chain_size(b, n, centred=False))
-    return b.RMSNorm(source, _shaped(b, scale, [*sizes, *[1] * (n.rank - 1 - n.axes[-1])], dtype), domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon)
+    return b.RMSNorm(
+        source,
+        _shaped(b, scale, [*sizes, *[1] * (n.rank - 1 - n.axes[-1])], dtype),
+        domain=DOMAIN,
+        axes=list(n.axes),
+        epsilon=n.epsilon,
+    )
 
 
 def _shaped(b, scale, shape, dtype):
@@ -87,7 +101,11 @@ def decompose(b, x, scale, axis, epsilon):
     return with_affine(b, y, scale, None, b.dtype(x))
 
 
-@rewrite(op.RMSNorm(x, scale | None, domain=DOMAIN, axes=attr("axes"), epsilon=epsilon), stage=Stage.LOWER, strategy="decompose")
+@rewrite(
+    op.RMSNorm(x, scale | None, domain=DOMAIN, axes=attr("axes"), epsilon=epsilon),
+    stage=Stage.LOWER,
+    strategy="decompose",
+)
 def decompose_own(b, x, axes, epsilon, scale=None):
     return with_affine(b, normalised(b, x, axes, epsilon, centred=False), scale, None, b.dtype(x))
 

@@ -36,7 +36,7 @@ class EngineError(SurgeonError):
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
-    """" Did you mean 'x'?" for the nearest known word, or the whole list where none is near."""
+    """ " Did you mean 'x'?" for the nearest known word, or the whole list where none is near."""
     known = sorted(known)
     near = get_close_matches(wrong, known, n=1)
     if near:

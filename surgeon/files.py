@@ -33,7 +33,9 @@ def read(path: Path) -> ModelProto:
     try:
         model.ParseFromString(data)
     except Exception:
-        raise ModelError(f"'{path}' is not an ONNX model, or was cut off while being written: its protobuf does not parse. Export it again, or copy it again whole.") from None
+        raise ModelError(
+            f"'{path}' is not an ONNX model, or was cut off while being written: its protobuf does not parse. Export it again, or copy it again whole."
+        ) from None
     if not model.HasField("graph"):
         raise ModelError(f"'{path}' holds no graph: it is not an ONNX model, or was cut off while being written.")
     _check_types(model.graph, path)
@@ -42,7 +44,9 @@ def read(path: Path) -> ModelProto:
         if Path(file).is_absolute() or ".." in Path(file).parts:
             raise ModelError(f"'{path}' keeps weights in '{file}', outside its own folder, which ONNX forbids.")
         if not where.is_file():
-            raise ModelError(f"'{path}' keeps weights in '{file}', which is not there. Put it beside the model, where the exporter wrote it.")
+            raise ModelError(
+                f"'{path}' keeps weights in '{file}', which is not there. Put it beside the model, where the exporter wrote it."
+            )
     return model
 
 
@@ -52,7 +56,9 @@ def _check_types(graph: onnx.GraphProto, path: Path) -> None:
     types += [(i.name, i.type.tensor_type.elem_type) for i in (*graph.input, *graph.output)]
     for name, number in types:
         if number not in known:
-            raise ModelError(f"the tensor '{name}' of '{path}' has a type (number {number}) that the installed onnx package does not know. Upgrade onnx, or export again.")
+            raise ModelError(
+                f"the tensor '{name}' of '{path}' has a type (number {number}) that the installed onnx package does not know. Upgrade onnx, or export again."
+            )
 
 
 def external_files(model: ModelProto) -> list[str]:
@@ -81,7 +87,9 @@ def check_writable(path: Path, source: Path | None = None) -> None:
     if path.is_dir():
         raise ModelError(f"'{path}' is a folder; name the file to write.")
     if source is not None and path.exists() and source.exists() and path.samefile(source):
-        raise ModelError(f"'{path}' is the input itself. surgeon never overwrites a model that it reads: name another file.")
+        raise ModelError(
+            f"'{path}' is the input itself. surgeon never overwrites a model that it reads: name another file."
+        )
     folder = path.parent
     if not folder.is_dir():
         raise ModelError(f"there is no folder '{folder}' to write '{path.name}' into.")
@@ -95,7 +103,9 @@ def write(model: ModelProto, path: Path, base: Path | None = None) -> None:
     try:
         data = model.SerializeToString(deterministic=True)
     except ValueError:
-        raise ModelError("the model is larger than 2 GiB without external data. Export it with external data first.") from None
+        raise ModelError(
+            "the model is larger than 2 GiB without external data. Export it with external data first."
+        ) from None
     for file in external_files(model) if _EXTERNAL in data else ():
         _carry((base or Path(".")) / file, path.parent / file)
     put(data, path)
@@ -129,6 +139,8 @@ def _carry(source: Path, into: Path) -> None:
     if into.exists():
         if into.samefile(source) or filecmp.cmp(source, into, shallow=False):
             return
-        raise ModelError(f"'{into}' is there already and is not the model's own weights. Write the model into another folder.")
+        raise ModelError(
+            f"'{into}' is there already and is not the model's own weights. Write the model into another folder."
+        )
     into.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, into)

@@ -29,7 +29,9 @@ OWN_DOMAIN = "surgeon"  # its functions are written anew with every model, so no
 # They read what may be known of a tensor whose values are not: its sizes, its type.
 VALUELESS = frozenset({"Shape", "Size", "EyeLike", "CastLike"})
 BODIED = frozenset({"If", "Loop", "Scan", "SequenceMap"})
-RANDOM = frozenset({"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"})
+RANDOM = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"}
+)
 
 Dim = int | str | None
 Shape = tuple[Dim, ...]
@@ -71,7 +73,9 @@ class Node:
         self.inputs = inputs
         self.outputs: list[Value | None] = []
         self.slot = slot
-        self.serial = LAST  # among the nodes of one slot: new ones in the order in which they were made, then the file's
+        self.serial = (
+            LAST  # among the nodes of one slot: new ones in the order in which they were made, then the file's
+        )
         self.alive = True
         self.bodies: tuple[Graph, ...] = ()
         self.origin: Any = None  # the rewrite that made this node; None for a node of the file
@@ -133,7 +137,9 @@ class Node:
                     continue
                 found += [None] * (position - len(found))
                 integer = name not in ("min", "max", "value", "scales")
-                found.append(given if isinstance(given, Reference) else np.asarray(given, np.int64 if integer else np.float32))
+                found.append(
+                    given if isinstance(given, Reference) else np.asarray(given, np.int64 if integer else np.float32)
+                )
         while found and found[-1] is None:
             found.pop()
         return found
@@ -142,7 +148,9 @@ class Node:
 class Graph:
     """One scope: the main graph, a body or a local function."""
 
-    def __init__(self, proto: GraphProto | onnx.FunctionProto, model: Model, parent: Graph | None, owner: str = "") -> None:
+    def __init__(
+        self, proto: GraphProto | onnx.FunctionProto, model: Model, parent: Graph | None, owner: str = ""
+    ) -> None:
         self.proto = proto
         self.model = model
         self.parent = parent
@@ -192,7 +200,9 @@ class Graph:
         for name in outputs:
             returned = self.find(name)
             if returned is None:
-                raise ModelError(f"the output '{name}' of {self.title} is produced by no node. Every graph output needs a producer.")
+                raise ModelError(
+                    f"the output '{name}' of {self.title} is produced by no node. Every graph output needs a producer."
+                )
             returned.is_output = True
 
     @property
@@ -202,7 +212,11 @@ class Graph:
     @property
     def outputs(self) -> list[Value]:
         """The tensors that the scope returns, in order."""
-        names = list(self.proto.output) if isinstance(self.proto, onnx.FunctionProto) else [info.name for info in self.proto.output]
+        names = (
+            list(self.proto.output)
+            if isinstance(self.proto, onnx.FunctionProto)
+            else [info.name for info in self.proto.output]
+        )
         return [v for v in map(self.find, names) if v is not None]
 
     def _define(self, name: str) -> Value:
@@ -300,10 +314,22 @@ class Graph:
 
     # ---- editing ---------------------------------------------------------------------------------------------------
 
-    def make(self, op: str, inputs: Sequence[Value | None], attrs: dict[str, Any], domain: str, names: Sequence[str], at: Node) -> Node:
+    def make(
+        self,
+        op: str,
+        inputs: Sequence[Value | None],
+        attrs: dict[str, Any],
+        domain: str,
+        names: Sequence[str],
+        at: Node,
+    ) -> Node:
         """A new node that stands where `at` stands; its outputs carry `names`, the node is called like the first."""
         proto = NodeProto(
-            op_type=op, name=names[0], domain=domain, input=[v.name if v is not None else "" for v in inputs], output=names
+            op_type=op,
+            name=names[0],
+            domain=domain,
+            input=[v.name if v is not None else "" for v in inputs],
+            output=names,
         )
         for key, given in attrs.items():
             if type(given) is float:
@@ -311,7 +337,9 @@ class Graph:
             elif type(given) is int:
                 proto.attribute.add(name=key, type=AttributeProto.INT, i=given)
             elif given is not None:
-                proto.attribute.append(given if isinstance(given, AttributeProto) else helper.make_attribute(key, given))
+                proto.attribute.append(
+                    given if isinstance(given, AttributeProto) else helper.make_attribute(key, given)
+                )
         node = Node(key_of(domain, op), proto, self, list(inputs), at.slot)
         self.model.made += 1
         node.serial = self.model.made
@@ -478,7 +506,6 @@ class Graph:
         return value is not None and (value.producer is None or value.producer.alive)
 
 
-
 Types = dict[Value, "tuple[int, Shape | None] | onnx.TypeProto"]
 
 
@@ -516,11 +543,17 @@ class Model:
         if not self.proto.HasField("graph"):
             raise ModelError("the file holds no graph: it is not an ONNX model, or it was cut off while being written.")
         if "" not in self.opsets and any(not n.domain for n in self.proto.graph.node):
-            raise ModelError("the model declares no opset for ONNX's own operators. Add an opset_import for the default domain.")
+            raise ModelError(
+                "the model declares no opset for ONNX's own operators. Add an opset_import for the default domain."
+            )
         if self.opset > newest:
-            raise ModelError(f"the model declares opset {self.opset}; the installed onnx package knows opsets up to {newest}. Upgrade onnx, or export at an older opset.")
+            raise ModelError(
+                f"the model declares opset {self.opset}; the installed onnx package knows opsets up to {newest}. Upgrade onnx, or export at an older opset."
+            )
         if self.proto.ir_version > onnx.IR_VERSION:
-            raise ModelError(f"the model has IR version {self.proto.ir_version}; the installed onnx package knows versions up to {onnx.IR_VERSION}. Upgrade onnx.")
+            raise ModelError(
+                f"the model has IR version {self.proto.ir_version}; the installed onnx package knows versions up to {onnx.IR_VERSION}. Upgrade onnx."
+            )
 
     @property
     def opset(self) -> int:
@@ -678,7 +711,10 @@ class Model:
         proto.CopyFrom(node.proto)
         proto.input[:] = [f"i{k}" if a is not None else "" for k, a in enumerate(inputs)]
         proto.output[:] = [f"o{k}" if o is not None else "" for k, o in enumerate(node.outputs)]
-        infos = [helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for k, a in feeds.items()]
+        infos = [
+            helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+            for k, a in feeds.items()
+        ]
         wanted = [o for o in proto.output if o]
         graph = helper.make_graph([proto], "fold", infos, [onnx.ValueInfoProto(name=o) for o in wanted])
         opset = helper.make_opsetid("", self.opset_in(node.graph))
@@ -743,7 +779,9 @@ class Model:
         if node.key == "Cast":
             return int(node.attr("to"))
         domain = node.proto.domain
-        known, alike = _output_type(node.op, "" if domain == "ai.onnx" else domain, self.opset_in(node.graph, domain), value.index)
+        known, alike = _output_type(
+            node.op, "" if domain == "ai.onnx" else domain, self.opset_in(node.graph, domain), value.index
+        )
         for position in alike:
             source = node.inputs[position] if position < len(node.inputs) else None
             if source is not None:
@@ -807,7 +845,14 @@ class Model:
             if known is not None and known.size <= SMALL_TENSOR:
                 data[value.name] = numpy_helper.from_array(known, value.name)
         try:
-            result = onnx.shape_inference.infer_node_outputs(spec, node.proto, kinds, data, opset_imports=list(self.proto.opset_import), ir_version=self.proto.ir_version)
+            result = onnx.shape_inference.infer_node_outputs(
+                spec,
+                node.proto,
+                kinds,
+                data,
+                opset_imports=list(self.proto.opset_import),
+                ir_version=self.proto.ir_version,
+            )
         except Exception:  # not inferable: stays unknown
             return
         for out in node.outputs:
@@ -841,7 +886,11 @@ class Model:
             sizes = (_look(types, target) or (0, None))[1]
             if elem and dims is None and sizes is not None and len(sizes) == 1 and isinstance(sizes[0], int):
                 dims = _written_sizes(target, types)
-                found.append(helper.make_value_info(out.name, _type_proto(elem, dims if len(dims) == sizes[0] else (None,) * sizes[0])))
+                found.append(
+                    helper.make_value_info(
+                        out.name, _type_proto(elem, dims if len(dims) == sizes[0] else (None,) * sizes[0])
+                    )
+                )
         return found
 
     def _infer_functions(self, types: Types) -> None:
@@ -870,7 +919,9 @@ class Model:
             name = attribute.name
             attribute.CopyFrom(given[attribute.ref_attr_name])
             attribute.name = name
-        model = helper.make_model(body, opset_imports=list(function.proto.opset_import), functions=list(self.proto.functions))
+        model = helper.make_model(
+            body, opset_imports=list(function.proto.opset_import), functions=list(self.proto.functions)
+        )
         try:
             return onnx.shape_inference.infer_shapes(model, data_prop=True).graph
         except Exception:  # as for the main graph: what cannot be inferred stays unknown
@@ -889,7 +940,10 @@ class Model:
         graph.value_info.extend(source.value_info)
         listed = {i.name for i in source.input}
         for tensor in source.initializer:
-            if int(np.prod(tensor.dims, dtype=np.int64)) <= SMALL_TENSOR and tensor.data_location != TensorProto.EXTERNAL:
+            if (
+                int(np.prod(tensor.dims, dtype=np.int64)) <= SMALL_TENSOR
+                and tensor.data_location != TensorProto.EXTERNAL
+            ):
                 graph.initializer.append(tensor)
             elif tensor.name not in listed:
                 graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
@@ -967,13 +1021,22 @@ def _defaults(op: str, domain: str, opset: int) -> dict[str, Any]:
     spec = schema(op, domain, opset)
     if spec is None:
         return {}
-    return {n: _attribute(a.default_value) for n, a in spec.attributes.items() if a.default_value.type != AttributeProto.UNDEFINED}
+    return {
+        n: _attribute(a.default_value)
+        for n, a in spec.attributes.items()
+        if a.default_value.type != AttributeProto.UNDEFINED
+    }
 
 
 def constant_value(proto: NodeProto) -> np.ndarray:
     """The tensor of a Constant node, whichever of its attributes holds it."""
     (attribute,) = proto.attribute
-    kinds: dict[str, Any] = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
+    kinds: dict[str, Any] = {
+        "value_float": np.float32,
+        "value_floats": np.float32,
+        "value_int": np.int64,
+        "value_ints": np.int64,
+    }
     if attribute.name == "value":
         return numpy_helper.to_array(attribute.t)
     if attribute.name == "sparse_value":
@@ -1165,6 +1228,12 @@ def _collect_types(graph: Graph, proto: GraphProto, types: Types) -> None:
 
 
 _TYPE_NAMES = {
-    "tensor(bool)": np.bool_, "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(float)": np.float32,
-    "tensor(uint8)": np.uint8, "tensor(int8)": np.int8, "tensor(float16)": np.float16, "tensor(double)": np.float64,
+    "tensor(bool)": np.bool_,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(float)": np.float32,
+    "tensor(uint8)": np.uint8,
+    "tensor(int8)": np.int8,
+    "tensor(float16)": np.float16,
+    "tensor(double)": np.float64,
 }

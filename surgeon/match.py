@@ -236,7 +236,9 @@ def _compile_choice(p: Choice) -> Matcher:
                 return True
         if not worth and s.attempt is not None:
             names = sorted(k for _, wanted in matchers for k in wanted or ())
-            s.failed(f"'{getattr(v, 'name', v)}' comes from {producer or 'an input or initializer'}, not {' or '.join(dict.fromkeys(names))}")
+            s.failed(
+                f"'{getattr(v, 'name', v)}' comes from {producer or 'an input or initializer'}, not {' or '.join(dict.fromkeys(names))}"
+            )
         return False
 
     return choice
@@ -251,7 +253,9 @@ def _compile_output(p: Op, index: int) -> Matcher:
             return False
         node = v.producer
         if node is None or node.key != key:
-            return s.attempt is not None and s.failed(f"'{v.name}' comes from {node.op if node else 'an input or initializer'}, not {p.type}")
+            return s.attempt is not None and s.failed(
+                f"'{v.name}' comes from {node.op if node else 'an input or initializer'}, not {p.type}"
+            )
         if v.index != index:
             return False
         return inner(node, s, then)
@@ -353,7 +357,11 @@ class Index(Generic[T]):
 
     def at(self, node: Node) -> tuple[tuple[Op, T], ...]:
         inputs = node.inputs
-        signature: tuple[Any, ...] = (node.key, len(inputs), *[v.producer and v.producer.key if v is not None else ABSENT for v in inputs[:3]])
+        signature: tuple[Any, ...] = (
+            node.key,
+            len(inputs),
+            *[v.producer and v.producer.key if v is not None else ABSENT for v in inputs[:3]],
+        )
         rows = self._near.get(signature)
         if rows is None:
             near: tuple[Front, ...] = tuple(None if key is ABSENT else (key, None, None) for key in signature[2:])
@@ -364,8 +372,13 @@ class Index(Generic[T]):
         deep = (signature, *[v and (not v.varies and constant(v) or _front(v, constant)) for v in inputs[:3]])
         found = self._memo.get(deep)
         if found is None:
-            fronts = tuple((key, True, None) if front is True else front for key, front in zip(signature[2:], deep[1:], strict=True))
-            found = self._memo[deep] = tuple((root, owner) for root, _, owner in self._fitting(rows, len(inputs), fronts))
+            fronts = tuple(
+                (key, True, None) if front is True else front
+                for key, front in zip(signature[2:], deep[1:], strict=True)
+            )
+            found = self._memo[deep] = tuple(
+                (root, owner) for root, _, owner in self._fitting(rows, len(inputs), fronts)
+            )
         return found
 
     def _fitting(self, rows: Iterable[Row[T]], count: int, fronts: tuple[Front, ...]) -> Iterator[Row[T]]:

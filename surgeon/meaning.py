@@ -41,7 +41,9 @@ def meaning(*op_types: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
     return mark
 
 
-def arrange(op: str, inputs: Sequence[Any], attrs: dict[str, Any], domain: str, opset: int) -> tuple[list[Any], dict[str, Any]]:
+def arrange(
+    op: str, inputs: Sequence[Any], attrs: dict[str, Any], domain: str, opset: int
+) -> tuple[list[Any], dict[str, Any]]:
     """Inputs and attributes as `opset` wants them: what ONNX moved from an attribute to an input is given by name."""
     given, written = list(inputs), dict(attrs)
     spec = schema(op, domain, opset) if op in MOVED else None
@@ -154,4 +156,6 @@ def function_of(node: Node, dtype: int, opset: int) -> FunctionProto:
     attrs = {k: v for k, v in node.attrs.items() if not k.startswith("plugin_")}
     result = body(speller, *[n if v is not None else None for n, v in zip(names, node.inputs, strict=True)], **attrs)
     speller.nodes.append(helper.make_node("Identity", [result], ["y"]))
-    return helper.make_function(DOMAIN, node.op, names, ["y"], speller.nodes, [helper.make_opsetid("", opset)], list(node.attrs))
+    return helper.make_function(
+        DOMAIN, node.op, names, ["y"], speller.nodes, [helper.make_opsetid("", opset)], list(node.attrs)
+    )

@@ -88,7 +88,14 @@ def feeds_of(infos: Sequence[tuple[str, int, tuple[int, ...]]], seed: int = 0) -
     yield "shifted", feed(lambda s, e: normal(s) + 5.0)
     yield "negative zero", feed(lambda s, e: np.where(rng.random(s) < 0.5, -0.0, normal(s)))
     yield "denormal", feed(lambda s, e: normal(s) * (1e-41 if e not in HALVES else 1e-7))
-    yield "huge", feed(lambda s, e: np.clip(normal(s) * (LARGEST / 4), -LARGEST, LARGEST) if e != TensorProto.FLOAT16 else normal(s) * 1.5e4)
+    yield (
+        "huge",
+        feed(
+            lambda s, e: (
+                np.clip(normal(s) * (LARGEST / 4), -LARGEST, LARGEST) if e != TensorProto.FLOAT16 else normal(s) * 1.5e4
+            )
+        ),
+    )
     yield "inf", feed(lambda s, e: _sprinkle(normal(s), rng, (np.inf, -np.inf)))
     yield "nan", feed(lambda s, e: _sprinkle(normal(s), rng, (np.nan,)))
 
@@ -123,10 +130,14 @@ class Difference:
     why: str = ""
 
 
-def compare(after: np.ndarray, before: np.ndarray, tolerance: float, finite: bool, exact: Iterator[np.ndarray] | None = None) -> Difference:
+def compare(
+    after: np.ndarray, before: np.ndarray, tolerance: float, finite: bool, exact: Iterator[np.ndarray] | None = None
+) -> Difference:
     """Whether `after` may stand for `before`. `exact` gives, on demand, the float64 (or fp32) evaluation."""
     if after.shape != before.shape or after.dtype != before.dtype:
-        return Difference(math.inf, f"it returns {after.dtype}{list(after.shape)} instead of {before.dtype}{list(before.shape)}")
+        return Difference(
+            math.inf, f"it returns {after.dtype}{list(after.shape)} instead of {before.dtype}{list(before.shape)}"
+        )
     if not _is_float(before.dtype):
         return Difference(0.0) if np.array_equal(after, before) else Difference(math.inf, "integer results differ")
     limit = _limit(before.dtype)
@@ -154,7 +165,9 @@ def compare(after: np.ndarray, before: np.ndarray, tolerance: float, finite: boo
             allowed = tolerance * float(np.abs(reference[known]).max(initial=0.0))
             if mine <= max(4 * theirs, allowed):
                 return Difference(mine / scale if scale and mine < gap else 0.0)
-    return Difference(gap / scale if scale else math.inf, f"it differs by {gap:.3g} where the largest output is {scale:.3g}")
+    return Difference(
+        gap / scale if scale else math.inf, f"it differs by {gap:.3g} where the largest output is {scale:.3g}"
+    )
 
 
 def _reference_agrees(a: np.ndarray, reference: np.ndarray, where: np.ndarray) -> bool:
@@ -202,7 +215,9 @@ class Runner:
             source: Any = base if base is not None else model.SerializeToString()
             self._session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # ONNX Runtime raises its own types, some of them plain RuntimeError
-            lacks = "NOT_IMPLEMENTED" in str(error) or "are not supported" in str(error)  # the second is LSTM's of its layout
+            lacks = "NOT_IMPLEMENTED" in str(error) or "are not supported" in str(
+                error
+            )  # the second is LSTM's of its layout
             if not lacks and "NotImplemented" not in type(error).__name__:
                 raise Unrunnable(_first_line(error)) from None
             self._session = None
@@ -276,7 +291,11 @@ def _widen_nodes(holder: GraphProto | onnx.FunctionProto, narrower: frozenset[in
                     if info.type.tensor_type.elem_type in narrower:
                         info.type.tensor_type.elem_type = to
                 _widen_nodes(attribute.g, narrower, to)
-            elif attribute.name in ("to", "dtype") and node.op_type in ("Cast", "EyeLike", "RandomNormal") and attribute.i in narrower:
+            elif (
+                attribute.name in ("to", "dtype")
+                and node.op_type in ("Cast", "EyeLike", "RandomNormal")
+                and attribute.i in narrower
+            ):
                 attribute.i = to
 
 
@@ -326,7 +345,9 @@ class Window:
             return chosen[dim]
         if axis == 0 and rank > 1 and self.pads < 2:
             return (2, 3)[turn]
-        return self.pads + (11, 16)[turn] - 2 * (rank - axis)  # by distance from the end, so that unknown sizes broadcast
+        return (
+            self.pads + (11, 16)[turn] - 2 * (rank - axis)
+        )  # by distance from the end, so that unknown sizes broadcast
 
 
 class Prover:
@@ -369,7 +390,9 @@ class Prover:
         cut = _Cut(self, record.root.graph)
         cut.keep_names = any(n.bodies for n in (*went, *record.added))  # a body captures outer tensors by name
         before = cut.side(outputs, {o: n for n in went for o in n.outputs if o is not None}, self.model)
-        after = cut.side(outputs, {}, self.model, {o: n for n in record.added for o in n.outputs if o is not None}, record.aliases)
+        after = cut.side(
+            outputs, {}, self.model, {o: n for n in record.added for o in n.outputs if o is not None}, record.aliases
+        )
         return cut.window(before, after, outputs)
 
     def producer(self, value: Value, file: bool) -> Node | None:
@@ -434,7 +457,9 @@ class _Cut:
             alias = (aliases or {}).get(out)
             if alias is not None and after is not None:
                 self._walk(self._resolve(alias), made, done, nodes, model, file)
-                nodes.append(helper.make_node("Identity", [self._name(self._resolve(alias), after)], [self._name(out, made)]))
+                nodes.append(
+                    helper.make_node("Identity", [self._name(self._resolve(alias), after)], [self._name(out, made)])
+                )
             else:
                 self._walk(out, made, done, nodes, model, file)
         return nodes
@@ -442,7 +467,9 @@ class _Cut:
     def _resolve(self, value: Value) -> Value:
         return self.prover.present(value) or value
 
-    def _walk(self, out: Value, made: dict[Value, Node], done: set[Node], nodes: list[NodeProto], model: Model, file: bool) -> None:
+    def _walk(
+        self, out: Value, made: dict[Value, Node], done: set[Node], nodes: list[NodeProto], model: Model, file: bool
+    ) -> None:
         stack: list[tuple[Value, bool]] = [(out, False)]
         while stack:
             value, ready = stack.pop()
@@ -480,7 +507,9 @@ class _Cut:
         proto.name = ""
         proto.doc_string = ""
         del proto.metadata_props[:]
-        proto.input[:] = ["" if v is None else self._name(v if v in made else self._resolve(v), made) for v in node.inputs]
+        proto.input[:] = [
+            "" if v is None else self._name(v if v in made else self._resolve(v), made) for v in node.inputs
+        ]
         proto.output[:] = ["" if v is None else self._name(v, made) for v in node.outputs]
         if node.key == "Pad":
             for source in node.operands()[1:2]:
@@ -505,13 +534,22 @@ class _Cut:
             inputs.append((self.names[value], elem, shape))
         names = [self.names[o] for o in outputs]
         first, now = self.opsets
-        return Window(self._model(before, inputs, names, first), self._model(after, inputs, names, now), inputs, self.pads)
+        return Window(
+            self._model(before, inputs, names, first), self._model(after, inputs, names, now), inputs, self.pads
+        )
 
-    def _model(self, nodes: list[NodeProto], inputs: list[tuple[str, int, Shape]], outputs: list[str], declared: dict[str, int]) -> ModelProto:
+    def _model(
+        self, nodes: list[NodeProto], inputs: list[tuple[str, int, Shape]], outputs: list[str], declared: dict[str, int]
+    ) -> ModelProto:
         used = {i for n in nodes for i in n.input}
         tensors = [numpy_helper.from_array(a, n) for n, a in self.constants.items() if n in used or n in outputs]
-        symbols = {d: f"d{k}" for k, d in enumerate(dict.fromkeys(d for _, _, s in inputs for d in s if isinstance(d, str)))}
-        infos = [helper.make_tensor_value_info(n, e, [symbols.get(d, d) if isinstance(d, str) else d for d in s]) for n, e, s in inputs]
+        symbols = {
+            d: f"d{k}" for k, d in enumerate(dict.fromkeys(d for _, _, s in inputs for d in s if isinstance(d, str)))
+        }
+        infos = [
+            helper.make_tensor_value_info(n, e, [symbols.get(d, d) if isinstance(d, str) else d for d in s])
+            for n, e, s in inputs
+        ]
         graph = helper.make_graph(nodes, "window", infos, [onnx.ValueInfoProto(name=o) for o in outputs], tensors)
         opsets = [helper.make_opsetid(d, v) for d, v in {**declared, DOMAIN: 1}.items()]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_WITH_OVERLOADS)
@@ -530,7 +568,9 @@ def _captures(node: Node) -> Iterator[Value]:
                     yield value
 
 
-def prove_window(window: Window, shapes: dict[str, int], slack: float = 1.0, runners: tuple[str | None, str | None] = (None, None)) -> Verdict:
+def prove_window(
+    window: Window, shapes: dict[str, int], slack: float = 1.0, runners: tuple[str | None, str | None] = (None, None)
+) -> Verdict:
     """Run both sides on every kind of input, at each size. `slack` scales the tolerance: an approximation says so."""
     try:
         before = Runner(window.before, runners[0])
@@ -601,7 +641,11 @@ class _Exact:
                 self._results = (Runner(wide) if self._to == TensorProto.FLOAT else Reference(wide)).run(feeds)
             except Unrunnable:
                 self._results = []
-        return self._results[index].astype(np.float64) if index < len(self._results) and _is_float(self._results[index].dtype) else None
+        return (
+            self._results[index].astype(np.float64)
+            if index < len(self._results) and _is_float(self._results[index].dtype)
+            else None
+        )
 
     def outputs(self, index: int) -> Iterator[np.ndarray]:
         found = self.output(index)
@@ -612,7 +656,9 @@ class _Exact:
 # ---- whole models ------------------------------------------------------------------------------------------------------
 
 
-def compare_models(before: ModelProto, after: ModelProto, base: Any = None, shapes: Any = None) -> tuple[float | None, str]:
+def compare_models(
+    before: ModelProto, after: ModelProto, base: Any = None, shapes: Any = None
+) -> tuple[float | None, str]:
     """Both whole models on every kind of input: (largest error, why they differ or could not be compared).
 
     `base` is the folder of external data; `shapes` fixes sizes by input name.
@@ -638,7 +684,13 @@ def whole_window(before: ModelProto, after: ModelProto, shapes: Any = None) -> t
         for i in before.graph.input
         if i.name not in {t.name for t in before.graph.initializer}
     ]
-    symbols = {d: n for name, _, dims in infos if name in given for d, n in zip(dims, given[name], strict=True) if isinstance(d, str)}
+    symbols = {
+        d: n
+        for name, _, dims in infos
+        if name in given
+        for d, n in zip(dims, given[name], strict=True)
+        if isinstance(d, str)
+    }
     return Window(before, after, infos, _largest_pad(before)), symbols
 
 

@@ -77,7 +77,9 @@ def pass_of(module: ModuleType) -> Pass:
     """The pass that a module is. Raises PassError where it has no rule or no docstring."""
     name = module.__name__.rpartition(".")[2].replace("_", "-")
     if not (module.__doc__ or "").strip():
-        raise PassError(f"the pass '{name}' has no docstring. Say why it exists, what it rewrites and how exact that is.")
+        raise PassError(
+            f"the pass '{name}' has no docstring. Say why it exists, what it rewrites and how exact that is."
+        )
     rules, model_rules = [], []
     for thing in vars(module).values():
         for rule in thing if isinstance(thing, list | tuple) else (thing,):

@@ -89,7 +89,9 @@ def _root_domain(rule: Rule) -> str:
     return next(roots(rule.pattern)).domain
 
 
-def rewrite(pattern: Pattern, *, stage: Stage, strategy: str | None = None, library: str = "surgeon") -> Callable[[Callable[..., Any]], Rule]:
+def rewrite(
+    pattern: Pattern, *, stage: Stage, strategy: str | None = None, library: str = "surgeon"
+) -> Callable[[Callable[..., Any]], Rule]:
     """Mark a function as the body of a rewrite.
 
     The body gets a `Builder` and the names that the pattern bound, and returns what takes the place of the root's
@@ -142,7 +144,12 @@ class Rewrite:
     def outputs(self) -> list[Value]:
         """The tensors of the window that something outside it reads, in the order of the file."""
         made = {o for n in self.added for o in n.outputs if o is not None}
-        return [o for n in reversed(list(self.removed)) for o in n.outputs if o is not None and (o in made or o in self.aliases)]
+        return [
+            o
+            for n in reversed(list(self.removed))
+            for o in n.outputs
+            if o is not None and (o in made or o in self.aliases)
+        ]
 
 
 # ---- what a body builds with ---------------------------------------------------------------------------------------------
@@ -155,7 +162,9 @@ class Builder:
     attribute to an input (`axes=`, `min=`, `pads=`, ...) is given by name and written as the model's opset wants it.
     """
 
-    def __init__(self, driver: Driver, rule_name: str, root: Node, strategy: str | None, matched: tuple[Node, ...] = ()) -> None:
+    def __init__(
+        self, driver: Driver, rule_name: str, root: Node, strategy: str | None, matched: tuple[Node, ...] = ()
+    ) -> None:
         self._driver = driver
         self._model = driver.model
         self._graph = root.graph
@@ -229,7 +238,9 @@ class Builder:
         opset = self._model.opset_in(self._graph, domain)
         spec = schema(op, domain, opset)
         given, written = arrange(op, inputs, attrs, domain, opset)
-        values = [i if isinstance(i, Value) else self._lift(i, position, given, spec) for position, i in enumerate(given)]
+        values = [
+            i if isinstance(i, Value) else self._lift(i, position, given, spec) for position, i in enumerate(given)
+        ]
         names = [self._driver.fresh(self._graph, f"{self._prefix}/{op}") for _ in range(outputs)]
         node = self._graph.make(op, values, written, domain, names, self.root)
         self.made.append(node)
@@ -263,7 +274,9 @@ class Builder:
         kinds = [spec.inputs[min(p, len(spec.inputs) - 1)].type_str for p in range(len(all_given))]
         if kinds[position] == "tensor(int64)":
             return int(TensorProto.INT64)
-        like = next((i for i, k in zip(all_given, kinds, strict=True) if isinstance(i, Value) and k == kinds[position]), None)
+        like = next(
+            (i for i, k in zip(all_given, kinds, strict=True) if isinstance(i, Value) and k == kinds[position]), None
+        )
         found = self.dtype(like) if like is not None else 0
         whole = np.asarray(all_given[position]).dtype.kind in "iu"
         return found or int(TensorProto.INT64 if whole else TensorProto.FLOAT)
@@ -337,7 +350,9 @@ class Driver:
         self.model.drop_orphans()
 
     def run_stage(self, stage: Stage) -> None:
-        rules = [(r.pattern, r) for p in self.passes.values() for r in p.rules if r.stage is stage and not self._idle(p, r)]
+        rules = [
+            (r.pattern, r) for p in self.passes.values() for r in p.rules if r.stage is stage and not self._idle(p, r)
+        ]
         index: Index[Rule] = Index(rules, self.model)
         self._left = GROWTH * sum(operators(self.model).values()) + 1000
         changed = True
@@ -395,7 +410,9 @@ class Driver:
     def _wanted(self, rule: Rule, node: Node) -> bool:
         if self.exclude and (rule.pass_name, _out_name(node)) in self.exclude:
             return False
-        if self.skip and any(p == rule.pass_name and fnmatchcase(node.name or node.label, glob) for p, glob in self.skip):
+        if self.skip and any(
+            p == rule.pass_name and fnmatchcase(node.name or node.label, glob) for p, glob in self.skip
+        ):
             return False
         if rule.strategy is None:
             return True
@@ -404,7 +421,11 @@ class Driver:
 
     def strategy(self, p: Pass, node: Node) -> tuple[str, str]:
         """(strategy, plugin library) for a canonical node: the user's word, else what the target takes."""
-        libraries = [lib for lib in (self.plugins or ("surgeon",)) if any(r.strategy == "plugin" and r.library == lib for r in p.rules)]
+        libraries = [
+            lib
+            for lib in (self.plugins or ("surgeon",))
+            if any(r.strategy == "plugin" and r.library == lib for r in p.rules)
+        ]
         forced = self.strategies.get(p.name)
         if forced == "keep" and node.proto.domain == DOMAIN:
             forced = "decompose"  # no target keeps a node of surgeon's own
@@ -431,7 +452,9 @@ class Driver:
         self.commit(held.root, builder.matched, outputs, builder, [rule.pass_name], rule.strategy or rule.stage.value)
         self._left -= 1
         if self._left < 0:
-            raise PassError(f"the passes of the stage {rule.stage.name} do not come to an end: '{rule.pass_name}' keeps applying to what it made")
+            raise PassError(
+                f"the passes of the stage {rule.stage.name} do not come to an end: '{rule.pass_name}' keeps applying to what it made"
+            )
         return True
 
     def _outputs(self, result: Any, root: Node, rule: Rule) -> list[Value | None]:
@@ -440,14 +463,22 @@ class Driver:
             raise PassError(f"the pass '{rule.pass_name}' returned {result!r}; a body returns tensors")
         given += [None] * (len(root.outputs) - len(given))
         if len(given) > len(root.outputs):
-            raise PassError(f"the pass '{rule.pass_name}' returned {len(given)} tensors for {root.label}, which has {len(root.outputs)} outputs")
+            raise PassError(
+                f"the pass '{rule.pass_name}' returned {len(given)} tensors for {root.label}, which has {len(root.outputs)} outputs"
+            )
         for old, new in zip(root.outputs, given, strict=True):
             if old is not None and new is None:
                 require(not old.users and not old.is_output, f"its output '{old.name}' is read")
         return given
 
     def commit(
-        self, root: Node, nodes: Iterable[Node], outputs: Sequence[Value | None], builder: Builder, passes: list[str], strategy: str
+        self,
+        root: Node,
+        nodes: Iterable[Node],
+        outputs: Sequence[Value | None],
+        builder: Builder,
+        passes: list[str],
+        strategy: str,
     ) -> Rewrite:
         """Put what `builder` made in the place of `root`, and merge the windows of the rewrites that it builds on."""
         made = dict.fromkeys(builder.made)
@@ -470,7 +501,9 @@ class Driver:
         removed = {n: None for n in gone if n.origin is None}
         matched = {n: None for n in nodes if n.origin is None}
         added = {n: None for n in made if n.alive}
-        record = Rewrite(passes, strategy, root, keys, removed, added, matched, aliases, builder.warnings, builder.tolerance)
+        record = Rewrite(
+            passes, strategy, root, keys, removed, added, matched, aliases, builder.warnings, builder.tolerance
+        )
         for origin in origins:
             self._absorb(record, origin)
         for node in record.added:
@@ -505,7 +538,9 @@ class Driver:
         """A rewrite whose window reads like the file's is taken back: nothing was applied."""
         for record in list(self.rewrites):
             if self._same_window(record):
-                self.warnings += record.warnings  # what a body says of the file holds whether or not anything is written
+                self.warnings += (
+                    record.warnings
+                )  # what a body says of the file holds whether or not anything is written
                 self.take_back(record)
 
     def take_back(self, record: Rewrite) -> None:
@@ -536,7 +571,9 @@ class Driver:
         roots = [o for o in before if o in after]
         return bool(roots) and all(self._same_node(before[o], after[o], before, after) for o in roots)
 
-    def _same_tensor(self, a: Value | None, b: Value | None, before: dict[Value, Node], after: dict[Value, Node]) -> bool:
+    def _same_tensor(
+        self, a: Value | None, b: Value | None, before: dict[Value, Node], after: dict[Value, Node]
+    ) -> bool:
         if a is None or b is None:
             return a is b
         made_a, made_b = before.get(a), after.get(b)
@@ -547,7 +584,9 @@ class Driver:
         x, y = _written(a, made_a, self.model), _written(b, made_b, self.model)
         if x is None or y is None or x.dtype != y.dtype:
             return False
-        return bool(x.size == y.size == 1 and x.reshape(()) == y.reshape(())) or (x.shape == y.shape and bool(np.array_equal(x, y)))
+        return bool(x.size == y.size == 1 and x.reshape(()) == y.reshape(())) or (
+            x.shape == y.shape and bool(np.array_equal(x, y))
+        )
 
     def _same_node(self, a: Node, b: Node, before: dict[Value, Node], after: dict[Value, Node]) -> bool:
         if a.key != b.key or a.bodies or len(a.outputs) != len(b.outputs):
@@ -622,7 +661,9 @@ class Editor:
     def excluded(self, node: Node) -> bool:
         """Whether the rewrite at this node was asked to be skipped, or could not be proved."""
         d = self._driver
-        return (self._pass, _out_name(node)) in d.exclude or any(p == self._pass and fnmatchcase(node.name or node.label, g) for p, g in d.skip)
+        return (self._pass, _out_name(node)) in d.exclude or any(
+            p == self._pass and fnmatchcase(node.name or node.label, g) for p, g in d.skip
+        )
 
     def decline(self, node: Node, why: str) -> None:
         self._driver.declined[Refusal(self._pass, node.label, why)] = None
@@ -656,6 +697,20 @@ def attempts_at(node: Node, passes: Iterable[Pass], model: Model) -> list[tuple[
 
 
 __all__ = [
-    "DOMAIN", "Builder", "Declined", "Driver", "Editor", "ModelRule", "Pass", "Reference", "Refusal", "Rewrite", "Rule",
-    "Stage", "attempts_at", "require", "rewrite", "rewrite_model",
+    "DOMAIN",
+    "Builder",
+    "Declined",
+    "Driver",
+    "Editor",
+    "ModelRule",
+    "Pass",
+    "Reference",
+    "Refusal",
+    "Rewrite",
+    "Rule",
+    "Stage",
+    "attempts_at",
+    "require",
+    "rewrite",
+    "rewrite_model",
 ]

@@ -89,7 +89,19 @@ def rewrite(
     selected = registry.select(known, only, names)
     strategies = _check_strategies(strategy or {}, known, chosen)
     libraries = _check_libraries(plugins, chosen)
-    run = _Run(source, chosen, selected, strategies, libraries, globs, verify, shapes or {}, allow_unproved, dict(options or {}), progress)
+    run = _Run(
+        source,
+        chosen,
+        selected,
+        strategies,
+        libraries,
+        globs,
+        verify,
+        shapes or {},
+        allow_unproved,
+        dict(options or {}),
+        progress,
+    )
     with _no_collection():
         result = run.go()
     result.report.seconds = time.perf_counter() - started
@@ -141,7 +153,9 @@ def _check_strategies(strategies: Mapping[str, str], known: Sequence[Pass], targ
             what = f"It has {', '.join(offered)}." if offered else "It has none: it does not lower."
             raise UsageError(f"the pass '{name}' has no strategy '{strategy}'. {what}")
         if strategy == "plugin" and not target.plugins:
-            raise UsageError(f"the target {target} has no plugins, so '{name}' cannot become one. Use decompose or keep.")
+            raise UsageError(
+                f"the target {target} has no plugins, so '{name}' cannot become one. Use decompose or keep."
+            )
     return dict(strategies)
 
 
@@ -150,7 +164,9 @@ def _check_libraries(plugins: Sequence[str], target: Target) -> tuple[str, ...]:
         if name not in LIBRARIES:
             raise UsageError(f"no plugin library is called '{name}'.{did_you_mean(name, LIBRARIES)}")
     if plugins and not target.plugins:
-        raise UsageError(f"the target {target} has no plugins. Leave --plugins out: every pass has a native form there.")
+        raise UsageError(
+            f"the target {target} has no plugins. Leave --plugins out: every pass has a native form there."
+        )
     return tuple(plugins)
 
 
@@ -206,7 +222,9 @@ class _Run:
         if not functions:
             return self._rewrite()
         self._check_skips(functions)
-        self.passes = [replace(p, model_rules=tuple(r for r in p.model_rules if r not in functions)) for p in self.passes]
+        self.passes = [
+            replace(p, model_rules=tuple(r for r in p.model_rules if r not in functions)) for p in self.passes
+        ]
         given = self.source
         early = self._run_functions([r for r in functions if r.stage is not Stage.LOWER], given.proto())
         self.source = _Source(early.model, given.base)
@@ -219,10 +237,19 @@ class _Run:
     def _check_skips(self, functions: Collection[ModelRule]) -> None:
         for name, glob in self.skip:
             if any(r.pass_name == name for r in functions):
-                raise UsageError(f"the pass '{name}' edits the whole graph, so it cannot be skipped at '{glob}' alone. Use --skip {name}.")
+                raise UsageError(
+                    f"the pass '{name}' edits the whole graph, so it cannot be skipped at '{glob}' alone. Use --skip {name}."
+                )
 
     def _run_functions(self, functions: Collection[ModelRule], model: ModelProto) -> Outcome:
-        return run_graph_rules(functions, model, self.source.base, prove=self.verify != "none", shapes=self.shapes, allow_unproved=self.allow_unproved)
+        return run_graph_rules(
+            functions,
+            model,
+            self.source.base,
+            prove=self.verify != "none",
+            shapes=self.shapes,
+            allow_unproved=self.allow_unproved,
+        )
 
     def _merge(self, result: Result, early: Outcome, late: Outcome) -> None:
         """Add to the report what the functions over the graph did."""
@@ -256,7 +283,14 @@ class _Run:
     def _drive(self, exclude: Collection[tuple[str, str]]) -> Driver:
         model = Model(self.source.proto(), self.source.base)
         driver = Driver(
-            model, self.passes, self.target, strategies=self.strategies, plugins=self.libraries, skip=self.skip, exclude=exclude, options=self.options
+            model,
+            self.passes,
+            self.target,
+            strategies=self.strategies,
+            plugins=self.libraries,
+            skip=self.skip,
+            exclude=exclude,
+            options=self.options,
         )
         if self.verify != "none":
             model.remember_types()
@@ -283,7 +317,9 @@ class _Run:
                 record.max_error = None
                 continue
             failed.append(record)
-            entry = Declined(record.name, record.root.label, verdict.why if verdict.ok is False else f"unproved: {verdict.why}")
+            entry = Declined(
+                record.name, record.root.label, verdict.why if verdict.ok is False else f"unproved: {verdict.why}"
+            )
             (undone if verdict.ok is False else unproved)[entry] = None
         return failed
 
@@ -306,7 +342,10 @@ class _Run:
         report.ops_before = driver.before
         report.ops_after = operators(model)
         report.untaken = untaken(model, self.target)
-        report.verify = {"mode": self.verify, "skipped": [r.root.label for r in driver.rewrites if r.max_error is None and self.verify != "none"]}
+        report.verify = {
+            "mode": self.verify,
+            "skipped": [r.root.label for r in driver.rewrites if r.max_error is None and self.verify != "none"],
+        }
         proto = model.sync()
         if self.verify == "full":
             self._compare_whole(proto, report)

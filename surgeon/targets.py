@@ -36,6 +36,7 @@ LAST: Version = (11, 4)
 # ---- which release learned which operator ------------------------------------------------------------------------------
 # From DEFINE_BUILTIN_OP_IMPORTER in each tree; 10.4 to 11.0 from the change log.
 
+# fmt: off
 IMPORTERS: tuple[tuple[Version, str, str], ...] = (
     (
         (6, 0),
@@ -78,18 +79,27 @@ IMPORTERS: tuple[tuple[Version, str, str], ...] = (
     ((10, 15), "change log 10.15", "RMSNormalization RotaryEmbedding TensorScatter"),
     ((11, 0), "change log 11.0", "Swish"),
 )
+# fmt: on
 # TensorRT-RTX 1.7.1 rejects these of the importers of 11.0 (their implementation is a plugin) or fails to build them (NonMaxSuppression).
 RTX_WITHOUT = frozenset({"DeformConv", "NonMaxSuppression", "NonZero", "RoiAlign"})
 
 # Where the parser really reads a newer opset's node, and no further (getOpsetVersion() in each tree). The documentation
 # of 9.0 to 9.3 says 19, but those read the Reduce operators of opset 18 with the meaning of 17.
 OPSETS: tuple[tuple[Version, int], ...] = (
-    ((6, 0), 10), ((7, 0), 11), ((8, 0), 13), ((8, 4), 17), ((10, 0), 20), ((10, 8), 22), ((10, 16), 24), ((11, 0), 25),
+    ((6, 0), 10),
+    ((7, 0), 11),
+    ((8, 0), 13),
+    ((8, 4), 17),
+    ((10, 0), 20),
+    ((10, 8), 22),
+    ((10, 16), 24),
+    ((11, 0), 25),
 )
 
 # Inputs that the parser reads as weights at build time: operator -> {position: (since, until)}.
 RTX_ONLY: Version = (99,)  # a condition since this release holds in TensorRT-RTX alone
 ALWAYS: tuple[Version, Version] = (FIRST, LAST)
+# fmt: off
 CONSTANT_INPUTS: dict[str, dict[int, tuple[Version, Version]]] = {
     **{
         f"Reduce{kind}": {1: ALWAYS}
@@ -114,6 +124,7 @@ CONSTANT_INPUTS: dict[str, dict[int, tuple[Version, Version]]] = {
     "Unsqueeze": {1: ALWAYS},
     "Upsample": {1: (FIRST, (8, 4))},
 }
+# fmt: on
 
 # Native on DLA at some release (NVIDIA/Deep-Learning-Accelerator-SW operators/README.md, dla-layer-restrictions): any other
 # operator falls back to the GPU.
@@ -125,6 +136,7 @@ DLA_OPS = (
 DLA = frozenset(DLA_OPS.split())
 
 # Plugins that TensorRT's own library registers: name -> (since, until); NVIDIA/TensorRT plugin/ of each release.
+# fmt: off
 STOCK_PLUGINS: dict[str, tuple[Version, Version]] = {
     "LReLU_TRT": ((7, 2), (10, 16)),
     "InstanceNormalization_TRT": ((7, 0), LAST),
@@ -132,6 +144,7 @@ STOCK_PLUGINS: dict[str, tuple[Version, Version]] = {
     "ROIAlign_TRT": ((8, 5), LAST),
     "ScatterElements": ((10, 0), LAST),
 }
+# fmt: on
 STOCK_VERSIONS: dict[str, tuple[tuple[Version, str], ...]] = {  # the newest version of a plugin, from a release on
     "InstanceNormalization_TRT": (((7, 0), "001"), ((7, 1), "1"), ((10, 2), "3")),
 }
@@ -180,7 +193,9 @@ def _input(node: Node, position: int) -> Value | None:
 
 def _is_weights(value: Value | None) -> bool:
     """Whether the parser sees weights: an initializer or a Constant node."""
-    return value is None or value.tensor is not None or (value.producer is not None and value.producer.key == "Constant")
+    return (
+        value is None or value.tensor is not None or (value.producer is not None and value.producer.key == "Constant")
+    )
 
 
 def _dtype(node: Node, position: int = 0) -> int:
@@ -198,7 +213,9 @@ def _known(node: Node, position: int) -> np.ndarray | None:
     """The value of an operand (an attribute of an older opset counts), where it can be computed."""
     operands = node.operands()
     given = operands[position] if position < len(operands) else None
-    return given if isinstance(given, np.ndarray) else _model(node).constant(given) if isinstance(given, Value) else None
+    return (
+        given if isinstance(given, np.ndarray) else _model(node).constant(given) if isinstance(given, Value) else None
+    )
 
 
 def _name(dtype: int) -> str:
@@ -208,7 +225,9 @@ def _name(dtype: int) -> str:
 REDUCE = "ReduceL1 ReduceL2 ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSumSquare"
 
 
-@condition(REDUCE, until=(9, 3), source="onnx-tensorrt@1def182 builtin_op_importers.cpp: reduceTensor(inputs.at(0)) alone")
+@condition(
+    REDUCE, until=(9, 3), source="onnx-tensorrt@1def182 builtin_op_importers.cpp: reduceTensor(inputs.at(0)) alone"
+)
 def _reduce_axes(node: Node) -> str | None:
     if _input(node, 1) is not None:
         return "the axes are an input, which this parser does not read: it would reduce over every axis"
@@ -220,7 +239,9 @@ def _reduce_sum_axes(node: Node) -> str | None:
     return _reduce_axes(node)
 
 
-@condition(REDUCE + " ReduceSum ReduceLogSum", until=(9, 3), source="onnx-tensorrt@1def182: noop_with_empty_axes is not read")
+@condition(
+    REDUCE + " ReduceSum ReduceLogSum", until=(9, 3), source="onnx-tensorrt@1def182: noop_with_empty_axes is not read"
+)
 def _reduce_noop(node: Node) -> str | None:
     if node.attr("noop_with_empty_axes") and _input(node, 1) is None and "axes" not in node.attrs:
         return "noop_with_empty_axes is not read: it would reduce over every axis"
@@ -232,7 +253,9 @@ def _celu(node: Node) -> str | None:
     return "this parser computes Celu wrongly"
 
 
-@condition("Shape", until=(9, 3), source="onnx-tensorrt@1def182 builtin_op_importers.cpp: addShape alone; 10.0 reads both")
+@condition(
+    "Shape", until=(9, 3), source="onnx-tensorrt@1def182 builtin_op_importers.cpp: addShape alone; 10.0 reads both"
+)
 def _shape_range(node: Node) -> str | None:
     if node.attr("start") or "end" in node.attrs:
         return "start and end are not read: it would return the whole shape"
@@ -246,12 +269,12 @@ def _scatter_reduction(node: Node) -> str | None:
     return None
 
 
-@condition("ScatterND", (10, 0), (10, 8), source="onnx-tensorrt@eb43908: !attrs.count(\"reduction\")")
+@condition("ScatterND", (10, 0), (10, 8), source='onnx-tensorrt@eb43908: !attrs.count("reduction")')
 def _scatter_nd_attribute(node: Node) -> str | None:
     return "the attribute reduction is refused, even as 'none'" if "reduction" in node.attrs else None
 
 
-@condition("ScatterND", (10, 9), rtx=True, source="onnx-tensorrt@d5dce67: mode == \"none\"")
+@condition("ScatterND", (10, 9), rtx=True, source='onnx-tensorrt@d5dce67: mode == "none"')
 def _scatter_nd_reduction(node: Node) -> str | None:
     if node.attr("reduction") not in (None, "none"):
         return "ScatterND with a reduction is refused"
@@ -265,20 +288,31 @@ def _scatter_elements_reduction(node: Node) -> str | None:
     return None
 
 
-@condition("GridSample", (8, 5), (11, 0), source="onnx-tensorrt@1def182: an unknown mode stays kNEAREST; TensorRT-RTX 1.7.1 reads it right")
+@condition(
+    "GridSample",
+    (8, 5),
+    (11, 0),
+    source="onnx-tensorrt@1def182: an unknown mode stays kNEAREST; TensorRT-RTX 1.7.1 reads it right",
+)
 def _grid_sample_mode(node: Node) -> str | None:
     if node.attrs.get("mode") in ("linear", "cubic"):
         return f"the mode name '{node.attrs['mode']}' of opset 20 is not read: it would take the nearest pixel"
     return None
 
 
-@condition("GridSample", (8, 5), source="onnx-tensorrt@fd119fe: addGridSample takes four dimensions; TensorRT-RTX 1.7.1 builds five")
+@condition(
+    "GridSample",
+    (8, 5),
+    source="onnx-tensorrt@fd119fe: addGridSample takes four dimensions; TensorRT-RTX 1.7.1 builds five",
+)
 def _grid_sample_rank(node: Node) -> str | None:
     rank = _rank(node)
     return f"the input has {rank} dimensions; four are supported" if rank not in (None, 4) else None
 
 
-@condition("Resize", until=(9, 3), source="onnx-tensorrt@1def182: antialias, keep_aspect_ratio_policy and axes are not read")
+@condition(
+    "Resize", until=(9, 3), source="onnx-tensorrt@1def182: antialias, keep_aspect_ratio_policy and axes are not read"
+)
 def _resize_new(node: Node) -> str | None:
     if node.attr("antialias"):
         return "antialias is not read: it would resize without"
@@ -317,7 +351,12 @@ def _resize_seven(node: Node) -> str | None:
     return None
 
 
-@condition("LSTM GRU RNN", (7, 0), rtx=True, source="onnx-tensorrt@3b9c961: layout is not read; the same measured with TensorRT-RTX")
+@condition(
+    "LSTM GRU RNN",
+    (7, 0),
+    rtx=True,
+    source="onnx-tensorrt@3b9c961: layout is not read; the same measured with TensorRT-RTX",
+)
 def _recurrent_layout(node: Node) -> str | None:
     return "layout 1 is not read: batch and time would be swapped" if node.attr("layout") else None
 
@@ -327,14 +366,18 @@ def _lstm_coupled(node: Node) -> str | None:
     return "input_forget is refused" if node.attr("input_forget") else None
 
 
-@condition("Selu", rtx=True, source="onnx-tensorrt@6.0 to @5ab48c5: defaults 1.6732 and 1.0507; measured with TensorRT-RTX")
+@condition(
+    "Selu", rtx=True, source="onnx-tensorrt@6.0 to @5ab48c5: defaults 1.6732 and 1.0507; measured with TensorRT-RTX"
+)
 def _selu_defaults(node: Node) -> str | None:
     if "alpha" in node.attrs and "gamma" in node.attrs:
         return None
     return "alpha and gamma are left out, and this parser's own defaults are rounded to 1.6732 and 1.0507"
 
 
-@condition("RoiAlign", (8, 5), source="onnx-tensorrt@1def182: the default of sampling_ratio is 1, ONNX's is 0 (adaptive)")
+@condition(
+    "RoiAlign", (8, 5), source="onnx-tensorrt@1def182: the default of sampling_ratio is 1, ONNX's is 0 (adaptive)"
+)
 def _roi_align(node: Node) -> str | None:
     if node.attr("sampling_ratio"):
         return None
@@ -350,7 +393,12 @@ def _clip_half(node: Node) -> str | None:
 
 @condition("Clip", (8, 0), (8, 6), source="onnx-tensorrt@6ba67d3: only supports FLOAT or INT32 inputs for Clip")
 def _clip_tensors(node: Node) -> str | None:
-    if all(_is_weights(_input(node, p)) for p in (1, 2)) or _dtype(node) in (0, TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64):
+    if all(_is_weights(_input(node, p)) for p in (1, 2)) or _dtype(node) in (
+        0,
+        TensorProto.FLOAT,
+        TensorProto.INT32,
+        TensorProto.INT64,
+    ):
         return None
     return f"bounds that are computed are taken in fp32 and int32, not in {_name(_dtype(node))}"
 
@@ -423,7 +471,9 @@ def _pad_half_value(node: Node) -> str | None:
     return None
 
 
-@condition("Pad", until=(9, 3), source="onnx-tensorrt@1def182: does not support dynamic axes for pad, even constant ones")
+@condition(
+    "Pad", until=(9, 3), source="onnx-tensorrt@1def182: does not support dynamic axes for pad, even constant ones"
+)
 def _pad_axes(node: Node) -> str | None:
     return "the fourth input, axes, is refused" if _input(node, 3) is not None else None
 
@@ -431,18 +481,32 @@ def _pad_axes(node: Node) -> str | None:
 # ---- normalisation
 
 
-@condition("InstanceNormalization", until=(9, 3), source="onnx-tensorrt@6ba67d3: the plugin, unless kNATIVE_INSTANCENORM is set")
+@condition(
+    "InstanceNormalization",
+    until=(9, 3),
+    source="onnx-tensorrt@6ba67d3: the plugin, unless kNATIVE_INSTANCENORM is set",
+)
 def _instance_norm_plugin(node: Node) -> str | None:
     return "it becomes the stock plugin, which needs cuDNN, scale and bias as fp32 initializers, and 3 to 5 dimensions"
 
 
-@condition("InstanceNormalization", (10, 0), rtx=True, source="onnx-tensorrt@eb43908: Input to normalization should be at least 3D")
+@condition(
+    "InstanceNormalization",
+    (10, 0),
+    rtx=True,
+    source="onnx-tensorrt@eb43908: Input to normalization should be at least 3D",
+)
 def _instance_norm_rank(node: Node) -> str | None:
     rank = _rank(node)
     return f"the input has {rank} dimensions; at least three are needed" if rank is not None and rank < 3 else None
 
 
-@condition("InstanceNormalization", (10, 0), (10, 6), source="onnx-tensorrt@eb43908: either all FLOAT or all FLOAT16; BF16 from 10.7")
+@condition(
+    "InstanceNormalization",
+    (10, 0),
+    (10, 6),
+    source="onnx-tensorrt@eb43908: either all FLOAT or all FLOAT16; BF16 from 10.7",
+)
 def _instance_norm_types(node: Node) -> str | None:
     return "bfloat16 is refused" if _dtype(node) == TensorProto.BFLOAT16 else None
 
@@ -453,7 +517,12 @@ def _instance_norm_mixed(node: Node) -> str | None:
     return "input, scale and bias are of different types" if len(kinds) > 1 else None
 
 
-@condition("GroupNormalization", (8, 6), rtx=True, source="NVIDIA/TensorRT#4756; importerUtils.cpp@3b9c961: axes of the input's spatial dimensions alone")
+@condition(
+    "GroupNormalization",
+    (8, 6),
+    rtx=True,
+    source="NVIDIA/TensorRT#4756; importerUtils.cpp@3b9c961: axes of the input's spatial dimensions alone",
+)
 def _group_norm_one(node: Node) -> str | None:
     return "with one group it would compute an InstanceNormalization" if node.attr("num_groups") == 1 else None
 
@@ -463,7 +532,12 @@ def _group_norm_channels(node: Node) -> str | None:
     return "the scale by channel of opset 21 is refused" if _model(node).opset_in(node.graph) >= 21 else None
 
 
-@condition("GroupNormalization", (10, 9), (10, 14), source="importerUtils.cpp@3b9c961 groupNorm21Helper: 4-D reshape with the axes of the input")
+@condition(
+    "GroupNormalization",
+    (10, 9),
+    (10, 14),
+    source="importerUtils.cpp@3b9c961 groupNorm21Helper: 4-D reshape with the axes of the input",
+)
 def _group_norm_rank(node: Node) -> str | None:
     rank = _rank(node)
     if rank not in (None, 4) and _model(node).opset_in(node.graph) >= 21:
@@ -481,14 +555,24 @@ def _layer_norm_scale(node: Node) -> str | None:
     return "without a scale it is multiplied with 0" if _input(node, 1) is None else None
 
 
-@condition("BatchNormalization", (8, 0), rtx=True, source="onnx-tensorrt@1def182 builtin_op_static_checkers.cpp; measured with TensorRT-RTX")
+@condition(
+    "BatchNormalization",
+    (8, 0),
+    rtx=True,
+    source="onnx-tensorrt@1def182 builtin_op_static_checkers.cpp; measured with TensorRT-RTX",
+)
 def _batch_norm_training(node: Node) -> str | None:
     if node.attr("training_mode"):
         return "training_mode is refused"
     return "more than one output is refused" if sum(o is not None for o in node.outputs) > 1 else None
 
 
-@condition("LpNormalization LpPool", (7, 2, 2), rtx=True, source="onnx-tensorrt@1def182: Only L1 and L2 normalization are supported")
+@condition(
+    "LpNormalization LpPool",
+    (7, 2, 2),
+    rtx=True,
+    source="onnx-tensorrt@1def182: Only L1 and L2 normalization are supported",
+)
 def _lp_order(node: Node) -> str | None:
     return f"p = {node.attr('p')} is refused; 1 and 2 are taken" if node.attr("p") not in (1, 2) else None
 
@@ -501,25 +585,46 @@ def _lp_type(node: Node) -> str | None:
 # ---- activations
 
 
-@condition("Mish", (10, 0), rtx=True, source="onnx-tensorrt@eb43908: Only FLOAT32 or FLOAT16 input; measured with TensorRT-RTX")
+@condition(
+    "Mish", (10, 0), rtx=True, source="onnx-tensorrt@eb43908: Only FLOAT32 or FLOAT16 input; measured with TensorRT-RTX"
+)
 def _mish_type(node: Node) -> str | None:
     return "bfloat16 is refused" if _dtype(node) == TensorProto.BFLOAT16 else None
 
 
-@condition("HardSwish", (8, 5), rtx=True, source="onnx-tensorrt@fd119fe: Only FLOAT, HALF or INT8 input; measured with TensorRT-RTX")
+@condition(
+    "HardSwish",
+    (8, 5),
+    rtx=True,
+    source="onnx-tensorrt@fd119fe: Only FLOAT, HALF or INT8 input; measured with TensorRT-RTX",
+)
 def _hard_swish_type(node: Node) -> str | None:
     return "bfloat16 is refused" if _dtype(node) == TensorProto.BFLOAT16 else None
 
 
-@condition("Celu", (11, 0), rtx=True, source="measured with TensorRT-RTX: its fp32 constants meet the input's type; releases from 11.0 are strongly typed too")
+@condition(
+    "Celu",
+    (11, 0),
+    rtx=True,
+    source="measured with TensorRT-RTX: its fp32 constants meet the input's type; releases from 11.0 are strongly typed too",
+)
 def _celu_type(node: Node) -> str | None:
     return f"{_name(_dtype(node))} is refused" if _dtype(node) in (TensorProto.FLOAT16, TensorProto.BFLOAT16) else None
 
 
-@condition("PRelu", (7, 0), rtx=True, source="onnx-tensorrt@7994a46: the slope is broadcast from the left; rank of slope <= rank of input")
+@condition(
+    "PRelu",
+    (7, 0),
+    rtx=True,
+    source="onnx-tensorrt@7994a46: the slope is broadcast from the left; rank of slope <= rank of input",
+)
 def _prelu_rank(node: Node) -> str | None:
     rank, slope = _rank(node), _rank(node, 1)
-    return "the slope has more dimensions than the input" if rank is not None and slope is not None and slope > rank else None
+    return (
+        "the slope has more dimensions than the input"
+        if rank is not None and slope is not None and slope > rank
+        else None
+    )
 
 
 @condition("PRelu", (7, 0), (8, 4), source="onnx-tensorrt@9f82b2b: does not support INT32 input")
@@ -530,10 +635,22 @@ def _prelu_type(node: Node) -> str | None:
 # ---- the rest
 
 # What convertDtype knows at some release. DOUBLE is read as fp32, INT64 as int32 up to 8.6.
-READABLE = frozenset({
-    TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN, TensorProto.INT8,
-    TensorProto.UINT8, TensorProto.INT32, TensorProto.INT64, TensorProto.INT4, TensorProto.FLOAT4E2M1, TensorProto.BOOL,
-})
+READABLE = frozenset(
+    {
+        TensorProto.FLOAT,
+        TensorProto.DOUBLE,
+        TensorProto.FLOAT16,
+        TensorProto.BFLOAT16,
+        TensorProto.FLOAT8E4M3FN,
+        TensorProto.INT8,
+        TensorProto.UINT8,
+        TensorProto.INT32,
+        TensorProto.INT64,
+        TensorProto.INT4,
+        TensorProto.FLOAT4E2M1,
+        TensorProto.BOOL,
+    }
+)
 
 
 @condition("Cast", rtx=True, source="onnx-tensorrt@96e7811 importerUtils.cpp convertDtype; measured with TensorRT-RTX")
@@ -543,12 +660,22 @@ def _cast(node: Node) -> str | None:
 
 @condition("Cast", until=(8, 6), source="onnx-tensorrt@4f54a19 onnx2trt_utils.cpp convertDtype")
 def _cast_before_nine(node: Node) -> str | None:
-    later = (TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN, TensorProto.UINT8, TensorProto.INT4, TensorProto.FLOAT4E2M1)
+    later = (
+        TensorProto.BFLOAT16,
+        TensorProto.FLOAT8E4M3FN,
+        TensorProto.UINT8,
+        TensorProto.INT4,
+        TensorProto.FLOAT4E2M1,
+    )
     return f"there is no {_name(node.attr('to'))} before 9.0" if node.attr("to") in later else None
 
 
-
-@condition("AveragePool MaxPool LpPool", (8, 0), rtx=True, source="onnx-tensorrt@1def182: does not support dilations other than 1")
+@condition(
+    "AveragePool MaxPool LpPool",
+    (8, 0),
+    rtx=True,
+    source="onnx-tensorrt@1def182: does not support dilations other than 1",
+)
 def _pool_dilations(node: Node) -> str | None:
     return "dilations other than 1 are refused" if any(d != 1 for d in node.attr("dilations") or ()) else None
 
@@ -558,7 +685,9 @@ def _max_pool_indices(node: Node) -> str | None:
     return "the output of indices is refused" if sum(o is not None for o in node.outputs) > 1 else None
 
 
-@condition("Dropout", (8, 0), rtx=True, source="onnx-tensorrt@4f54a19: does not support the Dropout operator in training mode")
+@condition(
+    "Dropout", (8, 0), rtx=True, source="onnx-tensorrt@4f54a19: does not support the Dropout operator in training mode"
+)
 def _dropout(node: Node) -> str | None:
     training = _known(node, 2)
     return "training mode is refused" if training is not None and bool(training.any()) else None
@@ -584,7 +713,11 @@ def _einsum_diagonal(node: Node) -> str | None:
 @condition("TopK", rtx=True, source="NVIDIA documentation: K up to 3840; measured with TensorRT-RTX")
 def _top_k(node: Node) -> str | None:
     k = _known(node, 1)
-    return f"K = {int(k.reshape(-1)[0])} is refused; 3840 is the largest" if k is not None and k.size and int(k.reshape(-1)[0]) > 3840 else None
+    return (
+        f"K = {int(k.reshape(-1)[0])} is refused; 3840 is the largest"
+        if k is not None and k.size and int(k.reshape(-1)[0]) > 3840
+        else None
+    )
 
 
 @condition("Trilu", (8, 5), (8, 5), source="onnx-tensorrt@fd119fe: 2-D alone; N-D from 8.6")
@@ -599,22 +732,40 @@ def _depth_to_space(node: Node) -> str | None:
     return f"the input has {rank} dimensions; four are taken" if rank not in (None, 4) else None
 
 
-@condition("Mod", (8, 5), rtx=True, source="onnx-tensorrt@fd119fe; measured with TensorRT-RTX: fmod 0 is for integers, fmod 1 for floats")
+@condition(
+    "Mod",
+    (8, 5),
+    rtx=True,
+    source="onnx-tensorrt@fd119fe; measured with TensorRT-RTX: fmod 0 is for integers, fmod 1 for floats",
+)
 def _mod(node: Node) -> str | None:
     whole = _dtype(node) in (TensorProto.INT32, TensorProto.INT64)
     return "fmod 0 takes integers alone" if not node.attr("fmod") and _dtype(node) and not whole else None
 
 
-@condition("QuantizeLinear DequantizeLinear", (7, 0), rtx=True, source="onnx-tensorrt@4225037: TRT only supports symmetric quantization")
+@condition(
+    "QuantizeLinear DequantizeLinear",
+    (7, 0),
+    rtx=True,
+    source="onnx-tensorrt@4225037: TRT only supports symmetric quantization",
+)
 def _symmetric(node: Node) -> str | None:
     zero = _known(node, 2)
-    return "a zero point other than 0 is refused" if zero is not None and zero.dtype.kind in "iu" and bool(zero.any()) else None
+    return (
+        "a zero point other than 0 is refused"
+        if zero is not None and zero.dtype.kind in "iu" and bool(zero.any())
+        else None
+    )
 
 
 @condition("Slice", until=(7, 2, 2), source="onnx-tensorrt@84b5be1: no documented negative stride")
 def _slice_backward(node: Node) -> str | None:
     steps = _known(node, 4)
-    return "negative steps are not documented before 8.0" if steps is not None and steps.size and int(steps.min()) < 0 else None
+    return (
+        "negative steps are not documented before 8.0"
+        if steps is not None and steps.size and int(steps.min()) < 0
+        else None
+    )
 
 
 @condition("Squeeze Unsqueeze Split", until=(7, 2, 2), source="onnx-tensorrt@84b5be1: the attribute alone is read")
@@ -632,15 +783,24 @@ def _split_uneven(node: Node) -> str | None:
     return f"num_outputs {count} does not divide the dimension" if not isinstance(axis, int) or axis % count else None
 
 
-@condition("Reshape", (7, 0), (8, 2), source="onnx-tensorrt@4225037 reads allowzero from opset 14 on, and 8.2 declares 13")
+@condition(
+    "Reshape", (7, 0), (8, 2), source="onnx-tensorrt@4225037 reads allowzero from opset 14 on, and 8.2 declares 13"
+)
 def _reshape_zero(node: Node) -> str | None:
     if not node.attr("allowzero"):
         return None
     shape = _known(node, 1)
-    return None if shape is not None and bool((shape != 0).all()) else "allowzero is not read: 0 would copy the dimension"
+    return (
+        None if shape is not None and bool((shape != 0).all()) else "allowzero is not read: 0 would copy the dimension"
+    )
 
 
-@condition("Reshape", (8, 4), (8, 6), source="measured with TensorRT 8.4.1.5: `Attribute not found: allowzero`; 8.5 and 8.6 taken to be alike")
+@condition(
+    "Reshape",
+    (8, 4),
+    (8, 6),
+    source="measured with TensorRT 8.4.1.5: `Attribute not found: allowzero`; 8.5 and 8.6 taken to be alike",
+)
 def _reshape_bare(node: Node) -> str | None:
     if "allowzero" in node.attrs or _model(node).opset_in(node.graph) < 14:
         return None
@@ -697,7 +857,9 @@ class Target:
             return installed()
         base, plus, suffix = text.partition("+")
         if (plus and suffix != "dla") or (base != "rtx" and not re.fullmatch(r"\d+(\.\d+){0,3}", base)):
-            raise UsageError(f"no target is called '{text}'. A target is a version such as 8.4 or 10.9, 'rtx', '8.6+dla', or 'installed'.")
+            raise UsageError(
+                f"no target is called '{text}'. A target is a version such as 8.4 or 10.9, 'rtx', '8.6+dla', or 'installed'."
+            )
         if base == "rtx":
             if suffix:
                 raise UsageError("TensorRT-RTX has no DLA. Leave '+dla' out.")
@@ -705,7 +867,9 @@ class Target:
         asked = tuple(int(p) for p in base.split("."))
         asked = (*asked, 0) if len(asked) == 1 else asked
         if asked < FIRST or asked[0] > LAST[0]:
-            raise UsageError(f"surgeon knows TensorRT 6.0 to {_dotted(LAST)}, not {base}. Name one of these, 'rtx' or 'installed'.")
+            raise UsageError(
+                f"surgeon knows TensorRT 6.0 to {_dotted(LAST)}, not {base}. Name one of these, 'rtx' or 'installed'."
+            )
         if suffix and asked[0] > 10:
             raise UsageError(f"TensorRT {base} has no DLA: 10.x is the last that has. Leave '+dla' out.")
         row = max(r for r in ROWS if r <= asked)
@@ -792,7 +956,11 @@ class Target:
         checks = _checks(self.version, self.rtx, self.dla).get(node.key)
         if checks is None:
             return self._why_unknown(node)
-        if self.lowers_opset and not _since(node.key, self.opset) and _since(node.key, _model(node).opset_in(node.graph)):
+        if (
+            self.lowers_opset
+            and not _since(node.key, self.opset)
+            and _since(node.key, _model(node).opset_in(node.graph))
+        ):
             return f"{node.op} is not in opset {self.opset}, the newest that this parser reads"
         for position in _constant_inputs(self.version, self.rtx).get(node.key, ()):
             if not _is_weights(_input(node, position)):
@@ -854,7 +1022,11 @@ class Target:
         if not self.plugins:
             return "there are no plugins"
         since, until = STOCK_PLUGINS.get(op, ALWAYS)
-        return None if since <= self.version <= until else f"the plugin {op} is there from {_dotted(since)} to {_dotted(until)} alone"
+        return (
+            None
+            if since <= self.version <= until
+            else f"the plugin {op} is there from {_dotted(since)} to {_dotted(until)} alone"
+        )
 
     def stock_version(self, op: str) -> str:
         """The version by which this release knows a plugin of NVIDIA's own library."""
@@ -866,7 +1038,11 @@ class Target:
 
 
 ROWS: tuple[Version, ...] = tuple(
-    sorted({v for v, _, _ in IMPORTERS} | {v for v, _ in OPSETS} | {(7, 2), (9, 0), (9, 3), *[(10, m) for m in range(17)], *[(11, m) for m in range(5)]})
+    sorted(
+        {v for v, _, _ in IMPORTERS}
+        | {v for v, _ in OPSETS}
+        | {(7, 2), (9, 0), (9, 3), *[(10, m) for m in range(17)], *[(11, m) for m in range(5)]}
+    )
 )
 LATEST_OPSET = max(o for _, o in OPSETS)
 
@@ -895,7 +1071,10 @@ def _importers(version: Version, rtx: bool) -> frozenset[str]:
 
 @cache
 def _constant_inputs(version: Version, rtx: bool) -> dict[str, tuple[int, ...]]:
-    found = {op: tuple(p for p, (since, until) in rows.items() if since <= version <= until) for op, rows in CONSTANT_INPUTS.items()}
+    found = {
+        op: tuple(p for p, (since, until) in rows.items() if since <= version <= until)
+        for op, rows in CONSTANT_INPUTS.items()
+    }
     return {op: positions for op, positions in found.items() if positions}
 
 

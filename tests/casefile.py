@@ -128,7 +128,10 @@ def _graph_lines(graph: GraphProto, outer: dict[str, str], indent: str) -> Itera
 
 
 def _array(array: np.ndarray) -> str:
-    flat = ", ".join(f"{v:.7g}" if array.dtype.kind == "f" or array.dtype.name == "bfloat16" else str(v) for v in array.reshape(-1).tolist())
+    flat = ", ".join(
+        f"{v:.7g}" if array.dtype.kind == "f" or array.dtype.name == "bfloat16" else str(v)
+        for v in array.reshape(-1).tolist()
+    )
     return f"{array.dtype}{list(array.shape)}{{{flat}}}"
 
 

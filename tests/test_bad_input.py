@@ -187,7 +187,10 @@ def test_bad_model_for_other_commands(
         "compare": [str(other), str(source)],
         "build": [str(source), str(out)],
     }
-    if (command, kind) == ("build", "cyclic"):  # surgeon does not index a model that it only builds: the parser refuses it
+    if (command, kind) == (
+        "build",
+        "cyclic",
+    ):  # surgeon does not index a model that it only builds: the parser refuses it
         assert main([command, *words[command]]) == 1
         error = capsys.readouterr().err
         assert "does not take" in error and "Traceback" not in error

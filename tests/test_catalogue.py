@@ -155,7 +155,9 @@ class Row:
     why: str = ""
 
     def speaks_for(self, row: dict[str, Any]) -> bool:
-        return self.module == row["module"] and (not self.files or bool({row["exporter"], f"{row['exporter']}{row['opset']}"} & set(self.files.split())))
+        return self.module == row["module"] and (
+            not self.files or bool({row["exporter"], f"{row['exporter']}{row['opset']}"} & set(self.files.split()))
+        )
 
 
 def becomes(module: str, catalogue: str, form: Form, files: str = "") -> Row:
@@ -178,6 +180,7 @@ WEIGHTS_BY_UNSQUEEZE = same("Unsqueeze Unsqueeze")
 # A variance with Bessel's correction, its counts computed: v * n / (n - 1).
 COUNTED = "ReduceMean Sub Mul ReduceMean Mul Sub Div"
 
+# fmt: off
 TABLE = [
     # L2 normalisation: patterns.md 3.1
     becomes("F_normalize_dim1_4d", "L2-a to L2-d, L2-f", norm("max_norm", 1e-12, "1")),
@@ -421,6 +424,7 @@ TABLE = [
     becomes("script_loop", "in the body of a Loop", same("Loop Identity Add") + instance(1e-5) + leaky(0.1) + norm("max_norm", 1e-12, "1")),
     becomes("script_loop", "unrolled by the exporter", (same("Add") + instance(1e-5) + leaky(0.1) + norm("max_norm", 1e-12, "1")) * 3, "dynamo dynamo_noopt"),
 ]
+# fmt: on
 
 
 # ---- reading what was written ------------------------------------------------------------------------------------------------
@@ -445,7 +449,14 @@ class Written:
         op, value, count, pairs = _parts(wanted)
         return (
             op == self.op
-            and (not value or any(np.allclose(c.astype(np.float64), float(value), rtol=1e-4, atol=0) for c in self.constants if c.dtype.kind == "f"))
+            and (
+                not value
+                or any(
+                    np.allclose(c.astype(np.float64), float(value), rtol=1e-4, atol=0)
+                    for c in self.constants
+                    if c.dtype.kind == "f"
+                )
+            )
             and (not count or any(c.size == int(count) for c in self.constants))
             and all(self._has(*pair.split("=")) for pair in pairs)
         )
@@ -496,7 +507,11 @@ def _difference(written: list[Written], wanted: str) -> str:
     for token, times in Counter(tokens).items():
         agreeing = [w for w in written if w.agrees(token)]
         if len(agreeing) < times:
-            like = [(w.attributes, [c.ravel()[:4].tolist() for c in w.constants]) for w in written if w.op == _parts(token)[0]]
+            like = [
+                (w.attributes, [c.ravel()[:4].tolist() for c in w.constants])
+                for w in written
+                if w.op == _parts(token)[0]
+            ]
             return f"{times} x {token} wanted, {len(agreeing)} found among {like}"
     return ""
 
@@ -561,7 +576,13 @@ def test_the_best_form_is_not_touched(column: str) -> None:
         f"{row['file']}: {applied}"
         for row in INDEX
         if _row_of(row).kind is BEST
-        and (applied := [a.pass_name for a in _rewritten(row["file"], column).report.applied if set(a.pass_name.split("+")) - {"fold", "identity", "opset"}])
+        and (
+            applied := [
+                a.pass_name
+                for a in _rewritten(row["file"], column).report.applied
+                if set(a.pass_name.split("+")) - {"fold", "identity", "opset"}
+            ]
+        )
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -579,14 +600,20 @@ LOST = {row["file"]: row["module"] for row in INDEX if row["module"] in REPAIRED
 
 @pytest.mark.parametrize("column", COLUMNS)
 def test_a_lost_epsilon_is_said(column: str) -> None:
-    said = {row["file"] for row in INDEX if any("lost epsilon" in w for w in _rewritten(row["file"], column).report.warnings)}
+    said = {
+        row["file"]
+        for row in INDEX
+        if any("lost epsilon" in w for w in _rewritten(row["file"], column).report.warnings)
+    }
     assert said == set(LOST) and len(LOST) == 3
 
 
 @pytest.mark.parametrize("column", COLUMNS)
 @pytest.mark.parametrize("file", LOST)
 def test_a_lost_epsilon_is_repaired(file: str, column: str) -> None:
-    given: dict[str, Any] = {"target": "8.4", "plugins": ["surgeon"], "strategy": PLUGINS} if column == "plugin" else {"target": column}
+    given: dict[str, Any] = (
+        {"target": "8.4", "plugins": ["surgeon"], "strategy": PLUGINS} if column == "plugin" else {"target": column}
+    )
     result = surgeon.rewrite(CORPUS / file, options={"repair_eps": 1e-12}, **given)
     assert not result.report.undone
     assert not _difference(_written(result.model.graph), REPAIRED[LOST[file]].columns[COLUMNS.index(column)])
@@ -600,7 +627,13 @@ def test_a_lost_epsilon_is_repaired(file: str, column: str) -> None:
 
 def test_what_never_had_an_epsilon_is_not_called_lost() -> None:
     """L2-g and its like: the file has none, and where the exporter recorded its source, nor had that."""
-    for module in ("x_div_norm_keepdim_clip", "l2_pow_half", "l2_einsum_norm", "l2_clip_features_logits", "tf_linalg_normalize"):
+    for module in (
+        "x_div_norm_keepdim_clip",
+        "l2_pow_half",
+        "l2_einsum_norm",
+        "l2_clip_features_logits",
+        "tf_linalg_normalize",
+    ):
         for row in (r for r in INDEX if r["module"] == module):
             warnings = _rewritten(row["file"], "10.9").report.warnings
             assert warnings and all("no epsilon" in w for w in warnings), row["file"]
@@ -614,7 +647,18 @@ def test_every_file_has_its_row_and_every_row_its_files() -> None:
 
 
 def test_a_form_can_be_missed() -> None:
-    nodes = _written(onnx.parser.parse_graph('g (float[N,3] x) => (float[N,3] y) <float e = {1e-6}> { a = ReduceL2 <axes = [1]> (x)  b = Max (a, e)  y = Div (x, b) }'))
+    nodes = _written(
+        onnx.parser.parse_graph(
+            "g (float[N,3] x) => (float[N,3] y) <float e = {1e-6}> { a = ReduceL2 <axes = [1]> (x)  b = Max (a, e)  y = Div (x, b) }"
+        )
+    )
     assert not _difference(nodes, "ReduceL2:axes=1 Max=1e-6#1 Div")
-    for wrong in ("ReduceL2 Div", "ReduceL2 Max=1e-5 Div", "ReduceL2 Max=1e-6#3 Div", "ReduceL2:axes=0 Max Div", "ReduceL2:keepdims=0 Max Div", "ReduceL2 Max Div Div"):
+    for wrong in (
+        "ReduceL2 Div",
+        "ReduceL2 Max=1e-5 Div",
+        "ReduceL2 Max=1e-6#3 Div",
+        "ReduceL2:axes=0 Max Div",
+        "ReduceL2:keepdims=0 Max Div",
+        "ReduceL2 Max Div Div",
+    ):
         assert _difference(nodes, wrong), wrong

@@ -90,7 +90,9 @@ def _graphs(graph: onnx.GraphProto) -> list[onnx.GraphProto]:
 
 def test_the_reduce_test_can_fail() -> None:
     assert any(
-        n.op_type == "ReduceL2" and len(n.input) > 1 for row in INDEX for n in onnx.load(CORPUS / row["file"]).graph.node
+        n.op_type == "ReduceL2" and len(n.input) > 1
+        for row in INDEX
+        for n in onnx.load(CORPUS / row["file"]).graph.node
     )
 
 

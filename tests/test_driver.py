@@ -39,7 +39,9 @@ def test_what_lower_writes_as_the_file_had_it_is_taken_back() -> None:
     assert not driver.rewrites and proto.SerializeToString() == before
 
 
-@pytest.mark.parametrize("body", [SPELLED.replace("(a, c)", "(c, a)").replace("(a, m)", "(m, a)"), SPELLED.replace("float c", "float[1] c")])
+@pytest.mark.parametrize(
+    "body", [SPELLED.replace("(a, c)", "(c, a)").replace("(a, m)", "(m, a)"), SPELLED.replace("float c", "float[1] c")]
+)
 def test_the_order_of_commuting_inputs_and_the_shape_of_a_scalar_are_no_difference(body: str) -> None:
     driver = drive(model(body), LEAKY, strategies={"leaky": "decompose"})
     assert not driver.rewrites
@@ -153,7 +155,9 @@ def _near_misses(count: int) -> onnx.ModelProto:
     for k in range(count // 2):
         nodes += [helper.make_node("Sigmoid", ["a"], [f"s{k}"]), helper.make_node("Mul", [last, f"s{k}"], [f"m{k}"])]
         last = f"m{k}"
-    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("a", 1, [2])], [helper.make_tensor_value_info(last, 1, [2])])
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("a", 1, [2])], [helper.make_tensor_value_info(last, 1, [2])]
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
@@ -185,5 +189,7 @@ def test_a_rule_over_the_whole_model_runs_behind_its_stage() -> None:
 
 
 def test_the_same_run_twice_writes_the_same_bytes() -> None:
-    one, two = (surgeon.rewrite(model(SPELLED), target="8.4").model.SerializeToString(deterministic=True) for _ in range(2))
+    one, two = (
+        surgeon.rewrite(model(SPELLED), target="8.4").model.SerializeToString(deterministic=True) for _ in range(2)
+    )
     assert one == two

@@ -110,7 +110,11 @@ def test_before_ir_4_new_constants_are_nodes_and_initializers_are_inputs() -> No
     onnx.checker.check_model(proto)
     drive(proto, a_pass("add", twice_as_much))
     onnx.checker.check_model(proto)
-    assert ops(proto) == ["Constant", "Add"] and not proto.graph.initializer and [i.name for i in proto.graph.input] == ["a"]
+    assert (
+        ops(proto) == ["Constant", "Add"]
+        and not proto.graph.initializer
+        and [i.name for i in proto.graph.input] == ["a"]
+    )
 
 
 def test_since_ir_4_an_initializer_that_is_an_input_is_no_constant() -> None:
@@ -121,14 +125,16 @@ def test_since_ir_4_an_initializer_that_is_an_input_is_no_constant() -> None:
 
 
 def test_constants_are_computed_on_demand() -> None:
-    indexed = Model(model("""(float[2,3] a) => (float[6] r) {
+    indexed = Model(
+        model("""(float[2,3] a) => (float[6] r) {
         s = Shape (a)
         k = Constant <value_ints = [0]> ()
         t = Gather (s, k)
         m = Constant <value_ints = [3]> ()
         n = Mul (t, m)
         r = Reshape (a, n)
-    }"""))
+    }""")
+    )
     assert indexed.constant(indexed.graph.values["n"]).tolist() == [6]
     assert indexed.constant(indexed.graph.values["r"]) is None
 
@@ -219,7 +225,9 @@ def test_an_initializer_that_loses_its_last_reader_goes() -> None:
     def drop(b, x, c):  # type: ignore[no-untyped-def]
         return b.Abs(x)
 
-    proto = model("(float[2] a) => (float[2] r) <float c = {1.0}, float d = {2.0}> { s = Mul (a, c)  t = Exp (s)  r = Add (t, d) }")
+    proto = model(
+        "(float[2] a) => (float[2] r) <float c = {1.0}, float d = {2.0}> { s = Mul (a, c)  t = Exp (s)  r = Add (t, d) }"
+    )
     drive(proto, a_pass("drop", drop))
     assert [t.name for t in proto.graph.initializer] == ["d"]
 
@@ -227,11 +235,24 @@ def test_an_initializer_that_loses_its_last_reader_goes() -> None:
 def test_weights_on_disk_are_not_read(tmp_path) -> None:  # type: ignore[no-untyped-def]
     weight = numpy_helper.from_array(np.ones((64, 64), np.float32), "w")
     graph = helper.make_graph(
-        [helper.make_node("MatMul", ["a", "w"], ["m"]), helper.make_node("Abs", ["m"], ["s"]), helper.make_node("Relu", ["s"], ["r"])],
-        "g", [helper.make_tensor_value_info("a", 1, [2, 64])], [helper.make_tensor_value_info("r", 1, [2, 64])], [weight],
+        [
+            helper.make_node("MatMul", ["a", "w"], ["m"]),
+            helper.make_node("Abs", ["m"], ["s"]),
+            helper.make_node("Relu", ["s"], ["r"]),
+        ],
+        "g",
+        [helper.make_tensor_value_info("a", 1, [2, 64])],
+        [helper.make_tensor_value_info("r", 1, [2, 64])],
+        [weight],
     )
     path = tmp_path / "m.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path, save_as_external_data=True, location="w.bin", size_threshold=0)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+        path,
+        save_as_external_data=True,
+        location="w.bin",
+        size_threshold=0,
+    )
     (tmp_path / "out").mkdir()
     result = surgeon.rewrite(path)
     assert not result.model.graph.initializer[0].raw_data
@@ -257,14 +278,16 @@ def test_attributes_of_functions_that_are_references_do_not_match() -> None:
 
 
 def test_types_inside_a_function_are_those_of_its_first_call() -> None:
-    indexed = Model(onnx.parser.parse_model("""
+    indexed = Model(
+        onnx.parser.parse_model("""
         <ir_version: 8, opset_import: ["" : 17, "f" : 1]>
         g (float[N,3] a) => (float[M,K] r) { b = f.outer <axis = 1> (a)  r = Relu (b) }
         <domain: "f", opset_import: ["" : 17, "f" : 1]>
         outer <axis> (p) => (q) { s = Softmax <axis : int = @axis> (p)  q = f.inner (s) }
         <domain: "f", opset_import: ["" : 17]>
         inner (p) => (q) { t = Transpose (p)  q = Exp (t) }
-    """))
+    """)
+    )
     outer, inner = (indexed.functions[k].values for k in ("f::outer", "f::inner"))
     assert indexed.shape(outer["s"]) == ("N", 3) and indexed.shape(inner["t"]) == (3, "N")
     assert indexed.dtype(inner["t"]) == onnx.TensorProto.FLOAT

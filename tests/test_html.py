@@ -73,7 +73,11 @@ def norms(count: int) -> ModelProto:
         ]
         last = f"<y{k}>"
     kinds = [helper.make_tensor_value_info(n, 1, ["N", 8]) for n in ("x", last)]
-    return helper.make_model(helper.make_graph(nodes, "g", kinds[:1], kinds[1:], tensors), opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    return helper.make_model(
+        helper.make_graph(nodes, "g", kinds[:1], kinds[1:], tensors),
+        opset_imports=[helper.make_opsetid("", 13)],
+        ir_version=8,
+    )
 
 
 def test_a_rewrite_is_drawn_before_and_after() -> None:
@@ -114,7 +118,11 @@ def test_many_shapes_of_window() -> None:
     chains = []
     for k in range(MOST_DRAWN + 5):
         model = surgeon.graph.Model(_chain(k + 1))
-        chains.append(type(first)(first.pass_name, first.strategy, f"r{k}", ["y"], [], [], 0.0, model.graph.live(), model.graph.live()[:1]))
+        chains.append(
+            type(first)(
+                first.pass_name, first.strategy, f"r{k}", ["y"], [], [], 0.0, model.graph.live(), model.graph.live()[:1]
+            )
+        )
     report.applied = chains
     text = render(report)
     page_of(text)
@@ -124,9 +132,14 @@ def test_many_shapes_of_window() -> None:
 
 
 def _chain(length: int) -> ModelProto:
-    nodes = [helper.make_node("Relu", ["x" if not k else f"t{k}"], ["y" if k == length - 1 else f"t{k + 1}"]) for k in range(length)]
+    nodes = [
+        helper.make_node("Relu", ["x" if not k else f"t{k}"], ["y" if k == length - 1 else f"t{k + 1}"])
+        for k in range(length)
+    ]
     kinds = [helper.make_tensor_value_info(n, 1, [4]) for n in ("x", "y")]
-    return helper.make_model(helper.make_graph(nodes, "g", kinds[:1], kinds[1:]), opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    return helper.make_model(
+        helper.make_graph(nodes, "g", kinds[:1], kinds[1:]), opset_imports=[helper.make_opsetid("", 13)], ir_version=8
+    )
 
 
 def test_what_was_undone_declined_and_left() -> None:
@@ -137,7 +150,16 @@ def test_what_was_undone_declined_and_left() -> None:
     report.warnings = ["an <epsilon> was lost"]
     report.verify = {"mode": "full", "skipped": [], "failed": "on random inputs it differs", "max_error": 0.5}
     said = " ".join(page_of(render(report)).text)
-    for word in ("<n>", "it differs by 3 & more", "the constant is 0.5", "and 899 more", "no importer", "an <epsilon> was lost", "whole models differ", "needs a look"):
+    for word in (
+        "<n>",
+        "it differs by 3 & more",
+        "the constant is 0.5",
+        "and 899 more",
+        "no importer",
+        "an <epsilon> was lost",
+        "whole models differ",
+        "needs a look",
+    ):
         assert word in said, word
 
 
@@ -161,8 +183,17 @@ def _sketch(body: str, **weights: np.ndarray) -> Sketch:
 
 
 def test_boxes_edges_and_constants() -> None:
-    drawn = _sketch("(float[4,8] x) => (float[4,8] y) { n = ReduceL2 <axes = [1]> (x) c = Max (n, eps) y = Div (x, c) }", eps=np.float32(1e-6))
-    assert [(b.label, b.kind) for b in drawn.boxes] == [("ReduceL2", "node"), ("Max", "node"), ("Div", "node"), ("x", "input"), ("y", "output")]
+    drawn = _sketch(
+        "(float[4,8] x) => (float[4,8] y) { n = ReduceL2 <axes = [1]> (x) c = Max (n, eps) y = Div (x, c) }",
+        eps=np.float32(1e-6),
+    )
+    assert [(b.label, b.kind) for b in drawn.boxes] == [
+        ("ReduceL2", "node"),
+        ("Max", "node"),
+        ("Div", "node"),
+        ("x", "input"),
+        ("y", "output"),
+    ]
     assert drawn.boxes[0].detail == "axes=[1]" and drawn.boxes[1].detail == "1e-06"
     assert sorted(drawn.edges) == [(0, 1), (1, 2), (2, 4), (3, 0), (3, 2)]
 
@@ -183,9 +214,16 @@ def test_boxes_do_not_overlap_and_edges_go_down() -> None:
 
 
 def test_a_name_that_is_long_keeps_both_its_ends() -> None:
-    drawn = _sketch("(float[4] a_very_long_name_that_an_exporter_made_up_of_many_modules_output_0) => (float[4] y) { y = Relu (a_very_long_name_that_an_exporter_made_up_of_many_modules_output_0) }")
+    drawn = _sketch(
+        "(float[4] a_very_long_name_that_an_exporter_made_up_of_many_modules_output_0) => (float[4] y) { y = Relu (a_very_long_name_that_an_exporter_made_up_of_many_modules_output_0) }"
+    )
     box = next(b for b in drawn.boxes if b.kind == "input")
-    assert box.label.startswith("a_very_long") and box.label.endswith("output_0") and ".." in box.label and box.full.endswith("modules_output_0")
+    assert (
+        box.label.startswith("a_very_long")
+        and box.label.endswith("output_0")
+        and ".." in box.label
+        and box.full.endswith("modules_output_0")
+    )
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -198,8 +236,18 @@ def test_the_page_is_no_wider_than_its_window(tmp_path: Path, width: int) -> Non
     assert CHROMIUM is not None
     result = surgeon.rewrite(norms(3), target="8.4")
     probe = "<script>document.title = document.documentElement.scrollWidth + '/' + window.innerWidth</script></body>"
-    (tmp_path / "r.html").write_text(render(result.report, precision=convert(result.model)).replace("</body>", probe), encoding="utf-8")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    (tmp_path / "r.html").write_text(
+        render(result.report, precision=convert(result.model)).replace("</body>", probe), encoding="utf-8"
+    )
+    flags = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ]
     done = subprocess.run(
         [CHROMIUM, *flags, f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900", "--dump-dom", (tmp_path / "r.html").as_uri()],
         capture_output=True, text=True, timeout=120, check=False,

@@ -16,7 +16,14 @@ import surgeon
 from surgeon.prove import Runner, compare_models
 
 SHAPE = (2, 6, 5, 3)
-EPSILONS = {"floor": "max_norm", "added": "add_norm", "floor_sum": "max_sum", "added_sum": "add_sum", "bound": "min_reciprocal", "": "add_norm"}
+EPSILONS = {
+    "floor": "max_norm",
+    "added": "add_norm",
+    "floor_sum": "max_sum",
+    "added_sum": "add_sum",
+    "bound": "min_reciprocal",
+    "": "add_norm",
+}
 
 
 @dataclass
@@ -76,7 +83,10 @@ class Spelling:
         if self.reduce == "sumsquare":
             return self.reduced("ReduceSumSquare", x)
         size = self.op("Abs", x) if self.square == "abs" else x
-        return self.reduced("ReduceSum", self.op("Mul", size, size) if self.square == "mul" else self.op("Pow", size, self.constant(2.0)))
+        return self.reduced(
+            "ReduceSum",
+            self.op("Mul", size, size) if self.square == "mul" else self.op("Pow", size, self.constant(2.0)),
+        )
 
     def restored(self, norm: str) -> str:
         if self.keepdims == "kept" and self.reduce != "einsum":
@@ -100,7 +110,11 @@ class Spelling:
         if not self.expand:
             return value
         if self.expand == "tile":
-            return self.op("Tile", value, self.constant([s if a == self.axis else 1 for a, s in enumerate(SHAPE)], TensorProto.INT64))
+            return self.op(
+                "Tile",
+                value,
+                self.constant([s if a == self.axis else 1 for a, s in enumerate(SHAPE)], TensorProto.INT64),
+            )
         sizes = self.op("Shape", "x") if self.expand == "shape" else self.constant(SHAPE, TensorProto.INT64)
         return self.op("Expand", value, sizes)
 
@@ -149,7 +163,9 @@ class Spelling:
         self.nodes[-1].output[0] = "y"
         dims: list[Any] = ["N", SHAPE[1], "H", "W"] if self.dynamic else list(SHAPE)
         info = helper.make_tensor_value_info
-        graph = helper.make_graph(self.nodes, "g", [info("x", self.dtype, dims)], [info("y", self.dtype, dims)], self.tensors)
+        graph = helper.make_graph(
+            self.nodes, "g", [info("x", self.dtype, dims)], [info("y", self.dtype, dims)], self.tensors
+        )
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
 
 
@@ -165,7 +181,13 @@ def spellings(draw: st.DrawFn) -> Spelling:
     keepdims = ["unsqueeze", "reshape"] if reduce == "einsum" else ["kept", "unsqueeze", "reshape"]
     low = 12 if reduce == "einsum" else 8
     opset = draw(st.integers(low, 22))
-    dtype = draw(st.sampled_from([TensorProto.FLOAT, TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE] if opset >= 13 else [TensorProto.FLOAT]))
+    dtype = draw(
+        st.sampled_from(
+            [TensorProto.FLOAT, TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE]
+            if opset >= 13
+            else [TensorProto.FLOAT]
+        )
+    )
     return Spelling(
         opset=opset,
         dtype=dtype,
@@ -200,7 +222,15 @@ def test_every_spelling_becomes_one_node_with_its_own_epsilon(spelling: Spelling
     result = surgeon.rewrite(model, target="10.9", strategy={"l2-norm": "plugin"})
     assert not result.report.undone, result.report.undone
     if spelling.dtype == TensorProto.DOUBLE:  # the plugin has none
-        assert not {n.op_type for n in result.model.graph.node} - {"ReduceL2", "ReduceSumSquare", "Sqrt", "Max", "Add", "Div", "Mul"}
+        assert not {n.op_type for n in result.model.graph.node} - {
+            "ReduceL2",
+            "ReduceSumSquare",
+            "Sqrt",
+            "Max",
+            "Add",
+            "Div",
+            "Mul",
+        }
         return
     node = only_node(result.model)
     found = {a.name: helper.get_attribute_value(a) for a in node.attribute}
@@ -221,7 +251,11 @@ def test_the_decomposition_computes_the_same_and_is_read_as_itself(spelling: Spe
     onnx.checker.check_model(result.model, full_check=True)
     error, why = compare_models(model, result.model)
     assert not why, why
-    shapes = [n.op_type for n in result.model.graph.node if n.op_type in ("Expand", "Tile", "Unsqueeze", "Reshape", "Pow", "Reciprocal", "Einsum", "Clip")]
+    shapes = [
+        n.op_type
+        for n in result.model.graph.node
+        if n.op_type in ("Expand", "Tile", "Unsqueeze", "Reshape", "Pow", "Reciprocal", "Einsum", "Clip")
+    ]
     assert not shapes, shapes
     again = surgeon.rewrite(result.model, target="10.9")
     assert not again.report.applied

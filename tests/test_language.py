@@ -59,7 +59,7 @@ def test_rule_3_the_first_alternative_wins_and_the_second_is_tried() -> None:
 def test_rule_3_an_optional_input() -> None:
     clip = op.Clip(x, const("low"), const("high") | None)
     both = "(float[2] a) => (float[2] r) <float l = {0.0}, float h = {6.0}> { r = Clip (a, l, h) }"
-    low = '(float[2] a) => (float[2] r) <float l = {0.0}> { r = Clip (a, l) }'
+    low = "(float[2] a) => (float[2] r) <float l = {0.0}> { r = Clip (a, l) }"
     high = '(float[2] a) => (float[2] r) <float h = {6.0}> { r = Clip (a, "", h) }'
     assert set(matches(clip, both).bound) == {"x", "low", "high"}
     assert set(matches(clip, low).bound) == {"x", "low"}

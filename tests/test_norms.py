@@ -45,7 +45,9 @@ class Spelled:
     def tensor(self, given: Any) -> str:
         if isinstance(given, str):
             return given
-        array = given if isinstance(given, np.ndarray) else np.asarray(given, helper.tensor_dtype_to_np_dtype(self.dtype))
+        array = (
+            given if isinstance(given, np.ndarray) else np.asarray(given, helper.tensor_dtype_to_np_dtype(self.dtype))
+        )
         name = f"c{len(self.tensors)}"
         self.tensors.append(numpy_helper.from_array(array, name))
         return name
@@ -64,12 +66,26 @@ class Spelled:
         return model
 
 
-def spell(m: Spelled, x: str, axes: Sequence[int], rank: int, centre: str, square: str, quotient: str, epsilon: float, count: int | None) -> str:
+def spell(
+    m: Spelled,
+    x: str,
+    axes: Sequence[int],
+    rank: int,
+    centre: str,
+    square: str,
+    quotient: str,
+    epsilon: float,
+    count: int | None,
+) -> str:
     """(x - mean) / sqrt(variance + epsilon) as an exporter might write it."""
 
     def average() -> str:
         if centre == "sum" and count is not None:
-            total = m.ReduceSum(x, np.asarray(axes, np.int64), keepdims=1) if m.opset >= 13 else m.ReduceSum(x, axes=list(axes), keepdims=1)
+            total = (
+                m.ReduceSum(x, np.asarray(axes, np.int64), keepdims=1)
+                if m.opset >= 13
+                else m.ReduceSum(x, axes=list(axes), keepdims=1)
+            )
             return m.Div(total, float(count))
         if centre == "kept by Unsqueeze":
             flat = m.reduced(x, axes, keepdims=0)
@@ -121,7 +137,15 @@ def normalised(x: np.ndarray, axes: tuple[int, ...], epsilon: float, ddof: int =
     seed=st.integers(0, 99),
 )
 def test_instance_norm_in_any_spelling(
-    spatial: list[int], centre: str, square: str, quotient: str, epsilon: float, opset: int, negative: bool, target: str, seed: int
+    spatial: list[int],
+    centre: str,
+    square: str,
+    quotient: str,
+    epsilon: float,
+    opset: int,
+    negative: bool,
+    target: str,
+    seed: int,
 ) -> None:
     rng = np.random.default_rng(seed)
     rank, size = len(spatial) + 2, int(rng.integers(2, 5))
@@ -177,7 +201,9 @@ def test_bessels_correction_is_exact(spatial: list[int], epsilon: float, ratio: 
     target=st.sampled_from(["8.4", "9.3", "10.9"]),
     seed=st.integers(0, 99),
 )
-def test_layer_norm_in_any_spelling(rank: int, trailing: int, centre: str, square: str, quotient: str, opset: int, target: str, seed: int) -> None:
+def test_layer_norm_in_any_spelling(
+    rank: int, trailing: int, centre: str, square: str, quotient: str, opset: int, target: str, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     trailing = min(trailing, rank - 1)
     shape = rng.integers(2, 6, rank)
@@ -208,10 +234,22 @@ def test_rms_norm_in_any_spelling(square: str, quotient: str, opset: int, target
     gamma = rng.standard_normal(7).astype(np.float32)
     m = Spelled(opset)
     safe = m.Add(m.reduced(m.Mul("x", "x") if square == "Mul" else m.Pow("x", 2.0), [-1]), 1e-6)
-    inverse = m.Pow(safe, -0.5) if quotient == "Pow" else m.Reciprocal(m.Sqrt(safe)) if quotient == "Reciprocal" else m.Div(1.0, m.Sqrt(safe))
+    inverse = (
+        m.Pow(safe, -0.5)
+        if quotient == "Pow"
+        else m.Reciprocal(m.Sqrt(safe))
+        if quotient == "Reciprocal"
+        else m.Div(1.0, m.Sqrt(safe))
+    )
     m.Mul(gamma, m.Mul("x", inverse), outputs="y")
     result = surgeon.rewrite(m.model(["N", 5, 7], 3), target=target, only=NORMS)
-    shortest = [square if quotient == "Pow" else "Mul", "ReduceMean", "Add", *(["Pow", "Mul"] if quotient == "Pow" else ["Sqrt", "Div"]), "Mul"]
+    shortest = [
+        square if quotient == "Pow" else "Mul",
+        "ReduceMean",
+        "Add",
+        *(["Pow", "Mul"] if quotient == "Pow" else ["Sqrt", "Div"]),
+        "Mul",
+    ]
     assert operators(result) == (["RMSNormalization"] if (opset, target) == (23, "10.15") else shortest)
     x = (rng.standard_normal((2, 5, 7)) * 10).astype(np.float32)
     assert close(run(result.model, x), x / np.sqrt((x.astype(np.float64) ** 2).mean(-1, keepdims=True) + 1e-6) * gamma)
@@ -225,7 +263,9 @@ def test_rms_norm_in_any_spelling(square: str, quotient: str, opset: int, target
     dynamic=st.booleans(),
     seed=st.integers(0, 99),
 )
-def test_group_norm_is_decomposed_or_kept_right(groups: int, spatial: list[int], target: str, dynamic: bool, seed: int) -> None:
+def test_group_norm_is_decomposed_or_kept_right(
+    groups: int, spatial: list[int], target: str, dynamic: bool, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     gamma, beta = (rng.standard_normal(6).astype(np.float32) for _ in range(2))
     m = Spelled(21)
@@ -266,7 +306,9 @@ def test_mean_variance_normalization_as_onnx_defines_it(target: str) -> None:
     for x in (rng.standard_normal((2, 3, 4, 5)), np.zeros((2, 3, 4, 5)), rng.standard_normal((2, 3, 4, 5)) * 1e-9):
         wide = x.astype(np.float32).astype(np.float64)
         wanted = (wide - wide.mean((0, 2, 3), keepdims=True)) / (wide.std((0, 2, 3), keepdims=True) + 1e-9)
-        assert close(np.asarray(list(ReferenceEvaluator(result.model).run(None, {"x": x.astype(np.float32)}))[0]), wanted, 1e-5)
+        assert close(
+            np.asarray(list(ReferenceEvaluator(result.model).run(None, {"x": x.astype(np.float32)}))[0]), wanted, 1e-5
+        )
 
 
 @FEW

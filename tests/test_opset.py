@@ -101,7 +101,10 @@ def test_what_cannot_come_down_keeps_everything_up_and_is_reported() -> None:
 
 
 def test_a_skipped_node_keeps_everything_up() -> None:
-    proto = model("(float[2,3] x) => (float[2,1] y, float[1,3] z) <int64[1] a = {1}, int64[1] b = {0}> { y = ReduceMax (x, a) z = ReduceMin (x, b) }", 18)
+    proto = model(
+        "(float[2,3] x) => (float[2,1] y, float[1,3] z) <int64[1] a = {1}, int64[1] b = {0}> { y = ReduceMax (x, a) z = ReduceMin (x, b) }",
+        18,
+    )
     result = surgeon.rewrite(proto, target="8.4", skip=["opset:ReduceMax*"])
     assert opset(result.model) == 18 and not result.report.applied and result.report.failed
 
@@ -118,7 +121,12 @@ def test_layout_of_recurrent_layers_is_written_out_for_every_target() -> None:
         "(float[2,5,3] x, float[2,1,4] h, float[2,1,4] c) => (float[2,5,1,4] y, float[2,1,4] yh, float[2,1,4] yc)"
         " <float[1,16,3] w, float[1,16,4] r> { y, yh, yc = LSTM <hidden_size = 4, layout = 1> (x, w, r, , , h, c) }"
     )
-    proto = model(text.replace("<float[1,16,3] w, float[1,16,4] r>", "").replace("float[2,1,4] c)", "float[2,1,4] c, float[1,16,3] w, float[1,16,4] r)", 1), 17)
+    proto = model(
+        text.replace("<float[1,16,3] w, float[1,16,4] r>", "").replace(
+            "float[2,1,4] c)", "float[2,1,4] c, float[1,16,3] w, float[1,16,4] r)", 1
+        ),
+        17,
+    )
     for target in ("8.4", "10.9", "rtx"):
         result = surgeon.rewrite(proto, target=target)
         assert [a.pass_name for a in result.report.applied] == ["opset"]
@@ -135,7 +143,9 @@ def test_softmax_over_an_inner_axis_is_turned() -> None:
 
 def test_fused_and_lowered_windows_come_down_too() -> None:
     """A LayerNormalization that this target lacks is decomposed at the file's opset, and its Reduce comes down with it."""
-    proto = model("(float[2,3,8] x) => (float[2,3,8] y) <float[8] s = {1,2,3,4,5,6,7,8}> { y = LayerNormalization (x, s) }", 18)
+    proto = model(
+        "(float[2,3,8] x) => (float[2,3,8] y) <float[8] s = {1,2,3,4,5,6,7,8}> { y = LayerNormalization (x, s) }", 18
+    )
     result = surgeon.rewrite(proto, target="8.4")
     assert opset(result.model) == 17 and not misread(result.model)
     assert [a.pass_name for a in result.report.applied] == ["layer-norm+opset"]

@@ -78,7 +78,11 @@ def _structure(model: ModelProto) -> list[str]:
             if node.domain:
                 continue
             spec = onnx.defs.get_schema(node.op_type, opsets[""]).attributes
-            defaults = [a for a in node.attribute if a.name in spec and a.SerializeToString() == spec[a.name].default_value.SerializeToString()]
+            defaults = [
+                a
+                for a in node.attribute
+                if a.name in spec and a.SerializeToString() == spec[a.name].default_value.SerializeToString()
+            ]
             for attribute in defaults:
                 node.attribute.remove(attribute)
     return canonical(plain)
@@ -124,7 +128,9 @@ def test_what_goes_one_way_says_so_truly() -> None:
         files = [r["file"] for r in INDEX if r["module"] == module]
         (first,) = (p for p in PASSES if p.name == name)
         assert any(
-            _structure(_driven(_driven(_file(f), [first], "10.9")[0], PASSES, "10.9")[0]) != _structure(_together(f, "10.9")) for f in files
+            _structure(_driven(_driven(_file(f), [first], "10.9")[0], PASSES, "10.9")[0])
+            != _structure(_together(f, "10.9"))
+            for f in files
         )
 
 
@@ -141,7 +147,9 @@ def test_passes_that_fight_are_seen() -> None:
         return b.Max(x, 0.0)
 
     passes = [a_pass("a", to_clip), a_pass("z", to_max)]
-    proto = onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Relu (x) }')
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Relu (x) }'
+    )
     together = _driven(proto, passes, "10.9")[0]
     assert _bytes(_driven(proto, passes[::-1], "10.9")[0]) == _bytes(together)
     assert _structure(_driven(_driven(proto, passes[1:], "10.9")[0], passes, "10.9")[0]) != _structure(together)

@@ -18,7 +18,12 @@ from surgeon.prove import Runner
 from surgeon.targets import Target
 
 TARGETS = ["6.0", "7.2", "8.0", "8.2", "8.4", "9.3", "10.2", "10.9", "rtx"]
-TYPES: dict[int, Any] = {TensorProto.FLOAT: np.float32, TensorProto.FLOAT16: np.float16, TensorProto.INT32: np.int32, TensorProto.DOUBLE: np.float64}
+TYPES: dict[int, Any] = {
+    TensorProto.FLOAT: np.float32,
+    TensorProto.FLOAT16: np.float16,
+    TensorProto.INT32: np.int32,
+    TensorProto.DOUBLE: np.float64,
+}
 
 
 @dataclass
@@ -45,7 +50,9 @@ class Padding:
             if self.mode == "constant":
                 attrs["value"] = self.value
         else:
-            axes = [a for a, p in enumerate(self.pads) if any(p)] if self.form == "axes" else list(range(len(self.shape)))
+            axes = (
+                [a for a, p in enumerate(self.pads) if any(p)] if self.form == "axes" else list(range(len(self.shape)))
+            )
             some = [self.pads[a][0] for a in axes] + [self.pads[a][1] for a in axes]
             tensors.append(numpy_helper.from_array(np.asarray(some, np.int64), "pads"))
             inputs.append("pads")
@@ -58,7 +65,9 @@ class Padding:
                 tensors.append(numpy_helper.from_array(np.asarray(axes, np.int64), "axes"))
                 inputs.append("axes")
         dims: list[Any] = [f"d{a}" for a in range(len(self.shape))] if self.dynamic else list(self.shape)
-        out = [f"e{a}" if self.dynamic else n + sum(p) for a, (n, p) in enumerate(zip(self.shape, self.pads, strict=True))]
+        out = [
+            f"e{a}" if self.dynamic else n + sum(p) for a, (n, p) in enumerate(zip(self.shape, self.pads, strict=True))
+        ]
         info = helper.make_tensor_value_info
         node = helper.make_node("Pad", inputs, ["y"], **attrs)
         graph = helper.make_graph([node], "g", [info("x", self.dtype, dims)], [info("y", self.dtype, out)], tensors)
@@ -76,7 +85,9 @@ def paddings(draw: st.DrawFn) -> Padding:
     mode = draw(st.sampled_from(["constant", "reflect", "edge", "wrap"]))
     opset = draw(st.integers(19 if mode == "wrap" else 8, 22))
     shape = tuple(draw(st.lists(st.integers(3, 6), min_size=2, max_size=4)))
-    pads = tuple(draw(st.tuples(st.integers(-1, 2), st.integers(-1, 2))) if draw(st.booleans()) else (0, 0) for _ in shape)
+    pads = tuple(
+        draw(st.tuples(st.integers(-1, 2), st.integers(-1, 2))) if draw(st.booleans()) else (0, 0) for _ in shape
+    )
     assume(all(max(p) < n + min(p[0], 0) + min(p[1], 0) for n, p in zip(shape, pads, strict=True)))
     forms = ["plain"] if opset < 11 else ["plain", "empty value"] if opset < 18 else ["plain", "empty value", "axes"]
     dtype = draw(st.sampled_from(list(TYPES))) if opset >= 13 else TensorProto.FLOAT
@@ -126,7 +137,9 @@ def test_what_the_user_asks_for_is_given(padding: Padding, strategy: str) -> Non
         assert ops == {"SurgeonReflectPad"}
 
 
-def tensorflow_symmetric(shape: tuple[int, ...], pads: list[tuple[int, int]], dynamic: bool, opset: int = 13) -> ModelProto:
+def tensorflow_symmetric(
+    shape: tuple[int, ...], pads: list[tuple[int, int]], dynamic: bool, opset: int = 13
+) -> ModelProto:
     """tf.pad(mode="SYMMETRIC") as tf2onnx 1.17 writes it."""
     nodes: list[Any] = []
     tensors: list[Any] = []
@@ -137,7 +150,9 @@ def tensorflow_symmetric(shape: tuple[int, ...], pads: list[tuple[int, int]], dy
 
     ones = [[int(p > 0) for p in side] for side in zip(*pads, strict=True)]
     nodes.append(helper.make_node("Pad", ["x", constant(sum(ones, []))], ["p"], mode="constant"))
-    nodes.append(helper.make_node("Pad", ["p", constant([b for b, _ in pads] + [e for _, e in pads])], ["m"], mode="reflect"))
+    nodes.append(
+        helper.make_node("Pad", ["p", constant([b for b, _ in pads] + [e for _, e in pads])], ["m"], mode="reflect")
+    )
     nodes.append(helper.make_node("Shape", ["m"], ["s"]))
     nodes.append(helper.make_node("Split", ["s"], [f"s{a}" for a in range(len(shape))]))
     last = "m"
@@ -146,14 +161,20 @@ def tensorflow_symmetric(shape: tuple[int, ...], pads: list[tuple[int, int]], dy
         if gone:
             true = helper.make_tensor("value", TensorProto.BOOL, [1], [True])
             nodes.append(helper.make_node("ConstantOfShape", [f"s{axis}"], [f"t{axis}"], value=true))
-            nodes.append(helper.make_node("ScatterElements", [f"t{axis}", constant(gone), constant([False] * len(gone), bool)], [f"k{axis}"]))
+            nodes.append(
+                helper.make_node(
+                    "ScatterElements", [f"t{axis}", constant(gone), constant([False] * len(gone), bool)], [f"k{axis}"]
+                )
+            )
             nodes.append(helper.make_node("Compress", [last, f"k{axis}"], [f"y{axis}"], axis=axis))
             last = f"y{axis}"
     nodes[-1].output[0] = "y"
     info = helper.make_tensor_value_info
     dims: list[Any] = [f"d{a}" for a in range(len(shape))] if dynamic else list(shape)
     out = [f"e{a}" if dynamic else n + sum(p) for a, (n, p) in enumerate(zip(shape, pads, strict=True))]
-    graph = helper.make_graph(nodes, "g", [info("x", TensorProto.FLOAT, dims)], [info("y", TensorProto.FLOAT, out)], tensors)
+    graph = helper.make_graph(
+        nodes, "g", [info("x", TensorProto.FLOAT, dims)], [info("y", TensorProto.FLOAT, out)], tensors
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=7)
 
 
@@ -191,12 +212,20 @@ def slices_around(mode: str, begin: int, end: int, size: int, opset: int) -> Mod
     far = 2**63 - 1
     parts = ["x"]
     if begin:
-        parts.insert(0, cut("x", "l", -begin, far) if mode == "wrap" else cut(cut("x", "l0", 1, begin + 1), "l", -1, -far, -1))
+        parts.insert(
+            0, cut("x", "l", -begin, far) if mode == "wrap" else cut(cut("x", "l0", 1, begin + 1), "l", -1, -far, -1)
+        )
     if end:
         parts.append(cut("x", "r", 0, end) if mode == "wrap" else cut("x", "r", -2, -end - 2, -1))
     nodes.append(helper.make_node("Concat", parts, ["y"], axis=-1))
     info = helper.make_tensor_value_info
-    graph = helper.make_graph(nodes, "g", [info("x", TensorProto.FLOAT, [2, 3, size])], [info("y", TensorProto.FLOAT, [2, 3, size + begin + end])], tensors)
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [info("x", TensorProto.FLOAT, [2, 3, size])],
+        [info("y", TensorProto.FLOAT, [2, 3, size + begin + end])],
+        tensors,
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 
 
@@ -208,14 +237,18 @@ def slices_around(mode: str, begin: int, end: int, size: int, opset: int) -> Mod
     ("wrap", 19, "9.3", None),
     ("wrap", 17, "10.9", None),
 ])  # fmt: skip
-def test_slices_around_a_tensor(mode: str, opset: int, target: str, expected: list[str] | None, begin: int, end: int) -> None:
+def test_slices_around_a_tensor(
+    mode: str, opset: int, target: str, expected: list[str] | None, begin: int, end: int
+) -> None:
     model = slices_around(mode, begin, end, 5, opset)
     onnx.checker.check_model(model, full_check=True)
     result = surgeon.rewrite(model, target=target)
     found = [n.op_type for n in result.model.graph.node]
     assert found == (expected or [n.op_type for n in model.graph.node])
     x = numbers((2, 3, 5), TensorProto.FLOAT)
-    np.testing.assert_array_equal(Runner(result.model).run({"x": x})[0], np.pad(x, [(0, 0), (0, 0), (begin, end)], mode))  # type: ignore[call-overload]
+    np.testing.assert_array_equal(
+        Runner(result.model).run({"x": x})[0], np.pad(x, [(0, 0), (0, 0), (begin, end)], mode)
+    )  # type: ignore[call-overload]
 
 
 def test_a_reflection_by_the_whole_axis_is_refused_with_the_reason() -> None:
@@ -236,4 +269,6 @@ def test_pads_of_run_time_lose_their_axes_for_a_target_that_refuses_a_fourth_inp
     result = surgeon.rewrite(model, target="9.3", verify="none")
     assert len(next(n for n in result.model.graph.node if n.op_type == "Pad").input) == 2
     feeds = {"x": numbers((3, 4, 5), TensorProto.FLOAT), "pads": np.asarray([3, 0, 1, 2], np.int64)}
-    np.testing.assert_array_equal(Runner(result.model).run(feeds)[0], np.pad(feeds["x"], [(0, 0), (0, 2), (3, 1)], "reflect"))
+    np.testing.assert_array_equal(
+        Runner(result.model).run(feeds)[0], np.pad(feeds["x"], [(0, 0), (0, 2), (3, 1)], "reflect")
+    )

@@ -26,7 +26,9 @@ def folder(tmp_path: Path) -> Path:
 
 def run(folder: Path, *words: str) -> tuple[int, str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "SURGEON": f"{sys.executable} -m surgeon"}
-    done = subprocess.run(words, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        words, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     return done.returncode, done.stdout
 
 

@@ -38,7 +38,10 @@ def typed(model: ModelProto) -> dict[str, int]:
     """Tensor -> type, as onnx's strict inference sees it: fails where a node mixes types."""
     onnx.checker.check_model(model, full_check=True)
     inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
-    return {v.name: v.type.tensor_type.elem_type for v in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output)}
+    return {
+        v.name: v.type.tensor_type.elem_type
+        for v in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output)
+    }
 
 
 def nodes_of(model: ModelProto) -> list[NodeProto]:
@@ -115,11 +118,22 @@ def test_corpus_is_typed_right(row: dict[str, Any]) -> None:
 
 def test_rounding_is_that_of_fp16() -> None:
     """Against NumPy's own conversion: normal numbers, steps of 2^-24, overflow from 65520, inf, NaN; a tie may go either way."""
-    model = convert(with_weights(helpers.model("(float[N] x) => (float[N] y) { z = MatMul (x, one) y = Mul (z, z) }"), one=np.ones((1, 1), np.float32)), verify=False)
+    model = convert(
+        with_weights(
+            helpers.model("(float[N] x) => (float[N] y) { z = MatMul (x, one) y = Mul (z, z) }"),
+            one=np.ones((1, 1), np.float32),
+        ),
+        verify=False,
+    )
     assert model.half
     cast = helpers.model("(float[N] x) => (float[N] y) { h = Cast <to = 10> (x) y = Cast <to = 1> (h) }")
-    numbers = np.concatenate([rng.standard_normal(5000) * s for s in (1e-8, 1e-7, 1e-6, 6e-5, 1e-3, 1.0, 1e3, 3e4)]).astype(np.float32)
-    special = np.asarray([0, -0.0, 65504, 65519.996, 65520, -65520, 1e38, np.inf, -np.inf, np.nan, 2.0**-24, 2.0**-14, 5.9e-8], np.float32)
+    numbers = np.concatenate(
+        [rng.standard_normal(5000) * s for s in (1e-8, 1e-7, 1e-6, 6e-5, 1e-3, 1.0, 1e3, 3e4)]
+    ).astype(np.float32)
+    special = np.asarray(
+        [0, -0.0, 65504, 65519.996, 65520, -65520, 1e38, np.inf, -np.inf, np.nan, 2.0**-24, 2.0**-14, 5.9e-8],
+        np.float32,
+    )
     x = np.concatenate([numbers, special])
     strict = rounded(cast)
     assert strict is not None
@@ -224,7 +238,13 @@ def test_plain_layers_have_no_island() -> None:
 
 
 def test_activations_stay_fp16() -> None:
-    result = convert(between_layers("s = Sigmoid (a) m = Mul (a, s) l = LeakyRelu <alpha = 0.1> (m) b = Clip (l, lo, hi)", lo=np.float32(0), hi=np.float32(6)))
+    result = convert(
+        between_layers(
+            "s = Sigmoid (a) m = Mul (a, s) l = LeakyRelu <alpha = 0.1> (m) b = Clip (l, lo, hi)",
+            lo=np.float32(0),
+            hi=np.float32(6),
+        )
+    )
     assert not result.kept and {a.dtype for a in stored(result.model).values()} == {np.dtype(np.float16)}
 
 
@@ -234,7 +254,9 @@ def test_a_relu_behind_a_norm_goes_with_its_reader() -> None:
 
 
 def test_scale_and_shift_behind_a_norm_stay_with_it() -> None:
-    result = convert(between_layers("n = Softmax (a) m = Mul (n, g) b = Add (m, g)", g=np.linspace(1, 2, 8, dtype=np.float32)))
+    result = convert(
+        between_layers("n = Softmax (a) m = Mul (n, g) b = Add (m, g)", g=np.linspace(1, 2, 8, dtype=np.float32))
+    )
     assert type_of(result.model, "Mul") == type_of(result.model, "Add") == [SINGLE] and result.casts == 4
 
 
@@ -279,7 +301,9 @@ def test_integer_mask_of_a_transformer() -> None:
 
 
 def test_epsilons_that_underflow_stay() -> None:
-    result = convert(between_layers("n = ReduceL2 <axes = [1]> (a) f = Clip (n, eps) b = Div (a, f)", eps=np.float32(1e-12)))
+    result = convert(
+        between_layers("n = ReduceL2 <axes = [1]> (a) f = Clip (n, eps) b = Div (a, f)", eps=np.float32(1e-12))
+    )
     assert stored(result.model)["eps"].dtype == np.float32
     strict = rounded(result.model)
     assert strict is not None
@@ -290,13 +314,21 @@ def test_epsilons_that_underflow_stay() -> None:
 def test_weights_beyond_fp16_are_reported_and_stay() -> None:
     big = W.copy()
     big[0, 0] = 7e4
-    result = convert(with_weights(helpers.model("(float[N,8] x) => (float[N,8] y) { a = MatMul (x, big) b = Relu (a) y = MatMul (b, w) }"), big=big, w=W))
+    result = convert(
+        with_weights(
+            helpers.model("(float[N,8] x) => (float[N,8] y) { a = MatMul (x, big) b = Relu (a) y = MatMul (b, w) }"),
+            big=big,
+            w=W,
+        )
+    )
     assert stored(result.model)["big"].dtype == np.float32 and stored(result.model)["w"].dtype == np.float16
     assert any("'big' overflows" in w for w in result.warnings), result.warnings
 
 
 def test_weights_that_lose_their_digits_are_reported_and_stay() -> None:
-    result = convert(with_weights(helpers.model("(float[N,8] x) => (float[N,8] y) { y = MatMul (x, small) }"), small=W * 1e-7))
+    result = convert(
+        with_weights(helpers.model("(float[N,8] x) => (float[N,8] y) { y = MatMul (x, small) }"), small=W * 1e-7)
+    )
     assert stored(result.model)["small"].dtype == np.float32
     assert any("'small' becomes 0" in w for w in result.warnings), result.warnings
 
@@ -304,7 +336,9 @@ def test_weights_that_lose_their_digits_are_reported_and_stay() -> None:
 def test_single_weights_that_flush_are_reported() -> None:
     some = W.copy()
     some[0, :3] = 1e-9
-    result = convert(with_weights(helpers.model("(float[N,8] x) => (float[N,8] y) { y = MatMul (x, some) }"), some=some))
+    result = convert(
+        with_weights(helpers.model("(float[N,8] x) => (float[N,8] y) { y = MatMul (x, some) }"), some=some)
+    )
     assert stored(result.model)["some"].dtype == np.float16
     assert any("3 of 64 numbers" in w for w in result.warnings), result.warnings
 
@@ -321,7 +355,9 @@ def test_clips_without_a_bound_are_no_island() -> None:
 
 
 def test_a_weight_read_in_both_types_is_stored_twice() -> None:
-    model = with_weights(helpers.model("(float[N,8] x) => (float[N,8] y, float[8,8] s) { y = MatMul (x, w) s = Softmax (w) }"), w=W)
+    model = with_weights(
+        helpers.model("(float[N,8] x) => (float[N,8] y, float[8,8] s) { y = MatMul (x, w) s = Softmax (w) }"), w=W
+    )
     result = convert(model)
     assert {n: a.dtype.name for n, a in stored(result.model).items()}.get("w~fp16") == "float16"
     assert not any(n.op_type == "Cast" and n.input[0] == "w" for n in result.model.graph.node)
@@ -330,7 +366,11 @@ def test_a_weight_read_in_both_types_is_stored_twice() -> None:
 def test_computed_constants_are_stored() -> None:
     """weight_norm: g * v / ||v|| of constants is no work for run time, and no cast of a weight either."""
     model = with_weights(
-        helpers.model("(float[N,8] x) => (float[N,8] y) { n = ReduceL2 <axes = [1]> (v) u = Div (v, n) k = Mul (u, g) y = MatMul (x, k) }"), v=W, g=np.float32(2)
+        helpers.model(
+            "(float[N,8] x) => (float[N,8] y) { n = ReduceL2 <axes = [1]> (v) u = Div (v, n) k = Mul (u, g) y = MatMul (x, k) }"
+        ),
+        v=W,
+        g=np.float32(2),
     )
     result = convert(model)
     assert [n.op_type for n in result.model.graph.node] == ["Cast", "MatMul", "Cast"]
@@ -349,7 +389,10 @@ def test_inputs_and_outputs_can_become_fp16() -> None:
 def test_casts_of_the_file_are_an_islands_borders() -> None:
     """fp16 with an fp32 island of the author's: it stays, and nothing is cast twice."""
     model = with_weights(
-        helpers.model("(float16[N,8] x) => (float16[N,8] y) { a = MatMul (x, w) u = Cast <to = 1> (a) s = Add (u, u) z = Cast <to = 10> (s) y = MatMul (z, w) }"), w=W.astype(np.float16)
+        helpers.model(
+            "(float16[N,8] x) => (float16[N,8] y) { a = MatMul (x, w) u = Cast <to = 1> (a) s = Add (u, u) z = Cast <to = 10> (s) y = MatMul (z, w) }"
+        ),
+        w=W.astype(np.float16),
     )
     result = convert(model, verify=False)
     assert type_of(result.model, "Add") == [SINGLE] and casts(result.model) == 2
@@ -357,7 +400,10 @@ def test_casts_of_the_file_are_an_islands_borders() -> None:
 
 def test_a_norm_written_in_fp16_becomes_an_island() -> None:
     model = with_weights(
-        helpers.model("(float16[N,8] x) => (float16[N,8] y) { n = ReduceL2 <axes = [1]> (x) f = Clip (n, eps) y = Div (x, f) }"), eps=np.float16(0)
+        helpers.model(
+            "(float16[N,8] x) => (float16[N,8] y) { n = ReduceL2 <axes = [1]> (x) f = Clip (n, eps) y = Div (x, f) }"
+        ),
+        eps=np.float16(0),
     )
     result = convert(model)
     assert type_of(result.model, "ReduceL2") == [SINGLE] and not result.failed
@@ -377,7 +423,12 @@ def test_quantised_parts_are_left_alone() -> None:
     )  # fmt: skip
     result = convert(model, verify=False)
     made = {o: n for n in result.model.graph.node for o in n.output}
-    assert not any(i in made and made[i].op_type == "Cast" for n in result.model.graph.node if "quantize" in n.op_type.lower() for i in n.input)
+    assert not any(
+        i in made and made[i].op_type == "Cast"
+        for n in result.model.graph.node
+        if "quantize" in n.op_type.lower()
+        for i in n.input
+    )
     assert type_of(result.model, "MatMul") == [SINGLE, SINGLE]
 
 
@@ -387,7 +438,11 @@ def test_resize_keeps_its_scales() -> None:
         k=rng.standard_normal((2, 2, 1, 1)).astype(np.float32), scales=np.asarray([1, 1, 2, 2], np.float32),
     )  # fmt: skip
     result = convert(model)
-    assert stored(result.model)["scales"].dtype == np.float32 and stored(result.model)["k"].dtype == np.float16 and not result.failed
+    assert (
+        stored(result.model)["scales"].dtype == np.float32
+        and stored(result.model)["k"].dtype == np.float16
+        and not result.failed
+    )
 
 
 BODIES = """(float[N,8] x, bool c) => (float[N,8] y) {
@@ -446,13 +501,23 @@ def test_a_default_that_a_caller_may_replace_stays_an_input() -> None:
 
 
 def test_an_output_that_is_an_input_or_a_weight() -> None:
-    model = with_weights(helpers.model("(float[N,8] x) => (float[N,8] y, float[N,8] x2, float[8,8] w) { x2 = Identity (x) y = MatMul (x, w) }"), w=W)
+    model = with_weights(
+        helpers.model(
+            "(float[N,8] x) => (float[N,8] y, float[N,8] x2, float[8,8] w) { x2 = Identity (x) y = MatMul (x, w) }"
+        ),
+        w=W,
+    )
     result = convert(model)
     assert typed(result.model)["w"] == SINGLE and not result.failed
 
 
 def test_an_output_behind_a_cast_of_the_file() -> None:
-    model = with_weights(helpers.model("(float[N,8] x) => (float16[N,8] y, float[N,8] z) { a = MatMul (x, w) y = Cast <to = 10> (a) z = Cast <to = 1> (y) }"), w=W)
+    model = with_weights(
+        helpers.model(
+            "(float[N,8] x) => (float16[N,8] y, float[N,8] z) { a = MatMul (x, w) y = Cast <to = 10> (a) z = Cast <to = 1> (y) }"
+        ),
+        w=W,
+    )
     result = convert(model)
     kinds = typed(result.model)
     assert kinds["y"] == HALF and kinds["z"] == SINGLE and not result.failed
@@ -491,10 +556,18 @@ def test_keep_by_operator_node_and_pass() -> None:
 def test_plugin_nodes_are_islands_and_keep_their_meaning(target: str) -> None:
     """A file for 10.3 carries no functions, in which the comparison needs them all the same."""
     inner = "n = ReduceL2 <axes = [1]> (a) f = Clip (n, eps) b = Div (a, f)"
-    rewritten = surgeon.rewrite(between_layers(inner, eps=np.float32(1e-12)), target=target, plugins=["surgeon"], strategy={"l2-norm": "plugin"}).model
-    assert "SurgeonL2Norm" in {n.op_type for n in rewritten.graph.node} and bool(rewritten.functions) == (target == "10.7")
+    rewritten = surgeon.rewrite(
+        between_layers(inner, eps=np.float32(1e-12)), target=target, plugins=["surgeon"], strategy={"l2-norm": "plugin"}
+    ).model
+    assert "SurgeonL2Norm" in {n.op_type for n in rewritten.graph.node} and bool(rewritten.functions) == (
+        target == "10.7"
+    )
     result = convert(rewritten)
-    assert [k.op for k in result.kept] == ["SurgeonL2Norm"] and result.casts == 4 and bool(result.model.functions) == (target == "10.7")
+    assert (
+        [k.op for k in result.kept] == ["SurgeonL2Norm"]
+        and result.casts == 4
+        and bool(result.model.functions) == (target == "10.7")
+    )
     assert result.errors and not result.failed
 
 
@@ -505,26 +578,46 @@ def test_a_word_that_names_nothing_is_refused() -> None:
 
 def test_data_adds_islands() -> None:
     """Weights that make large numbers: no rule sees them, the data does."""
-    model = with_weights(helpers.model("(float[N,8] x) => (float[N,8] y) { a = MatMul (x, big) b = Relu (a) c = MatMul (b, w) y = Tanh (c) }"), big=W * 1e4, w=W)
+    model = with_weights(
+        helpers.model(
+            "(float[N,8] x) => (float[N,8] y) { a = MatMul (x, big) b = Relu (a) c = MatMul (b, w) y = Tanh (c) }"
+        ),
+        big=W * 1e4,
+        w=W,
+    )
     feeds = [{"x": np.full((2, 8), 50, np.float32)}]
     blind, seen = convert(model, data=None), convert(model, data=feeds)
     assert not blind.kept
     assert any("reaches" in k.why for k in seen.kept)
     assert all(e.ok for e in seen.errors if e.inputs == "data"), seen.errors
     strict = rounded(blind.model)
-    assert strict is not None and not np.allclose(Runner(strict).run(feeds[0])[0], Runner(model).run(feeds[0])[0], atol=0.01)
+    assert strict is not None and not np.allclose(
+        Runner(strict).run(feeds[0])[0], Runner(model).run(feeds[0])[0], atol=0.01
+    )
 
 
 def test_data_takes_islands_away() -> None:
     model = between_layers("s = Mul (a, a) b = Exp (s)")
     small = [{"x": rng.uniform(0.5, 1, (4, 8)).astype(np.float32)}]
-    assert {k.op for k in convert(model).kept} == {"Mul", "Exp", "MatMul"}, "the MatMul behind an Exp reads what has no bound"
-    assert not convert(with_weights(helpers.model("(float[N,8] x) => (float[N,8] y) { a = MatMul (x, p) s = Mul (a, a) b = Exp (s) y = MatMul (b, p) }"), p=np.abs(W) * 0.1 + 0.02), data=small).kept
+    assert {k.op for k in convert(model).kept} == {"Mul", "Exp", "MatMul"}, (
+        "the MatMul behind an Exp reads what has no bound"
+    )
+    assert not convert(
+        with_weights(
+            helpers.model(
+                "(float[N,8] x) => (float[N,8] y) { a = MatMul (x, p) s = Mul (a, a) b = Exp (s) y = MatMul (b, p) }"
+            ),
+            p=np.abs(W) * 0.1 + 0.02,
+        ),
+        data=small,
+    ).kept
 
 
 def test_data_from_files(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=np.ones((2, 8), np.float32))
-    (tmp_path / "loader.py").write_text("import numpy as np\n\ndef load_data():\n    for n in (1, 2):\n        yield {'x': np.full((n, 8), n, np.float32)}\n")
+    (tmp_path / "loader.py").write_text(
+        "import numpy as np\n\ndef load_data():\n    for n in (1, 2):\n        yield {'x': np.full((n, 8), n, np.float32)}\n"
+    )
     assert [f["x"].shape for f in load_data(tmp_path / "x.npz")] == [(2, 8)]
     assert [f["x"].shape for f in load_data(tmp_path / "loader.py")] == [(1, 8), (2, 8)]
     with pytest.raises(UsageError, match="neither"):
@@ -536,10 +629,17 @@ def test_data_from_files(tmp_path: Path) -> None:
 
 def test_an_overflow_is_said() -> None:
     """Weights that make large numbers, and no data: the comparison says so, and the report names the output."""
-    model = with_weights(helpers.model("(float[N,8] x) => (float[N,8] y) { a = MatMul (x, big) y = Softmax (a) }"), big=W * 5e3)
+    model = with_weights(
+        helpers.model("(float[N,8] x) => (float[N,8] y) { a = MatMul (x, big) y = Softmax (a) }"), big=W * 5e3
+    )
     result = convert(model)
     worst = result.errors[0]
-    assert result.failed and worst.output == "y" and worst.inputs == "large" and (math.isinf(worst.relative) or worst.relative > LIMIT)
+    assert (
+        result.failed
+        and worst.output == "y"
+        and worst.inputs == "large"
+        and (math.isinf(worst.relative) or worst.relative > LIMIT)
+    )
     assert result.to_json()["outputs"][0]["output"] == "y"
 
 
@@ -554,14 +654,21 @@ def test_what_the_target_does_not_take_in_fp16_stays() -> None:
 def test_rewritten_and_converted_models_build_in_tensorrt_rtx(tmp_path: Path) -> None:
     trt = pytest.importorskip("tensorrt_rtx")
     logger = trt.Logger(trt.Logger.ERROR)
-    for name in ("l2_netvlad_full", "InstanceNorm2d_affine", "script_loop", "instancenorm_in_if", "LayerNorm", "fast_neural_style_block"):
+    for name in (
+        "l2_netvlad_full",
+        "InstanceNorm2d_affine",
+        "script_loop",
+        "instancenorm_in_if",
+        "LayerNorm",
+        "fast_neural_style_block",
+    ):
         file = next(r["file"] for r in INDEX if r["module"] == name)
         rewritten = surgeon.rewrite(onnx.load(CORPUS / file), target="rtx", verify="none").model
         onnx.save(convert(rewritten, verify=False).model, tmp_path / "m.onnx")
         builder = trt.Builder(logger)
         network = builder.create_network(0)
         parser = trt.OnnxParser(network, logger)
-        assert parser.parse_from_file(str(tmp_path / "m.onnx")), [parser.get_error(i).desc() for i in range(parser.num_errors)]
+        assert parser.parse_from_file(str(tmp_path / "m.onnx")), [
+            parser.get_error(i).desc() for i in range(parser.num_errors)
+        ]
         assert builder.build_serialized_network(network, builder.create_builder_config()) is not None, file
-
-

@@ -59,7 +59,9 @@ def test_a_wrong_rewrite_is_undone_and_reported(tmp_path: Path, body: str, words
 
 def test_only_the_failing_rewrite_is_undone(tmp_path: Path) -> None:
     """max(x, 0) stands for Relu, and not for Abs."""
-    proto = model("(float[N,3] a) => (float[N,3] r, float[N,3] q) { b = Relu (a)  r = Exp (b)  c = Abs (a)  q = Exp (c) }")
+    proto = model(
+        "(float[N,3] a) => (float[N,3] r, float[N,3] q) { b = Relu (a)  r = Exp (b)  c = Abs (a)  q = Exp (c) }"
+    )
     result = with_pass(tmp_path, "Relu(x) | op.Abs(x)", "b.Max(x, 0.0)", proto)
     assert ops(result.model) == ["Max", "Exp", "Abs", "Exp"]
     assert [u.node for u in result.report.undone] == ["Abs -> c"]
@@ -70,7 +72,9 @@ def test_a_difference_that_only_zero_rows_show_is_found(tmp_path: Path) -> None:
     """x / (||x|| + 1e-12) and x / ||x|| agree on random numbers and differ on a row of zeros."""
     proto = model("""(float[N,8] a) => (float[N,8] r) <float e = {1e-12}> {
         n = ReduceL2 <axes = [1]> (a)  m = Add (n, e)  r = Div (a, m) }""")
-    (tmp_path / "wrong.py").write_text(WRONG.format(root="Div(x, op.ReduceL2(x, ...) + 1e-12)", body="b.Div(x, b.ReduceL2(x, axes=[1], keepdims=1))"))
+    (tmp_path / "wrong.py").write_text(
+        WRONG.format(root="Div(x, op.ReduceL2(x, ...) + 1e-12)", body="b.Div(x, b.ReduceL2(x, axes=[1], keepdims=1))")
+    )
     result = surgeon.rewrite(proto, passes=[tmp_path], only=["wrong"], target="10.9")
     assert [u.why for u in result.report.undone] and "nan" in result.report.undone[0].why
 
@@ -78,7 +82,12 @@ def test_a_difference_that_only_zero_rows_show_is_found(tmp_path: Path) -> None:
 def test_an_epsilon_in_another_place_is_found(tmp_path: Path) -> None:
     proto = model("""(float[N,8] a) => (float[N,8] r) <float e = {1e-6}> {
         s = ReduceSumSquare <axes = [1]> (a)  m = Add (s, e)  n = Sqrt (m)  r = Div (a, n) }""")
-    result = with_pass(tmp_path, "Div(x, op.Sqrt(op.ReduceSumSquare(x, ...) + 1e-6))", "b.Div(x, b.Add(b.ReduceL2(x, axes=[1], keepdims=1), 1e-6))", proto)
+    result = with_pass(
+        tmp_path,
+        "Div(x, op.Sqrt(op.ReduceSumSquare(x, ...) + 1e-6))",
+        "b.Div(x, b.Add(b.ReduceL2(x, axes=[1], keepdims=1), 1e-6))",
+        proto,
+    )
     assert "tiny" in result.report.undone[0].why or "differs" in result.report.undone[0].why
 
 
@@ -126,7 +135,11 @@ def test_shapes_computed_inside_a_window_are_computed_not_drawn(tmp_path: Path) 
         s = Shape (a)  t = Identity (s)  e = Expand (w, t)  r = Relu (e) }""")
     result = with_pass(tmp_path, "Relu(x)", "b.Max(x, 0.0)", proto)
     assert result.report.applied
-    (tmp_path / "wrong.py").write_text(WRONG.replace('"x"', '"x"').format(root="Relu(op.Expand(x, ...))", body="b.Expand(b.Relu(x), b.root.inputs[0].producer.inputs[1])"))
+    (tmp_path / "wrong.py").write_text(
+        WRONG.replace('"x"', '"x"').format(
+            root="Relu(op.Expand(x, ...))", body="b.Expand(b.Relu(x), b.root.inputs[0].producer.inputs[1])"
+        )
+    )
     result = surgeon.rewrite(proto, passes=[tmp_path], only=["wrong"], target="10.9")
     assert result.report.applied and not result.report.undone
 
@@ -142,7 +155,9 @@ def test_what_equal_means() -> None:
     assert compare(b.astype(np.float16), b, 1e-5, True).why
     assert compare(b[:2], b, 1e-5, True).why
     assert compare(arrays(np.nan, -2, 3), b, 1e-5, True).why
-    assert not compare(arrays(7, -2, 3), arrays(np.nan, -2, 3), 1e-5, True).why, "where the original is NaN anything may stand"
+    assert not compare(arrays(7, -2, 3), arrays(np.nan, -2, 3), 1e-5, True).why, (
+        "where the original is NaN anything may stand"
+    )
     saturated = float(np.finfo(np.float32).max)
     assert not compare(arrays(np.inf, 1), arrays(saturated, 1), 1e-5, False).why
     assert compare(arrays(np.inf, 1), arrays(5, 1), 1e-5, False).why
@@ -159,7 +174,9 @@ def test_an_error_no_worse_than_the_originals_is_equal() -> None:
 
 def test_inputs_cover_the_kinds_that_the_design_names() -> None:
     feeds = dict(feeds_of([("x", onnx.TensorProto.FLOAT, (3, 4, 5)), ("k", onnx.TensorProto.INT64, (2,))]))
-    assert {"random", "zero", "zero rows", "tiny", "large", "negative zero", "denormal", "huge", "inf", "nan"} <= set(feeds)
+    assert {"random", "zero", "zero rows", "tiny", "large", "negative zero", "denormal", "huge", "inf", "nan"} <= set(
+        feeds
+    )
     rows = feeds["zero rows"]["x"]
     for axis in range(3):
         assert (np.abs(rows).sum(axis) == 0).any(), f"no zero row along axis {axis}"

@@ -21,8 +21,23 @@ def last(body: str, opset: int = 17, extra: str = "", name: str = "y") -> Node:
 
 @pytest.mark.parametrize(
     ("name", "row"),
-    [("6.0", (6, 0)), ("7", (7, 0)), ("7.2.1", (7, 2)), ("7.2.3.4", (7, 2, 2)), ("8.0", (8, 0)), ("8.3", (8, 2)), ("8.4.1.5", (8, 4)), ("8.7", (8, 6)),
-     ("9.3", (9, 3)), ("9.9", (9, 3)), ("10.9", (10, 9)), ("10.99", (10, 16)), ("11.4", (11, 4)), ("11.9", (11, 4)), ("8.6+dla", (8, 6))],
+    [
+        ("6.0", (6, 0)),
+        ("7", (7, 0)),
+        ("7.2.1", (7, 2)),
+        ("7.2.3.4", (7, 2, 2)),
+        ("8.0", (8, 0)),
+        ("8.3", (8, 2)),
+        ("8.4.1.5", (8, 4)),
+        ("8.7", (8, 6)),
+        ("9.3", (9, 3)),
+        ("9.9", (9, 3)),
+        ("10.9", (10, 9)),
+        ("10.99", (10, 16)),
+        ("11.4", (11, 4)),
+        ("11.9", (11, 4)),
+        ("8.6+dla", (8, 6)),
+    ],
 )
 def test_a_name_has_the_nearest_row_not_above_it(name: str, row: tuple[int, ...]) -> None:
     target = Target.parse(name)
@@ -40,18 +55,50 @@ def test_other_names_are_refused(name: str) -> None:
 def test_installed_says_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     found: dict[str, str] = {}
     monkeypatch.setattr(targets, "_version_of", lambda module, _: found.get(module, ""))
-    assert (Target.parse("installed").name, Target.parse("installed").note) == ("10.9", "no TensorRT can be imported here")
+    assert (Target.parse("installed").name, Target.parse("installed").note) == (
+        "10.9",
+        "no TensorRT can be imported here",
+    )
     found["tensorrt_rtx"] = "1.7.1.116"
     assert Target.parse("installed").rtx and "1.7.1.116" in Target.parse("installed").note
     found["tensorrt"] = "8.6.1.post1"
     assert Target.parse("installed").version == (8, 6) and "8.6.1.post1" in Target.parse("installed").note
     found["tensorrt"] = "12.0.1"
-    assert Target.parse("installed").version == targets.LAST and "newer than the table" in Target.parse("installed").note
+    assert (
+        Target.parse("installed").version == targets.LAST and "newer than the table" in Target.parse("installed").note
+    )
 
 
 def test_facts() -> None:
-    facts = {n: Target.parse(n) for n in ("6.0", "7.2", "8.0", "8.2", "8.4", "8.6", "9.0", "9.3", "10.0", "10.4", "10.7", "11.0", "rtx", "10.9+dla")}
-    assert [facts[n].opset for n in ("6.0", "7.2", "8.0", "8.2", "8.4", "9.3", "10.0", "11.0")] == [10, 11, 13, 13, 17, 17, 20, 25]
+    facts = {
+        n: Target.parse(n)
+        for n in (
+            "6.0",
+            "7.2",
+            "8.0",
+            "8.2",
+            "8.4",
+            "8.6",
+            "9.0",
+            "9.3",
+            "10.0",
+            "10.4",
+            "10.7",
+            "11.0",
+            "rtx",
+            "10.9+dla",
+        )
+    }
+    assert [facts[n].opset for n in ("6.0", "7.2", "8.0", "8.2", "8.4", "9.3", "10.0", "11.0")] == [
+        10,
+        11,
+        13,
+        13,
+        17,
+        17,
+        20,
+        25,
+    ]
     assert [n for n, t in facts.items() if t.lowers_opset] == ["6.0", "7.2", "8.0", "8.2", "8.4", "8.6", "9.0", "9.3"]
     assert [n for n, t in facts.items() if not t.plugins] == ["6.0", "rtx"]
     assert [n for n, t in facts.items() if not t.carries_functions] == ["9.0", "9.3", "10.0", "10.4"]
@@ -63,6 +110,7 @@ def test_facts() -> None:
     assert facts["9.0"].reads_functions and not facts["8.6"].reads_functions
 
 
+# fmt: off
 NODES = {
     "reduce": ("(float[2,3] x) => (float[2,1] y) <int64[1] axes = {1}> { y = ReduceMean (x, axes) }", 18),
     "reduce sum": ("(float[2,3] x) => (float[2,1] y) <int64[1] axes = {1}> { y = ReduceSum (x, axes) }", 13),
@@ -87,6 +135,7 @@ NODES = {
     "top k": ("(float[1,8000] x) => (float[1,4000] y, int64[1,4000] i) <int64[1] k = {4000}> { y, i = TopK (x, k) }", 17),
     "swish": ("(float[2] x) => (float[2] y) { y = Swish (x) }", 24),
 }
+# fmt: on
 TAKEN = {
     "reduce": "10.0 10.9 11.4 rtx",
     "reduce sum": "8.0 8.2 8.4 9.3 10.0 10.9 11.4 rtx",

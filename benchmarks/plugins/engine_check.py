@@ -76,7 +76,9 @@ def exact(model: onnx.ModelProto, feed: np.ndarray) -> np.ndarray:
     for value in (*wide.graph.input, *wide.graph.output):
         value.type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
     for i, w in enumerate(wide.graph.initializer):
-        wide.graph.initializer[i].CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(w).astype(np.float64), w.name))
+        wide.graph.initializer[i].CopyFrom(
+            onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(w).astype(np.float64), w.name)
+        )
     for node in wide.functions[0].node:
         for a in node.attribute:
             if a.name == "to":
@@ -144,7 +146,10 @@ def main() -> int:
         command = [*shlex.split(args.driver), "--jobs", str(args.jobs), "--out", str(args.work / "out")]
         command += ["--fp16"] * (kind == "fp16") + [str(args.work / f"{name}.onnx") for name in cases]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        rows = {row["model"][:-5]: row for row in map(json.loads, filter(lambda s: s.startswith("{"), done.stdout.splitlines()))}
+        rows = {
+            row["model"][:-5]: row
+            for row in map(json.loads, filter(lambda s: s.startswith("{"), done.stdout.splitlines()))
+        }
         for name, (node, model, x) in cases.items():
             row = rows.get(name, {"status": "no answer", "errors": [done.stderr[-300:]]})
             if row["status"] != "ok":

@@ -48,7 +48,9 @@ def plugin_model(node: Node, shape: Sequence[int], kind: str) -> onnx.ModelProto
     return helper.make_model(graph, opset_imports=opset, functions=[function], ir_version=8)
 
 
-def native_model(nodes: list[onnx.NodeProto], weights: dict[str, np.ndarray], shape: Sequence[int], out: Sequence[int], kind: str) -> onnx.ModelProto:
+def native_model(
+    nodes: list[onnx.NodeProto], weights: dict[str, np.ndarray], shape: Sequence[int], out: Sequence[int], kind: str
+) -> onnx.ModelProto:
     """x -> plain ONNX nodes -> y."""
     graph = helper.make_graph(
         nodes,
@@ -74,21 +76,37 @@ def _like(value: str, x: str) -> list[onnx.NodeProto]:
 
 def _l2_norm(a: dict[str, object], inputs: list[str], rank: int) -> list[onnx.NodeProto]:
     mode, axis = a["mode"], int(a["axis"])  # type: ignore[call-overload]
-    nodes = [*_float("x", "f"), _constant("eps", a["epsilon"]), _constant("axes", [axis], np.int64), _constant("one", 1)]
-    nodes += [helper.make_node("Mul", ["f", "f"], ["ff"]), helper.make_node("ReduceSum", ["ff", "axes"], ["s"], keepdims=1)]
+    nodes = [
+        *_float("x", "f"),
+        _constant("eps", a["epsilon"]),
+        _constant("axes", [axis], np.int64),
+        _constant("one", 1),
+    ]
+    nodes += [
+        helper.make_node("Mul", ["f", "f"], ["ff"]),
+        helper.make_node("ReduceSum", ["ff", "axes"], ["s"], keepdims=1),
+    ]
     length = [helper.make_node("Sqrt", ["s"], ["n"])]
     nodes += {
         "max_norm": [*length, helper.make_node("Max", ["n", "eps"], ["d"])],
         "add_norm": [*length, helper.make_node("Add", ["n", "eps"], ["d"])],
         "max_sum": [helper.make_node("Max", ["s", "eps"], ["m"]), helper.make_node("Sqrt", ["m"], ["d"])],
         "add_sum": [helper.make_node("Add", ["s", "eps"], ["m"]), helper.make_node("Sqrt", ["m"], ["d"])],
-        "min_reciprocal": [*length, helper.make_node("Reciprocal", ["n"], ["r"]), helper.make_node("Min", ["r", "eps"], ["d"])],
+        "min_reciprocal": [
+            *length,
+            helper.make_node("Reciprocal", ["n"], ["r"]),
+            helper.make_node("Min", ["r", "eps"], ["d"]),
+        ],
     }[str(mode)]
     nodes += [helper.make_node("Mul" if mode == "min_reciprocal" else "Div", ["f", "d"], ["q"])]
     if len(inputs) == 1:
         return nodes + _like("q", "x")
     shape = [-1 if i == axis % rank else 1 for i in range(rank)]
-    nodes += [*_float(inputs[1], "wf"), _constant("ws", shape, np.int64), helper.make_node("Reshape", ["wf", "ws"], ["wr"])]
+    nodes += [
+        *_float(inputs[1], "wf"),
+        _constant("ws", shape, np.int64),
+        helper.make_node("Reshape", ["wf", "ws"], ["wr"]),
+    ]
     return [*nodes, helper.make_node("Mul", ["q", "wr"], ["p"]), *_like("p", "x")]
 
 
@@ -148,8 +166,16 @@ def _indices(axis: int, begin: int, end: int, mode: str) -> list[onnx.NodeProto]
         nodes += [o("Sub", ["size", "one"], "last"), o("Max", ["i", "zero"], "lo"), o("Min", ["lo", "last"], "f")]
     else:
         nodes += [o("Mul", ["size", "two"], "double"), c("less", 2 if mode == "reflect" else 0)]
-        nodes += [o("Sub", ["double", "less"], "raw"), o("Max", ["raw", "one"], "period"), o("Mod", ["i", "period"], "m")]
-        nodes += [c("shift", 0 if mode == "reflect" else 1), o("Sub", ["period", "m"], "pm"), o("Sub", ["pm", "shift"], "back")]
+        nodes += [
+            o("Sub", ["double", "less"], "raw"),
+            o("Max", ["raw", "one"], "period"),
+            o("Mod", ["i", "period"], "m"),
+        ]
+        nodes += [
+            c("shift", 0 if mode == "reflect" else 1),
+            o("Sub", ["period", "m"], "pm"),
+            o("Sub", ["pm", "shift"], "back"),
+        ]
         nodes += [o("Less", ["m", "size"], "inside"), o("Where", ["inside", "m", "back"], "f")]
     return [*nodes, helper.make_node("Add", [n + "f", n + "crop"], [f"i{axis}"])]
 

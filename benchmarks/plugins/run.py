@@ -92,7 +92,11 @@ def tensorrt_times(driver: str, work: Path) -> dict[str, tuple[float | None, flo
     padded = (1, 64, 262, 262)
     models = {}
     for kind, dtype in (("fp32", np.float32), ("fp16", np.float16)):
-        w = {"w": channels.astype(dtype).reshape(1, -1, 1, 1), "two": dtype(2), "eps": dtype(1e-5 if kind == "fp16" else 1e-10)}
+        w = {
+            "w": channels.astype(dtype).reshape(1, -1, 1, 1),
+            "two": dtype(2),
+            "eps": dtype(1e-5 if kind == "fp16" else 1e-10),
+        }
         ssd = [
             helper.make_node("Pow", ["x", "two"], ["sq"]),
             helper.make_node("ReduceSum", ["sq", "axes"], ["s"], keepdims=1),
@@ -114,7 +118,10 @@ def tensorrt_times(driver: str, work: Path) -> dict[str, tuple[float | None, flo
                 native_model(prelu, {"w": w["w"].reshape(-1, 1, 1)}, SHAPE, SHAPE, kind),
                 Node("SurgeonPRelu", {}, (channels.reshape(-1, 1, 1),)),
             ),
-            "SurgeonReflectPad": (native_model(pad, {"pads": np.array(pads)}, SHAPE, padded, kind), pad_node(pads, "reflect")),
+            "SurgeonReflectPad": (
+                native_model(pad, {"pads": np.array(pads)}, SHAPE, padded, kind),
+                pad_node(pads, "reflect"),
+            ),
             "SurgeonInstanceNorm": (
                 native_model(instance, {"c": channels.astype(np.float32)}, SHAPE, SHAPE, kind),
                 Node("SurgeonInstanceNorm", {"epsilon": 1e-5, "slope": 1.0}, (channels, channels)),
@@ -161,7 +168,9 @@ def main() -> None:
         mine = float(str(row["us"]))
         row.update(native_us=native, engine_us=plugin, torch_us=torch_time)
         name = f"{str(row['op']).removeprefix('Surgeon')}{', ' if row['note'] else ''}{row['note']}"
-        print(f"| {name} | {row['shape']} | {row['type']} | {mine:.1f} | {row['gb_s']} | {row['of_copy']:.2f} | {ratio(native, plugin)} | {ratio(torch_time, mine)} |")
+        print(
+            f"| {name} | {row['shape']} | {row['type']} | {mine:.1f} | {row['gb_s']} | {row['of_copy']:.2f} | {ratio(native, plugin)} | {ratio(torch_time, mine)} |"
+        )
     if args.out is not None:
         args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 

@@ -58,7 +58,10 @@ def run(model: Path, target: str, folder: Path, profile: dict[str, Sizes]) -> in
         report = result.report
         (folder / "report.json").write_text(json.dumps(report.to_json(), indent=2), encoding="utf-8")
         (folder / "report.html").write_text(render(report, title=model.name, written=written.name), encoding="utf-8")
-        return not report.failed, f"{len(report.applied)} rewrites, {len(report.undone)} undone, {len(report.untaken)} nodes not taken"
+        return (
+            not report.failed,
+            f"{len(report.applied)} rewrites, {len(report.undone)} undone, {len(report.untaken)} nodes not taken",
+        )
 
     def final() -> tuple[bool, str]:
         again = surgeon.rewrite(written, target=target, shapes=shapes).report.applied
@@ -71,7 +74,9 @@ def run(model: Path, target: str, folder: Path, profile: dict[str, Sizes]) -> in
     def converted() -> tuple[bool, str]:
         found = convert(result.model, target=surgeon.Target.parse(target), base=model.parent, shapes=shapes)
         found.save(half)
-        (folder / "fp16.html").write_text(render(result.report, title=model.name, written=half.name, precision=found), encoding="utf-8")
+        (folder / "fp16.html").write_text(
+            render(result.report, title=model.name, written=half.name, precision=found), encoding="utf-8"
+        )
         (folder / "fp16.json").write_text(json.dumps(found.to_json(), indent=2), encoding="utf-8")
         worst = "not compared" if found.worst is None else f"largest error {found.worst:.1e}"
         return not found.failed, f"{found.half} nodes in fp16, {found.single} in fp32, {worst}"
@@ -86,7 +91,9 @@ def run(model: Path, target: str, folder: Path, profile: dict[str, Sizes]) -> in
     job.step("build", lambda: built(written))
     if job.step("fp16", converted) or half.exists():
         job.step("build_fp16", lambda: built(half))
-    (folder / "summary.json").write_text(json.dumps({"model": model.name, "target": target, "steps": job.steps}, indent=2), encoding="utf-8")
+    (folder / "summary.json").write_text(
+        json.dumps({"model": model.name, "target": target, "steps": job.steps}, indent=2), encoding="utf-8"
+    )
     return job.status
 
 

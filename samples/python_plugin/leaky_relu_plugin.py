@@ -46,7 +46,11 @@ def classes(trt: ModuleType) -> tuple[type, type]:
 
         def supports_format_combination(self, pos: int, in_out: list[Any], num_inputs: int) -> bool:
             here, first = in_out[pos].desc, in_out[0].desc
-            return here.format == trt.TensorFormat.LINEAR and here.type == first.type and here.type in (trt.float32, trt.float16)
+            return (
+                here.format == trt.TensorFormat.LINEAR
+                and here.type == first.type
+                and here.type in (trt.float32, trt.float16)
+            )
 
         def configure_plugin(self, inputs: list[Any], outputs: list[Any]) -> None:
             pass
@@ -64,10 +68,18 @@ def classes(trt: ModuleType) -> tuple[type, type]:
             return []
 
         def get_fields_to_serialize(self) -> Any:
-            return trt.PluginFieldCollection([trt.PluginField("alpha", np.array([self.alpha], np.float32), trt.PluginFieldType.FLOAT32)])
+            return trt.PluginFieldCollection(
+                [trt.PluginField("alpha", np.array([self.alpha], np.float32), trt.PluginFieldType.FLOAT32)]
+            )
 
         def enqueue(
-            self, input_desc: list[Any], output_desc: list[Any], inputs: list[int], outputs: list[int], workspace: int, stream: int
+            self,
+            input_desc: list[Any],
+            output_desc: list[Any],
+            inputs: list[int],
+            outputs: list[int],
+            workspace: int,
+            stream: int,
         ) -> None:
             import cupy
 

@@ -29,7 +29,9 @@ def render(report: Report, *, title: str = "", written: str = "", precision: Pre
     bodies = [
         _head(report, title, written, precision),
         _entries("Undone", "These rewrites failed their proof and are not in the written model.", report.undone, "bad"),
-        _entries("Not taken", f"{_called(report.target)} does not take these nodes of the result.", report.untaken, "bad"),
+        _entries(
+            "Not taken", f"{_called(report.target)} does not take these nodes of the result.", report.untaken, "bad"
+        ),
         _warnings(report.warnings),
         _precision(precision) if precision is not None else "",
         _rewrites(report.applied),
@@ -138,7 +140,9 @@ def _shapes(those: Iterable[Applied]) -> Windows:
 
 def _group(name: str, strategy: str, those: Sequence[Applied], shapes: Windows, drawn: int, show: bool) -> str:
     errors = [a.max_error for a in those if a.max_error is not None]
-    proof = f"largest error {_error(max(errors))}" if len(errors) == len(those) else f"{len(errors)} of {len(those)} proved"
+    proof = (
+        f"largest error {_error(max(errors))}" if len(errors) == len(those) else f"{len(errors)} of {len(those)} proved"
+    )
     removed, added = sum(len(a.removed) for a in those), sum(len(a.added) for a in those)
     summary = (
         f'<summary><b>{escape(name)}</b><span class="sub">{escape(strategy)}</span><span class="sub">{len(those)}x</span>'
@@ -146,12 +150,20 @@ def _group(name: str, strategy: str, those: Sequence[Applied], shapes: Windows, 
     )
     windows = [_window(before, after, same) for before, after, same in shapes[:drawn]]
     if drawn < len(shapes):
-        windows.append(f'<p class="note">{len(shapes) - drawn} more shapes of window are not drawn: a page draws {MOST_DRAWN}.</p>')
+        windows.append(
+            f'<p class="note">{len(shapes) - drawn} more shapes of window are not drawn: a page draws {MOST_DRAWN}.</p>'
+        )
     rows = [
-        _cells(("name", a.root), ("number", f"{len(a.removed)} &rarr; {len(a.added)}"), ("number", _error(a.max_error)), raw=(1,)) for a in those
+        _cells(
+            ("name", a.root),
+            ("number", f"{len(a.removed)} &rarr; {len(a.added)}"),
+            ("number", _error(a.max_error)),
+            raw=(1,),
+        )
+        for a in those
     ]
-    table = f"<details><summary>every rewrite of this pass <span class=\"sub\">{len(those)}</span></summary>{_table(('node', '#nodes', '#error'), rows)}</details>"
-    return f"<details{' open' if show else ''}>{summary}<div class=\"inside\">{''.join(windows)}{table if len(those) > len(shapes) or drawn < len(shapes) else ''}</div></details>"
+    table = f'<details><summary>every rewrite of this pass <span class="sub">{len(those)}</span></summary>{_table(("node", "#nodes", "#error"), rows)}</details>'
+    return f'<details{" open" if show else ""}>{summary}<div class="inside">{"".join(windows)}{table if len(those) > len(shapes) or drawn < len(shapes) else ""}</div></details>'
 
 
 def _window(before: Sketch, after: Sketch, same: Sequence[Applied]) -> str:
@@ -168,7 +180,11 @@ def _side(word: str, drawn: Sketch, lines: Sequence[str], record: Applied) -> st
     if len(drawn.boxes) > MOST_NODES:
         text = f'<p class="note">{len(lines)} nodes, too many to draw.</p><details><summary>as text</summary><pre>{escape(chr(10).join(lines))}</pre></details>'
     elif not lines:
-        text = '<p class="none">nothing: its readers read its input</p>' if word == "after" else '<p class="none">not kept</p>'
+        text = (
+            '<p class="none">nothing: its readers read its input</p>'
+            if word == "after"
+            else '<p class="none">not kept</p>'
+        )
     else:
         text = draw(drawn, f"{record.pass_name} at {record.root}, {word}: {'; '.join(lines)}")
     return f'<div class="side {word}"><h3>{word}</h3>{text}</div>'
@@ -180,7 +196,10 @@ def _declined(declined: Sequence[Declined]) -> str:
     groups: dict[tuple[str, str], list[str]] = {}
     for d in declined:
         groups.setdefault((d.pass_name, d.why), []).append(d.node)
-    rows = [_cells(("", name), ("why", why), ("name", _listed(nodes)), raw=(2,)) for (name, why), nodes in sorted(groups.items())]
+    rows = [
+        _cells(("", name), ("why", why), ("name", _listed(nodes)), raw=(2,))
+        for (name, why), nodes in sorted(groups.items())
+    ]
     return (
         f'<h2>Declined <span class="count">{len(declined)}</span></h2><p class="sub">A pattern held here, and the rewrite was not made.</p>'
         f"{_table(('pass', 'why', 'nodes'), rows)}"
@@ -194,7 +213,9 @@ def _listed(nodes: Sequence[str]) -> str:
         return first
     others = "<br>".join(escape(n) for n in nodes[1:MOST_ROWS])
     cut = f"<br>and {len(nodes) - MOST_ROWS} more" if len(nodes) > MOST_ROWS else ""
-    return f"{first}<details><summary>and {len(nodes) - 1} more</summary><div class=\"inside\">{others}{cut}</div></details>"
+    return (
+        f'{first}<details><summary>and {len(nodes) - 1} more</summary><div class="inside">{others}{cut}</div></details>'
+    )
 
 
 def _operators(report: Report) -> str:
@@ -205,29 +226,48 @@ def _operators(report: Report) -> str:
     changed = [n for n in names if before.get(n, 0) != after.get(n, 0)]
     same = [n for n in names if n not in set(changed)]
     total = _op_row("all", sum(before.values()), sum(after.values()))
-    table = _table(("operator", "#before", "#after", "#change"), [*(_op_row(n, before.get(n, 0), after.get(n, 0)) for n in changed), total])
+    table = _table(
+        ("operator", "#before", "#after", "#change"),
+        [*(_op_row(n, before.get(n, 0), after.get(n, 0)) for n in changed), total],
+    )
     rest = ""
     if same:
         rows = [_op_row(n, before[n], after[n]) for n in same]
-        rest = f"<details><summary>operators that did not change <span class=\"sub\">{len(same)}</span></summary>{_table(('operator', '#before', '#after', '#change'), rows)}</details>"
+        rest = f'<details><summary>operators that did not change <span class="sub">{len(same)}</span></summary>{_table(("operator", "#before", "#after", "#change"), rows)}</details>'
     return f"<h2>Operators</h2>{table}{rest}"
 
 
 def _op_row(name: str, before: int, after: int) -> str:
     change = after - before
-    return _cells(("", name), ("number", str(before)), ("number", str(after)), ("number", f"{change:+d}" if change else ""))
+    return _cells(
+        ("", name), ("number", str(before)), ("number", str(after)), ("number", f"{change:+d}" if change else "")
+    )
 
 
 def _precision(result: PrecisionResult) -> str:
     groups: dict[tuple[str, str], list[str]] = {}
     for k in result.kept:
         groups.setdefault((k.op, k.why), []).append(k.node)
-    kept = [_cells(("", op), ("why", why), ("name", _listed(nodes)), raw=(2,)) for (op, why), nodes in sorted(groups.items(), key=lambda g: -len(g[1]))]
+    kept = [
+        _cells(("", op), ("why", why), ("name", _listed(nodes)), raw=(2,))
+        for (op, why), nodes in sorted(groups.items(), key=lambda g: -len(g[1]))
+    ]
     errors = [
-        _cells(("name", e.output), ("", e.inputs), ("number", _error(e.relative)), ("number", _error(e.rounding)), ("number", f"{e.largest:.3g}"), ("word", "as fp16 explains" if e.ok else "more"))
+        _cells(
+            ("name", e.output),
+            ("", e.inputs),
+            ("number", _error(e.relative)),
+            ("number", _error(e.rounding)),
+            ("number", f"{e.largest:.3g}"),
+            ("word", "as fp16 explains" if e.ok else "more"),
+        )
         for e in result.errors
     ]
-    compared = _table(("output", "inputs", "#error", "#of rounding alone", "#largest number", "verdict"), errors) if errors else f'<p class="none">Not compared: {escape(result.not_compared)}.</p>'
+    compared = (
+        _table(("output", "inputs", "#error", "#of rounding alone", "#largest number", "verdict"), errors)
+        if errors
+        else f'<p class="none">Not compared: {escape(result.not_compared)}.</p>'
+    )
     islands = f"<h3>Kept in fp32</h3>{_table(('operator', 'why', 'nodes'), kept)}" if kept else ""
     return (
         f'<h2>Precision</h2><p class="sub">{result.half} nodes compute in fp16, {result.single} in fp32, with {result.casts} casts between. The error is '
@@ -237,7 +277,11 @@ def _precision(result: PrecisionResult) -> str:
 
 
 def _footer(report: Report) -> str:
-    mode = {"window": "each rewrite proved on its own window", "full": "each rewrite and the whole models proved", "none": "nothing proved"}[report.verify.get("mode", "window")]
+    mode = {
+        "window": "each rewrite proved on its own window",
+        "full": "each rewrite and the whole models proved",
+        "none": "nothing proved",
+    }[report.verify.get("mode", "window")]
     return f"<footer>surgeon {escape(report.surgeon)}, {mode}, {report.seconds:.1f} s</footer>"
 
 
@@ -261,14 +305,26 @@ def _error(error: float | None) -> str:
 def _cells(*cells: tuple[str, str], raw: Sequence[int] = ()) -> str:
     """A table row of (class, text) cells; those at the positions `raw` are HTML already."""
     keep: Callable[[str], str] = str
-    return "<tr>" + "".join(f'<td class="{kind}">{(keep if k in raw else escape)(text)}</td>' for k, (kind, text) in enumerate(cells)) + "</tr>"
+    return (
+        "<tr>"
+        + "".join(
+            f'<td class="{kind}">{(keep if k in raw else escape)(text)}</td>' for k, (kind, text) in enumerate(cells)
+        )
+        + "</tr>"
+    )
 
 
 def _table(headers: Sequence[str], rows: Sequence[str], kind: str = "") -> str:
     """Rows under headers; a header that starts with # stands over numbers."""
-    names = "".join(f'<th class="number">{escape(h[1:])}</th>' if h.startswith("#") else f"<th>{escape(h)}</th>" for h in headers)
+    names = "".join(
+        f'<th class="number">{escape(h[1:])}</th>' if h.startswith("#") else f"<th>{escape(h)}</th>" for h in headers
+    )
     head = f"<tr>{names}</tr>" if any(headers) else ""
-    cut = f'<p class="note">{len(rows) - MOST_ROWS} more rows: the JSON report has them all.</p>' if len(rows) > MOST_ROWS else ""
+    cut = (
+        f'<p class="note">{len(rows) - MOST_ROWS} more rows: the JSON report has them all.</p>'
+        if len(rows) > MOST_ROWS
+        else ""
+    )
     return f'<div class="box {kind}"><table>{head}{"".join(rows[:MOST_ROWS])}</table></div>{cut}'
 
 

@@ -96,7 +96,11 @@ def sketch(nodes: Sequence[Any], outputs: Sequence[str]) -> Sketch:
 
 def _detail(node: Any, made: dict[Any, Any]) -> str:
     """The node's attributes and constants: `axes=[1], 1e-12`."""
-    parts = [f"{k}={_plain(v)}" for k, v in node.attrs.items() if isinstance(v, int | float | str | list) and k not in ("keepdims", "noop_with_empty_axes")]
+    parts = [
+        f"{k}={_plain(v)}"
+        for k, v in node.attrs.items()
+        if isinstance(v, int | float | str | list) and k not in ("keepdims", "noop_with_empty_axes")
+    ]
     for value in node.inputs:
         if value is not None and (value not in made or made[value].op == "Constant") and _is_constant(value):
             parts.append(_constant_text(value))
@@ -124,7 +128,11 @@ def _constant_text(value: Any) -> str:
     if array is None:
         return "const"
     if array.size and array.size <= SMALL_CONSTANT:
-        numbers = [f"{float(x):.4g}" for x in np.asarray(array, np.float64).reshape(-1)] if array.dtype.kind in "fiub" else ["const"]
+        numbers = (
+            [f"{float(x):.4g}" for x in np.asarray(array, np.float64).reshape(-1)]
+            if array.dtype.kind in "fiub"
+            else ["const"]
+        )
         return numbers[0] if array.ndim == 0 or array.size == 1 else f"[{','.join(numbers)}]"
     return f"const {'x'.join(map(str, array.shape))}"
 

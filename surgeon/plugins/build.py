@@ -203,7 +203,9 @@ def _nvcc_codes(nvcc: Path) -> list[int]:
     text = _run([str(nvcc), "--list-gpu-code"], f"{nvcc} does not run")
     codes = sorted({int(n) for n in re.findall(r"sm_(\d+)\b", text)})
     if not codes:
-        raise BuildError(f"{nvcc} --list-gpu-code names no architecture: it is older than CUDA 11.5. Install a newer one.")
+        raise BuildError(
+            f"{nvcc} --list-gpu-code names no architecture: it is older than CUDA 11.5. Install a newer one."
+        )
     return codes
 
 
@@ -224,7 +226,9 @@ def _capabilities_here() -> list[int]:
 def _parse_capabilities(arch: str) -> list[int]:
     words = [word.strip().removeprefix("sm_").replace(".", "") for word in arch.split(",")]
     if not all(re.fullmatch(r"\d{2,3}", word) for word in words):
-        raise BuildError(f"--arch {arch} is not understood: say native, all, or compute capabilities such as 90 or 86,90.")
+        raise BuildError(
+            f"--arch {arch} is not understood: say native, all, or compute capabilities such as 90 or 86,90."
+        )
     return [int(word) for word in words]
 
 

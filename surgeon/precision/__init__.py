@@ -212,7 +212,9 @@ def _check_words(words: Collection[str], model: Model) -> None:
     for word in words:
         special = any(c in word for c in "*?[") or any(n.name == word or f"~{word}/" in n.name for n in nodes)
         if word not in known and word not in ops and not special and not onnx.defs.has(word):
-            raise UsageError(f"--keep-fp32 takes an operator (Softmax), a pass (l2-norm) or a node glob; '{word}' is none of these.")
+            raise UsageError(
+                f"--keep-fp32 takes an operator (Softmax), a pass (l2-norm) or a node glob; '{word}' is none of these."
+            )
 
 
 def _out(node: Node) -> str:
@@ -235,7 +237,12 @@ def _refused(converted: ModelProto, before: Model, target: Target) -> dict[str, 
 
 def _kept(plan: Plan) -> list[Kept]:
     """The nodes that stay fp32, islands first. What only asks for a tensor's shape or compares numbers is no island."""
-    return [Kept(n.label, n.op, why) for table in (plan.single, plan.fixed) for n, why in table.items() if why != COMPUTED and _makes_floats(n, plan)]
+    return [
+        Kept(n.label, n.op, why)
+        for table in (plan.single, plan.fixed)
+        for n, why in table.items()
+        if why != COMPUTED and _makes_floats(n, plan)
+    ]
 
 
 def _makes_floats(node: Node, plan: Plan) -> bool:

@@ -51,7 +51,11 @@ class OutputError:
 
 
 def compare(
-    original: ModelProto, converted: ModelProto, base: Path | None, data: Iterable[Feeds] | None, shapes: Mapping[str, Sequence[int]] | None
+    original: ModelProto,
+    converted: ModelProto,
+    base: Path | None,
+    data: Iterable[Feeds] | None,
+    shapes: Mapping[str, Sequence[int]] | None,
 ) -> tuple[list[OutputError], str]:
     """The error of each output on random inputs, on those times 1e3 and on `data`; and why, where there is none.
 
@@ -114,7 +118,9 @@ def _has_halves(model: ModelProto) -> bool:
     return any(i.type.tensor_type.elem_type in HALVES for i in (*model.graph.input, *model.graph.output))
 
 
-def _inputs(model: ModelProto, data: Iterable[Feeds] | None, shapes: Mapping[str, Sequence[int]] | None) -> Iterator[tuple[str, Feeds]]:
+def _inputs(
+    model: ModelProto, data: Iterable[Feeds] | None, shapes: Mapping[str, Sequence[int]] | None
+) -> Iterator[tuple[str, Feeds]]:
     weights = {t.name for t in model.graph.initializer}
     infos = [
         (i.name, i.type.tensor_type.elem_type, tuple(prove._declared_dim(d) for d in i.type.tensor_type.shape.dim))
@@ -122,7 +128,13 @@ def _inputs(model: ModelProto, data: Iterable[Feeds] | None, shapes: Mapping[str
         if i.name not in weights
     ]
     given = dict(shapes or {})
-    symbols = {d: n for name, _, dims in infos if name in given for d, n in zip(dims, given[name], strict=True) if isinstance(d, str)}
+    symbols = {
+        d: n
+        for name, _, dims in infos
+        if name in given
+        for d, n in zip(dims, given[name], strict=True)
+        if isinstance(d, str)
+    }
     sizes = next(Window(model, model, infos, prove._largest_pad(model)).sizes(symbols))
     for feeds in data or ():
         yield "data", feeds
@@ -135,14 +147,22 @@ def _renamed(model: ModelProto, feeds: Feeds) -> Feeds:
     """The feeds under the names and in the types of a model of this module, whose fp16 inputs carry a suffix."""
     from onnx import helper
 
-    kinds = {i.name.removesuffix("~given"): (i.name, helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type)) for i in model.graph.input}
+    kinds = {
+        i.name.removesuffix("~given"): (i.name, helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type))
+        for i in model.graph.input
+    }
     return {kinds[n][0]: np.asarray(a).astype(kinds[n][1], copy=False) for n, a in feeds.items()}
 
 
 def _error(name: str, kind: str, a: np.ndarray, b: np.ndarray) -> OutputError:
     if b.dtype.kind != "f" and b.dtype.name != "bfloat16":
         wrong = a.shape != b.shape or bool((a != b).any())
-        return OutputError(name, kind, 1.0 if wrong else 0.0, float(np.abs(b.astype(np.float64)).max(initial=0.0)) if b.dtype.kind in "iub" else 0.0)
+        return OutputError(
+            name,
+            kind,
+            1.0 if wrong else 0.0,
+            float(np.abs(b.astype(np.float64)).max(initial=0.0)) if b.dtype.kind in "iub" else 0.0,
+        )
     x, y = a.astype(np.float64), b.astype(np.float64)
     if x.shape != y.shape:
         return OutputError(name, kind, math.inf, 0.0)

@@ -116,7 +116,13 @@ class Emitter:
                 self.names[use] = value.name
             else:
                 self.extra.setdefault(use[0], []).append(value.name)
-        made = [(o, self._made(o)) for n in graph.live() if n.key != "Constant" and not self.plan.is_cast(n) for o in n.outputs if o is not None]
+        made = [
+            (o, self._made(o))
+            for n in graph.live()
+            if n.key != "Constant" and not self.plan.is_cast(n)
+            for o in n.outputs
+            if o is not None
+        ]
         for use in (*made, *(u for u in self.wanted if u[0].graph is graph)):
             if use[1] in FAMILY and use not in self.names:
                 self.names[use] = self._choose(use)
@@ -221,11 +227,15 @@ class Emitter:
         array = self.model.constant(value)
         assert array is not None
         name = proto.input[position] = self._fresh(f"{value.name}~bound")
-        return helper.make_node("Constant", [], [name], name=name, value=_tensor(np.clip(array, -LARGEST_HALF, LARGEST_HALF), HALF, ""))
+        return helper.make_node(
+            "Constant", [], [name], name=name, value=_tensor(np.clip(array, -LARGEST_HALF, LARGEST_HALF), HALF, "")
+        )
 
     def _epsilon(self, node: Node, position: int, value: Value, proto: NodeProto, dtype: int) -> NodeProto:
         """The epsilon that the file has lost, in the place of the 0 that it became."""
-        array = np.full(tuple(d for d in self.model.shape(value) or () if isinstance(d, int)), self.plan.repaired[node, position])
+        array = np.full(
+            tuple(d for d in self.model.shape(value) or () if isinstance(d, int)), self.plan.repaired[node, position]
+        )
         name = proto.input[position] = self._fresh(f"{value.name}~epsilon")
         return helper.make_node("Constant", [], [name], name=name, value=_tensor(array, dtype, ""))
 
@@ -255,7 +265,11 @@ class Emitter:
                 self.casts += 1
                 name = self._called(value, dtype)
                 cast = self.cast_nodes.get((value, dtype))
-                title = cast.name if cast is not None and cast.outputs[0] is not None and cast.outputs[0].name == name else f"{name}/Cast_1"
+                title = (
+                    cast.name
+                    if cast is not None and cast.outputs[0] is not None and cast.outputs[0].name == name
+                    else f"{name}/Cast_1"
+                )
                 yield helper.make_node("Cast", [self._called(value, made)], [name], name=title, to=dtype)
             yield from self._copies(value, dtype)
 
@@ -296,7 +310,9 @@ class Emitter:
             elif self.model.dtype(value) in FAMILY:
                 made = self._made(self.plan.root(value))
                 root = self.plan.root(value)
-                info.type.tensor_type.elem_type = next((t for t in (HALF, SINGLE) if self.names.get((root, t)) == info.name), made)
+                info.type.tensor_type.elem_type = next(
+                    (t for t in (HALF, SINGLE) if self.names.get((root, t)) == info.name), made
+                )
 
 
 # ---- protobufs -------------------------------------------------------------------------------------------------------------

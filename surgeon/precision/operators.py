@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-UNBOUNDED = 4.0  # of what grows faster than any norm takes back: exponentials, products over an axis, constants beyond fp16
+UNBOUNDED = (
+    4.0  # of what grows faster than any norm takes back: exponentials, products over an axis, constants beyond fp16
+)
 
 
 def _words(text: str) -> frozenset[str]:
@@ -33,7 +35,9 @@ SENSITIVE = {
         ),
         "a normalisation",
     ),
-    **dict.fromkeys(_words("Softmax LogSoftmax Exp Softplus Sinh Cosh Pow Log"), "an exponential, a power or a logarithm"),
+    **dict.fromkeys(
+        _words("Softmax LogSoftmax Exp Softplus Sinh Cosh Pow Log"), "an exponential, a power or a logarithm"
+    ),
     **dict.fromkeys(
         _words(
             "ReduceSum ReduceMean ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum ReduceLogSumExp ReduceProd GlobalAveragePool "

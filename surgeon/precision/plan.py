@@ -21,7 +21,9 @@ LARGEST_HALF = 65504.0
 SMALLEST_NORMAL = 2.0**-14
 ROUNDING = 1e-3  # twice fp16's own: a constant whose rounding is worse, relative to its largest element, stays fp32
 MARGIN = 2.0  # measured numbers may be this much larger in production
-GENERATORS = frozenset({"ConstantOfShape", "EyeLike", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"})
+GENERATORS = frozenset(
+    {"ConstantOfShape", "EyeLike", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+)
 SMALL_INTEGERS = frozenset({TensorProto.BOOL, TensorProto.INT8, TensorProto.UINT8})  # exact in fp16
 MAX_SWEEPS = 20
 BETWEEN = "between parts in fp32"
@@ -37,8 +39,12 @@ class Plan:
     single: dict[Node, str] = field(default_factory=dict)
     fixed: dict[Node, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    repaired: dict[tuple[Node, int], float] = field(default_factory=dict)  # (node, input) -> the epsilon that fp16 had lost
-    roots: dict[Value, Value] = field(default_factory=dict)  # a cast between fp16 and fp32 is its source in another type
+    repaired: dict[tuple[Node, int], float] = field(
+        default_factory=dict
+    )  # (node, input) -> the epsilon that fp16 had lost
+    roots: dict[Value, Value] = field(
+        default_factory=dict
+    )  # a cast between fp16 and fp32 is its source in another type
 
     def root(self, value: Value) -> Value:
         while value in self.roots:
@@ -110,7 +116,10 @@ def _holds_sequences(model: Model, node: Node) -> bool:
     if spec is None:
         return False
     kinds = {c.type_param_str: c.allowed_type_strs for c in spec.type_constraints}
-    return any(not any(t.startswith("tensor(") for t in kinds.get(f.type_str, [f.type_str])) for f in (*spec.inputs, *spec.outputs))
+    return any(
+        not any(t.startswith("tensor(") for t in kinds.get(f.type_str, [f.type_str]))
+        for f in (*spec.inputs, *spec.outputs)
+    )
 
 
 def _types_by_attribute(model: Model, node: Node, outs: list[Value]) -> bool:
@@ -120,7 +129,8 @@ def _types_by_attribute(model: Model, node: Node, outs: list[Value]) -> bool:
         return False
     given = {f.type_str for f in spec.inputs}
     return any(
-        flexible(model, node, o.index, True) and spec.outputs[min(o.index, len(spec.outputs) - 1)].type_str not in given for o in outs
+        flexible(model, node, o.index, True) and spec.outputs[min(o.index, len(spec.outputs) - 1)].type_str not in given
+        for o in outs
     )
 
 
@@ -151,7 +161,12 @@ def make_plan(
 
 class _Planner:
     def __init__(
-        self, model: Model, keep: Collection[str], ranges: Ranges | None, refused: Callable[[Node], str | None] | None, repair_eps: float | None
+        self,
+        model: Model,
+        keep: Collection[str],
+        ranges: Ranges | None,
+        refused: Callable[[Node], str | None] | None,
+        repair_eps: float | None,
     ) -> None:
         self.model = model
         self.plan = Plan(model)
@@ -267,7 +282,14 @@ class _Planner:
             return "an attribute says which type it returns"
         if _holds_sequences(self.model, node):
             return "sequences and optional tensors keep their types"
-        unknown = next((v for p, v in enumerate(node.inputs) if v is not None and not self.model.dtype(v) and flexible(self.model, node, p)), None)
+        unknown = next(
+            (
+                v
+                for p, v in enumerate(node.inputs)
+                if v is not None and not self.model.dtype(v) and flexible(self.model, node, p)
+            ),
+            None,
+        )
         if unknown is not None:
             return f"the type of '{unknown.name}' is not known"
         positions = [p for p, _ in self.plan.floats(node)]
@@ -309,12 +331,20 @@ class _Planner:
                 continue
             if array.size > 1 and self.model.dtype(value) == SINGLE:
                 self.plan.warnings.append(f"{node.label}: '{value.name}' {why} in fp16; the node stays fp32")
-            return f"'{value.name}' {why} in fp16" if array.size > 1 else f"its constant {float(array.reshape(-1)[0]):g} {why} in fp16"
+            return (
+                f"'{value.name}' {why} in fp16"
+                if array.size > 1
+                else f"its constant {float(array.reshape(-1)[0]):g} {why} in fp16"
+            )
         return ""
 
     def _by_epsilon(self, node: Node) -> str:
         epsilon = node.attr("epsilon")
-        return f"its epsilon {epsilon:g} is 0 in fp16" if isinstance(epsilon, float) and epsilon > 0 and np.float16(epsilon) == 0 else ""
+        return (
+            f"its epsilon {epsilon:g} is 0 in fp16"
+            if isinstance(epsilon, float) and epsilon > 0 and np.float16(epsilon) == 0
+            else ""
+        )
 
     def _note_flushed(self, value: Value, array: np.ndarray) -> None:
         if array.size < 2 or array.dtype != np.float32:
@@ -348,7 +378,11 @@ class _Planner:
             return "division by a tensor"
         grown = [d for d in (self._degree(v) for v in (*floats, *outs)) if d is not None and not fits(d)]
         if grown:
-            return "numbers that grow faster than the model's inputs, or shrink" if max(grown) < UNBOUNDED else "numbers without a bound"
+            return (
+                "numbers that grow faster than the model's inputs, or shrink"
+                if max(grown) < UNBOUNDED
+                else "numbers without a bound"
+            )
         return ""
 
     def _is_measured_safe(self, floats: list[Value], outs: list[Value]) -> bool:
@@ -359,7 +393,12 @@ class _Planner:
             if self.model.is_constant(value):
                 continue
             largest, smallest = self.ranges.largest(value.name), self.ranges.smallest(value.name)
-            if largest is None or smallest is None or largest * MARGIN > LARGEST_HALF or smallest < SMALLEST_NORMAL * MARGIN:
+            if (
+                largest is None
+                or smallest is None
+                or largest * MARGIN > LARGEST_HALF
+                or smallest < SMALLEST_NORMAL * MARGIN
+            ):
                 return False
         return True
 
@@ -387,11 +426,15 @@ class _Planner:
                 if position == 2 or array.dtype != np.float16 or array.any() or not _divides(node):
                     continue
                 if self.repair_eps is None:
-                    self.plan.warnings.append(f"{node.label}: its epsilon is 0 in the file, so a row of zeros is divided by 0; --repair-eps gives it one")
+                    self.plan.warnings.append(
+                        f"{node.label}: its epsilon is 0 in the file, so a row of zeros is divided by 0; --repair-eps gives it one"
+                    )
                     continue
                 self.plan.repaired[node, position] = self.repair_eps
                 self.plan.single.setdefault(node, f"the epsilon {self.repair_eps:g}")
-                self.plan.warnings.append(f"{node.label}: its epsilon was 0 in the file and is {self.repair_eps:g} now, in fp32")
+                self.plan.warnings.append(
+                    f"{node.label}: its epsilon was 0 in the file and is {self.repair_eps:g} now, in fp32"
+                )
 
     def settle(self) -> None:
         """Nodes between fp32 parts become fp32 where that saves a cast; what only moves numbers does where it costs none."""
@@ -410,19 +453,30 @@ class _Planner:
             if not changed:
                 break
         for node in reversed(free):  # what was carried along in fp32 for nobody goes back
-            if self.plan.single.get(node) == BETWEEN and self._casts(node, HALF) <= self._casts(node, SINGLE) and not self._feeds_single(node):
+            if (
+                self.plan.single.get(node) == BETWEEN
+                and self._casts(node, HALF) <= self._casts(node, SINGLE)
+                and not self._feeds_single(node)
+            ):
                 del self.plan.single[node]
 
     def _saves(self, node: Node) -> bool:
         gain = self._casts(node, HALF) - self._casts(node, SINGLE)
-        return gain > 0 or (gain == 0 and node.op in MOVES and any(self._type(v) == SINGLE for v in self._varying(node)))
+        return gain > 0 or (
+            gain == 0 and node.op in MOVES and any(self._type(v) == SINGLE for v in self._varying(node))
+        )
 
     def _scales(self, node: Node) -> bool:
         """Whether it is the constant factor or summand behind a norm: rounding once behind it costs no more casts than before it."""
         if node.key not in ("Mul", "Add", "Sub", "Div") or len(node.inputs) != 2:
             return False
         varying = self._varying(node)
-        return len(varying) == 1 and self._type(varying[0]) == SINGLE and not varying[0].is_input and self._casts(node, HALF) == self._casts(node, SINGLE)
+        return (
+            len(varying) == 1
+            and self._type(varying[0]) == SINGLE
+            and not varying[0].is_input
+            and self._casts(node, HALF) == self._casts(node, SINGLE)
+        )
 
     def _feeds_single(self, node: Node) -> bool:
         return any(t == SINGLE for o in node.outputs if o is not None for t in self._wanted(o, node))
@@ -468,7 +522,11 @@ def _divides(node: Node) -> bool:
         for user in value.users:
             if user.key == "Reciprocal" or (user.key == "Div" and user.inputs[1] is value):
                 return True
-            if user not in seen and user.key in ("Sqrt", "Expand", "Reshape", "Unsqueeze", "Cast", "Identity") and user.outputs[0] is not None:
+            if (
+                user not in seen
+                and user.key in ("Sqrt", "Expand", "Reshape", "Unsqueeze", "Cast", "Identity")
+                and user.outputs[0] is not None
+            ):
                 seen.add(user)
                 todo.append(user.outputs[0])
     return False

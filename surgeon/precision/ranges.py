@@ -89,7 +89,9 @@ def check_feeds(model: ModelProto, feeds: Feeds) -> Feeds:
     inputs = {i.name: i for i in model.graph.input if i.name not in weights}
     for name in feeds:
         if name not in inputs:
-            raise UsageError(f"the data has an array '{name}', and the model no such input.{did_you_mean(name, inputs)}")
+            raise UsageError(
+                f"the data has an array '{name}', and the model no such input.{did_you_mean(name, inputs)}"
+            )
     for name in inputs:
         if name not in feeds:
             raise UsageError(f"the data has no array for the input '{name}'; it has {', '.join(feeds) or 'none'}.")

@@ -123,7 +123,11 @@ def _function(opset: int) -> onnx.FunctionProto:
         return f"t{len(parts) - 1}"
 
     def number(value: float) -> str:
-        parts.append(helper.make_node("Constant", [], [f"t{len(parts)}"], value=numpy_helper.from_array(np.asarray(value, np.float32))))
+        parts.append(
+            helper.make_node(
+                "Constant", [], [f"t{len(parts)}"], value=numpy_helper.from_array(np.asarray(value, np.float32))
+            )
+        )
         return f"t{len(parts) - 1}"
 
     size = make("Abs", "x")

@@ -6,4 +6,6 @@ import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "gpu: runs the plugins' kernels; skipped, with the reason, without an NVIDIA GPU")
+    config.addinivalue_line(
+        "markers", "gpu: runs the plugins' kernels; skipped, with the reason, without an NVIDIA GPU"
+    )

@@ -46,7 +46,10 @@ def _script(path: Path, text: str) -> Path:
 def _headers(folder: Path, major: str, minor: str, style: str = "NV_TENSORRT_{}") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "NvInfer.h").write_text("", encoding="utf-8")
-    lines = [f"#define {style.format('MAJOR')} {major} //!< major", f"#define {style.format('MINOR')} {minor} //!< minor"]
+    lines = [
+        f"#define {style.format('MAJOR')} {major} //!< major",
+        f"#define {style.format('MINOR')} {minor} //!< minor",
+    ]
     (folder / "NvInferVersion.h").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder
 
@@ -110,11 +113,17 @@ int main() {
         want.append(f"{p.name} {p.version} {p.inputs[0]} {p.inputs[1]}")
         want += [" ".join([f" {f.name}", str(kinds[f.kind])]) for f in p.fields]
     got = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.splitlines()
-    assert [re.sub(r"^(  \S+ \d).*", r"\1", line) for line in got] == [line.replace(" ", "  ", 1) if line[0] == " " else line for line in want]
+    assert [re.sub(r"^(  \S+ \d).*", r"\1", line) for line in got] == [
+        line.replace(" ", "  ", 1) if line[0] == " " else line for line in want
+    ]
     for line, field in zip((w for w in got if w[0] == " "), (f for p in plugins().values() for f in p.fields)):
         text, *choices = line.split()[2:]
         assert tuple(choices) == field.choices
-        assert text == "REQUIRED" if field.default is None else text.strip('"') == str(field.default) or float(text) == field.default
+        assert (
+            text == "REQUIRED"
+            if field.default is None
+            else text.strip('"') == str(field.default) or float(text) == field.default
+        )
 
 
 @needs_compiler
@@ -264,7 +273,9 @@ def test_a_built_library_keeps_the_contract(headers: Path, tmp_path: Path) -> No
     stub = tmp_path / "stub.c"
     stub.write_text("void *getPluginRegistry(void) { return 0; }\n", encoding="utf-8")
     soname = f"libnvinfer.so.{major}"
-    subprocess.run(["gcc", "-shared", "-fPIC", f"-Wl,-soname,{soname}", str(stub), "-o", str(tmp_path / soname)], check=True)
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", f"-Wl,-soname,{soname}", str(stub), "-o", str(tmp_path / soname)], check=True
+    )
     program = tmp_path / "plugin_test"
     compile_test = [
         str(NVCC), "-std=c++17", "-cudart", "static", "-Xcompiler", "-Wno-deprecated-declarations",
