@@ -29,7 +29,8 @@ Row = dict[str, object]
 def kernels(arch: str, work: Path) -> list[Row]:
     """The kernels' own timings: every line of `kernels_test bench`."""
     program = work / "kernels_test"
-    sources = [str(ROOT / "tests/plugins/kernels_test.cu"), str(ROOT / "surgeon/plugins/src/operators.cu")]
+    operators = sorted((ROOT / "surgeon/plugins/src").glob("*.cu"))
+    sources = [str(ROOT / "tests/plugins/kernels_test.cu"), *map(str, operators)]
     subprocess.run(["nvcc", "-std=c++17", "-O3", f"-arch={arch}", *sources, "-o", str(program)], check=True)
     return lines([str(program), "bench"])
 

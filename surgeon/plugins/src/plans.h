@@ -22,18 +22,13 @@ struct ClusterColumnsPlan
     int blocks; // of a cluster; 0: this mapping does not do
 };
 
-struct StagedPlan
-{
-    int lanes; // threads that share a row; 0: this mapping does not pay
-};
-
 struct RowsPlan
 {
     int packs;   // a thread's vectors in registers: 4, 8, 16
     int lanes;   // threads that share a row in a block
     int threads; // of a block
     int blocks;  // that share a row: above 1 it is a cluster (no stages); 0: the row does not fit on chip
-    int stages;  // above 0: `blocks` shares of `share` vectors each, taken by a grid that stays, so many staged in a block
+    int stages;  // above 0: `blocks` shares of `share` vectors each, taken by a grid that stays, so many staged a block
     int share;
 };
 
@@ -46,13 +41,12 @@ struct PadPlan
 
 ColumnsPlan plan_columns(Type type, int64_t outer, int64_t channels, int64_t inner);
 ClusterColumnsPlan plan_cluster_columns(int64_t channels, int64_t inner, int x, int packs, Device const& on);
-StagedPlan plan_staged_rows(Kind kind, Type type, int64_t length);
 RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on);
 
 cudaError_t launch_l2norm_columns(ColumnsPlan const& plan, Type type, void const* x, Scalars weight, void* y,
     int64_t outer, int64_t channels, int64_t inner, Norm norm, cudaStream_t stream);
-cudaError_t launch_l2norm_cluster_columns(ClusterColumnsPlan const& plan, Type type, void const* x, Scalars weight, void* y,
-    int64_t outer, int64_t channels, int64_t inner, Norm norm, cudaStream_t stream);
+cudaError_t launch_l2norm_cluster_columns(ClusterColumnsPlan const& plan, Type type, void const* x, Scalars weight,
+    void* y, int64_t outer, int64_t channels, int64_t inner, Norm norm, cudaStream_t stream);
 cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x, void* y, int64_t rows,
     int64_t length, InstanceNormParams const& params, void* workspace, cudaStream_t stream);
 

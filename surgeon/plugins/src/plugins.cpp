@@ -67,7 +67,8 @@ std::string check_descriptions(Kind kind, Attributes const& a, PluginTensorDesc 
 }
 
 // The data input and the output have one type and format; small inputs are linear, fp32 or of that type.
-bool supports(Kind kind, Attributes const& a, int pos, PluginTensorDesc const& x, PluginTensorDesc const& here, int inputs)
+bool supports(Kind kind, Attributes const& a, int pos, PluginTensorDesc const& x, PluginTensorDesc const& here,
+    int inputs)
 {
     if (!known_type(here.type))
         return false;
@@ -226,7 +227,8 @@ public:
     {
         mAttributes.inputs = inputs;
     }
-    size_t getWorkspaceSize(PluginTensorDesc const* in, int32_t, PluginTensorDesc const*, int32_t) const noexcept override
+    size_t getWorkspaceSize(
+        PluginTensorDesc const* in, int32_t, PluginTensorDesc const*, int32_t) const noexcept override
     {
         return workspace_of(mKind, in[0].dims);
     }
@@ -397,7 +399,8 @@ public:
     nvinfer1::IPluginV3* createPlugin(
         char const*, PluginFieldCollection const* fields, nvinfer1::TensorRTPhase phase) noexcept override
     {
-        Parsed const parsed = phase == nvinfer1::TensorRTPhase::kRUNTIME ? stored(fields) : parse(mKind, given_fields(fields));
+        Parsed const parsed
+            = phase == nvinfer1::TensorRTPhase::kRUNTIME ? stored(fields) : parse(mKind, given_fields(fields));
         if (!parsed.error.empty())
             return complain(mKind, parsed.error), nullptr;
         return new (std::nothrow) Plugin(mKind, parsed.attributes);

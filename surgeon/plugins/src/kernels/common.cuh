@@ -1,0 +1,547 @@
+// What the kernels share: the device, packs of values, reductions, windows on rows, clusters and bulk copies, staged
+// rows, fast division. The conventions are in kernels.cuh.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_pipeline.h>
+#include <cuda_runtime.h>
+
+#include "../types.h"
+
+namespace surgeon
+{
+
+// What the launchers ask of the current device, read once per device.
+struct Device
+{
+    int multiprocessors = 0;
+    int64_t l2_bytes = 0;
+    bool clusters = false;
+};
+
+inline Device const& device()
+{
+    constexpr int kMost = 64;
+    static Device known[kMost];
+    static bool read[kMost]; // set after the entry: a race writes the same values twice
+    int id = 0;
+    cudaGetDevice(&id);
+    id = id < kMost ? id : 0;
+    if (!read[id])
+    {
+        int sms = 0, l2 = 0, cluster = 0;
+        cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, id);
+        cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, id);
+#if CUDART_VERSION >= 11080
+        cudaDeviceGetAttribute(&cluster, cudaDevAttrClusterLaunch, id);
+#endif
+        known[id] = Device{sms, l2, cluster != 0};
+        read[id] = true;
+    }
+    return known[id];
+}
+
+// A tensor that outgrows the L2 cache is read and written evict-first; a smaller one stays for the next layer.
+inline bool streams(int64_t bytes_in_and_out)
+{
+    return bytes_in_and_out > device().l2_bytes;
+}
+
+inline bool aligned(void const* p)
+{
+    return reinterpret_cast<uintptr_t>(p) % kVectorBytes == 0;
+}
+
+// --------------------------------------------------------------------------------------------- packs of values
+
+__device__ inline float to_float(float v) { return v; }
+__device__ inline float to_float(__half v) { return __half2float(v); }
+__device__ inline float to_float(__nv_bfloat16 v) { return __bfloat162float(v); }
+
+template <class T>
+__device__ inline T from_float(float v);
+template <>
+__device__ inline float from_float<float>(float v) { return v; }
+template <>
+__device__ inline __half from_float<__half>(float v) { return __float2half_rn(v); }
+template <>
+__device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float v) { return __float2bfloat16_rn(v); }
+
+template <int BYTES>
+struct Word;
+template <>
+struct Word<16> { using type = uint4; };
+template <>
+struct Word<8> { using type = uint2; };
+template <>
+struct Word<4> { using type = unsigned; };
+template <>
+struct Word<2> { using type = unsigned short; };
+
+// One element's bits.
+template <class T>
+using Bits = typename Word<sizeof(T)>::type;
+
+// N neighbours of a tensor as they lie in memory. Kept as 32-bit words: as an array of halves every half would take a
+// register of its own.
+template <class T, int N>
+struct Pack
+{
+    static constexpr int WORDS = (sizeof(T) * N + 3) / 4;
+    unsigned words[WORDS];
+
+    __device__ static Pack zeros()
+    {
+        Pack p;
+#pragma unroll
+        for (int i = 0; i < WORDS; ++i)
+            p.words[i] = 0u;
+        return p;
+    }
+
+    __device__ static Pack load(T const* p, bool stream)
+    {
+        using W = typename Word<sizeof(T) * N>::type;
+        W const w = stream ? __ldcs(reinterpret_cast<W const*>(p)) : __ldg(reinterpret_cast<W const*>(p));
+        Pack r;
+        if constexpr (sizeof(W) < 4)
+            r.words[0] = w;
+        else
+            memcpy(r.words, &w, sizeof w);
+        return r;
+    }
+
+    __device__ void store(T* p, bool stream) const
+    {
+        using W = typename Word<sizeof(T) * N>::type;
+        W w;
+        if constexpr (sizeof(W) < 4)
+            w = W(words[0]);
+        else
+            memcpy(&w, words, sizeof w);
+        if (stream)
+            __stcs(reinterpret_cast<W*>(p), w);
+        else
+            *reinterpret_cast<W*>(p) = w;
+    }
+
+    __device__ Bits<T> bits(int k) const
+    {
+        if constexpr (sizeof(T) == 4)
+            return words[k];
+        else
+            return Bits<T>(k % 2 ? words[k / 2] >> 16 : words[k / 2]);
+    }
+
+    __device__ void set_bits(int k, Bits<T> b)
+    {
+        if constexpr (sizeof(T) == 4)
+            words[k] = b;
+        else if (k % 2)
+            words[k / 2] = (words[k / 2] & 0x0000ffffu) | unsigned(b) << 16;
+        else
+            words[k / 2] = (words[k / 2] & 0xffff0000u) | b;
+    }
+
+    __device__ float operator[](int k) const
+    {
+        if constexpr (std::is_same<T, float>::value)
+            return __uint_as_float(words[k]);
+        else if constexpr (std::is_same<T, __half>::value)
+            return __half2float(__ushort_as_half(bits(k)));
+        else
+            return __uint_as_float(k % 2 ? words[k / 2] & 0xffff0000u : words[k / 2] << 16);
+    }
+
+    __device__ static Pack of(float const (&f)[N])
+    {
+        Pack p = zeros();
+        if constexpr (sizeof(T) == 4)
+        {
+#pragma unroll
+            for (int k = 0; k < N; ++k)
+                p.words[k] = __float_as_uint(f[k]);
+        }
+        else if constexpr (N == 1)
+        {
+            T const t = from_float<T>(f[0]);
+            Bits<T> b;
+            memcpy(&b, &t, sizeof b);
+            p.words[0] = b;
+        }
+        else
+        {
+#pragma unroll
+            for (int i = 0; i < WORDS; ++i)
+            {
+                if constexpr (std::is_same<T, __half>::value)
+                {
+                    __half2 const h = __floats2half2_rn(f[2 * i], f[2 * i + 1]);
+                    memcpy(&p.words[i], &h, 4);
+                }
+                else
+                {
+                    __nv_bfloat162 const h = __floats2bfloat162_rn(f[2 * i], f[2 * i + 1]);
+                    memcpy(&p.words[i], &h, 4);
+                }
+            }
+        }
+        return p;
+    }
+
+    // Makes the compiler forget what it derived from the words: between two passes over packed halves it would
+    // otherwise keep all of them as floats too, and spill.
+    __device__ void forget()
+    {
+        if constexpr (sizeof(T) == 2)
+        {
+#pragma unroll
+            for (int i = 0; i < WORDS; ++i)
+                asm volatile("" : "+r"(words[i]));
+        }
+    }
+};
+
+// The vectors, and the elements of one that sticks out of [0, elements).
+template <class T>
+using Vector = Pack<T, kVectorBytes / sizeof(T)>;
+
+template <class T>
+__device__ inline Vector<T> load_up_to(T const* x, int64_t e, int64_t elements, bool stream)
+{
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    if (e + VEC <= elements)
+        return Vector<T>::load(x + e, stream);
+    Vector<T> v = Vector<T>::zeros();
+#pragma unroll
+    for (int k = 0; k < VEC; ++k)
+        if (e + k < elements)
+            v.set_bits(k, reinterpret_cast<Bits<T> const*>(x)[e + k]);
+    return v;
+}
+
+template <class T>
+__device__ inline void store_up_to(T* y, int64_t e, int64_t elements, Vector<T> const& v, bool stream)
+{
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    if (e + VEC <= elements)
+        return v.store(y + e, stream);
+#pragma unroll
+    for (int k = 0; k < VEC; ++k)
+        if (e + k < elements)
+            reinterpret_cast<Bits<T>*>(y)[e + k] = v.bits(k);
+}
+
+// Weights, scales, biases and slopes: a small array in its own type. A null pointer stands for "absent".
+struct Scalars
+{
+    void const* data = nullptr;
+    Type type = Type::kFloat;
+
+    __device__ float at(int64_t i) const
+    {
+        switch (type)
+        {
+        case Type::kFloat: return __ldg(static_cast<float const*>(data) + i);
+        case Type::kHalf: return __half2float(static_cast<__half const*>(data)[i]);
+        default: return __bfloat162float(static_cast<__nv_bfloat16 const*>(data)[i]);
+        }
+    }
+};
+
+// ------------------------------------------------------------------------------------------------ reductions
+
+constexpr unsigned kWholeWarp = 0xffffffffu;
+
+// Sum over groups of `lanes` neighbouring threads (a power of two up to 32), or over the block when lanes > 32.
+// Every thread of the block must call it; `scratch` holds one float2 a warp.
+__device__ inline float2 sum_over_lanes(float2 v, int lanes, float2* scratch)
+{
+    for (int m = (lanes < 32 ? lanes : 32) / 2; m > 0; m /= 2)
+    {
+        v.x += __shfl_xor_sync(kWholeWarp, v.x, m);
+        v.y += __shfl_xor_sync(kWholeWarp, v.y, m);
+    }
+    if (lanes <= 32)
+        return v;
+    int const warps = ceil_div(int(blockDim.x), 32), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (lane == 0)
+        scratch[warp] = v;
+    __syncthreads();
+    v = lane < warps ? scratch[lane] : make_float2(0.f, 0.f);
+    for (int m = 16; m > 0; m /= 2)
+    {
+        v.x += __shfl_xor_sync(kWholeWarp, v.x, m);
+        v.y += __shfl_xor_sync(kWholeWarp, v.y, m);
+    }
+    __syncthreads(); // the scratch may be used again
+    return v;
+}
+
+// ----------------------------------------------------------------------------------------------- row windows
+
+// A row of `length` elements that starts anywhere in a tensor, seen through aligned vectors: the first and the last
+// vector may stick out of the row, their outside elements read as 0 and are never written.
+template <class T>
+struct RowWindow
+{
+    static constexpr int VEC = kVectorBytes / sizeof(T);
+    int64_t first; // offset, in elements, of the first vector
+    int lo, hi;    // the row is [lo, hi) counted from `first`
+
+    __device__ RowWindow(int64_t start, int64_t length)
+        : first(start / VEC * VEC), lo(int(start - first)), hi(int(lo + length))
+    {
+    }
+
+    __device__ int vectors() const { return ceil_div(hi, VEC); }
+    __device__ bool whole(int j) const { return j * VEC >= lo && j * VEC + VEC <= hi; }
+    __device__ bool inside(int e) const { return e >= lo && e < hi; }
+
+    // The vector as it lies in memory, to be trimmed once all are on their way: nothing here waits for what it reads.
+    __device__ Vector<T> raw(T const* x, int j, int64_t elements, bool stream) const
+    {
+        return j * VEC < hi ? load_up_to(x, first + int64_t(j) * VEC, elements, stream) : Vector<T>::zeros();
+    }
+
+    __device__ void trim(int j, Vector<T>& v) const
+    {
+        if (whole(j))
+            return;
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+            if (!inside(j * VEC + k))
+                v.set_bits(k, 0);
+    }
+
+    __device__ void put(T* y, int j, Vector<T> const& v, bool stream) const
+    {
+        T* const p = y + first + int64_t(j) * VEC;
+        if (whole(j))
+            return v.store(p, stream);
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+            if (inside(j * VEC + k))
+                reinterpret_cast<Bits<T>*>(p)[k] = v.bits(k);
+    }
+};
+
+// The most vectors that a row of `length` elements can touch.
+inline int64_t window_vectors(int64_t length, int vec)
+{
+    return length % vec == 0 ? length / vec : (length + vec - 2) / vec + 1;
+}
+
+// -------------------------------------------------------------------------------------- clusters, bulk copies
+
+constexpr int kMostBlocksInCluster = 8; // what every device with clusters takes
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+__device__ inline unsigned cluster_size()
+{
+    unsigned n;
+    asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(n));
+    return n;
+}
+
+__device__ inline unsigned cluster_rank()
+{
+    unsigned n;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(n));
+    return n;
+}
+
+__device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+__device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
+__device__ inline float read_remote(float const* here, unsigned rank)
+{
+    unsigned there;
+    float f;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;"
+        : "=r"(there)
+        : "r"(unsigned(__cvta_generic_to_shared(here))), "r"(rank));
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(f) : "r"(there) : "memory");
+    return f;
+}
+
+__device__ inline unsigned shared_address(void const* p) { return unsigned(__cvta_generic_to_shared(p)); }
+
+__device__ inline void barrier_init(uint64_t* barrier)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
+}
+
+// Announces `bytes` and starts their copy; whoever waits on the barrier sees them.
+__device__ inline void bulk_load(void* to, void const* from, unsigned bytes, uint64_t* barrier)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
+                 : "memory");
+    if (bytes > 0)
+        asm volatile(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                shared_address(to)),
+            "l"(from), "r"(bytes), "r"(shared_address(barrier))
+            : "memory");
+}
+
+__device__ inline void barrier_wait(uint64_t* barrier, unsigned parity)
+{
+    asm volatile(
+        "{\n.reg .pred done;\nagain:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        "@!done bra again;\n}\n" ::"r"(shared_address(barrier)),
+        "r"(parity)
+        : "memory");
+}
+#endif
+
+// ---------------------------------------------------------------------------------------------- staged rows
+
+// Short rows, or rows that begin inside a vector: a block brings `blockDim.x / lanes` neighbouring rows into shared
+// memory as one span of whole vectors, its groups of lanes work there, and the span goes back as whole vectors. The
+// number of rows makes the span begin on a vector.
+template <class T>
+struct StagedRows
+{
+    static constexpr int VEC = kVectorBytes / sizeof(T);
+    T* stage;
+    int64_t first; // the span's first element
+    int elements;  // of the span
+    int64_t row;   // this group's
+    bool live;
+    RowWindow<T> window; // this group's row, counted from the span
+    int lane, lanes;
+
+    __device__ StagedRows(void* shared, int64_t rows, int length, int lanes_a_row)
+        : stage(static_cast<T*>(shared)), first(0), elements(0), row(0), live(false), window(0, 0),
+          lane(threadIdx.x % lanes_a_row), lanes(lanes_a_row)
+    {
+        int const most = blockDim.x / lanes, group = threadIdx.x / lanes;
+        int64_t const first_row = int64_t(blockIdx.x) * most;
+        first = first_row * length;
+        elements = int(min(int64_t(most), rows - first_row)) * length;
+        row = first_row + group;
+        live = row < rows;
+        window = RowWindow<T>(live ? group * length : 0, live ? length : 0);
+    }
+
+    __device__ void bring(T const* x) const
+    {
+        int const whole = elements / VEC;
+        for (int j = threadIdx.x; j < whole; j += blockDim.x)
+            __pipeline_memcpy_async(stage + j * VEC, x + first + j * VEC, kVectorBytes);
+        __pipeline_commit();
+        for (int e = whole * VEC + threadIdx.x; e < elements; e += blockDim.x)
+            reinterpret_cast<Bits<T>*>(stage)[e] = reinterpret_cast<Bits<T> const*>(x)[first + e];
+        __pipeline_wait_prior(0);
+        __syncthreads();
+    }
+
+    // f(vector, inside): for every vector that the row touches; elements that are not inside are another row's.
+    template <class F>
+    __device__ void look(F const& f) const
+    {
+        for (int j = lane; j < window.vectors(); j += lanes)
+        {
+            Vector<T> const v = at(j);
+            if (window.whole(j))
+                f(v, [](int) { return true; });
+            else
+                f(v, [&](int k) { return window.inside(j * VEC + k); });
+        }
+    }
+
+    // Every element of the row becomes f(value, its index in the row). All groups must have looked.
+    template <class F>
+    __device__ void change(F const& f) const
+    {
+        for (int j = lane; j < window.vectors(); j += lanes)
+        {
+            int const e = j * VEC - window.lo;
+            T* const p = stage + window.first + j * VEC;
+            if (window.whole(j))
+            {
+                Vector<T> const v = at(j);
+                float out[VEC];
+#pragma unroll
+                for (int k = 0; k < VEC; ++k)
+                    out[k] = f(v[k], e + k);
+                Vector<T>::of(out).store(p, false);
+            }
+            else
+#pragma unroll
+                for (int k = 0; k < VEC; ++k)
+                    if (window.inside(j * VEC + k))
+                        p[k] = from_float<T>(f(to_float(p[k]), e + k));
+        }
+    }
+
+    __device__ void take_back(T* y, bool stream) const
+    {
+        __syncthreads();
+        int const whole = elements / VEC;
+        for (int j = threadIdx.x; j < whole; j += blockDim.x)
+            vector(j * VEC).store(y + first + j * VEC, stream);
+        for (int e = whole * VEC + threadIdx.x; e < elements; e += blockDim.x)
+            y[first + e] = stage[e];
+    }
+
+private:
+    __device__ Vector<T> at(int j) const { return vector(int(window.first) + j * VEC); }
+
+    __device__ Vector<T> vector(int element) const
+    {
+        uint4 const w = *reinterpret_cast<uint4 const*>(stage + element);
+        Vector<T> v;
+        v.words[0] = w.x, v.words[1] = w.y, v.words[2] = w.z, v.words[3] = w.w;
+        return v;
+    }
+};
+
+constexpr int kStagedThreads = 256;
+
+// ------------------------------------------------------------------------------------------- fast division
+
+// Division by an invariant (Granlund and Montgomery): exact for numerators below half the type's range.
+template <class U>
+struct FastDiv;
+
+template <>
+struct FastDiv<uint32_t>
+{
+    uint32_t d = 1, m = 1;
+    int shift = 0;
+
+    FastDiv() = default;
+    explicit FastDiv(uint32_t divisor) : d(divisor)
+    {
+        while ((uint64_t(1) << shift) < d)
+            ++shift;
+        m = uint32_t((uint64_t(1) << 32) * ((uint64_t(1) << shift) - d) / d + 1);
+    }
+    __device__ uint32_t operator()(uint32_t n) const { return (__umulhi(n, m) + n) >> shift; }
+};
+
+template <>
+struct FastDiv<uint64_t>
+{
+    uint64_t d = 1, m = 1;
+    int shift = 0;
+
+    FastDiv() = default;
+    explicit FastDiv(uint64_t divisor) : d(divisor)
+    {
+        while ((static_cast<unsigned __int128>(1) << shift) < d)
+            ++shift;
+        m = uint64_t((static_cast<unsigned __int128>((static_cast<unsigned __int128>(1) << shift) - d) << 64) / d + 1);
+    }
+    __device__ uint64_t operator()(uint64_t n) const { return (__umul64hi(n, m) + n) >> shift; }
+};
+
+} // namespace surgeon

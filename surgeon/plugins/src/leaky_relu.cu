@@ -1,0 +1,85 @@
+#include "launch.h"
+
+#include <vector>
+
+namespace surgeon
+{
+
+namespace
+{
+
+constexpr int kElementwisePacks = 4, kElementwiseThreads = 256;
+
+template <class T>
+unsigned elementwise_blocks(int64_t elements)
+{
+    int64_t const a_block = int64_t(kElementwiseThreads) * kElementwisePacks * (kVectorBytes / sizeof(T));
+    int64_t const blocks = ceil_div(elements, a_block);
+    return blocks > kMostBlocks ? 0 : unsigned(blocks);
+}
+
+SlopeGeometry slope_geometry(Tensor const& x, Tensor const& slope)
+{
+    struct Axis
+    {
+        int64_t extent, stride;
+    };
+    std::vector<Axis> axes; // innermost first
+    int64_t stride = 1;
+    for (int i = x.rank - 1; i >= 0; --i)
+    {
+        int const j = i - (x.rank - slope.rank);
+        int64_t const own = j >= 0 ? slope.dims[j] : 1;
+        Axis const axis{x.dims[i], own == 1 ? 0 : stride};
+        stride *= own;
+        if (axis.extent == 1)
+            continue;
+        if (!axes.empty() && axis.stride == axes.back().stride * (axis.stride ? axes.back().extent : 1)
+            && (axis.stride != 0) == (axes.back().stride != 0))
+            axes.back().extent *= axis.extent;
+        else
+            axes.push_back(axis);
+    }
+    if (axes.empty())
+        axes.push_back(Axis{1, 0});
+    SlopeGeometry g{};
+    g.rank = int(axes.size());
+    for (int i = 0; i < g.rank; ++i)
+    {
+        Axis const& axis = axes[g.rank - 1 - i];
+        g.extents[i] = FastDiv<uint64_t>(uint64_t(axis.extent));
+        if (axis.extent < (int64_t(1) << 31))
+            g.extents32[i] = FastDiv<uint32_t>(uint32_t(axis.extent));
+        g.strides[i] = axis.stride;
+    }
+    return g;
+}
+
+} // namespace
+
+cudaError_t leaky_relu(Attributes const& a, Tensor const& x, Tensor const& y, cudaStream_t on)
+{
+    int64_t const elements = x.elements();
+    bool const stream = streams(2 * elements * size_of(x.type));
+    return with_type(x.type, [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        leaky_relu_kernel<T, kElementwisePacks><<<elementwise_blocks<T>(elements), kElementwiseThreads, 0, on>>>(
+            static_cast<T const*>(x.data), static_cast<T*>(y.data), elements, a.alpha, stream);
+        return cudaGetLastError();
+    });
+}
+
+cudaError_t prelu(Tensor const& x, Tensor const& slope, Tensor const& y, cudaStream_t on)
+{
+    int64_t const elements = x.elements();
+    bool const stream = streams(2 * elements * size_of(x.type));
+    SlopeGeometry const g = slope_geometry(x, slope);
+    return with_type(x.type, [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        prelu_kernel<T, kElementwisePacks><<<elementwise_blocks<T>(elements), kElementwiseThreads, 0, on>>>(
+            static_cast<T const*>(x.data), scalars(slope), static_cast<T*>(y.data), elements, g, stream);
+        return cudaGetLastError();
+    });
+}
+
+} // namespace surgeon
