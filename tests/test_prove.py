@@ -120,6 +120,43 @@ def test_a_model_that_the_checker_refuses_is_left_alone(tmp_path: Path) -> None:
     assert "checker refuses" in result.report.declined[0].why
 
 
+GROUPED = model(
+    "(float[N,6] a) => (float[N,6] r) { r = GroupNormalization <num_groups = 3, epsilon = 0.001> (a, s, t) }", 21
+)
+CHAIN = model(
+    """(float[N,6] a) => (float[N,6] r) <int64[3] k = {0, 3, -1}, int64[2] back = {-1, 6}, float e = {0.001}> {
+    x = Reshape (a, k)  m = ReduceMean (x, l)  d = Sub (x, m)  q = Mul (d, d)  v = ReduceMean (q, l)  w = Add (v, e)
+    u = Sqrt (w)  n = Div (d, u)  f = Reshape (n, back)  g = Mul (f, s)  r = Add (g, t) }""",
+    21,
+)
+for proto in (GROUPED, CHAIN):
+    tensors = {"s": np.arange(1, 7, dtype=np.float32), "t": np.ones(6, np.float32), "l": np.asarray([2])}
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(v, k) for k, v in tensors.items())
+
+
+def scaled(proto: onnx.ModelProto, by: float) -> onnx.ModelProto:
+    """The model with its scale `s` multiplied."""
+    other = onnx.ModelProto()
+    other.CopyFrom(proto)
+    scale = next(t for t in other.graph.initializer if t.name == "s")
+    scale.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(scale) * np.float32(by), "s"))
+    return other
+
+
+@pytest.mark.parametrize(("before", "after"), [(GROUPED, CHAIN), (CHAIN, GROUPED)])
+def test_what_a_definition_rounds_badly_is_no_difference_and_hides_none(
+    before: onnx.ModelProto, after: onnx.ModelProto
+) -> None:
+    """GroupNormalization is defined with the variance E[x^2] - E[x]^2: on shifted groups of two elements it is noise."""
+    shifted = dict(feeds_of([("a", onnx.TensorProto.FLOAT, (16, 6))]))["shifted"]
+    one, other = (Runner(m).run(shifted)[0] for m in (before, after))
+    assert np.abs(one - other).max() > 1e-5 * np.abs(one).max(), "well-conditioned: the test shows nothing"
+    shapes = {"a": (16, 6)}
+    assert compare_models(before, after, shapes=shapes)[1] == ""
+    assert "differs" in compare_models(before, scaled(after, 1.0001), shapes=shapes)[1]
+    assert "differs" in compare_models(before, scaled(after, 0.99998), shapes=shapes)[1]
+
+
 def test_sizes_given_by_the_user_are_used(tmp_path: Path) -> None:
     """A rewrite that is right for three channels alone."""
     proto = model("(float[N,C] a) => (float[N,1] r) { r = ReduceMean <axes = [1]> (a) }")
