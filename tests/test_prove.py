@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -245,3 +246,27 @@ def test_the_reference_of_half_precision_runs_whatever_types_the_file_declares(b
     session = Runner(widened(model(body), onnx.TensorProto.FLOAT))
     feeds = {"a": np.full((2, 3), 1e-7, np.float32)} | ({"c": np.asarray(True)} if "bool c" in body else {})
     assert [o.dtype for o in session.run(feeds)] == [np.dtype(np.float32)]
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_weights_on_disk_are_read_where_they_are_and_nothing_is_written_there(tmp_path: Path, linked: bool) -> None:
+    """The folder may be read-only, and a model cache holds links to files of other names."""
+    folder, elsewhere = tmp_path / "model", tmp_path / "blobs"
+    folder.mkdir()
+    elsewhere.mkdir()
+    proto = model("(float[N,3] a) => (float[N,3] r) { b = Relu (a)  c = Mul (b, w)  r = Exp (c) }")
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(arrays(0.5, 1, 2), "w"))
+    onnx.save(proto, folder / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    if linked:
+        (folder / "w.bin").rename(elsewhere / "0123")
+        (folder / "w.bin").symlink_to(elsewhere / "0123")
+    folder.chmod(0o555)  # which root does not heed: whatever comes and goes in a folder changes its time
+    os.utime(folder, (0, 0))
+    on_disk = onnx.load(folder / "m.onnx", load_external_data=False)
+    other = onnx.ModelProto()
+    other.CopyFrom(on_disk)
+    other.graph.node[0].op_type = "Abs"
+    assert compare_models(on_disk, on_disk, folder) == (0.0, "")
+    assert "differs" in compare_models(on_disk, other, folder)[1]
+    assert folder.stat().st_mtime == 0
+    folder.chmod(0o755)
