@@ -10,6 +10,7 @@ from surgeon import Builder, require
 from surgeon.graph import Value, schema
 
 FLOATS = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE})
+HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
 
 
 def require_op(b: Builder, op: str, x: Value) -> None:
