@@ -699,6 +699,14 @@ def _prelu_type(node: Node) -> str | None:
     return "integers are refused" if _dtype(node) in (TensorProto.INT32, TensorProto.INT64) else None
 
 
+@condition("PRelu", (8, 4), (8, 4), source="measured with TensorRT 8.4.1.5: its process dies while it parses")
+def _prelu_dequantized(node: Node) -> str | None:
+    slope = _input(node, 1)
+    if slope is None or slope.producer is None or slope.producer.key != "DequantizeLinear":
+        return None
+    return "the parser's process dies of a slope that comes from a DequantizeLinear"
+
+
 # ---- the rest
 
 # What convertDtype knows at some release. DOUBLE is read as fp32, INT64 as int32 up to 8.6.

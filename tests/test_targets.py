@@ -112,6 +112,7 @@ def test_facts() -> None:
 
 # fmt: off
 NODES = {
+    "dequantized slope": ("(float[1,2,3] x) => (float[1,2,3] y) <int8[2,1] q = {1,2}, float s = {0.5}, int8 z = {0}> { a = DequantizeLinear (q, s, z) y = PRelu (x, a) }", 13),
     "reduce": ("(float[2,3] x) => (float[2,1] y) <int64[1] axes = {1}> { y = ReduceMean (x, axes) }", 18),
     "reduce sum": ("(float[2,3] x) => (float[2,1] y) <int64[1] axes = {1}> { y = ReduceSum (x, axes) }", 13),
     "computed axes": ("(float[2,3] x, int64[1] axes) => (float[2,1] y) { y = ReduceMean (x, axes) }", 18),
@@ -145,6 +146,7 @@ NODES = {
 }
 # fmt: on
 TAKEN = {
+    "dequantized slope": "7.0 7.2 8.0 8.2 9.3 10.0 10.9 11.4 rtx",
     "reduce": "10.0 10.9 11.4 rtx",
     "reduce sum": "8.0 8.2 8.4 9.3 10.0 10.9 11.4 rtx",
     "computed axes": "",
