@@ -146,7 +146,7 @@ NODES = {
 }
 # fmt: on
 TAKEN = {
-    "dequantized slope": "7.0 7.2 8.0 8.2 9.3 10.0 10.9 11.4 rtx",
+    "dequantized slope": "6.0 7.0 7.2 8.0 8.2 9.3 10.0 10.9 11.4 rtx",
     "reduce": "10.0 10.9 11.4 rtx",
     "reduce sum": "8.0 8.2 8.4 9.3 10.0 10.9 11.4 rtx",
     "computed axes": "",
