@@ -43,6 +43,7 @@ from ._statistics import (
     vector,
     with_affine,
 )
+from ._types import HALVES
 
 x, scale, bias = var("x"), var("scale"), var("bias")
 epsilon = attr("epsilon")
@@ -145,7 +146,7 @@ def decompose_own(b, x, axes, epsilon, scale=None, bias=None):
 def mean_variance(b, x, axes):
     """ONNX adds 1e-9 to the root of the variance, and so does TensorRT; ONNX Runtime leaves it out."""
     b.tolerance = 2000.0  # 1e-9 against deviations of 1e-7, the smallest that the proof tries
-    wide = b.Cast(x, to=TensorProto.FLOAT) if b.dtype(x) in (TensorProto.FLOAT16, TensorProto.BFLOAT16) else x
+    wide = b.Cast(x, to=TensorProto.FLOAT) if b.dtype(x) in HALVES else x
     deviation = b.Sub(wide, b.ReduceMean(wide, axes=list(axes), keepdims=1))
     variance = b.ReduceMean(b.Mul(deviation, deviation), axes=list(axes), keepdims=1)
     y = b.Div(deviation, b.Add(b.Sqrt(variance), 1e-9))
