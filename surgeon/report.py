@@ -11,7 +11,8 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """One rewrite that stays. `max_error`: the largest proved difference, relative to the largest output; None unproved."""
+    """One rewrite that stays. `max_error`: the largest proved difference,
+    relative to the largest output; None unproved."""
 
     pass_name: str
     strategy: str
