@@ -23,7 +23,8 @@ import numpy as np
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
-from .compare import Comparison, Exact, as_onnx, computes_in_half, differs, in_half, tolerance_of
+from .compare import Comparison, Exact, as_onnx, differs, in_half, tolerance_of
+from .engine import computes_in_half
 from .errors import EngineError
 from .files import read
 from .meaning import DOMAIN

@@ -24,8 +24,9 @@ from polygraphy.comparator import (
     RunResults,
     SimpleCompareFunc,
 )
+from polygraphy.logger import G_LOGGER
 
-from .engine import RTX, polygraphy_log
+from .engine import RTX, computes_in_half
 from .errors import EngineError, ModelError, UsageError, did_you_mean
 from .files import check_writable, read
 from .prove import (
@@ -434,7 +435,7 @@ def figures(kind: str, given: np.ndarray, expected: np.ndarray) -> Figures:
         CosineSimilarityCompareFunc(),
         PsnrCompareFunc(),
     ]
-    with polygraphy_log(), np.errstate(all="ignore"):
+    with G_LOGGER.verbosity(), np.errstate(all="ignore"):
         simple, l2, cosine, psnr = (
             result["given", "expected"][0][""]
             for result in Comparator.compare_accuracy(results, compare_func=functions)
@@ -447,12 +448,6 @@ def figures(kind: str, given: np.ndarray, expected: np.ndarray) -> Figures:
 def in_half(feeds: Feeds) -> bool:
     """Whether an input is in half precision."""
     return any(helper.np_dtype_to_tensor_dtype(a.dtype) in HALVES for a in feeds.values())
-
-
-def computes_in_half(model: ModelProto) -> bool:
-    """Whether a weight is in half precision, or something is cast to it."""
-    casts = (a.i for n in model.graph.node if n.op_type == "Cast" for a in n.attribute if a.name == "to")
-    return any(kind in HALVES for kind in (*(t.data_type for t in model.graph.initializer), *casts))
 
 
 class Exact:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import os
 import re
@@ -37,9 +38,7 @@ MISREAD = """(float[N,3,8,8] x) => (float[N,3,8,8] y) <float a = {0.1}, float[3]
   [last] z = InstanceNormalization <epsilon = 0.001> (u, s, b)
   [end] y = Neg(z)
 }"""
-needs_rtx = pytest.mark.skipif(
-    __import__("importlib.util").util.find_spec("tensorrt_rtx") is None, reason="TensorRT-RTX is not installed"
-)
+needs_rtx = pytest.mark.skipif(importlib.util.find_spec("tensorrt_rtx") is None, reason="TensorRT-RTX is not installed")
 needs_no_gpu = pytest.mark.skipif(gpu(), reason="says what happens where there is no GPU")
 
 
@@ -199,6 +198,35 @@ def test_the_polygraphy_command_for_an_engine(tmp_path: Path) -> None:
         "--trt-min-shapes 'x:[2,3]' --trt-opt-shapes 'x:[2,3]' --trt-max-shapes 'x:[3,3]' --plugins lib.so "
         "--tactic-sources"
     )
+
+
+def runs_engines() -> bool:
+    """A GPU and a TensorRT that imports; whether that one has kernels for this GPU, the tests show."""
+    return gpu() and any(importlib.util.find_spec(m) for m in ("tensorrt", "tensorrt_rtx"))
+
+
+needs_engines = pytest.mark.skipif(not runs_engines(), reason="needs a GPU and TensorRT")
+
+
+@pytest.mark.gpu
+@needs_engines
+def test_an_engine_agrees(tmp_path: Path, capsys: Captured) -> None:
+    source, out = write(tmp_path, LEAKY), tmp_path / "out.onnx"
+    assert run("rewrite", source, out) == 0
+    capsys.readouterr()
+    assert run("compare", source, out, "--trt") == 0
+    assert re.search(r"^TensorRT\S* [\d.]+  y  .*equal$", capsys.readouterr().out, re.MULTILINE)
+
+
+@pytest.mark.gpu
+@needs_engines
+def test_the_engines_own_difference_is_found(tmp_path: Path, capsys: Captured) -> None:
+    """Selu without its attributes: every parser so far rounds the defaults."""
+    body = "(float[N,64] x) => (float[N,64] y) { [minus] n = Neg(x) [selu] s = Selu(n) [end] y = Neg(s) }"
+    source, found = write(tmp_path, body), tmp_path / "found"
+    assert run("compare", source, source, "--trt", "--bisect", found) == 1
+    assert "gives 's': Selu 'selu'" in capsys.readouterr().out
+    assert (found / "window.onnx").is_file() and (found / "inputs.npz").is_file()
 
 
 # ---- bisecting a way of running --------------------------------------------------------------------------------------
