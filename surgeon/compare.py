@@ -461,11 +461,11 @@ class Exact:
         self._results: list[np.ndarray] | None = None
 
     def outputs(self, index: int) -> Iterator[np.ndarray]:
-        """The graph's output of that number, where it is of floats and can be evaluated."""
+        """The graph's output of that number; where it cannot be evaluated, or is of no floats, an array that fits nothing."""
         if self._results is None:
             self._results = self._evaluate()
-        if index < len(self._results) and self._results[index].dtype.kind == "f":
-            yield self._results[index].astype(np.float64)
+        known = index < len(self._results) and self._results[index].dtype.kind == "f"
+        yield self._results[index].astype(np.float64) if known else np.empty(0)
 
     def _evaluate(self) -> list[np.ndarray]:
         kind = TensorProto.FLOAT if self._half else TensorProto.DOUBLE
