@@ -8,9 +8,11 @@ stood, so the order stays topological and nothing is ever sorted.
 
 from __future__ import annotations
 
+import contextlib
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,8 @@ from .pattern import MOVED, key_of
 
 FLOAT_LIMIT = float(np.finfo(np.float32).max)  # Clip wrote "no bound" as this number up to opset 10
 FOLD_LIMIT = 1 << 22  # elements: a computed constant larger than this is left to the runtime
-LAST = 1 << 62
+SERIALS = 1 << 40  # more nodes than anybody makes
+PLACE = attrgetter("place")
 SMALL_TENSOR = 1024  # elements: larger initializers never decide a shape, so shape inference does without them
 OWN_DOMAIN = "surgeon"  # its functions are written anew with every model, so no pass works on them
 # They read what may be known of a tensor whose values are not: its sizes, its type.
@@ -64,18 +67,19 @@ class Value:
 class Node:
     """A node of one graph. `inputs` and `outputs` hold a `Value`, or None where the file has an empty name."""
 
-    __slots__ = ("key", "proto", "graph", "inputs", "outputs", "slot", "serial", "alive", "bodies", "origin", "_attrs")
+    __slots__ = ("key", "proto", "graph", "inputs", "outputs", "slot", "place", "alive", "bodies", "origin", "_attrs")
 
-    def __init__(self, key: str, proto: NodeProto, graph: Graph, inputs: list[Value | None], slot: int) -> None:
+    def __init__(
+        self, key: str, proto: NodeProto, graph: Graph, inputs: list[Value | None], slot: int, serial: int = SERIALS - 1
+    ) -> None:
         self.key = key
         self.proto = proto
         self.graph = graph
         self.inputs = inputs
         self.outputs: list[Value | None] = []
         self.slot = slot
-        self.serial = (
-            LAST  # among the nodes of one slot: new ones in the order in which they were made, then the file's
-        )
+        # Orders the nodes of a graph: those of one slot as they were made, and behind them the file's own.
+        self.place = slot * SERIALS + serial
         self.alive = True
         self.bodies: tuple[Graph, ...] = ()
         self.origin: Any = None  # the rewrite that made this node; None for a node of the file
@@ -124,10 +128,12 @@ class Node:
         names = [a.name for a in self.proto.attribute if a.type == AttributeProto.GRAPH]
         return self.bodies[names.index(name)]
 
-    def operands(self) -> list[Any]:
+    def operands(self) -> Sequence[Any]:
         """The inputs without trailing empty ones; what older opsets write as attributes stands in its place as an array."""
-        found: list[Any] = list(self.inputs)
         moved = MOVED.get(self.key)
+        if moved is None and (not self.inputs or self.inputs[-1] is not None):
+            return self.inputs
+        found: list[Any] = list(self.inputs)
         if moved is not None and self.proto.attribute:
             for name, position in moved.items():
                 if name not in self.attrs or len(found) > position:
@@ -233,7 +239,7 @@ class Graph:
         inputs: list[Value | None] = []
         node = Node(key, proto, self, inputs, len(nodes))
         varies = False
-        for name in tuple(proto.input):
+        for name in proto.input[:]:  # a slice is a list: twice as fast as walking the field
             value = values.get(name)
             if value is None and name:
                 value = self._outer(name, node)
@@ -247,7 +253,7 @@ class Graph:
         if varies and key in VALUELESS:
             varies = False
         outputs = node.outputs
-        for name in tuple(proto.output):
+        for name in proto.output[:]:
             if not name:
                 outputs.append(None)
                 continue
@@ -305,12 +311,17 @@ class Graph:
         if not self.extra:
             return [n for n in self.nodes if n.alive]
         found, extra = [], self.extra
-        for node in self.nodes:
-            if node.slot in extra:
-                found += [n for n in extra[node.slot] if n.alive]
+        for slot, node in enumerate(self.nodes):
+            if slot in extra:
+                found += [n for n in extra[slot] if n.alive]
             if node.alive:
                 found.append(node)
         return found
+
+    def of(self, operators: Iterable[str]) -> list[Node]:
+        """The nodes of these operators, in order."""
+        rows = [row for row in map(self.by_op.get, operators) if row]
+        return sorted([node for row in rows for node in row], key=PLACE)
 
     # ---- editing ---------------------------------------------------------------------------------------------------
 
@@ -325,12 +336,10 @@ class Graph:
     ) -> Node:
         """A new node that stands where `at` stands; its outputs carry `names`, the node is called like the first."""
         proto = NodeProto(
-            op_type=op,
-            name=names[0],
-            domain=domain,
-            input=[v.name if v is not None else "" for v in inputs],
-            output=names,
+            op_type=op, name=names[0], input=[v.name if v is not None else "" for v in inputs], output=names
         )
+        if domain:
+            proto.domain = domain
         for key, given in attrs.items():
             if type(given) is float:
                 proto.attribute.add(name=key, type=AttributeProto.FLOAT, f=given)
@@ -340,12 +349,14 @@ class Graph:
                 proto.attribute.append(
                     given if isinstance(given, AttributeProto) else helper.make_attribute(key, given)
                 )
-        node = Node(key_of(domain, op), proto, self, list(inputs), at.slot)
         self.model.made += 1
-        node.serial = self.model.made
+        node = Node(key_of(domain, op), proto, self, list(inputs), at.slot, self.model.made)
         if domain or op in BODIED:
             self._add_bodies(node)
-        varies = op not in VALUELESS and any(v is not None and v.varies for v in inputs)
+        varies = False
+        for read in inputs if op not in VALUELESS else ():
+            if read is not None and read.varies:
+                varies = True
         for index, name in enumerate(names):
             value = self._define(name)
             value.producer, value.index, value.varies = node, index, varies
@@ -399,7 +410,10 @@ class Graph:
             gone.append(node)
             node.graph.edited = True
             del node.graph.by_op[node.key][node]
-            for value in self._unread(node):
+            for value in self._unread(node) if node.bodies else node.inputs:
+                if value is None:
+                    continue
+                value.users.pop(node, None)
                 if value.users or value.is_output:
                     continue
                 producer = value.producer
@@ -411,7 +425,7 @@ class Graph:
         return gone
 
     def _unread(self, node: Node) -> Iterator[Value]:
-        """Sign the node, and the nodes of its bodies, off as readers; the tensors that they read."""
+        """What the node and the nodes of its bodies read, and read no more."""
         for value in node.inputs:
             if value is not None:
                 value.users.pop(node, None)
@@ -518,16 +532,11 @@ class Model:
         self.opsets = {o.domain if o.domain != "ai.onnx" else "": o.version for o in proto.opset_import}
         self._check_header()
         self.functions: dict[str, Graph] = {}
-        collecting = gc.isenabled()
-        gc.disable()  # a hundred thousand small objects that all stay: collecting in between only costs
-        try:
+        with no_collection():
             self.graph = Graph(proto.graph, self, None)
             for function in proto.functions:
                 key = key_of(function.domain, function.name)
                 self.functions[key] = Graph(function, self, None, f"the function {key}")
-        finally:
-            if collecting:
-                gc.enable()
         self._file_opsets: dict[Graph, dict[str, int]] = {}
         self._types: Types | None = None
         self.made = 0  # nodes made so far
@@ -535,6 +544,7 @@ class Model:
         self.dropped: set[Value] = set()  # those that leave the file
         self._first_types: Types = {}
         self._constants: dict[Value, np.ndarray] = {}
+        self._fingerprints: dict[Value, tuple[Any, ...]] = {}
         self._fixed: dict[Value, bool] = {}
         self._dtypes: dict[Value, int] = {}
 
@@ -690,6 +700,19 @@ class Model:
                     known[out] = array
         return known[value]
 
+    def fingerprint(self, value: Value | np.ndarray | None) -> tuple[Any, ...] | None:
+        """(shape, type, bytes) of a constant tensor, to look it up by; None for any other."""
+        known = self._fingerprints.get(value) if isinstance(value, Value) else None
+        if known is not None:
+            return known
+        array = self.constant(value)
+        if array is None:
+            return None
+        found = (array.shape, array.dtype.str, array.tobytes())
+        if isinstance(value, Value) and array.size <= SMALL_TENSOR:
+            self._fingerprints[value] = found
+        return found
+
     def _read(self, tensor: TensorProto) -> np.ndarray:
         if tensor.data_location != TensorProto.EXTERNAL:
             return numpy_helper.to_array(tensor)
@@ -774,16 +797,15 @@ class Model:
         """The type that the schema fixes, or the input that has the same type, or 0."""
         node = value.producer
         assert node is not None
-        if node.key == "Constant":
+        key, inputs = node.key, node.inputs
+        if key == "Constant":
             return helper.np_dtype_to_tensor_dtype(constant_value(node.proto).dtype)
-        if node.key == "Cast":
+        if key == "Cast":
             return int(node.attr("to"))
-        domain = node.proto.domain
-        known, alike = _output_type(
-            node.op, "" if domain == "ai.onnx" else domain, self.opset_in(node.graph, domain), value.index
-        )
+        domain, _, op = key.rpartition("::")
+        known, alike = _output_type(op, domain, self.opset_in(node.graph, domain), value.index)
         for position in alike:
-            source = node.inputs[position] if position < len(node.inputs) else None
+            source = inputs[position] if position < len(inputs) else None
             if source is not None:
                 return source
         return known
@@ -995,6 +1017,24 @@ class Model:
 # ---- helpers -----------------------------------------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def no_collection() -> Iterator[None]:
+    """An indexed graph is a hundred thousand small objects that all stay: looking for garbage among them only costs.
+
+    What was made meanwhile joins the oldest generation unlooked at: unfreezing moves there what freezing set apart.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
+            gc.enable()
+
+
 @cache
 def schema(op: str, domain: str, opset: int) -> onnx.defs.OpSchema | None:
     """The operator's schema at an opset; None where onnx has none."""
@@ -1047,12 +1087,17 @@ def constant_value(proto: NodeProto) -> np.ndarray:
 def _attribute(attribute: AttributeProto) -> Any:
     if attribute.ref_attr_name:
         return Reference(attribute.ref_attr_name)
+    kind = attribute.type
+    if kind == AttributeProto.INT:
+        return attribute.i
+    if kind == AttributeProto.FLOAT:
+        return attribute.f
+    if kind == AttributeProto.STRING:
+        return attribute.s.decode("utf-8", "replace")
     found = helper.get_attribute_value(attribute)
-    if isinstance(found, bytes):
-        return found.decode("utf-8", "replace")
-    if attribute.type == AttributeProto.STRINGS:
+    if kind == AttributeProto.STRINGS:
         return [s.decode("utf-8", "replace") for s in found]
-    return list(found) if attribute.type in (AttributeProto.INTS, AttributeProto.FLOATS) else found
+    return list(found) if kind in (AttributeProto.INTS, AttributeProto.FLOATS) else found
 
 
 class _ReadsLater(Exception):

@@ -201,6 +201,10 @@ class Builder:
         """The tensor's value where it can be computed without the model's inputs, else None."""
         return self._model.constant(value)
 
+    def fingerprint(self, value: Value | np.ndarray | None) -> tuple[Any, ...] | None:
+        """(shape, type, bytes) of a tensor's value, to look it up by; None where it cannot be computed."""
+        return self._model.fingerprint(value)
+
     def lowering(self, value: Value, pass_name: str) -> str:
         """What becomes of the node that makes `value` in the stage LOWER: keep, decompose or plugin; by the target alone
         where the pass does not run."""
@@ -235,14 +239,15 @@ class Builder:
         return make
 
     def node(self, op: str, inputs: Sequence[Any], outputs: int, domain: str, attrs: dict[str, Any]) -> Any:
-        opset = self._model.opset_in(self._graph, domain)
-        spec = schema(op, domain, opset)
+        graph = self._graph
+        opset = self._model.opset_in(graph, domain)
         given, written = arrange(op, inputs, attrs, domain, opset)
-        values = [
-            i if isinstance(i, Value) else self._lift(i, position, given, spec) for position, i in enumerate(given)
-        ]
-        names = [self._driver.fresh(self._graph, f"{self._prefix}/{op}") for _ in range(outputs)]
-        node = self._graph.make(op, values, written, domain, names, self.root)
+        for position, i in enumerate(given):
+            if not isinstance(i, Value) and i is not None:
+                given[position] = self._lift(i, position, given, schema(op, domain, opset))
+        stem = f"{self._prefix}/{op}"
+        names = [self._driver.fresh(graph, stem) for _ in range(outputs)]
+        node = graph.make(op, given, written, domain, names, self.root)
         self.made.append(node)
         return node.outputs[0] if outputs == 1 else tuple(node.outputs)
 
@@ -257,9 +262,7 @@ class Builder:
         self.constants.append(value)
         return value
 
-    def _lift(self, given: Any, position: int, all_given: list[Any], spec: Any) -> Value | None:
-        if given is None or isinstance(given, Value):
-            return given
+    def _lift(self, given: Any, position: int, all_given: list[Any], spec: Any) -> Value:
         if isinstance(given, np.ndarray):
             return self.constant(given)
         if not isinstance(given, int | float | np.generic | list | tuple):
@@ -380,34 +383,29 @@ class Driver:
         changed = False
         wanted = index.operators
         for graph in self.model.scopes:
-            if not wanted.isdisjoint(graph.by_op):
-                nodes = [n for key in wanted for n in graph.by_op.get(key, ())]
-                nodes.sort(key=place, reverse=True)
-                for node in nodes:
-                    while node.alive and self._rewrite_at(node, index):
-                        changed = True
+            for node in reversed(graph.of(wanted)):
+                while node.alive and (rules := index.at(node)) and self._rewrite_at(node, rules):
+                    changed = True
         return changed
 
-    def _rewrite_at(self, node: Node, index: Index[Rule]) -> bool:
+    def _rewrite_at(self, node: Node, rules: Iterable[tuple[Op, Rule]]) -> bool:
         """Apply the largest match at `node` whose body does not decline."""
         found: list[tuple[Match, Rule]] = []
-        seen: dict[Op, Match | None] = {}  # passes may share a pattern
-        for pattern, rule in index.at(node):
+        tried, held = None, None
+        for pattern, rule in rules:
             if not self._wanted(rule, node):
                 continue
-            if pattern not in seen:
+            if pattern is not tried:  # passes may share a pattern, and then come one after the other
                 self.attempts += 1
-                seen[pattern] = match(pattern, node, self.model)
-            held = seen[pattern]
+                tried, held = pattern, match(pattern, node, self.model)
             if held is not None:
                 found.append((held, rule))
-        if not found:
-            return False
         if len(found) > 1:
             found.sort(key=lambda f: (-len(f[0].nodes), f[1].pass_name))
         return any(self._apply(held, rule) for held, rule in found)
 
     def _wanted(self, rule: Rule, node: Node) -> bool:
+        """Whether the rule may be tried at the node: neither excluded nor skipped, and of the strategy that it has."""
         if self.exclude and (rule.pass_name, _out_name(node)) in self.exclude:
             return False
         if self.skip and any(
@@ -458,6 +456,8 @@ class Driver:
         return True
 
     def _outputs(self, result: Any, root: Node, rule: Rule) -> list[Value | None]:
+        if isinstance(result, Value) and len(root.outputs) == 1:
+            return [result]
         given = list(result) if isinstance(result, tuple | list) else [result]
         if any(v is not None and not isinstance(v, Value) for v in given):
             raise PassError(f"the pass '{rule.pass_name}' returned {result!r}; a body returns tensors")
@@ -482,6 +482,7 @@ class Driver:
     ) -> Rewrite:
         """Put what `builder` made in the place of `root`, and merge the windows of the rewrites that it builds on."""
         made = dict.fromkeys(builder.made)
+        name = _out_name(root)
         aliases: dict[Value, Value] = {}
         for old, new in zip(root.outputs, outputs, strict=True):
             if old is None or new is None or old is new:
@@ -496,16 +497,21 @@ class Driver:
                     continue
             root.graph.take_over(old, new)
         gone = root.graph.remove(root)
-        origins = {n.origin: None for n in gone if n.origin is not None}
-        keys = {(p, _out_name(root)) for p in passes}
-        removed = {n: None for n in gone if n.origin is None}
-        matched = {n: None for n in nodes if n.origin is None}
-        added = {n: None for n in made if n.alive}
         record = Rewrite(
-            passes, strategy, root, keys, removed, added, matched, aliases, builder.warnings, builder.tolerance
+            passes,
+            strategy,
+            root,
+            {(p, name) for p in passes},
+            {n: None for n in gone if n.origin is None},
+            {n: None for n in made if n.alive},
+            {n: None for n in nodes if n.origin is None},
+            aliases,
+            builder.warnings,
+            builder.tolerance,
         )
-        for origin in origins:
-            self._absorb(record, origin)
+        if len(record.removed) < len(gone):
+            for origin in dict.fromkeys([n.origin for n in gone if n.origin is not None]):
+                self._absorb(record, origin)
         for node in record.added:
             node.origin = record
         self.rewrites[record] = None
@@ -526,11 +532,11 @@ class Driver:
 
     def fresh(self, graph: Graph, stem: str) -> str:
         """`stem_n` with the first n that no tensor in sight carries."""
-        while True:
-            self._names[stem] = self._names.get(stem, 0) + 1
-            name = f"{stem}_{self._names[stem]}"
-            if graph.find(name) is None:
-                return name
+        number = self._names.get(stem, 0) + 1
+        while graph.find(name := f"{stem}_{number}") is not None:
+            number += 1
+        self._names[stem] = number
+        return name
 
     # ---- taking back what changed nothing ---------------------------------------------------------------------------------
 
@@ -608,11 +614,6 @@ class Driver:
         return same(x, y) or (a.key in COMMUTATIVE and len(x) == 2 and same(x, reversed(y)))
 
 
-def place(node: Node) -> tuple[int, int]:
-    """Where a node stands: nodes that came later stand in front of the file's node in whose place they are."""
-    return node.slot, node.serial
-
-
 def _out_name(node: Node) -> str:
     """The name by which a rewrite at `node` is known: that of its first output, which rewriting keeps."""
     for out in node.outputs:
@@ -653,10 +654,10 @@ class Editor:
         self.model = driver.model
         self.target = driver.target
 
-    def nodes(self) -> Iterator[Node]:
-        """Every node of every scope, in order, as they are now."""
+    def nodes(self, wanted: Callable[[str], Any] | None = None) -> Iterator[Node]:
+        """The nodes of every scope, in order, as they are now; only those whose operators are `wanted`."""
         for graph in self.model.scopes:
-            yield from list(graph.live())
+            yield from graph.live() if wanted is None else graph.of([k for k in graph.by_op if wanted(k)])
 
     def excluded(self, node: Node) -> bool:
         """Whether the rewrite at this node was asked to be skipped, or could not be proved."""
