@@ -1,63 +1,118 @@
-"""Which rewrite makes two models differ: the first window of the second whose inputs agree and whose output does not.
+"""Which window makes two models differ: the smallest one whose inputs agree and whose output does not.
 
-Tensors that carry the same name in both models cut both into windows. Each window of the rewritten model is run on the
-values that the *original* has at its inputs, next to the original's own, so rounding does not pile up on the way.
+Tensors that carry the same name in both models cut both into windows. Where ONNX Runtime tells the models apart, each window
+of the rewritten model is run on the values that the *original* has at its inputs, next to the original's own, so rounding
+does not pile up on the way: `bisect`.
+
+Where ONNX Runtime agrees and another way of running the rewritten model does not (an engine, the network that TensorRT's
+parser built), the outputs of its windows, and no others, become outputs of the model, so that fusion inside them survives:
+one run shows which differ from ONNX Runtime's. Where the difference is gone then, fusion over the marks makes it, and a binary
+search finds the most marks that it survives. The window is cut out and run alone to confirm it, and narrowed the same way
+inside: `bisect_way`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import GraphProto, ModelProto, NodeProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
-from .files import external_files
+from .compare import Comparison, Exact, as_onnx, computes_in_half, differs, in_half, tolerance_of
+from .errors import EngineError
+from .files import read
 from .meaning import DOMAIN
 from .prove import NOT_FINITE, TOLERANCE, Runner, Unrunnable, compare
+from .runners import Engine, Feeds, OnnxRuntime, Way, save, with_functions, with_weights
 
-Feeds = dict[str, np.ndarray]
 MADE = re.compile(r"~([a-z0-9-]+)/")  # new tensors and nodes are called <old output>~<pass>/<Op>_<n>
 
 
 @dataclass(slots=True)
 class Culprit:
-    """The window that differs: `output` is its tensor, `passes` made its nodes, `nodes` are those of the rewritten model."""
+    """The window that differs: `output` is its tensor, `passes` made its nodes, `nodes` are those of the rewritten model.
+
+    before   the original's window; None where a way of running the rewritten model differs from ONNX Runtime on it
+    way      how the rewritten model was run
+    note     how the window was found, where that says something about it
+    """
 
     output: str
     passes: list[str]
     nodes: list[str]
     why: str
-    before: ModelProto
+    before: ModelProto | None
     after: ModelProto
     feeds: Feeds = field(default_factory=dict)
+    way: Way = field(default_factory=OnnxRuntime)
+    note: str = ""
 
     def __str__(self) -> str:
         made = f"made by {', '.join(self.passes)}" if self.passes else "by no node that carries a pass's name"
-        return f"the first tensor that differs is '{self.output}', {made}: {self.why}"
+        if self.before is not None:
+            return f"the first tensor that differs is '{self.output}', {made}: {self.why}"
+        shown = ", ".join(self.nodes[:4]) + (f" and {len(self.nodes) - 4} more" if len(self.nodes) > 4 else "")
+        note = f" ({self.note})" if self.note else ""
+        return f"the smallest window that differs on {self.way.title} gives '{self.output}': {shown}, {made}: {self.why}{note}"
+
+    @property
+    def again(self) -> str:
+        """The words of `surgeon compare` that show the difference again, with the names of the files that `save` wrote."""
+        if self.before is not None:
+            return "window_original.onnx window_rewritten.onnx --no-trt --data inputs.npz"
+        how = "--trt" if isinstance(self.way, Engine) else "--no-trt --network"
+        return f"window.onnx window.onnx {how} --data inputs.npz"
 
     def save(self, folder: Path) -> list[Path]:
-        """Write the window of both models, and its inputs, as files that run by themselves."""
+        """Write the window (of both models where both have one) and its inputs, as files that run by themselves."""
         folder.mkdir(parents=True, exist_ok=True)
-        paths = [folder / "window_original.onnx", folder / "window_rewritten.onnx", folder / "inputs.npz"]
-        for path, model in zip(paths, (self.before, self.after), strict=False):
-            path.write_bytes(model.SerializeToString(deterministic=True))
-        np.savez(paths[2], **self.feeds)  # type: ignore[arg-type]
-        return paths
+        models = {"window_original.onnx": self.before, "window_rewritten.onnx": self.after}
+        if self.before is None:
+            models = {"window.onnx": self.after}
+        for name, model in models.items():
+            if model is not None:
+                save(model, folder / name)
+        np.savez(folder / "inputs.npz", **self.feeds)  # type: ignore[arg-type]
+        return [folder / name for name in (*models, "inputs.npz")]
+
+
+def bisect_files(original: Path, rewritten: Path, comparison: Comparison) -> Culprit | str:
+    """The window that makes two models differ, on the inputs on which `comparison` saw it; or why there is none.
+
+    ONNX Runtime's difference comes first: where the models themselves differ, a way of running them says nothing new.
+    """
+    for side in comparison.sides:
+        if side.differing is not None:
+            kind, feeds = side.differing
+            before, after = read(original), read(rewritten)
+            if not isinstance(side.way, OnnxRuntime):
+                return bisect_way(before, after, side.way, feeds, rewritten.parent, kind)
+            found = bisect(before, with_functions(after), feeds, original.parent, kind, rewritten.parent)
+            return found or "every window agrees by itself: the difference builds up over several"
+    return "no output differs"
+
+
+# ---- one way on two models ---------------------------------------------------------------------------------------------------
 
 
 def bisect(
-    before: ModelProto, after: ModelProto, feeds: Feeds, base: Path | None = None, kind: str = "random"
+    before: ModelProto,
+    after: ModelProto,
+    feeds: Feeds,
+    base: Path | None = None,
+    kind: str = "random",
+    base_after: Path | None = None,
 ) -> Culprit | None:
     """The first window that differs on `feeds`; None where every window agrees by itself.
 
-    `base` is the folder of external weights: they are read. Every tensor that the models share is kept at once, so this
+    `base` and `base_after` are the folders of external weights: they are read. Every tensor that the models share is kept at once, so this
     takes the memory of all activations. Raises Unrunnable where the original does not run.
     """
-    first, second = (_with_weights(m, base) for m in (before, after))
+    first, second = with_weights(before, base), with_weights(after, base_after or base)
     shared = _shared(first, second)
     values = _values(first, shared, feeds)
     made = {o: n for n in first.graph.node for o in n.output}
@@ -71,12 +126,155 @@ def bisect(
     return None
 
 
-def _with_weights(model: ModelProto, base: Path | None) -> ModelProto:
+# ---- two ways on one model ---------------------------------------------------------------------------------------------------
+
+
+def bisect_way(
+    before: ModelProto, after: ModelProto, way: Way, feeds: Feeds, base: Path | None = None, kind: str = "random"
+) -> Culprit | str:
+    """The smallest window of `after` on which `way` differs from ONNX Runtime; or why none was found.
+
+    `before` is the original: its tensors tell the windows. Weights in the folder `base` are read.
+    """
+    model = with_weights(after, base)
+    search = _Search(way, kind)
+    found = search.narrowed(_Window(model, feeds), _window_outputs(before, model))
+    while found is not None and len(found.model.graph.node) > 1:
+        smaller = search.narrowed(found, _marks(found.model, _outputs(found.model)))
+        if smaller is None or len(smaller.model.graph.node) == len(found.model.graph.node):
+            break
+        found = smaller
+    if found is None:
+        return search.refused or "the model as a whole agrees now"
+    nodes = found.model.graph.node
+    return Culprit(
+        found.output, _passes(nodes), [_label(n) for n in nodes], found.why, None, found.model, found.feeds, way, search.note
+    )  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Window:
+    """A model with the inputs to run it on; `output` differs by itself, and `why` says by how much."""
+
+    model: ModelProto
+    feeds: Feeds
+    output: str = ""
+    why: str = ""
+
+
+class _Search:
+    """Runs marked models in one way and in ONNX Runtime.
+
+    note      what fusion has to do with what was found
+    refused   why a marked model or a window did not run
+    """
+
+    def __init__(self, way: Way, kind: str) -> None:
+        self.way, self.kind, self.note, self.refused = way, kind, "", ""
+
+    def narrowed(self, window: _Window, marks: Sequence[str]) -> _Window | None:
+        """The window between two marks that differs by itself; None where the window as a whole does not differ."""
+        values = _values(with_functions(window.model), [*marks, *_outputs(window.model)], window.feeds)
+        kept, found = self.surviving(window, marks, values)
+        known = (*window.feeds, *kept)
+        cuts = [(name, _window(window.model, name, known, values)) for name in found]
+        # Where the inputs of a window agree already, its own nodes make the difference: those are tried first.
+        for name, model in sorted(cuts, key=lambda cut: any(i.name in found for i in cut[1].graph.input)):
+            alone = self.alone(model, values, name)
+            if alone is not None:
+                return alone
+        for name in found:  # what stands before the window takes part
+            alone = self.alone(_window(window.model, name, window.feeds, values), values, name)
+            if alone is not None:
+                self.note = "no window between its tensors differs by itself: what stands before takes part"
+                return alone
+        return None
+
+    def alone(self, model: ModelProto, values: Feeds, output: str) -> _Window | None:
+        """A window cut out, if it differs by itself."""
+        feeds = {i.name: values[i.name] for i in model.graph.input}
+        why = self.differing(model, feeds, [], {output: values[output]}).get(output)
+        return None if why is None else _Window(model, feeds, output, why)
+
+    def surviving(self, window: _Window, marks: Sequence[str], values: Feeds) -> tuple[list[str], dict[str, str]]:
+        """The most marks with which something still differs, and what does (all marks, where they change nothing)."""
+        found = self.differing(window.model, window.feeds, marks, values)
+        if found or not marks:
+            return list(marks), found
+        kept: list[str] = []
+        found = self.differing(window.model, window.feeds, kept, values)
+        if not found:
+            return kept, found
+        self.note = "with the output of every window marked nothing differs: fusion over them takes part"
+        groups = _halves(marks)
+        while groups:
+            group = groups.pop(0)
+            more = self.differing(window.model, window.feeds, [*kept, *group], values)
+            if more:
+                kept, found = [*kept, *group], more
+            else:
+                groups = _halves(group) + groups
+        return kept, found
+
+    def differing(self, model: ModelProto, feeds: Feeds, marks: Sequence[str], values: Feeds) -> dict[str, str]:
+        """The outputs and marks that differ from `values`, in topological order, and how; none where it does not run."""
+        marked = _marked(model, marks, values)
+        try:
+            with self.way.start(marked, None, [feeds]) as run:
+                given = run(feeds)
+        except (EngineError, Unrunnable) as error:
+            self.refused = f"no window that runs by itself differs; others do not run: {error}"
+            return {}
+        exact = Exact(marked, feeds, in_half(feeds))
+        floor = TOLERANCE[TensorProto.FLOAT16] if computes_in_half(marked) else 0.0
+        found = {}
+        for index, name in enumerate(_outputs(marked)):
+            b = values[name]
+            tolerance = max(floor, tolerance_of(b.dtype, self.way))
+            why = differs(as_onnx(given[name], b), b, tolerance, self.kind, exact.outputs(index)).why
+            if why:
+                found[name] = why
+        order = [o for n in model.graph.node for o in n.output if o in found]
+        return {name: found[name] for name in order}
+
+
+def _halves(marks: Sequence[str]) -> list[Sequence[str]]:
+    middle = len(marks) // 2
+    return [marks[:middle], marks[middle:]] if middle else []
+
+
+def _outputs(model: ModelProto) -> list[str]:
+    return [o.name for o in model.graph.output]
+
+
+def _marks(model: ModelProto, beside: Sequence[str]) -> list[str]:
+    """Every tensor that a node computes, Constant's and those of `beside` apart."""
+    made = (o for n in model.graph.node if n.op_type != "Constant" for o in n.output if o)
+    return [o for o in made if o not in beside]
+
+
+def _window_outputs(before: ModelProto, after: ModelProto) -> list[str]:
+    """The tensors at which rewritten windows end: both models have them, and other nodes make them."""
+    made = {o: n for n in before.graph.node for o in n.output if o}
+    made_after = {o: n for n in after.graph.node for o in n.output if o}
+    return [
+        name for name in _marks(after, _outputs(after)) if name in made and not _same_node(made[name], made_after[name])
+    ]
+
+
+def _marked(model: ModelProto, marks: Sequence[str], values: Feeds) -> ModelProto:
+    """A copy with further outputs, of the types and ranks that their values have."""
+    if not marks:
+        return model
     copy = ModelProto()
     copy.CopyFrom(model)
-    if base is not None and external_files(copy):
-        onnx.external_data_helper.load_external_data_for_model(copy, str(base))
+    for name in marks:
+        kind = helper.np_dtype_to_tensor_dtype(values[name].dtype)
+        copy.graph.output.append(helper.make_tensor_value_info(name, kind, [None] * values[name].ndim))
     return copy
+
+
+# ---- windows -----------------------------------------------------------------------------------------------------------------
 
 
 def _shared(before: ModelProto, after: ModelProto) -> list[str]:
@@ -88,9 +286,10 @@ def _values(model: ModelProto, names: Sequence[str], feeds: Feeds) -> Feeds:
     """The named tensors and the inputs, computed by the model."""
     whole = ModelProto()
     whole.CopyFrom(model)
+    wanted = list(dict.fromkeys(names))
     del whole.graph.output[:]
-    whole.graph.output.extend([onnx.ValueInfoProto(name=n) for n in names])
-    return {**feeds, **dict(zip(names, Runner(whole).run(feeds), strict=True))} if names else dict(feeds)
+    whole.graph.output.extend([onnx.ValueInfoProto(name=n) for n in wanted])
+    return {**feeds, **dict(zip(wanted, Runner(whole).run(feeds), strict=True))} if wanted else dict(feeds)
 
 
 def _same_node(a: NodeProto, b: NodeProto) -> bool:
@@ -99,13 +298,10 @@ def _same_node(a: NodeProto, b: NodeProto) -> bool:
 
 
 def _differs(name: str, before: ModelProto, after: ModelProto, values: Feeds, kind: str) -> Culprit | None:
-    left, right = _window(before, name, values), _window(after, name, values)
+    left, right = _window(before, name, values, values), _window(after, name, values, values)
     inputs = {i.name: values[i.name] for m in (left, right) for i in m.graph.input}
     expected = values[name]
-    nodes = [n.name or f"{n.op_type} -> {n.output[0]}" for n in right.graph.node]
-    passes = list(
-        dict.fromkeys(p for n in right.graph.node for text in (n.name, *n.input, *n.output) for p in MADE.findall(text))
-    )
+    nodes, passes = [_label(n) for n in right.graph.node], _passes(right.graph.node)
     try:
         (given,) = Runner(right).run({i.name: values[i.name] for i in right.graph.input})
     except Unrunnable as error:
@@ -115,8 +311,17 @@ def _differs(name: str, before: ModelProto, after: ModelProto, values: Feeds, ki
     return Culprit(name, passes, nodes, found.why, left, right, inputs) if found.why else None
 
 
-def _window(model: ModelProto, output: str, values: Feeds) -> ModelProto:
-    """The nodes between `output` and the nearest tensors whose values are known, as a model."""
+def _label(node: NodeProto) -> str:
+    return f"{node.op_type} '{node.name or node.output[0]}'"
+
+
+def _passes(nodes: Sequence[NodeProto]) -> list[str]:
+    """The passes that made the nodes, as the names of their tensors tell."""
+    return list(dict.fromkeys(p for n in nodes for text in (n.name, *n.input, *n.output) for p in MADE.findall(text)))
+
+
+def _window(model: ModelProto, output: str, known: Collection[str], values: Feeds) -> ModelProto:
+    """The nodes between `output` and the nearest known tensors, as a model; `values` tells their types and shapes."""
     made = {o: n for n in model.graph.node for o in n.output if o}
     weights = {t.name: t for t in model.graph.initializer}
     wanted: set[int] = set()
@@ -127,8 +332,8 @@ def _window(model: ModelProto, output: str, values: Feeds) -> ModelProto:
         if name in weights:
             continue
         node = made.get(name)
-        if node is None or (name in values and name != output):
-            if name in values:
+        if node is None or (name in known and name != output):
+            if name in known:
                 inputs[name] = None
             continue
         if id(node) in wanted:
@@ -137,13 +342,11 @@ def _window(model: ModelProto, output: str, values: Feeds) -> ModelProto:
         stack += [i for i in _reads(node) if i]
     nodes = [n for n in model.graph.node if id(n) in wanted]
     read = {i for n in nodes for i in _reads(n)}
-    infos = [
+    *ins, out = (
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(values[n].dtype), values[n].shape)
-        for n in inputs
-    ]
-    graph = helper.make_graph(
-        nodes, "window", infos, [onnx.ValueInfoProto(name=output)], [t for n, t in weights.items() if n in read]
+        for n in (*inputs, output)
     )
+    graph = helper.make_graph(nodes, "window", ins, [out], [t for n, t in weights.items() if n in read])
     window = helper.make_model(graph, opset_imports=list(model.opset_import), ir_version=model.ir_version)
     if any(n.domain not in ("", "ai.onnx") for n in nodes) or any(f.domain != DOMAIN for f in model.functions):
         window.functions.extend(model.functions)

@@ -136,6 +136,28 @@ def _parser() -> _Parser:
         help="sizes of an input with symbolic dimensions",
     )
 
+    engines = _Parser(add_help=False)
+    engines.add_argument(
+        "--with",
+        dest="runtime",
+        metavar="RUNTIME",
+        help="tensorrt or rtx; without it, TensorRT where it and a GPU are there, else TensorRT-RTX",
+    )
+    engines.add_argument(
+        "--plugin-library",
+        "--plugins",
+        dest="plugin_library",
+        metavar="LIB",
+        action="append",
+        default=[],
+        help="a shared library of plugins to load first",
+    )
+    engines.add_argument(
+        "--tactic-sources",
+        metavar="NAMES",
+        help="the libraries whose kernels TensorRT may use, such as cublas,cudnn, or none; without it, its own choice",
+    )
+
     top = _Parser(
         prog="surgeon",
         description="Rewrites ONNX models so that the TensorRT you have parses, builds and runs them right, and proves it.",
@@ -200,17 +222,13 @@ def _parser() -> _Parser:
     p.add_argument("model", metavar="IN.onnx")
 
     p = commands.add_parser(
-        "build", parents=[common], help="build an engine: TensorRT, or TensorRT-RTX ahead of time without a GPU"
+        "build",
+        parents=[common, engines],
+        help="build an engine: TensorRT, or TensorRT-RTX ahead of time without a GPU",
     )
     p.set_defaults(run=_build)
     p.add_argument("model", metavar="IN.onnx")
     p.add_argument("out", metavar="OUT.engine")
-    p.add_argument(
-        "--with",
-        dest="runtime",
-        metavar="RUNTIME",
-        help="tensorrt or rtx; without it, TensorRT where it and a GPU are there, else TensorRT-RTX",
-    )
     p.add_argument(
         "--profile",
         metavar="X:MIN,OPT,MAX",
@@ -219,20 +237,26 @@ def _parser() -> _Parser:
         help="shapes of a dynamic input, such as x:1x3x64x64,4x3x256x256,8x3x512x512; one shape stands for all three",
     )
     p.add_argument("--fp16", action="store_true", help="allow fp16 kernels (weakly typed TensorRT alone: up to 10)")
-    p.add_argument(
-        "--plugin-library", metavar="LIB", action="append", default=[], help="a shared library of plugins to load first"
-    )
     p.add_argument("--timing-cache", metavar="FILE", help="read it where it is there, and add to it")
 
     p = commands.add_parser(
         "compare",
-        parents=[common, sizes],
-        help="run two models through ONNX Runtime on the same inputs, and more where it can be had",
+        parents=[common, sizes, engines],
+        help="run two models on the same inputs: through ONNX Runtime, and the second on TensorRT where one runs here",
     )
     p.set_defaults(run=_compare)
     p.add_argument("original", metavar="ORIGINAL.onnx")
     p.add_argument("rewritten", metavar="REWRITTEN.onnx")
-    p.add_argument("--data", metavar="X.npz", help="inputs by name, in place of surgeon's random and adversarial ones")
+    p.add_argument(
+        "--data",
+        metavar="X",
+        help="inputs, in place of surgeon's random and adversarial ones: an .npz file, or a Polygraphy loader script (.py)",
+    )
+    p.add_argument(
+        "--trt",
+        action=argparse.BooleanOptionalAction,
+        help="run the second model on TensorRT in any case, or in no case; without it, where that can be done",
+    )
     p.add_argument(
         "--network",
         action="store_true",
@@ -244,7 +268,9 @@ def _parser() -> _Parser:
         "--save-outputs", metavar="O.json", help="write the original's outputs for polygraphy run --load-outputs"
     )
     p.add_argument(
-        "--bisect", metavar="DIR", help="where they differ: name the rewrite, write its window and inputs to DIR"
+        "--bisect",
+        metavar="DIR",
+        help="where they differ: name the rewrite, or the smallest window, and write it and its inputs to DIR",
     )
 
     p = commands.add_parser("passes", parents=[common, known], help="list the passes")
@@ -622,7 +648,7 @@ def _build(args: argparse.Namespace) -> int:
     with screen.progress() as progress:
         built = build(
             args.model, args.out, runtime=args.runtime, profiles=[profile] if profile else [], fp16=args.fp16, plugins=args.plugin_library,
-            timing_cache=args.timing_cache, progress=progress,
+            timing_cache=args.timing_cache, tactic_sources=_tactic_sources(args), progress=progress,
         )  # fmt: skip
     for note in built.notes:
         screen.line(f"warning  {note}", "warn")
@@ -633,8 +659,14 @@ def _build(args: argparse.Namespace) -> int:
     return DONE
 
 
+def _tactic_sources(args: argparse.Namespace) -> list[str] | None:
+    if args.tactic_sources is None:
+        return None
+    return [] if args.tactic_sources == "none" else _words([args.tactic_sources])
+
+
 def _compare(args: argparse.Namespace) -> int:
-    from .compare import bisect_files, compare_files
+    from .compare import COLUMNS, PLAIN, compare_files, polygraphy_command
 
     screen = Screen(args.quiet)
     with screen.progress() as progress:
@@ -644,27 +676,41 @@ def _compare(args: argparse.Namespace) -> int:
             shapes=_shapes(args.shapes),
             data=args.data,
             network=args.network,
+            engine=args.trt,
+            runtime=args.runtime,
+            plugins=args.plugin_library,
+            tactic_sources=_tactic_sources(args),
             save_inputs=args.save_inputs,
             save_outputs=args.save_outputs,
             progress=progress,
         )
     screen.line(f"{args.original} against {args.rewritten}")
     for side in comparison.sides:
-        screen.table(side.title, ("output", "inputs", "absolute", "relative", "cosine", "PSNR", "verdict"), side.rows())
+        screen.table(side.title, COLUMNS, side.rows(), plain=PLAIN)
     for note in comparison.notes:
         screen.line(note, "warn")
+    command = polygraphy_command(
+        comparison, args.original, args.rewritten, args.save_inputs, args.save_outputs, args.plugin_library, _tactic_sources(args)
+    )  # fmt: skip
+    screen.line(f"in Polygraphy: {command}", "dim")
+    if args.bisect is not None and not comparison.ok:
+        _bisect(args, comparison, screen)
     screen.line(comparison.verdict, "good" if comparison.ok else "bad")
-    if args.save_inputs and args.save_outputs:
-        words = f"--load-inputs {args.save_inputs} --load-outputs {args.save_outputs}"
-        screen.line(f"go on with: polygraphy run {args.rewritten} --trt {words}")
-    if args.bisect is not None and comparison.differing is not None:
-        culprit = bisect_files(Path(args.original), Path(args.rewritten), comparison)
-        screen.line(
-            str(culprit) if culprit else "every window agrees by itself: the difference builds up over several", "bad"
-        )
-        for path in culprit.save(Path(args.bisect)) if culprit else ():
-            screen.line(f"written to {path}")
     return DONE if comparison.ok else FAILED
+
+
+def _bisect(args: argparse.Namespace, comparison: Any, screen: Screen) -> None:
+    from .bisect import bisect_files
+
+    culprit = bisect_files(Path(args.original), Path(args.rewritten), comparison)
+    if isinstance(culprit, str):
+        screen.line(f"no window is to blame: {culprit}", "bad")
+        return
+    screen.line(str(culprit), "bad")
+    folder = Path(args.bisect)
+    for path in culprit.save(folder):
+        screen.line(f"written to {path}")
+    screen.line(f"see it again, in {folder}: surgeon compare {culprit.again}")
 
 
 # ---- passes, explain, plugins ----------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from .targets import Target
 
 CLASSIC, RTX = "tensorrt", "tensorrt_rtx"
 Profile = Mapping[str, Sequence[Sequence[int]]]  # input name -> (min, opt, max) shapes
+Profiles = Sequence[Profile] | Callable[[Any], Sequence[Profile]]  # the second: of the parsed INetworkDefinition
 Progress = Callable[[str, int, int], None]
 
 
@@ -149,16 +150,18 @@ def build(
     fp16: bool = False,
     plugins: Sequence[str | Path] = (),
     timing_cache: str | Path | None = None,
+    tactic_sources: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Built:
     """Build the engine of an ONNX file.
 
-    runtime       "tensorrt" or "rtx"; None: see `choose_runtime`
-    profiles      for each optimisation profile, the (min, opt, max) shape of each dynamic input
-    fp16          let TensorRT choose fp16 kernels: TensorRT up to 10 alone, whose networks are weakly typed
-    plugins       shared libraries to load first
-    timing_cache  a file to read, where it is there, and to add to
-    progress      called with (phase, step, steps) where the version has IProgressMonitor
+    runtime         "tensorrt" or "rtx"; None: see `choose_runtime`
+    profiles        for each optimisation profile, the (min, opt, max) shape of each dynamic input
+    fp16            let TensorRT choose fp16 kernels: TensorRT up to 10 alone, whose networks are weakly typed
+    plugins         shared libraries to load first
+    timing_cache    a file to read, where it is there, and to add to
+    tactic_sources  the libraries whose kernels TensorRT may use, by the names of trt.TacticSource; None: its own choice
+    progress        called with (phase, step, steps) where the version has IProgressMonitor
 
     Raises EngineError with every refused node and the pass that could mend it, UsageError, ModelError.
     """
@@ -171,17 +174,12 @@ def build(
             f"{title(trt)} is strongly typed: it takes each tensor's type from the model and has no fp16 switch. Convert the model with `surgeon rewrite --fp16` and build that."
         )
     _check_profiles(profiles, proto)
-    libraries = [_library(p) for p in plugins]
+    libraries = [plugin_library(p) for p in plugins]
+    sources = tactics(trt, tactic_sources)
     started = time.perf_counter()
-    with _polygraphy_log() as log:
-        from polygraphy.exception import PolygraphyException
-
-        loader = _loader(trt, source, profiles, fp16, libraries, timing_cache, progress)
-        try:
-            engine = bytes(loader())
-        except PolygraphyException:
-            refusals = _refusals(trt, source, libraries, log)
-            raise EngineError(_told(trt, source, refusals)) from None
+    engine = serialized(
+        trt, source, profiles=profiles, fp16=fp16, libraries=libraries, cache=timing_cache, sources=sources, progress=progress
+    )  # fmt: skip
     put(engine, path)
     notes = [] if profiles else _fixed_shapes(proto)
     if timing_cache is not None and trt.__name__ == RTX:
@@ -189,35 +187,81 @@ def build(
     return Built(path, len(engine), time.perf_counter() - started, title(trt), notes)
 
 
-def _loader(
+def serialized(
     trt: Any,
     source: Path,
-    profiles: Sequence[Profile],
+    *,
+    profiles: Profiles = (),
+    fp16: bool = False,
+    libraries: Sequence[str] = (),
+    cache: str | Path | None = None,
+    sources: Sequence[Any] | None = None,
+    progress: Progress | None = None,
+) -> bytes:
+    """The engine of an ONNX file, by Polygraphy's loaders put together; arguments as in `build`, checked.
+
+    It stays bytes: making it runnable needs a GPU. Raises EngineError with every refused node.
+    """
+    with polygraphy_log() as log:
+        from polygraphy.backend import trt as backend
+        from polygraphy.exception import PolygraphyException
+
+        network: Any = backend.NetworkFromOnnxPath(str(source))
+        if libraries:
+            network = backend.LoadPlugins(plugins=list(libraries), obj=network)
+        if trt.__name__ == RTX:
+            cache = None  # it warns about each of the calls and does nothing
+        config = _config(trt, profiles, fp16, cache, sources, progress)
+        path = None if cache is None else str(cache)
+        try:
+            return bytes(backend.EngineBytesFromNetwork(network, config, save_timing_cache=path)())
+        except PolygraphyException:
+            raise EngineError(_told(trt, source, _refusals(trt, source, log))) from None
+        except TypeError as error:  # the binding's way to say that the C++ factory returned null
+            said = "; ".join(dict.fromkeys(log)) or str(error)
+            raise EngineError(f"{title(trt)} has no builder on this machine: {said}") from None
+
+
+def _config(
+    trt: Any,
+    profiles: Profiles,
     fp16: bool,
-    libraries: Sequence[str],
     cache: str | Path | None,
+    sources: Sequence[Any] | None,
     progress: Progress | None,
-) -> Any:
-    """Polygraphy's loaders put together. The engine stays bytes: making it runnable again would need a GPU."""
+) -> Callable[[Any, Any], Any]:
+    """What Polygraphy calls with (builder, network) for the builder's configuration."""
     from polygraphy.backend import trt as backend
 
-    network: Any = backend.NetworkFromOnnxPath(str(source))
-    if libraries:
-        network = backend.LoadPlugins(plugins=list(libraries), obj=network)
-    options: dict[str, Any] = {"profiles": [_polygraphy_profile(backend, p) for p in profiles] or None}
-    if trt.__name__ == RTX:
-        cache = None  # it warns about each of the calls and does nothing
+    options: dict[str, Any] = {}
     if cache is not None and Path(cache).exists():
         options["load_timing_cache"] = str(cache)
     if progress is not None and hasattr(trt, "IProgressMonitor"):
         options["progress_monitor"] = _monitor(trt, progress)
-    if trt.__name__ == RTX:
-        from polygraphy.backend.tensorrt_rtx import CreateConfigRTX
 
-        config: Any = CreateConfigRTX(**options)
-    else:
-        config = backend.CreateConfig(fp16=fp16, **options)
-    return backend.EngineBytesFromNetwork(network, config, save_timing_cache=None if cache is None else str(cache))
+    def config(builder: Any, network: Any) -> Any:
+        chosen = profiles(network) if callable(profiles) else profiles
+        options["profiles"] = [_polygraphy_profile(backend, p) for p in chosen] or None
+        if trt.__name__ == RTX:
+            from polygraphy.backend.tensorrt_rtx import CreateConfigRTX
+
+            return CreateConfigRTX(**options)(builder, network)
+        return backend.CreateConfig(fp16=fp16, tactic_sources=sources, **options)(builder, network)
+
+    return config
+
+
+def tactics(trt: Any, names: Sequence[str] | None) -> list[Any] | None:
+    """Members of trt.TacticSource by name, whatever the case; an empty list allows none, None leaves TensorRT its choice."""
+    if names is None:
+        return None
+    if trt.__name__ == RTX:
+        raise UsageError(f"{title(trt)} has no tactic sources: leave out --tactic-sources.")
+    known = {name.lower(): member for name, member in trt.TacticSource.__members__.items()}
+    for name in names:
+        if name.lower() not in known:
+            raise UsageError(f"{title(trt)} has no tactic source '{name}'.{did_you_mean(name.lower(), known)}")
+    return [known[name.lower()] for name in names]
 
 
 def _polygraphy_profile(backend: Any, shapes: Profile) -> Any:
@@ -265,7 +309,8 @@ def _check_profiles(profiles: Sequence[Profile], proto: Any) -> None:
                 )
 
 
-def _library(path: str | Path) -> str:
+def plugin_library(path: str | Path) -> str:
+    """The absolute path of a shared library. Raises UsageError where there is none."""
     if not Path(path).is_file():
         raise UsageError(f"there is no plugin library '{path}'. `surgeon plugins build` makes surgeon's own.")
     return str(Path(path).resolve())
@@ -287,6 +332,10 @@ def _fixed_shapes(proto: Any) -> list[str]:
 # ---- why not ---------------------------------------------------------------------------------------------------------------
 
 
+# Polygraphy's own words beside TensorRT's: that something went wrong, and that it wants TensorRT 8.5 (it builds with 8.2 to 8.4 too).
+NOISE = ("Could not parse", "Invalid Engine", "is installed, but version")
+
+
 class _Collector(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -297,7 +346,7 @@ class _Collector(logging.Handler):
 
 
 @contextmanager
-def _polygraphy_log() -> Iterator[list[str]]:
+def polygraphy_log() -> Iterator[list[str]]:
     """What Polygraphy and TensorRT say at the level ERROR, kept off the terminal."""
     from polygraphy.logger import G_LOGGER
 
@@ -315,15 +364,13 @@ def _polygraphy_log() -> Iterator[list[str]]:
         G_LOGGER.use_python_logging_system, G_LOGGER.colors = before, colours
 
 
-def _refusals(trt: Any, source: Path, libraries: Sequence[str], log: Sequence[str]) -> list[Refusal]:
+def _refusals(trt: Any, source: Path, log: Sequence[str]) -> list[Refusal]:
     """The parser's own errors, or where it took the model, what the builder logged; each with the pass that mends it."""
     found = list(dict.fromkeys(_parser_errors(trt, source)))
     if not found:
         proto = read(source)
         found = [
-            _builder_error(line, proto)
-            for line in dict.fromkeys(log)
-            if "Could not parse" not in line and "Invalid Engine" not in line
+            _builder_error(line, proto) for line in dict.fromkeys(log) if not any(noise in line for noise in NOISE)
         ]
     mending = _mending(source, target_of(trt)) if found else {}
     return [Refusal(r.node, r.op, r.why, mending.get(r.node, "")) for r in found]

@@ -72,6 +72,34 @@ def external_files(model: ModelProto) -> list[str]:
     return list(found)
 
 
+def with_weights(model: ModelProto, folder: str | Path | None) -> ModelProto:
+    """The model, or where it has external weights a copy that holds them, read from `folder`. Raises ModelError."""
+    if folder is None or not external_files(model):
+        return model
+    copy, base = resolved_weights(model, folder)
+    try:
+        onnx.external_data_helper.load_external_data_for_model(copy, str(base))
+    except Exception as error:  # OSError; onnx's checker raises a type of its own for a path out of the folder
+        raise ModelError(f"the external weights in '{folder}' cannot be read: {error}") from None
+    return copy
+
+
+def resolved_weights(model: ModelProto, folder: str | Path) -> tuple[ModelProto, Path]:
+    """A copy whose external weights are named by the real files, and the folder to which those names are relative.
+
+    A model cache may hold the weights as links to files of other names elsewhere, which onnx and ONNX Runtime refuse.
+    """
+    real = {name: Path(folder, name).resolve() for name in external_files(model)}
+    common = Path(os.path.commonpath([path.parent for path in real.values()]))
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    for tensor in _tensors(copy.graph):
+        for entry in tensor.external_data if tensor.data_location == TensorProto.EXTERNAL else ():
+            if entry.key == "location":
+                entry.value = real[entry.value].relative_to(common).as_posix()
+    return copy, common
+
+
 def _tensors(graph: onnx.GraphProto) -> Iterable[TensorProto]:
     yield from graph.initializer
     for node in graph.node:

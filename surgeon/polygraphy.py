@@ -24,7 +24,8 @@ from onnx import ModelProto
 from polygraphy import util
 from polygraphy.backend.base import BaseLoader
 from polygraphy.logger import G_LOGGER
-from polygraphy.tools.args import ModelArgs, TrtLoadPluginsArgs
+from polygraphy.mod.trt_importer import lazy_import_trt
+from polygraphy.tools.args import ModelArgs, TrtLoadEngineArgs, TrtLoadPluginsArgs, TrtRunnerArgs
 from polygraphy.tools.args.base import BaseArgs
 from polygraphy.tools.script import make_invocable
 
@@ -102,6 +103,8 @@ class SurgeonArgs(BaseArgs):
 
         - ModelArgs
         - TrtLoadPluginsArgs
+        - TrtLoadEngineArgs
+        - TrtRunnerArgs
     """
 
     def add_parser_args_impl(self) -> None:
@@ -134,8 +137,25 @@ class SurgeonArgs(BaseArgs):
             options (Dict[str, Any]): the options of surgeon.rewrite; None where nothing is to be rewritten
         """
         self.options = _options(args.surgeon_target, args.surgeon_plugins, args.surgeon_strategy)
+        self._run_engines_of_old_versions()
         if self.options is not None:
             self._stand_before_the_parser()
+
+    def _run_engines_of_old_versions(self) -> None:
+        """Polygraphy's own TrtRunner needs TensorRT 8.5: before it, surgeon's takes its place, without its options."""
+        group = self.arg_groups[TrtRunnerArgs]
+        original = group.add_to_script_impl
+
+        def add_to_script_impl(script: Any) -> None:
+            trt = lazy_import_trt()
+            if not trt.is_importable() or hasattr(trt, "TensorIOMode"):
+                return original(script)
+            script.add_import(imports=["BindingsRunner"], frm="surgeon.runners")
+            engine = self.arg_groups[TrtLoadEngineArgs].add_to_script(script)
+            script.add_runner(make_invocable("BindingsRunner", engine))
+            return None
+
+        group.add_to_script_impl = add_to_script_impl
 
     def _stand_before_the_parser(self) -> None:
         """Every ONNX model on its way to TensorRT's parser passes TrtLoadPluginsArgs last: Polygraphy has no other place."""

@@ -14,16 +14,19 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
-import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from .errors import ModelError
+from .files import external_files, resolved_weights, with_weights
 from .graph import Dim, Graph, Model, Node, Shape, Value
 from .meaning import DOMAIN, IR_WITH_OVERLOADS, attach
 from .pattern import key_of
@@ -35,6 +38,11 @@ TOLERANCE = {TensorProto.FLOAT: 1e-5, TensorProto.DOUBLE: 1e-5, TensorProto.FLOA
 FLOATS = frozenset(TOLERANCE)
 HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
 KERNEL_NOISE = 1e-3  # a relative difference that a single kernel's rounding may make; the definition decides
+# Operators with the attribute `stash_type`, and the opset from which they have it.
+STASHING = {"GroupNormalization": 21, "LayerNormalization": 17, "RMSNormalization": 23}
+# onnx's reference evaluator computes these in the type of their input, whatever they say; it refuses all but the default.
+STASH_IGNORED = frozenset({"LayerNormalization", "RMSNormalization"})
+TAKES_A_FOLDER = (1, 21)  # ONNX Runtime from here on reads the external weights of a model in memory from a folder
 LARGEST = 1e18  # finite inputs beyond this may overflow on either side
 CONE_LIMIT = 400  # nodes that compute shapes, pulled into one window
 Feeds = dict[str, np.ndarray]
@@ -200,41 +208,36 @@ def _limit(dtype: np.dtype) -> float:
 
 
 class Runner:
-    """Runs one model: ONNX Runtime with optimisations off, or the reference evaluator where that has no kernel."""
+    """Runs one model: ONNX Runtime with optimisations off, or the reference evaluator where that has no kernel.
 
-    def __init__(self, model: ModelProto, base: str | None = None) -> None:
-        import onnxruntime as ort
+    `folder` is that of the external weights; nothing is written there. Raises Unrunnable.
+    """
 
-        options = ort.SessionOptions()
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.log_severity_level = 4
-        options.intra_op_num_threads = 1
-        options.inter_op_num_threads = 1
-        self._model = model
+    def __init__(self, model: ModelProto, folder: str | Path | None = None) -> None:
+        self._model, self._folder = model, folder
+        self._session: Any = None
         try:
-            source: Any = base if base is not None else model.SerializeToString()
-            self._session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+            self._session = _session(model, folder)
         except Exception as error:  # ONNX Runtime raises its own types, some of them plain RuntimeError
-            lacks = "NOT_IMPLEMENTED" in str(error) or "are not supported" in str(
-                error
-            )  # the second is LSTM's of its layout
+            # The second is LSTM's of its layout.
+            lacks = any(words in str(error) for words in ("NOT_IMPLEMENTED", "are not supported"))
             if not lacks and "NotImplemented" not in type(error).__name__:
                 raise Unrunnable(_first_line(error)) from None
-            self._session = None
-            self._reference = Reference(model)
+            self._reference = Reference(model, folder)
 
     def follow(self, other: Runner) -> None:
         """Where the other side has no kernel in ONNX Runtime, this one runs in the reference evaluator as well: denormals
         and tiny numbers come out of the two with other roundings."""
         if other._session is None and self._session is not None:
             with contextlib.suppress(Unrunnable):
-                self._session, self._reference = None, Reference(self._model)
+                self._reference = Reference(self._model, self._folder)
+                self._session = None
 
     def run(self, feeds: Feeds) -> list[np.ndarray]:
+        if self._session is not None and any(a.dtype.name == "bfloat16" for a in feeds.values()):
+            self._reference = Reference(self._model, self._folder)  # ONNX Runtime takes no bfloat16 from NumPy
+            self._session = None
         if self._session is None:
-            return self._reference.run(feeds)
-        if any(a.dtype.name == "bfloat16" for a in feeds.values()):  # ONNX Runtime takes no bfloat16 from NumPy
-            self._session, self._reference = None, Reference(self._model)
             return self._reference.run(feeds)
         try:
             return [np.asarray(r) for r in self._session.run(None, feeds)]
@@ -242,14 +245,46 @@ class Runner:
             raise Unrunnable(_first_line(error)) from None
 
 
-class Reference:
-    """onnx's reference evaluator over a model in its own types."""
+def _session(model: ModelProto, folder: str | Path | None) -> Any:
+    """An ONNX Runtime session without optimisations."""
+    import onnxruntime as ort
 
-    def __init__(self, model: ModelProto) -> None:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+
+    def load(source: str | bytes) -> Any:
+        return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+    if folder is None or not external_files(model):
+        return load(model.SerializeToString())
+    model, base = resolved_weights(model, folder)
+    if tuple(int(n) for n in ort.__version__.split(".")[:2]) >= TAKES_A_FOLDER:
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(base))
+        return load(model.SerializeToString())
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
+        for name in external_files(model):
+            link = Path(temporary, name)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                link.symlink_to(base / name)
+            except OSError:  # Windows allows links to administrators alone
+                shutil.copyfile(base / name, link)
+        path = Path(temporary, "~model.onnx")
+        path.write_bytes(model.SerializeToString())
+        return load(str(path))
+
+
+class Reference:
+    """onnx's reference evaluator over a model in its own types; its external weights are read from `folder`."""
+
+    def __init__(self, model: ModelProto, folder: str | Path | None = None) -> None:
         from onnx.reference import ReferenceEvaluator
 
         try:
-            self._evaluator = ReferenceEvaluator(model)
+            self._evaluator = ReferenceEvaluator(with_weights(model, folder))
         except Exception as error:
             raise Unrunnable(_first_line(error)) from None
 
@@ -273,12 +308,27 @@ def widened(model: ModelProto, to: int) -> ModelProto:
     for info in (*wide.graph.input, *wide.graph.output):
         if info.type.tensor_type.elem_type in narrower:
             info.type.tensor_type.elem_type = to
-    for holder in (wide.graph, *wide.functions):
-        _widen_nodes(holder, narrower, to)
+    for holder, opset in _holders(wide):
+        _widen_nodes(holder, narrower, to, opset)
     return wide
 
 
-def _widen_nodes(holder: GraphProto | onnx.FunctionProto, narrower: frozenset[int], to: int) -> None:
+def _holders(model: ModelProto) -> Iterator[tuple[GraphProto | onnx.FunctionProto, int]]:
+    """The graph and the functions of a model, each with its opset of ONNX's own operators."""
+    for holder, declares in ((model.graph, model), *((f, f) for f in model.functions)):
+        yield holder, next((o.version for o in declares.opset_import if not o.domain), 1)
+
+
+def _nodes(holder: GraphProto | onnx.FunctionProto) -> Iterator[NodeProto]:
+    """The nodes of a graph or function and of all bodies inside."""
+    for node in holder.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _nodes(attribute.g)
+
+
+def _widen_nodes(holder: GraphProto | onnx.FunctionProto, narrower: frozenset[int], to: int, opset: int) -> None:
     del holder.value_info[:]  # the file's types; ONNX Runtime infers the new ones
     for tensor in holder.initializer if isinstance(holder, GraphProto) else ():
         _widen_tensor(tensor, narrower, to)
@@ -290,13 +340,25 @@ def _widen_nodes(holder: GraphProto | onnx.FunctionProto, narrower: frozenset[in
                 for info in (*attribute.g.input, *attribute.g.output):
                     if info.type.tensor_type.elem_type in narrower:
                         info.type.tensor_type.elem_type = to
-                _widen_nodes(attribute.g, narrower, to)
+                _widen_nodes(attribute.g, narrower, to, opset)
             elif (
                 attribute.name in ("to", "dtype")
                 and node.op_type in ("Cast", "EyeLike", "RandomNormal")
                 and attribute.i in narrower
             ):
                 attribute.i = to
+        _widen_stash(node, to, opset)
+
+
+def _widen_stash(node: NodeProto, to: int, opset: int) -> None:
+    """Let an operator whose attribute `stash_type` says in which type it computes (float unless said) compute in `to`."""
+    if node.domain or node.op_type not in STASHING or opset < STASHING[node.op_type]:
+        return
+    kept = [a for a in node.attribute if a.name != "stash_type"]
+    del node.attribute[:]
+    node.attribute.extend(kept)
+    if node.op_type not in STASH_IGNORED:
+        node.attribute.append(helper.make_attribute("stash_type", to))
 
 
 def _widen_tensor(tensor: TensorProto, narrower: frozenset[int], to: int) -> None:
@@ -569,15 +631,18 @@ def _captures(node: Node) -> Iterator[Value]:
 
 
 def prove_window(
-    window: Window, shapes: dict[str, int], slack: float = 1.0, runners: tuple[str | None, str | None] = (None, None)
+    window: Window, shapes: dict[str, int], slack: float = 1.0, folder: str | Path | None = None
 ) -> Verdict:
-    """Run both sides on every kind of input, at each size. `slack` scales the tolerance: an approximation says so."""
+    """Run both sides on every kind of input, at each size. `slack` scales the tolerance: an approximation says so.
+
+    `folder` is that of the external weights, where the window is two whole models.
+    """
     try:
-        before = Runner(window.before, runners[0])
+        before = Runner(window.before, folder)
     except Unrunnable as error:
         return Verdict(None, None, f"ONNX Runtime does not run the original window: {error}")
     try:
-        after = Runner(window.after, runners[1])
+        after = Runner(window.after, folder)
     except Unrunnable as error:
         return Verdict(False, None, f"ONNX Runtime does not run the rewritten window: {error}")
     after.follow(before)
@@ -595,13 +660,13 @@ def prove_window(
                 given = after.run(feeds)
             except Unrunnable as error:
                 return Verdict(False, None, f"on {kind} inputs the rewritten window does not run: {error}")
-            exact = _Exact(window.before, feeds, half)
+            exact, finite = _Exact(window.before, feeds, half, folder), kind not in NOT_FINITE
             for index, (a, b) in enumerate(zip(given, expected, strict=True)):
                 tolerance = TOLERANCE.get(helper.np_dtype_to_tensor_dtype(b.dtype), 0.0) * slack
-                found = compare(a, b, tolerance, kind not in NOT_FINITE, exact.outputs(index))
-                if found.why and found.error <= KERNEL_NOISE and kind not in NOT_FINITE:
-                    again = _by_definition(window.after, feeds, index)
-                    if again is not None and not compare(again, b, tolerance, True, exact.outputs(index)).why:
+                found = compare(a, b, tolerance, finite, exact.outputs(index))
+                if found.why and found.error <= KERNEL_NOISE:
+                    again = _by_definition(window.after, feeds, index, folder)
+                    if again is not None and not compare(again, b, tolerance, finite, exact.outputs(index)).why:
                         found = Difference(found.error)
                 if found.why:
                     return Verdict(False, found.error, f"on {kind} inputs {found.why}")
@@ -612,14 +677,21 @@ def prove_window(
     return Verdict(True, worst)
 
 
-def _by_definition(model: ModelProto, feeds: Feeds, index: int) -> np.ndarray | None:
+def _by_definition(model: ModelProto, feeds: Feeds, index: int, folder: str | Path | None = None) -> np.ndarray | None:
     """An output as onnx's reference evaluator computes it in the model's own types; None where it cannot.
 
-    A kernel of ONNX Runtime may round worse than the operator's definition: LayerNormalization up to 1.23 computes the
-    variance as E[x^2] - E[x]^2. That is no difference between two models.
+    How one operator rounds inside is its runtime's, and no difference between two models. ONNX Runtime computes the
+    variance as E[x^2] - E[x]^2 for LayerNormalization up to 1.23 and for GroupNormalization, whose definition is spelled
+    like that: where the elements of a group are few and close to each other, nothing is left of 1e-5. So what has a
+    `stash_type` computes in double here; every other operator, as the file's own, rounds as its type does.
     """
+    stashed = ModelProto()
+    stashed.CopyFrom(model)
+    for holder, opset in _holders(stashed):
+        for node in _nodes(holder):
+            _widen_stash(node, TensorProto.DOUBLE, opset)
     try:
-        return Reference(model).run(feeds)[index]
+        return Reference(stashed, folder).run(feeds)[index]
     except Unrunnable:
         return None
 
@@ -627,8 +699,8 @@ def _by_definition(model: ModelProto, feeds: Feeds, index: int) -> np.ndarray | 
 class _Exact:
     """The original window in float64 (for fp16 and bf16: float32) on the same feeds, run when somebody asks."""
 
-    def __init__(self, model: ModelProto, feeds: Feeds, half: bool) -> None:
-        self._model, self._feeds = model, feeds
+    def __init__(self, model: ModelProto, feeds: Feeds, half: bool, folder: str | Path | None = None) -> None:
+        self._model, self._feeds, self._folder = model, feeds, folder
         self._to = TensorProto.FLOAT if half else TensorProto.DOUBLE
         self._results: list[np.ndarray] | None = None
 
@@ -637,9 +709,9 @@ class _Exact:
             dtype = helper.tensor_dtype_to_np_dtype(self._to)
             feeds = {k: v.astype(dtype) if _is_float(v.dtype) else v for k, v in self._feeds.items()}
             try:
-                wide = widened(self._model, self._to)
+                wide = widened(with_weights(self._model, self._folder), self._to)
                 self._results = (Runner(wide) if self._to == TensorProto.FLOAT else Reference(wide)).run(feeds)
-            except Unrunnable:
+            except (Unrunnable, ModelError):
                 self._results = []
         return (
             self._results[index].astype(np.float64)
@@ -672,8 +744,7 @@ def compare_models(
 def prove_models(before: ModelProto, after: ModelProto, base: Any = None, shapes: Any = None) -> Verdict:
     """Like `prove_window`, for two whole models."""
     window, symbols = whole_window(before, after, shapes)
-    with _runnable(before, base) as first, _runnable(after, base) as second:
-        return prove_window(window, symbols, runners=(first, second))
+    return prove_window(window, symbols, folder=base)
 
 
 def whole_window(before: ModelProto, after: ModelProto, shapes: Any = None) -> tuple[Window, dict[str, int]]:
@@ -709,20 +780,3 @@ def _largest_pad(model: ModelProto) -> int:
             if array is not None and array.size and array.dtype.kind == "i":
                 found = max(found, int(np.abs(array).max()))
     return found
-
-
-@contextlib.contextmanager
-def _runnable(model: ModelProto, base: Any) -> Iterator[str | None]:
-    """A path to run where the weights are external (they are found beside the file), else None."""
-    from .files import external_files
-
-    if base is None or not external_files(model):
-        yield None
-        return
-    handle, name = tempfile.mkstemp(suffix=".onnx", dir=base)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(model.SerializeToString())
-        yield name
-    finally:
-        os.unlink(name)

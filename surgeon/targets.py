@@ -126,6 +126,19 @@ CONSTANT_INPUTS: dict[str, dict[int, tuple[Version, Version]]] = {
 }
 # fmt: on
 
+# Inputs that the parser makes a shape tensor of, where they are computed (ShapeTensor.cpp and builtin_op_importers.cpp@9f82b2b).
+SHAPE_INPUTS: dict[str, tuple[int, ...]] = {
+    "ConstantOfShape": (0,),
+    "Expand": (1,),
+    "Pad": (1,),
+    "Range": (0, 1, 2),
+    "Reshape": (1,),
+    "Resize": (3,),
+    "Slice": (1, 2),
+    "Tile": (1,),
+}
+SHAPE_CONE = 256  # nodes that are looked at behind one such input
+
 # Native on DLA at some release (NVIDIA/Deep-Learning-Accelerator-SW operators/README.md, dla-layer-restrictions): any other
 # operator falls back to the GPU.
 DLA_OPS = (
@@ -401,6 +414,60 @@ def _clip_tensors(node: Node) -> str | None:
     ):
         return None
     return f"bounds that are computed are taken in fp32 and int32, not in {_name(_dtype(node))}"
+
+
+# ---- constants and what is computed from shapes
+
+
+@condition("Constant", until=(7, 2, 2), source='onnx-tensorrt@803e699: attrs.get<ShapedWeights>("value") alone')
+def _constant_attribute(node: Node) -> str | None:
+    return None if "value" in node.attrs else "no attribute of a Constant but 'value' is read"
+
+
+@condition(
+    "Constant",
+    (8, 0),
+    (9, 1),
+    source='onnx-tensorrt@4225037 to @877b5dc: attrs.get<float>("value_int"), which is 0, and <std::vector<float>>'
+    '("value_ints"), which is empty; int64_t from 9.2 (@306247b)',
+)
+def _constant_integers(node: Node) -> str | None:
+    if "value_ints" in node.attrs:
+        return "value_ints is read as floats: the constant would be empty"
+    return "value_int is read as a float: the constant would be 0" if "value_int" in node.attrs else None
+
+
+@condition(
+    " ".join(SHAPE_INPUTS),
+    until=(8, 4),
+    source="NvInfer.h of 7.1 to 8.4, ITensor::isShapeTensor: 'It must be 0D or 1D', no longer in 8.5; NVIDIA/TensorRT#229 (6.0), "
+    "#1743 (8.2), #2088 (8.4): 'IShuffleLayer applied to shape tensor must have 0 or 1 reshape dimensions'; #2487: mended in 8.5",
+)
+def _shape_tensor_rank(node: Node) -> str | None:
+    for position in SHAPE_INPUTS[node.key]:
+        deep = deep_tensor(_model(node), _input(node, position))
+        if deep is not None:
+            rank = len(_model(node).shape(deep) or ())
+            return f"its input {position} is computed through '{deep.name}' of {rank} dimensions; one is the most"
+    return None
+
+
+def deep_tensor(model: Model, value: Value | None) -> Value | None:
+    """An integer tensor of two or more dimensions that `value` is computed through, or is; None where there is none."""
+    todo = [] if value is None else [value]
+    seen = set(todo)
+    while todo and len(seen) <= SHAPE_CONE:
+        v = todo.pop()
+        maker = v.producer
+        if maker is None or maker.bodies or maker.key in ("Shape", "Size", "Constant"):
+            continue
+        shape = model.shape(v)
+        if shape is not None and len(shape) > 1 and model.dtype(v) in (TensorProto.INT32, TensorProto.INT64):
+            return v
+        fresh = [i for i in maker.inputs if i is not None and i not in seen]
+        seen.update(fresh)
+        todo += fresh
+    return None
 
 
 # ---- Pad
@@ -942,6 +1009,10 @@ class Target:
     def pad_any_axis(self) -> bool:
         """Whether dimensions other than the last two may be padded."""
         return self.version >= (8, 0)
+
+    def shape_inputs(self, op: str) -> tuple[int, ...]:
+        """The inputs of an operator that may not be computed through a tensor of several dimensions: none from 8.5 on."""
+        return SHAPE_INPUTS.get(op, ()) if not self.rtx and self.version <= (8, 4) else ()
 
     def imports(self, op: str) -> bool:
         """Whether the parser has an importer of its own for this ONNX operator."""

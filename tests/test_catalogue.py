@@ -175,6 +175,7 @@ def stays(module: str, catalogue: str, ops: str, why: str, files: str = "") -> R
 UNCHANGED = "(the operators of the file)"
 UNCHANGED_FORM = same(UNCHANGED)
 MOD = "Div Mul Sub Add Div Mul Sub"  # of integers, with the sign of the divisor
+MODS = "Div Mul Sub Sub Div Mul Sub " * 2  # of integers that are not below 0, as tf2onnx writes (8 - size % 8) % 8
 # Nobody computes with these on a device: every TensorRT folds an Unsqueeze of a constant while it builds.
 WEIGHTS_BY_UNSQUEEZE = same("Unsqueeze Unsqueeze")
 # A variance with Bessel's correction, its counts computed: v * n / (n - 1).
@@ -351,9 +352,14 @@ TABLE = [
     is_best("tf_pad_reflect_dynHW", "P-f", pad("reflect", "0,1,2,0,0,1,2,0")),
     becomes("tf_pad_symmetric", "P-g", Form(*["Gather Gather"] * 3, "SurgeonReflectPad:mode=symmetric:pads=0,1,2,0,0,1,2,0")),
     becomes("tf_pad_symmetric", "P-g", Form(*["Gather Gather"] * 3, "SurgeonReflectPad:mode=symmetric:pads=0,0,1,2,0,0,1,2"), "tf2onnx_nchw"),
-    stays("tf_pad_reflect_computed", "P-f: the pads follow from run-time sizes", UNCHANGED, ""),
+    # The pads follow from run-time sizes; for 8.4 without the tensor of two dimensions that it refuses.
     *(
-        Row("Pad_reflect_N_symbolic_input_pad", files, STAYS, "P-e: the pads follow from run-time sizes; Mod is written out for 8.4", by_target(ops.replace("Mod", MOD), ops))
+        becomes("tf_pad_reflect_computed", "P-f", by_target(f"{shape} Cast Slice Squeeze Slice Squeeze {MODS} Unsqueeze Cast Unsqueeze Cast Concat Pad", UNCHANGED), files)
+        for shape, files in (("Shape", ""), ("Shape Gather", "tf2onnx_nchw"))
+    ),
+    *(
+        Row("Pad_reflect_N_symbolic_input_pad", files, BECOMES, "P-e: Mod is written out for 8.4", by_target(
+            f"Shape Gather Shape Gather {MOD} Sub {MOD} {MOD} Sub {MOD} Unsqueeze Unsqueeze Concat Pad Conv Unsqueeze Slice Unsqueeze Slice", ops))
         for files, ops in (
             ("ts", "Shape Gather Shape Gather Mod Sub Mod Mod Sub Mod Unsqueeze Unsqueeze Concat ConstantOfShape Concat Reshape Slice Transpose Reshape Pad Conv"
              " Unsqueeze Slice Unsqueeze Slice"),

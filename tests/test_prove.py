@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -120,6 +121,43 @@ def test_a_model_that_the_checker_refuses_is_left_alone(tmp_path: Path) -> None:
     assert "checker refuses" in result.report.declined[0].why
 
 
+GROUPED = model(
+    "(float[N,6] a) => (float[N,6] r) { r = GroupNormalization <num_groups = 3, epsilon = 0.001> (a, s, t) }", 21
+)
+CHAIN = model(
+    """(float[N,6] a) => (float[N,6] r) <int64[3] k = {0, 3, -1}, int64[2] back = {-1, 6}, float e = {0.001}> {
+    x = Reshape (a, k)  m = ReduceMean (x, l)  d = Sub (x, m)  q = Mul (d, d)  v = ReduceMean (q, l)  w = Add (v, e)
+    u = Sqrt (w)  n = Div (d, u)  f = Reshape (n, back)  g = Mul (f, s)  r = Add (g, t) }""",
+    21,
+)
+for proto in (GROUPED, CHAIN):
+    tensors = {"s": np.arange(1, 7, dtype=np.float32), "t": np.ones(6, np.float32), "l": np.asarray([2])}
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(v, k) for k, v in tensors.items())
+
+
+def scaled(proto: onnx.ModelProto, by: float) -> onnx.ModelProto:
+    """The model with its scale `s` multiplied."""
+    other = onnx.ModelProto()
+    other.CopyFrom(proto)
+    scale = next(t for t in other.graph.initializer if t.name == "s")
+    scale.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(scale) * np.float32(by), "s"))
+    return other
+
+
+@pytest.mark.parametrize(("before", "after"), [(GROUPED, CHAIN), (CHAIN, GROUPED)])
+def test_what_a_definition_rounds_badly_is_no_difference_and_hides_none(
+    before: onnx.ModelProto, after: onnx.ModelProto
+) -> None:
+    """GroupNormalization is defined with the variance E[x^2] - E[x]^2: on shifted groups of two elements it is noise."""
+    shifted = dict(feeds_of([("a", onnx.TensorProto.FLOAT, (16, 6))]))["shifted"]
+    one, other = (Runner(m).run(shifted)[0] for m in (before, after))
+    assert np.abs(one - other).max() > 1e-5 * np.abs(one).max(), "well-conditioned: the test shows nothing"
+    shapes = {"a": (16, 6)}
+    assert compare_models(before, after, shapes=shapes)[1] == ""
+    assert "differs" in compare_models(before, scaled(after, 1.0001), shapes=shapes)[1]
+    assert "differs" in compare_models(before, scaled(after, 0.99998), shapes=shapes)[1]
+
+
 def test_sizes_given_by_the_user_are_used(tmp_path: Path) -> None:
     """A rewrite that is right for three channels alone."""
     proto = model("(float[N,C] a) => (float[N,1] r) { r = ReduceMean <axes = [1]> (a) }")
@@ -208,3 +246,27 @@ def test_the_reference_of_half_precision_runs_whatever_types_the_file_declares(b
     session = Runner(widened(model(body), onnx.TensorProto.FLOAT))
     feeds = {"a": np.full((2, 3), 1e-7, np.float32)} | ({"c": np.asarray(True)} if "bool c" in body else {})
     assert [o.dtype for o in session.run(feeds)] == [np.dtype(np.float32)]
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_weights_on_disk_are_read_where_they_are_and_nothing_is_written_there(tmp_path: Path, linked: bool) -> None:
+    """The folder may be read-only, and a model cache holds links to files of other names."""
+    folder, elsewhere = tmp_path / "model", tmp_path / "blobs"
+    folder.mkdir()
+    elsewhere.mkdir()
+    proto = model("(float[N,3] a) => (float[N,3] r) { b = Relu (a)  c = Mul (b, w)  r = Exp (c) }")
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(arrays(0.5, 1, 2), "w"))
+    onnx.save(proto, folder / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    if linked:
+        (folder / "w.bin").rename(elsewhere / "0123")
+        (folder / "w.bin").symlink_to(elsewhere / "0123")
+    folder.chmod(0o555)  # which root does not heed: whatever comes and goes in a folder changes its time
+    os.utime(folder, (0, 0))
+    on_disk = onnx.load(folder / "m.onnx", load_external_data=False)
+    other = onnx.ModelProto()
+    other.CopyFrom(on_disk)
+    other.graph.node[0].op_type = "Abs"
+    assert compare_models(on_disk, on_disk, folder) == (0.0, "")
+    assert "differs" in compare_models(on_disk, other, folder)[1]
+    assert folder.stat().st_mtime == 0
+    folder.chmod(0o755)

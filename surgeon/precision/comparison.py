@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from .. import prove
-from ..prove import HALVES, TOLERANCE, Feeds, Runner, Unrunnable, Window, feeds_of, widened
+from ..files import with_weights
+from ..prove import HALVES, TOLERANCE, Feeds, Runner, Unrunnable, feeds_of, whole_window, widened
 from .rounding import rounded
 
 LIMIT = TOLERANCE[TensorProto.FLOAT16]
@@ -62,7 +62,7 @@ def compare(
     The converted model is evaluated with every fp16 tensor rounded (see `rounding`), because ONNX Runtime's CPU kernels
     hide overflow.
     """
-    reference = _wide(original)
+    reference = _wide(original, base)
     perturbed = _rounded_weights(reference)
     strict = rounded(converted)
     if strict is None:
@@ -70,29 +70,23 @@ def compare(
     names = [o.name for o in original.graph.output]
     found: dict[tuple[str, str], OutputError] = {}
     try:
-        with prove._runnable(reference, base) as path, prove._runnable(perturbed, base) as near:
-            before, rough, after = Runner(reference, path), Runner(perturbed, near), Runner(strict)
-            for kind, feeds in _inputs(original, data, shapes):
-                a, b = after.run(_renamed(strict, feeds)), before.run(_renamed(reference, feeds))
-                c = rough.run({n: _rounded(x) for n, x in _renamed(perturbed, feeds).items()})
-                for name, x, y, z in zip(names, a, b, c, strict=True):
-                    new = replace(_error(name, kind, x, y), rounding=_error(name, kind, z, y).relative)
-                    old = found.get((name, kind))
-                    if old is None or new.relative > old.relative:
-                        found[name, kind] = new
+        before, rough, after = Runner(reference, base), Runner(perturbed, base), Runner(strict)
+        for kind, feeds in _inputs(original, data, shapes):
+            a, b = after.run(_renamed(strict, feeds)), before.run(_renamed(reference, feeds))
+            c = rough.run({n: _rounded(x) for n, x in _renamed(perturbed, feeds).items()})
+            for name, x, y, z in zip(names, a, b, c, strict=True):
+                new = replace(_error(name, kind, x, y), rounding=_error(name, kind, z, y).relative)
+                old = found.get((name, kind))
+                if old is None or new.relative > old.relative:
+                    found[name, kind] = new
     except Unrunnable as error:
         return [], f"ONNX Runtime does not run it: {error}"
     return sorted(found.values(), key=lambda e: -e.relative), ""
 
 
-def _wide(model: ModelProto) -> ModelProto:
+def _wide(model: ModelProto, base: Path | None) -> ModelProto:
     """The model in fp32, where it has fp16 inputs or outputs."""
-    if not _has_halves(model):
-        return model
-    bare = ModelProto()
-    bare.CopyFrom(model)
-    del bare.graph.value_info[:]
-    return widened(bare, TensorProto.FLOAT)
+    return widened(with_weights(model, base), TensorProto.FLOAT) if _has_halves(model) else model
 
 
 def _rounded_weights(model: ModelProto) -> ModelProto:
@@ -121,24 +115,10 @@ def _has_halves(model: ModelProto) -> bool:
 def _inputs(
     model: ModelProto, data: Iterable[Feeds] | None, shapes: Mapping[str, Sequence[int]] | None
 ) -> Iterator[tuple[str, Feeds]]:
-    weights = {t.name for t in model.graph.initializer}
-    infos = [
-        (i.name, i.type.tensor_type.elem_type, tuple(prove._declared_dim(d) for d in i.type.tensor_type.shape.dim))
-        for i in model.graph.input
-        if i.name not in weights
-    ]
-    given = dict(shapes or {})
-    symbols = {
-        d: n
-        for name, _, dims in infos
-        if name in given
-        for d, n in zip(dims, given[name], strict=True)
-        if isinstance(d, str)
-    }
-    sizes = next(Window(model, model, infos, prove._largest_pad(model)).sizes(symbols))
+    window, symbols = whole_window(model, model, shapes)
     for feeds in data or ():
         yield "data", feeds
-    for kind, feeds in feeds_of(sizes):
+    for kind, feeds in feeds_of(next(window.sizes(symbols))):
         if kind in KINDS:
             yield kind, feeds
 

@@ -12,7 +12,7 @@ from onnx import ModelProto, ValueInfoProto
 
 from ..errors import ModelError, UsageError, did_you_mean
 from ..graph import Model
-from ..prove import Feeds, Runner, Unrunnable, _runnable
+from ..prove import Feeds, Runner, Unrunnable
 
 AT_ONCE = 256  # tensors fetched by one run: memory, not time, is what limits it
 FLOATS = frozenset({1, 10})
@@ -75,10 +75,9 @@ def _run(model: ModelProto, names: list[str], items: list[Feeds], base: Path | N
         yield from ([] for _ in items)
         return
     try:
-        with _runnable(probe, base) as path:
-            runner = Runner(probe, path)
-            for feeds in items:
-                yield runner.run(feeds)
+        runner = Runner(probe, base)
+        for feeds in items:
+            yield runner.run(feeds)
     except Unrunnable as error:
         raise ModelError(f"ONNX Runtime does not run the model on the calibration data: {error}") from None
 

@@ -1,0 +1,244 @@
+"""Compute shapes, pads and the like in vectors alone.
+
+Why       Up to 8.4 a tensor from which TensorRT computes a shape has one dimension at most: `IShuffleLayer applied to shape tensor
+          must have 0 or 1 reshape dimensions`. TorchScript turns the pads of torch.nn.functional.pad around in a [n, 2] tensor
+          (Reshape, Slice, Transpose, Reshape), TensorFlow keeps them as one (Concat, Transpose, Reshape).
+Rewrites  the shape of Reshape, Expand, Tile and ConstantOfShape, the pads of Pad, the bounds of Slice and Range and the sizes of
+          Resize, where they are computed through a tensor of two or more dimensions  ->  the same numbers one by one: a Concat of
+          constants, of scalars and of what a Gather takes from vectors; arithmetic on such a tensor becomes arithmetic on a vector
+Exact     Bit for bit.
+
+What is moved around must have static sizes and 64 elements at most, and be moved by constants.
+"""
+
+from itertools import groupby
+
+import numpy as np
+from onnx import TensorProto
+
+from surgeon import Stage, require, rewrite_model
+from surgeon.rewrite import Declined
+from surgeon.targets import deep_tensor
+
+LARGEST = 64  # elements
+NODES = 256
+
+INTEGERS = (TensorProto.INT32, TensorProto.INT64)
+ARITHMETIC = frozenset({"Abs", "Add", "Cast", "Div", "Max", "Min", "Mod", "Mul", "Neg", "Sub"})
+
+
+@rewrite_model(stage=Stage.CLEAN)
+def shape_tensor(editor):
+    """Once and again with what computes constants: each lets the other see more."""
+    return _everywhere(editor, final=False)
+
+
+@rewrite_model(stage=Stage.FUSE)
+def what_is_left(editor):
+    return _everywhere(editor, final=True)
+
+
+def _everywhere(editor, final):
+    changed = False
+    for node in editor.nodes():
+        for position in editor.target.shape_inputs(node.key):
+            given = node.inputs[position] if node.alive and position < len(node.inputs) else None
+            if given is None or deep_tensor(editor.model, given) is None or editor.excluded(given.producer):
+                continue
+            if final or not editor.model.is_constant(given):  # or it is fold's to compute
+                changed |= _in_vectors(editor, given.producer, final)
+    return changed
+
+
+def _in_vectors(editor, maker, final):
+    """Compute the outputs of `maker` in vectors instead; False where that cannot be done."""
+    builder = editor.builder(maker)
+    elements = _Elements(builder, editor.model)
+    read = [o for o in maker.outputs if o is not None and (o.users or o.is_output)]
+    try:
+        made = {o: elements.again(o) for o in read}
+    except Declined as refusal:
+        builder.undo()
+        if final:
+            editor.decline(maker, f"a shape is computed through a tensor of several dimensions, and {refusal}")
+        return False
+    editor.replace(maker, [made.get(o) for o in maker.outputs], builder)
+    return True
+
+
+class _Elements:
+    """Integer tensors element by element: an array whose entries are ints and (vector or scalar, position) pairs."""
+
+    def __init__(self, builder, model):
+        self.b, self.model = builder, model
+        self._known, self._made, self._left = {}, {}, NODES
+        self._shapes = {}  # of the vectors and scalars that elements are taken from
+
+    def of(self, value):
+        if value not in self._known:
+            self._left -= 1
+            require(self._left, "more than is looked at")
+            self._known[value] = self._read(value)
+        return self._known[value]
+
+    def _read(self, value):
+        known = self.b.value(value)
+        if known is not None:
+            require(known.size <= LARGEST and known.dtype.kind in "iu", f"'{value.name}' holds no few integers")
+            return known.astype(object)
+        shape, node = self.b.shape(value), value.producer
+        static = shape is not None and all(isinstance(d, int) for d in shape)
+        require(static and np.prod(shape, dtype=int) <= LARGEST, f"'{value.name}' has no known, small size")
+        require(self.b.dtype(value) in INTEGERS and node is not None, f"'{value.name}' is no computed integer")
+        if node.key in MOVES or (node.key == "Cast" and self._holds(node.inputs[0], value)):
+            return MOVES.get(node.key, _same)(self, node, value).reshape(shape)
+        if node.key == "Shape":
+            return self._shape(node, value)
+        if len(shape) <= 1 and deep_tensor(self.model, value) is None:
+            return self._places(value, tuple(shape))
+        require(node.key in ARITHMETIC, f"'{value.name}' comes from {node.op}")
+        return self._arithmetic(node, value).reshape(shape)
+
+    def _holds(self, narrow, wide):
+        """Whether every integer of the one type is one of the other."""
+        return self.b.dtype(narrow) in (TensorProto.INT32, self.b.dtype(wide))
+
+    def _shape(self, node, value):
+        """Static dimensions are numbers; the others are elements of the Shape."""
+        dims = self.b.shape(node.inputs[0])
+        found = self._places(value, self.b.shape(value))
+        for k, d in enumerate((dims or ())[slice(node.attr("start") or 0, node.attr("end"))]):
+            if isinstance(d, int):
+                found[k] = d
+        return found
+
+    def _arithmetic(self, node, value):
+        """The operator on vectors: what broadcasts is written out."""
+        parts = np.broadcast_arrays(*[self.of(v) for v in node.inputs])
+        vectors = [self.written(p.reshape(-1), v) for p, v in zip(parts, node.inputs, strict=True)]
+        made = self.b.node(node.op, vectors, 1, "", dict(node.attrs))
+        known = self.b.value(made)
+        if known is not None:
+            self.b.discard(made)
+            return known.astype(object)
+        return self._places(made, (parts[0].size,))
+
+    def constant(self, value, what):
+        found = self.b.value(value) if value is not None else None
+        require(found is not None, f"the {what} of an operator behind it are computed too")
+        return found
+
+    def again(self, value):
+        """The vector or scalar `value` anew."""
+        vector, shape = self.written(self.of(value), value), self.b.shape(value)
+        require(len(shape) <= 1, f"'{value.name}' has {len(shape)} dimensions itself")
+        return vector if shape else self.b.Squeeze(vector, axes=[0])
+
+    def written(self, elements, like):
+        """A vector with these elements, of the type of `like`."""
+        dtype = self.b.dtype(like)
+        runs = groupby(enumerate(elements.reshape(-1)), self._source)
+        parts = [self._part([element for _, element in run], dtype) for _, run in runs]
+        if not parts:
+            return self.b.constant(np.zeros(0, np.int64), dtype)
+        return parts[0] if len(parts) == 1 else self.b.Concat(*parts, axis=0)
+
+    def _source(self, numbered):
+        """What neighbours have in common that stand in one part: they are numbers, or of one vector."""
+        k, element = numbered
+        if isinstance(element, int):
+            return None
+        return element[0] if self._shapes[element[0]] else (element[0], k)
+
+    def _part(self, run, dtype):
+        if isinstance(run[0], int):
+            return self.b.constant(np.array(run, np.int64), dtype)
+        value, positions = run[0][0], tuple(p for _, p in run)
+        key = (value, positions, dtype)
+        if key not in self._made:
+            self._made[key] = self._taken(value, positions, dtype)
+        return self._made[key]
+
+    def _taken(self, value, positions, dtype):
+        shape = self._shapes[value]
+        if not shape:
+            taken = self.b.Unsqueeze(value, axes=[0])
+        elif positions == tuple(range(shape[0])):
+            taken = value
+        else:
+            taken = self.b.Gather(value, np.array(positions, np.int64), axis=0)
+        return taken if self.b.dtype(value) == dtype else self.b.Cast(taken, to=dtype)
+
+    def _places(self, value, shape):
+        """The elements of a vector or scalar that stays as it is."""
+        self._shapes[value] = shape
+        found = np.empty(shape, object)
+        for k in range(found.size):
+            found.reshape(-1)[k] = (value, k)
+        return found
+
+
+# ---- operators that move elements: (elements, node, output) -> the output's elements, in any shape ---------------------------
+
+
+def _same(elements, node, _):
+    return elements.of(node.inputs[0])
+
+
+def _transpose(elements, node, _):
+    return np.transpose(elements.of(node.inputs[0]), node.attr("perm"))
+
+
+def _concat(elements, node, _):
+    return np.concatenate([elements.of(v) for v in node.inputs], node.attr("axis"))
+
+
+def _gather(elements, node, _):
+    positions = elements.constant(node.inputs[1], "positions")
+    return np.take(elements.of(node.inputs[0]), positions.astype(np.int64), node.attr("axis") or 0)
+
+
+def _slice(elements, node, _):
+    data = elements.of(node.inputs[0])
+    given = [*node.operands(), None, None, None, None][1:5]
+    starts, ends = (elements.constant(v, "bounds").reshape(-1) for v in given[:2])
+    axes = range(starts.size) if given[2] is None else elements.constant(given[2], "axes").reshape(-1)
+    steps = [1] * starts.size if given[3] is None else elements.constant(given[3], "steps").reshape(-1)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        kept = range(data.shape[axis])[_bounded(int(start), int(end), int(step), data.shape[axis])]
+        data = np.take(data, list(kept), int(axis))
+    return data
+
+
+def _bounded(start, end, step, size):
+    """ONNX's bounds as Python's: behind a negative step, an end before the first element means all of them."""
+    return slice(start, None if step < 0 and end < -size else end, step)
+
+
+def _split(elements, node, value):
+    axis, data = node.attr("axis") or 0, elements.of(node.inputs[0])
+    given = [*node.operands(), None][1]
+    each = -(-data.shape[axis] // len(node.outputs))
+    sizes = [each] * len(node.outputs) if given is None else elements.constant(given, "sizes").tolist()
+    start = sum(sizes[: value.index])
+    return np.take(data, range(start, min(start + sizes[value.index], data.shape[axis])), axis)
+
+
+def _expand(elements, node, value):
+    return np.broadcast_to(elements.of(node.inputs[0]), elements.b.shape(value))
+
+
+def _tile(elements, node, _):
+    return np.tile(elements.of(node.inputs[0]), elements.constant(node.inputs[1], "repeats").reshape(-1))
+
+
+MOVES = {
+    **dict.fromkeys(("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"), _same),
+    "Concat": _concat,
+    "Expand": _expand,
+    "Gather": _gather,
+    "Slice": _slice,
+    "Split": _split,
+    "Tile": _tile,
+    "Transpose": _transpose,
+}
