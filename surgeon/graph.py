@@ -345,6 +345,8 @@ class Graph:
                 proto.attribute.add(name=key, type=AttributeProto.FLOAT, f=given)
             elif type(given) is int:
                 proto.attribute.add(name=key, type=AttributeProto.INT, i=given)
+            elif type(given) is list and given and all(type(i) is int for i in given):
+                proto.attribute.add(name=key, type=AttributeProto.INTS, ints=given)
             elif given is not None:
                 proto.attribute.append(
                     given if isinstance(given, AttributeProto) else helper.make_attribute(key, given)
@@ -539,6 +541,7 @@ class Model:
                 self.functions[key] = Graph(function, self, None, f"the function {key}")
         self._file_opsets: dict[Graph, dict[str, int]] = {}
         self._types: Types | None = None
+        self._stale = False  # more can be inferred now than `_types` says
         self.made = 0  # nodes made so far
         self.orphans: dict[Value, None] = {}  # initializers that a removal left without a reader
         self.dropped: set[Value] = set()  # those that leave the file
@@ -811,8 +814,8 @@ class Model:
         return known
 
     def forget_types(self) -> None:
-        """What was inferred is inferred again on demand: folding has made more of it knowable."""
-        self._types = None
+        """Folding has made more knowable: when a shape is asked for that is not wholly known, all are inferred again."""
+        self._stale = self._types is not None
         self._fixed = {v: True for v, answer in self._fixed.items() if answer}
         self._dtypes = {v: answer for v, answer in self._dtypes.items() if answer}
 
@@ -823,16 +826,23 @@ class Model:
 
     def infer(self) -> None:
         """Infer types and shapes now, if that is still to be done."""
-        if self._types is None:
+        if self._types is None or self._stale:
+            self._types = None
             self._type(next(iter(self.graph.values.values())))
 
     def _type(self, value: Value) -> tuple[int, Shape | None] | None:
         if self._types is None:
             self._types = self._infer()
+            self._stale = False
             for known in self._first_types:
                 self._types.setdefault(known, self._first_types[known])
-        if value in self._types:
-            return _look(self._types, value)
+        found = _look(self._types, value)
+        new = found is None and value.producer is not None and value.producer.origin is not None
+        if self._stale and not new and (found is None or found[1] is None or None in found[1]):
+            self._types = None
+            return self._type(value)
+        if found is not None:
+            return found
         todo, types = [value], self._types
         while todo:  # nodes made since the inference: one at a time, inputs first
             v = todo[-1]
@@ -1042,6 +1052,13 @@ def schema(op: str, domain: str, opset: int) -> onnx.defs.OpSchema | None:
         return onnx.defs.get_schema(op, opset, domain)
     except onnx.defs.SchemaError:
         return None
+
+
+@cache
+def formal_types(op: str, domain: str, opset: int) -> tuple[str, ...]:
+    """The types that the schema writes for the inputs: 'T', 'tensor(int64)'. The last one repeats. Empty without a schema."""
+    spec = schema(op, domain, opset)
+    return () if spec is None else tuple(formal.type_str for formal in spec.inputs)
 
 
 @cache

@@ -20,7 +20,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from .errors import PassError
-from .graph import Graph, Model, Node, Reference, Shape, Value, constant_value, schema
+from .graph import Graph, Model, Node, Reference, Shape, Value, constant_value, formal_types
 from .match import Attempt, Index, Match, match
 from .meaning import DOMAIN, arrange
 from .pattern import COMMUTATIVE, Op, Pattern, roots
@@ -244,7 +244,7 @@ class Builder:
         given, written = arrange(op, inputs, attrs, domain, opset)
         for position, i in enumerate(given):
             if not isinstance(i, Value) and i is not None:
-                given[position] = self._lift(i, position, given, schema(op, domain, opset))
+                given[position] = self._lift(i, position, given, formal_types(op, domain, opset))
         stem = f"{self._prefix}/{op}"
         names = [self._driver.fresh(graph, stem) for _ in range(outputs)]
         node = graph.make(op, given, written, domain, names, self.root)
@@ -262,19 +262,19 @@ class Builder:
         self.constants.append(value)
         return value
 
-    def _lift(self, given: Any, position: int, all_given: list[Any], spec: Any) -> Value:
+    def _lift(self, given: Any, position: int, all_given: list[Any], formal: tuple[str, ...]) -> Value:
         if isinstance(given, np.ndarray):
             return self.constant(given)
         if not isinstance(given, int | float | np.generic | list | tuple):
             raise PassError(f"a node's input is a tensor, a number or an array, got {given!r}")
-        return self.constant(given, self._type_at(position, all_given, spec))
+        return self.constant(given, self._type_at(position, all_given, formal))
 
-    def _type_at(self, position: int, all_given: list[Any], spec: Any) -> int:
+    def _type_at(self, position: int, all_given: list[Any], formal: tuple[str, ...]) -> int:
         """The type that a bare number takes: the schema's own, or that of a tensor that must have the same type."""
-        if spec is None or not spec.inputs:
+        if not formal:
             like = next((i for i in all_given if isinstance(i, Value)), None)
             return self.dtype(like) or TensorProto.FLOAT if like is not None else TensorProto.FLOAT
-        kinds = [spec.inputs[min(p, len(spec.inputs) - 1)].type_str for p in range(len(all_given))]
+        kinds = [*formal, *[formal[-1]] * (len(all_given) - len(formal))][: len(all_given)]
         if kinds[position] == "tensor(int64)":
             return int(TensorProto.INT64)
         like = next(
@@ -341,6 +341,15 @@ class Driver:
         self.warnings: list[str] = []
         self.attempts = 0
         self._left = 0
+        self._keeping = {p.name for p in self.passes.values() if p.keeps}
+        self._libraries = {
+            p.name: [
+                lib
+                for lib in (self.plugins or ("surgeon",))
+                if any(r.strategy == "plugin" and r.library == lib for r in p.rules)
+            ]
+            for p in self.passes.values()
+        }
         self.before = operators(model)
         self._names: dict[str, int] = {}
         self._aliases: dict[Value, Value] = {}
@@ -419,17 +428,13 @@ class Driver:
 
     def strategy(self, p: Pass, node: Node) -> tuple[str, str]:
         """(strategy, plugin library) for a canonical node: the user's word, else what the target takes."""
-        libraries = [
-            lib
-            for lib in (self.plugins or ("surgeon",))
-            if any(r.strategy == "plugin" and r.library == lib for r in p.rules)
-        ]
+        libraries = self._libraries[p.name]
         forced = self.strategies.get(p.name)
         if forced == "keep" and node.proto.domain == DOMAIN:
             forced = "decompose"  # no target keeps a node of surgeon's own
         if forced is not None:
             return forced, libraries[0] if libraries else ""
-        if p.keeps and self.target.takes(node) is None:
+        if p.name in self._keeping and self.target.takes(node) is None:
             return "keep", ""
         if self.plugins and libraries:
             return "plugin", libraries[0]
