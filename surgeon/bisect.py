@@ -230,7 +230,7 @@ class _Search:
         found = {}
         for index, name in enumerate(_outputs(marked)):
             b = values[name]
-            tolerance = max(floor, tolerance_of(b.dtype, self.way))
+            tolerance = max(floor, tolerance_of(b.dtype))
             why = differs(as_onnx(given[name], b), b, tolerance, self.kind, exact.outputs(index)).why
             if why:
                 found[name] = why

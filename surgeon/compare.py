@@ -49,8 +49,6 @@ Progress = Callable[[str, int, int], None]
 Shapes = tuple[tuple[int, ...], ...]  # smallest, usual, largest
 COLUMNS = ("output", "inputs", "error", "absolute", "relative", "L2", "cosine", "PSNR", "verdict")
 PLAIN = ("{}", "{} inputs", "error {}", "absolute {}", "relative {}", "L2 {}", "cosine {}", "PSNR {}", "{}")
-# Times the tolerance of fp32: TensorRT's kernels approximate exp, tanh and divisions, and sum in another order.
-ENGINE_NOISE = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,8 +324,7 @@ def polygraphy_command(
         first = ["polygraphy", "run", original, "--onnxrt", "--save-inputs", inputs, "--save-outputs", outputs]
         first += _shape_words("--input-shapes", comparison.shapes, 1)
     words = ["polygraphy", "run", rewritten, "--trt" if engine else "--onnxrt", "--load-inputs", inputs, "--load-outputs", outputs]  # fmt: skip
-    tolerance = max(comparison.tolerance, tolerance_of(np.dtype(np.float32), engine or OnnxRuntime()))
-    words += ["--rtol", f"{tolerance:g}", "--atol", f"{tolerance:g}"]
+    words += ["--rtol", f"{comparison.tolerance:g}", "--atol", f"{comparison.tolerance:g}"]
     if engine is not None:
         for index, size in enumerate(("min", "opt", "max")):
             words += _shape_words(f"--trt-{size}-shapes", comparison.shapes, index)
@@ -377,7 +374,7 @@ def _compare_one(
     for index, statistics in enumerate(side.statistics):
         b = expected[statistics.output]
         a = as_onnx(given[statistics.output], b)
-        tolerance = max(floor, tolerance_of(b.dtype, side.way))
+        tolerance = max(floor, tolerance_of(b.dtype))
         found = differs(a, b, tolerance, kind, exact.outputs(index))
         if found.why and kind == "denormal" and isinstance(side.way, Engine):
             found = differs(a, b, math.inf, kind, exact.outputs(index))
@@ -401,11 +398,9 @@ def as_onnx(given: np.ndarray, expected: np.ndarray) -> np.ndarray:
     return given.astype(expected.dtype) if given.dtype.kind in "iu" and expected.dtype.kind in "iu" else given
 
 
-def tolerance_of(dtype: np.dtype, way: Way) -> float:
+def tolerance_of(dtype: np.dtype) -> float:
     """How far apart two results of a type may be, relative to the largest number; 0 for what is no float."""
-    kind = helper.np_dtype_to_tensor_dtype(dtype)
-    wider = ENGINE_NOISE if isinstance(way, Engine) and kind not in HALVES else 1
-    return TOLERANCE.get(kind, 0.0) * wider
+    return TOLERANCE.get(helper.np_dtype_to_tensor_dtype(dtype), 0.0)
 
 
 def differs(a: np.ndarray, b: np.ndarray, tolerance: float, kind: str, exact: Iterator[np.ndarray]) -> Difference:

@@ -218,7 +218,7 @@ def serialized(
         except PolygraphyException:
             raise EngineError(_told(trt, source, _refusals(trt, source, log))) from None
         except TypeError as error:  # the binding's way to say that the C++ factory returned null
-            said = "; ".join(dict.fromkeys(log)) or str(error)
+            said = "; ".join(told(log)) or str(error)
             raise EngineError(f"{title(trt)} has no builder on this machine: {said}") from None
 
 
@@ -364,14 +364,18 @@ def polygraphy_log() -> Iterator[list[str]]:
         G_LOGGER.use_python_logging_system, G_LOGGER.colors = before, colours
 
 
+def told(log: Sequence[str]) -> list[str]:
+    """What TensorRT itself said, each thing once and in one line."""
+    lines = dict.fromkeys(" ".join(line.split()) for line in log)
+    return [line for line in lines if not any(noise in line for noise in NOISE)]
+
+
 def _refusals(trt: Any, source: Path, log: Sequence[str]) -> list[Refusal]:
     """The parser's own errors, or where it took the model, what the builder logged; each with the pass that mends it."""
     found = list(dict.fromkeys(_parser_errors(trt, source)))
     if not found:
         proto = read(source)
-        found = [
-            _builder_error(line, proto) for line in dict.fromkeys(log) if not any(noise in line for noise in NOISE)
-        ]
+        found = [_builder_error(line, proto) for line in told(log)]
     mending = _mending(source, target_of(trt)) if found else {}
     return [Refusal(r.node, r.op, r.why, mending.get(r.node, "")) for r in found]
 

@@ -29,7 +29,7 @@ from polygraphy.common import TensorMetadata
 from polygraphy.datatype import DataType
 from polygraphy.logger import G_LOGGER
 
-from .engine import choose_runtime, gpu, plugin_library, polygraphy_log, serialized, tactics, title, use
+from .engine import choose_runtime, gpu, plugin_library, polygraphy_log, serialized, tactics, title, told, use
 from .errors import EngineError, UsageError
 from .files import external_files
 from .graph import Model
@@ -85,8 +85,7 @@ class Running:
 
 def _reason(error: Exception, log: Sequence[str]) -> str:
     """What TensorRT or ONNX Runtime said, else what was raised; in one line."""
-    said = list(dict.fromkeys(" ".join(line.split()) for line in log))
-    return ("; ".join(said) or " ".join(str(error).split()) or type(error).__name__)[:600]
+    return ("; ".join(told(log)) or " ".join(str(error).split()) or type(error).__name__)[:600]
 
 
 class Way(Protocol):
@@ -251,10 +250,11 @@ def engine_way(
     Raises UsageError where none does (no TensorRT, no GPU), EngineError where it is installed and does not load.
     """
     libraries = [plugin_library(p) for p in plugins]
-    module = choose_runtime(runtime)
+    if runtime is not None:
+        choose_runtime(runtime)
     if not gpu():
         raise UsageError("an engine runs on a GPU, and the CUDA driver offers none on this machine.")
-    trt = use(module)
+    trt = use(choose_runtime(runtime))
     return Engine(trt, libraries, tactics(trt, tactic_sources), progress)
 
 
