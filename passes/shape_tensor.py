@@ -40,7 +40,7 @@ def what_is_left(editor):
 
 def _everywhere(editor, final):
     changed = False
-    for node in editor.nodes():
+    for node in editor.nodes(editor.target.shape_inputs):
         for position in editor.target.shape_inputs(node.key):
             given = node.inputs[position] if node.alive and position < len(node.inputs) else None
             if given is None or deep_tensor(editor.model, given) is None or editor.excluded(given.producer):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -24,8 +24,7 @@ Next = Callable[[], bool]
 Matcher = Callable[[Any, "_State", Next], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """`bound`: the names that the rewrite receives. `nodes`: every node the pattern explained, the root first."""
 
     root: Node

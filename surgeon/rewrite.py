@@ -363,7 +363,10 @@ class Driver:
 
     def run_stage(self, stage: Stage) -> None:
         rules = [
-            (r.pattern, r) for p in self.passes.values() for r in p.rules if r.stage is stage and not self._idle(p, r)
+            (r.pattern, r)
+            for p in sorted(self.passes.values(), key=lambda p: p.name)
+            for r in p.rules
+            if r.stage is stage and not self._idle(p, r)
         ]
         index: Index[Rule] = Index(rules, self.model)
         self._left = GROWTH * sum(operators(self.model).values()) + 1000
@@ -409,9 +412,14 @@ class Driver:
                 tried, held = pattern, match(pattern, node, self.model)
             if held is not None:
                 found.append((held, rule))
-        if len(found) > 1:
-            found.sort(key=lambda f: (-len(f[0].nodes), f[1].pass_name))
-        return any(self._apply(held, rule) for held, rule in found)
+        if len(found) > 1 and found[0][0] is not found[-1][0]:
+            found.sort(key=_larger_first)
+        for held, rule in found:
+            if self._apply(held, rule):
+                break
+        else:
+            return False
+        return True
 
     def _wanted(self, rule: Rule, node: Node) -> bool:
         """Whether the rule may be tried at the node: neither excluded nor skipped, and of the strategy that it has."""
@@ -617,6 +625,11 @@ class Driver:
             return all(self._same_tensor(p, q, before, after) for p, q in zip(left, right, strict=True))
 
         return same(x, y) or (a.key in COMMUTATIVE and len(x) == 2 and same(x, reversed(y)))
+
+
+def _larger_first(found: tuple[Match, Rule]) -> tuple[int, str]:
+    """Sorts what holds at one node: the larger window first, and of equal ones the pass that comes first by name."""
+    return -len(found[0].nodes), found[1].pass_name
 
 
 def _out_name(node: Node) -> str:
