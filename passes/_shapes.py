@@ -14,6 +14,7 @@ from surgeon.graph import Node, Value
 Dim = Any
 FREE = frozenset({"Cast", "CastLike", "Identity", "surgeon::L2Norm"})  # leave the shape of their first input as it is
 REORDER_NOTHING = FREE - {"surgeon::L2Norm"} | {"Reshape", "Squeeze", "Unsqueeze", "Flatten"}
+MOST = 16  # elements of a vector of sizes; a larger constant is none
 
 
 def output_of(node: Node) -> Value:
@@ -33,23 +34,99 @@ def bare(value: Value) -> Value:
     return value
 
 
+# ---- dimensions ------------------------------------------------------------------------------------------------------------
+
+
 def dims(b: Builder, value: Value) -> list[Dim] | None:
     """The dimensions of a tensor, each an int, a symbol or (tensor, axis); None where the rank is unknown."""
-    value = bare(value)
-    shape = b.shape(value)
-    return None if shape is None else [(value, axis) if d is None else d for axis, d in enumerate(shape)]
+    inferred = b.shape(value)
+    source = bare(value)
+    if inferred is not None and all(isinstance(d, int) for d in inferred):
+        return list(inferred)
+    if source is not value:
+        behind = dims(b, source)
+        if inferred is None or behind is None:
+            return behind if inferred is None else [_named(d, value, axis) for axis, d in enumerate(inferred)]
+        return [_better(own, other) for own, other in zip(inferred, behind, strict=True)]
+    node = value.producer
+    if node is not None and node.key == "Reshape" and node.inputs[0] is not None:
+        found = _reshaped(b, node, node.inputs[0], value)
+        if found is not None:
+            return found
+    return None if inferred is None else [_named(d, value, axis) for axis, d in enumerate(inferred)]
+
+
+def _better(own: int | str | None, behind: Dim) -> Dim:
+    """Of two names of one dimension, a number, else that of the tensor behind, which all that derives from it has too."""
+    return own if isinstance(own, int) or (own is not None and isinstance(behind, tuple)) else behind
+
+
+def _named(dim: int | str | None, value: Value, axis: int) -> Dim:
+    return (value, axis) if dim is None else dim
+
+
+def _reshaped(b: Builder, node: Node, source: Value, value: Value) -> list[Dim] | None:
+    """The dimensions of the result of a Reshape, from its target and its input."""
+    target, whole, inferred = elements(b, node.inputs[1]), dims(b, source), b.shape(value)
+    if target is None:
+        return None
+    found: list[Dim] = []
+    for axis, wanted in enumerate(target):
+        own = inferred[axis] if inferred is not None and axis < len(inferred) else None
+        if isinstance(own, int):
+            found.append(own)
+        elif wanted == 0 and not node.attr("allowzero"):
+            found.append(whole[axis] if whole is not None and axis < len(whole) else (source, axis))
+        else:
+            found.append(_named(own, value, axis) if wanted is None or wanted == -1 else wanted)
+    return found if whole is None else _solved(found, whole)
+
+
+def _solved(found: list[Dim], source: list[Dim]) -> list[Dim]:
+    """A reshaped tensor's dimensions, where the source's tell the only one that is not known."""
+    unknown = [a for a, d in enumerate(found) if not isinstance(d, int)]
+    given = [d for d in source if not isinstance(d, int)]
+    mine, theirs = (int(np.prod([d for d in row if isinstance(d, int)], dtype=np.int64)) for row in (found, source))
+    if len(unknown) == 1 and not given and mine:
+        found[unknown[0]] = theirs // mine
+    elif len(unknown) == 1 and len(given) == 1 and mine == theirs:
+        found[unknown[0]] = given[0]
+    return found
+
+
+def same_shape(b: Builder, one: Value, other: Value) -> bool:
+    """Whether two tensors with equally many elements have the same dimensions: one follows from the others."""
+    a, z = dims(b, one), dims(b, other)
+    if a is None or z is None or len(a) != len(z):
+        return False
+    unproved = [(p, q) for p, q in zip(a, z, strict=True) if p != q]
+    numbers = any(isinstance(p, int) and isinstance(q, int) for p, q in unproved)
+    return not unproved or (len(unproved) == 1 and not numbers and 0 not in a)
+
+
+def no_larger(given: Sequence[Dim] | None, whole: Sequence[Dim] | None) -> bool:
+    """Whether a tensor with the dimensions `given` broadcasts to `whole` and leaves it as it is."""
+    if given is None or whole is None or len(given) > len(whole):
+        return False
+    return all(
+        g is not None and (g == 1 or g == w) for g, w in zip(given, whole[len(whole) - len(given) :], strict=True)
+    )
+
+
+# ---- tensors of sizes ------------------------------------------------------------------------------------------------------
 
 
 def elements(b: Builder, value: Value | None) -> list[Dim] | None:
-    """The elements of a one-dimensional or scalar integer tensor, as far as they follow from shapes and constants."""
+    """The elements of a one-dimensional or scalar tensor of sizes, as far as they follow from shapes and constants."""
     if value is None:
         return None
     known = b.value(value)
     if known is not None:
-        return [int(v) for v in known.reshape(-1)] if known.dtype.kind in "iu" else None
+        whole = known.size <= MOST and bool((np.isfinite(known) & (known == np.floor(known))).all())
+        return [int(v) for v in known.reshape(-1)] if whole else None
     node = value.producer
     if node is None or node.inputs[0] is None:
-        return None
+        return _unknown(b, value)
     if node.key == "Shape":
         found = dims(b, node.inputs[0])
         return None if found is None else found[slice(node.attr("start") or 0, node.attr("end"))]
@@ -58,9 +135,28 @@ def elements(b: Builder, value: Value | None) -> list[Dim] | None:
     if node.key == "Concat":
         parts = [elements(b, v) for v in node.inputs]
         return None if any(p is None for p in parts) else [e for p in parts for e in p or []]
+    if node.key in ("ReduceProd", "Sub"):
+        number = _computed(b, node)
+        return None if number is None else [number]
     if node.key in ("Gather", "Slice"):
         return _picked(b, node)
-    return None
+    return _unknown(b, value)
+
+
+def _unknown(b: Builder, value: Value) -> list[Dim] | None:
+    """As many elements as a vector has, none of them known."""
+    shape = b.shape(value)
+    return [None] * shape[0] if shape is not None and len(shape) == 1 and isinstance(shape[0], int) else None
+
+
+def _computed(b: Builder, node: Node) -> int | None:
+    """The product of all sizes, or the difference of two."""
+    parts = [elements(b, v) or [None] for v in (node.inputs if node.key == "Sub" else node.inputs[:1])]
+    if not all(isinstance(e, int) for part in parts for e in part):
+        return None
+    if node.key == "ReduceProd":
+        return int(np.prod(parts[0], dtype=np.int64))
+    return int(parts[0][0] - parts[1][0]) if all(len(part) == 1 for part in parts) else None
 
 
 def _picked(b: Builder, node: Node) -> list[Dim] | None:
@@ -72,15 +168,8 @@ def _picked(b: Builder, node: Node) -> list[Dim] | None:
     if node.key == "Gather":
         picks = [int(i) for i in rest[0].reshape(-1)]
         return [source[i] for i in picks] if all(-len(source) <= i < len(source) for i in picks) else None
+    if len(rest) < 2 or any(r.size != 1 for r in rest):
+        return None
     step = int(rest[3].reshape(-1)[0]) if len(rest) > 3 else 1
     start, end = int(rest[0].reshape(-1)[0]), int(rest[1].reshape(-1)[0])
     return source[slice(start, end, step)] if step > 0 else None
-
-
-def no_larger(given: Sequence[Dim] | None, whole: Sequence[Dim] | None) -> bool:
-    """Whether a tensor with the dimensions `given` broadcasts to `whole` and leaves it as it is."""
-    if given is None or whole is None or len(given) > len(whole):
-        return False
-    return all(
-        g is not None and (g == 1 or g == w) for g, w in zip(given, whole[len(whole) - len(given) :], strict=True)
-    )

@@ -18,14 +18,14 @@ from surgeon import ANY, Builder, const, op, require, var
 from surgeon.graph import Node, Value
 from surgeon.pattern import Pattern
 
-HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
-FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, *HALVES)
+from ._shapes import Dim, dims, elements
+from ._types import FLOATS, HALVES
+
 SHAPING = frozenset({"Reshape", "Expand", "Unsqueeze", "Squeeze"})
 REDUCING = frozenset({"ReduceMean", "ReduceSum", "ReduceSumSquare", "GlobalAveragePool"})
 LOST = 1e-8  # PyTorch's dynamo exporter deletes `+ epsilon` at or below this
 
 T = TypeVar("T")
-Dim = Any  # int; or what stands for a dimension that is not static: a symbol, or (tensor, axis)
 Factor = Any  # an array, or a Value that the model computes
 
 
@@ -123,121 +123,11 @@ class Spelling:
         return mean_of_squares(deviation, "square") | op.Max(fast, 0) | op.Relu(fast) | fast
 
 
-# ---- dimensions that are not static ----------------------------------------------------------------------------------------
-
-
-def dim(b: Builder, value: Value, axis: int) -> Dim:
-    shape = b.shape(value)
-    found = shape[axis] if shape is not None and axis < len(shape) else None
-    if found is not None:
-        return found
-    while (
-        value.producer is not None
-        and value.producer.key in ("Cast", "CastLike", "Identity")
-        and value.producer.inputs[0] is not None
-    ):
-        value = value.producer.inputs[0]
-    return value, axis
-
-
-def elements(b: Builder, value: Value | None) -> list[Dim] | None:
-    """What a tensor of sizes holds, as far as it is known: ints, dimensions of other tensors, None for the rest."""
-    if value is None:
-        return None
-    known = b.value(value)
-    if known is not None:
-        return (
-            [int(v) for v in known.reshape(-1)] if known.size <= 16 and bool((known == np.floor(known)).all()) else None
-        )
-    node = value.producer
-    if node is None:
-        return None
-    if node.key == "Shape" and node.inputs[0] is not None:
-        whole = dims(b, node.inputs[0])
-        return None if whole is None else whole[slice(node.attr("start") or 0, node.attr("end"))]
-    if node.key in ("Cast", "CastLike", "Identity", "Unsqueeze", "Squeeze"):
-        return elements(b, node.inputs[0])
-    if node.key == "ReduceProd":
-        parts = elements(b, node.inputs[0])
-        return [int(np.prod(parts))] if parts is not None and all(isinstance(e, int) for e in parts) else None
-    if node.key == "Sub":
-        parts = [elements(b, v) for v in node.inputs]
-        single = [p[0] for p in parts if p is not None and len(p) == 1 and isinstance(p[0], int)]
-        return [single[0] - single[1]] if len(single) == 2 else None
-    if node.key == "Concat":
-        parts = [elements(b, v) for v in node.inputs]
-        return None if any(p is None for p in parts) else [e for p in parts for e in p]  # type: ignore[union-attr]
-    if node.key in ("Gather", "Slice"):
-        return _picked(b, node)
-    shape = b.shape(value)
-    return [None] * shape[0] if shape is not None and len(shape) == 1 and isinstance(shape[0], int) else None
-
-
-def _picked(b: Builder, node: Node) -> list[Dim] | None:
-    source = elements(b, node.inputs[0])
-    given = [b.value(i) for i in node.operands()[1:] if i is not None]
-    rest = [[int(v) for v in array.reshape(-1)] for array in given if array is not None]
-    if source is None or not rest or len(rest) < len(given):
-        return None
-    if node.key == "Gather":
-        return [source[i] for i in rest[0]] if all(-len(source) <= i < len(source) for i in rest[0]) else None
-    if len(rest) < 2 or any(len(r) != 1 for r in rest):
-        return None
-    step = rest[3][0] if len(rest) > 3 else 1
-    return source[slice(rest[0][0], rest[1][0], step)] if step > 0 else None
-
-
-def dims(b: Builder, value: Value) -> list[Dim] | None:
-    """The dimensions of a tensor: ints, symbols, or (tensor, axis) where nothing else is known; None without a rank."""
-    shape = b.shape(value)
-    node = value.producer
-    if shape is not None and (node is None or node.key != "Reshape" or all(isinstance(d, int) for d in shape)):
-        return [dim(b, value, a) for a in range(len(shape))]
-    if node is None or node.key != "Reshape" or node.inputs[0] is None:
-        return None if shape is None else [dim(b, value, a) for a in range(len(shape))]
-    target = elements(b, node.inputs[1])
-    if target is None:
-        return None if shape is None else [dim(b, value, a) for a in range(len(shape))]
-    found: list[Dim] = []
-    for axis, wanted in enumerate(target):
-        inferred = shape[axis] if shape is not None and axis < len(shape) else None
-        if isinstance(inferred, int):
-            found.append(inferred)
-        elif wanted == 0 and not node.attr("allowzero"):
-            found.append(dim(b, node.inputs[0], axis))
-        elif wanted is None or wanted == -1:
-            found.append((value, axis) if inferred is None else inferred)
-        else:
-            found.append(wanted)
-    source = dims(b, node.inputs[0])
-    return found if source is None else _solved(found, source)
-
-
-def _solved(found: list[Dim], source: list[Dim]) -> list[Dim]:
-    """A reshaped tensor's dimensions, where the source's tell the only one that is not known."""
-    unknown = [a for a, d in enumerate(found) if not isinstance(d, int)]
-    given = [d for d in source if not isinstance(d, int)]
-    mine, theirs = (int(np.prod([d for d in row if isinstance(d, int)], dtype=np.int64)) for row in (found, source))
-    if len(unknown) == 1 and not given and mine:
-        found[unknown[0]] = theirs // mine
-    elif len(unknown) == 1 and len(given) == 1 and mine == theirs:
-        found[unknown[0]] = given[0]
-    return found
-
-
 def known(value: T | None, why: str) -> T:
     """The value. Declines where there is none."""
     require(value is not None, why)
     assert value is not None
     return value
-
-
-def same_shape(b: Builder, one: Value, other: Value) -> bool:
-    """Whether two tensors with equally many elements have the same dimensions: all but one of them must be known to agree."""
-    a, z = dims(b, one), dims(b, other)
-    if a is None or z is None or len(a) != len(z):
-        return False
-    return sum(p != q for p, q in zip(a, z, strict=True)) <= (1 if not all(isinstance(d, int) for d in (*a, *z)) else 0)
 
 
 # ---- reading a match -------------------------------------------------------------------------------------------------------
@@ -732,6 +622,16 @@ def normalised(b: Builder, x: Value, axes: Sequence[int], epsilon: float, centre
     deviation = b.Sub(wide, b.ReduceMean(wide, axes=list(axes), keepdims=1)) if centred else wide
     variance = b.ReduceMean(b.Mul(deviation, deviation), axes=list(axes), keepdims=1)
     return b.Div(deviation, b.Sqrt(b.Add(variance, epsilon) if epsilon else variance))
+
+
+def along_axes(b: Builder, factor: Factor, sizes: Sequence[Dim], dtype: int, neutral: float) -> Any:
+    """A vector along the axes of these sizes as a factor that broadcasts against x; None where it changes nothing."""
+    if is_constant(factor, neutral):
+        return None
+    target = [d if isinstance(d, int) else -1 for d in sizes]
+    if isinstance(factor, np.ndarray):
+        return (factor if factor.size == 1 else factor.reshape(target)).astype(numpy_type(dtype))
+    return factor if len(target) == 1 else of_shape(b, vector(b, factor, None, dtype), target)
 
 
 def by_channel(b: Builder, value: Value, rank: int) -> Any:

@@ -11,6 +11,7 @@ from surgeon.graph import Value, schema
 from surgeon.rewrite import Declined
 
 FLOATS = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE})
+HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
 
 
 def require_op(b: Builder, op: str, x: Value) -> None:

@@ -14,7 +14,8 @@ import numpy as np
 
 from surgeon import ANY, Stage, attr, op, require, rewrite, var
 
-from ._statistics import by_channel, dims, known, normalised, same_shape, with_affine
+from ._shapes import dims, same_shape
+from ._statistics import by_channel, known, normalised, with_affine
 
 x = var("x")
 NAMES = ("scale", "bias", "mean", "variance")

@@ -17,12 +17,12 @@ from onnx import TensorProto
 
 from surgeon import ANY, DOMAIN, Stage, attr, const, meaning, op, require, rewrite, var
 
+from ._shapes import dims, same_shape
 from ._statistics import (
     Normalisation,
     Spelling,
     channels,
     count,
-    dims,
     grouped_last,
     is_constant,
     known,
@@ -31,7 +31,6 @@ from ._statistics import (
     numpy_type,
     read,
     require_shorter,
-    same_shape,
     source_through,
     typed,
     undoes_transpose,

@@ -15,35 +15,24 @@ from onnx import TensorProto
 
 from surgeon import ANY, Stage, attr, const, op, require, rewrite, var
 
+from ._shapes import same_shape
+
 x, like = var("x"), var("like")
 
+# What holds every int8 and every uint8.
+WIDER = {
+    TensorProto.INT16,
+    TensorProto.INT32,
+    TensorProto.INT64,
+    TensorProto.FLOAT16,
+    TensorProto.FLOAT,
+    TensorProto.DOUBLE,
+}
 # Casts after which the old value can be had back.
 EXACT = {
-    TensorProto.BOOL: {
-        TensorProto.INT8,
-        TensorProto.UINT8,
-        TensorProto.INT32,
-        TensorProto.INT64,
-        TensorProto.FLOAT16,
-        TensorProto.FLOAT,
-        TensorProto.DOUBLE,
-    },
-    TensorProto.INT8: {
-        TensorProto.INT16,
-        TensorProto.INT32,
-        TensorProto.INT64,
-        TensorProto.FLOAT16,
-        TensorProto.FLOAT,
-        TensorProto.DOUBLE,
-    },
-    TensorProto.UINT8: {
-        TensorProto.INT16,
-        TensorProto.INT32,
-        TensorProto.INT64,
-        TensorProto.FLOAT16,
-        TensorProto.FLOAT,
-        TensorProto.DOUBLE,
-    },
+    TensorProto.BOOL: {TensorProto.INT8, TensorProto.UINT8, *WIDER},
+    TensorProto.INT8: WIDER,
+    TensorProto.UINT8: WIDER,
     TensorProto.INT16: {TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE},
     TensorProto.INT32: {TensorProto.INT64, TensorProto.DOUBLE},
     TensorProto.FLOAT16: {TensorProto.FLOAT, TensorProto.DOUBLE},
@@ -57,18 +46,6 @@ def _returns(b, x):
     """`x` in the place of the root's first output, whose name no graph output needs."""
     require(not b.root.outputs[0].is_output, "it names an output of the graph")
     return x
-
-
-def _same_shape(b, x):
-    """Whether the root's output has the shape of `x`; one dimension follows from the others where those are equal."""
-    before, after = b.shape(x), b.shape(b.root.outputs[0])
-    if before is None or after is None or len(before) != len(after):
-        return False
-    unproved = [i for i, (p, q) in enumerate(zip(before, after, strict=True)) if p is None or p != q]
-    if not unproved:
-        return True
-    numbers = any(isinstance(before[i], int) and isinstance(after[i], int) for i in unproved)
-    return len(unproved) == 1 and not numbers and 0 not in before
 
 
 def _all(array, wanted):
@@ -115,7 +92,7 @@ def transpose(b, x, perm):
 
 @rewrite(op.Reshape(x, ...) | op.Flatten(x) | op.Squeeze(x, ...) | op.Unsqueeze(x, ...), stage=Stage.CLEAN)
 def reshape(b, x):
-    require(_same_shape(b, x), "")
+    require(same_shape(b, b.root.outputs[0], x), "")
     return _returns(b, x)
 
 

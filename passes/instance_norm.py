@@ -22,6 +22,7 @@ from onnx import TensorProto
 
 from surgeon import ANY, DOMAIN, Stage, attr, const, meaning, op, require, rewrite, rewrite_model, var
 
+from ._shapes import dims, same_shape
 from ._statistics import (
     Normalisation,
     Spelling,
@@ -31,7 +32,6 @@ from ._statistics import (
     chain_size,
     channels,
     count,
-    dims,
     instance_axis,
     is_constant,
     is_uniform,
@@ -42,7 +42,6 @@ from ._statistics import (
     plus,
     read,
     require_shorter,
-    same_shape,
     source_through,
     square,
     times,

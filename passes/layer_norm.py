@@ -19,14 +19,15 @@ from onnx import TensorProto
 from surgeon import DOMAIN, Stage, attr, meaning, op, require, rewrite, var
 from surgeon.graph import Value
 
+from ._shapes import dims
 from ._statistics import (
     Normalisation,
     Spelling,
+    along_axes,
     apply_affine,
     chain_size,
     channels,
     count,
-    dims,
     grouped_last,
     instance_axis,
     is_constant,
@@ -35,7 +36,6 @@ from ._statistics import (
     merged,
     narrowed,
     normalised,
-    numpy_type,
     of_full_shape,
     of_shape,
     read,
@@ -43,6 +43,7 @@ from ._statistics import (
     vector,
     with_affine,
 )
+from ._types import HALVES
 
 x, scale, bias = var("x"), var("scale"), var("bias")
 epsilon = attr("epsilon")
@@ -85,7 +86,7 @@ def fuse(b, x, **found):
     if not parts:
         return apply_affine(b, b.LayerNorm(source, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon), n)
     trailing = [1] * (n.rank - 1 - n.axes[-1])
-    factors = [_shaped(b, f, [*sizes, *trailing], dtype, neutral) for f, neutral in ((scale, 1), (shift, 0))]
+    factors = [along_axes(b, f, [*sizes, *trailing], dtype, neutral) for f, neutral in ((scale, 1), (shift, 0))]
     return b.LayerNorm(source, *factors, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon)
 
 
@@ -117,18 +118,6 @@ def _native(b, source, n, scale, shift, sizes, dtype):
     return b.LayerNormalization(source, row, offset, axis=-len(n.axes), epsilon=n.epsilon)
 
 
-def _shaped(b, factor, shape, dtype, neutral):
-    """A factor along the axes as one that broadcasts against x."""
-    if is_constant(factor, neutral):
-        return None
-    target = [d if isinstance(d, int) else -1 for d in shape]
-    if isinstance(factor, np.ndarray):
-        return (
-            factor.astype(numpy_type(dtype)) if factor.size == 1 else factor.reshape(target).astype(numpy_type(dtype))
-        )
-    return factor if len(target) == 1 else b.Reshape(vector(b, factor, None, dtype), np.asarray(target, np.int64))
-
-
 # ---- writing it ------------------------------------------------------------------------------------------------------------
 
 
@@ -157,7 +146,7 @@ def decompose_own(b, x, axes, epsilon, scale=None, bias=None):
 def mean_variance(b, x, axes):
     """ONNX adds 1e-9 to the root of the variance, and so does TensorRT; ONNX Runtime leaves it out."""
     b.tolerance = 2000.0  # 1e-9 against deviations of 1e-7, the smallest that the proof tries
-    wide = b.Cast(x, to=TensorProto.FLOAT) if b.dtype(x) in (TensorProto.FLOAT16, TensorProto.BFLOAT16) else x
+    wide = b.Cast(x, to=TensorProto.FLOAT) if b.dtype(x) in HALVES else x
     deviation = b.Sub(wide, b.ReduceMean(wide, axes=list(axes), keepdims=1))
     variance = b.ReduceMean(b.Mul(deviation, deviation), axes=list(axes), keepdims=1)
     y = b.Div(deviation, b.Add(b.Sqrt(variance), 1e-9))

@@ -8,6 +8,7 @@ Rewrites  relu(x) - slope * relu(-x)    max(x, 0) + slope * min(x, 0)    relu(x)
           slopes that do not change along a dimension: [C,H,W], say         ->  [C,1,1]
           one slope, in any shape that broadcasts to x                      ->  LeakyRelu(x); slope 0  ->  Relu(x)
           [C] on N x C x H x W with W != C, as mxnet wrote it               ->  [C,1,1]
+          slopes from a DequantizeLinear of constants, of which 8.4 dies    ->  the computed slopes
 Shapes    TensorRT pads the slope's rank with ones from the left, as ONNX does, and refuses a slope of more dimensions
           than x. ONNX means the last dimension by a slope [C], so that is what stays where W is C. Where W is another
           number the file is invalid and means channels; ONNX Runtime refuses it, so the repair cannot be proved: it is
@@ -171,9 +172,31 @@ def decompose(b, x, slope):
     require_op(b, "Relu", x)
     require_op(b, "Max", x)
     known = b.value(slope)
+    known = _dequantized(b, slope) if known is None else known
+    if known is not None and slope.tensor is None:  # 8.4 does not survive slopes from a DequantizeLinear
+        made = b.PRelu(x, b.constant(known))
+        if b.lowering(made, "prelu") == "keep":
+            return made
+        b.discard(made)
     if known is not None and known.all() and known.max() <= 1:
         return b.Max(x, b.Mul(x, slope))
     return b.Add(b.Relu(x), b.Mul(b.Min(x, 0.0), slope))
+
+
+def _dequantized(b, value):
+    """The value of a DequantizeLinear of constants, which onnx's reference evaluator computes from opset 19 on alone."""
+    node = value.producer
+    if node is None or node.key != "DequantizeLinear" or node.attr("block_size"):
+        return None
+    array, scale, zero = (b.value(v) for v in [*node.inputs, None][:3])
+    if array is None or scale is None or (len(node.inputs) > 2 and zero is None):
+        return None
+    axis = [1] * array.ndim
+    if scale.size > 1:
+        axis[node.attr("axis")] = -1
+    shift = np.zeros(1, array.dtype) if zero is None else zero
+    whole = array.astype(np.int32) - shift.reshape(axis if shift.size > 1 else ()).astype(np.int32)
+    return (whole * scale.reshape(axis if scale.size > 1 else ())).astype(scale.dtype)
 
 
 @rewrite(op.PRelu(x, slope), stage=Stage.LOWER, strategy="plugin")

@@ -30,8 +30,9 @@ from surgeon.graph import Node, Value
 from surgeon.pattern import Pattern
 from surgeon.rewrite import Builder
 
+from ._types import HALVES
+
 END = 2**31 - 1  # "to the end": fits the 32-bit integers of old parsers
-HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
 PLUGIN_TYPES = HALVES | {TensorProto.FLOAT}
 
 x = var("x")

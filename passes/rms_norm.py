@@ -18,16 +18,15 @@ from surgeon import DOMAIN, Stage, attr, meaning, op, require, rewrite, var
 
 from ._statistics import (
     Spelling,
+    along_axes,
     centred_already,
     chain_size,
     channels,
     count,
-    is_constant,
     known,
     merged,
     narrowed,
     normalised,
-    numpy_type,
     of_full_shape,
     of_shape,
     read,
@@ -76,21 +75,11 @@ def fuse(b, x, **found):
     require_shorter(b, chain_size(b, n, centred=False))
     return b.RMSNorm(
         source,
-        _shaped(b, scale, [*sizes, *[1] * (n.rank - 1 - n.axes[-1])], dtype),
+        along_axes(b, scale, [*sizes, *[1] * (n.rank - 1 - n.axes[-1])], dtype, 1),
         domain=DOMAIN,
         axes=list(n.axes),
         epsilon=n.epsilon,
     )
-
-
-def _shaped(b, scale, shape, dtype):
-    """The scale along the axes as one that broadcasts against x."""
-    if is_constant(scale, 1):
-        return None
-    target = [d if isinstance(d, int) else -1 for d in shape]
-    if isinstance(scale, np.ndarray):
-        return scale.astype(numpy_type(dtype)) if scale.size == 1 else scale.reshape(target).astype(numpy_type(dtype))
-    return scale if len(target) == 1 else b.Reshape(vector(b, scale, None, dtype), np.asarray(target, np.int64))
 
 
 @rewrite(op.RMSNormalization(x, scale, axis=attr("axis"), epsilon=epsilon), stage=Stage.LOWER, strategy="decompose")

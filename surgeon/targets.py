@@ -107,8 +107,8 @@ CONSTANT_INPUTS: dict[str, dict[int, tuple[Version, Version]]] = {
     },
     "BatchNormalization": {1: (FIRST, (6, 0)), 2: (FIRST, (6, 0)), 3: (FIRST, (6, 0)), 4: (FIRST, (6, 0))},
     "Clip": {1: (FIRST, (7, 2, 2)), 2: (FIRST, (7, 2, 2))},
-    "Conv": {1: (FIRST, (6, 0)), 2: (FIRST, (8, 2))},
-    "ConvTranspose": {1: (FIRST, (7, 2, 2)), 2: (FIRST, (8, 2))},
+    "Conv": {1: (FIRST, (6, 0)), 2: (FIRST, (8, 4))},
+    "ConvTranspose": {1: (FIRST, (7, 2, 2)), 2: (FIRST, (8, 4))},
     "CumSum": {1: (FIRST, (10, 7))},
     "DequantizeLinear": {1: ALWAYS, 2: ALWAYS},
     "Dropout": {2: ALWAYS},
@@ -699,6 +699,14 @@ def _prelu_type(node: Node) -> str | None:
     return "integers are refused" if _dtype(node) in (TensorProto.INT32, TensorProto.INT64) else None
 
 
+@condition("PRelu", (8, 4), (8, 4), source="measured with TensorRT 8.4.1.5: its process dies while it parses")
+def _prelu_dequantized(node: Node) -> str | None:
+    slope = _input(node, 1)
+    if slope is None or slope.producer is None or slope.producer.key != "DequantizeLinear":
+        return None
+    return "the parser's process dies of a slope that comes from a DequantizeLinear"
+
+
 # ---- the rest
 
 # What convertDtype knows at some release. DOUBLE is read as fp32, INT64 as int32 up to 8.6.
@@ -787,6 +795,130 @@ def _top_k(node: Node) -> str | None:
     )
 
 
+@condition(
+    "Trilu",
+    (8, 5),
+    rtx=True,
+    source='onnx-tensorrt@fd119fe to @96e7811: attrs.get("upper", 0), where ONNX has 1; measured with TensorRT-RTX',
+)
+def _trilu_upper(node: Node) -> str | None:
+    return (
+        None if "upper" in node.attrs else "upper is left out, and this parser's own default is 0, the lower triangle"
+    )
+
+
+@condition(
+    "GlobalLpPool",
+    (7, 1),
+    rtx=True,
+    source="onnx-tensorrt@7994a46 to @96e7811: pow(x, p) without the absolute value; measured with TensorRT-RTX",
+)
+def _global_lp_pool(node: Node) -> str | None:
+    p = int(node.attr("p") or 2)
+    return f"p = {p} is taken of x, not of its absolute value" if p % 2 else None
+
+
+@condition(
+    "GlobalLpPool",
+    (9, 2),
+    rtx=True,
+    source="onnx-tensorrt@306247b: Only FLOAT and HALF are supported; measured with TensorRT-RTX",
+)
+def _global_lp_pool_type(node: Node) -> str | None:
+    return "bfloat16 is refused" if _dtype(node) == TensorProto.BFLOAT16 else None
+
+
+# ---- deconvolution
+
+
+def _per_axis(node: Node, name: str, default: int) -> list[int]:
+    return list(node.attr(name) or [default] * ((_rank(node) or 2) - 2))
+
+
+def deconvolution_padding(node: Node) -> list[int] | None:
+    """What the attribute output_shape of a ConvTranspose makes the sum of begin and end padding, by axis; None where a
+    size is not static."""
+    shape, kernel = _model(node).shape(node.inputs[0]) if node.inputs[0] else None, _input(node, 1)
+    window = node.attr("kernel_shape") or (_model(node).shape(kernel) if kernel is not None else None)
+    if shape is None or window is None:
+        return None
+    sizes, window = list(shape[2:]), list(window)[-len(shape[2:]) :]
+    if not all(isinstance(d, int) for d in (*sizes, *window)):
+        return None
+    wanted = list(node.attr("output_shape"))[-len(sizes) :]
+    rows = zip(
+        sizes,
+        window,
+        _per_axis(node, "strides", 1),
+        _per_axis(node, "dilations", 1),
+        _per_axis(node, "output_padding", 0),
+        wanted,
+        strict=True,
+    )
+    return [stride * (n - 1) + more + (k - 1) * dilation + 1 - out for n, k, stride, dilation, more, out in rows]
+
+
+def _unpadded(node: Node) -> bool:
+    """Whether what a ConvTranspose pads is said by pads, output_padding or output_shape."""
+    return node.attr("auto_pad") in (None, "", "NOTSET")
+
+
+@condition(
+    "ConvTranspose",
+    (7, 2, 2),
+    rtx=True,
+    source="onnx-tensorrt@803e699 to @96e7811 generatePadding: begin = total / 2, where ONNX from opset 11 on has it at the end; "
+    "measured with TensorRT-RTX",
+)
+def _deconvolution_shape(node: Node) -> str | None:
+    if "output_shape" not in node.attrs or not _unpadded(node):
+        return None
+    totals = deconvolution_padding(node)
+    if totals is None:
+        return "output_shape needs static sizes"
+    if len(totals) == 1:
+        return "output_shape is read wrongly where there is one spatial dimension, which is taken for two"
+    if any(t < -1 or (t < 0 and more) for t, more in zip(totals, _per_axis(node, "output_padding", 0), strict=True)):
+        return "output_shape asks for a negative padding"
+    return (
+        "output_shape leaves an odd padding, of which it would cut more at the end than at the beginning"
+        if any(t > 0 and t % 2 for t in totals)
+        else None
+    )
+
+
+@condition(
+    "ConvTranspose",
+    (7, 2, 2),
+    rtx=True,
+    source="onnx-tensorrt@803e699 to @96e7811: output_padding is read where auto_pad is NOTSET; measured with TensorRT-RTX",
+)
+def _deconvolution_valid(node: Node) -> str | None:
+    if node.attr("auto_pad") == "VALID" and any(_per_axis(node, "output_padding", 0)):
+        return "output_padding is not read with auto_pad VALID"
+    return None
+
+
+@condition(
+    "ConvTranspose",
+    (8, 5),
+    rtx=True,
+    source="onnx-tensorrt@fd119fe to @96e7811: setInput(2, bias) in front of the padding; measured with TensorRT-RTX",
+)
+def _deconvolution_bias(node: Node) -> str | None:
+    if _is_weights(_input(node, 2)) or not _unpadded(node):
+        return None
+    more = _per_axis(node, "output_padding", 0)
+    ends = _per_axis(node, "pads", 0)[-len(more) :]
+    totals = deconvolution_padding(node) if "output_shape" in node.attrs else None
+    if totals is not None:
+        more = [m if t >= 0 else -t for m, t in zip(more, totals, strict=True)]
+        ends = [max(t - t // 2, 0) for t in totals]
+    if any(m > e for m, e in zip(more, ends, strict=True)):
+        return "a computed bias is not added to what output_padding adds"
+    return None
+
+
 @condition("Trilu", (8, 5), (8, 5), source="onnx-tensorrt@fd119fe: 2-D alone; N-D from 8.6")
 def _trilu(node: Node) -> str | None:
     rank = _rank(node)
@@ -835,6 +967,30 @@ def _slice_backward(node: Node) -> str | None:
     )
 
 
+@condition(
+    "Slice",
+    (7, 0),
+    rtx=True,
+    source="onnx-tensorrt@84b5be1 to @96e7811: iotaShapeVector(dims.size()), starts.size() == axes.size(); measured with TensorRT-RTX",
+)
+def _slice_axes(node: Node) -> str | None:
+    starts, rank = _input(node, 1), _rank(node)
+    if starts is None or rank is None or _input(node, 3) is not None:
+        return None
+    count = _model(node).shape(starts)
+    return None if count in (None, (rank,), [rank]) else "axes is left out, which stands for every dimension"
+
+
+@condition(
+    "Slice",
+    (7, 0),
+    (10, 1),
+    source="onnx-tensorrt@84b5be1 to @96e7811: ShapeTensor(ctx, inputs.at(3)) where there are steps",
+)
+def _slice_empty_axes(node: Node) -> str | None:
+    return "the empty axes are read as a tensor" if _input(node, 3) is None and _input(node, 4) is not None else None
+
+
 @condition("Squeeze Unsqueeze Split", until=(7, 2, 2), source="onnx-tensorrt@84b5be1: the attribute alone is read")
 def _moved_input(node: Node) -> str | None:
     return "the second input is not read: the attribute is" if _input(node, 1) is not None else None
@@ -881,6 +1037,11 @@ def _attention(node: Node) -> str | None:
     if node.attr("softcap"):
         return "softcap is refused"
     return "past keys and values are refused" if any(_input(node, p) is not None for p in (4, 5)) else None
+
+
+@condition("Attention", RTX_ONLY, rtx=True, source="measured with TensorRT-RTX alone")
+def _attention_lengths(node: Node) -> str | None:
+    return "nonpad_kv_seqlen is not read: it would attend to the padding" if _input(node, 6) is not None else None
 
 
 # ---- DLA

@@ -20,8 +20,9 @@ spec.loader.exec_module(corpus_rtx)
 
 # What TensorRT-RTX 1.7.1 refuses of the cases that show what is left alone: words of its reason.
 REFUSED = {
+    "conv_transpose/unknown_sizes": "negative pre-padding",  # it reads -1 for a size that is not static
     "fold/cast_of_quantized": "Quantized constant",  # left alone: int8 weights are read by nothing but DequantizeLinear
-    "identity/changes": "starts misaligns with the shape of input axes",  # a Slice whose axes are left out
+    "identity/changes": "training_mode input as an initializer",
     "opset/axes_at_run_time": "Axis input must resolve to a build-time constant",
     "opset/resize_axes": "inherently negative length",  # symbolic dimensions are built for size 2
     "prelu/mxnet": "Invalid Node",  # not valid ONNX: repaired on request alone
@@ -30,6 +31,8 @@ REFUSED = {
     "reflect_pad/run_time_pads": "no optimization profile",  # its pads are an input: it takes a profile of values
     "sequence/computed_index": "SequenceAt",
     "sequence/unknown_size": "SequenceAt",
+    "shape_tensor/unknown_size": "Expand",  # a shape that follows from the model's input
+    "slice/unknown_count": "starts misaligns with the shape of input axes",
 }
 
 

@@ -112,6 +112,7 @@ def test_facts() -> None:
 
 # fmt: off
 NODES = {
+    "dequantized slope": ("(float[1,2,3] x) => (float[1,2,3] y) <int8[2,1] q = {1,2}, float s = {0.5}, int8 z = {0}> { a = DequantizeLinear (q, s, z) y = PRelu (x, a) }", 13),
     "reduce": ("(float[2,3] x) => (float[2,1] y) <int64[1] axes = {1}> { y = ReduceMean (x, axes) }", 18),
     "reduce sum": ("(float[2,3] x) => (float[2,1] y) <int64[1] axes = {1}> { y = ReduceSum (x, axes) }", 13),
     "computed axes": ("(float[2,3] x, int64[1] axes) => (float[2,1] y) { y = ReduceMean (x, axes) }", 18),
@@ -133,10 +134,19 @@ NODES = {
     "grid": ("(float[1,2,4,4] x, float[1,3,3,2] g) => (float[1,2,3,3] y) { y = GridSample <mode = \"linear\"> (x, g) }", 20),
     "unique": ("(float[4] x) => (float[N] y) { y = Unique (x) }", 17),
     "top k": ("(float[1,8000] x) => (float[1,4000] y, int64[1,4000] i) <int64[1] k = {4000}> { y, i = TopK (x, k) }", 17),
+    "trilu": ("(float[2,2] x) => (float[2,2] y) { y = Trilu (x) }", 17),
+    "lp 3": ("(float[1,2,3] x) => (float[1,2,1] y) { y = GlobalLpPool <p = 3> (x) }", 17),
+    "lp 2": ("(float[1,2,3] x) => (float[1,2,1] y) { y = GlobalLpPool (x) }", 17),
+    "slice of one": ("(float[2,3] x) => (float[1,3] y) <int64[1] s = {1}, int64[1] e = {2}> { y = Slice (x, s, e) }", 13),
+    "odd padding": ("(float[1,2,5] x, float[2,2,3] w) => (float[1,2,10] y) { y = ConvTranspose <strides = [2], output_shape = [10]> (x, w) }", 17),
+    "computed bias": ("(float[1,2,5] x, float[2,2,2] w, float[2] b) => (float[1,2,11] y) { y = ConvTranspose <strides = [2], output_padding = [1]> (x, w, b) }", 17),
+    "integer": ("() => (int64 y) { y = Constant <value_int = 3> () }", 17),
+    "number": ("() => (float y) { y = Constant <value_float = 3.0> () }", 17),
     "swish": ("(float[2] x) => (float[2] y) { y = Swish (x) }", 24),
 }
 # fmt: on
 TAKEN = {
+    "dequantized slope": "6.0 7.0 7.2 8.0 8.2 9.3 10.0 10.9 11.4 rtx",
     "reduce": "10.0 10.9 11.4 rtx",
     "reduce sum": "8.0 8.2 8.4 9.3 10.0 10.9 11.4 rtx",
     "computed axes": "",
@@ -158,6 +168,14 @@ TAKEN = {
     "grid": "11.4 rtx",
     "unique": "",
     "top k": "",
+    "trilu": "",
+    "lp 3": "",
+    "lp 2": "7.2 8.0 8.2 8.4 9.3 10.0 10.9 11.4 rtx",
+    "slice of one": "6.0",
+    "odd padding": "",
+    "computed bias": "",
+    "integer": "9.3 10.0 10.9 11.4 rtx",
+    "number": "8.0 8.2 8.4 9.3 10.0 10.9 11.4 rtx",
     "swish": "11.4 rtx",
 }
 

@@ -1,0 +1,30 @@
+"""Write GlobalLpPool out where TensorRT computes it wrongly.
+
+Why       TensorRT raises x itself to the power p, not |x|: for odd p numbers of different signs cancel each other, and the root of a
+          negative sum is NaN. bfloat16 is refused from 9.2 on.
+Rewrites  GlobalLpPool<p = 1>(x)  ->  ReduceL1(x, spatial axes)    <p = 2>  ->  ReduceL2
+          other p                 ->  ReduceSum(|x|^p) ^ (1 / p), in fp32
+Exact     To rounding.
+"""
+
+from onnx import TensorProto
+
+from surgeon import Stage, attr, op, require, rewrite, var
+
+from ._types import HALVES
+
+x = var("x")
+
+
+@rewrite(op.GlobalLpPool(x, p=attr("p")), stage=Stage.LOWER, strategy="decompose")
+def decompose(b, x, p):
+    rank = b.rank(x)
+    require(rank is not None, "the rank of the input is not known")
+    axes = list(range(2, rank))
+    if p in (1, 2):
+        return b.node(f"ReduceL{p}", [x], 1, "", {"axes": axes, "keepdims": 1})
+    dtype = b.dtype(x)
+    wide = b.Cast(x, to=TensorProto.FLOAT) if dtype in HALVES else x
+    powers = b.ReduceSum(b.Pow(b.Abs(wide), float(p)), axes=axes, keepdims=1)
+    root = b.Pow(powers, 1.0 / p)
+    return b.Cast(root, to=dtype) if dtype in HALVES else root

@@ -1,0 +1,16 @@
+"""Write Trilu's attribute out.
+
+Why       ONNX's default of `upper` is 1, every TensorRT parser's is 0: a Trilu without the attribute becomes the other triangle.
+Rewrites  Trilu(x)  ->  Trilu<upper = 1>(x)
+Exact     Bit for bit.
+"""
+
+from surgeon import Stage, op, require, rewrite, var
+
+x = var("x")
+
+
+@rewrite(op.Trilu(x, ...), stage=Stage.LOWER, strategy="decompose")
+def decompose(b, x):
+    require("upper" not in b.root.attrs, "")
+    return b.Trilu(*b.root.inputs, upper=1)
