@@ -834,20 +834,17 @@ class Model:
     def infer(self) -> None:
         """Infer types and shapes now, if that is still to be done."""
         if self._types is None or self._stale:
-            self._types = None
-            self._type(next(iter(self.graph.values.values())))
+            self._infer_again()
 
     def _type(self, value: Value) -> tuple[int, Shape | None] | None:
         if self._types is None:
-            self._types = self._infer()
-            self._stale = False
-            for known in self._first_types:
-                self._types.setdefault(known, self._first_types[known])
+            self._infer_again()
+        assert self._types is not None
         found = _look(self._types, value)
         new = found is None and value.producer is not None and value.producer.origin is not None
-        if self._stale and not new and (found is None or found[1] is None or None in found[1]):
-            self._types = None
-            return self._type(value)
+        if self._stale and not new and not _wholly_known(found):
+            self._infer_again()
+            found = _look(self._types, value)
         if found is not None:
             return found
         todo, types = [value], self._types
@@ -867,6 +864,14 @@ class Model:
                 if out is not None:
                     types.setdefault(out, (0, None))
         return _look(types, value)
+
+    def _infer_again(self) -> None:
+        """Infer, and keep what was known of tensors that are gone or that a node without a schema makes now."""
+        before = self._types or self._first_types
+        self._types = self._infer()
+        self._stale = False
+        for value in before:
+            self._types.setdefault(value, before[value])
 
     def _infer_one(self, node: Node) -> None:
         assert self._types is not None
@@ -1248,6 +1253,11 @@ def _read_type(kind: onnx.TypeProto) -> tuple[int, Shape | None]:
     return tensor.elem_type, tuple(
         d.dim_value if d.HasField("dim_value") else (d.dim_param or None) for d in tensor.shape.dim
     )
+
+
+def _wholly_known(found: tuple[int, Shape | None] | None) -> bool:
+    """Whether inferring again cannot say more: a type and sizes, where a name may be the inference's own for "unknown"."""
+    return found is not None and found[0] != 0 and found[1] is not None and all(type(d) is int for d in found[1])
 
 
 def _look(types: Types, value: Value) -> tuple[int, Shape | None] | None:

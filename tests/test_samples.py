@@ -32,7 +32,10 @@ VARYING = [
     (re.compile(r"\d+\.\d MB\b"), "N MB"),
     (re.compile(r"(TensorRT-RTX|tensorrt_rtx) [\d.]+\d"), r"\1 V"),
     (re.compile(r"\d+ dB"), "P dB"),
-    (re.compile(r"  (random|zero|zero rows|tiny|large|shifted|negative zero|denormal|huge) inputs +"), "  KIND inputs "),
+    (
+        re.compile(r"  (random|zero|zero rows|tiny|large|shifted|negative zero|denormal|huge) inputs +"),
+        "  KIND inputs ",
+    ),
     (re.compile(r"  (absolute|relative|L2|cosine) [\d.e+-]+"), r"  \1 F"),
     (re.compile(r"  PSNR (P dB|-) +"), "  PSNR P dB "),
     (re.compile(r"  +"), " "),
