@@ -7,7 +7,8 @@ Rewrites  x * (1 + erf(x / sqrt(2))) / 2                              ->  Gelu(x
           x * erfc(-x / sqrt(2)) / 2, as tf2onnx writes it (Erfc is no operator of ONNX)  ->  one of the above, unproved
           in every order of the factors; from opset 20 on, which has Gelu. Below, a spelling stays as it is.
 Decompose The order that PyTorch's exporter writes: (x * (erf(x / sqrt(2)) + 1)) * 0.5. x^3 is written x * x * x, which
-          leaves no question of how Pow treats a negative base.
+          leaves no question of how Pow treats a negative base. With tanh all of it runs on DLA. DLA has no Erf, and one tensor
+          more would be copied between it and the GPU: there a Gelu that the GPU takes stays whole.
 Exact     To rounding.
 """
 
@@ -69,8 +70,9 @@ def fuse_tanh(b, x):
 
 @rewrite(op.Gelu(x, approximate=attr("approximate")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, approximate):
-    require(not (b.target.dla and b.target.imports("Gelu")), "DLA has no part of it either: it stays whole, on the GPU")
     if approximate != "tanh":
+        whole = b.target.dla and b.target.imports("Gelu")
+        require(not whole, "DLA has no Erf either: it stays whole, on the GPU")
         return _by_erf(b, x)
     cubed = b.Mul(b.Mul(x, x), x)
     tanh = b.Tanh(b.Mul(b.Add(x, b.Mul(cubed, CUBIC)), ROOT))

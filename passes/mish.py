@@ -4,12 +4,14 @@ Why       Mish is x * tanh(softplus(x)). TensorRT reads the node from 10.0 on; Y
           nine operators.
 Rewrites  x * tanh(Softplus(x))                                    ->  Mish(x), from opset 18 on, which has it
           x * n / (n + 2) with n = exp(x)^2 + 2 * exp(x)  ->  x * tanh(Softplus(x)): the quotient is NaN from x = 45 on
+          x * (w / (2 - w)) with w = sigmoid(x) * (2 - sigmoid(x))  ->  Mish(x): what is written for DLA
           (log(1 + exp(x)) and the threshold of 20 in front of it are the business of the pass softplus.)
-Decompose x * tanh(Softplus(x)), what TensorRT itself makes of the node.
+Decompose x * tanh(Softplus(x)), what TensorRT itself makes of the node. For DLA, which has no Softplus, x * (w / (2 - w)): all of
+          it runs there, where the node itself would run on the GPU, and its input and output be copied to and fro.
 Exact     To rounding.
 """
 
-from surgeon import Stage, op, require, rewrite, var
+from surgeon import Stage, op, rewrite, var
 
 from ._types import require_op
 
@@ -32,8 +34,21 @@ def fuse_quotient(b, x):
     return b.Mul(x, b.Tanh(b.Softplus(x)))
 
 
+sigmoid = op.Sigmoid(x)
+w = sigmoid * (2 - sigmoid)
+
+
+@rewrite(x * (w / (2 - w)), stage=Stage.FUSE)
+def fuse_sigmoid(b, x):
+    require_op(b, "Mish", x)
+    return b.Mish(x)
+
+
 @rewrite(op.Mish(x), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x):
     require_op(b, "Softplus", x)
-    require(not (b.target.dla and b.target.imports("Mish")), "DLA has no Softplus either: it stays whole, on the GPU")
+    if b.target.dla:
+        u = b.Sigmoid(x)
+        w = b.Mul(u, b.Sub(2.0, u))  # 1 - (1 - u)^2 without what cancels out
+        return b.Mul(x, b.Div(w, b.Sub(2.0, w)))
     return b.Mul(x, b.Tanh(b.Softplus(x)))

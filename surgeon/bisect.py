@@ -14,6 +14,7 @@ inside: `bisect_way`.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,8 +65,8 @@ class Culprit:
         """The words of `surgeon compare` that show the difference again, with the names of the files that `save` wrote."""
         if self.before is not None:
             return "window_original.onnx window_rewritten.onnx --no-trt --data inputs.npz"
-        how = "--trt" if isinstance(self.way, Engine) else "--no-trt --network"
-        return f"window.onnx window.onnx {how} --data inputs.npz"
+        how = self.way.words if isinstance(self.way, Engine) else ["--no-trt", "--network"]
+        return shlex.join(["window.onnx", "window.onnx", *how, "--data", "inputs.npz"])
 
     def save(self, folder: Path) -> list[Path]:
         """Write the window (of both models where both have one) and its inputs, as files that run by themselves."""

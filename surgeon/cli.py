@@ -263,7 +263,7 @@ def _parser() -> _Parser:
         help="also evaluate what TensorRT's parser understood of the second model (needs no GPU)",
     )
 
-    p.add_argument("--save-inputs", metavar="I.json", help="write the inputs for polygraphy run --load-inputs")
+    p.add_argument("--save-inputs", metavar="I.json", help="write the (finite) inputs for polygraphy run --load-inputs")
     p.add_argument(
         "--save-outputs", metavar="O.json", help="write the original's outputs for polygraphy run --load-outputs"
     )

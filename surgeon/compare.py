@@ -175,7 +175,8 @@ def compare_files(
     network   evaluate the network that TensorRT's parser builds of `rewritten` too: needs TensorRT or TensorRT-RTX, no GPU
     engine    run `rewritten` on TensorRT too: None where that can be done (a note says why not), True in any case
     runtime, plugins, tactic_sources   of the engine, as in `surgeon.engine.build`
-    save_*    files for the inputs, and for the original's outputs on them, in Polygraphy's JSON
+    save_*    files for the inputs, and for the original's outputs on them, in Polygraphy's JSON; of surgeon's own inputs
+              the finite ones, since Polygraphy counts a NaN as different from a NaN
 
     Raises ModelError where a model cannot be read or run, UsageError where the inputs are others, or where the engine is
     asked for and no TensorRT runs here; EngineError where TensorRT refuses a model that it was asked to run or to parse.
@@ -210,7 +211,7 @@ def compare_files(
             f"'{original}' runs on none of the inputs that surgeon tried: {comparison.notes[0]}. Give sizes that it takes with --shapes, or inputs with --data."
         )
     if save_inputs or save_outputs:
-        _save(ran, save_inputs, save_outputs)
+        _save([(f, given) for kind, f, given in ran if kind not in NOT_FINITE], save_inputs, save_outputs)
     return comparison
 
 
@@ -272,9 +273,9 @@ def _run_all(
     floor: float,
     comparison: Comparison,
     progress: Progress,
-) -> list[tuple[Feeds, Feeds]]:
-    """Every side on every set of inputs; the inputs on which the original runs, and its outputs."""
-    ran: list[tuple[Feeds, Feeds]] = []
+) -> list[tuple[str, Feeds, Feeds]]:
+    """Every side on every set of inputs; the inputs on which the original runs, of which kind, and its outputs."""
+    ran: list[tuple[str, Feeds, Feeds]] = []
     for done, (kind, feeds, half) in enumerate(inputs):
         progress("comparing", done, len(inputs))
         try:
@@ -282,7 +283,7 @@ def _run_all(
         except Unrunnable as error:
             comparison.notes.append(f"on {kind} inputs the original does not run: {error}")
             continue
-        ran.append((feeds, expected))
+        ran.append((kind, feeds, expected))
         exact = Exact(before, feeds, half, base)
         for side, run in runs:
             _compare_one(side, run, kind, feeds, expected, exact, floor, comparison)
@@ -315,7 +316,7 @@ def polygraphy_command(
     inputs, outputs   files that `compare_files` saved; without both, a first command makes them, of Polygraphy's random
                       inputs
 
-    Polygraphy judges each element by the tolerance, which no zero in an output survives, and counts a NaN as a difference.
+    Polygraphy judges each element by itself, by that one tolerance.
     """
     engine = comparison.engine
     first: list[str] = []

@@ -13,6 +13,7 @@ import importlib.util
 import io
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -333,6 +334,7 @@ def _fixed_shapes(proto: Any) -> list[str]:
 
 
 # Polygraphy's own words beside TensorRT's: that something went wrong, and that it wants TensorRT 8.5 (it builds with 8.2 to 8.4 too).
+SEVERITY = re.compile(r"^(\[[A-Z!]\] )+")
 NOISE = ("Could not parse", "Invalid Engine", "is installed, but version")
 
 
@@ -366,7 +368,7 @@ def polygraphy_log() -> Iterator[list[str]]:
 
 def told(log: Sequence[str]) -> list[str]:
     """What TensorRT itself said, each thing once and in one line."""
-    lines = dict.fromkeys(" ".join(line.split()) for line in log)
+    lines = dict.fromkeys(SEVERITY.sub("", " ".join(line.split())) for line in log)
     return [line for line in lines if not any(noise in line for noise in NOISE)]
 
 

@@ -25,7 +25,7 @@ from polygraphy import util
 from polygraphy.backend.base import BaseLoader
 from polygraphy.logger import G_LOGGER
 from polygraphy.mod.trt_importer import lazy_import_trt
-from polygraphy.tools.args import ModelArgs, TrtLoadEngineArgs, TrtLoadPluginsArgs, TrtRunnerArgs
+from polygraphy.tools.args import ModelArgs, TrtLoadEngineArgs, TrtLoadNetworkArgs, TrtLoadPluginsArgs, TrtRunnerArgs
 from polygraphy.tools.args.base import BaseArgs
 from polygraphy.tools.script import make_invocable
 
@@ -103,6 +103,7 @@ class SurgeonArgs(BaseArgs):
 
         - ModelArgs
         - TrtLoadPluginsArgs
+        - TrtLoadNetworkArgs
         - TrtLoadEngineArgs
         - TrtRunnerArgs
     """
@@ -158,17 +159,33 @@ class SurgeonArgs(BaseArgs):
         group.add_to_script_impl = add_to_script_impl
 
     def _stand_before_the_parser(self) -> None:
-        """Every ONNX model on its way to TensorRT's parser passes TrtLoadPluginsArgs last: Polygraphy has no other place."""
+        """Every ONNX model on its way to TensorRT's parser passes TrtLoadPluginsArgs last: Polygraphy has no other place.
+
+        Networks and engines pass there too, later: what TrtLoadNetworkArgs hands over is the model.
+        """
         plugins, model = self.arg_groups[TrtLoadPluginsArgs], self.arg_groups[ModelArgs]
-        original = plugins.add_to_script_impl
+        network = self.arg_groups[TrtLoadNetworkArgs]
+        original, original_network = plugins.add_to_script_impl, network.add_to_script_impl
+        parsing = False
+
+        def add_network_to_script_impl(*args: Any, **kwargs: Any) -> Any:
+            nonlocal parsing
+            parsing = True
+            try:
+                return original_network(*args, **kwargs)
+            finally:
+                parsing = False
 
         def add_to_script_impl(script: Any, loader_name: Any) -> Any:
+            if not parsing:
+                return original(script, loader_name)
             loader = "RewrittenOnnxPath" if loader_name == model.path else "RewrittenOnnxBytes"
             script.add_import(imports=[loader], frm="surgeon.polygraphy")
             text = make_invocable(loader, loader_name, **(self.options or {}))
             return original(script, script.add_loader(text, "rewrite_onnx"))
 
         plugins.add_to_script_impl = add_to_script_impl
+        network.add_to_script_impl = add_network_to_script_impl
 
 
 def _options(

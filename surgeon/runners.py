@@ -29,7 +29,7 @@ from polygraphy.common import TensorMetadata
 from polygraphy.datatype import DataType
 from polygraphy.logger import G_LOGGER
 
-from .engine import choose_runtime, gpu, plugin_library, polygraphy_log, serialized, tactics, title, told, use
+from .engine import RTX, choose_runtime, gpu, plugin_library, polygraphy_log, serialized, tactics, title, told, use
 from .errors import EngineError, UsageError
 from .files import external_files
 from .graph import Model
@@ -222,6 +222,17 @@ class Engine:
     @property
     def title(self) -> str:
         return title(self.trt)
+
+    @property
+    def words(self) -> list[str]:
+        """The options of `surgeon compare` that run it so again."""
+        sources = None if self.sources is None else ",".join(s.name.lower() for s in self.sources) or "none"
+        return [
+            "--trt",
+            *(word for library in self.libraries for word in ("--plugin-library", library)),
+            *([] if sources is None else ["--tactic-sources", sources]),
+            *(["--with", "rtx"] if self.trt.__name__ == RTX else []),
+        ]
 
     def start(self, model: ModelProto, path: Path | None = None, inputs: Sequence[Feeds] = ()) -> Running:
         with as_file(model, path) as file:

@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from helpers import model as written
 from helpers import newest_opset_of_onnxruntime
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -377,3 +378,16 @@ def test_worked_example(name: str, target: str) -> None:
         result = surgeon.rewrite(model, target=target, strategy=strategy)
         assert not result.report.undone
         np.testing.assert_array_equal(run(result.model, x), want)
+
+
+@pytest.mark.parametrize("op", ["Mish", 'Gelu <approximate = "tanh">'])
+@pytest.mark.parametrize("target", ["8.6+dla", "10.9+dla"])
+def test_dla_runs_all_of_what_is_written_for_it(op: str, target: str) -> None:
+    """Where an operator falls back to the GPU its input and output are copied to and fro."""
+    model = written(f"(float[2,200] x) => (float[2,200] y) {{ y = {op} (x) }}", 20)
+    result = rewritten(model, target=target)
+    assert not result.report.untaken, result.report.untaken
+    x = np.concatenate([np.linspace(-30, 30, 200), np.logspace(-8, 2, 200) * -1]).reshape(2, 200).astype(np.float32)
+    np.testing.assert_allclose(
+        run(result.model, x), run(model, x), rtol=2e-5, atol=3e-6
+    )  # what ONNX Runtime's Sigmoid rounds to 0

@@ -110,14 +110,14 @@ def test_onnx_runtime_gets_the_original_and_tensorrt_the_rewritten_model(tmp_pat
     text = script.read_text()
     assert f"SessionFromOnnx({str(path)!r}" in text
     assert f"RewrittenOnnxPath({str(path)!r}, target='rtx'" in text
-    assert "NetworkFromOnnxPath(rewrite_onnx" in text
+    assert "NetworkFromOnnxPath(rewrite_onnx" in text and text.count("RewrittenOnnx") == 2, "an import and a use"
     head, _, _ = text.partition("# Runners")
     parsed = python(
         "import os; os.environ['POLYGRAPHY_USE_TENSORRT_RTX'] = '1'\n"
         + head
-        + "\nprint(parse_network_from_onnx()[1].num_layers)"
+        + "\nprint(parse_network_from_onnx()[1].num_layers, len(bytes(build_engine())) > 1000)"
     )
-    assert parsed.stdout.splitlines()[-1:] == ["1"], parsed
+    assert parsed.stdout.splitlines()[-1:] == ["1 True"], parsed
 
 
 def test_without_the_option_nothing_is_rewritten(tmp_path: Path) -> None:
