@@ -1216,10 +1216,9 @@ def _rebind(node: Node) -> None:
 
 def _shape_range(node: Node, dims: Shape) -> Shape:
     """The part of the dimensions that a Shape node returns: `start` and `end` came with opset 15."""
-    if node.key != "Shape":
+    if node.key != "Shape" or not node.attrs:
         return dims
-    start, end = node.attr("start") or 0, node.attr("end")
-    return dims[start:] if end is None else dims[start:end]
+    return dims[node.attrs.get("start", 0) : node.attrs.get("end")]
 
 
 def _elements_out(node: Node, inputs: list[np.ndarray | None]) -> int:
