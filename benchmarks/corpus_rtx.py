@@ -2,8 +2,9 @@
 
     python benchmarks/corpus_rtx.py [FOLDER] [--only fold,identity,...]
 
-Parses and builds every .onnx file of FOLDER (default: tests/corpus) before and after in one process, on a machine without a
-GPU, and prints both counts, what is lost, and what remains with the parser's reason. Exit status 1 where a model is lost.
+Parses and builds every .onnx file of FOLDER (default: tests/corpus) before and after in one process, on a machine
+without a GPU, and prints both counts, what is lost, and what remains with the parser's reason.
+Exit status 1 where a model is lost.
 A symbolic dimension is built for size 2.
 """
 
@@ -76,7 +77,8 @@ def main() -> int:
     print(f"TensorRT-RTX {trt.__version__}, {plain.total()} models, {time.perf_counter() - started:.0f} s")
     for title, counts in (("as they are", plain), ("after surgeon rewrite --target rtx", after)):
         print(
-            f"{title}: {counts['built']} built, {counts['not parsed']} not parsed, {counts['not built']} parsed and not built"
+            f"{title}: {counts['built']} built, {counts['not parsed']} not parsed, {counts['not built']} parsed and "
+            "not built"
         )
     for title, lines in (("lost", lost), ("still not built", left)):
         print(f"{title}: {len(lines)}")

@@ -2,10 +2,11 @@
 
     python benchmarks/speed.py [--repeat 7] [--nodes 10000,100000]
 
-Three models of each size: `leaky`, one decomposed LeakyRelu every five nodes (2,000 rewrites at 10,000 nodes); `l2`, one
-torch.nn.functional.normalize every eight nodes; `near miss`, where every Mul is one edge away from an L2 norm and nothing
-is rewritten. `leaky` comes bare, and as PyTorch's two exporters write such nodes: `torchscript` with scoped names and a
-Constant node in front of each use, `dynamo` with shapes and five metadata entries a node, both as long as in tests/corpus.
+Three models of each size: `leaky`, one decomposed LeakyRelu every five nodes (2,000 rewrites at 10,000 nodes); `l2`,
+one torch.nn.functional.normalize every eight nodes; `near miss`, where every Mul is one edge away from an L2 norm and
+nothing is rewritten. `leaky` comes bare, and as PyTorch's two exporters write such nodes: `torchscript` with scoped
+names and a Constant node in front of each use, `dynamo` with shapes and five metadata entries a node,
+both as long as in tests/corpus.
 Proof is off: it costs the windows, not the model. Medians; the ratio is taken run by run.
 """
 
@@ -75,7 +76,8 @@ def torchscript(count: int) -> ModelProto:
 
 
 def dynamo(count: int) -> ModelProto:
-    """The leaky blocks with what the dynamo exporter adds: a shape for each tensor, five metadata entries for each node."""
+    """The leaky blocks with what the dynamo exporter adds: a shape for each tensor,
+    five metadata entries for each node."""
     model = leaky(count)
     for node in model.graph.node:
         model.graph.value_info.append(helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, [2, 64]))
@@ -91,7 +93,8 @@ def dynamo(count: int) -> ModelProto:
             ),
             (
                 "pkg.torch.onnx.fx_node",
-                f"%{name} : [num_users=1] = call_function[target=torch.ops.aten.{node.op_type.lower()}.Tensor](args = (%x, %y), kwargs = {{}})",
+                f"%{name} : [num_users=1] = call_function[target=torch.ops.aten.{node.op_type.lower()}.Tensor](args = "
+                f"(%x, %y), kwargs = {{}})",
             ),
             ("pkg.torch.onnx.name_scopes", f"['', 'features', 'features.{name}']"),
             (
@@ -177,7 +180,8 @@ def main() -> None:
                 plain, ours, ratio, applied = measure(make(size), Path(folder), args.repeat, args.target)
                 first = first or ours
                 print(
-                    f"{make.__name__:<12} {size:>8} {applied:>9} {plain:>9.3f}s {ours:>9.3f}s {ratio:>6.1f} {ours / first:>8.1f}x",
+                    f"{make.__name__:<12} {size:>8} {applied:>9} {plain:>9.3f}s {ours:>9.3f}s {ratio:>6.1f} "
+                    f"{ours / first:>8.1f}x",
                     flush=True,
                 )
 

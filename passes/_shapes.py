@@ -1,4 +1,5 @@
-"""What is known of dimensions that are not static: the elements of computed shapes, and whether one tensor fits another."""
+"""What is known of dimensions that are not static: the elements of computed shapes,
+and whether one tensor fits another."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def bare(value: Value) -> Value:
     return value
 
 
-# ---- dimensions ------------------------------------------------------------------------------------------------------------
+# ---- dimensions ------------------------------------------------------------------------------------------------------
 
 
 def dims(b: Builder, value: Value) -> list[Dim] | None:
@@ -57,7 +58,8 @@ def dims(b: Builder, value: Value) -> list[Dim] | None:
 
 
 def _better(own: int | str | None, behind: Dim) -> Dim:
-    """Of two names of one dimension, a number, else that of the tensor behind, which all that derives from it has too."""
+    """Of two names of one dimension, a number, else that of the tensor behind,
+    which all that derives from it has too."""
     return own if isinstance(own, int) or (own is not None and isinstance(behind, tuple)) else behind
 
 
@@ -113,7 +115,7 @@ def no_larger(given: Sequence[Dim] | None, whole: Sequence[Dim] | None) -> bool:
     )
 
 
-# ---- tensors of sizes ------------------------------------------------------------------------------------------------------
+# ---- tensors of sizes ------------------------------------------------------------------------------------------------
 
 
 def elements(b: Builder, value: Value | None) -> list[Dim] | None:

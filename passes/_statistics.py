@@ -1,8 +1,9 @@
-"""What the normalisation passes share: the spellings of (x - mean) / sqrt(variance + epsilon), and how a body reads them.
+"""What the normalisation passes share: the spellings of (x - mean) / sqrt(variance + epsilon),
+and how a body reads them.
 
 The patterns say which operators stand where; `read` then checks, on the nodes that matched, what no pattern can: that
-every mean is taken over the same axes, that a mean which was reshaped or expanded meets x as a mean with kept dimensions
-would, and that the counts of sums are what they must be.
+every mean is taken over the same axes, that a mean which was reshaped or expanded meets x as a mean with kept
+dimensions would, and that the counts of sums are what they must be.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ T = TypeVar("T")
 Factor = Any  # an array, or a Value that the model computes
 
 
-# ---- patterns --------------------------------------------------------------------------------------------------------------
+# ---- patterns --------------------------------------------------------------------------------------------------------
 
 
 def shaped(p: Pattern, times: int = 2) -> Pattern:
@@ -67,8 +68,8 @@ def mean_of_squares(p: Pattern, name: str) -> Pattern:
 
 
 class Spelling:
-    """The ways to write a normalisation of the tensor `x`: `bare` without, `scaled` and `affine` with what is multiplied
-    and added to it. Not `centred`: x / sqrt(mean of squares + epsilon).
+    """The ways to write a normalisation of the tensor `x`: `bare` without, `scaled` and `affine` with what is
+    multiplied and added to it. Not `centred`: x / sqrt(mean of squares + epsilon).
 
     Bound names: `epsilon` (absent: none), `outside` (an epsilon that is added to the root), `scale` and `shift` (inside
     the formula), `outer_scale` and `outer_shift` (applied to the result).
@@ -130,14 +131,15 @@ def known(value: T | None, why: str) -> T:
     return value
 
 
-# ---- reading a match -------------------------------------------------------------------------------------------------------
+# ---- reading a match -------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Normalisation:
     """(x - mean) / sqrt(variance + epsilon) over `axes`, times `factor`, times the scales, plus the shifts, in order.
 
-    `dims` and `rank` are those of `x`, `axes` are not negative and in order. Each of `affine` is ("Mul" | "Add", tensor).
+    `dims` and `rank` are those of `x`, `axes` are not negative and in order.
+    Each of `affine` is ("Mul" | "Add", tensor).
     `found` is what the pattern bound, from which `count` takes the epsilon and the factor.
     """
 
@@ -339,7 +341,7 @@ class _Layout:
             require(fits, "a mean does not stand where its own dimensions were")
 
 
-# ---- factors ---------------------------------------------------------------------------------------------------------------
+# ---- factors ---------------------------------------------------------------------------------------------------------
 
 
 def along(b: Builder, value: Value, n: Normalisation, axes: Sequence[int]) -> Factor | None:
@@ -546,7 +548,8 @@ def instance_axis(b: Builder, n: Normalisation) -> int | None:
 
 
 def _by_channel(b: Builder, n: Normalisation) -> bool:
-    """Over [N, C, L], the last axis alone may also be a layer normalisation: the affine part tells, or a reshape before it."""
+    """Over [N, C, L], the last axis alone may also be a layer normalisation: the affine part tells,
+    or a reshape before it."""
     if _varies_along(b, n, 1) or _varies_along(b, n, 2):
         return not _varies_along(b, n, 2)
     source = n.x.producer
@@ -613,7 +616,7 @@ def grouped_last(n: Normalisation) -> bool:
     return n.rank >= 4 and n.axes == (*range(1, n.rank - 2), n.rank - 1)
 
 
-# ---- writing ---------------------------------------------------------------------------------------------------------------
+# ---- writing ---------------------------------------------------------------------------------------------------------
 
 
 def normalised(b: Builder, x: Value, axes: Sequence[int], epsilon: float, centred: bool = True) -> Value:
@@ -647,7 +650,8 @@ def by_channel(b: Builder, value: Value, rank: int) -> Any:
 
 
 def with_affine(b: Builder, y: Value, scale: Factor | Value | None, shift: Factor | Value | None, dtype: int) -> Value:
-    """y * scale + shift, without what changes nothing, in the type of y; the result in `dtype`, as computed factors are."""
+    """y * scale + shift, without what changes nothing, in the type of y;
+    the result in `dtype`, as computed factors are."""
     if any(isinstance(f, Value) and b.value(f) is None for f in (scale, shift)):
         y = typed(b, y, dtype)
     for kind, factor, neutral in (("Mul", scale, 1.0), ("Add", shift, 0.0)):
@@ -677,10 +681,12 @@ def chain_size(b: Builder, n: Normalisation, centred: bool = True) -> int:
 
 
 def require_shorter(b: Builder, size: int) -> None:
-    """Decline to write `size` nodes for a window of no more, unless it has some in double precision, which no TensorRT has.
+    """Decline to write `size` nodes for a window of no more, unless it has some in double
+    precision, which no TensorRT has.
 
-    So the file keeps its own spelling, which TensorRT may know, where there is nothing to gain; so what surgeon wrote is
-    not written again. A window of the file that lost its epsilon is read all the same: the report must say so, or mend it.
+    So the file keeps its own spelling, which TensorRT may know, where there is nothing to gain; so what surgeon wrote
+    is not written again. A window of the file that lost its epsilon is read all the same:
+    the report must say so, or mend it.
     """
     if b.warnings and b.root.origin is None:
         return

@@ -1,12 +1,12 @@
 """Turn a batch normalisation in disguise back into one BatchNormalization.
 
-Why       torch.nn.InstanceNorm with running statistics normalises, at inference, with these: PyTorch exports it with the
-          batch folded into the channels and every parameter repeated for each instance, between two Reshapes. As one
-          BatchNormalization TensorRT folds it into the convolution in front of it.
+Why       torch.nn.InstanceNorm with running statistics normalises, at inference, with these: PyTorch exports it with
+          the batch folded into the channels and every parameter repeated for each instance, between two Reshapes. As
+          one BatchNormalization TensorRT folds it into the convolution in front of it.
 Rewrites  Reshape [1, N C, ...], BatchNormalization with N-fold parameters, Reshape back   ->  BatchNormalization
           BatchNormalization of a Reshape that changes nothing                             ->  BatchNormalization
-          decompose: in training mode, which no TensorRT takes and which crashes the parser of 8.4, the statistics of the
-          batch are computed by reductions; outputs for running statistics must have no reader.
+          decompose: in training mode, which no TensorRT takes and which crashes the parser of 8.4, the statistics of
+          the batch are computed by reductions; outputs for running statistics must have no reader.
 Exact     Bit for bit: every channel is computed with the same numbers.
 """
 

@@ -1,6 +1,7 @@
 """Take the branch of an If whose condition is known.
 
-Why       Scripted PyTorch modules and exporters of unknown ranks write If nodes on conditions that follow from static shapes.
+Why       Scripted PyTorch modules and exporters of unknown ranks write If nodes on conditions that
+          follow from static shapes.
           TensorRT-RTX 1.7.1 fails to build some bodies, releases before 7.1 have no If, and no pass sees through one.
 Rewrites  If(condition) with a condition that can be computed   ->   the nodes of the branch taken
 Exact     Bit for bit.

@@ -1,7 +1,8 @@
 """Remove a Loop, an If or a Scan that nobody reads.
 
-Why       A scripted PyTorch module checks shapes in a Loop (torch.nn.functional._verify_spatial_size) whose results nobody
-          reads. TensorRT builds it all the same, TensorRT-RTX 1.7.1 rejects some of them, and onnxsim and ONNX Runtime keep it.
+Why       A scripted PyTorch module checks shapes in a Loop (torch.nn.functional._verify_spatial_size) whose results
+          nobody reads. TensorRT builds it all the same, TensorRT-RTX 1.7.1 rejects some of them,
+          and onnxsim and ONNX Runtime keep it.
 Rewrites  Loop, If and Scan none of whose outputs is read   ->   nothing
 Exact     Nothing that is read changes.
 """

@@ -1,14 +1,16 @@
 """Fuse a group normalisation, however it was exported, and write it as the target takes it.
 
-Why       Up to opset 20 exporters spell it as Reshape, InstanceNormalization, Reshape, Mul, Add, and Keras as twenty nodes
-          around five dimensions. TensorRT's GroupNormalization is right in part only: with one group it computes an
-          instance normalisation (every release), up to 10.8 it wants one scale a group (ONNX's meaning up to opset 20),
-          and to 10.14 the form of opset 21 is right for four dimensions alone. The target table knows which.
-Rewrites  Reshape InstanceNormalization Reshape [* scale] [+ bias]; the formula over [N, H, W, groups, channels of a group]
+Why       Up to opset 20 exporters spell it as Reshape, InstanceNormalization, Reshape, Mul, Add, and Keras as twenty
+          nodes around five dimensions. TensorRT's GroupNormalization is right in part only: with one group it computes
+          an instance normalisation (every release), up to 10.8 it wants one scale a group (ONNX's meaning up to opset
+          20), and to 10.14 the form of opset 21 is right for four dimensions alone. The target table knows which.
+Rewrites  Reshape InstanceNormalization Reshape [* scale] [+ bias];
+          the formula over [N, H, W, groups, channels of a group]
           with as many groups as channels                        ->  InstanceNormalization
           from opset 21 on                                       ->  GroupNormalization
           before that (ONNX deprecated its form of opset 18)     ->  Reshape InstanceNormalization Reshape Mul Add
-          A file that is spelled like that already stays as it is. Channels last goes through a Transpose on either side.
+          A file that is spelled like that already stays as it is. Channels last goes through a
+          Transpose on either side.
 Exact     To rounding. Sums of fp16 and bf16 are in fp32.
 """
 
@@ -156,7 +158,7 @@ def transposed_back(b, x, scale, bias, num_groups, epsilon, inner, outer):
     return b.node(node.op, [x, scale, bias], 1, DOMAIN if own else "", {"num_groups": num_groups, "epsilon": epsilon})
 
 
-# ---- writing it ------------------------------------------------------------------------------------------------------------
+# ---- writing it ------------------------------------------------------------------------------------------------------
 
 
 @rewrite(
@@ -187,7 +189,8 @@ def _by_reshape(b, x, number, epsilon, scale=None, bias=None):
 
 
 def _sizes(b, x):
-    """The shape of x as the target of a Reshape: constant where no more than one dimension behind the batch is unknown."""
+    """The shape of x as the target of a Reshape: constant where no more than one dimension behind
+    the batch is unknown."""
     shape = dims(b, x)
     unknown = [a for a, d in enumerate(shape or ()) if a and not isinstance(d, int)]
     if shape is None or len(unknown) > 1:

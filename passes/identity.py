@@ -1,11 +1,12 @@
 """Remove nodes that return their input.
 
-Why       Identity before weights (TorchScript since 2.0), Dropout at inference, an Expand to the shape that a tensor has
-          and the like hide constants and spellings from every later pass, and older TensorRT parsers want weights, not
-          tensors.
+Why       Identity before weights (TorchScript since 2.0), Dropout at inference, an Expand to the shape that a tensor
+          has and the like hide constants and spellings from every later pass, and older TensorRT parsers want weights,
+          not tensors.
 Rewrites  Identity(x)   Dropout(x) at inference   Cast and CastLike to the type of x   Transpose that keeps the order
-          Expand, Reshape, Flatten, Squeeze, Unsqueeze, Slice to the shape of x   Pad by 0   Tile by 1   Clip without bounds
-          Concat, Sum, Max, Min, Mean of one tensor   Split into one   Squeeze(Unsqueeze(x))          ->   x
+          Expand, Reshape, Flatten, Squeeze, Unsqueeze, Slice to the shape of x   Pad by 0   Tile by 1
+          Clip without bounds   Concat, Sum, Max, Min, Mean of one tensor   Split into one
+          Squeeze(Unsqueeze(x))                                                                       ->   x
           Cast(Cast(x)) where the first cast loses nothing                                            ->   Cast(x), or x
 Exact     Bit for bit. Shapes must be proved equal: by number, or by the same symbol in every dimension but one.
 """

@@ -1,9 +1,11 @@
 """Put local functions in the place of their calls, for a TensorRT that reads none.
 
-Why       Exporters write modules as functions of the model (PyTorch's newer one, and ONNX's own functions of opset 18 on).
+Why       Exporters write modules as functions of the model
+          (PyTorch's newer one, and ONNX's own functions of opset 18 on).
           TensorRT imports them from 9.0 on; before, a call is an operator without an importer.
 Rewrites  a call of a local function   ->   the function's nodes, calls in them included
-Exact     Bit for bit. Functions of plugin nodes (domains `surgeon` and `trt.plugins`) stay: they only say what those compute.
+Exact     Bit for bit. Functions of plugin nodes (domains `surgeon` and `trt.plugins`) stay:
+          they only say what those compute.
 """
 
 from onnx import ModelProto, helper, inliner

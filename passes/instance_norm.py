@@ -1,18 +1,18 @@
 """Fuse an instance normalisation, however it was exported, and write it as the target takes it.
 
-Why       Written by hand or by tf2onnx it is seven to twenty nodes, which TensorRT runs as several kernels, in fp16 with
-          sums that overflow. From 10.0 on, and in TensorRT-RTX, InstanceNormalization is one native layer. Before that
-          it becomes the stock plugin, which needs cuDNN at run time, scale and bias as FP32 initializers and three to
-          five dimensions; `keep` asks for that all the same. The default there is `decompose`.
-Rewrites  (x - mean) / sqrt(var + eps) [* scale] [+ bias] over the spatial axes, with ReduceMean, GlobalAveragePool, sums
-          over counts, Sqrt and Div, Reciprocal or Pow(-0.5), the mean computed once or twice, kept or reshaped back,
-          the folded form x * (scale / std) + (bias - mean * scale / std), channels first or last
+Why       Written by hand or by tf2onnx it is seven to twenty nodes, which TensorRT runs as several kernels, in fp16
+          with sums that overflow. From 10.0 on, and in TensorRT-RTX, InstanceNormalization is one native layer. Before
+          that it becomes the stock plugin, which needs cuDNN at run time, scale and bias as FP32 initializers and three
+          to five dimensions; `keep` asks for that all the same. The default there is `decompose`.
+Rewrites  (x - mean) / sqrt(var + eps) [* scale] [+ bias] over the spatial axes, with ReduceMean, GlobalAveragePool,
+          sums over counts, Sqrt and Div, Reciprocal or Pow(-0.5), the mean computed once or twice, kept or reshaped
+          back, the folded form x * (scale / std) + (bias - mean * scale / std), channels first or last
           Bessel's correction over N elements: eps' = eps (N - 1) / N and scale' = scale sqrt((N - 1) / N), because
           d / sqrt(v N / (N - 1) + eps) = sqrt((N - 1) / N) d / sqrt(v + eps (N - 1) / N); N must be static
           a scale or bias of one number a channel behind an InstanceNormalization
           a batch normalisation in training mode with the batch folded into the channels     ->  InstanceNormalization
-          InstanceNormalization, decomposed  ->  ReduceMean Sub Mul ReduceMean Add Sqrt Div [Mul] [Add], in fp32 for fp16
-          InstanceNormalization, plugin      ->  SurgeonInstanceNorm, or with the stock library InstanceNormalization_TRT
+          InstanceNormalization, decomposed ->  ReduceMean Sub Mul ReduceMean Add Sqrt Div [Mul] [Add], in fp32 for fp16
+          InstanceNormalization, plugin     ->  SurgeonInstanceNorm, or with the stock library InstanceNormalization_TRT
           Channels last is transposed where the target has the layer; where it has not, the chain is only shortened.
 Exact     To rounding. Sums of fp16 and bf16 are in fp32.
 """
@@ -57,7 +57,7 @@ spelling = Spelling(x)
 node = op.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
-# ---- recognising it --------------------------------------------------------------------------------------------------------
+# ---- recognising it --------------------------------------------------------------------------------------------------
 
 
 @rewrite(spelling.affine, stage=Stage.FUSE)
@@ -108,7 +108,7 @@ def _between_reshapes(b, x):
     )
 
 
-# ---- what stands around it -------------------------------------------------------------------------------------------------
+# ---- what stands around it -------------------------------------------------------------------------------------------
 
 
 def _reapplied(b, x, scale, bias, epsilon, kind, factor):
@@ -221,14 +221,15 @@ def batch_norm_by_its_statistics(b, x, scale, bias, epsilon, **counts):
 
 @rewrite(op.BatchNormalization(x, scale, bias, ANY, ANY, epsilon=epsilon), stage=Stage.FUSE)
 def batch_norm_in_training(b, x, scale, bias, epsilon):
-    """In training mode BatchNormalization takes the statistics of its input: with a batch of one, those of the instance."""
+    """In training mode BatchNormalization takes the statistics of its input: with a batch of one,
+    those of the instance."""
     training = b.root.attr("training_mode") if b.opset >= 14 else len(b.root.outputs) > 1
     require(training, "")
     _one_instance(b, x)
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
-# ---- writing it ------------------------------------------------------------------------------------------------------------
+# ---- writing it ------------------------------------------------------------------------------------------------------
 
 
 @rewrite(node, stage=Stage.LOWER, strategy="decompose")
@@ -253,7 +254,8 @@ def stock_plugin(b, x, scale, bias, epsilon):
     rank, s, t = b.rank(x), b.value(scale), b.value(bias)
     if rank not in (3, 4, 5) or s is None or t is None or b.dtype(x) not in (TensorProto.FLOAT, TensorProto.FLOAT16):
         b.warn(
-            "the stock plugin takes fp32 and fp16 of three to five dimensions with constant scales and biases: decomposed instead"
+            "the stock plugin takes fp32 and fp16 of three to five dimensions with constant scales and biases: "
+            "decomposed instead"
         )
         return decompose.body(b, x, scale, bias, epsilon)
     wide = b.Unsqueeze(x, axes=[rank]) if rank == 3 else x
@@ -273,7 +275,8 @@ def stock_plugin(b, x, scale, bias, epsilon):
 
 @rewrite_model(stage=Stage.LOWER)
 def with_slope(editor):
-    """The plugin applies a LeakyRelu or Relu that alone reads its result; a rule rooted there would be the target's to keep."""
+    """The plugin applies a LeakyRelu or Relu that alone reads its result;
+    a rule rooted there would be the target's to keep."""
     changed = False
     for node in editor.nodes(("LeakyRelu", "Relu").__contains__):
         inside = node.inputs[0].producer if node.inputs[0] is not None else None

@@ -1,23 +1,25 @@
 """Fuse an L2 normalisation, however it was exported, and write it with the fewest kernels that the target has.
 
-Why       Exporters spell x / ||x|| as two to twelve nodes. TensorRT 8.4 runs the SSD spelling as five kernels: 82 us for
-          1x64x256x256 on an H200, 49 us through ReduceL2, 35 us as ReduceL2, Max and Div, 9 us in one kernel of its own.
-          In fp16 its sum of squares overflows from 65504 on.
-Rewrites  x / max(||x||, e)        -> mode max_norm          x / (||x|| + e)         -> mode add_norm (e = 0: no epsilon)
-          x / sqrt(max(sum, e))    -> mode max_sum           x / sqrt(sum + e)       -> mode add_sum
-          x * min(1 / ||x||, e)    -> mode min_reciprocal    each with a weight per channel, before or behind it
-          The norm may be a ReduceL2, a ReduceSum of any spelling of the square, a ReduceSumSquare or an Einsum; its root a
-          Sqrt or a Pow; the division a Div or a multiplication by any reciprocal. Casts, Expand, and an Unsqueeze or Reshape
-          that gives a reduced axis back, are seen through; a weight spread over the other axes is folded back.
-          LpNormalization (p = 2) gives 0 for a row of zeros. That is max_norm with an epsilon of 2^-75, which lies below
-          every norm but 0 that a sum in fp32 can have (sqrt(2^-149)): TensorRT's own lowering takes five layers and sums in
-          the input's type. x / where(norm == 0, 1, norm) is the same.
-          decompose: ReduceL2, Max or Add, Div. max_sum is max_norm with the root of e, min_reciprocal max_norm with 1 / e; for
-          fp16 and bf16 between a Cast to fp32 and one back. plugin: one SurgeonL2Norm.
+Why       Exporters spell x / ||x|| as two to twelve nodes. TensorRT 8.4 runs the SSD spelling as five kernels: 82 us
+          for 1x64x256x256 on an H200, 49 us through ReduceL2, 35 us as ReduceL2, Max and Div, 9 us in one kernel of
+          its own. In fp16 its sum of squares overflows from 65504 on.
+Rewrites  x / max(||x||, e)       -> mode max_norm          x / (||x|| + e)         -> mode add_norm (e = 0: no epsilon)
+          x / sqrt(max(sum, e))   -> mode max_sum           x / sqrt(sum + e)       -> mode add_sum
+          x * min(1 / ||x||, e)   -> mode min_reciprocal    each with a weight per channel, before or behind it
+          The norm may be a ReduceL2, a ReduceSum of any spelling of the square, a ReduceSumSquare or an Einsum; its
+          root a Sqrt or a Pow; the division a Div or a multiplication by any reciprocal. Casts, Expand, and an
+          Unsqueeze or Reshape that gives a reduced axis back, are seen through;
+          a weight spread over the other axes is folded back.
+          LpNormalization (p = 2) gives 0 for a row of zeros. That is max_norm with an epsilon of 2^-75, which lies
+          below every norm but 0 that a sum in fp32 can have (sqrt(2^-149)): TensorRT's own lowering takes five layers
+          and sums in the input's type. x / where(norm == 0, 1, norm) is the same.
+          decompose: ReduceL2, Max or Add, Div. max_sum is max_norm with the root of e, min_reciprocal max_norm with
+          1 / e; for fp16 and bf16 between a Cast to fp32 and one back. plugin: one SurgeonL2Norm.
 Exact     To rounding, with sums in fp32 whatever narrower type the input has; max_sum becomes max_norm bit for bit.
-Kept      Several axes, L1, a norm with a second reader, GRN, RMS norms (a mean, not a sum), constants (`fold` has them).
-Epsilon   Where it was lost on the way to the file (1e-12 is 0 in fp16; PyTorch's dynamo exporter deletes `+ e` at or below
-          1e-8) a warning says `lost epsilon`, and the option repair_eps puts one back.
+Kept      Several axes, L1, a norm with a second reader, GRN, RMS norms (a mean, not a sum),
+          constants (`fold` has them).
+Epsilon   Where it was lost on the way to the file (1e-12 is 0 in fp16; PyTorch's dynamo exporter deletes `+ e` at or
+          below 1e-8) a warning says `lost epsilon`, and the option repair_eps puts one back.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ FX_NODE = "pkg.torch.onnx.fx_node"  # what PyTorch's dynamo exporter records wit
 x = var("x")
 
 
-# ---- patterns ----------------------------------------------------------------------------------------------------------
+# ---- patterns --------------------------------------------------------------------------------------------------------
 
 
 def cast(p: Pattern) -> Pattern:
@@ -51,7 +53,8 @@ def cast(p: Pattern) -> Pattern:
 
 
 def seen_through(p: Pattern) -> Pattern:
-    """`p`, or what one operator makes of it that changes no element: the body proves that its shape is what it must be."""
+    """`p`, or what one operator makes of it that changes no element:
+    the body proves that its shape is what it must be."""
     shaped = op.Expand(p, ANY) | op.Tile(p, ANY) | op.Unsqueeze(p, ANY) | op.Reshape(p, ANY)
     return shaped | op.Cast(p) | op.CastLike(p, ANY) | op.Identity(p) | p
 
@@ -101,7 +104,7 @@ numerator = cast(x) * gain | cast(x)
 normalised = numerator / norm | numerator * inverse | cast(x) * (inverse * gain) | cast(x) * (gain / norm)
 
 
-# ---- the meaning -------------------------------------------------------------------------------------------------------
+# ---- the meaning -----------------------------------------------------------------------------------------------------
 
 
 @meaning("L2Norm", "SurgeonL2Norm")
@@ -130,7 +133,7 @@ def _at_least(f: Any, value: Any, floor: float) -> Any:
     return f.Clip(value, min=floor) if f.opset < 8 else f.Max(value, floor)
 
 
-# ---- FUSE --------------------------------------------------------------------------------------------------------------
+# ---- FUSE ------------------------------------------------------------------------------------------------------------
 
 
 @rewrite(normalised, stage=Stage.FUSE)
@@ -144,7 +147,8 @@ def fuse(
     fill: TensorProto | None = None,
     **epsilons: np.ndarray,
 ) -> Value:
-    """`epsilons`: floor, added (on the norm), floor_sum, added_sum (on the sum), bound (on the reciprocal); `one` or `fill` replaces a norm of 0."""
+    """`epsilons`: floor, added (on the norm), floor_sum, added_sum (on the sum), bound (on the reciprocal);
+    `one` or `fill` replaces a norm of 0."""
     require(b.value(x) is None, "it normalises a constant, which `fold` computes")
     dtype, out = b.dtype(x), b.dtype(output_of(b.root))
     require(dtype in WIDTH and out in WIDTH, "the type is not known, or not a floating-point type")
@@ -206,11 +210,12 @@ def in_an_island(b: Builder, x: Value, to: int, weight: Value | None = None, **a
 def _say_that_it_widens(b: Builder, dtype: int) -> None:
     if dtype in HALVES:
         b.warn(
-            f"the sum of squares moves from {_name(dtype)} to fp32: TensorRT would sum in {_name(dtype)}, where it overflows or loses digits"
+            f"the sum of squares moves from {_name(dtype)} to fp32: TensorRT would sum in {_name(dtype)}, where it "
+            "overflows or loses digits"
         )
 
 
-# ---- what no pattern can say ----------------------------------------------------------------------------------------------
+# ---- what no pattern can say -----------------------------------------------------------------------------------------
 
 
 def _axis(axes: np.ndarray | None) -> int:
@@ -347,7 +352,7 @@ def _weight(b: Builder, x: Value, axis: int, gain: np.ndarray) -> Value:
     return b.constant(np.ascontiguousarray(first))
 
 
-# ---- epsilon ---------------------------------------------------------------------------------------------------------------
+# ---- epsilon ---------------------------------------------------------------------------------------------------------
 
 MODES = {
     "floor": "max_norm",
@@ -359,7 +364,8 @@ MODES = {
 
 
 def _epsilon(b: Builder, found: dict[str, np.ndarray]) -> tuple[str, float]:
-    """(mode, epsilon rounded to fp32). Says so where there is none, and repairs one that was lost where the user asks."""
+    """(mode, epsilon rounded to fp32). Says so where there is none,
+    and repairs one that was lost where the user asks."""
     rectified = any(n.key == "Relu" for n in b.matched)
     require(len(found) + rectified <= 1, "it has more than one epsilon")
     if rectified:
@@ -401,7 +407,10 @@ def _without_epsilon(b: Builder) -> tuple[str, float]:
     record = _deleted_addition(b)
     if record is not None:
         node, name = record
-        why = f"PyTorch's record of {node.label} reads {name}, which the file does not have: the exporter deleted an addition at or below 1e-8"
+        why = (
+            f"PyTorch's record of {node.label} reads {name}, which the file does not have: the exporter deleted an "
+            "addition at or below 1e-8"
+        )
         return _repaired(b, why, "add_sum" if node.key in ("Sqrt", "Pow") else "add_norm")
     if any(FX_NODE in {p.key for p in n.proto.metadata_props} for n in b.matched):
         b.warn("no epsilon, as in the model's source: a row of zeros gives NaN")
@@ -438,7 +447,7 @@ def _name(dtype: int) -> str:
     return str(TensorProto.DataType.Name(dtype)).lower()
 
 
-# ---- LOWER ---------------------------------------------------------------------------------------------------------------
+# ---- LOWER -----------------------------------------------------------------------------------------------------------
 
 either = bare_node | op.L2Norm(x, var("weight"), domain="surgeon", **attributes)
 

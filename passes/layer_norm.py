@@ -3,10 +3,10 @@
 Why       Exporters spell it as nine nodes up to opset 16, Keras as thirteen, in fp16 through casts to DOUBLE, which no
           TensorRT has. LayerNormalization is one native layer from 8.6 on and in TensorRT-RTX; a parser without it
           looks for a plugin of that name and fails.
-Rewrites  (x - mean) / sqrt(var + eps) [* scale] [+ bias] over trailing axes        ->  LayerNormalization, from opset 17
+Rewrites  (x - mean) / sqrt(var + eps) [* scale] [+ bias] over trailing axes       ->  LayerNormalization, from opset 17
           InstanceNormalization of [N, S, H] without scale, weights over H behind it ->  LayerNormalization (tf2onnx)
-          the same before opset 17, or over the channels of N, C, H, W (ConvNeXt)   ->  fewer nodes of the same chain
-          LayerNormalization, MeanVarianceNormalization where the target has none   ->  ReduceMean Sub Mul ReduceMean ...
+          the same before opset 17, or over the channels of N, C, H, W (ConvNeXt)  ->  fewer nodes of the same chain
+          LayerNormalization, MeanVarianceNormalization where the target has none  ->  ReduceMean Sub Mul ReduceMean ...
           Over channels of N, C, H, W no ONNX operator normalises without a Transpose on either side, each a pass over
           the tensor; the chain reads it as often as they do, so it stays, at its shortest.
           Over several axes it needs a scale of their shape: without one it is a group normalisation of one group.
@@ -118,7 +118,7 @@ def _native(b, source, n, scale, shift, sizes, dtype):
     return b.LayerNormalization(source, row, offset, axis=-len(n.axes), epsilon=n.epsilon)
 
 
-# ---- writing it ------------------------------------------------------------------------------------------------------------
+# ---- writing it ------------------------------------------------------------------------------------------------------
 
 
 @rewrite(

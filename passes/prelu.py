@@ -184,7 +184,8 @@ def decompose(b, x, slope):
 
 
 def _dequantized(b, value):
-    """The value of a DequantizeLinear of constants, which onnx's reference evaluator computes from opset 19 on alone."""
+    """The value of a DequantizeLinear of constants, which onnx's reference evaluator computes
+    from opset 19 on alone."""
     node = value.producer
     if node is None or node.key != "DequantizeLinear" or node.attr("block_size"):
         return None

@@ -1,7 +1,7 @@
 """Fuse a root-mean-square normalisation, however it was exported, and write it as the target takes it.
 
-Why       Before opset 23 every exporter spells it as six to nine nodes. RMSNormalization is native from TensorRT 10.15 on;
-          an older parser has no importer for it.
+Why       Before opset 23 every exporter spells it as six to nine nodes. RMSNormalization is native from TensorRT 10.15
+          on; an older parser has no importer for it.
 Rewrites  x / sqrt(mean(x^2) + eps) [* scale], with Pow or Mul, Sqrt and Div, Reciprocal or Pow(-0.5)
           over trailing axes from opset 23 on                       ->  RMSNormalization
           before that, or over one other axis (StyleGAN's pixels)   ->  Mul ReduceMean Add Sqrt Div [Mul]

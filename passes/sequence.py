@@ -1,7 +1,7 @@
 """Replace sequences of tensors that are known at build time by the tensors themselves.
 
-Why       PyTorch's newer exporter writes torch.split as SplitToSequence and SequenceAt. No TensorRT reads any operator of
-          sequences (onnx-tensorrt onnxOpCheckers.cpp: STATIC_CHECK(false)).
+Why       PyTorch's newer exporter writes torch.split as SplitToSequence and SequenceAt. No TensorRT reads any operator
+          of sequences (onnx-tensorrt onnxOpCheckers.cpp: STATIC_CHECK(false)).
 Rewrites  SequenceAt(SequenceConstruct(a, b, ...), i)            ->   the i-th of them
           SequenceAt(SplitToSequence(x, split), i)               ->   Slice(x), squeezed where keepdims is 0
           ConcatFromSequence(SequenceConstruct(a, b, ...))       ->   Concat(a, b, ...)

@@ -62,7 +62,8 @@ def verdicts(
     passes: Sequence[str] = (),
     **options: Any,
 ) -> Explanation:
-    """What each pass makes of the node called `wanted` (or that makes the tensor `wanted`). Raises UsageError, ModelError.
+    """What each pass makes of the node called `wanted` (or that makes the tensor `wanted`).
+    Raises UsageError, ModelError.
 
     `options` are those of `surgeon.rewrite`: plugins, strategy, skip, options.
     """
@@ -104,7 +105,8 @@ def _find(model: Model, wanted: str) -> Node:
             if test(node):
                 return node
     raise UsageError(
-        f"no node is called '{wanted}', and none makes a tensor of that name.{did_you_mean(wanted, [n.label for n in nodes])}"
+        f"no node is called '{wanted}', and none makes a tensor of that name."
+        f"{did_you_mean(wanted, [n.label for n in nodes])}"
     )
 
 
@@ -162,7 +164,8 @@ def _best(found: Iterable[tuple[int, Verdict]]) -> list[Verdict]:
 
 
 def check(path: Path, *, target: Target, **options: Any) -> list[Untaken]:
-    """The nodes that `target` rejects or reads with another meaning, in file order, each with the passes that rewrite it.
+    """The nodes that `target` rejects or reads with another meaning, in file order,
+    each with the passes that rewrite it.
 
     `options` are those of `surgeon.rewrite`. Nothing is proved here: `surgeon rewrite` does that.
     """
@@ -175,7 +178,7 @@ def check(path: Path, *, target: Target, **options: Any) -> list[Untaken]:
 
 
 def mended_by(path: Path, *, target: Target, **options: Any) -> dict[str, str]:
-    """Node label -> the passes that take the node away, or change what it reads, on the way to a form that `target` takes.
+    """Node label -> the passes that take the node away, or change what it reads, on the way to what `target` takes.
 
     `options` are those of `surgeon.rewrite`. Nothing is proved here.
     """

@@ -34,7 +34,8 @@ def read(path: Path) -> ModelProto:
         model.ParseFromString(data)
     except Exception:
         raise ModelError(
-            f"'{path}' is not an ONNX model, or was cut off while being written: its protobuf does not parse. Export it again, or copy it again whole."
+            f"'{path}' is not an ONNX model, or was cut off while being written: its protobuf does not parse. Export "
+            "it again, or copy it again whole."
         ) from None
     if not model.HasField("graph"):
         raise ModelError(f"'{path}' holds no graph: it is not an ONNX model, or was cut off while being written.")
@@ -45,7 +46,8 @@ def read(path: Path) -> ModelProto:
             raise ModelError(f"'{path}' keeps weights in '{file}', outside its own folder, which ONNX forbids.")
         if not where.is_file():
             raise ModelError(
-                f"'{path}' keeps weights in '{file}', which is not there. Put it beside the model, where the exporter wrote it."
+                f"'{path}' keeps weights in '{file}', which is not there. Put it beside the model, where the exporter "
+                "wrote it."
             )
     return model
 
@@ -57,7 +59,8 @@ def _check_types(graph: onnx.GraphProto, path: Path) -> None:
     for name, number in types:
         if number not in known:
             raise ModelError(
-                f"the tensor '{name}' of '{path}' has a type (number {number}) that the installed onnx package does not know. Upgrade onnx, or export again."
+                f"the tensor '{name}' of '{path}' has a type (number {number}) that the installed onnx package does "
+                "not know. Upgrade onnx, or export again."
             )
 
 

@@ -1,4 +1,5 @@
-"""onnx-graphsurgeon: graphs taken and given, and its functions as passes, with what a round trip through it drops restored.
+"""onnx-graphsurgeon: graphs taken and given, and its functions as passes,
+with what a round trip through it drops restored.
 
     @surgeon.gs_pass
     def drop_identities(graph):            # a gs.Graph, edited in place
@@ -6,7 +7,8 @@
 
 onnx-graphsurgeon drops metadata, doc strings, quantization annotations and unused initializers, and it writes into the
 model that it imports. So a pass gets a graph of a copy, and from what it gives back only the nodes and tensors that it
-changed are taken; everything else is the file's own. What it changed may stand anywhere, so the proof is the whole model.
+changed are taken; everything else is the file's own. What it changed may stand anywhere,
+so the proof is the whole model.
 """
 
 from __future__ import annotations
@@ -44,9 +46,9 @@ def gs_pass(*, stage: Stage) -> Callable[[GraphFunction], GraphRule]: ...
 def gs_pass(function: GraphFunction | None = None, /, *, stage: Stage = Stage.CLEAN) -> Any:
     """Mark a function over a `gs.Graph` as a pass.
 
-    It edits the graph in place or returns another; `surgeon.require` declines. It need not clean up or sort. It runs once
-    over the whole model, and its result stays only where both whole models compute the same. `@gs_pass(stage=Stage.LOWER)`
-    runs behind surgeon's own passes, on what they wrote for the target.
+    It edits the graph in place or returns another; `surgeon.require` declines. It need not clean up or sort. It runs
+    once over the whole model, and its result stays only where both whole models compute the same.
+    `@gs_pass(stage=Stage.LOWER)` runs behind surgeon's own passes, on what they wrote for the target.
     """
     if function is None:
         return lambda body: GraphRule(body, stage)
@@ -71,7 +73,7 @@ def from_graphsurgeon(graph: Any) -> ModelProto:
     return Model(gs.export_onnx(graph, do_type_check=False)).sync()
 
 
-# ---- running passes --------------------------------------------------------------------------------------------------------
+# ---- running passes --------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -129,7 +131,8 @@ def changed_by(
         untouched = gs.export_onnx(graph, do_type_check=False)
     except Exception as error:
         raise PassError(
-            f"onnx-graphsurgeon cannot read this model ({type(error).__name__}: {error}), so the pass '{name}' cannot run. Leave it out with --skip {name}."
+            f"onnx-graphsurgeon cannot read this model ({type(error).__name__}: {error}), so the pass '{name}' cannot "
+            f"run. Leave it out with --skip {name}."
         ) from error
     try:
         given = function(graph)
@@ -166,7 +169,8 @@ def restored(
 
 
 def _restore_nodes(graph: GraphProto, untouched: GraphProto, touched: GraphProto) -> bool:
-    """Nodes that the edit left alone are the file's own; the others keep doc string and metadata of what they replace."""
+    """Nodes that the edit left alone are the file's own; the others keep doc string and metadata
+    of what they replace."""
     originals: dict[bytes, list[NodeProto]] = {}
     by_outputs: dict[tuple[str, ...], NodeProto] = {}
     for exported, original in zip(untouched.node, graph.node, strict=True):
@@ -310,7 +314,7 @@ def _drop_stale(graph: GraphProto, original: GraphProto) -> None:
                 del rows[position]
 
 
-# ---- what the report says ----------------------------------------------------------------------------------------------------
+# ---- what the report says --------------------------------------------------------------------------------------------
 
 
 def _applied(rule: ModelRule, before: ModelProto, after: ModelProto) -> Applied:

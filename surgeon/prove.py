@@ -1,7 +1,7 @@
 """Proof: does a rewritten window, or a whole model, compute what the original computes?
 
-A window is cut out with its inputs' types and shapes and run before and after through ONNX Runtime, optimisations off, on
-random and adversarial inputs. Two results are equal as design.md section 5 says:
+A window is cut out with its inputs' types and shapes and run before and after through ONNX Runtime, optimisations off,
+on random and adversarial inputs. Two results are equal as design.md section 5 says:
 
 - finite inputs up to 1e18: `max|a - b| <= tolerance * max|b|` (1e-5 in fp32; 2e-3 in fp16 and bf16, against an fp32
   reference), or the rewritten window's error against a float64 evaluation is at most 4 times the original's; never a
@@ -40,7 +40,8 @@ HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
 KERNEL_NOISE = 1e-3  # a relative difference that a single kernel's rounding may make; the definition decides
 # Operators with the attribute `stash_type`, and the opset from which they have it.
 STASHING = {"GroupNormalization": 21, "LayerNormalization": 17, "RMSNormalization": 23}
-# onnx's reference evaluator computes these in the type of their input, whatever they say; it refuses all but the default.
+# onnx's reference evaluator computes these in the type of their input, whatever they say;
+# it refuses all but the default.
 STASH_IGNORED = frozenset({"LayerNormalization", "RMSNormalization"})
 TAKES_A_FOLDER = (1, 21)  # ONNX Runtime from here on reads the external weights of a model in memory from a folder
 LARGEST = 1e18  # finite inputs beyond this may overflow on either side
@@ -54,15 +55,15 @@ class Unrunnable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`ok` None: could not be proved. `max_error`: relative to the largest output, over the finite inputs without the denormal
-    ones."""
+    """`ok` None: could not be proved. `max_error`: relative to the largest output, over the finite inputs without the
+    denormal ones."""
 
     ok: bool | None
     max_error: float | None = None
     why: str = ""
 
 
-# ---- inputs ------------------------------------------------------------------------------------------------------------
+# ---- inputs ----------------------------------------------------------------------------------------------------------
 
 
 def feeds_of(infos: Sequence[tuple[str, int, tuple[int, ...]]], seed: int = 0) -> Iterator[tuple[str, Feeds]]:
@@ -127,7 +128,7 @@ def _sprinkle(x: np.ndarray, rng: np.random.Generator, values: Sequence[float]) 
     return x
 
 
-# ---- equality ----------------------------------------------------------------------------------------------------------
+# ---- equality --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +190,9 @@ def _is_float(dtype: np.dtype) -> bool:
 
 
 def _saturated(a: np.ndarray, b: np.ndarray, reference: np.ndarray | None) -> np.ndarray:
-    """Where the original's number comes of an inf that was cut off at the type's maximum, and scaled behind that: a wider
-    type gives another number, or the number is out of reach of finite inputs; the rewritten window gives inf of its sign."""
+    """Where the original's number comes of an inf that was cut off at the type's maximum, and scaled behind that: a
+    wider type gives another number, or the number is out of reach of finite inputs;
+    the rewritten window gives inf of its sign."""
     beyond = np.abs(b) > LARGEST**1.5
     if reference is not None and reference.shape == b.shape:
         beyond |= ~(np.abs(reference) <= 2 * np.abs(b))
@@ -204,7 +206,7 @@ def _limit(dtype: np.dtype) -> float:
     return float(np.finfo(dtype).max)
 
 
-# ---- running -----------------------------------------------------------------------------------------------------------
+# ---- running ---------------------------------------------------------------------------------------------------------
 
 
 class Runner:
@@ -226,8 +228,8 @@ class Runner:
             self._reference = Reference(model, folder)
 
     def follow(self, other: Runner) -> None:
-        """Where the other side has no kernel in ONNX Runtime, this one runs in the reference evaluator as well: denormals
-        and tiny numbers come out of the two with other roundings."""
+        """Where the other side has no kernel in ONNX Runtime, this one runs in the reference evaluator as well:
+        denormals and tiny numbers come out of the two with other roundings."""
         if other._session is None and self._session is not None:
             with contextlib.suppress(Unrunnable):
                 self._reference = Reference(self._model, self._folder)
@@ -351,7 +353,8 @@ def _widen_nodes(holder: GraphProto | onnx.FunctionProto, narrower: frozenset[in
 
 
 def _widen_stash(node: NodeProto, to: int, opset: int) -> None:
-    """Let an operator whose attribute `stash_type` says in which type it computes (float unless said) compute in `to`."""
+    """Let an operator whose attribute `stash_type` says in which type it computes
+    (float unless said) compute in `to`."""
     if node.domain or node.op_type not in STASHING or opset < STASHING[node.op_type]:
         return
     kept = [a for a in node.attribute if a.name != "stash_type"]
@@ -367,7 +370,7 @@ def _widen_tensor(tensor: TensorProto, narrower: frozenset[int], to: int) -> Non
         tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
 
 
-# ---- windows -----------------------------------------------------------------------------------------------------------
+# ---- windows ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -681,9 +684,9 @@ def _by_definition(model: ModelProto, feeds: Feeds, index: int, folder: str | Pa
     """An output as onnx's reference evaluator computes it in the model's own types; None where it cannot.
 
     How one operator rounds inside is its runtime's, and no difference between two models. ONNX Runtime computes the
-    variance as E[x^2] - E[x]^2 for LayerNormalization up to 1.23 and for GroupNormalization, whose definition is spelled
-    like that: where the elements of a group are few and close to each other, nothing is left of 1e-5. So what has a
-    `stash_type` computes in double here; every other operator, as the file's own, rounds as its type does.
+    variance as E[x^2] - E[x]^2 for LayerNormalization up to 1.23 and for GroupNormalization, whose definition is
+    spelled like that: where the elements of a group are few and close to each other, nothing is left of 1e-5. So what
+    has a `stash_type` computes in double here; every other operator, as the file's own, rounds as its type does.
     """
     stashed = ModelProto()
     stashed.CopyFrom(model)
@@ -725,7 +728,7 @@ class _Exact:
             yield found
 
 
-# ---- whole models ------------------------------------------------------------------------------------------------------
+# ---- whole models ----------------------------------------------------------------------------------------------------
 
 
 def compare_models(

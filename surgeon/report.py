@@ -10,7 +10,8 @@ SCHEMA = 1
 
 
 class Applied(NamedTuple):
-    """One rewrite that stays. `max_error`: the largest proved difference, relative to the largest output; None unproved."""
+    """One rewrite that stays. `max_error`: the largest proved difference, relative to the largest output; None
+    unproved."""
 
     pass_name: str
     strategy: str

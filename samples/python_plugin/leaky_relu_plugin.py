@@ -1,7 +1,7 @@
 """A TensorRT plugin written in Python, made by a creator in the plugin registry (TensorRT 10 or newer).
 
-It computes SurgeonLeakyRelu, the smallest of surgeon's plugins, under a name of its own. Fields arrive by name and type,
-the output has the input's shape, and CuPy does the arithmetic on the pointers that TensorRT hands over.
+It computes SurgeonLeakyRelu, the smallest of surgeon's plugins, under a name of its own. Fields arrive by name and
+type, the output has the input's shape, and CuPy does the arithmetic on the pointers that TensorRT hands over.
 
     import tensorrt as trt
     import leaky_relu_plugin

@@ -42,12 +42,14 @@ def render(report: Report, *, title: str = "", written: str = "", precision: Pre
     style = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     name = escape(title or "surgeon's report")
     return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{name}: surgeon</title><style>\n{style}</style></head>\n<body><main>\n{''.join(bodies)}</main></body></html>\n"
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{name}: surgeon</title><style>\n{style}</style></head>\n"
+        f"<body><main>\n{''.join(bodies)}</main></body></html>\n"
     )
 
 
-# ---- the parts of the page -------------------------------------------------------------------------------------------------
+# ---- the parts of the page -------------------------------------------------------------------------------------------
 
 
 def _head(report: Report, title: str, written: str, precision: PrecisionResult | None) -> str:
@@ -72,7 +74,8 @@ def _head(report: Report, title: str, written: str, precision: PrecisionResult |
         tiles.append(_tile(_error(precision.worst), "largest error of fp16", "bad" if precision.failed else ""))
     return (
         f'<h1>{escape(title or "A rewritten model")} <span class="pill {kind}">{word}</span></h1>'
-        f'<p class="sub">for {escape(_called(report.target))}{where}</p><div class="tiles">{"".join(tiles)}</div>{whole}'
+        f'<p class="sub">for {escape(_called(report.target))}{where}</p>'
+        f'<div class="tiles">{"".join(tiles)}</div>{whole}'
     )
 
 
@@ -99,7 +102,10 @@ def _entries(head: str, what: str, entries: Sequence[Declined], kind: str) -> st
     named = any(e.pass_name for e in entries)
     rows = [_cells(("name", e.node), *([("", e.pass_name)] if named else []), ("why", e.why)) for e in entries]
     headers = ("node", "pass", "why") if named else ("node", "why")
-    return f'<h2>{head} <span class="count">{len(entries)}</span></h2><p class="sub">{escape(what)}</p>{_table(headers, rows, kind)}'
+    return (
+        f'<h2>{head} <span class="count">{len(entries)}</span></h2>'
+        f'<p class="sub">{escape(what)}</p>{_table(headers, rows, kind)}'
+    )
 
 
 def _warnings(warnings: Sequence[str]) -> str:
@@ -145,7 +151,8 @@ def _group(name: str, strategy: str, those: Sequence[Applied], shapes: Windows, 
     )
     removed, added = sum(len(a.removed) for a in those), sum(len(a.added) for a in those)
     summary = (
-        f'<summary><b>{escape(name)}</b><span class="sub">{escape(strategy)}</span><span class="sub">{len(those)}x</span>'
+        f'<summary><b>{escape(name)}</b><span class="sub">{escape(strategy)}</span>'
+        f'<span class="sub">{len(those)}x</span>'
         f'<span class="sub">{removed} &rarr; {added} nodes</span><span class="sub">{proof}</span></summary>'
     )
     windows = [_window(before, after, same) for before, after, same in shapes[:drawn]]
@@ -162,8 +169,13 @@ def _group(name: str, strategy: str, those: Sequence[Applied], shapes: Windows, 
         )
         for a in those
     ]
-    table = f'<details><summary>every rewrite of this pass <span class="sub">{len(those)}</span></summary>{_table(("node", "#nodes", "#error"), rows)}</details>'
-    return f'<details{" open" if show else ""}>{summary}<div class="inside">{"".join(windows)}{table if len(those) > len(shapes) or drawn < len(shapes) else ""}</div></details>'
+    table = (
+        f'<details><summary>every rewrite of this pass <span class="sub">{len(those)}</span></summary>'
+        f"{_table(('node', '#nodes', '#error'), rows)}</details>"
+    )
+    listed = len(those) > len(shapes) or drawn < len(shapes)
+    inside = f'<div class="inside">{"".join(windows)}{table if listed else ""}</div>'
+    return f"<details{' open' if show else ''}>{summary}{inside}</details>"
 
 
 def _window(before: Sketch, after: Sketch, same: Sequence[Applied]) -> str:
@@ -171,14 +183,18 @@ def _window(before: Sketch, after: Sketch, same: Sequence[Applied]) -> str:
     more = f' <span class="sub">and {len(same) - 1} more of this shape</span>' if len(same) > 1 else ""
     proof = "not proved" if first.max_error is None else f"error {_error(first.max_error)}"
     return (
-        f'<div class="window"><code>{escape(first.root)}</code>{more} <span class="sub">{proof}</span><div class="sides">'
+        f'<div class="window"><code>{escape(first.root)}</code>{more} <span class="sub">{proof}</span>'
+        '<div class="sides">'
         f"{_side('before', before, first.before, first)}{_side('after', after, first.after, first)}</div></div>"
     )
 
 
 def _side(word: str, drawn: Sketch, lines: Sequence[str], record: Applied) -> str:
     if len(drawn.boxes) > MOST_NODES:
-        text = f'<p class="note">{len(lines)} nodes, too many to draw.</p><details><summary>as text</summary><pre>{escape(chr(10).join(lines))}</pre></details>'
+        text = (
+            f'<p class="note">{len(lines)} nodes, too many to draw.</p>'
+            f"<details><summary>as text</summary><pre>{escape(chr(10).join(lines))}</pre></details>"
+        )
     elif not lines:
         text = (
             '<p class="none">nothing: its readers read its input</p>'
@@ -201,7 +217,8 @@ def _declined(declined: Sequence[Declined]) -> str:
         for (name, why), nodes in sorted(groups.items())
     ]
     return (
-        f'<h2>Declined <span class="count">{len(declined)}</span></h2><p class="sub">A pattern held here, and the rewrite was not made.</p>'
+        f'<h2>Declined <span class="count">{len(declined)}</span></h2>'
+        '<p class="sub">A pattern held here, and the rewrite was not made.</p>'
         f"{_table(('pass', 'why', 'nodes'), rows)}"
     )
 
@@ -233,7 +250,10 @@ def _operators(report: Report) -> str:
     rest = ""
     if same:
         rows = [_op_row(n, before[n], after[n]) for n in same]
-        rest = f'<details><summary>operators that did not change <span class="sub">{len(same)}</span></summary>{_table(("operator", "#before", "#after", "#change"), rows)}</details>'
+        rest = (
+            f'<details><summary>operators that did not change <span class="sub">{len(same)}</span></summary>'
+            f"{_table(('operator', '#before', '#after', '#change'), rows)}</details>"
+        )
     return f"<h2>Operators</h2>{table}{rest}"
 
 
@@ -268,11 +288,13 @@ def _precision(result: PrecisionResult) -> str:
         if errors
         else f'<p class="none">Not compared: {escape(result.not_compared)}.</p>'
     )
+    warnings = _warnings(result.warnings).replace("h2>", "h3>")
     islands = f"<h3>Kept in fp32</h3>{_table(('operator', 'why', 'nodes'), kept)}" if kept else ""
     return (
-        f'<h2>Precision</h2><p class="sub">{result.half} nodes compute in fp16, {result.single} in fp32, with {result.casts} casts between. The error is '
-        "max|a - b| / max|b| against the fp32 original, with every fp16 tensor rounded; beside it, that of the original when its weights and inputs alone are rounded. "
-        f'"large" inputs are the random ones times 1000.</p>{compared}{islands}{_warnings(result.warnings).replace("<h2>Warnings", "<h3>Warnings").replace("</h2>", "</h3>")}'
+        f'<h2>Precision</h2><p class="sub">{result.half} nodes compute in fp16, {result.single} in fp32, with '
+        f"{result.casts} casts between. The error is max|a - b| / max|b| against the fp32 original, with every fp16 "
+        "tensor rounded; beside it, that of the original when its weights and inputs alone are rounded. "
+        f'"large" inputs are the random ones times 1000.</p>{compared}{islands}{warnings}'
     )
 
 
@@ -285,7 +307,7 @@ def _footer(report: Report) -> str:
     return f"<footer>surgeon {escape(report.surgeon)}, {mode}, {report.seconds:.1f} s</footer>"
 
 
-# ---- small things ------------------------------------------------------------------------------------------------------------
+# ---- small things ----------------------------------------------------------------------------------------------------
 
 
 def _called(target: str) -> str:

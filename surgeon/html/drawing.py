@@ -22,8 +22,8 @@ SMALL_CONSTANT = 4  # elements: a smaller constant is written out
 
 @dataclass(slots=True)
 class Box:
-    """`kind`: node, input, output, or lane: where a long edge passes, `depth` pixels deep. `detail` stands under the label,
-    `full` in the tooltip."""
+    """`kind`: node, input, output, or lane: where a long edge passes, `depth` pixels deep. `detail` stands under the
+    label, `full` in the tooltip."""
 
     label: str
     kind: str = "node"
@@ -60,7 +60,7 @@ class Sketch:
         return tuple((b.label if b.kind == "node" else b.kind) for b in self.boxes), tuple(self.edges)
 
 
-# ---- reading -------------------------------------------------------------------------------------------------------------
+# ---- reading ---------------------------------------------------------------------------------------------------------
 
 
 def sketch(nodes: Sequence[Any], outputs: Sequence[str]) -> Sketch:
@@ -145,7 +145,7 @@ def _short(text: str) -> str:
     return f"{text[:half]}..{text[-half:]}"
 
 
-# ---- layout ----------------------------------------------------------------------------------------------------------------
+# ---- layout ----------------------------------------------------------------------------------------------------------
 
 
 def draw(drawn: Sketch, title: str) -> str:
@@ -158,7 +158,8 @@ def draw(drawn: Sketch, title: str) -> str:
     bottom = max(b.y + b.height for b in drawn.boxes) + MARGIN
     width, height = right - left, bottom + MARGIN
     parts = [
-        f'<svg role="img" width="{width:.0f}" height="{height:.0f}" viewBox="{left:.1f} {-MARGIN} {width:.1f} {height:.1f}">',
+        f'<svg role="img" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="{left:.1f} {-MARGIN} {width:.1f} {height:.1f}">',
         f"<title>{escape(title)}</title>",
     ]
     parts += [_edge([drawn.boxes[k] for k in way]) for way in ways]
@@ -167,7 +168,8 @@ def draw(drawn: Sketch, title: str) -> str:
 
 
 def _place(drawn: Sketch) -> list[list[int]]:
-    """Layers by the longest way from the top; inside a layer by the middle of what a box reads. The boxes along each edge.
+    """Layers by the longest way from the top; inside a layer by the middle of what a box reads.
+    The boxes along each edge.
 
     An edge over several layers gets a narrow box of kind `lane` in each between, so that it passes beside the others.
     """
@@ -232,7 +234,8 @@ def _middle(places: Sequence[float]) -> float:
 
 
 def _spread(row: Sequence[Box], wishes: Sequence[Sequence[float]]) -> None:
-    """Each box under what it reads, moved right as far as its neighbour needs; then the row back to the middle of the wishes."""
+    """Each box under what it reads, moved right as far as its neighbour needs;
+    then the row back to the middle of the wishes."""
     edge = -1e9
     for box, wish in zip(row, wishes, strict=True):
         box.x = max(_middle(wish), edge + box.width / 2)
@@ -259,12 +262,14 @@ def _edge(way: Sequence[Box]) -> str:
 
 def _box(box: Box) -> str:
     radius = 5 if box.kind == "node" else box.height / 2
-    text = f'<text class="op" x="{box.x:.1f}" y="{box.y + (16 if box.kind == "node" else 14):.1f}">{escape(box.label)}</text>'
+    top = box.y + (16 if box.kind == "node" else 14)
+    text = f'<text class="op" x="{box.x:.1f}" y="{top:.1f}">{escape(box.label)}</text>'
     if box.detail:
         text += f'<text class="detail" x="{box.x:.1f}" y="{box.y + 31:.1f}">{escape(box.detail)}</text>'
     return (
         f'<g class="{box.kind}"><title>{escape(box.full or box.label)}</title>'
-        f'<rect x="{box.x - box.width / 2:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="{radius:.0f}"/>{text}</g>'
+        f'<rect x="{box.x - box.width / 2:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}"'
+        f' rx="{radius:.0f}"/>{text}</g>'
     )
 
 

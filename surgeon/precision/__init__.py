@@ -3,25 +3,25 @@
 TensorRT 11 and TensorRT-RTX are strongly typed: they compute each node in the types that the file gives it, and have no
 switch for fp16. `convert` writes the types.
 
-What stays fp32     normalisations, exponentials, sums over an axis, divisions by a tensor; whatever grows faster than the
-                    model's inputs (squares, and what is computed from them) until something takes the growth back; constants
-                    that fp16 cannot hold, and epsilons above all; what follows from integers; the neighbours of Q/DQ nodes; If and Loop
-                    themselves, not their bodies; and what lies between two such parts where that saves a cast. With
-                    `data` the numbers of a real run decide about growth, exponentials and divisions instead, and add
-                    whatever comes within a factor of 2 of 65504.
+What stays fp32     normalisations, exponentials, sums over an axis, divisions by a tensor; whatever grows faster than
+                    the model's inputs (squares, and what is computed from them) until something takes the growth back;
+                    constants that fp16 cannot hold, and epsilons above all; what follows from integers; the neighbours
+                    of Q/DQ nodes; If and Loop themselves, not their bodies; and what lies between two such parts where
+                    that saves a cast. With `data` the numbers of a real run decide about growth, exponentials and
+                    divisions instead, and add whatever comes within a factor of 2 of 65504.
 Casts               Each tensor is made in one type and cast at most once, behind its producer; casts between fp16 and
-                    fp32 that the file has are made anew. Weights are stored in the type in which they are read, and constants that
-                    nodes compute are stored too. A second conversion changes nothing.
+                    fp32 that the file has are made anew. Weights are stored in the type in which they are read, and
+                    constants that nodes compute are stored too. A second conversion changes nothing.
 Inputs, outputs     keep their types; `io_fp16` (--io-fp16) makes them fp16 too.
-When                Behind the stage LOWER of a rewrite, on the finished fp32 model. Every rewrite is then proved in fp32 to
-                    1e-5 and this step to 2e-3, and neither hides the other; what the target keeps as one node is an island of
-                    one node; what LOWER spelled out carries its pass's name (`y~l2-norm/ReduceL2_1`), so --keep-fp32 l2-norm
-                    finds it in any file. Before LOWER the windows of the proof would mix types, and the passes would have to
-                    choose their spelling by them.
+When                Behind the stage LOWER of a rewrite, on the finished fp32 model. Every rewrite is then proved in
+                    fp32 to 1e-5 and this step to 2e-3, and neither hides the other; what the target keeps as one node
+                    is an island of one node; what LOWER spelled out carries its pass's name (`y~l2-norm/ReduceL2_1`),
+                    so --keep-fp32 l2-norm finds it in any file. Before LOWER the windows of the proof would mix types,
+                    and the passes would have to choose their spelling by them.
 
-Why not another converter. Measured over the 295 files of the corpus's norm modules, inputs random times 1e3, against the
-fp32 original; `rounded` is the evaluation of `rounding`, since ONNX Runtime's CPU kernels hide overflow; TensorRT-RTX
-1.7.1 builds 261 of them in fp32:
+Why not another converter. Measured over the 295 files of the corpus's norm modules, inputs random times 1e3, against
+the fp32 original; `rounded` is the evaluation of `rounding`, since ONNX Runtime's CPU kernels hide overflow;
+TensorRT-RTX 1.7.1 builds 261 of them in fp32:
 
     converter                            converted   ORT runs   rounded: inf or NaN   over 2e-3   RTX loses
     onnxconverter-common 1.16.0, float16   271         240             9                 111         44
@@ -29,10 +29,11 @@ fp32 original; `rounded` is the evaluation of `rounding`, since ONNX Runtime's C
     the same, with calibration data        292         285             0                   0          3
     this module, no data                   295         295             0                   0          0
 
-The largest error of this module's is 5.1e-4, and 6.6e-4 with fp16 inputs and outputs; behind a rewrite for TensorRT-RTX 4.6e-4, and
-TensorRT-RTX then builds all 493 files of the corpus, as it does in fp32. (onnx 1.23.2 and ONNX Runtime 1.31.1 for all; ModelOpt asks for onnx 1.21. ORT alone, without the rounding, shows no inf
-for any of them.) AutoCast does it as well where it has data that is as large as what will come; without, it does not know a norm
-that is spelled out. So surgeon converts by itself, needs nothing installed, and takes data where there is some.
+The largest error of this module's is 5.1e-4, and 6.6e-4 with fp16 inputs and outputs; behind a rewrite for TensorRT-RTX
+4.6e-4, and TensorRT-RTX then builds all 493 files of the corpus, as it does in fp32. (onnx 1.23.2 and ONNX Runtime
+1.31.1 for all; ModelOpt asks for onnx 1.21. ORT alone, without the rounding, shows no inf for any of them.) AutoCast
+does it as well where it has data that is as large as what will come; without, it does not know a norm that is spelled
+out. So surgeon converts by itself, needs nothing installed, and takes data where there is some.
 """
 
 from __future__ import annotations
@@ -175,7 +176,8 @@ def convert(
 
 
 def _inlined(model: ModelProto) -> ModelProto:
-    """A copy in which local functions, surgeon's own apart, are spelled out: their nodes have types only where they are used."""
+    """A copy in which local functions, surgeon's own apart, are spelled out:
+    their nodes have types only where they are used."""
     copy = ModelProto()
     copy.CopyFrom(model)
     if any(f.domain != DOMAIN for f in copy.functions):

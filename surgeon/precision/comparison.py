@@ -24,9 +24,9 @@ KINDS = ("random", "large")  # standard normal numbers, and the same times 1e3
 class OutputError:
     """One output on one kind of inputs, against the fp32 original.
 
-    `relative`: max|a - b| / max|b|, inf where a number became inf or NaN. `largest`: max|b|. `rounding`: the error of the
-    fp32 original when its weights and inputs alone are rounded to fp16, which no conversion avoids. `ok`: at most 2e-3,
-    or at most 4 times `rounding`: what design.md section 5 says of windows, said of whole models.
+    `relative`: max|a - b| / max|b|, inf where a number became inf or NaN. `largest`: max|b|. `rounding`: the error of
+    the fp32 original when its weights and inputs alone are rounded to fp16, which no conversion avoids. `ok`: at most
+    2e-3, or at most 4 times `rounding`: what design.md section 5 says of windows, said of whole models.
     """
 
     output: str

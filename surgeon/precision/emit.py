@@ -52,7 +52,7 @@ class Emitter:
             out.ir_version = IR_WITH_PLAIN_INITIALIZERS
         return out
 
-    # ---- which types are needed ------------------------------------------------------------------------------------------
+    # ---- which types are needed --------------------------------------------------------------------------------------
 
     def _note_casts(self, graph: Graph) -> None:
         """The casts that the file has already: they give the new ones their names."""
@@ -102,7 +102,7 @@ class Emitter:
         """The type in which the tensor comes to be."""
         return self.plan.type_of(value)
 
-    # ---- names -------------------------------------------------------------------------------------------------------------
+    # ---- names -------------------------------------------------------------------------------------------------------
 
     def _name(self, graph: Graph) -> None:
         for node in graph.live():
@@ -148,7 +148,7 @@ class Emitter:
     def _called(self, value: Value, dtype: int) -> str:
         return self.names.get((value, dtype), value.name)
 
-    # ---- writing -----------------------------------------------------------------------------------------------------------
+    # ---- writing -----------------------------------------------------------------------------------------------------
 
     def _write(self, graph: Graph, out: GraphProto) -> None:
         source = graph.proto
@@ -315,13 +315,13 @@ class Emitter:
                 )
 
 
-# ---- protobufs -------------------------------------------------------------------------------------------------------------
+# ---- protobufs -------------------------------------------------------------------------------------------------------
 
 
 def _without_graph(model: ModelProto) -> ModelProto:
     bare = ModelProto(
-        ir_version=model.ir_version, producer_name=model.producer_name, producer_version=model.producer_version, domain=model.domain,
-        model_version=model.model_version, doc_string=model.doc_string,
+        ir_version=model.ir_version, producer_name=model.producer_name, producer_version=model.producer_version,
+        domain=model.domain, model_version=model.model_version, doc_string=model.doc_string,
     )  # fmt: skip
     bare.opset_import.extend(model.opset_import)
     bare.metadata_props.extend(model.metadata_props)

@@ -1,8 +1,9 @@
 """What operators do to the size of numbers, and which of them need fp32 whatever the numbers are.
 
-The size of a tensor is told by its degree: the power of the model's inputs with which it grows. Inputs have 1, constants
-0, x * x has 2, a norm 1, x / norm 0, 1 / norm -1. Weights are taken to keep sizes. Between 0 and 1 a tensor is as large
-as what the model is fed, or bounded; outside, inputs of a few hundred leave the range of fp16 (65504 to 6e-8).
+The size of a tensor is told by its degree: the power of the model's inputs with which it grows. Inputs have 1,
+constants 0, x * x has 2, a norm 1, x / norm 0, 1 / norm -1. Weights are taken to keep sizes. Between 0 and 1 a tensor
+is as large as what the model is fed, or bounded; outside, inputs of a few hundred leave the range of fp16 (65504 to
+6e-8).
 """
 
 from __future__ import annotations
@@ -20,18 +21,20 @@ def _words(text: str) -> frozenset[str]:
 
 # Hand numbers on as they are, or pick among them: no rounding of their own, so they take the type of their neighbours.
 MOVES = _words(
-    "Identity Reshape Transpose Squeeze Unsqueeze Flatten Expand Tile Slice Split Concat Gather GatherND GatherElements Pad "
-    "DepthToSpace SpaceToDepth ReverseSequence Compress Where Max Min Clip Relu Neg Abs MaxPool GlobalMaxPool ReduceMax ReduceMin "
-    "ScatterElements ScatterND Scatter TopK Trilu Dropout Sign Round Floor Ceil MaxUnpool CenterCropPad Col2Im Unique"
+    "Identity Reshape Transpose Squeeze Unsqueeze Flatten Expand Tile Slice Split Concat Gather GatherND "
+    "GatherElements Pad DepthToSpace SpaceToDepth ReverseSequence Compress Where Max Min Clip Relu Neg Abs MaxPool "
+    "GlobalMaxPool ReduceMax ReduceMin ScatterElements ScatterND Scatter TopK Trilu Dropout Sign Round Floor Ceil "
+    "MaxUnpool CenterCropPad Col2Im Unique"
 )
-# What a conversion to fp16 is made for. They sum in fp32 on tensor cores, and stay fp16 unless their numbers do not fit.
+# What a conversion to fp16 is made for. They sum in fp32 on tensor cores,
+# and stay fp16 unless their numbers do not fit.
 HEAVY = _words("Conv ConvTranspose DeformConv MatMul Gemm Einsum LSTM GRU RNN Attention")
 # Their own sums, squares or exponentials leave fp16, or lose digits there, whatever comes in and goes out.
 SENSITIVE = {
     **dict.fromkeys(
         _words(
-            "InstanceNormalization LayerNormalization GroupNormalization RMSNormalization LpNormalization MeanVarianceNormalization "
-            "LRN SimplifiedLayerNormalization SkipLayerNormalization"
+            "InstanceNormalization LayerNormalization GroupNormalization RMSNormalization LpNormalization "
+            "MeanVarianceNormalization LRN SimplifiedLayerNormalization SkipLayerNormalization"
         ),
         "a normalisation",
     ),
@@ -40,8 +43,8 @@ SENSITIVE = {
     ),
     **dict.fromkeys(
         _words(
-            "ReduceSum ReduceMean ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum ReduceLogSumExp ReduceProd GlobalAveragePool "
-            "GlobalLpPool LpPool CumSum CumProd"
+            "ReduceSum ReduceMean ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum ReduceLogSumExp ReduceProd "
+            "GlobalAveragePool GlobalLpPool LpPool CumSum CumProd"
         ),
         "a sum over many numbers",
     ),
@@ -56,9 +59,9 @@ QUANTIZED = _words(
 )
 
 _BOUNDED = _words(
-    "Sigmoid Tanh Softmax LogSoftmax Hardmax Erf HardSigmoid Softsign Sin Cos Sign InstanceNormalization LayerNormalization "
-    "GroupNormalization RMSNormalization LpNormalization MeanVarianceNormalization Log ReduceLogSum ReduceLogSumExp Acos Asin "
-    "Atan OneHot LSTM GRU RNN Equal Greater Less GreaterOrEqual LessOrEqual"
+    "Sigmoid Tanh Softmax LogSoftmax Hardmax Erf HardSigmoid Softsign Sin Cos Sign InstanceNormalization "
+    "LayerNormalization GroupNormalization RMSNormalization LpNormalization MeanVarianceNormalization Log "
+    "ReduceLogSum ReduceLogSumExp Acos Asin Atan OneHot LSTM GRU RNN Equal Greater Less GreaterOrEqual LessOrEqual"
 )
 _LARGEST = _words("Add Sub Sum Mean Max Min Where Concat ScatterElements ScatterND Clip")
 

@@ -111,7 +111,8 @@ def _takes_both(op: str, domain: str, opset: int, position: int, output: bool) -
 
 
 def _holds_sequences(model: Model, node: Node) -> bool:
-    """Whether an input or output of the operator is never a plain tensor: the type of what a sequence holds is not followed."""
+    """Whether an input or output of the operator is never a plain tensor:
+    the type of what a sequence holds is not followed."""
     spec = model.schema(node)
     if spec is None:
         return False
@@ -180,7 +181,7 @@ class _Planner:
         self.repair_eps = repair_eps
         self.free: list[Node] = []  # neither heavy nor bound to a type
 
-    # ---- one look at each node, inputs first ---------------------------------------------------------------------------
+    # ---- one look at each node, inputs first -------------------------------------------------------------------------
 
     def classify(self, graph: Graph) -> None:
         for node in graph.live():
@@ -245,7 +246,8 @@ class _Planner:
             self.free.append(node)
 
     def _degree(self, value: Value) -> float | None:
-        """None for a constant or a weight that a caller may replace; 1 for an input and whatever is not known better."""
+        """None for a constant or a weight that a caller may replace;
+        1 for an input and whatever is not known better."""
         if value.tensor is not None or self.model.is_constant(value):
             return None
         return self.degrees.get(value, 1.0)
@@ -265,7 +267,7 @@ class _Planner:
                 if array is not None:
                     yield position, value, array
 
-    # ---- reasons ---------------------------------------------------------------------------------------------------------
+    # ---- reasons -----------------------------------------------------------------------------------------------------
 
     def _fixed_reason(self, node: Node, outs: list[Value]) -> str:
         if node.op in QUANTIZED:
@@ -353,7 +355,8 @@ class _Planner:
         if flushed.any():
             largest = float(np.abs(array[flushed]).max())
             self.plan.warnings.append(
-                f"'{value.name}': {int(flushed.sum())} of {array.size} numbers, up to {largest:.1g}, become 0 in fp16; the largest is {float(np.abs(array).max()):.2g}"
+                f"'{value.name}': {int(flushed.sum())} of {array.size} numbers, up to {largest:.1g}, become 0 in fp16; "
+                f"the largest is {float(np.abs(array).max()):.2g}"
             )
 
     def _measured(self, node: Node, floats: list[Value], outs: list[Value]) -> str:
@@ -408,7 +411,7 @@ class _Planner:
             return "the file casts to fp32 for it"
         return ""
 
-    # ---- neighbours ------------------------------------------------------------------------------------------------------
+    # ---- neighbours --------------------------------------------------------------------------------------------------
 
     def leave_quantized(self) -> None:
         """A node fed by DequantizeLinear runs in int8 in the end: a cast between the two would undo that."""
@@ -418,7 +421,8 @@ class _Planner:
                 self.plan.single[node] = "fed by DequantizeLinear"
 
     def look_for_lost_epsilons(self) -> None:
-        """Clip(norm, 0), Max(norm, 0), norm + 0 in front of a division, in fp16: the 0 was 1e-12 before it was rounded."""
+        """Clip(norm, 0), Max(norm, 0), norm + 0 in front of a division, in fp16:
+        the 0 was 1e-12 before it was rounded."""
         for node in self.nodes:
             if node.op not in ("Clip", "Max", "Add"):
                 continue
@@ -427,7 +431,8 @@ class _Planner:
                     continue
                 if self.repair_eps is None:
                     self.plan.warnings.append(
-                        f"{node.label}: its epsilon is 0 in the file, so a row of zeros is divided by 0; --repair-eps gives it one"
+                        f"{node.label}: its epsilon is 0 in the file, so a row of zeros is divided by 0; --repair-eps "
+                        "gives it one"
                     )
                     continue
                 self.plan.repaired[node, position] = self.repair_eps
@@ -437,7 +442,8 @@ class _Planner:
                 )
 
     def settle(self) -> None:
-        """Nodes between fp32 parts become fp32 where that saves a cast; what only moves numbers does where it costs none."""
+        """Nodes between fp32 parts become fp32 where that saves a cast;
+        what only moves numbers does where it costs none."""
         free = [n for n in self.free if n not in self.plan.single]
         for _ in range(MAX_SWEEPS):
             changed = False
@@ -467,7 +473,8 @@ class _Planner:
         )
 
     def _scales(self, node: Node) -> bool:
-        """Whether it is the constant factor or summand behind a norm: rounding once behind it costs no more casts than before it."""
+        """Whether it is the constant factor or summand behind a norm:
+        rounding once behind it costs no more casts than before it."""
         if node.key not in ("Mul", "Add", "Sub", "Div") or len(node.inputs) != 2:
             return False
         varying = self._varying(node)
@@ -532,7 +539,7 @@ def _divides(node: Node) -> bool:
     return False
 
 
-# ---- constants -----------------------------------------------------------------------------------------------------------
+# ---- constants -------------------------------------------------------------------------------------------------------
 
 
 def _is_beyond(array: np.ndarray) -> bool:

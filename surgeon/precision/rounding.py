@@ -2,9 +2,9 @@
 
 ONNX Runtime's CPU kernels do not show what fp16 loses: it has few of them, runs the rest in fp32 between two casts, and
 takes out the pair of casts between two such nodes. x = 1e3, Mul(x, x), ReduceSum, Sqrt in fp16 gives the right number
-there (measured with 1.31, optimisations off) and inf on a GPU. `rounded` writes the same model in fp32 with the rounding
-spelled out after each node, which nothing takes away: to 11 significant bits, to inf from 65520, in steps of 2^-24 below
-2^-14. Sums inside a node stay fp32, as they do on tensor cores.
+there (measured with 1.31, optimisations off) and inf on a GPU. `rounded` writes the same model in fp32 with the
+rounding spelled out after each node, which nothing takes away: to 11 significant bits, to inf from 65520, in steps of
+2^-24 below 2^-14. Sums inside a node stay fp32, as they do on tensor cores.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ Halves = dict["str | None", set[str]]
 
 
 def _half_tensors(model: Model) -> Halves:
-    """The names of the fp16 tensors: of the inputs of the main graph under None, of node outputs under the first name."""
+    """The names of the fp16 tensors: of the inputs of the main graph under None,
+    of node outputs under the first name."""
     found: Halves = {None: {i.name for i in model.proto.graph.input if i.type.tensor_type.elem_type == HALF}}
     for scope in model.scopes:
         for node in scope.live():

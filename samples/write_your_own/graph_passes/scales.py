@@ -1,6 +1,7 @@
 """Merge two multiplications by constants that stand behind one another: the same pass as a function over a gs.Graph.
 
-Why       You have scripts for onnx-graphsurgeon already, and want them reported, proved and undone where they are wrong.
+Why       You have scripts for onnx-graphsurgeon already, and want them reported,
+          proved and undone where they are wrong.
 Rewrites  (x * first) * second, both scalars   ->   x * (first * second)
 Exact     To rounding.
 """
