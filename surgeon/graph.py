@@ -49,16 +49,18 @@ class Value:
 
     __slots__ = ("name", "graph", "producer", "index", "users", "is_output", "is_input", "tensor", "varies")
 
-    def __init__(self, name: str, graph: Graph) -> None:
+    def __init__(
+        self, name: str, graph: Graph, producer: Node | None = None, index: int = 0, varies: bool = False
+    ) -> None:
         self.name = name
         self.graph = graph
-        self.producer: Node | None = None
-        self.index = 0
+        self.producer = producer
+        self.index = index
         self.users: dict[Node, None] = {}
         self.is_output = False
         self.is_input = False
         self.tensor: TensorProto | None = None
-        self.varies = False  # True: computed from an input's values, so never a constant. False says nothing
+        self.varies = varies  # True: computed from an input's values, so never a constant. False says nothing
 
     def __repr__(self) -> str:
         return f"Value({self.name!r})"
@@ -262,8 +264,7 @@ class Graph:
                     f"the tensor '{name}' of {self.title} is produced twice, the second time by {node.label}. "
                     "Tensor names must be unique."
                 )
-            value = values[name] = Value(name, self)
-            value.producer, value.index, value.varies = node, len(outputs), varies
+            value = values[name] = Value(name, self, node, len(outputs), varies)
             outputs.append(value)
         nodes.append(node)
         row = self.by_op.get(key)

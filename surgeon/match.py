@@ -370,7 +370,7 @@ class Index(Generic[T]):
                     owners[root] = []
                     self._rows.setdefault(root.key, []).append((root, list(root.orders()), owners[root]))
                 owners[root].append(owner)
-        self._near: dict[tuple[Any, ...], tuple[Row[T], ...]] = {}
+        self._near: dict[tuple[Any, ...], tuple[tuple[Row[T], ...], list[bool]]] = {}
         self._memo: dict[tuple[Any, ...], tuple[tuple[Op, T], ...]] = {}
 
     @property
@@ -384,21 +384,36 @@ class Index(Generic[T]):
         constant = self._model.is_constant
         makers = [v and (v.producer.key if v.producer is not None else "") for v in first]
         signature = (node.key, count, *makers)
-        rows = self._near.get(signature)
-        if rows is None:
-            near = [None if key is None else (key, None, None) for key in makers]
-            rows = self._near[signature] = tuple(self._fitting(self._rows.get(node.key, ()), count, near))
+        near = self._near.get(signature)
+        if near is None:
+            near = self._near[signature] = self._fitting_near(node.key, count, makers)
+        rows, further = near
         if not rows:
             return ()
-        deep = (*signature, *[v and (not v.varies and constant(v) or _front(v, constant)) for v in first])
+        deep = signature + tuple(
+            [
+                v and (not v.varies and constant(v) or (look and _front(v, constant)))
+                for v, look in zip(first, further, strict=True)
+            ]
+        )
         found = self._memo.get(deep)
         if found is None:
-            fronts = [(key, True, None) if f is True else f for key, f in zip(makers, deep[-len(first) :])]
+            seen = deep[len(signature) :]
+            fronts = [(key, f, None) if isinstance(f, bool) else f for key, f in zip(makers, seen, strict=True)]
             fitting = self._fitting(rows, count, fronts)
             found = self._memo[deep] = tuple((root, owner) for root, _, owners in fitting for owner in owners)
         return found
 
-    def _fitting(self, rows: Iterable[Row[T]], count: int, fronts: tuple[Front, ...]) -> Iterator[Row[T]]:
+    def _fitting_near(
+        self, key: str, count: int, makers: Sequence[str | None]
+    ) -> tuple[tuple[Row[T], ...], list[bool]]:
+        """The rows that fit the operators in front, and for which inputs they look further up."""
+        fronts: list[Front] = [None if maker is None else (maker, None, None) for maker in makers]
+        rows = tuple(self._fitting(self._rows.get(key, ()), count, fronts))
+        orders = [order for _, orders, _ in rows for order in orders]
+        return rows, [any(_looks_further(q, m) for o in orders for q in o[i : i + 1]) for i, m in enumerate(makers)]
+
+    def _fitting(self, rows: Iterable[Row[T]], count: int, fronts: Sequence[Front]) -> Iterator[Row[T]]:
         for row in rows:
             root, orders, _ = row
             most = len(root.inputs)
@@ -415,6 +430,14 @@ def _front(value: Value, constant: Callable[[Value], bool]) -> Front:
         return (None, False, ())
     above = [v and (v.producer and v.producer.key, not v.varies and constant(v), None) for v in producer.inputs[:3]]
     return (producer.key, False, tuple(above))
+
+
+def _looks_further(pattern: Pattern, maker: str | None) -> bool:
+    """Whether it matters to the pattern what stands in front of the operator `maker`."""
+    if isinstance(pattern, Choice):
+        return any(_looks_further(q, maker) for q in pattern.alternatives)
+    node = pattern.node if isinstance(pattern, Output) else pattern
+    return isinstance(node, Op) and node.key == maker and any(not isinstance(q, Var) for q in node.inputs)
 
 
 def _fits(pattern: Pattern, front: Front) -> bool:

@@ -143,12 +143,11 @@ class Rewrite:
     @property
     def outputs(self) -> list[Value]:
         """The tensors of the window that something outside it reads, in the order of the file."""
-        made = {o for n in self.added for o in n.outputs if o is not None}
         return [
             o
-            for n in reversed(list(self.removed))
+            for n in reversed(self.removed)
             for o in n.outputs
-            if o is not None and (o in made or o in self.aliases)
+            if o is not None and (o.producer in self.added or o in self.aliases)
         ]
 
 
