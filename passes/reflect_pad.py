@@ -6,7 +6,8 @@ Why       TensorRT pads with reflected values from 8.2 on, with wrapped ones fro
 Rewrites  Pad with computed pads (TorchScript's seven nodes)             ->  Pad with constant pads
           Pad(Pad(x)) of one mode                                        ->  Pad
           Pad by 1, reflect Pad, Compress (tf2onnx's SYMMETRIC)          ->  a symmetric padding
-          Concat of slices of x around x (circular; flip and concat)     ->  Pad (wrap, where opset and target have it; reflect)
+          Concat of what Slice, Gather, Expand and Tile cut from x with x in the middle: circular padding, a flip with or without the
+          edge itself, a repeated edge  ->  Pad (wrap, where opset and target have it; reflect; edge) or a symmetric padding
           decompose: a Pad without what this target refuses (empty or fourth input, negative pads as a Slice in front, a value
           other than 0 added behind); where it has no such mode, one Gather with constant indices for each axis of static
           size, else Gather and Slice of both edges and a Concat. Negative steps are not used: TensorRT documents them from 8.0
@@ -30,7 +31,7 @@ from surgeon.graph import Node, Value
 from surgeon.pattern import Pattern
 from surgeon.rewrite import Builder
 
-from ._types import HALVES
+from ._types import FLOATS, HALVES
 
 END = 2**31 - 1  # "to the end": fits the 32-bit integers of old parsers
 PLUGIN_TYPES = HALVES | {TensorProto.FLOAT}
@@ -252,55 +253,119 @@ def symmetric(
     return y if order == sorted(order) else b.Transpose(y, perm=order)  # type: ignore[no-any-return]
 
 
-def _edge_of(p: Pattern) -> Pattern:
-    return op.Slice(op.Slice(p, ...), ...) | op.Slice(p, ...)
-
-
-@rewrite(
-    op.Concat(_edge_of(x), x, _edge_of(x), axis=attr("axis"))
-    | op.Concat(_edge_of(x), x, axis=attr("axis"))
-    | op.Concat(x, _edge_of(x), axis=attr("axis")),
-    stage=Stage.FUSE,
-)
-def around(b: Builder, x: Value, axis: int) -> Value:
-    """Slices of x on one or both of its sides: circular padding, or reflection by a flip."""
-    shape = b.shape(x)
-    require(shape is not None, "")
-    assert shape is not None
+@rewrite(op.Concat(ANY, ANY, ..., axis=attr("axis")), stage=Stage.FUSE)
+def around(b: Builder, axis: int) -> Value:
+    """What is cut from x, on one or both of its sides: circular padding, reflection by a flip, a repeated edge."""
+    inputs = b.root.inputs
+    chains = [_cut_from(v) for v in inputs]
+    at = next((k for k, v in enumerate(inputs) if all(v in c for i, c in enumerate(chains) if i != k)), None)
+    require(at is not None and all(v is not inputs[at] for k, v in enumerate(inputs) if k != at), "")
+    assert at is not None
+    x, shape = inputs[at], b.shape(inputs[at])  # type: ignore[arg-type]
+    require(x is not None and shape is not None, "")
+    assert x is not None and shape is not None
+    require(len(shape) > 1 or b.dtype(x) in FLOATS, "")  # sizes are computed with Slice and Concat
     axis %= len(shape)
-    size = shape[axis]
+    whole = np.arange(_static(shape[axis]))
+    sides = [whole if k == at else _taken(b, v, x, axis, whole) for k, v in enumerate(inputs)]
+    begin, end = sum(len(s) for s in sides[:at]), sum(len(s) for s in sides[at + 1 :])
+    mode = _mode_of(np.concatenate(sides), whole, begin, end)
+    require(mode, "")
+    require(not b.target.dla, "Slice and Concat run on DLA, and no such padding")
+    if mode == "wrap":
+        require(mode in b.target.pad_modes, "the target has no Pad of mode wrap: Slice and Concat stay")
+        require(b.opset >= 19, "the mode wrap came with opset 19: Slice and Concat stay")
+    pads = np.zeros((2, len(shape)), np.int64)
+    pads[:, axis] = begin, end
+    if mode == "symmetric":
+        return b.ReflectPad(x, domain="surgeon", pads=pads.reshape(-1), mode=mode)  # type: ignore[no-any-return]
+    return b.Pad(x, pads=pads.reshape(-1), mode=mode)  # type: ignore[no-any-return]
+
+
+def _mode_of(found: np.ndarray, whole: np.ndarray, begin: int, end: int) -> str:
+    """The mode of padding that puts these positions of an axis around it; empty where it is none."""
+    size = len(whole)
+    most = {"edge": begin + end if size else -1, "reflect": size - 1, "wrap": size, "symmetric": size}
+    for mode, allowed in most.items():
+        if max(begin, end) <= allowed and np.array_equal(found, np.pad(whole, (begin, end), mode)):  # type: ignore[call-overload]
+            return mode
+    return ""
+
+
+CUTS = frozenset({"Slice", "Gather", "Expand", "Tile", "Unsqueeze"})
+
+
+def _cut_from(value: Value | None) -> list[Value]:
+    """The tensors that `value` may be cut from, itself first."""
+    found = [] if value is None else [value]
+    while found and found[-1].producer is not None and found[-1].producer.key in CUTS:
+        source = found[-1].producer.inputs[0]
+        if source is None:
+            break
+        found.append(source)
+    return found
+
+
+def _static(size: Any) -> int:
     require(isinstance(size, int), "the size of the axis is not known, so a slice may be cut short")
     assert isinstance(size, int)
-    whole = np.arange(size)
-    sides = [whole if v is x else _taken(b, v, x, axis, whole) for v in b.root.inputs]
-    at = next(k for k, v in enumerate(b.root.inputs) if v is x)
-    begin, end = sum(len(s) for s in sides[:at]), sum(len(s) for s in sides[at + 1 :])
-    found = np.concatenate(sides)
-    for mode in ("reflect", "wrap"):
-        if max(begin, end) < size + (mode == "wrap") and np.array_equal(found, np.pad(whole, (begin, end), mode)):  # type: ignore[call-overload]
-            if mode == "wrap":
-                require(mode in b.target.pad_modes, "the target has no Pad of mode wrap: Slice and Concat stay")
-                require(b.opset >= 19, "the mode wrap came with opset 19: Slice and Concat stay")
-            pads = np.zeros((2, len(shape)), np.int64)
-            pads[:, axis] = begin, end
-            return b.Pad(x, pads=pads.reshape(-1), mode=mode)  # type: ignore[no-any-return]
-    require(False, "")
-    raise AssertionError
+    return size
 
 
 def _taken(b: Builder, value: Value | None, x: Value, axis: int, whole: np.ndarray) -> np.ndarray:
-    """The positions of x's axis that a chain of slices takes; declines a slice along another axis."""
-    if value is x or value is None or value.producer is None:
+    """The positions of x's axis that a chain of cuts takes; declines one along another axis. Every other dimension is x's
+    own, or the Concat would not be valid."""
+    if value is x:
         return whole
-    node = value.producer
+    assert value is not None and value.producer is not None
+    node, rank = value.producer, b.rank(x) or 0
+    require(not value.is_output and all(u is b.root or u in b.matched for u in value.users), "")
+    b.matched = (*b.matched, node)
+    if node.key == "Unsqueeze":  # of one position that a Gather took
+        return _one(b, node, x, axis, whole)
+    before = _taken(b, node.inputs[0], x, axis, whole)
+    if node.key == "Slice":
+        return _sliced(b, node, before, axis, rank)
+    if node.key == "Gather":
+        positions = b.value(node.inputs[1])
+        require(positions is not None and positions.ndim == 1 and (node.attr("axis") or 0) % rank == axis, "")
+        assert positions is not None
+        return before[positions]
+    if node.key == "Tile":
+        repeats = b.value(node.inputs[1])
+        require(repeats is not None and repeats.size == rank, "")
+        assert repeats is not None
+        return np.tile(before, int(repeats[axis]))
+    shape = b.shape(value)
+    require(shape is not None and len(shape) == rank, "")
+    assert shape is not None
+    size = shape[axis]
+    require(isinstance(size, int) and len(before) in (1, size), "")
+    return np.broadcast_to(before, (size,))  # type: ignore[arg-type]
+
+
+def _one(b: Builder, unsqueeze: Node, x: Value, axis: int, whole: np.ndarray) -> np.ndarray:
+    """Unsqueeze(Gather(x, i)) along the axis."""
+    gather, rank = unsqueeze.inputs[0].producer if unsqueeze.inputs[0] is not None else None, b.rank(x) or 0
+    require(gather is not None and gather.key == "Gather" and gather.inputs[0] is x, "")
+    assert gather is not None and gather.outputs[0] is not None
+    axes, position = b.value(unsqueeze.operands()[1]), b.value(gather.inputs[1])
+    require(axes is not None and position is not None and position.ndim == 0, "")
+    assert axes is not None and position is not None
+    require([int(a) % rank for a in axes.reshape(-1)] == [axis] and (gather.attr("axis") or 0) % rank == axis, "")
+    require(not gather.outputs[0].is_output and len(gather.outputs[0].users) == 1, "")
+    b.matched = (*b.matched, gather)
+    return whole[position.reshape(1)]
+
+
+def _sliced(b: Builder, node: Node, before: np.ndarray, axis: int, rank: int) -> np.ndarray:
     given = [*node.operands(), None, None, None][1:5]
     starts, ends, axes, steps = (None if v is None else b.value(v) for v in given)
     require(starts is not None and ends is not None, "")
     assert starts is not None and ends is not None
     require(all(v is None or w is not None for v, w in zip(given, (starts, ends, axes, steps), strict=True)), "")
-    along = [0] if axes is None else [int(a) % (b.rank(x) or 1) for a in axes.reshape(-1)]
+    along = [0] if axes is None else [int(a) % rank for a in axes.reshape(-1)]
     require(starts.size == 1 and along == [axis], "")
-    before = _taken(b, node.inputs[0], x, axis, whole)
     step = 1 if steps is None else int(steps.reshape(-1)[0])
     start, end, n = int(starts.reshape(-1)[0]), int(ends.reshape(-1)[0]), len(before)
     if step < 0 and end < -n:

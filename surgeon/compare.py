@@ -71,23 +71,26 @@ class Figures:
 
 @dataclass(slots=True)
 class Statistics:
-    """One output over all inputs: the figures of those inputs on which the error is largest, and the verdict over all."""
+    """One output over all inputs: the figures of those inputs on which the error is largest (where some differ, among
+    those), and the verdict over all."""
 
     output: str
     figures: Figures = field(default_factory=Figures)
     why: str = ""
     noisy: bool = False
+    _ranked: tuple[bool, float] = (False, -1.0)  # whether the figures' inputs differ, and by how much
 
     @property
     def verdict(self) -> str:
         """Equal within the type's tolerance; or where the original itself is off by more than that, no further off."""
         return self.why or ("equal to the original's own rounding" if self.noisy else "equal")
 
-    def add(self, found: Figures, tolerance: float) -> None:
-        """Take in one run."""
+    def add(self, found: Figures, tolerance: float, why: str) -> None:
+        """Take in one run; `why` it differs."""
         self.noisy |= found.error > tolerance
-        if self.figures.kind == "-" or found.error > self.figures.error:
-            self.figures = found
+        ranked = bool(why), found.error
+        if ranked > self._ranked:
+            self.figures, self._ranked = found, ranked
 
 
 @dataclass(slots=True)
@@ -186,7 +189,7 @@ def compare_files(
     names = [o.name for o in before.graph.output]
     window, symbols = whole_window(before, after, shapes or {})
     inputs = list(_inputs(window, symbols, data))
-    dynamic = {name for name, _, dims in window.inputs if not all(isinstance(d, int) for d in dims)}
+    dynamic = [name for name, _, dims in window.inputs if not all(isinstance(d, int) for d in dims)]
     comparison = Comparison(shapes=_ranges(dynamic, [feeds for _, feeds, _ in inputs]))
     floor = 0.0
     if computes_in_half(after) and not computes_in_half(before):
@@ -381,7 +384,7 @@ def _compare_one(
             found = differs(a, b, math.inf, kind, exact.outputs(index))
             _note_once(comparison, FLUSHED.format(side.title))
         if kind not in NOT_COUNTED:
-            statistics.add(figures(kind, a, b), tolerance)
+            statistics.add(figures(kind, a, b), tolerance, found.why)
         if found.why and not statistics.why:
             statistics.why = f"on {kind} inputs {found.why}"
 

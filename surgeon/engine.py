@@ -435,7 +435,11 @@ def _told(trt: Any, source: Path, refusals: Sequence[Refusal]) -> str:
     lines = [f"{title(trt)} does not take '{source}'."]
     for refusal in refusals:
         lines.append(f"  {refusal}")
-        if refusal.mended_by:
+        if "Plugin not found" in refusal.why:
+            lines.append(
+                "    load the library that has it with --plugins LIB; `surgeon plugins build` makes surgeon's own"
+            )
+        elif refusal.mended_by:
             lines.append(
                 f"    the pass '{refusal.mended_by}' may mend this: surgeon rewrite {source} OUT.onnx --target {target_of(trt)}"
             )

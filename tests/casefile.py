@@ -86,11 +86,12 @@ def _parse(text: str) -> ModelProto:
     return onnx.parser.parse_model(body)
 
 
-# ---- the same model, whatever its inner names are ---------------------------------------------------------------------
+# ---- the same model, whatever its inner names are --------------------------------------------------------------------
 
 
 def canonical(model: ModelProto) -> list[str]:
-    """The model as lines in which inner tensors are numbered in the order of their nodes and constants are written out."""
+    """The model as lines in which inner tensors are numbered in the order of their nodes and
+    constants are written out."""
     lines = [f"opset {sorted((o.domain, o.version) for o in model.opset_import if o.domain != 'surgeon')}"]
     lines += _graph_lines(model.graph, {}, "")
     return lines
@@ -119,7 +120,10 @@ def _graph_lines(graph: GraphProto, outer: dict[str, str], indent: str) -> Itera
             inputs.pop()
         attrs = sorted(f"{a.name}={_attribute(a)}" for a in node.attribute if a.type != AttributeProto.GRAPH)
         op = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
-        yield f"{indent}{', '.join(names.get(o, '') for o in node.output)} = {op}<{', '.join(attrs)}>({', '.join(inputs)})"
+        yield (
+            f"{indent}{', '.join(names.get(o, '') for o in node.output)} = "
+            f"{op}<{', '.join(attrs)}>({', '.join(inputs)})"
+        )
         for attribute in node.attribute:
             if attribute.type == AttributeProto.GRAPH:
                 yield f"{indent}  {attribute.name}:"

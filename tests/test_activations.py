@@ -110,7 +110,7 @@ def rewritten(model: ModelProto, **options: Any) -> surgeon.Result:
     return result
 
 
-# ---- leaky-relu ----------------------------------------------------------------------------------------------------------
+# ---- leaky-relu ------------------------------------------------------------------------------------------------------
 
 
 def clip_clip(n: Net, a: float) -> str:
@@ -196,7 +196,7 @@ def test_a_gain_goes_into_the_weights(gain: float, alpha: float) -> None:
     assert compare_models(model, result.model)[1] == ""
 
 
-# ---- prelu ---------------------------------------------------------------------------------------------------------------
+# ---- prelu -----------------------------------------------------------------------------------------------------------
 
 SHAPES = [(3, 1, 1), (1, 3, 1, 1), (3, 4, 5), (4, 1), (5,), (1, 1, 5)]
 
@@ -239,7 +239,7 @@ def test_an_unknown_width_needs_the_option() -> None:
     assert list(tensor.dims) == [3, 1, 1]
 
 
-# ---- the others ----------------------------------------------------------------------------------------------------------
+# ---- the others ------------------------------------------------------------------------------------------------------
 
 
 @given(low=st.floats(-1e6, 1e6, width=32), high=st.floats(-1e6, 1e6, width=32))
@@ -337,7 +337,7 @@ def test_erfc_is_declined_and_repaired_on_request() -> None:
     np.testing.assert_allclose(run(repaired.model, np.ones((4, 50), np.float32)), 0.8413447, rtol=1e-6)
 
 
-# ---- passes together -------------------------------------------------------------------------------------------------------
+# ---- passes together -------------------------------------------------------------------------------------------------
 
 CASES = [p for p in casefile.paths() if p.parent.name.replace("_", "-") in PASSES]
 
@@ -358,7 +358,7 @@ def test_the_passes_are_there() -> None:
     assert set(PASSES) <= {p.name for p in registry.passes()}
 
 
-# ---- the notes' worked examples --------------------------------------------------------------------------------------------
+# ---- the notes' worked examples --------------------------------------------------------------------------------------
 
 
 def worked_examples() -> dict[str, tuple[np.ndarray, np.ndarray]]:

@@ -205,7 +205,7 @@ def test_a_good_model_is_not_refused(tmp_path: Path) -> None:
     assert main(["rewrite", str(source), str(tmp_path / "out.onnx"), "--target", "8.4"]) == 0
 
 
-# ---- bad outputs -----------------------------------------------------------------------------------------------------------
+# ---- bad outputs -----------------------------------------------------------------------------------------------------
 
 
 def test_output_is_the_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -298,7 +298,7 @@ def test_external_weights_of_another_model_are_not_overwritten(
     assert not (elsewhere / "out.onnx").exists()
 
 
-# ---- bad arguments ---------------------------------------------------------------------------------------------------------
+# ---- bad arguments ---------------------------------------------------------------------------------------------------
 
 ARGUMENTS = {
     "no command": ([], "COMMAND"),

@@ -1,8 +1,8 @@
 """The catalogue of spellings, module by module: what each of the corpus's files must become, and what must stay.
 
 The table is written from the meaning of the exported modules, not from what surgeon does: `norm("max_norm", 1e-12, 1)`
-is x / max(||x||, 1e-12) over axis 1, whatever nodes an exporter writes for it. Every file of a module must reach the same
-form: that is what recognising a spelling means. A row that names exporters or opsets speaks for those files alone.
+is x / max(||x||, 1e-12) over axis 1, whatever nodes an exporter writes for it. Every file of a module must reach the
+same form: that is what recognising a spelling means. A row that names exporters or opsets speaks for those files alone.
 
 Forms are operators in any order, as a multiset. `Max=1e-12` wants a constant input of that value everywhere,
 `Mul#8` a constant input of eight elements, `Gelu:approximate=tanh` an attribute; `axis=1|-1` allows either.
@@ -40,7 +40,7 @@ BEST = "is the best form"  # a positive that the exporter already wrote as the t
 STAYS = "stays"  # a look-alike
 
 
-# ---- forms ---------------------------------------------------------------------------------------------------------------
+# ---- forms -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,8 @@ def group(epsilon: float, scaled: str = "Mul Add", half: bool = False) -> Form:
 
 
 def turned(epsilon: float, old: str, groups: bool = False) -> Form:
-    """An instance or group normalisation with the channels last: between Transposes where there is a layer, `old` on 8.4."""
+    """An instance or group normalisation with the channels last: between Transposes where there is
+    a layer, `old` on 8.4."""
     around = "Transpose Transpose Reshape Reshape" if groups else "Transpose Transpose"
     node = instance(epsilon)
     return Form(old, f"{node.new} {around}", f"{node.rtx} {around}", f"{node.plugin} {around}")
@@ -138,7 +139,7 @@ def rms(epsilon: float, scaled: str = "Mul") -> Form:
     return same(f"Mul ReduceMean Add={epsilon:g} Sqrt Div {scaled}")
 
 
-# ---- the table -------------------------------------------------------------------------------------------------------------
+# ---- the table -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -433,7 +434,7 @@ TABLE = [
 # fmt: on
 
 
-# ---- reading what was written ------------------------------------------------------------------------------------------------
+# ---- reading what was written ----------------------------------------------------------------------------------------
 
 
 def _parts(token: str) -> tuple[str, str, str, list[str]]:
@@ -530,14 +531,15 @@ def _rewritten(file: str, column: str) -> surgeon.Result:
 
 
 def _row_of(row: dict[str, Any]) -> Row:
-    """The row that speaks for a file: one with its exporter and opset, else one with its exporter, else the module's."""
+    """The row that speaks for a file: one with its exporter and opset,
+    else one with its exporter, else the module's."""
     speaking = [r for r in TABLE if r.speaks_for(row)]
     speaking.sort(key=lambda r: (f"{row['exporter']}{row['opset']}" in r.files.split(), bool(r.files)), reverse=True)
     assert speaking, f"{row['file']} is in no row"
     return speaking[0]
 
 
-# ---- tests ---------------------------------------------------------------------------------------------------------------------
+# ---- tests -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("column", COLUMNS)
@@ -593,9 +595,10 @@ def test_the_best_form_is_not_touched(column: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-# ---- epsilons that were lost on the way to the file --------------------------------------------------------------------------
+# ---- epsilons that were lost on the way to the file ------------------------------------------------------------------
 
-# PyTorch's dynamo exporter deleted them: the other files of these modules still have 1e-10, 1e-12 and 1e-8. What repair_eps makes:
+# PyTorch's dynamo exporter deleted them: the other files of these modules still have 1e-10,
+# 1e-12 and 1e-8. What repair_eps makes:
 REPAIRED = {
     "ssd_l2norm": norm("add_norm", 1e-12, "1", weight=8),
     "sqrt_sum_mul_self": norm("add_sum", 1e-12, "1|-1"),
@@ -655,7 +658,8 @@ def test_every_file_has_its_row_and_every_row_its_files() -> None:
 def test_a_form_can_be_missed() -> None:
     nodes = _written(
         onnx.parser.parse_graph(
-            "g (float[N,3] x) => (float[N,3] y) <float e = {1e-6}> { a = ReduceL2 <axes = [1]> (x)  b = Max (a, e)  y = Div (x, b) }"
+            "g (float[N,3] x) => (float[N,3] y) <float e = {1e-6}> { a = ReduceL2 <axes = [1]> (x)  b = Max (a, e)"
+            "  y = Div (x, b) }"
         )
     )
     assert not _difference(nodes, "ReduceL2:axes=1 Max=1e-6#1 Div")

@@ -63,7 +63,7 @@ def run(*words: str | Path) -> int:
     return main([str(w) for w in words])
 
 
-# ---- start-up --------------------------------------------------------------------------------------------------------------
+# ---- start-up --------------------------------------------------------------------------------------------------------
 
 HEAVY = ("onnxruntime", "polygraphy", "tensorrt", "tensorrt_rtx", "onnx_graphsurgeon", "rich")
 
@@ -88,7 +88,7 @@ def test_module_and_version() -> None:
     assert done.stdout == f"surgeon {surgeon.__version__}\n"
 
 
-# ---- rewrite ---------------------------------------------------------------------------------------------------------------
+# ---- rewrite ---------------------------------------------------------------------------------------------------------
 
 
 def test_rewrite_writes_and_reports(tmp_path: Path, capsys: Captured) -> None:
@@ -243,7 +243,7 @@ def test_reports(tmp_path: Path, capsys: Captured) -> None:
     assert "cannot both be written" in capsys.readouterr().err
 
 
-# ---- explain, check, passes --------------------------------------------------------------------------------------------------
+# ---- explain, check, passes ------------------------------------------------------------------------------------------
 
 
 def test_explain_a_node(tmp_path: Path, capsys: Captured) -> None:
@@ -284,7 +284,7 @@ def test_explain_a_pass(capsys: Captured) -> None:
     assert all(heading in printed for heading in ("Why ", "Rewrites ", "Exact ", "Strategies  keep, decompose, plugin"))
 
 
-# ---- compare ---------------------------------------------------------------------------------------------------------------
+# ---- compare ---------------------------------------------------------------------------------------------------------
 
 
 def test_compare(tmp_path: Path, capsys: Captured) -> None:
@@ -376,7 +376,7 @@ def test_bisect_names_the_wrong_rewrite(tmp_path: Path, capsys: Captured) -> Non
     assert run("compare", *sorted((tmp_path / "found").glob("*.onnx")), "--data", data) == 1
 
 
-# ---- terminals ---------------------------------------------------------------------------------------------------------------
+# ---- terminals -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")

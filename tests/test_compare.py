@@ -53,7 +53,7 @@ def run(*words: object) -> int:
     return main([str(w) for w in words])
 
 
-# ---- statistics ------------------------------------------------------------------------------------------------------------
+# ---- statistics ------------------------------------------------------------------------------------------------------
 
 
 def test_the_figures_are_polygraphys() -> None:
@@ -91,7 +91,7 @@ def test_another_shape_is_a_difference(tmp_path: Path) -> None:
     assert math.isinf(found.sides[0].statistics[0].figures.error)
 
 
-# ---- ways of running -------------------------------------------------------------------------------------------------------
+# ---- ways of running -------------------------------------------------------------------------------------------------
 
 
 def test_what_onnx_runtime_has_no_kernel_for_runs_in_the_evaluator() -> None:
@@ -149,13 +149,16 @@ def test_the_profile_covers_the_sizes_used(tmp_path: Path) -> None:
     assert profile_of(network, sizes) == {"x": [(2, 3), (4, 3), (7, 3)]}
 
 
-# ---- data, and handing over to Polygraphy ------------------------------------------------------------------------------------
+# ---- data, and handing over to Polygraphy ----------------------------------------------------------------------------
 
 
 def test_inputs_of_a_polygraphy_loader_script(tmp_path: Path, capsys: Captured) -> None:
     source, other = write(tmp_path, LEAKY), write(tmp_path, LEAKY.replace("0.1", "0.2"), "other.onnx")
     script = tmp_path / "loader.py"
-    text = "import numpy as np\ndef load_data():\n    for n in (1, 4):\n        yield {'x': SIGN * np.ones((n, 3), np.float32)}\n"
+    text = (
+        "import numpy as np\ndef load_data():\n    for n in (1, 4):\n        yield {'x': SIGN * np.ones((n, 3), "
+        "np.float32)}\n"
+    )
     script.write_text(text.replace("SIGN", "+1"))
     assert run("compare", source, other, "--data", script) == 0, "only negative inputs meet the slope"
     assert "agree on 2 sets of inputs" in capsys.readouterr().out
@@ -193,11 +196,12 @@ def test_the_polygraphy_command_for_an_engine(tmp_path: Path) -> None:
     command = polygraphy_command(comparison, "a.onnx", "b.onnx", "i.json", "o.json", ["lib.so"], [])
     assert command == (
         "polygraphy run b.onnx --trt --load-inputs i.json --load-outputs o.json --rtol 1e-05 --atol 1e-05 "
-        "--trt-min-shapes 'x:[2,3]' --trt-opt-shapes 'x:[2,3]' --trt-max-shapes 'x:[3,3]' --plugins lib.so --tactic-sources"
+        "--trt-min-shapes 'x:[2,3]' --trt-opt-shapes 'x:[2,3]' --trt-max-shapes 'x:[3,3]' --plugins lib.so "
+        "--tactic-sources"
     )
 
 
-# ---- bisecting a way of running ----------------------------------------------------------------------------------------------
+# ---- bisecting a way of running --------------------------------------------------------------------------------------
 
 
 @needs_rtx
@@ -228,7 +232,8 @@ def test_the_models_themselves_come_first(tmp_path: Path, capsys: Captured) -> N
 
 
 class Optimised(Way):
-    """ONNX Runtime with its optimisations: it multiplies a Mul behind a Conv into the weights, where these can get lost."""
+    """ONNX Runtime with its optimisations: it multiplies a Mul behind a Conv into the weights,
+    where these can get lost."""
 
     title = "ONNX Runtime, optimised"
 

@@ -1,6 +1,8 @@
-"""Every model of the corpus, for the targets that differ most: what surgeon writes is valid, equal, final and repeatable.
+"""Every model of the corpus, for the targets that differ most: what surgeon writes is valid,
+equal, final and repeatable.
 
-`tests/corpus` holds 493 exports of 115 modules by PyTorch's two exporters and tf2onnx; `index.json` says which is which.
+`tests/corpus` holds 493 exports of 115 modules by PyTorch's two exporters and tf2onnx;
+`index.json` says which is which.
 """
 
 from __future__ import annotations

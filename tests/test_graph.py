@@ -52,7 +52,8 @@ def test_an_output_of_the_graph_keeps_its_name() -> None:
 
 def test_bodies_are_graphs_like_any_other() -> None:
     proto = model("""(float[2] a, bool c) => (float[2] r) {
-        r = If (c) <then_branch = t () => (float[2] u) { p = Abs (a)  u = Relu (p) }, else_branch = e () => (float[2] v) { v = Exp (a) }>
+        r = If (c) <then_branch = t () => (float[2] u) { p = Abs (a)  u = Relu (p) },
+                    else_branch = e () => (float[2] v) { v = Exp (a) }>
     }""")
     drive(proto, ABS)
     then = proto.graph.node[0].attribute[0].g
@@ -64,7 +65,8 @@ def test_pointing_readers_elsewhere_reaches_into_bodies() -> None:
     proto = model("""(float[2] a, bool c) => (float[2] r) {
         b = Neg (a)
         d = Neg (b)
-        r = If (c) <then_branch = t () => (float[2] u) { u = Exp (d) }, else_branch = e () => (float[2] v) { v = Tanh (d) }>
+        r = If (c) <then_branch = t () => (float[2] u) { u = Exp (d) },
+                    else_branch = e () => (float[2] v) { v = Tanh (d) }>
     }""")
     drive(proto, NEG)
     assert ops(proto) == ["If"]
@@ -226,7 +228,7 @@ def test_an_initializer_that_loses_its_last_reader_goes() -> None:
         return b.Abs(x)
 
     proto = model(
-        "(float[2] a) => (float[2] r) <float c = {1.0}, float d = {2.0}> { s = Mul (a, c)  t = Exp (s)  r = Add (t, d) }"
+        "(float[2] a) => (float[2] r) <float c = {1.0}, float d = {2.0}>{ s = Mul (a, c)  t = Exp (s)  r = Add (t, d) }"
     )
     drive(proto, a_pass("drop", drop))
     assert [t.name for t in proto.graph.initializer] == ["d"]

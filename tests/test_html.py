@@ -171,7 +171,7 @@ def test_precision_is_on_the_page() -> None:
     assert "Kept in fp32" in said and "Softmax" in said and "as fp16 explains" in said
 
 
-# ---- the drawing -----------------------------------------------------------------------------------------------------------
+# ---- the drawing -----------------------------------------------------------------------------------------------------
 
 
 def _sketch(body: str, **weights: np.ndarray) -> Sketch:
@@ -200,7 +200,8 @@ def test_boxes_edges_and_constants() -> None:
 
 def test_boxes_do_not_overlap_and_edges_go_down() -> None:
     drawn = _sketch(
-        "(float[4,8] x, float[4,8] z) => (float[4,8] y, float[4,1] m) { m = ReduceMean <axes = [1]> (x) d = Sub (x, m) s = Mul (d, d) v = ReduceMean <axes = [1]> (s) "
+        "(float[4,8] x, float[4,8] z) => (float[4,8] y, float[4,1] m) { m = ReduceMean <axes = [1]> (x) d = Sub (x, m) "
+        "s = Mul (d, d) v = ReduceMean <axes = [1]> (s) "
         "r = Sqrt (v) q = Div (d, r) y = Add (q, z) }"
     )
     text = draw(drawn, "a & b")
@@ -215,7 +216,8 @@ def test_boxes_do_not_overlap_and_edges_go_down() -> None:
 
 def test_a_name_that_is_long_keeps_both_its_ends() -> None:
     drawn = _sketch(
-        "(float[4] a_very_long_name_that_an_exporter_made_up_of_many_modules_output_0) => (float[4] y) { y = Relu (a_very_long_name_that_an_exporter_made_up_of_many_modules_output_0) }"
+        "(float[4] a_very_long_name_that_an_exporter_made_up_of_many_modules_output_0) => (float[4] y)"
+        "{ y = Relu (a_very_long_name_that_an_exporter_made_up_of_many_modules_output_0) }"
     )
     box = next(b for b in drawn.boxes if b.kind == "input")
     assert (
@@ -249,7 +251,8 @@ def test_the_page_is_no_wider_than_its_window(tmp_path: Path, width: int) -> Non
         "--disable-sync",
     ]
     done = subprocess.run(
-        [CHROMIUM, *flags, f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900", "--dump-dom", (tmp_path / "r.html").as_uri()],
+        [CHROMIUM, *flags, f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900", "--dump-dom",
+         (tmp_path / "r.html").as_uri()],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     found = re.search(r"<title>(\d+)/(\d+)</title>", done.stdout)

@@ -1,4 +1,5 @@
-"""onnx-graphsurgeon: graphs taken and given back, and functions over them as passes that drop nothing and are proved."""
+"""onnx-graphsurgeon: graphs taken and given back, and functions over them as passes that drop
+nothing and are proved."""
 
 from __future__ import annotations
 
@@ -252,7 +253,7 @@ def mine(graph):
     onnx.checker.check_model(result.model, full_check=True)
 
 
-# ---- graphs in and out -------------------------------------------------------------------------------------------------------
+# ---- graphs in and out -----------------------------------------------------------------------------------------------
 
 
 def test_a_graph_goes_in_and_comes_back() -> None:

@@ -1,4 +1,5 @@
-"""The Exact line of l2-norm: every spelling becomes one node that computes the same, in every type and at every opset."""
+"""The Exact line of l2-norm: every spelling becomes one node that computes the same,
+in every type and at every opset."""
 
 from __future__ import annotations
 

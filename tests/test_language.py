@@ -31,7 +31,10 @@ def test_rule_1_holds_for_interior_nodes_too() -> None:
     mean = op.ReduceMean(x, ...)
     twice = (x - mean) * mean
     shared = "(float[2,3] a) => (float[2,3] r) { m = ReduceMean <axes = [1]> (a)  d = Sub (a, m)  r = Mul (d, m) }"
-    apart = "(float[2,3] a) => (float[2,3] r) { m = ReduceMean <axes = [1]> (a)  n = ReduceMean <axes = [1]> (a)  d = Sub (a, m)  r = Mul (d, n) }"
+    apart = (
+        "(float[2,3] a) => (float[2,3] r) { m = ReduceMean <axes = [1]> (a)  n = ReduceMean <axes = [1]> (a)"
+        "  d = Sub (a, m)  r = Mul (d, n) }"
+    )
     assert matches(twice, shared)
     assert not matches(twice, apart)
 
@@ -113,7 +116,8 @@ def test_rule_6_an_interior_tensor_is_read_by_nobody_else() -> None:
 def test_rule_6_a_reader_in_a_body_is_a_reader() -> None:
     body = """(float[2] a, bool c) => (float[2] r, float[2] q) {
         s = Sqrt (a)
-        q = If (c) <then_branch = t () => (float[2] u) { u = Exp (s) }, else_branch = e () => (float[2] v) { v = Identity (a) }>
+        q = If (c) <then_branch = t () => (float[2] u) { u = Exp (s) },
+                    else_branch = e () => (float[2] v) { v = Identity (a) }>
         r = Div (a, s)
     }"""
     assert not matches(x / op.Sqrt(y), body)

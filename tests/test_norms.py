@@ -301,7 +301,8 @@ def test_group_norm_is_decomposed_or_kept_right(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_group_norm_is_fused_though_its_definition_rounds_badly(seed: int) -> None:
-    """Two elements a group: E[x^2] - E[x]^2, which the definition writes, is noise on shifted inputs, in either direction."""
+    """Two elements a group: E[x^2] - E[x]^2, which the definition writes,
+    is noise on shifted inputs, in either direction."""
     rng = np.random.default_rng(seed)
     gamma, beta = rng.standard_normal((2, 6, 1)).astype(np.float32)
     m = Spelled(21)

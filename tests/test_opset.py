@@ -102,7 +102,8 @@ def test_what_cannot_come_down_keeps_everything_up_and_is_reported() -> None:
 
 def test_a_skipped_node_keeps_everything_up() -> None:
     proto = model(
-        "(float[2,3] x) => (float[2,1] y, float[1,3] z) <int64[1] a = {1}, int64[1] b = {0}> { y = ReduceMax (x, a) z = ReduceMin (x, b) }",
+        "(float[2,3] x) => (float[2,1] y, float[1,3] z) <int64[1] a = {1}, int64[1] b = {0}> { y = ReduceMax (x, a)"
+        " z = ReduceMin (x, b) }",
         18,
     )
     result = surgeon.rewrite(proto, target="8.4", skip=["opset:ReduceMax*"])
@@ -142,7 +143,8 @@ def test_softmax_over_an_inner_axis_is_turned() -> None:
 
 
 def test_fused_and_lowered_windows_come_down_too() -> None:
-    """A LayerNormalization that this target lacks is decomposed at the file's opset, and its Reduce comes down with it."""
+    """A LayerNormalization that this target lacks is decomposed at the file's opset,
+    and its Reduce comes down with it."""
     proto = model(
         "(float[2,3,8] x) => (float[2,3,8] y) <float[8] s = {1,2,3,4,5,6,7,8}> { y = LayerNormalization (x, s) }", 18
     )

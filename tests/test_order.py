@@ -1,4 +1,5 @@
-"""Two passes never fight: whatever the order of the passes, and whichever of them ran before, the result is the same."""
+"""Two passes never fight: whatever the order of the passes, and whichever of them ran before,
+the result is the same."""
 
 from __future__ import annotations
 
@@ -29,9 +30,9 @@ TARGETS = ("8.4", "10.9")
 PASSES = registry.passes()
 PLUGINS = {p.name: "plugin" for p in PASSES if "plugin" in p.strategies}
 
-# In training mode the pass batch-norm alone writes out the statistics of the batch, because no TensorRT takes that mode,
-# over the tensor that the file has reshaped. With instance-norm beside it the same node is an instance normalisation of
-# the tensor in front of that Reshape, which the reductions no longer show.
+# In training mode the pass batch-norm alone writes out the statistics of the batch, because no TensorRT takes that
+# mode, over the tensor that the file has reshaped. With instance-norm beside it the same node is an instance
+# normalisation of the tensor in front of that Reshape, which the reductions no longer show.
 ONE_WAY = {("IN_via_batchnorm_reshape", "batch-norm")}
 
 
@@ -135,7 +136,8 @@ def test_what_goes_one_way_says_so_truly() -> None:
 
 
 def test_passes_that_fight_are_seen() -> None:
-    """Two passes that both want Relu, with windows of one size: the name decides between them, but one alone does not wait."""
+    """Two passes that both want Relu, with windows of one size: the name decides between them,
+    but one alone does not wait."""
     x = var("x")
 
     @rewrite(op.Relu(x), stage=Stage.FUSE)

@@ -67,7 +67,8 @@ def test_wheel_holds_everything(wheel: Path) -> None:
 
 
 def test_wheel_in_a_clean_environment(wheel: Path, tmp_path: Path) -> None:
-    """A new environment that sees surgeon's dependencies (from this one), but neither this tree nor its editable install."""
+    """A new environment that sees surgeon's dependencies (from this one),
+    but neither this tree nor its editable install."""
     python = environment(tmp_path / "clean")
     subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", str(wheel)], check=True)
     package, passes, count = imported(python, tmp_path)
@@ -137,7 +138,7 @@ def imported(python: Path, folder: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-# ---- mypy --------------------------------------------------------------------------------------------------------------------
+# ---- mypy ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_type_error_in_a_pass_is_found(tmp_path: Path) -> None:

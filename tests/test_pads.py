@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from helpers import model as written
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
@@ -251,6 +252,134 @@ def test_slices_around_a_tensor(
     )  # type: ignore[call-overload]
 
 
+@dataclass
+class Cuts:
+    """A padding of one axis as a Concat of what is cut from x: `forms` says how each side is written."""
+
+    mode: str
+    begin: int
+    end: int
+    forms: tuple[str, str]
+    size: int
+    opset: int
+    dynamic: bool
+
+    def __post_init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.tensors: list[Any] = []
+
+    def constant(self, values: Any) -> str:
+        self.tensors.append(numpy_helper.from_array(np.asarray(values, np.int64), f"c{len(self.tensors)}"))
+        return str(self.tensors[-1].name)
+
+    def node(self, op: str, *inputs: str, **attrs: Any) -> str:
+        self.nodes.append(helper.make_node(op, inputs, [f"t{len(self.nodes)}"], **attrs))
+        return str(self.nodes[-1].output[0])
+
+    def cut(self, x: str, start: int, end: int, step: int = 1) -> str:
+        return self.node("Slice", x, *[self.constant([v]) for v in (start, end, 1, step)])
+
+    def side(self, positions: list[int], form: str) -> str:
+        """x at these positions of axis 1, which lie side by side or are all one."""
+        first, last = positions[0], positions[-1]
+        if form == "gather":
+            return self.node("Gather", "x", self.constant(positions), axis=1)
+        if first == last and form in ("expand", "tile", "select"):
+            if form == "select":
+                edge = self.node(
+                    "Unsqueeze", self.node("Gather", "x", self.constant(first), axis=1), self.constant([1])
+                )
+            else:
+                edge = self.cut("x", first, first + 1)
+            if form == "tile":
+                return self.node("Tile", edge, self.constant([1, len(positions), 1]))
+            return self.node("Expand", edge, self.constant([1, len(positions), 1]))
+        if first == last:
+            return self.node("Concat", *[self.cut("x", first, first + 1)] * len(positions), axis=1)
+        if first < last:
+            return self.cut("x", first, last + 1)
+        if form == "flip":
+            return self.cut(self.cut("x", last, first + 1), -1, -(2**63) + 1, -1)
+        return self.cut("x", first, last - 1 if last else -(2**63) + 1, -1)
+
+    def model(self) -> ModelProto:
+        found = np.pad(np.arange(self.size), (self.begin, self.end), self.mode).tolist()  # type: ignore[call-overload]
+        parts = ["x"]
+        if self.begin:
+            parts.insert(0, self.side(found[: self.begin], self.forms[0]))
+        if self.end:
+            parts.append(self.side(found[-self.end :], self.forms[1]))
+        self.nodes.append(helper.make_node("Concat", parts, ["y"], axis=-2))
+        info, batch = helper.make_tensor_value_info, "n" if self.dynamic else 2
+        graph = helper.make_graph(
+            self.nodes,
+            "g",
+            [info("x", TensorProto.FLOAT, [batch, self.size, 3])],
+            [info("y", TensorProto.FLOAT, [batch, self.size + self.begin + self.end, 3])],
+            self.tensors,
+        )
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
+
+
+@st.composite
+def cuts(draw: st.DrawFn) -> Cuts:
+    mode, size = draw(st.sampled_from(["reflect", "symmetric", "edge", "wrap"])), draw(st.integers(2, 6))
+    most = size - 1 if mode == "reflect" else size
+    begin, end = draw(st.integers(0, most)), draw(st.integers(0, most))
+    assume(begin + end)
+    forms = tuple(draw(st.sampled_from(["slice", "flip", "gather", "expand", "tile", "select"])) for _ in range(2))
+    return Cuts(mode, begin, end, forms, size, draw(st.sampled_from([13, 19])), draw(st.booleans()))
+
+
+@settings(max_examples=120, deadline=None)
+@given(cuts(), st.sampled_from(["7.2", "8.4", "10.9", "10.9+dla"]))
+def test_what_is_cut_from_a_tensor_and_put_around_it(padding: Cuts, target: str) -> None:
+    model = padding.model()
+    onnx.checker.check_model(model, full_check=True)
+    result = surgeon.rewrite(model, target=target)
+    assert not result.report.undone, result.report.undone
+    x = numbers((2, padding.size, 3), TensorProto.FLOAT)
+    around = [(0, 0), (padding.begin, padding.end), (0, 0)]
+    np.testing.assert_array_equal(Runner(model).run({"x": x})[0], np.pad(x, around, padding.mode))  # type: ignore[call-overload]
+    np.testing.assert_array_equal(Runner(result.model).run({"x": x})[0], np.pad(x, around, padding.mode))  # type: ignore[call-overload]
+    assert not surgeon.rewrite(result.model, target=target).report.applied
+    ops = [n.op_type for n in result.model.graph.node]
+    if target in ("8.4", "10.9") and padding.mode != "wrap" and "Concat" not in [n.op_type for n in model.graph.node[:-1]]:
+        assert ops in (["Pad"], ["Gather"]), ops
+    if target.endswith("dla"):
+        assert "Pad" not in ops
+
+
+LOOK_ALIKES = {
+    "another tensor in the middle": "{ a = Slice (x, zero, one, at) y = Concat <axis = 1> (a, z) }",
+    "another axis": "{ a = Slice (x, zero, one, last) b = Expand (a, all) y = Concat <axis = 1> (b, x) }",
+    "the first two columns": "{ a = Slice (x, one, two, at) b = Slice (x, zero, one, at) y = Concat <axis = 1> (b, a, x) }",
+    "behind, not in front": "{ a = Slice (x, zero, one, at) y = Concat <axis = 1> (x, a) }",
+    "nothing in the middle": "{ a = Slice (x, zero, one, at) b = Slice (x, one, two, at) y = Concat <axis = 1> (a, b) }",
+    "read elsewhere": "{ a = Slice (x, zero, one, at) y = Concat <axis = 1> (a, x) v = Relu (a) }",
+}
+
+
+@pytest.mark.parametrize("name", LOOK_ALIKES)
+def test_other_concats_stay(name: str) -> None:
+    more = ", float[2,1,3] v" if name == "read elsewhere" else ""
+    model = written(
+        f"(float[2,4,3] x, float[2,4,3] z) => (float[2,A,3] y{more}) <int64[1] zero = {{0}}, int64[1] one = {{1}},"
+        f"int64[1] two = {{2}}, int64[1] at = {{1}}, int64[1] last = {{2}}, int64[3] all = {{2, 4, 3}}> {LOOK_ALIKES[name]}",
+        19,
+    )
+    result = surgeon.rewrite(model, target="9.3", only=["reflect-pad"])
+    assert not result.report.applied
+
+
+def test_sizes_are_no_tensors_to_be_padded() -> None:
+    model = written(
+        "(float[N,3] x) => (float[A,B,C] y) <int64[1] zero = {0}, int64[1] one = {1}>"
+        "{ s = Shape (x) a = Slice (s, zero, one, zero) t = Concat <axis = 0> (a, s) y = ConstantOfShape (t) }"
+    )
+    assert not surgeon.rewrite(model, target="10.9", only=["reflect-pad"]).report.applied
+
+
 def test_a_reflection_by_the_whole_axis_is_refused_with_the_reason() -> None:
     model = Padding("reflect", (2, 3), ((0, 0), (3, 0)), 17).model()
     result = surgeon.rewrite(model, target="8.0")
@@ -262,7 +391,8 @@ def test_pads_of_run_time_lose_their_axes_for_a_target_that_refuses_a_fourth_inp
     info = helper.make_tensor_value_info
     graph = helper.make_graph(
         [helper.make_node("Pad", ["x", "pads", "", "axes"], ["y"], mode="reflect")], "g",
-        [info("x", TensorProto.FLOAT, ["a", "b", "c"]), info("pads", TensorProto.INT64, [4])], [info("y", TensorProto.FLOAT, ["d", "e", "f"])],
+        [info("x", TensorProto.FLOAT, ["a", "b", "c"]), info("pads", TensorProto.INT64, [4])],
+        [info("y", TensorProto.FLOAT, ["d", "e", "f"])],
         [numpy_helper.from_array(np.asarray([-1, 1], np.int64), "axes")],
     )  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)

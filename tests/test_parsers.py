@@ -1,6 +1,8 @@
-"""What the real parser understands of nodes that it would misread, once they are rewritten; the network is evaluated here.
+"""What the real parser understands of nodes that it would misread, once they are rewritten;
+the network is evaluated here.
 
-TensorRT-RTX parses without a GPU. Each of these nodes is rejected or computed wrongly as it stands (tests/test_network.py).
+TensorRT-RTX parses without a GPU. Each of these nodes is rejected or computed wrongly as it stands
+(tests/test_network.py).
 """
 
 from __future__ import annotations
@@ -80,7 +82,7 @@ def test_the_parser_reads_what_is_written(name: str, tmp_path: Path) -> None:
     assert not surgeon.rewrite(result.model, target="rtx").report.applied
 
 
-# ---- the Exact lines, for any target ---------------------------------------------------------------------------------------
+# ---- the Exact lines, for any target ---------------------------------------------------------------------------------
 
 
 @st.composite

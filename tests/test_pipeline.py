@@ -39,7 +39,8 @@ def test_shell(folder: Path) -> None:
     assert said.splitlines()[0].startswith("check          exit 1")
     job = folder / "job"
     assert {p.name for p in job.iterdir()} == {
-        "check.txt", "rewrite.txt", "again.txt", "compare.txt", "build.txt", "fp16.txt", "build_fp16.txt", "report.json", "report.html", "fp16.json", "fp16.html",
+        "check.txt", "rewrite.txt", "again.txt", "compare.txt", "build.txt", "fp16.txt", "build_fp16.txt",
+        "report.json", "report.html", "fp16.json", "fp16.html",
         "model.onnx", "model.engine", "model_fp16.onnx", "model_fp16.engine",
     }  # fmt: skip
     assert json.loads((job / "report.json").read_text())["applied"][0]["pass"] == "l2-norm"

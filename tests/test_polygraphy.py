@@ -75,11 +75,12 @@ def test_what_surgeon_refuses_is_polygraphys_exception(tmp_path: Path) -> None:
         RewriteOnnx(str(write(tmp_path)), target="eight")()
 
 
-# ---- polygraphy run --------------------------------------------------------------------------------------------------------
+# ---- polygraphy run --------------------------------------------------------------------------------------------------
 
 
 def polygraphy_run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """`polygraphy run` in a process that knows the entry point, from the installed surgeon or from a folder made here."""
+    """`polygraphy run` in a process that knows the entry point, from the installed surgeon or
+    from a folder made here."""
     paths = [str(ROOT)]
     if "surgeon" not in {e.name for e in entry_points(group="polygraphy.run.plugins")}:
         info = folder / "extension-0.dist-info"

@@ -1,4 +1,5 @@
-"""The conversion to fp16: islands, casts, constants, bodies, calibration, and the bar over the corpus's norm modules."""
+"""The conversion to fp16: islands, casts, constants, bodies, calibration,
+and the bar over the corpus's norm modules."""
 
 from __future__ import annotations
 
@@ -77,12 +78,13 @@ rng = np.random.default_rng(7)
 W = rng.standard_normal((8, 8)).astype(np.float32) * 0.3
 
 
-# ---- the bar ---------------------------------------------------------------------------------------------------------------
+# ---- the bar ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("file", NORM_FILES)
 def test_norm_modules_with_inputs_times_1000(file: str) -> None:
-    """No inf or NaN that fp32 does not have, at most 2e-3, each fp16 tensor rounded; and the same through ONNX Runtime alone."""
+    """No inf or NaN that fp32 does not have, at most 2e-3, each fp16 tensor rounded;
+    and the same through ONNX Runtime alone."""
     original = onnx.load(CORPUS / file)
     result = convert(original)
     assert not result.not_compared
@@ -100,7 +102,8 @@ def test_the_bar_covers_the_norm_modules() -> None:
 
 @pytest.mark.parametrize("row", [r for r in INDEX if r["module"] != "tf_gelu"][::4], ids=lambda r: str(r["file"]))
 def test_corpus_is_typed_right(row: dict[str, Any]) -> None:
-    """After a rewrite for TensorRT-RTX: valid, every tensor of one type, no cast of a cast, inputs and outputs as they were."""
+    """After a rewrite for TensorRT-RTX: valid, every tensor of one type, no cast of a cast,
+    inputs and outputs as they were."""
     rewritten = surgeon.rewrite(onnx.load(CORPUS / row["file"]), target="rtx", verify="none").model
     result = convert(rewritten, verify=False, target=Target.parse("rtx"))
     onnx.checker.check_model(result.model, full_check=True)
@@ -113,11 +116,12 @@ def test_corpus_is_typed_right(row: dict[str, Any]) -> None:
             assert source is None or source.op_type != "Cast" or source.attribute[0].i not in (HALF, SINGLE), node.name
 
 
-# ---- the evaluation that rounds --------------------------------------------------------------------------------------------
+# ---- the evaluation that rounds --------------------------------------------------------------------------------------
 
 
 def test_rounding_is_that_of_fp16() -> None:
-    """Against NumPy's own conversion: normal numbers, steps of 2^-24, overflow from 65520, inf, NaN; a tie may go either way."""
+    """Against NumPy's own conversion: normal numbers, steps of 2^-24, overflow from 65520, inf, NaN;
+    a tie may go either way."""
     model = convert(
         with_weights(
             helpers.model("(float[N] x) => (float[N] y) { z = MatMul (x, one) y = Mul (z, z) }"),
@@ -152,7 +156,8 @@ def test_rounding_is_that_of_fp16() -> None:
 def test_onnx_runtime_alone_hides_overflow() -> None:
     """The reason for the evaluation that rounds. Should this fail, ONNX Runtime has become strict."""
     model = helpers.model(
-        "(float[2,8] x) => (float[2,1] y) { h = Cast <to = 10> (x) s = Mul (h, h) r = ReduceSum <keepdims = 1> (s, axes) "
+        "(float[2,8] x) => (float[2,1] y) { h = Cast <to = 10> (x) s = Mul (h, h) r = ReduceSum <keepdims = 1> (s, "
+        "axes) "
         "q = Sqrt (r) y = Cast <to = 1> (q) }"
     )
     with_weights(model, axes=np.asarray([1]))
@@ -163,7 +168,7 @@ def test_onnx_runtime_alone_hides_overflow() -> None:
     assert np.isinf(Runner(strict).run({"x": x})[0]).all()
 
 
-# ---- what stays fp32 -----------------------------------------------------------------------------------------------------
+# ---- what stays fp32 -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -297,7 +302,7 @@ def test_integer_mask_of_a_transformer() -> None:
     assert np.abs(a - b).max() <= LIMIT * np.abs(b).max()
 
 
-# ---- constants -----------------------------------------------------------------------------------------------------------
+# ---- constants -------------------------------------------------------------------------------------------------------
 
 
 def test_epsilons_that_underflow_stay() -> None:
@@ -367,7 +372,8 @@ def test_computed_constants_are_stored() -> None:
     """weight_norm: g * v / ||v|| of constants is no work for run time, and no cast of a weight either."""
     model = with_weights(
         helpers.model(
-            "(float[N,8] x) => (float[N,8] y) { n = ReduceL2 <axes = [1]> (v) u = Div (v, n) k = Mul (u, g) y = MatMul (x, k) }"
+            "(float[N,8] x) => (float[N,8] y) { n = ReduceL2 <axes = [1]> (v) u = Div (v, n) k = Mul (u, g) y = MatMul "
+            "(x, k) }"
         ),
         v=W,
         g=np.float32(2),
@@ -377,7 +383,7 @@ def test_computed_constants_are_stored() -> None:
     assert not result.failed
 
 
-# ---- casts and types -------------------------------------------------------------------------------------------------------
+# ---- casts and types -------------------------------------------------------------------------------------------------
 
 
 def test_inputs_and_outputs_can_become_fp16() -> None:
@@ -390,7 +396,8 @@ def test_casts_of_the_file_are_an_islands_borders() -> None:
     """fp16 with an fp32 island of the author's: it stays, and nothing is cast twice."""
     model = with_weights(
         helpers.model(
-            "(float16[N,8] x) => (float16[N,8] y) { a = MatMul (x, w) u = Cast <to = 1> (a) s = Add (u, u) z = Cast <to = 10> (s) y = MatMul (z, w) }"
+            "(float16[N,8] x) => (float16[N,8] y) { a = MatMul (x, w) u = Cast <to = 1> (a) s = Add (u, u) z = Cast "
+            "<to = 10> (s) y = MatMul (z, w) }"
         ),
         w=W.astype(np.float16),
     )
@@ -473,7 +480,10 @@ def test_loops_carry_fp32() -> None:
 
 
 def test_sequences_keep_their_types() -> None:
-    text = "(float[N,8] x) => (float[M,8] y) { a = MatMul (x, w) s = SequenceConstruct (a, x) c = ConcatFromSequence <axis = 0> (s) y = MatMul (c, w) }"
+    text = (
+        "(float[N,8] x) => (float[M,8] y) { a = MatMul (x, w) s = SequenceConstruct (a, x) c = ConcatFromSequence "
+        "<axis = 0> (s) y = MatMul (c, w) }"
+    )
     result = convert(with_weights(helpers.model(text), w=W))
     onnx.checker.check_model(result.model, full_check=True)
     assert stored(result.model)["w"].dtype == np.float16 and not result.failed and result.errors
@@ -514,7 +524,8 @@ def test_an_output_that_is_an_input_or_a_weight() -> None:
 def test_an_output_behind_a_cast_of_the_file() -> None:
     model = with_weights(
         helpers.model(
-            "(float[N,8] x) => (float16[N,8] y, float[N,8] z) { a = MatMul (x, w) y = Cast <to = 10> (a) z = Cast <to = 1> (y) }"
+            "(float[N,8] x) => (float16[N,8] y, float[N,8] z) { a = MatMul (x, w) y = Cast <to = 10> (a) z = Cast <to "
+            "= 1> (y) }"
         ),
         w=W,
     )
@@ -540,7 +551,7 @@ def test_the_model_passed_in_is_not_changed() -> None:
     assert model.SerializeToString() == before
 
 
-# ---- what the user says ------------------------------------------------------------------------------------------------------
+# ---- what the user says ----------------------------------------------------------------------------------------------
 
 
 def test_keep_by_operator_node_and_pass() -> None:
@@ -616,7 +627,8 @@ def test_data_takes_islands_away() -> None:
 def test_data_from_files(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=np.ones((2, 8), np.float32))
     (tmp_path / "loader.py").write_text(
-        "import numpy as np\n\ndef load_data():\n    for n in (1, 2):\n        yield {'x': np.full((n, 8), n, np.float32)}\n"
+        "import numpy as np\n\ndef load_data():\n    for n in (1, 2):\n        yield {'x': np.full((n, 8), n, "
+        "np.float32)}\n"
     )
     assert [f["x"].shape for f in load_data(tmp_path / "x.npz")] == [(2, 8)]
     assert [f["x"].shape for f in load_data(tmp_path / "loader.py")] == [(1, 8), (2, 8)]

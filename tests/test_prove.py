@@ -148,7 +148,8 @@ def scaled(proto: onnx.ModelProto, by: float) -> onnx.ModelProto:
 def test_what_a_definition_rounds_badly_is_no_difference_and_hides_none(
     before: onnx.ModelProto, after: onnx.ModelProto
 ) -> None:
-    """GroupNormalization is defined with the variance E[x^2] - E[x]^2: on shifted groups of two elements it is noise."""
+    """GroupNormalization is defined with the variance E[x^2] - E[x]^2:
+    on shifted groups of two elements it is noise."""
     shifted = dict(feeds_of([("a", onnx.TensorProto.FLOAT, (16, 6))]))["shifted"]
     one, other = (Runner(m).run(shifted)[0] for m in (before, after))
     assert np.abs(one - other).max() > 1e-5 * np.abs(one).max(), "well-conditioned: the test shows nothing"

@@ -21,7 +21,8 @@ LENGTH = 5  # of the computed shape
 
 
 class Chain:
-    """Random operators over the shape of `x`, whose last tensor is a shape again; `shape` is that of the tensor so far."""
+    """Random operators over the shape of `x`, whose last tensor is a shape again;
+    `shape` is that of the tensor so far."""
 
     def __init__(self, draw: Any) -> None:
         self.draw = draw
@@ -46,7 +47,8 @@ class Chain:
         self.last = self.node(op, [self.last, *inputs], outputs, **attrs)
         self.shape = becomes
 
-    # The steps ----------------------------------------------------------------------------------------------------------
+    # The steps
+    # ----------------------------------------------------------------------------------------------------------
 
     def reshape(self) -> None:
         size = int(np.prod(self.shape))
