@@ -25,6 +25,7 @@ from .pattern import MOVED, key_of
 
 FLOAT_LIMIT = float(np.finfo(np.float32).max)  # Clip wrote "no bound" as this number up to opset 10
 FOLD_LIMIT = 1 << 22  # elements: a computed constant larger than this is left to the runtime
+MOST_UNLOOKED = 500_000  # objects, about 130 MB
 SERIALS = 1 << 40  # more nodes than anybody makes
 PLACE = attrgetter("place")
 SMALL_TENSOR = 1024  # elements: larger initializers never decide a shape, so shape inference does without them
@@ -1041,22 +1042,32 @@ class Model:
 # ---- helpers -----------------------------------------------------------------------------------------------------------
 
 
+_unlooked = 0  # objects that joined the oldest generation since it was looked at
+
+
 @contextlib.contextmanager
 def no_collection() -> Iterator[None]:
     """An indexed graph is a hundred thousand small objects that all stay: looking for garbage among them only costs.
 
     What was made meanwhile joins the oldest generation unlooked at: unfreezing moves there what freezing set apart.
+    Python does not count what comes there in this way, so this does, and collects before it is too much.
     """
-    collecting = gc.isenabled()
+    global _unlooked
+    if not gc.isenabled():
+        yield
+        return
+    if _unlooked > MOST_UNLOOKED:
+        gc.collect()
+        _unlooked = 0
     gc.disable()
     try:
         yield
     finally:
-        if collecting:
-            if not gc.get_freeze_count():
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
+        if not gc.get_freeze_count():  # else somebody froze objects, and they stay frozen
+            _unlooked += gc.get_count()[0]
+            gc.freeze()
+            gc.unfreeze()
+        gc.enable()
 
 
 @cache

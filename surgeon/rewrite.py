@@ -127,10 +127,10 @@ class Rewrite:
     passes: list[str]
     strategy: str
     root: Node
-    keys: set[tuple[str, str]]
+    keys: list[tuple[str, str]]
     removed: dict[Node, None]
     added: dict[Node, None]
-    matched: dict[Node, None]
+    matched: list[Node]
     aliases: dict[Value, Value]
     warnings: list[str] = field(default_factory=list)
     tolerance: float = 1.0
@@ -513,10 +513,10 @@ class Driver:
             passes,
             strategy,
             root,
-            {(p, name) for p in passes},
+            [(p, name) for p in passes],
             {n: None for n in gone if n.origin is None},
             {n: None for n in made if n.alive},
-            {n: None for n in nodes if n.origin is None},
+            [n for n in nodes if n.origin is None],
             aliases,
             builder.warnings,
             builder.tolerance,
@@ -531,10 +531,10 @@ class Driver:
 
     def _absorb(self, record: Rewrite, origin: Rewrite) -> None:
         record.passes = [*origin.passes, *[p for p in record.passes if p not in origin.passes]]
-        record.keys |= origin.keys
+        record.keys += origin.keys
         record.removed = {**origin.removed, **record.removed}
         record.added = {n: None for n in (*origin.added, *record.added) if n.alive}
-        record.matched = {**origin.matched, **record.matched}
+        record.matched = [*origin.matched, *record.matched]
         record.aliases = {**origin.aliases, **record.aliases}
         record.warnings = [*origin.warnings, *record.warnings]
         record.tolerance = max(record.tolerance, origin.tolerance)

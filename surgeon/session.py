@@ -263,7 +263,7 @@ class _Run:
             if not failed:
                 return self._finish(driver, list(undone), list(unproved))
             for record in failed:
-                exclude |= record.keys
+                exclude.update(record.keys)
         raise PassError(f"after {MAX_RUNS} runs there are still rewrites that fail their proof")
 
     def _drive(self, exclude: Collection[tuple[str, str]]) -> Driver:
