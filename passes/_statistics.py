@@ -79,13 +79,12 @@ class Spelling:
         scale, shift = var("scale"), var("shift")
         if centred:
             spread = self._variance(x)
-            deviation = cast(
-                op.Sub(cast(x), mean(self._view(x), "first")) | op.Add(cast(x), -mean(self._view(x), "first"))
-            )
+            centre = cast(mean(self._view(x), "first"))  # PyTorch's newer exporter sums in fp32 what it names fp16
+            deviation = cast(op.Sub(cast(x), centre) | op.Add(cast(x), -centre))
         else:
             spread = mean_of_squares(cast(x), "square")
             deviation = cast(x)
-        safe = op.Add(spread, const("epsilon")) | spread
+        safe = op.Add(cast(spread), const("epsilon")) | cast(spread)
         root = shaped(op.Sqrt(safe) | op.Pow(safe, 0.5))
         inverse = shaped(
             op.Reciprocal(root) | op.Div(1, root) | op.Pow(safe, -0.5) | op.Sqrt(op.Reciprocal(safe) | op.Div(1, safe))
@@ -277,6 +276,8 @@ class _Layout:
             if role == "full":
                 return "full", value, True  # a view of x
             return role, layout, False
+        if node.key == "Cast" and role == "reduced":
+            self._require_type(value)
         roles = [self._role(i) for i in node.inputs]
         full = [r for r in roles if r[0] == "full"]
         if full:
@@ -285,6 +286,12 @@ class _Layout:
         if reduced:
             return "reduced", reduced[0][1], all(r[2] for r in reduced)
         return "other", None, True
+
+    def _require_type(self, value: Value) -> None:
+        """A statistic is of the type of x, or of a wider one."""
+        own, given = self.b.dtype(self.x), self.b.dtype(value)
+        wider = given in FLOATS and (given == TensorProto.DOUBLE or given == TensorProto.FLOAT and own in HALVES)
+        require(given == own or wider, "a mean or a variance is cast to a narrower type")
 
     def _axes(self, node: Node, layout: Value) -> tuple[int, ...]:
         rank = self._rank(layout)

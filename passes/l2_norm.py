@@ -80,7 +80,7 @@ size = op.Abs(reduced)
 square = size * size | op.Pow(size, 2) | reduced * reduced | op.Pow(reduced, 2)
 axes = const("axes")
 total: Pattern = seen_through(
-    op.ReduceSum(square, axes)
+    op.ReduceSum(cast(square), axes)
     | op.ReduceSumSquare(size | reduced, axes)
     | op.Einsum(reduced, reduced, equation=attr("equation"))
 )

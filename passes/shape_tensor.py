@@ -40,8 +40,9 @@ def what_is_left(editor):
 
 def _everywhere(editor, final):
     changed = False
-    for node in editor.nodes(editor.target.shape_inputs):
-        for position in editor.target.shape_inputs(node.key):
+    wanted = editor.target.shape_inputs
+    for node in editor.nodes(wanted.__contains__):
+        for position in wanted[node.key]:
             given = node.inputs[position] if node.alive and position < len(node.inputs) else None
             if given is None or deep_tensor(editor.model, given) is None or editor.excluded(given.producer):
                 continue

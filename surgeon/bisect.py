@@ -23,7 +23,8 @@ import numpy as np
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
-from .compare import Comparison, Exact, as_onnx, computes_in_half, differs, in_half, tolerance_of
+from .compare import Comparison, Exact, as_onnx, differs, in_half, tolerance_of
+from .engine import computes_in_half
 from .errors import EngineError
 from .files import read
 from .meaning import DOMAIN
@@ -90,9 +91,12 @@ def bisect_files(original: Path, rewritten: Path, comparison: Comparison) -> Cul
         if side.differing is not None:
             kind, feeds = side.differing
             before, after = read(original), read(rewritten)
-            if not isinstance(side.way, OnnxRuntime):
-                return bisect_way(before, after, side.way, feeds, rewritten.parent, kind)
-            found = bisect(before, with_functions(after), feeds, original.parent, kind, rewritten.parent)
+            try:
+                if not isinstance(side.way, OnnxRuntime):
+                    return bisect_way(before, after, side.way, feeds, rewritten.parent, kind)
+                found = bisect(before, with_functions(after), feeds, original.parent, kind, rewritten.parent)
+            except Unrunnable as error:
+                return f"ONNX Runtime does not give the tensors between the windows: {error}"
             return found or "every window agrees by itself: the difference builds up over several"
     return "no output differs"
 
@@ -110,8 +114,8 @@ def bisect(
 ) -> Culprit | None:
     """The first window that differs on `feeds`; None where every window agrees by itself.
 
-    `base` and `base_after` are the folders of external weights: they are read. Every tensor that the models share is kept at once, so this
-    takes the memory of all activations. Raises Unrunnable where the original does not run.
+    `base` and `base_after` are the folders of external weights: they are read. Every tensor that the models share is kept
+    at once, so this takes the memory of all activations. Raises Unrunnable where the original does not run.
     """
     first, second = with_weights(before, base), with_weights(after, base_after or base)
     shared = _shared(first, second)
@@ -135,7 +139,8 @@ def bisect_way(
 ) -> Culprit | str:
     """The smallest window of `after` on which `way` differs from ONNX Runtime; or why none was found.
 
-    `before` is the original: its tensors tell the windows. Weights in the folder `base` are read.
+    `before` is the original: its tensors tell the windows. Weights in the folder `base` are read. A window of many nodes that
+    differs is run with all its tensors as outputs, which takes the memory of all its activations.
     """
     model = with_weights(after, base)
     search = _Search(way, kind)
@@ -176,6 +181,7 @@ class _Search:
     def narrowed(self, window: _Window, marks: Sequence[str]) -> _Window | None:
         """The window between two marks that differs by itself; None where the window as a whole does not differ."""
         values = _values(with_functions(window.model), [*marks, *_outputs(window.model)], window.feeds)
+        marks = [name for name in marks if values[name].dtype.kind not in "OSU"]  # numbers, no text and no sequences
         kept, found = self.surviving(window, marks, values)
         known = (*window.feeds, *kept)
         cuts = [(name, _window(window.model, name, known, values)) for name in found]

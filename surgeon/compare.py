@@ -24,8 +24,9 @@ from polygraphy.comparator import (
     RunResults,
     SimpleCompareFunc,
 )
+from polygraphy.logger import G_LOGGER
 
-from .engine import RTX, polygraphy_log
+from .engine import RTX, computes_in_half
 from .errors import EngineError, ModelError, UsageError, did_you_mean
 from .files import check_writable, read
 from .prove import (
@@ -434,7 +435,7 @@ def figures(kind: str, given: np.ndarray, expected: np.ndarray) -> Figures:
         CosineSimilarityCompareFunc(),
         PsnrCompareFunc(),
     ]
-    with polygraphy_log(), np.errstate(all="ignore"):
+    with G_LOGGER.verbosity(), np.errstate(all="ignore"):
         simple, l2, cosine, psnr = (
             result["given", "expected"][0][""]
             for result in Comparator.compare_accuracy(results, compare_func=functions)
@@ -449,12 +450,6 @@ def in_half(feeds: Feeds) -> bool:
     return any(helper.np_dtype_to_tensor_dtype(a.dtype) in HALVES for a in feeds.values())
 
 
-def computes_in_half(model: ModelProto) -> bool:
-    """Whether a weight is in half precision, or something is cast to it."""
-    casts = (a.i for n in model.graph.node if n.op_type == "Cast" for a in n.attribute if a.name == "to")
-    return any(kind in HALVES for kind in (*(t.data_type for t in model.graph.initializer), *casts))
-
-
 class Exact:
     """A model evaluated more exactly (float64; float32 for half precision) when somebody asks, for what is its own noise.
 
@@ -466,11 +461,11 @@ class Exact:
         self._results: list[np.ndarray] | None = None
 
     def outputs(self, index: int) -> Iterator[np.ndarray]:
-        """The graph's output of that number, where it is of floats and can be evaluated."""
+        """The graph's output of that number; where it cannot be evaluated, or is of no floats, an array that fits nothing."""
         if self._results is None:
             self._results = self._evaluate()
-        if index < len(self._results) and self._results[index].dtype.kind == "f":
-            yield self._results[index].astype(np.float64)
+        known = index < len(self._results) and self._results[index].dtype.kind == "f"
+        yield self._results[index].astype(np.float64) if known else np.empty(0)
 
     def _evaluate(self) -> list[np.ndarray]:
         kind = TensorProto.FLOAT if self._half else TensorProto.DOUBLE

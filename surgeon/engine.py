@@ -25,6 +25,7 @@ from typing import Any
 from .errors import EngineError, SurgeonError, UsageError, did_you_mean
 from .explain import mended_by
 from .files import check_writable, put, read
+from .prove import HALVES
 from .targets import Target
 
 CLASSIC, RTX = "tensorrt", "tensorrt_rtx"
@@ -207,7 +208,11 @@ def serialized(
         from polygraphy.backend import trt as backend
         from polygraphy.exception import PolygraphyException
 
-        network: Any = backend.NetworkFromOnnxPath(str(source))
+        # A model that says where it computes in half precision keeps its types, its fp32 islands above all; elsewhere, and in
+        # versions without the flag, TensorRT chooses. From TensorRT 11 on and in TensorRT-RTX there is nothing to choose.
+        flags = trt.NetworkDefinitionCreationFlag.__members__
+        typed = not fp16 and "STRONGLY_TYPED" in flags and computes_in_half(read(source))
+        network: Any = backend.NetworkFromOnnxPath(str(source), strongly_typed=typed)
         if libraries:
             network = backend.LoadPlugins(plugins=list(libraries), obj=network)
         if trt.__name__ == RTX:
@@ -221,6 +226,13 @@ def serialized(
         except TypeError as error:  # the binding's way to say that the C++ factory returned null
             said = "; ".join(told(log)) or str(error)
             raise EngineError(f"{title(trt)} has no builder on this machine: {said}") from None
+
+
+def computes_in_half(model: Any) -> bool:
+    """Whether an input or a weight of a ModelProto is in half precision, or something is cast to it."""
+    inputs = (i.type.tensor_type.elem_type for i in model.graph.input)
+    casts = (a.i for n in model.graph.node if n.op_type == "Cast" for a in n.attribute if a.name == "to")
+    return any(kind in HALVES for kind in (*inputs, *(t.data_type for t in model.graph.initializer), *casts))
 
 
 def _config(
@@ -435,7 +447,7 @@ def _told(trt: Any, source: Path, refusals: Sequence[Refusal]) -> str:
     lines = [f"{title(trt)} does not take '{source}'."]
     for refusal in refusals:
         lines.append(f"  {refusal}")
-        if "Plugin not found" in refusal.why:
+        if "Plugin not found" in refusal.why and trt.__name__ != RTX:  # that one has no plugins
             lines.append(
                 "    load the library that has it with --plugins LIB; `surgeon plugins build` makes surgeon's own"
             )

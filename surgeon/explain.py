@@ -126,13 +126,13 @@ def _verdicts_at(
     """(how much of the pattern held, what to say) for each pattern that starts at `root` and may reach `node`."""
     by_name = {p.name: p for p in passes}
     refused = {(d.pass_name, d.node): d.why for d in report.declined}
-    for name, _, match, attempt in attempts_at(root, passes, driver.model):
+    for name, stage, match, attempt in attempts_at(root, passes, driver.model):
         if match is not None:
             if node not in match.nodes:
                 continue
             yield (
                 len(match.nodes) + 1000,
-                Verdict(name, root.label, _matched(by_name[name], root, driver, report, refused)),
+                Verdict(name, root.label, _matched(by_name[name], stage, root, driver, report, refused)),
             )
         elif attempt.held > distance or not distance:
             held = f" ({attempt.held} nodes of the pattern hold)" if attempt.held > 1 else ""
@@ -142,7 +142,9 @@ def _verdicts_at(
             )
 
 
-def _matched(p: Pass, root: Node, driver: Driver, report: Report, refused: Mapping[tuple[str, str], str]) -> str:
+def _matched(
+    p: Pass, stage: Stage, root: Node, driver: Driver, report: Report, refused: Mapping[tuple[str, str], str]
+) -> str:
     if any(p.name in a.pass_name.split("+") and root.label in (a.root, *a.removed) for a in report.applied):
         return "matched, and rewritten"
     if (p.name, root.label) in refused:
@@ -150,6 +152,8 @@ def _matched(p: Pass, root: Node, driver: Driver, report: Report, refused: Mappi
     larger = [a.pass_name for a in report.applied if root.label in a.removed]
     if larger:
         return f"matched, but '{larger[0]}' took a larger window"
+    if stage is not Stage.LOWER:
+        return "matched, and left as it stands: another operator is spelled like that, or surgeon would write the same"
     why = driver.target.takes(root)
     return "matched, and left as it stands" + (f": {called(str(driver.target))} takes it" if why is None else "")
 

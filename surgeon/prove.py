@@ -195,7 +195,7 @@ def _saturated(a: np.ndarray, b: np.ndarray, reference: np.ndarray | None) -> np
     the rewritten window gives inf of its sign."""
     beyond = np.abs(b) > LARGEST**1.5
     if reference is not None and reference.shape == b.shape:
-        beyond |= ~(np.abs(reference) <= 2 * np.abs(b))
+        beyond |= ~(np.abs(reference) / 2 <= np.abs(b))
     return np.isinf(a) & (np.sign(a) == np.sign(b)) & beyond
 
 

@@ -1171,9 +1171,10 @@ class Target:
         """Whether dimensions other than the last two may be padded."""
         return self.version >= (8, 0)
 
-    def shape_inputs(self, op: str) -> tuple[int, ...]:
-        """The inputs of an operator that may not be computed through a tensor of several dimensions: none from 8.5 on."""
-        return SHAPE_INPUTS.get(op, ()) if not self.rtx and self.version <= (8, 4) else ()
+    @property
+    def shape_inputs(self) -> dict[str, tuple[int, ...]]:
+        """By operator, the inputs that may not be computed through a tensor of several dimensions: none from 8.5 on."""
+        return SHAPE_INPUTS if not self.rtx and self.version <= (8, 4) else {}
 
     def imports(self, op: str) -> bool:
         """Whether the parser has an importer of its own for this ONNX operator."""

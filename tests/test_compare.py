@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import os
 import re
@@ -19,9 +20,19 @@ from helpers import model
 from surgeon.bisect import Culprit, bisect_way
 from surgeon.cli import main
 from surgeon.compare import compare_files, figures, polygraphy_command
-from surgeon.engine import gpu
-from surgeon.errors import UsageError
-from surgeon.runners import BindingsRunner, EvaluatorRunner, OnnxRuntime, Running, Way, engine_way, profile_of
+from surgeon.engine import gpu, use
+from surgeon.errors import EngineError, UsageError
+from surgeon.runners import (
+    BindingsRunner,
+    Engine,
+    EvaluatorRunner,
+    OnnxRuntime,
+    ParsedNetwork,
+    Running,
+    Way,
+    engine_way,
+    profile_of,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 Captured = pytest.CaptureFixture[str]
@@ -37,9 +48,7 @@ MISREAD = """(float[N,3,8,8] x) => (float[N,3,8,8] y) <float a = {0.1}, float[3]
   [last] z = InstanceNormalization <epsilon = 0.001> (u, s, b)
   [end] y = Neg(z)
 }"""
-needs_rtx = pytest.mark.skipif(
-    __import__("importlib.util").util.find_spec("tensorrt_rtx") is None, reason="TensorRT-RTX is not installed"
-)
+needs_rtx = pytest.mark.skipif(importlib.util.find_spec("tensorrt_rtx") is None, reason="TensorRT-RTX is not installed")
 needs_no_gpu = pytest.mark.skipif(gpu(), reason="says what happens where there is no GPU")
 
 
@@ -122,6 +131,15 @@ def test_asked_for_and_impossible_is_a_usage_error(tmp_path: Path, capsys: Captu
     assert "the CUDA driver offers none on this machine" in capsys.readouterr().err
 
 
+@needs_no_gpu
+@needs_rtx
+def test_an_engine_that_cannot_start_says_why() -> None:
+    """TensorRT-RTX builds without a GPU; what refuses is its runtime, as it does on a GPU that it does not know."""
+    running = Engine(use("tensorrt_rtx")).start(model(LEAKY), None, [{"x": np.zeros((2, 3), np.float32)}])
+    with pytest.raises(EngineError, match=r"^TensorRT-RTX [\d.]+ does not start: \S"), running:
+        pass
+
+
 def test_a_missing_plugin_library_is_said(tmp_path: Path, capsys: Captured) -> None:
     source, library = write(tmp_path, LEAKY), tmp_path / "libplugins.so"
     assert run("compare", source, source, "--plugins", library) == 0
@@ -188,7 +206,6 @@ def test_the_polygraphy_command_for_an_engine(tmp_path: Path) -> None:
     from types import SimpleNamespace
 
     from surgeon.compare import Side
-    from surgeon.runners import Engine
 
     source = write(tmp_path, LEAKY)
     comparison = compare_files(source, source, engine=False)
@@ -199,6 +216,33 @@ def test_the_polygraphy_command_for_an_engine(tmp_path: Path) -> None:
         "--trt-min-shapes 'x:[2,3]' --trt-opt-shapes 'x:[2,3]' --trt-max-shapes 'x:[3,3]' --plugins lib.so "
         "--tactic-sources"
     )
+
+
+def runs_engines() -> bool:
+    """A GPU and a TensorRT that imports; whether that one has kernels for this GPU, the tests show."""
+    return gpu() and any(importlib.util.find_spec(m) for m in ("tensorrt", "tensorrt_rtx"))
+
+
+needs_engines = pytest.mark.skipif(not runs_engines(), reason="needs a GPU and TensorRT")
+
+
+@needs_engines
+def test_an_engine_agrees(tmp_path: Path, capsys: Captured) -> None:
+    source, out = write(tmp_path, LEAKY), tmp_path / "out.onnx"
+    assert run("rewrite", source, out) == 0
+    capsys.readouterr()
+    assert run("compare", source, out, "--trt") == 0
+    assert re.search(r"^TensorRT\S* [\d.]+  y  .*equal$", capsys.readouterr().out, re.MULTILINE)
+
+
+@needs_engines
+def test_the_engines_own_difference_is_found(tmp_path: Path, capsys: Captured) -> None:
+    """Selu without its attributes: every parser so far rounds the defaults."""
+    body = "(float[N,64] x) => (float[N,64] y) { [minus] n = Neg(x) [selu] s = Selu(n) [end] y = Neg(s) }"
+    source, found = write(tmp_path, body), tmp_path / "found"
+    assert run("compare", source, source, "--trt", "--bisect", found) == 1
+    assert "gives 's': Selu 'selu'" in capsys.readouterr().out
+    assert (found / "window.onnx").is_file() and (found / "inputs.npz").is_file()
 
 
 # ---- bisecting a way of running --------------------------------------------------------------------------------------
@@ -313,3 +357,24 @@ def test_engines_before_8_5_have_a_runner_of_their_own() -> None:
 
     runner = BindingsRunner(lambda: None, name="old")
     assert isinstance(runner, BaseRunner) and runner.name == "old"
+
+
+@needs_rtx
+@pytest.mark.parametrize(
+    ("opset", "line", "named"),
+    [
+        (17, "u = Selu (h)", "Selu"),
+        (17, "u = GlobalLpPool <p = 3> (h)", "GlobalLpPool"),
+        (21, "u = GroupNormalization <num_groups = 1> (h, b, b)", "GroupNormalization"),
+    ],
+)
+def test_bisect_finds_each_mistake_of_the_parser(opset: int, line: str, named: str) -> None:
+    """In the midst of nodes that it reads right, with no original beside it."""
+    body = f"""(float[2,3,8,8] x) => (float[2,3,c,d] y) <float a = {{0.1}}, float[3] b = {{1, 2, 3}}> {{
+      m = Mul (x, a) l = Max (x, m) h = Neg (l) [odd] {line} t = Mul (u, a) s = Abs (t) y = Neg (s)
+    }}"""
+    proto = model(body, opset=opset)
+    x = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
+    found = bisect_way(proto, proto, ParsedNetwork(), {"x": x})
+    assert isinstance(found, Culprit), found
+    assert (found.output, found.nodes) == ("u", [f"{named} 'odd'"])

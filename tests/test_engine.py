@@ -101,6 +101,27 @@ def test_what_no_pass_mends_is_said(tmp_path: Path) -> None:
         engine.build(write(tmp_path, UNKNOWN), tmp_path / "out.engine", runtime="rtx")
 
 
+def test_a_plugin_node_is_not_mended_by_a_library_that_rtx_cannot_load(tmp_path: Path) -> None:
+    text = RELU.replace('"" : 17', '"" : 17, "surgeon" : 1').replace("Relu(x)", "surgeon.Nothing(x)")
+    with pytest.raises(
+        EngineError, match=r"Nothing 'act': .*Plugin not found(.|\n)*no pass rewrites this node for rtx"
+    ):
+        engine.build(write(tmp_path, text), tmp_path / "out.engine", runtime="rtx")
+
+
+@pytest.mark.parametrize(
+    ("text", "half"),
+    [
+        (RELU, False),
+        (RELU.replace("float[N,3] x", "float16[N,3] x"), True),
+        (RELU.replace("Relu(x)", "Cast<to = 10>(x)"), True),
+        (RELU.replace("Relu(x)", "Cast<to = 6>(x)"), False),
+    ],
+)
+def test_whether_a_model_computes_in_half(text: str, half: bool) -> None:
+    assert engine.computes_in_half(onnx.parser.parse_model(text)) is half
+
+
 def test_fp16_is_for_weakly_typed_versions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write(tmp_path, RELU)
     assert main(["build", str(source), str(tmp_path / "out.engine"), "--with", "rtx", "--fp16"]) == 2
