@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from .rewrite import Driver, Pass, Stage, attempts_at
 from .session import rewrite, untaken
 from .targets import Target
 
+QUOTED = re.compile("'([^']+)'")
 REACH = 6  # how many nodes further down a pattern is looked for that may contain the node
 
 
@@ -173,12 +175,21 @@ def check(path: Path, *, target: Target, **options: Any) -> list[Untaken]:
 
     `options` are those of `surgeon.rewrite`. Nothing is proved here: `surgeon rewrite` does that.
     """
-    refused = untaken(Model(read(path), path.parent), target)
+    model = Model(read(path), path.parent)
+    refused = untaken(model, target)
     if not refused:
         return []
     mending = mended_by(path, target=target, **options)
-    ops = {n.label: n.op for s in Model(read(path), path.parent).scopes for n in s.live()}
-    return [Untaken(d.node, ops.get(d.node, ""), d.why, mending.get(d.node, "")) for d in refused]
+    nodes = [n for s in model.scopes for n in s.live()]
+    ops = {n.label: n.op for n in nodes}
+    makers = {o.name: n.label for n in nodes for o in n.outputs if o is not None}
+
+    def mender(node: str, why: str) -> str:
+        """A reason may name a tensor further up: then it is the pass that takes that tensor away."""
+        above = [mending[makers[t]] for t in QUOTED.findall(why) if makers.get(t) in mending]
+        return above[0] if above and node in mending else mending.get(node, "")
+
+    return [Untaken(d.node, ops.get(d.node, ""), d.why, mender(d.node, d.why)) for d in refused]
 
 
 def mended_by(path: Path, *, target: Target, **options: Any) -> dict[str, str]:

@@ -271,6 +271,14 @@ def test_check_names_the_pass_that_mends(tmp_path: Path, capsys: Captured) -> No
     assert re.search(r"^not taken  squeeze +Compress +no pass  ", capsys.readouterr().out, re.MULTILINE)
 
 
+def test_check_names_the_pass_that_mends_what_the_reason_names(capsys: Captured) -> None:
+    """Identity takes the Cast in front of Pad away; the tensor of two dimensions is further up."""
+    file = Path(__file__).parent / "corpus" / "Pad_reflect_N_symbolic_input_pad__ts_op17.onnx"
+    assert run("check", file, "--target", "8.4") == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "/Pad" in line and "'/Transpose" in line]
+    assert line.split()[:5] == ["not", "taken", "/Pad", "Pad", "shape-tensor"]
+
+
 def test_passes_lists_every_pass(capsys: Captured) -> None:
     assert run("passes") == 0
     printed = capsys.readouterr().out
