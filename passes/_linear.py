@@ -142,10 +142,10 @@ def _described(b: Builder, x: Value) -> Any:
             if not isinstance(v, np.ndarray) and (v is None or v in place):
                 row.append(place.get(v))
                 continue
-            array = b.value(v)
-            if array is None:
+            written = b.fingerprint(v)
+            if written is None:
                 return None
-            row += (array.shape, array.dtype.str, array.tobytes())
+            row.append(written)
         rows.append(tuple(row))
     return tuple(rows)
 

@@ -8,6 +8,7 @@ from onnx import TensorProto
 
 from surgeon import Builder, require
 from surgeon.graph import Value, schema
+from surgeon.rewrite import Declined
 
 FLOATS = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE})
 HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
@@ -16,9 +17,11 @@ HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
 def require_op(b: Builder, op: str, x: Value) -> None:
     """Decline unless x is a float tensor of a type that ONNX's `op` takes at the model's opset. An operator that is not
     there at all is no news; that it does not take the type is."""
-    dtype = b.dtype(x)
-    require(dtype in FLOATS and schema(op, "", b.opset) is not None, "")
-    require(takes_type(b, op, dtype), f"{op} takes no {TensorProto.DataType.Name(dtype).lower()} at opset {b.opset}")
+    dtype, opset = b.dtype(x), b.opset
+    if dtype in FLOATS and _takes(op, dtype, 0, opset):
+        return
+    require(dtype in FLOATS and schema(op, "", opset) is not None, "")
+    raise Declined(f"{op} takes no {TensorProto.DataType.Name(dtype).lower()} at opset {opset}")
 
 
 def takes_type(b: Builder, op: str, dtype: int, at: int = 0) -> bool:

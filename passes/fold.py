@@ -79,8 +79,9 @@ def cast_of_one(b, array):
 @rewrite_model(stage=Stage.CLEAN)
 def fold(editor):
     changed = False
-    for node in editor.nodes():
-        positions = {*editor.target.constant_inputs(node.key), *READ.get(node.key, ())}
+    target = editor.target
+    for node in editor.nodes(lambda key: key in READ or target.constant_inputs(key)):
+        positions = {*target.constant_inputs(node.key), *READ.get(node.key, ())}
         for position in sorted(positions):
             value = node.inputs[position] if node.alive and position < len(node.inputs) else None
             maker = None if value is None else value.producer

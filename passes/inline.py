@@ -24,13 +24,8 @@ def inline(editor):
     if editor.target.reads_functions or not editor.model.functions:
         return False
     changed = False
-    for node in editor.nodes():
-        if (
-            node.key not in editor.model.functions
-            or node.proto.domain in PLUGINS
-            or _in_function(node.graph)
-            or editor.excluded(node)
-        ):
+    for node in editor.nodes(editor.model.functions.__contains__):
+        if node.proto.domain in PLUGINS or _in_function(node.graph) or editor.excluded(node):
             continue
         nodes = _inlined(node, editor.model)
         if any(key_of(n.domain, n.op_type) == node.key for n in nodes):

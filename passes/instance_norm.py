@@ -278,8 +278,8 @@ def with_slope(editor):
     """The plugin applies a LeakyRelu or Relu that alone reads its result;
     a rule rooted there would be the target's to keep."""
     changed = False
-    for node in editor.nodes():
-        inside = node.inputs[0].producer if node.key in ("LeakyRelu", "Relu") and node.inputs[0] is not None else None
+    for node in editor.nodes(("LeakyRelu", "Relu").__contains__):
+        inside = node.inputs[0].producer if node.inputs[0] is not None else None
         if (
             inside is None
             or inside.key != f"{DOMAIN}::SurgeonInstanceNorm"

@@ -116,9 +116,7 @@ def opset(editor):
     target = editor.target
     lowers = target.lowers_opset and any(editor.model.opset_in(g) > target.opset for g in editor.model.scopes)
     plans, refused = [], []
-    for node in editor.nodes():
-        if node.proto.domain not in ("", "ai.onnx") or not (lowers or node.key in STEPS):
-            continue
+    for node in editor.nodes(lambda key: "::" not in key and (lowers or key in STEPS)):
         before = editor.model.schema(node)
         if before is None:
             continue

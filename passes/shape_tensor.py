@@ -40,21 +40,15 @@ def what_is_left(editor):
 
 def _everywhere(editor, final):
     changed = False
-    for node, position in list(_shapes(editor)):
-        given = node.inputs[position] if node.alive and position < len(node.inputs) else None
-        if given is None or deep_tensor(editor.model, given) is None or editor.excluded(given.producer):
-            continue
-        if final or not editor.model.is_constant(given):  # or it is fold's to compute
-            changed |= _in_vectors(editor, given.producer, final)
+    wanted = editor.target.shape_inputs
+    for node in editor.nodes(wanted.__contains__):
+        for position in wanted[node.key]:
+            given = node.inputs[position] if node.alive and position < len(node.inputs) else None
+            if given is None or deep_tensor(editor.model, given) is None or editor.excluded(given.producer):
+                continue
+            if final or not editor.model.is_constant(given):  # or it is fold's to compute
+                changed |= _in_vectors(editor, given.producer, final)
     return changed
-
-
-def _shapes(editor):
-    """(node, position) of each input that may not be computed through a tensor of several dimensions."""
-    for graph in editor.model.scopes:
-        for op, positions in editor.target.shape_inputs.items():
-            for node in graph.by_op.get(op, ()):
-                yield from ((node, p) for p in positions)
 
 
 def _in_vectors(editor, maker, final):

@@ -8,9 +8,11 @@ stood, so the order stays topological and nothing is ever sorted.
 
 from __future__ import annotations
 
+import contextlib
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,9 @@ from .pattern import MOVED, key_of
 
 FLOAT_LIMIT = float(np.finfo(np.float32).max)  # Clip wrote "no bound" as this number up to opset 10
 FOLD_LIMIT = 1 << 22  # elements: a computed constant larger than this is left to the runtime
-LAST = 1 << 62
+MOST_UNLOOKED = 500_000  # objects, about 130 MB
+SERIALS = 1 << 40  # more nodes than anybody makes
+PLACE = attrgetter("place")
 SMALL_TENSOR = 1024  # elements: larger initializers never decide a shape, so shape inference does without them
 OWN_DOMAIN = "surgeon"  # its functions are written anew with every model, so no pass works on them
 # They read what may be known of a tensor whose values are not: its sizes, its type.
@@ -46,16 +50,18 @@ class Value:
 
     __slots__ = ("name", "graph", "producer", "index", "users", "is_output", "is_input", "tensor", "varies")
 
-    def __init__(self, name: str, graph: Graph) -> None:
+    def __init__(
+        self, name: str, graph: Graph, producer: Node | None = None, index: int = 0, varies: bool = False
+    ) -> None:
         self.name = name
         self.graph = graph
-        self.producer: Node | None = None
-        self.index = 0
+        self.producer = producer
+        self.index = index
         self.users: dict[Node, None] = {}
         self.is_output = False
         self.is_input = False
         self.tensor: TensorProto | None = None
-        self.varies = False  # True: computed from an input's values, so never a constant. False says nothing
+        self.varies = varies  # True: computed from an input's values, so never a constant. False says nothing
 
     def __repr__(self) -> str:
         return f"Value({self.name!r})"
@@ -64,18 +70,19 @@ class Value:
 class Node:
     """A node of one graph. `inputs` and `outputs` hold a `Value`, or None where the file has an empty name."""
 
-    __slots__ = ("key", "proto", "graph", "inputs", "outputs", "slot", "serial", "alive", "bodies", "origin", "_attrs")
+    __slots__ = ("key", "proto", "graph", "inputs", "outputs", "slot", "place", "alive", "bodies", "origin", "_attrs")
 
-    def __init__(self, key: str, proto: NodeProto, graph: Graph, inputs: list[Value | None], slot: int) -> None:
+    def __init__(
+        self, key: str, proto: NodeProto, graph: Graph, inputs: list[Value | None], slot: int, serial: int = SERIALS - 1
+    ) -> None:
         self.key = key
         self.proto = proto
         self.graph = graph
         self.inputs = inputs
         self.outputs: list[Value | None] = []
         self.slot = slot
-        self.serial = (
-            LAST  # among the nodes of one slot: new ones in the order in which they were made, then the file's
-        )
+        # Orders the nodes of a graph: those of one slot as they were made, and behind them the file's own.
+        self.place = slot * SERIALS + serial
         self.alive = True
         self.bodies: tuple[Graph, ...] = ()
         self.origin: Any = None  # the rewrite that made this node; None for a node of the file
@@ -124,10 +131,12 @@ class Node:
         names = [a.name for a in self.proto.attribute if a.type == AttributeProto.GRAPH]
         return self.bodies[names.index(name)]
 
-    def operands(self) -> list[Any]:
+    def operands(self) -> Sequence[Any]:
         """The inputs without trailing empty ones; what older opsets write as attributes stands in its place as an array."""
-        found: list[Any] = list(self.inputs)
         moved = MOVED.get(self.key)
+        if moved is None and (not self.inputs or self.inputs[-1] is not None):
+            return self.inputs
+        found: list[Any] = list(self.inputs)
         if moved is not None and self.proto.attribute:
             for name, position in moved.items():
                 if name not in self.attrs or len(found) > position:
@@ -233,7 +242,7 @@ class Graph:
         inputs: list[Value | None] = []
         node = Node(key, proto, self, inputs, len(nodes))
         varies = False
-        for name in tuple(proto.input):
+        for name in proto.input[:]:  # a slice is a list: twice as fast as walking the field
             value = values.get(name)
             if value is None and name:
                 value = self._outer(name, node)
@@ -247,7 +256,7 @@ class Graph:
         if varies and key in VALUELESS:
             varies = False
         outputs = node.outputs
-        for name in tuple(proto.output):
+        for name in proto.output[:]:
             if not name:
                 outputs.append(None)
                 continue
@@ -256,8 +265,7 @@ class Graph:
                     f"the tensor '{name}' of {self.title} is produced twice, the second time by {node.label}. "
                     "Tensor names must be unique."
                 )
-            value = values[name] = Value(name, self)
-            value.producer, value.index, value.varies = node, len(outputs), varies
+            value = values[name] = Value(name, self, node, len(outputs), varies)
             outputs.append(value)
         nodes.append(node)
         row = self.by_op.get(key)
@@ -305,12 +313,17 @@ class Graph:
         if not self.extra:
             return [n for n in self.nodes if n.alive]
         found, extra = [], self.extra
-        for node in self.nodes:
-            if node.slot in extra:
-                found += [n for n in extra[node.slot] if n.alive]
+        for slot, node in enumerate(self.nodes):
+            if slot in extra:
+                found += [n for n in extra[slot] if n.alive]
             if node.alive:
                 found.append(node)
         return found
+
+    def of(self, operators: Iterable[str]) -> list[Node]:
+        """The nodes of these operators, in order."""
+        rows = [row for row in map(self.by_op.get, operators) if row]
+        return sorted([node for row in rows for node in row], key=PLACE)
 
     # ---- editing ---------------------------------------------------------------------------------------------------
 
@@ -324,28 +337,31 @@ class Graph:
         at: Node,
     ) -> Node:
         """A new node that stands where `at` stands; its outputs carry `names`, the node is called like the first."""
-        proto = NodeProto(
-            op_type=op,
-            name=names[0],
-            domain=domain,
-            input=[v.name if v is not None else "" for v in inputs],
-            output=names,
-        )
+        proto = NodeProto()  # filled field by field: a third faster than by keywords
+        proto.op_type, proto.name = op, names[0]
+        proto.input.extend([v.name if v is not None else "" for v in inputs])
+        proto.output.extend(names)
+        if domain:
+            proto.domain = domain
         for key, given in attrs.items():
             if type(given) is float:
                 proto.attribute.add(name=key, type=AttributeProto.FLOAT, f=given)
             elif type(given) is int:
                 proto.attribute.add(name=key, type=AttributeProto.INT, i=given)
+            elif type(given) is list and given and all(type(i) is int for i in given):
+                proto.attribute.add(name=key, type=AttributeProto.INTS, ints=given)
             elif given is not None:
                 proto.attribute.append(
                     given if isinstance(given, AttributeProto) else helper.make_attribute(key, given)
                 )
-        node = Node(key_of(domain, op), proto, self, list(inputs), at.slot)
         self.model.made += 1
-        node.serial = self.model.made
+        node = Node(key_of(domain, op), proto, self, list(inputs), at.slot, self.model.made)
         if domain or op in BODIED:
             self._add_bodies(node)
-        varies = op not in VALUELESS and any(v is not None and v.varies for v in inputs)
+        varies = False
+        for read in inputs if op not in VALUELESS else ():
+            if read is not None and read.varies:
+                varies = True
         for index, name in enumerate(names):
             value = self._define(name)
             value.producer, value.index, value.varies = node, index, varies
@@ -399,7 +415,10 @@ class Graph:
             gone.append(node)
             node.graph.edited = True
             del node.graph.by_op[node.key][node]
-            for value in self._unread(node):
+            for value in self._unread(node) if node.bodies else node.inputs:
+                if value is None:
+                    continue
+                value.users.pop(node, None)
                 if value.users or value.is_output:
                     continue
                 producer = value.producer
@@ -411,7 +430,7 @@ class Graph:
         return gone
 
     def _unread(self, node: Node) -> Iterator[Value]:
-        """Sign the node, and the nodes of its bodies, off as readers; the tensors that they read."""
+        """What the node and the nodes of its bodies read, and read no more."""
         for value in node.inputs:
             if value is not None:
                 value.users.pop(node, None)
@@ -518,25 +537,23 @@ class Model:
         self.opsets = {o.domain if o.domain != "ai.onnx" else "": o.version for o in proto.opset_import}
         self._check_header()
         self.functions: dict[str, Graph] = {}
-        collecting = gc.isenabled()
-        gc.disable()  # a hundred thousand small objects that all stay: collecting in between only costs
-        try:
+        with no_collection():
             self.graph = Graph(proto.graph, self, None)
             for function in proto.functions:
                 key = key_of(function.domain, function.name)
                 self.functions[key] = Graph(function, self, None, f"the function {key}")
-        finally:
-            if collecting:
-                gc.enable()
         self._file_opsets: dict[Graph, dict[str, int]] = {}
         self._types: Types | None = None
+        self._stale = False  # more can be inferred now than `_types` says
         self.made = 0  # nodes made so far
         self.orphans: dict[Value, None] = {}  # initializers that a removal left without a reader
         self.dropped: set[Value] = set()  # those that leave the file
         self._first_types: Types = {}
         self._constants: dict[Value, np.ndarray] = {}
+        self._fingerprints: dict[Value, tuple[Any, ...]] = {}
         self._fixed: dict[Value, bool] = {}
         self._dtypes: dict[Value, int] = {}
+        self._output_types: dict[tuple[str, int], tuple[int, tuple[int, ...]]] = {}  # of the main graph's operators
 
     def _check_header(self) -> None:
         newest = onnx.defs.onnx_opset_version()
@@ -690,6 +707,19 @@ class Model:
                     known[out] = array
         return known[value]
 
+    def fingerprint(self, value: Value | np.ndarray | None) -> tuple[Any, ...] | None:
+        """(shape, type, bytes) of a constant tensor, to look it up by; None for any other."""
+        known = self._fingerprints.get(value) if isinstance(value, Value) else None
+        if known is not None:
+            return known
+        array = self.constant(value)
+        if array is None:
+            return None
+        found = (array.shape, array.dtype.str, array.tobytes())
+        if isinstance(value, Value) and array.size <= SMALL_TENSOR:
+            self._fingerprints[value] = found
+        return found
+
     def _read(self, tensor: TensorProto) -> np.ndarray:
         if tensor.data_location != TensorProto.EXTERNAL:
             return numpy_helper.to_array(tensor)
@@ -774,23 +804,27 @@ class Model:
         """The type that the schema fixes, or the input that has the same type, or 0."""
         node = value.producer
         assert node is not None
-        if node.key == "Constant":
+        key, inputs = node.key, node.inputs
+        if key == "Constant":
             return helper.np_dtype_to_tensor_dtype(constant_value(node.proto).dtype)
-        if node.key == "Cast":
+        if key == "Cast":
             return int(node.attr("to"))
-        domain = node.proto.domain
-        known, alike = _output_type(
-            node.op, "" if domain == "ai.onnx" else domain, self.opset_in(node.graph, domain), value.index
-        )
+        rule = self._output_types.get((key, value.index)) if node.graph is self.graph else None
+        if rule is None:
+            domain, _, op = key.rpartition("::")
+            rule = _output_type(op, domain, self.opset_in(node.graph, domain), value.index)
+            if node.graph is self.graph:
+                self._output_types[key, value.index] = rule
+        known, alike = rule
         for position in alike:
-            source = node.inputs[position] if position < len(node.inputs) else None
+            source = inputs[position] if position < len(inputs) else None
             if source is not None:
                 return source
         return known
 
     def forget_types(self) -> None:
-        """What was inferred is inferred again on demand: folding has made more of it knowable."""
-        self._types = None
+        """Folding has made more knowable: when a shape is asked for that is not wholly known, all are inferred again."""
+        self._stale = self._types is not None
         self._fixed = {v: True for v, answer in self._fixed.items() if answer}
         self._dtypes = {v: answer for v, answer in self._dtypes.items() if answer}
 
@@ -801,16 +835,20 @@ class Model:
 
     def infer(self) -> None:
         """Infer types and shapes now, if that is still to be done."""
-        if self._types is None:
-            self._type(next(iter(self.graph.values.values())))
+        if self._types is None or self._stale:
+            self._infer_again()
 
     def _type(self, value: Value) -> tuple[int, Shape | None] | None:
         if self._types is None:
-            self._types = self._infer()
-            for known in self._first_types:
-                self._types.setdefault(known, self._first_types[known])
-        if value in self._types:
-            return _look(self._types, value)
+            self._infer_again()
+        assert self._types is not None
+        found = _look(self._types, value)
+        new = found is None and value.producer is not None and value.producer.origin is not None
+        if self._stale and not new and not _wholly_known(found):
+            self._infer_again()
+            found = _look(self._types, value)
+        if found is not None:
+            return found
         todo, types = [value], self._types
         while todo:  # nodes made since the inference: one at a time, inputs first
             v = todo[-1]
@@ -828,6 +866,14 @@ class Model:
                 if out is not None:
                     types.setdefault(out, (0, None))
         return _look(types, value)
+
+    def _infer_again(self) -> None:
+        """Infer, and keep what was known of tensors that are gone or that a node without a schema makes now."""
+        before = self._types or self._first_types
+        self._types = self._infer()
+        self._stale = False
+        for value in before:
+            self._types.setdefault(value, before[value])
 
     def _infer_one(self, node: Node) -> None:
         assert self._types is not None
@@ -985,6 +1031,7 @@ class Model:
     def set_opset(self, version: int, domain: str = "") -> None:
         """Declare `version` for `domain`, adding the import where there is none."""
         self.opsets[domain] = version
+        self._output_types.clear()
         for entry in self.proto.opset_import:
             if entry.domain == domain or (not domain and entry.domain == "ai.onnx"):
                 entry.version = version
@@ -995,6 +1042,34 @@ class Model:
 # ---- helpers -----------------------------------------------------------------------------------------------------------
 
 
+_unlooked = 0  # objects that joined the oldest generation since it was looked at
+
+
+@contextlib.contextmanager
+def no_collection() -> Iterator[None]:
+    """An indexed graph is a hundred thousand small objects that all stay: looking for garbage among them only costs.
+
+    What was made meanwhile joins the oldest generation unlooked at: unfreezing moves there what freezing set apart.
+    Python does not count what comes there in this way, so this does, and collects before it is too much.
+    """
+    global _unlooked
+    if not gc.isenabled():
+        yield
+        return
+    if _unlooked > MOST_UNLOOKED:
+        gc.collect()
+        _unlooked = 0
+    gc.disable()
+    try:
+        yield
+    finally:
+        if not gc.get_freeze_count():  # else somebody froze objects, and they stay frozen
+            _unlooked += gc.get_count()[0]
+            gc.freeze()
+            gc.unfreeze()
+        gc.enable()
+
+
 @cache
 def schema(op: str, domain: str, opset: int) -> onnx.defs.OpSchema | None:
     """The operator's schema at an opset; None where onnx has none."""
@@ -1002,6 +1077,13 @@ def schema(op: str, domain: str, opset: int) -> onnx.defs.OpSchema | None:
         return onnx.defs.get_schema(op, opset, domain)
     except onnx.defs.SchemaError:
         return None
+
+
+@cache
+def formal_types(op: str, domain: str, opset: int) -> tuple[str, ...]:
+    """The types that the schema writes for the inputs: 'T', 'tensor(int64)'. The last one repeats. Empty without a schema."""
+    spec = schema(op, domain, opset)
+    return () if spec is None else tuple(formal.type_str for formal in spec.inputs)
 
 
 @cache
@@ -1047,12 +1129,17 @@ def constant_value(proto: NodeProto) -> np.ndarray:
 def _attribute(attribute: AttributeProto) -> Any:
     if attribute.ref_attr_name:
         return Reference(attribute.ref_attr_name)
+    kind = attribute.type
+    if kind == AttributeProto.INT:
+        return attribute.i
+    if kind == AttributeProto.FLOAT:
+        return attribute.f
+    if kind == AttributeProto.STRING:
+        return attribute.s.decode("utf-8", "replace")
     found = helper.get_attribute_value(attribute)
-    if isinstance(found, bytes):
-        return found.decode("utf-8", "replace")
-    if attribute.type == AttributeProto.STRINGS:
+    if kind == AttributeProto.STRINGS:
         return [s.decode("utf-8", "replace") for s in found]
-    return list(found) if attribute.type in (AttributeProto.INTS, AttributeProto.FLOATS) else found
+    return list(found) if kind in (AttributeProto.INTS, AttributeProto.FLOATS) else found
 
 
 class _ReadsLater(Exception):
@@ -1141,10 +1228,9 @@ def _rebind(node: Node) -> None:
 
 def _shape_range(node: Node, dims: Shape) -> Shape:
     """The part of the dimensions that a Shape node returns: `start` and `end` came with opset 15."""
-    if node.key != "Shape":
+    if node.key != "Shape" or not node.attrs:
         return dims
-    start, end = node.attr("start") or 0, node.attr("end")
-    return dims[start:] if end is None else dims[start:end]
+    return dims[node.attrs.get("start", 0) : node.attrs.get("end")]
 
 
 def _elements_out(node: Node, inputs: list[np.ndarray | None]) -> int:
@@ -1178,6 +1264,11 @@ def _read_type(kind: onnx.TypeProto) -> tuple[int, Shape | None]:
     return tensor.elem_type, tuple(
         d.dim_value if d.HasField("dim_value") else (d.dim_param or None) for d in tensor.shape.dim
     )
+
+
+def _wholly_known(found: tuple[int, Shape | None] | None) -> bool:
+    """Whether inferring again cannot say more: a type and sizes, where a name may be the inference's own for "unknown"."""
+    return found is not None and found[0] != 0 and found[1] is not None and all(type(d) is int for d in found[1])
 
 
 def _look(types: Types, value: Value) -> tuple[int, Shape | None] | None:

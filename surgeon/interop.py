@@ -13,7 +13,6 @@ so the proof is the whole model.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -114,9 +113,7 @@ def run_graph_rules(
             outcome.declined.append(Entry(rule.pass_name, record.root, f"unproved: {verdict.why}"))
         else:
             outcome.model = after
-            outcome.applied.append(
-                dataclasses.replace(record, max_error=None if verdict is None else verdict.max_error)
-            )
+            outcome.applied.append(record._replace(max_error=None if verdict is None else verdict.max_error))
     return outcome
 
 
@@ -329,9 +326,8 @@ def _applied(rule: ModelRule, before: ModelProto, after: ModelProto) -> Applied:
     outputs = [o for n in removed for o in n.output if o in made]
     root = _label(removed[0]) if removed else "the graph"
     return Applied(
-        rule.pass_name, rule.stage.value, root, outputs, [_label(n) for n in removed], [_label(n) for n in added], None,
-        [_Text(n) for n in removed], [_Text(n) for n in added],
-    )  # fmt: skip
+        rule.pass_name, rule.stage.value, root, outputs, [_Text(n) for n in removed], [_Text(n) for n in added]
+    )
 
 
 def _label(node: NodeProto) -> str:
@@ -340,9 +336,13 @@ def _label(node: NodeProto) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A NodeProto as a line, when somebody asks for it."""
+    """A NodeProto by name and as a line, when somebody asks for it."""
 
     node: NodeProto
+
+    @property
+    def label(self) -> str:
+        return _label(self.node)
 
     @property
     def text(self) -> str:

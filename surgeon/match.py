@@ -7,14 +7,14 @@ its inputs' producers alone; most nodes are rejected by one dictionary look-up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from .graph import Model, Node, Reference, Value
-from .pattern import ABSENT, Absent, Attr, Choice, Const, Op, Output, Pattern, Var, roots
+from .pattern import Absent, Attr, Choice, Const, Op, Output, Pattern, Var, roots
 
 FREE = frozenset({"Shape", "Constant"})  # they cost nothing, so sharing them is no reason to give up
 
@@ -24,8 +24,7 @@ Next = Callable[[], bool]
 Matcher = Callable[[Any, "_State", Next], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """`bound`: the names that the rewrite receives. `nodes`: every node the pattern explained, the root first."""
 
     root: Node
@@ -45,11 +44,17 @@ class Attempt:
             self.held, self.why = held, why
 
 
-@dataclass(slots=True)
 class _State:
-    model: Model
-    seen: dict[Any, Any] = field(default_factory=dict)
-    attempt: Attempt | None = None
+    """One attempt at a root: `seen` says what each pattern stands for, `found` is the match once it is complete."""
+
+    __slots__ = ("model", "root", "seen", "attempt", "found")
+
+    def __init__(self, model: Model, root: Node, attempt: Attempt | None) -> None:
+        self.model = model
+        self.root = root
+        self.seen: dict[Pattern, Any] = {}
+        self.attempt = attempt
+        self.found: Match | None = None
 
     def failed(self, why: str) -> bool:
         """Record why the match ends here. Call it behind `attempt is not None`: near misses are many, texts cost."""
@@ -57,66 +62,62 @@ class _State:
             self.attempt.note(sum(isinstance(p, Op) for p in self.seen), why)
         return False
 
+    def complete(self) -> bool:
+        """Make the match, if no interior tensor is read from outside."""
+        nodes = {self.root: None}
+        bound: dict[str, Any] = {}
+        constants: list[tuple[str, Value]] = []
+        for p, v in self.seen.items():
+            kind = type(p)
+            if kind is Op:
+                nodes[v] = None
+                if p.attrs and not self._bind_attributes(p, v, bound):
+                    return False
+            elif kind is Var:
+                bound[p.name] = v
+            elif kind is Const and p.name is not None:
+                constants.append((p.name, v))
+        if len(nodes) > 1 and not self._closed(nodes):
+            return False
+        for name, v in constants:
+            bound[name] = array = self.model.constant(v)
+            if array is None:
+                return self.failed(f"the value of '{v.name}' is too large to compute")
+        self.found = Match(self.root, bound, tuple(nodes))
+        return True
+
+    def _bind_attributes(self, p: Op, node: Node, bound: dict[str, Any]) -> bool:
+        for key, wanted in p.attrs.items():
+            if isinstance(wanted, Attr):
+                bound[wanted.name] = given = node.attr(key)
+                if isinstance(given, Reference):
+                    return self.failed(f"{node.label} takes {key} from the function's caller")
+        return True
+
+    def _closed(self, nodes: Collection[Node]) -> bool:
+        """Whether every interior tensor is read by the window alone and is no output."""
+        graph = self.root.graph
+        for node in nodes:
+            if node is self.root or node.key in FREE:
+                continue
+            if node.graph is not graph:
+                return self.failed(f"{node.label} stands outside the body that holds {self.root.label}")
+            for out in node.outputs:
+                if out is None:
+                    continue
+                if out.is_output:
+                    return self.failed(f"'{out.name}' is an output of the graph")
+                for user in out.users:
+                    if user not in nodes and not _sizes_alone(out, user, nodes):
+                        return self.attempt is not None and self.failed(f"'{out.name}' is also read by {user.label}")
+        return True
+
 
 def match(pattern: Op, node: Node, model: Model, attempt: Attempt | None = None) -> Match | None:
     """The first way in which `pattern` holds at `node`, or None. With `attempt`, it records the best failure."""
-    state = _State(model, attempt=attempt)
-    found: list[Match] = []
-
-    def complete() -> bool:
-        result = _complete(node, state)
-        if result is None:
-            return False
-        found.append(result)
-        return True
-
-    _node_matcher(pattern)(node, state, complete)
-    return found[0] if found else None
-
-
-def _complete(root: Node, state: _State) -> Match | None:
-    """The match, if no interior tensor is read from outside."""
-    nodes = {root: None}
-    for p, v in state.seen.items():
-        if isinstance(p, Op):
-            nodes[v] = None
-    graph = root.graph
-    for node in nodes:
-        if node is root or node.key in FREE:
-            continue
-        if node.graph is not graph:
-            state.failed(f"{node.label} stands outside the body that holds {root.label}")
-            return None
-        for out in node.outputs:
-            if out is None:
-                continue
-            if out.is_output:
-                state.failed(f"'{out.name}' is an output of the graph")
-                return None
-            for user in out.users:
-                if user not in nodes and not _sizes_alone(out, user, nodes):
-                    if state.attempt is not None:
-                        state.failed(f"'{out.name}' is also read by {user.label}")
-                    return None
-    bound: dict[str, Any] = {}
-    for p, v in state.seen.items():
-        if isinstance(p, Op):
-            for key, wanted in p.attrs.items():
-                if isinstance(wanted, Attr):
-                    bound[wanted.name] = given = v.attr(key)
-                    if isinstance(given, Reference):
-                        state.failed(f"{v.label} takes {key} from the function's caller")
-                        return None
-        elif isinstance(p, Const):
-            if p.name is not None:
-                array = state.model.constant(v)
-                if array is None:
-                    state.failed(f"the value of '{v.name}' is too large to compute")
-                    return None
-                bound[p.name] = array
-        elif isinstance(p, Var) and p.name is not None:
-            bound[p.name] = v
-    return Match(root, bound, tuple(nodes))
+    state = _State(model, node, attempt)
+    _node_matcher(pattern)(node, state, state.complete)
+    return state.found
 
 
 def _sizes_alone(value: Value, user: Node, nodes: Collection[Node]) -> bool:
@@ -183,7 +184,20 @@ def _bind(p: Pattern, v: Any, s: _State, then: Next) -> bool:
 def _compile_var(p: Var) -> Matcher:
     if p.name is None:
         return lambda v, s, then: then()  # ANY: unnamed variables are not compared
-    return lambda v, s, then: v is not None and not isinstance(v, Reference) and _bind(p, v, s, then)
+
+    def var(v: Any, s: _State, then: Next) -> bool:
+        seen = s.seen
+        if p in seen:
+            return seen[p] is v and then()
+        if v is None or isinstance(v, Reference):
+            return False
+        seen[p] = v
+        if then():
+            return True
+        del seen[p]
+        return False
+
+    return var
 
 
 def _compile_const(p: Const) -> Matcher:
@@ -289,7 +303,7 @@ def _compile_node(p: Op) -> Matcher:
         if len(operands) > count and not open_ended:
             return s.attempt is not None and s.failed(f"{node.label} has {len(operands)} inputs, not {count}")
         if len(operands) < count:
-            operands += [None] * (count - len(operands))
+            operands = [*operands, *[None] * (count - len(operands))]
         s.seen[p] = node
         for order, wanted in orders:
             if several and s.attempt is None and not _worth_trying(wanted, operands):
@@ -302,7 +316,7 @@ def _compile_node(p: Op) -> Matcher:
     return node_holds
 
 
-def _worth_trying(wanted: list[frozenset[str] | None], operands: list[Any]) -> bool:
+def _worth_trying(wanted: list[frozenset[str] | None], operands: Sequence[Any]) -> bool:
     """Whether each input comes from an operator that its pattern names, where it names any."""
     for keys, v in zip(wanted, operands, strict=False):
         if keys is not None and (not isinstance(v, Value) or v.producer is None or v.producer.key not in keys):
@@ -310,9 +324,12 @@ def _worth_trying(wanted: list[frozenset[str] | None], operands: list[Any]) -> b
     return True
 
 
-def _inputs_hold(order: list[Matcher], operands: list[Any], i: int, s: _State, then: Next) -> bool:
+def _inputs_hold(order: list[Matcher], operands: Sequence[Any], i: int, s: _State, then: Next) -> bool:
     """Whether the inputs from number i on hold, and what comes after them."""
     left = len(order) - i
+    if left == 2:
+        last, operand = order[i + 1], operands[i + 1]
+        return order[i](operands[i], s, lambda: last(operand, s, then))
     if left == 1:
         return order[i](operands[i], s, then)
     if left == 0:
@@ -329,7 +346,7 @@ def _same_attribute(have: Any, wanted: Any) -> bool:
 # ---- the index ---------------------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
-Row = tuple[Op, list[tuple[Pattern, ...]], T]  # a root, the orders of its inputs, whose it is
+Row = tuple[Op, list[tuple[Pattern, ...]], list[T]]  # a root, the orders of its inputs, whose it is
 # (operator or None, whether it is a constant, the fronts of its inputs), None for what was not looked at; None: left out
 Front = Any
 
@@ -339,16 +356,21 @@ class Index(Generic[T]):
 
     `at(node)` gives the (pattern, owner) pairs that can hold at a node: those that fit its operator, the operators in
     front, and where there are any of those, what is constant and the operators one further up. Both signatures are
-    remembered, so the cost of a node that no pattern can match does not grow with the number of patterns.
+    remembered, so the cost of a node that no pattern can match does not grow with the number of patterns. The owners of
+    one pattern stand together.
     """
 
     def __init__(self, owned: Iterable[tuple[Pattern, T]], model: Model) -> None:
         self._model = model
         self._rows: dict[str, list[Row[T]]] = {}
+        owners: dict[Op, list[T]] = {}
         for pattern, owner in owned:
             for root in roots(pattern):
-                self._rows.setdefault(root.key, []).append((root, list(root.orders()), owner))
-        self._near: dict[tuple[Any, ...], tuple[Row[T], ...]] = {}
+                if root not in owners:
+                    owners[root] = []
+                    self._rows.setdefault(root.key, []).append((root, list(root.orders()), owners[root]))
+                owners[root].append(owner)
+        self._near: dict[tuple[Any, ...], tuple[tuple[Row[T], ...], list[bool]]] = {}
         self._memo: dict[tuple[Any, ...], tuple[tuple[Op, T], ...]] = {}
 
     @property
@@ -357,31 +379,41 @@ class Index(Generic[T]):
 
     def at(self, node: Node) -> tuple[tuple[Op, T], ...]:
         inputs = node.inputs
-        signature: tuple[Any, ...] = (
-            node.key,
-            len(inputs),
-            *[v.producer and v.producer.key if v is not None else ABSENT for v in inputs[:3]],
-        )
-        rows = self._near.get(signature)
-        if rows is None:
-            near: tuple[Front, ...] = tuple(None if key is ABSENT else (key, None, None) for key in signature[2:])
-            rows = self._near[signature] = tuple(self._fitting(self._rows.get(node.key, ()), len(inputs), near))
+        count = len(inputs)
+        first = inputs if count <= 3 else inputs[:3]
+        constant = self._model.is_constant
+        makers = [v and (v.producer.key if v.producer is not None else "") for v in first]
+        signature = (node.key, count, *makers)
+        near = self._near.get(signature)
+        if near is None:
+            near = self._near[signature] = self._fitting_near(node.key, count, makers)
+        rows, further = near
         if not rows:
             return ()
-        constant = self._model.is_constant
-        deep = (signature, *[v and (not v.varies and constant(v) or _front(v, constant)) for v in inputs[:3]])
+        deep = signature + tuple(
+            [
+                v and (not v.varies and constant(v) or (look and _front(v, constant)))
+                for v, look in zip(first, further, strict=True)
+            ]
+        )
         found = self._memo.get(deep)
         if found is None:
-            fronts = tuple(
-                (key, True, None) if front is True else front
-                for key, front in zip(signature[2:], deep[1:], strict=True)
-            )
-            found = self._memo[deep] = tuple(
-                (root, owner) for root, _, owner in self._fitting(rows, len(inputs), fronts)
-            )
+            seen = deep[len(signature) :]
+            fronts = [(key, f, None) if isinstance(f, bool) else f for key, f in zip(makers, seen, strict=True)]
+            fitting = self._fitting(rows, count, fronts)
+            found = self._memo[deep] = tuple((root, owner) for root, _, owners in fitting for owner in owners)
         return found
 
-    def _fitting(self, rows: Iterable[Row[T]], count: int, fronts: tuple[Front, ...]) -> Iterator[Row[T]]:
+    def _fitting_near(
+        self, key: str, count: int, makers: Sequence[str | None]
+    ) -> tuple[tuple[Row[T], ...], list[bool]]:
+        """The rows that fit the operators in front, and for which inputs they look further up."""
+        fronts: list[Front] = [None if maker is None else (maker, None, None) for maker in makers]
+        rows = tuple(self._fitting(self._rows.get(key, ()), count, fronts))
+        orders = [order for _, orders, _ in rows for order in orders]
+        return rows, [any(_looks_further(q, m) for o in orders for q in o[i : i + 1]) for i, m in enumerate(makers)]
+
+    def _fitting(self, rows: Iterable[Row[T]], count: int, fronts: Sequence[Front]) -> Iterator[Row[T]]:
         for row in rows:
             root, orders, _ = row
             most = len(root.inputs)
@@ -398,6 +430,14 @@ def _front(value: Value, constant: Callable[[Value], bool]) -> Front:
         return (None, False, ())
     above = [v and (v.producer and v.producer.key, not v.varies and constant(v), None) for v in producer.inputs[:3]]
     return (producer.key, False, tuple(above))
+
+
+def _looks_further(pattern: Pattern, maker: str | None) -> bool:
+    """Whether it matters to the pattern what stands in front of the operator `maker`."""
+    if isinstance(pattern, Choice):
+        return any(_looks_further(q, maker) for q in pattern.alternatives)
+    node = pattern.node if isinstance(pattern, Output) else pattern
+    return isinstance(node, Op) and node.key == maker and any(not isinstance(q, Var) for q in node.inputs)
 
 
 def _fits(pattern: Pattern, front: Front) -> bool:

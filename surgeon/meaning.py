@@ -27,6 +27,8 @@ DOMAIN = "surgeon"  # of the canonical nodes and of the plugin nodes
 IR_WITH_FUNCTIONS = 8
 IR_WITH_OVERLOADS = 10
 
+PLAIN = frozenset({int, float, str})
+
 _meanings: dict[str, Callable[..., Any]] = {}
 
 
@@ -46,8 +48,9 @@ def arrange(
 ) -> tuple[list[Any], dict[str, Any]]:
     """Inputs and attributes as `opset` wants them: what ONNX moved from an attribute to an input is given by name."""
     given, written = list(inputs), dict(attrs)
-    spec = schema(op, domain, opset) if op in MOVED else None
-    for name, position in (MOVED.get(op, {}) if not domain else {}).items():
+    moved = {} if domain else MOVED.get(op, {})
+    spec = schema(op, domain, opset) if moved else None
+    for name, position in moved.items():
         if name not in written:
             continue
         if spec is not None and name in spec.attributes:
@@ -60,7 +63,7 @@ def arrange(
         given[position] = np.asarray(value, np.int64) if integers else value
     while given and given[-1] is None:
         given.pop()
-    return given, {k: _plain(v) for k, v in written.items() if v is not None}
+    return given, {k: v if type(v) in PLAIN else _plain(v) for k, v in written.items() if v is not None}
 
 
 def _plain(given: Any) -> Any:

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 SCHEMA = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """One rewrite that stays. `max_error`: the largest proved difference,
-    relative to the largest output; None unproved."""
+class Applied(NamedTuple):
+    """One rewrite that stays. `max_error`: the largest proved difference, relative to the largest output; None
+    unproved."""
 
     pass_name: str
     strategy: str
     root: str
     outputs: list[str]
-    removed: list[str]
-    added: list[str]
-    max_error: float | None
-    nodes_before: Sequence[Any] = ()  # the window's nodes, for --diff; not in the JSON
-    nodes_after: Sequence[Any] = ()
+    nodes_before: Sequence[Any]  # the window's nodes, in the order of the file; each has a `label` and a `text`
+    nodes_after: Sequence[Any]
+    max_error: float | None = None
+
+    @property
+    def removed(self) -> list[str]:
+        """The nodes that went, by name."""
+        return [n.label for n in self.nodes_before]
+
+    @property
+    def added(self) -> list[str]:
+        """The nodes that stand there now, by name."""
+        return [n.label for n in self.nodes_after]
 
     @property
     def before(self) -> list[str]:

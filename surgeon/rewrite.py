@@ -20,7 +20,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from .errors import PassError
-from .graph import Graph, Model, Node, Reference, Shape, Value, constant_value, schema
+from .graph import Graph, Model, Node, Reference, Shape, Value, constant_value, formal_types
 from .match import Attempt, Index, Match, match
 from .meaning import DOMAIN, arrange
 from .pattern import COMMUTATIVE, Op, Pattern, roots
@@ -127,10 +127,10 @@ class Rewrite:
     passes: list[str]
     strategy: str
     root: Node
-    keys: set[tuple[str, str]]
+    keys: list[tuple[str, str]]
     removed: dict[Node, None]
     added: dict[Node, None]
-    matched: dict[Node, None]
+    matched: list[Node]
     aliases: dict[Value, Value]
     warnings: list[str] = field(default_factory=list)
     tolerance: float = 1.0
@@ -143,12 +143,11 @@ class Rewrite:
     @property
     def outputs(self) -> list[Value]:
         """The tensors of the window that something outside it reads, in the order of the file."""
-        made = {o for n in self.added for o in n.outputs if o is not None}
         return [
             o
-            for n in reversed(list(self.removed))
+            for n in reversed(self.removed)
             for o in n.outputs
-            if o is not None and (o in made or o in self.aliases)
+            if o is not None and (o.producer in self.added or o in self.aliases)
         ]
 
 
@@ -201,6 +200,10 @@ class Builder:
         """The tensor's value where it can be computed without the model's inputs, else None."""
         return self._model.constant(value)
 
+    def fingerprint(self, value: Value | np.ndarray | None) -> tuple[Any, ...] | None:
+        """(shape, type, bytes) of a tensor's value, to look it up by; None where it cannot be computed."""
+        return self._model.fingerprint(value)
+
     def lowering(self, value: Value, pass_name: str) -> str:
         """What becomes of the node that makes `value` in the stage LOWER: keep, decompose or plugin; by the target alone
         where the pass does not run."""
@@ -235,14 +238,15 @@ class Builder:
         return make
 
     def node(self, op: str, inputs: Sequence[Any], outputs: int, domain: str, attrs: dict[str, Any]) -> Any:
-        opset = self._model.opset_in(self._graph, domain)
-        spec = schema(op, domain, opset)
+        graph = self._graph
+        opset = self._model.opset_in(graph, domain)
         given, written = arrange(op, inputs, attrs, domain, opset)
-        values = [
-            i if isinstance(i, Value) else self._lift(i, position, given, spec) for position, i in enumerate(given)
-        ]
-        names = [self._driver.fresh(self._graph, f"{self._prefix}/{op}") for _ in range(outputs)]
-        node = self._graph.make(op, values, written, domain, names, self.root)
+        for position, i in enumerate(given):
+            if not isinstance(i, Value) and i is not None:
+                given[position] = self._lift(i, position, given, formal_types(op, domain, opset))
+        stem = f"{self._prefix}/{op}"
+        names = [self._driver.fresh(graph, stem) for _ in range(outputs)]
+        node = graph.make(op, given, written, domain, names, self.root)
         self.made.append(node)
         return node.outputs[0] if outputs == 1 else tuple(node.outputs)
 
@@ -257,21 +261,19 @@ class Builder:
         self.constants.append(value)
         return value
 
-    def _lift(self, given: Any, position: int, all_given: list[Any], spec: Any) -> Value | None:
-        if given is None or isinstance(given, Value):
-            return given
+    def _lift(self, given: Any, position: int, all_given: list[Any], formal: tuple[str, ...]) -> Value:
         if isinstance(given, np.ndarray):
             return self.constant(given)
         if not isinstance(given, int | float | np.generic | list | tuple):
             raise PassError(f"a node's input is a tensor, a number or an array, got {given!r}")
-        return self.constant(given, self._type_at(position, all_given, spec))
+        return self.constant(given, self._type_at(position, all_given, formal))
 
-    def _type_at(self, position: int, all_given: list[Any], spec: Any) -> int:
+    def _type_at(self, position: int, all_given: list[Any], formal: tuple[str, ...]) -> int:
         """The type that a bare number takes: the schema's own, or that of a tensor that must have the same type."""
-        if spec is None or not spec.inputs:
+        if not formal:
             like = next((i for i in all_given if isinstance(i, Value)), None)
             return self.dtype(like) or TensorProto.FLOAT if like is not None else TensorProto.FLOAT
-        kinds = [spec.inputs[min(p, len(spec.inputs) - 1)].type_str for p in range(len(all_given))]
+        kinds = [*formal, *[formal[-1]] * (len(all_given) - len(formal))][: len(all_given)]
         if kinds[position] == "tensor(int64)":
             return int(TensorProto.INT64)
         like = next(
@@ -338,6 +340,15 @@ class Driver:
         self.warnings: list[str] = []
         self.attempts = 0
         self._left = 0
+        self._keeping = {p.name for p in self.passes.values() if p.keeps}
+        self._libraries = {
+            p.name: [
+                lib
+                for lib in (self.plugins or ("surgeon",))
+                if any(r.strategy == "plugin" and r.library == lib for r in p.rules)
+            ]
+            for p in self.passes.values()
+        }
         self.before = operators(model)
         self._names: dict[str, int] = {}
         self._aliases: dict[Value, Value] = {}
@@ -351,7 +362,10 @@ class Driver:
 
     def run_stage(self, stage: Stage) -> None:
         rules = [
-            (r.pattern, r) for p in self.passes.values() for r in p.rules if r.stage is stage and not self._idle(p, r)
+            (r.pattern, r)
+            for p in sorted(self.passes.values(), key=lambda p: p.name)
+            for r in p.rules
+            if r.stage is stage and not self._idle(p, r)
         ]
         index: Index[Rule] = Index(rules, self.model)
         self._left = GROWTH * sum(operators(self.model).values()) + 1000
@@ -380,34 +394,34 @@ class Driver:
         changed = False
         wanted = index.operators
         for graph in self.model.scopes:
-            if not wanted.isdisjoint(graph.by_op):
-                nodes = [n for key in wanted for n in graph.by_op.get(key, ())]
-                nodes.sort(key=place, reverse=True)
-                for node in nodes:
-                    while node.alive and self._rewrite_at(node, index):
-                        changed = True
+            for node in reversed(graph.of(wanted)):
+                while node.alive and (rules := index.at(node)) and self._rewrite_at(node, rules):
+                    changed = True
         return changed
 
-    def _rewrite_at(self, node: Node, index: Index[Rule]) -> bool:
+    def _rewrite_at(self, node: Node, rules: Iterable[tuple[Op, Rule]]) -> bool:
         """Apply the largest match at `node` whose body does not decline."""
         found: list[tuple[Match, Rule]] = []
-        seen: dict[Op, Match | None] = {}  # passes may share a pattern
-        for pattern, rule in index.at(node):
+        tried, held = None, None
+        for pattern, rule in rules:
             if not self._wanted(rule, node):
                 continue
-            if pattern not in seen:
+            if pattern is not tried:  # passes may share a pattern, and then come one after the other
                 self.attempts += 1
-                seen[pattern] = match(pattern, node, self.model)
-            held = seen[pattern]
+                tried, held = pattern, match(pattern, node, self.model)
             if held is not None:
                 found.append((held, rule))
-        if not found:
+        if len(found) > 1 and found[0][0] is not found[-1][0]:
+            found.sort(key=_larger_first)
+        for held, rule in found:
+            if self._apply(held, rule):
+                break
+        else:
             return False
-        if len(found) > 1:
-            found.sort(key=lambda f: (-len(f[0].nodes), f[1].pass_name))
-        return any(self._apply(held, rule) for held, rule in found)
+        return True
 
     def _wanted(self, rule: Rule, node: Node) -> bool:
+        """Whether the rule may be tried at the node: neither excluded nor skipped, and of the strategy that it has."""
         if self.exclude and (rule.pass_name, _out_name(node)) in self.exclude:
             return False
         if self.skip and any(
@@ -421,17 +435,13 @@ class Driver:
 
     def strategy(self, p: Pass, node: Node) -> tuple[str, str]:
         """(strategy, plugin library) for a canonical node: the user's word, else what the target takes."""
-        libraries = [
-            lib
-            for lib in (self.plugins or ("surgeon",))
-            if any(r.strategy == "plugin" and r.library == lib for r in p.rules)
-        ]
+        libraries = self._libraries[p.name]
         forced = self.strategies.get(p.name)
         if forced == "keep" and node.proto.domain == DOMAIN:
             forced = "decompose"  # no target keeps a node of surgeon's own
         if forced is not None:
             return forced, libraries[0] if libraries else ""
-        if p.keeps and self.target.takes(node) is None:
+        if p.name in self._keeping and self.target.takes(node) is None:
             return "keep", ""
         if self.plugins and libraries:
             return "plugin", libraries[0]
@@ -458,6 +468,8 @@ class Driver:
         return True
 
     def _outputs(self, result: Any, root: Node, rule: Rule) -> list[Value | None]:
+        if isinstance(result, Value) and len(root.outputs) == 1:
+            return [result]
         given = list(result) if isinstance(result, tuple | list) else [result]
         if any(v is not None and not isinstance(v, Value) for v in given):
             raise PassError(f"the pass '{rule.pass_name}' returned {result!r}; a body returns tensors")
@@ -482,6 +494,7 @@ class Driver:
     ) -> Rewrite:
         """Put what `builder` made in the place of `root`, and merge the windows of the rewrites that it builds on."""
         made = dict.fromkeys(builder.made)
+        name = _out_name(root)
         aliases: dict[Value, Value] = {}
         for old, new in zip(root.outputs, outputs, strict=True):
             if old is None or new is None or old is new:
@@ -496,16 +509,21 @@ class Driver:
                     continue
             root.graph.take_over(old, new)
         gone = root.graph.remove(root)
-        origins = {n.origin: None for n in gone if n.origin is not None}
-        keys = {(p, _out_name(root)) for p in passes}
-        removed = {n: None for n in gone if n.origin is None}
-        matched = {n: None for n in nodes if n.origin is None}
-        added = {n: None for n in made if n.alive}
         record = Rewrite(
-            passes, strategy, root, keys, removed, added, matched, aliases, builder.warnings, builder.tolerance
+            passes,
+            strategy,
+            root,
+            [(p, name) for p in passes],
+            {n: None for n in gone if n.origin is None},
+            {n: None for n in made if n.alive},
+            [n for n in nodes if n.origin is None],
+            aliases,
+            builder.warnings,
+            builder.tolerance,
         )
-        for origin in origins:
-            self._absorb(record, origin)
+        if len(record.removed) < len(gone):
+            for origin in dict.fromkeys([n.origin for n in gone if n.origin is not None]):
+                self._absorb(record, origin)
         for node in record.added:
             node.origin = record
         self.rewrites[record] = None
@@ -513,10 +531,10 @@ class Driver:
 
     def _absorb(self, record: Rewrite, origin: Rewrite) -> None:
         record.passes = [*origin.passes, *[p for p in record.passes if p not in origin.passes]]
-        record.keys |= origin.keys
+        record.keys += origin.keys
         record.removed = {**origin.removed, **record.removed}
         record.added = {n: None for n in (*origin.added, *record.added) if n.alive}
-        record.matched = {**origin.matched, **record.matched}
+        record.matched = [*origin.matched, *record.matched]
         record.aliases = {**origin.aliases, **record.aliases}
         record.warnings = [*origin.warnings, *record.warnings]
         record.tolerance = max(record.tolerance, origin.tolerance)
@@ -526,11 +544,11 @@ class Driver:
 
     def fresh(self, graph: Graph, stem: str) -> str:
         """`stem_n` with the first n that no tensor in sight carries."""
-        while True:
-            self._names[stem] = self._names.get(stem, 0) + 1
-            name = f"{stem}_{self._names[stem]}"
-            if graph.find(name) is None:
-                return name
+        number = self._names.get(stem, 0) + 1
+        while graph.find(name := f"{stem}_{number}") is not None:
+            number += 1
+        self._names[stem] = number
+        return name
 
     # ---- taking back what changed nothing ---------------------------------------------------------------------------------
 
@@ -608,9 +626,9 @@ class Driver:
         return same(x, y) or (a.key in COMMUTATIVE and len(x) == 2 and same(x, reversed(y)))
 
 
-def place(node: Node) -> tuple[int, int]:
-    """Where a node stands: nodes that came later stand in front of the file's node in whose place they are."""
-    return node.slot, node.serial
+def _larger_first(found: tuple[Match, Rule]) -> tuple[int, str]:
+    """Sorts what holds at one node: the larger window first, and of equal ones the pass that comes first by name."""
+    return -len(found[0].nodes), found[1].pass_name
 
 
 def _out_name(node: Node) -> str:
@@ -653,10 +671,10 @@ class Editor:
         self.model = driver.model
         self.target = driver.target
 
-    def nodes(self) -> Iterator[Node]:
-        """Every node of every scope, in order, as they are now."""
+    def nodes(self, wanted: Callable[[str], Any] | None = None) -> Iterator[Node]:
+        """The nodes of every scope, in order, as they are now; only those whose operators are `wanted`."""
         for graph in self.model.scopes:
-            yield from list(graph.live())
+            yield from graph.live() if wanted is None else graph.of([k for k in graph.by_op if wanted(k)])
 
     def excluded(self, node: Node) -> bool:
         """Whether the rewrite at this node was asked to be skipped, or could not be proved."""

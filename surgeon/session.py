@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +15,11 @@ from onnx import ModelProto
 from . import registry
 from .errors import PassError, UsageError, did_you_mean
 from .files import check_writable, read, write
-from .graph import Model
+from .graph import PLACE, Model, no_collection
 from .interop import GraphRule, Outcome, run_graph_rules
 from .meaning import attach
 from .report import Applied, Declined, Report
-from .rewrite import Driver, ModelRule, Pass, Rewrite, Stage, operators, place
+from .rewrite import Driver, ModelRule, Pass, Rewrite, Stage, operators
 from .targets import Target
 
 MODES = ("window", "full", "none")
@@ -102,7 +100,7 @@ def rewrite(
         dict(options or {}),
         progress,
     )
-    with _no_collection():
+    with no_collection():
         result = run.go()
     result.report.seconds = time.perf_counter() - started
     return result
@@ -114,18 +112,6 @@ def rewrite_file(source: str | Path, out: str | Path, **options: Any) -> Report:
     result = rewrite(source, **options)
     result.save(out)
     return result.report
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """An indexed graph is a hundred thousand small objects that all stay: looking for garbage among them only costs."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 # ---- arguments ----------------------------------------------------------------------------------------------------------
@@ -277,7 +263,7 @@ class _Run:
             if not failed:
                 return self._finish(driver, list(undone), list(unproved))
             for record in failed:
-                exclude |= record.keys
+                exclude.update(record.keys)
         raise PassError(f"after {MAX_RUNS} runs there are still rewrites that fail their proof")
 
     def _drive(self, exclude: Collection[tuple[str, str]]) -> Driver:
@@ -365,8 +351,8 @@ def untaken(model: Model, target: Target) -> list[Declined]:
     found = []
     newer = any(model.opset_in(s) > target.opset for s in model.scopes)
     for scope in model.scopes:
-        asked = [n for key, nodes in scope.by_op.items() if newer or not target.takes_every(key) for n in nodes]
-        for node in sorted(asked, key=place):
+        asked = [key for key in scope.by_op if newer or not target.takes_every(key)]
+        for node in scope.of(asked):
             why = target.takes(node) or target.outdated(node)
             if why is not None:
                 found.append(Declined("", node.label, why))
@@ -403,18 +389,11 @@ def _symbols(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, int
 
 def _applied(record: Rewrite) -> Applied:
     outputs = [o.name for o in record.outputs] or [o.name for o in record.root.outputs if o is not None]
+    before = sorted(record.removed, key=PLACE)
     return Applied(
-        record.name,
-        record.strategy,
-        record.root.label,
-        outputs,
-        [n.label for n in reversed(list(record.removed))],
-        [n.label for n in record.added],
-        record.max_error,
-        sorted(record.removed, key=lambda n: n.slot),
-        tuple(record.added),
+        record.name, record.strategy, record.root.label, outputs, before, tuple(record.added), record.max_error
     )
 
 
 def _in_file_order(records: Iterable[Rewrite]) -> list[Rewrite]:
-    return sorted(records, key=lambda r: min((n.slot for n in r.removed), default=r.root.slot))
+    return sorted(records, key=lambda r: min(map(PLACE, r.removed), default=r.root.place))

@@ -119,8 +119,8 @@ def test_many_shapes_of_window() -> None:
     for k in range(MOST_DRAWN + 5):
         model = surgeon.graph.Model(_chain(k + 1))
         chains.append(
-            type(first)(
-                first.pass_name, first.strategy, f"r{k}", ["y"], [], [], 0.0, model.graph.live(), model.graph.live()[:1]
+            first._replace(
+                root=f"r{k}", outputs=["y"], nodes_before=model.graph.live(), nodes_after=model.graph.live()[:1]
             )
         )
     report.applied = chains
