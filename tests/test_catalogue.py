@@ -53,7 +53,7 @@ class Form:
     plugin: str
 
     def __add__(self, other: Form) -> Form:
-        return Form(*(f"{a} {b}".strip() for a, b in zip(self.columns, other.columns)))
+        return Form(*(f"{a} {b}".strip() for a, b in zip(self.columns, other.columns, strict=True)))
 
     def __mul__(self, times: int) -> Form:
         return Form(*(" ".join([c] * times) for c in self.columns))

@@ -76,7 +76,7 @@ def onnxruntime_outputs(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) ->
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return dict(zip((output.name for output in session.get_outputs()), session.run(None, feeds)))
+    return dict(zip((output.name for output in session.get_outputs()), session.run(None, feeds), strict=True))
 
 
 def difference(got: np.ndarray, want: np.ndarray) -> float:
