@@ -337,7 +337,7 @@ class Graph:
         at: Node,
     ) -> Node:
         """A new node that stands where `at` stands; its outputs carry `names`, the node is called like the first."""
-        proto = NodeProto()  # filled field by field: a third faster than by keywords
+        proto = self.model.new_nodes.node.add()
         proto.op_type, proto.name = op, names[0]
         proto.input.extend([v.name if v is not None else "" for v in inputs])
         proto.output.extend(names)
@@ -546,6 +546,7 @@ class Model:
         self._types: Types | None = None
         self._stale = False  # more can be inferred now than `_types` says
         self.made = 0  # nodes made so far
+        self.new_nodes = GraphProto()  # holds their protobufs: in one message they share one block of memory
         self.orphans: dict[Value, None] = {}  # initializers that a removal left without a reader
         self.dropped: set[Value] = set()  # those that leave the file
         self._first_types: Types = {}

@@ -68,14 +68,14 @@ class _State:
         bound: dict[str, Any] = {}
         constants: list[tuple[str, Value]] = []
         for p, v in self.seen.items():
-            kind = type(p)
-            if kind is Op:
+            if isinstance(p, Op):
                 nodes[v] = None
                 if p.attrs and not self._bind_attributes(p, v, bound):
                     return False
-            elif kind is Var:
-                bound[p.name] = v
-            elif kind is Const and p.name is not None:
+            elif isinstance(p, Var):
+                if p.name is not None:
+                    bound[p.name] = v
+            elif isinstance(p, Const) and p.name is not None:
                 constants.append((p.name, v))
         if len(nodes) > 1 and not self._closed(nodes):
             return False
@@ -287,7 +287,7 @@ def _node_matcher(p: Op) -> Matcher:
 def _compile_node(p: Op) -> Matcher:
     fixed = [(k, w) for k, w in p.attrs.items() if not isinstance(w, Attr)]
     orders = [([_matcher(q) for q in order], [_producers(q) for q in order]) for order in p.orders()]
-    several = len(orders) > 1
+    telling = len(orders) > 1 and any(keys is not None for _, wanted in orders for keys in wanted)
     count, open_ended = len(p.inputs), p.open
     key = p.key
 
@@ -306,7 +306,7 @@ def _compile_node(p: Op) -> Matcher:
             operands = [*operands, *[None] * (count - len(operands))]
         s.seen[p] = node
         for order, wanted in orders:
-            if several and s.attempt is None and not _worth_trying(wanted, operands):
+            if telling and s.attempt is None and not _worth_trying(wanted, operands):
                 continue
             if _inputs_hold(order, operands, 0, s, then):
                 return True
@@ -382,7 +382,7 @@ class Index(Generic[T]):
         count = len(inputs)
         first = inputs if count <= 3 else inputs[:3]
         constant = self._model.is_constant
-        makers = [v and (v.producer.key if v.producer is not None else "") for v in first]
+        makers = [None if v is None else v.producer.key if v.producer is not None else "" for v in first]
         signature = (node.key, count, *makers)
         near = self._near.get(signature)
         if near is None:

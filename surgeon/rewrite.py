@@ -403,8 +403,9 @@ class Driver:
         """Apply the largest match at `node` whose body does not decline."""
         found: list[tuple[Match, Rule]] = []
         tried, held = None, None
+        choosy = self.exclude or self.skip
         for pattern, rule in rules:
-            if not self._wanted(rule, node):
+            if (choosy or rule.strategy is not None) and not self._wanted(rule, node):
                 continue
             if pattern is not tried:  # passes may share a pattern, and then come one after the other
                 self.attempts += 1
