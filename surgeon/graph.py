@@ -343,19 +343,9 @@ class Graph:
         proto.output.extend(names)
         if domain:
             proto.domain = domain
-        for key, given in attrs.items():
-            if type(given) is float:
-                proto.attribute.add(name=key, type=AttributeProto.FLOAT, f=given)
-            elif type(given) is int:
-                proto.attribute.add(name=key, type=AttributeProto.INT, i=given)
-            elif type(given) is list and given and all(type(i) is int for i in given):
-                proto.attribute.add(name=key, type=AttributeProto.INTS, ints=given)
-            elif given is not None:
-                proto.attribute.append(
-                    given if isinstance(given, AttributeProto) else helper.make_attribute(key, given)
-                )
         self.model.made += 1
         node = Node(key_of(domain, op), proto, self, list(inputs), at.slot, self.model.made)
+        node._attrs = _write_attributes(proto, attrs)
         if domain or op in BODIED:
             self._add_bodies(node)
         varies = False
@@ -1125,6 +1115,21 @@ def constant_value(proto: NodeProto) -> np.ndarray:
     if attribute.name == "sparse_value":
         raise ModelError("a Constant node holds a sparse tensor, which TensorRT does not read. Write it dense.")
     return np.asarray(_attribute(attribute), kinds.get(attribute.name))
+
+
+def _write_attributes(proto: NodeProto, attrs: dict[str, Any]) -> dict[str, Any] | None:
+    """Write a new node's attributes; what reading them back gives where they are plain numbers, else None."""
+    written: dict[str, Any] = {}
+    for key, given in attrs.items():
+        if type(given) is float:
+            written[key] = proto.attribute.add(name=key, type=AttributeProto.FLOAT, f=given).f
+        elif type(given) is int:
+            written[key] = proto.attribute.add(name=key, type=AttributeProto.INT, i=given).i
+        elif type(given) is list and given and all(type(i) is int for i in given):
+            proto.attribute.add(name=key, type=AttributeProto.INTS, ints=given)
+        elif given is not None:
+            proto.attribute.append(given if isinstance(given, AttributeProto) else helper.make_attribute(key, given))
+    return written if len(written) == len(proto.attribute) else None
 
 
 def _attribute(attribute: AttributeProto) -> Any:
