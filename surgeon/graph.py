@@ -1040,8 +1040,8 @@ _unlooked = 0  # objects that joined the oldest generation since it was looked a
 def no_collection() -> Iterator[None]:
     """An indexed graph is a hundred thousand small objects that all stay: looking for garbage among them only costs.
 
-    What was made meanwhile joins the oldest generation unlooked at: unfreezing moves there what freezing set apart.
-    Python does not count what comes there in this way, so this does, and collects before it is too much.
+    What was made meanwhile joins the oldest generation unlooked at, unless it is much: unfreezing moves there what
+    freezing set apart. Python does not count what comes there in this way, so this does, and collects in time.
     """
     global _unlooked
     if not gc.isenabled():
@@ -1054,8 +1054,9 @@ def no_collection() -> Iterator[None]:
     try:
         yield
     finally:
-        if not gc.get_freeze_count():  # else somebody froze objects, and they stay frozen
-            _unlooked += gc.get_count()[0]
+        young = gc.get_count()[0]
+        if young < MOST_UNLOOKED // 2 and not gc.get_freeze_count():  # what somebody else froze stays frozen
+            _unlooked += young
             gc.freeze()
             gc.unfreeze()
         gc.enable()

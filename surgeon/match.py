@@ -68,14 +68,14 @@ class _State:
         bound: dict[str, Any] = {}
         constants: list[tuple[str, Value]] = []
         for p, v in self.seen.items():
-            if isinstance(p, Op):
+            if type(p) is Op:
                 nodes[v] = None
                 if p.attrs and not self._bind_attributes(p, v, bound):
                     return False
-            elif isinstance(p, Var):
+            elif type(p) is Var:
                 if p.name is not None:
                     bound[p.name] = v
-            elif isinstance(p, Const) and p.name is not None:
+            elif type(p) is Const and p.name is not None:
                 constants.append((p.name, v))
         if len(nodes) > 1 and not self._closed(nodes):
             return False
