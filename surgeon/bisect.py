@@ -26,10 +26,10 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 from .compare import Comparison, Exact, as_onnx, differs, in_half, tolerance_of
 from .engine import computes_in_half
 from .errors import EngineError
-from .files import read
+from .files import read, with_weights
 from .meaning import DOMAIN
 from .prove import NOT_FINITE, TOLERANCE, Runner, Unrunnable, compare
-from .runners import Engine, Feeds, OnnxRuntime, Way, save, with_functions, with_weights
+from .runners import Engine, Feeds, OnnxRuntime, Way, save, with_functions
 
 MADE = re.compile(r"~([a-z0-9-]+)/")  # new tensors and nodes are called <old output>~<pass>/<Op>_<n>
 

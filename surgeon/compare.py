@@ -28,7 +28,7 @@ from polygraphy.logger import G_LOGGER
 
 from .engine import RTX, computes_in_half
 from .errors import EngineError, ModelError, UsageError, did_you_mean
-from .files import check_writable, read
+from .files import check_writable, read, with_weights
 from .prove import (
     HALVES,
     NOT_COUNTED,
@@ -44,7 +44,7 @@ from .prove import (
     whole_window,
     widened,
 )
-from .runners import Engine, Feeds, OnnxRuntime, ParsedNetwork, Running, Way, engine_way, with_functions, with_weights
+from .runners import Engine, Feeds, OnnxRuntime, ParsedNetwork, Running, Way, engine_way, with_functions
 
 Progress = Callable[[str, int, int], None]
 Shapes = tuple[tuple[int, ...], ...]  # smallest, usual, largest

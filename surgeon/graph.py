@@ -21,6 +21,7 @@ import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from .errors import ModelError
+from .files import with_data
 from .pattern import MOVED, key_of
 
 FLOAT_LIMIT = float(np.finfo(np.float32).max)  # Clip wrote "no bound" as this number up to opset 10
@@ -721,12 +722,7 @@ class Model:
         return found
 
     def _read(self, tensor: TensorProto) -> np.ndarray:
-        if tensor.data_location != TensorProto.EXTERNAL:
-            return numpy_helper.to_array(tensor)
-        loaded = TensorProto()
-        loaded.CopyFrom(tensor)
-        onnx.external_data_helper.load_external_data_for_tensor(loaded, str(self.base or "."))
-        return numpy_helper.to_array(loaded)
+        return numpy_helper.to_array(with_data(tensor, self.base))
 
     def _evaluate(self, node: Node, inputs: list[np.ndarray | None]) -> list[np.ndarray] | None:
         """The node's outputs, or None where they would be too large or cannot be computed."""

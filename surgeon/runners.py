@@ -31,7 +31,7 @@ from polygraphy.logger import G_LOGGER
 
 from .engine import RTX, choose_runtime, gpu, plugin_library, polygraphy_log, serialized, tactics, title, told, use
 from .errors import EngineError, UsageError
-from .files import external_files
+from .files import with_weights
 from .graph import Model
 from .meaning import DOMAIN, attach
 from .prove import Reference, Runner, Unrunnable
@@ -112,10 +112,10 @@ class OnnxRuntime:
 
     def start(self, model: ModelProto, path: Path | None = None, inputs: Sequence[Feeds] = ()) -> Running:
         runnable = with_functions(model)
-        weights_beside = path is not None and bool(external_files(runnable))
-        session = Runner(runnable, path.parent if weights_beside and path else None)
+        folder = None if path is None else path.parent
+        session = Runner(runnable, folder)
         if session._session is None or any(i.type == "tensor(bfloat16)" for i in session._session.get_inputs()):
-            return Running(self.title, EvaluatorRunner(runnable))
+            return Running(self.title, EvaluatorRunner(with_weights(runnable, folder)))
         return Running(self.title, OnnxrtRunner(session._session))
 
 
@@ -152,15 +152,6 @@ def with_functions(model: ModelProto) -> ModelProto:
     indexed = Model(copy)
     attach(indexed)
     return indexed.sync()
-
-
-def with_weights(model: ModelProto, base: Path | None) -> ModelProto:
-    """A copy that holds its external weights, read from the folder `base`."""
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    if base is not None and external_files(copy):
-        onnx.external_data_helper.load_external_data_for_model(copy, str(base))
-    return copy
 
 
 # ---- what TensorRT's parser understood -------------------------------------------------------------------------------------
