@@ -733,6 +733,11 @@ def _cast(node: Node) -> str | None:
     return None if node.attr("to") in READABLE else f"there is no {_name(node.attr('to'))}"
 
 
+@condition("Cast CastLike", RTX_ONLY, rtx=True, source="measured with TensorRT-RTX alone")
+def _cast_saturates(node: Node) -> str | None:
+    return "saturate 0 is not read: it would saturate" if node.attrs.get("saturate", 1) == 0 else None
+
+
 @condition("Cast", until=(8, 6), source="onnx-tensorrt@4f54a19 onnx2trt_utils.cpp convertDtype")
 def _cast_before_nine(node: Node) -> str | None:
     later = (
@@ -753,6 +758,72 @@ def _cast_before_nine(node: Node) -> str | None:
 )
 def _pool_dilations(node: Node) -> str | None:
     return "dilations other than 1 are refused" if any(d != 1 for d in node.attr("dilations") or ()) else None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolAxis:
+    """One axis of a pooling: its size with the padding in front, the padding behind, the window's extent and its stride."""
+
+    size: int
+    behind: int
+    window: int
+    stride: int
+
+    @property
+    def rounded_up(self) -> int:
+        """How many windows there are if a part of one counts."""
+        return -(-(self.size + self.behind - self.window) // self.stride) + 1
+
+    @property
+    def windows(self) -> int:
+        """How many ONNX has with ceil_mode 1: none that begins in the padding behind."""
+        return self.rounded_up - ((self.rounded_up - 1) * self.stride >= self.size)
+
+    @property
+    def missing(self) -> int:
+        """How much padding behind these windows reach into."""
+        return max((self.windows - 1) * self.stride + self.window - self.size, 0)
+
+
+def pool_axes(node: Node) -> list[PoolAxis] | None:
+    """The spatial axes of a pooling with explicit padding; None where a size is not static or auto_pad says otherwise."""
+    value = _input(node, 0)
+    shape = None if value is None else _model(node).shape(value)
+    if shape is None or not _unpadded(node) or not all(isinstance(d, int) for d in shape[2:]):
+        return None
+    window = _per_axis(node, "kernel_shape", 1)
+    count = len(window)
+    pads = list(node.attr("pads") or [0] * (2 * count))
+    rows = zip(
+        shape[2:],
+        pads[:count],
+        pads[count:],
+        window,
+        _per_axis(node, "dilations", 1),
+        _per_axis(node, "strides", 1),
+        strict=True,
+    )
+    return [PoolAxis(int(n) + front, behind, (k - 1) * d + 1, s) for n, front, behind, k, d, s in rows]
+
+
+@condition(
+    "AveragePool MaxPool LpPool",
+    rtx=True,
+    source="NvInfer.h, PaddingMode::kEXPLICIT_ROUND_UP: O = ceil((M - DK) / S) + 1; measured with TensorRT-RTX",
+)
+def _pool_rounded_up(node: Node) -> str | None:
+    axes = pool_axes(node) if node.attr("ceil_mode") else None
+    if axes is not None and any(a.windows != a.rounded_up for a in axes):
+        return "with ceil_mode 1 it has a last window that begins in the padding"
+    return None
+
+
+@condition("LpPool", RTX_ONLY, rtx=True, source="measured with TensorRT-RTX alone")
+def _pool_part(node: Node) -> str | None:
+    axes = pool_axes(node) if node.attr("ceil_mode") else None
+    if axes is None or all(a.missing <= a.behind for a in axes):
+        return None
+    return "with ceil_mode 1 a last window that is partly beyond the padding is divided by its part"
 
 
 @condition("MaxPool", rtx=True, source="onnx-tensorrt@1def182: does not support the indices output in MaxPool")
@@ -925,6 +996,12 @@ def _trilu(node: Node) -> str | None:
     return f"the input has {rank} dimensions; two are taken" if rank not in (None, 2) else None
 
 
+@condition("SpaceToDepth", RTX_ONLY, rtx=True, source="measured with TensorRT-RTX alone: the mode came with opset 28")
+def _space_to_depth_mode(node: Node) -> str | None:
+    mode = node.attrs.get("mode", "DCR")
+    return None if mode == "DCR" else f"the mode '{mode}' is not read"
+
+
 @condition("DepthToSpace SpaceToDepth", rtx=True, source="onnx-tensorrt@3b9c961: N, C, H, W")
 def _depth_to_space(node: Node) -> str | None:
     rank = _rank(node)
@@ -1037,6 +1114,12 @@ def _attention(node: Node) -> str | None:
     if node.attr("softcap"):
         return "softcap is refused"
     return "past keys and values are refused" if any(_input(node, p) is not None for p in (4, 5)) else None
+
+
+@condition("Attention", RTX_ONLY, rtx=True, source="measured with TensorRT-RTX alone")
+def _attention_window(node: Node) -> str | None:
+    named = [a for a in ("left_window_size", "right_window_size") if node.attrs.get(a, -1) >= 0]
+    return f"{named[0]} is not read: it would attend to every key" if named else None
 
 
 @condition("Attention", RTX_ONLY, rtx=True, source="measured with TensorRT-RTX alone")
