@@ -90,7 +90,8 @@ def with_weights(model: ModelProto, folder: str | Path | None) -> ModelProto:
 def with_data(tensor: TensorProto, folder: str | Path | None) -> TensorProto:
     """The tensor, or where it is external a copy that holds its data, read from `folder`. Raises ModelError.
 
-    A model cache holds weights as links to files elsewhere, which onnx refuses to follow; a link is no part of the model.
+    A model cache holds weights as links to files elsewhere, which onnx refuses to follow. A link is the user's own, and
+    no part of the model.
     """
     if tensor.data_location != TensorProto.EXTERNAL:
         return tensor

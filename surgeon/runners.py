@@ -41,9 +41,11 @@ INLINE_LIMIT = 1 << 30  # bytes: a larger model is written with its weights in a
 
 
 class Running:
-    """A started runner: call it with inputs by name for outputs by name. A context manager: leaving it frees the runner.
+    """A started runner: call it with inputs by name for outputs by name.
+    A context manager: leaving it frees the runner.
 
-    `title` names the way. An engine may hold integers narrower than ONNX says (`narrows`): its inputs are narrowed to it.
+    `title` names the way. An engine may hold integers narrower than ONNX says (`narrows`):
+    its inputs are narrowed to it.
     """
 
     def __init__(self, title: str, runner: BaseRunner, narrows: bool = False) -> None:
@@ -102,7 +104,7 @@ class Way(Protocol):
         ...
 
 
-# ---- ONNX Runtime ----------------------------------------------------------------------------------------------------------
+# ---- ONNX Runtime ----------------------------------------------------------------------------------------------------
 
 
 class OnnxRuntime:
@@ -154,11 +156,12 @@ def with_functions(model: ModelProto) -> ModelProto:
     return indexed.sync()
 
 
-# ---- what TensorRT's parser understood -------------------------------------------------------------------------------------
+# ---- what TensorRT's parser understood -------------------------------------------------------------------------------
 
 
 class ParsedNetwork:
-    """The network that TensorRT's parser builds, evaluated. `runtime` is "tensorrt" or "rtx"; None takes what is there."""
+    """The network that TensorRT's parser builds, evaluated. `runtime` is "tensorrt" or "rtx";
+    None takes what is there."""
 
     def __init__(self, runtime: str | None = None) -> None:
         self._module = None if runtime is None else choose_runtime(runtime)
@@ -198,7 +201,7 @@ class NetworkRunner(BaseRunner):
         return {t.name: found[t.name] for t in self._network.outputs}
 
 
-# ---- engines -----------------------------------------------------------------------------------------------------------------
+# ---- engines ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -344,7 +347,7 @@ class BindingsRunner(BaseRunner):
         return buffer.resize(shape)
 
 
-# ---- files -------------------------------------------------------------------------------------------------------------------
+# ---- files -----------------------------------------------------------------------------------------------------------
 
 
 @contextmanager

@@ -115,7 +115,7 @@ def rewrite_file(source: str | Path, out: str | Path, **options: Any) -> Report:
     return result.report
 
 
-# ---- arguments ----------------------------------------------------------------------------------------------------------
+# ---- arguments -------------------------------------------------------------------------------------------------------
 
 
 def _split_skips(skip: Iterable[str], known: Sequence[Pass]) -> tuple[list[str], list[tuple[str, str]]]:
@@ -157,7 +157,7 @@ def _check_libraries(plugins: Sequence[str], target: Target) -> tuple[str, ...]:
     return tuple(plugins)
 
 
-# ---- one run --------------------------------------------------------------------------------------------------------------
+# ---- one run ---------------------------------------------------------------------------------------------------------
 
 
 class _Source:
@@ -225,7 +225,8 @@ class _Run:
         for name, glob in self.skip:
             if any(r.pass_name == name for r in functions):
                 raise UsageError(
-                    f"the pass '{name}' edits the whole graph, so it cannot be skipped at '{glob}' alone. Use --skip {name}."
+                    f"the pass '{name}' edits the whole graph, so it cannot be skipped at '{glob}' alone. Use --skip "
+                    f"{name}."
                 )
 
     def _run_functions(self, functions: Collection[ModelRule], model: ModelProto) -> Outcome:
