@@ -116,7 +116,9 @@ int main() {
     assert [re.sub(r"^(  \S+ \d).*", r"\1", line) for line in got] == [
         line.replace(" ", "  ", 1) if line[0] == " " else line for line in want
     ]
-    for line, field in zip((w for w in got if w[0] == " "), (f for p in plugins().values() for f in p.fields)):
+    for line, field in zip(
+        (w for w in got if w[0] == " "), (f for p in plugins().values() for f in p.fields), strict=True
+    ):
         text, *choices = line.split()[2:]
         assert tuple(choices) == field.choices
         assert (
