@@ -2,8 +2,8 @@
 
 Why       With ceil_mode 1 ONNX Runtime, as PyTorch, has no window that begins in the padding behind; TensorRT has, and
           its result is larger. TensorRT-RTX 1.7.1 divides a last window of LpPool by the part of it that is there.
-Rewrites  MaxPool, AveragePool and LpPool with ceil_mode = 1 and such a window  ->  the same rounded down, with padding behind where
-          a last window is partly of the input
+Rewrites  MaxPool, AveragePool and LpPool with ceil_mode = 1 and such a window  ->  the same rounded down, with padding
+          behind where a last window is partly of the input
 Exact     To the last bit for MaxPool, to rounding for the others.
 
 Sizes must be static. An AveragePool that counts its padding would count what is added too:
