@@ -1,10 +1,11 @@
 """Say what a ConvTranspose pads in the one way that TensorRT computes as ONNX does.
 
-Why       Of an odd padding that follows from `output_shape` TensorRT cuts more at the end, ONNX at the beginning. With auto_pad VALID it
-          ignores `output_padding`. A computed bias is refused up to 8.4, and from 8.5 on not added to what `output_padding` adds.
-Rewrites  ConvTranspose<output_shape>                        ->  the same with pads, and output_padding where it is larger
-          ConvTranspose<auto_pad = "VALID", output_padding>  ->  ConvTranspose<output_padding>
-          ConvTranspose(x, w, computed bias)                 ->  ConvTranspose(x, w) + bias, where the target does not take it
+Why       Of an odd padding that follows from `output_shape` TensorRT cuts more at the end, ONNX at the beginning. With
+          auto_pad VALID it ignores `output_padding`. A computed bias is refused up to 8.4,
+          and from 8.5 on not added to what `output_padding` adds.
+Rewrites  ConvTranspose<output_shape>                       ->  the same with pads, and output_padding where larger
+          ConvTranspose<auto_pad = "VALID", output_padding> ->  ConvTranspose<output_padding>
+          ConvTranspose(x, w, computed bias)                ->  ConvTranspose(x, w) + bias, where the target lacks it
 Exact     Bit for bit; a bias that is added behind, to rounding.
 
 An output_shape is of use only where the spatial sizes are static.
@@ -37,7 +38,8 @@ def decompose(b, x, weight):
 
 
 def _pads(node, more):
-    """The attributes pads and output_padding that say what output_shape says: ONNX cuts the larger half at the beginning."""
+    """The attributes pads and output_padding that say what output_shape says:
+    ONNX cuts the larger half at the beginning."""
     totals = deconvolution_padding(node)
     require(totals is not None, "output_shape needs static sizes")
     assert totals is not None

@@ -1,9 +1,9 @@
 """Compute what can be computed and must be known: shapes, pads, axes, bounds and weights.
 
-Why       TensorRT reads some inputs at build time alone (the axes of a Reduce, the scale of an InstanceNormalization, K of
-          TopK), and others decide shapes (Reshape, Pad, Expand). Exporters compute them: TorchScript writes seven nodes for
-          the pads of ReflectionPad2d, PyTorch's newer exporter a Reshape in front of every axes. TensorRT 8.4 rejects the
-          first, TensorRT-RTX 1.7.1 the second, and no shape behind them is known to any other pass.
+Why       TensorRT reads some inputs at build time alone (the axes of a Reduce, the scale of an InstanceNormalization, K
+          of TopK), and others decide shapes (Reshape, Pad, Expand). Exporters compute them: TorchScript writes seven
+          nodes for the pads of ReflectionPad2d, PyTorch's newer exporter a Reshape in front of every axes. TensorRT 8.4
+          rejects the first, TensorRT-RTX 1.7.1 the second, and no shape behind them is known to any other pass.
 Rewrites  an input that the target reads as weights, or that decides a shape, or that is the weight of a layer, where it
           follows from constants (or from static shapes)   ->   an initializer with its value
           CastLike(constant, x)                            ->   the constant in the type of x

@@ -7,8 +7,8 @@ Rewrites  x * (1 + erf(x / sqrt(2))) / 2                              ->  Gelu(x
           x * erfc(-x / sqrt(2)) / 2, as tf2onnx writes it (Erfc is no operator of ONNX)  ->  one of the above, unproved
           in every order of the factors; from opset 20 on, which has Gelu. Below, a spelling stays as it is.
 Decompose The order that PyTorch's exporter writes: (x * (erf(x / sqrt(2)) + 1)) * 0.5. x^3 is written x * x * x, which
-          leaves no question of how Pow treats a negative base. With tanh all of it runs on DLA. DLA has no Erf, and one tensor
-          more would be copied between it and the GPU: there a Gelu that the GPU takes stays whole.
+          leaves no question of how Pow treats a negative base. With tanh all of it runs on DLA. DLA has no Erf, and one
+          tensor more would be copied between it and the GPU: there a Gelu that the GPU takes stays whole.
 Exact     To rounding.
 """
 

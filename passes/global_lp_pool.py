@@ -1,7 +1,7 @@
 """Write GlobalLpPool out where TensorRT computes it wrongly.
 
-Why       TensorRT raises x itself to the power p, not |x|: for odd p numbers of different signs cancel each other, and the root of a
-          negative sum is NaN. bfloat16 is refused from 9.2 on.
+Why       TensorRT raises x itself to the power p, not |x|: for odd p numbers of different signs cancel each other, and
+          the root of a negative sum is NaN. bfloat16 is refused from 9.2 on.
 Rewrites  GlobalLpPool<p = 1>(x)  ->  ReduceL1(x, spatial axes)    <p = 2>  ->  ReduceL2
           other p                 ->  ReduceSum(|x|^p) ^ (1 / p), in fp32
 Exact     To rounding.

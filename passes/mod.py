@@ -1,9 +1,10 @@
 """Write Mod of integers for a TensorRT that has no Mod.
 
-Why       TensorRT imports Mod from 8.5 on. Exporters write it to compute pads, as in `(8 - height % 8) % 8` (SwinIR, tf.pad).
+Why       TensorRT imports Mod from 8.5 on. Exporters write it to compute pads,
+          as in `(8 - height % 8) % 8` (SwinIR, tf.pad).
 Rewrites  Mod(a, b) of integers  ->  r - b * (r / b) with r = a - b * (a / b) + b, in divisions that round towards zero
-Exact     For integers of either sign and a constant b other than 0: the result has the sign of b, as ONNX says. A computed b may
-          be 0, where nothing is defined, and is left alone; so are floating-point numbers (fmod).
+Exact     For integers of either sign and a constant b other than 0: the result has the sign of b, as ONNX says. A
+          computed b may be 0, where nothing is defined, and is left alone; so are floating-point numbers (fmod).
 """
 
 from onnx import TensorProto

@@ -1,14 +1,17 @@
 """Bring the opset down to what the parser really reads, and write out what it would silently misread.
 
-Why       No TensorRT parser checks the declared opset: a node of a newer one is read with the older meaning, without a word.
-          Up to 9.3 a Reduce whose axes are an input (opset 18) reduces over every axis, Shape ignores start and end, GridSample
-          takes 'linear' for nearest; no parser at all reads the layout of LSTM. ONNX Runtime cannot see such a mistake.
+Why       No TensorRT parser checks the declared opset: a node of a newer one is read with the older
+          meaning, without a word.
+          Up to 9.3 a Reduce whose axes are an input (opset 18) reduces over every axis, Shape ignores start and end,
+          GridSample takes 'linear' for nearest; no parser at all reads the layout of LSTM.
+          ONNX Runtime cannot see such a mistake.
 Rewrites  For targets up to 9.3 every node whose definition is newer than the parser, as the older opset spells it:
-          axes, pads, split and bounds as attributes where they were   Pad over every axis   Split into equal or listed parts
-          Resize with every scale   CastLike -> Cast   Softmax along the last axis   GridSample by its old mode names
+          axes, pads, split and bounds as attributes where they were   Pad over every axis
+          Split into equal or listed parts   Resize with every scale   CastLike -> Cast   Softmax along the last axis
+          GridSample by its old mode names
           Shape(start, end) -> Slice(Shape)   Reduce over nothing -> its input   GreaterOrEqual -> Or(Greater, Equal)
-          For any target: LSTM, GRU and RNN with layout 1 -> layout 0 between Transposes   GridSample's 'linear' -> the default
-          ScatterND's reduction 'none' -> left out
+          For any target: LSTM, GRU and RNN with layout 1 -> layout 0 between Transposes
+          GridSample's 'linear' -> the default   ScatterND's reduction 'none' -> left out
 Exact     Bit for bit.
 
 It is all or nothing: where a single node cannot be written at the older opset, nothing comes down, a warning says why,
@@ -108,7 +111,7 @@ def step(operators):
     return mark
 
 
-# ---- the pass ----------------------------------------------------------------------------------------------------------
+# ---- the pass --------------------------------------------------------------------------------------------------------
 
 
 @rewrite_model(stage=Stage.LOWER)
@@ -228,7 +231,7 @@ def _first(op):
     return min(s.since_version for s in defs.get_all_schemas_with_history() if s.name == op and s.domain == "")
 
 
-# ---- validity, by ONNX's own definitions ----------------------------------------------------------------------------------
+# ---- validity, by ONNX's own definitions -----------------------------------------------------------------------------
 
 
 def _invalid(spec, inputs, attrs, outputs):
@@ -297,7 +300,7 @@ def _check_made(node, model):
     assert not why, f"{node.text}: {why}"
 
 
-# ---- operators whose change is more than a spelling ------------------------------------------------------------------------
+# ---- operators whose change is more than a spelling ------------------------------------------------------------------
 
 
 @step(

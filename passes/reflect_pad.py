@@ -1,20 +1,23 @@
 """Write Pad as the target takes it, and read the paddings that exporters spell with other operators.
 
-Why       TensorRT pads with reflected values from 8.2 on, with wrapped ones from 10.0 on, with negative pads from 10.4 on. Before
-          that it takes zeros alone, on two axes at most. 8.2 and 8.4 read an empty third input as a tensor, and up to 9.3 a
-          fourth input is refused. Symmetric padding has no ONNX operator: tf2onnx writes a Compress, which no TensorRT has.
+Why       TensorRT pads with reflected values from 8.2 on, with wrapped ones from 10.0 on, with negative pads from 10.4
+          on. Before that it takes zeros alone, on two axes at most. 8.2 and 8.4 read an empty third input as a tensor,
+          and up to 9.3 a fourth input is refused. Symmetric padding has no ONNX operator:
+          tf2onnx writes a Compress, which no TensorRT has.
 Rewrites  Pad with computed pads (TorchScript's seven nodes)             ->  Pad with constant pads
           Pad(Pad(x)) of one mode                                        ->  Pad
           Pad by 1, reflect Pad, Compress (tf2onnx's SYMMETRIC)          ->  a symmetric padding
-          Concat of what Slice, Gather, Expand and Tile cut from x with x in the middle: circular padding, a flip with or without the
-          edge itself, a repeated edge  ->  Pad (wrap, where opset and target have it; reflect; edge) or a symmetric padding
-          decompose: a Pad without what this target refuses (empty or fourth input, negative pads as a Slice in front, a value
-          other than 0 added behind); where it has no such mode, one Gather with constant indices for each axis of static
-          size, else Gather and Slice of both edges and a Concat. Negative steps are not used: TensorRT documents them from 8.0
-          on alone. plugin: SurgeonReflectPad (reflect, symmetric, edge, wrap); a Pad that the target takes is preferred.
+          Concat of what Slice, Gather, Expand and Tile cut from x with x in the middle: circular padding, a flip with
+          or without the edge itself, a repeated edge
+                      ->  Pad (wrap, where opset and target have it; reflect; edge) or a symmetric padding
+          decompose: a Pad without what this target refuses (empty or fourth input, negative pads as a Slice in front, a
+          value other than 0 added behind); where it has no such mode, one Gather with constant indices for each axis of
+          static size, else Gather and Slice of both edges and a Concat. Negative steps are not used: TensorRT documents
+          them from 8.0 on alone. plugin: SurgeonReflectPad (reflect, symmetric, edge, wrap);
+          a Pad that the target takes is preferred.
 Exact     Bit for bit. Cropping comes before padding, as in ONNX Runtime.
-Kept      Pads that follow from run-time sizes; reflect by a dimension's size or more, which ONNX forbids; on DLA, which has
-          neither these modes nor Gather, what the GPU pads natively.
+Kept      Pads that follow from run-time sizes; reflect by a dimension's size or more, which ONNX forbids; on DLA, which
+          has neither these modes nor Gather, what the GPU pads natively.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ PLUGIN_TYPES = HALVES | {TensorProto.FLOAT}
 x = var("x")
 
 
-# ---- padding an axis from its own values -----------------------------------------------------------------------------------
+# ---- padding an axis from its own values -----------------------------------------------------------------------------
 
 
 def _padded(f: Any, x: Any, axis: int, begin: int, end: int, mode: str, size: int | None) -> Any:
@@ -100,7 +103,7 @@ def reflect_pad(f: Any, x: Any, *, pads: list[int], mode: str) -> Any:
     return y
 
 
-# ---- reading a Pad ---------------------------------------------------------------------------------------------------------
+# ---- reading a Pad ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -160,7 +163,7 @@ def _require_possible(sizes: list[int | None], pads: np.ndarray, mode: str) -> N
         require(size is None or size > 0 or not (pads[:, axis] < 0).any(), f"the crop leaves nothing of axis {axis}")
 
 
-# ---- FUSE ------------------------------------------------------------------------------------------------------------------
+# ---- FUSE ------------------------------------------------------------------------------------------------------------
 
 
 @rewrite(op.Pad(x, const("pads"), ...), stage=Stage.FUSE)
@@ -313,8 +316,8 @@ def _static(size: Any) -> int:
 
 
 def _taken(b: Builder, value: Value | None, x: Value, axis: int, whole: np.ndarray) -> np.ndarray:
-    """The positions of x's axis that a chain of cuts takes; declines one along another axis. Every other dimension is x's
-    own, or the Concat would not be valid."""
+    """The positions of x's axis that a chain of cuts takes; declines one along another axis. Every other dimension is
+    x's own, or the Concat would not be valid."""
     if value is x:
         return whole
     assert value is not None and value.producer is not None
@@ -373,7 +376,7 @@ def _sliced(b: Builder, node: Node, before: np.ndarray, axis: int, rank: int) ->
     return before[slice(start, end, step)]
 
 
-# ---- LOWER -----------------------------------------------------------------------------------------------------------------
+# ---- LOWER -----------------------------------------------------------------------------------------------------------
 
 pad = op.Pad(x, ...)
 symmetric_node = op.ReflectPad(x, domain="surgeon", pads=attr("pads"), mode=attr("mode"))

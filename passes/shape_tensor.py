@@ -1,11 +1,13 @@
 """Compute shapes, pads and the like in vectors alone.
 
-Why       Up to 8.4 a tensor from which TensorRT computes a shape has one dimension at most: `IShuffleLayer applied to shape tensor
-          must have 0 or 1 reshape dimensions`. TorchScript turns the pads of torch.nn.functional.pad around in a [n, 2] tensor
-          (Reshape, Slice, Transpose, Reshape), TensorFlow keeps them as one (Concat, Transpose, Reshape).
-Rewrites  the shape of Reshape, Expand, Tile and ConstantOfShape, the pads of Pad, the bounds of Slice and Range and the sizes of
-          Resize, where they are computed through a tensor of two or more dimensions  ->  the same numbers one by one: a Concat of
-          constants, of scalars and of what a Gather takes from vectors; arithmetic on such a tensor becomes arithmetic on a vector
+Why       Up to 8.4 a tensor from which TensorRT computes a shape has one dimension at most: `IShuffleLayer applied to
+          shape tensor must have 0 or 1 reshape dimensions`. TorchScript turns the pads of torch.nn.functional.pad
+          around in a [n, 2] tensor (Reshape, Slice, Transpose, Reshape),
+          TensorFlow keeps them as one (Concat, Transpose, Reshape).
+Rewrites  the shape of Reshape, Expand, Tile and ConstantOfShape, the pads of Pad, the bounds of Slice and Range and the
+          sizes of Resize, where they are computed through a tensor of two or more dimensions
+                      ->  the same numbers one by one: a Concat of constants, of scalars and of what a Gather takes from
+                          vectors; arithmetic on such a tensor becomes arithmetic on a vector
 Exact     Bit for bit.
 
 What is moved around must have static sizes and 64 elements at most, and be moved by constants.
@@ -179,7 +181,7 @@ class _Elements:
         return found
 
 
-# ---- operators that move elements: (elements, node, output) -> the output's elements, in any shape ---------------------------
+# ---- operators that move elements: (elements, node, output) -> the output's elements, in any shape -------------------
 
 
 def _same(elements, node, _):

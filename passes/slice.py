@@ -1,7 +1,7 @@
 """Name the axes that a Slice is about.
 
-Why       TensorRT takes axes that are left out for every dimension, and refuses a Slice whose starts are fewer; up to 10.1 it reads
-          an empty input of axes, with steps behind it, as a tensor.
+Why       TensorRT takes axes that are left out for every dimension, and refuses a Slice whose starts are fewer; up to
+          10.1 it reads an empty input of axes, with steps behind it, as a tensor.
 Rewrites  Slice(x, starts, ends[, , steps])  ->  Slice(x, starts, ends, [0, 1, ...][, steps])
 Exact     Bit for bit.
 """

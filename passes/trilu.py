@@ -1,6 +1,7 @@
 """Write Trilu's attribute out.
 
-Why       ONNX's default of `upper` is 1, every TensorRT parser's is 0: a Trilu without the attribute becomes the other triangle.
+Why       ONNX's default of `upper` is 1, every TensorRT parser's is 0:
+          a Trilu without the attribute becomes the other triangle.
 Rewrites  Trilu(x)  ->  Trilu<upper = 1>(x)
 Exact     Bit for bit.
 """

@@ -1,14 +1,14 @@
 """Which window makes two models differ: the smallest one whose inputs agree and whose output does not.
 
-Tensors that carry the same name in both models cut both into windows. Where ONNX Runtime tells the models apart, each window
-of the rewritten model is run on the values that the *original* has at its inputs, next to the original's own, so rounding
-does not pile up on the way: `bisect`.
+Tensors that carry the same name in both models cut both into windows. Where ONNX Runtime tells the models apart, each
+window of the rewritten model is run on the values that the *original* has at its inputs, next to the original's own, so
+rounding does not pile up on the way: `bisect`.
 
-Where ONNX Runtime agrees and another way of running the rewritten model does not (an engine, the network that TensorRT's
-parser built), the outputs of its windows, and no others, become outputs of the model, so that fusion inside them survives:
-one run shows which differ from ONNX Runtime's. Where the difference is gone then, fusion over the marks makes it, and a binary
-search finds the most marks that it survives. The window is cut out and run alone to confirm it, and narrowed the same way
-inside: `bisect_way`.
+Where ONNX Runtime agrees and another way of running the rewritten model does not (an engine, the network that
+TensorRT's parser built), the outputs of its windows, and no others, become outputs of the model, so that fusion inside
+them survives: one run shows which differ from ONNX Runtime's. Where the difference is gone then, fusion over the marks
+makes it, and a binary search finds the most marks that it survives. The window is cut out and run alone to confirm it,
+and narrowed the same way inside: `bisect_way`.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 from .compare import Comparison, Exact, as_onnx, differs, in_half, tolerance_of
 from .engine import computes_in_half
 from .errors import EngineError
-from .files import read
+from .files import read, with_weights
 from .meaning import DOMAIN
 from .prove import NOT_FINITE, TOLERANCE, Runner, Unrunnable, compare
-from .runners import Engine, Feeds, OnnxRuntime, Way, save, with_functions, with_weights
+from .runners import Engine, Feeds, OnnxRuntime, Way, save, with_functions
 
 MADE = re.compile(r"~([a-z0-9-]+)/")  # new tensors and nodes are called <old output>~<pass>/<Op>_<n>
 
 
 @dataclass(slots=True)
 class Culprit:
-    """The window that differs: `output` is its tensor, `passes` made its nodes, `nodes` are those of the rewritten model.
+    """The window that differs: `output` is its tensor, `passes` made its nodes,
+    `nodes` are those of the rewritten model.
 
     before   the original's window; None where a way of running the rewritten model differs from ONNX Runtime on it
     way      how the rewritten model was run
@@ -59,11 +60,15 @@ class Culprit:
             return f"the first tensor that differs is '{self.output}', {made}: {self.why}"
         shown = ", ".join(self.nodes[:4]) + (f" and {len(self.nodes) - 4} more" if len(self.nodes) > 4 else "")
         note = f" ({self.note})" if self.note else ""
-        return f"the smallest window that differs on {self.way.title} gives '{self.output}': {shown}, {made}: {self.why}{note}"
+        return (
+            f"the smallest window that differs on {self.way.title} gives '{self.output}': {shown}, {made}: "
+            f"{self.why}{note}"
+        )
 
     @property
     def again(self) -> str:
-        """The words of `surgeon compare` that show the difference again, with the names of the files that `save` wrote."""
+        """The words of `surgeon compare` that show the difference again,
+        with the names of the files that `save` wrote."""
         if self.before is not None:
             return "window_original.onnx window_rewritten.onnx --no-trt --data inputs.npz"
         how = self.way.words if isinstance(self.way, Engine) else ["--no-trt", "--network"]
@@ -101,7 +106,7 @@ def bisect_files(original: Path, rewritten: Path, comparison: Comparison) -> Cul
     return "no output differs"
 
 
-# ---- one way on two models ---------------------------------------------------------------------------------------------------
+# ---- one way on two models -------------------------------------------------------------------------------------------
 
 
 def bisect(
@@ -114,8 +119,8 @@ def bisect(
 ) -> Culprit | None:
     """The first window that differs on `feeds`; None where every window agrees by itself.
 
-    `base` and `base_after` are the folders of external weights: they are read. Every tensor that the models share is kept
-    at once, so this takes the memory of all activations. Raises Unrunnable where the original does not run.
+    `base` and `base_after` are the folders of external weights: they are read. Every tensor that the models share is
+    kept at once, so this takes the memory of all activations. Raises Unrunnable where the original does not run.
     """
     first, second = with_weights(before, base), with_weights(after, base_after or base)
     shared = _shared(first, second)
@@ -131,7 +136,7 @@ def bisect(
     return None
 
 
-# ---- two ways on one model ---------------------------------------------------------------------------------------------------
+# ---- two ways on one model -------------------------------------------------------------------------------------------
 
 
 def bisect_way(
@@ -139,8 +144,8 @@ def bisect_way(
 ) -> Culprit | str:
     """The smallest window of `after` on which `way` differs from ONNX Runtime; or why none was found.
 
-    `before` is the original: its tensors tell the windows. Weights in the folder `base` are read. A window of many nodes that
-    differs is run with all its tensors as outputs, which takes the memory of all its activations.
+    `before` is the original: its tensors tell the windows. Weights in the folder `base` are read. A window of many
+    nodes that differs is run with all its tensors as outputs, which takes the memory of all its activations.
     """
     model = with_weights(after, base)
     search = _Search(way, kind)
@@ -154,7 +159,8 @@ def bisect_way(
         return search.refused or "the model as a whole agrees now"
     nodes = found.model.graph.node
     return Culprit(
-        found.output, _passes(nodes), [_label(n) for n in nodes], found.why, None, found.model, found.feeds, way, search.note
+        found.output, _passes(nodes), [_label(n) for n in nodes], found.why, None, found.model, found.feeds, way,
+        search.note,
     )  # fmt: skip
 
 
@@ -224,7 +230,8 @@ class _Search:
         return kept, found
 
     def differing(self, model: ModelProto, feeds: Feeds, marks: Sequence[str], values: Feeds) -> dict[str, str]:
-        """The outputs and marks that differ from `values`, in topological order, and how; none where it does not run."""
+        """The outputs and marks that differ from `values`, in topological order, and how;
+        none where it does not run."""
         marked = _marked(model, marks, values)
         try:
             with self.way.start(marked, None, [feeds]) as run:
@@ -281,7 +288,7 @@ def _marked(model: ModelProto, marks: Sequence[str], values: Feeds) -> ModelProt
     return copy
 
 
-# ---- windows -----------------------------------------------------------------------------------------------------------------
+# ---- windows ---------------------------------------------------------------------------------------------------------
 
 
 def _shared(before: ModelProto, after: ModelProto) -> list[str]:
@@ -361,7 +368,8 @@ def _window(model: ModelProto, output: str, known: Collection[str], values: Feed
 
 
 def _reads(node: NodeProto) -> list[str]:
-    """What a node reads, captures of its bodies included; names that a body makes itself are found nowhere and ignored."""
+    """What a node reads, captures of its bodies included; names that a body makes itself are
+    found nowhere and ignored."""
     found, stack = list(node.input), [a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH]
     while stack:
         body: GraphProto = stack.pop()

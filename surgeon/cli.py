@@ -6,8 +6,8 @@
     surgeon compare in.onnx out.onnx
     surgeon passes | explain PASS | plugins build
 
-Exit status: 0 done and proved, or nothing to do; 1 done, but something was undone, stays that the target does not take, or
-differs; 2 a usage error or a model that cannot be read, and nothing was written.
+Exit status: 0 done and proved, or nothing to do; 1 done, but something was undone, stays that the target does not take,
+or differs; 2 a usage error or a model that cannot be read, and nothing was written.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if verbose > 1:
             raise
         complain(
-            f"stopped by something that it does not know: {type(error).__name__}: {_one_line(error)} This is a defect of surgeon, and nothing "
-            "was written. Please report it with the model and what `-vv` prints."
+            f"stopped by something that it does not know: {type(error).__name__}: {_one_line(error)} This is a defect "
+            "of surgeon, and nothing was written. Please report it with the model and what `-vv` prints."
         )
         return WRONG
 
@@ -74,7 +74,7 @@ def _one_line(error: Exception) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
-# ---- arguments -----------------------------------------------------------------------------------------------------------
+# ---- arguments -------------------------------------------------------------------------------------------------------
 
 
 class _Parser(argparse.ArgumentParser):
@@ -160,7 +160,8 @@ def _parser() -> _Parser:
 
     top = _Parser(
         prog="surgeon",
-        description="Rewrites ONNX models so that the TensorRT you have parses, builds and runs them right, and proves it.",
+        description="Rewrites ONNX models so that the TensorRT you have parses, builds and runs them right, and proves "
+        "it.",
         epilog="surgeon COMMAND --help says more.",
     )
     top.add_argument("--version", action="version", version=f"surgeon {__version__}")
@@ -250,7 +251,8 @@ def _parser() -> _Parser:
     p.add_argument(
         "--data",
         metavar="X",
-        help="inputs, in place of surgeon's random and adversarial ones: an .npz file, or a Polygraphy loader script (.py)",
+        help="inputs, in place of surgeon's random and adversarial ones: an .npz file, or a Polygraphy loader script "
+        "(.py)",
     )
     p.add_argument(
         "--trt",
@@ -336,7 +338,8 @@ def _profile(given: Iterable[str]) -> dict[str, list[tuple[int, ...]]]:
         shapes = [_sizes(t, item) for t in text.split(",")]
         if not colon or not name or len(shapes) not in (1, 3):
             raise UsageError(
-                f"--profile takes INPUT:MIN,OPT,MAX or INPUT:SHAPE, such as x:1x3x64x64,4x3x256x256,8x3x512x512, not '{item}'."
+                "--profile takes INPUT:MIN,OPT,MAX or INPUT:SHAPE, such as x:1x3x64x64,4x3x256x256,8x3x512x512, not "
+                f"'{item}'."
             )
         found[name] = shapes * (3 if len(shapes) == 1 else 1)
     return found
@@ -369,7 +372,7 @@ def _target(args: argparse.Namespace) -> tuple[Target, str]:
     return target, f"target {target}" + (f" ({': '.join(words)})" if words else "")
 
 
-# ---- rewrite -------------------------------------------------------------------------------------------------------------
+# ---- rewrite ---------------------------------------------------------------------------------------------------------
 
 
 def _rewrite(args: argparse.Namespace) -> int:
@@ -585,7 +588,7 @@ def _proof(report: Report) -> str:
     return f"{each}, largest error {_error(max(errors))}"
 
 
-# ---- explaining a node ---------------------------------------------------------------------------------------------------
+# ---- explaining a node -----------------------------------------------------------------------------------------------
 
 
 def _explain_node(args: argparse.Namespace, screen: Screen) -> int:
@@ -594,7 +597,8 @@ def _explain_node(args: argparse.Namespace, screen: Screen) -> int:
     target, title = _target(args)
     screen.line(f"{args.model}, {title}")
     found = verdicts(
-        Path(args.model), args.explain, target=target, plugins=_words(args.plugins), strategy=_strategies(args.strategy), only=_words(args.only) or None,
+        Path(args.model), args.explain, target=target, plugins=_words(args.plugins),
+        strategy=_strategies(args.strategy), only=_words(args.only) or None,
         skip=_skips(args.skip), passes=args.passes, options=_options(args),
     )  # fmt: skip
     screen.line(found.node)
@@ -608,7 +612,7 @@ def _explain_node(args: argparse.Namespace, screen: Screen) -> int:
     return DONE
 
 
-# ---- check ---------------------------------------------------------------------------------------------------------------
+# ---- check -----------------------------------------------------------------------------------------------------------
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -618,7 +622,8 @@ def _check(args: argparse.Namespace) -> int:
     target, title = _target(args)
     screen.line(f"{args.model}, {title}")
     found = check(
-        Path(args.model), target=target, plugins=_words(args.plugins), strategy=_strategies(args.strategy), only=_words(args.only) or None,
+        Path(args.model), target=target, plugins=_words(args.plugins),
+        strategy=_strategies(args.strategy), only=_words(args.only) or None,
         skip=_skips(args.skip), passes=args.passes,
     )  # fmt: skip
     if not found:
@@ -637,7 +642,7 @@ def _check(args: argparse.Namespace) -> int:
     return FAILED
 
 
-# ---- build, compare --------------------------------------------------------------------------------------------------------
+# ---- build, compare --------------------------------------------------------------------------------------------------
 
 
 def _build(args: argparse.Namespace) -> int:
@@ -647,13 +652,15 @@ def _build(args: argparse.Namespace) -> int:
     profile = _profile(args.profile)
     with screen.progress() as progress:
         built = build(
-            args.model, args.out, runtime=args.runtime, profiles=[profile] if profile else [], fp16=args.fp16, plugins=args.plugin_library,
+            args.model, args.out, runtime=args.runtime, profiles=[profile] if profile else [], fp16=args.fp16,
+            plugins=args.plugin_library,
             timing_cache=args.timing_cache, tactic_sources=_tactic_sources(args), progress=progress,
         )  # fmt: skip
     for note in built.notes:
         screen.line(f"warning  {note}", "warn")
     screen.line(
-        f"{args.model} built by {built.runtime}: {built.size / 1e6:.1f} MB written to {built.path}, {built.seconds:.1f} s",
+        f"{args.model} built by {built.runtime}: {built.size / 1e6:.1f} MB written to {built.path}, "
+        f"{built.seconds:.1f} s",
         "good",
     )
     return DONE
@@ -690,7 +697,8 @@ def _compare(args: argparse.Namespace) -> int:
     for note in comparison.notes:
         screen.line(note, "warn")
     command = polygraphy_command(
-        comparison, args.original, args.rewritten, args.save_inputs, args.save_outputs, args.plugin_library, _tactic_sources(args)
+        comparison, args.original, args.rewritten, args.save_inputs, args.save_outputs, args.plugin_library,
+        _tactic_sources(args),
     )  # fmt: skip
     screen.line(f"in Polygraphy: {command}", "dim")
     if args.bisect is not None and not comparison.ok:
@@ -713,7 +721,7 @@ def _bisect(args: argparse.Namespace, comparison: Any, screen: Screen) -> None:
     screen.line(f"see it again, in {folder}: surgeon compare {culprit.again}")
 
 
-# ---- passes, explain, plugins ----------------------------------------------------------------------------------------------
+# ---- passes, explain, plugins ----------------------------------------------------------------------------------------
 
 
 def _passes(args: argparse.Namespace) -> int:

@@ -28,7 +28,7 @@ from polygraphy.logger import G_LOGGER
 
 from .engine import RTX, computes_in_half
 from .errors import EngineError, ModelError, UsageError, did_you_mean
-from .files import check_writable, read
+from .files import check_writable, read, with_weights
 from .prove import (
     HALVES,
     NOT_COUNTED,
@@ -44,7 +44,7 @@ from .prove import (
     whole_window,
     widened,
 )
-from .runners import Engine, Feeds, OnnxRuntime, ParsedNetwork, Running, Way, engine_way, with_functions, with_weights
+from .runners import Engine, Feeds, OnnxRuntime, ParsedNetwork, Running, Way, engine_way, with_functions
 
 Progress = Callable[[str, int, int], None]
 Shapes = tuple[tuple[int, ...], ...]  # smallest, usual, largest
@@ -57,7 +57,8 @@ class Figures:
     """Polygraphy's statistics of one output on one set of inputs, over the numbers that both sides have.
 
     error     the largest difference over the largest number of the original: what the verdict goes by
-    absolute  the largest difference; relative the largest of an element to the original's element; l2 of all differences
+    absolute  the largest difference; relative the largest of an element to the original's
+              element; l2 of all differences
     cosine    of the angle between the two; psnr in dB, inf where the two are equal
     """
 
@@ -176,14 +177,16 @@ def compare_files(
 
     shapes    sizes of symbolic dimensions, by input
     data      an .npz file, or a Polygraphy data loader script (a .py with a function load_data)
-    network   evaluate the network that TensorRT's parser builds of `rewritten` too: needs TensorRT or TensorRT-RTX, no GPU
+    network   evaluate the network that TensorRT's parser builds of `rewritten` too:
+              needs TensorRT or TensorRT-RTX, no GPU
     engine    run `rewritten` on TensorRT too: None where that can be done (a note says why not), True in any case
     runtime, plugins, tactic_sources   of the engine, as in `surgeon.engine.build`
-    save_*    files for the inputs, and for the original's outputs on them, in Polygraphy's JSON; of surgeon's own inputs
-              the finite ones, since Polygraphy counts a NaN as different from a NaN
+    save_*    files for the inputs, and for the original's outputs on them, in Polygraphy's JSON; of surgeon's own
+              inputs the finite ones, since Polygraphy counts a NaN as different from a NaN
 
-    Raises ModelError where a model cannot be read or run, UsageError where the inputs are others, or where the engine is
-    asked for and no TensorRT runs here; EngineError where TensorRT refuses a model that it was asked to run or to parse.
+    Raises ModelError where a model cannot be read or run, UsageError where the inputs are others, or where the engine
+    is asked for and no TensorRT runs here; EngineError where TensorRT refuses a model that it was
+    asked to run or to parse.
     """
     before, after = read(original), read(rewritten)
     _check_interfaces(before, after)
@@ -212,7 +215,8 @@ def compare_files(
         ran = _run_all(before, original.parent, runs, reference, inputs, floor, comparison, progress)
     if not any(s.runs for s in comparison.sides):
         raise ModelError(
-            f"'{original}' runs on none of the inputs that surgeon tried: {comparison.notes[0]}. Give sizes that it takes with --shapes, or inputs with --data."
+            f"'{original}' runs on none of the inputs that surgeon tried: {comparison.notes[0]}. Give sizes that it "
+            "takes with --shapes, or inputs with --data."
         )
     if save_inputs or save_outputs:
         _save([(f, given) for kind, f, given in ran if kind not in NOT_FINITE], save_inputs, save_outputs)
@@ -249,7 +253,8 @@ def _start(
     asked: bool,
     comparison: Comparison,
 ) -> Running | None:
-    """The way, running until `held` is left; None with a note where it does not take the model and nobody asked for it."""
+    """The way, running until `held` is left; None with a note where it does not take the model
+    and nobody asked for it."""
     try:
         return held.enter_context(way.start(model, path, inputs))
     except Unrunnable as error:
@@ -315,7 +320,8 @@ def polygraphy_command(
     plugins: Sequence[str] = (),
     tactic_sources: Sequence[str] | None = None,
 ) -> str:
-    """The shell command that lets Polygraphy compare the two models as `comparison` did, the reference evaluations apart.
+    """The shell command that lets Polygraphy compare the two models as `comparison` did,
+    the reference evaluations apart.
 
     inputs, outputs   files that `compare_files` saved; without both, a first command makes them, of Polygraphy's random
                       inputs
@@ -328,7 +334,8 @@ def polygraphy_command(
         inputs, outputs = "inputs.json", "outputs.json"
         first = ["polygraphy", "run", original, "--onnxrt", "--save-inputs", inputs, "--save-outputs", outputs]
         first += _shape_words("--input-shapes", comparison.shapes, 1)
-    words = ["polygraphy", "run", rewritten, "--trt" if engine else "--onnxrt", "--load-inputs", inputs, "--load-outputs", outputs]  # fmt: skip
+    words = ["polygraphy", "run", rewritten, "--trt" if engine else "--onnxrt"]
+    words += ["--load-inputs", inputs, "--load-outputs", outputs]
     words += ["--rtol", f"{comparison.tolerance:g}", "--atol", f"{comparison.tolerance:g}"]
     if engine is not None:
         for index, size in enumerate(("min", "opt", "max")):
@@ -390,7 +397,10 @@ def _compare_one(
             statistics.why = f"on {kind} inputs {found.why}"
 
 
-FLUSHED = "on denormal inputs {} differs, as kernels do that flush denormal numbers to zero: only shapes, NaN and inf count there"
+FLUSHED = (
+    "on denormal inputs {} differs, as kernels do that flush denormal numbers to zero: only shapes, NaN and inf "
+    "count there"
+)
 
 
 def _note_once(comparison: Comparison, text: str) -> None:
@@ -416,8 +426,8 @@ def differs(a: np.ndarray, b: np.ndarray, tolerance: float, kind: str, exact: It
 def figures(kind: str, given: np.ndarray, expected: np.ndarray) -> Figures:
     """Polygraphy's Comparator on one output, over the numbers that both sides have.
 
-    They go in as float64: Polygraphy squares fp32 in fp32, where 1e20 overflows, knows no bfloat16 of NumPy, and makes a
-    single NaN the result of every statistic.
+    They go in as float64: Polygraphy squares fp32 in fp32, where 1e20 overflows, knows no bfloat16 of NumPy, and makes
+    a single NaN the result of every statistic.
     """
     if expected.dtype.kind in "OSU":  # text: there is nothing to count
         return Figures(kind)
@@ -451,7 +461,8 @@ def in_half(feeds: Feeds) -> bool:
 
 
 class Exact:
-    """A model evaluated more exactly (float64; float32 for half precision) when somebody asks, for what is its own noise.
+    """A model evaluated more exactly (float64; float32 for half precision) when somebody asks,
+    for what is its own noise.
 
     `base` is the folder of its external weights.
     """
@@ -461,7 +472,8 @@ class Exact:
         self._results: list[np.ndarray] | None = None
 
     def outputs(self, index: int) -> Iterator[np.ndarray]:
-        """The graph's output of that number; where it cannot be evaluated, or is of no floats, an array that fits nothing."""
+        """The graph's output of that number; where it cannot be evaluated, or is of no floats,
+        an array that fits nothing."""
         if self._results is None:
             self._results = self._evaluate()
         known = index < len(self._results) and self._results[index].dtype.kind == "f"
@@ -515,7 +527,8 @@ def _check_interfaces(before: ModelProto, after: ModelProto) -> None:
     ):
         if left != right:
             raise UsageError(
-                f"the models have different {what}s: {', '.join(left) or 'none'} and {', '.join(right) or 'none'}. Compare a model with its own rewritten form."
+                f"the models have different {what}s: {', '.join(left) or 'none'} and {', '.join(right) or 'none'}. "
+                "Compare a model with its own rewritten form."
             )
 
 

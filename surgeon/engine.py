@@ -1,7 +1,9 @@
-"""Engines through Polygraphy's loaders: parse, build, save; a refusal is told with its ONNX node and the pass to mend it.
+"""Engines through Polygraphy's loaders: parse, build, save; a refusal is told with its ONNX node
+and the pass to mend it.
 
-TensorRT where it and a GPU are there, else TensorRT-RTX, which parses and builds ahead of time on a machine without a GPU
-(its module is `tensorrt_rtx`). Polygraphy decides between the two when it is first imported, so one process drives one.
+TensorRT where it and a GPU are there, else TensorRT-RTX, which parses and builds ahead of time on a machine without a
+GPU (its module is `tensorrt_rtx`). Polygraphy decides between the two when it is first imported,
+so one process drives one.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ class Refusal:
         return f"{where}: {self.why}"
 
 
-# ---- which TensorRT ------------------------------------------------------------------------------------------------------
+# ---- which TensorRT --------------------------------------------------------------------------------------------------
 
 
 def choose_runtime(asked: str | None = None) -> str:
@@ -78,10 +80,12 @@ def choose_runtime(asked: str | None = None) -> str:
         return RTX
     if _importable(CLASSIC):
         raise UsageError(
-            "TensorRT builds engines on a GPU, and this machine has none that its driver offers. TensorRT-RTX builds without: install surgeon with the extra 'rtx'."
+            "TensorRT builds engines on a GPU, and this machine has none that its driver offers. TensorRT-RTX builds "
+            "without: install surgeon with the extra 'rtx'."
         )
     raise UsageError(
-        "no TensorRT can be imported here. Install surgeon with the extra 'rtx' (TensorRT-RTX, which builds without a GPU), or the package tensorrt."
+        "no TensorRT can be imported here. Install surgeon with the extra 'rtx' (TensorRT-RTX, which builds without a "
+        "GPU), or the package tensorrt."
     )
 
 
@@ -109,7 +113,8 @@ def gpu() -> bool:
 
 
 def use(runtime: str) -> Any:
-    """Tell Polygraphy which of the two it drives, and return the module. Raises UsageError where it drives the other."""
+    """Tell Polygraphy which of the two it drives, and return the module.
+    Raises UsageError where it drives the other."""
     wanted = runtime == RTX
     if "polygraphy.backend.trt" not in sys.modules:
         os.environ["POLYGRAPHY_USE_TENSORRT_RTX"] = "1" if wanted else "0"
@@ -140,7 +145,7 @@ def target_of(trt: Any) -> Target:
     return Target.parse("rtx" if trt.__name__ == RTX else ".".join(str(trt.__version__).split(".")[:3]))
 
 
-# ---- building --------------------------------------------------------------------------------------------------------------
+# ---- building --------------------------------------------------------------------------------------------------------
 
 
 def build(
@@ -173,14 +178,16 @@ def build(
     trt = use(choose_runtime(runtime))
     if fp16 and (trt.__name__ == RTX or int(trt.__version__.split(".")[0]) >= 11):
         raise UsageError(
-            f"{title(trt)} is strongly typed: it takes each tensor's type from the model and has no fp16 switch. Convert the model with `surgeon rewrite --fp16` and build that."
+            f"{title(trt)} is strongly typed: it takes each tensor's type from the model and has no fp16 switch. "
+            "Convert the model with `surgeon rewrite --fp16` and build that."
         )
     _check_profiles(profiles, proto)
     libraries = [plugin_library(p) for p in plugins]
     sources = tactics(trt, tactic_sources)
     started = time.perf_counter()
     engine = serialized(
-        trt, source, profiles=profiles, fp16=fp16, libraries=libraries, cache=timing_cache, sources=sources, progress=progress
+        trt, source, profiles=profiles, fp16=fp16, libraries=libraries, cache=timing_cache, sources=sources,
+        progress=progress,
     )  # fmt: skip
     put(engine, path)
     notes = [] if profiles else _fixed_shapes(proto)
@@ -208,8 +215,9 @@ def serialized(
         from polygraphy.backend import trt as backend
         from polygraphy.exception import PolygraphyException
 
-        # A model that says where it computes in half precision keeps its types, its fp32 islands above all; elsewhere, and in
-        # versions without the flag, TensorRT chooses. From TensorRT 11 on and in TensorRT-RTX there is nothing to choose.
+        # A model that says where it computes in half precision keeps its types, its fp32 islands above all; elsewhere,
+        # and in versions without the flag, TensorRT chooses. From TensorRT 11 on and in TensorRT-RTX
+        # there is nothing to choose.
         flags = trt.NetworkDefinitionCreationFlag.__members__
         typed = not fp16 and "STRONGLY_TYPED" in flags and computes_in_half(read(source))
         network: Any = backend.NetworkFromOnnxPath(str(source), strongly_typed=typed)
@@ -265,7 +273,8 @@ def _config(
 
 
 def tactics(trt: Any, names: Sequence[str] | None) -> list[Any] | None:
-    """Members of trt.TacticSource by name, whatever the case; an empty list allows none, None leaves TensorRT its choice."""
+    """Members of trt.TacticSource by name, whatever the case; an empty list allows none,
+    None leaves TensorRT its choice."""
     if names is None:
         return None
     if trt.__name__ == RTX:
@@ -318,7 +327,8 @@ def _check_profiles(profiles: Sequence[Profile], proto: Any) -> None:
             smallest, usual, largest = shapes
             if not all(a <= b <= c for a, b, c in zip(smallest, usual, largest, strict=True)):
                 raise UsageError(
-                    f"the profile of '{name}' goes from the smallest shape over the usual one to the largest, each dimension in that order."
+                    f"the profile of '{name}' goes from the smallest shape over the usual one to the largest, each "
+                    "dimension in that order."
                 )
 
 
@@ -342,10 +352,11 @@ def _fixed_shapes(proto: Any) -> list[str]:
     return notes
 
 
-# ---- why not ---------------------------------------------------------------------------------------------------------------
+# ---- why not ---------------------------------------------------------------------------------------------------------
 
 
-# Polygraphy's own words beside TensorRT's: that something went wrong, and that it wants TensorRT 8.5 (it builds with 8.2 to 8.4 too).
+# Polygraphy's own words beside TensorRT's: that something went wrong,
+# and that it wants TensorRT 8.5 (it builds with 8.2 to 8.4 too).
 SEVERITY = re.compile(r"^(\[[A-Z!]\] )+")
 NOISE = ("Could not parse", "Invalid Engine", "is installed, but version")
 
@@ -385,7 +396,8 @@ def told(log: Sequence[str]) -> list[str]:
 
 
 def _refusals(trt: Any, source: Path, log: Sequence[str]) -> list[Refusal]:
-    """The parser's own errors, or where it took the model, what the builder logged; each with the pass that mends it."""
+    """The parser's own errors, or where it took the model, what the builder logged;
+    each with the pass that mends it."""
     found = list(dict.fromkeys(_parser_errors(trt, source)))
     if not found:
         proto = read(source)
@@ -453,7 +465,8 @@ def _told(trt: Any, source: Path, refusals: Sequence[Refusal]) -> str:
             )
         elif refusal.mended_by:
             lines.append(
-                f"    the pass '{refusal.mended_by}' may mend this: surgeon rewrite {source} OUT.onnx --target {target_of(trt)}"
+                f"    the pass '{refusal.mended_by}' may mend this: surgeon rewrite {source} OUT.onnx --target "
+                f"{target_of(trt)}"
             )
         elif refusal.node:
             lines.append(f"    no pass rewrites this node for {target_of(trt)}")

@@ -79,18 +79,42 @@ def with_weights(model: ModelProto, folder: str | Path | None) -> ModelProto:
     """The model, or where it has external weights a copy that holds them, read from `folder`. Raises ModelError."""
     if folder is None or not external_files(model):
         return model
-    copy, base = resolved_weights(model, folder)
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    for tensor in _tensors(copy.graph):
+        if tensor.data_location == TensorProto.EXTERNAL:
+            tensor.CopyFrom(with_data(tensor, folder))
+    return copy
+
+
+def with_data(tensor: TensorProto, folder: str | Path | None) -> TensorProto:
+    """The tensor, or where it is external a copy that holds its data, read from `folder`. Raises ModelError.
+
+    A model cache holds weights as links to files elsewhere, which onnx refuses to follow. A link is the user's own, and
+    no part of the model.
+    """
+    if tensor.data_location != TensorProto.EXTERNAL:
+        return tensor
+    copy = TensorProto()
+    copy.CopyFrom(tensor)
+    where = Path(folder or ".")
+    for entry in copy.external_data:
+        if entry.key == "location":
+            where = (where / entry.value).resolve()
+            entry.value = where.name
     try:
-        onnx.external_data_helper.load_external_data_for_model(copy, str(base))
-    except Exception as error:  # OSError; onnx's checker raises a type of its own for a path out of the folder
-        raise ModelError(f"the external weights in '{folder}' cannot be read: {error}") from None
+        onnx.external_data_helper.load_external_data_for_tensor(copy, str(where.parent))
+    except Exception as error:  # OSError; onnx's checker raises a type of its own
+        raise ModelError(f"the weights of '{tensor.name}' cannot be read from '{where}': {error}") from None
+    copy.data_location = TensorProto.DEFAULT
+    del copy.external_data[:]
     return copy
 
 
 def resolved_weights(model: ModelProto, folder: str | Path) -> tuple[ModelProto, Path]:
     """A copy whose external weights are named by the real files, and the folder to which those names are relative.
 
-    A model cache may hold the weights as links to files of other names elsewhere, which onnx and ONNX Runtime refuse.
+    A model cache holds weights as links to files elsewhere, which ONNX Runtime refuses to follow from 1.24 on.
     """
     real = {name: Path(folder, name).resolve() for name in external_files(model)}
     common = Path(os.path.commonpath([path.parent for path in real.values()]))
@@ -101,6 +125,16 @@ def resolved_weights(model: ModelProto, folder: str | Path) -> tuple[ModelProto,
             if entry.key == "location":
                 entry.value = real[entry.value].relative_to(common).as_posix()
     return copy, common
+
+
+def without_data(model: ModelProto) -> ModelProto:
+    """A copy whose external tensors have no elements: what onnx's checker may look at wherever the weights are."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    for tensor in _tensors(copy.graph):
+        if tensor.data_location == TensorProto.EXTERNAL:
+            tensor.CopyFrom(TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0]))
+    return copy
 
 
 def _tensors(graph: onnx.GraphProto) -> Iterable[TensorProto]:

@@ -21,6 +21,7 @@ import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from .errors import ModelError
+from .files import with_data
 from .pattern import MOVED, key_of
 
 FLOAT_LIMIT = float(np.finfo(np.float32).max)  # Clip wrote "no bound" as this number up to opset 10
@@ -132,7 +133,8 @@ class Node:
         return self.bodies[names.index(name)]
 
     def operands(self) -> Sequence[Any]:
-        """The inputs without trailing empty ones; what older opsets write as attributes stands in its place as an array."""
+        """The inputs without trailing empty ones; what older opsets write as attributes stands in
+        its place as an array."""
         moved = MOVED.get(self.key)
         if moved is None and (not self.inputs or self.inputs[-1] is not None):
             return self.inputs
@@ -556,11 +558,13 @@ class Model:
             )
         if self.opset > newest:
             raise ModelError(
-                f"the model declares opset {self.opset}; the installed onnx package knows opsets up to {newest}. Upgrade onnx, or export at an older opset."
+                f"the model declares opset {self.opset}; the installed onnx package knows opsets up to {newest}. "
+                "Upgrade onnx, or export at an older opset."
             )
         if self.proto.ir_version > onnx.IR_VERSION:
             raise ModelError(
-                f"the model has IR version {self.proto.ir_version}; the installed onnx package knows versions up to {onnx.IR_VERSION}. Upgrade onnx."
+                f"the model has IR version {self.proto.ir_version}; the installed onnx package knows versions up to "
+                f"{onnx.IR_VERSION}. Upgrade onnx."
             )
 
     @property
@@ -570,7 +574,8 @@ class Model:
 
     @property
     def scopes(self) -> list[Graph]:
-        """The main graph, every body inside it, then the local functions and theirs; not the meanings of surgeon's own nodes."""
+        """The main graph, every body inside it, then the local functions and theirs;
+        not the meanings of surgeon's own nodes."""
         functions = [f for key, f in self.functions.items() if not key.startswith(f"{OWN_DOMAIN}::")]
         return [s for g in (self.graph, *functions) for s in _scopes(g)]
 
@@ -644,7 +649,8 @@ class Model:
         return fixed[value]
 
     def _follows(self, value: Value) -> bool:
-        """Whether a tensor is a constant, given that every input of its producer is (of Shape and Size, whatever it is)."""
+        """Whether a tensor is a constant, given that every input of its producer is
+        (of Shape and Size, whatever it is)."""
         if value.tensor is not None:
             return not value.is_input
         node = value.producer
@@ -712,12 +718,7 @@ class Model:
         return found
 
     def _read(self, tensor: TensorProto) -> np.ndarray:
-        if tensor.data_location != TensorProto.EXTERNAL:
-            return numpy_helper.to_array(tensor)
-        loaded = TensorProto()
-        loaded.CopyFrom(tensor)
-        onnx.external_data_helper.load_external_data_for_tensor(loaded, str(self.base or "."))
-        return numpy_helper.to_array(loaded)
+        return numpy_helper.to_array(with_data(tensor, self.base))
 
     def _evaluate(self, node: Node, inputs: list[np.ndarray | None]) -> list[np.ndarray] | None:
         """The node's outputs, or None where they would be too large or cannot be computed."""
@@ -750,12 +751,14 @@ class Model:
         return [found[o] if o else np.empty(0) for o in proto.output]
 
     def shape(self, value: Value) -> Shape | None:
-        """int for a static dimension, str for a symbolic one, None for an unknown one; None where the rank is unknown."""
+        """int for a static dimension, str for a symbolic one, None for an unknown one;
+        None where the rank is unknown."""
         known = self._type(value)
         return known[1] if known is not None else None
 
     def dtype(self, value: Value) -> int:
-        """The TensorProto.DataType; 0 (UNDEFINED) where it is not known. Costs no shape inference where schemas say it."""
+        """The TensorProto.DataType; 0 (UNDEFINED) where it is not known.
+        Costs no shape inference where schemas say it."""
         found, path = self._dtypes, []
         v: Value | None = value
         answer = 0
@@ -814,7 +817,8 @@ class Model:
         return known
 
     def forget_types(self) -> None:
-        """Folding has made more knowable: when a shape is asked for that is not wholly known, all are inferred again."""
+        """Folding has made more knowable: when a shape is asked for that is not wholly known,
+        all are inferred again."""
         self._stale = self._types is not None
         self._fixed = {v: True for v, answer in self._fixed.items() if answer}
         self._dtypes = {v: answer for v, answer in self._dtypes.items() if answer}
@@ -913,7 +917,8 @@ class Model:
         return types
 
     def _ranks_of_reshapes(self, types: Types) -> list[onnx.ValueInfoProto]:
-        """What ONNX's inference leaves out where a target is computed: a Reshape has as many dimensions as it has elements."""
+        """What ONNX's inference leaves out where a target is computed:
+        a Reshape has as many dimensions as it has elements."""
         found = []
         for node in self.graph.by_op.get("Reshape", ()):
             out, target = node.outputs[0], node.inputs[1] if len(node.inputs) > 1 else None
@@ -1030,7 +1035,7 @@ class Model:
         self.proto.opset_import.append(helper.make_opsetid(domain, version))
 
 
-# ---- helpers -----------------------------------------------------------------------------------------------------------
+# ---- helpers ---------------------------------------------------------------------------------------------------------
 
 
 _unlooked = 0  # objects that joined the oldest generation since it was looked at
@@ -1073,7 +1078,8 @@ def schema(op: str, domain: str, opset: int) -> onnx.defs.OpSchema | None:
 
 @cache
 def formal_types(op: str, domain: str, opset: int) -> tuple[str, ...]:
-    """The types that the schema writes for the inputs: 'T', 'tensor(int64)'. The last one repeats. Empty without a schema."""
+    """The types that the schema writes for the inputs: 'T', 'tensor(int64)'. The last one repeats.
+    Empty without a schema."""
     spec = schema(op, domain, opset)
     return () if spec is None else tuple(formal.type_str for formal in spec.inputs)
 
@@ -1173,7 +1179,8 @@ def _sorted(nodes: Sequence[NodeProto], graph: Graph) -> list[NodeProto]:
     if len(ready) != len(nodes):
         stuck = next(n for p, n in enumerate(nodes) if missing[p])
         raise ModelError(
-            f"the nodes of {graph.title} form a cycle through {stuck.name or stuck.op_type}. An ONNX graph must be acyclic."
+            f"the nodes of {graph.title} form a cycle through {stuck.name or stuck.op_type}. An ONNX graph must be "
+            "acyclic."
         )
     return [nodes[position] for position in ready]
 
@@ -1274,7 +1281,8 @@ def _read_type(kind: onnx.TypeProto) -> tuple[int, Shape | None]:
 
 
 def _wholly_known(found: tuple[int, Shape | None] | None) -> bool:
-    """Whether inferring again cannot say more: a type and sizes, where a name may be the inference's own for "unknown"."""
+    """Whether inferring again cannot say more: a type and sizes, where a name may be the
+    inference's own for "unknown"."""
     return found is not None and found[0] != 0 and found[1] is not None and all(type(d) is int for d in found[1])
 
 

@@ -22,6 +22,7 @@ import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from .errors import ModelError, PassError
+from .files import with_data, with_weights
 from .graph import Model
 from .report import Applied
 from .report import Declined as Entry
@@ -60,9 +61,7 @@ def to_graphsurgeon(model: ModelProto, base: Path | None = None) -> Any:
     import onnx_graphsurgeon as gs
 
     copy = ModelProto()
-    copy.CopyFrom(model)
-    if base is not None and any(t.data_location == TensorProto.EXTERNAL for t in copy.graph.initializer):
-        onnx.external_data_helper.load_external_data_for_model(copy, str(base))
+    copy.CopyFrom(with_weights(model, base))
     return gs.import_onnx(copy)
 
 
@@ -257,7 +256,7 @@ def _same_tensor(a: TensorProto, b: TensorProto, base: Path | None) -> bool:
 def _bytes(tensor: TensorProto, base: Path | None) -> bytes:
     if tensor.data_location != TensorProto.EXTERNAL and tensor.HasField("raw_data"):
         return tensor.raw_data
-    return numpy_helper.to_array(tensor, str(base or "")).tobytes()
+    return numpy_helper.to_array(with_data(tensor, base)).tobytes()
 
 
 def _restore_infos(infos: Any, untouched: Any, touched: Any, weights: set[str]) -> bool:

@@ -121,7 +121,8 @@ def match(pattern: Op, node: Node, model: Model, attempt: Attempt | None = None)
 
 
 def _sizes_alone(value: Value, user: Node, nodes: Collection[Node]) -> bool:
-    """Whether a reader takes the tensor's sizes or type alone, for the window itself: `Reshape(v, Concat(Shape(v), 1, 1))`."""
+    """Whether a reader takes the tensor's sizes or type alone, for the window itself:
+    `Reshape(v, Concat(Shape(v), 1, 1))`."""
     if user.key != "Shape" and not (user.key == "CastLike" and user.inputs[0] is not value):
         return False
     todo, seen = [user], {user}
@@ -139,7 +140,7 @@ def _sizes_alone(value: Value, user: Node, nodes: Collection[Node]) -> bool:
     return True
 
 
-# ---- the compiler ------------------------------------------------------------------------------------------------------
+# ---- the compiler ----------------------------------------------------------------------------------------------------
 
 _compiled: dict[Pattern, Matcher] = {}
 _compiled_nodes: dict[Op, Matcher] = {}
@@ -251,7 +252,8 @@ def _compile_choice(p: Choice) -> Matcher:
         if not worth and s.attempt is not None:
             names = sorted(k for _, wanted in matchers for k in wanted or ())
             s.failed(
-                f"'{getattr(v, 'name', v)}' comes from {producer or 'an input or initializer'}, not {' or '.join(dict.fromkeys(names))}"
+                f"'{getattr(v, 'name', v)}' comes from {producer or 'an input or initializer'}, not "
+                f"{' or '.join(dict.fromkeys(names))}"
             )
         return False
 
@@ -343,11 +345,12 @@ def _same_attribute(have: Any, wanted: Any) -> bool:
     return bool(have == wanted)
 
 
-# ---- the index ---------------------------------------------------------------------------------------------------------
+# ---- the index -------------------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
 Row = tuple[Op, list[tuple[Pattern, ...]], list[T]]  # a root, the orders of its inputs, whose it is
-# (operator or None, whether it is a constant, the fronts of its inputs), None for what was not looked at; None: left out
+# (operator or None, whether it is a constant, the fronts of its inputs),
+# None for what was not looked at; None: left out
 Front = Any
 
 

@@ -39,8 +39,8 @@ class RewriteOnnx(BaseLoader):
     """A loader that rewrites an ONNX model: `RewriteOnnx(loader, target="8.4")()` is a ModelProto.
 
     The model is a ModelProto, a path, serialized bytes, or a loader that gives one of these. The options are those of
-    `surgeon.rewrite`; without a target it is the installed TensorRT. Raises PolygraphyException where surgeon cannot read
-    the model or an option is wrong; a rewrite that was undone is a warning in Polygraphy's log.
+    `surgeon.rewrite`; without a target it is the installed TensorRT. Raises PolygraphyException where surgeon cannot
+    read the model or an option is wrong; a rewrite that was undone is a warning in Polygraphy's log.
     """
 
     def __init__(self, model: Source, target: str | None = None, **options: Any) -> None:
@@ -71,7 +71,8 @@ class RewrittenOnnxBytes(RewriteOnnx):
 
 
 class RewrittenOnnxPath(RewriteOnnx):
-    """Like `RewriteOnnx`, and gives the path of a file, with external weights beside it. The file goes with the loader."""
+    """Like `RewriteOnnx`, and gives the path of a file, with external weights beside it.
+    The file goes with the loader."""
 
     def call_impl(self) -> str:  # type: ignore[override]
         result = self._rewrite()
@@ -92,7 +93,7 @@ def _log(result: Result) -> None:
         G_LOGGER.warning(f"surgeon: {text}")
 
 
-# ---- polygraphy run --------------------------------------------------------------------------------------------------------
+# ---- polygraphy run --------------------------------------------------------------------------------------------------
 
 
 class SurgeonArgs(BaseArgs):
@@ -159,7 +160,8 @@ class SurgeonArgs(BaseArgs):
         group.add_to_script_impl = add_to_script_impl
 
     def _stand_before_the_parser(self) -> None:
-        """Every ONNX model on its way to TensorRT's parser passes TrtLoadPluginsArgs last: Polygraphy has no other place.
+        """Every ONNX model on its way to TensorRT's parser passes TrtLoadPluginsArgs last:
+        Polygraphy has no other place.
 
         Networks and engines pass there too, later: what TrtLoadNetworkArgs hands over is the model.
         """

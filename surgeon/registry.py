@@ -1,4 +1,5 @@
-"""Finds passes and orders them: the package `surgeon.passes`, folders given by `--passes`, entry points "surgeon.passes".
+"""Finds passes and orders them: the package `surgeon.passes`, folders given by `--passes`,
+entry points "surgeon.passes".
 
 A pass is a module; its name is the file's with hyphens. The order is that of the names: which pass comes first never
 decides a result (the largest window does), so there is nothing to rank.

@@ -3,9 +3,10 @@
     @rewrite(x / norm | x * op.Reciprocal(norm), stage=Stage.FUSE)
     def l2_norm(b, x, axes, eps=None, floor=None): ...
 
-A pass is a file; its rules are the functions in it that `@rewrite` marks. The driver runs the stages in order, each to a
-fixed point. Rewrites that build on one another (a spelling fused, then lowered) become one `Rewrite` with one window:
-what the file had, and what stands there now. A rewrite whose result is what the file had is taken back and not reported.
+A pass is a file; its rules are the functions in it that `@rewrite` marks. The driver runs the stages in order, each to
+a fixed point. Rewrites that build on one another (a spelling fused, then lowered) become one `Rewrite` with one window:
+what the file had, and what stands there now. A rewrite whose result is what the file had is
+taken back and not reported.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ class Rewrite:
         ]
 
 
-# ---- what a body builds with ---------------------------------------------------------------------------------------------
+# ---- what a body builds with -----------------------------------------------------------------------------------------
 
 
 class Builder:
@@ -178,14 +179,16 @@ class Builder:
         self.warnings: list[str] = []
         self.tolerance = 1.0
 
-    # What a body may ask ------------------------------------------------------------------------------------------------
+    # What a body may ask
+    # ------------------------------------------------------------------------------------------------
 
     @property
     def opset(self) -> int:
         return self._model.opset_in(self._graph)
 
     def shape(self, value: Value) -> Shape | None:
-        """int for a static dimension, str for a symbolic one, None for an unknown one; None where the rank is unknown."""
+        """int for a static dimension, str for a symbolic one, None for an unknown one;
+        None where the rank is unknown."""
         return self._model.shape(value)
 
     def rank(self, value: Value) -> int | None:
@@ -205,8 +208,8 @@ class Builder:
         return self._model.fingerprint(value)
 
     def lowering(self, value: Value, pass_name: str) -> str:
-        """What becomes of the node that makes `value` in the stage LOWER: keep, decompose or plugin; by the target alone
-        where the pass does not run."""
+        """What becomes of the node that makes `value` in the stage LOWER: keep, decompose or plugin; by the target
+        alone where the pass does not run."""
         if value.producer is None:
             return "keep"
         p = self._driver.passes.get(pass_name)
@@ -215,7 +218,8 @@ class Builder:
         return self._driver.strategy(p, value.producer)[0]
 
     def discard(self, value: Value, keep: Value | None = None) -> None:
-        """Take away the node that a body made for `value`, to make another instead, and what was made for it alone but `keep`."""
+        """Take away the node that a body made for `value`, to make another instead,
+        and what was made for it alone but `keep`."""
         if value.producer is not None and value.producer in self.made:
             gone = self._graph.remove(value.producer)
             if keep is not None and keep.producer in gone:
@@ -226,7 +230,8 @@ class Builder:
         """Say something in the report's warnings, with the node."""
         self.warnings.append(f"{self.root.label}: {text}")
 
-    # What a body may make -------------------------------------------------------------------------------------------------
+    # What a body may make
+    # -------------------------------------------------------------------------------------------------
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
         if not op[:1].isupper():
@@ -295,7 +300,7 @@ class Builder:
             made.pop()
 
 
-# ---- the driver --------------------------------------------------------------------------------------------------------
+# ---- the driver ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,7 +453,7 @@ class Driver:
             return "plugin", libraries[0]
         return "decompose", ""
 
-    # ---- one rewrite ---------------------------------------------------------------------------------------------------
+    # ---- one rewrite -------------------------------------------------------------------------------------------------
 
     def _apply(self, held: Match, rule: Rule) -> bool:
         builder = Builder(self, rule.pass_name, held.root, rule.strategy, held.nodes)
@@ -464,7 +469,8 @@ class Driver:
         self._left -= 1
         if self._left < 0:
             raise PassError(
-                f"the passes of the stage {rule.stage.name} do not come to an end: '{rule.pass_name}' keeps applying to what it made"
+                f"the passes of the stage {rule.stage.name} do not come to an end: '{rule.pass_name}' keeps applying "
+                "to what it made"
             )
         return True
 
@@ -477,7 +483,8 @@ class Driver:
         given += [None] * (len(root.outputs) - len(given))
         if len(given) > len(root.outputs):
             raise PassError(
-                f"the pass '{rule.pass_name}' returned {len(given)} tensors for {root.label}, which has {len(root.outputs)} outputs"
+                f"the pass '{rule.pass_name}' returned {len(given)} tensors for {root.label}, which has "
+                f"{len(root.outputs)} outputs"
             )
         for old, new in zip(root.outputs, given, strict=True):
             if old is not None and new is None:
@@ -551,7 +558,7 @@ class Driver:
         self._names[stem] = number
         return name
 
-    # ---- taking back what changed nothing ---------------------------------------------------------------------------------
+    # ---- taking back what changed nothing ----------------------------------------------------------------------------
 
     def settle(self) -> None:
         """A rewrite whose window reads like the file's is taken back: nothing was applied."""
@@ -659,7 +666,7 @@ def _written(value: Value, made: Node | None, model: Model) -> np.ndarray | None
     return constant_value(node.proto) if node is not None and node.key == "Constant" else None
 
 
-# ---- rules over the whole model --------------------------------------------------------------------------------------------
+# ---- rules over the whole model --------------------------------------------------------------------------------------
 
 
 class Editor:
@@ -699,7 +706,7 @@ class Editor:
         self._driver.commit(node, builder.matched, outputs, builder, [self._pass], self._stage.value)
 
 
-# ---- asking why ----------------------------------------------------------------------------------------------------------
+# ---- asking why ------------------------------------------------------------------------------------------------------
 
 
 def attempts_at(node: Node, passes: Iterable[Pass], model: Model) -> list[tuple[str, Stage, Match | None, Attempt]]:

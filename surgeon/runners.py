@@ -31,7 +31,7 @@ from polygraphy.logger import G_LOGGER
 
 from .engine import RTX, choose_runtime, gpu, plugin_library, polygraphy_log, serialized, tactics, title, told, use
 from .errors import EngineError, UsageError
-from .files import external_files
+from .files import with_weights
 from .graph import Model
 from .meaning import DOMAIN, attach
 from .prove import Reference, Runner, Unrunnable
@@ -41,9 +41,11 @@ INLINE_LIMIT = 1 << 30  # bytes: a larger model is written with its weights in a
 
 
 class Running:
-    """A started runner: call it with inputs by name for outputs by name. A context manager: leaving it frees the runner.
+    """A started runner: call it with inputs by name for outputs by name.
+    A context manager: leaving it frees the runner.
 
-    `title` names the way. An engine may hold integers narrower than ONNX says (`narrows`): its inputs are narrowed to it.
+    `title` names the way. An engine may hold integers narrower than ONNX says (`narrows`):
+    its inputs are narrowed to it.
     """
 
     def __init__(self, title: str, runner: BaseRunner, narrows: bool = False) -> None:
@@ -102,7 +104,7 @@ class Way(Protocol):
         ...
 
 
-# ---- ONNX Runtime ----------------------------------------------------------------------------------------------------------
+# ---- ONNX Runtime ----------------------------------------------------------------------------------------------------
 
 
 class OnnxRuntime:
@@ -112,10 +114,10 @@ class OnnxRuntime:
 
     def start(self, model: ModelProto, path: Path | None = None, inputs: Sequence[Feeds] = ()) -> Running:
         runnable = with_functions(model)
-        weights_beside = path is not None and bool(external_files(runnable))
-        session = Runner(runnable, path.parent if weights_beside and path else None)
+        folder = None if path is None else path.parent
+        session = Runner(runnable, folder)
         if session._session is None or any(i.type == "tensor(bfloat16)" for i in session._session.get_inputs()):
-            return Running(self.title, EvaluatorRunner(runnable))
+            return Running(self.title, EvaluatorRunner(with_weights(runnable, folder)))
         return Running(self.title, OnnxrtRunner(session._session))
 
 
@@ -154,20 +156,12 @@ def with_functions(model: ModelProto) -> ModelProto:
     return indexed.sync()
 
 
-def with_weights(model: ModelProto, base: Path | None) -> ModelProto:
-    """A copy that holds its external weights, read from the folder `base`."""
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    if base is not None and external_files(copy):
-        onnx.external_data_helper.load_external_data_for_model(copy, str(base))
-    return copy
-
-
-# ---- what TensorRT's parser understood -------------------------------------------------------------------------------------
+# ---- what TensorRT's parser understood -------------------------------------------------------------------------------
 
 
 class ParsedNetwork:
-    """The network that TensorRT's parser builds, evaluated. `runtime` is "tensorrt" or "rtx"; None takes what is there."""
+    """The network that TensorRT's parser builds, evaluated. `runtime` is "tensorrt" or "rtx";
+    None takes what is there."""
 
     def __init__(self, runtime: str | None = None) -> None:
         self._module = None if runtime is None else choose_runtime(runtime)
@@ -207,7 +201,7 @@ class NetworkRunner(BaseRunner):
         return {t.name: found[t.name] for t in self._network.outputs}
 
 
-# ---- engines -----------------------------------------------------------------------------------------------------------------
+# ---- engines ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -353,7 +347,7 @@ class BindingsRunner(BaseRunner):
         return buffer.resize(shape)
 
 
-# ---- files -------------------------------------------------------------------------------------------------------------------
+# ---- files -----------------------------------------------------------------------------------------------------------
 
 
 @contextmanager

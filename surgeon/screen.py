@@ -1,4 +1,5 @@
-"""How the command line prints: Rich's tables on a terminal, plain aligned lines in a pipe. Rich is imported for a terminal only."""
+"""How the command line prints: Rich's tables on a terminal, plain aligned lines in a pipe.
+Rich is imported for a terminal only."""
 
 from __future__ import annotations
 

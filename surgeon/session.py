@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from onnx import ModelProto
 
 from . import registry
 from .errors import PassError, UsageError, did_you_mean
-from .files import check_writable, read, write
+from .files import check_writable, read, without_data, write
 from .graph import PLACE, Model, no_collection
 from .interop import GraphRule, Outcome, run_graph_rules
 from .meaning import attach
@@ -114,7 +115,7 @@ def rewrite_file(source: str | Path, out: str | Path, **options: Any) -> Report:
     return result.report
 
 
-# ---- arguments ----------------------------------------------------------------------------------------------------------
+# ---- arguments -------------------------------------------------------------------------------------------------------
 
 
 def _split_skips(skip: Iterable[str], known: Sequence[Pass]) -> tuple[list[str], list[tuple[str, str]]]:
@@ -156,7 +157,7 @@ def _check_libraries(plugins: Sequence[str], target: Target) -> tuple[str, ...]:
     return tuple(plugins)
 
 
-# ---- one run --------------------------------------------------------------------------------------------------------------
+# ---- one run ---------------------------------------------------------------------------------------------------------
 
 
 class _Source:
@@ -224,7 +225,8 @@ class _Run:
         for name, glob in self.skip:
             if any(r.pass_name == name for r in functions):
                 raise UsageError(
-                    f"the pass '{name}' edits the whole graph, so it cannot be skipped at '{glob}' alone. Use --skip {name}."
+                    f"the pass '{name}' edits the whole graph, so it cannot be skipped at '{glob}' alone. Use --skip "
+                    f"{name}."
                 )
 
     def _run_functions(self, functions: Collection[ModelRule], model: ModelProto) -> Outcome:
@@ -363,11 +365,11 @@ def _refused_by_checker(source: _Source, rewrites: Collection[Rewrite]) -> str:
     """Why onnx.checker refuses the input model; empty where it does not, or where nothing is to be proved."""
     if not rewrites:
         return ""
-    try:
-        if source.path is not None:
-            onnx.checker.check_model(str(source.path))
-        else:
-            onnx.checker.check_model(source.proto())
+    with contextlib.suppress(onnx.checker.ValidationError):
+        onnx.checker.check_model(source.proto() if source.path is None else str(source.path))
+        return ""
+    try:  # again without external weights: the checker follows no links, and finds none of a model in memory
+        onnx.checker.check_model(without_data(source.proto()))
     except onnx.checker.ValidationError as error:
         return f"the ONNX checker refuses the input model: {str(error).strip().splitlines()[0]}"
     return ""

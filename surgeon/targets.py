@@ -2,8 +2,8 @@
 
 A pass never compares version numbers: it asks `target.takes(node)` or one of the named facts of `Target`.
 
-Two tables make it. `IMPORTERS` says with which release the parser learned an operator. A `@condition` says when a node of
-such an operator is refused, or read with another meaning than ONNX's, between two releases. Sources are files of
+Two tables make it. `IMPORTERS` says with which release the parser learned an operator. A `@condition` says when a node
+of such an operator is refused, or read with another meaning than ONNX's, between two releases. Sources are files of
 github.com/onnx/onnx-tensorrt at the commit that a release was built from, written onnx-tensorrt@commit; releases after
 10.10 are known from its change log and NVIDIA's documentation alone. What is said of TensorRT-RTX is measured with
 version 1.7.1 on onnx 1.23's operator tests and 493 exported models; another release may differ.
@@ -33,7 +33,7 @@ Check = Callable[[Node], "str | None"]
 FIRST: Version = (6, 0)
 LAST: Version = (11, 4)
 
-# ---- which release learned which operator ------------------------------------------------------------------------------
+# ---- which release learned which operator ----------------------------------------------------------------------------
 # From DEFINE_BUILTIN_OP_IMPORTER in each tree; 10.4 to 11.0 from the change log.
 
 # fmt: off
@@ -41,18 +41,19 @@ IMPORTERS: tuple[tuple[Version, str, str], ...] = (
     (
         (6, 0),
         "onnx-tensorrt@6.0",
-        ("Abs Acos Acosh Add ArgMax ArgMin Asin Asinh Atan Atanh AveragePool BatchNormalization Cast Ceil Clip Concat Constant Conv "
-        "ConvTranspose Cos Cosh DepthToSpace Div Dropout Elu Exp Flatten Floor Gather Gemm GlobalAveragePool GlobalMaxPool "
-        "HardSigmoid Identity ImageScaler InstanceNormalization LRN LeakyRelu Log LogSoftmax MatMul Max MaxPool Mean Min Mul Neg "
-        "PRelu Pad ParametricSoftplus Pow Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin "
-        "ReduceProd ReduceSum ReduceSumSquare Relu Reshape Resize ScaledTanh Selu Shape Sigmoid Size Slice Softmax Softplus "
-        "Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Tan Tanh ThresholdedRelu TopK Transpose Unsqueeze Upsample"),
+        ("Abs Acos Acosh Add ArgMax ArgMin Asin Asinh Atan Atanh AveragePool BatchNormalization Cast Ceil Clip "
+        "Concat Constant Conv ConvTranspose Cos Cosh DepthToSpace Div Dropout Elu Exp Flatten Floor Gather Gemm "
+        "GlobalAveragePool GlobalMaxPool HardSigmoid Identity ImageScaler InstanceNormalization LRN LeakyRelu Log "
+        "LogSoftmax MatMul Max MaxPool Mean Min Mul Neg PRelu Pad ParametricSoftplus Pow Reciprocal ReduceL1 "
+        "ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare "
+        "Relu Reshape Resize ScaledTanh Selu Shape Sigmoid Size Slice Softmax Softplus Softsign SpaceToDepth Split "
+        "Sqrt Squeeze Sub Sum Tan Tanh ThresholdedRelu TopK Transpose Unsqueeze Upsample"),
     ),
     (
         (7, 0),
         "onnx-tensorrt@84b5be1",
-        ("And ConstantOfShape DequantizeLinear Equal Erf Expand GRU Greater LSTM Less Loop Not Or QuantizeLinear RNN RandomUniform "
-        "RandomUniformLike Range Scan Sin Sinh Tile Where"),
+        ("And ConstantOfShape DequantizeLinear Equal Erf Expand GRU Greater LSTM Less Loop Not Or QuantizeLinear RNN "
+        "RandomUniform RandomUniformLike Range Scan Sin Sinh Tile Where"),
     ),
     ((7, 1), "onnx-tensorrt@7994a46", "GlobalLpPool If"),
     (
@@ -80,7 +81,8 @@ IMPORTERS: tuple[tuple[Version, str, str], ...] = (
     ((11, 0), "change log 11.0", "Swish"),
 )
 # fmt: on
-# TensorRT-RTX 1.7.1 rejects these of the importers of 11.0 (their implementation is a plugin) or fails to build them (NonMaxSuppression).
+# TensorRT-RTX 1.7.1 rejects these of the importers of 11.0 (their implementation is a plugin) or fails to build
+# them (NonMaxSuppression).
 RTX_WITHOUT = frozenset({"DeformConv", "NonMaxSuppression", "NonZero", "RoiAlign"})
 
 # Where the parser really reads a newer opset's node, and no further (getOpsetVersion() in each tree). The documentation
@@ -126,7 +128,8 @@ CONSTANT_INPUTS: dict[str, dict[int, tuple[Version, Version]]] = {
 }
 # fmt: on
 
-# Inputs that the parser makes a shape tensor of, where they are computed (ShapeTensor.cpp and builtin_op_importers.cpp@9f82b2b).
+# Inputs that the parser makes a shape tensor of, where they are computed
+# (ShapeTensor.cpp and builtin_op_importers.cpp@9f82b2b).
 SHAPE_INPUTS: dict[str, tuple[int, ...]] = {
     "ConstantOfShape": (0,),
     "Expand": (1,),
@@ -139,11 +142,12 @@ SHAPE_INPUTS: dict[str, tuple[int, ...]] = {
 }
 SHAPE_CONE = 256  # nodes that are looked at behind one such input
 
-# Native on DLA at some release (NVIDIA/Deep-Learning-Accelerator-SW operators/README.md, dla-layer-restrictions): any other
-# operator falls back to the GPU.
+# Native on DLA at some release (NVIDIA/Deep-Learning-Accelerator-SW operators/README.md, dla-layer-restrictions): any
+# other operator falls back to the GPU.
 DLA_OPS = (
     "Abs Add AveragePool BatchNormalization Clip Concat Constant Conv ConvTranspose Div Dropout Equal Flatten Gemm "
-    "GlobalAveragePool GlobalMaxPool Greater Identity LeakyRelu Less MatMul Max MaxPool Mean Min Mul PRelu Pad Pow ReduceMean Relu "
+    "GlobalAveragePool GlobalMaxPool Greater Identity LeakyRelu Less MatMul Max MaxPool Mean Min Mul PRelu Pad Pow "
+    "ReduceMean Relu "
     "Reshape Resize Sigmoid Slice Softmax Split Squeeze Sub Sum Tanh Transpose Unsqueeze Upsample"
 )
 DLA = frozenset(DLA_OPS.split())
@@ -165,7 +169,7 @@ STOCK_DOMAIN = "trt.plugins"
 OWN_DOMAIN = "surgeon"
 
 
-# ---- conditions ----------------------------------------------------------------------------------------------------------
+# ---- conditions ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +191,8 @@ CONDITIONS: list[Condition] = []
 def condition(
     ops: str, since: Version = FIRST, until: Version = LAST, *, rtx: bool = False, dla: bool = False, source: str = ""
 ) -> Callable[[Check], Check]:
-    """Mark a check of the operators in `ops`. `rtx`: it was measured with TensorRT-RTX too. `dla`: it concerns DLA alone."""
+    """Mark a check of the operators in `ops`. `rtx`: it was measured with TensorRT-RTX too.
+    `dla`: it concerns DLA alone."""
 
     def mark(check: Check) -> Check:
         CONDITIONS.append(Condition(tuple(ops.split()), check, since, until, rtx, dla, source))
@@ -358,7 +363,10 @@ def _resize_cubic(node: Node) -> str | None:
 @condition("Resize", (7, 0), (7, 2, 2), source="onnx-tensorrt@84b5be1: asymmetric and floor alone")
 def _resize_seven(node: Node) -> str | None:
     if node.attr("coordinate_transformation_mode") not in (None, "asymmetric"):
-        return f"coordinate_transformation_mode '{node.attr('coordinate_transformation_mode')}' is refused; only 'asymmetric' is taken"
+        return (
+            f"coordinate_transformation_mode '{node.attr('coordinate_transformation_mode')}' is refused; only "
+            "'asymmetric' is taken"
+        )
     if node.attr("mode") == "nearest" and node.attr("nearest_mode") not in (None, "floor"):
         return f"nearest_mode '{node.attr('nearest_mode')}' is refused; only 'floor' is taken"
     return None
@@ -440,8 +448,10 @@ def _constant_integers(node: Node) -> str | None:
 @condition(
     " ".join(SHAPE_INPUTS),
     until=(8, 4),
-    source="NvInfer.h of 7.1 to 8.4, ITensor::isShapeTensor: 'It must be 0D or 1D', no longer in 8.5; NVIDIA/TensorRT#229 (6.0), "
-    "#1743 (8.2), #2088 (8.4): 'IShuffleLayer applied to shape tensor must have 0 or 1 reshape dimensions'; #2487: mended in 8.5",
+    source="NvInfer.h of 7.1 to 8.4, ITensor::isShapeTensor: 'It must be 0D or 1D', no longer in 8.5; "
+    "NVIDIA/TensorRT#229 (6.0), "
+    "#1743 (8.2), #2088 (8.4): 'IShuffleLayer applied to shape tensor must have 0 or 1 reshape dimensions'; #2487: "
+    "mended in 8.5",
 )
 def _shape_tensor_rank(node: Node) -> str | None:
     for position in SHAPE_INPUTS[node.key]:
@@ -673,7 +683,8 @@ def _hard_swish_type(node: Node) -> str | None:
     "Celu",
     (11, 0),
     rtx=True,
-    source="measured with TensorRT-RTX: its fp32 constants meet the input's type; releases from 11.0 are strongly typed too",
+    source="measured with TensorRT-RTX: its fp32 constants meet the input's type; releases from 11.0 are strongly "
+    "typed too",
 )
 def _celu_type(node: Node) -> str | None:
     return f"{_name(_dtype(node))} is refused" if _dtype(node) in (TensorProto.FLOAT16, TensorProto.BFLOAT16) else None
@@ -733,6 +744,11 @@ def _cast(node: Node) -> str | None:
     return None if node.attr("to") in READABLE else f"there is no {_name(node.attr('to'))}"
 
 
+@condition("Cast CastLike", RTX_ONLY, rtx=True, source="measured with TensorRT-RTX alone")
+def _cast_saturates(node: Node) -> str | None:
+    return "saturate 0 is not read: it would saturate" if node.attrs.get("saturate", 1) == 0 else None
+
+
 @condition("Cast", until=(8, 6), source="onnx-tensorrt@4f54a19 onnx2trt_utils.cpp convertDtype")
 def _cast_before_nine(node: Node) -> str | None:
     later = (
@@ -753,6 +769,74 @@ def _cast_before_nine(node: Node) -> str | None:
 )
 def _pool_dilations(node: Node) -> str | None:
     return "dilations other than 1 are refused" if any(d != 1 for d in node.attr("dilations") or ()) else None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolAxis:
+    """One axis of a pooling: its size with the padding in front, the padding behind,
+    the window's extent and its stride."""
+
+    size: int
+    behind: int
+    window: int
+    stride: int
+
+    @property
+    def rounded_up(self) -> int:
+        """How many windows there are if a part of one counts."""
+        return -(-(self.size + self.behind - self.window) // self.stride) + 1
+
+    @property
+    def windows(self) -> int:
+        """How many ONNX has with ceil_mode 1: none that begins in the padding behind."""
+        return self.rounded_up - ((self.rounded_up - 1) * self.stride >= self.size)
+
+    @property
+    def missing(self) -> int:
+        """How much padding behind these windows reach into."""
+        return max((self.windows - 1) * self.stride + self.window - self.size, 0)
+
+
+def pool_axes(node: Node) -> list[PoolAxis] | None:
+    """The spatial axes of a pooling with explicit padding; None where a size is not static or
+    auto_pad says otherwise."""
+    value = _input(node, 0)
+    shape = None if value is None else _model(node).shape(value)
+    if shape is None or not _unpadded(node) or not all(isinstance(d, int) for d in shape[2:]):
+        return None
+    window = _per_axis(node, "kernel_shape", 1)
+    count = len(window)
+    pads = list(node.attr("pads") or [0] * (2 * count))
+    rows = zip(
+        shape[2:],
+        pads[:count],
+        pads[count:],
+        window,
+        _per_axis(node, "dilations", 1),
+        _per_axis(node, "strides", 1),
+        strict=True,
+    )
+    return [PoolAxis(int(n) + front, behind, (k - 1) * d + 1, s) for n, front, behind, k, d, s in rows]
+
+
+@condition(
+    "AveragePool MaxPool LpPool",
+    rtx=True,
+    source="NvInfer.h, PaddingMode::kEXPLICIT_ROUND_UP: O = ceil((M - DK) / S) + 1; measured with TensorRT-RTX",
+)
+def _pool_rounded_up(node: Node) -> str | None:
+    axes = pool_axes(node) if node.attr("ceil_mode") else None
+    if axes is not None and any(a.windows != a.rounded_up for a in axes):
+        return "with ceil_mode 1 it has a last window that begins in the padding"
+    return None
+
+
+@condition("LpPool", RTX_ONLY, rtx=True, source="measured with TensorRT-RTX alone")
+def _pool_part(node: Node) -> str | None:
+    axes = pool_axes(node) if node.attr("ceil_mode") else None
+    if axes is None or all(a.missing <= a.behind for a in axes):
+        return None
+    return "with ceil_mode 1 a last window that is partly beyond the padding is divided by its part"
 
 
 @condition("MaxPool", rtx=True, source="onnx-tensorrt@1def182: does not support the indices output in MaxPool")
@@ -867,7 +951,8 @@ def _unpadded(node: Node) -> bool:
     "ConvTranspose",
     (7, 2, 2),
     rtx=True,
-    source="onnx-tensorrt@803e699 to @96e7811 generatePadding: begin = total / 2, where ONNX from opset 11 on has it at the end; "
+    source="onnx-tensorrt@803e699 to @96e7811 generatePadding: begin = total / 2, where ONNX from opset 11 on has it "
+    "at the end; "
     "measured with TensorRT-RTX",
 )
 def _deconvolution_shape(node: Node) -> str | None:
@@ -891,7 +976,8 @@ def _deconvolution_shape(node: Node) -> str | None:
     "ConvTranspose",
     (7, 2, 2),
     rtx=True,
-    source="onnx-tensorrt@803e699 to @96e7811: output_padding is read where auto_pad is NOTSET; measured with TensorRT-RTX",
+    source="onnx-tensorrt@803e699 to @96e7811: output_padding is read where auto_pad is NOTSET; measured with "
+    "TensorRT-RTX",
 )
 def _deconvolution_valid(node: Node) -> str | None:
     if node.attr("auto_pad") == "VALID" and any(_per_axis(node, "output_padding", 0)):
@@ -923,6 +1009,12 @@ def _deconvolution_bias(node: Node) -> str | None:
 def _trilu(node: Node) -> str | None:
     rank = _rank(node)
     return f"the input has {rank} dimensions; two are taken" if rank not in (None, 2) else None
+
+
+@condition("SpaceToDepth", RTX_ONLY, rtx=True, source="measured with TensorRT-RTX alone: the mode came with opset 28")
+def _space_to_depth_mode(node: Node) -> str | None:
+    mode = node.attrs.get("mode", "DCR")
+    return None if mode == "DCR" else f"the mode '{mode}' is not read"
 
 
 @condition("DepthToSpace SpaceToDepth", rtx=True, source="onnx-tensorrt@3b9c961: N, C, H, W")
@@ -971,7 +1063,8 @@ def _slice_backward(node: Node) -> str | None:
     "Slice",
     (7, 0),
     rtx=True,
-    source="onnx-tensorrt@84b5be1 to @96e7811: iotaShapeVector(dims.size()), starts.size() == axes.size(); measured with TensorRT-RTX",
+    source="onnx-tensorrt@84b5be1 to @96e7811: iotaShapeVector(dims.size()), starts.size() == axes.size(); measured "
+    "with TensorRT-RTX",
 )
 def _slice_axes(node: Node) -> str | None:
     starts, rank = _input(node, 1), _rank(node)
@@ -1040,6 +1133,33 @@ def _attention(node: Node) -> str | None:
 
 
 @condition("Attention", RTX_ONLY, rtx=True, source="measured with TensorRT-RTX alone")
+def _attention_window(node: Node) -> str | None:
+    named = [a for a in ("left_window_size", "right_window_size") if node.attrs.get(a, -1) >= 0]
+    return f"{named[0]} is not read: it would attend to every key" if named else None
+
+
+@condition(
+    "Attention", RTX_ONLY, rtx=True, source="measured with TensorRT-RTX alone: IAttention::setMask, CausalMaskKind"
+)
+def _attention_causal_mask(node: Node) -> str | None:
+    causal = node.attr("is_causal") and _input(node, 3) is not None
+    return "a mask together with is_causal is refused" if causal else None
+
+
+@condition(
+    "Attention",
+    RTX_ONLY,
+    rtx=True,
+    source="measured with TensorRT-RTX alone: Key and Value must have the same shape",
+)
+def _attention_sizes(node: Node) -> str | None:
+    keys, values = ((_model(node).shape(v) if v is not None else None) for v in (_input(node, 1), _input(node, 2)))
+    if keys is None or values is None or not (isinstance(keys[-1], int) and isinstance(values[-1], int)):
+        return None
+    return None if keys[-1] == values[-1] else "keys and values of different sizes are refused"
+
+
+@condition("Attention", RTX_ONLY, rtx=True, source="measured with TensorRT-RTX alone")
 def _attention_lengths(node: Node) -> str | None:
     return "nonpad_kv_seqlen is not read: it would attend to the padding" if _input(node, 6) is not None else None
 
@@ -1057,7 +1177,7 @@ def _dla_prelu(node: Node) -> str | None:
     return None if _is_weights(_input(node, 1)) else "on DLA the slope must be an initializer"
 
 
-# ---- a target --------------------------------------------------------------------------------------------------------------
+# ---- a target --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -1086,7 +1206,8 @@ class Target:
         base, plus, suffix = text.partition("+")
         if (plus and suffix != "dla") or (base != "rtx" and not re.fullmatch(r"\d+(\.\d+){0,3}", base)):
             raise UsageError(
-                f"no target is called '{text}'. A target is a version such as 8.4 or 10.9, 'rtx', '8.6+dla', or 'installed'."
+                f"no target is called '{text}'. A target is a version such as 8.4 or 10.9, 'rtx', '8.6+dla', or "
+                "'installed'."
             )
         if base == "rtx":
             if suffix:
@@ -1123,7 +1244,8 @@ class Target:
 
     @property
     def carries_functions(self) -> bool:
-        """Whether a model may carry the functions of its plugin nodes: 9.0 to 10.6 would import the function instead."""
+        """Whether a model may carry the functions of its plugin nodes:
+        9.0 to 10.6 would import the function instead."""
         return not (9, 0) <= self.version <= (10, 6)
 
     @property
@@ -1330,7 +1452,7 @@ def _falls_back(node: Node) -> str | None:
     return f"DLA has no {node.op}: it would run on the GPU"
 
 
-# ---- the TensorRT that is here -------------------------------------------------------------------------------------------
+# ---- the TensorRT that is here ---------------------------------------------------------------------------------------
 
 DISTRIBUTIONS = ("tensorrt", "tensorrt-cu13", "tensorrt-cu12", "tensorrt-cu11", "tensorrt-bindings")
 RTX_DISTRIBUTIONS = ("tensorrt-rtx", "tensorrt-rtx-cu13", "tensorrt-rtx-cu12")
@@ -1354,7 +1476,8 @@ def installed() -> Target:
 
 
 def _version_of(module: str, distributions: tuple[str, ...]) -> str:
-    """The installed version of a module, found without importing it where its distribution says it; empty without one."""
+    """The installed version of a module, found without importing it where its distribution says
+    it; empty without one."""
     if importlib.util.find_spec(module) is None:
         return ""
     for name in distributions:

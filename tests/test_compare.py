@@ -38,7 +38,8 @@ ROOT = Path(__file__).resolve().parent.parent
 Captured = pytest.CaptureFixture[str]
 LEAKY = "(float[N,3] x) => (float[N,3] y) <float a = {0.1}> { m = Mul(x, a) y = Max(x, m) }"
 # TensorRT-RTX's parser reads a Trilu without `upper` as the lower triangle; onnx says upper.
-MISREAD = """(float[N,3,8,8] x) => (float[N,3,8,8] y) <float a = {0.1}, float[3] s = {1, 2, 3}, float[3] b = {0, 1, 0}> {
+MISREAD = """(float[N,3,8,8] x) => (float[N,3,8,8] y)
+  <float a = {0.1}, float[3] s = {1, 2, 3}, float[3] b = {0, 1, 0}> {
   [norm] n = InstanceNormalization <epsilon = 0.001> (x, s, b)
   [times] m = Mul(n, a)
   [larger] h = Max(n, m)
@@ -294,7 +295,8 @@ class Optimised(Way):
 
 
 # The weights are 1e-30 and the scale 3e-15: their product is a denormal number, 3 steps from 0.
-FUSED = """(float[1,1,9,9] x) => (float[1,1,7,7] y) <float big = {1e25}, float[1,1,1] small = {3e-15}, float up = {1e20}> {
+FUSED = """(float[1,1,9,9] x) => (float[1,1,7,7] y)
+  <float big = {1e25}, float[1,1,1] small = {3e-15}, float up = {1e20}> {
   [first] a = Abs(x)
   [scale] b = Mul(a, big)
   [conv] c = Conv <kernel_shape = [3, 3]> (b, w)

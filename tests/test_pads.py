@@ -357,9 +357,11 @@ def test_what_is_cut_from_a_tensor_and_put_around_it(padding: Cuts, target: str)
 LOOK_ALIKES = {
     "another tensor in the middle": "{ a = Slice (x, zero, one, at) y = Concat <axis = 1> (a, z) }",
     "another axis": "{ a = Slice (x, zero, one, last) b = Expand (a, all) y = Concat <axis = 1> (b, x) }",
-    "the first two columns": "{ a = Slice (x, one, two, at) b = Slice (x, zero, one, at) y = Concat <axis = 1> (b, a, x) }",
+    "the first two columns": "{ a = Slice (x, one, two, at) b = Slice (x, zero, one, at) y = Concat <axis = 1> (b, a, "
+    "x) }",
     "behind, not in front": "{ a = Slice (x, zero, one, at) y = Concat <axis = 1> (x, a) }",
-    "nothing in the middle": "{ a = Slice (x, zero, one, at) b = Slice (x, one, two, at) y = Concat <axis = 1> (a, b) }",
+    "nothing in the middle": "{ a = Slice (x, zero, one, at) b = Slice (x, one, two, at)"
+    " y = Concat <axis = 1> (a, b) }",
     "read elsewhere": "{ a = Slice (x, zero, one, at) y = Concat <axis = 1> (a, x) v = Relu (a) }",
 }
 
@@ -369,7 +371,8 @@ def test_other_concats_stay(name: str) -> None:
     more = ", float[2,1,3] v" if name == "read elsewhere" else ""
     model = written(
         f"(float[2,4,3] x, float[2,4,3] z) => (float[2,A,3] y{more}) <int64[1] zero = {{0}}, int64[1] one = {{1}},"
-        f"int64[1] two = {{2}}, int64[1] at = {{1}}, int64[1] last = {{2}}, int64[3] all = {{2, 4, 3}}> {LOOK_ALIKES[name]}",
+        f"int64[1] two = {{2}}, int64[1] at = {{1}}, int64[1] last = {{2}}, int64[3] all = {{2, 4, 3}}> "
+        f"{LOOK_ALIKES[name]}",
         19,
     )
     result = surgeon.rewrite(model, target="9.3", only=["reflect-pad"])

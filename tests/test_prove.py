@@ -271,3 +271,16 @@ def test_weights_on_disk_are_read_where_they_are_and_nothing_is_written_there(tm
     assert "differs" in compare_models(on_disk, other, folder)[1]
     assert folder.stat().st_mtime == 0
     folder.chmod(0o755)
+
+
+def test_a_model_whose_weights_are_links_is_rewritten_like_any_other(tmp_path: Path) -> None:
+    proto = model("(float[N,3] a) => (float[N,3] r) { b = Mul (a, s)  c = Max (a, b)  r = Exp (c) }")
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(0.1, np.float32), "s"))
+    onnx.save(proto, tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    (tmp_path / "w.bin").rename(tmp_path / "0123")
+    (tmp_path / "w.bin").symlink_to(tmp_path / "0123")
+    result = surgeon.rewrite(tmp_path / "m.onnx", target="8.4", verify="full")
+    assert ops(result.model) == ["LeakyRelu", "Exp"] and "failed" not in result.report.verify
+    (tmp_path / "0123").write_bytes(b"")
+    with pytest.raises(surgeon.ModelError, match="weights of 's' cannot be read"):
+        surgeon.rewrite(tmp_path / "m.onnx", target="8.4")

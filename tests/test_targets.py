@@ -230,3 +230,30 @@ def test_every_condition_is_about_an_importer_and_has_a_source() -> None:
     for c in targets.CONDITIONS:
         assert set(c.ops) <= known, c.ops
         assert c.source and (c.since <= c.until or c.since == targets.RTX_ONLY)
+
+
+@pytest.mark.parametrize(
+    ("body", "opset", "why"),
+    [
+        (
+            "(float[1,1,2,2] q, float[1,1,2,2] k) => (float[1,1,2,2] y) { y = Attention <left_window_size = 1> (q, k, k) }",
+            25,
+            "left_window_size is not read",
+        ),
+        (
+            "(float[1,1,2,2] q, float[1,1,2,2] k, int64[1] n) => (float[1,1,2,2] y) { y = Attention (q, k, k, , , , n) }",
+            24,
+            "nonpad_kv_seqlen is not read",
+        ),
+        ("(float[2] x) => (float8e4m3fn[2] y) { y = Cast <to = 17, saturate = 0> (x) }", 19, "it would saturate"),
+        (
+            "(float[1,1,3] x) => (float[1,1,2] y) { y = LpPool <kernel_shape = [2], strides = [2], ceil_mode = 1> (x) }",
+            18,
+            "divided by its part",
+        ),
+    ],
+)
+def test_what_was_measured_with_tensorrt_rtx_alone_is_said_of_it_alone(body: str, opset: int, why: str) -> None:
+    node = last(body, opset)
+    assert why in (Target.parse("rtx").takes(node) or "")
+    assert why not in (Target.parse("11.4").takes(node) or "")

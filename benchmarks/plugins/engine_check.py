@@ -2,8 +2,8 @@
 
     python engine_check.py --driver "trt84 --plugin libsurgeon_plugins.so" [--work DIR] [--jobs N]
 
-The driver is a command that takes [--jobs N] [--fp16] --out DIR MODEL.onnx..., reads MODEL.npz beside a model, prints one
-JSON object a model ({"model", "status", "errors", "us", ...}) and writes DIR/MODEL.trt.npz. Prints one line a
+The driver is a command that takes [--jobs N] [--fp16] --out DIR MODEL.onnx..., reads MODEL.npz beside a model, prints
+one JSON object a model ({"model", "status", "errors", "us", ...}) and writes DIR/MODEL.trt.npz. Prints one line a
 comparison that fails and a summary an operator; exit status 1 if any failed. Errors are relative to the largest output
 of a float64 evaluation; the bars are 2e-6 in fp32 and 1e-3 in fp16.
 """
@@ -24,8 +24,10 @@ import onnxruntime
 from models import NUMPY, Node, pad_node, plugin_model
 
 SHAPES = [
-    (1, 1, 1), (2, 3, 65), (1, 2048, 7), (1, 3, 224, 224), (8, 16, 33, 31), (2, 64, 38, 38), (1, 2048, 7, 9), (1, 1, 512, 512),
-    (2, 5, 511, 509), (4, 511, 14, 13), (1, 64, 256, 256), (1, 2, 9, 16, 16), (2, 3, 31, 33, 35), (8, 8, 1, 1), (1, 1, 1200, 1000),
+    (1, 1, 1), (2, 3, 65), (1, 2048, 7), (1, 3, 224, 224), (8, 16, 33, 31), (2, 64, 38, 38), (1, 2048, 7, 9),
+    (1, 1, 512, 512),
+    (2, 5, 511, 509), (4, 511, 14, 13), (1, 64, 256, 256), (1, 2, 9, 16, 16), (2, 3, 31, 33, 35), (8, 8, 1, 1),
+    (1, 1, 1200, 1000),
 ]  # fmt: skip
 MODES = ("max_norm", "add_norm", "max_sum", "add_sum", "min_reciprocal")
 BAR = {"fp32": 2e-6, "fp16": 1e-3}

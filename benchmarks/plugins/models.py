@@ -37,13 +37,13 @@ def plugin_model(node: Node, shape: Sequence[int], kind: str) -> onnx.ModelProto
     body = MEANINGS[node.op_type](node.attributes, ["x", *names], len(shape))
     opset = [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, 1)]
     function = helper.make_function(DOMAIN, node.op_type, ["x", *names], ["y"], body, opset, sorted(attributes))
-    out = [d + g for d, g in zip(shape, node.grown or [0] * len(shape))]
+    out = [d + g for d, g in zip(shape, node.grown or [0] * len(shape), strict=True)]
     graph = helper.make_graph(
         [call],
         "plugin",
         [helper.make_tensor_value_info("x", ELEMENT[kind], shape)],
         [helper.make_tensor_value_info("y", ELEMENT[kind], out)],
-        [numpy_helper.from_array(w, n) for w, n in zip(weights, names)],
+        [numpy_helper.from_array(w, n) for w, n in zip(weights, names, strict=True)],
     )
     return helper.make_model(graph, opset_imports=opset, functions=[function], ir_version=8)
 

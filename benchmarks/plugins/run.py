@@ -170,7 +170,8 @@ def main() -> None:
         row.update(native_us=native, engine_us=plugin, torch_us=torch_time)
         name = f"{str(row['op']).removeprefix('Surgeon')}{', ' if row['note'] else ''}{row['note']}"
         print(
-            f"| {name} | {row['shape']} | {row['type']} | {mine:.1f} | {row['gb_s']} | {row['of_copy']:.2f} | {ratio(native, plugin)} | {ratio(torch_time, mine)} |"
+            f"| {name} | {row['shape']} | {row['type']} | {mine:.1f} | {row['gb_s']} | {row['of_copy']:.2f} | "
+            f"{ratio(native, plugin)} | {ratio(torch_time, mine)} |"
         )
     if args.out is not None:
         args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")

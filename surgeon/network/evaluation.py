@@ -88,7 +88,7 @@ def _checked_feed(tensor: Tensor, value: np.ndarray) -> np.ndarray:
 def _fits(shape: tuple[int, ...], declared: tuple[int, ...] | None) -> bool:
     if declared is None or len(shape) != len(declared):
         return False
-    return all(want in (-1, have) for have, want in zip(shape, declared))
+    return all(want in (-1, have) for have, want in zip(shape, declared, strict=True))
 
 
 @dataclass
@@ -205,15 +205,15 @@ class _Run:
             self.demand(_tensor(layer, 1) for layer in loop.recurrences)
             state = [self.values[_tensor(layer, 1).id] for layer in loop.recurrences]
             iteration += 1
-        recurring = {layer.outputs[0].id: value for layer, value in zip(loop.recurrences, state)}
+        recurring = {layer.outputs[0].id: value for layer, value in zip(loop.recurrences, state, strict=True)}
         results = [self.loop_output(layer, collected[layer.outputs[0].id], recurring) for layer in loop.outputs]
         self.leave_iteration(loop)
-        for layer, result in zip(loop.outputs, results):
+        for layer, result in zip(loop.outputs, results, strict=True):
             self.store(layer, result)
 
     def enter_iteration(self, loop: _Loop, state: list[np.ndarray]) -> None:
         self.leave_iteration(loop)
-        for layer, value in zip(loop.recurrences, state):
+        for layer, value in zip(loop.recurrences, state, strict=True):
             self.values[layer.outputs[0].id] = value
 
     def leave_iteration(self, loop: _Loop) -> None:

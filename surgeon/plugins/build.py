@@ -133,7 +133,8 @@ def find_nvcc() -> Path:
 
 
 def find_headers(tensorrt_root: Path | None) -> Headers:
-    """TensorRT's headers under that root, else by SURGEON_TENSORRT_HEADERS, TENSORRT_ROOT or in the system's folders."""
+    """TensorRT's headers under that root, else by SURGEON_TENSORRT_HEADERS,
+    TENSORRT_ROOT or in the system's folders."""
     named = [os.environ[v] for v in (HEADERS_VARIABLE, "TENSORRT_ROOT") if os.environ.get(v)]
     roots = [str(tensorrt_root)] if tensorrt_root is not None else [*named, *SYSTEM_ROOTS]
     for root in roots:

@@ -19,7 +19,8 @@ Value = int | float | str | tuple[int, ...]
 
 @dataclass(frozen=True)
 class Field:
-    """One attribute of a plugin node. ``kind`` is INT, FLOAT, STRING or INTS; ``default`` is None where it is required."""
+    """One attribute of a plugin node. ``kind`` is INT, FLOAT, STRING or INTS;
+    ``default`` is None where it is required."""
 
     name: str
     kind: str

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from ..files import with_data
 from ..graph import FLOAT_LIMIT, Graph, Model, Node, Value, body_protos, constant_value
 from .plan import FAMILY, GENERATORS, HALF, SINGLE, Plan
 
@@ -364,11 +364,7 @@ def _tensor(array: np.ndarray, dtype: int, name: str) -> TensorProto:
 def _inside(tensor: TensorProto, model: Model) -> TensorProto:
     """The tensor with its data in the file."""
     copy = TensorProto()
-    copy.CopyFrom(tensor)
-    if copy.data_location == TensorProto.EXTERNAL:
-        onnx.external_data_helper.load_external_data_for_tensor(copy, str(model.base or "."))
-        copy.data_location = TensorProto.DEFAULT
-        del copy.external_data[:]
+    copy.CopyFrom(with_data(tensor, model.base))
     return copy
 
 

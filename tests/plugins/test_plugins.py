@@ -116,7 +116,9 @@ int main() {
     assert [re.sub(r"^(  \S+ \d).*", r"\1", line) for line in got] == [
         line.replace(" ", "  ", 1) if line[0] == " " else line for line in want
     ]
-    for line, field in zip((w for w in got if w[0] == " "), (f for p in plugins().values() for f in p.fields)):
+    for line, field in zip(
+        (w for w in got if w[0] == " "), (f for p in plugins().values() for f in p.fields), strict=True
+    ):
         text, *choices = line.split()[2:]
         assert tuple(choices) == field.choices
         assert (
@@ -144,7 +146,7 @@ int main() {
     bool const modes = Kind(k) != Kind::kSurgeonReflectPad; // four modes there: mode 4 is nonsense
     if (deserialize(Kind(k), blob.data(), blob.size()).error.empty() != modes) ++bad, std::puts("whole");
     for (size_t n = 0; n < blob.size(); ++n) {
-      std::unique_ptr<unsigned char[]> cut(new unsigned char[n ? n : 1]); // exactly n bytes: reading past them is caught
+      std::unique_ptr<unsigned char[]> cut(new unsigned char[n ? n : 1]); // n bytes: reading past them is caught
       std::memcpy(cut.get(), blob.data(), n);
       if (deserialize(Kind(k), cut.get(), n).error.empty()) ++bad, std::puts("cut");
     }
@@ -240,7 +242,8 @@ def test_loading_nothing_says_how_to_build(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_the_package_imports_nothing_heavy() -> None:
     code = (
         "import sys, types; s = types.ModuleType('surgeon'); s.__path__ = [sys.argv[1]]; sys.modules['surgeon'] = s;"
-        "import surgeon.plugins; print(sorted({'numpy', 'onnx', 'onnxruntime', 'polygraphy', 'tensorrt'} & set(sys.modules)))"
+        "import surgeon.plugins; print(sorted({'numpy', 'onnx', 'onnxruntime', 'polygraphy', 'tensorrt'} & "
+        "set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(SOURCES.parent)], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

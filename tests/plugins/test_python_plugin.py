@@ -1,4 +1,5 @@
-"""The Python creator of samples/python_plugin, through a plugin registry. Its enqueue needs a GPU and is not run here."""
+"""The Python creator of samples/python_plugin, through a plugin registry.
+Its enqueue needs a GPU and is not run here."""
 
 from __future__ import annotations
 

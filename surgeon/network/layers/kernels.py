@@ -15,7 +15,7 @@ def run(operator: str, *inputs: np.ndarray | None, **attributes: Any) -> np.ndar
     from onnx import helper
 
     names = ["" if value is None else f"i{n}" for n, value in enumerate(inputs)]
-    present = {name: value for name, value in zip(names, inputs) if value is not None}
+    present = {name: value for name, value in zip(names, inputs, strict=True) if value is not None}
     infos = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
         for name, value in present.items()

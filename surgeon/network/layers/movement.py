@@ -103,8 +103,8 @@ def padding(layer: Layer, x: np.ndarray) -> np.ndarray:
     """Zeros around, or values cut off, the innermost dimensions."""
     before, after = list(layer.native.pre_padding_nd), list(layer.native.post_padding_nd)
     outer = x.ndim - len(before)
-    x = np.pad(x, [(0, 0)] * outer + [(max(p, 0), max(q, 0)) for p, q in zip(before, after)])
-    for axis, (p, q) in enumerate(zip(before, after), start=outer):
+    x = np.pad(x, [(0, 0)] * outer + [(max(p, 0), max(q, 0)) for p, q in zip(before, after, strict=True)])
+    for axis, (p, q) in enumerate(zip(before, after, strict=True), start=outer):
         x = x.take(np.arange(max(-p, 0), x.shape[axis] - max(-q, 0)), axis)
     return x
 
@@ -120,7 +120,7 @@ def gather(layer: Layer, data: np.ndarray, indices: np.ndarray) -> np.ndarray:
     if leading == 0:
         return data.take(indices, axis)
     data, indices = _broadcast_first(data, indices)
-    return np.stack([values.take(index, axis - 1) for values, index in zip(data, indices)])
+    return np.stack([values.take(index, axis - 1) for values, index in zip(data, indices, strict=True)])
 
 
 def _broadcast_first(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

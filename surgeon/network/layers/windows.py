@@ -124,11 +124,11 @@ def convolution(
 ) -> np.ndarray:
     native = layer.native
     size, stride, dilation = list(native.kernel_size_nd), list(native.stride_nd), list(native.dilation_nd)
-    extents = [(k - 1) * d + 1 for k, d in zip(size, dilation)]
+    extents = [(k - 1) * d + 1 for k, d in zip(size, dilation, strict=True)]
     maps = native.num_output_maps
     weights = _weights(native.kernel, kernel, (maps, x.shape[1] // native.num_groups, *size))
     before, after = _padding(
-        native, [_covered(i, s) for i, s in zip(x.shape[2:], stride)], x.shape[2:], extents, stride
+        native, [_covered(i, s) for i, s in zip(x.shape[2:], stride, strict=True)], x.shape[2:], extents, stride
     )
     return kernels.run(
         "Conv", x, weights, _weights(native.bias, bias, (maps,)),
@@ -141,11 +141,13 @@ def deconvolution(
 ) -> np.ndarray:
     native = layer.native
     size, stride, dilation = list(native.kernel_size_nd), list(native.stride_nd), list(native.dilation_nd)
-    extents = [(k - 1) * d + 1 for k, d in zip(size, dilation)]
+    extents = [(k - 1) * d + 1 for k, d in zip(size, dilation, strict=True)]
     maps = native.num_output_maps
     weights = _weights(native.kernel, kernel, (x.shape[1], maps // native.num_groups, *size))
     # The same padding as of the convolution that this undoes: from in * stride values back to in.
-    before, after = _padding(native, x.shape[2:], [i * s for i, s in zip(x.shape[2:], stride)], extents, stride)
+    before, after = _padding(
+        native, x.shape[2:], [i * s for i, s in zip(x.shape[2:], stride, strict=True)], extents, stride
+    )
     return kernels.run(
         "ConvTranspose", x, weights, _weights(native.bias, bias, (maps,)),
         kernel_shape=size, strides=stride, dilations=dilation, group=native.num_groups, pads=before + after,
@@ -171,9 +173,9 @@ def _padding(
     mode = native.padding_mode.name
     if not mode.startswith("SAME"):
         return list(native.pre_padding), list(native.post_padding)
-    totals = [max((n - 1) * s + e - size, 0) for n, s, e, size in zip(small, strides, extents, large)]
+    totals = [max((n - 1) * s + e - size, 0) for n, s, e, size in zip(small, strides, extents, large, strict=True)]
     halves = [total // 2 for total in totals]
-    rests = [total - half for total, half in zip(totals, halves)]
+    rests = [total - half for total, half in zip(totals, halves, strict=True)]
     return (halves, rests) if mode == "SAME_UPPER" else (rests, halves)
 
 
@@ -185,16 +187,16 @@ def pooling(layer: Layer, x: np.ndarray) -> np.ndarray:
     native = layer.native
     size, stride = list(native.window_size_nd), list(native.stride_nd)
     inner = x.shape[x.ndim - len(size) :]
-    before, after = _padding(native, [_covered(i, s) for i, s in zip(inner, stride)], inner, size, stride)
+    before, after = _padding(native, [_covered(i, s) for i, s in zip(inner, stride, strict=True)], inner, size, stride)
     beyond = [0] * len(size)
     if native.padding_mode.name == "EXPLICIT_ROUND_UP":
-        beyond = [(k - (i + p + q)) % s for i, p, q, k, s in zip(inner, before, after, size, stride)]
-    around = [(p, q + extra) for p, q, extra in zip(before, after, beyond)]
+        beyond = [(k - (i + p + q)) % s for i, p, q, k, s in zip(inner, before, after, size, stride, strict=True)]
+    around = [(p, q + extra) for p, q, extra in zip(before, after, beyond, strict=True)]
     axes = tuple(range(-len(size), 0))
     if native.type.name == "MAX":
         return _windows(x, around, size, stride, -np.inf).max(axes)
     padding = 0 if native.average_count_excludes_padding else 1
-    counted = np.pad(np.ones(inner, f32), list(zip(before, after)), constant_values=padding)
+    counted = np.pad(np.ones(inner, f32), list(zip(before, after, strict=True)), constant_values=padding)
     counts = _windows(counted, [(0, extra) for extra in beyond], size, stride, 0).sum(axes)
     return _windows(x, around, size, stride, 0).sum(axes) / counts
 
