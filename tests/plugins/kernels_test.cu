@@ -796,19 +796,28 @@ void tune()
                 compare("pad", text(d), t, "rows and packs " + std::to_string(shape), volume(d) * size, volume(out) * size, dx.p, dy.p,
                     [&] { CHECK(launch_pad(PadPlan{shape / 10, shape % 10, false}, c.a, tensor(dx.p, d, t), tensor(dy.p, out, t), 0)); });
             }
-        for (Dims const& d : std::vector<Dims>{{16 * twice, 64, 65536}, {16 * twice, 64, 65025}, {4 * twice, 64, 262144}, {1 * twice, 64, 1 << 20}})
-            for (int threads : {128, 256, 512})
+        for (Dims const& d : std::vector<Dims>{{1, 3, 10000}, {1, 32, 16384}, {1, 64, 4096}, {1, 3, 262144}, {1, 3, 1 << 20},
+                 {256 * twice, 4096, 64}, {64 * twice, 4096, 144}, {64 * twice, 4096, 256}, {48 * twice, 4096, 324},
+                 {30 * twice, 2048, 1089}, {16 * twice, 1024, 4225}, {16 * twice, 128, 181 * 181}, {16 * twice, 64, 65025},
+                 {16 * twice, 64, 65536}, {4 * twice, 64, 262144}, {3 * twice, 64, 350 * 1000}, {1 * twice, 64, 1 << 20},
+                 {twice, 32, 1 << 21}, {twice, 16, 3 << 20}, {twice, 16, 1 << 22}, {twice, 4, 1 << 24}})
+        {
+            auto const way = [&](RowsPlan const& plan, std::string const& note) {
+                time("instance", d, note, [&] {
+                    CHECK(launch_instance_norm(plan, t, dx.p, dy.p, d[0] * d[1], d[2],
+                        InstanceNormParams{Scalars{dw.p, Type::kFloat}, Scalars{dw.p, Type::kFloat}, d[1], 1e-5f, 1.f}, ws.p, 0));
+                });
+            };
+            way(plan_rows(t, d[0] * d[1], d[2], device()), "as run");
+            if (d[2] < 65025)
+                continue;
+            for (int blocks : {4, 8, 16})
                 for (int stages : {1, 2})
-                    {
-                        int const share = threads * kSharePacks, shared = stages * share * kVectorBytes;
-                        int const shares = int(ceil_div(window_vectors(d[2], int(16 / size)), int64_t(share)));
-                        if (shares > 132 * std::min((226 << 10) / (shared + 2048), 1024 / threads))
-                            continue;
-                        time("grid", d, "share " + std::to_string(share) + " stages " + std::to_string(stages) + " threads " + std::to_string(threads), [&] {
-                            CHECK(launch_instance_norm(RowsPlan{0, threads, threads, shares, stages, share}, t, dx.p, dy.p, d[0] * d[1], d[2],
-                                InstanceNormParams{Scalars{dw.p, Type::kFloat}, Scalars{dw.p, Type::kFloat}, d[1], 1e-5f, 1.f}, ws.p, 0));
-                        });
-                    }
+                    if (share_vectors(d[2], int(16 / size), blocks) * stages * kVectorBytes <= (208 << 10))
+                        way(RowsPlan{0, 0, 0, blocks, stages}, std::to_string(blocks) + " blocks, stages " + std::to_string(stages));
+            way(RowsPlan{0, 0, 0, 0, kCacheStages}, "through the cache");
+            way(RowsPlan{0, 0, 0, 0, 0}, "read twice");
+        }
         for (Dims const& d : std::vector<Dims>{{32 * twice, 512, 4225}, {64 * twice, 512, 1444}})
             for (int x : {16, 32})
                 for (int packs : {8})

@@ -12,50 +12,104 @@ namespace surgeon
 namespace
 {
 
-// The grid kernel: shares of 64 KiB, one in the registers and one in the shared memory of each block. Rows of
-// more than 4 MiB are faster read twice.
-constexpr int kShareThreads = 512, kShareVectors = kShareThreads * kSharePacks, kShareStages = 1;
-constexpr int kMostStageMemory = 200 << 10, kMostShares = 64;
+constexpr bool kShares = CUDART_VERSION >= 12010; // the kernels that keep shares of a row in shared memory
+
+// Six blocks with shares of up to 34 KiB are resident at once, three of up to 72 KiB; of up to 104 KiB one, with two
+// stages. Fewer bytes in flight were slower.
+constexpr int kSmallShare = (34 << 10) / kVectorBytes, kLargeShare = (72 << 10) / kVectorBytes,
+              kLargestShare = (104 << 10) / kVectorBytes;
+constexpr int kChunk = (32 << 10) / kVectorBytes;
+
+int64_t chunks_in_cache(int64_t length, int vec)
+{
+    return ceil_div(ceil_div(length, int64_t(vec)) + kLineVectors - 1, int64_t(kChunk));
+}
+
+// How the blocks that share a row keep it: see RowsPlan. Four rows must fit the L2 cache for the second look to find
+// them.
+void plan_shares(RowsPlan& plan, Type type, int64_t rows, int64_t length, int blocks, Device const& on)
+{
+    int const vec = vector_elements(type), share = share_vectors(length, vec, blocks);
+    bool const fits = share <= kLargestShare;
+    bool const cached
+        = 4 * length * size_of(type) <= on.l2_bytes && rows * chunks_in_cache(length, vec) < kMostBlocks / 2;
+    plan.blocks = fits ? blocks : 0;
+    plan.stages = !fits ? (cached ? kCacheStages : 0) : share <= kLargeShare ? 1 : 2;
+}
 
 } // namespace
 
 RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on)
 {
     int64_t const vectors = window_vectors(length, vector_elements(type));
-    auto const whole_warps = [](int64_t threads) { return int(ceil_div(threads, int64_t(32)) * 32); };
-    if (vectors <= 128)
-        return RowsPlan{4, next_power_of_two(ceil_div(vectors, int64_t(4))), 256, 1, 0, 0};
+    if (vectors <= 128) // InstanceNorm takes them as words
+        return RowsPlan{4, next_power_of_two(ceil_div(vectors, int64_t(4))), 256, 1, 0};
     if (vectors <= 256)
-        return RowsPlan{8, 32, 256, 1, 0, 0};
-    int blocks = on.clusters ? next_power_of_two(ceil_div(vectors, int64_t(2 * kTileVectors))) : 1;
-    bool const one_wave = rows * blocks <= on.multiprocessors;
-    if (on.clusters && one_wave) // spread the few rows over the multiprocessors
-        while (blocks < kMostBlocksInCluster && 2 * rows * blocks <= on.multiprocessors && vectors / blocks > 512)
-            blocks *= 2;
-    int64_t const shares = ceil_div(vectors, int64_t(kShareVectors));
-    bool const over_grid = on.clusters && (!one_wave || blocks > kMostBlocksInCluster) && vectors > kTileVectors
-        && shares <= std::min(kMostShares, on.multiprocessors) && rows * shares < kMostBlocks / 2;
-    if (over_grid)
-        return RowsPlan{0, kShareThreads, kShareThreads, int(shares), kShareStages, kShareVectors};
-    int64_t const share = ceil_div(vectors, int64_t(blocks));
-    if (share > 2 * kTileVectors || blocks > kMostBlocksInCluster)
-        return RowsPlan{kTilePacks, kTileThreads, kTileThreads, 0, 0, 0};
-    int const packs = share > kTileVectors ? 16 : 8;
-    int const threads = whole_warps(ceil_div(share, int64_t(packs)));
-    return RowsPlan{packs, threads, threads, blocks, 0, 0};
+        return RowsPlan{8, 32, 256, 1, 0};
+    bool const clusters = on.clusters && kShares;
+    int blocks = 1;
+    while (clusters && vectors > kTileVectors && blocks < kMostBlocksOfRow && vectors / blocks > kSmallShare)
+        blocks *= 2;
+    // Few rows are spread over the multiprocessors.
+    int const spread = clusters ? kMostBlocksInCluster : 1;
+    while (blocks < spread && 2 * rows * blocks <= on.multiprocessors && vectors / blocks > 512)
+        blocks *= 2;
+    RowsPlan plan{0, 0, 0, 0, 0};
+    if (vectors <= 2 * kTileVectors)
+    {
+        int const packs = vectors > kTileVectors ? 16 : 8, threads = int(ceil_div(vectors, int64_t(packs * 32)) * 32);
+        plan = RowsPlan{packs, threads, threads, 1, 0};
+    }
+    if (blocks > 1)
+        plan_shares(plan, type, rows, length, blocks, on);
+    return plan;
 }
 
 namespace
 {
 
-// Rows that begin inside a vector. They are taken element by element there: only where the row's ends weigh more.
-StagedPlan plan_staged_rows(Type type, int64_t length)
+// How many lanes share a row's words in shared memory; 0 for longer rows. A block has some 32 KiB, and a bank of the
+// shared memory should serve a warp at most three times at once.
+int word_lanes(Type type, int64_t length)
 {
-    int const vec = vector_elements(type);
-    if (length % vec == 0 || window_vectors(length, vec) > 64)
-        return StagedPlan{0};
-    return StagedPlan{std::min(next_power_of_two(ceil_div(length, int64_t(16))), 32)};
+    constexpr int kMostBytesALane = 272, kMostConflicts = 3, kBanks = 32, kMostWholeVectors = 128;
+    int64_t const bytes = length * size_of(type);
+    bool const whole = length % vector_elements(type) == 0;
+    if (bytes > (whole ? kMostWholeVectors * kVectorBytes : 32 * kMostBytesALane))
+        return 0;
+    for (int lanes = 1; lanes < 32; lanes *= 2)
+    {
+        int hits[kBanks] = {}, most = 0;
+        int64_t const stride = bytes + (whole ? 4 * lanes : 0); // rows that begin on vectors take turns
+        for (int t = 0; t < 32; ++t)
+            most = std::max(most, ++hits[(ceil_div(t / lanes * stride, int64_t(4)) + t % lanes) % kBanks]);
+        if (bytes <= kMostBytesALane * lanes && most <= kMostConflicts)
+            return lanes;
+    }
+    return 32;
 }
+
+#if CUDART_VERSION >= 11080
+struct ClusterLaunch
+{
+    cudaLaunchAttribute cluster{};
+    cudaLaunchConfig_t config{};
+
+    ClusterLaunch(int grid, int threads, size_t shared, int blocks, cudaStream_t on)
+    {
+        cluster.id = cudaLaunchAttributeClusterDimension;
+        cluster.val.clusterDim.x = blocks;
+        cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+        config.gridDim = dim3(grid);
+        config.blockDim = dim3(threads);
+        config.dynamicSmemBytes = shared;
+        config.stream = on;
+        config.attrs = &cluster;
+        config.numAttrs = 1;
+    }
+    ClusterLaunch(ClusterLaunch const&) = delete;
+};
+#endif
 
 struct Chunks
 {
@@ -69,92 +123,156 @@ Chunks chunks_of(int64_t vectors)
     return Chunks{int(ceil_div(tiles, tiles_a_chunk)), int(tiles_a_chunk) * kTileVectors};
 }
 
-// Blocks of the grid kernel that the device holds at once; asked once per type, device and launch shape.
-template <class T>
-cudaError_t resident_blocks(int threads, size_t shared, int& blocks)
+// How many blocks of the kernel, or clusters of `cluster` blocks, the device holds at once; 0 where it takes none such.
+// Asked once per device and shape.
+template <class Kernel>
+cudaError_t resident(Kernel* kernel, int threads, size_t shared, int cluster, int& count)
 {
     static std::mutex mutex;
-    static std::map<std::tuple<int, int, size_t>, int> known;
-    int id = 0;
+    static std::map<std::tuple<int, Kernel*, size_t, int>, int> known;
+    int id = 0, most = 0;
     cudaError_t status = cudaGetDevice(&id);
     if (status != cudaSuccess)
         return status;
     std::lock_guard<std::mutex> const lock(mutex);
-    auto const found = known.find(std::make_tuple(id, threads, shared));
+    auto const key = std::make_tuple(id, kernel, shared, cluster);
+    auto const found = known.find(key);
     if (found != known.end())
-        return blocks = found->second, cudaSuccess;
-    auto* const kernel = instance_norm_grid_kernel<T>;
-    status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostStageMemory);
+        return count = found->second, cudaSuccess;
+    cudaFuncAttributes has{};
+    status = cudaFuncGetAttributes(&has, kernel);
     if (status == cudaSuccess)
-        status = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared);
+        status = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, id);
+    most -= int(has.sharedSizeBytes);
+    // The same for every shape: another's launches must not lower it.
+    if (status == cudaSuccess)
+        status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
     if (status != cudaSuccess)
         return status;
-    blocks *= device().multiprocessors;
-    known[std::make_tuple(id, threads, shared)] = blocks;
-    return cudaSuccess;
+    count = 0;
+    if (cluster == 1 && shared <= size_t(most))
+        status = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&count, kernel, threads, shared);
+#if CUDART_VERSION >= 11080
+    if (cluster > 1 && shared <= size_t(most))
+    {
+        ClusterLaunch const launch(cluster, threads, shared, cluster, nullptr);
+        if (cluster > kMostBlocksInCluster)
+            status = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+        if (status == cudaSuccess && cudaOccupancyMaxActiveClusters(&count, kernel, &launch.config) != cudaSuccess)
+        {
+            count = 0;
+            cudaGetLastError(); // a device without room for such a cluster
+        }
+    }
+#endif
+    if (status == cudaSuccess)
+        known[key] = cluster == 1 ? count *= device().multiprocessors : count;
+    return status;
 }
 
 template <class T>
-cudaError_t launch_over_grid(RowsPlan const& plan, T const* x, T* y, int64_t rows, int64_t length,
-    InstanceNormParams const& params, void* workspace, bool stream, cudaStream_t on)
+cudaError_t launch_words(int lanes, T const* x, T* y, int64_t rows, int64_t length, InstanceNormParams const& params,
+    bool stream, cudaStream_t on)
 {
-    int const shares = plan.blocks;
-    int64_t const items = rows * shares;
-    size_t const shared = size_t(plan.stages) * plan.share * kVectorBytes;
-    int resident = 0;
-    cudaError_t status = resident_blocks<T>(plan.threads, shared, resident);
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    int const threads = std::max(128, lanes * VEC); // so many rows that a block's begin on a vector
+    int64_t const a_block = threads / lanes, blocks = ceil_div(rows, a_block);
+    size_t const shared = size_t(ceil_div(a_block * length, int64_t(VEC))) * kVectorBytes;
+    auto* const kernel = length % VEC == 0 ? instance_norm_words_kernel<T, true> : instance_norm_words_kernel<T, false>;
+    int count = 0;
+    cudaError_t const status = resident(kernel, threads, shared, 1, count);
     if (status != cudaSuccess)
         return status;
-    if (shares > resident || items > kMostBlocks - resident || workspace == nullptr)
+    if (count == 0 || blocks > kMostBlocks)
         return cudaErrorInvalidConfiguration;
-    status = cudaMemsetAsync(workspace, 0xff, size_t(items) * sizeof(uint4), on);
+    kernel<<<unsigned(blocks), threads, shared, on>>>(x, y, rows, int(length), lanes, params, stream);
+    return cudaGetLastError();
+}
+
+template <class T, int STAGES, int WARPS, int BLOCKS>
+cudaError_t launch_over_cluster(int blocks, T const* x, T* y, int64_t rows, int64_t length,
+    InstanceNormParams const& params, bool stream, cudaStream_t on)
+{
+#if CUDART_VERSION >= 11080
+    auto* const kernel = instance_norm_cluster_kernel<T, STAGES, WARPS, BLOCKS>;
+    constexpr int threads = WARPS * 32 + 32;
+    int const per = share_vectors(length, kVectorBytes / sizeof(T), blocks);
+    size_t const shared = size_t(STAGES) * per * kVectorBytes + size_t(2) * blocks * WARPS * sizeof(Moments);
+    int clusters = 0;
+    cudaError_t const status = resident(kernel, threads, shared, blocks, clusters);
     if (status != cudaSuccess)
         return status;
-    cudaLaunchAttribute cooperative{};
-    cooperative.id = cudaLaunchAttributeCooperative;
-    cooperative.val.cooperative = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(unsigned(std::min<int64_t>(items, resident)));
-    config.blockDim = dim3(plan.threads);
-    config.dynamicSmemBytes = shared;
-    config.stream = on;
-    config.attrs = &cooperative;
-    config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, instance_norm_grid_kernel<T>, x, y, rows, length, shares, plan.share,
-        plan.stages, static_cast<uint4*>(workspace), params, stream);
+    if (clusters == 0)
+        return cudaErrorInvalidConfiguration;
+    ClusterLaunch const launch(int(std::min<int64_t>(clusters, rows)) * blocks, threads, shared, blocks, on);
+    return cudaLaunchKernelEx(&launch.config, kernel, x, y, rows, length, per, params, stream);
+#else
+    return cudaErrorInvalidConfiguration;
+#endif
+}
+
+template <class T>
+cudaError_t launch_over_cluster(RowsPlan const& plan, T const* x, T* y, int64_t rows, int64_t length,
+    InstanceNormParams const& params, bool stream, cudaStream_t on)
+{
+    if (plan.stages == 2)
+        return launch_over_cluster<T, 2, 7, 1>(plan.blocks, x, y, rows, length, params, stream, on);
+    if (share_vectors(length, kVectorBytes / sizeof(T), plan.blocks) <= kSmallShare + kLineVectors)
+        return launch_over_cluster<T, 1, 3, 6>(plan.blocks, x, y, rows, length, params, stream, on);
+    return launch_over_cluster<T, 1, 7, 3>(plan.blocks, x, y, rows, length, params, stream, on);
+}
+
+// The workspace of the passes through the cache: the moments of rows and chunks, the counters behind them.
+struct CacheWorkspace
+{
+    int64_t rows, chunks;
+
+    size_t moments() const { return size_t(rows) * size_t(chunks + 1) * sizeof(Moments); }
+    size_t bytes() const { return moments() + size_t(rows + 1) * sizeof(unsigned); }
+
+    Progress at(void* p) const
+    {
+        auto* const of_rows = static_cast<Moments*>(p);
+        auto* const counters = reinterpret_cast<unsigned*>(static_cast<char*>(p) + moments());
+        return Progress{counters, counters + 1, of_rows, of_rows + rows};
+    }
+};
+
+template <class T>
+cudaError_t launch_through_cache(T const* x, T* y, int64_t rows, int64_t length, InstanceNormParams const& params,
+    void* workspace, bool stream, cudaStream_t on)
+{
+    auto* const kernel = instance_norm_cache_kernel<T>;
+    int64_t const chunks = chunks_in_cache(length, kVectorBytes / sizeof(T)), items = rows * chunks;
+    int const per = share_vectors(length, kVectorBytes / sizeof(T), chunks);
+    size_t const shared = size_t(kCacheStages) * per * kVectorBytes;
+    int blocks = 0;
+    cudaError_t status = resident(kernel, kCacheThreads, shared, 1, blocks);
+    if (status != cudaSuccess)
+        return status;
+    if (blocks == 0 || items >= kMostBlocks / 2 || workspace == nullptr)
+        return cudaErrorInvalidConfiguration;
+    CacheWorkspace const space{rows, chunks};
+    status = cudaMemsetAsync(workspace, 0xff, space.bytes(), on); // kAbsent, and counters one below zero
+    if (status != cudaSuccess)
+        return status;
+    // About half the stages hold chunks still to be looked at: so many must a row's last chunk be ahead.
+    int64_t const ahead = std::min(items, chunks + int64_t(blocks) * kCacheStages / 2);
+    kernel<<<unsigned(std::min<int64_t>(blocks, items)), kCacheThreads, shared, on>>>(
+        x, y, rows, length, int(chunks), per, unsigned(ahead), space.at(workspace), params, stream);
+    return cudaGetLastError();
 }
 
 template <class T, int R>
 cudaError_t launch_rows(RowsPlan const& plan, T const* x, T* y, int64_t rows, int64_t length,
     InstanceNormParams const& params, bool stream, cudaStream_t on)
 {
-    int64_t const blocks = plan.blocks > 1 ? rows * plan.blocks : ceil_div(rows, int64_t(plan.threads / plan.lanes));
+    int64_t const blocks = ceil_div(rows, int64_t(plan.threads / plan.lanes));
     if (blocks > kMostBlocks)
         return cudaErrorInvalidValue;
-    if (plan.blocks == 1)
-    {
-        instance_norm_rows_kernel<T, R, false>
-            <<<unsigned(blocks), plan.threads, 0, on>>>(x, y, rows, length, plan.lanes, params, stream);
-        return cudaGetLastError();
-    }
-#if CUDART_VERSION >= 11080
-    if constexpr (R >= 8)
-    {
-        cudaLaunchAttribute cluster{};
-        cluster.id = cudaLaunchAttributeClusterDimension;
-        cluster.val.clusterDim.x = plan.blocks;
-        cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-        cudaLaunchConfig_t config{};
-        config.gridDim = dim3(unsigned(blocks));
-        config.blockDim = dim3(plan.threads);
-        config.stream = on;
-        config.attrs = &cluster;
-        config.numAttrs = 1;
-        return cudaLaunchKernelEx(
-            &config, instance_norm_rows_kernel<T, R, true>, x, y, rows, length, plan.lanes, params, stream);
-    }
-#endif
-    return cudaErrorInvalidValue;
+    instance_norm_rows_kernel<T, R>
+        <<<unsigned(blocks), plan.threads, 0, on>>>(x, y, rows, length, plan.lanes, params, stream);
+    return cudaGetLastError();
 }
 
 template <class T>
@@ -172,7 +290,7 @@ cudaError_t launch_in_two_passes(T const* x, T* y, int64_t rows, int64_t length,
     instance_norm_moments_kernel<T><<<unsigned(rows * chunks.count), kTileThreads, 0, on>>>(
         x, of_chunks, rows * length, length, chunks.count, chunks.vectors);
     instance_norm_merge_kernel<kMergeThreads><<<unsigned(ceil_div(rows, int64_t(kRowsABlock))), kMergeThreads, 0, on>>>(
-        of_chunks, of_rows, rows, chunks.count);
+        of_chunks, of_rows, rows, length, chunks.count);
     instance_norm_apply_kernel<T>
         <<<unsigned(rows * tiles), kTileThreads, 0, on>>>(x, of_rows, y, rows * length, length, int(tiles), params);
     return cudaGetLastError();
@@ -190,17 +308,18 @@ cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x,
         using T = typename decltype(tag)::type;
         auto const* const in = static_cast<T const*>(x);
         auto* const out = static_cast<T*>(y);
-        StagedPlan const staged = plan_staged_rows(type, length);
-        if (plan.blocks == 1 && plan.stages == 0 && staged.lanes > 0)
-            return launch_staged(instance_norm_staged_rows_kernel<T>, staged, rows, length, sizeof(T), on, in, out,
-                rows, int(length), staged.lanes, params, stream);
-        if (plan.stages > 0)
-            return launch_over_grid<T>(plan, in, out, rows, length, params, workspace, stream, on);
-        if (plan.blocks == 0)
-            return launch_in_two_passes<T>(in, out, rows, length, params, workspace, on);
+        cudaError_t status = cudaErrorInvalidConfiguration; // so far nothing has been launched
+        if (plan.blocks > 1)
+            status = launch_over_cluster<T>(plan, in, out, rows, length, params, stream, on);
+        else if (plan.blocks == 0 && plan.stages > 0)
+            status = launch_through_cache<T>(in, out, rows, length, params, workspace, stream, on);
+        else if (int const lanes = plan.blocks == 1 ? word_lanes(type, length) : 0)
+            status = launch_words<T>(lanes, in, out, rows, length, params, stream, on);
+        if (status != cudaErrorInvalidConfiguration)
+            return status;
         switch (plan.packs)
         {
-        case 4: return launch_rows<T, 4>(plan, in, out, rows, length, params, stream, on);
+        case 0: return launch_in_two_passes<T>(in, out, rows, length, params, workspace, on);
         case 8: return launch_rows<T, 8>(plan, in, out, rows, length, params, stream, on);
         case 16: return launch_rows<T, 16>(plan, in, out, rows, length, params, stream, on);
         }
@@ -210,11 +329,11 @@ cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x,
 
 size_t instance_norm_workspace_bytes(int64_t rows, int64_t length)
 {
-    int64_t const vectors = window_vectors(length, vector_elements(Type::kFloat));
+    int64_t const vec = vector_elements(Type::kFloat), vectors = window_vectors(length, vec);
     if (vectors <= kTileVectors)
         return 0;
-    int64_t const parts = std::max(int64_t(chunks_of(vectors).count) + 1, ceil_div(vectors, int64_t(kShareVectors)));
-    return size_t(rows * parts) * sizeof(Moments);
+    size_t const through_cache = CacheWorkspace{rows, chunks_in_cache(length, vec)}.bytes();
+    return std::max(through_cache, size_t(rows) * size_t(chunks_of(vectors).count + 1) * sizeof(Moments));
 }
 
 } // namespace surgeon

@@ -24,12 +24,12 @@ struct ClusterColumnsPlan
 
 struct RowsPlan
 {
-    int packs;   // a thread's vectors in registers: 4, 8, 16
+    int packs;   // a thread's vectors in registers: 4, 8, 16; 0: the row does not fit a block's
     int lanes;   // threads that share a row in a block
     int threads; // of a block
-    int blocks;  // that share a row: above 1 it is a cluster (no stages); 0: the row does not fit on chip
-    int stages;  // above 0: `blocks` shares of `share` vectors each, taken by a grid that stays, so many staged a block
-    int share;
+    int blocks;  // that share a row: above 1 they are a cluster, their shares in shared memory; 0: x is read twice
+    int stages;  // that a block has for shares: 1 or 2 in a cluster; with no blocks, 0 where x is read twice from memory,
+                 // above it where it is read the second time from the L2 cache
 };
 
 struct PadPlan

@@ -116,6 +116,13 @@ struct Pack
         return r;
     }
 
+    __device__ static Pack of_shared(T const* p)
+    {
+        Pack r;
+        memcpy(r.words, __builtin_assume_aligned(p, sizeof(T) * N), sizeof r.words);
+        return r;
+    }
+
     __device__ void store(T* p, bool stream) const
     {
         using W = typename Word<sizeof(T) * N>::type;
@@ -258,6 +265,17 @@ struct Scalars
 
 constexpr unsigned kWholeWarp = 0xffffffffu;
 
+__device__ inline int smallest_of_warp(int v)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    return __reduce_min_sync(kWholeWarp, v);
+#else
+    for (int m = 16; m > 0; m /= 2)
+        v = min(v, __shfl_xor_sync(kWholeWarp, v, m));
+    return v;
+#endif
+}
+
 // Sum over groups of `lanes` neighbouring threads (a power of two up to 32), or over the block when lanes > 32.
 // Every thread of the block must call it; `scratch` holds one float2 a warp.
 __device__ inline float2 sum_over_lanes(float2 v, int lanes, float2* scratch)
@@ -340,6 +358,7 @@ inline int64_t window_vectors(int64_t length, int vec)
 // -------------------------------------------------------------------------------------- clusters, bulk copies
 
 constexpr int kMostBlocksInCluster = 8; // what every device with clusters takes
+constexpr int kMostStages = 4;             // of a ring in shared memory
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 __device__ inline unsigned cluster_size()
@@ -372,10 +391,50 @@ __device__ inline float read_remote(float const* here, unsigned rank)
 
 __device__ inline unsigned shared_address(void const* p) { return unsigned(__cvta_generic_to_shared(p)); }
 
-__device__ inline void barrier_init(uint64_t* barrier)
+// Complete when so many threads have arrived and all announced bytes are there.
+__device__ inline void barrier_init(uint64_t* barrier, unsigned arrivals = 1)
 {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
+
+// What the L2 cache should do with a bulk copy's lines: see streams().
+__device__ inline uint64_t cache_policy(bool stream)
+{
+    uint64_t first, normal;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first));
+    asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(normal));
+    return stream ? first : normal;
+}
+
+__device__ inline void bulk_announce(unsigned bytes, uint64_t* barrier)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
+                 : "memory");
+}
+
+// A copy of announced bytes.
+__device__ inline void bulk_load(void* to, void const* from, unsigned bytes, uint64_t* barrier, uint64_t policy)
+{
+    if (bytes > 0)
+        asm volatile(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+                "r"(shared_address(to)),
+            "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
+            : "memory");
+}
+
+// The writes to `from` must have been followed by fence.proxy.async in their threads, and by a barrier.
+__device__ inline void bulk_store(void* to, void const* from, unsigned bytes, uint64_t policy)
+{
+    if (bytes > 0)
+        asm volatile("cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%0], [%1], %2, %3;" ::"l"(to),
+            "r"(shared_address(from)), "r"(bytes), "l"(policy)
+            : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Until all stores of this thread have read their shared memory.
+__device__ inline void bulk_stores_have_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 
 // Announces `bytes` and starts their copy; whoever waits on the barrier sees them.
 __device__ inline void bulk_load(void* to, void const* from, unsigned bytes, uint64_t* barrier)
@@ -388,6 +447,18 @@ __device__ inline void bulk_load(void* to, void const* from, unsigned bytes, uin
                 shared_address(to)),
             "l"(from), "r"(bytes), "r"(shared_address(barrier))
             : "memory");
+}
+
+// Stores f in another block of the cluster, at the address that `here` has there, and counts its bytes on that block's
+// barrier, where they must have been announced.
+__device__ inline void send_remote(float* here, float f, uint64_t* barrier, unsigned rank)
+{
+    unsigned there, barrier_there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(here)), "r"(rank));
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier_there) : "r"(shared_address(barrier)), "r"(rank));
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(there), "f"(f),
+        "r"(barrier_there)
+        : "memory");
 }
 
 __device__ inline void barrier_wait(uint64_t* barrier, unsigned parity)
@@ -495,13 +566,7 @@ struct StagedRows
 private:
     __device__ Vector<T> at(int j) const { return vector(int(window.first) + j * VEC); }
 
-    __device__ Vector<T> vector(int element) const
-    {
-        uint4 const w = *reinterpret_cast<uint4 const*>(stage + element);
-        Vector<T> v;
-        v.words[0] = w.x, v.words[1] = w.y, v.words[2] = w.z, v.words[3] = w.w;
-        return v;
-    }
+    __device__ Vector<T> vector(int element) const { return Vector<T>::of_shared(stage + element); }
 };
 
 constexpr int kStagedThreads = 256;

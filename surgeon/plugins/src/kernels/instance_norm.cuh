@@ -3,6 +3,13 @@
 
 #include "common.cuh"
 
+// Bulk copies and st.async: Hopper, and a compiler that knows them.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && CUDART_VERSION >= 12010
+#define SURGEON_DEVICE_HAS_ST_ASYNC 1
+#else
+#define SURGEON_DEVICE_HAS_ST_ASYNC 0
+#endif
+
 namespace surgeon
 {
 
@@ -23,6 +30,29 @@ __device__ inline Moments merge(Moments const& a, Moments const& b)
         (a.mean - mean) + step + a.tail + (b.tail - a.tail) * share};
 }
 
+// Sums over the whole warp.
+__device__ inline float warp_sum(float v)
+{
+#pragma unroll
+    for (int m = 16; m > 0; m /= 2)
+        v += __shfl_xor_sync(kWholeWarp, v, m);
+    return v;
+}
+
+// The moments of `total` values from those of n parts, part(0) not empty; every lane of the warp gets them. Two sums
+// for all the lanes' parts at once: the means' deviations from the first part's mean, then from the mean so found.
+template <class Part>
+__device__ inline Moments merged(Part const& part, int n, float total)
+{
+    int const lane = threadIdx.x % 32;
+    Moments m = lane < n ? part(lane) : Moments{0.f, 0.f, 0.f, 0.f};
+    for (int i = lane + 32; i < n; i += 32)
+        m = merge(m, part(i));
+    float const pivot = __shfl_sync(kWholeWarp, m.mean, 0), own = (m.mean - pivot) + m.tail;
+    float const shift = warp_sum(m.count * own) / total, deviation = own - shift, mean = pivot + shift;
+    return Moments{total, mean, warp_sum(m.m2 + m.count * deviation * deviation), (pivot - mean) + shift};
+}
+
 struct InstanceNormParams
 {
     Scalars scale, bias; // one value a channel, both or neither
@@ -31,31 +61,43 @@ struct InstanceNormParams
     float slope; // of a LeakyRelu on the result; 1 for none
 };
 
+// A channel's scale and bias, to be asked for early: nothing waits for them before the moments are known.
+struct Channel
+{
+    float scale = 1.f, bias = 0.f;
+
+    __device__ Channel(InstanceNormParams const& p, int64_t row)
+    {
+        if (!p.scale.data)
+            return;
+        int64_t const c = row >> 32 ? row % p.channels : int64_t(unsigned(row) % unsigned(p.channels));
+        scale = p.scale.at(c);
+        bias = p.bias.at(c);
+    }
+};
+
 // y = (x - mean) * gain + offset, then the slope.
 struct Affine
 {
     float mean, gain, offset, slope;
 
-    __device__ Affine(InstanceNormParams const& p, int64_t row, Moments const& m)
-        : mean(m.mean), gain(1.f / sqrtf(m.m2 / m.count + p.eps)), offset(0.f), slope(p.slope)
+    Affine() = default;
+    __device__ Affine(InstanceNormParams const& p, Channel const& c, Moments const& m)
+        : mean(m.mean), gain(1.f / sqrtf(m.m2 / m.count + p.eps) * c.scale), offset(c.bias - m.tail * gain),
+          slope(p.slope)
     {
-        if (p.scale.data)
-        {
-            int64_t const c = row >> 32 ? row % p.channels : int64_t(unsigned(row) % unsigned(p.channels));
-            gain *= p.scale.at(c);
-            offset = p.bias.at(c);
-        }
-        offset -= m.tail * gain;
     }
+
+    __device__ float linear(float x) const { return fmaf(x - mean, gain, offset); }
 
     __device__ float operator()(float x) const
     {
-        float const y = fmaf(x - mean, gain, offset);
+        float const y = linear(x);
         return y < 0.f ? y * slope : y;
     }
 };
 
-// The moments of `count` values from a rounded mean of theirs, the sum of the deviations from it and that of their
+// The moments of `count` values from a number near their mean, the sum of the deviations from it and that of their
 // squares.
 __device__ inline Moments corrected(float count, float mean, float2 d)
 {
@@ -121,89 +163,92 @@ __device__ inline float elements_in(RowWindow<T> const& window, int from, int to
     return hi > lo ? float(hi - lo) : 0.f;
 }
 
-template <class T>
-__global__ void __launch_bounds__(kStagedThreads)
-    instance_norm_staged_rows_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t rows, int length, int lanes,
+constexpr int kMostWordThreads = 256;
+
+// Short rows, taken in shared memory as 32-bit words; of an odd number of halves, one shares its word with a
+// neighbouring row. With TURN every row begins at another of its words: rows that begin on vectors would meet in the
+// same banks.
+template <class T, bool TURN>
+__global__ void __launch_bounds__(kMostWordThreads)
+    instance_norm_words_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t rows, int length, int lanes,
         InstanceNormParams params, bool stream)
 {
+    constexpr int PER = 4 / sizeof(T);
+    using Word = Pack<T, PER>;
     extern __shared__ __align__(128) unsigned char staged[];
     StagedRows<T> const block(staged, rows, length, lanes);
+    Channel const channel(params, block.live ? block.row : 0);
     block.bring(x);
-    int const from = int(block.window.first) + block.window.lo, own = block.live ? length : 0;
-    T* const mine = block.stage + from;
-    float sum = 0.f;
-#pragma unroll 4
-    for (int e = block.lane; e < own; e += lanes)
-        sum += to_float(mine[e]);
+    unsigned* const words = reinterpret_cast<unsigned*>(staged);
+    int const group = int(threadIdx.x) / lanes, start = group * length;
+    int const from = block.live ? ceil_div(start, PER) : 0, to = block.live ? (start + length) / PER : 0;
+    bool const single = length % PER != 0 && block.live && block.lane == 0;
+    int const at = start % PER ? start : start + length - 1;
+    float const alone = single ? to_float(block.stage[at]) : 0.f;
+
+    int const first = from + block.lane, count = first < to ? (to - first + lanes - 1) / lanes : 0;
+    int const begin = TURN && count > 0 ? first + group % count * lanes : first, end = first + count * lanes;
+    auto const each = [&](auto const& f) {
+        int w = begin;
+#pragma unroll 8
+        for (int i = 0; i < count; ++i)
+        {
+            Word v;
+            v.words[0] = words[w];
+            f(w, v);
+            w += lanes;
+            if (TURN && w >= end)
+                w = first;
+        }
+    };
+    float sum = alone;
+    each([&](int, Word const& v) {
+#pragma unroll
+        for (int k = 0; k < PER; ++k)
+            sum += v[k];
+    });
     float const mean = sum_over_lanes(make_float2(sum, 0.f), lanes, nullptr).x / float(length);
     float2 d = make_float2(0.f, 0.f);
-#pragma unroll 4
-    for (int e = block.lane; e < own; e += lanes)
+    if (single)
     {
-        float const deviation = to_float(mine[e]) - mean;
-        d.x += deviation;
-        d.y = fmaf(deviation, deviation, d.y);
+        d.x = alone - mean;
+        d.y = d.x * d.x;
     }
-    Moments const m = corrected(float(length), mean, sum_over_lanes(d, lanes, nullptr));
-    Affine const affine(params, block.live ? block.row : 0, m);
-#pragma unroll 4
-    for (int e = block.lane; e < own; e += lanes)
-        mine[e] = from_float<T>(affine(to_float(mine[e])));
+    each([&](int, Word const& v) {
+#pragma unroll
+        for (int k = 0; k < PER; ++k)
+        {
+            float const deviation = v[k] - mean;
+            d.x += deviation;
+            d.y = fmaf(deviation, deviation, d.y);
+        }
+    });
+    Affine const affine(params, channel, corrected(float(length), mean, sum_over_lanes(d, lanes, nullptr)));
+    if (single)
+        block.stage[at] = from_float<T>(affine(alone));
+    each([&](int w, Word const& v) {
+        float out[PER];
+#pragma unroll
+        for (int k = 0; k < PER; ++k)
+            out[k] = affine(v[k]);
+        words[w] = Word::of(out).words[0];
+    });
     block.take_back(y, stream);
 }
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-__device__ inline void store_remote(Moments* slot, unsigned rank, Moments const& m)
-{
-    unsigned const here = unsigned(__cvta_generic_to_shared(slot));
-    unsigned there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(rank));
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(m.count) : "memory");
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there + 4), "f"(m.mean) : "memory");
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there + 8), "f"(m.m2) : "memory");
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there + 12), "f"(m.tail) : "memory");
-}
-#endif
-
-constexpr int kMostStages = 4;
-
-// x is [rows, length] with row = n * channels + c. A row is kept in registers by `lanes` neighbouring threads, by a
-// block (lanes == blockDim.x), or, with CLUSTER, by a cluster of blocks that exchange their moments once through
-// distributed shared memory. x is read once.
-template <class T, int R, bool CLUSTER>
+// x is [rows, length] with row = n * channels + c. A row is kept in registers by `lanes` neighbouring threads, or by a
+// block (lanes == blockDim.x). x is read once.
+template <class T, int R>
 __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
     instance_norm_rows_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t rows, int64_t length, int lanes,
         InstanceNormParams params, bool stream)
 {
     constexpr int VEC = kVectorBytes / sizeof(T);
     __shared__ float2 scratch[32];
-    int first = 0, per_block = 0;
-    int64_t row;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    __shared__ Moments parts[kMostBlocksInCluster];
-    if (CLUSTER)
-    {
-        cluster_arrive(); // awaited before the exchange: no block writes into one that has not started
-        row = blockIdx.x / cluster_size();
-    }
-    else
-#endif
-    {
-        row = int64_t(blockIdx.x) * (blockDim.x / lanes) + threadIdx.x / lanes;
-    }
+    int64_t const row = int64_t(blockIdx.x) * (blockDim.x / lanes) + threadIdx.x / lanes;
     bool const live = row < rows;
     RowWindow<T> const window(live ? row * length : 0, live ? length : 0);
-    int last = window.vectors();
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    if (CLUSTER)
-    {
-        per_block = ceil_div(last, int(cluster_size()));
-        first = cluster_rank() * per_block;
-        last = min(last, first + per_block);
-    }
-#endif
-    int const lane = first + threadIdx.x % lanes;
-
+    int const last = window.vectors(), lane = threadIdx.x % lanes;
     Pack<T, VEC> v[R];
 #pragma unroll
     for (int r = 0; r < R; ++r)
@@ -214,29 +259,10 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
 #pragma unroll
     for (int r = 0; r < R; ++r)
         window.trim(lane + r * lanes, v[r]);
-    // Lanes beyond `last` hold zeros; a window that ends there keeps them out of the deviations too.
-    RowWindow<T> mine = window;
-    mine.hi = min(window.hi, last * VEC);
-    float const count = elements_in(window, first, last);
-    Moments m = moments_of<T, R>(v, mine, lane, lanes, fmaxf(count, 1.f), scratch);
-    m.count = count;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    if (CLUSTER)
-    {
-        unsigned const blocks = cluster_size();
-        cluster_wait();
-        if (threadIdx.x < blocks)
-            store_remote(parts + cluster_rank(), threadIdx.x, m);
-        cluster_arrive();
-        cluster_wait();
-        m = parts[0];
-        for (unsigned i = 1; i < blocks; ++i)
-            m = merge(m, parts[i]);
-    }
-#endif
+    Moments const m = moments_of<T, R>(v, window, lane, lanes, fmaxf(float(window.hi - window.lo), 1.f), scratch);
     if (!live)
         return;
-    Affine const affine(params, row, m);
+    Affine const affine(params, Channel(params, row), m);
 #pragma unroll
     for (int r = 0; r < R; ++r)
     {
@@ -252,162 +278,520 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
     }
 }
 
-// A block's moments as it publishes them to the others: the count is known to all, and no word is kAbsent once written.
-constexpr unsigned kAbsent = 0xffffffffu; // a NaN that no arithmetic makes
+// ----------------------------------------------------------------------------------- shares in shared memory
 
-__device__ inline void publish(uint4* slot, Moments const& m)
-{
-    auto const word = [](float f) { return isnan(f) ? 0x7fffffffu : __float_as_uint(f); };
-    asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(slot), "r"(word(m.mean)), "r"(word(m.m2)),
-        "r"(word(m.tail)), "r"(0u)
-        : "memory");
-}
-
-__device__ inline Moments await(uint4 const* slot, float count)
-{
-    uint4 w;
-    do
-        asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
-                     : "l"(slot)
-                     : "memory");
-    while (w.x == kAbsent || w.y == kAbsent || w.z == kAbsent);
-    return Moments{count, __uint_as_float(w.x), __uint_as_float(w.y), __uint_as_float(w.z)};
-}
-
-__device__ inline Moments merge_over_warp(Moments m)
-{
-#pragma unroll
-    for (int s = 1; s < 32; s *= 2)
-        m = merge(m, Moments{__shfl_xor_sync(kWholeWarp, m.count, s), __shfl_xor_sync(kWholeWarp, m.mean, s),
-                         __shfl_xor_sync(kWholeWarp, m.m2, s), __shfl_xor_sync(kWholeWarp, m.tail, s)});
-    return m;
-}
-
-// Rows longer than a block holds, still read once: every row is cut into `shares` of `each` vectors, the blocks of the
-// whole grid (all resident: a cooperative launch) take the shares in turn and keep them in registers, and publish a
-// share's moments in `slots` [rows * shares], which were filled with kAbsent. The copy engine brings a block's next
-// shares into shared memory (`stages` of them) meanwhile.
-// Every block's shares are in the order of the rows and shares <= gridDim.x: the first row that is not yet complete
-// never waits for a later one.
-constexpr int kSharePacks = 8;
+// A part of a row as shared memory holds it: `per` vectors from a line on, of which [lo, n) are whole vectors of the
+// row. Aligned to lines, 128 bytes, so that a warp's stores fill them.
+constexpr int kLineVectors = 128 / kVectorBytes;
 
 template <class T>
-__global__ void __launch_bounds__(512, 2)
-    instance_norm_grid_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t rows, int64_t length, int shares,
-        int each, int stages, uint4* slots, InstanceNormParams params, bool stream)
+struct Share
 {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    constexpr int VEC = kVectorBytes / sizeof(T);
-    extern __shared__ __align__(128) unsigned char staged[];
-    __shared__ uint64_t arrived[kMostStages];
-    __shared__ float2 scratch[32];
-    __shared__ Moments by_warp[32];
-    int64_t const elements = rows * length;
-    unsigned const items = unsigned(rows * shares);
-    int const stage_bytes = each * kVectorBytes, lanes = blockDim.x;
+    static constexpr int VEC = kVectorBytes / sizeof(T);
+    int64_t first; // where it begins in the tensor, in elements
+    int lo, n;
 
-    auto const start = [&](unsigned item, int slot) {
-        unsigned const row = item / unsigned(shares);
-        RowWindow<T> const window(int64_t(row) * length, length);
-        int const from = min(int(item - row * shares) * each, window.vectors());
-        int const to = min(from + each, window.vectors());
-        bool const torn = window.first + int64_t(to) * VEC > elements; // the tensor's last vector is not full
-        bulk_load(staged + slot * stage_bytes, x + window.first + int64_t(from) * VEC,
-            unsigned(max(to - torn - from, 0)) * kVectorBytes, arrived + slot);
-    };
-    if (threadIdx.x == 0)
+    __device__ Share(int64_t row, int64_t length, int index, int per)
     {
-        for (int i = 0; i < stages; ++i)
-            barrier_init(arrived + i);
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-        for (int i = 0; i < stages && blockIdx.x + i * gridDim.x < items; ++i)
-            start(blockIdx.x + i * gridDim.x, i);
+        int64_t const begin = row * length, from = (begin + VEC - 1) / VEC, to = (begin + length) / VEC;
+        int64_t const vector = from / kLineVectors * kLineVectors + int64_t(index) * per;
+        first = vector * VEC;
+        lo = index == 0 ? int(from % kLineVectors) : 0;
+        n = max(int(min(to - vector, int64_t(per))), lo);
     }
-    __syncthreads();
 
-    int slot = 0, parity = 0;
-    for (unsigned item = blockIdx.x; item < items; item += gridDim.x)
+    __device__ unsigned bytes() const { return unsigned(n - lo) * kVectorBytes; }
+};
+
+// The size of each of so many shares of any row, in vectors: whole lines.
+inline int share_vectors(int64_t length, int vec, int64_t shares)
+{
+    int64_t const most = ceil_div(length, int64_t(vec)) + kLineVectors - 1;
+    return int(ceil_div(ceil_div(most, shares), int64_t(kLineVectors)) * kLineVectors);
+}
+
+// The elements of a row outside its whole vectors, which one warp takes: an element a lane, `at` negative for none.
+template <class T>
+struct Ends
+{
+    int count = 0;
+    int64_t at = -1;
+    float value = 0.f;
+
+    __device__ void find(T const* x, int64_t row, int64_t length)
     {
-        unsigned const row = item / unsigned(shares);
-        RowWindow<T> const window(int64_t(row) * length, length);
-        int const from = min(int(item - row * shares) * each, window.vectors());
-        int const to = min(from + each, window.vectors());
-        int const lane = from + threadIdx.x;
-        bool const torn = window.first + int64_t(to) * VEC > elements;
-        barrier_wait(arrived + slot, parity);
-        Vector<T> v[kSharePacks];
-#pragma unroll
-        for (int r = 0; r < kSharePacks; ++r)
-        {
-            int const j = lane + r * lanes;
-            v[r] = Vector<T>::zeros();
-            if (j < to)
-            {
-                auto const* const at = staged + slot * stage_bytes + (j - from) * kVectorBytes;
-                uint4 const w = *reinterpret_cast<uint4 const*>(at);
-                v[r].words[0] = w.x, v[r].words[1] = w.y, v[r].words[2] = w.z, v[r].words[3] = w.w;
-            }
-        }
-        if (torn)
-#pragma unroll
-            for (int r = 0; r < kSharePacks; ++r)
-                if (lane + r * lanes == to - 1)
-                    v[r] = load_up_to(x, window.first + int64_t(to - 1) * VEC, elements, stream);
-#pragma unroll
-        for (int r = 0; r < kSharePacks; ++r)
-            if (lane + r * lanes < to)
-                window.trim(lane + r * lanes, v[r]);
-        __syncthreads(); // the stage has been read
-        if (threadIdx.x == 0 && item + stages * gridDim.x < items)
-            start(item + stages * gridDim.x, slot);
-        if (++slot == stages)
-            slot = 0, parity ^= 1;
+        constexpr int VEC = kVectorBytes / sizeof(T);
+        int64_t const begin = row * length, end = begin + length;
+        int const head = int((VEC - begin % VEC) % VEC), lane = threadIdx.x % 32;
+        count = head + int(end % VEC);
+        at = lane < head ? begin + lane : lane < count ? end - count + lane : -1;
+        value = at >= 0 ? to_float(x[at]) : 0.f;
+    }
+};
 
-        RowWindow<T> mine = window;
-        mine.hi = min(window.hi, to * VEC);
-        float const count = fmaxf(elements_in(window, from, to), 1.f);
-        Moments m = moments_of<T, kSharePacks>(v, mine, lane, lanes, count, scratch);
-        if (threadIdx.x == 0)
-            publish(slots + item, m);
-        if (threadIdx.x / 32 * 32 < shares)
+// A warp's section [from, to) of a share, whole lines but for the share's end.
+template <class T>
+struct Section
+{
+    static constexpr int VEC = kVectorBytes / sizeof(T);
+    uint4 const* stage; // the share
+    int lo, from, to;
+
+    __device__ Section(void const* shared, Share<T> const& share, int per, int warps)
+        : stage(static_cast<uint4 const*>(shared)), lo(share.lo)
+    {
+        int const each = ceil_div(ceil_div(per, warps), kLineVectors) * kLineVectors;
+        from = min(int(threadIdx.x) / 32 * each, share.n);
+        to = min(from + each, share.n);
+    }
+
+    __device__ Vector<T> vector(int j) const
+    {
+        uint4 const w = stage[j];
+        Vector<T> v;
+        v.words[0] = w.x, v.words[1] = w.y, v.words[2] = w.z, v.words[3] = w.w;
+        return v;
+    }
+
+    // The warp's first vectors give a provisional mean, the deviations of all from it the moments. The first vectors
+    // are at least the 1/k-th of k rounds of vectors, and their squared deviations from the true mean are part of M2:
+    // so the sum of squares about their mean is at most k + 1 times M2, however the values lie, and rounding grows no
+    // more than that.
+    __device__ Moments moments(Ends<T> const& ends) const
+    {
+        int const lane = threadIdx.x % 32, skipped = max(lo - from, 0);
+        int const all = max(to - from - skipped, 0), sampled = min(all, 32 - skipped);
+        bool const samples = lane >= skipped && from + lane < to;
+        float const p = warp_sum((samples ? sum(from + lane) : 0.f) + ends.value)
+            / fmaxf(float(sampled * VEC + ends.count), 1.f);
+        float2 d = make_float2(0.f, 0.f);
+        if (ends.at >= 0)
         {
-            m = Moments{0.f, 0.f, 0.f, 0.f};
-            for (int i = threadIdx.x; i < shares; i += lanes)
-                m = merge(m, await(slots + int64_t(row) * shares + i, elements_in(window, i * each, i * each + each)));
-            m = merge_over_warp(m);
-            if (threadIdx.x % 32 == 0)
-                by_warp[threadIdx.x / 32] = m;
+            d.x = ends.value - p;
+            d.y = d.x * d.x;
         }
-        __syncthreads();
-        int const warps = min(ceil_div(shares, 32), lanes / 32);
-        m = by_warp[0];
-        for (int i = 1; i < warps; ++i)
-            m = merge(m, by_warp[i]);
-        Affine const affine(params, row, m);
+#pragma unroll 4
+        for (int j = from + lane + (lane < skipped ? 32 : 0); j < to; j += 32)
+            deviate(j, p, d);
+        d.x = warp_sum(d.x);
+        d.y = warp_sum(d.y);
+        float const count = float(all * VEC + ends.count);
+        Moments m = corrected(fmaxf(count, 1.f), p, d);
+        m.count = count;
+        return m;
+    }
+
+    // y is where the share begins.
+    __device__ void apply(Affine const& affine, T* y, bool stream) const
+    {
+        if (affine.slope == 1.f)
+            map([&](float x) { return affine.linear(x); }, y, stream);
+        else
+            map(affine, y, stream);
+    }
+
+private:
+    __device__ float sum(int j) const
+    {
+        Vector<T> const v = vector(j);
+        float f[VEC];
 #pragma unroll
-        for (int r = 0; r < kSharePacks; ++r)
+        for (int k = 0; k < VEC; ++k)
+            f[k] = v[k];
+        return tree(f);
+    }
+
+    __device__ void deviate(int j, float p, float2& d) const
+    {
+        Vector<T> const v = vector(j);
+        float f[VEC], squares = 0.f;
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
         {
-            int const j = lane + r * lanes;
-            if (j >= to)
-                break;
-            v[r].forget();
+            f[k] = v[k] - p;
+            squares = fmaf(f[k], f[k], squares);
+        }
+        d.x += tree(f);
+        d.y += squares;
+    }
+
+    __device__ static float tree(float (&f)[VEC])
+    {
+#pragma unroll
+        for (int w = VEC / 2; w > 0; w /= 2)
+#pragma unroll
+            for (int k = 0; k < w; ++k)
+                f[k] += f[k + w];
+        return f[0];
+    }
+
+    template <class F>
+    __device__ void map(F const& f, T* y, bool stream) const
+    {
+        int const lane = threadIdx.x % 32;
+#pragma unroll 4
+        for (int j = from + lane + (from + lane < lo ? 32 : 0); j < to; j += 32)
+        {
+            Vector<T> const v = vector(j);
             float out[VEC];
 #pragma unroll
             for (int k = 0; k < VEC; ++k)
-                out[k] = affine(v[r][k]);
-            window.put(y, j, Vector<T>::of(out), stream);
+                out[k] = f(v[k]);
+            Vector<T>::of(out).store(y + int64_t(j) * VEC, stream);
         }
+    }
+};
+
+#if SURGEON_DEVICE_HAS_ST_ASYNC
+__device__ inline void barrier_arrive(uint64_t* barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
+__device__ inline unsigned address_in(unsigned rank, void const* here)
+{
+    unsigned there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(here)), "r"(rank));
+    return there;
+}
+
+// Stores m in another block of the cluster and counts its bytes on that block's barrier; both are named by their
+// counterparts here.
+__device__ inline void send(Moments* slot, uint64_t* barrier, unsigned rank, Moments const& m)
+{
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+                     address_in(rank, slot)),
+        "f"(m.count), "f"(m.mean), "f"(m.m2), "f"(m.tail), "r"(address_in(rank, barrier))
+        : "memory");
+}
+#endif
+
+constexpr int kMostBlocksOfRow = 16; // of a cluster; more than 8 only where the device has room for them
+
+// A row to a cluster: each block brings a share of it into shared memory by one bulk copy, each of its warps sends its
+// moments to all the blocks, and whoever has them all finishes its section. There is no other barrier: a warp that
+// produces copies the share of the cluster's next row as soon as the others have read a stage. x is read once.
+template <class T, int STAGES, int WARPS, int BLOCKS>
+__global__ void __launch_bounds__(WARPS * 32 + 32, BLOCKS)
+    instance_norm_cluster_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t rows, int64_t length, int per,
+        InstanceNormParams params, bool stream)
+{
+#if SURGEON_DEVICE_HAS_ST_ASYNC
+    // Two sets of slots do: a warp sends the moments of row i + 2 once it has those of row i + 1 from all, who by then
+    // had read those of row i.
+    constexpr int SETS = 2;
+    extern __shared__ __align__(128) unsigned char staged[];
+    __shared__ __align__(8) uint64_t full[STAGES], empty[STAGES], met[SETS];
+    int const warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    int const blocks = cluster_size(), rank = cluster_rank(), parts = blocks * WARPS;
+    int64_t const first = blockIdx.x / blocks, step = gridDim.x / blocks;
+    Moments* const slots = reinterpret_cast<Moments*>(staged + size_t(STAGES) * per * kVectorBytes);
+    if (threadIdx.x == 0)
+    {
+        for (int i = 0; i < STAGES; ++i)
+        {
+            barrier_init(full + i);
+            barrier_init(empty + i, WARPS * 32);
+        }
+        for (int i = 0; i < SETS; ++i)
+            barrier_init(met + i);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncwarp();
+    cluster_arrive();
+    cluster_wait();
+    int s = 0, turn = 0;
+    auto const next_stage = [&] {
+        if (++s == STAGES)
+            s = 0, ++turn;
+    };
+    if (warp == WARPS)
+    {
+        uint64_t const policy = cache_policy(stream);
+        for (int64_t row = first; lane == 0 && row < rows; row += step)
+        {
+            if (turn > 0)
+                barrier_wait(empty + s, (turn - 1) & 1);
+            Share<T> const share(row, length, rank, per);
+            bulk_announce(share.bytes(), full + s);
+            bulk_load(staged + (s * per + share.lo) * kVectorBytes, x + share.first + share.lo * Share<T>::VEC,
+                share.bytes(), full + s, policy);
+            next_stage();
+        }
+    }
+    else
+    {
+        int set = 0, meeting = 0;
+        for (int64_t row = first; row < rows; row += step)
+        {
+            Share<T> const share(row, length, rank, per);
+            Section<T> const section(staged + s * per * kVectorBytes, share, per, WARPS);
+            Channel const channel(params, row);
+            Ends<T> ends;
+            if (rank == 0 && warp == 0)
+                ends.find(x, row, length);
+            barrier_wait(full + s, turn & 1);
+            Moments const own = section.moments(ends);
+            if (threadIdx.x == 0)
+                bulk_announce(parts * sizeof(Moments), met + set); // some may be there already
+            if (lane < blocks)
+                send(slots + set * parts + rank * WARPS + warp, met + set, lane, own);
+            barrier_wait(met + set, meeting & 1);
+            Moments const m = merged([&](int i) { return slots[set * parts + i]; }, parts, float(length));
+            Affine const affine(params, channel, m);
+            section.apply(affine, y + share.first, stream);
+            barrier_arrive(empty + s);
+            if (ends.at >= 0)
+                y[ends.at] = from_float<T>(affine(ends.value));
+            next_stage();
+            if (++set == SETS)
+                set = 0, ++meeting;
+        }
+    }
+    __syncwarp();
+    cluster_arrive(); // no block leaves while others may still send to it
+    cluster_wait();
+#endif
+}
+
+// ------------------------------------------------------------------------------- two passes through the L2 cache
+
+// What the blocks share: every word is kAbsent at the start and, once written, never again.
+constexpr unsigned kAbsent = 0xffffffffu; // a NaN that no arithmetic makes
+
+struct Progress
+{
+    unsigned* ticket;   // the last one taken
+    unsigned* looked;   // [rows]: chunks whose moments are known, less one
+    Moments* of_rows;   // [rows]
+    Moments* of_chunks; // [rows, chunks]
+};
+
+#if SURGEON_DEVICE_HAS_ST_ASYNC
+// Moments from one block to others, without a fence: each word says itself whether it is there.
+__device__ inline void publish(Moments* slot, Moments const& m)
+{
+    auto const word = [](float f) { return isnan(f) ? 0x7fffffffu : __float_as_uint(f); };
+    asm volatile("st.relaxed.gpu.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(slot), "r"(word(m.count)),
+        "r"(word(m.mean)), "r"(word(m.m2)), "r"(word(m.tail))
+        : "memory");
+}
+
+__device__ inline uint4 peek(Moments const* slot)
+{
+    uint4 w;
+    asm volatile("ld.relaxed.gpu.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
+                 : "l"(slot)
+                 : "memory");
+    return w;
+}
+
+// What peek() saw, or what comes.
+__device__ inline Moments await(Moments const* slot, uint4 w)
+{
+    while (w.x == kAbsent || w.y == kAbsent || w.z == kAbsent || w.w == kAbsent)
+        w = peek(slot);
+    return Moments{__uint_as_float(w.x), __uint_as_float(w.y), __uint_as_float(w.z), __uint_as_float(w.w)};
+}
+
+__device__ inline uint64_t keep_policy()
+{
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+#endif
+
+constexpr int kCacheWarps = 4, kCacheStages = 3, kCacheBlocks = 2, kCacheThreads = (kCacheWarps + 2) * 32;
+
+// Rows too long for a cluster: x is read twice, the second time from the L2 cache. Every row is cut into chunks of
+// `per` vectors. A block draws a ticket t, takes the moments of chunk t (counted over all rows) and then normalises
+// chunk t - lead, with lead >= chunks. The chunks that this needs belong to earlier tickets, and a block works in the
+// order of its tickets: whichever blocks run, the earliest unfinished ticket waits for nobody.
+// One warp produces (tickets, bulk copies), the last one publishes moments; neither holds up the others.
+template <class T>
+__global__ void __launch_bounds__(kCacheThreads, kCacheBlocks)
+    instance_norm_cache_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t rows, int64_t length, int chunks,
+        int per, unsigned lead, Progress progress, InstanceNormParams params, bool stream)
+{
+#if SURGEON_DEVICE_HAS_ST_ASYNC
+    enum Kind
+    {
+        kLook,
+        kChange,
+        kEnd,
+    };
+    struct Task
+    {
+        Kind kind;
+        int row, chunk;
+    };
+    constexpr int SETS = 4;
+    extern __shared__ __align__(128) unsigned char staged[];
+    __shared__ __align__(8) uint64_t full[kCacheStages], empty[kCacheStages], looked[SETS], taken[SETS];
+    __shared__ Task tasks[kCacheStages], of_set[SETS];
+    __shared__ Moments parts[SETS][kCacheWarps];
+    int const warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (threadIdx.x == 0)
+    {
+        for (int i = 0; i < kCacheStages; ++i)
+        {
+            barrier_init(full + i);
+            barrier_init(empty + i, kCacheWarps * 32);
+        }
+        for (int i = 0; i < SETS; ++i)
+        {
+            barrier_init(looked + i, kCacheWarps);
+            barrier_init(taken + i, 32);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+    int s = 0, turn = 0, set = 0, meeting = 0;
+    auto const next_stage = [&] {
+        if (++s == kCacheStages)
+            s = 0, ++turn;
+    };
+    auto const next_set = [&] {
+        if (++set == SETS)
+            set = 0, ++meeting;
+    };
+
+    if (warp == kCacheWarps)
+    {
+        if (lane != 0)
+            return;
+        uint64_t const once = cache_policy(stream), keep = keep_policy();
+        unsigned const items = unsigned(rows) * chunks;
+        auto const produce = [&](Kind kind, unsigned item) {
+            Task const task{kind, int(item / chunks), int(item % chunks)};
+            tasks[s] = task;
+            if (kind == kEnd)
+                return barrier_arrive(full + s);
+            Share<T> const share(task.row, length, task.chunk, per);
+            bulk_announce(share.bytes(), full + s);
+            bulk_load(staged + (s * per + share.lo) * kVectorBytes, x + share.first + share.lo * Share<T>::VEC,
+                share.bytes(), full + s, kind == kLook ? keep : once);
+            next_stage();
+        };
+        auto const await_stage = [&] {
+            if (turn > 0)
+                barrier_wait(empty + s, (turn - 1) & 1);
+        };
+        for (;;)
+        {
+            await_stage();
+            unsigned const ticket = atomicAdd(progress.ticket, 1u) + 1u;
+            if (ticket >= items + lead)
+                return produce(kEnd, 0);
+            if (ticket < items)
+                produce(kLook, ticket);
+            if (ticket < items && ticket >= lead)
+                await_stage();
+            if (ticket >= lead)
+                produce(kChange, ticket - lead);
+        }
+    }
+
+    if (warp == kCacheWarps + 1)
+    {
+        for (;;)
+        {
+            barrier_wait(looked + set, meeting & 1);
+            Task const task = of_set[set];
+            if (task.kind == kEnd)
+                return;
+            Moments* const slots = progress.of_chunks + int64_t(task.row) * chunks;
+            float const own = warp_sum(lane < kCacheWarps ? parts[set][lane].count : 0.f);
+            Moments const m = merged([&](int i) { return parts[set][i]; }, kCacheWarps, fmaxf(own, 1.f));
+            barrier_arrive(taken + set);
+            unsigned before = 0;
+            if (lane == 0)
+            {
+                publish(slots + task.chunk, Moments{own, m.mean, m.m2, m.tail});
+                before = atomicAdd(progress.looked + task.row, 1u) + 1u;
+            }
+            before = __shfl_sync(kWholeWarp, before, 0);
+            if (before == chunks - 1) // the row's last
+            {
+                constexpr int AT_ONCE = 8;
+                Moments sum{0.f, 0.f, 0.f, 0.f};
+                for (int first = lane; first < chunks; first += AT_ONCE * 32)
+                {
+                    uint4 seen[AT_ONCE];
+#pragma unroll
+                    for (int q = 0; q < AT_ONCE; ++q)
+                        seen[q] = peek(slots + min(first + q * 32, chunks - 1));
+#pragma unroll
+                    for (int q = 0; q < AT_ONCE; ++q)
+                        if (first + q * 32 < chunks)
+                            sum = merge(sum, await(slots + first + q * 32, seen[q]));
+                }
+                Moments const all = merged([&](int) { return sum; }, 32, float(length));
+                if (lane == 0)
+                    publish(progress.of_rows + task.row, all);
+            }
+            next_set();
+        }
+    }
+
+    int known = -1; // the row that `affine` is of
+    Affine affine;
+    for (;; next_stage())
+    {
+        barrier_wait(full + s, turn & 1);
+        Task const task = tasks[s];
+        Moments own{0.f, 0.f, 0.f, 0.f};
+        if (task.kind != kEnd)
+        {
+            Share<T> const share(task.row, length, task.chunk, per);
+            Section<T> const section(staged + s * per * kVectorBytes, share, per, kCacheWarps);
+            Ends<T> ends;
+            if (task.chunk == 0 && warp == 0)
+                ends.find(x, task.row, length);
+            if (task.kind == kLook)
+                own = section.moments(ends);
+            else
+            {
+                if (known != task.row)
+                {
+                    Moments const* const slot = progress.of_rows + task.row;
+                    affine = Affine(params, Channel(params, task.row), await(slot, peek(slot)));
+                    known = task.row;
+                }
+                section.apply(affine, y + share.first, stream);
+                if (ends.at >= 0)
+                    y[ends.at] = from_float<T>(affine(ends.value));
+            }
+            barrier_arrive(empty + s);
+        }
+        if (task.kind == kChange)
+            continue;
+        if (lane == 0)
+        {
+            if (meeting > 0)
+                barrier_wait(taken + set, (meeting - 1) & 1);
+            parts[set][warp] = own;
+            if (warp == 0)
+                of_set[set] = task;
+            barrier_arrive(looked + set);
+        }
+        __syncwarp();
+        if (task.kind == kEnd)
+            return;
+        next_set();
     }
 #endif
 }
 
+// --------------------------------------------------------------------------------------- two passes over memory
 constexpr int kTileThreads = 512, kTilePacks = 8;
 constexpr int kTileVectors = kTileThreads * kTilePacks; // 64 KiB
 constexpr int kMostChunks = 1024;
 
-// Rows too long for the chip, first pass: the moments of each chunk (a whole number of tiles) of each row.
+// Rows too long for the chip and the cache, first pass: the moments of each chunk (a whole number of tiles) of each
+// row.
 template <class T>
 __global__ void __launch_bounds__(kTileThreads, 2)
     instance_norm_moments_kernel(T const* __restrict__ x, Moments* __restrict__ moments, int64_t elements,
@@ -446,17 +830,13 @@ __global__ void __launch_bounds__(kTileThreads, 2)
 template <int THREADS>
 __global__ void __launch_bounds__(THREADS)
     instance_norm_merge_kernel(Moments const* __restrict__ chunk_moments, Moments* __restrict__ row_moments,
-        int64_t rows, int chunks)
+        int64_t rows, int64_t length, int chunks)
 {
     int64_t const row = int64_t(blockIdx.x) * (THREADS / 32) + threadIdx.x / 32;
-    int const lane = threadIdx.x % 32;
     if (row >= rows)
         return;
-    Moments m{0.f, 0.f, 0.f, 0.f};
-    for (int i = lane; i < chunks; i += 32)
-        m = merge(m, chunk_moments[row * chunks + i]);
-    m = merge_over_warp(m);
-    if (lane == 0)
+    Moments const m = merged([&](int i) { return chunk_moments[row * chunks + i]; }, chunks, float(length));
+    if (threadIdx.x % 32 == 0)
         row_moments[row] = m;
 }
 
@@ -474,8 +854,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
 #pragma unroll
     for (int r = 0; r < kTilePacks; ++r)
         v[r] = window.raw(x, first + r * kTileThreads, elements, true);
-    Moments const m = row_moments[row];
-    Affine const affine(params, row, m);
+    Affine const affine(params, Channel(params, row), row_moments[row]);
 #pragma unroll
     for (int r = 0; r < kTilePacks; ++r)
     {
