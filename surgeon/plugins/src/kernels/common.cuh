@@ -436,19 +436,6 @@ __device__ inline void bulk_store(void* to, void const* from, unsigned bytes, ui
 // Until all stores of this thread have read their shared memory.
 __device__ inline void bulk_stores_have_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 
-// Announces `bytes` and starts their copy; whoever waits on the barrier sees them.
-__device__ inline void bulk_load(void* to, void const* from, unsigned bytes, uint64_t* barrier)
-{
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
-                 : "memory");
-    if (bytes > 0)
-        asm volatile(
-            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                shared_address(to)),
-            "l"(from), "r"(bytes), "r"(shared_address(barrier))
-            : "memory");
-}
-
 // Stores f in another block of the cluster, at the address that `here` has there, and counts its bytes on that block's
 // barrier, where they must have been announced.
 __device__ inline void send_remote(float* here, float f, uint64_t* barrier, unsigned rank)
