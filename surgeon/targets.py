@@ -1159,6 +1159,13 @@ def _attention_sizes(node: Node) -> str | None:
     return None if keys[-1] == values[-1] else "keys and values of different sizes are refused"
 
 
+@condition("Attention", RTX_ONLY, rtx=True, source="measured with TensorRT-RTX alone: it is parsed, and not built")
+def _attention_kernel(node: Node) -> str | None:
+    if _dtype(node) in (TensorProto.FLOAT, TensorProto.DOUBLE):
+        return f"there is no kernel for {_name(_dtype(node))}"
+    return None
+
+
 @condition("Attention", RTX_ONLY, rtx=True, source="measured with TensorRT-RTX alone")
 def _attention_lengths(node: Node) -> str | None:
     return "nonpad_kv_seqlen is not read: it would attend to the padding" if _input(node, 6) is not None else None

@@ -241,7 +241,7 @@ def test_every_condition_is_about_an_importer_and_has_a_source() -> None:
             "left_window_size is not read",
         ),
         (
-            "(float[1,1,2,2] q, float[1,1,2,2] k, int64[1] n) => (float[1,1,2,2] y) { y = Attention (q, k, k, , , , n) }",
+            "(float16[1,1,2,2] q, float16[1,1,2,2] k, int64[1] n) => (float16[1,1,2,2] y) { y = Attention (q, k, k, , , , n) }",
             24,
             "nonpad_kv_seqlen is not read",
         ),

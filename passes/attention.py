@@ -1,0 +1,161 @@
+"""Write Attention out for targets without it.
+
+Why       ONNX has Attention from opset 23 on, and PyTorch's newer exporter writes it. TensorRT imports it from 10.14.
+          TensorRT-RTX 1.7.1 has kernels for fp16 and bf16 alone, refuses a mask together with is_causal, and does not
+          read the lengths (nonpad_kv_seqlen) nor the window of opset 24 and 25: it attends to the padding, silently.
+Rewrites  decompose: Softmax(scale * q @ k' + mask) @ v, with the heads of three-dimensional inputs taken apart, keys
+          and values repeated for grouped queries, softcap, is_causal and lengths. What is masked out has the lowest
+          number for a score and 0 for a weight, so a query without any key gives 0, as ONNX says.
+Exact     To rounding.
+Kept      Past keys and values; more than one output; a window; is_causal together with lengths, which say where the
+          diagonal begins (ONNX changed that with its release 1.23); a mask that is added together with lengths, and
+          in half precision with is_causal. A query without any key is NaN in TensorRT-RTX's own layer.
+"""
+
+import math
+
+import numpy as np
+from onnx import TensorProto
+
+from surgeon import Stage, op, require, rewrite, var
+
+from ._types import HALVES
+
+# Below every score: -inf would make NaN of a query that has no key.
+LOWEST = {
+    TensorProto.FLOAT16: -65504.0,
+    TensorProto.BFLOAT16: -3.3895313892515355e38,
+    TensorProto.FLOAT: -3.4028234663852886e38,
+    TensorProto.DOUBLE: -1.7976931348623157e308,
+}
+
+q, k, v = var("q"), var("k"), var("v")
+
+
+@rewrite(op.Attention(q, k, v, ...), stage=Stage.LOWER, strategy="decompose")
+def decompose(b, q, k, v):
+    mask, past_key, past_value, lengths = [*b.root.inputs[3:], None, None, None, None][:4]
+    attr, dtype, rank = b.root.attr, b.dtype(q), b.rank(q)
+    require(past_key is None and past_value is None, "it has past keys and values")
+    require(sum(o is not None for o in b.root.outputs) == 1, "more than one output is asked for")
+    require(not (attr("is_causal") and lengths is not None), "with is_causal its lengths say where the diagonal begins")
+    require(all((b.root.attrs.get(f"{s}_window_size", -1)) < 0 for s in ("left", "right")), "it has a window")
+    require(dtype in LOWEST and rank in (3, 4), "the type or the rank of the query is not known")
+    if rank == 3:
+        q, k, v = (_heads(b, t, attr(f"{n}_num_heads")) for t, n in ((q, "q"), (k, "kv"), (v, "kv")))
+    heads = [attr("q_num_heads"), attr("kv_num_heads")] if rank == 3 else [b.shape(t)[1] for t in (b.root.inputs[:2])]
+    sizes = [_head_size(b, t, h, rank) for t, h in zip(b.root.inputs[:3], [*heads, heads[1]], strict=True)]
+    if heads[0] != heads[1]:
+        k, v = (_repeated(b, t, heads, size) for t, size in ((k, sizes[1]), (v, sizes[2])))
+    scale = attr("scale") or 1 / math.sqrt(sizes[0])
+    scores = b.MatMul(b.Mul(q, scale), b.Transpose(k, perm=[0, 1, 3, 2]))
+    if attr("softcap"):
+        scores = b.Mul(b.Tanh(b.Div(scores, attr("softcap"))), attr("softcap"))
+    adds = mask is not None and b.dtype(mask) in LOWEST
+    require(not (adds and lengths is not None), "it has lengths, and a mask that is added")
+    half = dtype in HALVES and attr("is_causal")
+    require(
+        not (adds and half), "in half precision it has a mask that is added, and is_causal"
+    )  # inf is read otherwise
+    causal, weight_of = bool(attr("is_causal")), None
+    if adds:
+        scores, weight_of = _with_numbers(b, scores, mask, causal, rank - 2, dtype)
+    elif causal or mask is not None or lengths is not None:
+        scores, weight_of = _with_booleans(b, scores, mask, lengths, causal, rank - 2, dtype)
+    weights = _softmax(b, scores, attr("softmax_precision"), dtype)
+    if weight_of is not None:
+        weights = b.Where(weight_of, weights, b.constant(0.0, dtype))
+    y = b.MatMul(weights, v)
+    if rank == 4:
+        return y
+    return b.Reshape(b.Transpose(y, perm=[0, 2, 1, 3]), np.array([0, 0, -1], np.int64))
+
+
+def _heads(b, x, count):
+    """[batch, positions, count * size] as [batch, count, positions, size]."""
+    return b.Transpose(b.Reshape(x, np.array([0, 0, count, -1], np.int64)), perm=[0, 2, 1, 3])
+
+
+def _head_size(b, x, heads, rank):
+    shape = b.shape(x)
+    last = shape[-1] if shape is not None else None
+    require(isinstance(last, int) and isinstance(heads, int), "the number of heads or their size is not static")
+    return last // heads if rank == 3 else last
+
+
+def _repeated(b, x, heads, size):
+    """Each head of keys or values once for every query head of its group."""
+    require(heads[0] % heads[1] == 0, "the heads are no groups")
+    spread = b.Expand(b.Unsqueeze(x, axes=[2]), np.array([1, 1, heads[0] // heads[1], 1, 1], np.int64))
+    return b.Reshape(spread, np.array([0, heads[0], -1, size], np.int64))
+
+
+def _with_numbers(b, scores, mask, causal, axis, dtype):
+    """(the scores and the mask, which queries have a key): a key behind the query's position has the lowest number."""
+    _require_whole(b, mask, axis)
+    nothing = b.constant(-np.inf, dtype)
+    bias = least = mask
+    if causal:
+        seen = _not_after(b, axis)
+        bias, least = b.Where(seen, mask, b.constant(LOWEST[dtype], dtype)), b.Where(seen, mask, nothing)
+    return b.Add(scores, bias), b.Greater(b.ReduceMax(least, axes=[-1], keepdims=1), nothing)
+
+
+def _with_booleans(b, scores, mask, lengths, causal, axis, dtype):
+    """(the scores, of keys that are masked out the lowest number; which queries have a key, None where all have)."""
+    parts = [_not_after(b, axis)] if causal else []
+    if mask is not None:
+        _require_whole(b, mask, axis)
+        parts.append(mask)
+    lowest, zero = b.constant(LOWEST[dtype], dtype), b.constant(0.0, dtype)
+    within = None
+    if lengths is not None:
+        within = b.Less(_positions(b, b.root.inputs[1], axis), b.Unsqueeze(lengths, axes=[1, 2, 3]))
+        parts.append(within)
+    bound = _bound(b, parts, lowest, dtype)
+    scores = b.Min(scores, bound)
+    if within is not None:  # what stands in the padding may be no number at all
+        scores = b.Where(within, scores, lowest)
+    if mask is None and lengths is None:
+        return scores, None
+    return scores, b.Greater(b.ReduceMax(bound, axes=[-1], keepdims=1), zero)
+
+
+def _require_whole(b, mask, axis):
+    shape, keys = b.shape(mask), b.shape(b.root.inputs[1])
+    known = shape is not None and keys is not None and shape[-1] is not None and shape[-1] == keys[axis]
+    require(known, "the mask may be shorter than the keys")
+
+
+def _bound(b, parts, lowest, dtype):
+    """What a score is at most: the largest number where all of `parts` hold, else the lowest."""
+    seen = parts[0]
+    for part in parts[1:]:
+        seen = b.And(seen, part)
+    made = b.Where(seen, b.constant(-LOWEST[dtype], dtype), lowest)
+    known = b.value(made)
+    if known is None:
+        return made
+    b.discard(made)
+    return b.constant(known, dtype)
+
+
+def _not_after(b, axis):
+    """[queries, keys]: whether a key's position is at most the query's."""
+    q, k = b.root.inputs[:2]
+    return b.LessOrEqual(_positions(b, k, axis), b.Unsqueeze(_positions(b, q, axis), axes=[1]))
+
+
+def _positions(b, x, axis):
+    """0, 1, ... along the axis."""
+    shape = b.shape(x)
+    if shape is not None and isinstance(shape[axis], int):
+        return b.constant(np.arange(shape[axis], dtype=np.int64))
+    count = b.Gather(b.Shape(x), np.asarray(axis, np.int64), axis=0)
+    return b.Range(np.asarray(0, np.int64), count, np.asarray(1, np.int64))
+
+
+def _softmax(b, scores, precision, dtype):
+    if not precision or precision == dtype:
+        return b.Softmax(scores, axis=-1)
+    return b.Cast(b.Softmax(b.Cast(scores, to=precision), axis=-1), to=dtype)
