@@ -17,18 +17,19 @@ import re
 import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
-from .compare import Comparison, Exact, as_onnx, differs, in_half, tolerance_of
+from .compare import Comparison, as_onnx, differs, in_half, tolerance_of
 from .engine import computes_in_half
 from .errors import EngineError
 from .files import read, with_weights
 from .meaning import DOMAIN
-from .prove import NOT_FINITE, TOLERANCE, Runner, Unrunnable, compare
+from .prove import NOT_FINITE, TOLERANCE, Exact, Runner, Unrunnable, compare
 from .runners import Engine, Feeds, OnnxRuntime, Way, save, with_functions
 
 MADE = re.compile(r"~([a-z0-9-]+)/")  # new tensors and nodes are called <old output>~<pass>/<Op>_<n>
@@ -239,13 +240,13 @@ class _Search:
         except (EngineError, Unrunnable) as error:
             self.refused = f"no window that runs by itself differs; others do not run: {error}"
             return {}
-        exact = Exact(marked, feeds, in_half(feeds))
+        exact = Exact(with_functions(marked), feeds, in_half(feeds))
         floor = TOLERANCE[TensorProto.FLOAT16] if computes_in_half(marked) else 0.0
         found = {}
         for index, name in enumerate(_outputs(marked)):
             b = values[name]
             tolerance = max(floor, tolerance_of(b.dtype))
-            why = differs(as_onnx(given[name], b), b, tolerance, self.kind, exact.outputs(index)).why
+            why = differs(as_onnx(given[name], b), b, tolerance, self.kind, partial(exact.output, index)).why
             if why:
                 found[name] = why
         order = [o for n in model.graph.node for o in n.output if o in found]

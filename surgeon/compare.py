@@ -11,6 +11,7 @@ import math
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,21 +29,20 @@ from polygraphy.logger import G_LOGGER
 
 from .engine import RTX, computes_in_half
 from .errors import EngineError, ModelError, UsageError, did_you_mean
-from .files import check_writable, read, with_weights
+from .files import check_writable, read
 from .prove import (
     HALVES,
     NOT_COUNTED,
     NOT_FINITE,
     TOLERANCE,
     Difference,
-    Reference,
-    Runner,
+    Evaluation,
+    Exact,
     Unrunnable,
     Window,
     compare,
     feeds_of,
     whole_window,
-    widened,
 )
 from .runners import Engine, Feeds, OnnxRuntime, ParsedNetwork, Running, Way, engine_way, with_functions
 
@@ -293,7 +293,7 @@ def _run_all(
             comparison.notes.append(f"on {kind} inputs the original does not run: {error}")
             continue
         ran.append((kind, feeds, expected))
-        exact = Exact(before, feeds, half, base)
+        exact = Exact(with_functions(before), feeds, half, base)
         for side, run in runs:
             _compare_one(side, run, kind, feeds, expected, exact, floor, comparison)
             if side.differing is None and not side.ok:
@@ -387,9 +387,9 @@ def _compare_one(
         b = expected[statistics.output]
         a = as_onnx(given[statistics.output], b)
         tolerance = max(floor, tolerance_of(b.dtype))
-        found = differs(a, b, tolerance, kind, exact.outputs(index))
+        found = differs(a, b, tolerance, kind, partial(exact.output, index))
         if found.why and kind == "denormal" and isinstance(side.way, Engine):
-            found = differs(a, b, math.inf, kind, exact.outputs(index))
+            found = differs(a, b, math.inf, kind, partial(exact.output, index))
             _note_once(comparison, FLUSHED.format(side.title))
         if kind not in NOT_COUNTED:
             statistics.add(figures(kind, a, b), tolerance, found.why)
@@ -418,7 +418,7 @@ def tolerance_of(dtype: np.dtype) -> float:
     return TOLERANCE.get(helper.np_dtype_to_tensor_dtype(dtype), 0.0)
 
 
-def differs(a: np.ndarray, b: np.ndarray, tolerance: float, kind: str, exact: Iterator[np.ndarray]) -> Difference:
+def differs(a: np.ndarray, b: np.ndarray, tolerance: float, kind: str, exact: Evaluation) -> Difference:
     """surgeon's verdict on one output: see `prove`."""
     return compare(a, b, tolerance, kind not in NOT_FINITE, exact)
 
@@ -458,37 +458,6 @@ def figures(kind: str, given: np.ndarray, expected: np.ndarray) -> Figures:
 def in_half(feeds: Feeds) -> bool:
     """Whether an input is in half precision."""
     return any(helper.np_dtype_to_tensor_dtype(a.dtype) in HALVES for a in feeds.values())
-
-
-class Exact:
-    """A model evaluated more exactly (float64; float32 for half precision) when somebody asks,
-    for what is its own noise.
-
-    `base` is the folder of its external weights.
-    """
-
-    def __init__(self, model: ModelProto, feeds: Feeds, half: bool, base: Path | None = None) -> None:
-        self._model, self._feeds, self._half, self._base = model, feeds, half, base
-        self._results: list[np.ndarray] | None = None
-
-    def outputs(self, index: int) -> Iterator[np.ndarray]:
-        """The graph's output of that number; where it cannot be evaluated, or is of no floats,
-        an array that fits nothing."""
-        if self._results is None:
-            self._results = self._evaluate()
-        known = index < len(self._results) and self._results[index].dtype.kind == "f"
-        yield self._results[index].astype(np.float64) if known else np.empty(0)
-
-    def _evaluate(self) -> list[np.ndarray]:
-        kind = TensorProto.FLOAT if self._half else TensorProto.DOUBLE
-        dtype = helper.tensor_dtype_to_np_dtype(kind)
-        floats = {k for k, v in self._feeds.items() if v.dtype.kind == "f" or v.dtype.name == "bfloat16"}
-        feeds = {k: v.astype(dtype) if k in floats else v for k, v in self._feeds.items()}
-        model = with_functions(with_weights(self._model, self._base))
-        try:
-            return (Runner if self._half else Reference)(widened(model, kind)).run(feeds)
-        except Unrunnable:
-            return []
 
 
 def _inputs(window: Window, symbols: Mapping[str, int], data: str | None) -> Iterator[tuple[str, Feeds, bool]]:

@@ -18,6 +18,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 TOLERANCE = {TensorProto.FLOAT: 1e-5, TensorProto.DOUBLE: 1e-5, TensorProto.FLOAT16: 2e-3, TensorProto.BFLOAT16: 2e-3}
 FLOATS = frozenset(TOLERANCE)
+Evaluation = Callable[[], "np.ndarray | None"]
 HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
 KERNEL_NOISE = 1e-3  # a relative difference that a single kernel's rounding may make; the definition decides
 # Operators with the attribute `stash_type`, and the opset from which they have it.
@@ -140,7 +142,7 @@ class Difference:
 
 
 def compare(
-    after: np.ndarray, before: np.ndarray, tolerance: float, finite: bool, exact: Iterator[np.ndarray] | None = None
+    after: np.ndarray, before: np.ndarray, tolerance: float, finite: bool, exact: Evaluation | None = None
 ) -> Difference:
     """Whether `after` may stand for `before`. `exact` gives, on demand, the float64 (or fp32) evaluation."""
     if after.shape != before.shape or after.dtype != before.dtype:
@@ -153,12 +155,12 @@ def compare(
     a, b = after.astype(np.float64), before.astype(np.float64)
     counted = np.isfinite(b) & (np.abs(b) < limit)
     if not finite and exact is not None and np.isinf(a[counted]).any():
-        counted &= ~_saturated(a, b, next(exact, None))
+        counted &= ~_saturated(a, b, exact())
     if not counted.any():
         return Difference(0.0)
     if not np.isfinite(a[counted]).all():
         bad = a[counted][~np.isfinite(a[counted])][0]
-        if not (exact is not None and finite and _reference_agrees(a, next(exact), counted)):
+        if not (exact is not None and finite and _reference_agrees(a, exact(), counted)):
             return Difference(math.inf, f"it returns {bad} where the original returns a number")
         return Difference(0.0)
     scale = float(np.abs(b[counted]).max())
@@ -166,7 +168,7 @@ def compare(
     if gap <= tolerance * scale:
         return Difference(gap / scale if scale else 0.0)
     if exact is not None:
-        reference = next(exact, None)
+        reference = exact()
         if reference is not None and reference.shape == b.shape:
             known = counted & np.isfinite(reference)
             mine = float(np.abs(a[known] - reference[known]).max(initial=0.0))
@@ -179,10 +181,11 @@ def compare(
     )
 
 
-def _reference_agrees(a: np.ndarray, reference: np.ndarray, where: np.ndarray) -> bool:
+def _reference_agrees(a: np.ndarray, reference: np.ndarray | None, where: np.ndarray) -> bool:
     """Whether a non-finite result is what an exact evaluation gives too."""
     bad = where & ~np.isfinite(a)
-    return bool(reference.shape == a.shape and np.array_equal(a[bad], reference[bad], equal_nan=True))
+    same_shape = reference is not None and reference.shape == a.shape
+    return same_shape and bool(np.array_equal(a[bad], reference[bad], equal_nan=True))  # type: ignore[index]
 
 
 def _is_float(dtype: np.dtype) -> bool:
@@ -217,9 +220,9 @@ class Runner:
 
     def __init__(self, model: ModelProto, folder: str | Path | None = None) -> None:
         self._model, self._folder = model, folder
-        self._session: Any = None
+        self.session: Any = None  # ONNX Runtime's; None where the reference evaluator runs the model
         try:
-            self._session = _session(model, folder)
+            self.session = _session(model, folder)
         except Exception as error:  # ONNX Runtime raises its own types, some of them plain RuntimeError
             # The second is LSTM's of its layout.
             lacks = any(words in str(error) for words in ("NOT_IMPLEMENTED", "are not supported"))
@@ -230,19 +233,19 @@ class Runner:
     def follow(self, other: Runner) -> None:
         """Where the other side has no kernel in ONNX Runtime, this one runs in the reference evaluator as well:
         denormals and tiny numbers come out of the two with other roundings."""
-        if other._session is None and self._session is not None:
+        if other.session is None and self.session is not None:
             with contextlib.suppress(Unrunnable):
                 self._reference = Reference(self._model, self._folder)
-                self._session = None
+                self.session = None
 
     def run(self, feeds: Feeds) -> list[np.ndarray]:
-        if self._session is not None and any(a.dtype.name == "bfloat16" for a in feeds.values()):
+        if self.session is not None and any(a.dtype.name == "bfloat16" for a in feeds.values()):
             self._reference = Reference(self._model, self._folder)  # ONNX Runtime takes no bfloat16 from NumPy
-            self._session = None
-        if self._session is None:
+            self.session = None
+        if self.session is None:
             return self._reference.run(feeds)
         try:
-            return [np.asarray(r) for r in self._session.run(None, feeds)]
+            return [np.asarray(r) for r in self.session.run(None, feeds)]
         except Exception as error:
             raise Unrunnable(_first_line(error)) from None
 
@@ -663,13 +666,13 @@ def prove_window(
                 given = after.run(feeds)
             except Unrunnable as error:
                 return Verdict(False, None, f"on {kind} inputs the rewritten window does not run: {error}")
-            exact, finite = _Exact(window.before, feeds, half, folder), kind not in NOT_FINITE
+            exact, finite = Exact(window.before, feeds, half, folder), kind not in NOT_FINITE
             for index, (a, b) in enumerate(zip(given, expected, strict=True)):
                 tolerance = TOLERANCE.get(helper.np_dtype_to_tensor_dtype(b.dtype), 0.0) * slack
-                found = compare(a, b, tolerance, finite, exact.outputs(index))
+                found = compare(a, b, tolerance, finite, partial(exact.output, index))
                 if found.why and found.error <= KERNEL_NOISE:
                     again = _by_definition(window.after, feeds, index, folder)
-                    if again is not None and not compare(again, b, tolerance, finite, exact.outputs(index)).why:
+                    if again is not None and not compare(again, b, tolerance, finite, partial(exact.output, index)).why:
                         found = Difference(found.error)
                 if found.why:
                     return Verdict(False, found.error, f"on {kind} inputs {found.why}")
@@ -699,8 +702,11 @@ def _by_definition(model: ModelProto, feeds: Feeds, index: int, folder: str | Pa
         return None
 
 
-class _Exact:
-    """The original window in float64 (for fp16 and bf16: float32) on the same feeds, run when somebody asks."""
+class Exact:
+    """A model in float64 (for fp16 and bf16: float32) on the same feeds, run when somebody asks: what is its own noise.
+
+    `folder` is that of its external weights.
+    """
 
     def __init__(self, model: ModelProto, feeds: Feeds, half: bool, folder: str | Path | None = None) -> None:
         self._model, self._feeds, self._folder = model, feeds, folder
@@ -708,6 +714,7 @@ class _Exact:
         self._results: list[np.ndarray] | None = None
 
     def output(self, index: int) -> np.ndarray | None:
+        """The graph's output of that number; None where it cannot be evaluated, or is of no floats."""
         if self._results is None:
             dtype = helper.tensor_dtype_to_np_dtype(self._to)
             feeds = {k: v.astype(dtype) if _is_float(v.dtype) else v for k, v in self._feeds.items()}
@@ -721,11 +728,6 @@ class _Exact:
             if index < len(self._results) and _is_float(self._results[index].dtype)
             else None
         )
-
-    def outputs(self, index: int) -> Iterator[np.ndarray]:
-        found = self.output(index)
-        if found is not None:
-            yield found
 
 
 # ---- whole models ----------------------------------------------------------------------------------------------------

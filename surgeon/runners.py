@@ -115,10 +115,10 @@ class OnnxRuntime:
     def start(self, model: ModelProto, path: Path | None = None, inputs: Sequence[Feeds] = ()) -> Running:
         runnable = with_functions(model)
         folder = None if path is None else path.parent
-        session = Runner(runnable, folder)
-        if session._session is None or any(i.type == "tensor(bfloat16)" for i in session._session.get_inputs()):
+        session = Runner(runnable, folder).session
+        if session is None or any(i.type == "tensor(bfloat16)" for i in session.get_inputs()):
             return Running(self.title, EvaluatorRunner(with_weights(runnable, folder)))
-        return Running(self.title, OnnxrtRunner(session._session))
+        return Running(self.title, OnnxrtRunner(session))
 
 
 class EvaluatorRunner(BaseRunner):

@@ -1224,7 +1224,7 @@ class Target:
         asked = (*asked, 0) if len(asked) == 1 else asked
         if asked < FIRST or asked[0] > LAST[0]:
             raise UsageError(
-                f"surgeon knows TensorRT 6.0 to {_dotted(LAST)}, not {base}. Name one of these, 'rtx' or 'installed'."
+                f"TensorRT 6.0 to {_dotted(LAST)} are known, not {base}. Name one of these, 'rtx' or 'installed'."
             )
         if suffix and asked[0] > 10:
             raise UsageError(f"TensorRT {base} has no DLA: 10.x is the last that has. Leave '+dla' out.")
