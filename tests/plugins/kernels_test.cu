@@ -1,9 +1,10 @@
 // The plugins' kernels against float64 on the CPU, with no TensorRT, and their time against a plain copy.
 //
-//   kernels_test quick          small shapes, every kernel and type: made for compute-sanitizer
-//   kernels_test check          shapes N 1..8, C 1..2048, spatial 1..512 squared, odd sizes, rank 3 to 5; adversarial values
-//   kernels_test bench          one JSON line a case: time, GB/s, ratio to cudaMemcpyAsync of the same bytes, this run
-//   kernels_test tune           the same for other mappings of the large shapes
+//   kernels_test quick [NAME [BLOCKS]]  small shapes, every kernel and type: made for compute-sanitizer; NAME: of these
+//                               operators; BLOCKS: InstanceNorm over clusters of no more (synccheck, which knows 8)
+//   kernels_test check [NAME]   shapes N 1..8, C 1..2048, spatial 1..512 squared, odd sizes, rank 3 to 5; adversarial values
+//   kernels_test bench [NAME]   one JSON line a case: time, GB/s, ratio to cudaMemcpyAsync of the same bytes, this run
+//   kernels_test tune [WHAT]    the same for other mappings of the large shapes; WHAT is pad, instance or l2norm
 //
 // Exit status 0 when everything agreed. The bars: error relative to the largest output, 2e-6 fp32, 1e-3 fp16, 8e-3 bf16.
 #include "../../surgeon/plugins/src/operators.h"
@@ -146,10 +147,11 @@ enum class Values
     kConstant,
     kDenormal,
     kSpecial,  // some inf and NaN
+    kSteps,    // 30 above the others where InstanceNorm's shares of 32 KiB take their provisional means
 };
 
 char const* const kValueNames[]
-    = {"normal", "shifted", "zero", "zero rows", "tiny", "large", "constant", "denormal", "special"};
+    = {"normal", "shifted", "zero", "zero rows", "tiny", "large", "constant", "denormal", "special", "steps"};
 
 std::vector<float> values(Dims const& d, Values kind, Type type, unsigned seed)
 {
@@ -173,6 +175,7 @@ std::vector<float> values(Dims const& d, Values kind, Type type, unsigned seed)
             case Values::kLarge: f *= type == Type::kHalf ? 100.f : 1e3f; break;
             case Values::kConstant: f = 10.1f; break;
             case Values::kDenormal: f *= 1e-40f; break;
+            case Values::kSteps: f += i * size_of(type) / kVectorBytes % 2048 % 688 < 32 ? 30.f : 0.f; break;
             case Values::kSpecial:
                 if (i % 997 == 3)
                     f = std::numeric_limits<float>::infinity();
@@ -370,8 +373,62 @@ struct Worst
     int cases = 0, failed = 0;
 } worst;
 
+void judge(Case const& c, std::vector<double> const& want, std::vector<float> const& got, std::string const& how)
+{
+    double largest = 0, error = 0;
+    int64_t const n = int64_t(want.size());
+    int64_t strange = 0, at = -1;
+    double const limit = c.type == Type::kHalf ? 65504.0 : 3.4028234e38;
+    for (int64_t i = 0; i < n; ++i)
+        if (std::fabs(want[i]) <= limit)
+            largest = std::max(largest, std::fabs(want[i]));
+    for (int64_t i = 0; i < n; ++i)
+    {
+        if (std::isnan(want[i]) != std::isnan(got[i]) || (std::isinf(got[i]) && std::fabs(want[i]) < 0.99 * limit))
+        {
+            ++strange;
+            at = i;
+        }
+        else if (std::fabs(want[i]) <= limit)
+        {
+            double const e = std::fabs(want[i] - got[i]);
+            if (e > error)
+            {
+                error = e;
+                at = i;
+            }
+        }
+    }
+    double const bar[3] = {2e-6, 1e-3, 8e-3}, smallest[3] = {1.5e-45, 6e-8, 9.2e-41};
+    // Below the smallest normal number a type has absolute, not relative, steps; InstanceNorm's mean is one step off at
+    // most, and its gain, up to 1 / sqrt(epsilon), multiplies that.
+    double const gain = c.kind == Kind::kSurgeonInstanceNorm ? 1 / std::sqrt(double(c.a.epsilon)) : 1;
+    double const steps = smallest[int(c.type)] * (c.values == Values::kDenormal ? gain : 1);
+    double const relative = largest > 0 ? std::max(0.0, error - steps) / largest : error;
+    bool const moved = c.kind == Kind::kSurgeonReflectPad; // and not computed
+    bool const bad = strange > 0 || relative > (moved ? 0 : bar[int(c.type)]);
+    ++worst.cases;
+    worst.error[int(c.type)][int(c.kind)] = std::max(worst.error[int(c.type)][int(c.kind)], relative);
+    if (bad)
+    {
+        ++worst.failed;
+        std::printf("FAIL %s%s: error %.3g relative to %.3g, %lld unexpected NaN or inf, at %lld: %.9g, want %.9g\n",
+            c.name().c_str(), how.c_str(), relative, largest, (long long) strange, (long long) at, got[at], want[at]);
+    }
+}
+
+int64_t most_in_all_ways = 1 << 17; // elements; less for the sanitizers
+
+std::string only;           // operators whose names contain this
+int most_in_cluster = 16;   // blocks
+
 void verify(Case const& c)
 {
+    if (std::string(plugin_info(c.kind).name).find(only) == std::string::npos)
+        return;
+    if (c.kind == Kind::kSurgeonInstanceNorm
+        && plan_rows(c.type, c.x[0] * c.x[1], volume(c.x) / (c.x[0] * c.x[1]), device()).blocks > most_in_cluster)
+        return;
     static unsigned seed = 0;
     Dims const out = c.y();
     std::vector<float> x = values(c.x, c.values, c.type, ++seed), w, b;
@@ -406,56 +463,51 @@ void verify(Case const& c)
     CHECK(run(c.kind, c.a, in, count, tensor(dy.p, out, c.type, c.layout), ws.p, 0));
     CHECK(cudaDeviceSynchronize());
     std::vector<float> const got = download(dy.p, n, c.type);
-    if (c.kind == Kind::kSurgeonReflectPad) // the other mappings, and the 64-bit offsets of tensors above 2^30 elements
-        for (PadPlan const& plan : {PadPlan{0, 0, false}, PadPlan{2, 1, false}, PadPlan{1, 2, true}})
-        {
-            CHECK(cudaMemset(dy.p, 0xdb, n * size));
-            CHECK(launch_pad(plan, c.a, in[0], tensor(dy.p, out, c.type, c.layout), 0));
-            std::vector<float> const other = download(dy.p, n, c.type);
-            if (std::memcmp(other.data(), got.data(), n * sizeof(float)) != 0)
-            {
-                std::printf("FAIL %s: the mapping of %d rows gives another result\n", c.name().c_str(), plan.rows);
-                ++worst.failed;
-            }
-        }
-
-    double largest = 0, error = 0;
-    int64_t strange = 0, at = -1;
-    double const limit = c.type == Type::kHalf ? 65504.0 : 3.4028234e38;
-    for (int64_t i = 0; i < n; ++i)
-        if (std::fabs(want[i]) <= limit)
-            largest = std::max(largest, std::fabs(want[i]));
-    for (int64_t i = 0; i < n; ++i)
+    judge(c, want, got, "");
+    // The other mappings.
+    auto const again = [&](std::string const& how, auto const& launch) {
+        CHECK(cudaMemset(dy.p, 0xdb, n * size));
+        CHECK(launch());
+        judge(c, want, download(dy.p, n, c.type), how);
+    };
+    if (c.kind == Kind::kSurgeonReflectPad)
+        for (PadPlan const& plan : {PadPlan{0, false}, PadPlan{384, false}, PadPlan{4096, true}, PadPlan{8192, false}})
+            again(" in chunks of " + std::to_string(plan.chunk),
+                [&] { return launch_pad(plan, c.a, in[0], tensor(dy.p, out, c.type, c.layout), 0); });
+    int64_t const rows = c.x.size() > 1 ? c.x[0] * c.x[1] : 1, length = volume(c.x) / rows;
+    if (c.kind == Kind::kSurgeonInstanceNorm && length >= 64 && n <= most_in_all_ways && device().clusters)
     {
-        if (std::isnan(want[i]) != std::isnan(got[i]) || (std::isinf(got[i]) && std::fabs(want[i]) < 0.99 * limit))
-        {
-            ++strange;
-            at = i;
-        }
-        else if (std::fabs(want[i]) <= limit)
-        {
-            double const e = std::fabs(want[i] - got[i]);
-            if (e > error)
-            {
-                error = e;
-                at = i;
-            }
-        }
+        int const vec = int(kVectorBytes / size);
+        InstanceNormParams const params{c.affine ? Scalars{dw.p, c.affine_type} : Scalars{},
+            c.affine ? Scalars{db.p, c.affine_type} : Scalars{}, c.x[1], c.a.epsilon, c.a.slope};
+        Dims const roomy{rows, 1, std::max<int64_t>(length, 1 << 15)}; // for ways that run() takes with longer rows only
+        Buffer space(workspace_bytes(c.kind, 3, roomy.data()));
+        auto const with = [&](RowsPlan const& plan, std::string const& how) {
+            again(how, [&] { return launch_instance_norm(plan, c.type, dx.p, dy.p, rows, length, params, space.p, 0); });
+        };
+        for (int blocks : {2, 8, 16})
+            for (int stages : {1, 2})
+                if (blocks <= most_in_cluster && share_vectors(length, vec, blocks) * stages * kVectorBytes <= (208 << 10))
+                    with(RowsPlan{0, 0, 0, blocks, stages}, " over " + std::to_string(blocks) + " blocks, stages " + std::to_string(stages));
+        with(RowsPlan{0, 0, 0, 0, kCacheStages}, " through the cache");
+        with(RowsPlan{0, 0, 0, 0, 0}, " read twice");
     }
-    double const bar[3] = {2e-6, 1e-3, 8e-3}, smallest[3] = {1.5e-45, 6e-8, 9.2e-41};
-    // Below the smallest normal number a type has absolute, not relative, steps; InstanceNorm's mean is one step off at
-    // most, and its gain, up to 1 / sqrt(epsilon), multiplies that.
-    double const gain = c.kind == Kind::kSurgeonInstanceNorm ? 1 / std::sqrt(double(c.a.epsilon)) : 1;
-    double const steps = smallest[int(c.type)] * (c.values == Values::kDenormal ? gain : 1);
-    double const relative = largest > 0 ? std::max(0.0, error - steps) / largest : error;
-    bool const bad = strange > 0 || relative > bar[int(c.type)];
-    ++worst.cases;
-    worst.error[int(c.type)][int(c.kind)] = std::max(worst.error[int(c.type)][int(c.kind)], relative);
-    if (bad)
+    int const axis = c.a.axis < 0 ? c.a.axis + int(c.x.size()) : c.a.axis;
+    if (c.kind == Kind::kSurgeonL2Norm && c.layout == Layout::kLinear)
     {
-        ++worst.failed;
-        std::printf("FAIL %s: error %.3g relative to %.3g, %lld unexpected NaN or inf, at %lld: %.9g, want %.9g\n",
-            c.name().c_str(), relative, largest, (long long) strange, (long long) at, got[at], want[at]);
+        int64_t const inner = volume(Dims(c.x.begin() + axis + 1, c.x.end())),
+                      outer = volume(Dims(c.x.begin(), c.x.begin() + axis));
+        static int turn = 0;
+        int const x = 8 << turn % 4;
+        TilesPlan plan = plan_tiles(c.type, c.x[axis], x);
+        plan.stages -= plan.stages > 2 && turn / 4 % 2;
+        ++turn;
+        Scalars const weight = count == 2 ? Scalars{dw.p, c.affine_type} : Scalars{};
+        Norm const norm{NormMode(c.a.mode), c.a.epsilon};
+        if (plan.blocks > 0)
+            again(" in tiles of " + std::to_string(x) + " vectors", [&] {
+                return launch_l2norm_tiles(plan, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, 0);
+            });
     }
 }
 
@@ -575,6 +627,7 @@ Type const kTypes[] = {Type::kFloat, Type::kHalf, Type::kBfloat16};
 
 void quick()
 {
+    most_in_all_ways = 1 << 16;
     for (Type t : kTypes)
     {
         for (Dims const& d : std::vector<Dims>{{1, 3, 5, 7}, {2, 8, 4, 8}, {2, 5, 33}, {1, 2, 3, 4, 5}, {3, 70, 1}, {1, 16, 9, 12}})
@@ -585,6 +638,7 @@ void quick()
         // More rows than the device holds at once.
         for (int64_t length : {36001, 36004})
             verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), {3, 90, t == Type::kFloat ? length : 2 * length}, t, Values::kShifted});
+        verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), {1, 2, 100003}, t, Values::kSteps});
         verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), {1, 1, 4600011}, t, Values::kShifted}); // read twice
         // Channels over a cluster, at every shift inside a vector; rows in shared memory.
         for (Dims const& d : std::vector<Dims>{{3, 33, 133}, {1, 100, 257}, {2, 600, 131}, {1, 2048, 132}, {2, 513, 16, 16}, {1, 200, 38, 38}})
@@ -626,6 +680,17 @@ void check_all()
             for (Values v : {Values::kZero, Values::kZeroRows, Values::kTiny, Values::kLarge, Values::kConstant,
                      Values::kDenormal, Values::kSpecial})
                 all_operators(d, t, v, true);
+    for (Type t : kTypes) // InstanceNorm: rows whose parts lie far apart, and all ways at the ends of a share
+    {
+        for (Dims const& d : std::vector<Dims>{{1, 5, 65536}, {2, 3, 65536 + 1}, {1, 3, 131072}, {1, 2, 1 << 20}})
+            for (Values v : {Values::kSteps, Values::kShifted, Values::kConstant, Values::kSpecial})
+                verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f, 0.3f), d, t, v});
+        for (int64_t length = 16384; length < 16384 + 40; length += 3)
+            for (int64_t n : {1, 2})
+                verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), {n, 3, length * 2}, t, Values::kShifted});
+        for (int64_t length = 60; length < 1100; length += 37)
+            verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f, 0.3f), {2, 150, length}, t, Values::kShifted});
+    }
     for (Type t : kTypes) // pads beyond the extent, one pixel, whole-axis wraps
         for (int mode = 0; mode < 4; ++mode)
         {
@@ -725,8 +790,12 @@ void time_case(Case const& c, std::string const& note)
         [&] { CHECK(run(c.kind, c.a, in, count, y, ws.p, 0)); });
 }
 
-void bench()
+void bench(std::string const& only)
 {
+    auto const time_case = [&](Case const& c, std::string const& note) {
+        if (plugin_info(c.kind).name == only || only.empty())
+            ::time_case(c, note);
+    };
     for (Type t : {Type::kFloat, Type::kHalf})
     {
         auto const weighted = [&](Case c) {
@@ -776,8 +845,9 @@ void bench()
 }
 
 // Other mappings of the shapes that decide; `bench` shows what run() chooses.
-void tune()
+void tune(std::string const& only)
 {
+    auto const wanted = [&](char const* what) { return only.empty() || only == what; };
     for (Type t : {Type::kFloat, Type::kHalf})
     {
         int64_t const twice = t == Type::kFloat ? 1 : 2, size = size_of(t);
@@ -788,47 +858,65 @@ void tune()
         auto const time = [&](char const* op, Dims const& d, std::string const& note, auto const& f) {
             compare(op, text(d), t, note, volume(d) * size, volume(d) * size, dx.p, dy.p, f);
         };
-        for (Dims const& d : std::vector<Dims>{{1, 64, 256, 256}, {16 * twice, 64, 256, 256}, {16 * twice, 64, 255, 257}, {64 * twice, 256, 64, 64}})
-            for (int shape : {0, 12, 21, 14})
-            {
-                Case const c{Kind::kSurgeonReflectPad, pads({0, 0, 3, 3, 0, 0, 3, 3}), d, t};
-                Dims const out = c.y();
-                compare("pad", text(d), t, "rows and packs " + std::to_string(shape), volume(d) * size, volume(out) * size, dx.p, dy.p,
-                    [&] { CHECK(launch_pad(PadPlan{shape / 10, shape % 10, false}, c.a, tensor(dx.p, d, t), tensor(dy.p, out, t), 0)); });
-            }
-        for (Dims const& d : std::vector<Dims>{{1, 3, 10000}, {1, 32, 16384}, {1, 64, 4096}, {1, 3, 262144}, {1, 3, 1 << 20},
-                 {256 * twice, 4096, 64}, {64 * twice, 4096, 144}, {64 * twice, 4096, 256}, {48 * twice, 4096, 324},
-                 {30 * twice, 2048, 1089}, {16 * twice, 1024, 4225}, {16 * twice, 128, 181 * 181}, {16 * twice, 64, 65025},
-                 {16 * twice, 64, 65536}, {4 * twice, 64, 262144}, {3 * twice, 64, 350 * 1000}, {1 * twice, 64, 1 << 20},
-                 {twice, 32, 1 << 21}, {twice, 16, 3 << 20}, {twice, 16, 1 << 22}, {twice, 4, 1 << 24}})
-        {
-            auto const way = [&](RowsPlan const& plan, std::string const& note) {
-                time("instance", d, note, [&] {
-                    CHECK(launch_instance_norm(plan, t, dx.p, dy.p, d[0] * d[1], d[2],
-                        InstanceNormParams{Scalars{dw.p, Type::kFloat}, Scalars{dw.p, Type::kFloat}, d[1], 1e-5f, 1.f}, ws.p, 0));
-                });
-            };
-            way(plan_rows(t, d[0] * d[1], d[2], device()), "as run");
-            if (d[2] < 65025)
-                continue;
-            for (int blocks : {4, 8, 16})
-                for (int stages : {1, 2})
-                    if (share_vectors(d[2], int(16 / size), blocks) * stages * kVectorBytes <= (208 << 10))
-                        way(RowsPlan{0, 0, 0, blocks, stages}, std::to_string(blocks) + " blocks, stages " + std::to_string(stages));
-            way(RowsPlan{0, 0, 0, 0, kCacheStages}, "through the cache");
-            way(RowsPlan{0, 0, 0, 0, 0}, "read twice");
-        }
-        for (Dims const& d : std::vector<Dims>{{32 * twice, 512, 4225}, {64 * twice, 512, 1444}})
-            for (int x : {16, 32})
-                for (int packs : {8})
+        if (wanted("pad"))
+            for (Dims const& d : std::vector<Dims>{{1, 64, 256, 256}, {16 * twice, 64, 256, 256}, {16 * twice, 64, 255, 257},
+                     {64 * twice, 256, 64, 64}})
+                for (int chunk : {0, 4096, 8192, 16384})
                 {
-                    ClusterColumnsPlan const plan = plan_cluster_columns(d[1], d[2], x, packs, device());
+                    Case const c{Kind::kSurgeonReflectPad, pads({0, 0, 3, 3, 0, 0, 3, 3}), d, t};
+                    Dims const out = c.y();
+                    compare("pad", text(d), t, "chunk " + std::to_string(chunk), volume(d) * size, volume(out) * size, dx.p,
+                        dy.p, [&] {
+                            CHECK(launch_pad(PadPlan{chunk, false}, c.a, tensor(dx.p, d, t), tensor(dy.p, out, t), 0));
+                        });
+                }
+        if (wanted("instance"))
+            for (Dims const& d : std::vector<Dims>{{1, 3, 10000}, {1, 32, 16384}, {1, 64, 4096}, {1, 3, 262144}, {1, 3, 1 << 20},
+                     {256 * twice, 4096, 64}, {64 * twice, 4096, 144}, {64 * twice, 4096, 256}, {48 * twice, 4096, 324},
+                     {30 * twice, 2048, 1089}, {16 * twice, 1024, 4225}, {16 * twice, 128, 181 * 181}, {16 * twice, 64, 65025},
+                     {16 * twice, 64, 65536}, {4 * twice, 64, 262144}, {3 * twice, 64, 350 * 1000}, {1 * twice, 64, 1 << 20},
+                     {twice, 32, 1 << 21}, {twice, 16, 3 << 20}, {twice, 16, 1 << 22}, {twice, 4, 1 << 24}})
+            {
+                auto const way = [&](RowsPlan const& plan, std::string const& note) {
+                    time("instance", d, note, [&] {
+                        CHECK(launch_instance_norm(plan, t, dx.p, dy.p, d[0] * d[1], d[2],
+                            InstanceNormParams{Scalars{dw.p, Type::kFloat}, Scalars{dw.p, Type::kFloat}, d[1], 1e-5f, 1.f}, ws.p, 0));
+                    });
+                };
+                way(plan_rows(t, d[0] * d[1], d[2], device()), "as run");
+                if (d[2] < 65025)
+                    continue;
+                for (int blocks : {4, 8, 16})
+                    for (int stages : {1, 2})
+                        if (share_vectors(d[2], int(16 / size), blocks) * stages * kVectorBytes <= (208 << 10))
+                            way(RowsPlan{0, 0, 0, blocks, stages}, std::to_string(blocks) + " blocks, stages " + std::to_string(stages));
+                way(RowsPlan{0, 0, 0, 0, kCacheStages}, "through the cache");
+                way(RowsPlan{0, 0, 0, 0, 0}, "read twice");
+            }
+        if (wanted("l2norm"))
+            for (Dims const& d : std::vector<Dims>{{16 * twice, 2048, 2304}, {32 * twice, 512, 4225}, {64 * twice, 512, 1444},
+                     {8 * twice, 512, 16384}, {16 * twice, 64, 65025}, {16 * twice, 64, 65028}, {16 * twice, 1024, 4096},
+                     {128 * twice, 256, 1444}, {4 * twice, 4096, 2304}, {64 * twice, 2048, 196}, {16 * twice, 32, 65025}})
+            {
+                ColumnsPlan const columns = plan_columns(t, d[0], d[1], d[2]);
+                if (columns.x * columns.y <= 512 && int64_t(columns.packs) * columns.y >= d[1])
+                    time("l2norm tiles", d, "columns of " + std::to_string(columns.pack_bytes) + " bytes", [&] {
+                        CHECK(launch_l2norm_columns(columns, t, dx.p, Scalars{dw.p, Type::kFloat}, dy.p, d[0], d[1], d[2],
+                            Norm{NormMode::kAddNorm, 1e-10f}, 0));
+                    });
+                for (int x : {8, 16, 32, 64})
+                {
+                    TilesPlan const plan = plan_tiles(t, d[1], x);
                     if (plan.blocks == 0)
                         continue;
-                    time("cluster columns", d, "x " + std::to_string(x) + " y " + std::to_string(plan.y) + " packs " + std::to_string(packs) + " blocks " + std::to_string(plan.blocks), [&] {
-                        CHECK(launch_l2norm_cluster_columns(plan, t, dx.p, Scalars{dw.p, Type::kFloat}, dy.p, d[0], d[1], d[2], Norm{NormMode::kAddNorm, 1e-10f}, 0));
+                    std::string const how = "x " + std::to_string(x) + " blocks " + std::to_string(plan.blocks)
+                        + " stages " + std::to_string(plan.stages);
+                    time("l2norm tiles", d, how, [&] {
+                        CHECK(launch_l2norm_tiles(plan, t, dx.p, Scalars{dw.p, Type::kFloat}, dy.p, d[0], d[1], d[2],
+                            Norm{NormMode::kAddNorm, 1e-10f}, 0));
                     });
                 }
+            }
     }
 }
 
@@ -839,14 +927,16 @@ int main(int argc, char** argv)
     std::string const mode = argc > 1 ? argv[1] : "";
     if (mode == "bench" || mode == "tune")
     {
-        mode == "bench" ? bench() : tune();
+        mode == "bench" ? bench(argc > 2 ? argv[2] : "") : tune(argc > 2 ? argv[2] : "");
         return 0;
     }
     if (mode != "quick" && mode != "check")
     {
-        std::printf("usage: kernels_test quick | check | bench | tune\n");
+        std::printf("usage: kernels_test quick [NAME [BLOCKS]] | check [NAME] | bench [NAME] | tune [pad | instance | l2norm]\n");
         return 2;
     }
+    only = argc > 2 ? argv[2] : "";
+    most_in_cluster = argc > 3 ? std::atoi(argv[3]) : most_in_cluster;
     mode == "quick" ? quick() : check_all();
     for (int k = 0; k < int(Kind::kCount); ++k)
         std::printf("%-20s largest error, relative to the largest output: fp32 %.2e  fp16 %.2e  bf16 %.2e\n",

@@ -1,6 +1,9 @@
 #include "launch.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
+#include <tuple>
 
 namespace surgeon
 {
@@ -127,60 +130,119 @@ cudaError_t launch_l2norm_columns(ColumnsPlan const& plan, Type type, void const
     });
 }
 
-ClusterColumnsPlan plan_cluster_columns(int64_t channels, int64_t inner, int x, int packs, Device const& on)
-{
-    ClusterColumnsPlan plan{packs, x, 256 / x, 0};
-    if (!on.clusters || inner < 2)
-        return plan;
-    int64_t const reach = int64_t(kMostBlocksInCluster) * packs;
-    while (plan.x * plan.y < 512 && reach * plan.y < channels)
-        plan.y *= 2;
-    if (reach * plan.y >= channels)
-        plan.blocks = next_power_of_two(ceil_div(channels, int64_t(packs) * plan.y));
-    return plan;
-}
-
 namespace
 {
 
-template <class T, int R>
-cudaError_t launch_cluster_columns(ClusterColumnsPlan const& plan, T const* x, Scalars weight, T* y, int64_t outer,
-    int64_t channels, int64_t inner, Norm norm, bool stream, cudaStream_t on)
+ChannelTiles channel_tiles(TilesPlan const& plan, Type type, int64_t outer, int64_t channels, int64_t inner)
 {
-    constexpr int VEC = kVectorBytes / sizeof(T);
-    int const tile = (plan.x - (inner % VEC ? 2 : 0)) * VEC;
-    int64_t const tiles = ceil_div(inner, int64_t(tile)), blocks = outer * tiles * plan.blocks;
-    if (blocks > kMostBlocks)
-        return cudaErrorInvalidValue;
+    int const vec = vector_elements(type), sector = int(kSectorBytes / size_of(type));
+    ChannelTiles g{};
+    bool const on_sectors = inner % sector == 0;
+    g.elements = outer * channels * inner;
+    g.inner = inner;
+    g.channels = int(channels);
+    g.extra = on_sectors ? 0 : sector - 1;
+    int64_t const most = plan.x * vec - (on_sectors ? 0 : g.extra + vec - 1), step = on_sectors ? sector : 1;
+    g.tiles = unsigned(ceil_div(inner, most));
+    g.width = int(ceil_div(ceil_div(inner, int64_t(g.tiles)), step) * step);
+    g.items = unsigned(outer * g.tiles);
+    g.stages = plan.stages;
+    return g;
+}
+
+size_t tiles_bytes(TilesPlan const& plan, Type type)
+{
+    int const vec = vector_elements(type), y = kTilesThreads / plan.x, columns = plan.x * vec, pitch = columns + vec;
+    size_t const floats
+        = y * pitch + kTilesThreads + vec * pitch + columns + y * kTilesPacks + 2 * plan.blocks * columns;
+    return size_t(plan.stages) * kTilesThreads * kTilesPacks * kVectorBytes + floats * sizeof(float);
+}
+
+// Of compute capability 9.0; reserved is the system's part of a block's, and the kernel's own barriers.
+constexpr size_t kSharedOfMultiprocessor = 228 << 10, kReservedOfBlock = (1 << 10) + 128;
+
+// How many clusters the device holds at once; asked once per kernel, device and launch shape.
+template <class Kernel>
+cudaError_t resident_clusters(Kernel* kernel, cudaLaunchConfig_t const& config, int blocks, int& clusters)
+{
+    static std::mutex mutex;
+    static std::map<std::tuple<Kernel*, int, int, size_t>, int> known;
+    int id = 0;
+    cudaError_t status = cudaGetDevice(&id);
+    if (status != cudaSuccess)
+        return status;
+    std::lock_guard<std::mutex> const lock(mutex);
+    auto const key = std::make_tuple(kernel, id, blocks, config.dynamicSmemBytes);
+    auto const found = known.find(key);
+    if (found != known.end())
+        return clusters = found->second, cudaSuccess;
+    status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+        int(kSharedOfMultiprocessor - kReservedOfBlock));
+    if (status == cudaSuccess)
+        status = cudaOccupancyMaxActiveClusters(&clusters, kernel, &config);
+    if (status == cudaSuccess)
+        known[key] = clusters;
+    return status;
+}
+
+template <class T, int X>
+cudaError_t launch_tiles(TilesPlan const& plan, ChannelTiles const& g, size_t shared, T const* x, Scalars weight, T* y,
+    Norm norm, bool stream, cudaStream_t on)
+{
+    auto* const kernel = l2norm_tiles_kernel<T, X>;
     cudaLaunchAttribute cluster{};
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim.x = plan.blocks;
     cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3(unsigned(blocks));
-    config.blockDim = dim3(plan.x, plan.y);
-    config.dynamicSmemBytes = size_t(plan.y + 2) * VEC * (plan.x + 4) * sizeof(float);
+    config.gridDim = dim3(plan.blocks);
+    config.blockDim = dim3(kTilesThreads);
+    config.dynamicSmemBytes = shared;
     config.stream = on;
     config.attrs = &cluster;
     config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, l2norm_cluster_columns_kernel<T, R>, x, weight, y, outer * channels * inner,
-        inner, int(channels), tile, int(tiles), norm, stream);
+    int clusters = 0;
+    cudaError_t const status = resident_clusters(kernel, config, plan.blocks, clusters);
+    if (status != cudaSuccess || clusters == 0)
+        return status != cudaSuccess ? status : cudaErrorInvalidConfiguration;
+    config.gridDim = dim3(unsigned(plan.blocks) * std::min(g.items, unsigned(clusters)));
+    return cudaLaunchKernelEx(&config, kernel, x, weight, y, g, norm, stream);
 }
 
 } // namespace
 
-cudaError_t launch_l2norm_cluster_columns(ClusterColumnsPlan const& plan, Type type, void const* x, Scalars weight,
-    void* y, int64_t outer, int64_t channels, int64_t inner, Norm norm, cudaStream_t on)
+TilesPlan plan_tiles(Type type, int64_t channels, int x)
 {
+    int const y = kTilesThreads / x;
+    TilesPlan plan{next_power_of_two(ceil_div(channels, int64_t(y) * kTilesPacks)), x, 3};
+    if (tiles_bytes(plan, type) > kSharedOfMultiprocessor - kReservedOfBlock)
+        plan.stages = 2;
+    bool const fits = plan.blocks <= kMostBlocksInCluster && y * size_of(type) % kSectorBytes == 0;
+    return fits && device().clusters ? plan : TilesPlan{0, 0, 0};
+}
+
+cudaError_t launch_l2norm_tiles(TilesPlan const& plan, Type type, void const* x, Scalars weight, void* y,
+    int64_t outer, int64_t channels, int64_t inner, Norm norm, cudaStream_t on)
+{
+    if (inner >= (int64_t(1) << 30) || outer * inner > kMostBlocks)
+        return cudaErrorInvalidValue;
     bool const stream = streams(2 * outer * channels * inner * size_of(type));
+    ChannelTiles const g = channel_tiles(plan, type, outer, channels, inner);
     return with_type(type, [&](auto tag) {
         using T = typename decltype(tag)::type;
-        auto const* const in = static_cast<T const*>(x);
-        auto* const out = static_cast<T*>(y);
-        switch (plan.packs)
+        auto const go = [&](auto width) {
+            constexpr int X = decltype(width)::value;
+            if constexpr (kTilesThreads / X * sizeof(T) % kSectorBytes == 0)
+                return launch_tiles<T, X>(plan, g, tiles_bytes(plan, type), static_cast<T const*>(x), weight,
+                    static_cast<T*>(y), norm, stream, on);
+            return cudaErrorInvalidValue;
+        };
+        switch (plan.x)
         {
-        case 4: return launch_cluster_columns<T, 4>(plan, in, weight, out, outer, channels, inner, norm, stream, on);
-        case 8: return launch_cluster_columns<T, 8>(plan, in, weight, out, outer, channels, inner, norm, stream, on);
+        case 8: return go(std::integral_constant<int, 8>{});
+        case 16: return go(std::integral_constant<int, 16>{});
+        case 32: return go(std::integral_constant<int, 32>{});
+        case 64: return go(std::integral_constant<int, 64>{});
         }
         return cudaErrorInvalidValue;
     });
@@ -203,13 +265,22 @@ StagedPlan plan_staged_rows(Type type, int64_t length)
 
 constexpr int kMostColumnThreads = 512;
 
-// The channels go over a cluster where a thread of the other kernel would move single elements.
-ClusterColumnsPlan plan_l2norm(Type type, int64_t channels, int64_t inner, Device const& on)
+// The widest tiles of which enough bytes are in use, where blocks of whole vectors would move single elements, cut
+// lines or be narrow.
+TilesPlan plan_l2norm(Type type, int64_t channels, int64_t inner)
 {
+    constexpr int64_t kLine = 128;
     int64_t const bytes = inner * size_of(type);
-    if (channels < 32 || bytes < 256 || bytes % (type == Type::kFloat ? 16 : 8) == 0)
-        return ClusterColumnsPlan{0, 0, 0, 0};
-    return plan_cluster_columns(channels, inner, type == Type::kFloat && bytes >= 2048 ? 32 : 16, 8, on);
+    bool const split = bytes % (type == Type::kFloat ? 16 : 8) != 0, cut = bytes % kLine != 0 && channels > 256;
+    if (bytes < 2 * kLine || channels < 32 || !(split || cut || channels > 512))
+        return TilesPlan{0, 0, 0};
+    for (int x : {64, 32, 16, 8})
+    {
+        TilesPlan const plan = plan_tiles(type, channels, x);
+        if (plan.blocks > 0 && x * kVectorBytes <= std::max(bytes, 2 * kLine))
+            return plan;
+    }
+    return TilesPlan{0, 0, 0};
 }
 
 } // namespace
@@ -219,9 +290,9 @@ cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t ou
 {
     if (inner > 1)
     {
-        ClusterColumnsPlan const spread = plan_l2norm(type, channels, inner, device());
-        if (spread.blocks > 0)
-            return launch_l2norm_cluster_columns(spread, type, x, weight, y, outer, channels, inner, norm, on);
+        TilesPlan const tiles = plan_l2norm(type, channels, inner);
+        if (tiles.blocks > 0)
+            return launch_l2norm_tiles(tiles, type, x, weight, y, outer, channels, inner, norm, on);
         ColumnsPlan plan = plan_columns(type, outer, channels, inner);
         if (plan.x * plan.y > kMostColumnThreads)
             plan = ColumnsPlan{plan.pack_bytes, 1, 32, 1}; // too many channels for the registers

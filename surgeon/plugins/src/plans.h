@@ -14,12 +14,12 @@ struct ColumnsPlan
     int x, y;       // the block: columns by channel groups
 };
 
-// Channels spread over a cluster: see l2norm_cluster_columns_kernel.
-struct ClusterColumnsPlan
+// Tiles of neighbouring columns by all channels: see l2norm_tiles_kernel.
+struct TilesPlan
 {
-    int packs;  // channels a thread: 4, 8, 16
-    int x, y;   // the block: vectors by channels; y is a multiple of 8
-    int blocks; // of a cluster; 0: this mapping does not do
+    int blocks; // of a cluster, which share the channels; 0: this mapping does not do
+    int x;      // vectors of a channel that a block has: 8, 16, 32, 64
+    int stages; // tiles on their way: 2 or 3
 };
 
 struct RowsPlan
@@ -34,19 +34,18 @@ struct RowsPlan
 
 struct PadPlan
 {
-    int rows, packs; // a thread's segments of rows, and its vectors of each: 1 and 2, 2 and 1, 1 and 4;
-                     // 0: a block of threads for a few rows
-    bool wide;       // 64-bit offsets
+    int chunk; // bytes of y that a block makes, whole lines, at most 8 KiB; 0: a block of threads for a few rows
+    bool wide; // 64-bit offsets
 };
 
 ColumnsPlan plan_columns(Type type, int64_t outer, int64_t channels, int64_t inner);
-ClusterColumnsPlan plan_cluster_columns(int64_t channels, int64_t inner, int x, int packs, Device const& on);
+TilesPlan plan_tiles(Type type, int64_t channels, int x);
 RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on);
 
 cudaError_t launch_l2norm_columns(ColumnsPlan const& plan, Type type, void const* x, Scalars weight, void* y,
     int64_t outer, int64_t channels, int64_t inner, Norm norm, cudaStream_t stream);
-cudaError_t launch_l2norm_cluster_columns(ClusterColumnsPlan const& plan, Type type, void const* x, Scalars weight,
-    void* y, int64_t outer, int64_t channels, int64_t inner, Norm norm, cudaStream_t stream);
+cudaError_t launch_l2norm_tiles(TilesPlan const& plan, Type type, void const* x, Scalars weight, void* y,
+    int64_t outer, int64_t channels, int64_t inner, Norm norm, cudaStream_t stream);
 cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x, void* y, int64_t rows,
     int64_t length, InstanceNormParams const& params, void* workspace, cudaStream_t stream);
 

@@ -10,6 +10,8 @@ namespace
 {
 
 constexpr int64_t kPadVectorsABlock = 1024; // 16 KiB
+constexpr int kPadChunk = 8 << 10, kWidestRow = 1 << 29;
+constexpr size_t kMostShared = 48 << 10; // of a block, unless it asks for more
 
 struct RawAxis
 {
@@ -24,55 +26,45 @@ PadGeometry<U> pad_geometry(std::vector<RawAxis> const& axes, PadMode mode)
     PadGeometry<U> g{};
     g.rank = int(axes.size());
     g.mode = mode;
-    g.elements = 1;
     g.in_elements = 1;
-    for (int i = 0; i < g.rank; ++i)
+    g.rows = 1;
+    for (int i = g.rank - 1; i >= 0; --i)
     {
-        RawAxis const& a = axes[g.rank - 1 - i];
+        RawAxis const& a = axes[i];
         int64_t const crop = std::max<int64_t>(-a.begin, 0), crop_end = std::max<int64_t>(-a.end, 0);
         U const out = U(a.in + a.begin + a.end);
         g.axes[i] = PadAxis<U>{FastDiv<U>(out), Index(std::max<int64_t>(a.begin, 0)), Index(a.in - crop - crop_end),
             Index(crop), g.in_elements};
         g.in_elements *= Index(a.in);
-        g.elements *= out;
+        g.rows *= i < g.rank - 1 ? out : 1;
     }
     return g;
 }
 
-template <class T, class U, int ROWS, int PACKS>
-cudaError_t launch_pad_kernel(T const* x, T* y, PadGeometry<U> const& g, cudaStream_t on)
+template <class T, class U>
+cudaError_t launch_pad_chunks(
+    T const* x, T* y, int64_t elements, PadGeometry<U> const& g, int chunk_bytes, cudaStream_t on)
 {
-    int64_t const vectors = std::max<int64_t>(int64_t(g.axes[0].size) / int64_t(kVectorBytes / sizeof(T)), 1);
-    int const lanes = std::clamp(next_power_of_two(ceil_div(vectors, int64_t(PACKS))), 4, 32);
-    int64_t const segments = ceil_div(vectors, int64_t(lanes) * PACKS), rows = int64_t(g.elements / g.axes[0].out.d);
-    int64_t const blocks = ceil_div(rows * segments, int64_t(kPadThreads / lanes) * ROWS);
-    if (blocks > kMostBlocks)
+    int const chunk = chunk_bytes / int(sizeof(T)), rows = chunk / int(g.axes[g.rank - 1].out.d) + 2;
+    int64_t const blocks = ceil_div(elements, int64_t(chunk));
+    size_t const shared = 2 * size_t(chunk_bytes) + 2 * kVectorBytes + size_t(rows) * sizeof(U);
+    if (blocks > kMostBlocks || shared > kMostShared)
         return cudaErrorInvalidValue;
-    bool const stream = streams((int64_t(g.in_elements) + int64_t(g.elements)) * int64_t(sizeof(T)));
-    pad_kernel<T, U, ROWS, PACKS>
-        <<<unsigned(blocks), kPadThreads, 0, on>>>(x, y, g, FastDiv<U>(U(segments)), U(rows * segments), lanes, stream);
+    int log_lanes = 7; // few rows a group, but not so few threads that they are slow at one
+    while (log_lanes > 2 && rows << log_lanes > 2 * kChunkThreads)
+        --log_lanes;
+    bool const stream = streams((int64_t(g.in_elements) + elements) * int64_t(sizeof(T)));
+    pad_chunks_kernel<T, U>
+        <<<unsigned(blocks), kChunkThreads, shared, on>>>(x, y, g, elements, chunk, log_lanes, stream);
     return cudaGetLastError();
 }
 
-PadBlocks pad_blocks(std::vector<RawAxis> const& axes, PadMode mode, int vec)
+PadBlocks pad_blocks(PadGeometry<uint64_t> const& geometry, int vec)
 {
     PadBlocks g{};
-    g.rank = int(axes.size());
-    g.mode = mode;
-    g.rows = 1;
-    int64_t stride = 1;
-    for (int i = g.rank - 1; i >= 0; --i)
-    {
-        RawAxis const& a = axes[i];
-        int64_t const crop = std::max<int64_t>(-a.begin, 0), crop_end = std::max<int64_t>(-a.end, 0);
-        uint64_t const out = uint64_t(a.in + a.begin + a.end);
-        g.axes[i] = PadAxis<uint64_t>{
-            FastDiv<uint64_t>(out), std::max<int64_t>(a.begin, 0), a.in - crop - crop_end, crop, stride};
-        stride *= a.in;
-        g.rows *= i < g.rank - 1 ? out : 1;
-    }
-    g.in_elements = stride;
-    int64_t const size = g.axes[g.rank - 1].size, width = int64_t(g.axes[g.rank - 1].out.d);
+    g.geometry = geometry;
+    PadAxis<uint64_t> const& last = geometry.axes[geometry.rank - 1];
+    int64_t const size = last.size, width = int64_t(last.out.d);
     int64_t const vectors = std::max<int64_t>(size / vec, 1);
     g.rows_a_block = int(std::clamp<int64_t>(kPadVectorsABlock * vec / width, 1, kPadThreads));
     g.segment = int(std::min<int64_t>(vectors, g.rows_a_block > 1 ? vectors : kPadVectorsABlock));
@@ -84,13 +76,13 @@ PadBlocks pad_blocks(std::vector<RawAxis> const& axes, PadMode mode, int vec)
 template <class T>
 cudaError_t launch_pad_blocks(T const* x, T* y, int64_t elements, PadBlocks const& g, cudaStream_t on)
 {
-    PadAxis<uint64_t> const& last = g.axes[g.rank - 1];
-    int64_t const blocks = ceil_div(int64_t(g.rows), int64_t(g.rows_a_block));
+    PadAxis<uint64_t> const& last = g.geometry.axes[g.geometry.rank - 1];
+    int64_t const blocks = ceil_div(int64_t(g.geometry.rows), int64_t(g.rows_a_block));
     int64_t const vectors = last.size / int64_t(kVectorBytes / sizeof(T));
     int64_t const segments = std::max<int64_t>(1, ceil_div(vectors, int64_t(g.segment)));
     if (blocks > kMostBlocks || segments > 65535 || last.out.d >= (uint64_t(1) << 31))
         return cudaErrorInvalidValue;
-    bool const stream = streams((g.in_elements + elements) * int64_t(sizeof(T)));
+    bool const stream = streams((g.geometry.in_elements + elements) * int64_t(sizeof(T)));
     pad_blocks_kernel<T><<<dim3(unsigned(blocks), unsigned(segments)), kPadThreads, 0, on>>>(x, y, g, stream);
     return cudaGetLastError();
 }
@@ -118,34 +110,27 @@ std::vector<RawAxis> pad_axes(Attributes const& a, Tensor const& x)
 
 PadPlan plan_pad(Attributes const& a, Tensor const& x, Tensor const& y)
 {
-    constexpr int64_t kNarrow = int64_t(1) << 30; // a reflection has twice its extent for a period
-    bool const wide = std::max(x.elements(), y.elements()) > kNarrow;
     RawAxis const last = pad_axes(a, x).back();
-    if (size_of(x.type) == 4 || last.plain())
-        return PadPlan{0, 0, wide};
-    return last.in * size_of(x.type) <= 8 * kVectorBytes ? PadPlan{2, 1, wide} : PadPlan{1, 4, wide};
+    int64_t const width = last.in + last.begin + last.end;
+    if (last.plain() || last.begin < 0 || last.end < 0 || width * size_of(x.type) < kVectorBytes || width > kWidestRow)
+        return PadPlan{};
+    constexpr int64_t kNarrow = int64_t(1) << 30;
+    return PadPlan{kPadChunk, std::max(x.elements(), y.elements()) > kNarrow};
 }
 
 cudaError_t launch_pad(PadPlan const& plan, Attributes const& a, Tensor const& x, Tensor const& y, cudaStream_t on)
 {
     std::vector<RawAxis> const axes = pad_axes(a, x);
+    PadMode const mode = PadMode(a.mode);
     auto const launch = [&](auto tag) {
         using T = typename decltype(tag)::type;
         auto const* const in = static_cast<T const*>(x.data);
         auto* const out = static_cast<T*>(y.data);
-        if (plan.rows == 0)
+        if (plan.chunk == 0)
             return launch_pad_blocks(
-                in, out, y.elements(), pad_blocks(axes, PadMode(a.mode), kVectorBytes / sizeof(T)), on);
-        if (plan.wide)
-            return launch_pad_kernel<T, uint64_t, 1, 2>(in, out, pad_geometry<uint64_t>(axes, PadMode(a.mode)), on);
-        PadGeometry<uint32_t> const g = pad_geometry<uint32_t>(axes, PadMode(a.mode));
-        switch (plan.rows * 10 + plan.packs)
-        {
-        case 12: return launch_pad_kernel<T, uint32_t, 1, 2>(in, out, g, on);
-        case 21: return launch_pad_kernel<T, uint32_t, 2, 1>(in, out, g, on);
-        case 14: return launch_pad_kernel<T, uint32_t, 1, 4>(in, out, g, on);
-        }
-        return cudaErrorInvalidValue;
+                in, out, y.elements(), pad_blocks(pad_geometry<uint64_t>(axes, mode), kVectorBytes / sizeof(T)), on);
+        return plan.wide ? launch_pad_chunks(in, out, y.elements(), pad_geometry<uint64_t>(axes, mode), plan.chunk, on)
+                         : launch_pad_chunks(in, out, y.elements(), pad_geometry<uint32_t>(axes, mode), plan.chunk, on);
     };
     return size_of(x.type) == 4 ? launch(Tag<float>{}) : launch(Tag<__half>{}); // bits are moved, not interpreted
 }

@@ -416,9 +416,8 @@ __device__ inline void bulk_announce(unsigned bytes, uint64_t* barrier)
 __device__ inline void bulk_load(void* to, void const* from, unsigned bytes, uint64_t* barrier, uint64_t policy)
 {
     if (bytes > 0)
-        asm volatile(
-            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
-                "r"(shared_address(to)),
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
+                     " [%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
             "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
             : "memory");
 }

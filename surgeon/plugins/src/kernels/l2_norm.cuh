@@ -15,10 +15,28 @@ enum class NormMode : int32_t
     kMinReciprocal = 4, // x * min(1 / ||x||, eps)
 };
 
+constexpr float kLeastSum = 1e-30f, kMostSum = 1e30f;
+
+// The divisor is max(sqrt(max(sum, lowest_sum) + added_sum), lowest_norm) + added_norm.
+// Every mode sets one of the four.
 struct Norm
 {
-    NormMode mode;
-    float eps;
+    float lowest_sum = 0.f, added_sum = 0.f, lowest_norm = 0.f, added_norm = 0.f;
+    bool moderate; // from sums between kLeastSum and kMostSum, no step leaves the normal numbers
+
+    Norm(NormMode mode, float eps) : moderate(eps >= 0.f)
+    {
+        switch (mode)
+        {
+        case NormMode::kMaxNorm: lowest_norm = eps; break;
+        case NormMode::kAddNorm: added_norm = eps; break;
+        case NormMode::kMaxSum: lowest_sum = eps; break;
+        case NormMode::kAddSum: added_sum = eps; break;
+        case NormMode::kMinReciprocal: lowest_norm = 1.f / eps; break;
+        }
+        for (float f : {lowest_sum, added_sum, lowest_norm, added_norm})
+            moderate = moderate && f < kMostSum;
+    }
 };
 
 // Within one unit in the last place, at a fraction of the exact ones' instructions.
@@ -40,15 +58,18 @@ __device__ inline float larger(float a, float b) { return a < b ? b : a; } // ke
 
 __device__ inline float divisor_of(float sum, Norm const& norm)
 {
-    switch (norm.mode)
-    {
-    case NormMode::kMaxNorm: return larger(root_of(sum), norm.eps);
-    case NormMode::kAddNorm: return root_of(sum) + norm.eps;
-    case NormMode::kMaxSum: return root_of(larger(sum, norm.eps));
-    case NormMode::kAddSum: return root_of(sum + norm.eps);
-    case NormMode::kMinReciprocal: return larger(root_of(sum), 1.f / norm.eps);
-    }
-    return 1.f;
+    return larger(root_of(larger(sum, norm.lowest_sum) + norm.added_sum), norm.lowest_norm) + norm.added_norm;
+}
+
+__device__ inline bool is_moderate(float sum) { return sum > kLeastSum && sum < kMostSum; }
+
+// 1 / divisor_of(sum) of moderate sums: without the care that numbers near the ends of the range need.
+__device__ inline float moderate_factor(float sum, Norm const& norm)
+{
+    float root, factor;
+    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(fmaxf(sum, norm.lowest_sum) + norm.added_sum));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(factor) : "f"(fmaxf(root, norm.lowest_norm) + norm.added_norm));
+    return factor;
 }
 
 // Whether x / d is x * (1 / d) to rounding: not where 1 / d leaves the normal range (d zero, denormal, huge, inf, NaN).
@@ -110,9 +131,18 @@ __global__ void __launch_bounds__(512, sizeof(T) * VEC * R <= 128 ? 2 : 1)
     if constexpr (ALONE)
     {
         __syncthreads();
+        inverted = norm.moderate;
 #pragma unroll
         for (int k = 0; k < VEC; ++k)
-            sum[k] = divisor_of(sum[k], norm);
+            inverted = inverted && is_moderate(sum[k]);
+        if (inverted)
+#pragma unroll
+            for (int k = 0; k < VEC; ++k)
+                sum[k] = moderate_factor(sum[k], norm);
+        else
+#pragma unroll
+            for (int k = 0; k < VEC; ++k)
+                sum[k] = divisor_of(sum[k], norm);
     }
     else
     {
@@ -178,123 +208,245 @@ __global__ void __launch_bounds__(512, sizeof(T) * VEC * R <= 128 ? 2 : 1)
     }
 }
 
-// The same where tiles of whole vectors do not do: `inner` is no multiple of a vector, or the channels are so many that
-// a block would hold a narrow tile only. The channels are spread over a cluster, R to a thread, blockDim.y (a multiple
-// of VEC) apart: all of a thread's channels begin equally far inside a vector. A tile is `tile` columns wide; its
-// blocks read a little more, so that every vector whose first element is in the tile is written whole, but at a
-// channel's ends.
-template <class T, int R>
-__global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
-    l2norm_cluster_columns_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, int64_t elements,
-        int64_t inner, int channels, int tile, int tiles, Norm norm, bool stream)
+// How [outer, channels, inner] is cut where blocks of whole vectors do not do: `inner` is no multiple of a vector or of a
+// line, or the channels are so many that a block would hold a narrow tile only. A tile is `width` neighbouring columns by
+// all channels, which the blocks of a cluster share.
+struct ChannelTiles
+{
+    int64_t elements, inner;
+    unsigned items, tiles; // tiles in all, tiles of one outer index
+    int channels;
+    int width, extra; // extra: columns that a block needs beyond the tile, to write whole sectors
+    int stages;       // tiles on their way
+};
+
+constexpr int kSectorBytes = 32, kTilesThreads = 512, kTilesPacks = 8;
+
+// Where a tile begins, and the next one that this cluster takes.
+struct TileCursor
+{
+    int64_t outer;
+    int tile, tiles, outer_step, tile_step;
+
+    __device__ TileCursor(ChannelTiles const& g, unsigned item, unsigned step)
+        : outer(item / g.tiles), tile(int(item % g.tiles)), tiles(int(g.tiles)), outer_step(int(step / g.tiles)),
+          tile_step(int(step % g.tiles))
+    {
+    }
+
+    __device__ void advance()
+    {
+        outer += outer_step;
+        tile += tile_step;
+        if (tile >= tiles)
+        {
+            tile -= tiles;
+            ++outer;
+        }
+    }
+};
+
+// The block is X vectors by THREADS / X channels; a thread has the vectors of R channels, so far apart (a multiple of a
+// sector's elements) that all of its pieces begin equally far inside a sector. While it works on those of one tile in
+// registers, those of the next tiles are on their way to its own places in shared memory. The blocks of a cluster send
+// each other their sums of squares: a barrier of the cluster would wait for the tile before to be written. Every memory
+// sector whose first element is in the tile is written whole, but at a channel's ends: hence the `extra` columns.
+template <class T, int X>
+__global__ void __launch_bounds__(kTilesThreads, 1)
+    l2norm_tiles_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, ChannelTiles g, Norm norm,
+        bool stream)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    constexpr int VEC = kVectorBytes / sizeof(T);
-    extern __shared__ float shared[]; // sums [blockDim.y][VEC * pitch], the block's totals and divisors [VEC * pitch]
-    int const width = blockDim.x, pitch = width + 4, threads = width * blockDim.y; // 4: no bank conflicts below
-    int const thread = threadIdx.y * width + threadIdx.x, columns = width * VEC;
-    unsigned const blocks = cluster_size(), rank = cluster_rank();
-    unsigned const at = blockIdx.x / blocks, outer = at / unsigned(tiles);
-    int64_t const begin = int64_t(at - outer * tiles) * tile; // the tile's first column
-    int const first_channel = int(rank) * R * blockDim.y + threadIdx.y;
-    int64_t const start = (int64_t(outer) * channels + first_channel) * inner + begin;
-    int const lo = int(start % VEC), mine = threadIdx.x * VEC - lo; // this thread's first column, from the tile's
-    int64_t const from = start - lo + threadIdx.x * VEC, step = blockDim.y * inner;
-    bool const wanted = begin + mine < inner;
-    float* const totals = shared + blockDim.y * VEC * pitch;
-    float* const divisors = totals + VEC * pitch;
-    auto const cell = [&](int column) { return column % VEC * pitch + column / VEC; };
+    constexpr int VEC = kVectorBytes / sizeof(T), SECTOR = kSectorBytes / sizeof(T);
+    constexpr int THREADS = kTilesThreads, R = kTilesPacks;
+    constexpr int Y = THREADS / X, COLUMNS = X * VEC, PITCH = COLUMNS + VEC, PARTS = Y / VEC, OWN = Y * R;
+    static_assert(Y % SECTOR == 0, "a thread's pieces must begin equally far inside a sector");
+    extern __shared__ __align__(128) unsigned char tiles_memory[];
+    __shared__ uint64_t exchanged[2];
+    unsigned const blocks = cluster_size(), cluster = blockIdx.x / blocks, clusters = gridDim.x / blocks;
+    T* const stages = reinterpret_cast<T*>(tiles_memory);                                // [stages][R][THREADS] vectors
+    float* const sums = reinterpret_cast<float*>(stages + g.stages * R * THREADS * VEC); // [Y][PITCH]
+    float* const parted = sums + Y * PITCH;             // [PARTS][COLUMNS]
+    float* const factors = parted + THREADS;            // [VEC][PITCH]: for each place of column 0 in a vector
+    float* const extras = factors + VEC * PITCH;        // [COLUMNS]
+    float* const weights = extras + COLUMNS;            // [OWN]
+    float* const partials = weights + OWN;              // [2][blocks][COLUMNS]
+    int const thread = threadIdx.x, first_channel = int(cluster_rank()) * OWN;
+    int const channel = first_channel + thread / X, from_lo = thread % X * VEC;
+    int const packs = min(max(ceil_div(g.channels - channel, Y), 0), R); // channels that this thread has
+    int64_t const step = Y * g.inner;
+    auto const start_of = [&](TileCursor const& t) {
+        return (t.outer * g.channels + channel) * g.inner + t.tile * g.width;
+    };
+    auto const needed = [&](TileCursor const& t) { return min(g.width + g.extra, int(g.inner) - t.tile * g.width); };
 
-    Vector<T> v[R];
-#pragma unroll
-    for (int r = 0; r < R; ++r)
-        v[r] = wanted && first_channel + r * int(blockDim.y) < channels
-            ? load_up_to(x, from + r * step, elements, stream)
-            : Vector<T>::zeros();
-    float sum[VEC] = {};
-#pragma unroll
-    for (int r = 0; r < R; ++r)
-    {
-#pragma unroll
-        for (int k = 0; k < VEC; ++k)
-            sum[k] = fmaf(v[r][k], v[r][k], sum[k]);
-        v[r].forget();
-    }
-#pragma unroll
-    for (int k = 0; k < VEC; ++k)
-        shared[(threadIdx.y * VEC + k) * pitch + threadIdx.x] = sum[k];
-    __syncthreads();
-    int const lo_step = int(inner % VEC);
-    for (int column = thread; column < columns; column += threads)
-    {
-        // Where row y of the sums keeps this column: shifted by that row's lo.
-        int shift = int((start - threadIdx.y * inner) % VEC);
-        float total = 0.f;
-        for (int row = 0; row < int(blockDim.y); ++row)
+    TileCursor ahead(g, cluster, clusters), here(g, cluster, clusters);
+    auto const fetch = [&](unsigned item, int slot) {
+        if (item < g.items)
         {
-            if (column + shift < columns)
-                total += shared[row * VEC * pitch + cell(column + shift)];
-            shift = (shift + lo_step) % VEC;
+            int64_t const start = start_of(ahead);
+            int const lo = int(start % VEC), wanted = from_lo - lo < needed(ahead) ? packs : 0;
+            T const* const from = x + start - lo + from_lo;
+            T* const to = stages + (slot * R * THREADS + thread) * VEC;
+            if (item + 1 < g.items)
+            {
+                T const* at[R]; // of registers of their own: a copy on its way holds its address's
+#pragma unroll
+                for (int r = 0; r < R; ++r)
+                    at[r] = from + r * step;
+#pragma unroll
+                for (int r = 0; r < R; ++r)
+                    if (r < wanted)
+                        __pipeline_memcpy_async(to + r * THREADS * VEC, at[r], kVectorBytes);
+            }
+            else // the tensor's last vector may not be full
+                for (int r = 0; r < wanted; ++r)
+                {
+                    T const* const p = from + r * step;
+                    if (p + VEC <= x + g.elements)
+                        __pipeline_memcpy_async(to + r * THREADS * VEC, p, kVectorBytes);
+                    else
+                        for (int k = 0; p + k < x + g.elements; ++k)
+                            to[r * THREADS * VEC + k] = p[k];
+                }
+            ahead.advance();
         }
-        totals[cell(column)] = total;
-    }
-    if (blocks > 1)
+        __pipeline_commit();
+    };
+    if (thread == 0)
+        for (uint64_t& barrier : exchanged)
+            barrier_init(&barrier);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    for (int s = 0; s < g.stages; ++s)
+        fetch(cluster + s * clusters, s);
+    for (int c = thread; c < OWN; c += THREADS)
+        weights[c] = weight.data && first_channel + c < g.channels ? weight.at(first_channel + c) : 1.f;
+    if (blocks > 1) // the others' barriers are ready
     {
         cluster_arrive();
         cluster_wait();
     }
-    else
-        __syncthreads();
-    bool multiply = true;
-    int const summed = min(int64_t(lo_step ? tile + VEC - 1 : tile), inner - begin);
-    for (int column = thread; column < columns; column += threads)
+
+    int slot = 0;
+    unsigned count = 0;
+    for (unsigned item = cluster; item < g.items; item += clusters, here.advance(), ++count)
     {
-        float total = 0.f;
-        if (blocks > 1)
-            for (unsigned i = 0; i < blocks; ++i)
-                total += read_remote(totals + cell(column), i);
+        int64_t const start = start_of(here);
+        int const lo = int(start % VEC), at = from_lo - lo, begin = here.tile * g.width;
+        int const have = at < needed(here) ? packs : 0;
+        if (g.stages == 2)
+            __pipeline_wait_prior(1);
         else
-            total = totals[cell(column)];
-        float const d = column < summed ? divisor_of(total, norm) : 1.f;
-        divisors[cell(column)] = d;
-        multiply = multiply && has_reciprocal(d);
-    }
-    if (blocks > 1)
-        cluster_arrive(); // awaited at the end: the totals must outlive the others' reads
-    multiply = __syncthreads_and(multiply);
+            __pipeline_wait_prior(2);
+        Vector<T> v[R];
+        float sum[VEC] = {};
+        T const* const mine = stages + (slot * R * THREADS + thread) * VEC;
 #pragma unroll
-    for (int k = 0; k < VEC; ++k)
-    {
-        float const d = mine + k >= 0 ? divisors[cell(mine + k)] : 1.f;
-        sum[k] = multiply ? reciprocal_of(d) : d;
-    }
-    bool const written = wanted && mine < tile && (mine >= 0 || begin == 0);
-    bool const whole = mine >= 0 && begin + mine + VEC <= inner;
-    if (written)
+        for (int r = 0; r < R; ++r)
+            v[r] = r < have ? Vector<T>::of_shared(mine + r * THREADS * VEC) : Vector<T>::zeros();
 #pragma unroll
         for (int r = 0; r < R; ++r)
         {
-            int const c = first_channel + r * blockDim.y;
-            if (c >= channels)
-                break;
-            v[r].forget();
-            float const w = weight.data ? weight.at(c) : 1.f;
-            float out[VEC];
 #pragma unroll
             for (int k = 0; k < VEC; ++k)
-                out[k] = (multiply ? v[r][k] * sum[k] : __fdiv_rn(v[r][k], sum[k])) * w;
-            Vector<T> const result = Vector<T>::of(out);
-            T* const p = y + from + r * step;
-            if (whole)
-                result.store(p, stream);
-            else
+                sum[k] = fmaf(v[r][k], v[r][k], sum[k]);
+            v[r].forget();
+        }
+        fetch(item + g.stages * clusters, slot);
+        slot = slot + 1 == g.stages ? 0 : slot + 1;
+        {
+            auto* const to = reinterpret_cast<float4*>(sums + thread / X * PITCH + from_lo);
+#pragma unroll
+            for (int k = 0; k < VEC; k += 4)
+                to[k / 4] = make_float4(sum[k], sum[k + 1], sum[k + 2], sum[k + 3]);
+        }
+        __syncthreads();
+        {
+            // VEC rows of the block at one column; a row keeps it shifted by its own place in a vector.
+            int const column = thread % COLUMNS, first = thread / COLUMNS * VEC;
+            unsigned const inner = unsigned(g.inner), place = unsigned(start) + unsigned(first - thread / X) * inner;
+            float total = 0.f;
+#pragma unroll
+            for (int i = 0; i < VEC; ++i)
+                total += sums[(first + i) * PITCH + column + int((place + i * inner) % VEC)];
+            parted[thread] = total;
+        }
+        __syncthreads();
+        bool usual = true;
+        if (thread < COLUMNS)
+        {
+            float total = 0.f;
+#pragma unroll
+            for (int i = 0; i < PARTS; ++i)
+                total += parted[i * COLUMNS + thread];
+            if (blocks > 1)
+            {
+                // What is sent for the tile after the next is sent after all have read this one's.
+                unsigned const turn = count % 2;
+                float* const partial = partials + turn * blocks * COLUMNS + thread;
+                if (thread == 0)
+                    bulk_announce(blocks * COLUMNS * unsigned(sizeof(float)), exchanged + turn);
+                for (unsigned rank = 0; rank < blocks; ++rank)
+                    send_remote(partial + cluster_rank() * COLUMNS, total, exchanged + turn, rank);
+                barrier_wait(exchanged + turn, count / 2 % 2);
+                total = 0.f;
+                for (unsigned i = 0; i < blocks; ++i)
+                    total += partial[i * COLUMNS];
+            }
+            Scale const scale(thread < needed(here) ? divisor_of(total, norm) : 1.f);
+            usual = scale.extra == 1.f;
+            extras[thread] = scale.extra;
+#pragma unroll
+            for (int i = 0; i < VEC; ++i)
+                factors[i * PITCH + thread + i] = scale.factor;
+        }
+        usual = __syncthreads_and(usual);
+
+        // What the tile owns of the piece.
+        int const offset = int(start % SECTOR), columns = int(g.inner) - begin;
+        int const low = begin == 0 ? 0 : (SECTOR - offset) % SECTOR;
+        int const sectors = (offset + g.width + SECTOR - 1) / SECTOR * SECTOR - offset;
+        int const high = columns <= g.width ? columns : min(sectors, columns);
+        int const out_packs = at + VEC > low && at < high ? packs : 0;
+        bool const whole = at >= low && at + VEC <= high;
+        auto const* const f = reinterpret_cast<float4 const*>(factors + lo * PITCH + from_lo);
+#pragma unroll
+        for (int k = 0; k < VEC; k += 4)
+        {
+            float4 const four = f[k / 4];
+            sum[k] = four.x, sum[k + 1] = four.y, sum[k + 2] = four.z, sum[k + 3] = four.w;
+        }
+        T* p = y + start + at;
+        auto const scaled = [&](int r, float (&out)[VEC]) {
+            float const w = weights[thread / X + r * Y];
+#pragma unroll
+            for (int k = 0; k < VEC; ++k)
+                out[k] = v[r][k] * sum[k] * w;
+        };
+        if (whole && usual)
+#pragma unroll
+            for (int r = 0; r < R; ++r, p += step)
+            {
+                if (r >= out_packs)
+                    break;
+                float out[VEC];
+                scaled(r, out);
+                Vector<T>::of(out).store(p, stream);
+            }
+        else
+#pragma unroll
+            for (int r = 0; r < R; ++r, p += step)
+            {
+                if (r >= out_packs)
+                    break;
+                float out[VEC];
+                scaled(r, out);
 #pragma unroll
                 for (int k = 0; k < VEC; ++k)
-                    if (mine + k >= 0 && begin + mine + k < inner)
-                        reinterpret_cast<Bits<T>*>(p)[k] = result.bits(k);
-        }
-    if (blocks > 1)
-        cluster_wait();
+                    if (at + k >= low && at + k < high)
+                        p[k] = from_float<T>(out[k] * extras[at + k]);
+            }
+    }
 #endif
 }
 

@@ -15,7 +15,7 @@ enum class PadMode : int32_t
 };
 
 // One axis: the output index o reads the input at crop + fold(o - begin), where [0, size) is what the crops left.
-// U: uint32_t where every offset is below 2^31, uint64_t beyond.
+// U: uint32_t where every offset is below 2^30 (a reflection has twice its extent for a period), uint64_t beyond.
 template <class U>
 struct PadAxis
 {
@@ -31,23 +31,24 @@ struct PadGeometry
     using Index = std::make_signed_t<U>;
     int rank;
     PadMode mode;
-    PadAxis<U> axes[kMaxRank]; // the last axis first
-    U elements;                // of the output
+    PadAxis<U> axes[kMaxRank]; // the last axis last
     Index in_elements;
+    U rows; // the output's, along the last axis
+
+    __device__ PadAxis<U> const& last() const { return axes[rank - 1]; }
+
+    // Where the input row begins that an output row is made of, its crop included.
+    __device__ Index input_row(U row) const;
 };
 
+// Where index i of an axis of `size` is read, for any i outside [0, size).
 template <class I>
-__device__ inline I fold(I i, I size, PadMode mode)
+__device__ __noinline__ I fold_outside(I i, I size, PadMode mode)
 {
-    if (i >= 0 && i < size)
-        return i;
     if (mode == PadMode::kEdge)
         return i < 0 ? 0 : size - 1;
     if (mode == PadMode::kWrap)
     {
-        i = i < 0 ? i + size : i - size;
-        if (i >= 0 && i < size)
-            return i;
         i %= size;
         return i < 0 ? i + size : i;
     }
@@ -55,30 +56,197 @@ __device__ inline I fold(I i, I size, PadMode mode)
     I const period = symmetric ? 2 * size : 2 * size - 2;
     if (period == 0)
         return 0; // one pixel reflects into itself
-    if (i < -size || i >= period)
-        i %= period;
+    i %= period;
     if (i < 0)
-        i = symmetric ? -1 - i : -i;
+        i += period;
     return i < size ? i : (symmetric ? period - 1 : period) - i;
 }
 
-// Where the input row begins that an output row is made of, its crop included.
-template <class U>
-__device__ inline std::make_signed_t<U> input_row(PadGeometry<U> const& g, U row)
+template <class I>
+__device__ inline I fold(I i, I size, PadMode mode)
 {
-    using Index = std::make_signed_t<U>;
-    Index at = g.axes[0].crop;
-#pragma unroll
-    for (int a = 1; a < kMaxRank; ++a)
+    if (i >= 0 && i < size)
+        return i;
+    if (mode == PadMode::kReflect && i > -size && i < 2 * size - 1)
+        return i < 0 ? -i : 2 * size - 2 - i;
+    return fold_outside(i, size, mode);
+}
+
+template <class U>
+__device__ inline std::make_signed_t<U> PadGeometry<U>::input_row(U row) const
+{
+    Index at = last().crop;
+#pragma unroll 1
+    for (int a = rank - 2; a >= 0; --a)
     {
-        if (a >= g.rank)
-            break;
-        PadAxis<U> const& axis = g.axes[a];
-        U const rest = axis.out(row);
-        at += (axis.crop + fold(Index(row - rest * axis.out.d) - axis.begin, axis.size, g.mode)) * axis.stride;
+        PadAxis<U> const& axis = axes[a];
+        U const rest = a > 0 ? axis.out(row) : 0;
+        at += (axis.crop + fold(Index(row - rest * axis.out.d) - axis.begin, axis.size, mode)) * axis.stride;
         row = rest;
     }
     return at;
+}
+
+constexpr int kPadThreads = 256, kChunkThreads = 128;
+
+// The columns of a row of y that lie in a block's chunk.
+struct PadColumns
+{
+    int start;    // where column 0 would be in the chunk
+    int from, to; // the columns in the chunk
+
+    __device__ PadColumns(int row, int width, int skipped, int count)
+        : start(row * width - skipped), from(max(0, -start)), to(min(width, count - start))
+    {
+    }
+};
+
+// A block makes a flat piece of y, `chunk` elements: whole lines, whatever the rows. What it needs of x is one window,
+// unless the piece's rows jump about in x by more than its length. The window is brought into shared memory and moved to
+// its places in the piece there, a row at a time by each group of 2^log_lanes threads, interiors as vectors; the piece
+// goes out in one copy. What lies outside the window is read from memory.
+template <class T, class U>
+__global__ void __launch_bounds__(kChunkThreads, 12)
+    pad_chunks_kernel(T const* __restrict__ x, T* __restrict__ y, PadGeometry<U> g, int64_t elements, int chunk,
+        int log_lanes, bool stream)
+{
+    using Index = std::make_signed_t<U>;
+    constexpr int VEC = kVectorBytes / sizeof(T), PER_WORD = 4 / sizeof(T);
+    constexpr int THREADS = kChunkThreads, WARPS = THREADS / 32;
+    extern __shared__ __align__(128) unsigned char staged[];
+    __shared__ int lows[WARPS], highs[WARPS], window_length;
+    __shared__ Index window_from;
+    auto const* const in = reinterpret_cast<Bits<T> const*>(x);
+    PadAxis<U> const& last = g.last();
+    Index const begin = Index(blockIdx.x) * chunk, first_row = Index(last.out(U(begin)));
+    int const count = int(min(int64_t(chunk), elements - int64_t(begin))), width = int(last.out.d);
+    int const before = int(last.begin), size = int(last.size);
+    auto* const made = reinterpret_cast<Bits<T>*>(staged);                   // [chunk]
+    auto* const window = made + chunk;                                       // [chunk + 2 * VEC]
+    auto* const inputs = reinterpret_cast<Index*>(window + chunk + 2 * VEC); // of each row: where it begins in x
+    int const skipped = int(begin - first_row * width), rows = int(last.out(U(skipped + count - 1))) + 1;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    __shared__ uint64_t arrived;
+    uint64_t const policy = cache_policy(stream);
+    if (threadIdx.x == 0)
+    {
+        barrier_init(&arrived);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+#endif
+
+    if (int(threadIdx.x / 32 * 32) < rows)
+    {
+        constexpr Index kFar = 1 << 30;
+        int low = INT32_MAX, high = -INT32_MAX; // of what the rows need of x, counted from `begin`
+        for (int r = threadIdx.x; r < rows; r += THREADS)
+        {
+            PadColumns const columns(r, width, skipped, count);
+            Index const input = g.input_row(U(first_row + r)), place = input - begin;
+            inputs[r] = input;
+            int const a = max(columns.from - before, 0), b = min(columns.to - before, size);
+            if (a >= b)
+                continue;
+            low = min(low, int(max(place + a, -kFar)));
+            high = max(high, int(min(place + b, kFar)));
+        }
+        low = smallest_of_warp(low);
+        high = -smallest_of_warp(-high);
+        if (threadIdx.x % 32 == 0)
+        {
+            lows[threadIdx.x / 32] = low;
+            highs[threadIdx.x / 32] = high;
+        }
+    }
+    __syncthreads();
+    if (threadIdx.x == 0)
+    {
+        int low = lows[0], high = highs[0];
+        for (int i = 1; i < min(ceil_div(rows, 32), WARPS); ++i)
+        {
+            low = min(low, lows[i]);
+            high = max(high, highs[i]);
+        }
+        // Whole vectors; x's last elements may not fill one.
+        Index const from = low < high ? max(begin + low, Index(0)) / VEC * VEC : 0;
+        Index length = min((begin + high + VEC - 1) / VEC * VEC, g.in_elements / VEC * VEC) - from;
+        if (low >= high || length < 0 || length > chunk + 2 * VEC)
+            length = 0;
+        window_from = from;
+        window_length = int(length);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+        bulk_announce(unsigned(length) * unsigned(sizeof(T)), &arrived);
+        bulk_load(window, x + from, unsigned(length) * unsigned(sizeof(T)), &arrived, policy);
+#endif
+    }
+    __syncthreads();
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    barrier_wait(&arrived, 0);
+#else
+    for (int e = threadIdx.x * VEC; e < window_length; e += THREADS * VEC)
+        __pipeline_memcpy_async(window + e, x + window_from + e, kVectorBytes);
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    __syncthreads();
+#endif
+
+    Index const from = window_from, to = from + window_length;
+    int const lanes = 1 << log_lanes, lane = threadIdx.x & (lanes - 1);
+    for (int r = threadIdx.x >> log_lanes; r < rows; r += THREADS >> log_lanes)
+    {
+        PadColumns const columns(r, width, skipped, count);
+        Index const input = inputs[r];
+        int const a = max(columns.from, before), b = min(columns.to, before + size), end = columns.start + columns.to;
+        int lo = end, hi = end; // the whole vectors of the interior, counted in the chunk
+        if (a < b && input + (a - before) >= from && input + (b - before) <= to)
+        {
+            lo = ceil_div(columns.start + a, VEC) * VEC;
+            hi = (columns.start + b) / VEC * VEC;
+            if (lo >= hi)
+                lo = hi = end;
+        }
+        int const source = int(input - from) - before - columns.start + lo; // of the first, in the window
+        auto const* const words = reinterpret_cast<unsigned const*>(window) + source / PER_WORD;
+        auto* const vectors = reinterpret_cast<uint4*>(made + lo);
+        int const half = source % PER_WORD * 16, count_vectors = (hi - lo) / VEC;
+        for (int j = lane; j < count_vectors; j += lanes)
+        {
+            unsigned w[5];
+#pragma unroll
+            for (int i = 0; i < 3 + PER_WORD; ++i)
+                w[i] = words[4 * j + i];
+            if constexpr (PER_WORD == 2)
+#pragma unroll
+                for (int i = 0; i < 4; ++i)
+                    w[i] = __funnelshift_r(w[i], w[i + 1], half);
+            vectors[j] = make_uint4(w[0], w[1], w[2], w[3]);
+        }
+        int const head = lo - columns.start - columns.from, others = head + end - hi;
+        for (int slot = lane; slot < others; slot += lanes)
+        {
+            int const o = slot < head ? columns.start + columns.from + slot : hi + slot - head;
+            Index const at = input + fold(Index(o - columns.start) - before, Index(size), g.mode);
+            made[o] = at >= from && at < to ? window[at - from] : __ldg(in + at);
+        }
+    }
+
+    int const whole = count / VEC * VEC;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
+    if (threadIdx.x == 0)
+        bulk_store(y + begin, made, unsigned(whole) * unsigned(sizeof(T)), policy);
+#else
+    __syncthreads();
+    for (int e = threadIdx.x * VEC; e < whole; e += THREADS * VEC)
+        Vector<T>::of_shared(reinterpret_cast<T const*>(made) + e).store(y + begin + e, stream);
+#endif
+    if (whole + int(threadIdx.x) < count)
+        reinterpret_cast<Bits<T>*>(y)[begin + whole + threadIdx.x] = made[whole + threadIdx.x];
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if (threadIdx.x == 0)
+        bulk_stores_have_read();
+#endif
 }
 
 // The 16 bytes that begin `shift` elements into the 32 of a and b.
@@ -106,100 +274,10 @@ __device__ inline Vector<T> spliced(uint4 const& a, uint4 const& b, int shift)
     return v;
 }
 
-constexpr int kPadThreads = 256, kPadEdges = 2;
-
-// A group of `lanes` neighbouring threads makes ROWS segments of rows of y. A segment is up to lanes * PACKS whole
-// vectors of the row's interior (its part inside the cropped input), each of them two aligned loads, spliced; the first
-// segment of a row also makes the elements outside them. What a row has in common is worked out once, and nothing is
-// stored before all the loads are on their way.
-template <class T, class U, int ROWS, int PACKS>
-__global__ void __launch_bounds__(kPadThreads)
-    pad_kernel(T const* __restrict__ x, T* __restrict__ y, PadGeometry<U> g, FastDiv<U> segments, U items, int lanes,
-        bool stream)
-{
-    using Index = std::make_signed_t<U>;
-    constexpr int VEC = kVectorBytes / sizeof(T);
-    auto const* const in = reinterpret_cast<Bits<T> const*>(x);
-    auto* const out = reinterpret_cast<Bits<T>*>(y);
-    PadAxis<U> const& last = g.axes[0];
-    U const width = last.out.d, first = (U(blockIdx.x) * (kPadThreads / lanes) + threadIdx.x / lanes) * ROWS;
-    int const lane = threadIdx.x % lanes;
-
-    uint4 low[ROWS][PACKS], high[ROWS][PACKS];
-    int shift[ROWS], left[ROWS]; // left: vectors of the row from this thread's first on
-    U to[ROWS];                  // that vector
-    Bits<T> edges[ROWS][kPadEdges];
-    U edge_to[ROWS][kPadEdges];
-#pragma unroll
-    for (int q = 0; q < ROWS; ++q)
-    {
-        U const row = segments(first + q), begin = row * width;
-        bool const exists = first + q < items;
-        U const from = (begin + U(last.begin) + VEC - 1) / VEC, end = (begin + U(last.begin) + U(last.size)) / VEC;
-        bool const vectors = exists && end > from;
-        Index const input = exists ? input_row(g, row) : 0;
-        U const segment = first + q - row * segments.d;
-        to[q] = from + segment * U(lanes * PACKS) + lane;
-        left[q] = vectors ? int(min(Index(end) - Index(to[q]), Index(PACKS * lanes))) : 0;
-        Index const at = input + Index(to[q] * VEC - begin) - last.begin, start = at & ~Index(VEC - 1);
-        shift[q] = int(at - start);
-#pragma unroll
-        for (int p = 0; p < PACKS; ++p)
-        {
-            Index const here = start + p * lanes * VEC;
-            if (p * lanes >= left[q])
-                continue;
-            if (shift[q] != 0 && here + 2 * VEC > g.in_elements) // x's last vector has no successor
-            {
-                for (int k = 0; k < VEC; ++k)
-                    out[(to[q] + p * lanes) * VEC + k] = in[here + shift[q] + k];
-                left[q] = p * lanes;
-                continue;
-            }
-            low[q][p] = __ldg(reinterpret_cast<uint4 const*>(x + here));
-            // No branch: to fill `high` from `low` would wait for it.
-            high[q][p] = __ldg(reinterpret_cast<uint4 const*>(x + here + (shift[q] ? VEC : 0)));
-        }
-        U const head = vectors ? from * VEC - begin : width, tail = vectors ? begin + width - end * VEC : 0;
-        U const borders = exists && segment == 0 ? head + tail : 0;
-        auto const column = [&](U slot) { return slot < head ? slot : width - tail + (slot - head); };
-        auto const source = [&](U c) { return input + fold(Index(c) - last.begin, last.size, g.mode); };
-#pragma unroll
-        for (int k = 0; k < kPadEdges; ++k)
-        {
-            U const slot = lane + k * lanes;
-            edge_to[q][k] = g.elements;
-            if (slot >= borders)
-                continue;
-            U const c = column(slot);
-            edge_to[q][k] = begin + c;
-            edges[q][k] = __ldg(in + source(c));
-        }
-        for (U slot = lane + kPadEdges * lanes; slot < borders; slot += lanes)
-            out[begin + column(slot)] = __ldg(in + source(column(slot)));
-    }
-#pragma unroll
-    for (int q = 0; q < ROWS; ++q)
-    {
-#pragma unroll
-        for (int p = 0; p < PACKS; ++p)
-            if (p * lanes < left[q])
-                spliced<T>(low[q][p], high[q][p], shift[q]).store(y + (to[q] + p * lanes) * VEC, stream);
-#pragma unroll
-        for (int k = 0; k < kPadEdges; ++k)
-            if (edge_to[q][k] < g.elements)
-                out[edge_to[q][k]] = edges[q][k];
-    }
-}
-
-// The same for a block of threads a few rows; always with 64-bit offsets.
+// The other mapping: a block of threads a few rows of y.
 struct PadBlocks
 {
-    int rank;
-    PadMode mode;
-    PadAxis<uint64_t> axes[kMaxRank]; // the last axis last
-    int64_t in_elements;
-    uint64_t rows;              // the output's, along the last axis
+    PadGeometry<uint64_t> geometry;
     int rows_a_block;           // at most kPadThreads
     int segment;                // vectors of a row that one block copies (more than one block a row: rows_a_block is 1)
     FastDiv<uint32_t> vectors;  // the most whole vectors of a row's interior, within a segment
@@ -235,7 +313,7 @@ struct PadRow
     int head, tail; // elements of the row before the first and after the last of them
 };
 
-// Four-byte elements. The whole vectors of the rows' interiors are copied as vectors (y's are aligned, x's start
+// The whole vectors of the rows' interiors are copied as vectors (y's are aligned, x's start
 // anywhere); the elements before and after them are spread over the block.
 template <class T>
 __global__ void __launch_bounds__(kPadThreads)
@@ -243,32 +321,21 @@ __global__ void __launch_bounds__(kPadThreads)
 {
     constexpr unsigned VEC = kVectorBytes / sizeof(T), UNROLL = 4;
     __shared__ PadRow shared[kPadThreads];
-    PadAxis<uint64_t> const& last = g.axes[g.rank - 1];
+    PadAxis<uint64_t> const& last = g.geometry.last();
     uint64_t const first_row = uint64_t(blockIdx.x) * g.rows_a_block;
-    int const rows = int(min(uint64_t(g.rows_a_block), g.rows - first_row));
+    int const rows = int(min(uint64_t(g.rows_a_block), g.geometry.rows - first_row));
     uint64_t const width = last.out.d;
     if (threadIdx.x < rows)
     {
-        uint64_t row = first_row + threadIdx.x;
+        uint64_t const row = first_row + threadIdx.x;
         uint64_t const begin = row * width, from = (begin + last.begin + VEC - 1) / VEC,
                        to = (begin + last.begin + last.size) / VEC;
         PadRow mine;
-        mine.input = last.crop;
+        mine.input = g.geometry.input_row(row);
         mine.vector = int64_t(from);
         mine.vectors = to > from ? int(to - from) : 0;
         mine.head = mine.vectors ? int(from * VEC - begin) : int(width);
         mine.tail = mine.vectors ? int(begin + width - to * VEC) : 0;
-#pragma unroll
-        for (int a = kMaxRank - 2; a >= 0; --a)
-        {
-            if (a > g.rank - 2)
-                continue;
-            PadAxis<uint64_t> const& axis = g.axes[a];
-            uint64_t const rest = axis.out(row);
-            mine.input
-                += (axis.crop + fold(int64_t(row - rest * axis.out.d) - axis.begin, axis.size, g.mode)) * axis.stride;
-            row = rest;
-        }
         shared[threadIdx.x] = mine;
     }
     __syncthreads();
@@ -292,7 +359,7 @@ __global__ void __launch_bounds__(kPadThreads)
                 continue;
             int64_t const at = row.input + row.head - last.begin + int64_t(j) * VEC;
             to[u] = (row.vector + j) * VEC;
-            if (load_anywhere(x, at, g.in_elements, v[u]))
+            if (load_anywhere(x, at, g.geometry.in_elements, v[u]))
                 continue;
             for (unsigned k = 0; k < VEC; ++k) // x's last vector, beyond which there is nothing to read
                 y[to[u] + k] = x[at + k];
@@ -313,7 +380,7 @@ __global__ void __launch_bounds__(kPadThreads)
             continue;
         int64_t const column = slot < row.head ? int64_t(slot) : int64_t(width) - row.tail + (slot - row.head);
         y[int64_t(first_row + r) * int64_t(width) + column]
-            = x[row.input + fold(column - last.begin, last.size, g.mode)];
+            = x[row.input + fold(column - last.begin, last.size, g.geometry.mode)];
     }
 }
 
