@@ -10,7 +10,7 @@ namespace
 {
 
 constexpr int64_t kPadVectorsABlock = 1024; // 16 KiB
-constexpr int kPadChunk = 8 << 10, kWidestRow = 1 << 29;
+constexpr int kPadChunk = 16 << 10, kWidestRow = 1 << 29;
 constexpr size_t kMostShared = 48 << 10; // of a block, unless it asks for more
 
 struct RawAxis
@@ -50,8 +50,8 @@ cudaError_t launch_pad_chunks(
     size_t const shared = 2 * size_t(chunk_bytes) + 2 * kVectorBytes + size_t(rows) * sizeof(U);
     if (blocks > kMostBlocks || shared > kMostShared)
         return cudaErrorInvalidValue;
-    int log_lanes = 7; // few rows a group, but not so few threads that they are slow at one
-    while (log_lanes > 2 && rows << log_lanes > 2 * kChunkThreads)
+    int log_lanes = 8; // a row a group, but not below 4 threads
+    while (log_lanes > 2 && rows << log_lanes > kChunkThreads)
         --log_lanes;
     bool const stream = streams((int64_t(g.in_elements) + elements) * int64_t(sizeof(T)));
     pad_chunks_kernel<T, U>
@@ -114,6 +114,8 @@ PadPlan plan_pad(Attributes const& a, Tensor const& x, Tensor const& y)
     int64_t const width = last.in + last.begin + last.end;
     if (last.plain() || last.begin < 0 || last.end < 0 || width * size_of(x.type) < kVectorBytes || width > kWidestRow)
         return PadPlan{};
+    if (size_of(x.type) == 4 && !streams((x.elements() + y.elements()) * 4))
+        return PadPlan{}; // faster where both tensors stay in the L2 cache
     constexpr int64_t kNarrow = int64_t(1) << 30;
     return PadPlan{kPadChunk, std::max(x.elements(), y.elements()) > kNarrow};
 }

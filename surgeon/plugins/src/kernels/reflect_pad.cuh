@@ -87,7 +87,7 @@ __device__ inline std::make_signed_t<U> PadGeometry<U>::input_row(U row) const
     return at;
 }
 
-constexpr int kPadThreads = 256, kChunkThreads = 128;
+constexpr int kPadThreads = 256, kChunkThreads = 256;
 
 // The columns of a row of y that lie in a block's chunk.
 struct PadColumns
@@ -106,7 +106,7 @@ struct PadColumns
 // its places in the piece there, a row at a time by each group of 2^log_lanes threads, interiors as vectors; the piece
 // goes out in one copy. What lies outside the window is read from memory.
 template <class T, class U>
-__global__ void __launch_bounds__(kChunkThreads, 12)
+__global__ void __launch_bounds__(kChunkThreads, 6)
     pad_chunks_kernel(T const* __restrict__ x, T* __restrict__ y, PadGeometry<U> g, int64_t elements, int chunk,
         int log_lanes, bool stream)
 {
@@ -316,7 +316,7 @@ struct PadRow
 // The whole vectors of the rows' interiors are copied as vectors (y's are aligned, x's start
 // anywhere); the elements before and after them are spread over the block.
 template <class T>
-__global__ void __launch_bounds__(kPadThreads)
+__global__ void __launch_bounds__(kPadThreads, 6)
     pad_blocks_kernel(T const* __restrict__ x, T* __restrict__ y, PadBlocks g, bool stream)
 {
     constexpr unsigned VEC = kVectorBytes / sizeof(T), UNROLL = 4;
