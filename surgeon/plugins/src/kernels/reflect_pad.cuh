@@ -88,6 +88,11 @@ __device__ inline std::make_signed_t<U> PadGeometry<U>::input_row(U row) const
 }
 
 constexpr int kPadThreads = 256, kChunkThreads = 256;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr int kPadResident = 4; // blocks a multiprocessor
+#else
+constexpr int kPadResident = 6;
+#endif
 
 // The columns of a row of y that lie in a block's chunk.
 struct PadColumns
@@ -106,7 +111,7 @@ struct PadColumns
 // its places in the piece there, a row at a time by each group of 2^log_lanes threads, interiors as vectors; the piece
 // goes out in one copy. What lies outside the window is read from memory.
 template <class T, class U>
-__global__ void __launch_bounds__(kChunkThreads, 6)
+__global__ void __launch_bounds__(kChunkThreads, kPadResident)
     pad_chunks_kernel(T const* __restrict__ x, T* __restrict__ y, PadGeometry<U> g, int64_t elements, int chunk,
         int log_lanes, bool stream)
 {
@@ -316,7 +321,7 @@ struct PadRow
 // The whole vectors of the rows' interiors are copied as vectors (y's are aligned, x's start
 // anywhere); the elements before and after them are spread over the block.
 template <class T>
-__global__ void __launch_bounds__(kPadThreads, 6)
+__global__ void __launch_bounds__(kPadThreads, kPadResident)
     pad_blocks_kernel(T const* __restrict__ x, T* __restrict__ y, PadBlocks g, bool stream)
 {
     constexpr unsigned VEC = kVectorBytes / sizeof(T), UNROLL = 4;
