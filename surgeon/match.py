@@ -354,6 +354,20 @@ Row = tuple[Op, list[tuple[Pattern, ...]], list[T]]  # a root, the orders of its
 Front = Any
 
 
+@dataclass(frozen=True, slots=True)
+class _Near(Generic[T]):
+    """The rows that fit the operators in front of a node; the inputs at which they look further up; and what they come
+    to, where it tells nothing more which inputs are constant and what stands further up."""
+
+    rows: tuple[Row[T], ...]
+    further: list[bool]
+    found: tuple[tuple[Op, T], ...] | None
+
+
+def _owned(rows: Iterable[Row[T]]) -> tuple[tuple[Op, T], ...]:
+    return tuple((root, owner) for root, _, owners in rows for owner in owners)
+
+
 class Index(Generic[T]):
     """Patterns by what stands at their root and directly in front of it.
 
@@ -373,7 +387,7 @@ class Index(Generic[T]):
                     owners[root] = []
                     self._rows.setdefault(root.key, []).append((root, list(root.orders()), owners[root]))
                 owners[root].append(owner)
-        self._near: dict[tuple[Any, ...], tuple[tuple[Row[T], ...], list[bool]]] = {}
+        self._near: dict[tuple[Any, ...], _Near[T]] = {}
         self._memo: dict[tuple[Any, ...], tuple[tuple[Op, T], ...]] = {}
 
     @property
@@ -384,37 +398,38 @@ class Index(Generic[T]):
         inputs = node.inputs
         count = len(inputs)
         first = inputs if count <= 3 else inputs[:3]
-        constant = self._model.is_constant
-        makers = [None if v is None else v.producer.key if v.producer is not None else "" for v in first]
+        makers: list[str | None] = []
+        for v in first:  # loops, not comprehensions: this runs for every node
+            maker = None if v is None else v.producer
+            makers.append(maker.key if maker is not None else None if v is None else "")
         signature = (node.key, count, *makers)
         near = self._near.get(signature)
         if near is None:
             near = self._near[signature] = self._fitting_near(node.key, count, makers)
-        rows, further = near
-        if not rows:
-            return ()
-        deep = signature + tuple(
-            [
-                v and (not v.varies and constant(v) or (look and _front(v, constant)))
-                for v, look in zip(first, further, strict=True)
-            ]
-        )
+        if near.found is not None:
+            return near.found
+        constant = self._model.is_constant
+        seen: list[Any] = []
+        for v, look in zip(first, near.further, strict=True):
+            if v is None:
+                seen.append(None)
+            else:
+                seen.append((not v.varies and constant(v)) or (look and _front(v, constant)))
+        deep = (*signature, *seen)
         found = self._memo.get(deep)
         if found is None:
-            seen = deep[len(signature) :]
             fronts = [(key, f, None) if isinstance(f, bool) else f for key, f in zip(makers, seen, strict=True)]
-            fitting = self._fitting(rows, count, fronts)
-            found = self._memo[deep] = tuple((root, owner) for root, _, owners in fitting for owner in owners)
+            found = self._memo[deep] = _owned(self._fitting(near.rows, count, fronts))
         return found
 
-    def _fitting_near(
-        self, key: str, count: int, makers: Sequence[str | None]
-    ) -> tuple[tuple[Row[T], ...], list[bool]]:
-        """The rows that fit the operators in front, and for which inputs they look further up."""
+    def _fitting_near(self, key: str, count: int, makers: Sequence[str | None]) -> _Near[T]:
         fronts: list[Front] = [None if maker is None else (maker, None, None) for maker in makers]
         rows = tuple(self._fitting(self._rows.get(key, ()), count, fronts))
         orders = [order for _, orders, _ in rows for order in orders]
-        return rows, [any(_looks_further(q, m) for o in orders for q in o[i : i + 1]) for i, m in enumerate(makers)]
+        standing = [[(q, m) for o in orders for q in o[i : i + 1]] for i, m in enumerate(makers)]
+        further = [any(_looks_further(q, m) for q, m in those) for those in standing]
+        told = any(further) or any(_asks_constant(q) for those in standing for q, _ in those)
+        return _Near(rows, further, None if told else _owned(rows))
 
     def _fitting(self, rows: Iterable[Row[T]], count: int, fronts: Sequence[Front]) -> Iterator[Row[T]]:
         for row in rows:
@@ -433,6 +448,13 @@ def _front(value: Value, constant: Callable[[Value], bool]) -> Front:
         return (None, False, ())
     above = [v and (v.producer and v.producer.key, not v.varies and constant(v), None) for v in producer.inputs[:3]]
     return (producer.key, False, tuple(above))
+
+
+def _asks_constant(pattern: Pattern) -> bool:
+    """Whether it matters to the pattern that the tensor is a constant."""
+    return isinstance(pattern, Const) or (
+        isinstance(pattern, Choice) and any(_asks_constant(q) for q in pattern.alternatives)
+    )
 
 
 def _looks_further(pattern: Pattern, maker: str | None) -> bool:
