@@ -250,7 +250,8 @@ class Builder:
             if not isinstance(i, Value) and i is not None:
                 given[position] = self._lift(i, position, given, formal_types(op, domain, opset))
         stem = f"{self._prefix}/{op}"
-        names = [self._driver.fresh(graph, stem) for _ in range(outputs)]
+        fresh = self._driver.fresh
+        names = [fresh(graph, stem)] if outputs == 1 else [fresh(graph, stem) for _ in range(outputs)]
         node = graph.make(op, given, written, domain, names, self.root)
         self.made.append(node)
         return node.outputs[0] if outputs == 1 else tuple(node.outputs)
@@ -517,13 +518,20 @@ class Driver:
                     continue
             root.graph.take_over(old, new)
         gone = root.graph.remove(root)
+        removed: dict[Node, None] = {}
+        for n in gone:
+            if n.origin is None:
+                removed[n] = None
+        for n in builder.made:
+            if not n.alive:
+                del made[n]
         record = Rewrite(
             passes,
             strategy,
             root,
             [(p, name) for p in passes],
-            {n: None for n in gone if n.origin is None},
-            {n: None for n in made if n.alive},
+            removed,
+            made,
             [n for n in nodes if n.origin is None],
             aliases,
             builder.warnings,
