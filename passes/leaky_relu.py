@@ -35,9 +35,8 @@ def fuse(b, x):
     up, down = f.up, f.down
     if up is None or down is None:
         raise Declined("")  # of many slopes: PRelu's business
-    require(
-        fits(b, x, f.above.shape), f"a constant of shape {list(f.above.shape)} makes the result larger than its input"
-    )
+    if not fits(b, x, f.above.shape):
+        raise Declined(f"a constant of shape {list(f.above.shape)} makes the result larger than its input")
     require_op(b, "LeakyRelu", x)
     if up == 1.0 or same_slope(b, x, f.above, 1.0):
         return b.Relu(x) if down == 0 else b.LeakyRelu(x, alpha=down)

@@ -799,21 +799,20 @@ class Model:
         node = value.producer
         assert node is not None
         key, inputs = node.key, node.inputs
-        if key == "Constant":
-            return helper.np_dtype_to_tensor_dtype(constant_value(node.proto).dtype)
-        if key == "Cast":
-            return int(node.attr("to"))
         rule = self._output_types.get((key, value.index)) if node.graph is self.graph else None
         if rule is None:
+            if key == "Constant":
+                return helper.np_dtype_to_tensor_dtype(constant_value(node.proto).dtype)
+            if key == "Cast":
+                return int(node.attr("to"))
             domain, _, op = key.rpartition("::")
             rule = _output_type(op, domain, self.opset_in(node.graph, domain), value.index)
             if node.graph is self.graph:
                 self._output_types[key, value.index] = rule
         known, alike = rule
         for position in alike:
-            source = inputs[position] if position < len(inputs) else None
-            if source is not None:
-                return source
+            if position < len(inputs) and inputs[position] is not None:
+                return inputs[position]  # type: ignore[return-value]
         return known
 
     def forget_types(self) -> None:
