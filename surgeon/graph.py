@@ -1274,9 +1274,11 @@ def _read_type(kind: onnx.TypeProto) -> tuple[int, Shape | None]:
     tensor = kind.tensor_type
     if not tensor.HasField("shape"):
         return tensor.elem_type, None
-    return tensor.elem_type, tuple(
-        d.dim_value if d.HasField("dim_value") else (d.dim_param or None) for d in tensor.shape.dim
-    )
+    dims: list[Dim] = []
+    for dim in tensor.shape.dim:
+        size = dim.dim_value  # 0 where there is none
+        dims.append(size if size or dim.HasField("dim_value") else dim.dim_param or None)
+    return tensor.elem_type, tuple(dims)
 
 
 def _wholly_known(found: tuple[int, Shape | None] | None) -> bool:
