@@ -12,8 +12,6 @@ namespace surgeon
 namespace
 {
 
-constexpr bool kShares = CUDART_VERSION >= 12010; // the kernels that keep shares of a row in shared memory
-
 // Six blocks with shares of up to 34 KiB are resident at once, three of up to 72 KiB; of up to 104 KiB one, with two
 // stages. Fewer bytes in flight were slower.
 constexpr int kSmallShare = (34 << 10) / kVectorBytes, kLargeShare = (72 << 10) / kVectorBytes,
@@ -46,7 +44,7 @@ RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on)
         return RowsPlan{4, next_power_of_two(ceil_div(vectors, int64_t(4))), 256, 1, 0};
     if (vectors <= 256)
         return RowsPlan{8, 32, 256, 1, 0};
-    bool const clusters = on.clusters && kShares;
+    bool const clusters = on.clusters && kStAsync;
     int blocks = 1;
     while (clusters && vectors > kTileVectors && blocks < kMostBlocksOfRow && vectors / blocks > kSmallShare)
         blocks *= 2;

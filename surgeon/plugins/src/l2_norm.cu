@@ -218,7 +218,7 @@ TilesPlan plan_tiles(Type type, int64_t channels, int x)
     if (tiles_bytes(plan, type) > kSharedOfMultiprocessor - kReservedOfBlock)
         plan.stages = 2;
     bool const fits = plan.blocks <= kMostBlocksInCluster && y * size_of(type) % kSectorBytes == 0;
-    return fits && device().clusters ? plan : TilesPlan{0, 0, 0};
+    return fits && kStAsync && device().clusters ? plan : TilesPlan{0, 0, 0};
 }
 
 cudaError_t launch_l2norm_tiles(TilesPlan const& plan, Type type, void const* x, Scalars weight, void* y,

@@ -358,9 +358,16 @@ inline int64_t window_vectors(int64_t length, int vec)
 // -------------------------------------------------------------------------------------- clusters, bulk copies
 
 constexpr int kMostBlocksInCluster = 8; // what every device with clusters takes
-constexpr int kMostStages = 4;             // of a ring in shared memory
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+// Bulk copies and st.async: Hopper, and a compiler that knows them.
+constexpr bool kStAsync = CUDART_VERSION >= 12010;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && CUDART_VERSION >= 12010
+#define SURGEON_DEVICE_HAS_ST_ASYNC 1
+#else
+#define SURGEON_DEVICE_HAS_ST_ASYNC 0
+#endif
+
+#if SURGEON_DEVICE_HAS_ST_ASYNC
 __device__ inline unsigned cluster_size()
 {
     unsigned n;
@@ -377,17 +384,6 @@ __device__ inline unsigned cluster_rank()
 
 __device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
 __device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-
-__device__ inline float read_remote(float const* here, unsigned rank)
-{
-    unsigned there;
-    float f;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;"
-        : "=r"(there)
-        : "r"(unsigned(__cvta_generic_to_shared(here))), "r"(rank));
-    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(f) : "r"(there) : "memory");
-    return f;
-}
 
 __device__ inline unsigned shared_address(void const* p) { return unsigned(__cvta_generic_to_shared(p)); }
 

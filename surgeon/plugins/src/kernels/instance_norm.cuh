@@ -3,13 +3,6 @@
 
 #include "common.cuh"
 
-// Bulk copies and st.async: Hopper, and a compiler that knows them.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && CUDART_VERSION >= 12010
-#define SURGEON_DEVICE_HAS_ST_ASYNC 1
-#else
-#define SURGEON_DEVICE_HAS_ST_ASYNC 0
-#endif
-
 namespace surgeon
 {
 

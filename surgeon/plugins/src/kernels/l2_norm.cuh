@@ -256,7 +256,7 @@ __global__ void __launch_bounds__(kTilesThreads, 1)
     l2norm_tiles_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, ChannelTiles g, Norm norm,
         bool stream)
 {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if SURGEON_DEVICE_HAS_ST_ASYNC
     constexpr int VEC = kVectorBytes / sizeof(T), SECTOR = kSectorBytes / sizeof(T);
     constexpr int THREADS = kTilesThreads, R = kTilesPacks;
     constexpr int Y = THREADS / X, COLUMNS = X * VEC, PITCH = COLUMNS + VEC, PARTS = Y / VEC, OWN = Y * R;

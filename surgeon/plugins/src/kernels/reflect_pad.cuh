@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kChunkThreads, kPadResident)
     auto* const window = made + chunk;                                       // [chunk + 2 * VEC]
     auto* const inputs = reinterpret_cast<Index*>(window + chunk + 2 * VEC); // of each row: where it begins in x
     int const skipped = int(begin - first_row * width), rows = int(last.out(U(skipped + count - 1))) + 1;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if SURGEON_DEVICE_HAS_ST_ASYNC
     __shared__ uint64_t arrived;
     uint64_t const policy = cache_policy(stream);
     if (threadIdx.x == 0)
@@ -179,13 +179,13 @@ __global__ void __launch_bounds__(kChunkThreads, kPadResident)
             length = 0;
         window_from = from;
         window_length = int(length);
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if SURGEON_DEVICE_HAS_ST_ASYNC
         bulk_announce(unsigned(length) * unsigned(sizeof(T)), &arrived);
         bulk_load(window, x + from, unsigned(length) * unsigned(sizeof(T)), &arrived, policy);
 #endif
     }
     __syncthreads();
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if SURGEON_DEVICE_HAS_ST_ASYNC
     barrier_wait(&arrived, 0);
 #else
     for (int e = threadIdx.x * VEC; e < window_length; e += THREADS * VEC)
@@ -236,7 +236,7 @@ __global__ void __launch_bounds__(kChunkThreads, kPadResident)
     }
 
     int const whole = count / VEC * VEC;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if SURGEON_DEVICE_HAS_ST_ASYNC
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncthreads();
     if (threadIdx.x == 0)
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(kChunkThreads, kPadResident)
 #endif
     if (whole + int(threadIdx.x) < count)
         reinterpret_cast<Bits<T>*>(y)[begin + whole + threadIdx.x] = made[whole + threadIdx.x];
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if SURGEON_DEVICE_HAS_ST_ASYNC
     if (threadIdx.x == 0)
         bulk_stores_have_read();
 #endif
