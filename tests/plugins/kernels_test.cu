@@ -2,11 +2,13 @@
 //
 //   kernels_test quick [NAME [BLOCKS]]  small shapes, every kernel and type: made for compute-sanitizer; NAME: of these
 //                               operators; BLOCKS: InstanceNorm over clusters of no more (synccheck, which knows 8)
-//   kernels_test check [NAME]   shapes N 1..8, C 1..2048, spatial 1..512 squared, odd sizes, rank 3 to 5; adversarial values
+//   kernels_test check [NAME]   shapes N 1..8, C 1..2048, spatial 1..512 squared, odd sizes, rank 3 to 5; adversarial
+//                               values
 //   kernels_test bench [NAME]   one JSON line a case: time, GB/s, ratio to cudaMemcpyAsync of the same bytes, this run
 //   kernels_test tune [WHAT]    the same for other mappings of the large shapes; WHAT is pad, instance or l2norm
 //
-// Exit status 0 when everything agreed. The bars: error relative to the largest output, 2e-6 fp32, 1e-3 fp16, 8e-3 bf16.
+// Exit status 0 when everything agreed. The bars: error relative to the largest output, 2e-6 fp32, 1e-3 fp16, 8e-3
+// bf16.
 #include "../../surgeon/plugins/src/operators.h"
 #include "../../surgeon/plugins/src/plans.h"
 
@@ -432,7 +434,8 @@ void verify(Case const& c)
     static unsigned seed = 0;
     Dims const out = c.y();
     std::vector<float> x = values(c.x, c.values, c.type, ++seed), w, b;
-    Dims wd{c.kind == Kind::kSurgeonL2Norm ? c.x[c.a.axis < 0 ? c.a.axis + int(c.x.size()) : c.a.axis] : c.x[c.x.size() > 1]};
+    Dims wd{c.kind == Kind::kSurgeonL2Norm ? c.x[c.a.axis < 0 ? c.a.axis + int(c.x.size()) : c.a.axis]
+        : c.x[c.x.size() > 1]};
     if (c.kind == Kind::kSurgeonPRelu)
         wd = c.slope;
     w = values(wd, Values::kNormal, c.affine_type, ++seed);
@@ -444,7 +447,8 @@ void verify(Case const& c)
         want = to_channels_last(want, out);
     }
     int64_t const size = size_of(c.type), n = volume(out);
-    Buffer dx(x.size() * size), dy(n * size), dw(w.size() * size_of(c.affine_type)), db(b.size() * size_of(c.affine_type));
+    Buffer dx(x.size() * size), dy(n * size), dw(w.size() * size_of(c.affine_type)),
+        db(b.size() * size_of(c.affine_type));
     Buffer ws(workspace_bytes(c.kind, int(c.x.size()), c.x.data()));
     upload(dx.p, x, c.type);
     upload(dw.p, w, c.affine_type);
@@ -480,15 +484,20 @@ void verify(Case const& c)
         int const vec = int(kVectorBytes / size);
         InstanceNormParams const params{c.affine ? Scalars{dw.p, c.affine_type} : Scalars{},
             c.affine ? Scalars{db.p, c.affine_type} : Scalars{}, c.x[1], c.a.epsilon, c.a.slope};
-        Dims const roomy{rows, 1, std::max<int64_t>(length, 1 << 15)}; // for ways that run() takes with longer rows only
+        // for ways that run() takes with longer rows only
+        Dims const roomy{rows, 1, std::max<int64_t>(length, 1 << 15)};
         Buffer space(workspace_bytes(c.kind, 3, roomy.data()));
         auto const with = [&](RowsPlan const& plan, std::string const& how) {
-            again(how, [&] { return launch_instance_norm(plan, c.type, dx.p, dy.p, rows, length, params, space.p, 0); });
+            again(how, [&] {
+                return launch_instance_norm(plan, c.type, dx.p, dy.p, rows, length, params, space.p, 0);
+            });
         };
         for (int blocks : {2, 8, 16})
             for (int stages : {1, 2})
-                if (blocks <= most_in_cluster && share_vectors(length, vec, blocks) * stages * kVectorBytes <= (208 << 10))
-                    with(RowsPlan{0, 0, 0, blocks, stages}, " over " + std::to_string(blocks) + " blocks, stages " + std::to_string(stages));
+                if (blocks <= most_in_cluster
+                    && share_vectors(length, vec, blocks) * stages * kVectorBytes <= (208 << 10))
+                    with(RowsPlan{0, 0, 0, blocks, stages}, " over " + std::to_string(blocks) + " blocks, stages "
+                        + std::to_string(stages));
         with(RowsPlan{0, 0, 0, 0, kCacheStages}, " through the cache");
         with(RowsPlan{0, 0, 0, 0, 0}, " read twice");
     }
@@ -630,18 +639,21 @@ void quick()
     most_in_all_ways = 1 << 16;
     for (Type t : kTypes)
     {
-        for (Dims const& d : std::vector<Dims>{{1, 3, 5, 7}, {2, 8, 4, 8}, {2, 5, 33}, {1, 2, 3, 4, 5}, {3, 70, 1}, {1, 16, 9, 12}})
+        for (Dims const& d : std::vector<Dims>{{1, 3, 5, 7}, {2, 8, 4, 8}, {2, 5, 33}, {1, 2, 3, 4, 5}, {3, 70, 1},
+            {1, 16, 9, 12}})
             all_operators(d, t, Values::kNormal, true);
         // Every mapping of rows: block, 16 packs, clusters, tiles; a row that starts misaligned.
         for (int64_t length : {600, 1025, 5001, 20011, 40003, 150001, 600011})
             verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), {1, 2, length}, t, Values::kShifted});
         // More rows than the device holds at once.
         for (int64_t length : {36001, 36004})
-            verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), {3, 90, t == Type::kFloat ? length : 2 * length}, t, Values::kShifted});
+            verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), {3, 90, t == Type::kFloat ? length : 2 * length},
+                t, Values::kShifted});
         verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), {1, 2, 100003}, t, Values::kSteps});
         verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), {1, 1, 4600011}, t, Values::kShifted}); // read twice
         // Channels over a cluster, at every shift inside a vector; rows in shared memory.
-        for (Dims const& d : std::vector<Dims>{{3, 33, 133}, {1, 100, 257}, {2, 600, 131}, {1, 2048, 132}, {2, 513, 16, 16}, {1, 200, 38, 38}})
+        for (Dims const& d : std::vector<Dims>{{3, 33, 133}, {1, 100, 257}, {2, 600, 131}, {1, 2048, 132},
+            {2, 513, 16, 16}, {1, 200, 38, 38}})
             verify(Case{Kind::kSurgeonL2Norm, l2(1, int(d[1] % 4), 1e-10f), d, t, Values::kNormal});
         for (int64_t length : {1, 3, 8, 64, 121, 1023})
         {
@@ -649,7 +661,8 @@ void quick()
             verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), {3, 100, length}, t, Values::kShifted});
         }
         for (int64_t channels : {9, 100, 300, 600, 1500, 3000, 5000})
-            verify(Case{Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), {1, channels, channels % 2 ? 5 : 12}, t, Values::kNormal});
+            verify(Case{Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), {1, channels, channels % 2 ? 5 : 12}, t,
+                Values::kNormal});
         for (int64_t length : {5, 130, 1025, 5001, 40003, 150001})
             verify(Case{Kind::kSurgeonL2Norm, l2(-1, 2, 1e-10f), {2, length}, t, Values::kNormal});
     }
@@ -663,10 +676,13 @@ void check_all()
             for (int64_t s : {1, 2, 7, 15, 38, 64, 129, 256, 512})
                 if (n * c * s * s <= (int64_t(1) << 21))
                     shapes.push_back({n, c, s, s});
-    for (Dims const& d : std::vector<Dims>{{1, 3, 511, 509}, {2, 5, 300, 301}, {1, 64, 256, 256}, {3, 33, 65}, {2, 128, 1000},
+    for (Dims const& d : std::vector<Dims>{{1, 3, 511, 509}, {2, 5, 300, 301}, {1, 64, 256, 256}, {3, 33, 65},
+        {2, 128, 1000},
              {1, 1, 1}, {5, 7, 262143}, {1, 4, 9, 16, 16}, {2, 3, 31, 33, 35}, {1, 2, 128, 128, 64}, {1, 1, 2050, 2049},
-             {4, 96, 14, 14}, {1, 1, 512, 512}, {8, 17, 3, 1}, {2, 2048, 7, 9}, {1, 4100, 6}, {2, 8, 1, 40}, {2, 80, 255, 257}, {1, 40, 512, 512}, {1, 150, 181, 363}, {2, 3, 1024, 1023},
-             {2, 512, 13, 13}, {2, 600, 9, 33}, {3, 96, 17, 31}, {1, 2048, 12, 16}, {2, 300, 38, 38}, {1, 2048, 48, 48}, {1, 512, 65, 65},
+             {4, 96, 14, 14}, {1, 1, 512, 512}, {8, 17, 3, 1}, {2, 2048, 7, 9}, {1, 4100, 6}, {2, 8, 1, 40},
+                 {2, 80, 255, 257}, {1, 40, 512, 512}, {1, 150, 181, 363}, {2, 3, 1024, 1023},
+             {2, 512, 13, 13}, {2, 600, 9, 33}, {3, 96, 17, 31}, {1, 2048, 12, 16}, {2, 300, 38, 38},
+                 {1, 2048, 48, 48}, {1, 512, 65, 65},
              {4, 300, 11, 11}})
         shapes.push_back(d);
     for (Dims const& d : shapes)
@@ -675,7 +691,8 @@ void check_all()
             all_operators(d, t, Values::kNormal, false);
             all_operators(d, t, Values::kShifted, false);
         }
-    for (Dims const& d : std::vector<Dims>{{2, 5, 7, 9}, {1, 64, 24, 24}, {2, 3, 100, 101}, {1, 2, 300, 300}, {2, 3, 5, 6, 7}, {3, 40, 11}})
+    for (Dims const& d : std::vector<Dims>{{2, 5, 7, 9}, {1, 64, 24, 24}, {2, 3, 100, 101}, {1, 2, 300, 300},
+        {2, 3, 5, 6, 7}, {3, 40, 11}})
         for (Type t : kTypes)
             for (Values v : {Values::kZero, Values::kZeroRows, Values::kTiny, Values::kLarge, Values::kConstant,
                      Values::kDenormal, Values::kSpecial})
@@ -745,7 +762,10 @@ void compare(std::string const& op, std::string const& shape, Type t, std::strin
     for (int i = -2; i < rounds; ++i)
     {
         double const c = timer.microseconds(
-            repeats, [&] { CHECK(cudaMemcpyAsync(y, x, std::min(copied, std::min(in_bytes, out_bytes)), cudaMemcpyDeviceToDevice)); });
+            repeats, [&] {
+                CHECK(cudaMemcpyAsync(
+                    y, x, std::min(copied, std::min(in_bytes, out_bytes)), cudaMemcpyDeviceToDevice));
+            });
         double const m = timer.microseconds(repeats, f);
         if (i < 0)
             continue;
@@ -770,20 +790,23 @@ void fill(void* p, int64_t elements, Type t)
         if (i == 0)
             upload(p, std::vector<float>(sample.begin(), sample.begin() + std::min(part, elements)), t);
         else
-            CHECK(cudaMemcpy(static_cast<char*>(p) + i * size, p, std::min(part, elements - i) * size, cudaMemcpyDeviceToDevice));
+            CHECK(cudaMemcpy(static_cast<char*>(p) + i * size, p, std::min(part, elements - i) * size,
+                cudaMemcpyDeviceToDevice));
 }
 
 void time_case(Case const& c, std::string const& note)
 {
     Dims const out = c.y();
     int64_t const size = size_of(c.type), in_bytes = volume(c.x) * size, out_bytes = volume(out) * size;
-    Buffer dx(in_bytes), dy(std::max(in_bytes, out_bytes)), dw(65536 * 4), ws(workspace_bytes(c.kind, int(c.x.size()), c.x.data()));
+    Buffer dx(in_bytes), dy(std::max(in_bytes, out_bytes)), dw(65536 * 4),
+        ws(workspace_bytes(c.kind, int(c.x.size()), c.x.data()));
     fill(dx.p, volume(c.x), c.type);
     fill(dw.p, 65536, Type::kFloat);
     Dims wd{c.kind == Kind::kSurgeonL2Norm ? c.x[c.a.axis < 0 ? c.a.axis + int(c.x.size()) : c.a.axis] : c.x[1]};
     if (c.kind == Kind::kSurgeonPRelu)
         wd = c.slope;
-    Tensor const in[3] = {tensor(dx.p, c.x, c.type, c.layout), tensor(dw.p, wd, c.affine_type), tensor(dw.p, wd, c.affine_type)};
+    Tensor const in[3] = {tensor(dx.p, c.x, c.type, c.layout), tensor(dw.p, wd, c.affine_type),
+        tensor(dw.p, wd, c.affine_type)};
     int const count = c.kind == Kind::kSurgeonPRelu ? 2 : !c.affine ? 1 : c.kind == Kind::kSurgeonL2Norm ? 2 : 3;
     Tensor const y = tensor(dy.p, out, c.type, c.layout);
     compare(plugin_info(c.kind).name, text(c.x), c.type, note, in_bytes, out_bytes, dx.p, dy.p,
@@ -815,23 +838,33 @@ void bench(std::string const& only)
         prelu.affine_type = t;
         time_case(prelu, "per channel");
 
-        for (Dims const& d : std::vector<Dims>{{16 * twice, 64, 256, 256}, {8 * twice, 512, 128, 128}, {16 * twice, 2048, 48, 48},
+        for (Dims const& d : std::vector<Dims>{{16 * twice, 64, 256, 256}, {8 * twice, 512, 128, 128},
+            {16 * twice, 2048, 48, 48},
                  {32 * twice, 512, 65, 65}, {64 * twice, 512, 38, 38}, {96 * twice, 3, 512, 512}})
             time_case(weighted({Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), d}), "axis 1, weight");
-        for (Dims const& d : std::vector<Dims>{{65536 * twice, 1024}, {1048576 * twice, 64}, {65536 * twice, 1023}, {8192 * twice, 8192}})
+        for (Dims const& d : std::vector<Dims>{{65536 * twice, 1024}, {1048576 * twice, 64}, {65536 * twice, 1023},
+            {8192 * twice, 8192}})
             time_case({Kind::kSurgeonL2Norm, l2(-1, 0, 1e-12f), d, t}, "last axis");
-        for (Dims const& d : std::vector<Dims>{{16 * twice, 64, 256, 256}, {16 * twice, 256, 128, 128}, {8 * twice, 2048, 64, 64},
-                 {64 * twice, 1024, 32, 32}, {256 * twice, 2048, 11, 11}, {16 * twice, 64, 255, 255}, {4 * twice, 64, 512, 512},
+        for (Dims const& d : std::vector<Dims>{{16 * twice, 64, 256, 256}, {16 * twice, 256, 128, 128},
+            {8 * twice, 2048, 64, 64},
+                 {64 * twice, 1024, 32, 32}, {256 * twice, 2048, 11, 11}, {16 * twice, 64, 255, 255},
+                     {4 * twice, 64, 512, 512},
                  {4 * twice, 64, 511, 511}})
             time_case(weighted({Kind::kSurgeonInstanceNorm, instance(1e-5f), d}), "affine, on chip");
-        for (Dims const& d : std::vector<Dims>{{1 * twice, 64, 1024, 1024}, {1 * twice, 16, 2048, 2048}, {1 * twice, 32, 128, 128, 128}})
+        for (Dims const& d : std::vector<Dims>{{1 * twice, 64, 1024, 1024}, {1 * twice, 16, 2048, 2048},
+            {1 * twice, 32, 128, 128, 128}})
             time_case(weighted({Kind::kSurgeonInstanceNorm, instance(1e-5f), d}), "affine, not on chip");
-        for (Dims const& d : std::vector<Dims>{{16 * twice, 64, 256, 256}, {4 * twice, 64, 512, 512}, {16 * twice, 64, 255, 257}})
+        for (Dims const& d : std::vector<Dims>{{16 * twice, 64, 256, 256}, {4 * twice, 64, 512, 512},
+            {16 * twice, 64, 255, 257}})
             for (int mode : {0, 2})
-                time_case({Kind::kSurgeonReflectPad, pads({0, 0, 3, 3, 0, 0, 3, 3}, mode), d, t}, mode ? "edge 3" : "reflect 3");
-        time_case({Kind::kSurgeonReflectPad, pads({0, 0, 1, 1, 0, 0, 1, 1}), {64 * twice, 256, 64, 64}, t}, "reflect 1");
-        time_case({Kind::kSurgeonReflectPad, pads({0, 1, 0, 0, 0, 1, 0, 0}), {16 * twice, 64, 256, 256}, t}, "reflect 1 on C");
-        time_case({Kind::kSurgeonReflectPad, pads({0, 0, 2, 2, 2, 0, 0, 2, 2, 2}), {2 * twice, 32, 128, 96, 96}, t}, "reflect 2, 3-D");
+                time_case({Kind::kSurgeonReflectPad, pads({0, 0, 3, 3, 0, 0, 3, 3}, mode), d, t},
+                    mode ? "edge 3" : "reflect 3");
+        time_case({Kind::kSurgeonReflectPad, pads({0, 0, 1, 1, 0, 0, 1, 1}), {64 * twice, 256, 64, 64}, t},
+            "reflect 1");
+        time_case({Kind::kSurgeonReflectPad, pads({0, 1, 0, 0, 0, 1, 0, 0}), {16 * twice, 64, 256, 256}, t},
+            "reflect 1 on C");
+        time_case({Kind::kSurgeonReflectPad, pads({0, 0, 2, 2, 2, 0, 0, 2, 2, 2}), {2 * twice, 32, 128, 96, 96}, t},
+            "reflect 2, 3-D");
         time_case({Kind::kSurgeonLeakyRelu, leaky(0.1f), {16 * twice, 64, 256, 256}, t}, "");
         prelu.x = {16 * twice, 64, 256, 256};
         time_case(prelu, "per channel");
@@ -859,28 +892,34 @@ void tune(std::string const& only)
             compare(op, text(d), t, note, volume(d) * size, volume(d) * size, dx.p, dy.p, f);
         };
         if (wanted("pad"))
-            for (Dims const& d : std::vector<Dims>{{1, 64, 256, 256}, {16 * twice, 64, 256, 256}, {16 * twice, 64, 255, 257},
+            for (Dims const& d : std::vector<Dims>{{1, 64, 256, 256}, {16 * twice, 64, 256, 256},
+                {16 * twice, 64, 255, 257},
                      {64 * twice, 256, 64, 64}})
                 for (int chunk : {0, 4096, 8192, 16384})
                 {
                     Case const c{Kind::kSurgeonReflectPad, pads({0, 0, 3, 3, 0, 0, 3, 3}), d, t};
                     Dims const out = c.y();
-                    compare("pad", text(d), t, "chunk " + std::to_string(chunk), volume(d) * size, volume(out) * size, dx.p,
-                        dy.p, [&] {
+                    compare("pad", text(d), t, "chunk " + std::to_string(chunk), volume(d) * size, volume(out) * size,
+                        dx.p, dy.p, [&] {
                             CHECK(launch_pad(PadPlan{chunk, false}, c.a, tensor(dx.p, d, t), tensor(dy.p, out, t), 0));
                         });
                 }
         if (wanted("instance"))
-            for (Dims const& d : std::vector<Dims>{{1, 3, 10000}, {1, 32, 16384}, {1, 64, 4096}, {1, 3, 262144}, {1, 3, 1 << 20},
+            for (Dims const& d : std::vector<Dims>{{1, 3, 10000}, {1, 32, 16384}, {1, 64, 4096}, {1, 3, 262144},
+                {1, 3, 1 << 20},
                      {256 * twice, 4096, 64}, {64 * twice, 4096, 144}, {64 * twice, 4096, 256}, {48 * twice, 4096, 324},
-                     {30 * twice, 2048, 1089}, {16 * twice, 1024, 4225}, {16 * twice, 128, 181 * 181}, {16 * twice, 64, 65025},
-                     {16 * twice, 64, 65536}, {4 * twice, 64, 262144}, {3 * twice, 64, 350 * 1000}, {1 * twice, 64, 1 << 20},
+                     {30 * twice, 2048, 1089}, {16 * twice, 1024, 4225}, {16 * twice, 128, 181 * 181},
+                         {16 * twice, 64, 65025},
+                     {16 * twice, 64, 65536}, {4 * twice, 64, 262144}, {3 * twice, 64, 350 * 1000},
+                         {1 * twice, 64, 1 << 20},
                      {twice, 32, 1 << 21}, {twice, 16, 3 << 20}, {twice, 16, 1 << 22}, {twice, 4, 1 << 24}})
             {
                 auto const way = [&](RowsPlan const& plan, std::string const& note) {
                     time("instance", d, note, [&] {
                         CHECK(launch_instance_norm(plan, t, dx.p, dy.p, d[0] * d[1], d[2],
-                            InstanceNormParams{Scalars{dw.p, Type::kFloat}, Scalars{dw.p, Type::kFloat}, d[1], 1e-5f, 1.f}, ws.p, 0));
+                            InstanceNormParams{
+                                Scalars{dw.p, Type::kFloat}, Scalars{dw.p, Type::kFloat}, d[1], 1e-5f, 1.f},
+                            ws.p, 0));
                     });
                 };
                 way(plan_rows(t, d[0] * d[1], d[2], device()), "as run");
@@ -889,19 +928,24 @@ void tune(std::string const& only)
                 for (int blocks : {4, 8, 16})
                     for (int stages : {1, 2})
                         if (share_vectors(d[2], int(16 / size), blocks) * stages * kVectorBytes <= (208 << 10))
-                            way(RowsPlan{0, 0, 0, blocks, stages}, std::to_string(blocks) + " blocks, stages " + std::to_string(stages));
+                            way(RowsPlan{0, 0, 0, blocks, stages}, std::to_string(blocks) + " blocks, stages "
+                                + std::to_string(stages));
                 way(RowsPlan{0, 0, 0, 0, kCacheStages}, "through the cache");
                 way(RowsPlan{0, 0, 0, 0, 0}, "read twice");
             }
         if (wanted("l2norm"))
-            for (Dims const& d : std::vector<Dims>{{16 * twice, 2048, 2304}, {32 * twice, 512, 4225}, {64 * twice, 512, 1444},
-                     {8 * twice, 512, 16384}, {16 * twice, 64, 65025}, {16 * twice, 64, 65028}, {16 * twice, 1024, 4096},
-                     {128 * twice, 256, 1444}, {4 * twice, 4096, 2304}, {64 * twice, 2048, 196}, {16 * twice, 32, 65025}})
+            for (Dims const& d : std::vector<Dims>{{16 * twice, 2048, 2304}, {32 * twice, 512, 4225},
+                {64 * twice, 512, 1444},
+                     {8 * twice, 512, 16384}, {16 * twice, 64, 65025}, {16 * twice, 64, 65028},
+                         {16 * twice, 1024, 4096},
+                     {128 * twice, 256, 1444}, {4 * twice, 4096, 2304}, {64 * twice, 2048, 196},
+                         {16 * twice, 32, 65025}})
             {
                 ColumnsPlan const columns = plan_columns(t, d[0], d[1], d[2]);
                 if (columns.x * columns.y <= 512 && int64_t(columns.packs) * columns.y >= d[1])
                     time("l2norm tiles", d, "columns of " + std::to_string(columns.pack_bytes) + " bytes", [&] {
-                        CHECK(launch_l2norm_columns(columns, t, dx.p, Scalars{dw.p, Type::kFloat}, dy.p, d[0], d[1], d[2],
+                        CHECK(launch_l2norm_columns(columns, t, dx.p, Scalars{dw.p, Type::kFloat}, dy.p, d[0], d[1],
+                            d[2],
                             Norm{NormMode::kAddNorm, 1e-10f}, 0));
                     });
                 for (int x : {8, 16, 32, 64})
@@ -932,7 +976,8 @@ int main(int argc, char** argv)
     }
     if (mode != "quick" && mode != "check")
     {
-        std::printf("usage: kernels_test quick [NAME [BLOCKS]] | check [NAME] | bench [NAME] | tune [pad | instance | l2norm]\n");
+        std::printf("usage: kernels_test quick [NAME [BLOCKS]] | check [NAME] | bench [NAME] | "
+                    "tune [pad | instance | l2norm]\n");
         return 2;
     }
     only = argc > 2 ? argv[2] : "";
