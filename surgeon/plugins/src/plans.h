@@ -34,7 +34,7 @@ struct RowsPlan
 
 struct PadPlan
 {
-    int chunk; // bytes of y that a block makes, whole lines; 0: a block of threads for a few rows
+    int chunk; // bytes of y that a block makes, whole lines; 0: groups of threads for a row each
     bool wide; // 64-bit offsets
 };
 

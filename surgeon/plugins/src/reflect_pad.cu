@@ -9,7 +9,7 @@ namespace surgeon
 namespace
 {
 
-constexpr int64_t kPadVectorsABlock = 1024; // 16 KiB
+constexpr int64_t kMostBlocksOfY = 65535; // and of z
 constexpr int kPadChunk = 16 << 10, kWidestRow = 1 << 29;
 constexpr size_t kMostShared = 48 << 10; // of a block, unless it asks for more
 
@@ -59,31 +59,33 @@ cudaError_t launch_pad_chunks(
     return cudaGetLastError();
 }
 
-PadBlocks pad_blocks(PadGeometry<uint64_t> const& geometry, int vec)
+template <class U>
+PadBlocks<U> pad_blocks(PadGeometry<U> const& geometry, int vec)
 {
-    PadBlocks g{};
+    PadBlocks<U> g{};
     g.geometry = geometry;
-    PadAxis<uint64_t> const& last = geometry.axes[geometry.rank - 1];
-    int64_t const size = last.size, width = int64_t(last.out.d);
-    int64_t const vectors = std::max<int64_t>(size / vec, 1);
-    g.rows_a_block = int(std::clamp<int64_t>(kPadVectorsABlock * vec / width, 1, kPadThreads));
-    g.segment = int(std::min<int64_t>(vectors, g.rows_a_block > 1 ? vectors : kPadVectorsABlock));
-    g.vectors = FastDiv<uint32_t>(uint32_t(g.segment));
-    g.border = FastDiv<uint32_t>(uint32_t(std::min<int64_t>(width, width - size + 2 * (vec - 1))));
+    PadAxis<U> const& last = geometry.axes[geometry.rank - 1];
+    int64_t const size = last.size, pads = int64_t(last.out.d) - size; // pads may be the larger part
+    int64_t const vectors = std::max<int64_t>(std::max(size, pads) / vec, 1);
+    int64_t const lanes = std::min<int64_t>(ceil_div(vectors, int64_t(kPadVectors)), kPadThreads);
+    g.lanes = FastDiv<uint32_t>(uint32_t(lanes));
+    g.rows = kPadThreads / int(lanes);
+    g.parts = int(ceil_div(vectors, kPadVectors * lanes));
+    g.bordered = int64_t(last.out.d) != last.size || last.size % vec != 0;
     return g;
 }
 
-template <class T>
-cudaError_t launch_pad_blocks(T const* x, T* y, int64_t elements, PadBlocks const& g, cudaStream_t on)
+template <class T, class U>
+cudaError_t launch_pad_blocks(T const* x, T* y, int64_t elements, PadBlocks<U> const& g, cudaStream_t on)
 {
-    PadAxis<uint64_t> const& last = g.geometry.axes[g.geometry.rank - 1];
-    int64_t const blocks = ceil_div(int64_t(g.geometry.rows), int64_t(g.rows_a_block));
-    int64_t const vectors = last.size / int64_t(kVectorBytes / sizeof(T));
-    int64_t const segments = std::max<int64_t>(1, ceil_div(vectors, int64_t(g.segment)));
-    if (blocks > kMostBlocks || segments > 65535 || last.out.d >= (uint64_t(1) << 31))
+    PadAxis<U> const& last = g.geometry.axes[g.geometry.rank - 1];
+    int64_t const blocks = ceil_div(int64_t(g.geometry.rows), int64_t(g.rows));
+    int64_t const layers = ceil_div(blocks, kMostBlocksOfY);
+    if (layers > kMostBlocksOfY || uint64_t(last.out.d) >= (uint64_t(1) << 31))
         return cudaErrorInvalidValue;
-    bool const stream = streams((g.geometry.in_elements + elements) * int64_t(sizeof(T)));
-    pad_blocks_kernel<T><<<dim3(unsigned(blocks), unsigned(segments)), kPadThreads, 0, on>>>(x, y, g, stream);
+    bool const stream = streams((int64_t(g.geometry.in_elements) + elements) * int64_t(sizeof(T)));
+    dim3 const grid{unsigned(g.parts), unsigned(ceil_div(blocks, layers)), unsigned(layers)};
+    pad_blocks_kernel<T, U><<<grid, kPadThreads, 0, on>>>(x, y, g, stream);
     return cudaGetLastError();
 }
 
@@ -112,29 +114,32 @@ PadPlan plan_pad(Attributes const& a, Tensor const& x, Tensor const& y)
 {
     RawAxis const last = pad_axes(a, x).back();
     int64_t const width = last.in + last.begin + last.end;
-    if (last.plain() || last.begin < 0 || last.end < 0 || width * size_of(x.type) < kVectorBytes || width > kWidestRow)
-        return PadPlan{};
-    if (size_of(x.type) == 4 && !streams((x.elements() + y.elements()) * 4))
-        return PadPlan{}; // faster where both tensors stay in the L2 cache
     constexpr int64_t kNarrow = int64_t(1) << 30;
-    return PadPlan{kPadChunk, std::max(x.elements(), y.elements()) > kNarrow};
+    bool const wide = std::max(x.elements(), y.elements()) > kNarrow;
+    if (last.plain() || last.begin < 0 || last.end < 0 || width * size_of(x.type) < kVectorBytes || width > kWidestRow)
+        return PadPlan{0, wide};
+    if (!streams((x.elements() + y.elements()) * size_of(x.type)))
+        return PadPlan{0, wide}; // faster where both tensors stay in the L2 cache
+    return PadPlan{kPadChunk, wide};
 }
 
 cudaError_t launch_pad(PadPlan const& plan, Attributes const& a, Tensor const& x, Tensor const& y, cudaStream_t on)
 {
     std::vector<RawAxis> const axes = pad_axes(a, x);
     PadMode const mode = PadMode(a.mode);
-    auto const launch = [&](auto tag) {
+    auto const launch = [&](auto tag, auto offset) {
         using T = typename decltype(tag)::type;
+        using U = typename decltype(offset)::type;
         auto const* const in = static_cast<T const*>(x.data);
         auto* const out = static_cast<T*>(y.data);
-        if (plan.chunk == 0)
-            return launch_pad_blocks(
-                in, out, y.elements(), pad_blocks(pad_geometry<uint64_t>(axes, mode), kVectorBytes / sizeof(T)), on);
-        return plan.wide ? launch_pad_chunks(in, out, y.elements(), pad_geometry<uint64_t>(axes, mode), plan.chunk, on)
-                         : launch_pad_chunks(in, out, y.elements(), pad_geometry<uint32_t>(axes, mode), plan.chunk, on);
+        PadGeometry<U> const g = pad_geometry<U>(axes, mode);
+        return plan.chunk == 0 ? launch_pad_blocks(in, out, y.elements(), pad_blocks(g, kVectorBytes / sizeof(T)), on)
+                               : launch_pad_chunks(in, out, y.elements(), g, plan.chunk, on);
     };
-    return size_of(x.type) == 4 ? launch(Tag<float>{}) : launch(Tag<__half>{}); // bits are moved, not interpreted
+    auto const launch_type = [&](auto tag) {
+        return plan.wide ? launch(tag, Tag<uint64_t>{}) : launch(tag, Tag<uint32_t>{});
+    };
+    return size_of(x.type) == 4 ? launch_type(Tag<float>{}) : launch_type(Tag<__half>{}); // moved as bits
 }
 
 } // namespace surgeon

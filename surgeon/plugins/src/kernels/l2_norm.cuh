@@ -288,7 +288,7 @@ __global__ void __launch_bounds__(kTilesThreads, 1)
             int const lo = int(start % VEC), wanted = from_lo - lo < needed(ahead) ? packs : 0;
             T const* const from = x + start - lo + from_lo;
             T* const to = stages + (slot * R * THREADS + thread) * VEC;
-            if (item + 2 < g.items)
+            if (from + (wanted - 1) * step + VEC <= x + g.elements)
             {
                 T const* at[R]; // of registers of their own: a copy on its way holds its address's
 #pragma unroll
@@ -299,7 +299,7 @@ __global__ void __launch_bounds__(kTilesThreads, 1)
                     if (r < wanted)
                         __pipeline_memcpy_async(to + r * THREADS * VEC, at[r], kVectorBytes);
             }
-            else // the tensor's last vector may not be full; `extra` takes the last tile but one there too
+            else // this thread's last vector is the tensor's last, and not full
                 for (int r = 0; r < wanted; ++r)
                 {
                     T const* const p = from + r * step;

@@ -89,9 +89,11 @@ __device__ inline std::make_signed_t<U> PadGeometry<U>::input_row(U row) const
 
 constexpr int kPadThreads = 256, kChunkThreads = 256;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-constexpr int kPadResident = 4; // blocks a multiprocessor
+constexpr int kPadResident = 4, kPadBlocksResident = 4; // blocks a multiprocessor
+#elif defined(__CUDA_ARCH__) && ((__CUDA_ARCH__ > 800 && __CUDA_ARCH__ < 900) || __CUDA_ARCH__ >= 1200)
+constexpr int kPadResident = 6, kPadBlocksResident = 6;
 #else
-constexpr int kPadResident = 6;
+constexpr int kPadResident = 6, kPadBlocksResident = 8;
 #endif
 
 // The columns of a row of y that lie in a block's chunk.
@@ -279,113 +281,73 @@ __device__ inline Vector<T> spliced(uint4 const& a, uint4 const& b, int shift)
     return v;
 }
 
-// The other mapping: a block of threads a few rows of y.
+// The other mapping: groups of threads for a row of y each, or a block for a part of one.
+template <class U>
 struct PadBlocks
 {
-    PadGeometry<uint64_t> geometry;
-    int rows_a_block;           // at most kPadThreads
-    int segment;                // vectors of a row that one block copies (more than one block a row: rows_a_block is 1)
-    FastDiv<uint32_t> vectors;  // the most whole vectors of a row's interior, within a segment
-    FastDiv<uint32_t> border;   // the most elements of a row outside them
+    PadGeometry<U> geometry;
+    FastDiv<uint32_t> lanes; // neighbouring threads that share a row
+    int rows;                // that a block makes, or:
+    int parts;               // blocks that share a row: the grid's x; its y and z are the rows
+    bool bordered;           // elements lie outside the whole vectors of the rows' interiors
 };
 
-// 16 bytes from any element offset of an aligned tensor; false where that would read past the tensor's end.
-template <class T>
-__device__ inline bool load_anywhere(T const* x, int64_t at, int64_t elements, Vector<T>& v)
-{
-    constexpr int VEC = kVectorBytes / sizeof(T);
-    int const shift = int(at % VEC);
-    int64_t const first = at - shift;
-    if (shift == 0)
-    {
-        v = Vector<T>::load(x + first, false);
-        return true;
-    }
-    if (first + 2 * VEC > elements)
-        return false;
-    uint4 const a = __ldg(reinterpret_cast<uint4 const*>(x + first));
-    uint4 const b = __ldg(reinterpret_cast<uint4 const*>(x + first + VEC));
-    v = spliced<T>(a, b, shift);
-    return true;
-}
+constexpr int kPadVectors = 2; // of a thread
 
-// What the threads of a block share of a row of the output, whose interior is its part inside the (cropped) input.
-struct PadRow
+// y's vectors are aligned, x's start anywhere: each is spliced from two of x. All of a thread's loads are on their way
+// before the first is waited for. The elements before and after the vectors come last, for the most from the L1 cache.
+template <class T, class U>
+__global__ void __launch_bounds__(kPadThreads, sizeof(U) == 4 ? kPadBlocksResident : kPadBlocksResident / 2)
+    pad_blocks_kernel(T const* __restrict__ x, T* __restrict__ y, PadBlocks<U> g, bool stream)
 {
-    int64_t input;  // where the cropped row begins in x
-    int64_t vector; // the first whole vector of the interior, of y
-    int vectors;    // how many; 0: the whole row is border
-    int head, tail; // elements of the row before the first and after the last of them
-};
-
-// The whole vectors of the rows' interiors are copied as vectors (y's are aligned, x's start
-// anywhere); the elements before and after them are spread over the block.
-template <class T>
-__global__ void __launch_bounds__(kPadThreads, kPadResident)
-    pad_blocks_kernel(T const* __restrict__ x, T* __restrict__ y, PadBlocks g, bool stream)
-{
-    constexpr unsigned VEC = kVectorBytes / sizeof(T), UNROLL = 4;
-    __shared__ PadRow shared[kPadThreads];
-    PadAxis<uint64_t> const& last = g.geometry.last();
-    uint64_t const first_row = uint64_t(blockIdx.x) * g.rows_a_block;
-    int const rows = int(min(uint64_t(g.rows_a_block), g.geometry.rows - first_row));
-    uint64_t const width = last.out.d;
-    if (threadIdx.x < rows)
-    {
-        uint64_t const row = first_row + threadIdx.x;
-        uint64_t const begin = row * width, from = (begin + last.begin + VEC - 1) / VEC,
-                       to = (begin + last.begin + last.size) / VEC;
-        PadRow mine;
-        mine.input = g.geometry.input_row(row);
-        mine.vector = int64_t(from);
-        mine.vectors = to > from ? int(to - from) : 0;
-        mine.head = mine.vectors ? int(from * VEC - begin) : int(width);
-        mine.tail = mine.vectors ? int(begin + width - to * VEC) : 0;
-        shared[threadIdx.x] = mine;
-    }
-    __syncthreads();
-
-    int const skipped = blockIdx.y * g.segment;
-    unsigned const vectors = rows * g.vectors.d;
-    for (unsigned i = threadIdx.x; i < vectors; i += UNROLL * kPadThreads)
-    {
-        Vector<T> v[UNROLL];
-        int64_t to[UNROLL];
+    using Index = std::make_signed_t<U>;
+    constexpr int VEC = kVectorBytes / sizeof(T), VECTORS = kPadVectors;
+    auto const* const in = reinterpret_cast<Bits<T> const*>(x);
+    auto* const out = reinterpret_cast<Bits<T>*>(y);
+    PadAxis<U> const& last = g.geometry.last();
+    int const lanes = int(g.lanes.d), group = int(g.lanes(threadIdx.x)), lane = int(threadIdx.x) - group * lanes;
+    U const row = (U(blockIdx.z) * gridDim.y + blockIdx.y) * U(g.rows) + U(group);
+    if (group >= g.rows || row >= g.geometry.rows)
+        return;
+    Index const begin = Index(row * last.out.d), input = g.geometry.input_row(row) - last.begin;
+    // The whole vectors of the interior, which is the part inside the (cropped) input.
+    Index const from = Index(U(begin + last.begin + VEC - 1) / VEC);
+    Index const end = Index(U(begin + last.begin + last.size) / VEC);
+    uint4 a[VECTORS], b[VECTORS];
+    Index to[VECTORS]; // -1: none
 #pragma unroll
-        for (int u = 0; u < UNROLL; ++u)
-        {
-            unsigned const item = i + u * kPadThreads, r = g.vectors(item);
-            to[u] = -1;
-            if (item >= vectors)
-                continue;
-            PadRow const& row = shared[r];
-            int const j = skipped + int(item - r * g.vectors.d);
-            if (j >= row.vectors)
-                continue;
-            int64_t const at = row.input + row.head - last.begin + int64_t(j) * VEC;
-            to[u] = (row.vector + j) * VEC;
-            if (load_anywhere(x, at, g.geometry.in_elements, v[u]))
-                continue;
-            for (unsigned k = 0; k < VEC; ++k) // x's last vector, beyond which there is nothing to read
-                y[to[u] + k] = x[at + k];
-            to[u] = -1;
-        }
-#pragma unroll
-        for (int u = 0; u < UNROLL; ++u)
-            if (to[u] >= 0)
-                v[u].store(y + to[u], stream);
-    }
-    unsigned const borders = blockIdx.y == 0 ? rows * g.border.d : 0;
-    for (unsigned i = threadIdx.x; i < borders; i += kPadThreads)
+    for (int k = 0; k < VECTORS; ++k)
     {
-        unsigned const r = g.border(i);
-        int const slot = int(i - r * g.border.d);
-        PadRow const& row = shared[r];
-        if (slot >= row.head + row.tail)
+        Index const j = from + Index(blockIdx.x * VECTORS + k) * lanes + lane;
+        Index const at = input + j * VEC - begin, whole = at & ~Index(VEC - 1);
+        to[k] = j < end ? j * VEC : -1;
+        if (to[k] < 0)
             continue;
-        int64_t const column = slot < row.head ? int64_t(slot) : int64_t(width) - row.tail + (slot - row.head);
-        y[int64_t(first_row + r) * int64_t(width) + column]
-            = x[row.input + fold(column - last.begin, last.size, g.geometry.mode)];
+        a[k] = __ldg(reinterpret_cast<uint4 const*>(x + whole));
+        if (at == whole)
+            continue;
+        if (whole + 2 * VEC <= g.geometry.in_elements)
+            b[k] = __ldg(reinterpret_cast<uint4 const*>(x + whole + VEC));
+        else // the tensor's last vector is not full
+        {
+            for (int e = 0; e < VEC; ++e)
+                out[to[k] + e] = in[at + e];
+            to[k] = -1;
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < VECTORS; ++k)
+        if (to[k] >= 0)
+            spliced<T>(a[k], b[k], int((input + to[k] - begin) & (VEC - 1))).store(y + to[k], stream);
+    if (!g.bordered || blockIdx.x > 0)
+        return;
+    int const width = int(last.out.d), skipped = end > from ? int(end - from) * VEC : 0;
+    int const head = end > from ? int(from * VEC - begin) : width;
+    for (int slot = lane; slot < width - skipped; slot += lanes)
+    {
+        int const column = slot < head ? slot : slot + skipped;
+        Index const source = last.begin + fold(Index(column) - last.begin, last.size, g.geometry.mode);
+        out[begin + column] = __ldg(in + input + source);
     }
 }
 
