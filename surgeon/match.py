@@ -185,20 +185,7 @@ def _bind(p: Pattern, v: Any, s: _State, then: Next) -> bool:
 def _compile_var(p: Var) -> Matcher:
     if p.name is None:
         return lambda v, s, then: then()  # ANY: unnamed variables are not compared
-
-    def var(v: Any, s: _State, then: Next) -> bool:
-        seen = s.seen
-        if p in seen:
-            return seen[p] is v and then()
-        if v is None or isinstance(v, Reference):
-            return False
-        seen[p] = v
-        if then():
-            return True
-        del seen[p]
-        return False
-
-    return var
+    return lambda v, s, then: v is not None and not isinstance(v, Reference) and _bind(p, v, s, then)
 
 
 def _compile_const(p: Const) -> Matcher:

@@ -179,8 +179,7 @@ class Builder:
         self.warnings: list[str] = []
         self.tolerance = 1.0
 
-    # What a body may ask
-    # ------------------------------------------------------------------------------------------------
+    # ---- what a body may ask -----------------------------------------------------------------------------------------
 
     @property
     def opset(self) -> int:
@@ -230,8 +229,7 @@ class Builder:
         """Say something in the report's warnings, with the node."""
         self.warnings.append(f"{self.root.label}: {text}")
 
-    # What a body may make
-    # -------------------------------------------------------------------------------------------------
+    # ---- what a body may make ----------------------------------------------------------------------------------------
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
         if not op[:1].isupper():
@@ -572,9 +570,8 @@ class Driver:
         """A rewrite whose window reads like the file's is taken back: nothing was applied."""
         for record in list(self.rewrites):
             if self._same_window(record):
-                self.warnings += (
-                    record.warnings
-                )  # what a body says of the file holds whether or not anything is written
+                # What a body says of the file holds whether or not anything is written.
+                self.warnings += record.warnings
                 self.take_back(record)
 
     def take_back(self, record: Rewrite) -> None:

@@ -57,9 +57,8 @@ class Running:
         with polygraphy_log() as log:
             try:
                 self._runner.activate()
-            except (
-                Exception
-            ) as error:  # Polygraphy's own type, TensorRT's, and those of the CUDA libraries that it loads
+            # Polygraphy's own type, TensorRT's, and those of the CUDA libraries that it loads.
+            except Exception as error:
                 raise EngineError(f"{self.title} does not start: {_reason(error, log)}") from None
         return self
 

@@ -578,16 +578,6 @@ def _instance_norm_rank(node: Node) -> str | None:
     return f"the input has {rank} dimensions; at least three are needed" if rank is not None and rank < 3 else None
 
 
-@condition(
-    "InstanceNormalization",
-    (10, 0),
-    (10, 6),
-    source="onnx-tensorrt@eb43908: either all FLOAT or all FLOAT16; BF16 from 10.7",
-)
-def _instance_norm_types(node: Node) -> str | None:
-    return "bfloat16 is refused" if _dtype(node) == TensorProto.BFLOAT16 else None
-
-
 @condition("InstanceNormalization", (10, 0), rtx=True, source="onnx-tensorrt@eb43908: either all FLOAT or all FLOAT16")
 def _instance_norm_mixed(node: Node) -> str | None:
     kinds = {_dtype(node, p) for p in range(3)} - {0}
@@ -654,29 +644,7 @@ def _lp_order(node: Node) -> str | None:
     return f"p = {node.attr('p')} is refused; 1 and 2 are taken" if node.attr("p") not in (1, 2) else None
 
 
-@condition("LpNormalization LpPool", (9, 0), rtx=True, source="onnx-tensorrt@3b9c961; measured with TensorRT-RTX")
-def _lp_type(node: Node) -> str | None:
-    return "bfloat16 is refused" if _dtype(node) == TensorProto.BFLOAT16 else None
-
-
 # ---- activations
-
-
-@condition(
-    "Mish", (10, 0), rtx=True, source="onnx-tensorrt@eb43908: Only FLOAT32 or FLOAT16 input; measured with TensorRT-RTX"
-)
-def _mish_type(node: Node) -> str | None:
-    return "bfloat16 is refused" if _dtype(node) == TensorProto.BFLOAT16 else None
-
-
-@condition(
-    "HardSwish",
-    (8, 5),
-    rtx=True,
-    source="onnx-tensorrt@fd119fe: Only FLOAT, HALF or INT8 input; measured with TensorRT-RTX",
-)
-def _hard_swish_type(node: Node) -> str | None:
-    return "bfloat16 is refused" if _dtype(node) == TensorProto.BFLOAT16 else None
 
 
 @condition(
@@ -903,12 +871,28 @@ def _global_lp_pool(node: Node) -> str | None:
 
 
 @condition(
+    "InstanceNormalization",
+    (10, 0),
+    (10, 6),
+    source="onnx-tensorrt@eb43908: either all FLOAT or all FLOAT16; BF16 from 10.7",
+)
+@condition("LpNormalization LpPool", (9, 0), rtx=True, source="onnx-tensorrt@3b9c961; measured with TensorRT-RTX")
+@condition(
+    "Mish", (10, 0), rtx=True, source="onnx-tensorrt@eb43908: Only FLOAT32 or FLOAT16 input; measured with TensorRT-RTX"
+)
+@condition(
+    "HardSwish",
+    (8, 5),
+    rtx=True,
+    source="onnx-tensorrt@fd119fe: Only FLOAT, HALF or INT8 input; measured with TensorRT-RTX",
+)
+@condition(
     "GlobalLpPool",
     (9, 2),
     rtx=True,
     source="onnx-tensorrt@306247b: Only FLOAT and HALF are supported; measured with TensorRT-RTX",
 )
-def _global_lp_pool_type(node: Node) -> str | None:
+def _no_bfloat16(node: Node) -> str | None:
     return "bfloat16 is refused" if _dtype(node) == TensorProto.BFLOAT16 else None
 
 

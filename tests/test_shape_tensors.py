@@ -47,8 +47,7 @@ class Chain:
         self.last = self.node(op, [self.last, *inputs], outputs, **attrs)
         self.shape = becomes
 
-    # The steps
-    # ----------------------------------------------------------------------------------------------------------
+    # ---- the steps ---------------------------------------------------------------------------------------------------
 
     def reshape(self) -> None:
         size = int(np.prod(self.shape))
