@@ -78,6 +78,17 @@ def cast_of_one(b, array):
 
 @rewrite_model(stage=Stage.CLEAN)
 def fold(editor):
+    """All but what a single Shape says: shape inference and the passes read that as it is, and a window that it serves
+    may yet go."""
+    return _everywhere(editor, final=False)
+
+
+@rewrite_model(stage=Stage.LOWER)
+def what_is_left(editor):
+    return _everywhere(editor, final=True)
+
+
+def _everywhere(editor, final):
     changed = False
     target = editor.target
     for node in editor.nodes(lambda key: key in READ or target.constant_inputs(key)):
@@ -88,6 +99,7 @@ def fold(editor):
             if (
                 maker is None
                 or maker.key == "Constant"
+                or (maker.key == "Shape" and not final)
                 or editor.excluded(maker)
                 or not editor.model.is_constant(value)
             ):

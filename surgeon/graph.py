@@ -285,8 +285,9 @@ class Graph:
         raise ModelError(f"the node {reader.label} of {self.title} reads '{name}', which nothing produces.")
 
     def _add_bodies(self, node: Node) -> None:
-        node.bodies = tuple(Graph(g, self.model, self, f"a body of {node.label}") for g in body_protos(node.proto))
-        if node.bodies:
+        protos = body_protos(node.proto)
+        if protos:
+            node.bodies = tuple([Graph(g, self.model, self, f"a body of {node.label}") for g in protos])
             self.bodied[node] = None
 
     def _forget_nodes(self) -> None:
@@ -338,15 +339,18 @@ class Graph:
         names: Sequence[str],
         at: Node,
     ) -> Node:
-        """A new node that stands where `at` stands; its outputs carry `names`, the node is called like the first."""
+        """A new node that stands where `at` stands; its outputs carry `names`, which no tensor has,
+        and the node is called like the first."""
         proto = self.model.new_nodes.node.add()
         proto.op_type, proto.name = op, names[0]
         proto.input.extend([v.name if v is not None else "" for v in inputs])
         proto.output.extend(names)
+        key = op
         if domain:
             proto.domain = domain
+            key = key_of(domain, op)
         self.model.made += 1
-        node = Node(key_of(domain, op), proto, self, list(inputs), at.slot, self.model.made)
+        node = Node(key, proto, self, list(inputs), at.slot, self.model.made)
         node._attrs = _write_attributes(proto, attrs)
         if domain or op in BODIED:
             self._add_bodies(node)
@@ -355,8 +359,7 @@ class Graph:
             if read is not None and read.varies:
                 varies = True
         for index, name in enumerate(names):
-            value = self._define(name)
-            value.producer, value.index, value.varies = node, index, varies
+            value = self.values[name] = Value(name, self, node, index, varies)
             node.outputs.append(value)
         row = self.extra.setdefault(at.slot, [])
         row.insert(row.index(at) if at in row else len(row), node)
@@ -517,7 +520,7 @@ class Graph:
         return value is not None and (value.producer is None or value.producer.alive)
 
 
-Types = dict[Value, "tuple[int, Shape | None] | onnx.TypeProto"]
+Types = dict[Value, "tuple[int, Shape | None] | onnx.ValueInfoProto"]
 
 
 class Model:
@@ -1124,15 +1127,19 @@ def constant_value(proto: NodeProto) -> np.ndarray:
 
 
 def _write_attributes(proto: NodeProto, attrs: dict[str, Any]) -> dict[str, Any] | None:
-    """Write a new node's attributes; what reading them back gives where they are plain numbers, else None."""
+    """Write a new node's attributes; what reading them back gives where they are plain, else None."""
     written: dict[str, Any] = {}
     for key, given in attrs.items():
         if type(given) is float:
             written[key] = proto.attribute.add(name=key, type=AttributeProto.FLOAT, f=given).f
         elif type(given) is int:
             written[key] = proto.attribute.add(name=key, type=AttributeProto.INT, i=given).i
+        elif type(given) is str:
+            proto.attribute.add(name=key, type=AttributeProto.STRING, s=given.encode())
+            written[key] = given
         elif type(given) is list and given and all(type(i) is int for i in given):
             proto.attribute.add(name=key, type=AttributeProto.INTS, ints=given)
+            written[key] = list(given)
         elif given is not None:
             proto.attribute.append(given if isinstance(given, AttributeProto) else helper.make_attribute(key, given))
     return written if len(written) == len(proto.attribute) else None
@@ -1288,10 +1295,10 @@ def _wholly_known(found: tuple[int, Shape | None] | None) -> bool:
 
 
 def _look(types: Types, value: Value) -> tuple[int, Shape | None] | None:
-    """What is known of a tensor; a TypeProto is read once."""
+    """What is known of a tensor; a ValueInfoProto is read once."""
     found = types.get(value)
-    if isinstance(found, onnx.TypeProto):
-        found = types[value] = _read_type(found)
+    if isinstance(found, onnx.ValueInfoProto):
+        found = types[value] = _read_type(found.type)
     return found
 
 
@@ -1322,7 +1329,7 @@ def _collect_types(graph: Graph, proto: GraphProto, types: Types) -> None:
     for info in (*proto.input, *proto.output, *proto.value_info):
         value = graph.values.get(info.name)
         if value is not None:
-            types[value] = info.type  # read when somebody asks
+            types[value] = info  # read when somebody asks
     for value in graph.values.values():
         if value.tensor is not None:
             types[value] = (value.tensor.data_type, tuple(value.tensor.dims))

@@ -274,7 +274,7 @@ def _node_matcher(p: Op) -> Matcher:
 
 
 def _compile_node(p: Op) -> Matcher:
-    fixed = [(k, w) for k, w in p.attrs.items() if not isinstance(w, Attr)]
+    fixed = _fixed(p)
     orders = [([_matcher(q) for q in order], [_producers(q) for q in order]) for order in p.orders()]
     telling = len(orders) > 1 and any(keys is not None for _, wanted in orders for keys in wanted)
     count, open_ended = len(p.inputs), p.open
@@ -326,6 +326,11 @@ def _inputs_hold(order: list[Matcher], operands: Sequence[Any], i: int, s: _Stat
     return order[i](operands[i], s, lambda: _inputs_hold(order, operands, i + 1, s, then))
 
 
+def _fixed(p: Op) -> list[tuple[str, Any]]:
+    """The attributes that must have one value."""
+    return [(name, wanted) for name, wanted in p.attrs.items() if not isinstance(wanted, Attr)]
+
+
 def _same_attribute(have: Any, wanted: Any) -> bool:
     if isinstance(wanted, float) and isinstance(have, float):
         return have == wanted or abs(have - wanted) <= 1e-6 * abs(wanted)
@@ -344,9 +349,11 @@ Front = Any
 @dataclass(frozen=True, slots=True)
 class _Near(Generic[T]):
     """The rows that fit the operators in front of a node; the inputs at which they look further up; and what they come
-    to, where it tells nothing more which inputs are constant and what stands further up."""
+    to, where it tells nothing more which inputs are constant and what stands further up. `attributes`: what one of the
+    rows asks of the node's own, where every row asks something."""
 
     rows: tuple[Row[T], ...]
+    attributes: list[list[tuple[str, Any]]]
     further: list[bool]
     found: tuple[tuple[Op, T], ...] | None
 
@@ -387,12 +394,17 @@ class Index(Generic[T]):
         first = inputs if count <= 3 else inputs[:3]
         makers: list[str | None] = []
         for v in first:  # loops, not comprehensions: this runs for every node
-            maker = None if v is None else v.producer
-            makers.append(maker.key if maker is not None else None if v is None else "")
+            if v is None:
+                makers.append(None)
+            else:
+                maker = v.producer
+                makers.append("" if maker is None else maker.key)
         signature = (node.key, count, *makers)
         near = self._near.get(signature)
         if near is None:
             near = self._near[signature] = self._fitting_near(node.key, count, makers)
+        if near.attributes and not _has_one(node, near.attributes):
+            return ()
         if near.found is not None:
             return near.found
         constant = self._model.is_constant
@@ -415,8 +427,9 @@ class Index(Generic[T]):
         orders = [order for _, orders, _ in rows for order in orders]
         standing = [[(q, m) for o in orders for q in o[i : i + 1]] for i, m in enumerate(makers)]
         further = [any(_looks_further(q, m) for q, m in those) for those in standing]
+        asked = [_fixed(root) for root, _, _ in rows]
         told = any(further) or any(_asks_constant(q) for those in standing for q, _ in those)
-        return _Near(rows, further, None if told else _owned(rows))
+        return _Near(rows, asked if all(asked) else [], further, None if told else _owned(rows))
 
     def _fitting(self, rows: Iterable[Row[T]], count: int, fronts: Sequence[Front]) -> Iterator[Row[T]]:
         for row in rows:
@@ -426,6 +439,11 @@ class Index(Generic[T]):
                 continue  # the node has more inputs
             if any(all(_fits(q, front) for q, front in zip(order, fronts, strict=False)) for order in orders):
                 yield row
+
+
+def _has_one(node: Node, attributes: Iterable[list[tuple[str, Any]]]) -> bool:
+    """Whether the node has what one of the lists asks of its attributes."""
+    return any(all(_same_attribute(node.attr(name), value) for name, value in wanted) for wanted in attributes)
 
 
 def _front(value: Value, constant: Callable[[Value], bool]) -> Front:

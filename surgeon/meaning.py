@@ -14,6 +14,7 @@ The first carries the plain name; further ones are overloads, which need IR vers
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -48,22 +49,26 @@ def arrange(
 ) -> tuple[list[Any], dict[str, Any]]:
     """Inputs and attributes as `opset` wants them: what ONNX moved from an attribute to an input is given by name."""
     given, written = list(inputs), dict(attrs)
-    moved = {} if domain else MOVED.get(op, {})
-    spec = schema(op, domain, opset) if moved else None
-    for name, position in moved.items():
-        if name not in written:
-            continue
-        if spec is not None and name in spec.attributes:
-            continue
-        value = written.pop(name)
-        if value is None:
-            continue
-        given += [None] * (position + 1 - len(given))
-        integers = name not in ("min", "max", "value", "scales") and not hasattr(value, "producer")
-        given[position] = np.asarray(value, np.int64) if integers else value
+    moved = MOVED.get(op) if attrs and not domain else None
+    if moved is not None:
+        attributes = _attribute_names(op, opset)
+        for name in [n for n in moved if n in written and n not in attributes]:
+            value, position = written.pop(name), moved[name]
+            if value is None:
+                continue
+            given += [None] * (position + 1 - len(given))
+            integers = name not in ("min", "max", "value", "scales") and not hasattr(value, "producer")
+            given[position] = np.asarray(value, np.int64) if integers else value
     while given and given[-1] is None:
         given.pop()
     return given, {k: v if type(v) in PLAIN else _plain(v) for k, v in written.items() if v is not None}
+
+
+@cache
+def _attribute_names(op: str, opset: int) -> frozenset[str]:
+    """The attributes that the schema of ONNX's own operator has; none for one that onnx does not know."""
+    spec = schema(op, "", opset)
+    return frozenset() if spec is None else frozenset(spec.attributes)
 
 
 def _plain(given: Any) -> Any:

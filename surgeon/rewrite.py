@@ -232,24 +232,25 @@ class Builder:
     # ---- what a body may make ----------------------------------------------------------------------------------------
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
+        """`b.Mul`: a method that makes a node. It is made at an operator's first use."""
         if not op[:1].isupper():
             raise AttributeError(op)
 
-        def make(*inputs: Any, outputs: int = 1, domain: str = "", **attrs: Any) -> Any:
+        def make(self: Builder, *inputs: Any, outputs: int = 1, domain: str = "", **attrs: Any) -> Any:
             return self.node(op, inputs, outputs, domain, attrs)
 
-        return make
+        setattr(Builder, op, make)
+        return getattr(self, op)  # type: ignore[no-any-return]
 
     def node(self, op: str, inputs: Sequence[Any], outputs: int, domain: str, attrs: dict[str, Any]) -> Any:
         graph = self._graph
         opset = self._model.opset_in(graph, domain)
         given, written = arrange(op, inputs, attrs, domain, opset)
         for position, i in enumerate(given):
-            if not isinstance(i, Value) and i is not None:
+            if i is not None and type(i) is not Value:
                 given[position] = self._lift(i, position, given, formal_types(op, domain, opset))
         stem = f"{self._prefix}/{op}"
-        fresh = self._driver.fresh
-        names = [fresh(graph, stem)] if outputs == 1 else [fresh(graph, stem) for _ in range(outputs)]
+        names = [self._driver.fresh(graph, stem) for _ in range(outputs)]
         node = graph.make(op, given, written, domain, names, self.root)
         self.made.append(node)
         return node.outputs[0] if outputs == 1 else tuple(node.outputs)

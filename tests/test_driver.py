@@ -172,6 +172,24 @@ def test_the_work_is_linear_in_the_size_of_the_graph() -> None:
     assert plain == 0, "a node whose operator no pattern has at its root costs no attempt"
 
 
+@pytest.mark.parametrize(("alpha", "attempts"), [(0.0, 1), (0.25, 0)])
+def test_an_attribute_that_no_pattern_asks_for_costs_no_attempt(alpha: float, attempts: int) -> None:
+    @rewrite(op.LeakyRelu(x, alpha=0.0), stage=Stage.FUSE)
+    def bare(b, x):  # type: ignore[no-untyped-def]
+        return b.Relu(x)
+
+    proto = model(f"(float[2] a) => (float[2] r) {{ r = LeakyRelu <alpha = {alpha:.2f}> (a) }}")
+    assert drive(proto, a_pass("p", bare)).attempts == attempts
+
+
+def test_a_shape_that_a_window_takes_along_is_not_computed_first() -> None:
+    proto = model(
+        "(float[2,8] a) => (float[2,8] r) <float least = {1e-12}> { n = ReduceL2 <axes = [1], keepdims = 1> (a) "
+        "f = Clip (n, least)  s = Shape (a)  e = Expand (f, s)  r = Div (a, e) }"
+    )
+    assert [a.pass_name for a in surgeon.rewrite(proto, target="10.9").report.applied] == ["l2-norm"]
+
+
 def test_a_rule_over_the_whole_model_runs_behind_its_stage() -> None:
     seen = []
 
