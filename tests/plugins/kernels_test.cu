@@ -474,8 +474,10 @@ void verify(Case const& c)
         CHECK(launch());
         judge(c, want, download(dy.p, n, c.type), how);
     };
+    int const most = out.back() * size < kVectorBytes ? 8192 : 16384; // bytes that a block can pad, of such rows
     if (c.kind == Kind::kSurgeonReflectPad)
-        for (PadPlan const& plan : {PadPlan{0, false}, PadPlan{0, true}, PadPlan{384, false}, PadPlan{4096, true}, PadPlan{8192, false}})
+        for (PadPlan const& plan : {PadPlan{0, false}, PadPlan{0, true}, PadPlan{384, false}, PadPlan{4096, true},
+                 PadPlan{most, false}})
             again(" in chunks of " + std::to_string(plan.chunk),
                 [&] { return launch_pad(plan, c.a, in[0], tensor(dy.p, out, c.type, c.layout), 0); });
     int64_t const rows = c.x.size() > 1 ? c.x[0] * c.x[1] : 1, length = volume(c.x) / rows;
@@ -632,6 +634,19 @@ void all_operators(Dims const& d, Type t, Values v, bool thorough)
     ++turn;
 }
 
+// Padded on three axes: pieces with rows of two planes that lie apart in x, and of more.
+void padded_planes(std::vector<Dims> const& shapes, Type t)
+{
+    for (Dims const& d : shapes)
+        for (int mode = 0; mode < 4; ++mode)
+            for (int pad : {1, 2, 3})
+            {
+                std::vector<int> p(2 * d.size(), pad);
+                p[0] = p[d.size()] = 0;
+                verify(Case{Kind::kSurgeonReflectPad, pads(p, mode), d, t});
+            }
+}
+
 Type const kTypes[] = {Type::kFloat, Type::kHalf, Type::kBfloat16};
 
 void quick()
@@ -665,6 +680,7 @@ void quick()
                 Values::kNormal});
         for (int64_t length : {5, 130, 1025, 5001, 40003, 150001})
             verify(Case{Kind::kSurgeonL2Norm, l2(-1, 2, 1e-10f), {2, length}, t, Values::kNormal});
+        padded_planes({{2, 5, 24, 30}, {1, 3, 30, 100}}, t);
     }
 }
 
@@ -718,6 +734,9 @@ void check_all()
             verify(Case{Kind::kSurgeonReflectPad, pads({0, 0, 0, 2, 0, 0, 0, 1}, mode), {4, 3, 8, 32}, t});
             verify(Case{Kind::kSurgeonReflectPad, pads({0, 1, 0, 0, 0, 1, 0, 0}, mode), {2, 8, 15, 31}, t});
         }
+    for (Type t : kTypes)
+        padded_planes({{3, 6, 50, 96}, {2, 9, 96, 97}, {5, 7, 20, 31}, {2, 3, 4, 9, 14}, {1, 4, 130, 262},
+                          {9, 12, 7, 5}}, t);
 }
 
 // ---------------------------------------------------------------------------------------------------- timing
@@ -863,8 +882,12 @@ void bench(std::string const& only)
             "reflect 1");
         time_case({Kind::kSurgeonReflectPad, pads({0, 1, 0, 0, 0, 1, 0, 0}), {16 * twice, 64, 256, 256}, t},
             "reflect 1 on C");
-        time_case({Kind::kSurgeonReflectPad, pads({0, 0, 2, 2, 2, 0, 0, 2, 2, 2}), {2 * twice, 32, 128, 96, 96}, t},
-            "reflect 2, 3-D");
+        for (Dims const& d : std::vector<Dims>{{300 * twice, 256, 30, 30}, {128 * twice, 256, 48, 48}})
+            time_case({Kind::kSurgeonReflectPad, pads({0, 0, 1, 1, 0, 0, 1, 1}), d, t}, "reflect 1");
+        time_case({Kind::kSurgeonReflectPad, pads({0, 0, 3, 3, 0, 0, 3, 3}), {1 * twice, 16, 2048, 2048}, t},
+            "reflect 3");
+        for (Dims const& d : std::vector<Dims>{{2 * twice, 32, 128, 96, 96}, {4 * twice, 64, 64, 62, 80}})
+            time_case({Kind::kSurgeonReflectPad, pads({0, 0, 2, 2, 2, 0, 0, 2, 2, 2}), d, t}, "reflect 2, 3-D");
         time_case({Kind::kSurgeonLeakyRelu, leaky(0.1f), {16 * twice, 64, 256, 256}, t}, "");
         prelu.x = {16 * twice, 64, 256, 256};
         time_case(prelu, "per channel");

@@ -18,7 +18,8 @@ unsigned elementwise_blocks(int64_t elements)
     return blocks > kMostBlocks ? 0 : unsigned(blocks);
 }
 
-SlopeGeometry slope_geometry(Tensor const& x, Tensor const& slope)
+template <class U>
+SlopeGeometry<U> slope_geometry(Tensor const& x, Tensor const& slope)
 {
     struct Axis
     {
@@ -42,15 +43,12 @@ SlopeGeometry slope_geometry(Tensor const& x, Tensor const& slope)
     }
     if (axes.empty())
         axes.push_back(Axis{1, 0});
-    SlopeGeometry g{};
+    SlopeGeometry<U> g{};
     g.rank = int(axes.size());
     for (int i = 0; i < g.rank; ++i)
     {
-        Axis const& axis = axes[g.rank - 1 - i];
-        g.extents[i] = FastDiv<uint64_t>(uint64_t(axis.extent));
-        if (axis.extent < (int64_t(1) << 31))
-            g.extents32[i] = FastDiv<uint32_t>(uint32_t(axis.extent));
-        g.strides[i] = axis.stride;
+        g.extents[i] = FastDiv<U>(U(axes[i].extent));
+        g.strides[i] = U(axes[i].stride);
     }
     return g;
 }
@@ -73,12 +71,16 @@ cudaError_t prelu(Tensor const& x, Tensor const& slope, Tensor const& y, cudaStr
 {
     int64_t const elements = x.elements();
     bool const stream = streams(2 * elements * size_of(x.type));
-    SlopeGeometry const g = slope_geometry(x, slope);
-    return with_type(x.type, [&](auto tag) {
+    auto const launch = [&](auto tag, auto offset) {
         using T = typename decltype(tag)::type;
-        prelu_kernel<T, kElementwisePacks><<<elementwise_blocks<T>(elements), kElementwiseThreads, 0, on>>>(
-            static_cast<T const*>(x.data), scalars(slope), static_cast<T*>(y.data), elements, g, stream);
+        using U = typename decltype(offset)::type;
+        prelu_kernel<T, U, kElementwisePacks><<<elementwise_blocks<T>(elements), kElementwiseThreads, 0, on>>>(
+            static_cast<T const*>(x.data), scalars(slope), static_cast<T*>(y.data), elements,
+            slope_geometry<U>(x, slope), stream);
         return cudaGetLastError();
+    };
+    return with_type(x.type, [&](auto tag) {
+        return elements < int64_t(1) << 31 ? launch(tag, Tag<uint32_t>{}) : launch(tag, Tag<uint64_t>{});
     });
 }
 

@@ -41,21 +41,31 @@ PadGeometry<U> pad_geometry(std::vector<RawAxis> const& axes, PadMode mode)
     return g;
 }
 
+// The threads that share a row, of a piece with so many: as many as do its rows in two rounds, a power of two. For
+// halves any number below 8 does, and is taken where the power of two leaves a third of the threads nothing to do.
+int pad_lanes(int rows, int element_bytes)
+{
+    int lanes = kChunkThreads;
+    while (lanes > 1 && rows * lanes > 2 * kChunkThreads)
+        lanes /= 2;
+    if (element_bytes == 2 && lanes < 8 && 3 * rows * lanes < 4 * kChunkThreads)
+        lanes = kChunkThreads / ceil_div(rows, 2);
+    return lanes;
+}
+
 template <class T, class U>
 cudaError_t launch_pad_chunks(
     T const* x, T* y, int64_t elements, PadGeometry<U> const& g, int chunk_bytes, cudaStream_t on)
 {
-    int const chunk = chunk_bytes / int(sizeof(T)), rows = chunk / int(g.axes[g.rank - 1].out.d) + 2;
+    int const chunk = chunk_bytes / int(sizeof(T)), width = int(g.axes[g.rank - 1].out.d), rows = chunk / width + 2;
     int64_t const blocks = ceil_div(elements, int64_t(chunk));
-    size_t const shared = 2 * size_t(chunk_bytes) + 2 * kVectorBytes + size_t(rows) * sizeof(U);
+    size_t const shared = 2 * size_t(chunk_bytes) + 4 * kVectorBytes + size_t(rows) * sizeof(U);
     if (blocks > kMostBlocks || shared > kMostShared)
         return cudaErrorInvalidValue;
-    int log_lanes = 8; // a row a group, but not below 4 threads
-    while (log_lanes > 2 && rows << log_lanes > kChunkThreads)
-        --log_lanes;
+    int const lanes = pad_lanes(ceil_div(chunk, width), int(sizeof(T)));
     bool const stream = streams((int64_t(g.in_elements) + elements) * int64_t(sizeof(T)));
-    pad_chunks_kernel<T, U>
-        <<<unsigned(blocks), kChunkThreads, shared, on>>>(x, y, g, elements, chunk, log_lanes, stream);
+    pad_chunks_kernel<T, U><<<unsigned(blocks), kChunkThreads, shared, on>>>(
+        x, y, g, elements, chunk, FastDiv<uint32_t>(uint32_t(lanes)), stream);
     return cudaGetLastError();
 }
 

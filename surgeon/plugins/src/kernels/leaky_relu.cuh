@@ -6,92 +6,100 @@
 namespace surgeon
 {
 
+// A thread's vectors: all of x's are on their way before the first is waited for.
+template <class T, int PACKS>
+struct Elementwise
+{
+    static constexpr int VEC = kVectorBytes / sizeof(T);
+    int64_t elements;
+    bool stream;
+    Vector<T> v[PACKS];
+
+    __device__ Elementwise(T const* __restrict__ x, int64_t elements, bool stream) : elements(elements), stream(stream)
+    {
+#pragma unroll
+        for (int p = 0; p < PACKS; ++p)
+            v[p] = load_up_to(x, first(p), elements, stream);
+    }
+
+    __device__ int64_t first(int p) const
+    {
+        return ((int64_t(blockIdx.x) * PACKS + p) * blockDim.x + threadIdx.x) * VEC;
+    }
+
+    // Stores what the slopes make of vector p: slope(k) is its element k's.
+    template <class F>
+    __device__ void store(T* __restrict__ y, int p, F const& slope) const
+    {
+        float out[VEC];
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+            out[k] = v[p][k] < 0.f ? v[p][k] * slope(k) : v[p][k];
+        store_up_to(y, first(p), elements, Vector<T>::of(out), stream);
+    }
+};
+
 template <class T, int PACKS>
 __global__ void __launch_bounds__(256)
     leaky_relu_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t elements, float alpha, bool stream)
 {
-    constexpr int VEC = kVectorBytes / sizeof(T);
-    int64_t const first = (int64_t(blockIdx.x) * PACKS * blockDim.x + threadIdx.x) * VEC;
-    Vector<T> v[PACKS];
+    Elementwise<T, PACKS> const vectors(x, elements, stream);
 #pragma unroll
     for (int p = 0; p < PACKS; ++p)
-        v[p] = load_up_to(x, first + int64_t(p) * blockDim.x * VEC, elements, stream);
-#pragma unroll
-    for (int p = 0; p < PACKS; ++p)
-    {
-        int64_t const e = first + int64_t(p) * blockDim.x * VEC;
-        float out[VEC];
-#pragma unroll
-        for (int k = 0; k < VEC; ++k)
-        {
-            float const f = v[p][k];
-            out[k] = f < 0.f ? f * alpha : f;
-        }
-        store_up_to(y, e, elements, Vector<T>::of(out), stream);
-    }
+        vectors.store(y, p, [&](int) { return alpha; });
 }
 
-// Where an element of x finds its slope: x's extents, and the slope's strides, 0 where it is broadcast.
+// Where an element of x finds its slope: x's extents, innermost first, and the slope's strides, 0 where it is
+// broadcast. U: uint32_t where x has fewer than 2^31 elements.
+template <class U>
 struct SlopeGeometry
 {
     int rank;
-    FastDiv<uint64_t> extents[kMaxRank];
-    FastDiv<uint32_t> extents32[kMaxRank];
-    int64_t strides[kMaxRank];
+    FastDiv<U> extents[kMaxRank];
+    U strides[kMaxRank];
 
-    __device__ int64_t at(uint64_t e, bool small) const
+    __device__ U at(U e) const
     {
-        int64_t offset = 0;
-#pragma unroll
-        for (int a = kMaxRank - 1; a >= 0; --a)
+        U offset = 0;
+#pragma unroll 1
+        for (int a = 0; a < rank; ++a)
         {
-            if (a >= rank)
-                continue;
-            uint64_t const rest = small ? uint64_t(extents32[a](uint32_t(e))) : extents[a](e);
-            offset += int64_t(e - rest * extents[a].d) * strides[a];
+            U const rest = a < rank - 1 ? extents[a](e) : 0;
+            offset += (e - rest * extents[a].d) * strides[a];
             e = rest;
         }
         return offset;
     }
 };
 
-template <class T, int PACKS>
+template <class T, class U, int PACKS>
 __global__ void __launch_bounds__(256)
-    prelu_kernel(T const* __restrict__ x, Scalars slope, T* __restrict__ y, int64_t elements, SlopeGeometry g,
+    prelu_kernel(T const* __restrict__ x, Scalars slope, T* __restrict__ y, int64_t elements, SlopeGeometry<U> g,
         bool stream)
 {
     constexpr int VEC = kVectorBytes / sizeof(T);
-    bool const small = elements < (int64_t(1) << 31);
-    int64_t const first = (int64_t(blockIdx.x) * PACKS * blockDim.x + threadIdx.x) * VEC;
-    uint64_t const inner = g.extents[g.rank - 1].d;
-    int64_t const step = g.strides[g.rank - 1];
-    Vector<T> v[PACKS];
-#pragma unroll
-    for (int p = 0; p < PACKS; ++p)
-        v[p] = load_up_to(x, first + int64_t(p) * blockDim.x * VEC, elements, stream);
+    Elementwise<T, PACKS> const vectors(x, elements, stream);
+    U base[PACKS];
+    float first[PACKS];
+    bool one_row[PACKS];
 #pragma unroll
     for (int p = 0; p < PACKS; ++p)
     {
-        int64_t const e = first + int64_t(p) * blockDim.x * VEC;
-        if (e >= elements)
-            break;
-        uint64_t const row
-            = small ? uint64_t(g.extents32[g.rank - 1](uint32_t(e))) : g.extents[g.rank - 1](uint64_t(e));
-        bool const one_row = uint64_t(e) - row * inner + VEC <= inner;
-        int64_t const base = g.at(e, small);
-        float s = slope.at(base), out[VEC] = {};
-#pragma unroll
-        for (int k = 0; k < VEC; ++k)
-        {
-            if (e + k >= elements)
-                break;
-            if (k > 0 && !(one_row && step == 0))
-                s = slope.at(one_row ? base + k * step : g.at(e + k, small));
-            float const f = v[p][k];
-            out[k] = f < 0.f ? f * s : f;
-        }
-        store_up_to(y, e, elements, Vector<T>::of(out), stream);
+        int64_t const e = vectors.first(p);
+        U const inner = g.extents[0].d, column = U(e) - g.extents[0](U(e)) * inner;
+        one_row[p] = column + VEC <= inner;
+        base[p] = e < elements ? g.at(U(e)) : 0;
+        first[p] = slope.at(base[p]);
     }
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p)
+        if (one_row[p] && g.strides[0] == 0)
+            vectors.store(y, p, [&](int) { return first[p]; });
+        else
+            vectors.store(y, p, [&](int k) {
+                int64_t const e = vectors.first(p) + k;
+                return e < elements ? slope.at(one_row[p] ? base[p] + k * g.strides[0] : g.at(U(e))) : 0.f;
+            });
 }
 
 } // namespace surgeon

@@ -37,6 +37,15 @@ struct PadGeometry
 
     __device__ PadAxis<U> const& last() const { return axes[rank - 1]; }
 
+    // How many of `most` rows from `row` on are of its plane.
+    __device__ int rows_to_plane(U row, int most) const
+    {
+        if (rank < 3)
+            return most;
+        FastDiv<U> const& plane = axes[rank - 2].out;
+        return int(min(plane.d - (row - plane(row) * plane.d), U(most)));
+    }
+
     // Where the input row begins that an output row is made of, its crop included.
     __device__ Index input_row(U row) const;
 };
@@ -88,10 +97,13 @@ __device__ inline std::make_signed_t<U> PadGeometry<U>::input_row(U row) const
 }
 
 constexpr int kPadThreads = 256, kChunkThreads = 256;
+// Blocks a multiprocessor: as far as its threads and shared memory go.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-constexpr int kPadResident = 4, kPadBlocksResident = 4; // blocks a multiprocessor
-#elif defined(__CUDA_ARCH__) && ((__CUDA_ARCH__ > 800 && __CUDA_ARCH__ < 900) || __CUDA_ARCH__ >= 1200)
-constexpr int kPadResident = 6, kPadBlocksResident = 6;
+constexpr int kPadResident = 1, kPadBlocksResident = 4;
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 800
+constexpr int kPadResident = 3, kPadBlocksResident = 8;
+#elif defined(__CUDA_ARCH__) && (__CUDA_ARCH__ < 900 || __CUDA_ARCH__ >= 1200)
+constexpr int kPadResident = 2, kPadBlocksResident = 6;
 #else
 constexpr int kPadResident = 6, kPadBlocksResident = 8;
 #endif
@@ -109,29 +121,34 @@ struct PadColumns
 };
 
 // A block makes a flat piece of y, `chunk` elements: whole lines, whatever the rows. What it needs of x is one window,
-// unless the piece's rows jump about in x by more than its length. The window is brought into shared memory and moved to
-// its places in the piece there, a row at a time by each group of 2^log_lanes threads, interiors as vectors; the piece
-// goes out in one copy. What lies outside the window is read from memory.
+// or two where its rows are of two planes that lie apart in x, as at the mirrored ends of an axis. They are brought
+// into shared memory and moved to their places in the piece there, a row at a time by each group of `lanes` threads,
+// interiors as vectors; the piece goes out in one copy. What lies outside the windows is read from memory.
 template <class T, class U>
-__global__ void __launch_bounds__(kChunkThreads, kPadResident)
+__global__ void __launch_bounds__(kChunkThreads, sizeof(U) == 4 ? kPadResident : (kPadResident + 1) / 2)
     pad_chunks_kernel(T const* __restrict__ x, T* __restrict__ y, PadGeometry<U> g, int64_t elements, int chunk,
-        int log_lanes, bool stream)
+        FastDiv<uint32_t> lanes, bool stream)
 {
     using Index = std::make_signed_t<U>;
     constexpr int VEC = kVectorBytes / sizeof(T), PER_WORD = 4 / sizeof(T);
     constexpr int THREADS = kChunkThreads, WARPS = THREADS / 32;
     extern __shared__ __align__(128) unsigned char staged[];
-    __shared__ int lows[WARPS], highs[WARPS], window_length;
-    __shared__ Index window_from;
+    __shared__ int4 needs[WARPS];
+    __shared__ Index froms[2];                // the windows, one after the other
+    __shared__ int lengths[2], second_window; // the row from which on the second one is meant
     auto const* const in = reinterpret_cast<Bits<T> const*>(x);
     PadAxis<U> const& last = g.last();
     Index const begin = Index(blockIdx.x) * chunk, first_row = Index(last.out(U(begin)));
     int const count = int(min(int64_t(chunk), elements - int64_t(begin))), width = int(last.out.d);
     int const before = int(last.begin), size = int(last.size);
-    auto* const made = reinterpret_cast<Bits<T>*>(staged);                   // [chunk]
-    auto* const window = made + chunk;                                       // [chunk + 2 * VEC]
-    auto* const inputs = reinterpret_cast<Index*>(window + chunk + 2 * VEC); // of each row: where it begins in x
+    int const room = chunk + 4 * VEC;
+    auto* const made = reinterpret_cast<Bits<T>*>(staged);         // [chunk]
+    auto* const windows = made + chunk;                            // [room]
+    auto* const inputs = reinterpret_cast<Index*>(windows + room); // of each row: where it begins in x
     int const skipped = int(begin - first_row * width), rows = int(last.out(U(skipped + count - 1))) + 1;
+    // What is needed of x by the first plane's rows and by the others, counted from `begin`: the begin, minus the end.
+    constexpr int kFar = 1 << 30;
+    int split = rows, need[4] = {kFar, kFar, kFar, kFar};
 #if SURGEON_DEVICE_HAS_ST_ASYNC
     __shared__ uint64_t arrived;
     uint64_t const policy = cache_policy(stream);
@@ -144,8 +161,7 @@ __global__ void __launch_bounds__(kChunkThreads, kPadResident)
 
     if (int(threadIdx.x / 32 * 32) < rows)
     {
-        constexpr Index kFar = 1 << 30;
-        int low = INT32_MAX, high = -INT32_MAX; // of what the rows need of x, counted from `begin`
+        split = g.rows_to_plane(U(first_row), rows);
         for (int r = threadIdx.x; r < rows; r += THREADS)
         {
             PadColumns const columns(r, width, skipped, count);
@@ -154,82 +170,127 @@ __global__ void __launch_bounds__(kChunkThreads, kPadResident)
             int const a = max(columns.from - before, 0), b = min(columns.to - before, size);
             if (a >= b)
                 continue;
-            low = min(low, int(max(place + a, -kFar)));
-            high = max(high, int(min(place + b, kFar)));
+            int const low = int(min(max(place + a, Index(-kFar)), Index(kFar)));
+            int const high = int(min(max(place + b, Index(-kFar)), Index(kFar)));
+            need[0] = min(need[0], r < split ? low : kFar);
+            need[1] = min(need[1], r < split ? -high : kFar);
+            need[2] = min(need[2], r < split ? kFar : low);
+            need[3] = min(need[3], r < split ? kFar : -high);
         }
-        low = smallest_of_warp(low);
-        high = -smallest_of_warp(-high);
-        if (threadIdx.x % 32 == 0)
-        {
-            lows[threadIdx.x / 32] = low;
-            highs[threadIdx.x / 32] = high;
-        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            need[i] = smallest_of_warp(need[i]);
     }
+    if (threadIdx.x % 32 == 0)
+        needs[threadIdx.x / 32] = make_int4(need[0], need[1], need[2], need[3]);
     __syncthreads();
     if (threadIdx.x == 0)
     {
-        int low = lows[0], high = highs[0];
-        for (int i = 1; i < min(ceil_div(rows, 32), WARPS); ++i)
+#pragma unroll
+        for (int w = 1; w < WARPS; ++w)
         {
-            low = min(low, lows[i]);
-            high = max(high, highs[i]);
+            int4 const n = needs[w];
+            need[0] = min(need[0], n.x);
+            need[1] = min(need[1], n.y);
+            need[2] = min(need[2], n.z);
+            need[3] = min(need[3], n.w);
         }
         // Whole vectors; x's last elements may not fill one.
-        Index const from = low < high ? max(begin + low, Index(0)) / VEC * VEC : 0;
-        Index length = min((begin + high + VEC - 1) / VEC * VEC, g.in_elements / VEC * VEC) - from;
-        if (low >= high || length < 0 || length > chunk + 2 * VEC)
-            length = 0;
-        window_from = from;
-        window_length = int(length);
+        auto const first = [&](int low) { return max(begin + low, Index(0)) / VEC * VEC; };
+        auto const length = [&](Index from, int low, int minus_high) {
+            Index const to = min((begin - minus_high + VEC - 1) / VEC * VEC, g.in_elements / VEC * VEC);
+            return low < -minus_high ? int(min(max(to - from, Index(0)), Index(room + 1))) : 0;
+        };
+        int const low = min(need[0], need[2]), minus_high = min(need[1], need[3]);
+        Index from = first(low), second_from = from;
+        int elements_of_first = length(from, low, minus_high), elements_of_second = 0;
+        bool const two = elements_of_first > room;
+        if (two)
+        {
+            from = first(need[0]);
+            second_from = first(need[2]);
+            elements_of_first = length(from, need[0], need[1]);
+            elements_of_second = length(second_from, need[2], need[3]);
+            if (elements_of_first + elements_of_second > room)
+                elements_of_first = elements_of_second = 0;
+        }
+        froms[0] = from;
+        froms[1] = second_from;
+        lengths[0] = elements_of_first;
+        lengths[1] = elements_of_second;
+        second_window = two ? split : rows;
 #if SURGEON_DEVICE_HAS_ST_ASYNC
-        bulk_announce(unsigned(length) * unsigned(sizeof(T)), &arrived);
-        bulk_load(window, x + from, unsigned(length) * unsigned(sizeof(T)), &arrived, policy);
+        unsigned const bytes = unsigned(elements_of_first) * unsigned(sizeof(T));
+        unsigned const second_bytes = unsigned(elements_of_second) * unsigned(sizeof(T));
+        bulk_announce(bytes + second_bytes, &arrived);
+        bulk_load(windows, x + from, bytes, &arrived, policy);
+        bulk_load(windows + elements_of_first, x + second_from, second_bytes, &arrived, policy);
 #endif
     }
     __syncthreads();
 #if SURGEON_DEVICE_HAS_ST_ASYNC
     barrier_wait(&arrived, 0);
 #else
-    for (int e = threadIdx.x * VEC; e < window_length; e += THREADS * VEC)
-        __pipeline_memcpy_async(window + e, x + window_from + e, kVectorBytes);
+    for (int i = 0; i < 2; ++i)
+        for (int e = threadIdx.x * VEC; e < lengths[i]; e += THREADS * VEC)
+            __pipeline_memcpy_async(windows + i * lengths[0] + e, x + froms[i] + e, kVectorBytes);
     __pipeline_commit();
     __pipeline_wait_prior(0);
     __syncthreads();
 #endif
 
-    Index const from = window_from, to = from + window_length;
-    int const lanes = 1 << log_lanes, lane = threadIdx.x & (lanes - 1);
-    for (int r = threadIdx.x >> log_lanes; r < rows; r += THREADS >> log_lanes)
+    int const group = int(lanes(threadIdx.x)), lane = int(threadIdx.x) - group * int(lanes.d);
+    int const groups = int(lanes(THREADS));
+    auto const* window = windows;
+    Index from = froms[0], to = from + lengths[0];
+    int until = second_window;
+    for (int r = group < groups ? group : rows; r < rows; r += groups)
     {
+        if (r >= until)
+        {
+            window = windows + lengths[0];
+            from = froms[1];
+            to = from + lengths[1];
+            until = rows;
+        }
         PadColumns const columns(r, width, skipped, count);
         Index const input = inputs[r];
         int const a = max(columns.from, before), b = min(columns.to, before + size), end = columns.start + columns.to;
+        bool const brought = input + (a - before) >= from && input + (b - before) <= to;
         int lo = end, hi = end; // the whole vectors of the interior, counted in the chunk
-        if (a < b && input + (a - before) >= from && input + (b - before) <= to)
+        // Words of x itself are not read where x's last one may not be full.
+        if (a < b && (brought || input + (b - before) + VEC <= g.in_elements))
         {
             lo = ceil_div(columns.start + a, VEC) * VEC;
             hi = (columns.start + b) / VEC * VEC;
             if (lo >= hi)
                 lo = hi = end;
         }
-        int const source = int(input - from) - before - columns.start + lo; // of the first, in the window
-        auto const* const words = reinterpret_cast<unsigned const*>(window) + source / PER_WORD;
+        Index const source = input - before - columns.start + lo; // of the first
         auto* const vectors = reinterpret_cast<uint4*>(made + lo);
-        int const half = source % PER_WORD * 16, count_vectors = (hi - lo) / VEC;
-        for (int j = lane; j < count_vectors; j += lanes)
-        {
-            unsigned w[5];
+        int const count_vectors = (hi - lo) / VEC;
+        auto const move = [&](Bits<T> const* from_here, int half) {
+            auto const* const words = reinterpret_cast<unsigned const*>(from_here);
+            for (int j = lane; j < count_vectors; j += int(lanes.d))
+            {
+                unsigned w[5];
 #pragma unroll
-            for (int i = 0; i < 3 + PER_WORD; ++i)
-                w[i] = words[4 * j + i];
-            if constexpr (PER_WORD == 2)
+                for (int i = 0; i < 3 + PER_WORD; ++i)
+                    w[i] = words[4 * j + i];
+                if constexpr (PER_WORD == 2)
 #pragma unroll
-                for (int i = 0; i < 4; ++i)
-                    w[i] = __funnelshift_r(w[i], w[i + 1], half);
-            vectors[j] = make_uint4(w[0], w[1], w[2], w[3]);
-        }
+                    for (int i = 0; i < 4; ++i)
+                        w[i] = __funnelshift_r(w[i], w[i + 1], 16 * half);
+                vectors[j] = make_uint4(w[0], w[1], w[2], w[3]);
+            }
+        };
+        int const half = int(source & (PER_WORD - 1));
+        if (brought)
+            move(window + (source - half - from), half);
+        else
+            move(in + (source - half), half);
         int const head = lo - columns.start - columns.from, others = head + end - hi;
-        for (int slot = lane; slot < others; slot += lanes)
+        for (int slot = lane; slot < others; slot += int(lanes.d))
         {
             int const o = slot < head ? columns.start + columns.from + slot : hi + slot - head;
             Index const at = input + fold(Index(o - columns.start) - before, Index(size), g.mode);
