@@ -197,8 +197,8 @@ def _concat(elements, node, _):
 
 
 def _gather(elements, node, _):
-    positions = elements.constant(node.inputs[1], "positions")
-    return np.take(elements.of(node.inputs[0]), positions.astype(np.int64), node.attr("axis") or 0)
+    positions = elements.constant(node.inputs[1], "positions").astype(np.int64)
+    return np.take(elements.of(node.inputs[0]), positions.reshape(-1), node.attr("axis") or 0)  # always an array
 
 
 def _slice(elements, node, _):
