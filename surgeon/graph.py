@@ -911,30 +911,45 @@ class Model:
                 inferred = bare
             types: Types = {}
             _collect_types(self.graph, inferred.graph, types)
-            ranks = self._ranks_of_reshapes(types)
-            if not ranks:
+            sizes = self._sizes_by_targets(types)
+            if not sizes:
                 break
-            bare.graph.value_info.extend(ranks)  # each round knows more of them
+            listed = {info.name: info for info in bare.graph.value_info}
+            for info in sizes:  # each round knows more of them
+                (listed.get(info.name) or bare.graph.value_info.add()).CopyFrom(info)
         self._infer_functions(types)
         return types
 
-    def _ranks_of_reshapes(self, types: Types) -> list[onnx.ValueInfoProto]:
-        """What ONNX's inference leaves out where a target is computed:
-        a Reshape has as many dimensions as it has elements."""
+    def _sizes_by_targets(self, types: Types) -> list[onnx.ValueInfoProto]:
+        """What ONNX's inference leaves out where a target is computed: a Reshape has as many dimensions as it has
+        elements, and what a Shape says of them reaches a Reshape from opset 14 on, an Expand from 13 on."""
         found = []
-        for node in self.graph.by_op.get("Reshape", ()):
-            out, target = node.outputs[0], node.inputs[1] if len(node.inputs) > 1 else None
-            if out is None or target is None or not node.alive:
+        for node in self.graph.of(("Reshape", "Expand")):
+            out, source, target = node.outputs[0], *[*node.inputs, None][:2]
+            if out is None or source is None or target is None:
                 continue
             elem, dims = _look(types, out) or (0, None)
-            sizes = (_look(types, target) or (0, None))[1]
-            if elem and dims is None and sizes is not None and len(sizes) == 1 and isinstance(sizes[0], int):
-                dims = _written_sizes(target, types)
-                found.append(
-                    helper.make_value_info(
-                        out.name, _type_proto(elem, dims if len(dims) == sizes[0] else (None,) * sizes[0])
-                    )
-                )
+            rank = (_look(types, target) or (0, None))[1]
+            if (
+                not elem
+                or _wholly_known((elem, dims))
+                or rank is None
+                or len(rank) != 1
+                or not isinstance(rank[0], int)
+            ):
+                continue
+            sizes: Shape = _written_sizes(target, types)
+            if len(sizes) != rank[0]:
+                sizes = (None,) * rank[0]
+            if node.key == "Expand":
+                given = (_look(types, source) or (0, None))[1]
+                if given is None or len(given) != len(sizes):
+                    continue
+                sizes = tuple(d if isinstance(d, int) and d != 1 else s for d, s in zip(given, sizes, strict=True))
+            if dims is not None:
+                sizes = tuple(s if isinstance(s, int) else d for s, d in zip(sizes, dims, strict=True))
+            if sizes != dims:
+                found.append(helper.make_value_info(out.name, _type_proto(elem, sizes)))
         return found
 
     def _infer_functions(self, types: Types) -> None:
@@ -1303,9 +1318,12 @@ def _look(types: Types, value: Value) -> tuple[int, Shape | None] | None:
 
 
 def _written_sizes(target: Value, types: Types) -> Shape:
-    """The dimensions that a computed target of Reshape names: the constant parts of a Concat."""
+    """The sizes that a computed target of Reshape or Expand names: those of a Shape, the constant parts of a Concat."""
     found: list[Dim] = []
     concat = target.producer
+    if concat is not None and concat.key == "Shape" and concat.inputs[0] is not None:
+        dims = _shape_range(concat, (_look(types, concat.inputs[0]) or (0, None))[1] or ())
+        return tuple(d if isinstance(d, int) and d > 0 else None for d in dims)
     for part in concat.inputs if concat is not None and concat.key == "Concat" else ():
         if part is None:
             continue

@@ -151,6 +151,27 @@ def test_random_numbers_are_no_constants() -> None:
     assert not indexed.is_constant(indexed.graph.values["n"])
 
 
+@pytest.mark.parametrize("opset", [11, 13, 17])
+def test_what_a_shape_says_reaches_reshape_and_expand(opset: int) -> None:
+    """ONNX's own inference takes it to a Reshape from opset 14 on, to an Expand from 13 on."""
+    text = """(float[2,1,5] a, float[10] b, float[2,3,1] c, float[M,3,N] d)
+              => (float[i,j,k] r, float[l,m,n] e, float e2) {
+        s = Shape (a)
+        r = Reshape (b, s)
+        t = Shape (c)
+        e = Expand (r, t)
+        f = Shape (d)
+        e2 = Expand (r, f)
+    }"""
+    proto = model(text, opset=opset)
+    for output in proto.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    indexed = Model(proto)
+    assert indexed.shape(indexed.graph.values["r"]) == (2, 1, 5)
+    assert indexed.shape(indexed.graph.values["e"]) == (2, 3, 5)
+    assert indexed.shape(indexed.graph.values["e2"]) == (2, 3, 5)
+
+
 def test_shapes_and_types_on_demand() -> None:
     indexed = Model(model("(float[N,3] a) => (float[N,1] r) { m = ReduceMean <axes = [1]> (a)  r = Relu (m) }"))
     values = indexed.graph.values
