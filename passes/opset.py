@@ -20,6 +20,7 @@ at the older opset: inputs, attributes and types.
 """
 
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from onnx import TensorProto, defs, helper
 from surgeon import Stage, rewrite_model
 from surgeon.graph import constant_value, schema
 from surgeon.pattern import MOVED
+
+from ._shapes import dims, elements
 
 END = 2**31 - 1  # "to the end" for a parser that reads 32 bits
 
@@ -61,7 +64,8 @@ class Reading:
     """A node as the file's opset reads it. Everything is looked up before the opset comes down."""
 
     def __init__(self, editor, node, before, opset):
-        self.model, self.target, self.node, self.opset = editor.model, editor.target, node, opset
+        self.editor, self.model, self.target = editor, editor.model, editor.target
+        self.node, self.opset = node, opset
         self.before = before  # the operator's definition at the file's opset
         self.after = schema(node.op, "", opset)
         self.attrs = dict(node.attrs)
@@ -410,9 +414,23 @@ def reshape(r):
         return lambda b: b.Reshape(r.input(0), r.input(1), allowzero=0)  # the default, which the parser asks for
     if not r.node.attr("allowzero"):
         return None
-    if not (r.value(1, "dimensions") != 0).all():
-        raise Refused("allowzero came with opset 14, and its shape has a 0")
+    if not _without_zero(r):
+        raise Refused("allowzero came with opset 14, and its shape has a 0, or may have one where its input has none")
     return lambda b: b.Reshape(r.input(0), r.input(1))
+
+
+def _without_zero(r):
+    """Whether a Reshape with allowzero means the same without: no size is 0, or the input's in that place is 0 too."""
+    b = r.editor.builder(r.node)
+    sizes, given = elements(b, r.input(1)), dims(b, r.input(0)) or []
+    if sizes is None:
+        return False
+    if -1 in sizes:  # with allowzero, ONNX allows no 0 beside it
+        return True
+    return all(
+        size != 0 if isinstance(size, int) else size is not None and size == own
+        for size, own in zip_longest(sizes, given[: len(sizes)])
+    )
 
 
 @step("Pad")
