@@ -563,7 +563,8 @@ def _print_closing(report: Report, screen: Screen, args: argparse.Namespace, wit
     if report.undone:
         said.append(f"{len(report.undone)} undone")
     if "failed" in report.verify:
-        said.append(f"the whole models differ: {report.verify['failed']}")
+        differ = "differ" if report.verify.get("compared", True) else "were not compared (--shapes gives sizes)"
+        said.append(f"the whole models {differ}: {report.verify['failed']}")
     elif report.verify.get("max_error") is not None:
         said.append(f"whole models agree{_how_well(report.verify['max_error'])}")
     if report.untaken:

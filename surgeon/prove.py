@@ -16,8 +16,8 @@ import hashlib
 import math
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,7 @@ STASH_IGNORED = frozenset({"LayerNormalization", "RMSNormalization"})
 TAKES_A_FOLDER = (1, 21)  # ONNX Runtime from here on reads the external weights of a model in memory from a folder
 LARGEST = 1e18  # finite inputs beyond this may overflow on either side
 CONE_LIMIT = 400  # nodes that compute shapes, pulled into one window
+LONGER = (0, 64, 1024)  # what the sizes of a whole model grow by until it runs: convolutions of sound need many samples
 Feeds = dict[str, np.ndarray]
 
 
@@ -63,6 +64,7 @@ class Verdict:
     ok: bool | None
     max_error: float | None = None
     why: str = ""
+    sizes: bool = False  # whether the original ran with none of the sizes that were chosen
 
 
 # ---- inputs ----------------------------------------------------------------------------------------------------------
@@ -384,20 +386,42 @@ class Window:
     after: ModelProto
     inputs: list[tuple[str, int, Shape]]
     pads: int
+    longer: int = 0  # what symbolic dimensions get more, but for the first ones
+    tensors: list[Value] = field(default_factory=list)  # the inputs in the model
+    met: list[Feeds] = field(default_factory=list)  # the inputs as a run of the whole model has them, at each size
 
     def key(self, tolerance: float) -> bytes:
         """Equal for windows that have the same proof: a digest of both sides."""
         digest = hashlib.sha256(repr(tolerance).encode())
         for side in (self.before, self.after):
             digest.update(side.SerializeToString(deterministic=True))
+        for feeds in self.met:
+            for array in feeds.values():
+                digest.update(repr(array.shape).encode())
+                digest.update(b"" if _is_float(array.dtype) else array.tobytes())
         return digest.digest()
+
+    def runs(self, shapes: dict[str, int]) -> Iterator[tuple[list[tuple[str, int, tuple[int, ...]]], Feeds]]:
+        """The inputs with every dimension a number, and those of them whose values are given: the integers that a run
+        of the whole model has there, which may be positions."""
+        if not self.met:
+            yield from ((infos, {}) for infos in self.sizes(shapes))
+        for feeds in self.met:
+            yield (
+                [(name, elem, feeds[name].shape) for name, elem, _ in self.inputs],
+                {name: array for name, array in feeds.items() if not _is_float(array.dtype)},
+            )
 
     def sizes(self, shapes: dict[str, int]) -> Iterator[list[tuple[str, int, tuple[int, ...]]]]:
         """The inputs with every dimension a number: two sizes for each symbolic one, one pass where all are static."""
         symbols = list(dict.fromkeys(d for _, _, s in self.inputs for d in s if isinstance(d, str)))
         unknown = any(d is None for _, _, s in self.inputs for d in s)
+        firsts = {s[0] for _, _, s in self.inputs if len(s) > 1}
         for turn in range(2 if unknown or set(symbols) - set(shapes) else 1):
-            chosen = {s: shapes.get(s, self._size(k, turn)) for k, s in enumerate(symbols)}
+            chosen = {
+                s: shapes.get(s, self._size(k, turn) + (0 if s in firsts else self.longer))
+                for k, s in enumerate(symbols)
+            }
             yield [
                 (name, elem, tuple(self._dim(d, axis, len(shape), chosen, turn) for axis, d in enumerate(shape)))
                 for name, elem, shape in self.inputs
@@ -435,6 +459,7 @@ class Prover:
         self.shapes = shapes or {}
         self._verdicts = verdicts if verdicts is not None else {}
         self._shape_only: dict[Value, bool] = {}
+        self.unsized: dict[Rewrite, Window] = {}  # what ran with no sizes that the prover chose
 
     def prove(self, record: Rewrite) -> Verdict:
         """Whether the window computes what the file's nodes computed."""
@@ -444,10 +469,31 @@ class Prover:
             return Verdict(None, None, str(error))
         if window is None:
             return Verdict(True, 0.0)
-        key = window.key(record.tolerance)
+        verdict = self._verdict(window, record.tolerance)
+        if verdict.ok is None and verdict.sizes:
+            self.unsized[record] = window
+        return verdict
+
+    def _verdict(self, window: Window, tolerance: float) -> Verdict:
+        key = window.key(tolerance)
         if key not in self._verdicts:
-            self._verdicts[key] = prove_window(window, self.shapes, record.tolerance)
+            self._verdicts[key] = prove_window(window, self.shapes, tolerance)
         return self._verdicts[key]
+
+    def prove_by_a_run(
+        self, original: ModelProto, folder: Path | None, shapes: Mapping[str, Sequence[int]]
+    ) -> dict[Rewrite, Verdict]:
+        """What comes of the windows in `unsized` with sizes that belong together: those of a run of the whole model."""
+        tensors = dict.fromkeys(t for window in self.unsized.values() for t in window.tensors)
+        met = run_through(original, [t.name for t in tensors], folder, shapes)
+        found = {}
+        for record, window in self.unsized.items() if met else ():
+            if any(t.name not in run or t.graph is not self.model.graph for run in met for t in window.tensors):
+                continue
+            names = [name for name, _, _ in window.inputs]
+            window.met = [{n: run[t.name] for n, t in zip(names, window.tensors, strict=True)} for run in met]
+            found[record] = self._verdict(window, record.tolerance)
+        return found
 
     def window(self, record: Rewrite) -> Window | None:
         """The rewrite's window; None where it has no outputs (what went was read by nobody)."""
@@ -458,9 +504,9 @@ class Prover:
         cut = _Cut(self, record.root.graph)
         cut.keep_names = any(n.bodies for n in (*went, *record.added))  # a body captures outer tensors by name
         before = cut.side(outputs, {o: n for n in went for o in n.outputs if o is not None}, self.model)
-        after = cut.side(
-            outputs, {}, self.model, {o: n for n in record.added for o in n.outputs if o is not None}, record.aliases
-        )
+        stayed = [n for n in record.matched if n.alive]  # a body may build on what stands inside its match
+        now = {o: n for n in (*record.added, *stayed) for o in n.outputs if o is not None}
+        after = cut.side(outputs, {}, self.model, now, record.aliases)
         return cut.window(before, after, outputs)
 
     def producer(self, value: Value, file: bool) -> Node | None:
@@ -602,9 +648,8 @@ class _Cut:
             inputs.append((self.names[value], elem, shape))
         names = [self.names[o] for o in outputs]
         first, now = self.opsets
-        return Window(
-            self._model(before, inputs, names, first), self._model(after, inputs, names, now), inputs, self.pads
-        )
+        sides = self._model(before, inputs, names, first), self._model(after, inputs, names, now)
+        return Window(*sides, inputs, self.pads, tensors=list(self.inputs))
 
     def _model(
         self, nodes: list[NodeProto], inputs: list[tuple[str, int, Shape]], outputs: list[str], declared: dict[str, int]
@@ -653,9 +698,10 @@ def prove_window(
         return Verdict(False, None, f"ONNX Runtime does not run the rewritten window: {error}")
     after.follow(before)
     worst, ran, why = 0.0, 0, ""
-    for infos in window.sizes(shapes):
+    for infos, given in window.runs(shapes):
         half = any(elem in HALVES for _, elem, _ in infos)
-        for kind, feeds in feeds_of(infos):
+        for kind, drawn in feeds_of(infos):
+            feeds = {**drawn, **given}
             try:
                 expected = before.run(feeds)
             except Unrunnable as error:
@@ -663,11 +709,11 @@ def prove_window(
                 break
             ran += 1
             try:
-                given = after.run(feeds)
+                results = after.run(feeds)
             except Unrunnable as error:
                 return Verdict(False, None, f"on {kind} inputs the rewritten window does not run: {error}")
             exact, finite = Exact(window.before, feeds, half, folder), kind not in NOT_FINITE
-            for index, (a, b) in enumerate(zip(given, expected, strict=True)):
+            for index, (a, b) in enumerate(zip(results, expected, strict=True)):
                 tolerance = TOLERANCE.get(helper.np_dtype_to_tensor_dtype(b.dtype), 0.0) * slack
                 found = compare(a, b, tolerance, finite, partial(exact.output, index))
                 if found.why and found.error <= KERNEL_NOISE:
@@ -679,7 +725,7 @@ def prove_window(
                 if kind not in NOT_COUNTED:
                     worst = max(worst, found.error)
     if not ran:
-        return Verdict(None, None, f"the original window does not run: {why}")
+        return Verdict(None, None, f"the original window does not run: {why}", True)
     return Verdict(True, worst)
 
 
@@ -749,7 +795,12 @@ def compare_models(
 def prove_models(before: ModelProto, after: ModelProto, base: Any = None, shapes: Any = None) -> Verdict:
     """Like `prove_window`, for two whole models."""
     window, symbols = whole_window(before, after, shapes)
-    return prove_window(window, symbols, folder=base)
+    tried = []
+    for window.longer in LONGER:
+        tried.append(prove_window(window, symbols, folder=base))
+        if not tried[-1].sizes:
+            return tried[-1]
+    return tried[0]
 
 
 def whole_window(before: ModelProto, after: ModelProto, shapes: Any = None) -> tuple[Window, dict[str, int]]:
@@ -768,6 +819,34 @@ def whole_window(before: ModelProto, after: ModelProto, shapes: Any = None) -> t
         if isinstance(d, str)
     }
     return Window(before, after, infos, _largest_pad(before)), symbols
+
+
+def run_through(
+    model: ModelProto, tensors: Sequence[str], folder: Path | None, shapes: Mapping[str, Sequence[int]]
+) -> list[Feeds]:
+    """The tensors of the main graph as random inputs make them, at one or two sizes; without those that the model does
+    not have, and empty where it does not run."""
+    made = {o for n in model.graph.node for o in n.output} | {i.name for i in model.graph.input}
+    wanted = [t for t in tensors if t in made]
+    model.graph.output.extend([onnx.ValueInfoProto(name=t) for t in wanted if t not in _names(model.graph.output)])
+    window, symbols = whole_window(model, model, shapes)
+    try:
+        runner = Runner(model, folder)
+    except (Unrunnable, ModelError):
+        return []
+    for window.longer in LONGER:
+        found = []
+        with contextlib.suppress(Unrunnable):
+            for infos in window.sizes(symbols):
+                _, feeds = next(feeds_of(infos))
+                results = dict(zip(_names(model.graph.output), runner.run(feeds), strict=True))
+                found.append({t: results[t] for t in wanted})
+            return found
+    return []
+
+
+def _names(infos: Iterable[onnx.ValueInfoProto]) -> list[str]:
+    return [i.name for i in infos]
 
 
 def _declared_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:

@@ -292,10 +292,14 @@ class _Run:
         originals = {o: n for r in driver.rewrites for n in r.removed for o in n.outputs if o is not None}
         prover = Prover(driver.model, driver.present, _symbols(driver.model, self.shapes), self.verdicts, originals)
         refusal = _refused_by_checker(self.source, driver.rewrites)
-        for done, record in enumerate(list(driver.rewrites)):
+        verdicts = {}
+        for done, record in enumerate(driver.rewrites):
             if self.progress is not None:
                 self.progress("proving", done, len(driver.rewrites))
-            verdict = prover.prove(record)
+            verdicts[record] = prover.prove(record)
+        if prover.unsized:
+            verdicts.update(prover.prove_by_a_run(self.source.proto(), self.source.base, self.shapes))
+        for record, verdict in verdicts.items():
             record.max_error = verdict.max_error
             if refusal and verdict.ok:
                 verdict = type(verdict)(None, None, refusal)
@@ -340,12 +344,14 @@ class _Run:
         return Result(proto, report, self.source.base)
 
     def _compare_whole(self, proto: ModelProto, report: Report) -> None:
-        from .prove import compare_models
+        from .prove import prove_models
 
-        error, why = compare_models(self.source.proto(), proto, self.source.base, self.shapes)
-        report.verify["max_error"] = error
-        if why:
-            report.verify["failed"] = why
+        verdict = prove_models(self.source.proto(), proto, self.source.base, self.shapes)
+        report.verify["max_error"] = verdict.max_error
+        if not verdict.ok:
+            report.verify["failed"] = verdict.why
+        if verdict.ok is None:
+            report.verify["compared"] = False
 
 
 def untaken(model: Model, target: Target) -> list[Declined]:

@@ -102,6 +102,34 @@ def test_a_window_that_cannot_be_run_is_declined_as_unproved(tmp_path: Path) -> 
     assert again.report.verify["skipped"] == ["Relu -> c"]
 
 
+def test_a_window_whose_sizes_go_together_is_proved_with_those_of_a_run(tmp_path: Path) -> None:
+    """The sizes of `f` and `d` cannot be chosen one by one: a Reshape makes one like the other."""
+    proto = model("""(float[N,S] a, float[N,S] b) => (float[N,S] r) <int64[1] all = {-1}> {
+        f = Reshape (a, all)
+        d = Exp (b)
+        t = Shape (d)
+        e = Reshape (f, t)
+        r = Relu (e)
+    }""")
+    root = "Relu(op.Reshape(x, ...))"
+    right = with_pass(tmp_path, root, "b.Max(b.root.inputs[0], 0.0)", proto)
+    assert not right.report.declined and right.report.applied[0].max_error == 0.0
+    wrong = with_pass(tmp_path, root, "b.Abs(b.root.inputs[0])", proto)
+    assert "differs" in wrong.report.undone[0].why
+
+
+def test_whole_models_get_sizes_with_which_they_run(tmp_path: Path) -> None:
+    text = "(float[N,1,S] a, float[1,1,300] w) => (float[N,1,T] r) { b = Conv (a, w)  r = Relu (b) }"
+    result = with_pass(tmp_path, "Relu(x)", "b.Max(x, 0.0)", model(text), verify="full")
+    assert result.report.verify == {"mode": "full", "skipped": [], "max_error": 0.0}
+
+
+def test_whole_models_that_never_run_are_not_said_to_differ(tmp_path: Path) -> None:
+    text = "(float[N,S] a, float[M,S] b) => (float[i,j] r) { c = Add (a, b)  r = Relu (c) }"
+    result = with_pass(tmp_path, "Relu(x)", "b.Max(x, 0.0)", model(text), verify="full")
+    assert result.report.verify["compared"] is False and result.report.verify["failed"] and result.report.failed
+
+
 def test_verify_none_proves_nothing_and_says_so(tmp_path: Path) -> None:
     result = with_pass(tmp_path, "Relu(x)", "b.Abs(x)", model(RELU), verify="none")
     assert ops(result.model) == ["Abs", "Exp"]
