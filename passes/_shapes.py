@@ -133,22 +133,25 @@ def elements(b: Builder, value: Value | None) -> list[Dim] | None:
         found = dims(b, node.inputs[0])
         return None if found is None else found[slice(node.attr("start") or 0, node.attr("end"))]
     if node.key in REORDER_NOTHING:
-        return elements(b, node.inputs[0])
+        return elements(b, node.inputs[0]) or _unknown(b, value)
     if node.key == "Concat":
         parts = [elements(b, v) for v in node.inputs]
         return None if any(p is None for p in parts) else [e for p in parts for e in p or []]
     if node.key in ("ReduceProd", "Sub"):
         number = _computed(b, node)
-        return None if number is None else [number]
+        return _unknown(b, value) if number is None else [number]
     if node.key in ("Gather", "Slice"):
         return _picked(b, node)
     return _unknown(b, value)
 
 
 def _unknown(b: Builder, value: Value) -> list[Dim] | None:
-    """As many elements as a vector has, none of them known."""
+    """As many elements as a vector or scalar has, none of them known."""
     shape = b.shape(value)
-    return [None] * shape[0] if shape is not None and len(shape) == 1 and isinstance(shape[0], int) else None
+    if shape is None or len(shape) > 1:
+        return None
+    count = shape[0] if shape else 1
+    return [None] * count if isinstance(count, int) and count <= MOST else None
 
 
 def _computed(b: Builder, node: Node) -> int | None:

@@ -414,23 +414,22 @@ def reshape(r):
         return lambda b: b.Reshape(r.input(0), r.input(1), allowzero=0)  # the default, which the parser asks for
     if not r.node.attr("allowzero"):
         return None
-    if not _without_zero(r):
-        raise Refused("allowzero came with opset 14, and its shape has a 0, or may have one where its input has none")
-    return lambda b: b.Reshape(r.input(0), r.input(1))
-
-
-def _without_zero(r):
-    """Whether a Reshape with allowzero means the same without: no size is 0, or the input's in that place is 0 too."""
     b = r.editor.builder(r.node)
     sizes, given = elements(b, r.input(1)), dims(b, r.input(0)) or []
-    if sizes is None:
-        return False
-    if -1 in sizes:  # with allowzero, ONNX allows no 0 beside it
-        return True
-    return all(
-        size != 0 if isinstance(size, int) else size is not None and size == own
+    if sizes is not None and 0 in sizes:
+        raise Refused("allowzero came with opset 14, and its shape has a 0")
+    alike = sizes is not None and all(
+        isinstance(size, int) or (size is not None and size == own)
         for size, own in zip_longest(sizes, given[: len(sizes)])
     )
+    exact = alike or (sizes is not None and -1 in sizes)  # with allowzero, ONNX allows no 0 beside -1
+
+    def plan(b):
+        if not exact:
+            r.editor.warn("allowzero is left out: where a Reshape gets no elements, this parser would read other sizes")
+        return b.Reshape(r.input(0), r.input(1))
+
+    return plan
 
 
 @step("Pad")

@@ -48,7 +48,9 @@ STASH_IGNORED = frozenset({"LayerNormalization", "RMSNormalization"})
 TAKES_A_FOLDER = (1, 21)  # ONNX Runtime from here on reads the external weights of a model in memory from a folder
 LARGEST = 1e18  # finite inputs beyond this may overflow on either side
 CONE_LIMIT = 400  # nodes that compute shapes, pulled into one window
-LONGER = (0, 64, 1024)  # what the sizes of a whole model grow by until it runs: convolutions of sound need many samples
+# What the sizes of a whole model grow by until it runs, and whether they are alike: convolutions of sound need many
+# samples, and exporters name the length of a sentence and that of its mask by two names.
+GROWN = ((0, False), (0, True), (64, False), (64, True), (1024, False))
 Feeds = dict[str, np.ndarray]
 
 
@@ -387,6 +389,7 @@ class Window:
     inputs: list[tuple[str, int, Shape]]
     pads: int
     longer: int = 0  # what symbolic dimensions get more, but for the first ones
+    alike: bool = False  # whether all symbolic dimensions are of one size, but for the first ones, which are of another
     tensors: list[Value] = field(default_factory=list)  # the inputs in the model
     met: list[Feeds] = field(default_factory=list)  # the inputs as a run of the whole model has them, at each size
 
@@ -418,10 +421,10 @@ class Window:
         unknown = any(d is None for _, _, s in self.inputs for d in s)
         firsts = {s[0] for _, _, s in self.inputs if len(s) > 1}
         for turn in range(2 if unknown or set(symbols) - set(shapes) else 1):
-            chosen = {
-                s: shapes.get(s, self._size(k, turn) + (0 if s in firsts else self.longer))
-                for k, s in enumerate(symbols)
-            }
+            chosen = {}
+            for k, s in enumerate(symbols):
+                size = self._size((s not in firsts) if self.alike else k, turn)
+                chosen[s] = shapes.get(s, size + (0 if s in firsts else self.longer))
             yield [
                 (name, elem, tuple(self._dim(d, axis, len(shape), chosen, turn) for axis, d in enumerate(shape)))
                 for name, elem, shape in self.inputs
@@ -796,7 +799,7 @@ def prove_models(before: ModelProto, after: ModelProto, base: Any = None, shapes
     """Like `prove_window`, for two whole models."""
     window, symbols = whole_window(before, after, shapes)
     tried = []
-    for window.longer in LONGER:
+    for window.longer, window.alike in GROWN:
         tried.append(prove_window(window, symbols, folder=base))
         if not tried[-1].sizes:
             return tried[-1]
@@ -834,7 +837,7 @@ def run_through(
         runner = Runner(model, folder)
     except (Unrunnable, ModelError):
         return []
-    for window.longer in LONGER:
+    for window.longer, window.alike in GROWN:
         found = []
         with contextlib.suppress(Unrunnable):
             for infos in window.sizes(symbols):

@@ -124,8 +124,14 @@ def test_whole_models_get_sizes_with_which_they_run(tmp_path: Path) -> None:
     assert result.report.verify == {"mode": "full", "skipped": [], "max_error": 0.0}
 
 
+def test_whole_models_whose_sizes_have_two_names_run(tmp_path: Path) -> None:
+    text = "(float[N,S] a, float[M,T] b) => (float[i,j] r) { c = Add (a, b)  r = Relu (c) }"
+    result = with_pass(tmp_path, "Relu(x)", "b.Max(x, 0.0)", model(text), verify="full")
+    assert result.report.verify == {"mode": "full", "skipped": [], "max_error": 0.0}
+
+
 def test_whole_models_that_never_run_are_not_said_to_differ(tmp_path: Path) -> None:
-    text = "(float[N,S] a, float[M,S] b) => (float[i,j] r) { c = Add (a, b)  r = Relu (c) }"
+    text = "(float[N,S] a) => (float[7,11] r) <int64[2] s = {7, 11}> { c = Reshape (a, s)  r = Relu (c) }"
     result = with_pass(tmp_path, "Relu(x)", "b.Max(x, 0.0)", model(text), verify="full")
     assert result.report.verify["compared"] is False and result.report.verify["failed"] and result.report.failed
 
