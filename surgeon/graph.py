@@ -858,7 +858,7 @@ class Model:
             if missing:
                 todo.extend(missing)
                 continue
-            self._infer_one(node)
+            self._infer_one(node, types)
             for out in node.outputs:
                 if out is not None:
                     types.setdefault(out, (0, None))
@@ -872,8 +872,8 @@ class Model:
         for value in before:
             self._types.setdefault(value, before[value])
 
-    def _infer_one(self, node: Node) -> None:
-        assert self._types is not None
+    def _infer_one(self, node: Node, types: Types) -> None:
+        """Infer the node's outputs from its inputs; what `types` has of them stays where it says more."""
         spec = self.schema(node)
         if spec is None:
             return
@@ -881,10 +881,12 @@ class Model:
         for value in node.inputs:
             if value is None:
                 continue
-            elem, dims = _look(self._types, value) or (0, None)
+            elem, dims = _look(types, value) or (0, None)
             if elem:
                 kinds[value.name] = _type_proto(elem, dims)
-            known = self.constant(value) if self.is_constant(value) else None
+            # To ask whether a computed tensor is constant needs shapes, which may be what is being inferred.
+            written = value.tensor is not None or (value.producer is not None and value.producer.key == "Constant")
+            known = self.constant(value) if (written or types is self._types) and self.is_constant(value) else None
             if known is not None and known.size <= SMALL_TENSOR:
                 data[value.name] = numpy_helper.from_array(known, value.name)
         try:
@@ -900,7 +902,8 @@ class Model:
             return
         for out in node.outputs:
             if out is not None and out.name in result:
-                self._types[out] = _read_type(result[out.name])
+                elem, dims = _read_type(result[out.name])
+                types[out] = elem, _merged((_look(types, out) or (0, None))[1], dims)
 
     def _infer(self) -> Types:
         bare = self.bare()
@@ -922,35 +925,45 @@ class Model:
 
     def _sizes_by_targets(self, types: Types) -> list[onnx.ValueInfoProto]:
         """What ONNX's inference leaves out where a target is computed: a Reshape has as many dimensions as it has
-        elements, and what a Shape says of them reaches a Reshape from opset 14 on, an Expand from 13 on."""
-        found = []
-        for node in self.graph.of(("Reshape", "Expand")):
-            out, source, target = node.outputs[0], *[*node.inputs, None][:2]
-            if out is None or source is None or target is None:
-                continue
-            elem, dims = _look(types, out) or (0, None)
-            rank = (_look(types, target) or (0, None))[1]
-            if (
-                not elem
-                or _wholly_known((elem, dims))
-                or rank is None
-                or len(rank) != 1
-                or not isinstance(rank[0], int)
-            ):
-                continue
-            sizes: Shape = _written_sizes(target, types)
-            if len(sizes) != rank[0]:
-                sizes = (None,) * rank[0]
-            if node.key == "Expand":
-                given = (_look(types, source) or (0, None))[1]
-                if given is None or len(given) != len(sizes):
-                    continue
-                sizes = tuple(d if isinstance(d, int) and d != 1 else s for d, s in zip(given, sizes, strict=True))
-            if dims is not None:
-                sizes = tuple(s if isinstance(s, int) else d for s, d in zip(sizes, dims, strict=True))
-            if sizes != dims:
-                found.append(helper.make_value_info(out.name, _type_proto(elem, sizes)))
+        elements, and what a Shape says of them reaches a Reshape from opset 14 on, an Expand from 13 on.
+
+        What follows from that in the nodes behind is written to `types`: the next Reshape may stand there.
+        """
+        found: list[onnx.ValueInfoProto] = []
+        fresh: set[Value | None] = set()
+        for node in self.graph.live():
+            out = node.outputs[0] if node.outputs else None
+            if node.key in ("Reshape", "Expand") and out is not None:
+                sizes = self._size_by_target(node, types)
+                if sizes is not None:
+                    elem = (_look(types, out) or (0, None))[0]
+                    types[out] = elem, sizes
+                    fresh.add(out)
+                    found.append(helper.make_value_info(out.name, _type_proto(elem, sizes)))
+            if fresh and not node.bodies and not fresh.isdisjoint(node.inputs):
+                fresh.update(o for o in node.outputs if o is not None and not _wholly_known(_look(types, o)))
+                self._infer_one(node, types)
         return found
+
+    def _size_by_target(self, node: Node, types: Types) -> Shape | None:
+        """More of the first output's dimensions than `types` has, from the target; None where that says nothing new."""
+        out, source, target = node.outputs[0], *[*node.inputs, None][:2]
+        if out is None or source is None or target is None:
+            return None
+        elem, dims = _look(types, out) or (0, None)
+        rank = (_look(types, target) or (0, None))[1]
+        if not elem or _wholly_known((elem, dims)) or rank is None or len(rank) != 1 or not isinstance(rank[0], int):
+            return None
+        sizes: Shape = _written_sizes(target, types)
+        if len(sizes) != rank[0]:
+            sizes = (None,) * rank[0]
+        if node.key == "Expand":
+            given = (_look(types, source) or (0, None))[1]
+            if given is None or len(given) != len(sizes):
+                return None
+            sizes = tuple(d if isinstance(d, int) and d != 1 else s for d, s in zip(given, sizes, strict=True))
+        merged = _merged(sizes, dims)
+        return merged if merged != dims else None
 
     def _infer_functions(self, types: Types) -> None:
         """The types inside local functions, as the first call sees them."""
@@ -1307,6 +1320,13 @@ def _wholly_known(found: tuple[int, Shape | None] | None) -> bool:
     """Whether inferring again cannot say more: a type and sizes, where a name may be the
     inference's own for "unknown"."""
     return found is not None and found[0] != 0 and found[1] is not None and all(type(d) is int for d in found[1])
+
+
+def _merged(one: Shape | None, other: Shape | None) -> Shape | None:
+    """The dimensions of one tensor of which two things are known: numbers before names."""
+    if one is None or other is None or len(one) != len(other):
+        return one if one is not None else other
+    return tuple(a if isinstance(a, int) or b is None else b for a, b in zip(one, other, strict=True))
 
 
 def _look(types: Types, value: Value) -> tuple[int, Shape | None] | None:
