@@ -837,6 +837,13 @@ def _einsum_diagonal(node: Node) -> str | None:
     return "a diagonal is refused" if any(len(set(o)) != len(o) for o in operands) else None
 
 
+@condition("EyeLike", rtx=True, source="onnx-tensorrt@803e699: !isDynamic(dims); measured with TensorRT-RTX")
+def _eye_like(node: Node) -> str | None:
+    shape = None if node.inputs[0] is None else _model(node).shape(node.inputs[0])
+    static = shape is not None and all(isinstance(d, int) for d in shape)
+    return None if static else "its size is not static: `Eyelike does not work for dynamically shaped tensors`"
+
+
 @condition("TopK", rtx=True, source="NVIDIA documentation: K up to 3840; measured with TensorRT-RTX")
 def _top_k(node: Node) -> str | None:
     k = _known(node, 1)

@@ -1,0 +1,25 @@
+"""Write EyeLike by comparing positions, where its size is known at run time alone.
+
+Why       TensorRT's parsers read EyeLike as a constant: `Eyelike does not work for dynamically shaped tensors`.
+          PyTorch's TorchScript exporter writes torch.eye as EyeLike, of the length of a sentence in XLNet.
+Rewrites  EyeLike<k>(x)  ->  Cast(Equal(row + k, column)), rows and columns by Range
+Exact     Bit for bit.
+"""
+
+import numpy as np
+
+from surgeon import Stage, attr, op, require, rewrite, var
+
+x = var("x")
+
+
+@rewrite(op.EyeLike(x, dtype=attr("dtype"), k=attr("k")), stage=Stage.LOWER, strategy="decompose")
+def decompose(b, x, dtype, k):
+    to = dtype or b.dtype(x)
+    require(to, "the type of its input is not known")
+    require(b.opset >= 11, "Range came with opset 11")
+    shape = b.Shape(x)
+    zero, one = np.asarray(0, np.int64), np.asarray(1, np.int64)
+    rows, columns = (b.Range(zero, b.Gather(shape, np.asarray(axis, np.int64), axis=0), one) for axis in (0, 1))
+    diagonal = b.Add(rows, k) if k else rows
+    return b.Cast(b.Equal(b.Unsqueeze(diagonal, axes=[1]), b.Unsqueeze(columns, axes=[0])), to=to)
