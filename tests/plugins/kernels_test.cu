@@ -494,7 +494,7 @@ void verify(Case const& c)
                 return launch_instance_norm(plan, c.type, dx.p, dy.p, rows, length, params, space.p, 0);
             });
         };
-        for (int blocks : {2, 8, 16})
+        for (int blocks : {1, 2, 8, 16})
             for (int stages : {1, 2})
                 if (blocks <= most_in_cluster
                     && share_vectors(length, vec, blocks) * stages * kVectorBytes <= (208 << 10))
@@ -866,11 +866,12 @@ void bench(std::string const& only)
             time_case({Kind::kSurgeonL2Norm, l2(-1, 0, 1e-12f), d, t}, "last axis");
         for (Dims const& d : std::vector<Dims>{{16 * twice, 64, 256, 256}, {16 * twice, 256, 128, 128},
             {8 * twice, 2048, 64, 64},
-                 {64 * twice, 1024, 32, 32}, {256 * twice, 2048, 11, 11}, {16 * twice, 64, 255, 255},
+                 {64 * twice, 1024, 32, 32}, {256 * twice, 2048, 11, 11}, {16 * twice, 512, 97, 97}, {16 * twice, 1024, 79, 79},
+                     {8 * twice, 512, 145, 145}, {16 * twice, 64, 255, 255},
                      {4 * twice, 64, 512, 512},
                  {4 * twice, 64, 511, 511}})
             time_case(weighted({Kind::kSurgeonInstanceNorm, instance(1e-5f), d}), "affine, on chip");
-        for (Dims const& d : std::vector<Dims>{{1 * twice, 64, 1024, 1024}, {1 * twice, 16, 2048, 2048},
+        for (Dims const& d : std::vector<Dims>{{1 * twice, 64, 1024, 1024}, {1 * twice, 16, 2048, 2048}, {1 * twice, 4, 4096, 4096},
             {1 * twice, 32, 128, 128, 128}})
             time_case(weighted({Kind::kSurgeonInstanceNorm, instance(1e-5f), d}), "affine, not on chip");
         for (Dims const& d : std::vector<Dims>{{16 * twice, 64, 256, 256}, {4 * twice, 64, 512, 512},

@@ -16,6 +16,7 @@ namespace
 // stages. Fewer bytes in flight were slower.
 constexpr int kSmallShare = (34 << 10) / kVectorBytes, kLargeShare = (72 << 10) / kVectorBytes,
               kLargestShare = (104 << 10) / kVectorBytes;
+constexpr int kMostWordBytesALane = 272, kMostWordBytes = 32 * kMostWordBytesALane;
 constexpr int kChunk = (32 << 10) / kVectorBytes;
 
 int64_t chunks_in_cache(int64_t length, int vec)
@@ -45,7 +46,10 @@ RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on)
     if (vectors <= 256)
         return RowsPlan{8, 32, 256, 1, 0};
     bool const clusters = on.clusters && kStAsync;
-    int blocks = 1;
+    // Rows of halves that begin inside a vector are faster in shared memory.
+    bool const crooked = clusters && size_of(type) == 2 && length % vector_elements(type) != 0
+        && length * size_of(type) > kMostWordBytes;
+    int blocks = crooked && vectors > kSmallShare ? 2 : 1;
     while (clusters && vectors > kTileVectors && blocks < kMostBlocksOfRow && vectors / blocks > kSmallShare)
         blocks *= 2;
     // Few rows are spread over the multiprocessors.
@@ -58,7 +62,7 @@ RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on)
         int const packs = vectors > kTileVectors ? 16 : 8, threads = int(ceil_div(vectors, int64_t(packs * 32)) * 32);
         plan = RowsPlan{packs, threads, threads, 1, 0};
     }
-    if (blocks > 1)
+    if (blocks > 1 || crooked)
         plan_shares(plan, type, rows, length, blocks, on);
     return plan;
 }
@@ -70,10 +74,10 @@ namespace
 // shared memory should serve a warp at most three times at once.
 int word_lanes(Type type, int64_t length)
 {
-    constexpr int kMostBytesALane = 272, kMostConflicts = 3, kBanks = 32, kMostWholeVectors = 128;
+    constexpr int kMostConflicts = 3, kBanks = 32, kMostWholeVectors = 128;
     int64_t const bytes = length * size_of(type);
     bool const whole = length % vector_elements(type) == 0;
-    if (bytes > (whole ? kMostWholeVectors * kVectorBytes : 32 * kMostBytesALane))
+    if (bytes > (whole ? kMostWholeVectors * kVectorBytes : kMostWordBytes))
         return 0;
     for (int lanes = 1; lanes < 32; lanes *= 2)
     {
@@ -81,7 +85,7 @@ int word_lanes(Type type, int64_t length)
         int64_t const stride = bytes + (whole ? 4 * lanes : 0); // rows that begin on vectors take turns
         for (int t = 0; t < 32; ++t)
             most = std::max(most, ++hits[(ceil_div(t / lanes * stride, int64_t(4)) + t % lanes) % kBanks]);
-        if (bytes <= kMostBytesALane * lanes && most <= kMostConflicts)
+        if (bytes <= kMostWordBytesALane * lanes && most <= kMostConflicts)
             return lanes;
     }
     return 32;
@@ -114,11 +118,24 @@ struct Chunks
     int count, vectors; // of a row, of a chunk
 };
 
-Chunks chunks_of(int64_t vectors)
+constexpr int kChunksOfMultiprocessor = 3;
+
+// Long chunks, as long as there are a few for every multiprocessor.
+Chunks chunks_of(int64_t rows, int64_t vectors)
 {
-    int64_t const tiles = ceil_div(vectors, int64_t(kTileVectors));
-    int64_t const tiles_a_chunk = ceil_div(tiles, int64_t(kMostChunks));
-    return Chunks{int(ceil_div(tiles, tiles_a_chunk)), int(tiles_a_chunk) * kTileVectors};
+    int64_t const rounds = ceil_div(vectors, int64_t(kMomentVectors)),
+                  few = rows * rounds / (kChunksOfMultiprocessor * std::max(device().multiprocessors, 1)),
+                  a_chunk = std::max({std::min(few, int64_t(kMostMomentRounds)),
+                      ceil_div(rounds, int64_t(kMostChunks)), int64_t(1)});
+    return Chunks{int(ceil_div(rounds, a_chunk)), int(a_chunk) * kMomentVectors};
+}
+
+// No fewer than the chunks of all rows, for these rows and for fewer or shorter ones, which may have more.
+int64_t most_chunks(int64_t rows, int64_t vectors)
+{
+    int64_t const rounds = ceil_div(vectors, int64_t(kMomentVectors));
+    return rows * (ceil_div(rounds, int64_t(kMostMomentRounds)) + 1)
+        + 2 * kChunksOfMultiprocessor * std::max(device().multiprocessors, 1);
 }
 
 // How many blocks of the kernel, or clusters of `cluster` blocks, the device holds at once; 0 where it takes none such.
@@ -279,7 +296,7 @@ cudaError_t launch_in_two_passes(T const* x, T* y, int64_t rows, int64_t length,
 {
     int64_t const vectors = window_vectors(length, kVectorBytes / sizeof(T));
     int64_t const tiles = ceil_div(vectors, int64_t(kTileVectors));
-    Chunks const chunks = chunks_of(vectors);
+    Chunks const chunks = chunks_of(rows, vectors);
     if (rows * tiles > kMostBlocks || workspace == nullptr)
         return cudaErrorInvalidValue;
     auto* const of_rows = static_cast<Moments*>(workspace);
@@ -307,7 +324,7 @@ cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x,
         auto const* const in = static_cast<T const*>(x);
         auto* const out = static_cast<T*>(y);
         cudaError_t status = cudaErrorInvalidConfiguration; // so far nothing has been launched
-        if (plan.blocks > 1)
+        if (plan.blocks > 0 && plan.stages > 0)
             status = launch_over_cluster<T>(plan, in, out, rows, length, params, stream, on);
         else if (plan.blocks == 0 && plan.stages > 0)
             status = launch_through_cache<T>(in, out, rows, length, params, workspace, stream, on);
@@ -331,7 +348,7 @@ size_t instance_norm_workspace_bytes(int64_t rows, int64_t length)
     if (vectors <= kTileVectors)
         return 0;
     size_t const through_cache = CacheWorkspace{rows, chunks_in_cache(length, vec)}.bytes();
-    return std::max(through_cache, size_t(rows) * size_t(chunks_of(vectors).count + 1) * sizeof(Moments));
+    return std::max(through_cache, size_t(rows + most_chunks(rows, vectors)) * sizeof(Moments));
 }
 
 } // namespace surgeon

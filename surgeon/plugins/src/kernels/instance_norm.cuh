@@ -322,6 +322,44 @@ struct Ends
     }
 };
 
+template <int N>
+__device__ inline float tree(float (&f)[N])
+{
+#pragma unroll
+    for (int w = N / 2; w > 0; w /= 2)
+#pragma unroll
+        for (int k = 0; k < w; ++k)
+            f[k] += f[k + w];
+    return f[0];
+}
+
+template <class T>
+__device__ inline float sum_of(Vector<T> const& v)
+{
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    float f[VEC];
+#pragma unroll
+    for (int k = 0; k < VEC; ++k)
+        f[k] = v[k];
+    return tree(f);
+}
+
+// Adds the deviations from p to d.x, their squares to d.y.
+template <class T>
+__device__ inline void deviate(Vector<T> const& v, float p, float2& d)
+{
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    float f[VEC], squares = 0.f;
+#pragma unroll
+    for (int k = 0; k < VEC; ++k)
+    {
+        f[k] = v[k] - p;
+        squares = fmaf(f[k], f[k], squares);
+    }
+    d.x += tree(f);
+    d.y += squares;
+}
+
 // A warp's section [from, to) of a share, whole lines but for the share's end.
 template <class T>
 struct Section
@@ -355,7 +393,7 @@ struct Section
         int const lane = threadIdx.x % 32, skipped = max(lo - from, 0);
         int const all = max(to - from - skipped, 0), sampled = min(all, 32 - skipped);
         bool const samples = lane >= skipped && from + lane < to;
-        float const p = warp_sum((samples ? sum(from + lane) : 0.f) + ends.value)
+        float const p = warp_sum((samples ? sum_of(vector(from + lane)) : 0.f) + ends.value)
             / fmaxf(float(sampled * VEC + ends.count), 1.f);
         float2 d = make_float2(0.f, 0.f);
         if (ends.at >= 0)
@@ -365,7 +403,7 @@ struct Section
         }
 #pragma unroll 4
         for (int j = from + lane + (lane < skipped ? 32 : 0); j < to; j += 32)
-            deviate(j, p, d);
+            deviate(vector(j), p, d);
         d.x = warp_sum(d.x);
         d.y = warp_sum(d.y);
         float const count = float(all * VEC + ends.count);
@@ -384,40 +422,6 @@ struct Section
     }
 
 private:
-    __device__ float sum(int j) const
-    {
-        Vector<T> const v = vector(j);
-        float f[VEC];
-#pragma unroll
-        for (int k = 0; k < VEC; ++k)
-            f[k] = v[k];
-        return tree(f);
-    }
-
-    __device__ void deviate(int j, float p, float2& d) const
-    {
-        Vector<T> const v = vector(j);
-        float f[VEC], squares = 0.f;
-#pragma unroll
-        for (int k = 0; k < VEC; ++k)
-        {
-            f[k] = v[k] - p;
-            squares = fmaf(f[k], f[k], squares);
-        }
-        d.x += tree(f);
-        d.y += squares;
-    }
-
-    __device__ static float tree(float (&f)[VEC])
-    {
-#pragma unroll
-        for (int w = VEC / 2; w > 0; w /= 2)
-#pragma unroll
-            for (int k = 0; k < w; ++k)
-                f[k] += f[k + w];
-        return f[0];
-    }
-
     template <class F>
     __device__ void map(F const& f, T* y, bool stream) const
     {
@@ -461,7 +465,7 @@ __device__ inline void send(Moments* slot, uint64_t* barrier, unsigned rank, Mom
 
 constexpr int kMostBlocksOfRow = 16; // of a cluster; more than 8 only where the device has room for them
 
-// A row to a cluster: each block brings a share of it into shared memory by one bulk copy, each of its warps sends its
+// A row to a cluster, which may be a single block: each block brings a share of it into shared memory by one bulk copy, each of its warps sends its
 // moments to all the blocks, and whoever has them all finishes its section. There is no other barrier: a warp that
 // produces copies the share of the cluster's next row as soon as the others have read a stage. x is read once.
 template <class T, int STAGES, int WARPS, int BLOCKS>
@@ -487,7 +491,7 @@ __global__ void __launch_bounds__(WARPS * 32 + 32, BLOCKS)
             barrier_init(empty + i, WARPS * 32);
         }
         for (int i = 0; i < SETS; ++i)
-            barrier_init(met + i);
+            barrier_init(met + i, blocks > 1 ? 1 : WARPS);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncwarp();
@@ -515,27 +519,41 @@ __global__ void __launch_bounds__(WARPS * 32 + 32, BLOCKS)
     else
     {
         int set = 0, meeting = 0;
+        bool const has_ends = rank == 0 && warp == 0;
+        Ends<T> ends;
+        if (has_ends && first < rows)
+            ends.find(x, first, length);
         for (int64_t row = first; row < rows; row += step)
         {
             Share<T> const share(row, length, rank, per);
             Section<T> const section(staged + s * per * kVectorBytes, share, per, WARPS);
             Channel const channel(params, row);
-            Ends<T> ends;
-            if (rank == 0 && warp == 0)
-                ends.find(x, row, length);
             barrier_wait(full + s, turn & 1);
             Moments const own = section.moments(ends);
-            if (threadIdx.x == 0)
-                bulk_announce(parts * sizeof(Moments), met + set); // some may be there already
-            if (lane < blocks)
-                send(slots + set * parts + rank * WARPS + warp, met + set, lane, own);
+            if (blocks == 1)
+            {
+                if (lane == 0)
+                {
+                    slots[set * parts + warp] = own;
+                    barrier_arrive(met + set);
+                }
+            }
+            else
+            {
+                if (threadIdx.x == 0)
+                    bulk_announce(parts * sizeof(Moments), met + set); // some may be there already
+                if (lane < blocks)
+                    send(slots + set * parts + rank * WARPS + warp, met + set, lane, own);
+            }
             barrier_wait(met + set, meeting & 1);
             Moments const m = merged([&](int i) { return slots[set * parts + i]; }, parts, float(length));
             Affine const affine(params, channel, m);
-            section.apply(affine, y + share.first, stream);
-            barrier_arrive(empty + s);
             if (ends.at >= 0)
                 y[ends.at] = from_float<T>(affine(ends.value));
+            if (has_ends && row + step < rows)
+                ends.find(x, row + step, length); // they are here when the next share is
+            section.apply(affine, y + share.first, stream);
+            barrier_arrive(empty + s);
             next_stage();
             if (++set == SETS)
                 set = 0, ++meeting;
@@ -782,41 +800,110 @@ __global__ void __launch_bounds__(kCacheThreads, kCacheBlocks)
 constexpr int kTileThreads = 512, kTilePacks = 8;
 constexpr int kTileVectors = kTileThreads * kTilePacks; // 64 KiB
 constexpr int kMostChunks = 1024;
+constexpr int kMomentPacks = 4; // a thread's vectors at once, of as many as 16 times as many
+constexpr int kMomentVectors = kTileThreads * kMomentPacks, kMostMomentRounds = 16;
 
-// Rows too long for the chip and the cache, first pass: the moments of each chunk (a whole number of tiles) of each
-// row.
+// What the threads of a block know of a chunk, each by itself: nobody waits but for memory. A thread's first vectors give
+// a provisional mean, as in Section.
+template <class T>
+struct Deviations
+{
+    float count = 0.f, mean = 0.f;
+    float2 sums = {0.f, 0.f}; // of the deviations from the mean and of their squares
+
+    // The row's elements in the vectors first, first + kTileThreads, ... before `to`, at least one.
+    template <int R>
+    __device__ void add(Vector<T> (&v)[R], RowWindow<T> const& window, int first, int to)
+    {
+        constexpr int VEC = kVectorBytes / sizeof(T);
+        int const last = first + (R - 1) * kTileThreads;
+        bool const whole = window.whole(first) && last < to && window.whole(last);
+        float held = R * VEC;
+        if (!whole)
+        {
+            held = 0.f;
+#pragma unroll
+            for (int r = 0; r < R; ++r)
+            {
+                int const j = first + r * kTileThreads;
+                window.trim(j, v[r]);
+                held += j < to ? elements_in(window, j, j + 1) : 0.f;
+            }
+        }
+        if (count == 0.f)
+        {
+            float sum = 0.f;
+#pragma unroll
+            for (int r = 0; r < R; ++r)
+                sum += sum_of(v[r]);
+            mean = sum / held;
+        }
+        count += held;
+#pragma unroll
+        for (int r = 0; r < R; ++r)
+        {
+            int const j = first + r * kTileThreads;
+            if (whole || (j < to && window.whole(j)))
+                deviate(v[r], mean, sums);
+            else if (j < to)
+#pragma unroll
+                for (int k = 0; k < VEC; ++k)
+                    if (window.inside(j * VEC + k))
+                    {
+                        float const deviation = v[r][k] - mean;
+                        sums.x += deviation;
+                        sums.y = fmaf(deviation, deviation, sums.y);
+                    }
+        }
+    }
+
+    __device__ Moments moments() const
+    {
+        Moments m = corrected(fmaxf(count, 1.f), mean, sums);
+        m.count = count;
+        return m;
+    }
+};
+
+// Rows too long for the chip and the cache, first pass: the moments of each chunk of each row.
 template <class T>
 __global__ void __launch_bounds__(kTileThreads, 2)
     instance_norm_moments_kernel(T const* __restrict__ x, Moments* __restrict__ moments, int64_t elements,
         int64_t length, int chunks, int vectors_a_chunk)
 {
-    constexpr int VEC = kVectorBytes / sizeof(T);
-    __shared__ float2 scratch[32];
+    constexpr int WARPS = kTileThreads / 32;
+    __shared__ Moments of_warps[WARPS];
     int64_t const row = blockIdx.x / chunks;
-    int const chunk = blockIdx.x - row * chunks;
+    int const chunk = blockIdx.x - row * chunks, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     RowWindow<T> const window(row * length, length);
     int const from = chunk * vectors_a_chunk, to = min(window.vectors(), from + vectors_a_chunk);
-    Moments m{0.f, 0.f, 0.f, 0.f};
-    for (int tile = from; tile < to; tile += kTileVectors)
+    Deviations<T> own;
+    for (int first = from + threadIdx.x; first < to; first += kMomentVectors)
     {
-        int const last = min(to, tile + kTileVectors);
-        Vector<T> v[kTilePacks];
+        Vector<T> v[kMomentPacks];
 #pragma unroll
-        for (int r = 0; r < kTilePacks; ++r)
+        for (int r = 0; r < kMomentPacks; ++r)
         {
-            int const j = tile + threadIdx.x + r * kTileThreads;
-            v[r] = j < last ? window.raw(x, j, elements, false) : Vector<T>::zeros();
+            int const j = first + r * kTileThreads;
+            v[r] = j < to ? window.raw(x, j, elements, false) : Vector<T>::zeros();
         }
-#pragma unroll
-        for (int r = 0; r < kTilePacks; ++r)
-            window.trim(tile + threadIdx.x + r * kTileThreads, v[r]);
-        RowWindow<T> mine = window;
-        mine.hi = min(window.hi, last * VEC);
-        float const count = elements_in(window, tile, last);
-        m = merge(m, moments_of<T, kTilePacks>(v, mine, tile + threadIdx.x, kTileThreads, count, scratch));
+        own.add(v, window, first, to);
     }
-    if (threadIdx.x == 0)
-        moments[blockIdx.x] = m;
+    auto const of_all = [](Moments const& m) {
+        float const count = warp_sum(m.count);
+        Moments all = merged([&](int) { return m; }, 32, fmaxf(count, 1.f));
+        all.count = count;
+        return all;
+    };
+    Moments const of_warp = of_all(own.moments());
+    if (lane == 0)
+        of_warps[warp] = of_warp;
+    __syncthreads();
+    if (warp > 0)
+        return;
+    Moments const all = of_all(lane < WARPS ? of_warps[lane] : Moments{0.f, 0.f, 0.f, 0.f});
+    if (lane == 0)
+        moments[blockIdx.x] = all;
 }
 
 // Between the passes: one warp a row merges its chunks' moments into the row's.
