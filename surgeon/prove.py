@@ -11,14 +11,16 @@ on random and adversarial inputs. Two results are equal as design.md section 5 s
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import math
+import operator
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -417,18 +419,32 @@ class Window:
 
     def sizes(self, shapes: dict[str, int]) -> Iterator[list[tuple[str, int, tuple[int, ...]]]]:
         """The inputs with every dimension a number: two sizes for each symbolic one, one pass where all are static."""
-        symbols = list(dict.fromkeys(d for _, _, s in self.inputs for d in s if isinstance(d, str)))
+        symbols = dict.fromkeys(d for _, _, s in self.inputs for d in s if isinstance(d, str))
         unknown = any(d is None for _, _, s in self.inputs for d in s)
-        firsts = {s[0] for _, _, s in self.inputs if len(s) > 1}
         for turn in range(2 if unknown or set(symbols) - set(shapes) else 1):
-            chosen = {}
-            for k, s in enumerate(symbols):
-                size = self._size((s not in firsts) if self.alike else k, turn)
-                chosen[s] = shapes.get(s, size + (0 if s in firsts else self.longer))
+            chosen = self._chosen(list(symbols), shapes, turn)
             yield [
                 (name, elem, tuple(self._dim(d, axis, len(shape), chosen, turn) for axis, d in enumerate(shape)))
                 for name, elem, shape in self.inputs
             ]
+
+    def _chosen(self, symbols: Sequence[str], shapes: dict[str, int], turn: int) -> dict[str, int]:
+        """A size for each symbol; PyTorch's newer exporter names a dimension by its formula, such as '4*s10'."""
+        formulas = {s: formula for s in symbols if (formula := _formula(s)) is not None}
+        names = {
+            s: [n.id for n in ast.walk(formulas[s]) if isinstance(n, ast.Name)] if s in formulas else [s]
+            for s in symbols
+        }
+        firsts = {n for _, _, s in self.inputs if len(s) > 1 and isinstance(s[0], str) for n in names[s[0]]}
+        for longer in (self.longer, *(n for n, _ in GROWN if n > self.longer)):
+            chosen = {}
+            for k, name in enumerate(dict.fromkeys(n for s in symbols for n in names[s])):
+                size = self._size((name not in firsts) if self.alike else k, turn)
+                chosen[name] = shapes.get(name, size + (0 if name in firsts else longer))
+            sizes = {s: shapes.get(s, _evaluated(formula, chosen)) for s, formula in formulas.items()}
+            if all(size > 0 for size in sizes.values()):
+                return {**chosen, **sizes}
+        return {**chosen, **{s: max(size, 1) for s, size in sizes.items()}}
 
     def _size(self, k: int, turn: int) -> int:
         return (2, 3)[turn] if k == 0 and self.pads < 2 else self.pads + (9, 14)[turn] + 2 * k + (k == 0)
@@ -443,6 +459,42 @@ class Window:
         return (
             self.pads + (11, 16)[turn] - 2 * (rank - axis)
         )  # by distance from the end, so that unknown sizes broadcast
+
+
+OPERATIONS: dict[type[ast.AST], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+}
+
+
+@cache
+def _formula(symbol: str) -> ast.expr | None:
+    """A dimension's name as a formula of other names; None where it is a plain name, or anything else."""
+    try:
+        parsed = ast.parse(symbol, mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+    allowed = (ast.BinOp, ast.Constant, ast.Name, ast.Load, *OPERATIONS)
+    if isinstance(parsed, ast.Name) or not all(isinstance(n, allowed) for n in ast.walk(parsed)):
+        return None
+    constants = [n.value for n in ast.walk(parsed) if isinstance(n, ast.Constant)]
+    return parsed if all(type(c) is int and c < 2**31 for c in constants) else None
+
+
+def _evaluated(formula: ast.AST, sizes: dict[str, int]) -> int:
+    """The formula's value; 0 where it has none, or none that is a size."""
+    if isinstance(formula, ast.BinOp):
+        left, right = _evaluated(formula.left, sizes), _evaluated(formula.right, sizes)
+        if isinstance(formula.op, ast.FloorDiv | ast.Mod) and right == 0:
+            return 0
+        if isinstance(formula.op, ast.Pow) and not (0 <= right <= 8):
+            return 0
+        return OPERATIONS[type(formula.op)](left, right)
+    return sizes[formula.id] if isinstance(formula, ast.Name) else int(formula.value)  # type: ignore[attr-defined]
 
 
 class Prover:

@@ -118,6 +118,23 @@ def test_a_window_whose_sizes_go_together_is_proved_with_those_of_a_run(tmp_path
     assert "differs" in wrong.report.undone[0].why
 
 
+def test_a_dimension_named_by_a_formula_has_its_size(tmp_path: Path) -> None:
+    """PyTorch's newer exporter names dimensions so; with sizes of their own the Reshape would be none to the same."""
+    text = """(float[s0,s1] a) => (float[i,j] r) <int64[1] four = {4}, int64[1] rest = {-1}> {
+        n = Shape <start = 0, end = 1> (a)
+        m = Mul (n, four)
+        w = Concat <axis = 0> (m, rest)
+        b = Concat <axis = 0> (a, a, a, a)
+        c = Sigmoid (b)
+        d = Reshape (c, w)
+        r = Relu (d)
+    }"""
+    proto = model(text)
+    proto.graph.value_info.append(onnx.helper.make_tensor_value_info("b", 1, ["4*s0", "(s1//2) + (s1 - (s1//2))"]))
+    result = with_pass(tmp_path, "Reshape(op.Sigmoid(x), ...)", "b.Sigmoid(x)", proto)
+    assert not result.report.undone and result.report.applied[0].max_error == 0.0
+
+
 def test_whole_models_get_sizes_with_which_they_run(tmp_path: Path) -> None:
     text = "(float[N,1,S] a, float[1,1,300] w) => (float[N,1,T] r) { b = Conv (a, w)  r = Relu (b) }"
     result = with_pass(tmp_path, "Relu(x)", "b.Max(x, 0.0)", model(text), verify="full")
