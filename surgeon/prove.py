@@ -397,7 +397,7 @@ class Window:
 
     def key(self, tolerance: float) -> bytes:
         """Equal for windows that have the same proof: a digest of both sides."""
-        digest = hashlib.sha256(repr(tolerance).encode())
+        digest = hashlib.sha256(repr((tolerance, self.alike)).encode())
         for side in (self.before, self.after):
             digest.update(side.SerializeToString(deterministic=True))
         for feeds in self.met:
@@ -538,15 +538,16 @@ class Prover:
     def prove_by_a_run(
         self, original: ModelProto, folder: Path | None, shapes: Mapping[str, Sequence[int]]
     ) -> dict[Rewrite, Verdict]:
-        """What comes of the windows in `unsized` with sizes that belong together: those of a run of the whole model."""
+        """What comes of the windows in `unsized` with sizes that belong together: those of a run of the whole model, or
+        where that does not run, sizes alike."""
         tensors = dict.fromkeys(t for window in self.unsized.values() for t in window.tensors)
         met = run_through(original, [t.name for t in tensors], folder, shapes)
         found = {}
-        for record, window in self.unsized.items() if met else ():
-            if any(t.name not in run or t.graph is not self.model.graph for run in met for t in window.tensors):
-                continue
-            names = [name for name, _, _ in window.inputs]
-            window.met = [{n: run[t.name] for n, t in zip(names, window.tensors, strict=True)} for run in met]
+        for record, window in self.unsized.items():
+            if all(t.name in run and t.graph is self.model.graph for run in met for t in window.tensors):
+                names = [name for name, _, _ in window.inputs]
+                window.met = [{n: run[t.name] for n, t in zip(names, window.tensors, strict=True)} for run in met]
+            window.alike = not window.met
             found[record] = self._verdict(window, record.tolerance)
         return found
 

@@ -309,9 +309,9 @@ class _Run:
                 record.max_error = None
                 continue
             failed.append(record)
-            entry = Declined(
-                record.name, record.root.label, verdict.why if verdict.ok is False else f"unproved: {verdict.why}"
-            )
+            hint = "; with --shapes the sizes may go together" if verdict.sizes else ""
+            why = verdict.why if verdict.ok is False else f"unproved: {verdict.why}{hint}"
+            entry = Declined(record.name, record.root.label, why)
             (undone if verdict.ok is False else unproved)[entry] = None
         return failed
 
