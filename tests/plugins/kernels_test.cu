@@ -510,14 +510,13 @@ void verify(Case const& c)
                       outer = volume(Dims(c.x.begin(), c.x.begin() + axis));
         static int turn = 0;
         int const x = 8 << turn % 4;
-        TilesPlan plan = plan_tiles(c.type, c.x[axis], x);
-        plan.stages -= plan.stages > 2 && turn / 4 % 2;
+        TilesPlan const plan = plan_tiles(c.type, c.x[axis], x);
         ++turn;
         Scalars const weight = count == 2 ? Scalars{dw.p, c.affine_type} : Scalars{};
         Norm const norm{NormMode(c.a.mode), c.a.epsilon};
         if (plan.blocks > 0)
             again(" in tiles of " + std::to_string(x) + " vectors", [&] {
-                return launch_l2norm_tiles(plan, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, 0);
+                return launch_l2norm_tiles(plan, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, ws.p, 0);
             });
     }
 }
@@ -668,7 +667,8 @@ void quick()
         verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), {1, 1, 4600011}, t, Values::kShifted}); // read twice
         // Channels over a cluster, at every shift inside a vector; rows in shared memory.
         for (Dims const& d : std::vector<Dims>{{3, 33, 133}, {1, 100, 257}, {2, 600, 131}, {1, 2048, 132},
-            {2, 513, 16, 16}, {1, 200, 38, 38}})
+            {2, 513, 16, 16}, {1, 200, 38, 38},
+                 {140, 33, 133}, {70, 300, 133}})
             verify(Case{Kind::kSurgeonL2Norm, l2(1, int(d[1] % 4), 1e-10f), d, t, Values::kNormal});
         for (int64_t length : {1, 3, 8, 64, 121, 1023})
         {
@@ -975,11 +975,10 @@ void tune(std::string const& only)
                     TilesPlan const plan = plan_tiles(t, d[1], x);
                     if (plan.blocks == 0)
                         continue;
-                    std::string const how = "x " + std::to_string(x) + " blocks " + std::to_string(plan.blocks)
-                        + " stages " + std::to_string(plan.stages);
+                    std::string const how = "x " + std::to_string(x) + " blocks " + std::to_string(plan.blocks);
                     time("l2norm tiles", d, how, [&] {
                         CHECK(launch_l2norm_tiles(plan, t, dx.p, Scalars{dw.p, Type::kFloat}, dy.p, d[0], d[1], d[2],
-                            Norm{NormMode::kAddNorm, 1e-10f}, 0));
+                            Norm{NormMode::kAddNorm, 1e-10f}, ws.p, 0));
                     });
                 }
             }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <tuple>
 
 namespace surgeon
@@ -135,27 +136,27 @@ namespace
 
 ChannelTiles channel_tiles(TilesPlan const& plan, Type type, int64_t outer, int64_t channels, int64_t inner)
 {
-    int const vec = vector_elements(type), sector = int(kSectorBytes / size_of(type));
+    // Tiles begin at multiples of `step`, so that is what all of their pieces' places in a sector are multiples of.
+    int64_t const sector = kSectorBytes / size_of(type), step = std::gcd(inner, int64_t(kLineBytes / size_of(type)));
     ChannelTiles g{};
-    bool const on_sectors = inner % sector == 0;
     g.elements = outer * channels * inner;
     g.inner = inner;
     g.channels = int(channels);
-    g.extra = on_sectors ? 0 : sector - 1;
-    int64_t const most = plan.x * vec - (on_sectors ? 0 : g.extra + vec - 1), step = on_sectors ? sector : 1;
+    g.extra = int(std::max(sector - step, int64_t(0)));
+    int64_t const most = (plan.x * vector_elements(type) - 2 * g.extra) / step * step;
     g.tiles = unsigned(ceil_div(inner, most));
     g.width = int(ceil_div(ceil_div(inner, int64_t(g.tiles)), step) * step);
     g.items = unsigned(outer * g.tiles);
-    g.stages = plan.stages;
+    int64_t const spanned = ceil_div(int64_t(vector_elements(type)), channels * inner); // outer indices, by a vector
+    g.within = unsigned(std::max(outer - spanned, int64_t(0)) * g.tiles);
+    g.over_tiles = FastDiv<uint32_t>(g.tiles);
     return g;
 }
 
 size_t tiles_bytes(TilesPlan const& plan, Type type)
 {
-    int const vec = vector_elements(type), y = kTilesThreads / plan.x, columns = plan.x * vec, pitch = columns + vec;
-    size_t const floats
-        = y * pitch + kTilesThreads + vec * pitch + columns + y * kTilesPacks + 2 * plan.blocks * columns;
-    return size_t(plan.stages) * kTilesThreads * kTilesPacks * kVectorBytes + floats * sizeof(float);
+    TilesMemory const memory(plan.x, vector_elements(type), int(kSectorBytes / size_of(type)), plan.blocks);
+    return size_t(kTilesStages) * kTilesThreads * kTilesPacks * kVectorBytes + memory.floats() * sizeof(float);
 }
 
 // Of compute capability 9.0; reserved is the system's part of a block's, and the kernel's own barriers.
@@ -187,7 +188,7 @@ cudaError_t resident_clusters(Kernel* kernel, cudaLaunchConfig_t const& config, 
 
 template <class T, int X>
 cudaError_t launch_tiles(TilesPlan const& plan, ChannelTiles const& g, size_t shared, T const* x, Scalars weight, T* y,
-    Norm norm, bool stream, cudaStream_t on)
+    Norm norm, unsigned* tickets, cudaStream_t on)
 {
     auto* const kernel = l2norm_tiles_kernel<T, X>;
     cudaLaunchAttribute cluster{};
@@ -196,17 +197,24 @@ cudaError_t launch_tiles(TilesPlan const& plan, ChannelTiles const& g, size_t sh
     cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(plan.blocks);
-    config.blockDim = dim3(kTilesThreads);
+    config.blockDim = dim3(kTilesThreads + kTilesAdders);
     config.dynamicSmemBytes = shared;
     config.stream = on;
     config.attrs = &cluster;
     config.numAttrs = 1;
     int clusters = 0;
-    cudaError_t const status = resident_clusters(kernel, config, plan.blocks, clusters);
+    cudaError_t status = resident_clusters(kernel, config, plan.blocks, clusters);
     if (status != cudaSuccess || clusters == 0)
         return status != cudaSuccess ? status : cudaErrorInvalidConfiguration;
-    config.gridDim = dim3(unsigned(plan.blocks) * std::min(g.items, unsigned(clusters)));
-    return cudaLaunchKernelEx(&config, kernel, x, weight, y, g, norm, stream);
+    unsigned const at_once = std::min(g.items, unsigned(clusters));
+    config.gridDim = dim3(plan.blocks * at_once);
+    if (g.items <= kTilesStages * at_once)
+        tickets = nullptr;
+    if (tickets)
+        status = cudaMemsetAsync(tickets, 0, sizeof *tickets, on);
+    if (status != cudaSuccess)
+        return status;
+    return cudaLaunchKernelEx(&config, kernel, x, weight, y, g, norm, tickets);
 }
 
 } // namespace
@@ -214,19 +222,17 @@ cudaError_t launch_tiles(TilesPlan const& plan, ChannelTiles const& g, size_t sh
 TilesPlan plan_tiles(Type type, int64_t channels, int x)
 {
     int const y = kTilesThreads / x;
-    TilesPlan plan{next_power_of_two(ceil_div(channels, int64_t(y) * kTilesPacks)), x, 3};
-    if (tiles_bytes(plan, type) > kSharedOfMultiprocessor - kReservedOfBlock)
-        plan.stages = 2;
-    bool const fits = plan.blocks <= kMostBlocksInCluster && y * size_of(type) % kSectorBytes == 0;
-    return fits && kStAsync && device().clusters ? plan : TilesPlan{0, 0, 0};
+    TilesPlan const plan{next_power_of_two(ceil_div(channels, int64_t(y) * kTilesPacks)), x};
+    bool const fits = plan.blocks <= kMostBlocksInCluster && y * size_of(type) % kSectorBytes == 0
+        && tiles_bytes(plan, type) <= kSharedOfMultiprocessor - kReservedOfBlock;
+    return fits && kStAsync && device().clusters ? plan : TilesPlan{0, 0};
 }
 
 cudaError_t launch_l2norm_tiles(TilesPlan const& plan, Type type, void const* x, Scalars weight, void* y,
-    int64_t outer, int64_t channels, int64_t inner, Norm norm, cudaStream_t on)
+    int64_t outer, int64_t channels, int64_t inner, Norm norm, void* workspace, cudaStream_t on)
 {
     if (inner >= (int64_t(1) << 30) || outer * inner > kMostBlocks)
         return cudaErrorInvalidValue;
-    bool const stream = streams(2 * outer * channels * inner * size_of(type));
     ChannelTiles const g = channel_tiles(plan, type, outer, channels, inner);
     return with_type(type, [&](auto tag) {
         using T = typename decltype(tag)::type;
@@ -234,7 +240,7 @@ cudaError_t launch_l2norm_tiles(TilesPlan const& plan, Type type, void const* x,
             constexpr int X = decltype(width)::value;
             if constexpr (kTilesThreads / X * sizeof(T) % kSectorBytes == 0)
                 return launch_tiles<T, X>(plan, g, tiles_bytes(plan, type), static_cast<T const*>(x), weight,
-                    static_cast<T*>(y), norm, stream, on);
+                    static_cast<T*>(y), norm, static_cast<unsigned*>(workspace), on);
             return cudaErrorInvalidValue;
         };
         switch (plan.x)
@@ -266,33 +272,35 @@ StagedPlan plan_staged_rows(Type type, int64_t length)
 constexpr int kMostColumnThreads = 512;
 
 // The widest tiles of which enough bytes are in use, where blocks of whole vectors would move single elements, cut
-// lines or be narrow.
-TilesPlan plan_l2norm(Type type, int64_t channels, int64_t inner)
+// lines or be narrow. Where a tensor stays in the L2 cache the latter two cost less.
+TilesPlan plan_l2norm(Type type, int64_t channels, int64_t inner, bool stream)
 {
-    constexpr int64_t kLine = 128;
     int64_t const bytes = inner * size_of(type);
-    bool const split = bytes % (type == Type::kFloat ? 16 : 8) != 0, cut = bytes % kLine != 0 && channels > 256;
-    if (bytes < 2 * kLine || channels < 32 || !(split || cut || channels > 512))
-        return TilesPlan{0, 0, 0};
+    bool const split = bytes % (type == Type::kFloat ? 16 : 8) != 0;
+    bool const cut = bytes % kLineBytes != 0 && channels > (stream ? 63 : 256);
+    if (bytes < 2 * kLineBytes || channels < 32 || !(split || cut || channels > (stream ? 256 : 512)))
+        return TilesPlan{0, 0};
     for (int x : {64, 32, 16, 8})
     {
         TilesPlan const plan = plan_tiles(type, channels, x);
-        if (plan.blocks > 0 && x * kVectorBytes <= std::max(bytes, 2 * kLine))
+        if (plan.blocks > 0 && x * kVectorBytes <= std::max(bytes, int64_t(2 * kLineBytes)))
             return plan;
     }
-    return TilesPlan{0, 0, 0};
+    return TilesPlan{0, 0};
 }
 
 } // namespace
 
 cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t outer, int64_t channels, int64_t inner,
-    Norm norm, cudaStream_t on)
+    Norm norm, void* workspace, cudaStream_t on)
 {
     if (inner > 1)
     {
-        TilesPlan const tiles = plan_l2norm(type, channels, inner);
+        bool const stream = streams(2 * outer * channels * inner * size_of(type));
+        TilesPlan const tiles = plan_l2norm(type, channels, inner, stream);
         if (tiles.blocks > 0)
-            return launch_l2norm_tiles(tiles, type, x, weight, y, outer, channels, inner, norm, on);
+            return launch_l2norm_tiles(
+                tiles, type, x, weight, y, outer, channels, inner, norm, stream ? workspace : nullptr, on);
         ColumnsPlan plan = plan_columns(type, outer, channels, inner);
         if (plan.x * plan.y > kMostColumnThreads)
             plan = ColumnsPlan{plan.pack_bytes, 1, 32, 1}; // too many channels for the registers

@@ -120,6 +120,8 @@ bool takes_channels_last(Kind kind, Attributes const& a, int rank, int64_t const
 
 size_t workspace_bytes(Kind kind, int rank, int64_t const* dims)
 {
+    if (kind == Kind::kSurgeonL2Norm)
+        return sizeof(unsigned); // tickets
     if (kind != Kind::kSurgeonInstanceNorm || rank < 3)
         return 0;
     int64_t length = 1;
@@ -150,7 +152,7 @@ cudaError_t run(Kind kind, Attributes const& a, Tensor const* inputs, int count,
             inner = 1;
         }
         return l2norm(x.type, x.data, count == 2 ? scalars(inputs[1]) : Scalars{}, output.data, outer, x.dims[axis],
-            inner, Norm{NormMode(a.mode), a.epsilon}, on);
+            inner, Norm{NormMode(a.mode), a.epsilon}, workspace, on);
     }
     case Kind::kSurgeonInstanceNorm:
     {

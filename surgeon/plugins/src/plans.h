@@ -19,7 +19,6 @@ struct TilesPlan
 {
     int blocks; // of a cluster, which share the channels; 0: this mapping does not do
     int x;      // vectors of a channel that a block has: 8, 16, 32, 64
-    int stages; // tiles on their way: 2 or 3
 };
 
 struct RowsPlan
@@ -45,7 +44,7 @@ RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on);
 cudaError_t launch_l2norm_columns(ColumnsPlan const& plan, Type type, void const* x, Scalars weight, void* y,
     int64_t outer, int64_t channels, int64_t inner, Norm norm, cudaStream_t stream);
 cudaError_t launch_l2norm_tiles(TilesPlan const& plan, Type type, void const* x, Scalars weight, void* y,
-    int64_t outer, int64_t channels, int64_t inner, Norm norm, cudaStream_t stream);
+    int64_t outer, int64_t channels, int64_t inner, Norm norm, void* workspace, cudaStream_t stream);
 cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x, void* y, int64_t rows,
     int64_t length, InstanceNormParams const& params, void* workspace, cudaStream_t stream);
 

@@ -443,6 +443,11 @@ __device__ inline void send_remote(float* here, float f, uint64_t* barrier, unsi
         : "memory");
 }
 
+__device__ inline void barrier_arrive(uint64_t* barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
 __device__ inline void barrier_wait(uint64_t* barrier, unsigned parity)
 {
     asm volatile(

@@ -440,11 +440,6 @@ private:
 };
 
 #if SURGEON_DEVICE_HAS_ST_ASYNC
-__device__ inline void barrier_arrive(uint64_t* barrier)
-{
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
-}
-
 __device__ inline unsigned address_in(unsigned rank, void const* here)
 {
     unsigned there;
