@@ -1040,6 +1040,13 @@ def _symmetric(node: Node) -> str | None:
     )
 
 
+@condition("DequantizeLinear", rtx=True, source="measured with TensorRT-RTX: `input has type Int32`; the others alike")
+def _dequantized(node: Node) -> str | None:
+    data = _input(node, 0)
+    wide = data is not None and _model(node).dtype(data) == TensorProto.INT32
+    return "integers of 32 bits are refused" if wide else None
+
+
 @condition("Slice", until=(7, 2, 2), source="onnx-tensorrt@84b5be1: no documented negative stride")
 def _slice_backward(node: Node) -> str | None:
     steps = _known(node, 4)

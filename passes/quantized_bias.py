@@ -1,0 +1,27 @@
+"""Compute biases that stand in the file as 32-bit integers.
+
+Why       onnxruntime.quantization writes the bias of a quantized Conv or Gemm as an int32 initializer with a
+          DequantizeLinear behind it. TensorRT adds biases in floating point and dequantizes 8 bits at most:
+          TensorRT-RTX 1.7.1 stops there with `Invalid Node`.
+Rewrites  DequantizeLinear(an int32 constant, a constant scale)  ->  an initializer with its value
+Exact     Bit for bit. Weights of 8 bits and fewer stay as they are.
+"""
+
+import numpy as np
+
+from surgeon import Stage, attr, const, op, require, rewrite
+
+quantized, scale, zero = const("quantized"), const("scale"), const("zero")
+
+
+@rewrite(op.DequantizeLinear(quantized, scale, zero | None, axis=attr("axis")), stage=Stage.CLEAN)
+def quantized_bias(b, quantized, scale, axis, zero=None):
+    require(quantized.dtype == np.int32, "")
+    require(not b.root.outputs[0].is_output, "it names an output of the graph")
+    require(zero is None or not zero.any(), "its zero point is not 0")
+    require(scale.dtype == np.float32 and scale.ndim <= 1, "its scale is neither float nor one number a channel")
+    if scale.ndim == 1 and scale.size > 1:
+        along = axis % max(quantized.ndim, 1)
+        require(quantized.ndim and scale.size == quantized.shape[along], "its scale is not one number a channel")
+        scale = scale.reshape([-1 if a == along else 1 for a in range(quantized.ndim)])
+    return b.constant(quantized.astype(np.float32) * scale.reshape(scale.shape if scale.size > 1 else ()))
