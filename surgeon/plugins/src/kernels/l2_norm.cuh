@@ -240,10 +240,11 @@ struct TilesMemory
 };
 
 #if SURGEON_DEVICE_HAS_ST_ASYNC
-// One vector into shared memory; counted by __pipeline_commit().
+// One vector into shared memory, and its whole line into the L2 cache, where a neighbour's tile looks for the rest.
+// Counted by __pipeline_commit().
 __device__ inline void copy_async(unsigned to, void const* from)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
 // One instruction: beside stores of single elements to the same place the compiler would make it four.
