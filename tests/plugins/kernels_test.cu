@@ -865,9 +865,9 @@ void bench(std::string const& only)
             {8192 * twice, 8192}})
             time_case({Kind::kSurgeonL2Norm, l2(-1, 0, 1e-12f), d, t}, "last axis");
         for (Dims const& d : std::vector<Dims>{{16 * twice, 64, 256, 256}, {16 * twice, 256, 128, 128},
-            {8 * twice, 2048, 64, 64}, {64 * twice, 1024, 32, 32}, {256 * twice, 2048, 11, 11}, {16 * twice, 512, 97, 97},
-            {16 * twice, 1024, 79, 79}, {8 * twice, 512, 145, 145}, {16 * twice, 64, 255, 255}, {4 * twice, 64, 512, 512},
-            {4 * twice, 64, 511, 511}})
+            {8 * twice, 2048, 64, 64}, {64 * twice, 1024, 32, 32}, {256 * twice, 2048, 11, 11},
+            {16 * twice, 512, 97, 97}, {16 * twice, 1024, 79, 79}, {8 * twice, 512, 145, 145},
+            {16 * twice, 64, 255, 255}, {4 * twice, 64, 512, 512}, {4 * twice, 64, 511, 511}})
             time_case(weighted({Kind::kSurgeonInstanceNorm, instance(1e-5f), d}), "affine, on chip");
         for (Dims const& d : std::vector<Dims>{{1 * twice, 64, 1024, 1024}, {1 * twice, 16, 2048, 2048},
             {1 * twice, 4, 4096, 4096}, {1 * twice, 32, 128, 128, 128}})

@@ -27,8 +27,8 @@ struct RowsPlan
     int lanes;   // threads that share a row in a block
     int threads; // of a block
     int blocks;  // that share a row; 0: x is read twice
-    int stages;  // that a block has for shares in shared memory, 1 or 2; 0 for a row in registers. With no blocks, 0 where
-                 // x is read twice from memory, above it where it is read the second time from the L2 cache
+    int stages;  // that a block has for shares in shared memory, 1 or 2; 0 for a row in registers. With no blocks, 0
+                 // where x is read twice from memory, above it where it is read the second time from the L2 cache
 };
 
 struct PadPlan

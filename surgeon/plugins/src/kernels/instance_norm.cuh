@@ -460,10 +460,10 @@ __device__ inline void send(Moments* slot, uint64_t* barrier, unsigned rank, Mom
 
 constexpr int kMostBlocksOfRow = 16; // of a cluster; more than 8 only where the device has room for them
 
-// A row to a cluster, or to a single block: each block brings a share of it into shared memory by one bulk copy, each of
-// its warps sends its moments to all the blocks, and whoever has them all finishes its section. There is no other
-// barrier: a warp that produces copies the share of the cluster's next row as soon as the others have read a stage. x is
-// read once.
+// A row to a cluster, or to a single block: each block brings a share of it into shared memory by one bulk copy, each
+// of its warps sends its moments to all the blocks, and whoever has them all finishes its section. There is no other
+// barrier: a warp that produces copies the share of the cluster's next row as soon as the others have read a stage. x
+// is read once.
 template <class T, int STAGES, int WARPS, int BLOCKS>
 __global__ void __launch_bounds__(WARPS * 32 + 32, BLOCKS)
     instance_norm_cluster_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t rows, int64_t length, int per,
