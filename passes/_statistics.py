@@ -593,16 +593,23 @@ def _varies_along(b: Builder, n: Normalisation, axis: int) -> bool:
 
 def narrowed(b: Builder, x: Value, dtype: int) -> Value:
     """x in the type `dtype` of the result: what a file cast to a wider type for the statistics alone, or x cast."""
+    return _before_cast(b, x, dtype) or typed(b, x, dtype)
+
+
+def working_type(b: Builder, x: Value, dtype: int) -> int:
+    """The type to normalise in: `dtype`, that of the result, or the wider one of an x that is nowhere in `dtype`, such
+    as a residual stream in fp32 beside layers in fp16. The result is cast then."""
+    wider = dtype in HALVES and b.dtype(x) == TensorProto.FLOAT and _before_cast(b, x, dtype) is None
+    return TensorProto.FLOAT if wider else dtype
+
+
+def _before_cast(b: Builder, x: Value, dtype: int) -> Value | None:
+    """What a Cast made x from, if that is of the type `dtype` and x is not."""
     node = x.producer
-    if (
-        b.dtype(x) != dtype
-        and node is not None
-        and node.key == "Cast"
-        and node.inputs[0] is not None
-        and b.dtype(node.inputs[0]) == dtype
-    ):
-        return node.inputs[0]
-    return typed(b, x, dtype)
+    if b.dtype(x) == dtype or node is None or node.key != "Cast":
+        return None
+    source = node.inputs[0]
+    return source if source is not None and b.dtype(source) == dtype else None
 
 
 def centred_already(b: Builder, x: Value) -> bool:

@@ -31,8 +31,10 @@ from ._statistics import (
     of_shape,
     read,
     require_shorter,
+    typed,
     vector,
     with_affine,
+    working_type,
 )
 
 x, scale = var("x"), var("scale")
@@ -50,11 +52,13 @@ def fuse(b, x, **found):
         f"means of squares over the axes {list(n.axes)} of {n.rank} are no RMS normalisation",
     )
     count(b, n)
-    dtype = b.dtype(b.root.outputs[0])
-    require(dtype != TensorProto.DOUBLE, "it computes in double precision")
+    result = b.dtype(b.root.outputs[0])
+    require(result != TensorProto.DOUBLE, "it computes in double precision")
+    dtype = working_type(b, x, result)
     scale, _ = known(
         merged(b, n, n.axes, dtype, weights=True), "the scale varies along other axes than those of the mean"
     )
+    scale = scale if isinstance(scale, np.ndarray) else typed(b, scale, dtype)
     whole = not isinstance(scale, np.ndarray) or scale.size > 1
     require(
         len(n.axes) == 1 or of_full_shape(b, n),
@@ -71,15 +75,16 @@ def fuse(b, x, **found):
         y = b.RMSNormalization(source, row, axis=-len(n.axes), epsilon=n.epsilon)
         if b.lowering(y, "rms-norm") == "decompose":
             require_shorter(b, chain_size(b, n, centred=False))
-        return y
+        return y if dtype == result else b.Cast(y, to=result)
     require_shorter(b, chain_size(b, n, centred=False))
-    return b.RMSNorm(
+    y = b.RMSNorm(
         source,
         along_axes(b, scale, [*sizes, *[1] * (n.rank - 1 - n.axes[-1])], dtype, 1),
         domain=DOMAIN,
         axes=list(n.axes),
         epsilon=n.epsilon,
     )
+    return y if dtype == result else b.Cast(y, to=result)
 
 
 @rewrite(op.RMSNormalization(x, scale, axis=attr("axis"), epsilon=epsilon), stage=Stage.LOWER, strategy="decompose")

@@ -773,8 +773,8 @@ def prove_window(
                 tolerance = TOLERANCE.get(helper.np_dtype_to_tensor_dtype(b.dtype), 0.0) * slack
                 found = compare(a, b, tolerance, finite, partial(exact.output, index))
                 if found.why and found.error <= KERNEL_NOISE:
-                    again = _by_definition(window.after, feeds, index, folder)
-                    if again is not None and not compare(again, b, tolerance, finite, partial(exact.output, index)).why:
+                    judge = partial(compare, tolerance=tolerance, finite=finite, exact=partial(exact.output, index))
+                    if _equal_by_definition(window, feeds, index, b, judge, folder):
                         found = Difference(found.error)
                 if found.why:
                     return Verdict(False, found.error, f"on {kind} inputs {found.why}")
@@ -783,6 +783,18 @@ def prove_window(
     if not ran:
         return Verdict(None, None, f"the original window does not run: {why}", True)
     return Verdict(True, worst)
+
+
+def _equal_by_definition(
+    window: Window, feeds: Feeds, index: int, given: np.ndarray, judge: Any, folder: str | Path | None
+) -> bool:
+    """Whether the rewritten window, as ONNX defines it, gives what ONNX Runtime made of the original, or what that is
+    by definition: ONNX Runtime leaves the rounding to fp16 out between two kernels that it has in fp32 alone."""
+    after = _by_definition(window.after, feeds, index, folder)
+    if after is None or not judge(after, given).why:
+        return after is not None
+    before = _by_definition(window.before, feeds, index, folder)
+    return before is not None and not judge(after, before).why
 
 
 def _by_definition(model: ModelProto, feeds: Feeds, index: int, folder: str | Path | None = None) -> np.ndarray | None:
