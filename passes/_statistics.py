@@ -593,23 +593,27 @@ def _varies_along(b: Builder, n: Normalisation, axis: int) -> bool:
 
 def narrowed(b: Builder, x: Value, dtype: int) -> Value:
     """x in the type `dtype` of the result: what a file cast to a wider type for the statistics alone, or x cast."""
-    return _before_cast(b, x, dtype) or typed(b, x, dtype)
+    cast = _cast_from(b, x, dtype)
+    if cast is None or cast.inputs[0] is None:
+        return typed(b, x, dtype)
+    if cast not in b.matched:  # others read it too: it stays, and the window has to know where x is from
+        b.matched = (*b.matched, cast)
+    return cast.inputs[0]
 
 
 def working_type(b: Builder, x: Value, dtype: int) -> int:
     """The type to normalise in: `dtype`, that of the result, or the wider one of an x that is nowhere in `dtype`, such
     as a residual stream in fp32 beside layers in fp16. The result is cast then."""
-    wider = dtype in HALVES and b.dtype(x) == TensorProto.FLOAT and _before_cast(b, x, dtype) is None
+    wider = dtype in HALVES and b.dtype(x) == TensorProto.FLOAT and _cast_from(b, x, dtype) is None
     return TensorProto.FLOAT if wider else dtype
 
 
-def _before_cast(b: Builder, x: Value, dtype: int) -> Value | None:
-    """What a Cast made x from, if that is of the type `dtype` and x is not."""
+def _cast_from(b: Builder, x: Value, dtype: int) -> Node | None:
+    """The Cast that made x from a tensor of the type `dtype`, if x is of another."""
     node = x.producer
-    if b.dtype(x) == dtype or node is None or node.key != "Cast":
+    if b.dtype(x) == dtype or node is None or node.key != "Cast" or node.inputs[0] is None:
         return None
-    source = node.inputs[0]
-    return source if source is not None and b.dtype(source) == dtype else None
+    return node if b.dtype(node.inputs[0]) == dtype else None
 
 
 def centred_already(b: Builder, x: Value) -> bool:
