@@ -343,6 +343,9 @@ def shape(r):
     start, end = r.node.attr("start") or 0, r.attrs.get("end")
     if not r.target.lowers_opset or (start == 0 and end is None):
         return None
+    dims = r.model.shape(r.input(0))
+    if dims is not None and dims[start:end] == dims:
+        return lambda b: b.Shape(r.input(0))
     return lambda b: b.Slice(b.Shape(r.input(0)), starts=[start], ends=[END if end is None else end], axes=[0])
 
 
@@ -512,6 +515,8 @@ def _all_sizes(b, x, dims, places, sizes):
 @step("GridSample")
 def grid_sample(r):
     mode = r.node.attr("mode")
+    if r.after is None:
+        return None
     old = {"linear": "bilinear", "cubic": "bicubic"}.get(mode)
     if old is None:
         return None

@@ -53,6 +53,8 @@ CONE_LIMIT = 400  # nodes that compute shapes, pulled into one window
 # What the sizes of a whole model grow by until it runs, and whether they are alike: convolutions of sound need many
 # samples, and exporters name the length of a sentence and that of its mask by two names.
 GROWN = ((0, False), (0, True), (64, False), (64, True), (1024, False))
+# Then the sizes that networks for pictures are made for, two at a time: (the first dimension, each other one).
+USUAL = (((1, 64), (2, 96)), ((1, 32), (2, 112)), ((1, 224), (2, 256)), ((1, 160), (1, 320)), ((1, 512), (1, 640)))
 Feeds = dict[str, np.ndarray]
 
 
@@ -392,6 +394,7 @@ class Window:
     pads: int
     longer: int = 0  # what symbolic dimensions get more, but for the first ones
     alike: bool = False  # whether all symbolic dimensions are of one size, but for the first ones, which are of another
+    usual: Sequence[tuple[int, int]] = ()  # (size of a first symbolic dimension, of another), at each turn
     tensors: list[Value] = field(default_factory=list)  # the inputs in the model
     met: list[Feeds] = field(default_factory=list)  # the inputs as a run of the whole model has them, at each size
 
@@ -435,6 +438,9 @@ class Window:
             s: [n.id for n in ast.walk(formulas[s]) if isinstance(n, ast.Name)] if s in formulas else [s]
             for s in symbols
         }
+        if self.usual:
+            batches = {s[0] for _, _, s in self.inputs if len(s) > 1}
+            return {s: shapes.get(s, self.usual[turn][s not in batches]) for s in symbols}
         firsts = {n for _, _, s in self.inputs if len(s) > 1 and isinstance(s[0], str) for n in names[s[0]]}
         for longer in (self.longer, *(n for n, _ in GROWN if n > self.longer)):
             chosen = {}
@@ -454,6 +460,8 @@ class Window:
             return dim
         if isinstance(dim, str):
             return chosen[dim]
+        if self.usual:
+            return self.usual[turn][axis > 0 or rank == 1]
         if axis == 0 and rank > 1 and self.pads < 2:
             return (2, 3)[turn]
         return (
@@ -864,7 +872,7 @@ def prove_models(before: ModelProto, after: ModelProto, base: Any = None, shapes
     """Like `prove_window`, for two whole models."""
     window, symbols = whole_window(before, after, shapes)
     tried = []
-    for window.longer, window.alike in GROWN:
+    for _ in _settings(window):
         tried.append(prove_window(window, symbols, folder=base))
         if not tried[-1].sizes:
             return tried[-1]
@@ -902,15 +910,27 @@ def run_through(
         runner = Runner(model, folder)
     except (Unrunnable, ModelError):
         return []
-    for window.longer, window.alike in GROWN:
+    for _ in _settings(window):
         found = []
-        with contextlib.suppress(Unrunnable):
-            for infos in window.sizes(symbols):
-                _, feeds = next(feeds_of(infos))
+        for infos in window.sizes(symbols):
+            _, feeds = next(feeds_of(infos))
+            with contextlib.suppress(Unrunnable):
                 results = dict(zip(_names(model.graph.output), runner.run(feeds), strict=True))
                 found.append({t: results[t] for t in wanted})
+        if found:
             return found
     return []
+
+
+def _settings(window: Window) -> Iterator[None]:
+    """The window with one choice of sizes after another, for as long as the reader asks."""
+    for window.longer, window.alike in GROWN:
+        yield
+    window.longer, window.alike = 0, False
+    if all(isinstance(d, int) for _, _, s in window.inputs for d in s):
+        return
+    for window.usual in USUAL:
+        yield
 
 
 def _names(infos: Iterable[onnx.ValueInfoProto]) -> list[str]:

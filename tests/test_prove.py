@@ -340,3 +340,12 @@ def test_a_model_whose_weights_are_links_is_rewritten_like_any_other(tmp_path: P
     (tmp_path / "0123").write_bytes(b"")
     with pytest.raises(surgeon.ModelError, match="weights of 's' cannot be read"):
         surgeon.rewrite(tmp_path / "m.onnx", target="8.4")
+
+
+def test_whole_models_are_run_at_sizes_that_networks_are_made_for(tmp_path: Path) -> None:
+    """A sixteenth of the size and back: no other size fits."""
+    proto = model("""(float[N,1,H,W] x) => (float[N,1,H,W] y) {
+        d = AveragePool <kernel_shape = [16, 16], strides = [16, 16]> (x)  r = Relu (d)
+        u = ConvTranspose <strides = [16, 16], kernel_shape = [16, 16]> (r, w)  y = Add (u, x) }""")
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((1, 1, 16, 16), np.float32), "w"))
+    assert compare_models(proto, proto) == (0.0, "")
