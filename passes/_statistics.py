@@ -559,13 +559,13 @@ def _by_channel(b: Builder, n: Normalisation) -> bool:
     or a reshape before it."""
     if _varies_along(b, n, 1) or _varies_along(b, n, 2):
         return not _varies_along(b, n, 2)
+    behind = replace(n, affine=[("Mul", v) for v in _factors_behind(b.root.outputs[0])])
+    if _varies_along(b, behind, 1) or _varies_along(b, behind, 2):
+        return not _varies_along(b, behind, 2)
     source = n.x.producer
     if source is not None and source.key == "Cast" and source.inputs[0] is not None:
         source = source.inputs[0].producer
-    behind = _factors_behind(b.root.outputs[0])
-    return (source is not None and source.key == "Reshape") or _varies_along(
-        b, replace(n, affine=[("Mul", v) for v in behind]), 1
-    )
+    return source is not None and source.key == "Reshape"
 
 
 def _factors_behind(value: Value | None) -> list[Value]:

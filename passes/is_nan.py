@@ -1,12 +1,16 @@
-"""Write IsNaN for a TensorRT that has none.
+"""Write IsNaN and IsInf for a TensorRT that has none.
 
 Why       TensorRT imports IsNaN from 8.2 on. PyTorch's exporters write one behind the Softmax of every masked
-          scaled_dot_product_attention, for rows whose mask leaves no key.
+          scaled_dot_product_attention, for rows whose mask leaves no key. IsInf, which T5 has in half precision, comes
+          with 8.6.
 Rewrites  IsNaN(x)  ->  Not(Equal(x, x))
+          IsInf(x)  ->  Equal(Abs(x), inf), or Equal(x, inf) or Equal(x, -inf) where it looks for one of them alone
 Exact     Bit for bit: NaN alone differs from itself. Later parsers write it in the same way.
 """
 
-from surgeon import Stage, op, require, rewrite, var
+import numpy as np
+
+from surgeon import Stage, attr, op, require, rewrite, var
 
 COMPARES_FLOATS = 11  # the opset from which Equal takes floating-point numbers
 
@@ -17,3 +21,15 @@ x = var("x")
 def decompose(b, x):
     require(b.opset >= COMPARES_FLOATS, f"Equal takes no floating-point numbers before opset {COMPARES_FLOATS}")
     return b.Not(b.Equal(x, x))
+
+
+@rewrite(
+    op.IsInf(x, detect_negative=attr("negative"), detect_positive=attr("positive")),
+    stage=Stage.LOWER,
+    strategy="decompose",
+)
+def decompose_inf(b, x, negative, positive):
+    require(b.opset >= COMPARES_FLOATS, f"Equal takes no floating-point numbers before opset {COMPARES_FLOATS}")
+    require(negative or positive, "it looks for nothing")
+    infinity = b.constant(np.asarray(np.inf if positive else -np.inf), b.dtype(x))
+    return b.Equal(b.Abs(x) if negative and positive else x, infinity)

@@ -52,6 +52,7 @@ LARGEST = 1e18  # finite inputs beyond this may overflow on either side
 CONE_LIMIT = 400  # nodes that compute shapes, pulled into one window
 # What the sizes of a whole model grow by until it runs, and whether they are alike: convolutions of sound need many
 # samples, and exporters name the length of a sentence and that of its mask by two names.
+FEWEST = 4  # what a formula's size is at least, if it can be: one element has no variance, and all is rounding there
 GROWN = ((0, False), (0, True), (64, False), (64, True), (1024, False))
 # Then the sizes that networks for pictures are made for, two at a time: (the first dimension, each other one).
 USUAL = (((1, 64), (2, 96)), ((1, 32), (2, 112)), ((1, 224), (2, 256)), ((1, 160), (1, 320)), ((1, 512), (1, 640)))
@@ -448,7 +449,7 @@ class Window:
                 size = self._size((name not in firsts) if self.alike else k, turn)
                 chosen[name] = shapes.get(name, size + (0 if name in firsts else longer))
             sizes = {s: shapes.get(s, _evaluated(formula, chosen)) for s, formula in formulas.items()}
-            if all(size > 0 for size in sizes.values()):
+            if all(size >= (FEWEST if longer < 64 else 1) for size in sizes.values()):
                 return {**chosen, **sizes}
         return {**chosen, **{s: max(size, 1) for s, size in sizes.items()}}
 

@@ -12,7 +12,7 @@ import pytest
 from helpers import model, ops
 
 import surgeon
-from surgeon.prove import Runner, compare, compare_models, feeds_of, widened
+from surgeon.prove import Runner, Window, compare, compare_models, feeds_of, widened
 
 WRONG = '''"""A pass that is wrong in one place. For a test."""
 from surgeon import Stage, op, rewrite, var
@@ -133,6 +133,13 @@ def test_a_dimension_named_by_a_formula_has_its_size(tmp_path: Path) -> None:
     proto.graph.value_info.append(onnx.helper.make_tensor_value_info("b", 1, ["4*s0", "(s1//2) + (s1 - (s1//2))"]))
     result = with_pass(tmp_path, "Reshape(op.Sigmoid(x), ...)", "b.Sigmoid(x)", proto)
     assert not result.report.undone and result.report.applied[0].max_error == 0.0
+
+
+def test_a_formula_gives_no_dimension_of_one_element_unless_it_must() -> None:
+    for names, fewest in ((("s0", "(s1//5) - 1"), 4), (("s0", "s1//s1"), 1)):
+        window = Window(onnx.ModelProto(), onnx.ModelProto(), [("a", onnx.TensorProto.FLOAT, names)], 1)
+        sizes = [infos[0][2] for infos in window.sizes({})]
+        assert len(sizes) == 2 and all(dims[1] >= fewest for dims in sizes) and sizes[0] != sizes[1]
 
 
 def test_whole_models_get_sizes_with_which_they_run(tmp_path: Path) -> None:
