@@ -562,7 +562,7 @@ class Prover:
 
     def window(self, record: Rewrite) -> Window | None:
         """The rewrite's window; None where it has no outputs (what went was read by nobody)."""
-        outputs = list(record.outputs)
+        outputs = [o for o in record.outputs if not self._unread(record.aliases.get(o))]
         if not outputs:
             return None
         went = dict.fromkeys([*record.removed, *record.matched])
@@ -573,6 +573,11 @@ class Prover:
         now = {o: n for n in (*record.added, *stayed) for o in n.outputs if o is not None}
         after = cut.side(outputs, {}, self.model, now, record.aliases)
         return cut.window(before, after, outputs)
+
+    def _unread(self, alias: Value | None) -> bool:
+        """Whether a tensor that stands for a window's output has gone since: nobody was left to read it."""
+        now = self.present(alias) if alias is not None else None
+        return now is not None and now.producer is not None and not now.producer.alive and not now.users
 
     def producer(self, value: Value, file: bool) -> Node | None:
         """The node that makes a tensor; with `file` the one that made it in the file."""
