@@ -686,25 +686,24 @@ def with_affine(b: Builder, y: Value, scale: Factor | Value | None, shift: Facto
     return typed(b, y, dtype)
 
 
-def chain_size(b: Builder, n: Normalisation, centred: bool = True) -> int:
-    """How many nodes `normalised` and `with_affine` write for this window."""
-    affine = sum(not is_uniform(b, factor, 1 if kind == "Mul" else 0) for kind, factor in n.affine)
-    return (
-        (7 if centred else 5)
-        + affine
-        + (n.factor != 1 and not affine)
-        + 2 * (b.dtype(n.x) in HALVES)
-        - (n.epsilon == 0)
-    )
+def chain(b: Builder, n: Normalisation, centred: bool = True) -> list[str]:
+    """The operators that `normalised` and `with_affine` write for this window."""
+    affine = [kind for kind, factor in n.affine if not is_uniform(b, factor, 1 if kind == "Mul" else 0)]
+    return [
+        *(["ReduceMean", "Sub"] if centred else []),
+        *["Mul", "ReduceMean", *(["Add"] if n.epsilon else []), "Sqrt", "Div"],
+        *(affine or (["Mul"] if n.factor != 1 else [])),
+        *(["Cast", "Cast"] if b.dtype(n.x) in HALVES else []),
+    ]
 
 
-def require_shorter(b: Builder, size: int) -> None:
-    """Decline to write `size` nodes for a window of no more, unless it has some in double
+def require_shorter(b: Builder, operators: Sequence[str]) -> None:
+    """Decline to write nodes of these operators for a window of no more, unless it has some in double
     precision, which no TensorRT has.
 
     So the file keeps its own spelling, which TensorRT may know, where there is nothing to gain; so what surgeon wrote
     is not written again. A window of the file that lost its epsilon is read all the same:
-    the report must say so, or mend it.
+    the report must say so, or mend it. A window that reads like what would be written is no news.
     """
     if b.warnings and b.root.origin is None:
         return
@@ -716,8 +715,9 @@ def require_shorter(b: Builder, size: int) -> None:
         and readers[0].key in ("Mul", "Add")
         and any(i is not None and b.value(i) is not None for i in readers[0].inputs)
     )
-    silent = inner or b.root.origin is not None  # a larger window has said so, or surgeon wrote it
+    written = sorted(m.key for m in b.matched) == sorted(operators)
+    silent = inner or written or b.root.origin is not None  # a larger window has said so, or surgeon wrote it
     require(
-        len(b.matched) > size or needed,
+        len(b.matched) > len(operators) or needed,
         "" if silent else "no operator at this opset that the target takes, and no shorter spelling",
     )

@@ -95,15 +95,16 @@ def _fused(b, x, number, size, parts, epsilon, dtype):
     """The canonical node, unless the window is as short as what it would become."""
     scale, shift = parts
     factors = [vector(b, f, size, dtype) for f in parts]
-    affine = (not is_constant(scale, 1)) + (not is_constant(shift, 0))
+    affine = [kind for kind, f, neutral in (("Mul", scale, 1), ("Add", shift, 0)) if not is_constant(f, neutral)]
+    spelled = ["Reshape", "InstanceNormalization", "Reshape", *affine]
     if number == size:
         return b.InstanceNormalization(x, *factors, epsilon=epsilon)
     if b.opset >= NATIVE:
         y = b.GroupNormalization(x, *factors, num_groups=number, epsilon=epsilon)
         if b.lowering(y, "group-norm") == "decompose":
-            require_shorter(b, 3 + affine)
+            require_shorter(b, spelled)
         return y
-    require_shorter(b, 3 + affine)
+    require_shorter(b, spelled)
     return b.GroupNorm(x, *factors, domain=DOMAIN, num_groups=number, epsilon=epsilon)
 
 
@@ -139,8 +140,9 @@ def channels_last(b, x, **found):
         y = normalised(b, b.Reshape(value, inner.inputs[1]), n.axes, n.epsilon)
         scale, shift = (f if not isinstance(f, np.ndarray) or f.size == 1 else f.reshape(number, each) for f in parts)
         y = with_affine(b, y, scale, shift, dtype)
-        require_shorter(b, len(b.made))
-        return b.Reshape(y, b.root.inputs[1])
+        y = b.Reshape(y, b.root.inputs[1])
+        require_shorter(b, [node.key for node in b.made if node.alive])
+        return y
     y = _fused(b, source_through(b, value, perm), number, number * each, parts, n.epsilon, dtype)
     return b.Transpose(y, perm=[0, *range(2, n.rank - 1), 1])
 

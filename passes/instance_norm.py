@@ -29,7 +29,7 @@ from ._statistics import (
     along,
     apply_affine,
     by_channel,
-    chain_size,
+    chain,
     channels,
     count,
     instance_axis,
@@ -82,7 +82,7 @@ def fuse(b, x, **found):
     probe = b.InstanceNormalization(value, *factors, epsilon=n.epsilon)
     lowering = b.lowering(probe, "instance-norm")
     if lowering == "decompose" and (last or not _between_reshapes(b, x)):
-        require_shorter(b, chain_size(b, n))
+        require_shorter(b, chain(b, n))
     if not last:
         return probe if parts else apply_affine(b, probe, n)
     b.discard(probe)

@@ -25,7 +25,7 @@ from ._statistics import (
     Spelling,
     along_axes,
     apply_affine,
-    chain_size,
+    chain,
     channels,
     count,
     grouped_last,
@@ -80,9 +80,9 @@ def fuse(b, x, **found):
         require(all(isinstance(d, int) for d in sizes) or whole, "the size of the last axis is not known")
         y = _native(b, source, n, scale, shift, sizes, dtype)
         if b.lowering(y, "layer-norm") == "decompose":
-            require_shorter(b, chain_size(b, n))
+            require_shorter(b, chain(b, n))
         return y if parts else apply_affine(b, y, n)
-    require_shorter(b, chain_size(b, n))
+    require_shorter(b, chain(b, n))
     if not parts:
         return apply_affine(b, b.LayerNorm(source, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon), n)
     trailing = [1] * (n.rank - 1 - n.axes[-1])

@@ -20,7 +20,7 @@ from ._statistics import (
     Spelling,
     along_axes,
     centred_already,
-    chain_size,
+    chain,
     channels,
     count,
     known,
@@ -74,9 +74,9 @@ def fuse(b, x, **found):
             row = of_shape(b, row, sizes)
         y = b.RMSNormalization(source, row, axis=-len(n.axes), epsilon=n.epsilon)
         if b.lowering(y, "rms-norm") == "decompose":
-            require_shorter(b, chain_size(b, n, centred=False))
+            require_shorter(b, chain(b, n, centred=False))
         return y if dtype == result else b.Cast(y, to=result)
-    require_shorter(b, chain_size(b, n, centred=False))
+    require_shorter(b, chain(b, n, centred=False))
     y = b.RMSNorm(
         source,
         along_axes(b, scale, [*sizes, *[1] * (n.rank - 1 - n.axes[-1])], dtype, 1),

@@ -10,7 +10,8 @@
     # ---- becomes                      or "# ---- is left alone: <why>"
     <...> g (...) => (...) { ... }
 
-"is left alone" takes the words of the reason that the report must give for it, or "no pattern" where nothing matches.
+"is left alone" takes the words of the reason that the report must give for it, or "no pattern" where nothing matches,
+or "as it would be written" where what matches is what surgeon would write: neither is reported.
 Float constants are compared as written, tensor names only where the outside sees them.
 """
 
