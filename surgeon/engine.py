@@ -20,12 +20,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from .errors import EngineError, SurgeonError, UsageError, did_you_mean
-from .explain import mended_by
+from .explain import Untaken, mended_by
 from .files import check_writable, put, read
 from .prove import HALVES
 from .targets import Target
@@ -45,20 +45,6 @@ class Built:
     seconds: float
     runtime: str
     notes: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """One error of the parser or the builder. `node` is its label in the ONNX file, empty where there is none."""
-
-    node: str
-    op: str
-    why: str
-    mended_by: str = ""
-
-    def __str__(self) -> str:
-        where = f"{self.op} '{self.node}'" if self.node else "the model"
-        return f"{where}: {self.why}"
 
 
 # ---- which TensorRT --------------------------------------------------------------------------------------------------
@@ -395,7 +381,7 @@ def told(log: Sequence[str]) -> list[str]:
     return [line for line in lines if not any(noise in line for noise in NOISE)]
 
 
-def _refusals(trt: Any, source: Path, log: Sequence[str]) -> list[Refusal]:
+def _refusals(trt: Any, source: Path, log: Sequence[str]) -> list[Untaken]:
     """The parser's own errors, or where it took the model, what the builder logged;
     each with the pass that mends it."""
     found = list(dict.fromkeys(_parser_errors(trt, source)))
@@ -403,10 +389,10 @@ def _refusals(trt: Any, source: Path, log: Sequence[str]) -> list[Refusal]:
         proto = read(source)
         found = [_builder_error(line, proto) for line in told(log)]
     mending = _mending(source, target_of(trt)) if found else {}
-    return [Refusal(r.node, r.op, r.why, mending.get(r.node, "")) for r in found]
+    return [replace(r, mended_by=mending.get(r.node, "")) for r in found]
 
 
-def _parser_errors(trt: Any, source: Path) -> list[Refusal]:
+def _parser_errors(trt: Any, source: Path) -> list[Untaken]:
     """Parse once more, by hand: Polygraphy's loader turns the parser's errors into text and drops the nodes."""
     from polygraphy.backend.trt.util import get_trt_logger
 
@@ -418,11 +404,11 @@ def _parser_errors(trt: Any, source: Path) -> list[Refusal]:
     if parser.parse_from_file(str(source)):
         return []
     return [_parser_error(parser.get_error(i), proto) for i in range(parser.num_errors)] or [
-        Refusal("", "", "the parser gives no reason")
+        Untaken("", "", "the parser gives no reason")
     ]
 
 
-def _parser_error(error: Any, proto: Any) -> Refusal:
+def _parser_error(error: Any, proto: Any) -> Untaken:
     """TensorRT 10 names the node; before that there is its number."""
     why = " ".join(str(error.desc()).split())
     name = error.node_name() if hasattr(error, "node_name") else ""
@@ -430,17 +416,17 @@ def _parser_error(error: Any, proto: Any) -> Refusal:
     nodes = proto.graph.node
     if not name and 0 <= error.node() < len(nodes) and op in ("", nodes[error.node()].op_type):
         node = nodes[error.node()]
-        return Refusal(label(node), node.op_type, why)
-    return Refusal(name, op, why)
+        return Untaken(label(node), node.op_type, why)
+    return Untaken(name, op, why)
 
 
-def _builder_error(line: str, proto: Any) -> Refusal:
+def _builder_error(line: str, proto: Any) -> Untaken:
     named = [n for n in proto.graph.node if n.name and n.name in line]
     why = " ".join(line.split())
     if not named:
-        return Refusal("", "", why)
+        return Untaken("", "", why)
     node = max(named, key=lambda n: len(n.name))
-    return Refusal(label(node), node.op_type, why)
+    return Untaken(label(node), node.op_type, why)
 
 
 def _mending(source: Path, target: Target) -> dict[str, str]:
@@ -455,7 +441,7 @@ def label(node: Any) -> str:
     return node.name or f"{node.op_type} -> {node.output[0] if node.output else '?'}"
 
 
-def _told(trt: Any, source: Path, refusals: Sequence[Refusal]) -> str:
+def _told(trt: Any, source: Path, refusals: Sequence[Untaken]) -> str:
     lines = [f"{title(trt)} does not take '{source}'."]
     for refusal in refusals:
         lines.append(f"  {refusal}")

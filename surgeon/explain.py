@@ -42,12 +42,20 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Untaken:
-    """A node that the target does not take. `mended_by`: the passes that rewrite it, empty where none does."""
+    """A node that the target does not take, by surgeon's table or in the words of a parser or builder.
+
+    `node`: its label in the ONNX file, empty where an error names none. `mended_by`: the passes that rewrite it, empty
+    where none does.
+    """
 
     node: str
     op: str
     why: str
     mended_by: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.op} '{self.node}'" if self.node else "the model"
+        return f"{where}: {self.why}"
 
 
 def called(target: str) -> str:

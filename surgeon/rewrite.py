@@ -25,6 +25,7 @@ from .graph import Graph, Model, Node, Reference, Shape, Value, constant_value, 
 from .match import Attempt, Index, Match, match
 from .meaning import DOMAIN, arrange
 from .pattern import COMMUTATIVE, Op, Pattern, roots
+from .report import Declined as Entry
 from .targets import Target
 
 GROWTH = 10  # rewrites a node, on the average, after which a stage is taken not to come to an end
@@ -303,21 +304,12 @@ class Builder:
 # ---- the driver ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A pattern held, and the rewrite declined."""
-
-    pass_name: str
-    node: str
-    why: str
-
-
 class Driver:
     """Runs `passes` over `model`, stage by stage. Afterwards `rewrites` has the windows, `declined` the refusals.
 
     `strategies`: pass name -> strategy, over the target's own choice. `plugins`: the libraries that plugin nodes may
-    come from, in order of preference. `skip`: (pass name, node glob) pairs. `exclude`: (pass name, output name) pairs
-    that an earlier run could not prove.
+    come from, in order of preference. `skip`: (pass name, node glob) pairs; one that meets no node becomes a warning.
+    `exclude`: (pass name, output name) pairs that an earlier run could not prove.
     """
 
     def __init__(
@@ -341,7 +333,7 @@ class Driver:
         self.exclude = frozenset(exclude)
         self.options = options or {}
         self.rewrites: dict[Rewrite, None] = {}
-        self.declined: dict[Refusal, None] = {}
+        self.declined: dict[Entry, None] = {}
         self.warnings: list[str] = []
         self.attempts = 0
         self._left = 0
@@ -357,13 +349,18 @@ class Driver:
         self.before = operators(model)
         self._names: dict[str, int] = {}
         self._aliases: dict[Value, Value] = {}
+        self._unmet = dict.fromkeys(self.skip)  # those that have met no node so far
 
     def run(self) -> None:
         """CLEAN, FUSE and LOWER, each to its fixed point; then what changed nothing is taken back."""
+        for name, glob in self.skip:
+            if any(_called(n, glob) for s in self.model.scopes for n in s.live()):
+                self._unmet.pop((name, glob), None)
         for stage in Stage:
             self.run_stage(stage)
         self.settle()
         self.model.drop_orphans()
+        self.warnings += [f"--skip {name}:{glob}: no node is called like that" for name, glob in self._unmet]
 
     def run_stage(self, stage: Stage) -> None:
         rules = [
@@ -430,14 +427,19 @@ class Driver:
         """Whether the rule may be tried at the node: neither excluded nor skipped, and of the strategy that it has."""
         if self.exclude and (rule.pass_name, _out_name(node)) in self.exclude:
             return False
-        if self.skip and any(
-            p == rule.pass_name and fnmatchcase(node.name or node.label, glob) for p, glob in self.skip
-        ):
+        if self.skip and self.skipped(rule.pass_name, node):
             return False
         if rule.strategy is None:
             return True
         strategy, library = self.strategy(self.passes[rule.pass_name], node)
         return rule.strategy == strategy and (strategy != "plugin" or rule.library == library)
+
+    def skipped(self, pass_name: str, node: Node) -> bool:
+        """Whether the user asked the pass to leave this node alone."""
+        met = [(p, glob) for p, glob in self.skip if p == pass_name and _called(node, glob)]
+        for found in met:  # of a node that surgeon made, which the file does not have
+            self._unmet.pop(found, None)
+        return bool(met)
 
     def strategy(self, p: Pass, node: Node) -> tuple[str, str]:
         """(strategy, plugin library) for a canonical node: the user's word, else what the target takes."""
@@ -463,7 +465,7 @@ class Driver:
         except Declined as refusal:
             builder.undo()
             if str(refusal):
-                self.declined[Refusal(rule.pass_name, held.root.label, str(refusal))] = None
+                self.declined[Entry(rule.pass_name, held.root.label, str(refusal))] = None
             return False
         self.commit(held.root, builder.matched, outputs, builder, [rule.pass_name], rule.strategy or rule.stage.value)
         self._left -= 1
@@ -645,6 +647,11 @@ def _larger_first(found: tuple[Match, Rule]) -> tuple[int, str]:
     return -len(found[0].nodes), found[1].pass_name
 
 
+def _called(node: Node, glob: str) -> bool:
+    """Whether a node's name, or what reports call it where it has none, is like the glob."""
+    return fnmatchcase(node.name or node.label, glob)
+
+
 def _out_name(node: Node) -> str:
     """The name by which a rewrite at `node` is known: that of its first output, which rewriting keeps."""
     for out in node.outputs:
@@ -693,12 +700,10 @@ class Editor:
     def excluded(self, node: Node) -> bool:
         """Whether the rewrite at this node was asked to be skipped, or could not be proved."""
         d = self._driver
-        return (self._pass, _out_name(node)) in d.exclude or any(
-            p == self._pass and fnmatchcase(node.name or node.label, g) for p, g in d.skip
-        )
+        return (self._pass, _out_name(node)) in d.exclude or d.skipped(self._pass, node)
 
     def decline(self, node: Node, why: str) -> None:
-        self._driver.declined[Refusal(self._pass, node.label, why)] = None
+        self._driver.declined[Entry(self._pass, node.label, why)] = None
 
     def warn(self, text: str) -> None:
         self._driver.warnings.append(text)
@@ -737,7 +742,6 @@ __all__ = [
     "ModelRule",
     "Pass",
     "Reference",
-    "Refusal",
     "Rewrite",
     "Rule",
     "Stage",

@@ -327,8 +327,7 @@ class _Run:
             model.set_opset(1, "surgeon")
         report = Report(__version__, str(self.target))
         report.applied = [_applied(r) for r in _in_file_order(driver.rewrites)]
-        refusals = [Declined(d.pass_name, d.node, d.why) for d in driver.declined]
-        report.declined = list(dict.fromkeys([*unproved, *refusals]))
+        report.declined = list(dict.fromkeys([*unproved, *driver.declined]))
         report.undone = undone
         report.warnings = list(dict.fromkeys([*driver.warnings, *(w for r in driver.rewrites for w in r.warnings)]))
         report.ops_before = driver.before

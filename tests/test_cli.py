@@ -164,6 +164,15 @@ def test_only_skip_and_globs(tmp_path: Path) -> None:
     assert "LeakyRelu" in [n.op_type for n in onnx.load(out).graph.node]
 
 
+def test_a_glob_that_meets_no_node_is_told(tmp_path: Path, capsys: Captured) -> None:
+    source, out, report = write(tmp_path, LEAKY), tmp_path / "out.onnx", tmp_path / "report.json"
+    wrong = "--skip leaky-relu:lager*: no node is called like that"
+    words = ["--skip", "leaky-relu:lager*", "--skip", "leaky-relu:larg*", "--skip", "identity:larger"]
+    assert run("rewrite", source, out, "--target", "8.4", "--report", report, *words) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if "--skip" in line] == [f"warning  {wrong}"]
+    assert json.loads(report.read_text())["warnings"] == [wrong]
+
+
 def test_strategy(tmp_path: Path) -> None:
     source, out = write(tmp_path, LEAKY), tmp_path / "out.onnx"
     run("rewrite", source, out, "--target", "8.4")

@@ -112,7 +112,14 @@ def test_skip_and_exclude() -> None:
     proto.graph.node[1].name = "blocks.3/max"
     assert not drive(proto, LEAKY, skip=[("leaky", "blocks.*")]).rewrites
     assert not drive(proto, LEAKY, exclude=[("leaky", "r")]).rewrites
-    assert drive(proto, LEAKY, skip=[("leaky", "other*"), ("other", "*")]).rewrites
+    other = drive(proto, LEAKY, skip=[("leaky", "other*"), ("other", "*")])
+    assert other.rewrites and other.warnings == ["--skip leaky:other*: no node is called like that"]
+
+
+def test_skip_meets_a_node_that_surgeon_made() -> None:
+    proto = model(SPELLED)
+    driver = drive(proto, LEAKY, strategies={"leaky": "decompose"}, skip=[("leaky", "r~leaky/LeakyRelu*")])
+    assert ops(proto) == ["LeakyRelu"] and not driver.warnings
 
 
 def test_a_shared_constant_stays_for_its_other_readers() -> None:
