@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import onnx
-from onnx import ModelProto, TensorProto
+from onnx import ModelProto, TensorProto, numpy_helper
 
 from .errors import ModelError
 
@@ -104,6 +104,7 @@ def with_data(tensor: TensorProto, folder: str | Path | None) -> TensorProto:
             entry.value = where.name
     try:
         onnx.external_data_helper.load_external_data_for_tensor(copy, str(where.parent))
+        numpy_helper.to_array(copy)  # onnx up to 1.19 reads too short a file without a word
     except Exception as error:  # OSError; onnx's checker raises a type of its own
         raise ModelError(f"the weights of '{tensor.name}' cannot be read from '{where}': {error}") from None
     copy.data_location = TensorProto.DEFAULT

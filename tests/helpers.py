@@ -7,6 +7,7 @@ from typing import Any
 
 import onnx
 import onnx.parser
+import pytest
 
 from surgeon.graph import Model
 from surgeon.rewrite import Driver, Pass, Rule
@@ -34,15 +35,7 @@ def ops(proto: onnx.ModelProto) -> list[str]:
     return [n.op_type for n in proto.graph.node]
 
 
-def newest_opset_of_onnxruntime() -> int:
-    """The newest opset of ONNX's own operators that the installed ONNX Runtime loads."""
-    import onnxruntime as ort
-
-    for opset in range(onnx.defs.onnx_opset_version(), 6, -1):
-        proto = model("(float[2] a) => (float[2] r) { r = Relu (a) }", opset=opset)
-        try:
-            ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
-        except Exception:  # ONNX Runtime raises a type of its own
-            continue
-        return opset
-    raise AssertionError("ONNX Runtime loads no model at all")
+def require_opset(opset: int) -> None:
+    """Skip the test where the installed onnx package does not know the opset."""
+    if opset > onnx.defs.onnx_opset_version():
+        pytest.skip(f"onnx {onnx.__version__} knows opsets up to {onnx.defs.onnx_opset_version()}, not {opset}")

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -15,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import surgeon
+from surgeon.prove import Runner
 
 FEW = settings(max_examples=40, deadline=None, derandomize=True)
 NORMS = ["batch-norm", "group-norm", "instance-norm", "layer-norm", "rms-norm"]
@@ -106,9 +106,7 @@ def spell(
 
 
 def run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return np.asarray(ort.InferenceSession(model.SerializeToString(), options).run(None, {"x": x})[0])
+    return Runner(model).run({"x": x})[0]
 
 
 def operators(result: surgeon.Result) -> list[str]:

@@ -12,9 +12,10 @@ from pathlib import Path
 import onnx
 import pytest
 from helpers import model
-from onnx import GraphProto, ModelProto, NodeProto
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 import surgeon
+from surgeon.prove import Runner, Unrunnable, feeds_of
 from surgeon.targets import Target
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -128,6 +129,11 @@ def test_layout_of_recurrent_layers_is_written_out_for_every_target() -> None:
         ),
         17,
     )
+    dims = {i.name: tuple(d.dim_value for d in i.type.tensor_type.shape.dim) for i in proto.graph.input}
+    try:
+        Runner(proto).run(next(feeds_of([(name, TensorProto.FLOAT, shape) for name, shape in dims.items()]))[1])
+    except Unrunnable as error:
+        pytest.skip(f"neither ONNX Runtime nor onnx {onnx.__version__} runs this layout: {error}")
     for target in ("8.4", "10.9", "rtx"):
         result = surgeon.rewrite(proto, target=target)
         assert [a.pass_name for a in result.report.applied] == ["opset"]

@@ -12,7 +12,7 @@ import pytest
 from helpers import model, ops
 
 import surgeon
-from surgeon.prove import Runner, Window, compare, compare_models, feeds_of, widened
+from surgeon.prove import Reference, Runner, Window, compare, compare_models, feeds_of, widened
 
 WRONG = '''"""A pass that is wrong in one place. For a test."""
 from surgeon import Stage, op, rewrite, var
@@ -267,6 +267,47 @@ def test_an_error_no_worse_than_the_originals_is_equal() -> None:
     assert not compare(good, original, 1e-5, True, lambda: exact).why
     assert compare(bad, original, 1e-5, True, lambda: exact).why
     assert compare(good, original, 1e-5, True).why
+
+
+def test_one_step_of_the_type_from_the_exact_number_is_equal() -> None:
+    """Of denormal numbers a tolerance of 1e-5 is less than the type can tell apart."""
+    step = float(np.finfo(np.float32).smallest_subnormal)
+    exact = np.asarray([2000 * step, -4000 * step])
+    original, near, far = (arrays((2000 + k) * step, -4000 * step) for k in (0, 1, 2))
+    assert not compare(near, original, 1e-5, True, lambda: exact).why
+    assert compare(far, original, 1e-5, True, lambda: exact).why
+    assert compare(near, original, 1e-5, True).why
+
+
+def test_where_onnx_runtime_strays_from_onnx_the_reason_says_so(tmp_path: Path) -> None:
+    """MeanVarianceNormalization adds 1e-9 to the root of the variance; ONNX Runtime leaves that out."""
+    body = "b.Div(b.Sub(x, m := b.ReduceMean(x, axes=[0, 2, 3])), b.Add(b.Sqrt(b.Sub(b.ReduceMean(b.Mul(x, x), axes="
+    body += "[0, 2, 3]), b.Mul(m, m))), 1e-9))"
+    proto = model("(float[2,3,4,5] a) => (float[2,3,4,5] r) { r = MeanVarianceNormalization (a) }")
+    (undone,) = with_pass(tmp_path, "MeanVarianceNormalization(x)", body, proto).report.undone
+    assert "computes the original otherwise than onnx's reference evaluator" in undone.why
+    assert "the rewritten window otherwise" not in undone.why
+    (undone,) = with_pass(tmp_path, "Relu(x)", "b.Abs(x)", model(RELU)).report.undone
+    assert "otherwise" not in undone.why
+
+
+def test_what_is_newer_than_onnx_runtime_runs_in_the_evaluator() -> None:
+    proto = model("(float[2] a) => (float[2] r) { r = Relu (a) }")
+    proto.ir_version = 99
+    runner = Runner(proto)
+    assert runner.session is None
+    np.testing.assert_array_equal(runner.run({"a": arrays(-1, 2)})[0], arrays(0, 2))
+    newest = model("(float[2] a) => (float[2] r) { r = Relu (a) }", opset=onnx.defs.onnx_opset_version())
+    np.testing.assert_array_equal(Runner(newest).run({"a": arrays(-1, 2)})[0], arrays(0, 2))
+
+
+def test_an_empty_region_of_interest_is_none_to_the_evaluator() -> None:
+    proto = model("(float[1,1,2,2] a) => (float[1,1,4,4] r) <float[0] roi = {}, float[4] s = {1, 1, 2, 2}>"
+                  " { r = Resize <mode = \"nearest\"> (a, roi, s) }", opset=11)  # fmt: skip
+    feeds = {"a": arrays(1, 2, 3, 4).reshape(1, 1, 2, 2)}
+    runner = Runner(proto)
+    assert runner.session is not None
+    np.testing.assert_array_equal(Reference(proto).run(feeds)[0], runner.run(feeds)[0])
 
 
 def test_a_nan_that_no_exact_evaluation_explains_is_a_difference() -> None:

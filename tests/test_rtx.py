@@ -7,6 +7,7 @@ from pathlib import Path
 
 import casefile
 import pytest
+from helpers import require_opset
 
 import surgeon
 
@@ -40,6 +41,7 @@ REFUSED = {
 @pytest.mark.parametrize("path", casefile.paths(), ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_case_builds(path: Path) -> None:
     case = casefile.load(path)
+    require_opset(case.model.opset_import[0].version)
     result = surgeon.rewrite(case.model, target="rtx", options=case.options["options"])
     found, why = corpus_rtx.build(result.model.SerializeToString())
     name = f"{path.parent.name}/{path.stem}"
