@@ -104,11 +104,11 @@ def with_data(tensor: TensorProto, folder: str | Path | None) -> TensorProto:
             entry.value = where.name
     try:
         onnx.external_data_helper.load_external_data_for_tensor(copy, str(where.parent))
-        numpy_helper.to_array(copy)  # onnx up to 1.19 reads too short a file without a word
+        copy.data_location = TensorProto.DEFAULT
+        del copy.external_data[:]
+        numpy_helper.to_array(copy)  # onnx reads too short a file without a word
     except Exception as error:  # OSError; onnx's checker raises a type of its own
         raise ModelError(f"the weights of '{tensor.name}' cannot be read from '{where}': {error}") from None
-    copy.data_location = TensorProto.DEFAULT
-    del copy.external_data[:]
     return copy
 
 

@@ -11,7 +11,6 @@ import casefile
 import ml_dtypes
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from helpers import model as written
 from helpers import require_opset
@@ -21,7 +20,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 import surgeon
 from surgeon import registry
-from surgeon.prove import compare_models
+from surgeon.prove import Runner, compare_models
 
 SAMPLES = Path(__file__).parent.parent / "samples" / "worked_examples"
 PASSES = (
@@ -82,11 +81,7 @@ def ops(model: ModelProto) -> list[str]:
 
 
 def run(model: ModelProto, x: np.ndarray) -> np.ndarray:
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, {"x": x})[0])
+    return Runner(model).run({"x": x})[0]
 
 
 def finite(shape: tuple[int, ...], dtype: Any = np.float32, seed: int = 0) -> np.ndarray:

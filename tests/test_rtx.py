@@ -43,6 +43,8 @@ def test_case_builds(path: Path) -> None:
     case = casefile.load(path)
     require_opset(case.model.opset_import[0].version)
     result = surgeon.rewrite(case.model, target="rtx", options=case.options["options"])
+    if unproved := [d.why for d in result.report.declined if "the original window does not run" in d.why]:
+        pytest.skip(unproved[0])
     found, why = corpus_rtx.build(result.model.SerializeToString())
     name = f"{path.parent.name}/{path.stem}"
     if name in REFUSED:
