@@ -10,6 +10,7 @@ import onnx.parser
 import pytest
 
 from surgeon.graph import Model
+from surgeon.prove import Runner, Unrunnable, feeds_of
 from surgeon.rewrite import Driver, Pass, Rule
 from surgeon.targets import Target
 
@@ -39,3 +40,15 @@ def require_opset(opset: int) -> None:
     """Skip the test where the installed onnx package does not know the opset."""
     if opset > onnx.defs.onnx_opset_version():
         pytest.skip(f"onnx {onnx.__version__} knows opsets up to {onnx.defs.onnx_opset_version()}, not {opset}")
+
+
+def onnxruntime_runs(proto: onnx.ModelProto) -> bool:
+    """Whether ONNX Runtime itself runs the model on random inputs, with 2 for each symbolic size."""
+    types = [(i.name, i.type.tensor_type) for i in proto.graph.input]
+    infos = [(name, t.elem_type, tuple(d.dim_value or 2 for d in t.shape.dim)) for name, t in types]
+    try:
+        runner = Runner(proto)
+        runner.run(next(feeds_of(infos))[1])
+    except Unrunnable:
+        return False
+    return runner.session is not None

@@ -11,24 +11,19 @@ import numpy as np
 import onnx
 import pytest
 from helpers import model as written
+from helpers import onnxruntime_runs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper
 
 import surgeon
 from surgeon.network import evaluate, parse
-from surgeon.prove import Runner, Unrunnable
+from surgeon.prove import Runner
 
-
-def _runs() -> bool:
-    body = "(float[1,1,1,4] q, int64[1] n) => (float[1,1,1,4] y) { y = Attention (q, q, q, , , , n) }"
-    try:
-        return Runner(written(body, opset=24)).session is not None
-    except Unrunnable:
-        return False
-
-
-pytestmark = pytest.mark.skipif(not _runs(), reason="this ONNX Runtime has no Attention of opset 24")
+LENGTHS = "(float[1,1,1,4] q, int64[1] n) => (float[1,1,1,4] y) { y = Attention (q, q, q, , , , n) }"
+pytestmark = pytest.mark.skipif(
+    not onnxruntime_runs(written(LENGTHS, opset=24)), reason="this ONNX Runtime has no Attention of opset 24"
+)
 TYPES: dict[int, Any] = {TensorProto.FLOAT: np.float32, TensorProto.FLOAT16: np.float16}
 
 
