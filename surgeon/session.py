@@ -345,8 +345,10 @@ class _Run:
     def _compare_whole(self, proto: ModelProto, report: Report) -> None:
         from .prove import prove_models
 
-        verdict = prove_models(self.source.proto(), proto, self.source.base, self.shapes)
+        verdict = prove_models(self.source.proto(), proto, self.source.base, self.shapes, own_rounding=True)
         report.verify["max_error"] = verdict.max_error
+        if verdict.ok and verdict.why:
+            report.warnings.append(f"whole models: {verdict.why}")
         if not verdict.ok:
             report.verify["failed"] = verdict.why
         if verdict.ok is None:

@@ -12,7 +12,7 @@ import pytest
 from helpers import model, ops
 
 import surgeon
-from surgeon.prove import Reference, Runner, Window, compare, compare_models, feeds_of, widened
+from surgeon.prove import Reference, Runner, Window, compare, compare_models, feeds_of, prove_models, widened
 
 WRONG = '''"""A pass that is wrong in one place. For a test."""
 from surgeon import Stage, op, rewrite, var
@@ -215,6 +215,20 @@ def test_what_a_definition_rounds_badly_is_no_difference_and_hides_none(
     assert compare_models(before, after, shapes=shapes)[1] == ""
     assert "differs" in compare_models(before, scaled(after, 1.0001), shapes=shapes)[1]
     assert "differs" in compare_models(before, scaled(after, 0.99998), shapes=shapes)[1]
+
+
+@pytest.mark.parametrize(("shift", "own_rounding", "ok"), [(0, True, True), (0, False, False), (5, True, False)])
+def test_whole_models_in_half_precision_may_round_as_the_file_does(shift: int, own_rounding: bool, ok: bool) -> None:
+    """ONNX Runtime adds and subtracts in fp32 and rounds once; between Transposes it rounds to fp16, which near 1024
+    has steps of 1: so does the file, if every operator rounds."""
+    before = model("(float16[2,8] a) => (float16[2,8] r) <float16 c = {25600}> { s = Add (a, c)  r = Sub (s, c) }")
+    after = model(
+        f"(float16[2,8] a) => (float16[2,8] r) <float16 c = {{25600}}, float16 d = {{{0x4500 if shift else 0}}}> "
+        "{ s = Add (a, c)  t = Transpose (s)  u = Transpose (t)  v = Sub (u, c)  r = Add (v, d) }"
+    )
+    verdict = prove_models(before, after, own_rounding=own_rounding)
+    assert verdict.ok is ok, verdict
+    assert ("no more than its rounding in half precision" in verdict.why) is ok
 
 
 def test_sizes_given_by_the_user_are_used(tmp_path: Path) -> None:
