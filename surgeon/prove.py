@@ -294,20 +294,15 @@ class Reference:
 
 @cache
 def _mended() -> list[Any]:
-    """What onnx's reference evaluator computes wrongly before onnx 1.22."""
-    from onnx.reference import op_run, ops
+    """What onnx's reference evaluator computes wrongly before onnx 1.23."""
+    from onnx.reference import op_run
 
     class Celu(op_run.OpRun):
         def _run(self, x: Any, alpha: float = 1.0) -> Any:
             """Near zero exp(x) - 1 keeps no digits."""
             return ((np.maximum(0, x) + alpha * np.expm1(np.minimum(0, x) / alpha)).astype(x.dtype),)
 
-    class Resize(ops.op_resize.Resize):
-        def _run(self, x: Any, roi: Any = None, *rest: Any, **attrs: Any) -> Any:  # type: ignore[override]
-            """An empty roi is none."""
-            return super()._run(x, roi if roi is not None and roi.size else None, *rest, **attrs)
-
-    return [Celu, Resize]
+    return [Celu]
 
 
 def _first_line(error: Exception) -> str:

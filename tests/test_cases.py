@@ -16,8 +16,6 @@ from surgeon import registry
 from surgeon.prove import compare_models
 
 CASES = casefile.paths()
-# Not run by ONNX Runtime 1.23: ReduceMax with noop_with_empty_axes, Attention with nonpad_kv_seqlen.
-NOT_RUN = {"opset/reduce_axes", "attention/lengths"}
 
 
 def _id(path: Path) -> str:
@@ -32,7 +30,7 @@ def run(case: Case) -> surgeon.Result:
 def test_case(path: Path) -> None:
     case = casefile.load(path)
     require_opset(case.model.opset_import[0].version)
-    if _id(path) in NOT_RUN and not onnxruntime_runs(case.model):
+    if _id(path) in casefile.NOT_RUN and not onnxruntime_runs(case.model):
         pytest.skip(f"ONNX Runtime {onnxruntime.__version__} does not run it")
     onnx.checker.check_model(case.model, full_check=True)
     result = run(case)

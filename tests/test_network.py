@@ -11,7 +11,7 @@ import onnx
 import onnx.parser
 import onnxruntime
 import pytest
-from helpers import require_opset
+from helpers import onnxruntime_runs, require_opset
 
 from surgeon.network import (
     EvaluationError,
@@ -649,7 +649,10 @@ def test_parser_mistake_is_found(name: str, tmp_path: Path) -> None:
     opset, graph = MISTAKES[name]
     require_opset(opset)
     least, largest = (float(bound) for bound in name.split(" | ")[1].split(" to "))
-    got, _ = worst_difference(written(tmp_path, graph, opset))
+    path = written(tmp_path, graph, opset)
+    if "nonpad_kv_seqlen" in name and not onnxruntime_runs(onnx.load(path)):
+        pytest.skip(f"ONNX Runtime {onnxruntime.__version__} does not run it, nor does onnx's reference evaluator")
+    got, _ = worst_difference(path)
     assert least <= got <= largest
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import casefile
 import pytest
-from helpers import require_opset
+from helpers import onnxruntime_runs, require_opset
 
 import surgeon
 
@@ -42,11 +42,11 @@ REFUSED = {
 def test_case_builds(path: Path) -> None:
     case = casefile.load(path)
     require_opset(case.model.opset_import[0].version)
-    result = surgeon.rewrite(case.model, target="rtx", options=case.options["options"])
-    if unproved := [d.why for d in result.report.declined if "the original window does not run" in d.why]:
-        pytest.skip(unproved[0])
-    found, why = corpus_rtx.build(result.model.SerializeToString())
     name = f"{path.parent.name}/{path.stem}"
+    if name in casefile.NOT_RUN and not onnxruntime_runs(case.model):
+        pytest.skip("this ONNX Runtime does not run it: nothing can be proved")
+    result = surgeon.rewrite(case.model, target="rtx", options=case.options["options"])
+    found, why = corpus_rtx.build(result.model.SerializeToString())
     if name in REFUSED:
         assert found != "built" and REFUSED[name] in why, f"{found}: {why}"
         return
