@@ -29,8 +29,8 @@ from onnx import AttributeProto, GraphProto, ModelProto, numpy_helper
 
 HERE = Path(__file__).parent / "cases"
 MARK = "# ----"
-# Not run by some ONNX Runtime before 1.24: ReduceMax with noop_with_empty_axes, and Attention, of which onnx's reference
-# evaluator knows no nonpad_kv_seqlen and refuses no mask of another size.
+# Not run by some ONNX Runtime before 1.24: ReduceMax with noop_with_empty_axes, and Attention, of which onnx's
+# reference evaluator knows no nonpad_kv_seqlen and refuses no mask of another size.
 NOT_RUN = {"opset/reduce_axes", "attention/lengths", "attention/mask_of_another_name"}
 
 
