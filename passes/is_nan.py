@@ -17,9 +17,13 @@ COMPARES_FLOATS = 11  # the opset from which Equal takes floating-point numbers
 x = var("x")
 
 
+def _require_equal(b):
+    require(b.opset >= COMPARES_FLOATS, f"Equal takes no floating-point numbers before opset {COMPARES_FLOATS}")
+
+
 @rewrite(op.IsNaN(x), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x):
-    require(b.opset >= COMPARES_FLOATS, f"Equal takes no floating-point numbers before opset {COMPARES_FLOATS}")
+    _require_equal(b)
     return b.Not(b.Equal(x, x))
 
 
@@ -29,7 +33,7 @@ def decompose(b, x):
     strategy="decompose",
 )
 def decompose_inf(b, x, negative, positive):
-    require(b.opset >= COMPARES_FLOATS, f"Equal takes no floating-point numbers before opset {COMPARES_FLOATS}")
+    _require_equal(b)
     require(negative or positive, "it looks for nothing")
     infinity = b.constant(np.asarray(np.inf if positive else -np.inf), b.dtype(x))
     return b.Equal(b.Abs(x) if negative and positive else x, infinity)

@@ -95,8 +95,7 @@ def _made_by(node, ops):
 
 def _own(value):
     """Whether a tensor is written in the file and read once."""
-    written = value.tensor is not None or (value.producer is not None and value.producer.key == "Constant")
-    return written and len(value.users) == 1
+    return value.is_written and len(value.users) == 1
 
 
 @rewrite(op.LeakyRelu(x, alpha=attr("alpha")), stage=Stage.LOWER, strategy="decompose")

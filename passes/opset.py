@@ -343,8 +343,8 @@ def shape(r):
     start, end = r.node.attr("start") or 0, r.attrs.get("end")
     if not r.target.lowers_opset or (start == 0 and end is None):
         return None
-    dims = r.model.shape(r.input(0))
-    if dims is not None and dims[start:end] == dims:
+    sizes = r.model.shape(r.input(0))
+    if sizes is not None and sizes[start:end] == sizes:
         return lambda b: b.Shape(r.input(0))
     return lambda b: b.Slice(b.Shape(r.input(0)), starts=[start], ends=[END if end is None else end], axes=[0])
 
@@ -417,8 +417,8 @@ def reshape(r):
         return lambda b: b.Reshape(r.input(0), r.input(1), allowzero=0)  # the default, which the parser asks for
     if not r.node.attr("allowzero"):
         return None
-    b = r.editor.builder(r.node)
-    sizes, given = elements(b, r.input(1)), dims(b, r.input(0)) or []
+    known = r.editor.builder(r.node)
+    sizes, given = elements(known, r.input(1)), dims(known, r.input(0)) or []
     if sizes is not None and 0 in sizes:
         raise Refused("allowzero came with opset 14, and its shape has a 0")
     alike = sizes is not None and all(

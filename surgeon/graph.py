@@ -67,6 +67,11 @@ class Value:
     def __repr__(self) -> str:
         return f"Value({self.name!r})"
 
+    @property
+    def is_written(self) -> bool:
+        """Whether the value stands in the file as an initializer or a Constant node, and nothing computes it."""
+        return self.tensor is not None or (self.producer is not None and self.producer.key == "Constant")
+
 
 class Node:
     """A node of one graph. `inputs` and `outputs` hold a `Value`, or None where the file has an empty name."""
@@ -885,8 +890,8 @@ class Model:
             if elem:
                 kinds[value.name] = _type_proto(elem, dims)
             # To ask whether a computed tensor is constant needs shapes, which may be what is being inferred.
-            written = value.tensor is not None or (value.producer is not None and value.producer.key == "Constant")
-            known = self.constant(value) if (written or types is self._types) and self.is_constant(value) else None
+            askable = value.is_written or types is self._types
+            known = self.constant(value) if askable and self.is_constant(value) else None
             if known is not None and known.size <= SMALL_TENSOR:
                 data[value.name] = numpy_helper.from_array(known, value.name)
         try:
@@ -929,6 +934,8 @@ class Model:
 
         What follows from that in the nodes behind is written to `types`: the next Reshape may stand there.
         """
+        if all(self._size_by_target(node, types) is None for node in self.graph.of(("Reshape", "Expand"))):
+            return []
         found: list[onnx.ValueInfoProto] = []
         fresh: set[Value | None] = set()
         for node in self.graph.live():
