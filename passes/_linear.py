@@ -135,19 +135,19 @@ def _described(b: Builder, x: Value) -> Any:
     for number, node in enumerate(b.matched):
         for out in node.outputs:
             place[out] = number
-    rows = []
+    told: list[Any] = []
     for node in b.matched:
-        row: list[Any] = [node.key, repr(node.attrs) if node.proto.attribute else ""]
+        told.append(node.key)
+        told.append(repr(node.attrs) if node.proto.attribute else "")
         for v in node.operands():
-            if not isinstance(v, np.ndarray) and (v is None or v in place):
-                row.append(place.get(v))
+            if v is None or (type(v) is not np.ndarray and v in place):
+                told.append(place.get(v))
                 continue
             written = b.fingerprint(v)
             if written is None:
                 return None
-            row.append(written)
-        rows.append(tuple(row))
-    return tuple(rows)
+            told.append(written)
+    return tuple(told)
 
 
 def _evaluated(b: Builder, x: Value) -> Slopes | None:

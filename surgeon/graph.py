@@ -348,8 +348,6 @@ class Graph:
         and the node is called like the first."""
         proto = self.model.new_nodes.node.add()
         proto.op_type, proto.name = op, names[0]
-        proto.input.extend([v.name if v is not None else "" for v in inputs])
-        proto.output.extend(names)
         key = op
         if domain:
             proto.domain = domain
@@ -360,15 +358,24 @@ class Graph:
         if domain or op in BODIED:
             self._add_bodies(node)
         varies = False
-        for read in inputs if op not in VALUELESS else ():
-            if read is not None and read.varies:
+        for read in inputs:
+            if read is None:
+                proto.input.append("")
+                continue
+            proto.input.append(read.name)
+            read.users[node] = None
+            if read.varies:
                 varies = True
+        if op in VALUELESS:
+            varies = False
         for index, name in enumerate(names):
+            proto.output.append(name)
             value = self.values[name] = Value(name, self, node, index, varies)
             node.outputs.append(value)
         row = self.extra.setdefault(at.slot, [])
         row.insert(row.index(at) if at in row else len(row), node)
-        self._attach(node)
+        self.by_op.setdefault(key, {})[node] = None
+        self.edited = True
         return node
 
     def constant(self, array: np.ndarray, name: str, at: Node) -> Value:
@@ -382,14 +389,6 @@ class Graph:
         self.edited = True
         return value
 
-    def _attach(self, node: Node) -> None:
-        node.alive = True
-        self.by_op.setdefault(node.key, {})[node] = None
-        for value in node.inputs:
-            if value is not None:
-                value.users[node] = None
-        self.edited = True
-
     def restore(self, node: Node) -> None:
         """Put back a node that `remove` took away. Its place is still its own."""
         for body in node.bodies:
@@ -401,7 +400,12 @@ class Graph:
             if value is not None:
                 value.producer, value.index = node, index
                 self.values[value.name] = value
-        self._attach(node)
+        node.alive = True
+        self.by_op.setdefault(node.key, {})[node] = None
+        for value in node.inputs:
+            if value is not None:
+                value.users[node] = None
+        self.edited = True
 
     def remove(self, node: Node) -> list[Node]:
         """Take away `node` and whatever was computed for it alone; all that went, readers first."""
@@ -425,7 +429,7 @@ class Graph:
                 if producer is None:
                     if value.tensor is not None:
                         orphans[value] = None
-                elif producer.alive and not any(o is not None and (o.users or o.is_output) for o in producer.outputs):
+                elif producer.alive and (len(producer.outputs) == 1 or not _is_read(producer)):
                     todo.append(producer)
         return gone
 
@@ -1082,8 +1086,9 @@ _unlooked = 0  # objects that joined the oldest generation since it was looked a
 def no_collection() -> Iterator[None]:
     """An indexed graph is a hundred thousand small objects that all stay: looking for garbage among them only costs.
 
-    What was made meanwhile joins the oldest generation unlooked at, unless it is much: unfreezing moves there what
-    freezing set apart. Python does not count what comes there in this way, so this does, and collects in time.
+    What was made meanwhile joins the oldest generation unlooked at, since a run's report holds on to it: unfreezing
+    moves there what freezing set apart. Python does not count what comes there in this way, so this does, and collects
+    in time.
     """
     global _unlooked
     if not gc.isenabled():
@@ -1096,9 +1101,8 @@ def no_collection() -> Iterator[None]:
     try:
         yield
     finally:
-        young = gc.get_count()[0]
-        if young < MOST_UNLOOKED // 2 and not gc.get_freeze_count():  # what somebody else froze stays frozen
-            _unlooked += young
+        if not gc.get_freeze_count():  # what somebody else froze stays frozen
+            _unlooked += gc.get_count()[0]
             gc.freeze()
             gc.unfreeze()
         gc.enable()
@@ -1166,7 +1170,9 @@ def _write_attributes(proto: NodeProto, attrs: dict[str, Any]) -> dict[str, Any]
     written: dict[str, Any] = {}
     for key, given in attrs.items():
         if type(given) is float:
-            written[key] = proto.attribute.add(name=key, type=AttributeProto.FLOAT, f=given).f
+            attribute = proto.attribute.add()
+            attribute.name, attribute.type, attribute.f = key, AttributeProto.FLOAT, given
+            written[key] = attribute.f  # rounded to fp32
         elif type(given) is int:
             written[key] = proto.attribute.add(name=key, type=AttributeProto.INT, i=given).i
         elif type(given) is str:
@@ -1241,6 +1247,10 @@ def _scopes(graph: Graph) -> Iterator[Graph]:
         if node.alive:
             for body in node.bodies:
                 yield from _scopes(body)
+
+
+def _is_read(node: Node) -> bool:
+    return any(o is not None and (o.users or o.is_output) for o in node.outputs)
 
 
 def _inside(graph: Graph | None, outer: Graph) -> bool:

@@ -324,13 +324,19 @@ def _applied(rule: ModelRule, before: ModelProto, after: ModelProto) -> Applied:
     made = {o for n in added for o in n.output}
     outputs = [o for n in removed for o in n.output if o in made]
     root = _label(removed[0]) if removed else "the graph"
-    return Applied(
-        rule.pass_name, rule.stage.value, root, outputs, [_Text(n) for n in removed], [_Text(n) for n in added]
-    )
+    window = _Window([_Text(n) for n in removed], [_Text(n) for n in added], outputs)
+    return Applied(rule.pass_name, rule.stage.value, root, window)
 
 
 def _label(node: NodeProto) -> str:
     return node.name or f"{node.op_type} -> {node.output[0] if node.output else '?'}"
+
+
+@dataclass(slots=True)
+class _Window:
+    nodes_before: list[_Text]
+    nodes_after: list[_Text]
+    output_names: list[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ its inputs' producers alone; most nodes are rejected by one dictionary look-up.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from .graph import Model, Node, Reference, Value
-from .pattern import Absent, Attr, Choice, Const, Op, Output, Pattern, Var, roots
+from .pattern import MOVED, Absent, Attr, Choice, Const, Op, Output, Pattern, Var, roots
 
 FREE = frozenset({"Shape", "Constant"})  # they cost nothing, so sharing them is no reason to give up
 
@@ -279,6 +279,7 @@ def _compile_node(p: Op) -> Matcher:
     telling = len(orders) > 1 and any(keys is not None for _, wanted in orders for keys in wanted)
     count, open_ended = len(p.inputs), p.open
     key = p.key
+    moved = key in MOVED
 
     def node_holds(node: Node, s: _State, then: Next) -> bool:
         if p in s.seen:
@@ -288,7 +289,9 @@ def _compile_node(p: Op) -> Matcher:
         for name, wanted in fixed:
             if not _same_attribute(node.attr(name), wanted):
                 return s.attempt is not None and s.failed(f"{node.label} has {name} = {node.attr(name)}, not {wanted}")
-        operands = node.operands()
+        operands: Sequence[Any] = node.inputs
+        if moved or (operands and operands[-1] is None):
+            operands = node.operands()
         if len(operands) > count and not open_ended:
             return s.attempt is not None and s.failed(f"{node.label} has {len(operands)} inputs, not {count}")
         if len(operands) < count:
@@ -349,13 +352,14 @@ Front = Any
 @dataclass(frozen=True, slots=True)
 class _Near(Generic[T]):
     """The rows that fit the operators in front of a node; the inputs at which they look further up; and what they come
-    to, where it tells nothing more which inputs are constant and what stands further up. `attributes`: what one of the
-    rows asks of the node's own, where every row asks something."""
+    to, where it tells nothing more which inputs are constant and what stands further up, else `memo`, by what was seen.
+    `attributes`: what one of the rows asks of the node's own, where every row asks something."""
 
     rows: tuple[Row[T], ...]
     attributes: list[list[tuple[str, Any]]]
     further: list[bool]
     found: tuple[tuple[Op, T], ...] | None
+    memo: dict[tuple[Any, ...], tuple[tuple[Op, T], ...]] = field(default_factory=dict)
 
 
 def _owned(rows: Iterable[Row[T]]) -> tuple[tuple[Op, T], ...]:
@@ -381,8 +385,8 @@ class Index(Generic[T]):
                     owners[root] = []
                     self._rows.setdefault(root.key, []).append((root, list(root.orders()), owners[root]))
                 owners[root].append(owner)
-        self._near: dict[tuple[Any, ...], _Near[T]] = {}
-        self._memo: dict[tuple[Any, ...], tuple[tuple[Op, T], ...]] = {}
+        # By the node's operator, then those in front of its first three inputs, then the number of its inputs.
+        self._near: dict[Any, Any] = {key: {} for key in self._rows}
 
     @property
     def operators(self) -> frozenset[str]:
@@ -392,17 +396,22 @@ class Index(Generic[T]):
         inputs = node.inputs
         count = len(inputs)
         first = inputs if count <= 3 else inputs[:3]
-        makers: list[str | None] = []
-        for v in first:  # loops, not comprehensions: this runs for every node
+        level = self._near.get(node.key)
+        if level is None:
+            return ()
+        for v in first:  # a look-up each and no call: this runs for every node
             if v is None:
-                makers.append(None)
+                maker = None
             else:
-                maker = v.producer
-                makers.append("" if maker is None else maker.key)
-        signature = (node.key, count, *makers)
-        near = self._near.get(signature)
+                producer = v.producer
+                maker = "" if producer is None else producer.key
+            deeper = level.get(maker)
+            if deeper is None:
+                deeper = level[maker] = {}
+            level = deeper
+        near = level.get(count)
         if near is None:
-            near = self._near[signature] = self._fitting_near(node.key, count, makers)
+            near = level[count] = self._fitting_near(node.key, count, _makers(first))
         if near.attributes and not _has_one(node, near.attributes):
             return ()
         if near.found is not None:
@@ -414,11 +423,10 @@ class Index(Generic[T]):
                 seen.append(None)
             else:
                 seen.append((not v.varies and constant(v)) or (look and _front(v, constant)))
-        deep = (*signature, *seen)
-        found = self._memo.get(deep)
+        found = near.memo.get(signature := tuple(seen))
         if found is None:
-            fronts = [(key, f, None) if isinstance(f, bool) else f for key, f in zip(makers, seen, strict=True)]
-            found = self._memo[deep] = _owned(self._fitting(near.rows, count, fronts))
+            fronts = [(key, f, None) if isinstance(f, bool) else f for key, f in zip(_makers(first), seen, strict=True)]
+            found = near.memo[signature] = _owned(self._fitting(near.rows, count, fronts))
         return found
 
     def _fitting_near(self, key: str, count: int, makers: Sequence[str | None]) -> _Near[T]:
@@ -439,6 +447,11 @@ class Index(Generic[T]):
                 continue  # the node has more inputs
             if any(all(_fits(q, front) for q, front in zip(order, fronts, strict=False)) for order in orders):
                 yield row
+
+
+def _makers(inputs: Iterable[Value | None]) -> list[str | None]:
+    """The operators that make the inputs; "" for one that no node makes, None for one left out."""
+    return [None if v is None else "" if v.producer is None else v.producer.key for v in inputs]
 
 
 def _has_one(node: Node, attributes: Iterable[list[tuple[str, Any]]]) -> bool:

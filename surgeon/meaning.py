@@ -48,9 +48,10 @@ def arrange(
     op: str, inputs: Sequence[Any], attrs: dict[str, Any], domain: str, opset: int
 ) -> tuple[list[Any], dict[str, Any]]:
     """Inputs and attributes as `opset` wants them: what ONNX moved from an attribute to an input is given by name."""
-    given, written = list(inputs), dict(attrs)
+    given, written = list(inputs), attrs
     moved = MOVED.get(op) if attrs and not domain else None
     if moved is not None:
+        written = dict(attrs)
         attributes = _attribute_names(op, opset)
         for name in [n for n in moved if n in written and n not in attributes]:
             value, position = written.pop(name), moved[name]
@@ -61,7 +62,10 @@ def arrange(
             given[position] = np.asarray(value, np.int64) if integers else value
     while given and given[-1] is None:
         given.pop()
-    return given, {k: v if type(v) in PLAIN else _plain(v) for k, v in written.items() if v is not None}
+    for value in written.values():
+        if type(value) not in PLAIN:
+            return given, {k: _plain(v) for k, v in written.items() if v is not None}
+    return given, written
 
 
 @cache

@@ -4,42 +4,58 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 SCHEMA = 1
 
 
+class Window(Protocol):
+    """What was rewritten: its nodes, each with a `label` and a `text`, and the tensors that are read outside it."""
+
+    @property
+    def nodes_before(self) -> Sequence[Any]:
+        """In the order of the file."""
+
+    @property
+    def nodes_after(self) -> Sequence[Any]: ...
+
+    @property
+    def output_names(self) -> list[str]: ...
+
+
 class Applied(NamedTuple):
     """One rewrite that stays. `max_error`: the largest proved difference, relative to the largest output; None
-    unproved."""
+    unproved. What is asked of the window is read from it then: a run makes thousands."""
 
     pass_name: str
     strategy: str
     root: str
-    outputs: list[str]
-    nodes_before: Sequence[Any]  # the window's nodes, in the order of the file; each has a `label` and a `text`
-    nodes_after: Sequence[Any]
+    window: Window
     max_error: float | None = None
+
+    @property
+    def outputs(self) -> list[str]:
+        return self.window.output_names
 
     @property
     def removed(self) -> list[str]:
         """The nodes that went, by name."""
-        return [n.label for n in self.nodes_before]
+        return [n.label for n in self.window.nodes_before]
 
     @property
     def added(self) -> list[str]:
         """The nodes that stand there now, by name."""
-        return [n.label for n in self.nodes_after]
+        return [n.label for n in self.window.nodes_after]
 
     @property
     def before(self) -> list[str]:
         """The window as the file had it, a line a node."""
-        return [n.text for n in self.nodes_before]
+        return [n.text for n in self.window.nodes_before]
 
     @property
     def after(self) -> list[str]:
         """The window as it stands now, a line a node."""
-        return [n.text for n in self.nodes_after]
+        return [n.text for n in self.window.nodes_after]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -102,4 +118,4 @@ class Report:
         }
 
 
-__all__ = ["SCHEMA", "Applied", "Declined", "Report"]
+__all__ = ["SCHEMA", "Applied", "Declined", "Report", "Window"]

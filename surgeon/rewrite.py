@@ -21,7 +21,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from .errors import PassError
-from .graph import Graph, Model, Node, Reference, Shape, Value, constant_value, formal_types
+from .graph import PLACE, Graph, Model, Node, Reference, Shape, Value, constant_value, formal_types
 from .match import Attempt, Index, Match, match
 from .meaning import DOMAIN, arrange
 from .pattern import COMMUTATIVE, Op, Pattern, roots
@@ -140,7 +140,21 @@ class Rewrite:
 
     @property
     def name(self) -> str:
-        return "+".join(dict.fromkeys(self.passes))
+        return self.passes[0] if len(self.passes) == 1 else "+".join(dict.fromkeys(self.passes))
+
+    @property
+    def nodes_before(self) -> list[Node]:
+        """The file's nodes, in its order."""
+        return sorted(self.removed, key=PLACE)
+
+    @property
+    def nodes_after(self) -> list[Node]:
+        return list(self.added)
+
+    @property
+    def output_names(self) -> list[str]:
+        """The outputs; those of the root where nothing reads it any more."""
+        return [o.name for o in self.outputs] or [o.name for o in self.root.outputs if o is not None]
 
     @property
     def outputs(self) -> list[Value]:
@@ -162,6 +176,11 @@ class Builder:
     Inputs are values, numbers and arrays; a number takes the type of the tensor that it meets. What ONNX moved from an
     attribute to an input (`axes=`, `min=`, `pads=`, ...) is given by name and written as the model's opset wants it.
     """
+
+    __slots__ = (
+        "_driver", "_model", "_graph", "_prefix", "root", "matched", "strategy", "target", "options", "made",
+        "constants", "warnings", "tolerance",
+    )  # fmt: skip
 
     def __init__(
         self, driver: Driver, rule_name: str, root: Node, strategy: str | None, matched: tuple[Node, ...] = ()
@@ -250,8 +269,8 @@ class Builder:
         for position, i in enumerate(given):
             if i is not None and type(i) is not Value:
                 given[position] = self._lift(i, position, given, formal_types(op, domain, opset))
-        stem = f"{self._prefix}/{op}"
-        names = [self._driver.fresh(graph, stem) for _ in range(outputs)]
+        stem, fresh = f"{self._prefix}/{op}", self._driver.fresh
+        names = [fresh(graph, stem)] if outputs == 1 else [fresh(graph, stem) for _ in range(outputs)]
         node = graph.make(op, given, written, domain, names, self.root)
         self.made.append(node)
         return node.outputs[0] if outputs == 1 else tuple(node.outputs)
@@ -337,6 +356,7 @@ class Driver:
         self.warnings: list[str] = []
         self.attempts = 0
         self._left = 0
+        self._stage = ""  # that runs now
         self._keeping = {p.name for p in self.passes.values() if p.keeps}
         self._libraries = {
             p.name: [
@@ -370,6 +390,7 @@ class Driver:
             if r.stage is stage and not self._idle(p, r)
         ]
         index: Index[Rule] = Index(rules, self.model)
+        self._stage = stage.value
         self._left = GROWTH * sum(operators(self.model).values()) + 1000
         changed = True
         while changed:
@@ -467,7 +488,7 @@ class Driver:
             if str(refusal):
                 self.declined[Entry(rule.pass_name, held.root.label, str(refusal))] = None
             return False
-        self.commit(held.root, builder.matched, outputs, builder, [rule.pass_name], rule.strategy or rule.stage.value)
+        self.commit(held.root, builder.matched, outputs, builder, rule.pass_name, rule.strategy or self._stage)
         self._left -= 1
         if self._left < 0:
             raise PassError(
@@ -499,7 +520,7 @@ class Driver:
         nodes: Iterable[Node],
         outputs: Sequence[Value | None],
         builder: Builder,
-        passes: list[str],
+        pass_name: str,
         strategy: str,
     ) -> Rewrite:
         """Put what `builder` made in the place of `root`, and merge the windows of the rewrites that it builds on."""
@@ -527,10 +548,10 @@ class Driver:
             if not n.alive:
                 del made[n]
         record = Rewrite(
-            passes,
+            [pass_name],
             strategy,
             root,
-            [(p, name) for p in passes],
+            [(pass_name, name)],
             removed,
             made,
             [n for n in nodes if n.origin is None],
@@ -714,7 +735,7 @@ class Editor:
 
     def replace(self, node: Node, outputs: Sequence[Value | None], builder: Builder) -> None:
         """Put `outputs`, made with `builder`, in the place of those of `node`."""
-        self._driver.commit(node, builder.matched, outputs, builder, [self._pass], self._stage.value)
+        self._driver.commit(node, builder.matched, outputs, builder, self._pass, self._stage.value)
 
 
 # ---- asking why ------------------------------------------------------------------------------------------------------

@@ -326,7 +326,9 @@ class _Run:
         elif any(k.startswith("surgeon::") and v for s in model.scopes for k, v in s.by_op.items()):
             model.set_opset(1, "surgeon")
         report = Report(__version__, str(self.target))
-        report.applied = [_applied(r) for r in _in_file_order(driver.rewrites)]
+        report.applied = [
+            Applied(r.name, r.strategy, r.root.label, r, r.max_error) for r in _in_file_order(driver.rewrites)
+        ]
         report.declined = list(dict.fromkeys([*unproved, *driver.declined]))
         report.undone = undone
         report.warnings = list(dict.fromkeys([*driver.warnings, *(w for r in driver.rewrites for w in r.warnings)]))
@@ -335,7 +337,7 @@ class _Run:
         report.untaken = untaken(model, self.target)
         report.verify = {
             "mode": self.verify,
-            "skipped": [r.root.label for r in driver.rewrites if r.max_error is None and self.verify != "none"],
+            "skipped": [r.root.label for r in driver.rewrites if self.verify != "none" and r.max_error is None],
         }
         proto = model.sync()
         if self.verify == "full":
@@ -394,14 +396,6 @@ def _symbols(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, int
             raise UsageError(f"the input '{name}' has {len(dims)} dimensions; {len(sizes)} were given.")
         found.update({d.dim_param: s for d, s in zip(dims, sizes, strict=True) if d.dim_param})
     return found
-
-
-def _applied(record: Rewrite) -> Applied:
-    outputs = [o.name for o in record.outputs] or [o.name for o in record.root.outputs if o is not None]
-    before = sorted(record.removed, key=PLACE)
-    return Applied(
-        record.name, record.strategy, record.root.label, outputs, before, tuple(record.added), record.max_error
-    )
 
 
 def _in_file_order(records: Iterable[Rewrite]) -> list[Rewrite]:

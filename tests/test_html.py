@@ -8,6 +8,7 @@ import subprocess
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import helpers
 import numpy as np
@@ -120,7 +121,10 @@ def test_many_shapes_of_window() -> None:
         model = surgeon.graph.Model(_chain(k + 1))
         chains.append(
             first._replace(
-                root=f"r{k}", outputs=["y"], nodes_before=model.graph.live(), nodes_after=model.graph.live()[:1]
+                root=f"r{k}",
+                window=SimpleNamespace(
+                    output_names=["y"], nodes_before=model.graph.live(), nodes_after=model.graph.live()[:1]
+                ),
             )
         )
     report.applied = chains

@@ -140,7 +140,7 @@ def _shapes(those: Iterable[Applied]) -> Windows:
     """The windows with their sketches, those of the same shape together."""
     found: dict[Any, tuple[Sketch, Sketch, list[Applied]]] = {}
     for a in those:
-        before, after = sketch(a.nodes_before, a.outputs), sketch(a.nodes_after, a.outputs)
+        before, after = sketch(a.window.nodes_before, a.outputs), sketch(a.window.nodes_after, a.outputs)
         found.setdefault((before.shape, after.shape), (before, after, []))[2].append(a)
     return list(found.values())
 
