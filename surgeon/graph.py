@@ -1079,7 +1079,8 @@ class Model:
 # ---- helpers ---------------------------------------------------------------------------------------------------------
 
 
-_unlooked = 0  # objects that joined the oldest generation since it was looked at
+_unlooked = 0  # objects that joined the oldest generation since surgeon or Python looked at it
+_looks = 0  # how often it was, when they were counted
 
 
 @contextlib.contextmanager
@@ -1090,12 +1091,13 @@ def no_collection() -> Iterator[None]:
     moves there what freezing set apart. Python does not count what comes there in this way, so this does, and collects
     in time.
     """
-    global _unlooked
+    global _unlooked, _looks
     if not gc.isenabled():
         yield
         return
-    if _unlooked > MOST_UNLOOKED:
+    if _unlooked > MOST_UNLOOKED and gc.get_stats()[-1]["collections"] == _looks:
         gc.collect()
+    if gc.get_stats()[-1]["collections"] != _looks:
         _unlooked = 0
     gc.disable()
     try:
@@ -1105,6 +1107,7 @@ def no_collection() -> Iterator[None]:
             _unlooked += gc.get_count()[0]
             gc.freeze()
             gc.unfreeze()
+        _looks = gc.get_stats()[-1]["collections"]
         gc.enable()
 
 

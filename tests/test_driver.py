@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 
 import numpy as np
@@ -177,6 +178,19 @@ def test_the_work_is_linear_in_the_size_of_the_graph() -> None:
     assert attempts[1] <= 10.5 * attempts[0]
     plain = drive(_near_misses(2000), LEAKY).attempts
     assert plain == 0, "a node whose operator no pattern has at its root costs no attempt"
+
+
+def test_models_that_nobody_holds_are_collected_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surgeon.graph, "MOST_UNLOOKED", 20_000)
+
+    def graphs() -> int:
+        return sum(type(o) is surgeon.graph.Graph for o in gc.get_objects())
+
+    gc.collect()
+    before = graphs()
+    for _ in range(8):
+        surgeon.rewrite(_near_misses(1000), target="10.9", verify="none")
+    assert graphs() - before <= 4
 
 
 @pytest.mark.parametrize(("alpha", "attempts"), [(0.0, 1), (0.25, 0)])
