@@ -1199,10 +1199,13 @@ def _attribute(attribute: AttributeProto) -> Any:
         return attribute.f
     if kind == AttributeProto.STRING:
         return attribute.s.decode("utf-8", "replace")
-    found = helper.get_attribute_value(attribute)
+    if kind == AttributeProto.INTS:
+        return list(attribute.ints)
+    if kind == AttributeProto.FLOATS:
+        return list(attribute.floats)
     if kind == AttributeProto.STRINGS:
-        return [s.decode("utf-8", "replace") for s in found]
-    return list(found) if kind in (AttributeProto.INTS, AttributeProto.FLOATS) else found
+        return [s.decode("utf-8", "replace") for s in attribute.strings]
+    return helper.get_attribute_value(attribute)
 
 
 class _ReadsLater(Exception):

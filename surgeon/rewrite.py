@@ -305,8 +305,10 @@ class Builder:
             (i for i, k in zip(all_given, kinds, strict=True) if isinstance(i, Value) and k == kinds[position]), None
         )
         found = self.dtype(like) if like is not None else 0
+        if found:
+            return found
         whole = np.asarray(all_given[position]).dtype.kind in "iu"
-        return found or int(TensorProto.INT64 if whole else TensorProto.FLOAT)
+        return int(TensorProto.INT64 if whole else TensorProto.FLOAT)
 
     def undo(self) -> None:
         """Take away what a body made before it declined."""
