@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from operator import attrgetter
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from google.protobuf.message import Message
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from .errors import ModelError
@@ -29,6 +31,7 @@ FOLD_LIMIT = 1 << 22  # elements: a computed constant larger than this is left t
 MOST_UNLOOKED = 500_000  # objects, about 130 MB
 SERIALS = 1 << 40  # more nodes than anybody makes
 PLACE = attrgetter("place")
+MOST_SHOWN = 8  # elements of a tensor attribute that a person reads
 SMALL_TENSOR = 1024  # elements: larger initializers never decide a shape, so shape inference does without them
 OWN_DOMAIN = "surgeon"  # its functions are written anew with every model, so no pass works on them
 # They read what may be known of a tensor whose values are not: its sizes, its type.
@@ -66,6 +69,13 @@ class Value:
 
     def __repr__(self) -> str:
         return f"Value({self.name!r})"
+
+    @property
+    def text(self) -> str:
+        """The name; of an initializer with one element the number too: `floor=1e-12`."""
+        if self.tensor is None or math.prod(self.tensor.dims) != 1 or self.tensor.data_location == TensorProto.EXTERNAL:
+            return self.name
+        return f"{self.name}={shown(self.tensor)}"
 
     @property
     def is_written(self) -> bool:
@@ -113,8 +123,8 @@ class Node:
     @property
     def text(self) -> str:
         """`y = Op(a, b, axis=1)`: the node as a person writes it."""
-        inputs = ", ".join("''" if v is None else v.name for v in self.inputs)
-        attrs = ", ".join(f"{k}={v}" for k, v in self.attrs.items() if not isinstance(v, TensorProto | GraphProto))
+        inputs = ", ".join("''" if v is None else v.text for v in self.inputs)
+        attrs = ", ".join(f"{k}={shown(v)}" for k, v in self.attrs.items() if not isinstance(v, GraphProto))
         outputs = ", ".join("''" if v is None else v.name for v in self.outputs)
         return f"{outputs} = {self.op}({inputs}{', ' if inputs and attrs else ''}{attrs})"
 
@@ -1206,6 +1216,19 @@ def _attribute(attribute: AttributeProto) -> Any:
     if kind == AttributeProto.STRINGS:
         return [s.decode("utf-8", "replace") for s in attribute.strings]
     return helper.get_attribute_value(attribute)
+
+
+def shown(attribute: Any) -> str:
+    """An attribute's value as a person reads it: fp32 in its shortest form, a long tensor by its type and shape."""
+    if isinstance(attribute, TensorProto):
+        if math.prod(attribute.dims) > MOST_SHOWN or attribute.data_location == TensorProto.EXTERNAL:
+            return f"{TensorProto.DataType.Name(attribute.data_type).lower()}{list(attribute.dims)}"
+        return np.array2string(numpy_helper.to_array(attribute), separator=", ", formatter={"all": str})
+    if isinstance(attribute, Message):
+        return type(attribute).__name__
+    if isinstance(attribute, list):
+        return f"[{', '.join(map(shown, attribute))}]"
+    return str(np.float32(attribute)) if isinstance(attribute, float) else str(attribute)
 
 
 class _ReadsLater(Exception):

@@ -337,6 +337,7 @@ class _Window:
     nodes_before: list[_Text]
     nodes_after: list[_Text]
     output_names: list[str]
+    read_instead: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,10 @@ class Window(Protocol):
     def nodes_after(self) -> Sequence[Any]: ...
 
     @property
+    def read_instead(self) -> Sequence[str]:
+        """A line for each tensor that went without a node in its place."""
+
+    @property
     def output_names(self) -> list[str]: ...
 
 
@@ -55,7 +59,7 @@ class Applied(NamedTuple):
     @property
     def after(self) -> list[str]:
         """The window as it stands now, a line a node."""
-        return [n.text for n in self.window.nodes_after]
+        return [*(n.text for n in self.window.nodes_after), *self.window.read_instead]
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -21,7 +21,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from .errors import PassError
-from .graph import PLACE, Graph, Model, Node, Reference, Shape, Value, constant_value, formal_types
+from .graph import PLACE, Graph, Model, Node, Reference, Shape, Value, constant_value, formal_types, shown
 from .match import Attempt, Index, Match, match
 from .meaning import DOMAIN, arrange
 from .pattern import COMMUTATIVE, Op, Pattern, roots
@@ -150,6 +150,13 @@ class Rewrite:
     @property
     def nodes_after(self) -> list[Node]:
         return list(self.added)
+
+    @property
+    def read_instead(self) -> list[str]:
+        """What the readers of a tensor that went without a node in its place read now: `y = x`, `pads = [0, 1]`."""
+        return [
+            f"{old.name} = {new.name if new.tensor is None else shown(new.tensor)}" for old, new in self.aliases.items()
+        ]
 
     @property
     def output_names(self) -> list[str]:

@@ -123,7 +123,10 @@ def test_many_shapes_of_window() -> None:
             first._replace(
                 root=f"r{k}",
                 window=SimpleNamespace(
-                    output_names=["y"], nodes_before=model.graph.live(), nodes_after=model.graph.live()[:1]
+                    output_names=["y"],
+                    read_instead=[],
+                    nodes_before=model.graph.live(),
+                    nodes_after=model.graph.live()[:1],
                 ),
             )
         )
