@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
@@ -419,6 +420,22 @@ void judge(Case const& c, std::vector<double> const& want, std::vector<float> co
     }
 }
 
+// A counter for launches that draw tickets, which each of them must leave at 0.
+unsigned* tickets()
+{
+    static Buffer const counter(sizeof(unsigned));
+    static cudaError_t const zeroed = cudaMemset(counter.p, 0, sizeof(unsigned));
+    CHECK(zeroed);
+    return static_cast<unsigned*>(counter.p);
+}
+
+bool tickets_are_zero()
+{
+    unsigned left = 1;
+    CHECK(cudaMemcpy(&left, tickets(), sizeof left, cudaMemcpyDeviceToHost));
+    return left == 0;
+}
+
 int64_t most_in_all_ways = 1 << 17; // elements; less for the sanitizers
 
 std::string only;           // operators whose names contain this
@@ -516,8 +533,26 @@ void verify(Case const& c)
         Norm const norm{NormMode(c.a.mode), c.a.epsilon};
         if (plan.blocks > 0)
             again(" in tiles of " + std::to_string(x) + " vectors", [&] {
-                return launch_l2norm_tiles(plan, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, ws.p, 0);
+                return launch_l2norm_tiles(
+                    plan, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
             });
+        // Blocks of few threads and of many, of which the device holds fewer at once.
+        int const period = int(inner / std::gcd(inner, int64_t(kVectorBytes) / size));
+        for (int groups : {1, std::max(kMostImageThreads / 2 / period, 2)})
+        {
+            ImagesPlan const images{1 << turn % 4, groups};
+            if (images_fit(images, c.type, c.x[axis], inner))
+                again(" in images over " + std::to_string(images.blocks) + " blocks, groups " + std::to_string(groups),
+                    [&] {
+                        return launch_l2norm_images(
+                            images, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
+                    });
+        }
+        if (!tickets_are_zero())
+        {
+            std::printf("FAIL %s: tickets are left\n", c.name().c_str());
+            ++worst.failed;
+        }
     }
 }
 
@@ -668,7 +703,7 @@ void quick()
         // Channels over a cluster, at every shift inside a vector; rows in shared memory.
         for (Dims const& d : std::vector<Dims>{{3, 33, 133}, {1, 100, 257}, {2, 600, 131}, {1, 2048, 132},
             {2, 513, 16, 16}, {1, 200, 38, 38},
-                 {140, 33, 133}, {70, 300, 133}})
+                 {140, 33, 133}, {70, 300, 133}, {150, 96, 7, 7}, {70, 64, 10, 10}, {3, 40, 19, 19}})
             verify(Case{Kind::kSurgeonL2Norm, l2(1, int(d[1] % 4), 1e-10f), d, t, Values::kNormal});
         for (int64_t length : {1, 3, 8, 64, 121, 1023})
         {
@@ -713,6 +748,14 @@ void check_all()
             for (Values v : {Values::kZero, Values::kZeroRows, Values::kTiny, Values::kLarge, Values::kConstant,
                      Values::kDenormal, Values::kSpecial})
                 all_operators(d, t, v, true);
+    for (Type t : kTypes) // L2Norm: tensors that outgrow the L2 cache, whose tiles and images are drawn
+        for (Dims const& d : std::vector<Dims>{{600, 512, 7, 7}, {170, 1024, 10, 10}, {100, 512, 19, 19},
+            {1500, 64, 14, 14}, {30, 512, 38, 38}})
+        {
+            Case c{Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), d, t};
+            c.affine = true;
+            verify(c);
+        }
     for (Type t : kTypes) // InstanceNorm: rows whose parts lie far apart, and all ways at the ends of a share
     {
         for (Dims const& d : std::vector<Dims>{{1, 5, 65536}, {2, 3, 65536 + 1}, {1, 3, 131072}, {1, 2, 1 << 20}})
@@ -829,7 +872,7 @@ void time_case(Case const& c, std::string const& note)
     int const count = c.kind == Kind::kSurgeonPRelu ? 2 : !c.affine ? 1 : c.kind == Kind::kSurgeonL2Norm ? 2 : 3;
     Tensor const y = tensor(dy.p, out, c.type, c.layout);
     compare(plugin_info(c.kind).name, text(c.x), c.type, note, in_bytes, out_bytes, dx.p, dy.p,
-        [&] { CHECK(run(c.kind, c.a, in, count, y, ws.p, 0)); });
+        [&] { CHECK(run(c.kind, c.a, in, count, y, ws.p, 0, tickets())); });
 }
 
 void bench(std::string const& only)
@@ -859,7 +902,9 @@ void bench(std::string const& only)
 
         for (Dims const& d : std::vector<Dims>{{16 * twice, 64, 256, 256}, {8 * twice, 512, 128, 128},
             {16 * twice, 2048, 48, 48},
-                 {32 * twice, 512, 65, 65}, {64 * twice, 512, 38, 38}, {96 * twice, 3, 512, 512}})
+                 {32 * twice, 512, 65, 65}, {64 * twice, 512, 38, 38}, {92 * twice, 512, 38, 38},
+                 {364 * twice, 512, 19, 19}, {1312 * twice, 512, 10, 10}, {2676 * twice, 512, 7, 7},
+                 {96 * twice, 3, 512, 512}})
             time_case(weighted({Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), d}), "axis 1, weight");
         for (Dims const& d : std::vector<Dims>{{65536 * twice, 1024}, {1048576 * twice, 64}, {65536 * twice, 1023},
             {8192 * twice, 8192}})
@@ -978,7 +1023,7 @@ void tune(std::string const& only)
                     std::string const how = "x " + std::to_string(x) + " blocks " + std::to_string(plan.blocks);
                     time("l2norm tiles", d, how, [&] {
                         CHECK(launch_l2norm_tiles(plan, t, dx.p, Scalars{dw.p, Type::kFloat}, dy.p, d[0], d[1], d[2],
-                            Norm{NormMode::kAddNorm, 1e-10f}, ws.p, 0));
+                            Norm{NormMode::kAddNorm, 1e-10f}, tickets(), 0));
                     });
                 }
             }

@@ -160,20 +160,20 @@ size_t tiles_bytes(TilesPlan const& plan, Type type)
 }
 
 // Of compute capability 9.0; reserved is the system's part of a block's, and the kernel's own barriers.
-constexpr size_t kSharedOfMultiprocessor = 228 << 10, kReservedOfBlock = (1 << 10) + 128;
+constexpr size_t kSharedOfMultiprocessor = 228 << 10, kReservedOfBlock = (1 << 10) + 640;
 
 // How many clusters the device holds at once; asked once per kernel, device and launch shape.
 template <class Kernel>
 cudaError_t resident_clusters(Kernel* kernel, cudaLaunchConfig_t const& config, int blocks, int& clusters)
 {
     static std::mutex mutex;
-    static std::map<std::tuple<Kernel*, int, int, size_t>, int> known;
+    static std::map<std::tuple<Kernel*, int, int, unsigned, size_t>, int> known;
     int id = 0;
     cudaError_t status = cudaGetDevice(&id);
     if (status != cudaSuccess)
         return status;
     std::lock_guard<std::mutex> const lock(mutex);
-    auto const key = std::make_tuple(kernel, id, blocks, config.dynamicSmemBytes);
+    auto const key = std::make_tuple(kernel, id, blocks, config.blockDim.x, config.dynamicSmemBytes);
     auto const found = known.find(key);
     if (found != known.end())
         return clusters = found->second, cudaSuccess;
@@ -186,35 +186,28 @@ cudaError_t resident_clusters(Kernel* kernel, cudaLaunchConfig_t const& config, 
     return status;
 }
 
-template <class T, int X>
-cudaError_t launch_tiles(TilesPlan const& plan, ChannelTiles const& g, size_t shared, T const* x, Scalars weight, T* y,
-    Norm norm, unsigned* tickets, cudaStream_t on)
+// As many clusters as the device holds, and no more than there are items for.
+template <class... Parameters, class... Arguments>
+cudaError_t launch_resident(void (*kernel)(Parameters...), int blocks, int threads, size_t shared, int64_t items,
+    cudaStream_t on, Arguments const&... arguments)
 {
-    auto* const kernel = l2norm_tiles_kernel<T, X>;
     cudaLaunchAttribute cluster{};
     cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim.x = plan.blocks;
+    cluster.val.clusterDim.x = blocks;
     cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3(plan.blocks);
-    config.blockDim = dim3(kTilesThreads + kTilesAdders);
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(threads);
     config.dynamicSmemBytes = shared;
     config.stream = on;
     config.attrs = &cluster;
     config.numAttrs = 1;
     int clusters = 0;
-    cudaError_t status = resident_clusters(kernel, config, plan.blocks, clusters);
+    cudaError_t const status = resident_clusters(kernel, config, blocks, clusters);
     if (status != cudaSuccess || clusters == 0)
         return status != cudaSuccess ? status : cudaErrorInvalidConfiguration;
-    unsigned const at_once = std::min(g.items, unsigned(clusters));
-    config.gridDim = dim3(plan.blocks * at_once);
-    if (g.items <= kTilesStages * at_once)
-        tickets = nullptr;
-    if (tickets)
-        status = cudaMemsetAsync(tickets, 0, sizeof *tickets, on);
-    if (status != cudaSuccess)
-        return status;
-    return cudaLaunchKernelEx(&config, kernel, x, weight, y, g, norm, tickets);
+    config.gridDim = dim3(unsigned(blocks * std::min(items, int64_t(clusters))));
+    return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
 } // namespace
@@ -229,7 +222,7 @@ TilesPlan plan_tiles(Type type, int64_t channels, int x)
 }
 
 cudaError_t launch_l2norm_tiles(TilesPlan const& plan, Type type, void const* x, Scalars weight, void* y,
-    int64_t outer, int64_t channels, int64_t inner, Norm norm, void* workspace, cudaStream_t on)
+    int64_t outer, int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t on)
 {
     if (inner >= (int64_t(1) << 30) || outer * inner > kMostBlocks)
         return cudaErrorInvalidValue;
@@ -239,8 +232,9 @@ cudaError_t launch_l2norm_tiles(TilesPlan const& plan, Type type, void const* x,
         auto const go = [&](auto width) {
             constexpr int X = decltype(width)::value;
             if constexpr (kTilesThreads / X * sizeof(T) % kSectorBytes == 0)
-                return launch_tiles<T, X>(plan, g, tiles_bytes(plan, type), static_cast<T const*>(x), weight,
-                    static_cast<T*>(y), norm, static_cast<unsigned*>(workspace), on);
+                return launch_resident(l2norm_tiles_kernel<T, X>, plan.blocks, kTilesThreads + kTilesAdders,
+                    tiles_bytes(plan, type), g.items, on, static_cast<T const*>(x), weight, static_cast<T*>(y), g, norm,
+                    tickets);
             return cudaErrorInvalidValue;
         };
         switch (plan.x)
@@ -251,6 +245,124 @@ cudaError_t launch_l2norm_tiles(TilesPlan const& plan, Type type, void const* x,
         case 64: return go(std::integral_constant<int, 64>{});
         }
         return cudaErrorInvalidValue;
+    });
+}
+
+namespace
+{
+
+ImageShares image_shares(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner)
+{
+    int64_t const vec = vector_elements(type), common = std::gcd(inner, vec);
+    ImageShares g{};
+    g.channels = int(channels);
+    g.inner = int(inner);
+    g.vectors = int(channels * inner / vec);
+    g.period = int(inner / common);
+    g.period_channels = int(vec / common);
+    g.periods = int(ceil_div(ceil_div(int64_t(g.vectors), int64_t(g.period)), int64_t(plan.blocks)));
+    g.groups = plan.groups;
+    return g;
+}
+
+int image_threads(ImageShares const& g)
+{
+    return ceil_div(g.groups * g.period, 32) * 32 + kImagesMover;
+}
+
+size_t images_bytes(ImageShares const& g, Type type, int blocks)
+{
+    ImagesMemory const memory(g, vector_elements(type), blocks);
+    return size_t(g.periods) * g.period * kVectorBytes + memory.end * sizeof(float);
+}
+
+} // namespace
+
+bool images_fit(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner)
+{
+    int64_t const vec = vector_elements(type), most = plan.blocks * int64_t(kSharedOfMultiprocessor - kReservedOfBlock);
+    if (!kStAsync || !device().clusters || inner < vec || channels * inner % vec != 0
+        || channels * inner * size_of(type) > most)
+        return false;
+    ImageShares const g = image_shares(plan, type, channels, inner);
+    return image_threads(g) <= kMostImageThreads && ceil_div(g.periods, g.groups) <= kImagesAtOnce * kMostImagePieces
+        && images_bytes(g, type, plan.blocks) <= kSharedOfMultiprocessor - kReservedOfBlock;
+}
+
+namespace
+{
+
+// The groups that keep enough memory and threads of a multiprocessor at work, and few lanes idle, where it holds as
+// many blocks as wanted, or one with a whole image.
+ImagesPlan best_groups(Type type, int64_t channels, int64_t inner, int blocks, int wanted)
+{
+    constexpr int kMostThreads = 896, kFewestPacks = 4; // threads that a multiprocessor has the registers for
+    constexpr double kEnoughBytes = 110 << 10, kEnoughWorkers = 450, kAlone = 0.3 * kSharedOfMultiprocessor;
+    ImagesPlan best{0, 0};
+    double most = 0;
+    for (ImagesPlan plan{blocks, 1};; ++plan.groups)
+    {
+        ImageShares const g = image_shares(plan, type, channels, inner);
+        int const threads = image_threads(g), work = g.groups * g.period, packs = ceil_div(g.periods, g.groups);
+        if (threads > kMostImageThreads || (g.groups > 1 && packs < kFewestPacks))
+            return best;
+        if (!images_fit(plan, type, channels, inner))
+            continue;
+        size_t const bytes = images_bytes(g, type, blocks) + kReservedOfBlock;
+        int const resident = std::min(int(kSharedOfMultiprocessor / bytes), kMostThreads / threads);
+        bool const alone = wanted == 2 && blocks == 1 && bytes > kAlone;
+        double const busy = double(g.periods) * g.period / (packs * (threads - kImagesMover));
+        double const worth = std::min(resident * double(bytes), kEnoughBytes)
+            * std::min(double(resident) * work, kEnoughWorkers) * busy;
+        if ((resident >= wanted || alone) && worth > most)
+        {
+            most = worth;
+            best = plan;
+        }
+    }
+}
+
+ImagesPlan new_images_plan(Type type, int64_t channels, int64_t inner)
+{
+    for (int wanted : {3, 2})
+        for (int blocks = 1; blocks <= kMostBlocksInCluster; blocks *= 2)
+        {
+            ImagesPlan const plan = best_groups(type, channels, inner, blocks, wanted);
+            if (plan.blocks > 0)
+                return plan;
+        }
+    return ImagesPlan{0, 0};
+}
+
+} // namespace
+
+// The fewest blocks of which a multiprocessor holds three, else two. Made once for each shape: it takes longer than a
+// launch.
+ImagesPlan plan_images(Type type, int64_t channels, int64_t inner)
+{
+    static std::mutex mutex;
+    static std::map<std::tuple<bool, Type, int64_t, int64_t>, ImagesPlan> known;
+    if (!kStAsync || inner < vector_elements(type)
+        || channels * inner > kMostBlocksInCluster * int64_t(kSharedOfMultiprocessor) / size_of(type))
+        return ImagesPlan{0, 0};
+    auto const key = std::make_tuple(device().clusters, type, channels, inner);
+    std::lock_guard<std::mutex> const lock(mutex);
+    auto const found = known.find(key);
+    return found != known.end() ? found->second : known[key] = new_images_plan(type, channels, inner);
+}
+
+cudaError_t launch_l2norm_images(ImagesPlan const& plan, Type type, void const* x, Scalars weight, void* y,
+    int64_t outer, int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t on)
+{
+    if (!images_fit(plan, type, channels, inner) || outer > kMostBlocks)
+        return cudaErrorInvalidValue;
+    ImageShares g = image_shares(plan, type, channels, inner);
+    g.images = unsigned(outer);
+    return with_type(type, [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        return launch_resident(l2norm_images_kernel<T>, plan.blocks, image_threads(g),
+            images_bytes(g, type, plan.blocks), outer, on, static_cast<T const*>(x), weight, static_cast<T*>(y), g,
+            norm, tickets);
     });
 }
 
@@ -273,7 +385,7 @@ constexpr int kMostColumnThreads = 512;
 
 // The widest tiles of which enough bytes are in use, where blocks of whole vectors would move single elements, cut
 // lines or be narrow. Where a tensor stays in the L2 cache the latter two cost less.
-TilesPlan plan_l2norm(Type type, int64_t channels, int64_t inner, bool stream)
+TilesPlan plan_l2norm_tiles(Type type, int64_t channels, int64_t inner, bool stream)
 {
     int64_t const bytes = inner * size_of(type);
     bool const split = bytes % (type == Type::kFloat ? 16 : 8) != 0;
@@ -289,18 +401,42 @@ TilesPlan plan_l2norm(Type type, int64_t channels, int64_t inner, bool stream)
     return TilesPlan{0, 0};
 }
 
+// Whole images, where other mappings waste much: short channels, channels that cut vectors, and halves so few that they
+// leave tiles half empty.
+ImagesPlan plan_l2norm_images(Type type, int64_t channels, int64_t inner)
+{
+    int64_t const bytes = inner * size_of(type), fewest = bytes % 8 == 0 ? (12 << 10) / size_of(type) : 1 << 10;
+    bool const halves = type != Type::kFloat, split = bytes % kVectorBytes != 0;
+    if (bytes % kLineBytes == 0 || kLineBytes % bytes == 0 || channels * inner < fewest)
+        return ImagesPlan{0, 0};
+    ImagesPlan const plan = plan_images(type, channels, inner);
+    bool const one_block = plan.blocks == 1 && (halves || bytes < 768), few = halves && channels <= 64;
+    return bytes < 512 || (split && bytes < 1024) || one_block || few ? plan : ImagesPlan{0, 0};
+}
+
 } // namespace
 
 cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t outer, int64_t channels, int64_t inner,
-    Norm norm, void* workspace, cudaStream_t on)
+    Norm norm, void* workspace, unsigned* tickets, cudaStream_t on)
 {
     if (inner > 1)
     {
         bool const stream = streams(2 * outer * channels * inner * size_of(type));
-        TilesPlan const tiles = plan_l2norm(type, channels, inner, stream);
+        ImagesPlan const images = stream ? plan_l2norm_images(type, channels, inner) : ImagesPlan{0, 0};
+        TilesPlan const tiles = plan_l2norm_tiles(type, channels, inner, stream);
+        if (!stream)
+            tickets = nullptr;
+        else if (!tickets && workspace && (images.blocks > 0 || tiles.blocks > 0))
+        {
+            cudaError_t const status = cudaMemsetAsync(workspace, 0, sizeof *tickets, on);
+            if (status != cudaSuccess)
+                return status;
+            tickets = static_cast<unsigned*>(workspace);
+        }
+        if (images.blocks > 0)
+            return launch_l2norm_images(images, type, x, weight, y, outer, channels, inner, norm, tickets, on);
         if (tiles.blocks > 0)
-            return launch_l2norm_tiles(
-                tiles, type, x, weight, y, outer, channels, inner, norm, stream ? workspace : nullptr, on);
+            return launch_l2norm_tiles(tiles, type, x, weight, y, outer, channels, inner, norm, tickets, on);
         ColumnsPlan plan = plan_columns(type, outer, channels, inner);
         if (plan.x * plan.y > kMostColumnThreads)
             plan = ColumnsPlan{plan.pack_bytes, 1, 32, 1}; // too many channels for the registers

@@ -56,7 +56,7 @@ cudaError_t launch_staged(Kernel* kernel, StagedPlan const& plan, int64_t rows, 
 
 // The operators that have no plan of their own for the tests to choose.
 cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t outer, int64_t channels, int64_t inner,
-    Norm norm, void* workspace, cudaStream_t on);
+    Norm norm, void* workspace, unsigned* tickets, cudaStream_t on);
 cudaError_t leaky_relu(Attributes const& a, Tensor const& x, Tensor const& y, cudaStream_t on);
 cudaError_t prelu(Tensor const& x, Tensor const& slope, Tensor const& y, cudaStream_t on);
 

@@ -118,10 +118,15 @@ bool takes_channels_last(Kind kind, Attributes const& a, int rank, int64_t const
     }
 }
 
+bool takes_tickets(Kind kind)
+{
+    return kind == Kind::kSurgeonL2Norm;
+}
+
 size_t workspace_bytes(Kind kind, int rank, int64_t const* dims)
 {
-    if (kind == Kind::kSurgeonL2Norm)
-        return sizeof(unsigned); // tickets
+    if (takes_tickets(kind))
+        return sizeof(unsigned);
     if (kind != Kind::kSurgeonInstanceNorm || rank < 3)
         return 0;
     int64_t length = 1;
@@ -131,7 +136,7 @@ size_t workspace_bytes(Kind kind, int rank, int64_t const* dims)
 }
 
 cudaError_t run(Kind kind, Attributes const& a, Tensor const* inputs, int count, Tensor const& output,
-    void* workspace, cudaStream_t on)
+    void* workspace, cudaStream_t on, unsigned* tickets)
 {
     Tensor const& x = inputs[0];
     if (output.elements() == 0)
@@ -152,7 +157,7 @@ cudaError_t run(Kind kind, Attributes const& a, Tensor const* inputs, int count,
             inner = 1;
         }
         return l2norm(x.type, x.data, count == 2 ? scalars(inputs[1]) : Scalars{}, output.data, outer, x.dims[axis],
-            inner, Norm{NormMode(a.mode), a.epsilon}, workspace, on);
+            inner, Norm{NormMode(a.mode), a.epsilon}, workspace, tickets, on);
     }
     case Kind::kSurgeonInstanceNorm:
     {

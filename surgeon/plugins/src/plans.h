@@ -21,6 +21,13 @@ struct TilesPlan
     int x;      // vectors of a channel that a block has: 8, 16, 32, 64
 };
 
+// Images that fit a cluster: see l2norm_images_kernel.
+struct ImagesPlan
+{
+    int blocks; // of a cluster; 0: this mapping does not do
+    int groups; // periods that a block works on at once
+};
+
 struct RowsPlan
 {
     int packs;   // a thread's vectors in registers: 4, 8, 16; 0: the row does not fit a block's
@@ -39,12 +46,16 @@ struct PadPlan
 
 ColumnsPlan plan_columns(Type type, int64_t outer, int64_t channels, int64_t inner);
 TilesPlan plan_tiles(Type type, int64_t channels, int x);
+ImagesPlan plan_images(Type type, int64_t channels, int64_t inner);
+bool images_fit(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner);
 RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on);
 
 cudaError_t launch_l2norm_columns(ColumnsPlan const& plan, Type type, void const* x, Scalars weight, void* y,
     int64_t outer, int64_t channels, int64_t inner, Norm norm, cudaStream_t stream);
 cudaError_t launch_l2norm_tiles(TilesPlan const& plan, Type type, void const* x, Scalars weight, void* y,
-    int64_t outer, int64_t channels, int64_t inner, Norm norm, void* workspace, cudaStream_t stream);
+    int64_t outer, int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t stream);
+cudaError_t launch_l2norm_images(ImagesPlan const& plan, Type type, void const* x, Scalars weight, void* y,
+    int64_t outer, int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t stream);
 cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x, void* y, int64_t rows,
     int64_t length, InstanceNormParams const& params, void* workspace, cudaStream_t stream);
 

@@ -87,8 +87,40 @@ bool supports(Kind kind, Attributes const& a, int pos, PluginTensorDesc const& x
     return here.type == x.type && here.format == x.format;
 }
 
+// An execution context's tickets: no two launches of a context overlap. Where there is no memory, run() does without.
+class Tickets
+{
+public:
+    Tickets() = default;
+    Tickets(Tickets const&) = delete;
+    Tickets& operator=(Tickets const&) = delete;
+    ~Tickets() { release(); }
+
+    void make(Kind kind)
+    {
+        if (!takes_tickets(kind) || mCounter != nullptr)
+            return;
+        if (cudaMalloc(reinterpret_cast<void**>(&mCounter), sizeof *mCounter) == cudaSuccess
+            && cudaMemset(mCounter, 0, sizeof *mCounter) == cudaSuccess
+            && cudaStreamSynchronize(nullptr) == cudaSuccess)
+            return;
+        release();
+        cudaGetLastError(); // the next launch must not find it
+    }
+    void release()
+    {
+        if (mCounter != nullptr) // cudaFree(nullptr) would start CUDA
+            cudaFree(mCounter);
+        mCounter = nullptr;
+    }
+    unsigned* get() const { return mCounter; }
+
+private:
+    unsigned* mCounter = nullptr;
+};
+
 int32_t launch(Kind kind, Attributes const& a, PluginTensorDesc const* in, int count, PluginTensorDesc const& out,
-    void const* const* inputs, void* const* outputs, void* workspace, cudaStream_t stream)
+    void const* const* inputs, void* const* outputs, void* workspace, cudaStream_t stream, Tickets const& tickets)
 {
     Tensor given[3];
     for (int i = 0; i < count && i < 3; ++i)
@@ -96,7 +128,8 @@ int32_t launch(Kind kind, Attributes const& a, PluginTensorDesc const* in, int c
     std::string const wrong = check(kind, a, given, count);
     if (!wrong.empty())
         return complain(kind, wrong), 1;
-    cudaError_t const status = run(kind, a, given, count, tensor(out, outputs[0]), workspace, stream);
+    cudaError_t const status
+        = run(kind, a, given, count, tensor(out, outputs[0]), workspace, stream, tickets.get());
     if (status != cudaSuccess)
         complain(kind, std::string("CUDA reports: ") + cudaGetErrorString(status));
     return status == cudaSuccess ? 0 : 1;
@@ -192,8 +225,10 @@ public:
     nvinfer1::IPluginV2DynamicExt* clone() const noexcept override
     {
         auto* const copy = new (std::nothrow) Plugin(mKind, mAttributes);
-        if (copy != nullptr)
-            copy->mNamespace = mNamespace;
+        if (copy == nullptr)
+            return nullptr;
+        copy->mNamespace = mNamespace;
+        copy->mTickets.make(mKind); // every execution context has a clone of its own
         return copy;
     }
     void destroy() noexcept override { delete this; }
@@ -235,7 +270,8 @@ public:
     int32_t enqueue(PluginTensorDesc const* in, PluginTensorDesc const* out, void const* const* inputs,
         void* const* outputs, void* workspace, cudaStream_t stream) noexcept override
     {
-        return launch(mKind, mAttributes, in, mAttributes.inputs, out[0], inputs, outputs, workspace, stream);
+        return launch(
+            mKind, mAttributes, in, mAttributes.inputs, out[0], inputs, outputs, workspace, stream, mTickets);
     }
 
     size_t getSerializationSize() const noexcept override { return kSerializedSize; }
@@ -244,6 +280,7 @@ public:
 private:
     Kind const mKind;
     Attributes mAttributes;
+    Tickets mTickets;
     std::string mNamespace = kNamespace;
 };
 
@@ -309,7 +346,13 @@ public:
         return nullptr;
     }
     nvinfer1::IPluginV3* clone() noexcept override { return new (std::nothrow) Plugin(mKind, mAttributes); }
-    nvinfer1::IPluginV3* attachToContext(nvinfer1::IPluginResourceContext*) noexcept override { return clone(); }
+    nvinfer1::IPluginV3* attachToContext(nvinfer1::IPluginResourceContext*) noexcept override
+    {
+        auto* const attached = new (std::nothrow) Plugin(mKind, mAttributes);
+        if (attached != nullptr)
+            attached->mTickets.make(mKind);
+        return attached;
+    }
 
     char const* getPluginName() const noexcept override { return plugin_info(mKind).name; }
     char const* getPluginVersion() const noexcept override { return plugin_info(mKind).version; }
@@ -361,7 +404,8 @@ public:
     int32_t enqueue(PluginTensorDesc const* in, PluginTensorDesc const* out, void const* const* inputs,
         void* const* outputs, void* workspace, cudaStream_t stream) noexcept override
     {
-        return launch(mKind, mAttributes, in, mAttributes.inputs, out[0], inputs, outputs, workspace, stream);
+        return launch(
+            mKind, mAttributes, in, mAttributes.inputs, out[0], inputs, outputs, workspace, stream, mTickets);
     }
     PluginFieldCollection const* getFieldsToSerialize() noexcept override
     {
@@ -381,6 +425,7 @@ private:
 
     Kind const mKind;
     Attributes mAttributes;
+    Tickets mTickets;
     std::vector<char> mState;
     PluginField mField;
     PluginFieldCollection mFields{};
