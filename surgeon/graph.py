@@ -360,6 +360,7 @@ class Graph:
         proto.op_type, proto.name = op, names[0]
         key = op
         if domain:
+            self.model.infer_first()
             proto.domain = domain
             key = key_of(domain, op)
         self.model.made += 1
@@ -854,9 +855,13 @@ class Model:
         if self._types is None or self._stale:
             self._infer_again()
 
-    def _type(self, value: Value) -> tuple[int, Shape | None] | None:
+    def infer_first(self) -> None:
+        """Infer unless that was done: behind a node without a schema, which is about to come, nothing can be."""
         if self._types is None:
             self._infer_again()
+
+    def _type(self, value: Value) -> tuple[int, Shape | None] | None:
+        self.infer_first()
         assert self._types is not None
         found = _look(self._types, value)
         new = found is None and value.producer is not None and value.producer.origin is not None

@@ -122,10 +122,11 @@ class Speller:
 def attach(model: Model) -> None:
     """Give the model the functions of its surgeon nodes, and the opset import and IR version that they need."""
     uses: dict[str, list[Node]] = {}
-    for scope in model.scopes:
-        for key, nodes in scope.by_op.items():
-            if key.startswith(f"{DOMAIN}::") and nodes and key.removeprefix(f"{DOMAIN}::") in _meanings:
-                uses.setdefault(key, []).extend(nodes)
+    for op in sorted(_meanings):  # and the nodes as they stand in the file: the same functions whatever made the nodes
+        key = f"{DOMAIN}::{op}"
+        nodes = [node for scope in model.scopes for node in scope.of([key])]
+        if nodes:
+            uses[key] = nodes
     if not uses:
         return
     kept = [f for f in model.proto.functions if f.domain != DOMAIN]
