@@ -838,6 +838,11 @@ class Model:
                 return inputs[position]  # type: ignore[return-value]
         return known
 
+    def is_vague(self, value: Value) -> bool:
+        """Whether inference has left a dimension of the tensor without so much as a name."""
+        found = _look(self._types, value) if self._types is not None else None
+        return found is not None and (found[1] is None or None in found[1])
+
     def forget_types(self) -> None:
         """Folding has made more knowable: when a shape is asked for that is not wholly known,
         all are inferred again."""
