@@ -239,16 +239,19 @@ def test_what_a_fused_node_makes_known_is_known_to_the_windows_behind_it() -> No
 
     @rewrite(op.Reshape(op.Abs(x), ANY), stage=Stage.FUSE)
     def known_sizes(b, x):  # type: ignore[no-untyped-def]
-        require(b.shape(x) == ("N", 3), f"its sizes are {b.shape(x)}")
+        require(b.shape(x)[1] == 3, f"its sizes are {b.shape(x)}")
         return b.Neg(x)
 
     proto = model(
-        """(float[N,3] a) => (float[P,Q] r)
-        <int64[1] zero = {0}, int64[1] one = {1}, int64[2] both = {0, 1}, int32[1] three = {3}> {
-            b = Abs (a)  s = Shape (a)  g = Gather (s, both)  i = Cast <to = 6> (g)  h = Slice (i, zero, one)
+        """(float[N,K,3] w) => (float[P,Q] r)
+        <int64[1] zero = {0}, int64[1] one = {1}, int64[2] both = {0, 1}, int32[1] three = {3},
+         int64[2] rows = {-1, 3}> {
+            a = Reshape (w, rows)  b = Abs (a)
+            s = Shape (b)  g = Gather (s, both)  i = Cast <to = 6> (g)  h = Slice (i, zero, one)
             u = Concat <axis = 0> (h, three)  t = Cast <to = 7> (u)  c = Reshape (b, t)
             d = Abs (c)  e = Abs (d)  r = Reshape (e, t)
-        }"""
+        }""",
+        opset=13,
     )
     driver = drive(proto, a_pass("known", known_sizes))
-    assert "Reshape" not in ops(proto), driver.declined
+    assert ops(proto).count("Reshape") == 1, driver.declined
