@@ -247,7 +247,7 @@ def test_what_a_fused_node_makes_known_is_known_to_the_windows_behind_it() -> No
         <int64[1] zero = {0}, int64[1] one = {1}, int64[2] both = {0, 1}, int32[1] three = {3},
          int64[2] rows = {-1, 3}> {
             a = Reshape (w, rows)  b = Abs (a)
-            s = Shape (b)  g = Gather (s, both)  i = Cast <to = 6> (g)  h = Slice (i, zero, one)
+            s = Shape (a)  g = Gather (s, both)  i = Cast <to = 6> (g)  h = Slice (i, zero, one)
             u = Concat <axis = 0> (h, three)  t = Cast <to = 7> (u)  c = Reshape (b, t)
             d = Abs (c)  e = Abs (d)  r = Reshape (e, t)
         }""",
