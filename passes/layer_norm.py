@@ -7,6 +7,8 @@ Rewrites  (x - mean) / sqrt(var + eps) [* scale] [+ bias] over trailing axes    
           InstanceNormalization of [N, S, H] without scale, weights over H behind it ->  LayerNormalization (tf2onnx)
           the same before opset 17, or over the channels of N, C, H, W (ConvNeXt)  ->  fewer nodes of the same chain
           LayerNormalization, MeanVarianceNormalization where the target has none  ->  ReduceMean Sub Mul ReduceMean ...
+          without weights, over all axes but the first two, before opset 17 or where the target has no
+          LayerNormalization, but has that, native or as a plugin                  ->  InstanceNormalization
           Over channels of N, C, H, W no ONNX operator normalises without a Transpose on either side, each a pass over
           the tensor; the chain reads it as often as they do, so it stays, at its shortest.
           Over several axes it needs a scale of their shape: without one it is a group normalisation of one group.
@@ -129,8 +131,7 @@ def _native(b, source, n, scale, shift, sizes, dtype):
 def decompose(b, x, scale, axis, epsilon, bias=None):
     rank = b.rank(x)
     require(rank is not None, f"the rank of '{x.name}' is not known, so the normalised axes are not")
-    y = normalised(b, x, range(axis % rank, rank), epsilon)
-    return with_affine(b, y, scale, bias, b.dtype(x))
+    return _written(b, x, range(axis % rank, rank), epsilon, scale, bias)
 
 
 @rewrite(
@@ -139,7 +140,29 @@ def decompose(b, x, scale, axis, epsilon, bias=None):
     strategy="decompose",
 )
 def decompose_own(b, x, axes, epsilon, scale=None, bias=None):
+    return _written(b, x, axes, epsilon, scale, bias)
+
+
+def _written(b, x, axes, epsilon, scale, bias):
+    if all(f is None or is_uniform(b, f, neutral) for f, neutral in ((scale, 1), (bias, 0))):
+        y = _by_instances(b, x, axes, epsilon)
+        if y is not None:
+            return y
     return with_affine(b, normalised(b, x, axes, epsilon), scale, bias, b.dtype(x))
+
+
+def _by_instances(b, x, axes, epsilon):
+    """An instance normalisation, where the target has a node for it: without weights it is the same, and a bare chain
+    of [N, S, H] would be read as one by the next run. None where there is no such node."""
+    shape = dims(b, x)
+    if shape is None or tuple(axes) != tuple(range(2, len(shape))) or not isinstance(shape[1], int):
+        return None
+    factors = [vector(b, np.full(1, neutral), shape[1], b.dtype(x)) for neutral in (1, 0)]
+    y = b.InstanceNormalization(x, *factors, epsilon=epsilon)
+    if b.lowering(y, "instance-norm") != "decompose":
+        return y
+    b.discard(y)
+    return None
 
 
 @rewrite(op.MeanVarianceNormalization(x, axes=attr("axes")), stage=Stage.LOWER, strategy="decompose")

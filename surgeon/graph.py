@@ -360,6 +360,7 @@ class Graph:
         proto.op_type, proto.name = op, names[0]
         key = op
         if domain:
+            self.model.infer_first()
             proto.domain = domain
             key = key_of(domain, op)
         self.model.made += 1
@@ -837,6 +838,11 @@ class Model:
                 return inputs[position]  # type: ignore[return-value]
         return known
 
+    def is_vague(self, value: Value) -> bool:
+        """Whether inference has left a dimension of the tensor without so much as a name."""
+        found = _look(self._types, value) if self._types is not None else None
+        return found is not None and (found[1] is None or None in found[1])
+
     def forget_types(self) -> None:
         """Folding has made more knowable: when a shape is asked for that is not wholly known,
         all are inferred again."""
@@ -854,9 +860,13 @@ class Model:
         if self._types is None or self._stale:
             self._infer_again()
 
-    def _type(self, value: Value) -> tuple[int, Shape | None] | None:
+    def infer_first(self) -> None:
+        """Infer unless that was done: behind a node without a schema, which is about to come, nothing can be."""
         if self._types is None:
             self._infer_again()
+
+    def _type(self, value: Value) -> tuple[int, Shape | None] | None:
+        self.infer_first()
         assert self._types is not None
         found = _look(self._types, value)
         new = found is None and value.producer is not None and value.producer.origin is not None

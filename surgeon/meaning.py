@@ -21,7 +21,7 @@ import numpy as np
 from onnx import FunctionProto, NodeProto, helper, numpy_helper
 
 from .errors import PassError
-from .graph import Model, Node, schema
+from .graph import Model, Node, Value, schema
 from .pattern import MOVED
 
 DOMAIN = "surgeon"  # of the canonical nodes and of the plugin nodes
@@ -122,18 +122,22 @@ class Speller:
 def attach(model: Model) -> None:
     """Give the model the functions of its surgeon nodes, and the opset import and IR version that they need."""
     uses: dict[str, list[Node]] = {}
-    for scope in model.scopes:
-        for key, nodes in scope.by_op.items():
-            if key.startswith(f"{DOMAIN}::") and nodes and key.removeprefix(f"{DOMAIN}::") in _meanings:
-                uses.setdefault(key, []).extend(nodes)
+    for op in sorted(_meanings):  # and the nodes as they stand in the file: the same functions whatever made the nodes
+        key = f"{DOMAIN}::{op}"
+        nodes = [node for scope in model.scopes for node in scope.of([key])]
+        if nodes:
+            uses[key] = nodes
     if not uses:
         return
+    for nodes in uses.values():  # while the file's own functions are there still: inference goes through them
+        for node in nodes:
+            model.dtype(_first(node))
     kept = [f for f in model.proto.functions if f.domain != DOMAIN]
     del model.proto.functions[:]
     model.proto.functions.extend(kept)
     overloaded = False
-    for users in uses.values():
-        functions = functions_of(users, model)
+    for nodes in uses.values():
+        functions = functions_of(nodes, model)
         overloaded |= len(functions) > 1
         model.proto.functions.extend(functions)
     if DOMAIN not in model.opsets:
@@ -145,8 +149,7 @@ def functions_of(nodes: Iterable[Node], model: Model) -> list[FunctionProto]:
     """The functions of nodes of one operator, one a distinct use; sets each node's `overload`."""
     functions: dict[Any, FunctionProto] = {}
     for node in nodes:
-        first = next(v for v in node.inputs if v is not None)
-        dtype = model.dtype(first)
+        dtype = model.dtype(_first(node))
         opset = model.opset_in(node.graph)
         use = (repr(sorted(node.attrs.items())), dtype, tuple(v is not None for v in node.inputs), opset)
         if use not in functions:
@@ -156,6 +159,10 @@ def functions_of(nodes: Iterable[Node], model: Model) -> list[FunctionProto]:
             node.proto.overload = functions[use].overload
             node.graph.edited = True
     return list(functions.values())
+
+
+def _first(node: Node) -> Value:
+    return next(v for v in node.inputs if v is not None)
 
 
 def function_of(node: Node, dtype: int, opset: int) -> FunctionProto:

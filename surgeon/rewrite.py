@@ -377,6 +377,7 @@ class Driver:
         }
         self.before = operators(model)
         self._names: dict[str, int] = {}
+        self._clearer = False  # a node was fused where little was known of the result: more of it can be inferred now
         self._aliases: dict[Value, Value] = {}
         self._unmet = dict.fromkeys(self.skip)  # those that have met no node so far
 
@@ -401,8 +402,7 @@ class Driver:
         index: Index[Rule] = Index(rules, self.model)
         self._stage = stage.value
         self._left = GROWTH * sum(operators(self.model).values()) + 1000
-        changed = True
-        while changed:
+        while True:
             changed = False
             while self._sweep(index):
                 changed = True
@@ -410,10 +410,10 @@ class Driver:
                 for model_rule in p.model_rules:
                     if model_rule.stage is stage:
                         changed |= bool(model_rule.body(Editor(self, p.name, stage)))
-            if stage is not Stage.CLEAN:
+            if not changed or not (stage is Stage.CLEAN or self._clearer):
                 break
-            if changed:  # what was computed makes more shapes known, and those more to clean
-                self.model.forget_types()
+            self._clearer = False
+            self.model.forget_types()  # what was computed or fused makes more shapes known, and those more to rewrite
 
     def _idle(self, p: Pass, rule: Rule) -> bool:
         """Whether a rule of the stage LOWER has nothing to do: the target takes every node that it could lower."""
@@ -547,6 +547,8 @@ class Driver:
                     aliases[old] = self._aliases[old] = new
                     root.graph.point(old, new)
                     continue
+            if strategy == Stage.FUSE.value and self.model.is_vague(old):
+                self._clearer = True
             root.graph.take_over(old, new)
         gone = root.graph.remove(root)
         removed: dict[Node, None] = {}

@@ -13,7 +13,7 @@ from onnx import helper
 
 import surgeon
 from surgeon.errors import PassError
-from surgeon.pattern import attr, const, op, var
+from surgeon.pattern import ANY, attr, const, op, var
 from surgeon.rewrite import ModelRule, Pass, Stage, require, rewrite
 
 x, alpha = var("x"), const("alpha")
@@ -232,3 +232,26 @@ def test_the_same_run_twice_writes_the_same_bytes() -> None:
         surgeon.rewrite(model(SPELLED), target="8.4").model.SerializeToString(deterministic=True) for _ in range(2)
     )
     assert one == two
+
+
+def test_what_a_fused_node_makes_known_is_known_to_the_windows_behind_it() -> None:
+    """A Reshape by a computed target hid the rank from a second window, which only a second run rewrote."""
+
+    @rewrite(op.Reshape(op.Abs(x), ANY), stage=Stage.FUSE)
+    def known_sizes(b, x):  # type: ignore[no-untyped-def]
+        require(b.shape(x)[1] == 3, f"its sizes are {b.shape(x)}")
+        return b.Neg(x)
+
+    proto = model(
+        """(float[N,K,3] w) => (float[P,Q] r)
+        <int64[1] zero = {0}, int64[1] one = {1}, int64[2] both = {0, 1}, int32[1] three = {3},
+         int64[2] rows = {-1, 3}> {
+            a = Reshape (w, rows)  b = Abs (a)
+            s = Shape (a)  g = Gather (s, both)  i = Cast <to = 6> (g)  h = Slice (i, zero, one)
+            u = Concat <axis = 0> (h, three)  t = Cast <to = 7> (u)  c = Reshape (b, t)
+            d = Abs (c)  e = Abs (d)  r = Reshape (e, t)
+        }""",
+        opset=13,
+    )
+    driver = drive(proto, a_pass("known", known_sizes))
+    assert ops(proto).count("Reshape") == 1, driver.declined

@@ -377,3 +377,36 @@ def test_the_order_of_the_passes_does_not_matter(order: list[str]) -> None:
     m.Mul(g, np.arange(1, 6, dtype=np.float32), outputs="y")
     result: surgeon.Result = surgeon.rewrite(m.model(["N", 2, 5], 3), target="10.9", only=order)
     assert operators(result) == ["InstanceNormalization", "LayerNormalization"]
+
+
+@pytest.mark.parametrize("library", ["surgeon", "stock"])
+@pytest.mark.parametrize("sizes", ["2,6,8", "2,6,4,5"])
+def test_a_layer_norm_without_weights_is_a_plugin_node_at_once(sizes: str, library: str) -> None:
+    """Its chain behind a Reshape was read as an instance normalisation by the second run, and became a plugin there."""
+    over = sizes.split(",", 2)[2]
+    ones = ", ".join(["1.0"] * int(np.prod([int(d) for d in over.split(",")])))
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 17]> g (float[{sizes}] a) => (float[{sizes}] r)
+        <float[{over}] one = {{{ones}}}, int64[{len(sizes.split(","))}] shape = {{{sizes}}}> {{
+            x = Reshape (a, shape)
+            r = LayerNormalization <axis = 2> (x, one)
+        }}"""
+    )
+    first = surgeon.rewrite(proto, target="8.4", plugins=[library])
+    assert any(n.domain == "surgeon" for n in first.model.graph.node)
+    second = surgeon.rewrite(first.model, target="8.4", plugins=[library])
+    assert not second.report.applied and not first.report.undone
+
+
+@pytest.mark.parametrize("target", ["10.9", "rtx"])
+def test_a_layer_norm_of_opset_16_without_weights_is_an_instance_norm_at_once(target: str) -> None:
+    """Its weights of one and zero say which axis it normalises, and are gone in what is written."""
+    m = Spelled(16)
+    x = m.Reshape("x", np.asarray([2, 6, 8], np.int64))
+    d = m.Sub(x, m.ReduceMean(x, axes=[-1]))
+    v = m.ReduceMean(m.Pow(d, 2.0), axes=[-1])
+    y = m.Div(d, m.Sqrt(m.Add(v, 1e-5)))
+    m.Add(m.Mul(y, np.ones(8, np.float32)), np.zeros(8, np.float32), outputs="y")
+    first = surgeon.rewrite(m.model([2, 48], 3), target=target)
+    assert [n.op_type for n in first.model.graph.node] == ["Reshape", "InstanceNormalization"]
+    assert not surgeon.rewrite(first.model, target=target).report.applied
