@@ -39,6 +39,9 @@ class Stage(enum.Enum):
     LOWER = "lower"
 
 
+FUSED = Stage.FUSE.value  # how a rewrite of that stage is called
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Rule:
     """One rewrite of a pass. `strategy` is `decompose` or `plugin` for a rule of the stage LOWER."""
@@ -547,7 +550,7 @@ class Driver:
                     aliases[old] = self._aliases[old] = new
                     root.graph.point(old, new)
                     continue
-            if strategy == Stage.FUSE.value and self.model.is_vague(old):
+            if strategy == FUSED and self.model.is_vague(old):
                 self._clearer = True
             root.graph.take_over(old, new)
         gone = root.graph.remove(root)
