@@ -11,7 +11,7 @@ namespace
 
 constexpr int64_t kMostBlocksOfY = 65535; // and of z
 constexpr int kPadChunk = 16 << 10;
-constexpr int64_t kMostUnits = 256; // of a chunk
+constexpr int64_t kMostUnits = 32 * kUnitBringers; // of a chunk: one for each thread that brings
 
 struct RawAxis
 {
@@ -68,15 +68,14 @@ PadUnits<U> pad_units(PadGeometry<U> const& geometry, int64_t elements, int chun
     g.geometry = geometry;
     g.width = FastDiv<uint32_t>(uint32_t(axes[geometry.rank - 1].out.d));
     int64_t filled = 0;
-    // Units as large as can be; but where they leave a fifth of the chunk smaller ones, if one round brings these.
+    // Units as large as can be, but not where they make less than four fifths of the chunk that smaller ones do.
     auto const consider = [&](int axis, int64_t pack, int64_t unit, int64_t span) {
         int64_t const together = unit * size % 4 ? 2 : 1; // a chunk is whole words
         int64_t const all = ceil_div(elements, unit) + together - 1;
         int64_t const units = std::min({chunk / unit, kMostUnits, all}) / together * together;
         if (units == 0 || span > unit * 9 / 8 + 8 * vec || span * size >= 65536)
             return;
-        bool const one_round = filled > 0 && chunk / int64_t(g.unit.d) <= 32 * kUnitBringers;
-        if (one_round && units * unit < filled && units * unit * 5 < chunk * 4)
+        if (units * unit * 5 < filled * 4)
             return;
         filled = units * unit;
         g.axis = axis;

@@ -98,14 +98,18 @@ __device__ inline std::make_signed_t<U> PadGeometry<U>::input(U index, int count
 
 constexpr int kUnitWarps = 8, kUnitBringers = 4, kUnitThreads = 32 * (kUnitWarps + kUnitBringers + 1);
 constexpr int kUnitWords = 16, kUnitPiece = 4; // of a thread: at most, and at a time
-constexpr int kPadLine = 128, kUnitCongruent = 4, kUnitTurns = 4;
-// Blocks a multiprocessor: as far as its threads go.
+constexpr int kPadLine = 128;
+constexpr int kUnitCongruent = 4; // runs that a warp brings to where they lie in lines as in memory
+constexpr int kUnitTurns = 4;     // whose facts are kept: two to come, the one at work, the one that goes out
+// Blocks a multiprocessor: as far as its threads, registers and shared memory go.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 constexpr int kUnitBlocks = 2, kPadBlocksResident = 4;
-#elif defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 800 || (__CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200))
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
 constexpr int kUnitBlocks = 3, kPadBlocksResident = 8;
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ > 800 && (__CUDA_ARCH__ < 900 || __CUDA_ARCH__ >= 1200)
+constexpr int kUnitBlocks = 2, kPadBlocksResident = 6;
 #else
-constexpr int kUnitBlocks = 3, kPadBlocksResident = 6;
+constexpr int kUnitBlocks = 2, kPadBlocksResident = 8;
 #endif
 
 // y as units: its trailing axes from `axis` on, or `pack` neighbours of these. Each is made of x in the same way, from
@@ -219,9 +223,9 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
     __syncthreads();
 #endif
 
-    // Where in x the part of a unit of a chunk is; there are places for all units, also beyond y's last.
-    auto const input_of = [&](unsigned which, int unit) {
-        return g.input(min(U(which) * U(g.units) + U(min(unit, g.units - 1)), g.count - 1));
+    // Where in x the part of a thread's unit of a chunk begins; there is a place for each, also beyond y's last.
+    auto const input_of = [&](unsigned which) {
+        return g.input(min(U(which) * U(g.units) + U(min(32 * bringer + lane, g.units - 1)), g.count - 1));
     };
     auto const left_word = [&](unsigned which) {
         PadChunk<T, U> const c(g, which, elements);
@@ -232,19 +236,17 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
                 word |= unsigned(__ldg(in + g.source(c.begin + lane * PER_WORD + j))) << 16 * j;
         return word;
     };
-    // By a warp that brings, whose first units have their parts at `input`. Neighbours in x come as one run.
+    // By a warp that brings, for whose units the parts of x begin at `input`. Neighbours in x come as one run.
     auto const bring = [&](unsigned which, unsigned turn, Index input) {
         auto* const window = windows + turn % 2 * g.room;
         auto* const place_of = places + turn % 2 * g.units;
         int const n = which < g.chunks ? g.units : 0;
         Index const reach = g.span + VEC, in_whole = g.geometry.in_elements / VEC * VEC;
-        unsigned bytes = 0;
-        for (int begin = 32 * bringer; begin < n; begin += 32 * kUnitBringers)
+        [[maybe_unused]] unsigned bytes = 0;
+        int const begin = 32 * bringer, unit = begin + lane;
+        if (begin < n)
         {
-            int const unit = begin + lane;
-            if (begin >= 32 * kUnitBringers)
-                input = input_of(which, unit);
-            int place = begin * (g.span + 2 * VEC) + begin / 32 * kUnitCongruent * LINE, congruent = kUnitCongruent;
+            int place = begin * (g.span + 2 * VEC) + bringer * kUnitCongruent * LINE, congruent = kUnitCongruent;
             Index const before = __shfl_up_sync(kWholeWarp, input, 1);
             bool const far = lane == 0 || input - before > reach || before - input > reach;
             unsigned heads = __ballot_sync(kWholeWarp, far && unit < n);
@@ -301,7 +303,7 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
         for (unsigned turn = 0; turn < 2; ++turn)
         {
             unsigned const which = blockIdx.x + turn * gridDim.x;
-            bring(which, turn, input_of(which, 32 * bringer + lane));
+            bring(which, turn, input_of(which));
         }
 
     int const width = int(g.width.d), rows = int(g.unit.d) / width;
@@ -405,7 +407,7 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
                     = tickets ? 2 * gridDim.x + atomicAdd(tickets, 1u) : blockIdx.x + (turn + 2) * gridDim.x;
             asm volatile("bar.sync 1, %0;" ::"n"(32 * kUnitBringers) : "memory");
             unsigned const next = order[turn % 2];
-            Index const input = input_of(next, 32 * bringer + lane);
+            Index const input = input_of(next);
             barrier_wait(done + turn % 2, turn / 2 % 2);
             bring(next, turn + 2, input);
         }
@@ -447,7 +449,7 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
             complete(turn, c);
         __syncthreads();
         if (brings)
-            bring(next, turn + 2, input_of(next, 32 * bringer + lane));
+            bring(next, turn + 2, input_of(next));
         auto const* const out = made + turn % 2 * made_room;
         for (int e = threadIdx.x * VEC; e < c.whole; e += kUnitThreads * VEC)
             Vector<T>::of_shared(reinterpret_cast<T const*>(out) + e).store(y + c.begin + e, stream);
