@@ -106,7 +106,7 @@ constexpr int kUnitTurns = 4;     // whose facts are kept: two to come, the one 
 constexpr int kUnitBlocks = 2, kPadBlocksResident = 4;
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
 constexpr int kUnitBlocks = 3, kPadBlocksResident = 8;
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ > 800 && (__CUDA_ARCH__ < 900 || __CUDA_ARCH__ >= 1200)
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 800
 constexpr int kUnitBlocks = 2, kPadBlocksResident = 6;
 #else
 constexpr int kUnitBlocks = 2, kPadBlocksResident = 8;
