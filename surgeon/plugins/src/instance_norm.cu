@@ -143,6 +143,8 @@ int64_t most_chunks(int64_t rows, int64_t vectors)
 template <class Kernel>
 cudaError_t resident(Kernel* kernel, int threads, size_t shared, int cluster, int& count)
 {
+    if (cluster == 1)
+        return resident_blocks(kernel, threads, shared, count);
     static std::mutex mutex;
     static std::map<std::tuple<int, Kernel*, size_t, int>, int> known;
     int id = 0, most = 0;
@@ -165,10 +167,8 @@ cudaError_t resident(Kernel* kernel, int threads, size_t shared, int cluster, in
     if (status != cudaSuccess)
         return status;
     count = 0;
-    if (cluster == 1 && shared <= size_t(most))
-        status = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&count, kernel, threads, shared);
 #if CUDART_VERSION >= 11080
-    if (cluster > 1 && shared <= size_t(most))
+    if (shared <= size_t(most))
     {
         ClusterLaunch const launch(cluster, threads, shared, cluster, nullptr);
         if (cluster > kMostBlocksInCluster)
@@ -181,7 +181,7 @@ cudaError_t resident(Kernel* kernel, int threads, size_t shared, int cluster, in
     }
 #endif
     if (status == cudaSuccess)
-        known[key] = cluster == 1 ? count *= device().multiprocessors : count;
+        known[key] = count;
     return status;
 }
 

@@ -426,12 +426,11 @@ cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t ou
         TilesPlan const tiles = plan_l2norm_tiles(type, channels, inner, stream);
         if (!stream)
             tickets = nullptr;
-        else if (!tickets && workspace && (images.blocks > 0 || tiles.blocks > 0))
+        else if (images.blocks > 0 || tiles.blocks > 0)
         {
-            cudaError_t const status = cudaMemsetAsync(workspace, 0, sizeof *tickets, on);
+            cudaError_t const status = zeroed_tickets(tickets, workspace, on);
             if (status != cudaSuccess)
                 return status;
-            tickets = static_cast<unsigned*>(workspace);
         }
         if (images.blocks > 0)
             return launch_l2norm_images(images, type, x, weight, y, outer, channels, inner, norm, tickets, on);

@@ -1,6 +1,10 @@
 // What the operators' launchers share.
 #pragma once
 
+#include <map>
+#include <mutex>
+#include <tuple>
+
 #include "operators.h"
 #include "plans.h"
 
@@ -35,6 +39,46 @@ inline int vector_elements(Type type)
 inline Scalars scalars(Tensor const& t)
 {
     return Scalars{t.data, t.type};
+}
+
+// How many blocks of the kernel the device holds at once; 0 where it takes none such. Asked once per device and shape.
+template <class Kernel>
+cudaError_t resident_blocks(Kernel* kernel, int threads, size_t shared, int& count)
+{
+    static std::mutex mutex;
+    static std::map<std::tuple<int, Kernel*, size_t>, int> known;
+    int id = 0, most = 0;
+    cudaError_t status = cudaGetDevice(&id);
+    if (status != cudaSuccess)
+        return status;
+    std::lock_guard<std::mutex> const lock(mutex);
+    auto const key = std::make_tuple(id, kernel, shared);
+    auto const found = known.find(key);
+    if (found != known.end())
+        return count = found->second, cudaSuccess;
+    cudaFuncAttributes has{};
+    status = cudaFuncGetAttributes(&has, kernel);
+    if (status == cudaSuccess)
+        status = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, id);
+    most -= int(has.sharedSizeBytes);
+    // The same for every shape: another's launches must not lower it.
+    if (status == cudaSuccess)
+        status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
+    count = 0;
+    if (status == cudaSuccess && shared <= size_t(most))
+        status = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&count, kernel, threads, shared);
+    if (status == cudaSuccess)
+        known[key] = count *= device().multiprocessors;
+    return status;
+}
+
+// Where there are no tickets, the workspace is set to 0 for them; where there is none either, a launch does without.
+inline cudaError_t zeroed_tickets(unsigned*& tickets, void* workspace, cudaStream_t on)
+{
+    if (tickets || !workspace)
+        return cudaSuccess;
+    tickets = static_cast<unsigned*>(workspace);
+    return cudaMemsetAsync(workspace, 0, sizeof *tickets, on);
 }
 
 struct StagedPlan

@@ -120,7 +120,7 @@ bool takes_channels_last(Kind kind, Attributes const& a, int rank, int64_t const
 
 bool takes_tickets(Kind kind)
 {
-    return kind == Kind::kSurgeonL2Norm;
+    return kind == Kind::kSurgeonL2Norm || kind == Kind::kSurgeonReflectPad;
 }
 
 size_t workspace_bytes(Kind kind, int rank, int64_t const* dims)
@@ -168,7 +168,7 @@ cudaError_t run(Kind kind, Attributes const& a, Tensor const* inputs, int count,
         RowsPlan const plan = plan_rows(x.type, rows, length, device());
         return launch_instance_norm(plan, x.type, x.data, output.data, rows, length, params, workspace, on);
     }
-    case Kind::kSurgeonReflectPad: return launch_pad(plan_pad(a, x, output), a, x, output, on);
+    case Kind::kSurgeonReflectPad: return launch_pad(plan_pad(a, x, output), a, x, output, workspace, tickets, on);
     case Kind::kSurgeonLeakyRelu: return leaky_relu(a, x, output, on);
     case Kind::kSurgeonPRelu: return prelu(x, inputs[1], output, on);
     case Kind::kCount: break;

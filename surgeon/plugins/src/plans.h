@@ -40,7 +40,7 @@ struct RowsPlan
 
 struct PadPlan
 {
-    int chunk; // bytes of y that a block makes, whole lines; 0: groups of threads for a row each
+    int chunk; // bytes of y that a block makes at a time; 0, or less than a row: groups of threads for a row each
     bool wide; // 64-bit offsets
 };
 
@@ -60,6 +60,7 @@ cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x,
     int64_t length, InstanceNormParams const& params, void* workspace, cudaStream_t stream);
 
 PadPlan plan_pad(Attributes const& a, Tensor const& x, Tensor const& y);
-cudaError_t launch_pad(PadPlan const& plan, Attributes const& a, Tensor const& x, Tensor const& y, cudaStream_t stream);
+cudaError_t launch_pad(PadPlan const& plan, Attributes const& a, Tensor const& x, Tensor const& y, void* workspace,
+    unsigned* tickets, cudaStream_t stream);
 
 } // namespace surgeon

@@ -10,8 +10,8 @@ namespace
 {
 
 constexpr int64_t kMostBlocksOfY = 65535; // and of z
-constexpr int kPadChunk = 16 << 10, kWidestRow = 1 << 29;
-constexpr size_t kMostShared = 48 << 10; // of a block, unless it asks for more
+constexpr int kPadChunk = 16 << 10;
+constexpr int64_t kMostUnits = 32 * kUnitBringers; // of a chunk: one for each thread that brings
 
 struct RawAxis
 {
@@ -41,31 +41,100 @@ PadGeometry<U> pad_geometry(std::vector<RawAxis> const& axes, PadMode mode)
     return g;
 }
 
-// The threads that share a row, of a piece with so many: as many as do its rows in two rounds, a power of two. For
-// halves any number below 8 does, and is taken where the power of two leaves a third of the threads nothing to do.
-int pad_lanes(int rows, int element_bytes)
+// The shared memory of a block.
+template <class T, class U>
+size_t units_bytes(PadUnits<U> const& g)
 {
-    int lanes = kChunkThreads;
-    while (lanes > 1 && rows * lanes > 2 * kChunkThreads)
-        lanes /= 2;
-    if (element_bytes == 2 && lanes < 8 && 3 * rows * lanes < 4 * kChunkThreads)
-        lanes = kChunkThreads / ceil_div(rows, 2);
-    return lanes;
+    return 2 * (size_t(g.words) * 32 * kUnitWarps * 4 + kPadLine + size_t(g.room) * sizeof(T) + g.units * sizeof(int2));
+}
+
+// What the parts of x that the units of a chunk need take at most, in elements: a vector before and after each, and
+// some lines for every 32 units, to begin in them as in memory.
+template <class T>
+int units_room(int units, int span)
+{
+    int const vec = kVectorBytes / int(sizeof(T)), line = kPadLine / int(sizeof(T));
+    return (ceil_div(units * (span + 2 * vec), line) + kUnitCongruent * ceil_div(units, 32)) * line;
+}
+
+// No units where a chunk is not even a row, or much of x lies between what is needed of it.
+template <class T, class U>
+PadUnits<U> pad_units(PadGeometry<U> const& geometry, int64_t elements, int chunk_bytes)
+{
+    constexpr int64_t size = sizeof(T), vec = kVectorBytes / size;
+    auto const* const axes = geometry.axes;
+    int64_t const chunk = chunk_bytes / size;
+    PadUnits<U> g{};
+    g.geometry = geometry;
+    g.width = FastDiv<uint32_t>(uint32_t(axes[geometry.rank - 1].out.d));
+    int64_t filled = 0;
+    // Units as large as can be, but not where they make less than four fifths of the chunk that smaller ones do.
+    auto const consider = [&](int axis, int64_t pack, int64_t unit, int64_t span) {
+        int64_t const together = unit * size % 4 ? 2 : 1; // a chunk is whole words
+        int64_t const all = ceil_div(elements, unit) + together - 1;
+        int64_t const units = std::min({chunk / unit, kMostUnits, all}) / together * together;
+        if (units == 0 || span > unit * 9 / 8 + 8 * vec || span * size >= 65536)
+            return;
+        if (units * unit * 5 < filled * 4)
+            return;
+        filled = units * unit;
+        g.axis = axis;
+        g.pack = int(pack);
+        g.unit = FastDiv<uint32_t>(uint32_t(unit));
+        g.span = int(span);
+        g.units = int(units);
+    };
+    int64_t unit = 1, span = 1;
+    for (int a = geometry.rank - 1; a >= 0 && unit * int64_t(axes[a].out.d) <= chunk; --a)
+    {
+        unit *= int64_t(axes[a].out.d);
+        span += int64_t(axes[a].size - 1) * axes[a].stride;
+        consider(a, 1, unit, span);
+        bool const plain_before = a == 1 && axes[0].begin == 0 && axes[0].crop == 0
+            && int64_t(axes[0].out.d) == int64_t(axes[0].size);
+        int64_t pack = plain_before ? std::min(chunk / unit, int64_t(axes[0].out.d)) : 1;
+        pack -= unit * size % 4 ? pack % 2 : 0;
+        if (pack > 1)
+            consider(a, pack, unit * pack, span + (pack - 1) * axes[0].stride);
+    }
+    if (g.units == 0)
+        return g;
+    for (int a = g.axis; a < geometry.rank; ++a)
+        g.low += axes[a].crop * axes[a].stride;
+    g.step = g.axis == 1 ? axes[0].stride : 0;
+    g.count = U(ceil_div(elements, int64_t(g.unit.d)));
+    g.words = int(ceil_div<int64_t>(filled * size, 4 * 32 * kUnitWarps * kUnitPiece)) * kUnitPiece;
+    g.room = units_room<T>(g.units, g.span);
+    int const together = g.unit.d * size % 4 ? 2 : 1;
+    // As many blocks a multiprocessor as of any shape.
+    while (g.units > together && units_bytes<T>(g) > size_t(chunk_bytes) / 8 * 37)
+    {
+        g.units -= together;
+        g.room = units_room<T>(g.units, g.span);
+    }
+    g.chunks = unsigned(ceil_div(int64_t(g.count), int64_t(g.units)));
+    return g;
 }
 
 template <class T, class U>
-cudaError_t launch_pad_chunks(
-    T const* x, T* y, int64_t elements, PadGeometry<U> const& g, int chunk_bytes, cudaStream_t on)
+cudaError_t launch_pad_units(
+    T const* x, T* y, int64_t elements, PadUnits<U> const& g, void* workspace, unsigned* tickets, cudaStream_t on)
 {
-    int const chunk = chunk_bytes / int(sizeof(T)), width = int(g.axes[g.rank - 1].out.d), rows = chunk / width + 2;
-    int64_t const blocks = ceil_div(elements, int64_t(chunk));
-    size_t const shared = 2 * size_t(chunk_bytes) + 4 * kVectorBytes + size_t(rows) * sizeof(U);
-    if (blocks > kMostBlocks || shared > kMostShared)
-        return cudaErrorInvalidValue;
-    int const lanes = pad_lanes(ceil_div(chunk, width), int(sizeof(T)));
-    bool const stream = streams((int64_t(g.in_elements) + elements) * int64_t(sizeof(T)));
-    pad_chunks_kernel<T, U><<<unsigned(blocks), kChunkThreads, shared, on>>>(
-        x, y, g, elements, chunk, FastDiv<uint32_t>(uint32_t(lanes)), stream);
+    size_t const shared = units_bytes<T>(g);
+    auto* const kernel = pad_units_kernel<T, U>;
+    int count = 0;
+    cudaError_t status = resident_blocks(kernel, kUnitThreads, shared, count);
+    if (status != cudaSuccess || count == 0)
+        return status != cudaSuccess ? status : cudaErrorInvalidConfiguration;
+    unsigned const blocks = std::min(g.chunks, unsigned(count));
+    if (g.chunks <= 2 * blocks)
+        tickets = nullptr;
+    else
+        status = zeroed_tickets(tickets, workspace, on);
+    if (status != cudaSuccess)
+        return status;
+    bool const stream = streams((int64_t(g.geometry.in_elements) + elements) * int64_t(sizeof(T)));
+    kernel<<<blocks, kUnitThreads, shared, on>>>(x, y, g, elements, tickets, stream);
     return cudaGetLastError();
 }
 
@@ -123,17 +192,20 @@ std::vector<RawAxis> pad_axes(Attributes const& a, Tensor const& x)
 PadPlan plan_pad(Attributes const& a, Tensor const& x, Tensor const& y)
 {
     RawAxis const last = pad_axes(a, x).back();
-    int64_t const width = last.in + last.begin + last.end;
-    constexpr int64_t kNarrow = int64_t(1) << 30;
+    constexpr int64_t kNarrow = int64_t(1) << 30, kLongRow = 256, kFewPads = 32;
     bool const wide = std::max(x.elements(), y.elements()) > kNarrow;
-    if (last.plain() || last.begin < 0 || last.end < 0 || width * size_of(x.type) < kVectorBytes || width > kWidestRow)
+    int64_t const pads = std::max<int64_t>(last.begin, 0) + std::max<int64_t>(last.end, 0);
+    // Rows that are mostly whole vectors, and tensors that stay in the L2 cache.
+    bool const stream = streams((x.elements() + y.elements()) * size_of(x.type));
+    if ((last.in >= kLongRow && pads * kFewPads <= last.in) || !stream)
         return PadPlan{0, wide};
-    if (!streams((x.elements() + y.elements()) * size_of(x.type)))
-        return PadPlan{0, wide}; // faster where both tensors stay in the L2 cache
-    return PadPlan{kPadChunk, wide};
+    // Two chunks and what they need, of three blocks.
+    int64_t const chunk = device().shared_bytes / 14 / 4096 * 4096;
+    return PadPlan{int(std::min<int64_t>(chunk, kPadChunk)), wide};
 }
 
-cudaError_t launch_pad(PadPlan const& plan, Attributes const& a, Tensor const& x, Tensor const& y, cudaStream_t on)
+cudaError_t launch_pad(PadPlan const& plan, Attributes const& a, Tensor const& x, Tensor const& y, void* workspace,
+    unsigned* tickets, cudaStream_t on)
 {
     std::vector<RawAxis> const axes = pad_axes(a, x);
     PadMode const mode = PadMode(a.mode);
@@ -143,8 +215,10 @@ cudaError_t launch_pad(PadPlan const& plan, Attributes const& a, Tensor const& x
         auto const* const in = static_cast<T const*>(x.data);
         auto* const out = static_cast<T*>(y.data);
         PadGeometry<U> const g = pad_geometry<U>(axes, mode);
-        return plan.chunk == 0 ? launch_pad_blocks(in, out, y.elements(), pad_blocks(g, kVectorBytes / sizeof(T)), on)
-                               : launch_pad_chunks(in, out, y.elements(), g, plan.chunk, on);
+        PadUnits<U> const units = pad_units<T>(g, y.elements(), std::min(plan.chunk, kPadChunk));
+        return units.units == 0
+            ? launch_pad_blocks(in, out, y.elements(), pad_blocks(g, kVectorBytes / sizeof(T)), on)
+            : launch_pad_units(in, out, y.elements(), units, workspace, tickets, on);
     };
     auto const launch_type = [&](auto tag) {
         return plan.wide ? launch(tag, Tag<uint64_t>{}) : launch(tag, Tag<uint32_t>{});

@@ -20,7 +20,7 @@ namespace surgeon
 struct Device
 {
     int multiprocessors = 0;
-    int64_t l2_bytes = 0;
+    int64_t l2_bytes = 0, shared_bytes = 0; // shared_bytes: of a multiprocessor
     bool clusters = false;
 };
 
@@ -34,13 +34,14 @@ inline Device const& device()
     id = id < kMost ? id : 0;
     if (!read[id])
     {
-        int sms = 0, l2 = 0, cluster = 0;
+        int sms = 0, l2 = 0, shared = 0, cluster = 0;
         cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, id);
         cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, id);
+        cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerMultiprocessor, id);
 #if CUDART_VERSION >= 11080
         cudaDeviceGetAttribute(&cluster, cudaDevAttrClusterLaunch, id);
 #endif
-        known[id] = Device{sms, l2, cluster != 0};
+        known[id] = Device{sms, l2, shared, cluster != 0};
         read[id] = true;
     }
     return known[id];
@@ -430,6 +431,8 @@ __device__ inline void bulk_store(void* to, void const* from, unsigned bytes, ui
 
 // Until all stores of this thread have read their shared memory.
 __device__ inline void bulk_stores_have_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+
+__device__ inline void bulk_stores_but_one_have_read() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
 
 // Stores f in another block of the cluster, at the address that `here` has there, and counts its bytes on that block's
 // barrier, where they must have been announced.

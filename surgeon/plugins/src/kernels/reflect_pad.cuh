@@ -37,17 +37,12 @@ struct PadGeometry
 
     __device__ PadAxis<U> const& last() const { return axes[rank - 1]; }
 
-    // How many of `most` rows from `row` on are of its plane.
-    __device__ int rows_to_plane(U row, int most) const
-    {
-        if (rank < 3)
-            return most;
-        FastDiv<U> const& plane = axes[rank - 2].out;
-        return int(min(plane.d - (row - plane(row) * plane.d), U(most)));
-    }
-
     // Where the input row begins that an output row is made of, its crop included.
-    __device__ Index input_row(U row) const;
+    __device__ Index input_row(U row) const { return input(row, rank - 1) + last().crop; }
+
+    // Where that part of the input begins that the output's part `index` is made of, when its first `count` axes are
+    // taken in turn; their crops included.
+    __device__ Index input(U index, int count) const;
 };
 
 // Where index i of an axis of `size` is read, for any i outside [0, size).
@@ -76,244 +71,397 @@ __device__ inline I fold(I i, I size, PadMode mode)
 {
     if (i >= 0 && i < size)
         return i;
-    if (mode == PadMode::kReflect && i > -size && i < 2 * size - 1)
-        return i < 0 ? -i : 2 * size - 2 - i;
+    if (mode != PadMode::kEdge && i > -size && i < 2 * size - 1)
+    {
+        I const twice = mode == PadMode::kSymmetric ? 1 : 0;
+        if (mode == PadMode::kWrap)
+            return i < 0 ? i + size : i - size;
+        return i < 0 ? -i - twice : 2 * (size - 1) + twice - i;
+    }
     return fold_outside(i, size, mode);
 }
 
 template <class U>
-__device__ inline std::make_signed_t<U> PadGeometry<U>::input_row(U row) const
+__device__ inline std::make_signed_t<U> PadGeometry<U>::input(U index, int count) const
 {
-    Index at = last().crop;
+    Index at = 0;
 #pragma unroll 1
-    for (int a = rank - 2; a >= 0; --a)
+    for (int a = count - 1; a >= 0; --a)
     {
         PadAxis<U> const& axis = axes[a];
-        U const rest = a > 0 ? axis.out(row) : 0;
-        at += (axis.crop + fold(Index(row - rest * axis.out.d) - axis.begin, axis.size, mode)) * axis.stride;
-        row = rest;
+        U const rest = a > 0 ? axis.out(index) : 0;
+        at += (axis.crop + fold(Index(index - rest * axis.out.d) - axis.begin, axis.size, mode)) * axis.stride;
+        index = rest;
     }
     return at;
 }
 
-constexpr int kPadThreads = 256, kChunkThreads = 256;
-// Blocks a multiprocessor: as far as its threads and shared memory go.
+constexpr int kUnitWarps = 8, kUnitBringers = 4, kUnitThreads = 32 * (kUnitWarps + kUnitBringers + 1);
+constexpr int kUnitWords = 16, kUnitPiece = 4; // of a thread: at most, and at a time
+constexpr int kPadLine = 128;
+constexpr int kUnitCongruent = 4; // runs that a warp brings to where they lie in lines as in memory
+constexpr int kUnitTurns = 4;     // whose facts are kept: two to come, the one at work, the one that goes out
+// Blocks a multiprocessor: as far as its threads, registers and shared memory go.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-constexpr int kPadResident = 1, kPadBlocksResident = 4;
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 800
-constexpr int kPadResident = 3, kPadBlocksResident = 8;
-#elif defined(__CUDA_ARCH__) && (__CUDA_ARCH__ < 900 || __CUDA_ARCH__ >= 1200)
-constexpr int kPadResident = 2, kPadBlocksResident = 6;
+constexpr int kUnitBlocks = 2, kPadBlocksResident = 4;
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+constexpr int kUnitBlocks = 3, kPadBlocksResident = 8;
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 800
+constexpr int kUnitBlocks = 2, kPadBlocksResident = 6;
 #else
-constexpr int kPadResident = 6, kPadBlocksResident = 8;
+constexpr int kUnitBlocks = 2, kPadBlocksResident = 8;
 #endif
 
-// The columns of a row of y that lie in a block's chunk.
-struct PadColumns
+// y as units: its trailing axes from `axis` on, or `pack` neighbours of these. Each is made of x in the same way, from
+// its own place on.
+template <class U>
+struct PadUnits
 {
-    int start;    // where column 0 would be in the chunk
-    int from, to; // the columns in the chunk
+    using Index = std::make_signed_t<U>;
+    PadGeometry<U> geometry;
+    FastDiv<uint32_t> unit, width; // elements of y in a unit, and in a row of it
+    int axis, pack;
+    int span;        // elements of x from the first that a unit needs to the last
+    Index low;       // that first one, in x's first unit
+    Index step;      // from one of a pack to the next, in x
+    U count;         // of all units
+    int units;       // of a chunk
+    unsigned chunks;
+    int room;        // elements that a chunk's parts of x take at most, as they are brought
+    int words;       // of y, that a thread makes
 
-    __device__ PadColumns(int row, int width, int skipped, int count)
-        : start(row * width - skipped), from(max(0, -start)), to(min(width, count - start))
+    // Where in x the part of a unit begins.
+    __device__ Index input(U u) const { return geometry.input(u * U(pack), axis) + low; }
+
+    // How far from there the row of a unit has its source, of its own first column.
+    __device__ Index row(int r) const
     {
+        Index at = 0;
+        U rest = U(r);
+#pragma unroll 1
+        for (int a = geometry.rank - 2; a >= axis; --a)
+        {
+            PadAxis<U> const& one = geometry.axes[a];
+            U const next = one.out(rest);
+            at += fold(Index(rest - next * one.out.d) - one.begin, one.size, geometry.mode) * one.stride;
+            rest = next;
+        }
+        return at + Index(rest) * step;
+    }
+
+    __device__ Index column(Index c) const
+    {
+        PadAxis<U> const& last = geometry.last();
+        return fold(c - last.begin, last.size, geometry.mode);
+    }
+
+    // Of which element of x the element e of y is made.
+    __device__ Index source(Index e) const
+    {
+        U const row = geometry.last().out(U(e));
+        return geometry.input_row(row) + column(e - Index(row * geometry.last().out.d));
     }
 };
 
-// A block makes a flat piece of y, `chunk` elements: whole lines, whatever the rows. What it needs of x is one window,
-// or two where its rows are of two planes that lie apart in x, as at the mirrored ends of an axis. They are brought
-// into shared memory and moved to their places in the piece there, a row at a time by each group of `lanes` threads,
-// interiors as vectors; the piece goes out in one copy. What lies outside the windows is read from memory.
+// What a chunk is of y: whole lines, up to the tensor's end. Its units begin after the words that the chunk before
+// leaves of its last line.
 template <class T, class U>
-__global__ void __launch_bounds__(kChunkThreads, sizeof(U) == 4 ? kPadResident : (kPadResident + 1) / 2)
-    pad_chunks_kernel(T const* __restrict__ x, T* __restrict__ y, PadGeometry<U> g, int64_t elements, int chunk,
-        FastDiv<uint32_t> lanes, bool stream)
+struct PadChunk
 {
     using Index = std::make_signed_t<U>;
-    constexpr int VEC = kVectorBytes / sizeof(T), PER_WORD = 4 / sizeof(T);
-    constexpr int THREADS = kChunkThreads, WARPS = THREADS / 32;
+    static constexpr int VEC = kVectorBytes / sizeof(T), LINE = kPadLine / sizeof(T);
+    Index begin;
+    int left, count, whole; // elements: before the units, of all, in whole vectors
+
+    __device__ PadChunk(PadUnits<U> const& g, unsigned which, int64_t elements)
+    {
+        int const length = g.units * int(g.unit.d);
+        Index const units = Index(which) * length;
+        begin = units / LINE * LINE;
+        left = int(units - begin);
+        count = int((which + 1 < g.chunks ? Index(units + length) / LINE * LINE : Index(elements)) - begin);
+        whole = count / VEC * VEC;
+    }
+};
+
+// Blocks stay and draw chunks, some neighbouring units of y each, two ahead, from *tickets, which is 0 before and after. Four warps bring the parts of x that a
+// chunk's units need into shared memory; eight warps move words from there to their places in the chunk; one warp sends
+// it. Where in its unit's part of x each word has its source is asked once, and kept in registers. Two of all there
+// is, by turns: nobody is two turns ahead of another, so that the barriers' phases tell the turns apart.
+template <class T, class U>
+__global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (kUnitBlocks + 1) / 2)
+    pad_units_kernel(T const* __restrict__ x, T* __restrict__ y, PadUnits<U> const __grid_constant__ g,
+        int64_t elements, unsigned* tickets, bool stream)
+{
+    using Index = std::make_signed_t<U>;
+    constexpr int VEC = kVectorBytes / sizeof(T), LINE = kPadLine / sizeof(T), PER_WORD = 4 / sizeof(T);
     extern __shared__ __align__(128) unsigned char staged[];
-    __shared__ int4 needs[WARPS];
-    __shared__ Index froms[2];                // the windows, one after the other
-    __shared__ int lengths[2], second_window; // the row from which on the second one is meant
+    // Of the chunks in turn, which they are, and what the chunk before leaves.
+    __shared__ unsigned which_of[kUnitTurns], left_words[kUnitTurns * kPadLine / 4];
     auto const* const in = reinterpret_cast<Bits<T> const*>(x);
-    PadAxis<U> const& last = g.last();
-    Index const begin = Index(blockIdx.x) * chunk, first_row = Index(last.out(U(begin)));
-    int const count = int(min(int64_t(chunk), elements - int64_t(begin))), width = int(last.out.d);
-    int const before = int(last.begin), size = int(last.size);
-    int const room = chunk + 4 * VEC;
-    auto* const made = reinterpret_cast<Bits<T>*>(staged);         // [chunk]
-    auto* const windows = made + chunk;                            // [room]
-    auto* const inputs = reinterpret_cast<Index*>(windows + room); // of each row: where it begins in x
-    int const skipped = int(begin - first_row * width), rows = int(last.out(U(skipped + count - 1))) + 1;
-    // What is needed of x by the first plane's rows and by the others, counted from `begin`: the begin, minus the end.
-    constexpr int kFar = 1 << 30;
-    int split = rows, need[4] = {kFar, kFar, kFar, kFar};
+    int const made_room = g.words * 32 * kUnitWarps * PER_WORD + LINE;
+    auto* const made = reinterpret_cast<Bits<T>*>(staged); // [2][made_room]
+    auto* const windows = made + 2 * made_room;            // [2][g.room]
+    // [2][g.units]: where in the window a unit's part of x is, and the next unit's, in bytes.
+    auto* const places = reinterpret_cast<int2*>(windows + 2 * g.room);
+    int const warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, bringer = warp - kUnitWarps;
+    bool const makes = bringer < 0, brings = bringer >= 0 && bringer < kUnitBringers;
 #if SURGEON_DEVICE_HAS_ST_ASYNC
-    __shared__ uint64_t arrived;
+    __shared__ unsigned order[2];
+    __shared__ uint64_t arrived[2], done[2], taken[2];
     uint64_t const policy = cache_policy(stream);
     if (threadIdx.x == 0)
     {
-        barrier_init(&arrived);
+        for (int i = 0; i < 2; ++i)
+        {
+            barrier_init(arrived + i, 32 * kUnitBringers);
+            barrier_init(done + i, 32 * kUnitWarps);
+            barrier_init(taken + i, 32);
+        }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
-#endif
-
-    if (int(threadIdx.x / 32 * 32) < rows)
-    {
-        split = g.rows_to_plane(U(first_row), rows);
-        for (int r = threadIdx.x; r < rows; r += THREADS)
-        {
-            PadColumns const columns(r, width, skipped, count);
-            Index const input = g.input_row(U(first_row + r)), place = input - begin;
-            inputs[r] = input;
-            int const a = max(columns.from - before, 0), b = min(columns.to - before, size);
-            if (a >= b)
-                continue;
-            int const low = int(min(max(place + a, Index(-kFar)), Index(kFar)));
-            int const high = int(min(max(place + b, Index(-kFar)), Index(kFar)));
-            need[0] = min(need[0], r < split ? low : kFar);
-            need[1] = min(need[1], r < split ? -high : kFar);
-            need[2] = min(need[2], r < split ? kFar : low);
-            need[3] = min(need[3], r < split ? kFar : -high);
-        }
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-            need[i] = smallest_of_warp(need[i]);
-    }
-    if (threadIdx.x % 32 == 0)
-        needs[threadIdx.x / 32] = make_int4(need[0], need[1], need[2], need[3]);
-    __syncthreads();
-    if (threadIdx.x == 0)
-    {
-#pragma unroll
-        for (int w = 1; w < WARPS; ++w)
-        {
-            int4 const n = needs[w];
-            need[0] = min(need[0], n.x);
-            need[1] = min(need[1], n.y);
-            need[2] = min(need[2], n.z);
-            need[3] = min(need[3], n.w);
-        }
-        // Whole vectors; x's last elements may not fill one.
-        auto const first = [&](int low) { return max(begin + low, Index(0)) / VEC * VEC; };
-        auto const length = [&](Index from, int low, int minus_high) {
-            Index const to = min((begin - minus_high + VEC - 1) / VEC * VEC, g.in_elements / VEC * VEC);
-            return low < -minus_high ? int(min(max(to - from, Index(0)), Index(room + 1))) : 0;
-        };
-        int const low = min(need[0], need[2]), minus_high = min(need[1], need[3]);
-        Index from = first(low), second_from = from;
-        int elements_of_first = length(from, low, minus_high), elements_of_second = 0;
-        bool const two = elements_of_first > room;
-        if (two)
-        {
-            from = first(need[0]);
-            second_from = first(need[2]);
-            elements_of_first = length(from, need[0], need[1]);
-            elements_of_second = length(second_from, need[2], need[3]);
-            if (elements_of_first + elements_of_second > room)
-                elements_of_first = elements_of_second = 0;
-        }
-        froms[0] = from;
-        froms[1] = second_from;
-        lengths[0] = elements_of_first;
-        lengths[1] = elements_of_second;
-        second_window = two ? split : rows;
-#if SURGEON_DEVICE_HAS_ST_ASYNC
-        unsigned const bytes = unsigned(elements_of_first) * unsigned(sizeof(T));
-        unsigned const second_bytes = unsigned(elements_of_second) * unsigned(sizeof(T));
-        bulk_announce(bytes + second_bytes, &arrived);
-        bulk_load(windows, x + from, bytes, &arrived, policy);
-        bulk_load(windows + elements_of_first, x + second_from, second_bytes, &arrived, policy);
-#endif
-    }
-    __syncthreads();
-#if SURGEON_DEVICE_HAS_ST_ASYNC
-    barrier_wait(&arrived, 0);
-#else
-    for (int i = 0; i < 2; ++i)
-        for (int e = threadIdx.x * VEC; e < lengths[i]; e += THREADS * VEC)
-            __pipeline_memcpy_async(windows + i * lengths[0] + e, x + froms[i] + e, kVectorBytes);
-    __pipeline_commit();
-    __pipeline_wait_prior(0);
     __syncthreads();
 #endif
 
-    int const group = int(lanes(threadIdx.x)), lane = int(threadIdx.x) - group * int(lanes.d);
-    int const groups = int(lanes(THREADS));
-    auto const* window = windows;
-    Index from = froms[0], to = from + lengths[0];
-    int until = second_window;
-    for (int r = group < groups ? group : rows; r < rows; r += groups)
-    {
-        if (r >= until)
+    // Where in x the part of a thread's unit of a chunk begins; there is a place for each, also beyond y's last.
+    auto const input_of = [&](unsigned which) {
+        return g.input(min(U(which) * U(g.units) + U(min(32 * bringer + lane, g.units - 1)), g.count - 1));
+    };
+    auto const left_word = [&](unsigned which) {
+        PadChunk<T, U> const c(g, which, elements);
+        unsigned word = 0;
+        if (lane * PER_WORD < c.left)
+#pragma unroll
+            for (int j = 0; j < PER_WORD; ++j)
+                word |= unsigned(__ldg(in + g.source(c.begin + lane * PER_WORD + j))) << 16 * j;
+        return word;
+    };
+    // By a warp that brings, for whose units the parts of x begin at `input`. Neighbours in x come as one run.
+    auto const bring = [&](unsigned which, unsigned turn, Index input) {
+        auto* const window = windows + turn % 2 * g.room;
+        auto* const place_of = places + turn % 2 * g.units;
+        int const n = which < g.chunks ? g.units : 0;
+        Index const reach = g.span + VEC, in_whole = g.geometry.in_elements / VEC * VEC;
+        [[maybe_unused]] unsigned bytes = 0;
+        int const begin = 32 * bringer, unit = begin + lane;
+        if (begin < n)
         {
-            window = windows + lengths[0];
-            from = froms[1];
-            to = from + lengths[1];
-            until = rows;
-        }
-        PadColumns const columns(r, width, skipped, count);
-        Index const input = inputs[r];
-        int const a = max(columns.from, before), b = min(columns.to, before + size), end = columns.start + columns.to;
-        bool const brought = input + (a - before) >= from && input + (b - before) <= to;
-        int lo = end, hi = end; // the whole vectors of the interior, counted in the chunk
-        // Words of x itself are not read where x's last one may not be full.
-        if (a < b && (brought || input + (b - before) + VEC <= g.in_elements))
-        {
-            lo = ceil_div(columns.start + a, VEC) * VEC;
-            hi = (columns.start + b) / VEC * VEC;
-            if (lo >= hi)
-                lo = hi = end;
-        }
-        Index const source = input - before - columns.start + lo; // of the first
-        auto* const vectors = reinterpret_cast<uint4*>(made + lo);
-        int const count_vectors = (hi - lo) / VEC;
-        auto const move = [&](Bits<T> const* from_here, int half) {
-            auto const* const words = reinterpret_cast<unsigned const*>(from_here);
-            for (int j = lane; j < count_vectors; j += int(lanes.d))
+            int place = begin * (g.span + 2 * VEC) + bringer * kUnitCongruent * LINE, congruent = kUnitCongruent;
+            Index const before = __shfl_up_sync(kWholeWarp, input, 1);
+            bool const far = lane == 0 || input - before > reach || before - input > reach;
+            unsigned heads = __ballot_sync(kWholeWarp, far && unit < n);
+            while (heads)
             {
-                unsigned w[5];
+                int const head = __ffs(heads) - 1;
+                heads &= heads - 1;
+                int const end = heads ? __ffs(heads) - 1 : min(32, n - begin);
+                bool const of_run = lane >= head && lane < end;
+                Index const origin = __shfl_sync(kWholeWarp, input, head);
+                int const away = of_run ? int(input - origin) : 0;
+                int const lowest = smallest_of_warp(away), highest = -smallest_of_warp(-away);
+                Index const from = (origin + lowest) / VEC * VEC, to = origin + highest + g.span;
+                if (congruent-- > 0) // what lies in lines as it does in memory comes faster
+                    place += int((from - place) & (LINE - 1));
+                if (of_run)
+                {
+                    int const at = (place + int(input - from)) * int(sizeof(T));
+                    place_of[unit].x = at;
+                    if (unit > 0)
+                        place_of[unit - 1].y = at;
+                }
+                int const whole = int(max(min(ceil_div(to, Index(VEC)) * VEC, in_whole) - from, Index(0)));
+#if SURGEON_DEVICE_HAS_ST_ASYNC
+                unsigned const bytes_of_run = unsigned(whole) * unsigned(sizeof(T));
+                if (lane == 0)
+                    bulk_load(window + place, x + from, bytes_of_run, arrived + turn % 2, policy);
+                bytes += bytes_of_run;
+#else
+                for (int e = lane * VEC; e < whole; e += 32 * VEC)
+                    __pipeline_memcpy_async(window + place + e, x + from + e, kVectorBytes);
+#endif
+                if (from + whole + lane < min(to, g.geometry.in_elements)) // x's last elements, which fill no vector
+                    window[place + whole + lane] = in[from + whole + lane];
+                place += int(ceil_div(to - from, Index(VEC))) * VEC;
+            }
+        }
+        if (bringer == kUnitBringers - 1)
+        {
+            left_words[turn % kUnitTurns * 32 + lane] = n > 0 ? left_word(which) : 0;
+            if (lane == 0)
+                which_of[turn % kUnitTurns] = which;
+        }
+#if SURGEON_DEVICE_HAS_ST_ASYNC
+        if (lane == 0)
+            bulk_announce(bytes, arrived + turn % 2);
+        else
+            barrier_arrive(arrived + turn % 2);
+#else
+        __pipeline_commit();
+#endif
+    };
+    if (brings)
+        for (unsigned turn = 0; turn < 2; ++turn)
+        {
+            unsigned const which = blockIdx.x + turn * gridDim.x;
+            bring(which, turn, input_of(which));
+        }
+
+    int const width = int(g.width.d), rows = int(g.unit.d) / width;
+    auto* const columns = reinterpret_cast<int*>(made);
+    for (int i = threadIdx.x; i < width + rows; i += kUnitThreads)
+        columns[i] = int(i < width ? g.column(i) : g.row(i - width)) * int(sizeof(T));
+    __syncthreads();
+    // Of each word, 16 bits for the source of each half in its unit's part of x, in bytes, the lowest bit of the second
+    // set where that is of the next unit; and 16 for its unit, as bytes of `places`.
+    int const first = warp * g.words * 32 + lane;
+    unsigned sources[kUnitWords], units[kUnitWords / 2];
 #pragma unroll
-                for (int i = 0; i < 3 + PER_WORD; ++i)
-                    w[i] = words[4 * j + i];
-                if constexpr (PER_WORD == 2)
+    for (int k = 0; k < kUnitWords; ++k)
+    {
+        unsigned source = 0, unit_of = 0;
+        if (makes && k < g.words)
 #pragma unroll
-                    for (int i = 0; i < 4; ++i)
-                        w[i] = __funnelshift_r(w[i], w[i + 1], 16 * half);
-                vectors[j] = make_uint4(w[0], w[1], w[2], w[3]);
+            for (int j = 0; j < PER_WORD; ++j)
+            {
+                unsigned const e = unsigned((first + k * 32) * PER_WORD + j), unit = g.unit(e);
+                unsigned const in_unit = e - unit * g.unit.d, row = g.width(in_unit);
+                if (unit >= unsigned(g.units)) // beyond the chunk: no matter what
+                    continue;
+                if (j == 0)
+                    unit_of = unit;
+                int const at = columns[in_unit - row * g.width.d] + columns[width + row];
+                source |= unsigned(at + int(unit - unit_of)) << 16 * j;
+            }
+        sources[k] = source;
+        unit_of *= unsigned(sizeof(int2));
+        units[k / 2] = k % 2 ? units[k / 2] | unit_of << 16 : unit_of;
+    }
+    __syncthreads();
+
+    auto const make = [&](unsigned turn) {
+        auto const* const window = reinterpret_cast<unsigned char const*>(windows + turn % 2 * g.room);
+        auto const* const place = reinterpret_cast<unsigned char const*>(places + turn % 2 * g.units);
+        PadChunk<T, U> const c(g, which_of[turn % kUnitTurns], elements);
+        auto* const to = reinterpret_cast<unsigned*>(made + turn % 2 * made_room + c.left) + first;
+        auto const word = [&](int k) {
+            unsigned source = sources[k], two = units[k / 2];
+            asm volatile("" : "+r"(source), "+r"(two)); // not to be taken apart for the whole loop
+            int2 const* const at = reinterpret_cast<int2 const*>(place + (k % 2 ? two >> 16 : two & 0xffffu));
+            if constexpr (PER_WORD == 1)
+                return *reinterpret_cast<unsigned const*>(window + (at->x + int(source)));
+            else
+            {
+                int2 const both = *at;
+                int const a = both.x + int(source & 0xffffu);
+                int const b = (source & 0x10000u ? both.y - 1 : both.x) + int(source >> 16);
+                return unsigned(*reinterpret_cast<unsigned short const*>(window + a))
+                    | unsigned(*reinterpret_cast<unsigned short const*>(window + b)) << 16;
             }
         };
-        int const half = int(source & (PER_WORD - 1));
-        if (brought)
-            move(window + (source - half - from), half);
-        else
-            move(in + (source - half), half);
-        int const head = lo - columns.start - columns.from, others = head + end - hi;
-        for (int slot = lane; slot < others; slot += int(lanes.d))
+#pragma unroll
+        for (int k = 0; k < kUnitWords; k += kUnitPiece)
         {
-            int const o = slot < head ? columns.start + columns.from + slot : hi + slot - head;
-            Index const at = input + fold(Index(o - columns.start) - before, Index(size), g.mode);
-            made[o] = at >= from && at < to ? window[at - from] : __ldg(in + at);
+            if (k >= g.words)
+                break;
+            unsigned v[kUnitPiece];
+#pragma unroll
+            for (int j = 0; j < kUnitPiece; ++j)
+                v[j] = word(k + j);
+#pragma unroll
+            for (int j = 0; j < kUnitPiece; ++j)
+                to[(k + j) * 32] = v[j];
         }
-    }
+    };
+    auto const complete = [&](unsigned turn, PadChunk<T, U> const& c) {
+        auto* const words = reinterpret_cast<unsigned*>(made + turn % 2 * made_room);
+        if (lane * PER_WORD < c.left)
+            words[lane] = left_words[turn % kUnitTurns * 32 + lane];
+    };
 
-    int const whole = count / VEC * VEC;
 #if SURGEON_DEVICE_HAS_ST_ASYNC
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    __syncthreads();
-    if (threadIdx.x == 0)
-        bulk_store(y + begin, made, unsigned(whole) * unsigned(sizeof(T)), policy);
-#else
-    __syncthreads();
-    for (int e = threadIdx.x * VEC; e < whole; e += THREADS * VEC)
-        Vector<T>::of_shared(reinterpret_cast<T const*>(made) + e).store(y + begin + e, stream);
-#endif
-    if (whole + int(threadIdx.x) < count)
-        reinterpret_cast<Bits<T>*>(y)[begin + whole + threadIdx.x] = made[whole + threadIdx.x];
-#if SURGEON_DEVICE_HAS_ST_ASYNC
-    if (threadIdx.x == 0)
+    if (makes)
+        for (unsigned turn = 0;; ++turn)
+        {
+            barrier_wait(arrived + turn % 2, turn / 2 % 2);
+            bool const last = which_of[turn % kUnitTurns] >= g.chunks;
+            if (!last)
+            {
+                if (turn >= 2)
+                    barrier_wait(taken + turn % 2, (turn / 2 - 1) % 2);
+                make(turn);
+                asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+            }
+            barrier_arrive(done + turn % 2);
+            if (last)
+                return;
+        }
+    if (brings)
+        for (unsigned turn = 0;; ++turn)
+        {
+            barrier_wait(arrived + turn % 2, turn / 2 % 2);
+            if (which_of[turn % kUnitTurns] >= g.chunks)
+                return;
+            // Drawn as late as can be, so that what all blocks read at a time lies together.
+            if (bringer == 0 && lane == 0 && tickets)
+            {
+                unsigned const drawn = atomicAdd(tickets, 1u);
+                order[turn % 2] = 2 * gridDim.x + drawn;
+                if (drawn == g.chunks - 1)
+                    *tickets = 0; // every chunk draws once
+            }
+            else if (bringer == 0 && lane == 0)
+                order[turn % 2] = blockIdx.x + (turn + 2) * gridDim.x;
+            asm volatile("bar.sync 1, %0;" ::"n"(32 * kUnitBringers) : "memory");
+            unsigned const next = order[turn % 2];
+            Index const input = input_of(next);
+            barrier_wait(done + turn % 2, turn / 2 % 2);
+            bring(next, turn + 2, input);
+        }
+    for (unsigned turn = 0;; ++turn)
+    {
+        barrier_wait(done + turn % 2, turn / 2 % 2);
+        unsigned const which = which_of[turn % kUnitTurns];
+        if (which >= g.chunks)
+            break;
+        PadChunk<T, U> const c(g, which, elements);
+        auto const* const out = made + turn % 2 * made_room;
+        complete(turn, c);
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        __syncwarp();
+        if (c.whole + lane < c.count) // y's last elements
+            reinterpret_cast<Bits<T>*>(y)[c.begin + c.whole + lane] = out[c.whole + lane];
+        if (lane == 0)
+        {
+            bulk_store(y + c.begin, out, unsigned(c.whole) * unsigned(sizeof(T)), policy);
+            bulk_stores_but_one_have_read();
+        }
+        if (turn > 0)
+            barrier_arrive(taken + (turn + 1) % 2);
+    }
+    if (lane == 0)
         bulk_stores_have_read();
+#else
+    for (unsigned turn = 0;; ++turn)
+    {
+        __pipeline_wait_prior(1);
+        __syncthreads();
+        unsigned const which = blockIdx.x + turn * gridDim.x, next = which + 2 * gridDim.x;
+        if (which >= g.chunks)
+            return;
+        PadChunk<T, U> const c(g, which, elements);
+        if (makes)
+            make(turn);
+        else if (!brings)
+            complete(turn, c);
+        __syncthreads();
+        if (brings)
+            bring(next, turn + 2, input_of(next));
+        auto const* const out = made + turn % 2 * made_room;
+        for (int e = threadIdx.x * VEC; e < c.whole; e += kUnitThreads * VEC)
+            Vector<T>::of_shared(reinterpret_cast<T const*>(out) + e).store(y + c.begin + e, stream);
+        if (c.whole + int(threadIdx.x) < c.count)
+            reinterpret_cast<Bits<T>*>(y)[c.begin + c.whole + threadIdx.x] = out[c.whole + threadIdx.x];
+    }
 #endif
 }
 
@@ -341,6 +489,8 @@ __device__ inline Vector<T> spliced(uint4 const& a, uint4 const& b, int shift)
         v.words[i] = w[i];
     return v;
 }
+
+constexpr int kPadThreads = 256;
 
 // The other mapping: groups of threads for a row of y each, or a block for a part of one.
 template <class U>
