@@ -125,7 +125,7 @@ NOT_COUNTED = NOT_FINITE | {"denormal"}  # the steps between denormal numbers ar
 
 def _zero_rows(x: np.ndarray) -> np.ndarray:
     """One row of zeros along each axis."""
-    for axis in range(x.ndim):
+    for axis in range(x.ndim if x.size else 0):
         x[tuple(slice(None) if a == axis else axis % x.shape[a] for a in range(x.ndim))] = 0.0
     return x
 
@@ -719,7 +719,7 @@ class _Cut:
     def _model(
         self, nodes: list[NodeProto], inputs: list[tuple[str, int, Shape]], outputs: list[str], declared: dict[str, int]
     ) -> ModelProto:
-        used = {i for n in nodes for i in n.input}
+        used = {i for n in nodes for i in _read_by(n)}
         tensors = [numpy_helper.from_array(a, n) for n, a in self.constants.items() if n in used or n in outputs]
         symbols = {
             d: f"d{k}" for k, d in enumerate(dict.fromkeys(d for _, _, s in inputs for d in s if isinstance(d, str)))
@@ -736,6 +736,15 @@ class _Cut:
         if any(n.domain == DOMAIN for n in nodes):
             attach(Model(model))
         return model
+
+
+def _read_by(node: NodeProto) -> Iterator[str]:
+    """The tensors that a node reads, and its bodies: by name, as a body captures them."""
+    yield from node.input
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield from (i for inner in attribute.g.node for i in _read_by(inner))
+            yield from _names(attribute.g.output)
 
 
 def _captures(node: Node) -> Iterator[Value]:

@@ -497,6 +497,9 @@ class Driver:
             if str(refusal):
                 self.declined[Entry(rule.pass_name, held.root.label, str(refusal))] = None
             return False
+        if _says_again(builder, outputs):
+            builder.undo()
+            return False
         self.commit(held.root, builder.matched, outputs, builder, rule.pass_name, rule.strategy or self._stage)
         self._left -= 1
         if self._left < 0:
@@ -670,6 +673,14 @@ class Driver:
             return all(self._same_tensor(p, q, before, after) for p, q in zip(left, right, strict=True))
 
         return same(x, y) or (a.key in COMMUTATIVE and len(x) == 2 and same(x, reversed(y)))
+
+
+def _says_again(builder: Builder, outputs: Sequence[Value | None]) -> bool:
+    """Whether a body has written its root once more, to the letter: then the rule would never come to an end."""
+    root, made = builder.root, builder.made[-1:]
+    return any(
+        n.key == root.key and outputs == n.outputs and n.inputs == root.inputs and n.attrs == root.attrs for n in made
+    )
 
 
 def _larger_first(found: tuple[Match, Rule]) -> tuple[int, str]:
