@@ -223,6 +223,7 @@ def _ratio(b: Builder, count: int | None, found: dict[str, Any]) -> float:
             require(count is not None, "the number of elements is not static, so the sum is no mean of known size")
             assert count is not None
             value = count / value if what == "count" else count * value
+            require(value > 0, "no elements have no mean")
             require(stem == "square" or abs(value - 1) < 1e-6, "a sum is not divided by the number of its elements")
         ratio *= 1 / value if what == "divisor" else value
     return ratio
@@ -546,7 +547,8 @@ def instance_axis(b: Builder, n: Normalisation) -> int | None:
     if n.rank < 3:
         return None
     if n.axes == tuple(range(2, n.rank)):
-        if n.rank > 3 and of_full_shape(b, n) and not _varies_along(b, n, 1):
+        behind = replace(n, affine=n.affine or [("Mul", v) for v in _factors_behind(b.root.outputs[0])])
+        if n.rank > 3 and of_full_shape(b, behind) and not _varies_along(b, behind, 1):
             return None  # the weights of a layer normalisation over several axes
         return 1 if n.rank > 3 or _by_channel(b, n) else None
     if n.axes == tuple(range(1, last)) and (n.rank > 3 or _varies_along(b, n, last)):

@@ -131,6 +131,7 @@ def _read(b: Builder, node: Node, x: Value) -> _Pad:
         pads = pads.reshape(2, -1).astype(np.int64)
         if axes is not None:
             pads = _on_every_axis(pads, axes, b.rank(x))
+        require(b.rank(x) in (None, pads.shape[1]), "it has not two pads for each axis")
     return _Pad(x, mode, pads, value if mode == "constant" else None, axes)
 
 
@@ -454,7 +455,7 @@ def _native(b: Builder, y: Value, pads: np.ndarray, mode: str) -> Value | None:
     made: Value = b.Pad(y, pads=pads.reshape(-1), mode=mode)
     if b.lowering(made, "reflect-pad") == "keep":
         return made
-    b.discard(made, keep=y)
+    b.discard(made, y)
     return None
 
 
@@ -492,7 +493,7 @@ def _constant(b: Builder, y: Value, found: _Pad, size: list[int | None]) -> Valu
         wide = _taken_constant(b, cast, found.pads, value)
         if wide is not None:
             return b.Cast(wide, to=dtype)  # type: ignore[no-any-return]
-        b.discard(cast, keep=y)
+        b.discard(cast, y)
     padded = [axis for axis, _, _ in _axes(found.pads)]
     require(
         all(size[a] is not None for a in padded) and dtype,
@@ -508,7 +509,7 @@ def _taken_constant(b: Builder, y: Value, pads: np.ndarray, value: Any) -> Value
     assert made.producer is not None
     if b.target.takes(made.producer) is None:
         return made
-    b.discard(made, keep=y)
+    b.discard(made, y)
     return None
 
 

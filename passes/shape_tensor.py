@@ -94,7 +94,11 @@ class _Elements:
         require(static and np.prod(shape, dtype=int) <= LARGEST, f"'{value.name}' has no known, small size")
         require(self.b.dtype(value) in INTEGERS and node is not None, f"'{value.name}' is no computed integer")
         if node.key in MOVES or (node.key == "Cast" and self._holds(node.inputs[0], value)):
-            return MOVES.get(node.key, _same)(self, node, value).reshape(shape)
+            found = MOVES.get(node.key, _same)(self, node, value)
+            require(
+                found.size == np.prod(shape, dtype=int), f"'{value.name}' has not as many elements as are moved there"
+            )
+            return found.reshape(shape)
         if node.key == "Shape":
             return self._shape(node, value)
         if len(shape) <= 1 and deep_tensor(self.model, value) is None:

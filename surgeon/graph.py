@@ -108,6 +108,11 @@ class Node:
         return f"Node({self.label})"
 
     @property
+    def is_new(self) -> bool:
+        """Whether a rewrite made the node, and not the file."""
+        return self.place % SERIALS != SERIALS - 1
+
+    @property
     def op(self) -> str:
         return self.proto.op_type
 
@@ -568,6 +573,7 @@ class Model:
         self._fingerprints: dict[Value, tuple[Any, ...]] = {}
         self._fixed: dict[Value, bool] = {}
         self._dtypes: dict[Value, int] = {}
+        self.file_functions = ModelProto().functions  # the local functions as the file has them, once remembered
         self._output_types: dict[tuple[str, int], tuple[int, tuple[int, ...]]] = {}  # of the main graph's operators
 
     def _check_header(self) -> None:
@@ -745,7 +751,8 @@ class Model:
     def _evaluate(self, node: Node, inputs: list[np.ndarray | None]) -> list[np.ndarray] | None:
         """The node's outputs, or None where they would be too large or cannot be computed."""
         if node.key == "Constant":
-            return [constant_value(node.proto)]
+            array = constant_value(node.proto)
+            return None if array is None else [array]
         if _elements_out(node, inputs) > FOLD_LIMIT:
             return None
         from onnx.reference import ReferenceEvaluator
@@ -824,7 +831,8 @@ class Model:
         rule = self._output_types.get((key, value.index)) if node.graph is self.graph else None
         if rule is None:
             if key == "Constant":
-                return helper.np_dtype_to_tensor_dtype(constant_value(node.proto).dtype)
+                array = constant_value(node.proto)
+                return 0 if array is None else helper.np_dtype_to_tensor_dtype(array.dtype)
             if key == "Cast":
                 return int(node.attr("to"))
             domain, _, op = key.rpartition("::")
@@ -845,9 +853,12 @@ class Model:
         self._dtypes = {v: answer for v, answer in self._dtypes.items() if answer}
 
     def remember_types(self) -> None:
-        """Infer now and keep what is known of tensors that rewrites will take away: a proof asks for them later."""
+        """Infer now and keep what is known of tensors that rewrites will take away, and what calls meant: a proof asks
+        for them later."""
         self._types = self._infer()
         self._first_types = dict(self._types)
+        for function in self.proto.functions:
+            self.file_functions.add().CopyFrom(function)
 
     def infer(self) -> None:
         """Infer types and shapes now, if that is still to be done."""
@@ -859,7 +870,7 @@ class Model:
             self._infer_again()
         assert self._types is not None
         found = _look(self._types, value)
-        new = found is None and value.producer is not None and value.producer.origin is not None
+        new = found is None and value.producer is not None and value.producer.is_new
         if self._stale and not new and not _wholly_known(found):
             self._infer_again()
             found = _look(self._types, value)
@@ -869,7 +880,7 @@ class Model:
         while todo:  # nodes made since the inference: one at a time, inputs first
             v = todo[-1]
             node = v.producer
-            if v in types or node is None or node.origin is None:
+            if v in types or node is None or not node.is_new:
                 types.setdefault(v, (v.tensor.data_type, tuple(v.tensor.dims)) if v.tensor is not None else (0, None))
                 todo.pop()
                 continue
@@ -933,26 +944,30 @@ class Model:
                 inferred = bare
             types: Types = {}
             _collect_types(self.graph, inferred.graph, types)
-            sizes = self._sizes_by_targets(types)
+            sizes = self._sizes_by_targets(self.graph, types)
             if not sizes:
                 break
             listed = {info.name: info for info in bare.graph.value_info}
             for info in sizes:  # each round knows more of them
                 (listed.get(info.name) or bare.graph.value_info.add()).CopyFrom(info)
+        for body in [
+            s for s in _scopes(self.graph) if s is not self.graph
+        ]:  # inference sees no values of the graph around it
+            self._sizes_by_targets(body, types)
         self._infer_functions(types)
         return types
 
-    def _sizes_by_targets(self, types: Types) -> list[onnx.ValueInfoProto]:
+    def _sizes_by_targets(self, graph: Graph, types: Types) -> list[onnx.ValueInfoProto]:
         """What ONNX's inference leaves out where a target is computed: a Reshape has as many dimensions as it has
         elements, and what a Shape says of them reaches a Reshape from opset 14 on, an Expand from 13 on.
 
         What follows from that in the nodes behind is written to `types`: the next Reshape may stand there.
         """
-        if all(self._size_by_target(node, types) is None for node in self.graph.of(("Reshape", "Expand"))):
+        if all(self._size_by_target(node, types) is None for node in graph.of(("Reshape", "Expand"))):
             return []
         found: list[onnx.ValueInfoProto] = []
         fresh: set[Value | None] = set()
-        for node in self.graph.live():
+        for node in graph.live():
             out = node.outputs[0] if node.outputs else None
             if node.key in ("Reshape", "Expand") and out is not None:
                 sizes = self._size_by_target(node, types)
@@ -973,7 +988,10 @@ class Model:
             return None
         elem, dims = _look(types, out) or (0, None)
         rank = (_look(types, target) or (0, None))[1]
-        if not elem or _wholly_known((elem, dims)) or rank is None or len(rank) != 1 or not isinstance(rank[0], int):
+        if not elem or rank is None or len(rank) != 1 or not isinstance(rank[0], int):
+            return None
+        named = self.graph is node.graph and _wholly_known((elem, dims))  # in a body names stand for what is not seen
+        if named or (dims is not None and all(isinstance(d, int) for d in dims)):
             return None
         sizes: Shape = _written_sizes(target, types)
         if len(sizes) != rank[0]:
@@ -1003,7 +1021,7 @@ class Model:
         """A function's body as a graph with the types that follow from one call's arguments and attributes."""
         assert isinstance(function.proto, onnx.FunctionProto)
         body = GraphProto(name=function.proto.name)
-        body.node.extend([n.proto for n in function.live()])
+        function.copy_into(body)
         for name, (elem, dims) in zip(function.proto.input, arguments, strict=False):
             body.input.append(helper.make_value_info(name, _type_proto(elem, dims)))
         body.output.extend([onnx.ValueInfoProto(name=name) for name in function.proto.output])
@@ -1143,7 +1161,7 @@ def _output_type(op: str, domain: str, opset: int, index: int) -> tuple[int, tup
     """(the type that the schema fixes for an output, or 0; the inputs that have the output's type)."""
     spec = schema(op, domain, opset)
     if spec is None:
-        return 0, ()
+        return 0, (0,) if domain == OWN_DOMAIN else ()
     wanted = spec.outputs[min(index, len(spec.outputs) - 1)].type_str
     if wanted.startswith("tensor("):
         return (int(helper.np_dtype_to_tensor_dtype(np.dtype(_TYPE_NAMES[wanted]))) if wanted in _TYPE_NAMES else 0), ()
@@ -1162,9 +1180,12 @@ def _defaults(op: str, domain: str, opset: int) -> dict[str, Any]:
     }
 
 
-def constant_value(proto: NodeProto) -> np.ndarray:
-    """The tensor of a Constant node, whichever of its attributes holds it."""
+def constant_value(proto: NodeProto) -> np.ndarray | None:
+    """The tensor of a Constant node, whichever of its attributes holds it; None where each call of the function that it
+    stands in says it."""
     (attribute,) = proto.attribute
+    if attribute.ref_attr_name:
+        return None
     kinds: dict[str, Any] = {
         "value_float": np.float32,
         "value_floats": np.float32,
@@ -1191,7 +1212,7 @@ def _write_attributes(proto: NodeProto, attrs: dict[str, Any]) -> dict[str, Any]
         elif type(given) is str:
             proto.attribute.add(name=key, type=AttributeProto.STRING, s=given.encode())
             written[key] = given
-        elif type(given) is list and given and all(type(i) is int for i in given):
+        elif type(given) is list and all(type(i) is int for i in given):  # an empty one is of axes
             proto.attribute.add(name=key, type=AttributeProto.INTS, ints=given)
             written[key] = list(given)
         elif given is not None:
@@ -1384,22 +1405,23 @@ def _look(types: Types, value: Value) -> tuple[int, Shape | None] | None:
 
 
 def _written_sizes(target: Value, types: Types) -> Shape:
-    """The sizes that a computed target of Reshape or Expand names: those of a Shape, the constant parts of a Concat."""
+    """The sizes that a target of Reshape or Expand names: those of a Shape, the constant parts of a Concat, its own."""
     found: list[Dim] = []
     concat = target.producer
     if concat is not None and concat.key == "Shape" and concat.inputs[0] is not None:
         dims = _shape_range(concat, (_look(types, concat.inputs[0]) or (0, None))[1] or ())
         return tuple(d if isinstance(d, int) and d > 0 else None for d in dims)
-    for part in concat.inputs if concat is not None and concat.key == "Concat" else ():
+    for part in concat.inputs if concat is not None and concat.key == "Concat" else [target] * target.is_written:
         if part is None:
             continue
         tensor = part.tensor if part.tensor is not None and not part.is_input else None
         node = part.producer
+        array: np.ndarray | None
         if tensor is not None and tensor.data_location != TensorProto.EXTERNAL:
             array = numpy_helper.to_array(tensor)
-        elif node is not None and node.key == "Constant" and not any(a.ref_attr_name for a in node.proto.attribute):
-            array = constant_value(node.proto)
         else:
+            array = constant_value(node.proto) if node is not None and node.key == "Constant" else None
+        if array is None:
             length = (_look(types, part) or (0, None))[1]
             if length is None or len(length) != 1 or not isinstance(length[0], int):
                 return ()

@@ -21,7 +21,7 @@ import numpy as np
 from onnx import FunctionProto, NodeProto, helper, numpy_helper
 
 from .errors import PassError
-from .graph import Model, Node, schema
+from .graph import PLACE, Model, Node, schema
 from .pattern import MOVED
 
 DOMAIN = "surgeon"  # of the canonical nodes and of the plugin nodes
@@ -125,7 +125,7 @@ def attach(model: Model) -> None:
     for scope in model.scopes:
         for key, nodes in scope.by_op.items():
             if key.startswith(f"{DOMAIN}::") and nodes and key.removeprefix(f"{DOMAIN}::") in _meanings:
-                uses.setdefault(key, []).extend(nodes)
+                uses.setdefault(key, []).extend(sorted(nodes, key=PLACE))  # numbered alike at every run
     if not uses:
         return
     kept = [f for f in model.proto.functions if f.domain != DOMAIN]

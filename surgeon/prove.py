@@ -47,6 +47,7 @@ STASHING = {"GroupNormalization": 21, "LayerNormalization": 17, "RMSNormalizatio
 STASH_IGNORED = frozenset({"LayerNormalization", "RMSNormalization"})
 # How ONNX Runtime says that it lacks a kernel, the second of an LSTM's layout, and that it is older than the model.
 LACKS = ("NOT_IMPLEMENTED", "are not supported", "is under development and support", "Unsupported model IR version")
+MOST_ELEMENTS = 1 << 26  # of an input whose size is chosen here; a size that the model says itself may be larger
 LARGEST = 1e18  # finite inputs beyond this may overflow on either side
 CONE_LIMIT = 400  # nodes that compute shapes, pulled into one window
 # What the sizes of a whole model grow by until it runs, and whether they are alike: convolutions of sound need many
@@ -422,10 +423,14 @@ class Window:
         unknown = any(d is None for _, _, s in self.inputs for d in s)
         for turn in range(2 if unknown or set(symbols) - set(shapes) else 1):
             chosen = self._chosen(list(symbols), shapes, turn)
-            yield [
-                (name, elem, tuple(self._dim(d, axis, len(shape), chosen, turn) for axis, d in enumerate(shape)))
-                for name, elem, shape in self.inputs
+            sizes = [
+                tuple(self._dim(d, axis, len(shape), chosen, turn) for axis, d in enumerate(shape))
+                for _, _, shape in self.inputs
             ]
+            pairs = zip(self.inputs, sizes, strict=True)
+            if any(size != shape and math.prod(size) > MOST_ELEMENTS for (_, _, shape), size in pairs):
+                continue
+            yield [(name, elem, size) for (name, elem, _), size in zip(self.inputs, sizes, strict=True)]
 
     def _chosen(self, symbols: Sequence[str], shapes: dict[str, int], turn: int) -> dict[str, int]:
         """A size for each symbol; PyTorch's newer exporter names a dimension by its formula, such as '4*s10'."""
@@ -517,6 +522,7 @@ class Prover:
         self.present = present  # a tensor -> the one that its readers read now
         self.shapes = shapes or {}
         self._verdicts = verdicts if verdicts is not None else {}
+        self.functions = {key_of(f.domain, f.name) for f in model.file_functions}
         self._shape_only: dict[Value, bool] = {}
         self.unsized: dict[Rewrite, Window] = {}  # what ran with no sizes that the prover chose
 
@@ -731,8 +737,8 @@ class _Cut:
         graph = helper.make_graph(nodes, "window", infos, [onnx.ValueInfoProto(name=o) for o in outputs], tensors)
         opsets = [helper.make_opsetid(d, v) for d, v in {**declared, DOMAIN: 1}.items()]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_WITH_OVERLOADS)
-        if any(key_of(n.domain, n.op_type) in self.model.functions for n in nodes):
-            model.functions.extend(self.model.proto.functions)
+        if any(key_of(n.domain, n.op_type) in self.prover.functions for n in nodes):
+            model.functions.extend(self.model.file_functions)
         if any(n.domain == DOMAIN for n in nodes):
             attach(Model(model))
         return model
@@ -813,6 +819,7 @@ def prove_window(
                 if kind not in NOT_COUNTED:
                     worst = max(worst, found.error)
     if not ran:
+        why = why or f"at the sizes tried an input has more than {MOST_ELEMENTS} elements"
         return Verdict(None, None, f"the original window does not run: {why}", True)
     return Verdict(True, worst, note)
 
