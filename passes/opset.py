@@ -344,6 +344,9 @@ def shape(r):
     start, end = r.node.attr("start") or 0, r.attrs.get("end")
     if not r.target.lowers_opset or (start == 0 and end is None):
         return None
+    why = _invalid(r.after, [(True, r.dtype(r.input(0)))], {}, []) if r.changed else ""
+    if why:
+        raise Refused(why)
     sizes = r.model.shape(r.input(0))
     if sizes is not None and sizes[start:end] == sizes:
         return lambda b: b.Shape(r.input(0))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
@@ -407,7 +407,7 @@ class Graph:
     def restore(self, node: Node) -> None:
         """Put back a node that `remove` took away. Its place is still its own."""
         for body in node.bodies:
-            for inner in body.live():
+            for inner in body.live_deep():
                 for value in inner.inputs:
                     if value is not None:
                         value.users[inner] = None
@@ -449,14 +449,18 @@ class Graph:
         return gone
 
     def _unread(self, node: Node) -> Iterator[Value]:
-        """What the node and the nodes of its bodies read, and read no more."""
+        """What the node and its bodies read from outside, and read no more. The bodies stay whole: the node may come
+        back, and a proof runs what stood there."""
         for value in node.inputs:
             if value is not None:
                 value.users.pop(node, None)
                 yield value
         for body in node.bodies:
-            for inner in body.live():
-                yield from self._unread(inner)
+            for inner in body.live_deep():
+                for value in inner.inputs:
+                    if value is not None and not _inside(value.graph, body):
+                        value.users.pop(inner, None)
+                        yield value
 
     def live_deep(self) -> Iterator[Node]:
         """The nodes of this scope and of the bodies inside it."""
@@ -604,8 +608,13 @@ class Model:
     def scopes(self) -> list[Graph]:
         """The main graph, every body inside it, then the local functions and theirs;
         not the meanings of surgeon's own nodes."""
+        return list(self.standing_scopes())
+
+    def standing_scopes(self) -> Iterator[Graph]:
+        """The scopes one by one, without the bodies that went with their node on the way."""
         functions = [f for key, f in self.functions.items() if not key.startswith(f"{OWN_DOMAIN}::")]
-        return [s for g in (self.graph, *functions) for s in _scopes(g)]
+        for top in (self.graph, *functions):
+            yield from _scopes(top)
 
     # ---- schemas ---------------------------------------------------------------------------------------------------
 
@@ -1087,7 +1096,11 @@ class Model:
         if len(called) == len(self.functions):
             return
         self.functions = {key: graph for key, graph in self.functions.items() if key in called}
-        kept = [f for f in self.proto.functions if key_of(f.domain, f.name) in called]
+        self.keep_functions(called.__contains__)
+
+    def keep_functions(self, wanted: Callable[[str], bool]) -> None:
+        """Take the other functions out of the file; what stays is still what the scopes write to."""
+        kept = [f for f in self.proto.functions if wanted(key_of(f.domain, f.name))]
         del self.proto.functions[:]
         self.proto.functions.extend(kept)
         for fresh in self.proto.functions:
@@ -1102,6 +1115,17 @@ class Model:
                 entry.version = version
                 return
         self.proto.opset_import.append(helper.make_opsetid(domain, version))
+
+    def import_domain(self, domain: str) -> None:
+        """Declare version 1 of a domain where the model does not: in the model, and in the functions with nodes of
+        it."""
+        if domain not in self.opsets:
+            self.set_opset(1, domain)
+        for function in self.functions.values():
+            declared = {o.domain for o in function.proto.opset_import}  # type: ignore[union-attr]
+            used = any(nodes for s in _scopes(function) for k, nodes in s.by_op.items() if k.startswith(f"{domain}::"))
+            if used and domain not in declared:
+                function.proto.opset_import.append(helper.make_opsetid(domain, 1))  # type: ignore[union-attr]
 
 
 # ---- helpers ---------------------------------------------------------------------------------------------------------
@@ -1293,7 +1317,7 @@ def _reads(node: NodeProto) -> Iterator[str]:
 
 def _scopes(graph: Graph) -> Iterator[Graph]:
     yield graph
-    for node in graph.bodied:
+    for node in list(graph.bodied):  # more may come on the way
         if node.alive:
             for body in node.bodies:
                 yield from _scopes(body)

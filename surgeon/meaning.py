@@ -128,16 +128,13 @@ def attach(model: Model) -> None:
                 uses.setdefault(key, []).extend(sorted(nodes, key=PLACE))  # numbered alike at every run
     if not uses:
         return
-    kept = [f for f in model.proto.functions if f.domain != DOMAIN]
-    del model.proto.functions[:]
-    model.proto.functions.extend(kept)
+    model.keep_functions(lambda key: not key.startswith(f"{DOMAIN}::"))
     overloaded = False
     for users in uses.values():
         functions = functions_of(users, model)
         overloaded |= len(functions) > 1
         model.proto.functions.extend(functions)
-    if DOMAIN not in model.opsets:
-        model.set_opset(1, DOMAIN)
+    model.import_domain(DOMAIN)
     model.proto.ir_version = max(model.proto.ir_version, IR_WITH_OVERLOADS if overloaded else IR_WITH_FUNCTIONS)
 
 

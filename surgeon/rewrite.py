@@ -433,7 +433,7 @@ class Driver:
         """One look at every node, from the outputs up so that the larger of two nested windows comes first."""
         changed = False
         wanted = index.operators
-        for graph in self.model.scopes:
+        for graph in self.model.standing_scopes():
             for node in reversed(graph.of(wanted)):
                 while node.alive and (rules := index.at(node)) and self._rewrite_at(node, rules):
                     changed = True

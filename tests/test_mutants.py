@@ -189,6 +189,71 @@ SOUND: dict[str, tuple[dict[str, Any], str]] = {
                         else_branch = e () => (float[5,4] q) { q = Abs (a) }>
         }""",
     ),
+    "Celu with an alpha above 1": (
+        {"target": "10.9", "strategy": {"celu": "decompose"}},
+        """<ir_version: 8, opset_import: ["" : 13]>
+        g (float[8,9] x) => (float[8,9] y) { y = Celu <alpha = 2.0> (x) }""",
+    ),
+    "a slope that half precision does not hold": (
+        {"target": "10.9", "strategy": {"leaky-relu": "decompose"}},
+        """<ir_version: 8, opset_import: ["" : 13]>
+        g (float16[N,3] x) => (float16[N,3] y) { y = LeakyRelu <alpha = 1e30> (x) }""",
+    ),
+    "a mask as long as another axis": (
+        {"target": "10.9"},
+        """<ir_version: 8, opset_import: ["" : 13]>
+        g (float[N,C,H,W] x) => (float[N,C,h,W] y)
+            <int64[8] ones = {0, 0, 1, 0, 0, 0, 1, 0}, int64[8] pads = {0, 0, 2, 0, 0, 0, 1, 0},
+             int64[2] gone = {2, -2}, bool[2] no = {0, 0}> {
+            p = Pad <mode = "constant"> (x, ones)
+            m = Pad <mode = "reflect"> (p, pads)
+            s = Shape (m)
+            a, b, c, d = Split <axis = 0> (s)
+            t = ConstantOfShape <value = bool[1] {1}> (d)
+            k = ScatterElements (t, gone, no)
+            y = Compress <axis = 2> (m, k)
+        }""",
+    ),
+    "a mask that keeps what is to go": (
+        {"target": "10.9"},
+        """<ir_version: 8, opset_import: ["" : 13]>
+        g (float[N,C,H,W] x) => (float[N,C,h,W] y)
+            <int64[8] ones = {0, 0, 1, 0, 0, 0, 1, 0}, int64[8] pads = {0, 0, 2, 0, 0, 0, 1, 0},
+             int64[2] gone = {2, -2}, bool[2] yes = {1, 1}> {
+            p = Pad <mode = "constant"> (x, ones)
+            m = Pad <mode = "reflect"> (p, pads)
+            s = Shape (m)
+            a, b, c, d = Split <axis = 0> (s)
+            t = ConstantOfShape <value = bool[1] {0}> (c)
+            k = ScatterElements (t, gone, yes)
+            y = Compress <axis = 2> (m, k)
+        }""",
+    ),
+    "a plugin node in a function": (
+        {"target": "11", "plugins": ["surgeon"]},
+        """<ir_version: 8, opset_import: ["" : 17, "local" : 1]>
+        g (float[2,6,4,3] x) => (float[2,6,4,3] y) { y = local.F (x) }
+        <domain: "local", opset_import: ["" : 17]>
+        F (x) => (y) {
+            axes = Constant <value: tensor = int64[1] {1}> ()
+            e = Constant <value: tensor = float {0.001}> ()
+            p = Constant <value: tensor = float {-0.5}> ()
+            q = Mul (x, x)
+            s = ReduceSum (q, axes)
+            a = Add (s, e)
+            i = Pow (a, p)
+            y = Mul (x, i)
+        }""",
+    ),
+    "a branch that is read twice": (
+        {"target": "10.9"},
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[N,3] x) => (float[N,3] y) <float one = {1}, bool taken = {1}> {
+            y = If (taken) <
+                then_branch = t () => (float[N,3] a) { n = Neg (x) e = Exp (n) s = Add (e, one) a = Reciprocal (s) },
+                else_branch = f () => (float[N,3] b) { m = Neg (x) h = Exp (m) b = Add (h, one) }>
+        }""",
+    ),
     "a layer normalisation without a kernel": (
         {"target": "8.0", "plugins": ["surgeon"]},
         """<ir_version: 8, opset_import: ["" : 17]>
@@ -258,6 +323,11 @@ INVALID: dict[str, tuple[str, str]] = {
         g (float[N,3] x) => (float[N,3] y) <float[3] s = {1, 2, 3}, float[3] b = {0, 0, 0}> {
             y = InstanceNormalization (x, s, b)
         }""",
+    ),
+    "half of a Shape in bfloat16": (
+        "7.2",
+        """<ir_version: 8, opset_import: ["" : 15]>
+        g (bfloat16[N,3,4] x) => (int64[2] y) { y = Shape <start: int = 1> (x) }""",
     ),
     "the mean of nothing": (
         "7.2",
