@@ -6,7 +6,7 @@ Why       TensorRT 7.2.3 to 8.2 compute Celu with a power where the product belo
 Rewrites  max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))   ->  Celu(x, alpha), from opset 12 on; exp overflows
           Celu(x, alpha=1)                                   ->  Elu(x)
 Decompose alpha * Elu(x / alpha), which is how ONNX defines the node. That form is as good as the node, and stays where
-          a file has it. With alpha > 1 max(x, 0) + alpha * Elu(min(x, 0) / alpha): a denormal x would not come back.
+          a file has it.
 Exact     To rounding.
 """
 
@@ -40,6 +40,4 @@ def plain(b, x, alpha):
 
 @rewrite(op.Celu(x, alpha=attr("alpha")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, alpha):
-    if alpha > 1:
-        return b.Add(b.Relu(x), b.Mul(b.Elu(b.Div(b.Min(x, 0.0), alpha), alpha=1.0), alpha))
     return b.Mul(b.Elu(b.Div(x, alpha), alpha=1.0), alpha)

@@ -189,11 +189,6 @@ SOUND: dict[str, tuple[dict[str, Any], str]] = {
                         else_branch = e () => (float[5,4] q) { q = Abs (a) }>
         }""",
     ),
-    "Celu with an alpha above 1": (
-        {"target": "10.9", "strategy": {"celu": "decompose"}},
-        """<ir_version: 8, opset_import: ["" : 13]>
-        g (float[8,9] x) => (float[8,9] y) { y = Celu <alpha = 2.0> (x) }""",
-    ),
     "a slope that half precision does not hold": (
         {"target": "10.9", "strategy": {"leaky-relu": "decompose"}},
         """<ir_version: 8, opset_import: ["" : 13]>
