@@ -369,6 +369,9 @@ def along(b: Builder, value: Value, n: Normalisation, axes: Sequence[int]) -> Fa
             sizes = [s if isinstance(s, int) else own[a] for s, a in zip(sizes, axes, strict=True)]
             if any(s == 1 for s in sizes):
                 return None
+        own = [1] * (n.rank - array.ndim) + list(array.shape)
+        if any(d not in (1, n.dims[a]) for a, d in enumerate(own) if a not in axes):
+            return None  # where x has one element, it makes more of it
         return _folded(np.asarray(array), n.rank, axes, [int(s) for s in sizes])
     padded = [1] * (n.rank - len(shape)) + list(shape)
     fits = all(padded[a] == n.dims[a] if a in axes else padded[a] == 1 for a in range(n.rank))

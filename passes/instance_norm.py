@@ -116,6 +116,7 @@ def _reapplied(b, x, scale, bias, epsilon, kind, factor):
     """The node with a factor behind it taken into its scale and bias."""
     shape = known(dims(b, x), f"the rank of '{x.name}' is not known")
     n = Normalisation(x, shape, tuple(range(2, len(shape))), epsilon, 1.0, [(kind, factor)])
+    require({b.rank(scale), b.rank(bias)} <= {1, None}, "")
     found = along(b, factor, n, [1])
     residual = (
         kind == "Add" and b.value(factor) is None

@@ -160,6 +160,7 @@ def _require_possible(sizes: list[int | None], pads: np.ndarray, mode: str) -> N
             mode != "reflect" or most < size,
             f"it reflects by {most} an axis of {size}; ONNX allows less than the axis has",
         )
+        require(mode in ("constant", "edge", "reflect") or most <= size, f"it repeats {most} of an axis of {size}")
         require(mode == "constant" or size > 0, f"the crop leaves nothing of axis {axis}")
     for axis, size in enumerate(sizes):
         require(size is None or size > 0 or not (pads[:, axis] < 0).any(), f"the crop leaves nothing of axis {axis}")
@@ -354,6 +355,7 @@ def _taken(b: Builder, value: Value | None, x: Value, axis: int, whole: np.ndarr
         positions = b.value(node.inputs[1])
         require(positions is not None and positions.ndim == 1 and (node.attr("axis") or 0) % rank == axis, "")
         assert positions is not None
+        require(((-before.size <= positions) & (positions < before.size)).all(), "")
         return before[positions]
     if node.key == "Tile":
         repeats = b.value(node.inputs[1])

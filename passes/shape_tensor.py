@@ -201,8 +201,11 @@ def _concat(elements, node, _):
 
 
 def _gather(elements, node, _):
-    positions = elements.constant(node.inputs[1], "positions").astype(np.int64)
-    return np.take(elements.of(node.inputs[0]), positions.reshape(-1), node.attr("axis") or 0)  # always an array
+    positions = elements.constant(node.inputs[1], "positions").astype(np.int64).reshape(-1)
+    data, axis = elements.of(node.inputs[0]), node.attr("axis") or 0
+    size = data.shape[axis]
+    require(((-size <= positions) & (positions < size)).all(), "a position is none of the tensor's")
+    return np.take(data, positions, axis)  # always an array
 
 
 def _slice(elements, node, _):

@@ -569,7 +569,13 @@ class Prover:
         went = dict.fromkeys([*record.removed, *record.matched])
         cut = _Cut(self, record.root.graph)
         cut.keep_names = any(n.bodies for n in (*went, *record.added))  # a body captures outer tensors by name
-        before = cut.side(outputs, {o: n for n in went for o in n.outputs if o is not None}, self.model)
+        cut.file_nodes = {o: n for n in went for o in n.outputs if o is not None}
+        cut.first = {
+            new: old
+            for old, new in record.aliases.items()
+            if old in cut.file_nodes and new.producer is not None and new.producer.is_new
+        }
+        before = cut.side(outputs, cut.file_nodes, self.model)
         stayed = [n for n in record.matched if n.alive]  # a body may build on what stands inside its match
         now = {o: n for n in (*record.added, *stayed) for o in n.outputs if o is not None}
         after = cut.side(outputs, {}, self.model, now, record.aliases)
@@ -624,6 +630,9 @@ class _Cut:
         self.constants: dict[str, np.ndarray] = {}
         self.keep_names = False
         self.pads = 0
+        self.file_nodes: dict[Value, Node] = {}
+        # A tensor that a rewrite made -> the file's that it stood for: the file's nodes were given the new one to read.
+        self.first: dict[Value, Value] = {}
 
     def side(
         self,
@@ -652,6 +661,11 @@ class _Cut:
     def _resolve(self, value: Value) -> Value:
         return self.prover.present(value) or value
 
+    def _source(self, value: Value, made: dict[Value, Node]) -> Value:
+        """The tensor of this side that a node reads."""
+        value = self.first.get(value, value) if made is self.file_nodes else value
+        return value if value in made else self._resolve(value)
+
     def _walk(
         self, out: Value, made: dict[Value, Node], done: set[Node], nodes: list[NodeProto], model: Model, file: bool
     ) -> None:
@@ -676,15 +690,23 @@ class _Cut:
                 continue
             if ready:
                 done.add(node)
+                nodes += self._named_again(node, made, nodes)
                 nodes.append(self._copy(node, made))
                 continue
             stack.append((value, True))
-            for source in node.inputs:
+            for source in (*node.inputs, *(_captures(node) if node.bodies else ())):
                 if source is not None:
-                    stack.append((source if source in made else self._resolve(source), False))
-            if node.bodies:
-                for captured in _captures(node):
-                    stack.append((captured if captured in made else self._resolve(captured), False))
+                    stack.append((self._source(source, made), False))
+
+    def _named_again(self, node: Node, made: dict[Value, Node], nodes: list[NodeProto]) -> list[NodeProto]:
+        """What a body reads by a name that the tensor has no more, by that name."""
+        present = {o for n in nodes for o in n.output}
+        found: dict[str, NodeProto] = {}
+        for captured in _captures(node) if node.bodies else ():
+            now, name = self._source(captured, made), captured.name
+            if now is not captured and name not in present:
+                found[name] = helper.make_node("Identity", [self._name(now, made)], [name])
+        return list(found.values())
 
     def _copy(self, node: Node, made: dict[Value, Node]) -> NodeProto:
         proto = NodeProto()
@@ -692,9 +714,7 @@ class _Cut:
         proto.name = ""
         proto.doc_string = ""
         del proto.metadata_props[:]
-        proto.input[:] = [
-            "" if v is None else self._name(v if v in made else self._resolve(v), made) for v in node.inputs
-        ]
+        proto.input[:] = ["" if v is None else self._name(self._source(v, made), made) for v in node.inputs]
         proto.output[:] = ["" if v is None else self._name(v, made) for v in node.outputs]
         if node.key == "Pad":
             for source in node.operands()[1:2]:

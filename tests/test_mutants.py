@@ -189,6 +189,48 @@ SOUND: dict[str, tuple[dict[str, Any], str]] = {
                         else_branch = e () => (float[5,4] q) { q = Abs (a) }>
         }""",
     ),
+    "Celu with an alpha that is hardly a number": (
+        {"target": "8.6+dla"},
+        """<ir_version: 8, opset_import: ["" : 13]>
+        g (float[N,3] x) => (float[N,3] y) { y = Celu <alpha = 1e-30> (x) }""",
+    ),
+    "ones that make more batches of one": (
+        {"target": "8.0", "plugins": ["surgeon"]},
+        """<ir_version: 8, opset_import: ["" : 13]>
+        g (float[N,4,H] x) => (float[4,A,B] y)
+            <float[2] one = {1, 1}, float[2] zero = {0, 0}, int64[3] split = {0, 2, -1},
+             float[4,1,1] gamma = {1, 1, 1, 1}, float[4,1,1] beta = {0, 0, 0, 0}> {
+            r = Reshape (x, split)
+            n = InstanceNormalization <epsilon = 0.001> (r, one, zero)
+            f = Shape (x)
+            z = Reshape (n, f)
+            g = Mul (z, gamma)
+            y = Add (g, beta)
+        }""",
+    ),
+    "more than all of an axis again": (
+        {"target": "9.3", "plugins": ["surgeon"]},
+        """<ir_version: 8, opset_import: ["" : 19]>
+        g (float[M,1] x) => (float[M,4] y) <int64[4] pads = {0, 2, 0, 1}> { y = Pad <mode = "wrap"> (x, pads) }""",
+    ),
+    "a branch, a cast and a clip": (
+        {"target": "8.4"},
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float16[N,3] x) => (float16[N,3] y) <float16 l = {48128}, float16 h = {16384}, bool taken = {1}> {
+            e = If (taken) <then_branch = t () => (float16[N,3] a) { m = Max (x, l) a = Cast <to = 10> (m) },
+                            else_branch = f () => (float16[N,3] b) { b = Max (x, h) }>
+            y = Min (e, h)
+        }""",
+    ),
+    "a branch behind an Identity": (
+        {"target": "10.9"},
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[N,3] x) => (float[N,3] y) <bool taken = {1}> {
+            i = Identity (x)
+            y = If (taken) <then_branch = t () => (float[N,3] a) { a = Relu (i) },
+                            else_branch = f () => (float[N,3] b) { b = Neg (i) }>
+        }""",
+    ),
     "a slope that half precision does not hold": (
         {"target": "10.9", "strategy": {"leaky-relu": "decompose"}},
         """<ir_version: 8, opset_import: ["" : 13]>
@@ -323,6 +365,35 @@ INVALID: dict[str, tuple[str, str]] = {
         "7.2",
         """<ir_version: 8, opset_import: ["" : 15]>
         g (bfloat16[N,3,4] x) => (int64[2] y) { y = Shape <start: int = 1> (x) }""",
+    ),
+    "a position that there is not": (
+        "8.4",
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[A,B,C] x) => (float[D,E] y)
+            <int64[2,2] twos = {1, 2, 2, 1}, int64 first = {2}, int64[2,2] at = {0, 1, 1, 2}> {
+            s = Shape (x)
+            m = Gather (s, at)
+            n = Mul (twos, m)
+            row = Gather <axis = 0> (n, first)
+            y = ConstantOfShape (row)
+        }""",
+    ),
+    "a scale of three dimensions": (
+        "10.9",
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[N,2,H,W] x) => (float[N,2,H,W] y)
+            <float[2,1,1] s = {1.5, -2}, float[2] b = {0.25, 3}, float[2,1,1] gamma = {2, 4}> {
+            n = InstanceNormalization (x, s, b)
+            y = Mul (n, gamma)
+        }""",
+    ),
+    "an edge of nothing": (
+        "8.2",
+        """<ir_version: 8, opset_import: ["" : 13]>
+        g (float[N,C,0,W] x) => (float[N,C,2,W] y) <int64[2] left = {1, 0}> {
+            l = Gather <axis = 2> (x, left)
+            y = Concat <axis = 2> (l, x)
+        }""",
     ),
     "the mean of nothing": (
         "7.2",
