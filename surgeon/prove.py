@@ -569,13 +569,7 @@ class Prover:
         went = dict.fromkeys([*record.removed, *record.matched])
         cut = _Cut(self, record.root.graph)
         cut.keep_names = any(n.bodies for n in (*went, *record.added))  # a body captures outer tensors by name
-        cut.file_nodes = {o: n for n in went for o in n.outputs if o is not None}
-        cut.first = {
-            new: old
-            for old, new in record.aliases.items()
-            if old in cut.file_nodes and new.producer is not None and new.producer.is_new
-        }
-        before = cut.side(outputs, cut.file_nodes, self.model)
+        before = cut.side(outputs, {o: n for n in went for o in n.outputs if o is not None}, self.model)
         stayed = [n for n in record.matched if n.alive]  # a body may build on what stands inside its match
         now = {o: n for n in (*record.added, *stayed) for o in n.outputs if o is not None}
         after = cut.side(outputs, {}, self.model, now, record.aliases)
@@ -630,9 +624,6 @@ class _Cut:
         self.constants: dict[str, np.ndarray] = {}
         self.keep_names = False
         self.pads = 0
-        self.file_nodes: dict[Value, Node] = {}
-        # A tensor that a rewrite made -> the file's that it stood for: the file's nodes were given the new one to read.
-        self.first: dict[Value, Value] = {}
 
     def side(
         self,
@@ -663,7 +654,6 @@ class _Cut:
 
     def _source(self, value: Value, made: dict[Value, Node]) -> Value:
         """The tensor of this side that a node reads."""
-        value = self.first.get(value, value) if made is self.file_nodes else value
         return value if value in made else self._resolve(value)
 
     def _walk(

@@ -213,15 +213,6 @@ SOUND: dict[str, tuple[dict[str, Any], str]] = {
         """<ir_version: 8, opset_import: ["" : 19]>
         g (float[M,1] x) => (float[M,4] y) <int64[4] pads = {0, 2, 0, 1}> { y = Pad <mode = "wrap"> (x, pads) }""",
     ),
-    "a branch, a cast and a clip": (
-        {"target": "8.4"},
-        """<ir_version: 8, opset_import: ["" : 17]>
-        g (float16[N,3] x) => (float16[N,3] y) <float16 l = {48128}, float16 h = {16384}, bool taken = {1}> {
-            e = If (taken) <then_branch = t () => (float16[N,3] a) { m = Max (x, l) a = Cast <to = 10> (m) },
-                            else_branch = f () => (float16[N,3] b) { b = Max (x, h) }>
-            y = Min (e, h)
-        }""",
-    ),
     "a branch behind an Identity": (
         {"target": "10.9"},
         """<ir_version: 8, opset_import: ["" : 17]>
