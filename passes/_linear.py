@@ -211,7 +211,8 @@ class _Reader:
             return _each(ELEMENTWISE[key], given, _common(given))
         if key == "Not":
             return _each(lambda c: c == 0, given, 0)
-        return _each({"Neg": np.negative, "Abs": np.abs, "Relu": _relu}[key], given, given[0].degree)
+        require(key in UNARY, "")  # a constant that onnx's evaluator does not compute
+        return _each(UNARY[key], given, given[0].degree)
 
     def expanded(self, value: Any, shape: Any) -> _Sides:
         """A shape that is not computed is that of x: the pattern says so, and x stands for itself here as one
@@ -236,6 +237,9 @@ def _constant(array: np.ndarray) -> _Sides:
 
 def _relu(v: np.ndarray) -> np.ndarray:
     return np.maximum(v, 0.0)
+
+
+UNARY = {"Neg": np.negative, "Abs": np.abs, "Relu": _relu}
 
 
 def _each(function: Any, given: list[_Sides], degree: int | None) -> _Sides:

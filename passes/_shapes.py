@@ -142,6 +142,8 @@ def elements(b: Builder, value: Value | None) -> list[Dim] | None:
         return _unknown(b, value) if number is None else [number]
     if node.key in ("Gather", "Slice"):
         return _picked(b, node)
+    if node.key == "Split":
+        return _part(b, node, value.index) or _unknown(b, value)
     return _unknown(b, value)
 
 
@@ -162,6 +164,19 @@ def _computed(b: Builder, node: Node) -> int | None:
     if node.key == "ReduceProd":
         return int(np.prod(parts[0], dtype=np.int64))
     return int(parts[0][0] - parts[1][0]) if all(len(part) == 1 for part in parts) else None
+
+
+def _part(b: Builder, node: Node, index: int) -> list[Dim] | None:
+    """What the output of that number of a Split has; None where the sizes of the parts are not known."""
+    source, given = elements(b, node.inputs[0]), node.operands()[1:2]
+    if source is None:
+        return None
+    each = -(-len(source) // len(node.outputs))
+    sizes = b.value(given[0]) if given else np.full(len(node.outputs), each)
+    if sizes is None or sizes.size != len(node.outputs):
+        return None
+    end = int(sizes[: index + 1].sum())
+    return source[end - int(sizes[index]) : end]
 
 
 def _picked(b: Builder, node: Node) -> list[Dim] | None:

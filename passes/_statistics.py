@@ -223,6 +223,7 @@ def _ratio(b: Builder, count: int | None, found: dict[str, Any]) -> float:
             require(count is not None, "the number of elements is not static, so the sum is no mean of known size")
             assert count is not None
             value = count / value if what == "count" else count * value
+            require(value > 0, "no elements have no mean")
             require(stem == "square" or abs(value - 1) < 1e-6, "a sum is not divided by the number of its elements")
         ratio *= 1 / value if what == "divisor" else value
     return ratio
@@ -368,6 +369,9 @@ def along(b: Builder, value: Value, n: Normalisation, axes: Sequence[int]) -> Fa
             sizes = [s if isinstance(s, int) else own[a] for s, a in zip(sizes, axes, strict=True)]
             if any(s == 1 for s in sizes):
                 return None
+        own = [1] * (n.rank - array.ndim) + list(array.shape)
+        if any(d not in (1, n.dims[a]) for a, d in enumerate(own) if a not in axes):
+            return None  # where x has one element, it makes more of it
         return _folded(np.asarray(array), n.rank, axes, [int(s) for s in sizes])
     padded = [1] * (n.rank - len(shape)) + list(shape)
     fits = all(padded[a] == n.dims[a] if a in axes else padded[a] == 1 for a in range(n.rank))
@@ -546,7 +550,8 @@ def instance_axis(b: Builder, n: Normalisation) -> int | None:
     if n.rank < 3:
         return None
     if n.axes == tuple(range(2, n.rank)):
-        if n.rank > 3 and of_full_shape(b, n) and not _varies_along(b, n, 1):
+        behind = replace(n, affine=n.affine or [("Mul", v) for v in _factors_behind(b.root.outputs[0])])
+        if n.rank > 3 and of_full_shape(b, behind) and not _varies_along(b, behind, 1):
             return None  # the weights of a layer normalisation over several axes
         return 1 if n.rank > 3 or _by_channel(b, n) else None
     if n.axes == tuple(range(1, last)) and (n.rank > 3 or _varies_along(b, n, last)):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
-from onnx import TensorProto
+import numpy as np
+from onnx import TensorProto, helper
 
 from surgeon import Builder, require
 from surgeon.graph import Value, schema
@@ -27,6 +29,14 @@ def require_op(b: Builder, op: str, x: Value) -> None:
 def takes_type(b: Builder, op: str, dtype: int, at: int = 0) -> bool:
     """Whether ONNX has `op` for tensors of `dtype`, as its input `at`, at the model's opset."""
     return _takes(op, dtype, at, b.opset)
+
+
+def holds(b: Builder, x: Value, number: float) -> bool:
+    """Whether a number is one in the type of x too: neither inf nor NaN."""
+    with np.errstate(over="ignore"):
+        return math.isfinite(
+            np.asarray(number).astype(helper.tensor_dtype_to_np_dtype(b.dtype(x) or TensorProto.FLOAT))
+        )
 
 
 @cache

@@ -40,4 +40,5 @@ def plain(b, x, alpha):
 
 @rewrite(op.Celu(x, alpha=attr("alpha")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, alpha):
+    require(1e-18 <= abs(alpha) <= 1e18, f"x / {alpha:g} is out of range")
     return b.Mul(b.Elu(b.Div(x, alpha), alpha=1.0), alpha)

@@ -135,7 +135,7 @@ def channels_last(b, x, **found):
     value, perm = typed(b, x, dtype), [0, n.rank - 2, *range(1, n.rank - 2)]
     probe = b.InstanceNormalization(value, *[vector(b, f, number * each, dtype) for f in parts], epsilon=n.epsilon)
     lowering = b.lowering(probe, "instance-norm")
-    b.discard(probe)
+    b.discard(probe, value, *parts)
     if lowering == "decompose" and not undoes_transpose(value, perm):
         y = normalised(b, b.Reshape(value, inner.inputs[1]), n.axes, n.epsilon)
         scale, shift = (f if not isinstance(f, np.ndarray) or f.size == 1 else f.reshape(number, each) for f in parts)
@@ -183,6 +183,7 @@ def decompose_own(b, x, scale, bias, num_groups, epsilon):
 
 def _by_reshape(b, x, number, epsilon, scale=None, bias=None):
     """Every group as a channel of [N, groups, all the rest], which InstanceNormalization normalises."""
+    require(number > 0, f"there are no {number} groups")
     dtype = numpy_type(b.dtype(x))
     scale = np.ones(number, dtype) if scale is None else scale
     bias = np.zeros(number, dtype) if bias is None else bias

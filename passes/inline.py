@@ -38,6 +38,7 @@ def inline(editor):
         copied(builder, nodes, known)
         editor.replace(node, [None if o is None else known[f"out{k}"] for k, o in enumerate(node.outputs)], builder)
         changed = True
+    editor.model.drop_unused_functions()  # no pass need look at what will not be written
     return changed
 
 

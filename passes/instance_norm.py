@@ -85,8 +85,9 @@ def fuse(b, x, **found):
         require_shorter(b, chain(b, n))
     if not last:
         return probe if parts else apply_affine(b, probe, n)
-    b.discard(probe)
-    if lowering == "decompose" and not undoes_transpose(value, perm):
+    decomposed = lowering == "decompose" and not undoes_transpose(value, perm)
+    b.discard(probe, value, *((parts or ()) if decomposed else factors))
+    if decomposed:
         y = normalised(b, value, n.axes, n.epsilon)
         return (
             with_affine(b, y, *parts, dtype) if parts and shift is not None else typed(b, apply_affine(b, y, n), dtype)
@@ -115,6 +116,7 @@ def _reapplied(b, x, scale, bias, epsilon, kind, factor):
     """The node with a factor behind it taken into its scale and bias."""
     shape = known(dims(b, x), f"the rank of '{x.name}' is not known")
     n = Normalisation(x, shape, tuple(range(2, len(shape))), epsilon, 1.0, [(kind, factor)])
+    require({b.rank(scale), b.rank(bias)} <= {1, None}, "")
     found = along(b, factor, n, [1])
     residual = (
         kind == "Add" and b.value(factor) is None
@@ -236,6 +238,7 @@ def batch_norm_in_training(b, x, scale, bias, epsilon):
 def decompose(b, x, scale, bias, epsilon):
     rank = b.rank(x)
     require(rank is not None, f"the rank of '{x.name}' is not known, so its spatial axes are not")
+    require(rank > 2, "it has no spatial axes")
     y = normalised(b, x, range(2, rank), epsilon)
     row = None if is_uniform(b, scale, 1) else by_channel(b, scale, rank)
     offset = None if is_uniform(b, bias, 0) else by_channel(b, bias, rank)

@@ -22,7 +22,7 @@ from surgeon import DOMAIN, Stage, attr, const, meaning, op, require, rewrite, v
 from surgeon.rewrite import Declined
 
 from ._linear import FORMS, fits, same_slope, slopes
-from ._types import require_op
+from ._types import holds, require_op
 
 LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
@@ -102,6 +102,7 @@ def _own(value):
 def decompose(b, x, alpha):
     if alpha == 0:  # Max(inf, 0 * inf) would be NaN
         return b.Relu(x)
+    require(holds(b, x, alpha), f"a slope of {alpha:g} times 0 is no number")
     return b.Max(x, b.Mul(x, alpha)) if alpha <= 1 else b.Min(x, b.Mul(x, alpha))
 
 

@@ -15,7 +15,8 @@ Shapes    TensorRT pads the slope's rank with ones from the left, as ONNX does, 
           made with --allow-unproved. Where W is not known, it is made only if the option repair_prelu=1 says that [C]
           means channels.
 Decompose Max(x, slope * x) where no constant slope is above 1 or is 0; else relu(x) + slope * min(x, 0), which is
-          exact for any slope and for x = +-inf. Every TensorRT takes PRelu; DLA does with constant slopes alone.
+          exact for any constant slope and for x = +-inf. Slopes that are computed may be inf: Where(x < 0, x * slope,
+          x), where the target has Where. Every TensorRT takes PRelu; DLA does with constant slopes alone.
 Exact     To the last bit for slopes that are written in the file; products of constants (slope * 0.5) are rounded once.
           With slope 0 the output at -inf is 0, where PRelu computes -inf * 0 = NaN.
 """
@@ -171,8 +172,16 @@ def _behind_structure(value):
 def decompose(b, x, slope):
     require_op(b, "Relu", x)
     require_op(b, "Max", x)
+    ranks = b.rank(x), b.rank(slope)
+    require(None in ranks or ranks[1] <= ranks[0], "the slope has more dimensions than x, which ONNX does not allow")
     known = b.value(slope)
     known = _dequantized(b, slope) if known is None else known
+    if known is None or not np.isfinite(known).all():  # 0 * inf is no slope's share of a number above zero
+        require_op(b, "Where", x)
+        y = b.Where(b.Less(x, 0.0), b.Mul(x, slope), x)
+        why = b.target.takes(y.producer)
+        require(why is None, f"the slopes are no constant numbers, and {why}")
+        return y
     if known is not None and slope.tensor is None:  # 8.4 does not survive slopes from a DequantizeLinear
         made = b.PRelu(x, b.constant(known))
         if b.lowering(made, "prelu") == "keep":

@@ -27,13 +27,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from surgeon import ANY, Stage, attr, const, meaning, op, output, require, rewrite, var
 from surgeon.graph import Node, Value
 from surgeon.pattern import Pattern
 from surgeon.rewrite import Builder
 
+from ._shapes import dims, elements
 from ._types import FLOATS, HALVES
 
 END = 2**31 - 1  # "to the end": fits the 32-bit integers of old parsers
@@ -131,6 +132,7 @@ def _read(b: Builder, node: Node, x: Value) -> _Pad:
         pads = pads.reshape(2, -1).astype(np.int64)
         if axes is not None:
             pads = _on_every_axis(pads, axes, b.rank(x))
+        require(b.rank(x) in (None, pads.shape[1]), "it has not two pads for each axis")
     return _Pad(x, mode, pads, value if mode == "constant" else None, axes)
 
 
@@ -158,6 +160,7 @@ def _require_possible(sizes: list[int | None], pads: np.ndarray, mode: str) -> N
             mode != "reflect" or most < size,
             f"it reflects by {most} an axis of {size}; ONNX allows less than the axis has",
         )
+        require(mode in ("constant", "edge", "reflect") or most <= size, f"it repeats {most} of an axis of {size}")
         require(mode == "constant" or size > 0, f"the crop leaves nothing of axis {axis}")
     for axis, size in enumerate(sizes):
         require(size is None or size > 0 or not (pads[:, axis] < 0).any(), f"the crop leaves nothing of axis {axis}")
@@ -197,16 +200,16 @@ sizes = op.Shape(mirror) | op.Gather(op.Shape(mirror), ANY) | op.Shape(turned_mi
 parts = op.Split(sizes, ...)
 
 
-def _kept(name: str) -> Pattern:
-    """What Compress keeps: a constant, or True everywhere but at the positions `name`."""
+def _kept() -> Pattern:
+    """What Compress keeps: a constant, or one value everywhere but at some positions."""
     part = output(parts, 0) | output(parts, 1) | output(parts, 2) | output(parts, 3) | output(parts, 4)
-    return const(f"{name}_mask") | op.ScatterElements(op.ConstantOfShape(part), const(f"{name}_gone"), const())
+    return const() | op.ScatterElements(op.ConstantOfShape(part), const(), const())
 
 
 compressed: Pattern = turned_mirror | mirror
 choices: list[Pattern] = []
-for _name in ("a", "b", "c"):
-    compressed = op.Compress(compressed, _kept(_name), axis=attr(f"{_name}_axis"))
+for _ in range(3):
+    compressed = op.Compress(compressed, _kept())
     choices.append(compressed)
 
 
@@ -221,7 +224,6 @@ def symmetric(
     mirrored: np.ndarray,
     perm: list[int] | None = None,
     back: list[int] | None = None,
-    **compress: Any,
 ) -> Value:
     """Zeros around x, a reflection about them, and the zeros taken out again: the edge itself is doubled."""
     ones, mirrored = ones.reshape(2, -1), mirrored.reshape(2, -1)
@@ -232,15 +234,18 @@ def symmetric(
     rank = ones.shape[1]
     shape = b.shape(x) or (None,) * rank
     gone: dict[int, list[int]] = {}
-    for name in ("a", "b", "c"):
-        if f"{name}_axis" in compress:
-            axis = compress[f"{name}_axis"]
-            require(axis is not None, "Compress flattens")
-            axis = perm[axis % rank] if perm else axis % rank
-            mask, positions = compress.get(f"{name}_mask"), compress.get(f"{name}_gone")
-            if mask is not None:
-                positions = [p - mask.size * (p >= mask.size // 2) for p in np.flatnonzero(~mask.astype(bool))]
-            gone[axis] = sorted(int(p) for p in positions)  # type: ignore[union-attr]
+    nodes = [n for n in b.matched if n.key == "Compress"]
+    padded = next(v for n in nodes for v in n.inputs[:1] if v is not None and v.producer not in nodes)
+    whole = dims(b, padded)
+    require(whole is not None and len(whole) == rank, "the rank of the input is not known")
+    assert whole is not None
+    for node in nodes:
+        axis = node.attr("axis")
+        require(axis is not None, "Compress flattens")
+        own = axis % rank
+        axis = perm[own] if perm else own
+        require(axis not in gone, "it is no symmetric padding")
+        gone[axis] = sorted(_removed(b, node.inputs[1], whole[own]))
     for axis in range(rank):
         begin, end = int(mirrored[0, axis]), int(mirrored[1, axis])
         wanted = sorted([begin] * int(ones[0, axis]) + [-1 - end] * int(ones[1, axis]))
@@ -254,6 +259,23 @@ def symmetric(
     order = perm or list(range(rank))
     order = [order[a] for a in back] if back else order
     return y if order == sorted(order) else b.Transpose(y, perm=order)  # type: ignore[no-any-return]
+
+
+def _removed(b: Builder, kept: Value | None, size: Any) -> list[int]:
+    """Which positions a Compress takes out of an axis of that size; those in the second half count from its end."""
+    mask = b.value(kept)
+    if mask is not None:
+        require(mask.ndim == 1 and mask.size == size, "its mask is not known to be as long as the axis")
+        return [int(p) - mask.size * (p >= mask.size // 2) for p in np.flatnonzero(~mask.astype(bool))]
+    assert kept is not None and kept.producer is not None
+    everywhere, gone, cleared = kept.producer.inputs
+    assert everywhere is not None and everywhere.producer is not None
+    filled, positions, updates = everywhere.producer.attr("value"), b.value(gone), b.value(cleared)
+    true = filled is not None and numpy_helper.to_array(filled).all()
+    require(true and positions is not None and updates is not None and not updates.any(), "it is no symmetric padding")
+    assert positions is not None
+    require(elements(b, everywhere.producer.inputs[0]) == [size], "its mask is not known to be as long as the axis")
+    return [int(p) for p in positions.reshape(-1)]
 
 
 @rewrite(op.Concat(ANY, ANY, ..., axis=attr("axis")), stage=Stage.FUSE)
@@ -333,6 +355,7 @@ def _taken(b: Builder, value: Value | None, x: Value, axis: int, whole: np.ndarr
         positions = b.value(node.inputs[1])
         require(positions is not None and positions.ndim == 1 and (node.attr("axis") or 0) % rank == axis, "")
         assert positions is not None
+        require(((-before.size <= positions) & (positions < before.size)).all(), "")
         return before[positions]
     if node.key == "Tile":
         repeats = b.value(node.inputs[1])
@@ -454,7 +477,7 @@ def _native(b: Builder, y: Value, pads: np.ndarray, mode: str) -> Value | None:
     made: Value = b.Pad(y, pads=pads.reshape(-1), mode=mode)
     if b.lowering(made, "reflect-pad") == "keep":
         return made
-    b.discard(made, keep=y)
+    b.discard(made, y)
     return None
 
 
@@ -492,7 +515,7 @@ def _constant(b: Builder, y: Value, found: _Pad, size: list[int | None]) -> Valu
         wide = _taken_constant(b, cast, found.pads, value)
         if wide is not None:
             return b.Cast(wide, to=dtype)  # type: ignore[no-any-return]
-        b.discard(cast, keep=y)
+        b.discard(cast, y)
     padded = [axis for axis, _, _ in _axes(found.pads)]
     require(
         all(size[a] is not None for a in padded) and dtype,
@@ -508,7 +531,7 @@ def _taken_constant(b: Builder, y: Value, pads: np.ndarray, value: Any) -> Value
     assert made.producer is not None
     if b.target.takes(made.producer) is None:
         return made
-    b.discard(made, keep=y)
+    b.discard(made, y)
     return None
 
 

@@ -94,7 +94,11 @@ class _Elements:
         require(static and np.prod(shape, dtype=int) <= LARGEST, f"'{value.name}' has no known, small size")
         require(self.b.dtype(value) in INTEGERS and node is not None, f"'{value.name}' is no computed integer")
         if node.key in MOVES or (node.key == "Cast" and self._holds(node.inputs[0], value)):
-            return MOVES.get(node.key, _same)(self, node, value).reshape(shape)
+            found = MOVES.get(node.key, _same)(self, node, value)
+            require(
+                found.size == np.prod(shape, dtype=int), f"'{value.name}' has not as many elements as are moved there"
+            )
+            return found.reshape(shape)
         if node.key == "Shape":
             return self._shape(node, value)
         if len(shape) <= 1 and deep_tensor(self.model, value) is None:
@@ -197,8 +201,11 @@ def _concat(elements, node, _):
 
 
 def _gather(elements, node, _):
-    positions = elements.constant(node.inputs[1], "positions").astype(np.int64)
-    return np.take(elements.of(node.inputs[0]), positions.reshape(-1), node.attr("axis") or 0)  # always an array
+    positions = elements.constant(node.inputs[1], "positions").astype(np.int64).reshape(-1)
+    data, axis = elements.of(node.inputs[0]), node.attr("axis") or 0
+    size = data.shape[axis]
+    require(((-size <= positions) & (positions < size)).all(), "a position is none of the tensor's")
+    return np.take(data, positions, axis)  # always an array
 
 
 def _slice(elements, node, _):

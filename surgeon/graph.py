@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
@@ -106,6 +106,11 @@ class Node:
 
     def __repr__(self) -> str:
         return f"Node({self.label})"
+
+    @property
+    def is_new(self) -> bool:
+        """Whether a rewrite made the node, and not the file."""
+        return self.place % SERIALS != SERIALS - 1
 
     @property
     def op(self) -> str:
@@ -403,7 +408,7 @@ class Graph:
     def restore(self, node: Node) -> None:
         """Put back a node that `remove` took away. Its place is still its own."""
         for body in node.bodies:
-            for inner in body.live():
+            for inner in body.live_deep():
                 for value in inner.inputs:
                     if value is not None:
                         value.users[inner] = None
@@ -445,14 +450,18 @@ class Graph:
         return gone
 
     def _unread(self, node: Node) -> Iterator[Value]:
-        """What the node and the nodes of its bodies read, and read no more."""
+        """What the node and its bodies read from outside, and read no more. The bodies stay whole: the node may come
+        back, and a proof runs what stood there."""
         for value in node.inputs:
             if value is not None:
                 value.users.pop(node, None)
                 yield value
         for body in node.bodies:
-            for inner in body.live():
-                yield from self._unread(inner)
+            for inner in body.live_deep():
+                for value in inner.inputs:
+                    if value is not None and not _inside(value.graph, body):
+                        value.users.pop(inner, None)
+                        yield value
 
     def live_deep(self) -> Iterator[Node]:
         """The nodes of this scope and of the bodies inside it."""
@@ -569,6 +578,7 @@ class Model:
         self._fingerprints: dict[Value, tuple[Any, ...]] = {}
         self._fixed: dict[Value, bool] = {}
         self._dtypes: dict[Value, int] = {}
+        self.file_functions = ModelProto().functions  # the local functions as the file has them, once remembered
         self._output_types: dict[tuple[str, int], tuple[int, tuple[int, ...]]] = {}  # of the main graph's operators
 
     def _check_header(self) -> None:
@@ -599,8 +609,13 @@ class Model:
     def scopes(self) -> list[Graph]:
         """The main graph, every body inside it, then the local functions and theirs;
         not the meanings of surgeon's own nodes."""
+        return list(self.standing_scopes())
+
+    def standing_scopes(self) -> Iterator[Graph]:
+        """The scopes one by one, without the bodies that went with their node on the way."""
         functions = [f for key, f in self.functions.items() if not key.startswith(f"{OWN_DOMAIN}::")]
-        return [s for g in (self.graph, *functions) for s in _scopes(g)]
+        for top in (self.graph, *functions):
+            yield from _scopes(top)
 
     # ---- schemas ---------------------------------------------------------------------------------------------------
 
@@ -746,7 +761,8 @@ class Model:
     def _evaluate(self, node: Node, inputs: list[np.ndarray | None]) -> list[np.ndarray] | None:
         """The node's outputs, or None where they would be too large or cannot be computed."""
         if node.key == "Constant":
-            return [constant_value(node.proto)]
+            array = constant_value(node.proto)
+            return None if array is None else [array]
         if _elements_out(node, inputs) > FOLD_LIMIT:
             return None
         from onnx.reference import ReferenceEvaluator
@@ -825,7 +841,8 @@ class Model:
         rule = self._output_types.get((key, value.index)) if node.graph is self.graph else None
         if rule is None:
             if key == "Constant":
-                return helper.np_dtype_to_tensor_dtype(constant_value(node.proto).dtype)
+                array = constant_value(node.proto)
+                return 0 if array is None else helper.np_dtype_to_tensor_dtype(array.dtype)
             if key == "Cast":
                 return int(node.attr("to"))
             domain, _, op = key.rpartition("::")
@@ -851,9 +868,12 @@ class Model:
         self._dtypes = {v: answer for v, answer in self._dtypes.items() if answer}
 
     def remember_types(self) -> None:
-        """Infer now and keep what is known of tensors that rewrites will take away: a proof asks for them later."""
+        """Infer now and keep what is known of tensors that rewrites will take away, and what calls meant: a proof asks
+        for them later."""
         self._types = self._infer()
         self._first_types = dict(self._types)
+        for function in self.proto.functions:
+            self.file_functions.add().CopyFrom(function)
 
     def infer(self) -> None:
         """Infer types and shapes now, if that is still to be done."""
@@ -869,7 +889,7 @@ class Model:
         self.infer_first()
         assert self._types is not None
         found = _look(self._types, value)
-        new = found is None and value.producer is not None and value.producer.origin is not None
+        new = found is None and value.producer is not None and value.producer.is_new
         if self._stale and not new and not _wholly_known(found):
             self._infer_again()
             found = _look(self._types, value)
@@ -879,7 +899,7 @@ class Model:
         while todo:  # nodes made since the inference: one at a time, inputs first
             v = todo[-1]
             node = v.producer
-            if v in types or node is None or node.origin is None:
+            if v in types or node is None or not node.is_new:
                 types.setdefault(v, (v.tensor.data_type, tuple(v.tensor.dims)) if v.tensor is not None else (0, None))
                 todo.pop()
                 continue
@@ -943,26 +963,30 @@ class Model:
                 inferred = bare
             types: Types = {}
             _collect_types(self.graph, inferred.graph, types)
-            sizes = self._sizes_by_targets(types)
+            sizes = self._sizes_by_targets(self.graph, types)
             if not sizes:
                 break
             listed = {info.name: info for info in bare.graph.value_info}
             for info in sizes:  # each round knows more of them
                 (listed.get(info.name) or bare.graph.value_info.add()).CopyFrom(info)
+        for body in [
+            s for s in _scopes(self.graph) if s is not self.graph
+        ]:  # inference sees no values of the graph around it
+            self._sizes_by_targets(body, types)
         self._infer_functions(types)
         return types
 
-    def _sizes_by_targets(self, types: Types) -> list[onnx.ValueInfoProto]:
+    def _sizes_by_targets(self, graph: Graph, types: Types) -> list[onnx.ValueInfoProto]:
         """What ONNX's inference leaves out where a target is computed: a Reshape has as many dimensions as it has
         elements, and what a Shape says of them reaches a Reshape from opset 14 on, an Expand from 13 on.
 
         What follows from that in the nodes behind is written to `types`: the next Reshape may stand there.
         """
-        if all(self._size_by_target(node, types) is None for node in self.graph.of(("Reshape", "Expand"))):
+        if all(self._size_by_target(node, types) is None for node in graph.of(("Reshape", "Expand"))):
             return []
         found: list[onnx.ValueInfoProto] = []
         fresh: set[Value | None] = set()
-        for node in self.graph.live():
+        for node in graph.live():
             out = node.outputs[0] if node.outputs else None
             if node.key in ("Reshape", "Expand") and out is not None:
                 sizes = self._size_by_target(node, types)
@@ -983,7 +1007,10 @@ class Model:
             return None
         elem, dims = _look(types, out) or (0, None)
         rank = (_look(types, target) or (0, None))[1]
-        if not elem or _wholly_known((elem, dims)) or rank is None or len(rank) != 1 or not isinstance(rank[0], int):
+        if not elem or rank is None or len(rank) != 1 or not isinstance(rank[0], int):
+            return None
+        named = self.graph is node.graph and _wholly_known((elem, dims))  # in a body names stand for what is not seen
+        if named or (dims is not None and all(isinstance(d, int) for d in dims)):
             return None
         sizes: Shape = _written_sizes(target, types)
         if len(sizes) != rank[0]:
@@ -1013,7 +1040,7 @@ class Model:
         """A function's body as a graph with the types that follow from one call's arguments and attributes."""
         assert isinstance(function.proto, onnx.FunctionProto)
         body = GraphProto(name=function.proto.name)
-        body.node.extend([n.proto for n in function.live()])
+        function.copy_into(body)
         for name, (elem, dims) in zip(function.proto.input, arguments, strict=False):
             body.input.append(helper.make_value_info(name, _type_proto(elem, dims)))
         body.output.extend([onnx.ValueInfoProto(name=name) for name in function.proto.output])
@@ -1079,7 +1106,11 @@ class Model:
         if len(called) == len(self.functions):
             return
         self.functions = {key: graph for key, graph in self.functions.items() if key in called}
-        kept = [f for f in self.proto.functions if key_of(f.domain, f.name) in called]
+        self.keep_functions(called.__contains__)
+
+    def keep_functions(self, wanted: Callable[[str], bool]) -> None:
+        """Take the other functions out of the file; what stays is still what the scopes write to."""
+        kept = [f for f in self.proto.functions if wanted(key_of(f.domain, f.name))]
         del self.proto.functions[:]
         self.proto.functions.extend(kept)
         for fresh in self.proto.functions:
@@ -1094,6 +1125,17 @@ class Model:
                 entry.version = version
                 return
         self.proto.opset_import.append(helper.make_opsetid(domain, version))
+
+    def import_domain(self, domain: str) -> None:
+        """Declare version 1 of a domain where the model does not: in the model, and in the functions with nodes of
+        it."""
+        if domain not in self.opsets:
+            self.set_opset(1, domain)
+        for function in self.functions.values():
+            declared = {o.domain for o in function.proto.opset_import}  # type: ignore[union-attr]
+            used = any(nodes for s in _scopes(function) for k, nodes in s.by_op.items() if k.startswith(f"{domain}::"))
+            if used and domain not in declared:
+                function.proto.opset_import.append(helper.make_opsetid(domain, 1))  # type: ignore[union-attr]
 
 
 # ---- helpers ---------------------------------------------------------------------------------------------------------
@@ -1153,7 +1195,7 @@ def _output_type(op: str, domain: str, opset: int, index: int) -> tuple[int, tup
     """(the type that the schema fixes for an output, or 0; the inputs that have the output's type)."""
     spec = schema(op, domain, opset)
     if spec is None:
-        return 0, ()
+        return 0, (0,) if domain == OWN_DOMAIN else ()
     wanted = spec.outputs[min(index, len(spec.outputs) - 1)].type_str
     if wanted.startswith("tensor("):
         return (int(helper.np_dtype_to_tensor_dtype(np.dtype(_TYPE_NAMES[wanted]))) if wanted in _TYPE_NAMES else 0), ()
@@ -1172,9 +1214,12 @@ def _defaults(op: str, domain: str, opset: int) -> dict[str, Any]:
     }
 
 
-def constant_value(proto: NodeProto) -> np.ndarray:
-    """The tensor of a Constant node, whichever of its attributes holds it."""
+def constant_value(proto: NodeProto) -> np.ndarray | None:
+    """The tensor of a Constant node, whichever of its attributes holds it; None where each call of the function that it
+    stands in says it."""
     (attribute,) = proto.attribute
+    if attribute.ref_attr_name:
+        return None
     kinds: dict[str, Any] = {
         "value_float": np.float32,
         "value_floats": np.float32,
@@ -1201,7 +1246,7 @@ def _write_attributes(proto: NodeProto, attrs: dict[str, Any]) -> dict[str, Any]
         elif type(given) is str:
             proto.attribute.add(name=key, type=AttributeProto.STRING, s=given.encode())
             written[key] = given
-        elif type(given) is list and given and all(type(i) is int for i in given):
+        elif type(given) is list and all(type(i) is int for i in given):  # an empty one is of axes
             proto.attribute.add(name=key, type=AttributeProto.INTS, ints=given)
             written[key] = list(given)
         elif given is not None:
@@ -1282,7 +1327,7 @@ def _reads(node: NodeProto) -> Iterator[str]:
 
 def _scopes(graph: Graph) -> Iterator[Graph]:
     yield graph
-    for node in graph.bodied:
+    for node in list(graph.bodied):  # more may come on the way
         if node.alive:
             for body in node.bodies:
                 yield from _scopes(body)
@@ -1394,22 +1439,23 @@ def _look(types: Types, value: Value) -> tuple[int, Shape | None] | None:
 
 
 def _written_sizes(target: Value, types: Types) -> Shape:
-    """The sizes that a computed target of Reshape or Expand names: those of a Shape, the constant parts of a Concat."""
+    """The sizes that a target of Reshape or Expand names: those of a Shape, the constant parts of a Concat, its own."""
     found: list[Dim] = []
     concat = target.producer
     if concat is not None and concat.key == "Shape" and concat.inputs[0] is not None:
         dims = _shape_range(concat, (_look(types, concat.inputs[0]) or (0, None))[1] or ())
         return tuple(d if isinstance(d, int) and d > 0 else None for d in dims)
-    for part in concat.inputs if concat is not None and concat.key == "Concat" else ():
+    for part in concat.inputs if concat is not None and concat.key == "Concat" else [target] * target.is_written:
         if part is None:
             continue
         tensor = part.tensor if part.tensor is not None and not part.is_input else None
         node = part.producer
+        array: np.ndarray | None
         if tensor is not None and tensor.data_location != TensorProto.EXTERNAL:
             array = numpy_helper.to_array(tensor)
-        elif node is not None and node.key == "Constant" and not any(a.ref_attr_name for a in node.proto.attribute):
-            array = constant_value(node.proto)
         else:
+            array = constant_value(node.proto) if node is not None and node.key == "Constant" else None
+        if array is None:
             length = (_look(types, part) or (0, None))[1]
             if length is None or len(length) != 1 or not isinstance(length[0], int):
                 return ()

@@ -132,16 +132,13 @@ def attach(model: Model) -> None:
     for nodes in uses.values():  # while the file's own functions are there still: inference goes through them
         for node in nodes:
             model.dtype(_first(node))
-    kept = [f for f in model.proto.functions if f.domain != DOMAIN]
-    del model.proto.functions[:]
-    model.proto.functions.extend(kept)
+    model.keep_functions(lambda key: not key.startswith(f"{DOMAIN}::"))
     overloaded = False
     for nodes in uses.values():
         functions = functions_of(nodes, model)
         overloaded |= len(functions) > 1
         model.proto.functions.extend(functions)
-    if DOMAIN not in model.opsets:
-        model.set_opset(1, DOMAIN)
+    model.import_domain(DOMAIN)
     model.proto.ir_version = max(model.proto.ir_version, IR_WITH_OVERLOADS if overloaded else IR_WITH_FUNCTIONS)
 
 

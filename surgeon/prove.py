@@ -47,6 +47,7 @@ STASHING = {"GroupNormalization": 21, "LayerNormalization": 17, "RMSNormalizatio
 STASH_IGNORED = frozenset({"LayerNormalization", "RMSNormalization"})
 # How ONNX Runtime says that it lacks a kernel, the second of an LSTM's layout, and that it is older than the model.
 LACKS = ("NOT_IMPLEMENTED", "are not supported", "is under development and support", "Unsupported model IR version")
+MOST_ELEMENTS = 1 << 26  # of an input whose size is chosen here; a size that the model says itself may be larger
 LARGEST = 1e18  # finite inputs beyond this may overflow on either side
 CONE_LIMIT = 400  # nodes that compute shapes, pulled into one window
 # What the sizes of a whole model grow by until it runs, and whether they are alike: convolutions of sound need many
@@ -125,7 +126,7 @@ NOT_COUNTED = NOT_FINITE | {"denormal"}  # the steps between denormal numbers ar
 
 def _zero_rows(x: np.ndarray) -> np.ndarray:
     """One row of zeros along each axis."""
-    for axis in range(x.ndim):
+    for axis in range(x.ndim if x.size else 0):
         x[tuple(slice(None) if a == axis else axis % x.shape[a] for a in range(x.ndim))] = 0.0
     return x
 
@@ -422,10 +423,14 @@ class Window:
         unknown = any(d is None for _, _, s in self.inputs for d in s)
         for turn in range(2 if unknown or set(symbols) - set(shapes) else 1):
             chosen = self._chosen(list(symbols), shapes, turn)
-            yield [
-                (name, elem, tuple(self._dim(d, axis, len(shape), chosen, turn) for axis, d in enumerate(shape)))
-                for name, elem, shape in self.inputs
+            sizes = [
+                tuple(self._dim(d, axis, len(shape), chosen, turn) for axis, d in enumerate(shape))
+                for _, _, shape in self.inputs
             ]
+            pairs = zip(self.inputs, sizes, strict=True)
+            if any(size != shape and math.prod(size) > MOST_ELEMENTS for (_, _, shape), size in pairs):
+                continue
+            yield [(name, elem, size) for (name, elem, _), size in zip(self.inputs, sizes, strict=True)]
 
     def _chosen(self, symbols: Sequence[str], shapes: dict[str, int], turn: int) -> dict[str, int]:
         """A size for each symbol; PyTorch's newer exporter names a dimension by its formula, such as '4*s10'."""
@@ -517,6 +522,7 @@ class Prover:
         self.present = present  # a tensor -> the one that its readers read now
         self.shapes = shapes or {}
         self._verdicts = verdicts if verdicts is not None else {}
+        self.functions = {key_of(f.domain, f.name) for f in model.file_functions}
         self._shape_only: dict[Value, bool] = {}
         self.unsized: dict[Rewrite, Window] = {}  # what ran with no sizes that the prover chose
 
@@ -646,6 +652,10 @@ class _Cut:
     def _resolve(self, value: Value) -> Value:
         return self.prover.present(value) or value
 
+    def _source(self, value: Value, made: dict[Value, Node]) -> Value:
+        """The tensor of this side that a node reads."""
+        return value if value in made else self._resolve(value)
+
     def _walk(
         self, out: Value, made: dict[Value, Node], done: set[Node], nodes: list[NodeProto], model: Model, file: bool
     ) -> None:
@@ -670,15 +680,23 @@ class _Cut:
                 continue
             if ready:
                 done.add(node)
+                nodes += self._named_again(node, made, nodes)
                 nodes.append(self._copy(node, made))
                 continue
             stack.append((value, True))
-            for source in node.inputs:
+            for source in (*node.inputs, *(_captures(node) if node.bodies else ())):
                 if source is not None:
-                    stack.append((source if source in made else self._resolve(source), False))
-            if node.bodies:
-                for captured in _captures(node):
-                    stack.append((captured if captured in made else self._resolve(captured), False))
+                    stack.append((self._source(source, made), False))
+
+    def _named_again(self, node: Node, made: dict[Value, Node], nodes: list[NodeProto]) -> list[NodeProto]:
+        """What a body reads by a name that the tensor has no more, by that name."""
+        present = {o for n in nodes for o in n.output}
+        found: dict[str, NodeProto] = {}
+        for captured in _captures(node) if node.bodies else ():
+            now, name = self._source(captured, made), captured.name
+            if now is not captured and name not in present:
+                found[name] = helper.make_node("Identity", [self._name(now, made)], [name])
+        return list(found.values())
 
     def _copy(self, node: Node, made: dict[Value, Node]) -> NodeProto:
         proto = NodeProto()
@@ -686,9 +704,7 @@ class _Cut:
         proto.name = ""
         proto.doc_string = ""
         del proto.metadata_props[:]
-        proto.input[:] = [
-            "" if v is None else self._name(v if v in made else self._resolve(v), made) for v in node.inputs
-        ]
+        proto.input[:] = ["" if v is None else self._name(self._source(v, made), made) for v in node.inputs]
         proto.output[:] = ["" if v is None else self._name(v, made) for v in node.outputs]
         if node.key == "Pad":
             for source in node.operands()[1:2]:
@@ -719,7 +735,7 @@ class _Cut:
     def _model(
         self, nodes: list[NodeProto], inputs: list[tuple[str, int, Shape]], outputs: list[str], declared: dict[str, int]
     ) -> ModelProto:
-        used = {i for n in nodes for i in n.input}
+        used = {i for n in nodes for i in _read_by(n)}
         tensors = [numpy_helper.from_array(a, n) for n, a in self.constants.items() if n in used or n in outputs]
         symbols = {
             d: f"d{k}" for k, d in enumerate(dict.fromkeys(d for _, _, s in inputs for d in s if isinstance(d, str)))
@@ -731,11 +747,20 @@ class _Cut:
         graph = helper.make_graph(nodes, "window", infos, [onnx.ValueInfoProto(name=o) for o in outputs], tensors)
         opsets = [helper.make_opsetid(d, v) for d, v in {**declared, DOMAIN: 1}.items()]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_WITH_OVERLOADS)
-        if any(key_of(n.domain, n.op_type) in self.model.functions for n in nodes):
-            model.functions.extend(self.model.proto.functions)
+        if any(key_of(n.domain, n.op_type) in self.prover.functions for n in nodes):
+            model.functions.extend(self.model.file_functions)
         if any(n.domain == DOMAIN for n in nodes):
             attach(Model(model))
         return model
+
+
+def _read_by(node: NodeProto) -> Iterator[str]:
+    """The tensors that a node reads, and its bodies: by name, as a body captures them."""
+    yield from node.input
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield from (i for inner in attribute.g.node for i in _read_by(inner))
+            yield from _names(attribute.g.output)
 
 
 def _captures(node: Node) -> Iterator[Value]:
@@ -804,6 +829,7 @@ def prove_window(
                 if kind not in NOT_COUNTED:
                     worst = max(worst, found.error)
     if not ran:
+        why = why or f"at the sizes tried an input has more than {MOST_ELEMENTS} elements"
         return Verdict(None, None, f"the original window does not run: {why}", True)
     return Verdict(True, worst, note)
 

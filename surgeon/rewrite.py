@@ -246,14 +246,22 @@ class Builder:
             return "keep" if self.target.takes(value.producer) is None else "decompose"
         return self._driver.strategy(p, value.producer)[0]
 
-    def discard(self, value: Value, keep: Value | None = None) -> None:
-        """Take away the node that a body made for `value`, to make another instead,
-        and what was made for it alone but `keep`."""
-        if value.producer is not None and value.producer in self.made:
-            gone = self._graph.remove(value.producer)
-            if keep is not None and keep.producer in gone:
-                for node in reversed(gone[1:]):
-                    self._graph.restore(node)
+    def discard(self, value: Value, *keep: Any) -> None:
+        """Take away the node that a body made for `value`, to make another instead, and what was made for it alone;
+        what the tensors in `keep` are computed from stays (anything else in it is passed over)."""
+        if value.producer is None or value.producer not in self.made:
+            return
+        gone = self._graph.remove(value.producer)
+        needed: set[Node] = set()
+        todo = [v.producer for v in keep if isinstance(v, Value)]
+        while todo:
+            node = todo.pop()
+            if node is not None and not node.alive and node not in needed:
+                needed.add(node)
+                todo += [i.producer for i in node.inputs if i is not None]
+        for node in reversed(gone):
+            if node in needed:
+                self._graph.restore(node)
 
     def warn(self, text: str) -> None:
         """Say something in the report's warnings, with the node."""
@@ -428,7 +436,7 @@ class Driver:
         """One look at every node, from the outputs up so that the larger of two nested windows comes first."""
         changed = False
         wanted = index.operators
-        for graph in self.model.scopes:
+        for graph in self.model.standing_scopes():
             for node in reversed(graph.of(wanted)):
                 while node.alive and (rules := index.at(node)) and self._rewrite_at(node, rules):
                     changed = True
@@ -499,6 +507,9 @@ class Driver:
             builder.undo()
             if str(refusal):
                 self.declined[Entry(rule.pass_name, held.root.label, str(refusal))] = None
+            return False
+        if rule.stage is Stage.LOWER and _says_again(builder, outputs):
+            builder.undo()
             return False
         self.commit(held.root, builder.matched, outputs, builder, rule.pass_name, rule.strategy or self._stage)
         self._left -= 1
@@ -633,7 +644,8 @@ class Driver:
 
     def _same_window(self, record: Rewrite) -> bool:
         """Whether the window computes its outputs with the same operators, inputs and attributes as the file did."""
-        if record.aliases or len(record.added) != len([n for n in record.removed if n.key != "Constant"]):
+        count = [sum(n.key != "Constant" for n in nodes) for nodes in (record.removed, record.added)]
+        if record.aliases or count[0] != count[1]:
             return False
         before = {o: n for n in record.removed for o in n.outputs if o is not None}
         after = {o: n for n in record.added for o in n.outputs if o is not None}
@@ -665,6 +677,9 @@ class Driver:
         written_alike = a.attrs.keys() == b.attrs.keys() and len(a.inputs) == len(b.inputs)
         if not written_alike and self.target.takes(a) != self.target.takes(b):
             return False  # equal to ONNX, not to a parser that has defaults of its own
+        spec = self.model.schema(a)
+        if spec is not None and len(a.inputs) > spec.max_input:
+            return False  # an empty name where the opset has no input
         x, y = list(a.inputs), list(b.inputs)
         while x and x[-1] is None:
             x.pop()
@@ -675,6 +690,14 @@ class Driver:
             return all(self._same_tensor(p, q, before, after) for p, q in zip(left, right, strict=True))
 
         return same(x, y) or (a.key in COMMUTATIVE and len(x) == 2 and same(x, reversed(y)))
+
+
+def _says_again(builder: Builder, outputs: Sequence[Value | None]) -> bool:
+    """Whether a body has written its root once more, to the letter: what the target lacks is not its to mend."""
+    root, made = builder.root, builder.made[-1:]
+    return any(
+        n.key == root.key and outputs == n.outputs and n.inputs == root.inputs and n.attrs == root.attrs for n in made
+    )
 
 
 def _larger_first(found: tuple[Match, Rule]) -> tuple[int, str]:

@@ -324,7 +324,7 @@ class _Run:
         if self.target.carries_functions:
             attach(model)
         elif any(k.startswith("surgeon::") and v for s in model.scopes for k, v in s.by_op.items()):
-            model.set_opset(1, "surgeon")
+            model.import_domain("surgeon")
         report = Report(__version__, str(self.target))
         report.applied = [
             Applied(r.name, r.strategy, r.root.label, r, r.max_error) for r in _in_file_order(driver.rewrites)

@@ -241,7 +241,8 @@ class Emitter:
 
     def _constant(self, node: Node, value: Value) -> Iterator[NodeProto]:
         wanted = [t for t in (HALF, SINGLE) if (value, t) in self.wanted]
-        if not wanted:
+        array = constant_value(node.proto)
+        if not wanted or array is None:
             yield node.proto
             return
         for dtype in wanted:
@@ -250,7 +251,7 @@ class Emitter:
                 yield node.proto
                 continue
             proto = helper.make_node("Constant", [], [name], name=node.name if name == value.name else name)
-            proto.attribute.append(helper.make_attribute("value", _tensor(constant_value(node.proto), dtype, "")))
+            proto.attribute.append(helper.make_attribute("value", _tensor(array, dtype, "")))
             yield proto
         for dtype in wanted:
             yield from self._copies(value, dtype)

@@ -1,0 +1,429 @@
+"""What models that were mutated at random have found: each is rewritten with and without proof, and checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from helpers import require_opset
+
+import surgeon
+from surgeon.prove import MOST_ELEMENTS, Window, compare_models, feeds_of
+
+# name: (the options of surgeon.rewrite, the model)
+SOUND: dict[str, tuple[dict[str, Any], str]] = {
+    "a plugin node behind a plugin node": (
+        {"target": "8.4", "plugins": ["surgeon"]},
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[N,2,H,W] x) => (float[N,2,H,W] z) <float[2] s = {1, 2}, float[2] b = {0, 1}> {
+            y = InstanceNormalization <epsilon = 0.5> (x, s, b)
+            z = InstanceNormalization <epsilon = 0.25> (y, s, b)
+        }""",
+    ),
+    "slopes that onnx does not compute": (
+        {"target": "rtx", "strategy": {"prelu": "decompose"}},
+        """<ir_version: 8, opset_import: ["" : 13]>
+        g (float[N,3,H,W] x) => (float[N,3,H,W] y) <int8[3,1,1] q = {1, 2, 3}, float s = {0.25}, int8 z = {0}> {
+            a = DequantizeLinear (q, s, z)
+            y = PRelu (x, a)
+        }""",
+    ),
+    "slopes that may be inf": (
+        {"target": "10.9", "strategy": {"prelu": "decompose"}},
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[N,3,H,W] x, float[3,1,1] s) => (float[N,3,H,W] y) { y = PRelu (x, s) }""",
+    ),
+    "a slope of more dimensions than x": (
+        {"target": "8.6+dla"},
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[2,3,4,5] x) => (float[2,3,4,5] y) <float[1,1,3,1,1] s = {0.5, 1, -2}> { y = PRelu (x, s) }""",
+    ),
+    "the constants of a function as its calls say": (
+        {"target": "8.2"},
+        """<ir_version: 8, opset_import: ["" : 17, "local" : 1]>
+        g (float[N] x, bool c) => (float[N] y) {
+            a = local.Scaled <by = 2.0> (x)
+            y = If (c) <then_branch = t () => (float[N] p) { p = Neg (a) },
+                        else_branch = e () => (float[N] q) { q = Abs (a) }>
+        }
+        <domain: "local", opset_import: ["" : 17]>
+        Scaled <by> (x) => (y) {
+            f = Constant <value_float: float = @by> ()
+            y = Mul (x, f)
+        }""",
+    ),
+    "a body in a function": (
+        {"target": "8.2"},
+        """<ir_version: 8, opset_import: ["" : 17, "local" : 1]>
+        g (float[2,3] x, bool c) => (float[2,3] y) { y = local.F (x, c) }
+        <domain: "local", opset_import: ["" : 17]>
+        F (x, c) => (y) {
+            y = If (c) <then_branch = t () => (float[2,3] p) { i = Identity (x) p = Relu (i) },
+                        else_branch = e () => (float[2,3] q) { j = Identity (x) q = Neg (j) }>
+        }""",
+    ),
+    "a function with an operator of a later opset": (
+        {"target": "8.2"},
+        """<ir_version: 8, opset_import: ["" : 18, "local" : 1]>
+        g (float[N,3] x) => (float[N,3] y) { y = local.F (x) }
+        <domain: "local", opset_import: ["" : 18]>
+        F (x) => (y) { y = Mish (x) }""",
+    ),
+    "a function that cannot come down": (
+        {"target": "8.6"},
+        """<ir_version: 10, opset_import: ["" : 21, "local" : 1]>
+        g (float[N,4,H,W] x) => (float[N,4,H,W] y) <float[4] s = {1, 2, 3, -4}, float[4] b = {0.5, 1, -1, 2}> {
+            y = local.F (x, s, b)
+        }
+        <domain: "local", opset_import: ["" : 21]>
+        F (x, s, b) => (y) { y = GroupNormalization <epsilon = 0.001, num_groups: int = 2> (x, s, b) }""",
+    ),
+    "axes as an input in a function": (
+        {"target": "7.2"},
+        """<ir_version: 8, opset_import: ["" : 18, "local" : 1]>
+        g (float[N,4,3] x) => (float[N,4,3] y) { y = local.F (x) }
+        <domain: "local", opset_import: ["" : 18]>
+        F (x) => (y) {
+            axes = Constant <value_ints: ints = [1]> ()
+            n = ReduceL2 (x, axes)
+            e = Constant <value_float: float = 0.001> ()
+            f = Max (n, e)
+            y = Div (x, f)
+        }""",
+    ),
+    "an L2 norm in a function": (
+        {"target": "10.9"},
+        """<ir_version: 8, opset_import: ["" : 17, "local" : 1]>
+        g (float[2,6,4,3] x) => (float[2,6,4,3] y) { y = local.F (x) }
+        <domain: "local", opset_import: ["" : 17]>
+        F (x) => (y) {
+            e = Constant <value: tensor = float {1e-10}> ()
+            w = Constant <value: tensor = float[1,6,1,1] {1, 2, 3, 4, 5, 6}> ()
+            n = ReduceL2 <axes = [1]> (x)
+            a = Add (n, e)
+            d = Div (x, a)
+            y = Mul (w, d)
+        }""",
+    ),
+    "a slope that is written before x, with IR version 3": (
+        {"target": "10.9", "strategy": {"leaky-relu": "decompose"}},
+        """<ir_version: 3, opset_import: ["" : 17]>
+        g (float[N,3,5] x, float a) => (float[N,3,5] y) <float a = {1.5}> {
+            m = Mul (a, x)
+            y = Min (x, m)
+        }""",
+    ),
+    "a computed scale over groups and their channels": (
+        {"target": "rtx"},
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[N,3,5,4] x, float[2,2] scale) => (float[N,3,5,4] y)
+            <int64[5] split = {-1, 3, 5, 2, 2}, int64[4] back = {-1, 3, 5, 4}, float e = {0.001}> {
+            t = Reshape (x, split)
+            m = ReduceMean <axes = [1, 2, 4], keepdims = 1> (t)
+            d = Sub (t, m)
+            q = Mul (d, d)
+            v = ReduceMean <axes = [1, 2, 4], keepdims = 1> (q)
+            a = Add (v, e)
+            r = Sqrt (a)
+            n = Div (d, r)
+            s = Mul (n, scale)
+            y = Reshape (s, back)
+        }""",
+    ),
+    "a computed scale behind groups": (
+        {"target": "10.9"},
+        """<ir_version: 10, opset_import: ["" : 21]>
+        g (float[2,4,3,5] x, float[4,1,1] gamma) => (float[2,4,3,5] y)
+            <float[2] one = {1, 1}, float[2] zero = {0, 0}, int64[3] split = {0, 2, -1}, int64[4] back = {2, 4, 3, 5},
+             float[4,1,1] beta = {0.5, 1, -1, 2}> {
+            r = Reshape (x, split)
+            n = InstanceNormalization <epsilon = 0.001> (r, one, zero)
+            z = Reshape (n, back)
+            g = Mul (z, gamma)
+            y = Add (g, beta)
+        }""",
+    ),
+    "groups in a body": (
+        {"target": "8.6+dla", "plugins": ["surgeon"]},
+        """<ir_version: 8, opset_import: ["" : 13]>
+        g (float[N,4,H,W] x, bool c) => (float[N,4,H,W] y)
+            <int64[3] split = {0, 2, -1}, float e = {0.001}> {
+            y = If (c) <
+                then_branch = t () => (float[N,4,H,W] a) {
+                    r = Reshape (x, split)
+                    m = ReduceMean <axes = [2]> (r)
+                    d = Sub (r, m)
+                    q = Mul (d, d)
+                    v = ReduceMean <axes = [2]> (q)
+                    w = Add (v, e)
+                    s = Sqrt (w)
+                    n = Div (d, s)
+                    f = Shape (x)
+                    a = Reshape (n, f)
+                },
+                else_branch = e () => (float[N,4,H,W] b) { b = Relu (x) }>
+        }""",
+    ),
+    "an empty name at the end": (
+        {"target": "7.2"},
+        """<ir_version: 8, opset_import: ["" : 18]>
+        g (float[2,3] x) => (float y) { y = ReduceMean <keepdims = 0> (x, "") }""",
+    ),
+    "axes that are none": (
+        {"target": "8.6"},
+        """<ir_version: 8, opset_import: ["" : 18]>
+        g (float[2,3] x) => (float[1,1] y) <int64[0] axes = {}> { y = ReduceL2 (x, axes) }""",
+    ),
+    "two plugin nodes, the second made first": (
+        {"target": "7.2", "plugins": ["surgeon"]},
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[3,4] x, bool c) => (float[5,7] y, float[5,4] z)
+            <int64[4] w = {2, 0, 0, 0}, int64[4] two = {0, 1, 0, 2}> {
+            one = Identity (w)
+            a = Pad <mode = "reflect"> (x, one)
+            y = Pad <mode = "reflect"> (a, two)
+            z = If (c) <then_branch = t () => (float[5,4] p) { p = Neg (a) },
+                        else_branch = e () => (float[5,4] q) { q = Abs (a) }>
+        }""",
+    ),
+    "Celu with an alpha that is hardly a number": (
+        {"target": "8.6+dla"},
+        """<ir_version: 8, opset_import: ["" : 13]>
+        g (float[N,3] x) => (float[N,3] y) { y = Celu <alpha = 1e-30> (x) }""",
+    ),
+    "ones that make more batches of one": (
+        {"target": "8.0", "plugins": ["surgeon"]},
+        """<ir_version: 8, opset_import: ["" : 13]>
+        g (float[N,4,H] x) => (float[4,A,B] y)
+            <float[2] one = {1, 1}, float[2] zero = {0, 0}, int64[3] split = {0, 2, -1},
+             float[4,1,1] gamma = {1, 1, 1, 1}, float[4,1,1] beta = {0, 0, 0, 0}> {
+            r = Reshape (x, split)
+            n = InstanceNormalization <epsilon = 0.001> (r, one, zero)
+            f = Shape (x)
+            z = Reshape (n, f)
+            g = Mul (z, gamma)
+            y = Add (g, beta)
+        }""",
+    ),
+    "more than all of an axis again": (
+        {"target": "9.3", "plugins": ["surgeon"]},
+        """<ir_version: 8, opset_import: ["" : 19]>
+        g (float[M,1] x) => (float[M,4] y) <int64[4] pads = {0, 2, 0, 1}> { y = Pad <mode = "wrap"> (x, pads) }""",
+    ),
+    "a branch behind an Identity": (
+        {"target": "10.9"},
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[N,3] x) => (float[N,3] y) <bool taken = {1}> {
+            i = Identity (x)
+            y = If (taken) <then_branch = t () => (float[N,3] a) { a = Relu (i) },
+                            else_branch = f () => (float[N,3] b) { b = Neg (i) }>
+        }""",
+    ),
+    "a slope that half precision does not hold": (
+        {"target": "10.9", "strategy": {"leaky-relu": "decompose"}},
+        """<ir_version: 8, opset_import: ["" : 13]>
+        g (float16[N,3] x) => (float16[N,3] y) { y = LeakyRelu <alpha = 1e30> (x) }""",
+    ),
+    "a mask as long as another axis": (
+        {"target": "10.9"},
+        """<ir_version: 8, opset_import: ["" : 13]>
+        g (float[N,C,H,W] x) => (float[N,C,h,W] y)
+            <int64[8] ones = {0, 0, 1, 0, 0, 0, 1, 0}, int64[8] pads = {0, 0, 2, 0, 0, 0, 1, 0},
+             int64[2] gone = {2, -2}, bool[2] no = {0, 0}> {
+            p = Pad <mode = "constant"> (x, ones)
+            m = Pad <mode = "reflect"> (p, pads)
+            s = Shape (m)
+            a, b, c, d = Split <axis = 0> (s)
+            t = ConstantOfShape <value = bool[1] {1}> (d)
+            k = ScatterElements (t, gone, no)
+            y = Compress <axis = 2> (m, k)
+        }""",
+    ),
+    "a mask that keeps what is to go": (
+        {"target": "10.9"},
+        """<ir_version: 8, opset_import: ["" : 13]>
+        g (float[N,C,H,W] x) => (float[N,C,h,W] y)
+            <int64[8] ones = {0, 0, 1, 0, 0, 0, 1, 0}, int64[8] pads = {0, 0, 2, 0, 0, 0, 1, 0},
+             int64[2] gone = {2, -2}, bool[2] yes = {1, 1}> {
+            p = Pad <mode = "constant"> (x, ones)
+            m = Pad <mode = "reflect"> (p, pads)
+            s = Shape (m)
+            a, b, c, d = Split <axis = 0> (s)
+            t = ConstantOfShape <value = bool[1] {0}> (c)
+            k = ScatterElements (t, gone, yes)
+            y = Compress <axis = 2> (m, k)
+        }""",
+    ),
+    "a plugin node in a function": (
+        {"target": "11", "plugins": ["surgeon"]},
+        """<ir_version: 8, opset_import: ["" : 17, "local" : 1]>
+        g (float[2,6,4,3] x) => (float[2,6,4,3] y) { y = local.F (x) }
+        <domain: "local", opset_import: ["" : 17]>
+        F (x) => (y) {
+            axes = Constant <value: tensor = int64[1] {1}> ()
+            e = Constant <value: tensor = float {0.001}> ()
+            p = Constant <value: tensor = float {-0.5}> ()
+            q = Mul (x, x)
+            s = ReduceSum (q, axes)
+            a = Add (s, e)
+            i = Pow (a, p)
+            y = Mul (x, i)
+        }""",
+    ),
+    "a branch that is read twice": (
+        {"target": "10.9"},
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[N,3] x) => (float[N,3] y) <float one = {1}, bool taken = {1}> {
+            y = If (taken) <
+                then_branch = t () => (float[N,3] a) { n = Neg (x) e = Exp (n) s = Add (e, one) a = Reciprocal (s) },
+                else_branch = f () => (float[N,3] b) { m = Neg (x) h = Exp (m) b = Add (h, one) }>
+        }""",
+    ),
+    "a layer normalisation without a kernel": (
+        {"target": "8.0", "plugins": ["surgeon"]},
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[N,4,2,3] x) => (float[N,4,2,3] y)
+            <float[2,3] s = {1, 2, 3, 4, 5, 6}, float[2,3] b = {0.5, 1, -1, 2, 0.25, 3}> {
+            y = LayerNormalization <axis = 2, epsilon = 0.001> (x, s, b)
+        }""",
+    ),
+}
+
+
+@pytest.mark.parametrize("verify", ["none", "window"])
+@pytest.mark.parametrize("name", SOUND)
+def test_sound(name: str, verify: str) -> None:
+    """Equal, valid, proved, and found as it is by a second run."""
+    options, text = SOUND[name]
+    model = onnx.parser.parse_model(text)
+    require_opset(model.opset_import[0].version)
+    onnx.checker.check_model(model, full_check=True)
+    result = surgeon.rewrite(model, verify=verify, **options)
+    assert not result.report.undone, result.report.undone
+    assert not [d for d in result.report.declined if "unproved" in d.why], result.report.declined
+    onnx.checker.check_model(result.model, full_check=True)
+    _, why = compare_models(model, result.model)
+    assert not why, why
+    again = surgeon.rewrite(result.model, verify=verify, **options)
+    assert not again.report.applied, again.report.applied
+    assert again.model.SerializeToString(deterministic=True) == result.model.SerializeToString(deterministic=True)
+
+
+# Models that are none, which onnx.checker takes all the same: they stay as they are, and nothing is raised.
+INVALID: dict[str, tuple[str, str]] = {
+    "a shape with fewer elements than are moved there": (
+        "8.4",
+        """<ir_version: 8, opset_import: ["" : 13]>
+        g (float[1,H,W,3] x) => (float[A,B,C,D] y)
+            <int32[1] nought = {0}, int32[1,2] none = {0, 0}, int64[1] zero = {0}, int64[1] one = {1},
+             int64[1] two = {2}, int32[1] four = {4}> {
+            s = Shape (x)
+            c = Cast <to = 6> (s)
+            h = Slice (c, one, two, zero)
+            k = Sub (h, four)
+            pair = Concat <axis = 0> (nought, k)
+            row = Unsqueeze (pair, zero)
+            rows = Concat <axis = 0> (none, row, row, none)
+            long = Cast <to = 7> (rows)
+            turned = Transpose (long)
+            pads = Reshape (turned, two)
+            y = Pad <mode = "reflect"> (x, pads)
+        }""",
+    ),
+    "pads of other dimensions": (
+        "8.4",
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[M] x) => (float[N] y) <int64[4] pads = {0, -1, 0, -1}> { y = Pad (x, pads) }""",
+    ),
+    "less than no groups": (
+        "10.8",
+        """<ir_version: 10, opset_import: ["" : 21]>
+        g (float[N,4,H,W] x) => (float[N,4,H,W] y) <float[4] s = {1, 2, 3, -4}, float[4] b = {0.5, 1, -1, 2}> {
+            y = GroupNormalization <num_groups: int = -2> (x, s, b)
+        }""",
+    ),
+    "an instance without axes": (
+        "8.4",
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[N,3] x) => (float[N,3] y) <float[3] s = {1, 2, 3}, float[3] b = {0, 0, 0}> {
+            y = InstanceNormalization (x, s, b)
+        }""",
+    ),
+    "half of a Shape in bfloat16": (
+        "7.2",
+        """<ir_version: 8, opset_import: ["" : 15]>
+        g (bfloat16[N,3,4] x) => (int64[2] y) { y = Shape <start: int = 1> (x) }""",
+    ),
+    "a position that there is not": (
+        "8.4",
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[A,B,C] x) => (float[D,E] y)
+            <int64[2,2] twos = {1, 2, 2, 1}, int64 first = {2}, int64[2,2] at = {0, 1, 1, 2}> {
+            s = Shape (x)
+            m = Gather (s, at)
+            n = Mul (twos, m)
+            row = Gather <axis = 0> (n, first)
+            y = ConstantOfShape (row)
+        }""",
+    ),
+    "a scale of three dimensions": (
+        "10.9",
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[N,2,H,W] x) => (float[N,2,H,W] y)
+            <float[2,1,1] s = {1.5, -2}, float[2] b = {0.25, 3}, float[2,1,1] gamma = {2, 4}> {
+            n = InstanceNormalization (x, s, b)
+            y = Mul (n, gamma)
+        }""",
+    ),
+    "an edge of nothing": (
+        "8.2",
+        """<ir_version: 8, opset_import: ["" : 13]>
+        g (float[N,C,0,W] x) => (float[N,C,2,W] y) <int64[2] left = {1, 0}> {
+            l = Gather <axis = 2> (x, left)
+            y = Concat <axis = 2> (l, x)
+        }""",
+    ),
+    "the mean of nothing": (
+        "7.2",
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[2,0,4,3] x) => (float[2,0,4,3] y)
+            <int64[1] axes = {1}, float e = {0.001}, float c = {0.25}, float p = {-0.5}> {
+            q = Mul (x, x)
+            s = ReduceSum (q, axes)
+            m = Mul (s, c)
+            a = Add (m, e)
+            i = Pow (a, p)
+            y = Mul (x, i)
+        }""",
+    ),
+}
+
+
+@pytest.mark.parametrize("verify", ["none", "window"])
+@pytest.mark.parametrize("name", INVALID)
+def test_invalid(name: str, verify: str) -> None:
+    target, text = INVALID[name]
+    model = onnx.parser.parse_model(text)
+    require_opset(model.opset_import[0].version)
+    result = surgeon.rewrite(model, target=target, verify=verify)
+    operators = [{n.op_type for n in m.graph.node} for m in (model, result.model)]
+    assert operators[0] == operators[1]
+
+
+def test_inputs_without_elements() -> None:
+    for _, feeds in feeds_of([("x", onnx.TensorProto.FLOAT, (2, 0, 3))]):
+        assert feeds["x"].shape == (2, 0, 3)
+
+
+def test_no_size_is_chosen_that_takes_all_memory() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[A,B,C,D,E,F] x) => (float[A,B,C,D,E,F] y) { y = Relu (x) }""")
+    window = Window(model, model, [("x", onnx.TensorProto.FLOAT, tuple("ABCDEF"))], 1)
+    assert len(list(window.sizes({}))) == 2
+    window.longer = 1024
+    assert not list(window.sizes({}))
+    static = Window(model, model, [("x", onnx.TensorProto.FLOAT, (MOST_ELEMENTS, 2))], 1)
+    assert [np.prod(shape) for ((_, _, shape),) in static.sizes({})] == [2 * MOST_ELEMENTS]
