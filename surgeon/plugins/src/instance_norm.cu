@@ -16,7 +16,6 @@ namespace
 // stages. Fewer bytes in flight were slower.
 constexpr int kSmallShare = (34 << 10) / kVectorBytes, kLargeShare = (72 << 10) / kVectorBytes,
               kLargestShare = (104 << 10) / kVectorBytes;
-constexpr int kMostWordBytesALane = 272, kMostWordBytes = 32 * kMostWordBytesALane;
 constexpr int kChunk = (32 << 10) / kVectorBytes;
 
 int64_t chunks_in_cache(int64_t length, int vec)
@@ -69,27 +68,6 @@ RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on)
 
 namespace
 {
-
-// How many lanes share a row's words in shared memory; 0 for longer rows. A block has some 32 KiB, and a bank of the
-// shared memory should serve a warp at most three times at once.
-int word_lanes(Type type, int64_t length)
-{
-    constexpr int kMostConflicts = 3, kBanks = 32, kMostWholeVectors = 128;
-    int64_t const bytes = length * size_of(type);
-    bool const whole = length % vector_elements(type) == 0;
-    if (bytes > (whole ? kMostWholeVectors * kVectorBytes : kMostWordBytes))
-        return 0;
-    for (int lanes = 1; lanes < 32; lanes *= 2)
-    {
-        int hits[kBanks] = {}, most = 0;
-        int64_t const stride = bytes + (whole ? 4 * lanes : 0); // rows that begin on vectors take turns
-        for (int t = 0; t < 32; ++t)
-            most = std::max(most, ++hits[(ceil_div(t / lanes * stride, int64_t(4)) + t % lanes) % kBanks]);
-        if (bytes <= kMostWordBytesALane * lanes && most <= kMostConflicts)
-            return lanes;
-    }
-    return 32;
-}
 
 #if CUDART_VERSION >= 11080
 struct ClusterLaunch
@@ -183,25 +161,6 @@ cudaError_t resident(Kernel* kernel, int threads, size_t shared, int cluster, in
     if (status == cudaSuccess)
         known[key] = count;
     return status;
-}
-
-template <class T>
-cudaError_t launch_words(int lanes, T const* x, T* y, int64_t rows, int64_t length, InstanceNormParams const& params,
-    bool stream, cudaStream_t on)
-{
-    constexpr int VEC = kVectorBytes / sizeof(T);
-    int const threads = std::max(128, lanes * VEC); // so many rows that a block's begin on a vector
-    int64_t const a_block = threads / lanes, blocks = ceil_div(rows, a_block);
-    size_t const shared = size_t(ceil_div(a_block * length, int64_t(VEC))) * kVectorBytes;
-    auto* const kernel = length % VEC == 0 ? instance_norm_words_kernel<T, true> : instance_norm_words_kernel<T, false>;
-    int count = 0;
-    cudaError_t const status = resident(kernel, threads, shared, 1, count);
-    if (status != cudaSuccess)
-        return status;
-    if (count == 0 || blocks > kMostBlocks)
-        return cudaErrorInvalidConfiguration;
-    kernel<<<unsigned(blocks), threads, shared, on>>>(x, y, rows, int(length), lanes, params, stream);
-    return cudaGetLastError();
 }
 
 template <class T, int STAGES, int WARPS, int BLOCKS>
@@ -329,7 +288,8 @@ cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x,
         else if (plan.blocks == 0 && plan.stages > 0)
             status = launch_through_cache<T>(in, out, rows, length, params, workspace, stream, on);
         else if (int const lanes = plan.blocks == 1 ? word_lanes(type, length) : 0)
-            status = launch_words<T>(lanes, in, out, rows, length, params, stream, on);
+            status = launch_words<T, InstanceNormParams>(instance_norm_words_kernel<T, false>,
+                instance_norm_words_kernel<T, true>, lanes, in, out, rows, length, stream, on, params);
         if (status != cudaErrorInvalidConfiguration)
             return status;
         switch (plan.packs)

@@ -369,16 +369,11 @@ cudaError_t launch_l2norm_images(ImagesPlan const& plan, Type type, void const* 
 namespace
 {
 
-constexpr int kMostStagedVectors = 384; // of a row: 48 KiB a block
-
 // Rows that begin inside a vector, and rows so short that a thread's vectors would lie far apart.
-StagedPlan plan_staged_rows(Type type, int64_t length)
+int l2norm_word_lanes(Type type, int64_t length)
 {
     int const vec = vector_elements(type);
-    int64_t const vectors = window_vectors(length, vec);
-    if (vectors > kMostStagedVectors || (length % vec == 0 && vectors >= 16))
-        return StagedPlan{0};
-    return StagedPlan{std::min(next_power_of_two(ceil_div(vectors, int64_t(2))), 32)};
+    return length % vec == 0 && length / vec >= 16 ? 0 : word_lanes(type, length);
 }
 
 constexpr int kMostColumnThreads = 512;
@@ -442,15 +437,15 @@ cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t ou
         return launch_l2norm_columns(plan, type, x, weight, y, outer, channels, inner, norm, on);
     }
     RowsPlan const plan = plan_rows(type, outer, channels, Device{});
-    StagedPlan const staged = plan_staged_rows(type, channels);
+    int const lanes = l2norm_word_lanes(type, channels);
     bool const stream = streams(2 * outer * channels * size_of(type));
     return with_type(type, [&](auto tag) {
         using T = typename decltype(tag)::type;
         auto const* const in = static_cast<T const*>(x);
         auto* const out = static_cast<T*>(y);
-        if (staged.lanes > 0)
-            return launch_staged(l2norm_staged_rows_kernel<T>, staged, outer, channels, sizeof(T), on, in, weight, out,
-                outer, int(channels), staged.lanes, norm, stream);
+        if (lanes > 0)
+            return launch_words<T, Scalars, Norm>(l2norm_words_kernel<T, false>, l2norm_words_kernel<T, true>, lanes, in,
+                out, outer, channels, stream, on, weight, norm);
         if (plan.blocks != 1)
             return launch_long_columns<T>(in, weight, out, outer, channels, 1, norm, on);
         switch (plan.packs)

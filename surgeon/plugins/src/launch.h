@@ -1,6 +1,7 @@
 // What the operators' launchers share.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -81,20 +82,49 @@ inline cudaError_t zeroed_tickets(unsigned*& tickets, void* workspace, cudaStrea
     return cudaMemsetAsync(workspace, 0, sizeof *tickets, on);
 }
 
-struct StagedPlan
-{
-    int lanes; // threads that share a row; 0: this mapping does not pay
-};
+constexpr int kMostWordBytesALane = 272, kMostWordBytes = 32 * kMostWordBytesALane;
 
-template <class Kernel, class... Arguments>
-cudaError_t launch_staged(Kernel* kernel, StagedPlan const& plan, int64_t rows, int64_t length, int64_t element_bytes,
-    cudaStream_t on, Arguments const&... arguments)
+// How many lanes share a row's words in shared memory; 0 for longer rows. A block has some 32 KiB, and a bank of the
+// shared memory should serve a warp at most three times at once.
+inline int word_lanes(Type type, int64_t length)
 {
-    int64_t const a_block = kStagedThreads / plan.lanes, blocks = ceil_div(rows, a_block);
-    size_t const shared = size_t(ceil_div(a_block * length * element_bytes, int64_t(kVectorBytes))) * kVectorBytes;
-    if (blocks > kMostBlocks)
-        return cudaErrorInvalidValue;
-    kernel<<<unsigned(blocks), kStagedThreads, shared, on>>>(arguments...);
+    constexpr int kMostConflicts = 3, kBanks = 32, kMostWholeVectors = 128;
+    int64_t const bytes = length * size_of(type);
+    bool const whole = length % vector_elements(type) == 0;
+    if (bytes > (whole ? kMostWholeVectors * kVectorBytes : kMostWordBytes))
+        return 0;
+    for (int lanes = 1; lanes < 32; lanes *= 2)
+    {
+        int hits[kBanks] = {}, most = 0;
+        int64_t const stride = bytes + (whole ? 4 * lanes : 0); // rows that begin on vectors take turns
+        for (int t = 0; t < 32; ++t)
+            most = std::max(most, ++hits[(ceil_div(t / lanes * stride, int64_t(4)) + t % lanes) % kBanks]);
+        if (bytes <= kMostWordBytesALane * lanes && most <= kMostConflicts)
+            return lanes;
+    }
+    return 32;
+}
+
+template <class T, class... Arguments>
+using WordsKernel = void(T const*, T*, int64_t, int, int, Arguments..., bool);
+
+// `kernel` takes rows in shared memory as words; `turning` where they begin on vectors.
+template <class T, class... Arguments>
+cudaError_t launch_words(WordsKernel<T, Arguments...>* kernel, WordsKernel<T, Arguments...>* turning, int lanes,
+    T const* x, T* y, int64_t rows, int64_t length, bool stream, cudaStream_t on, Arguments... arguments)
+{
+    constexpr int VEC = kVectorBytes / sizeof(T);
+    int const threads = std::max(128, lanes * VEC); // so many rows that a block's begin on a vector
+    int64_t const a_block = threads / lanes, blocks = ceil_div(rows, a_block);
+    size_t const shared = size_t(ceil_div(a_block * length, int64_t(VEC))) * kVectorBytes;
+    auto* const chosen = length % VEC == 0 ? turning : kernel;
+    int count = 0;
+    cudaError_t const status = resident_blocks(chosen, threads, shared, count);
+    if (status != cudaSuccess)
+        return status;
+    if (count == 0 || blocks > kMostBlocks)
+        return cudaErrorInvalidConfiguration;
+    chosen<<<unsigned(blocks), threads, shared, on>>>(x, y, rows, int(length), lanes, arguments..., stream);
     return cudaGetLastError();
 }
 

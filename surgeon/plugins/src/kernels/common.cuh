@@ -476,12 +476,10 @@ struct StagedRows
     int elements;  // of the span
     int64_t row;   // this group's
     bool live;
-    RowWindow<T> window; // this group's row, counted from the span
     int lane, lanes;
 
     __device__ StagedRows(void* shared, int64_t rows, int length, int lanes_a_row)
-        : stage(static_cast<T*>(shared)), first(0), elements(0), row(0), live(false), window(0, 0),
-          lane(threadIdx.x % lanes_a_row), lanes(lanes_a_row)
+        : stage(static_cast<T*>(shared)), lane(threadIdx.x % lanes_a_row), lanes(lanes_a_row)
     {
         int const most = blockDim.x / lanes, group = threadIdx.x / lanes;
         int64_t const first_row = int64_t(blockIdx.x) * most;
@@ -489,7 +487,6 @@ struct StagedRows
         elements = int(min(int64_t(most), rows - first_row)) * length;
         row = first_row + group;
         live = row < rows;
-        window = RowWindow<T>(live ? group * length : 0, live ? length : 0);
     }
 
     __device__ void bring(T const* x) const
@@ -504,62 +501,88 @@ struct StagedRows
         __syncthreads();
     }
 
-    // f(vector, inside): for every vector that the row touches; elements that are not inside are another row's.
-    template <class F>
-    __device__ void look(F const& f) const
-    {
-        for (int j = lane; j < window.vectors(); j += lanes)
-        {
-            Vector<T> const v = at(j);
-            if (window.whole(j))
-                f(v, [](int) { return true; });
-            else
-                f(v, [&](int k) { return window.inside(j * VEC + k); });
-        }
-    }
-
-    // Every element of the row becomes f(value, its index in the row). All groups must have looked.
-    template <class F>
-    __device__ void change(F const& f) const
-    {
-        for (int j = lane; j < window.vectors(); j += lanes)
-        {
-            int const e = j * VEC - window.lo;
-            T* const p = stage + window.first + j * VEC;
-            if (window.whole(j))
-            {
-                Vector<T> const v = at(j);
-                float out[VEC];
-#pragma unroll
-                for (int k = 0; k < VEC; ++k)
-                    out[k] = f(v[k], e + k);
-                Vector<T>::of(out).store(p, false);
-            }
-            else
-#pragma unroll
-                for (int k = 0; k < VEC; ++k)
-                    if (window.inside(j * VEC + k))
-                        p[k] = from_float<T>(f(to_float(p[k]), e + k));
-        }
-    }
-
     __device__ void take_back(T* y, bool stream) const
     {
         __syncthreads();
         int const whole = elements / VEC;
         for (int j = threadIdx.x; j < whole; j += blockDim.x)
-            vector(j * VEC).store(y + first + j * VEC, stream);
+            Vector<T>::of_shared(stage + j * VEC).store(y + first + j * VEC, stream);
         for (int e = whole * VEC + threadIdx.x; e < elements; e += blockDim.x)
             y[first + e] = stage[e];
     }
-
-private:
-    __device__ Vector<T> at(int j) const { return vector(int(window.first) + j * VEC); }
-
-    __device__ Vector<T> vector(int element) const { return Vector<T>::of_shared(stage + element); }
 };
 
-constexpr int kStagedThreads = 256;
+constexpr int kMostWordThreads = 256;
+
+// A group's row of staged ones as 32-bit words; of an odd number of halves, one shares its word with a neighbouring row
+// and is the first lane's, alone. With TURN every row begins at another of its words: rows that begin on vectors would
+// meet in the same banks.
+template <class T, bool TURN>
+struct RowWords
+{
+    static constexpr int PER = 4 / sizeof(T);
+    using Word = Pack<T, PER>;
+    StagedRows<T> const& block;
+    int start; // the row's first element in the stage
+    int first, count, begin, end;
+    int at; // the single element's place in the stage, -1 where there is none or it is another lane's
+
+    __device__ RowWords(StagedRows<T> const& rows, int length) : block(rows), start(int(threadIdx.x) / rows.lanes * length)
+    {
+        int const from = block.live ? ceil_div(start, PER) : 0, to = block.live ? (start + length) / PER : 0;
+        first = from + block.lane;
+        count = first < to ? (to - first + block.lanes - 1) / block.lanes : 0;
+        begin = TURN && count > 0 ? first + int(threadIdx.x) / block.lanes % count * block.lanes : first;
+        end = first + count * block.lanes;
+        bool const single = length % PER != 0 && block.live && block.lane == 0;
+        at = !single ? -1 : start % PER ? start : start + length - 1;
+    }
+
+    // f(value, its index in the row) for the single element, then f for those of every word.
+    template <class F>
+    __device__ void look(F const& f) const
+    {
+        if (at >= 0)
+            f(to_float(block.stage[at]), at - start);
+        each([&](int w, Word const& v) {
+#pragma unroll
+            for (int k = 0; k < PER; ++k)
+                f(v[k], w * PER + k - start);
+        });
+    }
+
+    // Every element becomes f(value, its index in the row).
+    template <class F>
+    __device__ void change(F const& f) const
+    {
+        if (at >= 0)
+            block.stage[at] = from_float<T>(f(to_float(block.stage[at]), at - start));
+        each([&](int w, Word const& v) {
+            float out[PER];
+#pragma unroll
+            for (int k = 0; k < PER; ++k)
+                out[k] = f(v[k], w * PER + k - start);
+            reinterpret_cast<unsigned*>(block.stage)[w] = Word::of(out).words[0];
+        });
+    }
+
+private:
+    template <class F>
+    __device__ void each(F const& f) const
+    {
+        int w = begin;
+#pragma unroll 8
+        for (int i = 0; i < count; ++i)
+        {
+            Word v;
+            v.words[0] = reinterpret_cast<unsigned const*>(block.stage)[w];
+            f(w, v);
+            w += block.lanes;
+            if (TURN && w >= end)
+                w = first;
+        }
+    }
+};
 
 // ------------------------------------------------------------------------------------------- fast division
 

@@ -156,76 +156,28 @@ __device__ inline float elements_in(RowWindow<T> const& window, int from, int to
     return hi > lo ? float(hi - lo) : 0.f;
 }
 
-constexpr int kMostWordThreads = 256;
-
-// Short rows, taken in shared memory as 32-bit words; of an odd number of halves, one shares its word with a
-// neighbouring row. With TURN every row begins at another of its words: rows that begin on vectors would meet in the
-// same banks.
+// Short rows, taken in shared memory as 32-bit words.
 template <class T, bool TURN>
 __global__ void __launch_bounds__(kMostWordThreads)
     instance_norm_words_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t rows, int length, int lanes,
         InstanceNormParams params, bool stream)
 {
-    constexpr int PER = 4 / sizeof(T);
-    using Word = Pack<T, PER>;
     extern __shared__ __align__(128) unsigned char staged[];
     StagedRows<T> const block(staged, rows, length, lanes);
     Channel const channel(params, block.live ? block.row : 0);
     block.bring(x);
-    unsigned* const words = reinterpret_cast<unsigned*>(staged);
-    int const group = int(threadIdx.x) / lanes, start = group * length;
-    int const from = block.live ? ceil_div(start, PER) : 0, to = block.live ? (start + length) / PER : 0;
-    bool const single = length % PER != 0 && block.live && block.lane == 0;
-    int const at = start % PER ? start : start + length - 1;
-    float const alone = single ? to_float(block.stage[at]) : 0.f;
-
-    int const first = from + block.lane, count = first < to ? (to - first + lanes - 1) / lanes : 0;
-    int const begin = TURN && count > 0 ? first + group % count * lanes : first, end = first + count * lanes;
-    auto const each = [&](auto const& f) {
-        int w = begin;
-#pragma unroll 8
-        for (int i = 0; i < count; ++i)
-        {
-            Word v;
-            v.words[0] = words[w];
-            f(w, v);
-            w += lanes;
-            if (TURN && w >= end)
-                w = first;
-        }
-    };
-    float sum = alone;
-    each([&](int, Word const& v) {
-#pragma unroll
-        for (int k = 0; k < PER; ++k)
-            sum += v[k];
-    });
+    RowWords<T, TURN> const row(block, length);
+    float sum = 0.f;
+    row.look([&](float f, int) { sum += f; });
     float const mean = sum_over_lanes(make_float2(sum, 0.f), lanes, nullptr).x / float(length);
     float2 d = make_float2(0.f, 0.f);
-    if (single)
-    {
-        d.x = alone - mean;
-        d.y = d.x * d.x;
-    }
-    each([&](int, Word const& v) {
-#pragma unroll
-        for (int k = 0; k < PER; ++k)
-        {
-            float const deviation = v[k] - mean;
-            d.x += deviation;
-            d.y = fmaf(deviation, deviation, d.y);
-        }
+    row.look([&](float f, int) {
+        float const deviation = f - mean;
+        d.x += deviation;
+        d.y = fmaf(deviation, deviation, d.y);
     });
     Affine const affine(params, channel, corrected(float(length), mean, sum_over_lanes(d, lanes, nullptr)));
-    if (single)
-        block.stage[at] = from_float<T>(affine(alone));
-    each([&](int w, Word const& v) {
-        float out[PER];
-#pragma unroll
-        for (int k = 0; k < PER; ++k)
-            out[k] = affine(v[k]);
-        words[w] = Word::of(out).words[0];
-    });
+    row.change([&](float f, int) { return affine(f); });
     block.take_back(y, stream);
 }
 

@@ -885,30 +885,23 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
     }
 }
 
-template <class T>
-__global__ void __launch_bounds__(kStagedThreads)
-    l2norm_staged_rows_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, int64_t rows, int length,
-        int lanes, Norm norm, bool stream)
+// Short rows, taken in shared memory as 32-bit words.
+template <class T, bool TURN>
+__global__ void __launch_bounds__(kMostWordThreads)
+    l2norm_words_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t rows, int length, int lanes,
+        Scalars weight, Norm norm, bool stream)
 {
-    constexpr int VEC = kVectorBytes / sizeof(T);
     extern __shared__ __align__(128) unsigned char staged[];
     StagedRows<T> const block(staged, rows, length, lanes);
     block.bring(x);
+    RowWords<T, TURN> const row(block, length);
     float sum = 0.f;
-    block.look([&](Vector<T> const& v, auto const& inside) {
-#pragma unroll
-        for (int k = 0; k < VEC; ++k)
-        {
-            float const f = inside(k) ? v[k] : 0.f;
-            sum = fmaf(f, f, sum);
-        }
-    });
+    row.look([&](float f, int) { sum = fmaf(f, f, sum); });
     Scale const scale(divisor_of(sum_over_lanes(make_float2(sum, 0.f), lanes, nullptr).x, norm));
-    __syncthreads();
     if (weight.data)
-        block.change([&](float f, int e) { return scale(f) * weight.at(e); });
+        row.change([&](float f, int e) { return scale(f) * weight.at(e); });
     else
-        block.change([&](float f, int) { return scale(f); });
+        row.change([&](float f, int) { return scale(f); });
     block.take_back(y, stream);
 }
 
