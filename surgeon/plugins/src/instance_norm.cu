@@ -287,9 +287,9 @@ cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x,
             status = launch_over_cluster<T>(plan, in, out, rows, length, params, stream, on);
         else if (plan.blocks == 0 && plan.stages > 0)
             status = launch_through_cache<T>(in, out, rows, length, params, workspace, stream, on);
-        else if (int const lanes = plan.blocks == 1 ? word_lanes(type, length) : 0)
+        else if (WordsPlan const words = plan_words(type, length); plan.blocks == 1 && words.lanes > 0)
             status = launch_words<T, InstanceNormParams>(instance_norm_words_kernel<T, false>,
-                instance_norm_words_kernel<T, true>, lanes, in, out, rows, length, stream, on, params);
+                instance_norm_words_kernel<T, true>, words, in, out, rows, length, stream, on, params);
         if (status != cudaErrorInvalidConfiguration)
             return status;
         switch (plan.packs)

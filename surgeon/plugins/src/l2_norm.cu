@@ -370,10 +370,10 @@ namespace
 {
 
 // Rows that begin inside a vector, and rows so short that a thread's vectors would lie far apart.
-int l2norm_word_lanes(Type type, int64_t length)
+WordsPlan plan_l2norm_words(Type type, int64_t length)
 {
     int const vec = vector_elements(type);
-    return length % vec == 0 && length / vec >= 16 ? 0 : word_lanes(type, length);
+    return length % vec == 0 && length / vec >= 16 ? WordsPlan{0, false} : plan_words(type, length);
 }
 
 constexpr int kMostColumnThreads = 512;
@@ -437,14 +437,14 @@ cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t ou
         return launch_l2norm_columns(plan, type, x, weight, y, outer, channels, inner, norm, on);
     }
     RowsPlan const plan = plan_rows(type, outer, channels, Device{});
-    int const lanes = l2norm_word_lanes(type, channels);
+    WordsPlan const words = plan_l2norm_words(type, channels);
     bool const stream = streams(2 * outer * channels * size_of(type));
     return with_type(type, [&](auto tag) {
         using T = typename decltype(tag)::type;
         auto const* const in = static_cast<T const*>(x);
         auto* const out = static_cast<T*>(y);
-        if (lanes > 0)
-            return launch_words<T, Scalars, Norm>(l2norm_words_kernel<T, false>, l2norm_words_kernel<T, true>, lanes, in,
+        if (words.lanes > 0)
+            return launch_words<T, Scalars, Norm>(l2norm_words_kernel<T, false>, l2norm_words_kernel<T, true>, words, in,
                 out, outer, channels, stream, on, weight, norm);
         if (plan.blocks != 1)
             return launch_long_columns<T>(in, weight, out, outer, channels, 1, norm, on);

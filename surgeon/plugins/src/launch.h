@@ -84,47 +84,62 @@ inline cudaError_t zeroed_tickets(unsigned*& tickets, void* workspace, cudaStrea
 
 constexpr int kMostWordBytesALane = 272, kMostWordBytes = 32 * kMostWordBytesALane;
 
-// How many lanes share a row's words in shared memory; 0 for longer rows. A block has some 32 KiB, and a bank of the
-// shared memory should serve a warp at most three times at once.
-inline int word_lanes(Type type, int64_t length)
+struct WordsPlan
 {
-    constexpr int kMostConflicts = 3, kBanks = 32, kMostWholeVectors = 128;
-    int64_t const bytes = length * size_of(type);
-    bool const whole = length % vector_elements(type) == 0;
-    if (bytes > (whole ? kMostWholeVectors * kVectorBytes : kMostWordBytes))
-        return 0;
+    int lanes; // that share a row's words in shared memory; 0 for longer rows
+    bool turns;
+};
+
+// The fewest lanes with which a bank of the shared memory serves a warp at most three times at once.
+inline int word_lanes(int64_t bytes, bool turns)
+{
+    constexpr int kMostConflicts = 3, kBanks = 32;
     for (int lanes = 1; lanes < 32; lanes *= 2)
     {
         int hits[kBanks] = {}, most = 0;
-        int64_t const stride = bytes + (whole ? 4 * lanes : 0); // rows that begin on vectors take turns
         for (int t = 0; t < 32; ++t)
-            most = std::max(most, ++hits[(ceil_div(t / lanes * stride, int64_t(4)) + t % lanes) % kBanks]);
+        {
+            int64_t const group = t / lanes, begin = ceil_div(group * bytes, int64_t(4)) + t % lanes;
+            most = std::max(most, ++hits[(begin + (turns ? group * lanes : 0)) % kBanks]);
+        }
         if (bytes <= kMostWordBytesALane * lanes && most <= kMostConflicts)
             return lanes;
     }
     return 32;
 }
 
+// A block has some 32 KiB. Rows that begin on vectors take turns, others where it spares three lanes of four.
+inline WordsPlan plan_words(Type type, int64_t length)
+{
+    constexpr int kMostWholeVectors = 128;
+    int64_t const bytes = length * size_of(type);
+    bool const whole = length % vector_elements(type) == 0;
+    if (bytes > (whole ? kMostWholeVectors * kVectorBytes : kMostWordBytes))
+        return WordsPlan{0, false};
+    int const lanes = word_lanes(bytes, false), turning = word_lanes(bytes, true);
+    return whole || 4 * turning <= lanes ? WordsPlan{turning, true} : WordsPlan{lanes, false};
+}
+
 template <class T, class... Arguments>
 using WordsKernel = void(T const*, T*, int64_t, int, int, Arguments..., bool);
 
-// `kernel` takes rows in shared memory as words; `turning` where they begin on vectors.
+// `kernel` takes rows in shared memory as words; `turning` each row's from another one on.
 template <class T, class... Arguments>
-cudaError_t launch_words(WordsKernel<T, Arguments...>* kernel, WordsKernel<T, Arguments...>* turning, int lanes,
-    T const* x, T* y, int64_t rows, int64_t length, bool stream, cudaStream_t on, Arguments... arguments)
+cudaError_t launch_words(WordsKernel<T, Arguments...>* kernel, WordsKernel<T, Arguments...>* turning,
+    WordsPlan const& plan, T const* x, T* y, int64_t rows, int64_t length, bool stream, cudaStream_t on, Arguments... arguments)
 {
     constexpr int VEC = kVectorBytes / sizeof(T);
-    int const threads = std::max(128, lanes * VEC); // so many rows that a block's begin on a vector
-    int64_t const a_block = threads / lanes, blocks = ceil_div(rows, a_block);
+    int const threads = std::max(128, plan.lanes * VEC); // so many rows that a block's begin on a vector
+    int64_t const a_block = threads / plan.lanes, blocks = ceil_div(rows, a_block);
     size_t const shared = size_t(ceil_div(a_block * length, int64_t(VEC))) * kVectorBytes;
-    auto* const chosen = length % VEC == 0 ? turning : kernel;
+    auto* const chosen = plan.turns ? turning : kernel;
     int count = 0;
     cudaError_t const status = resident_blocks(chosen, threads, shared, count);
     if (status != cudaSuccess)
         return status;
     if (count == 0 || blocks > kMostBlocks)
         return cudaErrorInvalidConfiguration;
-    chosen<<<unsigned(blocks), threads, shared, on>>>(x, y, rows, int(length), lanes, arguments..., stream);
+    chosen<<<unsigned(blocks), threads, shared, on>>>(x, y, rows, int(length), plan.lanes, arguments..., stream);
     return cudaGetLastError();
 }
 

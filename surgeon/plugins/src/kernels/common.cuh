@@ -515,8 +515,8 @@ struct StagedRows
 constexpr int kMostWordThreads = 256;
 
 // A group's row of staged ones as 32-bit words; of an odd number of halves, one shares its word with a neighbouring row
-// and is the first lane's, alone. With TURN every row begins at another of its words: rows that begin on vectors would
-// meet in the same banks.
+// and is the first lane's, alone. With TURN every row begins at another of its words, where rows would meet in the same
+// banks otherwise.
 template <class T, bool TURN>
 struct RowWords
 {
