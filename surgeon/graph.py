@@ -969,9 +969,7 @@ class Model:
             listed = {info.name: info for info in bare.graph.value_info}
             for info in sizes:  # each round knows more of them
                 (listed.get(info.name) or bare.graph.value_info.add()).CopyFrom(info)
-        for body in [
-            s for s in _scopes(self.graph) if s is not self.graph
-        ]:  # inference sees no values of the graph around it
+        for body in list(_scopes(self.graph))[1:]:  # ONNX's inference sees no values of the graph around it
             self._sizes_by_targets(body, types)
         self._infer_functions(types)
         return types

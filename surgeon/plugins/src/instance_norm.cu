@@ -1,8 +1,6 @@
 #include "launch.h"
 
 #include <algorithm>
-#include <map>
-#include <mutex>
 #include <tuple>
 #include <utility>
 
@@ -117,50 +115,30 @@ int64_t most_chunks(int64_t rows, int64_t vectors)
 }
 
 // How many blocks of the kernel, or clusters of `cluster` blocks, the device holds at once; 0 where it takes none such.
-// Asked once per device and shape.
 template <class Kernel>
 cudaError_t resident(Kernel* kernel, int threads, size_t shared, int cluster, int& count)
 {
     if (cluster == 1)
         return resident_blocks(kernel, threads, shared, count);
-    static std::mutex mutex;
-    static std::map<std::tuple<int, Kernel*, size_t, int>, int> known;
-    int id = 0, most = 0;
-    cudaError_t status = cudaGetDevice(&id);
-    if (status != cudaSuccess)
-        return status;
-    std::lock_guard<std::mutex> const lock(mutex);
-    auto const key = std::make_tuple(id, kernel, shared, cluster);
-    auto const found = known.find(key);
-    if (found != known.end())
-        return count = found->second, cudaSuccess;
-    cudaFuncAttributes has{};
-    status = cudaFuncGetAttributes(&has, kernel);
-    if (status == cudaSuccess)
-        status = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, id);
-    most -= int(has.sharedSizeBytes);
-    // The same for every shape: another's launches must not lower it.
-    if (status == cudaSuccess)
-        status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
-    if (status != cudaSuccess)
-        return status;
-    count = 0;
+    return remembered(std::make_tuple(kernel, threads, shared, cluster), count, [&](int id, int& clusters) {
+        int most = 0;
+        cudaError_t status = allow_most_shared(kernel, id, most);
+        clusters = 0;
 #if CUDART_VERSION >= 11080
-    if (shared <= size_t(most))
-    {
-        ClusterLaunch const launch(cluster, threads, shared, cluster, nullptr);
-        if (cluster > kMostBlocksInCluster)
-            status = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-        if (status == cudaSuccess && cudaOccupancyMaxActiveClusters(&count, kernel, &launch.config) != cudaSuccess)
+        if (status == cudaSuccess && shared <= size_t(most))
         {
-            count = 0;
-            cudaGetLastError(); // a device without room for such a cluster
+            ClusterLaunch const launch(cluster, threads, shared, cluster, nullptr);
+            if (cluster > kMostBlocksInCluster)
+                status = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+            if (status == cudaSuccess && cudaOccupancyMaxActiveClusters(&clusters, kernel, &launch.config) != cudaSuccess)
+            {
+                clusters = 0;
+                cudaGetLastError(); // a device without room for such a cluster
+            }
         }
-    }
 #endif
-    if (status == cudaSuccess)
-        known[key] = count;
-    return status;
+        return status;
+    });
 }
 
 template <class T, int STAGES, int WARPS, int BLOCKS>
@@ -221,7 +199,7 @@ cudaError_t launch_through_cache(T const* x, T* y, int64_t rows, int64_t length,
     int const per = share_vectors(length, kVectorBytes / sizeof(T), chunks);
     size_t const shared = size_t(kCacheStages) * per * kVectorBytes;
     int blocks = 0;
-    cudaError_t status = resident(kernel, kCacheThreads, shared, 1, blocks);
+    cudaError_t status = resident_blocks(kernel, kCacheThreads, shared, blocks);
     if (status != cudaSuccess)
         return status;
     if (blocks == 0 || items >= kMostBlocks / 2 || workspace == nullptr)

@@ -162,28 +162,16 @@ size_t tiles_bytes(TilesPlan const& plan, Type type)
 // Of compute capability 9.0; reserved is the system's part of a block's, and the kernel's own barriers.
 constexpr size_t kSharedOfMultiprocessor = 228 << 10, kReservedOfBlock = (1 << 10) + 640;
 
-// How many clusters the device holds at once; asked once per kernel, device and launch shape.
+// How many clusters the device holds at once.
 template <class Kernel>
 cudaError_t resident_clusters(Kernel* kernel, cudaLaunchConfig_t const& config, int blocks, int& clusters)
 {
-    static std::mutex mutex;
-    static std::map<std::tuple<Kernel*, int, int, unsigned, size_t>, int> known;
-    int id = 0;
-    cudaError_t status = cudaGetDevice(&id);
-    if (status != cudaSuccess)
-        return status;
-    std::lock_guard<std::mutex> const lock(mutex);
-    auto const key = std::make_tuple(kernel, id, blocks, config.blockDim.x, config.dynamicSmemBytes);
-    auto const found = known.find(key);
-    if (found != known.end())
-        return clusters = found->second, cudaSuccess;
-    status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-        int(kSharedOfMultiprocessor - kReservedOfBlock));
-    if (status == cudaSuccess)
-        status = cudaOccupancyMaxActiveClusters(&clusters, kernel, &config);
-    if (status == cudaSuccess)
-        known[key] = clusters;
-    return status;
+    auto const key = std::make_tuple(kernel, blocks, config.blockDim.x, config.dynamicSmemBytes);
+    return remembered(key, clusters, [&](int, int& count) {
+        cudaError_t const status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+            int(kSharedOfMultiprocessor - kReservedOfBlock));
+        return status == cudaSuccess ? cudaOccupancyMaxActiveClusters(&count, kernel, &config) : status;
+    });
 }
 
 // As many clusters as the device holds, and no more than there are items for.

@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <tuple>
+#include <utility>
 
 #include "operators.h"
 #include "plans.h"
@@ -42,35 +43,54 @@ inline Scalars scalars(Tensor const& t)
     return Scalars{t.data, t.type};
 }
 
-// How many blocks of the kernel the device holds at once; 0 where it takes none such. Asked once per device and shape.
-template <class Kernel>
-cudaError_t resident_blocks(Kernel* kernel, int threads, size_t shared, int& count)
+// What ask(device, count) says of a launch: asked once for each key and device.
+template <class Key, class Ask>
+cudaError_t remembered(Key const& key, int& count, Ask const& ask)
 {
     static std::mutex mutex;
-    static std::map<std::tuple<int, Kernel*, size_t>, int> known;
-    int id = 0, most = 0;
+    static std::map<std::pair<int, Key>, int> known;
+    int id = 0;
     cudaError_t status = cudaGetDevice(&id);
     if (status != cudaSuccess)
         return status;
     std::lock_guard<std::mutex> const lock(mutex);
-    auto const key = std::make_tuple(id, kernel, shared);
-    auto const found = known.find(key);
+    auto const found = known.find({id, key});
     if (found != known.end())
         return count = found->second, cudaSuccess;
-    cudaFuncAttributes has{};
-    status = cudaFuncGetAttributes(&has, kernel);
+    status = ask(id, count);
     if (status == cudaSuccess)
-        status = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, id);
+        known[{id, key}] = count;
+    return status;
+}
+
+// Lets a block of the kernel have the most dynamic shared memory that there is; the same for every shape: another's
+// launches must not lower it.
+template <class Kernel>
+cudaError_t allow_most_shared(Kernel* kernel, int device, int& most)
+{
+    cudaFuncAttributes has{};
+    cudaError_t status = cudaFuncGetAttributes(&has, kernel);
+    if (status == cudaSuccess)
+        status = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     most -= int(has.sharedSizeBytes);
-    // The same for every shape: another's launches must not lower it.
     if (status == cudaSuccess)
         status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
-    count = 0;
-    if (status == cudaSuccess && shared <= size_t(most))
-        status = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&count, kernel, threads, shared);
-    if (status == cudaSuccess)
-        known[key] = count *= device().multiprocessors;
     return status;
+}
+
+// How many blocks of the kernel the device holds at once; 0 where it takes none such.
+template <class Kernel>
+cudaError_t resident_blocks(Kernel* kernel, int threads, size_t shared, int& count)
+{
+    return remembered(std::make_tuple(kernel, threads, shared), count, [&](int id, int& blocks) {
+        int most = 0;
+        cudaError_t status = allow_most_shared(kernel, id, most);
+        blocks = 0;
+        if (status == cudaSuccess && shared <= size_t(most))
+            status = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared);
+        blocks *= device().multiprocessors;
+        return status;
+    });
 }
 
 // Where there are no tickets, the workspace is set to 0 for them; where there is none either, a launch does without.
