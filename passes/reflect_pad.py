@@ -266,7 +266,7 @@ def _removed(b: Builder, kept: Value | None, size: Any) -> list[int]:
     mask = b.value(kept)
     if mask is not None:
         require(mask.ndim == 1 and mask.size == size, "its mask is not known to be as long as the axis")
-        return [int(p) - mask.size * (p >= mask.size // 2) for p in np.flatnonzero(~mask.astype(bool))]
+        return [p - mask.size * (p >= mask.size // 2) for p in np.flatnonzero(~mask.astype(bool)).tolist()]
     assert kept is not None and kept.producer is not None
     everywhere, gone, cleared = kept.producer.inputs
     assert everywhere is not None and everywhere.producer is not None
