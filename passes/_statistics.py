@@ -191,7 +191,7 @@ def mended_epsilon(b: Builder, epsilon: float) -> float:
         return epsilon
     wanted = b.options.get("repair_eps")
     if wanted is None:
-        b.warn("lost epsilon: the variance has none, so a constant input divides by zero; repair_eps gives it one")
+        b.warn("lost epsilon: the variance has none, so a constant input divides by zero; --repair-eps gives it one")
         return 0.0
     b.warn(f"lost epsilon: {float(wanted):g} repairs it, as asked for")
     b.tolerance = 1e30  # the user asked for other numbers than the file's

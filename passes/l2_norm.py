@@ -19,7 +19,7 @@ Exact     To rounding, with sums in fp32 whatever narrower type the input has; m
 Kept      Several axes, L1, a norm with a second reader, GRN, RMS norms (a mean, not a sum),
           constants (`fold` has them).
 Epsilon   Where it was lost on the way to the file (1e-12 is 0 in fp16; PyTorch's dynamo exporter deletes `+ e` at or
-          below 1e-8) a warning says `lost epsilon`, and the option repair_eps puts one back.
+          below 1e-8) a warning says `lost epsilon`, and --repair-eps puts one back.
 """
 
 from __future__ import annotations
@@ -436,7 +436,7 @@ def _deleted_addition(b: Builder) -> tuple[Node, str] | None:
 def _repaired(b: Builder, why: str, mode: str) -> tuple[str, float]:
     wanted = b.options.get("repair_eps")
     if wanted is None:
-        b.warn(f"lost epsilon: {why}. A row of zeros gives NaN; the option repair_eps puts an epsilon back")
+        b.warn(f"lost epsilon: {why}. A row of zeros gives NaN; --repair-eps puts an epsilon back")
         return "add_norm", 0.0
     b.warn(f"lost epsilon: {why}. It is {float(wanted):g} now, as asked for")
     b.tolerance = 1e30  # the user asked for other numbers than the file's: the proof sees to NaN and inf alone

@@ -13,10 +13,11 @@ or differs; 2 a usage error or a model that cannot be read, and nothing was writ
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import json
 import math
-import os
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -24,10 +25,10 @@ from typing import Any, NoReturn
 
 from . import __version__
 from .errors import EngineError, SurgeonError, UsageError, did_you_mean
-from .explain import called
+from .explain import QUOTED, called
 from .files import check_writable, put
 from .report import Applied, Declined, Report
-from .screen import Screen, complain
+from .screen import Screen, complain, flush, steady
 from .targets import Target
 
 DONE, FAILED, WRONG = 0, 1, 2
@@ -37,7 +38,12 @@ COMMANDS = ("rewrite", "check", "build", "compare", "passes", "explain", "plugin
 
 def program() -> NoReturn:
     """The program `surgeon`: `main`, and out."""
-    status = main()
+    steady()
+    try:
+        status = main()
+    finally:
+        with contextlib.suppress(OSError):  # a full disk, which `main` has told
+            flush()
     gc.freeze()  # what is left goes with the process: looking through it for garbage takes a quarter of the time
     sys.exit(status)
 
@@ -50,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = _parser().parse_args(arguments)
         verbose = args.verbose
         status = args.run(args)
-        sys.stdout.flush()
+        flush()
         return int(status)
     except EngineError as error:
         complain(str(error))
@@ -58,14 +64,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SurgeonError as error:
         complain(str(error))
         return WRONG
-    except BrokenPipeError:  # the reader of the pipe went away: nothing is wrong, and there is nobody to tell
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
     except OSError as error:  # a folder that may not be entered, a disk that went away
-        complain(f"'{error.filename}' cannot be read or written: {(error.strerror or str(error)).lower()}.")
+        where = f"'{error.filename}'" if error.filename else "a file or the standard output"
+        complain(f"{where} cannot be read or written: {(error.strerror or str(error)).lower()}.")
         return WRONG
     except KeyboardInterrupt:
-        complain("interrupted; nothing was written.")
+        complain("interrupted; no file was left half written.")
         return 130
     except Exception as error:
         if verbose > 1:
@@ -90,7 +94,8 @@ class _Parser(argparse.ArgumentParser):
         if "invalid choice" in message and self.prog == "surgeon":
             wrong = message.split("'")[1] if "'" in message else ""
             message = f"there is no command '{wrong}'.{did_you_mean(wrong, COMMANDS)}"
-        raise UsageError(f"{message.rstrip('.')}. See {self.prog} --help.")
+        end = "" if message.endswith((".", "?")) else "."
+        raise UsageError(f"{message}{end} See {self.prog} --help.")
 
 
 def _parser() -> _Parser:
@@ -420,11 +425,15 @@ def _rewrite(args: argparse.Namespace) -> int:
     report = result.report
     half = _to_half(result, args, target, options) if args.fp16 else None
     withheld = args.strict and bool(report.untaken)
+    texts = {
+        path: _page(report, half, args, withheld) if path.suffix in (".html", ".htm") else _json(report, half)
+        for path in reports
+    }
+    also = {path: text.encode(errors="backslashreplace") for path, text in texts.items()}
     if out is not None and not withheld:
-        (half or result).save(out)
-    for path in reports:
-        text = _page(report, half, args, withheld) if path.suffix in (".html", ".htm") else _json(report, half)
-        put(text.encode(), path)
+        (half or result).save(out, also)
+    else:
+        put(also)
     _print_report(report, screen, args)
     if half is not None:
         _print_precision(half, screen, bool(args.verbose))
@@ -526,12 +535,16 @@ def _rows(entries: Iterable[Declined], each: bool) -> list[tuple[str, str, str]]
     """(pass, node, why), with those of the same pass and reason in one row unless `each`."""
     if each:
         return [(e.pass_name, e.node, e.why) for e in entries]
-    groups: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[str, str], list[Declined]] = {}
     for e in entries:
-        groups.setdefault((e.pass_name, e.why), []).append(e.node)
+        groups.setdefault((e.pass_name, _nameless(e.why)), []).append(e)
     return [
-        (name, nodes[0] if len(nodes) == 1 else f"{nodes[0]} and {len(nodes) - 1} more", why)
-        for (name, why), nodes in groups.items()
+        (
+            name,
+            alike[0].node if len(alike) == 1 else f"{alike[0].node} and {len(alike) - 1} more",
+            _shared([e.why for e in alike]),
+        )
+        for (name, _), alike in groups.items()
     ]
 
 
@@ -563,7 +576,7 @@ def _print_closing(report: Report, screen: Screen, args: argparse.Namespace, wit
     if report.undone:
         said.append(f"{len(report.undone)} undone")
     if "failed" in report.verify:
-        differ = "differ" if report.verify.get("compared", True) else "were not compared (--shapes gives sizes)"
+        differ = "differ" if report.verify.get("compared", True) else "were not compared"
         said.append(f"the whole models {differ}: {report.verify['failed']}")
     elif report.verify.get("max_error") is not None:
         said.append(f"whole models agree{_how_well(report.verify['max_error'])}")
@@ -635,20 +648,38 @@ def _check(args: argparse.Namespace) -> int:
         strategy=_strategies(args.strategy), only=_words(args.only) or None,
         skip=_skips(args.skip), passes=args.passes,
     )  # fmt: skip
-    if not found:
-        screen.line(f"{called(str(target))} takes every node, as far as surgeon's table knows", "good")
-        return DONE
-    rows = [(r.node, r.op, r.mended_by or "no pass", r.why) for r in found]
+    rows = [(r.node, r.op, r.mended_by or "no pass", r.why) for r in found.untaken]
     headers = ("node", "operator", "mended by", "why")
     if not screen.terminal:
         screen.table("not taken", headers, rows, "bad")
-    for why in dict.fromkeys(r[-1] for r in rows) if screen.terminal else ():
-        screen.table(f"not taken: {why}", headers[:-1], [r[:-1] for r in rows if r[-1] == why], "bad")
-    mended = sum(bool(r.mended_by) for r in found)
-    nodes = "1 node" if len(found) == 1 else f"{len(found)} nodes"
-    hint = f"; surgeon rewrite {args.model} OUT.onnx --target {target}" if mended else ""
-    screen.line(f"{called(str(target))} does not take {nodes}; passes mend {mended}{hint}", "bad")
+    for reason, alike in _by_reason(rows).items() if screen.terminal else ():
+        screen.table(f"not taken: {reason}", headers[:-1], [r[:-1] for r in alike], "bad")
+    screen.table("warning", ("",), [(w,) for w in found.warnings], "warn")
+    if not rows:
+        screen.line(f"{called(str(target))} takes every node, as far as surgeon's table knows", "good")
+        return DONE
+    mended = sum(bool(r.mended_by) for r in found.untaken)
+    nodes = "1 node" if len(rows) == 1 else f"{len(rows)} nodes"
+    mend = f"passes mend {mended}; surgeon rewrite {shlex.quote(args.model)} OUT.onnx --target {target}"
+    screen.line(f"{called(str(target))} does not take {nodes}; {mend if mended else 'no pass mends that'}", "bad")
     return FAILED
+
+
+def _by_reason(rows: Iterable[tuple[str, ...]]) -> dict[str, list[tuple[str, ...]]]:
+    """Rows by their last cell, a reason."""
+    groups: dict[str, list[tuple[str, ...]]] = {}
+    for row in rows:
+        groups.setdefault(_nameless(row[-1]), []).append(row)
+    return {_shared([r[-1] for r in alike]): alike for alike in groups.values()}
+
+
+def _nameless(reason: str) -> str:
+    return QUOTED.sub("'...'", reason)
+
+
+def _shared(reasons: Sequence[str]) -> str:
+    """One reason for several that differ in the names that they quote, if in anything."""
+    return reasons[0] if len(set(reasons)) == 1 else _nameless(reasons[0])
 
 
 # ---- build, compare --------------------------------------------------------------------------------------------------

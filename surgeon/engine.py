@@ -171,12 +171,15 @@ def build(
     libraries = [plugin_library(p) for p in plugins]
     sources = tactics(trt, tactic_sources)
     started = time.perf_counter()
-    engine = serialized(
-        trt, source, profiles=profiles, fp16=fp16, libraries=libraries, cache=timing_cache, sources=sources,
-        progress=progress,
-    )  # fmt: skip
-    put(engine, path)
     notes = [] if profiles else _fixed_shapes(proto)
+    try:
+        engine = serialized(
+            trt, source, profiles=profiles, fp16=fp16, libraries=libraries, cache=timing_cache, sources=sources,
+            progress=progress,
+        )  # fmt: skip
+    except EngineError as error:
+        raise EngineError("\n  ".join([str(error), *notes])) from None
+    put({path: engine})
     if timing_cache is not None and trt.__name__ == RTX:
         notes.append(f"{title(trt)} keeps no timing cache: --timing-cache does nothing")
     return Built(path, len(engine), time.perf_counter() - started, title(trt), notes)
@@ -334,7 +337,10 @@ def _fixed_shapes(proto: Any) -> list[str]:
         if info.name in weights or all(d.HasField("dim_value") for d in dims):
             continue
         shape = "x".join(str(d.dim_value) if d.HasField("dim_value") else "1" for d in dims)
-        notes.append(f"the input '{info.name}' is dynamic and has no --profile: the engine takes {shape} alone")
+        notes.append(
+            f"the input '{info.name}' is dynamic and has no --profile: the engine takes {shape} alone; --profile "
+            f"{info.name}:MIN,OPT,MAX allows others"
+        )
     return notes
 
 

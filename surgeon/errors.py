@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+MOST_NAMED = 60  # names in a list of what there is: every pass has room, the nodes of a large model have not
+
 
 class SurgeonError(Exception):
     """The root of the tree. `str(error)` says what, where and what to do next."""
@@ -41,4 +43,5 @@ def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     near = get_close_matches(wrong, known, n=1)
     if near:
         return f" Did you mean '{near[0]}'?"
-    return f" Known: {', '.join(known)}." if known else ""
+    more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
+    return f" Known: {', '.join(known[:MOST_NAMED])}{more}." if known else ""

@@ -58,6 +58,15 @@ class Untaken:
         return f"{where}: {self.why}"
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """`untaken`: the nodes that a target rejects or reads with another meaning, in file order. `warnings`: what the
+    passes would say of the file, such as an epsilon that its exporter lost."""
+
+    untaken: list[Untaken]
+    warnings: list[str]
+
+
 def called(target: str) -> str:
     """A target as a sentence calls it: "TensorRT 8.4", "TensorRT-RTX"."""
     return "TensorRT-RTX" if target == "rtx" else f"TensorRT {target}"
@@ -177,17 +186,15 @@ def _best(found: Iterable[tuple[int, Verdict]]) -> list[Verdict]:
     return [v for _, v in sorted(best.values(), key=lambda hv: (-hv[0], hv[1].pass_name))]
 
 
-def check(path: Path, *, target: Target, **options: Any) -> list[Untaken]:
-    """The nodes that `target` rejects or reads with another meaning, in file order,
-    each with the passes that rewrite it.
+def check(path: Path, *, target: Target, **options: Any) -> Checked:
+    """What `target` does not take, each node with the passes that rewrite it, and what the passes say of the file.
 
     `options` are those of `surgeon.rewrite`. Nothing is proved here: `surgeon rewrite` does that.
     """
     model = Model(read(path), path.parent)
     refused = untaken(model, target)
-    if not refused:
-        return []
-    mending = mended_by(path, target=target, **options)
+    report = rewrite(path, target=target, verify="none", **options).report
+    mending = _mended_by(report, model) if refused else {}
     nodes = [n for s in model.scopes for n in s.live()]
     ops = {n.label: n.op for n in nodes}
     makers = {o.name: n.label for n in nodes for o in n.outputs if o is not None}
@@ -197,7 +204,8 @@ def check(path: Path, *, target: Target, **options: Any) -> list[Untaken]:
         above = [mending[makers[t]] for t in QUOTED.findall(why) if makers.get(t) in mending]
         return above[0] if above and node in mending else mending.get(node, "")
 
-    return [Untaken(d.node, ops.get(d.node, ""), d.why, mender(d.node, d.why)) for d in refused]
+    found = [Untaken(d.node, ops.get(d.node, ""), d.why, mender(d.node, d.why)) for d in refused]
+    return Checked(found, report.warnings)
 
 
 def mended_by(path: Path, *, target: Target, **options: Any) -> dict[str, str]:
@@ -206,9 +214,13 @@ def mended_by(path: Path, *, target: Target, **options: Any) -> dict[str, str]:
     `options` are those of `surgeon.rewrite`. Nothing is proved here.
     """
     report = rewrite(path, target=target, verify="none", **options).report
+    return _mended_by(report, Model(read(path), path.parent))
+
+
+def _mended_by(report: Report, file: Model) -> dict[str, str]:
     found = {name: a.pass_name for a in report.applied for name in (a.root, *a.removed)}
     made_by = {name: a.pass_name for a in report.applied for name in a.outputs}
-    for node in (n for s in Model(read(path), path.parent).scopes for n in s.live()):
+    for node in (n for s in file.scopes for n in s.live()):
         changed = [made_by[v.name] for v in node.inputs if v is not None and v.name in made_by]
         if changed and node.label not in found:
             found[node.label] = "+".join(dict.fromkeys(changed))

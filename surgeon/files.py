@@ -5,28 +5,39 @@ from __future__ import annotations
 import filecmp
 import os
 import shutil
+import signal
 import tempfile
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import onnx
+from google.protobuf.message import EncodeError
 from onnx import ModelProto, TensorProto, numpy_helper
 
 from .errors import ModelError
 
+LARGE = 1 << 30  # bytes: a larger model is written with its weights in a file of their own
+UNWRITABLE = (ValueError, EncodeError)  # what the protobuf library says, by its version, of a message above 2 GiB
 _EXTERNAL = b"location"  # the key under which a tensor names its file: bytes without it hold no external tensor
 
 
 def read(path: Path) -> ModelProto:
     """The model without its external weights. Raises ModelError with a paragraph that says what to do."""
     if not path.exists():
-        raise ModelError(f"there is no file '{path}'.")
+        hint = " surgeon reads files, no pipes." if path.name == "-" else ""
+        raise ModelError(f"there is no file '{path}'.{hint}")
     if path.is_dir():
         raise ModelError(f"'{path}' is a folder; surgeon reads an ONNX file.")
+    if not path.is_file():
+        raise ModelError(
+            f"'{path}' is a pipe or a device, and surgeon reads a model more than once. Write it to a file first."
+        )
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ModelError(f"'{path}' cannot be read: {error.strerror}.") from None
+        raise ModelError(f"'{path}' cannot be read: {(error.strerror or str(error)).lower()}.") from None
     if not data:
         raise ModelError(f"'{path}' is empty. Export the model again.")
     model = ModelProto()
@@ -43,7 +54,10 @@ def read(path: Path) -> ModelProto:
     for file in external_files(model) if _EXTERNAL in data else ():
         where = path.parent / file
         if Path(file).is_absolute() or ".." in Path(file).parts:
-            raise ModelError(f"'{path}' keeps weights in '{file}', outside its own folder, which ONNX forbids.")
+            raise ModelError(
+                f"'{path}' keeps weights in '{file}', outside its own folder, which ONNX forbids. "
+                "Export the model again into one folder with its weights."
+            )
         if not where.is_file():
             raise ModelError(
                 f"'{path}' keeps weights in '{file}', which is not there. Put it beside the model, where the exporter "
@@ -148,50 +162,134 @@ def _tensors(graph: onnx.GraphProto) -> Iterable[TensorProto]:
                 yield from _tensors(attribute.g)
 
 
+def is_large(model: ModelProto) -> bool:
+    """Whether the weights that the model holds itself are better written to a file of their own."""
+    try:
+        return model.ByteSize() > LARGE
+    except UNWRITABLE:
+        return True
+
+
 def check_writable(path: Path, source: Path | None = None) -> None:
     """Raise ModelError where `path` cannot become the output."""
     if path.is_dir():
         raise ModelError(f"'{path}' is a folder; name the file to write.")
+    if path.exists() and not path.is_file():
+        raise ModelError(
+            f"'{path}' is a device or a pipe. surgeon writes a file whole or not at all: name a regular file, or let "
+            "--check write nothing."
+        )
     if source is not None and path.exists() and source.exists() and path.samefile(source):
         raise ModelError(
             f"'{path}' is the input itself. surgeon never overwrites a model that it reads: name another file."
         )
-    folder = path.parent
+    folder = _real(path).parent
     if not folder.is_dir():
-        raise ModelError(f"there is no folder '{folder}' to write '{path.name}' into.")
+        named = folder if path.is_symlink() else path.parent
+        raise ModelError(f"there is no folder '{named}' to write '{path.name}' into.")
     if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
         raise ModelError(f"'{path}' cannot be written: permission denied.")
 
 
-def write(model: ModelProto, path: Path, base: Path | None = None) -> None:
-    """Write to a temporary file and move it into place; files of external weights go along into another folder."""
+def write(model: ModelProto, path: Path, base: Path | None = None, also: Mapping[Path, bytes] | None = None) -> None:
+    """Write a model, and the files in `also` with it; files of external weights go along into another folder."""
     check_writable(path)
     try:
         data = model.SerializeToString(deterministic=True)
-    except ValueError:
+    except UNWRITABLE:
         raise ModelError(
             "the model is larger than 2 GiB without external data. Export it with external data first."
         ) from None
-    for file in external_files(model) if _EXTERNAL in data else ():
-        _carry((base or Path(".")) / file, path.parent / file)
-    put(data, path)
+    with Staged() as staged:
+        for file in external_files(model) if _EXTERNAL in data else ():
+            _carry((base or Path(".")) / file, path.parent / file, staged)
+        for name, content in {path: data, **(also or {})}.items():
+            staged.put(content, name)
 
 
-def put(data: bytes, path: Path) -> None:
-    """Write a file whole or not at all: what stood there stays until the new one is complete. Raises ModelError."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+def put(contents: Mapping[Path, bytes]) -> None:
+    """Write files, all of them whole or none. Raises ModelError."""
+    with Staged() as staged:
+        for path, data in contents.items():
+            staged.put(data, path)
+
+
+class Staged:
+    """Files that are written in a hidden folder beside their places, and moved there at the end of a `with`, where all
+    are whole; else what stood there stays. A signal that ends the process takes the folders away too.
+
+    A link as the place of a file stays a link: the file that it names is replaced.
+    """
+
+    def __init__(self) -> None:
+        self._folders: dict[Path, Path] = {}  # where a file is to stand: where it is written
+        self._moves: dict[Path, Path] = {}
+        self._caught: list[int] = []
+
+    def place(self, path: Path) -> Path:
+        """Where to write what shall become `path`."""
+        real = _real(path)
+        if real.parent not in self._folders:
+            with _told(path):
+                self._folders[real.parent] = Path(tempfile.mkdtemp(dir=real.parent, prefix=".surgeon-"))
+        written = self._folders[real.parent] / real.name
+        self._moves[written] = real
+        return written
+
+    def put(self, data: bytes, path: Path) -> None:
+        written = self.place(path)
+        with _told(path):
+            written.write_bytes(data)
+
+    def copy(self, source: Path, path: Path) -> None:
+        written = self.place(path)
+        with _told(path):
+            shutil.copyfile(source, written)
+
+    def __enter__(self) -> Staged:
+        if threading.current_thread() is threading.main_thread():
+            self._caught = [n for n in ENDING if signal.getsignal(n) is signal.SIG_DFL]
+            for number in self._caught:
+                signal.signal(number, _end)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        try:
+            for written, real in self._moves.items() if error is None else ():
+                with _told(real):
+                    written.chmod(real.stat().st_mode & 0o777 if real.exists() else 0o666 & ~_umask())
+                    os.replace(written, real)
+        finally:
+            for folder in self._folders.values():
+                shutil.rmtree(folder, ignore_errors=True)
+            for number in self._caught:
+                signal.signal(number, signal.SIG_DFL)
+        if isinstance(error, _Ended):
+            signal.raise_signal(error.number)
+
+
+ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+class _Ended(BaseException):
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def _end(number: int, frame: object) -> None:
+    raise _Ended(number)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
     try:
-        with os.fdopen(handle, "wb") as file_:
-            file_.write(data)
-        mode = path.stat().st_mode if path.exists() else 0o666 & ~_umask()
-        os.chmod(temporary, mode & 0o777)
-        os.replace(temporary, path)
+        yield
     except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise ModelError(f"'{path}' cannot be written: {error.strerror}.") from None
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        raise ModelError(f"'{path}' cannot be written: {(error.strerror or str(error)).lower()}.") from None
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
 
 
 def _umask() -> int:
@@ -200,7 +298,7 @@ def _umask() -> int:
     return mask
 
 
-def _carry(source: Path, into: Path) -> None:
+def _carry(source: Path, into: Path, staged: Staged) -> None:
     """Copy a file of external weights, unless it is there already."""
     if into.exists():
         if into.samefile(source) or filecmp.cmp(source, into, shallow=False):
@@ -208,5 +306,6 @@ def _carry(source: Path, into: Path) -> None:
         raise ModelError(
             f"'{into}' is there already and is not the model's own weights. Write the model into another folder."
         )
-    into.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, into)
+    with _told(into):
+        into.parent.mkdir(parents=True, exist_ok=True)
+    staged.copy(source, into)

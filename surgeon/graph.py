@@ -348,6 +348,11 @@ class Graph:
         rows = [row for row in map(self.by_op.get, operators) if row]
         return sorted([node for row in rows for node in row], key=PLACE)
 
+    def position(self, node: Node) -> tuple[int, int]:
+        """Sorts the graph's nodes as they stand: what is made anew in a slot may stand before what was made first."""
+        row = self.extra.get(node.slot, [])
+        return node.slot, row.index(node) if node in row else len(row)
+
     # ---- editing ---------------------------------------------------------------------------------------------------
 
     def make(
@@ -980,12 +985,16 @@ class Model:
 
         What follows from that in the nodes behind is written to `types`: the next Reshape may stand there.
         """
-        if all(self._size_by_target(node, types) is None for node in graph.of(("Reshape", "Expand"))):
+        aimed = graph.of(("Reshape", "Expand"))
+        first = next((n.slot for n in aimed if self._size_by_target(n, types) is not None), None)
+        if first is None:
             return []
         found: list[onnx.ValueInfoProto] = []
         fresh: set[Value | None] = set()
         for node in graph.live():
             out = node.outputs[0] if node.outputs else None
+            if node.slot < first:  # nothing new so far
+                continue
             if node.key in ("Reshape", "Expand") and out is not None:
                 sizes = self._size_by_target(node, types)
                 if sizes is not None:

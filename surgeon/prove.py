@@ -27,7 +27,7 @@ import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from .errors import ModelError
-from .files import external_files, resolved_weights, with_weights
+from .files import UNWRITABLE, external_files, resolved_weights, with_weights
 from .graph import Dim, Graph, Model, Node, Shape, Value
 from .meaning import DOMAIN, IR_WITH_OVERLOADS, attach
 from .pattern import key_of
@@ -271,7 +271,11 @@ def _session(model: ModelProto, folder: str | Path | None) -> Any:
     if folder is not None and external_files(model):
         model, base = resolved_weights(model, folder)
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(base))
-    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    try:
+        data = model.SerializeToString()
+    except UNWRITABLE:
+        raise Unrunnable("the model holds more than 2 GiB of weights itself") from None
+    return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
 
 
 class Reference:

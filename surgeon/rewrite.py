@@ -39,7 +39,8 @@ class Stage(enum.Enum):
     LOWER = "lower"
 
 
-FUSED = Stage.FUSE.value  # how a rewrite of that stage is called
+FUSED, LOWERED = Stage.FUSE.value, Stage.LOWER.value  # how a rewrite of that stage is called
+STRATEGIES = ("decompose", "plugin")  # that a rule of the stage LOWER may have
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -103,7 +104,7 @@ def rewrite(
     output: a tensor that it made or one that exists; a tuple where the root has several outputs (None for one that
     nobody reads); `()` to remove a node none of whose outputs is read. `require` declines.
     """
-    if stage is Stage.LOWER and strategy not in ("decompose", "plugin"):
+    if stage is Stage.LOWER and strategy not in STRATEGIES:
         raise PassError(f"a rule of the stage LOWER has strategy 'decompose' or 'plugin', not {strategy!r}")
     return lambda body: Rule(pattern, body, stage, strategy, library)
 
@@ -152,7 +153,8 @@ class Rewrite:
 
     @property
     def nodes_after(self) -> list[Node]:
-        return list(self.added)
+        """As they stand."""
+        return sorted(self.added, key=lambda n: n.graph.position(n))
 
     @property
     def read_instead(self) -> list[str]:
@@ -600,6 +602,8 @@ class Driver:
         record.matched = [*origin.matched, *record.matched]
         record.aliases = {**origin.aliases, **record.aliases}
         record.warnings = [*origin.warnings, *record.warnings]
+        if record.strategy == LOWERED:  # by a rule that has none: what the origin chose says more
+            record.strategy = origin.strategy if origin.strategy in STRATEGIES else LOWERED
         record.tolerance = max(record.tolerance, origin.tolerance)
         if origin.root.origin is None:
             record.root = origin.root

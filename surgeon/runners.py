@@ -31,13 +31,12 @@ from polygraphy.logger import G_LOGGER
 
 from .engine import RTX, choose_runtime, gpu, plugin_library, polygraphy_log, serialized, tactics, title, told, use
 from .errors import EngineError, UsageError
-from .files import with_weights
+from .files import is_large, with_weights
 from .graph import Model
 from .meaning import DOMAIN, attach
 from .prove import Reference, Runner, Unrunnable
 
 Feeds = dict[str, np.ndarray]
-INLINE_LIMIT = 1 << 30  # bytes: a larger model is written with its weights in a file of their own
 
 
 class Running:
@@ -363,5 +362,5 @@ def as_file(model: ModelProto, path: Path | None = None) -> Iterator[Path]:
 
 def save(model: ModelProto, path: Path) -> None:
     """Write a model that holds its weights; one of more than 1 GiB with the weights in a file beside it."""
-    large = model.ByteSize() > INLINE_LIMIT
+    large = is_large(model)
     onnx.save_model(model, str(path), save_as_external_data=large, location=f"{path.name}.data" if large else None)

@@ -3,11 +3,12 @@ Rich is imported for a terminal only."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 Progress = Callable[[str, int, int], None]
 SENTENCE = 28  # columns: what is longer gets lines of its own where it does not fit beside the rest
@@ -31,7 +32,7 @@ class Screen:
         if self.quiet:
             return
         if self._console is None:
-            print(text)
+            _write(text, sys.stdout)
         else:
             self._console.print(text, style=STYLES.get(style), markup=False, soft_wrap=True)
 
@@ -50,21 +51,31 @@ class Screen:
         if self._console is None:
             formats = plain or ["{}"] * len(headers)
             for text in aligned([(word, *[f.format(c) for f, c in zip(formats, row, strict=True)]) for row in rows]):
-                print(text)
+                _write(text, sys.stdout)
             return
         self._console.print(word, style="bold", markup=False)
         widths = [max(len(text) for text in column) for column in zip(headers, *rows, strict=True)]
-        if sum(widths) + 3 * len(widths) <= self._console.width or len(headers) == 1 or widths[-1] < SENTENCE:
+        columns, width = len(widths), self._console.width
+        sentence = widths[-1] >= SENTENCE
+        if columns == 1 or sum(widths) + 3 * columns <= width:
             self._beside(headers, rows, style)
+        elif not sentence and sum(widths) + columns < width:
+            self._beside(headers, rows, style, padding=0)
+        elif plain and (not sentence or sum(widths[:-1]) + 2 * columns > width):
+            self._listed(plain, rows)
+        elif sentence:
+            self._below(headers, rows, style)
         else:
-            self._below(rows, style)
+            self._beside(headers, rows, style)
 
-    def _beside(self, headers: Sequence[str], rows: Sequence[Sequence[str]], style: str) -> None:
+    def _beside(self, headers: Sequence[str], rows: Sequence[Sequence[str]], style: str, padding: int = 1) -> None:
         from rich import box
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), header_style="dim", show_header=any(headers))
+        table = Table(
+            box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, padding), header_style="dim", show_header=any(headers)
+        )
         for position, header in enumerate(headers):
             numeric = all(row[position].isdigit() for row in rows)
             table.add_column(header, overflow="fold", justify="right" if numeric else "left")
@@ -72,14 +83,27 @@ class Screen:
             table.add_row(*[Text(cell, STYLES.get(style, "") if k == 0 else "") for k, cell in enumerate(row)])
         self._console.print(table)
 
-    def _below(self, rows: Sequence[Sequence[str]], style: str) -> None:
+    def _below(self, headers: Sequence[str], rows: Sequence[Sequence[str]], style: str) -> None:
         """The last cell of each row, a sentence most often, under the others and over the whole width."""
         from rich.padding import Padding
         from rich.text import Text
 
-        for text, row in zip(aligned([row[:-1] for row in rows]), rows, strict=True):
+        head, *texts = aligned([row[:-1] for row in (headers, *rows)])
+        if head:
+            self._console.print(Padding(Text(head, "dim"), (0, 0, 0, 1)))
+        for text, row in zip(texts, rows, strict=True):
             self._console.print(Padding(Text(text, STYLES.get(style, "")), (0, 0, 0, 1)))
             self._console.print(Padding(Text(row[-1]), (0, 0, 0, 4)))
+        self._console.print()
+
+    def _listed(self, plain: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Each row as a pipe gets it, for a terminal too narrow for its columns."""
+        from rich.padding import Padding
+        from rich.text import Text
+
+        for row in rows:
+            text = "  ".join(f.format(cell) for f, cell in zip(plain, row, strict=True))
+            self._console.print(Padding(Text(text), (0, 0, 0, 1)))
         self._console.print()
 
     @contextmanager
@@ -138,4 +162,34 @@ def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def complain(text: str) -> None:
     """One paragraph on standard error."""
-    print(f"surgeon: {text}", file=sys.stderr)
+    _write(f"surgeon: {text}", sys.stderr)
+
+
+def _write(text: str, stream: TextIO) -> None:
+    with _hanging_up(stream):
+        print(text, file=stream)
+
+
+def flush() -> None:
+    """Send out what was printed."""
+    with _hanging_up(sys.stdout):
+        sys.stdout.flush()
+
+
+@contextmanager
+def _hanging_up(stream: TextIO) -> Iterator[None]:
+    """Where the reader of a pipe has gone away, nothing is wrong: the work goes on, and what it says goes nowhere."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def steady() -> None:
+    """Make standard output and error take whatever is printed: some are closed, some cannot spell a file's name."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 from onnx import ModelProto
@@ -22,6 +22,9 @@ from .meaning import attach
 from .report import Applied, Declined, Report
 from .rewrite import Driver, ModelRule, Pass, Rewrite, Stage, operators
 from .targets import Target
+
+if TYPE_CHECKING:
+    from .prove import Verdict
 
 MODES = ("window", "full", "none")
 LIBRARIES = ("surgeon", "stock")
@@ -43,9 +46,9 @@ class Result:
 
         return to_graphsurgeon(self.model, self.base)
 
-    def save(self, path: str | Path) -> None:
-        """Write the model; see `write`."""
-        write(self.model, Path(path), self.base)
+    def save(self, path: str | Path, also: Mapping[Path, bytes] | None = None) -> None:
+        """Write the model; see `files.write`."""
+        write(self.model, Path(path), self.base, also)
 
 
 def rewrite(
@@ -309,8 +312,7 @@ class _Run:
                 record.max_error = None
                 continue
             failed.append(record)
-            hint = "; with --shapes the sizes may go together" if verdict.sizes else ""
-            why = verdict.why if verdict.ok is False else f"unproved: {verdict.why}{hint}"
+            why = verdict.why if verdict.ok is False else f"unproved: {_with_hint(verdict)}"
             entry = Declined(record.name, record.root.label, why)
             (undone if verdict.ok is False else unproved)[entry] = None
         return failed
@@ -352,7 +354,7 @@ class _Run:
         if verdict.ok and verdict.why:
             report.warnings.append(f"whole models: {verdict.why}")
         if not verdict.ok:
-            report.verify["failed"] = verdict.why
+            report.verify["failed"] = _with_hint(verdict)
         if verdict.ok is None:
             report.verify["compared"] = False
 
@@ -374,14 +376,26 @@ def _refused_by_checker(source: _Source, rewrites: Collection[Rewrite]) -> str:
     """Why onnx.checker refuses the input model; empty where it does not, or where nothing is to be proved."""
     if not rewrites:
         return ""
-    with contextlib.suppress(onnx.checker.ValidationError):
-        onnx.checker.check_model(source.proto() if source.path is None else str(source.path))
+    with contextlib.suppress(onnx.checker.ValidationError, UnicodeEncodeError):
+        onnx.checker.check_model(source.proto() if source.path is None else _utf8(source.path))
         return ""
-    try:  # again without external weights: the checker follows no links, and finds none of a model in memory
+    # again without external weights: the checker follows no links, finds none of a model in memory, and opens no file
+    # whose name is not UTF-8
+    try:
         onnx.checker.check_model(without_data(source.proto()))
     except onnx.checker.ValidationError as error:
         return f"the ONNX checker refuses the input model: {str(error).strip().splitlines()[0]}"
     return ""
+
+
+def _with_hint(verdict: Verdict) -> str:
+    return f"{verdict.why}; with --shapes the sizes may go together" if verdict.sizes else verdict.why
+
+
+def _utf8(path: Path) -> str:
+    """The path as text. Raises UnicodeEncodeError for a name that is none."""
+    str(path).encode()
+    return str(path)
 
 
 def _symbols(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:

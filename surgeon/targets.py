@@ -458,7 +458,7 @@ def _shape_tensor_rank(node: Node) -> str | None:
         deep = deep_tensor(_model(node), _input(node, position))
         if deep is not None:
             rank = len(_model(node).shape(deep) or ())
-            return f"its input {position} is computed through '{deep.name}' of {rank} dimensions; one is the most"
+            return f"its input {position} is computed through '{deep.name}' of {rank} dimensions; one at most is taken"
     return None
 
 

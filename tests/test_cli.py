@@ -36,6 +36,7 @@ g (float[N,3] x) => (float[M,3] y) {
   [keep] k = Cast <to = 9> (r)
   [squeeze] y = Compress <axis = 0> (x, k)
 }"""
+LOWERING = ["l2-norm", "opset"]
 WRONG_PASS = '''"""Forget the slope: wrong on purpose.
 
 Why  A test.
@@ -195,6 +196,18 @@ def test_strategy(tmp_path: Path) -> None:
     assert "LeakyRelu" not in [n.op_type for n in onnx.load(tmp_path / "back.onnx").graph.node]
 
 
+def test_a_strategy_is_told_where_another_rule_goes_on(tmp_path: Path) -> None:
+    """The plugin takes a Relu in; the opset of an older target changes what a decomposition wrote."""
+    text = NORM.replace("y = Inst", "n = Inst").replace("(x, s, b)", "(x, s, b)  y = Relu(n)")
+    result = surgeon.rewrite(write(tmp_path, text), target="8.4", plugins=["surgeon"])
+    assert [(a.strategy, len(a.removed), len(a.added)) for a in result.report.applied] == [("plugin", 2, 1)]
+    old = surgeon.rewrite(ROOT / "samples" / "ssd_l2norm" / "ssd_l2norm_dynamo_op18.onnx", target="8.4", only=LOWERING)
+    windows = [a for a in old.report.applied if a.pass_name == "l2-norm+opset"]
+    assert windows and {a.strategy for a in windows} == {"decompose"}
+    for a in windows:  # in the order in which they run
+        assert [line.split(" = ")[1].split("(")[0] for line in a.after] == ["ReduceL2", "Div", "Mul"]
+
+
 def test_a_wrong_pass_is_undone(tmp_path: Path, capsys: Captured) -> None:
     source, out = write(tmp_path, LEAKY), tmp_path / "out.onnx"
     (tmp_path / "passes").mkdir()
@@ -293,6 +306,22 @@ def test_check_names_the_pass_that_mends(tmp_path: Path, capsys: Captured) -> No
     assert run("check", write(tmp_path, NORM), "--target", "10.9") == 0
     assert run("check", write(tmp_path, UNKNOWN), "--target", "8.4") == 1
     assert re.search(r"^not taken  squeeze +Compress +no pass  ", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_check_says_what_the_passes_say_of_the_file(tmp_path: Path, capsys: Captured) -> None:
+    file = Path(__file__).parent / "corpus" / "ssd_l2norm__dynamo_op18.onnx"
+    assert run("rewrite", file, tmp_path / "out.onnx", "--target", "10.9") == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning")]
+    assert said and "lost epsilon" in said[0] and "--repair-eps" in said[0]
+    assert run("check", file, "--target", "10.9") == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [line for line in printed if line.startswith("warning")] == said
+    assert printed[-1].startswith("TensorRT 10.9 takes every node")
+
+
+def test_check_where_no_pass_mends(tmp_path: Path, capsys: Captured) -> None:
+    assert run("check", write(tmp_path, UNKNOWN), "--target", "8.4") == 1
+    assert capsys.readouterr().out.endswith("does not take 1 node; no pass mends that\n")
 
 
 def test_check_names_the_pass_that_mends_what_the_reason_names(capsys: Captured) -> None:
@@ -411,15 +440,15 @@ def test_bisect_names_the_wrong_rewrite(tmp_path: Path, capsys: Captured) -> Non
 # ---- terminals -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-@pytest.mark.parametrize("columns", [80, 120])
-def test_tables_on_a_terminal(columns: int) -> None:
+def on_terminal(columns: int, *words: str | Path) -> tuple[int, list[str]]:
+    """The exit status of surgeon on a pseudo-terminal of so many columns, and the lines there."""
     import pty
 
     leader, follower = pty.openpty()
     env = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm-256color"}
-    words = [sys.executable, "-m", "surgeon", "rewrite", str(STYLE), "--check", "--target", "8.4"]
-    process = subprocess.Popen(words, stdout=follower, stderr=follower, cwd=ROOT, env=env)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "surgeon", *words], stdout=follower, stderr=follower, cwd=ROOT, env=env
+    )
     os.close(follower)
     data = b""
     while True:
@@ -430,12 +459,46 @@ def test_tables_on_a_terminal(columns: int) -> None:
         if not part:
             break
         data += part
-    assert process.wait() == 1
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", data.decode())
-    assert "─" in text
-    assert "pass" in text and "error" in text
-    table = text[text.index("applied") : text.index("rewrites,")].splitlines()[:-1]
+    return process.wait(), re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", data.decode()).splitlines()
+
+
+TERMINAL = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+
+
+@TERMINAL
+@pytest.mark.parametrize("columns", [80, 120])
+def test_tables_on_a_terminal(columns: int) -> None:
+    status, lines = on_terminal(columns, "rewrite", STYLE, "--check", "--target", "8.4")
+    assert status == 1
+    table = lines[lines.index("applied") : [k for k, line in enumerate(lines) if "rewrites," in line][0]]
+    assert any("─" in line for line in table)
+    assert any("pass" in line and "error" in line for line in table)
     assert max(len(line.rstrip()) for line in table) <= columns
+
+
+@TERMINAL
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_no_figure_is_broken_on_a_terminal(columns: int, tmp_path: Path) -> None:
+    source = write(tmp_path, LEAKY)
+    assert run("rewrite", source, tmp_path / "out.onnx", "--target", "8.4") == 0
+    status, lines = on_terminal(columns, "compare", source, tmp_path / "out.onnx", "--no-trt")
+    assert status == 0
+    text = "\n".join(lines)
+    assert text.count("0.0e+00") == 4 and "1.000000" in text
+    for word in ("absolute", "relative", "cosine"):
+        assert word in text
+
+
+@TERMINAL
+def test_reasons_that_differ_in_names_share_a_table() -> None:
+    """Sixteen pads, each computed through another tensor, and fifteen normalisations."""
+    status, lines = on_terminal(120, "check", STYLE, "--target", "8.4")
+    assert status == 1
+    assert [line for line in lines if line.startswith("not taken")] == [
+        "not taken: its input 1 is computed through '...' of 2 dimensions; one at most is taken",
+        "not taken: it becomes the stock plugin, which needs cuDNN, scale and bias as fp32 initializers, and 3 to 5 "
+        "dimensions",
+    ]
 
 
 def test_plain_lines_in_a_pipe() -> None:

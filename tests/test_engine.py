@@ -55,7 +55,17 @@ def test_builds_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_a_dynamic_input_without_a_profile_is_said(tmp_path: Path) -> None:
     built = engine.build(write(tmp_path, RELU), tmp_path / "out.engine", runtime="rtx")
-    assert built.notes == ["the input 'x' is dynamic and has no --profile: the engine takes 1x3 alone"]
+    assert built.notes == [
+        "the input 'x' is dynamic and has no --profile: the engine takes 1x3 alone; "
+        "--profile x:MIN,OPT,MAX allows others"
+    ]
+
+
+def test_a_refusal_says_that_there_was_no_profile(tmp_path: Path) -> None:
+    """Of one pixel there is no variance: that the sizes are 1 is no word of the model's."""
+    style = SAMPLES / "style_transfer" / "style_transfer_ts_op11.onnx"
+    with pytest.raises(EngineError, match="'image' is dynamic and has no --profile: the engine takes 1x3x1x1 alone"):
+        engine.build(style, tmp_path / "out.engine", runtime="rtx")
 
 
 def test_progress_is_reported(tmp_path: Path) -> None:

@@ -59,8 +59,6 @@ from .plan import COMPUTED, FAMILY, HALF, Plan, make_plan
 from .ranges import check_feeds, load_data
 from .ranges import measure as measure_ranges
 
-INLINE_LIMIT = 1 << 30  # bytes: a larger model is written with its weights in a file of their own
-
 
 @dataclass(frozen=True, slots=True)
 class Kept:
@@ -100,16 +98,21 @@ class PrecisionResult:
         """The largest relative error of any output; None where nothing was compared."""
         return self.errors[0].relative if self.errors else None
 
-    def save(self, path: str | Path) -> None:
-        """Write the model; one of more than 1 GiB with its weights in a file beside it."""
-        from ..files import check_writable, write
+    def save(self, path: str | Path, also: Mapping[Path, bytes] | None = None) -> None:
+        """Write the model, one of more than 1 GiB with its weights in a file beside it; `also`: see `files.write`."""
+        from ..files import Staged, check_writable, is_large, write
 
         where = Path(path)
-        if self.model.ByteSize() <= INLINE_LIMIT:
-            write(self.model, where)
+        if not is_large(self.model):
+            write(self.model, where, also=also)
             return
         check_writable(where)
-        onnx.save_model(self.model, str(where), save_as_external_data=True, location=f"{where.name}.data")
+        weights = where.with_name(f"{where.name}.data")
+        with Staged() as staged:
+            staged.place(weights)
+            onnx.save_model(self.model, staged.place(where), save_as_external_data=True, location=weights.name)
+            for name, content in (also or {}).items():
+                staged.put(content, name)
 
     def to_json(self) -> dict[str, Any]:
         return {

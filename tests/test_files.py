@@ -1,0 +1,226 @@
+"""Files in a pipeline: written whole or not at all, whatever happens meanwhile; and unusual names and streams."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from surgeon.cli import main
+from surgeon.files import put
+
+ROOT = Path(__file__).resolve().parent.parent
+OLD = b"the model of yesterday"
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system")
+
+
+def model(folder: Path, name: str = "in.onnx", width: int = 3, external: bool = False) -> Path:
+    """A LeakyRelu of two nodes behind a multiplication with a weight."""
+    nodes = [("Mul", "x", "w", "h"), ("Mul", "h", "a", "m"), ("Max", "h", "m", "y")]
+    graph = helper.make_graph(
+        [helper.make_node(op, inputs, [out], name=f"the {out}") for op, *inputs, out in nodes],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, width])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, width])],
+        [numpy_helper.from_array(np.ones(width, np.float32), "w"), numpy_helper.from_array(np.float32(0.1), "a")],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    extra = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 1000} if external else {}
+    onnx.save(proto, folder / name, **extra)
+    return folder / name
+
+
+def surgeon(*words: str | Path, code: str = "", **how: object) -> subprocess.CompletedProcess[str]:
+    """The program in a process of its own; `code` runs in it first."""
+    start = f"{code}\nfrom surgeon.cli import program\nprogram()"
+    return subprocess.run(  # type: ignore[call-overload, no-any-return]
+        [sys.executable, "-c", start, *words],
+        **{"capture_output": True, "text": True, "check": False, "cwd": ROOT, **how},
+    )
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir())
+
+
+# ---- whole or not at all ---------------------------------------------------------------------------------------------
+
+
+@POSIX
+@pytest.mark.parametrize("most", [100, 1500], ids=["for the model", "for the report behind it"])
+def test_no_room_leaves_the_old_output(most: int, tmp_path: Path) -> None:
+    """A limit on the size of files ends a write as a full disk does."""
+    source, out = model(tmp_path), tmp_path / "out.onnx"
+    out.write_bytes(OLD)
+    limit = f"import resource as r\nr.setrlimit(r.RLIMIT_FSIZE, ({most}, r.RLIM_INFINITY))"
+    done = surgeon("rewrite", source, out, "--target", "8.4", "--report", tmp_path / "r.html", code=limit)
+    assert done.returncode == 2, done
+    assert "cannot be written: file too large." in done.stderr
+    assert out.read_bytes() == OLD
+    assert names(tmp_path) == ["in.onnx", "out.onnx"]
+
+
+@POSIX
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_leaves_the_old_output(number: signal.Signals, tmp_path: Path) -> None:
+    (tmp_path / "out.onnx").write_bytes(OLD)
+    code = (
+        "import os, pathlib, sys, time\nfrom surgeon.files import Staged\n"
+        "with Staged() as staged:\n"
+        "    staged.place(pathlib.Path(sys.argv[1])).write_bytes(b'half of')\n"
+        f"    os.kill(os.getpid(), {int(number)})\n"
+        "    time.sleep(60)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "out.onnx"], capture_output=True, cwd=ROOT)
+    assert done.returncode == -number, done
+    assert names(tmp_path) == ["out.onnx"] and (tmp_path / "out.onnx").read_bytes() == OLD
+
+
+def test_several_files_are_written_together(tmp_path: Path) -> None:
+    files = {tmp_path / "a": b"1", tmp_path / "b": b"2"}
+    put(files)
+    assert {p: p.read_bytes() for p in files} == files
+    assert names(tmp_path) == ["a", "b"]
+
+
+@POSIX
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    source, real = model(tmp_path), tmp_path / "store" / "real.onnx"
+    real.parent.mkdir()
+    for there in (False, True):
+        link = tmp_path / f"link{there}.onnx"
+        link.symlink_to(real)
+        assert real.exists() is there
+        assert main(["rewrite", str(source), str(link), "--target", "8.4"]) == 0
+        assert link.is_symlink() and [n.op_type for n in onnx.load(real).graph.node] == ["Mul", "LeakyRelu"]
+
+
+def test_two_runs_at_once_share_their_weights(tmp_path: Path) -> None:
+    """None of them takes the half copied weights of another one for those of another model."""
+    source, out = model(tmp_path, width=1 << 24, external=True), tmp_path / "out"
+    out.mkdir()
+    words = [sys.executable, "-m", "surgeon", "rewrite", source, out / "out.onnx", "--verify", "none"]
+    runs = [subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    assert [(r.wait(), r.communicate()[1]) for r in runs] == [(0, "")] * 4
+    assert names(out) == ["out.onnx", "weights.bin"]
+    assert (out / "weights.bin").read_bytes() == (tmp_path / "weights.bin").read_bytes()
+
+
+def test_a_large_fp16_model_replaces_its_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written twice, the file of the weights does not grow."""
+    from surgeon.precision import convert
+
+    monkeypatch.setattr("surgeon.files.LARGE", 100)
+    source, out = onnx.load(model(tmp_path, width=1000)), tmp_path / "half.onnx"
+    for _ in range(2):
+        convert(source).save(out, {tmp_path / "r.json": b"{}"})
+        assert names(tmp_path) == ["half.onnx", "half.onnx.data", "in.onnx", "r.json"]
+        assert (tmp_path / "half.onnx.data").stat().st_size == 2000
+    weights = {t.name: numpy_helper.to_array(t) for t in onnx.load(out).graph.initializer}
+    assert weights["w"].dtype == np.float16 and (weights["w"] == 1).all()
+
+
+# ---- what is no file -------------------------------------------------------------------------------------------------
+
+
+@POSIX
+def test_a_pipe_is_neither_input_nor_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, pipe = model(tmp_path), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert main(["rewrite", str(source), str(pipe), "--target", "8.4"]) == 2
+    assert "is a device or a pipe" in capsys.readouterr().err
+    assert main(["rewrite", str(pipe), str(tmp_path / "out.onnx"), "--target", "8.4"]) == 2
+    assert "is a pipe or a device" in capsys.readouterr().err
+    assert main(["rewrite", "-", str(tmp_path / "out.onnx"), "--target", "8.4"]) == 2
+    assert "surgeon reads files, no pipes." in capsys.readouterr().err
+    assert names(tmp_path) == ["in.onnx", "pipe"] and pipe.is_fifo()
+
+
+# ---- names -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["a b.onnx", "-dash.onnx", "mod\u00e8le \u6a21\u578b \U0001f600.onnx", "it's.onnx", "%s{}$.onnx"]
+)
+def test_unusual_names(name: str, tmp_path: Path) -> None:
+    source, out = model(tmp_path, name), tmp_path / f"{name}.out.onnx"
+    words = ["rewrite", source, out, "--target", "8.4", "--report", f"{out}.json", "--report", f"{out}.html"]
+    assert surgeon(*words, "--verify", "full").returncode == 0
+    assert names(tmp_path) == sorted([name, out.name, f"{out.name}.json", f"{out.name}.html"])
+    assert surgeon("compare", "--no-trt", "--", source.name, out.name, cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs names that are no text")
+def test_a_name_that_is_no_text(tmp_path: Path) -> None:
+    source, out = os.fsencode(model(tmp_path)), os.path.join(os.fsencode(tmp_path), b"caf\xe9")
+    os.rename(source, out + b".onnx")
+    words = ["rewrite", out + b".onnx", out + b".out.onnx", "--target", "8.4", "--report", out + b".html"]
+    done = surgeon(*words, env={**os.environ, "PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8:strict"})  # type: ignore[arg-type]
+    assert done.returncode == 0, done
+    assert sorted(os.listdir(os.fsencode(tmp_path))) == [b"caf\xe9.html", b"caf\xe9.onnx", b"caf\xe9.out.onnx"]
+
+
+def test_a_command_to_type_is_quoted(tmp_path: Path) -> None:
+    (tmp_path / "in.onnx").write_bytes((ROOT / "samples/style_transfer/style_transfer_ts_op11.onnx").read_bytes())
+    (tmp_path / "in.onnx").rename(tmp_path / "the model.onnx")
+    done = surgeon("check", "the model.onnx", "--target", "8.4", cwd=tmp_path)
+    assert done.returncode == 1 and "surgeon rewrite 'the model.onnx' OUT.onnx" in done.stdout
+
+
+# ---- streams ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_that_cannot_spell_a_name(tmp_path: Path) -> None:
+    source, out = model(tmp_path, "mod\u00e8le.onnx"), tmp_path / "out.onnx"
+    done = surgeon("rewrite", source, out, "--target", "8.4", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0, done
+    assert "mod\\xe8le.onnx, target 8.4" in done.stdout and out.exists()
+
+
+@POSIX
+@pytest.mark.parametrize("stream", [1, 2])
+def test_a_closed_stream(stream: int, tmp_path: Path) -> None:
+    source, out = model(tmp_path), tmp_path / "out.onnx"
+    command = f'"{sys.executable}" -m surgeon "$@" {stream}>&-'
+    for words, status in ((["rewrite", source, out, "--target", "8.4"], 0), (["check", "none.onnx"], 2)):
+        done = subprocess.run(["sh", "-c", command, "sh", *words], capture_output=True, text=True, cwd=ROOT)
+        assert done.returncode == status, done
+        assert "defect" not in done.stdout + done.stderr and "Traceback" not in done.stdout + done.stderr
+    assert out.exists()
+
+
+@POSIX
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_went_away_changes_nothing(unbuffered: str, tmp_path: Path) -> None:
+    source, out = model(tmp_path), tmp_path / "out.onnx"
+    for words, status in (
+        (["rewrite", source, out], 0),
+        (["rewrite", source, "--check"], 1),
+        (["check", "no.onnx"], 2),
+        (["rewrite", "--help"], 0),
+    ):
+        leader, follower = os.pipe()
+        os.close(leader)
+        done = subprocess.run(
+            [sys.executable, "-m", "surgeon", *words, "--target", "8.4"],
+            stdout=follower, stderr=follower, cwd=ROOT, env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )  # fmt: skip
+        os.close(follower)
+        assert done.returncode == status, words
+    assert out.exists()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_output_that_cannot_be_printed_is_told(tmp_path: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = surgeon("passes", capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 2, done
+    assert re.search(r"standard output cannot be .*no space left on device", done.stderr) and "None" not in done.stderr
