@@ -26,8 +26,8 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from .compare import Comparison, as_onnx, differs, in_half, tolerance_of
 from .engine import computes_in_half
-from .errors import EngineError
-from .files import read, with_weights
+from .errors import EngineError, ModelError
+from .files import check_writable, read, with_weights
 from .meaning import DOMAIN
 from .prove import NOT_FINITE, TOLERANCE, Exact, Runner, Unrunnable, compare
 from .runners import Engine, Feeds, OnnxRuntime, Way, save, with_functions
@@ -86,6 +86,17 @@ class Culprit:
                 save(model, folder / name)
         np.savez(folder / "inputs.npz", **self.feeds)  # type: ignore[arg-type]
         return [folder / name for name in (*models, "inputs.npz")]
+
+
+FILES = ("window.onnx", "window_original.onnx", "window_rewritten.onnx", "inputs.npz")
+
+
+def check_folder(folder: Path, *sources: Path) -> None:
+    """Raise ModelError where `folder` cannot take the files of a culprit, which never replace one of the `sources`."""
+    if folder.exists() and not folder.is_dir():
+        raise ModelError(f"'{folder}' is a file; name a folder for what --bisect finds.")
+    for name in FILES if folder.exists() else ():
+        check_writable(folder / name, *sources)
 
 
 def bisect_files(original: Path, rewritten: Path, comparison: Comparison) -> Culprit | str:

@@ -713,9 +713,13 @@ def _tactic_sources(args: argparse.Namespace) -> list[str] | None:
 
 
 def _compare(args: argparse.Namespace) -> int:
+    from .bisect import check_folder
     from .compare import COLUMNS, PLAIN, compare_files, polygraphy_command
 
     screen = Screen(args.quiet)
+    if args.bisect is not None:
+        read = [args.original, args.rewritten, *([args.data] if args.data else [])]
+        check_folder(Path(args.bisect), *map(Path, read))
     with screen.progress() as progress:
         comparison = compare_files(
             Path(args.original),

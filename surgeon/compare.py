@@ -29,7 +29,7 @@ from polygraphy.logger import G_LOGGER
 
 from .engine import RTX, computes_in_half
 from .errors import EngineError, ModelError, UsageError, did_you_mean
-from .files import check_writable, read
+from .files import Staged, check_writable, read
 from .prove import (
     HALVES,
     NOT_COUNTED,
@@ -190,6 +190,9 @@ def compare_files(
     """
     before, after = read(original), read(rewritten)
     _check_interfaces(before, after)
+    for saved in (save_inputs, save_outputs):
+        if saved is not None:
+            check_writable(Path(saved), original, rewritten, *([Path(data)] if data else []))
     names = [o.name for o in before.graph.output]
     window, symbols = whole_window(before, after, shapes or {})
     inputs = list(_inputs(window, symbols, data))
@@ -356,14 +359,12 @@ def _save(ran: Sequence[tuple[Feeds, Feeds]], inputs: str | None, outputs: str |
     """What `polygraphy run` takes with --load-inputs and --load-outputs."""
     from polygraphy.json import save_json
 
-    for path in (inputs, outputs):
-        if path is not None:
-            check_writable(Path(path))
-    if inputs is not None:
-        save_json([feeds for feeds, _ in ran], inputs)
-    if outputs is not None:
-        results = [IterationResult(given, runner_name="onnxrt-surgeon") for _, given in ran]
-        save_json(RunResults([("onnxrt-surgeon", results)]), outputs)
+    with Staged() as staged:
+        if inputs is not None:
+            save_json([feeds for feeds, _ in ran], str(staged.place(Path(inputs))))
+        if outputs is not None:
+            results = [IterationResult(given, runner_name="onnxrt-surgeon") for _, given in ran]
+            save_json(RunResults([("onnxrt-surgeon", results)]), str(staged.place(Path(outputs))))
 
 
 def _compare_one(

@@ -160,6 +160,8 @@ def build(
     """
     source, path = Path(model), Path(out)
     check_writable(path, source)
+    if timing_cache is not None:
+        check_writable(Path(timing_cache), source)
     proto = read(source)
     trt = use(choose_runtime(runtime))
     if fp16 and (trt.__name__ == RTX or int(trt.__version__.split(".")[0]) >= 11):

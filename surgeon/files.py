@@ -170,8 +170,10 @@ def is_large(model: ModelProto) -> bool:
         return True
 
 
-def check_writable(path: Path, source: Path | None = None) -> None:
-    """Raise ModelError where `path` cannot become the output."""
+def check_writable(path: Path, *sources: Path) -> None:
+    """Raise ModelError where `path` cannot become an output, as one of the `sources` that are read cannot."""
+    if path.name == "-":
+        raise ModelError("surgeon writes files, no pipes: name a file in place of '-'.")
     if path.is_dir():
         raise ModelError(f"'{path}' is a folder; name the file to write.")
     if path.exists() and not path.is_file():
@@ -179,10 +181,11 @@ def check_writable(path: Path, source: Path | None = None) -> None:
             f"'{path}' is a device or a pipe. surgeon writes a file whole or not at all: name a regular file, or let "
             "--check write nothing."
         )
-    if source is not None and path.exists() and source.exists() and path.samefile(source):
-        raise ModelError(
-            f"'{path}' is the input itself. surgeon never overwrites a model that it reads: name another file."
-        )
+    for source in sources:
+        if path.exists() and source.exists() and path.samefile(source):
+            raise ModelError(
+                f"'{path}' is the input itself. surgeon never overwrites what it reads: name another file."
+            )
     folder = _real(path).parent
     if not folder.is_dir():
         named = folder if path.is_symlink() else path.parent

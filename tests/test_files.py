@@ -128,6 +128,33 @@ def test_a_large_fp16_model_replaces_its_weights(tmp_path: Path, monkeypatch: py
     assert weights["w"].dtype == np.float16 and (weights["w"] == 1).all()
 
 
+# ---- what is read is never written -----------------------------------------------------------------------------------
+
+
+def test_compare_overwrites_nothing_that_it_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, data = model(tmp_path, "window.onnx"), tmp_path / "inputs.npz"
+    np.savez(data, x=np.ones((1, 3), np.float32))
+    before = {p: p.read_bytes() for p in (source, data)}
+    for words in (
+        ["--save-inputs", source], ["--save-outputs", source], ["--data", data, "--save-inputs", data],
+        ["--bisect", tmp_path], ["--data", data, "--bisect", tmp_path],
+    ):  # fmt: skip
+        assert main(["compare", str(source), str(source), "--no-trt", *map(str, words)]) == 2
+        assert "is the input itself" in capsys.readouterr().err
+    assert main(["compare", str(source), str(source), "--no-trt", "--bisect", str(data)]) == 2
+    assert "is a file; name a folder" in capsys.readouterr().err
+    assert {p: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("option", [[], ["--report"]])
+def test_a_dash_is_no_file(option: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who asks for it means standard output."""
+    out = [str(tmp_path / "out.onnx")] if option else []
+    assert main(["rewrite", str(model(tmp_path)), *out, *option, "-", "--target", "8.4"]) == 2
+    assert "writes files, no pipes" in capsys.readouterr().err
+    assert names(tmp_path) == ["in.onnx"] and not Path("-").exists()
+
+
 # ---- what is no file -------------------------------------------------------------------------------------------------
 
 
