@@ -18,7 +18,9 @@ import gc
 import json
 import math
 import shlex
+import signal
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,12 +28,12 @@ from typing import Any, NoReturn
 from . import __version__
 from .errors import EngineError, SurgeonError, UsageError, did_you_mean
 from .explain import QUOTED, called
-from .files import check_writable, put
+from .files import Staged, check_writable, put
 from .report import Applied, Declined, Report
 from .screen import Screen, complain, flush, steady
 from .targets import Target
 
-DONE, FAILED, WRONG = 0, 1, 2
+DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 WITHIN = 1e-5  # the relative difference that fp32 results may have without further questions
 COMMANDS = ("rewrite", "check", "build", "compare", "passes", "explain", "plugins")
 
@@ -39,13 +41,21 @@ COMMANDS = ("rewrite", "check", "build", "compare", "passes", "explain", "plugin
 def program() -> NoReturn:
     """The program `surgeon`: `main`, and out."""
     steady()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _stop)
     try:
         status = main()
     finally:
         with contextlib.suppress(OSError):  # a full disk, which `main` has told
             flush()
     gc.freeze()  # what is left goes with the process: looking through it for garbage takes a quarter of the time
-    sys.exit(status)
+    sys.exit(INTERRUPTED if Staged.stopped else status)
+
+
+def _stop(number: int, frame: object) -> None:
+    """Interrupt the program, also where a library takes the exception for its own failure and the run goes on."""
+    Staged.stopped = True
+    raise KeyboardInterrupt
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -70,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return WRONG
     except KeyboardInterrupt:
         complain("interrupted; no file was left half written.")
-        return 130
+        return INTERRUPTED
     except Exception as error:
         if verbose > 1:
             raise
@@ -423,7 +433,9 @@ def _rewrite(args: argparse.Namespace) -> int:
             progress=progress,
         )
     report = result.report
+    started = time.perf_counter()
     half = _to_half(result, args, target, options) if args.fp16 else None
+    report.seconds += time.perf_counter() - started
     withheld = args.strict and bool(report.untaken)
     texts = {
         path: _page(report, half, args, withheld) if path.suffix in (".html", ".htm") else _json(report, half)

@@ -224,6 +224,8 @@ class Staged:
     A link as the place of a file stays a link: the file that it names is replaced.
     """
 
+    stopped = False  # the user has interrupted the program: nothing is moved to its place any more
+
     def __init__(self) -> None:
         self._folders: dict[Path, Path] = {}  # where a file is to stand: where it is written
         self._moves: dict[Path, Path] = {}
@@ -258,6 +260,8 @@ class Staged:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         try:
+            if error is None and Staged.stopped:
+                raise KeyboardInterrupt
             for written, real in self._moves.items() if error is None else ():
                 with _told(real):
                     written.chmod(real.stat().st_mode & 0o777 if real.exists() else 0o666 & ~_umask())

@@ -26,7 +26,7 @@ import numpy as np
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from .errors import ModelError
+from .errors import ModelError, SurgeonError
 from .files import UNWRITABLE, external_files, resolved_weights, with_weights
 from .graph import Dim, Graph, Model, Node, Shape, Value
 from .meaning import DOMAIN, IR_WITH_OVERLOADS, attach
@@ -231,8 +231,9 @@ class Runner:
     def __init__(self, model: ModelProto, folder: str | Path | None = None) -> None:
         self.model, self.folder = model, folder
         self.session: Any = None  # ONNX Runtime's; None where the reference evaluator runs the model
+        ort = _onnxruntime()
         try:
-            self.session = _session(model, folder)
+            self.session = _session(ort, model, folder)
         except Exception as error:  # ONNX Runtime raises its own types, some of them plain RuntimeError
             if not any(words in str(error) for words in LACKS) and "NotImplemented" not in type(error).__name__:
                 raise Unrunnable(_first_line(error)) from None
@@ -258,10 +259,20 @@ class Runner:
             raise Unrunnable(_first_line(error)) from None
 
 
-def _session(model: ModelProto, folder: str | Path | None) -> Any:
-    """An ONNX Runtime session without optimisations."""
-    import onnxruntime as ort
+def _onnxruntime() -> Any:
+    """The package. Raises SurgeonError where it does not load: that is no word about a model."""
+    try:
+        import onnxruntime
+    except Exception as error:
+        raise SurgeonError(
+            f"ONNX Runtime, which proves the rewrites, does not load: {_first_line(error)}. Install the package "
+            "onnxruntime again, or say --verify none."
+        ) from error
+    return onnxruntime
 
+
+def _session(ort: Any, model: ModelProto, folder: str | Path | None) -> Any:
+    """An ONNX Runtime session without optimisations."""
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4

@@ -84,6 +84,36 @@ def test_a_signal_leaves_the_old_output(number: signal.Signals, tmp_path: Path) 
     assert names(tmp_path) == ["out.onnx"] and (tmp_path / "out.onnx").read_bytes() == OLD
 
 
+@POSIX
+def test_an_interrupt_that_somebody_takes_for_his_own_failure(tmp_path: Path) -> None:
+    """ONNX Runtime does while it is imported: no window could be proved, and the model was written without them."""
+    (tmp_path / "passes").mkdir()
+    (tmp_path / "passes" / "deaf.py").write_text(
+        '"""Hear nothing.\n\nWhy  A test.\n"""\nimport os, signal, time\n'
+        "from surgeon import Stage, op, rewrite, var\n"
+        "try:\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    pass\n\n\n"
+        '@rewrite(op.Neg(op.Neg(var("x"))), stage=Stage.FUSE)\ndef deaf(b, x):\n    return x\n',
+        encoding="utf-8",
+    )
+    source, out = model(tmp_path), tmp_path / "out.onnx"
+    out.write_bytes(OLD)
+    done = surgeon("rewrite", source, out, "--target", "8.4", "--passes", tmp_path / "passes")
+    assert done.returncode == 130 and "interrupted" in done.stderr, done
+    assert out.read_bytes() == OLD and names(tmp_path) == ["in.onnx", "out.onnx", "passes"]
+
+
+def test_a_proof_needs_onnx_runtime(tmp_path: Path) -> None:
+    """One that does not load is no reason to leave every window alone."""
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "onnxruntime.py").write_text("raise ImportError('no such library: libfoo.so')")
+    source, out = model(tmp_path), tmp_path / "out.onnx"
+    code = f"import sys; sys.path.insert(0, {str(tmp_path / 'broken')!r})"
+    done = surgeon("rewrite", source, out, "--target", "8.4", code=code)
+    assert done.returncode == 2 and not out.exists(), done
+    assert "ONNX Runtime, which proves the rewrites, does not load: no such library: libfoo.so" in done.stderr
+    assert surgeon("rewrite", source, out, "--target", "8.4", "--verify", "none", code=code).returncode == 0
+
+
 def test_several_files_are_written_together(tmp_path: Path) -> None:
     files = {tmp_path / "a": b"1", tmp_path / "b": b"2"}
     put(files)
