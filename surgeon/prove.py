@@ -932,19 +932,6 @@ class Exact:
 # ---- whole models ----------------------------------------------------------------------------------------------------
 
 
-def compare_models(
-    before: ModelProto, after: ModelProto, base: Any = None, shapes: Any = None
-) -> tuple[float | None, str]:
-    """Both whole models on every kind of input: (largest error, why they differ or could not be compared).
-
-    `base` is the folder of external data; `shapes` fixes sizes by input name.
-    """
-    verdict = prove_models(before, after, base, shapes)
-    if verdict.ok is None:
-        return None, verdict.why
-    return verdict.max_error, "" if verdict.ok else verdict.why
-
-
 def prove_models(
     before: ModelProto, after: ModelProto, base: Any = None, shapes: Any = None, own_rounding: bool = False
 ) -> Verdict:

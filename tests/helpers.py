@@ -1,4 +1,4 @@
-"""What several test files share: models as text, and passes made on the spot."""
+"""What several test files share: models as text, passes made on the spot, and two models compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import onnx.parser
 import pytest
 
 from surgeon.graph import Model
-from surgeon.prove import Runner, Unrunnable, feeds_of
+from surgeon.prove import Runner, Unrunnable, feeds_of, prove_models
 from surgeon.rewrite import Driver, Pass, Rule
 from surgeon.targets import Target
 
@@ -52,3 +52,16 @@ def onnxruntime_runs(proto: onnx.ModelProto) -> bool:
     except Unrunnable:
         return False
     return runner.session is not None
+
+
+def compare_models(
+    before: onnx.ModelProto, after: onnx.ModelProto, base: Any = None, shapes: Any = None
+) -> tuple[float | None, str]:
+    """Both whole models on every kind of input: (largest error, why they differ or could not be compared).
+
+    `base` is the folder of external data; `shapes` fixes sizes by input name.
+    """
+    verdict = prove_models(before, after, base, shapes)
+    if verdict.ok is None:
+        return None, verdict.why
+    return verdict.max_error, "" if verdict.ok else verdict.why

@@ -12,15 +12,15 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
+from helpers import compare_models, require_opset
 from helpers import model as written
-from helpers import require_opset
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 import surgeon
 from surgeon import registry
-from surgeon.prove import Runner, compare_models
+from surgeon.prove import Runner
 
 SAMPLES = Path(__file__).parent.parent / "samples" / "worked_examples"
 PASSES = (

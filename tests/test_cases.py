@@ -9,11 +9,10 @@ import onnx
 import onnxruntime
 import pytest
 from casefile import Case
-from helpers import onnxruntime_runs, require_opset
+from helpers import compare_models, onnxruntime_runs, require_opset
 
 import surgeon
 from surgeon import registry
-from surgeon.prove import compare_models
 
 CASES = casefile.paths()
 

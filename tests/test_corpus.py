@@ -14,10 +14,10 @@ from typing import Any
 
 import onnx
 import pytest
+from helpers import compare_models
 
 import surgeon
 from surgeon.errors import ModelError
-from surgeon.prove import compare_models
 
 CORPUS = Path(__file__).parent / "corpus"
 INDEX: list[dict[str, Any]] = json.loads((CORPUS / "index.json").read_text(encoding="utf-8"))

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from helpers import compare_models
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import surgeon
-from surgeon.prove import Runner, compare_models
+from surgeon.prove import Runner
 
 SHAPE = (2, 6, 5, 3)
 EPSILONS = {

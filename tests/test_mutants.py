@@ -9,10 +9,10 @@ import onnx
 import onnx.parser
 import onnxruntime
 import pytest
-from helpers import require_opset
+from helpers import compare_models, require_opset
 
 import surgeon
-from surgeon.prove import MOST_ELEMENTS, Window, compare_models, feeds_of
+from surgeon.prove import MOST_ELEMENTS, Window, feeds_of
 
 # name: (the options of surgeon.rewrite, the model)
 SOUND: dict[str, tuple[dict[str, Any], str]] = {

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from helpers import model, ops
+from helpers import compare_models, model, ops
 
 import surgeon
-from surgeon.prove import Reference, Runner, Window, compare, compare_models, feeds_of, prove_models, widened
+from surgeon.prove import Reference, Runner, Window, compare, feeds_of, prove_models, widened
 
 WRONG = '''"""A pass that is wrong in one place. For a test."""
 from surgeon import Stage, op, rewrite, var
