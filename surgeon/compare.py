@@ -150,7 +150,9 @@ class Comparison:
             return "nothing could be compared"
         if bad:
             return f"the models differ ({', '.join(bad)})"
-        return f"the models agree on {self.sides[0].runs} sets of inputs ({', '.join(s.title for s in self.sides)})"
+        runs = self.sides[0].runs
+        sets = "1 set" if runs == 1 else f"{runs} sets"
+        return f"the models agree on {sets} of inputs ({', '.join(s.title for s in self.sides)})"
 
     @property
     def engine(self) -> Engine | None:

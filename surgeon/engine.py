@@ -173,7 +173,7 @@ def build(
     libraries = [plugin_library(p) for p in plugins]
     sources = tactics(trt, tactic_sources)
     started = time.perf_counter()
-    notes = [] if profiles else _fixed_shapes(proto)
+    notes = _fixed_shapes(proto, profiles)
     try:
         engine = serialized(
             trt, source, profiles=profiles, fp16=fp16, libraries=libraries, cache=timing_cache, sources=sources,
@@ -330,13 +330,14 @@ def plugin_library(path: str | Path) -> str:
     return str(Path(path).resolve())
 
 
-def _fixed_shapes(proto: Any) -> list[str]:
-    """What Polygraphy makes of dynamic inputs without a profile: one shape, each unknown size 1."""
+def _fixed_shapes(proto: Any, profiles: Sequence[Profile]) -> list[str]:
+    """What Polygraphy makes of dynamic inputs that a profile leaves out: one shape, each unknown size 1."""
     weights = {t.name for t in proto.graph.initializer}
+    given = set.intersection(*map(set, profiles)) if profiles else set()
     notes = []
     for info in proto.graph.input:
         dims = info.type.tensor_type.shape.dim
-        if info.name in weights or all(d.HasField("dim_value") for d in dims):
+        if info.name in weights | given or all(d.HasField("dim_value") for d in dims):
             continue
         shape = "x".join(str(d.dim_value) if d.HasField("dim_value") else "1" for d in dims)
         notes.append(

@@ -61,6 +61,13 @@ def test_a_dynamic_input_without_a_profile_is_said(tmp_path: Path) -> None:
     ]
 
 
+def test_a_dynamic_input_that_the_profile_leaves_out_is_said(tmp_path: Path) -> None:
+    ssd = SAMPLES / "ssd_l2norm" / "ssd_l2norm_ts_op13.onnx"
+    profile = {"conv4_3": [(1, 16, 38, 38)] * 3}
+    built = engine.build(ssd, tmp_path / "out.engine", runtime="rtx", profiles=[profile])
+    assert len(built.notes) == 1 and "'conv5_3' is dynamic and has no --profile" in built.notes[0]
+
+
 def test_a_refusal_says_that_there_was_no_profile(tmp_path: Path) -> None:
     """Of one pixel there is no variance: that the sizes are 1 is no word of the model's."""
     style = SAMPLES / "style_transfer" / "style_transfer_ts_op11.onnx"

@@ -181,7 +181,7 @@ def _group(name: str, strategy: str, those: Sequence[Applied], shapes: Windows, 
 
 def _window(before: Sketch, after: Sketch, same: Sequence[Applied]) -> str:
     first = same[0]
-    more = f' <span class="sub">and {len(same) - 1} more of this shape</span>' if len(same) > 1 else ""
+    more = f' <span class="sub">and {len(same) - 1} more of this shape;</span>' if len(same) > 1 else ""
     proof = "not proved" if first.max_error is None else f"error {_error(first.max_error)}"
     return (
         f'<div class="window"><code>{escape(first.root)}</code>{more} <span class="sub">{proof}</span>'
