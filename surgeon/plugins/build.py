@@ -96,7 +96,13 @@ def how_to_load(result: BuildResult) -> str:
 
 def default_folder(major: int) -> Path:
     """Where the library for that TensorRT is put, and looked for, when nothing else is said."""
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    try:
+        cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    except RuntimeError:  # a user of a container that the system does not know
+        raise BuildError(
+            "there is no home folder to keep the plugin library in. Name a folder with --out DIR, or set"
+            " XDG_CACHE_HOME."
+        ) from None
     return Path(cache) / "surgeon" / "plugins" / f"tensorrt-{major}"
 
 

@@ -231,6 +231,17 @@ def test_a_failed_compilation_is_one_paragraph(monkeypatch: pytest.MonkeyPatch, 
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root becomes another user")
+def test_a_user_without_a_home_is_told_to_name_a_folder() -> None:
+    code = (
+        "import os\nfrom surgeon.plugins.build import BuildError, default_folder\nos.setuid(54321)\n"
+        "try: default_folder(8)\nexcept BuildError as error: print(error)"
+    )
+    env = {k: v for k, v in os.environ.items() if k not in ("HOME", "XDG_CACHE_HOME")}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert "no home folder" in done.stdout and "--out DIR" in done.stdout
+
+
 def test_loading_nothing_says_how_to_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="does not exist. Build it with `surgeon plugins build`"):
         load(tmp_path / "libsurgeon_plugins.so")
