@@ -19,6 +19,11 @@ from surgeon.files import put
 
 ROOT = Path(__file__).resolve().parent.parent
 OLD = b"the model of yesterday"
+# Undoes what a process inherits that was started in the background, or by nohup.
+HEARING = (
+    "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    "for name in {'SIGTERM', 'SIGHUP'} & set(dir(signal)): signal.signal(getattr(signal, name), signal.SIG_DFL)"
+)
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system")
 
 
@@ -73,7 +78,7 @@ def test_no_room_leaves_the_old_output(most: int, tmp_path: Path) -> None:
 def test_a_signal_leaves_the_old_output(number: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "out.onnx").write_bytes(OLD)
     code = (
-        "import os, pathlib, sys, time\nfrom surgeon.files import Staged\n"
+        f"{HEARING}\nimport os, pathlib, sys, time\nfrom surgeon.files import Staged\n"
         "with Staged() as staged:\n"
         "    staged.place(pathlib.Path(sys.argv[1])).write_bytes(b'half of')\n"
         f"    os.kill(os.getpid(), {int(number)})\n"
@@ -97,7 +102,7 @@ def test_an_interrupt_that_somebody_takes_for_his_own_failure(tmp_path: Path) ->
     )
     source, out = model(tmp_path), tmp_path / "out.onnx"
     out.write_bytes(OLD)
-    done = surgeon("rewrite", source, out, "--target", "8.4", "--passes", tmp_path / "passes")
+    done = surgeon("rewrite", source, out, "--target", "8.4", "--passes", tmp_path / "passes", code=HEARING)
     assert done.returncode == 130 and "interrupted" in done.stderr, done
     assert out.read_bytes() == OLD and names(tmp_path) == ["in.onnx", "out.onnx", "passes"]
 
