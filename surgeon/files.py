@@ -19,6 +19,7 @@ from onnx import ModelProto, TensorProto, numpy_helper
 from .errors import ModelError
 
 LARGE = 1 << 30  # bytes: a larger model is written with its weights in a file of their own
+SMALL = 1 << 20  # bytes: of a larger tensor no check needs the elements
 UNWRITABLE = (ValueError, EncodeError)  # what the protobuf library says, by its version, of a message above 2 GiB
 _EXTERNAL = b"location"  # the key under which a tensor names its file: bytes without it hold no external tensor
 
@@ -143,11 +144,12 @@ def resolved_weights(model: ModelProto, folder: str | Path) -> tuple[ModelProto,
 
 
 def without_data(model: ModelProto) -> ModelProto:
-    """A copy whose external tensors have no elements: what onnx's checker may look at wherever the weights are."""
+    """A copy whose external and whose large tensors have no elements: what onnx's checker may look at wherever the
+    weights are, and however much they are."""
     copy = ModelProto()
     copy.CopyFrom(model)
     for tensor in _tensors(copy.graph):
-        if tensor.data_location == TensorProto.EXTERNAL:
+        if tensor.data_location == TensorProto.EXTERNAL or len(tensor.raw_data) > SMALL:
             tensor.CopyFrom(TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0]))
     return copy
 
@@ -195,19 +197,34 @@ def check_writable(path: Path, *sources: Path) -> None:
 
 
 def write(model: ModelProto, path: Path, base: Path | None = None, also: Mapping[Path, bytes] | None = None) -> None:
-    """Write a model, and the files in `also` with it; files of external weights go along into another folder."""
+    """Write a model, and the files in `also` with it; files of external weights go along into another folder.
+
+    A model above 2 GiB, which no file can hold, gets its weights written beside it.
+    """
     check_writable(path)
     try:
         data = model.SerializeToString(deterministic=True)
     except UNWRITABLE:
-        raise ModelError(
-            "the model is larger than 2 GiB without external data. Export it with external data first."
-        ) from None
+        data = b""
     with Staged() as staged:
-        for file in external_files(model) if _EXTERNAL in data else ():
+        for file in external_files(model) if _EXTERNAL in data or not data else ():
             _carry((base or Path(".")) / file, path.parent / file, staged)
-        for name, content in {path: data, **(also or {})}.items():
+        if data:
+            staged.put(data, path)
+        else:
+            copy = ModelProto()
+            copy.CopyFrom(model)
+            put_apart(copy, path, staged)
+        for name, content in (also or {}).items():
             staged.put(content, name)
+
+
+def put_apart(model: ModelProto, path: Path, staged: Staged) -> None:
+    """Write the weights to a file beside the model's, out of `model`."""
+    weights = path.with_name(f"{path.name}.data")
+    place = staged.place(path)
+    staged.place(weights)
+    onnx.save_model(model, place, save_as_external_data=True, location=weights.name)
 
 
 def put(contents: Mapping[Path, bytes]) -> None:

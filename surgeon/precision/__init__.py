@@ -100,17 +100,15 @@ class PrecisionResult:
 
     def save(self, path: str | Path, also: Mapping[Path, bytes] | None = None) -> None:
         """Write the model, one of more than 1 GiB with its weights in a file beside it; `also`: see `files.write`."""
-        from ..files import Staged, check_writable, is_large, write
+        from ..files import Staged, check_writable, is_large, put_apart, write
 
         where = Path(path)
         if not is_large(self.model):
             write(self.model, where, also=also)
             return
         check_writable(where)
-        weights = where.with_name(f"{where.name}.data")
         with Staged() as staged:
-            staged.place(weights)
-            onnx.save_model(self.model, staged.place(where), save_as_external_data=True, location=weights.name)
+            put_apart(self.model, where, staged)
             for name, content in (also or {}).items():
                 staged.put(content, name)
 
