@@ -6,6 +6,7 @@ import filecmp
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -143,13 +144,13 @@ def resolved_weights(model: ModelProto, folder: str | Path) -> tuple[ModelProto,
     return copy, common
 
 
-def without_data(model: ModelProto) -> ModelProto:
-    """A copy whose external and whose large tensors have no elements: what onnx's checker may look at wherever the
-    weights are, and however much they are."""
+def without_data(model: ModelProto, most: int = sys.maxsize) -> ModelProto:
+    """A copy whose external tensors, and those of more than `most` bytes, have no elements: what onnx's checker may
+    look at wherever the weights are, and however many."""
     copy = ModelProto()
     copy.CopyFrom(model)
     for tensor in _tensors(copy.graph):
-        if tensor.data_location == TensorProto.EXTERNAL or len(tensor.raw_data) > SMALL:
+        if tensor.data_location == TensorProto.EXTERNAL or len(tensor.raw_data) > most:
             tensor.CopyFrom(TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0]))
     return copy
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from onnx import ModelProto
 
 from . import registry
 from .errors import PassError, UsageError, did_you_mean
-from .files import UNWRITABLE, check_writable, read, without_data, write
+from .files import SMALL, UNWRITABLE, check_writable, read, without_data, write
 from .graph import PLACE, Model, no_collection
 from .interop import GraphRule, Outcome, run_graph_rules
 from .meaning import attach
@@ -376,13 +376,18 @@ def _refused_by_checker(source: _Source, rewrites: Collection[Rewrite]) -> str:
     """Why onnx.checker refuses the input model; empty where it does not, or where nothing is to be proved."""
     if not rewrites:
         return ""
-    with contextlib.suppress(onnx.checker.ValidationError, *UNWRITABLE):
+    most = sys.maxsize
+    try:
         onnx.checker.check_model(source.proto() if source.path is None else _utf8(source.path))
         return ""
-    # again without weights: the checker follows no links, finds no external ones of a model in memory, takes no model
-    # above 2 GiB, and opens no file whose name is not UTF-8
+    except (onnx.checker.ValidationError, UnicodeEncodeError):
+        pass
+    except UNWRITABLE:
+        most = SMALL
+    # again without external weights: the checker follows no links, finds none of a model in memory, and opens no file
+    # whose name is not UTF-8; and without large ones where the model has more than it takes
     try:
-        onnx.checker.check_model(without_data(source.proto()))
+        onnx.checker.check_model(without_data(source.proto(), most))
     except onnx.checker.ValidationError as error:
         return f"the ONNX checker refuses the input model: {str(error).strip().splitlines()[0]}"
     return ""
