@@ -74,6 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SurgeonError as error:
         complain(str(error))
         return WRONG
+    except BrokenPipeError:  # argparse prints its help past `screen`
+        return DONE
     except OSError as error:  # a folder that may not be entered, a disk that went away
         where = f"'{error.filename}'" if error.filename else "a file or the standard output"
         complain(f"{where} cannot be read or written: {(error.strerror or str(error)).lower()}.")
