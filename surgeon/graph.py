@@ -968,9 +968,10 @@ class Model:
             if out is not None and out.name in result:
                 elem, dims = _read_type(result[out.name])
                 types[out] = elem, _merged((_look(types, out) or (0, None))[1], dims)
-        out, source = node.outputs[0], node.inputs[0] if node.inputs else None
-        if node.key in UNINFERRED and out is not None and source is not None and not _ranked(types, out):
-            types[out] = _look(types, source) or (0, None)
+        if node.key in UNINFERRED:
+            source, out = node.inputs[0], node.outputs[0]
+            if source is not None and out is not None and not _ranked(types, out):
+                types[out] = _look(types, source) or (0, None)
 
     def _infer(self) -> Types:
         bare = self.bare()
