@@ -35,6 +35,13 @@ def bare(value: Value) -> Value:
     return value
 
 
+def cancel(inner: Sequence[int] | None, outer: Sequence[int] | None) -> bool:
+    """Whether a Transpose by `outer` undoes one by `inner`; None is an order that is not known."""
+    if inner is None or outer is None or len(inner) != len(outer):
+        return False
+    return [inner[p] for p in outer] == list(range(len(outer)))
+
+
 # ---- dimensions ------------------------------------------------------------------------------------------------------
 
 

@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from surgeon import ANY, Builder, const, op, require, var
+from surgeon import ANY, Builder, Stage, const, op, require, var
 from surgeon.graph import Node, Value
 from surgeon.pattern import Pattern
 
-from ._shapes import Dim, dims, elements
+from ._shapes import Dim, cancel, dims, elements, no_larger
 from ._types import FLOATS, HALVES
 
 SHAPING = frozenset({"Reshape", "Expand", "Unsqueeze", "Squeeze"})
@@ -355,14 +355,16 @@ class _Layout:
 def along(b: Builder, value: Value, n: Normalisation, axes: Sequence[int]) -> Factor | None:
     """A tensor that multiplies x, as one that varies along `axes` of x alone, of their sizes in one row-major vector.
 
-    An array where the values are constant (full spatial copies are folded), the tensor itself otherwise; None where it
-    varies along other axes too or broadcasts x.
+    An array where the values are constant (full spatial copies are folded; one number stays one), the tensor itself
+    otherwise; None where it varies along other axes too or broadcasts x.
     """
     shape = b.shape(value)
     if shape is None or len(shape) > n.rank:
         return None
     sizes = [n.dims[a] for a in axes]
     array = b.value(value)
+    if array is not None and array.size == 1:
+        return array.reshape(1)
     if array is not None:
         if not all(isinstance(s, int) for s in sizes):
             own = [1] * (n.rank - array.ndim) + list(array.shape)
@@ -448,7 +450,7 @@ def times(b: Builder, one: Factor, other: Factor) -> Factor:
         return one.astype(np.float64) * other.astype(np.float64)
     if is_constant(one, 1):
         return other
-    return one if is_constant(other, 1) else b.Mul(one, other)
+    return one if is_constant(other, 1) else b.Mul(_typed(b, one, other), _typed(b, other, one))
 
 
 def plus(b: Builder, one: Factor, other: Factor) -> Factor:
@@ -456,7 +458,12 @@ def plus(b: Builder, one: Factor, other: Factor) -> Factor:
         return one.astype(np.float64) + other.astype(np.float64)
     if is_constant(one, 0):
         return other
-    return one if is_constant(other, 0) else b.Add(one, other)
+    return one if is_constant(other, 0) else b.Add(_typed(b, one, other), _typed(b, other, one))
+
+
+def _typed(b: Builder, factor: Factor, other: Factor) -> Factor:
+    """A constant that meets a computed factor has that one's type."""
+    return factor.astype(numpy_type(b.dtype(other))) if isinstance(factor, np.ndarray) else factor
 
 
 def vector(b: Builder, factor: Factor, size: int | None, dtype: int) -> Value:
@@ -501,18 +508,12 @@ def merged(
             return None
         if isinstance(factor, Value):
             factor = vector(b, factor, None, dtype)
-            scale, shift = (f if isinstance(f, Value) or f.size > 1 else f for f in (scale, shift))
         if kind == "Add":
-            shift = plus(b, shift, _typed(b, factor, dtype))
+            shift = plus(b, shift, factor)
             continue
-        scale = times(b, _typed(b, scale, dtype) if isinstance(factor, Value) else scale, factor)
+        scale = times(b, scale, factor)
         shift = shift if is_constant(shift, 0) else times(b, shift, factor)
     return scale, shift
-
-
-def _typed(b: Builder, factor: Factor, dtype: int) -> Factor:
-    """A constant that meets a computed factor has that one's type."""
-    return factor.astype(numpy_type(dtype)) if isinstance(factor, np.ndarray) and factor.dtype != np.float64 else factor
 
 
 def apply_affine(b: Builder, y: Value, n: Normalisation) -> Value:
@@ -520,6 +521,8 @@ def apply_affine(b: Builder, y: Value, n: Normalisation) -> Value:
     if n.factor != 1:
         y = b.Mul(y, n.factor)
     for kind, value in n.affine:
+        if is_uniform(b, value, 1 if kind == "Mul" else 0) and no_larger(b.shape(value), n.dims):
+            continue
         y = b.node(kind, [y, value], 1, "", {})
     return y
 
@@ -531,17 +534,14 @@ def typed(b: Builder, x: Value, dtype: int) -> Value:
 def source_through(b: Builder, x: Value, perm: Sequence[int]) -> Value:
     """Transpose(x, perm), or what x was transposed from where the two undo each other."""
     node = x.producer
-    if node is not None and node.key == "Transpose" and node.inputs[0] is not None:
-        inner = node.attr("perm") or []
-        if len(inner) == len(perm) and [inner[p] for p in perm] == list(range(len(perm))):
-            return node.inputs[0]
+    if node is not None and undoes_transpose(x, perm) and node.inputs[0] is not None:
+        return node.inputs[0]
     return b.Transpose(x, perm=list(perm))
 
 
 def undoes_transpose(x: Value, perm: Sequence[int]) -> bool:
     node = x.producer
-    inner = (node.attr("perm") or []) if node is not None and node.key == "Transpose" else []
-    return len(inner) == len(perm) and [inner[p] for p in perm] == list(range(len(perm)))
+    return node is not None and node.key == "Transpose" and cancel(node.attr("perm"), perm)
 
 
 def instance_axis(b: Builder, n: Normalisation) -> int | None:
@@ -691,15 +691,25 @@ def with_affine(b: Builder, y: Value, scale: Factor | Value | None, shift: Facto
     return typed(b, y, dtype)
 
 
-def chain(b: Builder, n: Normalisation, centred: bool = True) -> list[str]:
-    """The operators that `normalised` and `with_affine` write for this window."""
+def declared_opset(b: Builder) -> int:
+    """The opset that the written model declares: old targets want theirs, and the next run starts from that."""
+    return min(b.opset, b.target.opset) if b.target.lowers_opset else b.opset
+
+
+def chain(b: Builder, n: Normalisation, source: Value, centred: bool = True) -> list[str]:
+    """The operators that `normalised` of `source` and `with_affine` write for this window."""
     affine = [kind for kind, factor in n.affine if not is_uniform(b, factor, 1 if kind == "Mul" else 0)]
     return [
         *(["ReduceMean", "Sub"] if centred else []),
         *["Mul", "ReduceMean", *(["Add"] if n.epsilon else []), "Sqrt", "Div"],
         *(affine or (["Mul"] if n.factor != 1 else [])),
-        *(["Cast", "Cast"] if b.dtype(n.x) in HALVES else []),
+        *(["Cast", "Cast"] if b.dtype(source) in HALVES else []),
     ]
+
+
+def of_the_file(node: Node) -> bool:
+    """Whether the file has the node: as it stands, or where CLEAN copied it from, such as a function."""
+    return node.origin is None or node.origin.strategy == Stage.CLEAN.value
 
 
 def require_shorter(b: Builder, operators: Sequence[str]) -> None:
@@ -710,7 +720,7 @@ def require_shorter(b: Builder, operators: Sequence[str]) -> None:
     is not written again. A window of the file that lost its epsilon is read all the same:
     the report must say so, or mend it. A window that reads like what would be written is no news.
     """
-    if b.warnings and b.root.origin is None:
+    if b.warnings and of_the_file(b.root):
         return
     wide = any(o is not None and b.dtype(o) == TensorProto.DOUBLE for node in b.matched for o in node.outputs)
     needed = wide and b.dtype(b.root.outputs[0]) != TensorProto.DOUBLE  # type: ignore[arg-type]
@@ -721,7 +731,7 @@ def require_shorter(b: Builder, operators: Sequence[str]) -> None:
         and any(i is not None and b.value(i) is not None for i in readers[0].inputs)
     )
     written = sorted(m.key for m in b.matched) == sorted(operators)
-    silent = inner or written or b.root.origin is not None  # a larger window has said so, or surgeon wrote it
+    silent = inner or written or not of_the_file(b.root)  # a larger window has said so, or surgeon wrote it
     require(
         len(b.matched) > len(operators) or needed,
         "" if silent else "no operator at this opset that the target takes, and no shorter spelling",

@@ -19,7 +19,7 @@ from onnx import TensorProto
 
 from surgeon import ANY, DOMAIN, Stage, attr, const, meaning, op, require, rewrite, var
 
-from ._shapes import dims, same_shape
+from ._shapes import cancel, dims, same_shape
 from ._statistics import (
     Normalisation,
     Spelling,
@@ -29,12 +29,13 @@ from ._statistics import (
     is_constant,
     known,
     merged,
+    narrowed,
     normalised,
     numpy_type,
+    of_shape,
     read,
     require_shorter,
     source_through,
-    typed,
     undoes_transpose,
     vector,
     with_affine,
@@ -132,19 +133,26 @@ def channels_last(b, x, **found):
     dtype = b.dtype(b.root.outputs[0])
     require(dtype != TensorProto.DOUBLE, "it computes in double precision")
     parts = known(merged(b, n, [n.rank - 2, n.rank - 1], dtype), "the scale or the shift is not one number a channel")
-    value, perm = typed(b, x, dtype), [0, n.rank - 2, *range(1, n.rank - 2)]
+    value, perm = narrowed(b, x, dtype), [0, n.rank - 2, *range(1, n.rank - 2)]
     probe = b.InstanceNormalization(value, *[vector(b, f, number * each, dtype) for f in parts], epsilon=n.epsilon)
     lowering = b.lowering(probe, "instance-norm")
     b.discard(probe, value, *parts)
     if lowering == "decompose" and not undoes_transpose(value, perm):
         y = normalised(b, b.Reshape(value, inner.inputs[1]), n.axes, n.epsilon)
-        scale, shift = (f if not isinstance(f, np.ndarray) or f.size == 1 else f.reshape(number, each) for f in parts)
+        scale, shift = (_by_group(b, f, number, each) for f in parts)
         y = with_affine(b, y, scale, shift, dtype)
         y = b.Reshape(y, b.root.inputs[1])
         require_shorter(b, [node.key for node in b.made if node.alive])
         return y
     y = _fused(b, source_through(b, value, perm), number, number * each, parts, n.epsilon, dtype)
     return b.Transpose(y, perm=[0, *range(2, n.rank - 1), 1])
+
+
+def _by_group(b, factor, number, each):
+    """A vector of the channels as a factor of [..., groups, channels of a group]."""
+    if isinstance(factor, np.ndarray):
+        return factor if factor.size == 1 else factor.reshape(number, each)
+    return of_shape(b, factor, (number, each))
 
 
 for_transpose = op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilon) | op.GroupNorm(
@@ -154,7 +162,7 @@ for_transpose = op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon
 
 @rewrite(op.Transpose(op.Transpose(for_transpose, perm=attr("inner")), perm=attr("outer")), stage=Stage.FUSE)
 def transposed_back(b, x, scale, bias, num_groups, epsilon, inner, outer):
-    require([inner[p] for p in outer] == list(range(len(outer))), "")
+    require(cancel(inner, outer), "")
     own = b.opset < NATIVE
     node = next(m for m in b.matched if m.op in ("GroupNorm", "GroupNormalization"))
     return b.node(node.op, [x, scale, bias], 1, DOMAIN if own else "", {"num_groups": num_groups, "epsilon": epsilon})

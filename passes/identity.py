@@ -85,9 +85,7 @@ def double_cast(b, x, first, to):
 
 @rewrite(op.Transpose(x, perm=attr("perm")), stage=Stage.CLEAN)
 def transpose(b, x, perm):
-    rank = b.rank(x) if perm is None else len(perm)
-    order = perm if perm is not None else None if rank is None else list(range(rank))[::-1]
-    require(order is not None and list(order) == list(range(rank)), "")
+    require(perm is not None and list(perm) == list(range(len(perm))), "")
     return _returns(b, x)
 
 

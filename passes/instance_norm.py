@@ -22,7 +22,7 @@ from onnx import TensorProto
 
 from surgeon import ANY, DOMAIN, Stage, attr, const, meaning, op, require, rewrite, rewrite_model, var
 
-from ._shapes import dims, same_shape
+from ._shapes import cancel, dims, same_shape
 from ._statistics import (
     Normalisation,
     Spelling,
@@ -38,7 +38,9 @@ from ._statistics import (
     known,
     mean,
     merged,
+    narrowed,
     normalised,
+    of_the_file,
     plus,
     read,
     require_shorter,
@@ -55,6 +57,7 @@ x, scale, bias, factor = var("x"), var("scale"), var("bias"), var("factor")
 epsilon = attr("epsilon")
 spelling = Spelling(x)
 node = op.InstanceNormalization(x, scale, bias, epsilon=epsilon)
+LAYER_NORM = 17  # the opset that brought LayerNormalization
 
 
 # ---- recognising it --------------------------------------------------------------------------------------------------
@@ -76,13 +79,13 @@ def fuse(b, x, **found):
     )
     shift = parts[1] if parts else None
     perm = [0, n.rank - 1, *range(1, n.rank - 1)]
-    value = typed(b, x, dtype)
+    value = narrowed(b, x, dtype)
     last = axis != 1
     factors = [vector(b, f, size, dtype) for f in (parts or (np.ones(1), np.zeros(1)))]
     probe = b.InstanceNormalization(value, *factors, epsilon=n.epsilon)
     lowering = b.lowering(probe, "instance-norm")
     if lowering == "decompose" and (last or not _between_reshapes(b, x)):
-        require_shorter(b, chain(b, n))
+        require_shorter(b, chain(b, n, value))
     if not last:
         return probe if parts else apply_affine(b, probe, n)
     decomposed = lowering == "decompose" and not undoes_transpose(value, perm)
@@ -101,7 +104,7 @@ def _between_reshapes(b, x):
     """Whether the pass group-norm may want to see one node here. Where it does not, LOWER writes what the file had."""
     readers = list(b.root.outputs[0].users)
     return (
-        b.root.origin is None
+        of_the_file(b.root)
         and x.producer is not None
         and x.producer.key == "Reshape"
         and len(readers) == 1
@@ -153,7 +156,7 @@ def shifted(b, x, scale, bias, epsilon, factor):
 
 @rewrite(op.Transpose(op.Transpose(node, perm=attr("inner")), perm=attr("outer")), stage=Stage.FUSE)
 def transposed_back(b, x, scale, bias, epsilon, inner, outer):
-    require([inner[p] for p in outer] == list(range(len(outer))), "")
+    require(cancel(inner, outer), "")
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
@@ -239,10 +242,28 @@ def decompose(b, x, scale, bias, epsilon):
     rank = b.rank(x)
     require(rank is not None, f"the rank of '{x.name}' is not known, so its spatial axes are not")
     require(rank > 2, "it has no spatial axes")
+    y = _by_layer_norm(b, x, scale, bias, epsilon)
+    if y is not None:
+        return y
     y = normalised(b, x, range(2, rank), epsilon)
     row = None if is_uniform(b, scale, 1) else by_channel(b, scale, rank)
     offset = None if is_uniform(b, bias, 0) else by_channel(b, bias, rank)
     return with_affine(b, y, row, offset, b.dtype(x))
+
+
+def _by_layer_norm(b, x, scale, bias, epsilon):
+    """A layer normalisation, where the chain would be read as one by the next run and the target has a node for it."""
+    shape = dims(b, x) or []
+    n = Normalisation(x, shape, (2,), epsilon)
+    if n.rank != 3 or not isinstance(shape[2], int) or b.opset < LAYER_NORM or instance_axis(b, n) is not None:
+        return None
+    if not (is_uniform(b, scale, 1) and is_uniform(b, bias, 0)):
+        return None
+    y = b.LayerNormalization(x, vector(b, np.ones(1), shape[2], b.dtype(x)), axis=-1, epsilon=epsilon)
+    if b.lowering(y, "layer-norm") == "keep":
+        return y
+    b.discard(y)
+    return None
 
 
 @rewrite(node, stage=Stage.LOWER, strategy="plugin")
@@ -252,28 +273,37 @@ def plugin(b, x, scale, bias, epsilon):
     )
 
 
-@rewrite(node, stage=Stage.LOWER, strategy="plugin", library="stock")
+def _stock_refuses(model, node):
+    x, *factors = node.inputs
+    shape = model.shape(x)
+    if model.dtype(x) not in (TensorProto.FLOAT, TensorProto.FLOAT16) or shape is None or len(shape) not in (3, 4, 5):
+        return "the stock plugin takes fp32 and fp16 of three to five dimensions"
+    known = any(isinstance(d, int) for d in (shape[1], *[d for f in factors for d in model.shape(f) or ()]))
+    return "" if known else "the stock plugin takes no unknown number of channels"
+
+
+@rewrite(node, stage=Stage.LOWER, strategy="plugin", library="stock", refuses=_stock_refuses)
 def stock_plugin(b, x, scale, bias, epsilon):
+    """Scale and bias are attributes: computed ones are applied to the result."""
     rank, s, t = b.rank(x), b.value(scale), b.value(bias)
-    if rank not in (3, 4, 5) or s is None or t is None or b.dtype(x) not in (TensorProto.FLOAT, TensorProto.FLOAT16):
-        b.warn(
-            "the stock plugin takes fp32 and fp16 of three to five dimensions with constant scales and biases: "
-            "decomposed instead"
-        )
-        return decompose.body(b, x, scale, bias, epsilon)
-    wide = b.Unsqueeze(x, axes=[rank]) if rank == 3 else x
+    size = next(d for d in (b.shape(x)[1], *(b.shape(scale) or ()), *(b.shape(bias) or ())) if isinstance(d, int))
+    scales = np.ones(size) if s is None else s
+    shifts = np.zeros(size) if s is None or t is None else t
     y = b.InstanceNormalization_TRT(
-        wide,
+        b.Unsqueeze(x, axes=[rank]) if rank == 3 else x,
         domain=DOMAIN,
         epsilon=epsilon,
-        scales=np.broadcast_to(s, t.shape).astype(np.float32).tolist(),
-        bias=t.astype(np.float32).tolist(),
+        scales=np.broadcast_to(scales, (size,)).astype(np.float32).tolist(),
+        bias=np.broadcast_to(shifts, (size,)).astype(np.float32).tolist(),
         plugin_version=b.target.stock_version("InstanceNormalization_TRT"),
         plugin_namespace="",
     )
     why = b.target.takes(y.producer)
     require(why is None, why)
-    return b.Squeeze(y, axes=[rank]) if rank == 3 else y
+    y = b.Squeeze(y, axes=[rank]) if rank == 3 else y
+    row = by_channel(b, scale, rank) if s is None and not is_uniform(b, scale, 1) else None
+    offset = by_channel(b, bias, rank) if (s is None or t is None) and not is_uniform(b, bias, 0) else None
+    return with_affine(b, y, row, offset, b.dtype(x))
 
 
 @rewrite_model(stage=Stage.LOWER)
@@ -292,6 +322,8 @@ def with_slope(editor):
             continue
         if len(inside.outputs[0].users) > 1 or inside.outputs[0].is_output or inside.graph is not node.graph:
             continue
+        if node.key == "Relu" and any(editor.model.constant(factor) is None for factor in inside.inputs[1:]):
+            continue  # a computed factor may be inf, and 0 times that is NaN
         b = editor.builder(node)
         slope = node.attr("alpha") if node.key == "LeakyRelu" else 0.0
         editor.replace(node, [b.node(inside.op, inside.inputs, 1, DOMAIN, {**inside.attrs, "slope": slope})], b)

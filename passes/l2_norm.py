@@ -31,7 +31,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from surgeon import ANY, Stage, attr, const, meaning, op, require, rewrite, var
-from surgeon.graph import Node, Value
+from surgeon.graph import Model, Node, Value
 from surgeon.pattern import Pattern
 from surgeon.rewrite import Builder
 
@@ -477,11 +477,13 @@ def _divisor(b: Builder, x: Value, axis: int, epsilon: float, mode: str) -> Valu
     return _at_least(b, norm, float(floor))
 
 
-@rewrite(either, stage=Stage.LOWER, strategy="plugin")
+def _refuses(model: Model, node: Node) -> str:
+    x = node.inputs[0]
+    return "the plugin has no double precision" if x is not None and model.dtype(x) == TensorProto.DOUBLE else ""
+
+
+@rewrite(either, stage=Stage.LOWER, strategy="plugin", refuses=_refuses)
 def plugin(b: Builder, x: Value, axis: int, epsilon: float, mode: str, weight: Value | None = None) -> Value:
-    if b.dtype(x) == TensorProto.DOUBLE:
-        b.warn("the plugin has no double precision: it is decomposed")
-        return decompose.body(b, x, axis, epsilon, mode, weight)
     return b.SurgeonL2Norm(
         x,
         weight,

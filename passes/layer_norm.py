@@ -30,6 +30,7 @@ from ._statistics import (
     chain,
     channels,
     count,
+    declared_opset,
     grouped_last,
     instance_axis,
     is_constant,
@@ -78,13 +79,13 @@ def fuse(b, x, **found):
     )
     source = narrowed(b, x, dtype)
     sizes = [channels(b, n, a) or n.dims[a] for a in n.axes]
-    if n.trailing and b.opset >= NATIVE:
+    if n.trailing and declared_opset(b) >= NATIVE:
         require(all(isinstance(d, int) for d in sizes) or whole, "the size of the last axis is not known")
         y = _native(b, source, n, scale, shift, sizes, dtype)
         if b.lowering(y, "layer-norm") == "decompose":
-            require_shorter(b, chain(b, n))
+            require_shorter(b, chain(b, n, source))
         return y if parts else apply_affine(b, y, n)
-    require_shorter(b, chain(b, n))
+    require_shorter(b, chain(b, n, source))
     if not parts:
         return apply_affine(b, b.LayerNorm(source, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon), n)
     trailing = [1] * (n.rank - 1 - n.axes[-1])

@@ -26,6 +26,7 @@ import numpy as np
 from surgeon import DOMAIN, Stage, attr, const, meaning, op, require, rewrite, var
 
 from ._linear import FORMS, above, fits, same_slope, slopes
+from ._shapes import cancel
 from ._types import require_op
 
 STRUCTURAL = frozenset(
@@ -54,7 +55,7 @@ negated = op.Transpose(op.Relu(op.Neg(x)), perm=attr("to"))
 @rewrite(above() + op.Transpose(negated * factor, perm=attr("back")), stage=Stage.FUSE)
 def fuse_between_transposes(b, x, factor, to, back):
     """tf2onnx in NCHW: the slopes still stand in NHWC, with a Transpose to and fro around them."""
-    require([to[k] for k in back] == list(range(len(to))), "the two transposes do not cancel out")
+    require(cancel(to, back), "the two transposes do not cancel out")
     require(factor.ndim <= len(to), "the slopes have more dimensions than x")
     require_op(b, "PRelu", x)
     moved = _without_ones(np.transpose(-factor.reshape((1,) * (len(to) - factor.ndim) + factor.shape), back))
@@ -124,6 +125,8 @@ def repaired(b, x, slope):
         "give the option repair_prelu=1 and --allow-unproved",
     )
     b.warn(f"the slope [{slope.size}] on {_text(shape)} is read as one slope a channel")
+    if not known:
+        b.tolerance = 1e30  # the user says that the file means other numbers than ONNX reads where W is C
     return b.PRelu(x, slope.reshape((-1,) + (1,) * (len(shape) - 2)))
 
 

@@ -38,6 +38,7 @@ from ._shapes import dims, elements
 from ._types import FLOATS, HALVES
 
 END = 2**31 - 1  # "to the end": fits the 32-bit integers of old parsers
+MODES = ("constant", "edge", "reflect", "wrap")
 PLUGIN_TYPES = HALVES | {TensorProto.FLOAT}
 
 x = var("x")
@@ -125,14 +126,16 @@ class _Pad:
 def _read(b: Builder, node: Node, x: Value) -> _Pad:
     given = [*node.operands(), None, None, None][:4]
     mode = str(node.attr("mode") or "constant")
+    require(mode in MODES, f"ONNX has no mode '{mode}'")
     pads, axes = b.value(given[1]), b.value(given[3])
     require(given[3] is None or axes is not None, "the axes are computed at run time")
     value = b.value(given[2]) if b.value(given[2]) is not None else given[2]
     if pads is not None:
+        count = b.rank(x) if axes is None else axes.size
+        require(pads.size % 2 == 0 and count in (None, pads.size // 2), "it has not two pads for each axis")
         pads = pads.reshape(2, -1).astype(np.int64)
         if axes is not None:
             pads = _on_every_axis(pads, axes, b.rank(x))
-        require(b.rank(x) in (None, pads.shape[1]), "it has not two pads for each axis")
     return _Pad(x, mode, pads, value if mode == "constant" else None, axes)
 
 
@@ -393,6 +396,7 @@ def _sliced(b: Builder, node: Node, before: np.ndarray, axis: int, rank: int) ->
     along = [0] if axes is None else [int(a) % rank for a in axes.reshape(-1)]
     require(starts.size == 1 and along == [axis], "")
     step = 1 if steps is None else int(steps.reshape(-1)[0])
+    require(step, "")
     start, end, n = int(starts.reshape(-1)[0]), int(ends.reshape(-1)[0]), len(before)
     if step < 0 and end < -n:
         return before[slice(start, None, step)]

@@ -23,6 +23,7 @@ from ._statistics import (
     chain,
     channels,
     count,
+    declared_opset,
     known,
     merged,
     narrowed,
@@ -67,16 +68,16 @@ def fuse(b, x, **found):
     source = narrowed(b, x, dtype)
     sizes = [channels(b, n, a) or n.dims[a] for a in n.axes]
     static = all(isinstance(d, int) for d in sizes)
-    if n.trailing and b.opset >= NATIVE:
+    if n.trailing and declared_opset(b) >= NATIVE:
         require(static or whole, "the size of the last axis is not known")
         row = vector(b, scale, int(np.prod(sizes)) if static else None, dtype)
         if len(n.axes) > 1:
             row = of_shape(b, row, sizes)
         y = b.RMSNormalization(source, row, axis=-len(n.axes), epsilon=n.epsilon)
         if b.lowering(y, "rms-norm") == "decompose":
-            require_shorter(b, chain(b, n, centred=False))
+            require_shorter(b, chain(b, n, source, centred=False))
         return y if dtype == result else b.Cast(y, to=result)
-    require_shorter(b, chain(b, n, centred=False))
+    require_shorter(b, chain(b, n, source, centred=False))
     y = b.RMSNorm(
         source,
         along_axes(b, scale, [*sizes, *[1] * (n.rank - 1 - n.axes[-1])], dtype, 1),

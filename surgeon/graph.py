@@ -32,11 +32,13 @@ MOST_UNLOOKED = 500_000  # objects, about 130 MB
 SERIALS = 1 << 40  # more nodes than anybody makes
 PLACE = attrgetter("place")
 MOST_SHOWN = 8  # elements of a tensor attribute that a person reads
+MOST_FOLLOWED = 32  # tensors that a constant is computed from, to be looked at while shapes are inferred
 SMALL_TENSOR = 1024  # elements: larger initializers never decide a shape, so shape inference does without them
 OWN_DOMAIN = "surgeon"  # its functions are written anew with every model, so no pass works on them
 # They read what may be known of a tensor whose values are not: its sizes, its type.
 VALUELESS = frozenset({"Shape", "Size", "EyeLike", "CastLike"})
 BODIED = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+UNINFERRED = frozenset({"GroupNormalization"})  # of the type of their input, though onnx does not say so
 RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"}
 )
@@ -145,6 +147,8 @@ class Node:
         attrs = self.attrs
         if name in attrs:
             return attrs[name]
+        if name == "perm" and self.key == "Transpose":
+            return self.graph.model.reversed_axes(self)
         return self.graph.model.schema_defaults(self).get(name)
 
     def body(self, name: str) -> Graph:
@@ -484,6 +488,8 @@ class Graph:
                     user.proto.input[position] = new.name
             new.users[user] = None
             user.graph.edited = True
+        if old.varies and not new.varies:
+            _settle(old.users)
         old.users.clear()
 
     def take_over(self, old: Value, new: Value) -> None:
@@ -495,6 +501,9 @@ class Graph:
         old.producer, old.index = producer, new.index
         producer.outputs[new.index] = old
         producer.proto.output[new.index] = old.name
+        if old.varies and not new.varies:  # what a call returned, most of all
+            old.varies = False
+            _settle(old.users)
         del self.values[new.name]
 
     # ---- writing ---------------------------------------------------------------------------------------------------
@@ -659,6 +668,12 @@ class Model:
     def schema_defaults(self, node: Node) -> dict[str, Any]:
         domain = node.proto.domain if node.proto.domain != "ai.onnx" else ""
         return _defaults(node.op, domain, self.opset_in(node.graph, domain))
+
+    def reversed_axes(self, node: Node) -> list[int] | None:
+        """What a Transpose that names no axes does; None where the rank is not known."""
+        shapes = [self.shape(v) for v in (*node.inputs, *node.outputs) if v is not None]
+        known = next((s for s in shapes if s is not None), None)
+        return None if known is None else list(reversed(range(len(known))))
 
     # ---- values on demand ------------------------------------------------------------------------------------------
 
@@ -939,7 +954,7 @@ class Model:
             if elem:
                 kinds[value.name] = _type_proto(elem, dims)
             # To ask whether a computed tensor is constant needs shapes, which may be what is being inferred.
-            askable = value.is_written or types is self._types
+            askable = types is self._types or _apart_from_shapes(value)
             known = self.constant(value) if askable and self.is_constant(value) else None
             if known is not None and known.size <= SMALL_TENSOR:
                 data[value.name] = numpy_helper.from_array(known, value.name)
@@ -958,6 +973,10 @@ class Model:
             if out is not None and out.name in result:
                 elem, dims = _read_type(result[out.name])
                 types[out] = elem, _merged((_look(types, out) or (0, None))[1], dims)
+        if node.key in UNINFERRED:
+            source, out = node.inputs[0], node.outputs[0]
+            if source is not None and out is not None and not _ranked(types, out):
+                types[out] = _look(types, source) or (0, None)
 
     def _infer(self) -> Types:
         bare = self.bare()
@@ -968,33 +987,31 @@ class Model:
                 inferred = bare
             types: Types = {}
             _collect_types(self.graph, inferred.graph, types)
-            sizes = self._sizes_by_targets(self.graph, types)
-            if not sizes:
-                break
             listed = {info.name: info for info in bare.graph.value_info}
-            for info in sizes:  # each round knows more of them
+            more = [info for info in self._left_out(self.graph, types) if listed.get(info.name) != info]
+            if not more:
+                break
+            for info in more:  # each round knows more of them
                 (listed.get(info.name) or bare.graph.value_info.add()).CopyFrom(info)
         for body in list(_scopes(self.graph))[1:]:  # ONNX's inference sees no values of the graph around it
-            self._sizes_by_targets(body, types)
+            self._left_out(body, types)
         self._infer_functions(types)
         return types
 
-    def _sizes_by_targets(self, graph: Graph, types: Types) -> list[onnx.ValueInfoProto]:
+    def _left_out(self, graph: Graph, types: Types) -> list[onnx.ValueInfoProto]:
         """What ONNX's inference leaves out where a target is computed: a Reshape has as many dimensions as it has
-        elements, and what a Shape says of them reaches a Reshape from opset 14 on, an Expand from 13 on.
+        elements, and what a Shape says of them reaches a Reshape from opset 14 on, an Expand from 13 on. And what it
+        makes nothing of: GroupNormalization, and in a body what follows from constants of the graph around it.
 
         What follows from that in the nodes behind is written to `types`: the next Reshape may stand there.
         """
-        aimed = graph.of(("Reshape", "Expand"))
-        first = next((n.slot for n in aimed if self._size_by_target(n, types) is not None), None)
-        if first is None:
+        unranked = {n for n in graph.live() if not (n.bodies or all(o is None or _ranked(types, o) for o in n.outputs))}
+        if not unranked and all(self._size_by_target(node, types) is None for node in graph.of(("Reshape", "Expand"))):
             return []
         found: list[onnx.ValueInfoProto] = []
         fresh: set[Value | None] = set()
         for node in graph.live():
             out = node.outputs[0] if node.outputs else None
-            if node.slot < first:  # nothing new so far
-                continue
             if node.key in ("Reshape", "Expand") and out is not None:
                 sizes = self._size_by_target(node, types)
                 if sizes is not None:
@@ -1002,9 +1019,13 @@ class Model:
                     types[out] = elem, sizes
                     fresh.add(out)
                     found.append(helper.make_value_info(out.name, _type_proto(elem, sizes)))
-            if fresh and not node.bodies and not fresh.isdisjoint(node.inputs):
-                fresh.update(o for o in node.outputs if o is not None and not _wholly_known(_look(types, o)))
+            if node in unranked or (fresh and not node.bodies and not fresh.isdisjoint(node.inputs)):
+                vague = [o for o in node.outputs if o is not None and not _wholly_known(_look(types, o))]
                 self._infer_one(node, types)
+                if node in unranked:
+                    vague = [o for o in vague if _ranked(types, o)]
+                    found += [helper.make_value_info(o.name, _type_proto(*types[o])) for o in vague]  # type: ignore[misc]
+                fresh.update(vague)
         return found
 
     def _size_by_target(self, node: Node, types: Types) -> Shape | None:
@@ -1034,13 +1055,15 @@ class Model:
         """The types inside local functions, as the first call sees them."""
         todo = dict(self.functions)
         callers = list(_scopes(self.graph))
-        for scope in callers:  # grows: a function's body may call another
-            for key in [k for k in todo if scope.by_op.get(k)]:
+        for caller in callers:  # grows: a function's body may call another
+            for key in [k for k in todo if caller.by_op.get(k)]:
                 function = todo.pop(key)
-                call = next(iter(scope.by_op[key]))
+                call = next(iter(caller.by_op[key]))
                 arguments = [(_look(types, v) if v is not None else None) or (0, None) for v in call.inputs]
                 if all(elem for elem, _ in arguments):
                     _collect_types(function, self._infer_call(function, call, arguments), types)
+                    for scope in _scopes(function):
+                        self._left_out(scope, types)
                     callers += _scopes(function)
 
     def _infer_call(self, function: Graph, call: Node, arguments: list[tuple[int, Shape | None]]) -> GraphProto:
@@ -1344,6 +1367,19 @@ def _is_read(node: Node) -> bool:
     return any(o is not None and (o.users or o.is_output) for o in node.outputs)
 
 
+def _settle(nodes: Iterable[Node]) -> None:
+    """Nodes read a tensor that does not vary any more: nor does what they compute from nothing else."""
+    todo = list(nodes)
+    while todo:
+        node = todo.pop()
+        if any(i is not None and i.varies for i in node.inputs):
+            continue
+        for out in node.outputs:
+            if out is not None and out.varies:
+                out.varies = False
+                todo += out.users
+
+
 def _inside(graph: Graph | None, outer: Graph) -> bool:
     while graph is not None and graph is not outer:
         graph = graph.parent
@@ -1422,6 +1458,25 @@ def _read_type(kind: onnx.TypeProto) -> tuple[int, Shape | None]:
         size = dim.dim_value  # 0 where there is none
         dims.append(size if size or dim.HasField("dim_value") else dim.dim_param or None)
     return tensor.elem_type, tuple(dims)
+
+
+def _ranked(types: Types, value: Value) -> bool:
+    """Whether the number of a tensor's dimensions is known; reads no more of a ValueInfoProto than that."""
+    found = types.get(value)
+    if isinstance(found, onnx.ValueInfoProto):
+        return found.type.tensor_type.HasField("shape")
+    return found is not None and found[1] is not None
+
+
+def _apart_from_shapes(value: Value) -> bool:
+    """Whether a tensor is computed from written values by few nodes, none of which asks for a shape."""
+    todo = [value]
+    for v in todo:  # grows
+        node = v.producer
+        if len(todo) > MOST_FOLLOWED or (node is None and v.tensor is None) or (node and node.key in VALUELESS):
+            return False
+        todo += [i for i in (node.inputs if node is not None else ()) if i is not None]
+    return True
 
 
 def _wholly_known(found: tuple[int, Shape | None] | None) -> bool:

@@ -119,8 +119,9 @@ class Speller:
         self._type = helper.tensor_dtype_to_np_dtype(dtype)
 
 
-def attach(model: Model) -> None:
-    """Give the model the functions of its surgeon nodes, and the opset import and IR version that they need."""
+def attach(model: Model) -> list[str]:
+    """Give the model the functions of its surgeon nodes, and the opset import and IR version that they need.
+    The operators with several functions (overloads)."""
     uses: dict[str, list[Node]] = {}
     for op in sorted(_meanings):  # and the nodes as they stand in the file: the same functions whatever made the nodes
         key = f"{DOMAIN}::{op}"
@@ -128,18 +129,20 @@ def attach(model: Model) -> None:
         if nodes:
             uses[key] = nodes
     if not uses:
-        return
+        return []
     for nodes in uses.values():  # while the file's own functions are there still: inference goes through them
         for node in nodes:
             model.dtype(_first(node))
     model.keep_functions(lambda key: not key.startswith(f"{DOMAIN}::"))
-    overloaded = False
+    overloaded = []
     for nodes in uses.values():
         functions = functions_of(nodes, model)
-        overloaded |= len(functions) > 1
+        if len(functions) > 1:
+            overloaded.append(nodes[0].op)
         model.proto.functions.extend(functions)
     model.import_domain(DOMAIN)
     model.proto.ir_version = max(model.proto.ir_version, IR_WITH_OVERLOADS if overloaded else IR_WITH_FUNCTIONS)
+    return overloaded
 
 
 def functions_of(nodes: Iterable[Node], model: Model) -> list[FunctionProto]:

@@ -19,6 +19,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,7 @@ STASH_IGNORED = frozenset({"LayerNormalization", "RMSNormalization"})
 # How ONNX Runtime says that it lacks a kernel, the second of an LSTM's layout, and that it is older than the model.
 LACKS = ("NOT_IMPLEMENTED", "are not supported", "is under development and support", "Unsupported model IR version")
 MOST_ELEMENTS = 1 << 26  # of an input whose size is chosen here; a size that the model says itself may be larger
+QUOTIENT = 8.0  # divided by an inf that was cut off at the type's maximum a number leaves up to this part of it, not 0
 LARGEST = 1e18  # finite inputs beyond this may overflow on either side
 CONE_LIMIT = 400  # nodes that compute shapes, pulled into one window
 # What the sizes of a whole model grow by until it runs, and whether they are alike: convolutions of sound need many
@@ -56,6 +58,7 @@ FEWEST = 4  # what a formula's size is at least, if it can be: one element has n
 GROWN = ((0, False), (0, True), (64, False), (64, True), (1024, False))
 # Then the sizes that networks for pictures are made for, two at a time: (the first dimension, each other one).
 USUAL = (((1, 64), (2, 96)), ((1, 32), (2, 112)), ((1, 224), (2, 256)), ((1, 160), (1, 320)), ((1, 512), (1, 640)))
+MOST_SIZES = 8  # of inputs and constants, tried for each symbolic dimension
 Feeds = dict[str, np.ndarray]
 
 
@@ -169,12 +172,12 @@ def compare(
         return Difference(0.0)
     if not np.isfinite(a[counted]).all():
         bad = a[counted][~np.isfinite(a[counted])][0]
-        if not (exact is not None and finite and _reference_agrees(a, exact(), counted)):
+        if not (exact is not None and _reference_agrees(a, exact(), counted)):
             return Difference(math.inf, f"it returns {bad} where the original returns a number")
         return Difference(0.0)
     scale = float(np.abs(b[counted]).max())
     gap = float(np.abs(a[counted] - b[counted]).max())
-    if gap <= tolerance * scale:
+    if gap <= max(tolerance * scale, 0.0 if finite else QUOTIENT / limit):
         return Difference(gap / scale if scale else 0.0)
     if exact is not None:
         reference = exact()
@@ -407,12 +410,26 @@ class Window:
     longer: int = 0  # what symbolic dimensions get more, but for the first ones
     alike: bool = False  # whether all symbolic dimensions are of one size, but for the first ones, which are of another
     usual: Sequence[tuple[int, int]] = ()  # (size of a first symbolic dimension, of another), at each turn
+    fixed: dict[str, int] = field(default_factory=dict)  # sizes of symbolic dimensions, of those that others have
     tensors: list[Value] = field(default_factory=list)  # the inputs in the model
+    runners: dict[str, Runner] = field(default_factory=dict)
+    unranked: str = ""  # the tensor of an input of which not even the rank is known, before a run of the whole model
     met: list[Feeds] = field(default_factory=list)  # the inputs as a run of the whole model has them, at each size
+
+    def runner(self, side: str, folder: str | Path | None) -> Runner:
+        """What runs the side `before` or `after`, at every size. Raises Unrunnable."""
+        if side not in self.runners:
+            self.runners[side] = Runner(getattr(self, side), folder)
+        return self.runners[side]
+
+    @property
+    def symbols(self) -> list[str]:
+        return list(dict.fromkeys(d for _, _, s in self.inputs for d in s if isinstance(d, str)))
 
     def key(self, tolerance: float) -> bytes:
         """Equal for windows that have the same proof: a digest of both sides."""
-        digest = hashlib.sha256(repr((tolerance, self.alike)).encode())
+        sizes = (self.longer, self.alike, self.usual, self.fixed)
+        digest = hashlib.sha256(repr((tolerance, sizes)).encode())
         for side in (self.before, self.after):
             digest.update(side.SerializeToString(deterministic=True))
         for feeds in self.met:
@@ -434,10 +451,10 @@ class Window:
 
     def sizes(self, shapes: dict[str, int]) -> Iterator[list[tuple[str, int, tuple[int, ...]]]]:
         """The inputs with every dimension a number: two sizes for each symbolic one, one pass where all are static."""
-        symbols = dict.fromkeys(d for _, _, s in self.inputs for d in s if isinstance(d, str))
+        symbols, shapes = self.symbols, {**self.fixed, **shapes}
         unknown = any(d is None for _, _, s in self.inputs for d in s)
         for turn in range(2 if unknown or set(symbols) - set(shapes) else 1):
-            chosen = self._chosen(list(symbols), shapes, turn)
+            chosen = self._chosen(symbols, shapes, turn)
             sizes = [
                 tuple(self._dim(d, axis, len(shape), chosen, turn) for axis, d in enumerate(shape))
                 for _, _, shape in self.inputs
@@ -549,6 +566,9 @@ class Prover:
             return Verdict(None, None, str(error))
         if window is None:
             return Verdict(True, 0.0)
+        if window.unranked:
+            self.unsized[record] = window
+            return Verdict(None, None, f"the rank of '{window.unranked}' is not known")
         verdict = self._verdict(window, record.tolerance)
         if verdict.ok is None and verdict.sizes:
             self.unsized[record] = window
@@ -564,7 +584,7 @@ class Prover:
         self, original: ModelProto, folder: Path | None, shapes: Mapping[str, Sequence[int]]
     ) -> dict[Rewrite, Verdict]:
         """What comes of the windows in `unsized` with sizes that belong together: those of a run of the whole model, or
-        where that does not run, sizes alike."""
+        where that does not run, other choices."""
         tensors = dict.fromkeys(t for window in self.unsized.values() for t in window.tensors)
         met = run_through(original, [t.name for t in tensors], folder, shapes)
         found = {}
@@ -572,8 +592,10 @@ class Prover:
             if all(t.name in run and t.graph is self.model.graph for run in met for t in window.tensors):
                 names = [name for name, _, _ in window.inputs]
                 window.met = [{n: run[t.name] for n, t in zip(names, window.tensors, strict=True)} for run in met]
-            window.alike = not window.met
-            found[record] = self._verdict(window, record.tolerance)
+            for _ in [None] if window.met else [] if window.unranked else _small_settings(window):
+                found[record] = self._verdict(window, record.tolerance)
+                if not found[record].sizes:
+                    break
         return found
 
     def window(self, record: Rewrite) -> Window | None:
@@ -585,8 +607,7 @@ class Prover:
         cut = _Cut(self, record.root.graph)
         cut.keep_names = any(n.bodies for n in (*went, *record.added))  # a body captures outer tensors by name
         before = cut.side(outputs, {o: n for n in went for o in n.outputs if o is not None}, self.model)
-        stayed = [n for n in record.matched if n.alive]  # a body may build on what stands inside its match
-        now = {o: n for n in (*record.added, *stayed) for o in n.outputs if o is not None}
+        now = {o: n for n in (*record.added, *_standing(record.matched)) for o in n.outputs if o is not None}
         after = cut.side(outputs, {}, self.model, now, record.aliases)
         return cut.window(before, after, outputs)
 
@@ -734,29 +755,33 @@ class _Cut:
         return self.names[value]
 
     def window(self, before: list[NodeProto], after: list[NodeProto], outputs: Sequence[Value]) -> Window:
-        inputs = []
+        infos, inputs, unranked = [], [], ""
         for value in self.inputs:
-            elem, shape = self.model.dtype(value), self.model.shape(value)
+            name, elem, shape = self.names[value], self.model.dtype(value), self.model.shape(value)
             if not elem:
                 raise Unrunnable(f"the type of '{value.name}' is not known")
             if shape is None:
-                raise Unrunnable(f"the rank of '{value.name}' is not known")
-            inputs.append((self.names[value], elem, shape))
+                unranked = value.name
+            infos.append((name, elem, shape))
+            inputs.append((name, elem, shape or ()))
         names = [self.names[o] for o in outputs]
         first, now = self.opsets
-        sides = self._model(before, inputs, names, first), self._model(after, inputs, names, now)
-        return Window(*sides, inputs, self.pads, tensors=list(self.inputs))
+        sides = self._model(before, infos, names, first), self._model(after, infos, names, now)
+        return Window(*sides, inputs, self.pads, tensors=list(self.inputs), unranked=unranked)
 
     def _model(
-        self, nodes: list[NodeProto], inputs: list[tuple[str, int, Shape]], outputs: list[str], declared: dict[str, int]
+        self,
+        nodes: list[NodeProto],
+        inputs: list[tuple[str, int, Shape | None]],
+        outputs: list[str],
+        declared: dict[str, int],
     ) -> ModelProto:
         used = {i for n in nodes for i in _read_by(n)}
         tensors = [numpy_helper.from_array(a, n) for n, a in self.constants.items() if n in used or n in outputs]
-        symbols = {
-            d: f"d{k}" for k, d in enumerate(dict.fromkeys(d for _, _, s in inputs for d in s if isinstance(d, str)))
-        }
+        found = dict.fromkeys(d for _, _, s in inputs for d in s or () if isinstance(d, str))
+        symbols: dict[Dim, Dim] = {d: f"d{k}" for k, d in enumerate(found)}
         infos = [
-            helper.make_tensor_value_info(n, e, [symbols.get(d, d) if isinstance(d, str) else d for d in s])
+            helper.make_tensor_value_info(n, e, None if s is None else [symbols.get(d, d) for d in s])
             for n, e, s in inputs
         ]
         graph = helper.make_graph(nodes, "window", infos, [onnx.ValueInfoProto(name=o) for o in outputs], tensors)
@@ -767,6 +792,17 @@ class _Cut:
         if any(n.domain == DOMAIN for n in nodes):
             attach(Model(model))
         return model
+
+
+def _standing(matched: Iterable[Node]) -> Iterator[Node]:
+    """What stands inside a match, on which a body may build: its nodes, or what another rewrite has made of them."""
+    for node in matched:
+        if node.alive:
+            yield node
+            continue
+        for out in node.outputs:
+            origin = out.producer.origin if out is not None and out.producer is not None else None
+            yield from (n for n in (origin.added if origin is not None else ()) if n.alive)
 
 
 def _read_by(node: NodeProto) -> Iterator[str]:
@@ -800,16 +836,16 @@ def prove_window(
     (four times as far, as everywhere): ONNX Runtime leaves most of it out, and a deep model makes much of little.
     """
     try:
-        before = Runner(window.before, folder)
+        before = window.runner("before", folder)
     except Unrunnable as error:
         return Verdict(None, None, f"ONNX Runtime does not run the original window: {error}")
     try:
-        after = Runner(window.after, folder)
+        after = window.runner("after", folder)
     except Unrunnable as error:
         return Verdict(False, None, f"ONNX Runtime does not run the rewritten window: {error}")
     after.follow(before)
     worst, ran, why, note = 0.0, 0, "", ""
-    own_rounding = own_rounding and _has_halves(window.before)
+    halves = _has_halves(window.before)
     for infos, given in window.runs(shapes):
         half = any(elem in HALVES for _, elem, _ in infos)
         for kind, drawn in feeds_of(infos):
@@ -832,7 +868,8 @@ def prove_window(
                 noise = found.why and found.error <= KERNEL_NOISE
                 if noise and _equal_by_definition(window, feeds, index, b, judge, folder):
                     found = Difference(found.error)
-                if found.why and own_rounding:
+                # What half precision does not hold is a number where ONNX Runtime computes in fp32: 1e-12 in x / 1e-12.
+                if found.why and halves and (own_rounding or math.isinf(found.error)):
                     defined = _by_definition(window.before, feeds, index, folder)
                     if defined is not None and not judge(a, defined).why:
                         note = note or f"on {kind} inputs {found.why}: no more than its rounding in half precision does"
@@ -989,14 +1026,30 @@ def run_through(
 
 
 def _settings(window: Window) -> Iterator[None]:
-    """The window with one choice of sizes after another, for as long as the reader asks."""
+    """A whole model with one choice of sizes after another, for as long as the reader asks."""
+    yield from _small_settings(window)
+    if window.symbols or any(d is None for _, _, s in window.inputs for d in s):
+        for window.usual in USUAL:
+            yield
+
+
+def _small_settings(window: Window) -> Iterator[None]:
     for window.longer, window.alike in GROWN:
         yield
     window.longer, window.alike = 0, False
-    if all(isinstance(d, int) for _, _, s in window.inputs for d in s):
-        return
-    for window.usual in USUAL:
+    for symbol, size in product(window.symbols, _known_sizes(window)):
+        window.fixed = {symbol: size}
         yield
+    window.fixed = {}
+
+
+def _known_sizes(window: Window) -> list[int]:
+    """The first sizes that inputs and constants have: where a scale is one number a channel, its size is that of the
+    channels."""
+    graph = window.before.graph
+    constants = [a.t for n in graph.node if n.op_type == "Constant" for a in n.attribute if a.HasField("t")]
+    shapes = [*(shape for _, _, shape in window.inputs), *(t.dims for t in (*graph.initializer, *constants))]
+    return list(dict.fromkeys(d for dims in shapes for d in dims if isinstance(d, int) and d > 1))[:MOST_SIZES]
 
 
 def _names(infos: Iterable[onnx.ValueInfoProto]) -> list[str]:

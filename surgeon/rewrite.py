@@ -31,6 +31,9 @@ from .targets import Target
 GROWTH = 10  # rewrites a node, on the average, after which a stage is taken not to come to an end
 
 
+Refusal = Callable[[Model, Node], str]  # empty where the node is taken
+
+
 class Stage(enum.Enum):
     """CLEAN computes what can be computed; FUSE turns spellings into one node; LOWER writes what the target takes."""
 
@@ -45,13 +48,15 @@ STRATEGIES = ("decompose", "plugin")  # that a rule of the stage LOWER may have
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Rule:
-    """One rewrite of a pass. `strategy` is `decompose` or `plugin` for a rule of the stage LOWER."""
+    """One rewrite of a pass. `strategy` is `decompose` or `plugin` for a rule of the stage LOWER; `refuses` says why a
+    plugin does not take a node."""
 
     pattern: Pattern
     body: Callable[..., Any]
     stage: Stage
     strategy: str | None = None
     library: str = "surgeon"
+    refuses: Refusal | None = None
     pass_name: str = ""
 
 
@@ -96,17 +101,23 @@ def _root_domain(rule: Rule) -> str:
 
 
 def rewrite(
-    pattern: Pattern, *, stage: Stage, strategy: str | None = None, library: str = "surgeon"
+    pattern: Pattern,
+    *,
+    stage: Stage,
+    strategy: str | None = None,
+    library: str = "surgeon",
+    refuses: Refusal | None = None,
 ) -> Callable[[Callable[..., Any]], Rule]:
     """Mark a function as the body of a rewrite.
 
     The body gets a `Builder` and the names that the pattern bound, and returns what takes the place of the root's
     output: a tensor that it made or one that exists; a tuple where the root has several outputs (None for one that
-    nobody reads); `()` to remove a node none of whose outputs is read. `require` declines.
+    nobody reads); `()` to remove a node none of whose outputs is read. `require` declines. A plugin that does not take
+    every canonical node says so with `refuses(model, node)`: the next library or the decomposition has that one then.
     """
     if stage is Stage.LOWER and strategy not in STRATEGIES:
         raise PassError(f"a rule of the stage LOWER has strategy 'decompose' or 'plugin', not {strategy!r}")
-    return lambda body: Rule(pattern, body, stage, strategy, library)
+    return lambda body: Rule(pattern, body, stage, strategy, library, refuses)
 
 
 def rewrite_model(*, stage: Stage) -> Callable[[Callable[..., Any]], ModelRule]:
@@ -474,7 +485,10 @@ class Driver:
             return False
         if rule.strategy is None:
             return True
-        strategy, library = self.strategy(self.passes[rule.pass_name], node)
+        p = self.passes[rule.pass_name]
+        strategy, library = self.strategy(p, node)
+        if strategy == "decompose" and rule.strategy == "plugin" and rule.library in self._asked(p):
+            self.warnings.append(f"{node.label}: {self._refusal(p, rule.library, node)}: decomposed instead")
         return rule.strategy == strategy and (strategy != "plugin" or rule.library == library)
 
     def skipped(self, pass_name: str, node: Node) -> bool:
@@ -486,17 +500,22 @@ class Driver:
 
     def strategy(self, p: Pass, node: Node) -> tuple[str, str]:
         """(strategy, plugin library) for a canonical node: the user's word, else what the target takes."""
-        libraries = self._libraries[p.name]
         forced = self.strategies.get(p.name)
-        if forced == "keep" and node.proto.domain == DOMAIN:
-            forced = "decompose"  # no target keeps a node of surgeon's own
-        if forced is not None:
-            return forced, libraries[0] if libraries else ""
-        if p.name in self._keeping and self.target.takes(node) is None:
+        kept = forced == "keep" or (forced is None and p.name in self._keeping and self.target.takes(node) is None)
+        if kept and node.proto.domain != DOMAIN:  # no target keeps a node of surgeon's own
             return "keep", ""
-        if self.plugins and libraries:
-            return "plugin", libraries[0]
-        return "decompose", ""
+        library = next((lib for lib in self._asked(p) if not self._refusal(p, lib, node)), "")
+        return ("plugin", library) if library else ("decompose", "")
+
+    def _asked(self, p: Pass) -> list[str]:
+        """The libraries that plugin nodes of the pass may come from."""
+        wanted = self.strategies.get(p.name, "plugin" if self.plugins else "decompose")
+        return self._libraries[p.name] if wanted == "plugin" else []
+
+    def _refusal(self, p: Pass, library: str, node: Node) -> str:
+        """Why the library's plugin does not take the node."""
+        refusals = [r.refuses for r in p.rules if r.library == library and r.strategy == "plugin" and r.refuses]
+        return next((why for refuses in refusals if (why := refuses(self.model, node))), "")
 
     # ---- one rewrite -------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import onnx
 from onnx import ModelProto
 
 from . import registry
-from .errors import PassError, UsageError, did_you_mean
+from .errors import ModelError, PassError, SurgeonError, UsageError, did_you_mean
 from .files import SMALL, UNWRITABLE, check_writable, read, without_data, write
 from .graph import PLACE, Model, no_collection
 from .interop import GraphRule, Outcome, run_graph_rules
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 
 MODES = ("window", "full", "none")
 LIBRARIES = ("surgeon", "stock")
+REFUSALS = (onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
+# Of a model whose plugin nodes of one operator have different attributes.
+OVERLOADED = (
+    "nodes with other attributes have other functions (overloads): ONNX Runtime up to 1.23 runs the first one for all "
+    "of them, so compare with a newer one"
+)
 MAX_RUNS = 20  # each run but the last leaves at least one unproved rewrite out
 Progress = Callable[[str, int, int], None]
 
@@ -105,7 +111,7 @@ def rewrite(
         progress,
     )
     with no_collection():
-        result = run.go()
+        result = run.result()
     result.report.seconds = time.perf_counter() - started
     return result
 
@@ -206,6 +212,18 @@ class _Run:
     progress: Progress | None
     verdicts: dict[bytes, Any] = field(default_factory=dict)  # of windows that an earlier run has proved
 
+    def result(self) -> Result:
+        """The result of `go`; what fails for a model that ONNX forbids is that model's fault. Raises ModelError."""
+        try:
+            return self.go()
+        except SurgeonError:
+            raise
+        except Exception as error:
+            refusal = _refusal(self.source, full_check=True)
+            if not refusal:
+                raise
+            raise ModelError(f"{refusal}. Mend the model, or export it again.") from error
+
     def go(self) -> Result:
         """Run the passes, with functions over a `gs.Graph` in front of or behind the others."""
         functions = [r for p in self.passes for r in p.model_rules if isinstance(r, GraphRule)]
@@ -294,7 +312,7 @@ class _Run:
         failed = []
         originals = {o: n for r in driver.rewrites for n in r.removed for o in n.outputs if o is not None}
         prover = Prover(driver.model, driver.present, _symbols(driver.model, self.shapes), self.verdicts, originals)
-        refusal = _refused_by_checker(self.source, driver.rewrites)
+        refusal = _refusal(self.source) if driver.rewrites else ""
         verdicts = {}
         for done, record in enumerate(driver.rewrites):
             if self.progress is not None:
@@ -323,8 +341,9 @@ class _Run:
         model = driver.model
         if not self.target.reads_functions:
             model.drop_unused_functions()
+        overloaded: list[str] = []
         if self.target.carries_functions:
-            attach(model)
+            overloaded = attach(model)
         elif any(k.startswith("surgeon::") and v for s in model.scopes for k, v in s.by_op.items()):
             model.import_domain("surgeon")
         report = Report(__version__, str(self.target))
@@ -334,6 +353,8 @@ class _Run:
         report.declined = list(dict.fromkeys([*unproved, *driver.declined]))
         report.undone = undone
         report.warnings = list(dict.fromkeys([*driver.warnings, *(w for r in driver.rewrites for w in r.warnings)]))
+        if overloaded:
+            report.warnings.append(f"{', '.join(overloaded)}: {OVERLOADED}")
         report.ops_before = driver.before
         report.ops_after = operators(model)
         report.untaken = untaken(model, self.target)
@@ -372,23 +393,21 @@ def untaken(model: Model, target: Target) -> list[Declined]:
     return found
 
 
-def _refused_by_checker(source: _Source, rewrites: Collection[Rewrite]) -> str:
-    """Why onnx.checker refuses the input model; empty where it does not, or where nothing is to be proved."""
-    if not rewrites:
-        return ""
+def _refusal(source: _Source, *, full_check: bool = False) -> str:
+    """Why onnx.checker refuses the input model; empty where it does not."""
     most = sys.maxsize
     try:
-        onnx.checker.check_model(source.proto() if source.path is None else _utf8(source.path))
+        onnx.checker.check_model(source.proto() if source.path is None else _utf8(source.path), full_check=full_check)
         return ""
-    except (onnx.checker.ValidationError, UnicodeEncodeError):
+    except (*REFUSALS, UnicodeEncodeError):
         pass
     except UNWRITABLE:
         most = SMALL
     # again without external weights: the checker follows no links, finds none of a model in memory, and opens no file
     # whose name is not UTF-8; and without large ones where the model has more than it takes
     try:
-        onnx.checker.check_model(without_data(source.proto(), most))
-    except onnx.checker.ValidationError as error:
+        onnx.checker.check_model(without_data(source.proto(), most), full_check=full_check)
+    except REFUSALS as error:
         return f"the ONNX checker refuses the input model: {str(error).strip().splitlines()[0]}"
     return ""
 

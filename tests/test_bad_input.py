@@ -128,6 +128,10 @@ def unsupported_weight_dtype(model: ModelProto) -> None:
     model.graph.node[1].input.append("w")
 
 
+def cast_to_nothing(model: ModelProto) -> None:
+    model.graph.node[1].op_type = "Cast"
+
+
 INPUTS = {
     "not ONNX": (not_onnx, "is not an ONNX model"),
     "a text file": (text, "is not an ONNX model"),
@@ -142,6 +146,7 @@ INPUTS = {
     "cyclic": (edited(cycle), "cycle"),
     "dangling name": (edited(dangling), "'nobody'"),
     "dangling output": (edited(dangling_output), "'nobody'"),
+    "missing attribute": (edited(cast_to_nothing), "'to'"),
     "duplicate name": (edited(duplicate), "'h'"),
     "duplicate input": (edited(duplicate_input), "'x'"),
     "unsupported dtype": (edited(unsupported_dtype), "type"),

@@ -333,3 +333,19 @@ def test_a_half_precision_sum_moves_to_fp32_and_no_longer_overflows() -> None:
     assert [n.op_type for n in result.model.graph.node] == ["Cast", "ReduceL2", "Max", "Div", "Cast"]
     found = Runner(result.model).run({"x": np.full(SHAPE, 30000, np.float16)})[0]
     np.testing.assert_allclose(found, np.full(SHAPE, 1 / np.sqrt(6)), rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "warned"), [({}, True), ({"l2-norm": "plugin"}, True), ({"l2-norm": "decompose"}, False)]
+)
+def test_a_norm_that_the_plugin_refuses_is_decomposed(strategy: dict[str, str], warned: bool) -> None:
+    proto = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> g (double[N,4] x) => (double[N,4] y) <double e = {0.001}> {
+            n = ReduceL2 <axes = [1]> (x)
+            m = Max (n, e)
+            y = Div (x, m)
+        }"""
+    )
+    result = surgeon.rewrite(proto, target="8.4", plugins=["surgeon"], strategy=strategy)
+    assert not any(n.domain for n in result.model.graph.node)
+    assert ["double precision" in w for w in result.report.warnings] == [True] * warned

@@ -33,6 +33,15 @@ def test_functions_are_numbered_in_the_order_of_the_file(library: str, verify: s
     assert not second.report.applied and _written(second.model) == _written(first.model)
 
 
+@pytest.mark.parametrize(("epsilon", "warned"), [("1e-3", True), ("1e-5", False)])
+def test_overloads_are_warned_of_once(epsilon: str, warned: bool) -> None:
+    """ONNX Runtime up to 1.23 runs the first function for nodes with other attributes too."""
+    text = NORMS.replace("1e-3", epsilon).replace("p = Relu (o)", "p = Abs (o)")
+    first = surgeon.rewrite(model(text), target="8.4", plugins=["surgeon"])
+    for report in (first.report, surgeon.rewrite(first.model, target="8.4", plugins=["surgeon"]).report):
+        assert ["SurgeonInstanceNorm" in w and "1.23" in w for w in report.warnings] == [True] * warned
+
+
 @pytest.mark.parametrize("library", ["surgeon", "stock"])
 def test_types_are_known_behind_plugin_nodes_without_a_proof(library: str) -> None:
     """ONNX's inference stops at a node without a schema, so it must have been there before such a node comes."""

@@ -291,6 +291,301 @@ SOUND: dict[str, tuple[dict[str, Any], str]] = {
             y = LayerNormalization <axis = 2, epsilon = 0.001> (x, s, b)
         }""",
     ),
+    "an epsilon that a function returns": (
+        {"target": "8.4", "plugins": ["surgeon"]},
+        """<ir_version: 8, opset_import: ["" : 17, "local" : 1]>
+        g (float[2,4,5,3] x) => (float[2,4,5,3] y) {
+            e = local.Epsilon (x)
+            m = ReduceMean <axes = [2, 3]> (x)
+            d = Sub (x, m)
+            q = Mul (d, d)
+            v = ReduceMean <axes = [2, 3]> (q)
+            w = Add (v, e)
+            s = Sqrt (w)
+            y = Div (d, s)
+        }
+        <domain: "local", opset_import: ["" : 17]>
+        Epsilon (x) => (e) { e = Constant <value: tensor = float {0.001}> () }""",
+    ),
+    "a lost epsilon in a function": (
+        {"target": "8.4"},
+        """<ir_version: 8, opset_import: ["" : 9, "local" : 1]>
+        g (float16[4,16] x) => (float16[4,16] y) { y = local.Unit (x) }
+        <domain: "local", opset_import: ["" : 9]>
+        Unit (x) => (y) {
+            two = Constant <value: tensor = float16 {16384}> ()
+            zero = Constant <value: tensor = float16 {0}> ()
+            one = Constant <value: tensor = float16 {15360}> ()
+            q = Pow (x, two)
+            m = ReduceMean <axes: ints = [1]> (q)
+            a = Add (m, zero)
+            s = Sqrt (a)
+            d = Div (one, s)
+            y = Mul (x, d)
+        }""",
+    ),
+    "constants beyond one that a function returns": (
+        {"target": "8.4"},
+        """<ir_version: 8, opset_import: ["" : 17, "local" : 1]>
+        g (float[2,4] x) => (float[2,4] y) <int64[1] zero = {0}, int64[1] rest = {-1}> {
+            n = local.Four (x)
+            t = Concat <axis = 0> (zero, n)
+            u = Reshape (t, rest)
+            y = Reshape (x, u)
+        }
+        <domain: "local", opset_import: ["" : 17]>
+        Four (x) => (n) { n = Constant <value: tensor = int64[1] {4}> () }""",
+    ),
+    "a scale that another rewrite has touched": (
+        {"target": "8.4", "plugins": ["surgeon"]},
+        """<ir_version: 8, opset_import: ["" : 18]>
+        g (float[2,4,5,N] x) => (float[2,4,5,N] y) <int64[2] axes = {2, 3}, float e = {0.001}> {
+            m = ReduceMean (x, axes)
+            d = Sub (x, m)
+            n = ReduceMean (x, axes)
+            c = Sub (x, n)
+            q = Mul (c, c)
+            v = ReduceMean (q, axes)
+            w = Add (v, e)
+            s = Sqrt (w)
+            p = Mul (d, d)
+            y = Div (p, s)
+        }""",
+    ),
+    "a floor behind inf in every row": (
+        {"target": "8.4"},
+        """<ir_version: 8, opset_import: ["" : 9]>
+        g (float[N,C] x) => (float[N,C] y) {
+            n = ReduceL2 <axes = [-1], keepdims = 1> (x)
+            c = Clip <min = 0.000001> (n)
+            y = Div (x, c)
+        }""",
+    ),
+    "groups with a computed shift": (
+        {"target": "8.0"},
+        """<ir_version: 8, opset_import: ["" : 11]>
+        g (float[N,6,5,8] x, float[1,1,1,8,1] t) => (float[N,6,5,8] y)
+            <int64[5] split = {-1, 6, 5, 8, 1}, float e = {0.001}, float[1,1,1,8,1] s = {1, 2, 3, 4, 5, 6, 7, 8}> {
+            r = Reshape (x, split)
+            m = ReduceMean <axes = [1, 2, 4]> (r)
+            d = Sub (r, m)
+            q = Mul (d, d)
+            v = ReduceMean <axes = [1, 2, 4]> (q)
+            w = Add (v, e)
+            u = Sqrt (w)
+            i = Reciprocal (u)
+            g = Mul (i, s)
+            h = Mul (m, g)
+            b = Sub (t, h)
+            k = Mul (r, g)
+            z = Add (k, b)
+            f = Shape (x)
+            y = Reshape (z, f)
+        }""",
+    ),
+    "half a layer normalisation with a computed shift": (
+        {"target": "8.4"},
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float16[2,3,4] x, float16[M] b) => (float16[2,3,4] y) <float16[4] s = {15360, 16384, 16896, 17408}> {
+            y = LayerNormalization <epsilon = 0.001> (x, s, b)
+        }""",
+    ),
+    "half an instance normalisation, channels last, with a computed scale": (
+        {"target": "9.3"},
+        """<ir_version: 8, opset_import: ["" : 13]>
+        g (float16[N,H,W,4] x, float16[4] s) => (float16[N,H,W,4] y)
+            <float16[4] b = {15360, 16384, 16896, 17408}, float16 e = {5145}> {
+            m = ReduceMean <axes = [1, 2]> (x)
+            d = Sub (x, m)
+            q = Mul (d, d)
+            v = ReduceMean <axes = [1, 2]> (q)
+            w = Add (v, e)
+            u = Sqrt (w)
+            i = Reciprocal (u)
+            g = Mul (i, s)
+            h = Mul (m, g)
+            t = Sub (b, h)
+            k = Mul (x, g)
+            y = Add (k, t)
+        }""",
+    ),
+    "half an instance normalisation with a computed scale, and the stock plugin": (
+        {"target": "8.4", "plugins": ["stock"]},
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float16[N,4,H,W] x, float16[4] a) => (float16[N,4,H,W] y) <float16[4] b = {0, 0, 0, 0}> {
+            s = Relu (a)
+            y = InstanceNormalization <epsilon = 0.001> (x, s, b)
+        }""",
+    ),
+    "channels that only the scale tells": (
+        {"target": "8.4", "plugins": ["stock"]},
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[N,C,H,W] x) => (float[N,C,H,W] y) <float[4] s = {1, 2, 3, 4}, float[4] b = {0.5, 1, -1, 2}> {
+            n = InstanceNormalization <epsilon = 0.001> (x, s, b)
+            y = LeakyRelu <alpha = 0.25> (n)
+        }""",
+    ),
+    "channels that only a computed scale tells": (
+        {"target": "9.3"},
+        """<ir_version: 10, opset_import: ["" : 21]>
+        g (float[N,C,H,W,D] x, float[4] s, float[4] b) => (float[N,C,H,W,D] y) {
+            y = GroupNormalization <num_groups = 2> (x, s, b)
+        }""",
+    ),
+    "a reader of a group normalisation": (
+        {"target": "10.9"},
+        """<ir_version: 10, opset_import: ["" : 21]>
+        g (float16[N,4,H,W] x, float16[4] s, float16[4] b) => (float16[N,4,H,W] y) {
+            n = GroupNormalization <num_groups = 2> (x, s, b)
+            p = Softplus (n)
+            t = Tanh (p)
+            y = Mul (n, t)
+        }""",
+    ),
+    "axes of a graph around": (
+        {"target": "rtx"},
+        """<ir_version: 8, opset_import: ["" : 18]>
+        g (float[N,4] x, bool c) => (float[N,4] y) <float e = {0.001}, int64[1] one = {1}, int64[1] rest = {-1}> {
+            axes = Reshape (one, rest)
+            y = If (c) <
+                then_branch = t () => (float[N,4] a) {
+                    n = ReduceL2 (x, axes)
+                    l = CastLike (e, n)
+                    m = Max (n, l)
+                    a = Div (x, m)
+                },
+                else_branch = f () => (float[N,4] b) { b = Neg (x) }>
+        }""",
+    ),
+    "a number of dimensions that only a run tells": (
+        {"target": "10.9"},
+        """<ir_version: 8, opset_import: ["" : 18]>
+        g (float[N,1,W] x) => (float[K] y) <int64[1] flat = {-1}> {
+            n = Squeeze (x)
+            p = Softplus (n)
+            t = Tanh (p)
+            m = Mul (n, t)
+            y = Reshape (m, flat)
+        }""",
+    ),
+    "Bessel's correction and a computed scale": (
+        {"target": "10.9"},
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[N,4,5,3] x, float[1,4,1,1] s) => (float[N,4,5,3] y)
+            <float k = {15}, float l = {14}, float e = {0.001}> {
+            m = ReduceMean <axes = [2, 3]> (x)
+            d = Sub (x, m)
+            q = Mul (d, d)
+            v = ReduceMean <axes = [2, 3]> (q)
+            a = Mul (v, k)
+            b = Div (a, l)
+            w = Add (b, e)
+            u = Sqrt (w)
+            n = Div (d, u)
+            y = Mul (n, s)
+        }""",
+    ),
+    "a mean of squares times a number": (
+        {"target": "8.4"},
+        """<ir_version: 8, opset_import: ["" : 9]>
+        g (float[8,16] x) => (float[8,16] y) <float k = {0.000001}> {
+            q = Mul (x, x)
+            s = ReduceSum <axes = [-1]> (q)
+            m = Mul (s, k)
+            r = Sqrt (m)
+            y = Div (x, r)
+        }""",
+    ),
+    "a scale of ones beside a shift of another shape": (
+        {"target": "8.4"},
+        """<ir_version: 8, opset_import: ["" : 18]>
+        g (float[N,6,5,4] x, float[1,1,5,1] b) => (float[N,6,5,4] y)
+            <int64[1] last = {3}, float[1,1,1,4] s = {1, 1, 1, 1}, float e = {0.001}> {
+            m = ReduceMean (x, last)
+            d = Sub (x, m)
+            q = Mul (d, d)
+            v = ReduceMean (q, last)
+            w = Add (v, e)
+            u = Sqrt (w)
+            i = Reciprocal (u)
+            g = Mul (i, s)
+            h = Mul (m, g)
+            t = Sub (b, h)
+            k = Mul (x, g)
+            y = Add (k, t)
+        }""",
+    ),
+    "a bare instance normalisation of three dimensions": (
+        {"target": "9.3"},
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[N,4,72] x) => (float[N,4,72] y) <float[4] one = {1, 1, 1, 1}, float[4] zero = {0, 0, 0, 0}> {
+            y = InstanceNormalization <epsilon = 0.001> (x, one, zero)
+        }""",
+    ),
+    "a size that only the newer node needs": (
+        {"target": "8.0"},
+        """<ir_version: 8, opset_import: ["" : 23]>
+        g (float[N,C,H] x) => (float[N,C,H] y) <float e = {0.5}, int64[1] last = {2}, float[1] s = {1.5}> {
+            q = Mul (x, x)
+            v = ReduceMean (q, last)
+            w = Add (v, e)
+            r = Sqrt (w)
+            i = Reciprocal (r)
+            n = Mul (x, i)
+            y = Mul (n, s)
+        }""",
+    ),
+    "the same of a layer normalisation that lost its epsilon": (
+        {"target": "8.0"},
+        """<ir_version: 8, opset_import: ["" : 22]>
+        g (float[N,4,H,W,D] x, float[1] b) => (float[N,4,H,W,D] y) <float e = {0}, int64[1] last = {-1}> {
+            m = ReduceMean (x, last)
+            d = Sub (x, m)
+            q = Mul (d, d)
+            v = ReduceMean (q, last)
+            w = Add (v, e)
+            r = Sqrt (w)
+            i = Reciprocal (r)
+            n = Mul (d, i)
+            y = Add (n, b)
+        }""",
+    ),
+    "an epsilon that half precision does not hold, in a branch": (
+        {"target": "10.9"},
+        """<ir_version: 8, opset_import: ["" : 11]>
+        g (float16[N,4] x) => (float16[N,4] y) <bool taken = {1}> {
+            y = If (taken) <
+                then_branch = t () => (float16[N,4] a) {
+                    k = Constant <value = float {1e-12}> ()
+                    e = Cast <to = 10> (k)
+                    n = ReduceL2 <axes = [1]> (x)
+                    m = Clip (n, e)
+                    a = Div (x, m)
+                },
+                else_branch = f () => (float16[N,4] b) { b = Neg (x) }>
+        }""",
+    ),
+    "a Relu behind a computed shift": (
+        {"target": "8.0", "plugins": ["surgeon"]},
+        """<ir_version: 8, opset_import: ["" : 9]>
+        g (float[N,4,H] x, float[4] b) => (float[N,4,H] y) <float[4] s = {1.5, 0.5, -0.5, -1.5}> {
+            n = InstanceNormalization <epsilon = 0.001> (x, s, b)
+            y = Relu (n)
+        }""",
+    ),
+    "slopes between transposes that name no axes": (
+        {"target": "10.9"},
+        """<ir_version: 8, opset_import: ["" : 13]>
+        g (float[2,3,4] x) => (float[2,3,4] y) <float[4,3,1] s = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}> {
+            a = Relu (x)
+            n = Neg (x)
+            r = Relu (n)
+            t = Transpose (r)
+            m = Mul (t, s)
+            k = Transpose (m)
+            y = Add (a, k)
+        }""",
+    ),
 }
 
 
@@ -408,6 +703,32 @@ INVALID: dict[str, tuple[str, str]] = {
             a = Add (m, e)
             i = Pow (a, p)
             y = Mul (x, i)
+        }""",
+    ),
+    "a step of nothing": (
+        "10.9",
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[2,3,4,5] x) => (float[2,3,4,W] y) <int64[1] zero = {0}, int64[1] three = {3}, int64[1] axis = {3}> {
+            l = Slice (x, zero, three, axis, zero)
+            y = Concat <axis = 3> (l, x)
+        }""",
+    ),
+    "pads of a mode that there is not": (
+        "8.0",
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[2,H] x) => (float[2,W] y) <int64[4] pads = {0, 1, 0, 1}> { y = Pad <mode = "SAME"> (x, pads) }""",
+    ),
+    "one pad": (
+        "8.4",
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[2,3] x) => (float[A,B] y) <int64[1] pads = {1}> { y = Pad <mode = "reflect"> (x, pads) }""",
+    ),
+    "axes that there are not": (
+        "8.4",
+        """<ir_version: 8, opset_import: ["" : 13]>
+        g (float[N,4] x) => (float[N,4] y) <float[4] w = {1, 2, 3, 4}> {
+            m = ReduceMean <axes = [0, 1], keepdims = 0> (w)
+            y = Mul (x, m)
         }""",
     ),
 }

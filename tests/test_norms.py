@@ -410,3 +410,19 @@ def test_a_layer_norm_of_opset_16_without_weights_is_an_instance_norm_at_once(ta
     first = surgeon.rewrite(m.model([2, 48], 3), target=target)
     assert [n.op_type for n in first.model.graph.node] == ["Reshape", "InstanceNormalization"]
     assert not surgeon.rewrite(first.model, target=target).report.applied
+
+
+@pytest.mark.parametrize(
+    ("plugins", "written", "words"),
+    [(["stock"], "ReduceMean", "three to five dimensions"), (["stock", "surgeon"], "SurgeonInstanceNorm", None)],
+)
+def test_what_a_plugin_refuses_is_the_next_library_s(plugins: list[str], written: str, words: str | None) -> None:
+    proto = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> g (float[N,2,3,4,5,6] x) => (float[N,2,3,4,5,6] y)
+        <float[2] s = {1.5, -2}, float[2] b = {0.25, 3}> { y = InstanceNormalization (x, s, b) }"""
+    )
+    result = surgeon.rewrite(proto, target="8.4", plugins=plugins)
+    assert written in operators(result) and not result.report.undone
+    assert [words in w for w in result.report.warnings if words] == [True] * bool(words)
+    again = surgeon.rewrite(result.model, target="8.4", plugins=plugins)
+    assert not again.report.applied

@@ -12,7 +12,16 @@ import pytest
 from helpers import compare_models, model, ops
 
 import surgeon
-from surgeon.prove import Reference, Runner, Window, compare, feeds_of, prove_models, widened
+from surgeon.prove import (
+    Reference,
+    Runner,
+    Window,
+    compare,
+    feeds_of,
+    prove_models,
+    prove_window,
+    widened,
+)
 
 WRONG = '''"""A pass that is wrong in one place. For a test."""
 from surgeon import Stage, op, rewrite, var
@@ -140,6 +149,18 @@ def test_a_formula_gives_no_dimension_of_one_element_unless_it_must() -> None:
         window = Window(onnx.ModelProto(), onnx.ModelProto(), [("a", onnx.TensorProto.FLOAT, names)], 1)
         sizes = [infos[0][2] for infos in window.sizes({})]
         assert len(sizes) == 2 and all(dims[1] >= fewest for dims in sizes) and sizes[0] != sizes[1]
+
+
+def test_what_clip_makes_of_inf_may_be_nan() -> None:
+    """ONNX Runtime's Clip cuts inf off at the type's maximum, which times 0 is 0; by ONNX it is NaN."""
+    text = """(float[N,3] a) => (float[N,3] r) <float zero = {{0}}, float low = {{0.5}}> {{
+        c = {} (a, low)
+        r = Mul (c, zero)
+    }}"""
+    inputs = [("a", onnx.TensorProto.FLOAT, ("N", 3))]
+    before, after, wrong = (model(text.format(op)) for op in ("Clip", "Max", "Div"))
+    assert prove_window(Window(before, after, inputs, 1), {}).ok
+    assert not prove_window(Window(before, wrong, inputs, 1), {}).ok
 
 
 def test_whole_models_get_sizes_with_which_they_run(tmp_path: Path) -> None:
