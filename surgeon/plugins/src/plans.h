@@ -30,7 +30,7 @@ struct ImagesPlan
 
 struct RowsPlan
 {
-    int packs;   // a thread's vectors in registers: 4, 8, 16; 0: the row does not fit a block's
+    int packs;   // a thread's vectors in registers: 8, 16; 0: the row does not fit a block's
     int lanes;   // threads that share a row in a block
     int threads; // of a block
     int blocks;  // that share a row; 0: x is read twice
