@@ -23,7 +23,7 @@ constexpr int64_t kFewBytes = 112 << 10;
 int64_t bytes_in_registers(RowsPlan const& plan, int64_t vectors)
 {
     constexpr int kThreads = 1024;
-    return plan.threads > 0 ? kThreads / plan.threads * vectors * kVectorBytes : 0;
+    return plan.lanes > 0 ? kThreads / plan.lanes * vectors * kVectorBytes : 0;
 }
 
 int64_t chunks_in_cache(int64_t length, int vec)
@@ -48,19 +48,20 @@ void plan_shares(RowsPlan& plan, Type type, int64_t rows, int64_t length, int bl
 RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on)
 {
     int64_t const vectors = window_vectors(length, vector_elements(type));
-    if (vectors <= 256) // where the device has too little shared memory for launch_staged()
-        return RowsPlan{8, 32, 256, 1, 0};
     RowsPlan plan{0, 0, 0, 0, 0};
-    if (vectors <= 2 * kTileVectors)
+    if (vectors <= 256)
+        plan = RowsPlan{8, 32, 256, 1, 0};
+    else if (vectors <= 2 * kTileVectors)
     {
         int const packs = vectors > kTileVectors ? 16 : 8, threads = int(ceil_div(vectors, int64_t(packs * 32)) * 32);
         plan = RowsPlan{packs, threads, threads, 1, 0};
     }
-    bool const clusters = on.clusters && kStAsync;
-    // Rows of halves are faster in shared memory where they begin inside a vector, or where registers hold few.
-    bool const crooked = length % vector_elements(type) != 0,
-               shared = clusters && size_of(type) == 2 && length * size_of(type) > kMostStagedBytes
-        && (crooked || bytes_in_registers(plan, vectors) < kFewBytes);
+    // Rows that begin inside a vector, or of which registers hold few, are faster in shared memory; long ones only if
+    // they are of halves.
+    bool const clusters = on.clusters && kStAsync, crooked = length % vector_elements(type) != 0,
+               better = crooked || bytes_in_registers(plan, vectors) < kFewBytes;
+    plan.staged = better && length * size_of(type) <= kMostStagedBytes;
+    bool const shared = better && !plan.staged && clusters && size_of(type) == 2;
     int blocks = shared && vectors > kSmallShare ? 2 : 1;
     while (clusters && vectors > kTileVectors && blocks < kMostBlocksOfRow && vectors / blocks > kSmallShare)
         blocks *= 2;
@@ -274,7 +275,7 @@ cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x,
             status = launch_over_cluster<T>(plan, in, out, rows, length, params, stream, on);
         else if (plan.blocks == 0 && plan.stages > 0)
             status = launch_through_cache<T>(in, out, rows, length, params, workspace, stream, on);
-        else if (plan.blocks == 1)
+        else if (plan.staged)
             status = launch_staged<T, InstanceNormParams>(
                 {instance_norm_staged_kernel<T, PlainWords>, instance_norm_staged_kernel<T, TurningWords>,
                     instance_norm_staged_kernel<T, RowVectors>},

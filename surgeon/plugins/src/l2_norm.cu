@@ -448,10 +448,13 @@ cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t ou
         auto* const out = static_cast<T*>(y);
         if (channels * sizeof(T) <= kMostPeriodBytes)
             return launch_l2norm_periods<1>(in, weight, out, outer, channels, norm, stream, on);
-        cudaError_t const status = launch_staged<T, Scalars, Norm>(
-            {l2norm_staged_kernel<T, PlainWords>, l2norm_staged_kernel<T, TurningWords>,
-                l2norm_staged_kernel<T, RowVectors>},
-            in, out, outer, channels, weight.data ? 1 : 0, stream, on, weight, norm);
+        cudaError_t status = cudaErrorInvalidConfiguration; // so far nothing has been launched
+        if (plan.staged)
+            status = launch_staged<T, Scalars, Norm>(
+                {l2norm_staged_kernel<T, PlainWords>, l2norm_staged_kernel<T, TurningWords>,
+                    l2norm_staged_kernel<T, RowVectors>},
+                in, out, outer, channels, weight.data ? weight_place(int(channels)) * sizeof(float) : 0, stream, on,
+                weight, norm);
         if (status != cudaErrorInvalidConfiguration)
             return status;
         if (plan.blocks != 1)

@@ -105,13 +105,13 @@ inline cudaError_t zeroed_tickets(unsigned*& tickets, void* workspace, cudaStrea
 // Rows that a block takes in shared memory as one span: each by a thread as 32-bit words, or by some lanes as vectors.
 constexpr int kMostWordBytes = 400, kMostBytesOfLane = 272, kMostStagedBytes = 32 * kMostBytesOfLane;
 
-// The lanes that share a row; 1 for words, 0 for longer rows.
+// The lanes that share a row; 1 for words.
 inline int staged_lanes(int64_t bytes)
 {
-    if (bytes > kMostStagedBytes)
-        return 0;
-    int lanes = bytes <= kMostWordBytes ? 1 : 8;
-    while (bytes > std::max(lanes * kMostBytesOfLane, kMostWordBytes))
+    if (bytes <= kMostWordBytes)
+        return 1;
+    int lanes = 8;
+    while (bytes > lanes * kMostBytesOfLane)
         lanes *= 2;
     return lanes;
 }
@@ -125,16 +125,14 @@ struct StagedKernels
     StagedKernel<T, Arguments...>*words, *turning, *vectors;
 };
 
-// Invalid configuration where rows are too long, or the device has too little shared memory. The kernel has `floats`
-// floats of it for each element of a row beside.
+// Rows of up to kMostStagedBytes; invalid configuration where the device has too little shared memory, of which the
+// kernel has `beside` bytes for more than rows.
 template <class T, class... Arguments>
 cudaError_t launch_staged(StagedKernels<T, Arguments...> const& kernels, T const* x, T* y, int64_t rows, int64_t length,
-    int floats, bool stream, cudaStream_t on, Arguments... arguments)
+    size_t beside, bool stream, cudaStream_t on, Arguments... arguments)
 {
     constexpr int VEC = kVectorBytes / sizeof(T), kWarp = 32;
     int const lanes = staged_lanes(length * sizeof(T));
-    if (lanes == 0)
-        return cudaErrorInvalidConfiguration;
     bool const whole = length % VEC == 0;
     // So many rows that a block's begin on a sector, or the longest on a vector; few are spread over the
     // multiprocessors.
@@ -143,8 +141,7 @@ cudaError_t launch_staged(StagedKernels<T, Arguments...> const& kernels, T const
     while (threads > least && ceil_div(rows, int64_t(threads / lanes)) < device().multiprocessors)
         threads /= 2;
     int64_t const a_block = threads / lanes, blocks = ceil_div(rows, a_block);
-    size_t const shared
-        = size_t(ceil_div(a_block * length, int64_t(VEC))) * kVectorBytes + floats * length * sizeof(float);
+    size_t const shared = size_t(ceil_div(a_block * length, int64_t(VEC))) * kVectorBytes + beside;
     auto* const kernel = lanes > 1 ? kernels.vectors : whole ? kernels.turning : kernels.words;
     int count = 0;
     cudaError_t const status = resident_blocks(kernel, threads, shared, count);

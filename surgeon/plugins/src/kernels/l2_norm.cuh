@@ -880,6 +880,9 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
     }
 }
 
+// Where weights lie behind staged rows: without gaps lanes would meet in the same banks.
+__host__ __device__ inline int weight_place(int element) { return element + element / 32; }
+
 // Short rows, taken in shared memory as Row does, the weights behind them.
 template <class T, template <class> class Row>
 __global__ void __launch_bounds__(kMostStagedThreads)
@@ -891,14 +894,14 @@ __global__ void __launch_bounds__(kMostStagedThreads)
     float* const weights = static_cast<float*>(block.behind());
     if (weight.data)
         for (int e = threadIdx.x; e < length; e += blockDim.x)
-            weights[e] = weight.at(e);
+            weights[weight_place(e)] = weight.at(e);
     block.bring(x);
     Row<T> const row(block);
     float sum = 0.f;
     row.look([&](float f, int) { sum = fmaf(f, f, sum); });
     Scale const scale(divisor_of(sum_over_lanes(make_float2(sum, 0.f), lanes, nullptr).x, norm));
     if (weight.data)
-        row.change([&](float f, int e) { return scale(f) * weights[e]; });
+        row.change([&](float f, int e) { return scale(f) * weights[weight_place(e)]; });
     else
         row.change([&](float f, int) { return scale(f); });
     block.take_back(y, stream);
@@ -919,7 +922,8 @@ struct Period
 
 template <class T, int LENGTH>
 __global__ void __launch_bounds__(kPeriodThreads, 6)
-    l2norm_periods_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t rows, Scalars weight, Norm norm, bool stream)
+    l2norm_periods_kernel(
+        T const* __restrict__ x, T* __restrict__ y, int64_t rows, Scalars weight, Norm norm, bool stream)
 {
     using P = Period<T, LENGTH>;
     constexpr int VEC = P::VEC;
