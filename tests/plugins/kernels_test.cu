@@ -694,6 +694,17 @@ void padded_planes(std::vector<Dims> const& shapes, Type t)
             }
 }
 
+// Twice as many rows, along the last axis and as channels.
+void short_rows(int64_t rows, int64_t length, Type t)
+{
+    Case c{Kind::kSurgeonL2Norm, l2(-1, int(length % 5), usual_epsilon(int(length % 5))), {2 * rows, length}, t};
+    c.affine = length % 2;
+    verify(c);
+    Case d{Kind::kSurgeonInstanceNorm, instance(1e-5f, length % 3 ? 1.f : 0.3f), {2, rows, length}, t, Values::kShifted};
+    d.affine = length % 4 < 2;
+    verify(d);
+}
+
 Type const kTypes[] = {Type::kFloat, Type::kHalf, Type::kBfloat16};
 
 void quick()
@@ -718,11 +729,13 @@ void quick()
             {2, 513, 16, 16}, {1, 200, 38, 38},
                  {140, 33, 133}, {70, 300, 133}, {150, 96, 7, 7}, {70, 64, 10, 10}, {3, 40, 19, 19}})
             verify(Case{Kind::kSurgeonL2Norm, l2(1, int(d[1] % 4), 1e-10f), d, t, Values::kNormal});
-        for (int64_t length : {1, 3, 8, 64, 121, 1023})
-        {
-            verify(Case{Kind::kSurgeonL2Norm, l2(-1, 0, 1e-10f), {300, length}, t, Values::kNormal});
-            verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), {3, 100, length}, t, Values::kShifted});
-        }
+        for (int64_t length = 1; length <= 16; ++length)
+            short_rows(300, length, t);
+        for (int64_t length : {20, 64, 121, 255, 1023, 2100, 4001, 4352})
+            short_rows(30, length, t);
+        for (int64_t length : {17, 24}) // blocks of all their threads
+            short_rows(8500, length, t);
+        short_rows(1060, 201, t);
         for (int64_t channels : {9, 100, 300, 600, 1500, 3000, 5000})
             verify(Case{Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), {1, channels, channels % 2 ? 5 : 12}, t,
                 Values::kNormal});
@@ -780,6 +793,11 @@ void check_all()
                 verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), {n, 3, length * 2}, t, Values::kShifted});
         for (int64_t length = 60; length < 1100; length += 37)
             verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f, 0.3f), {2, 150, length}, t, Values::kShifted});
+        for (int64_t length = 1; length < 40; ++length)
+            short_rows(9001, length, t);
+        for (int64_t length = 40; length < 4400; length += length / 4)
+            for (int64_t rows : {3, 1101})
+                short_rows(rows, length, t);
     }
     for (Type t : kTypes) // pads beyond the extent, one pixel, whole-axis wraps
         for (int mode = 0; mode < 4; ++mode)

@@ -16,6 +16,16 @@ constexpr int kSmallShare = (34 << 10) / kVectorBytes, kLargeShare = (72 << 10) 
               kLargestShare = (104 << 10) / kVectorBytes;
 constexpr int kChunk = (32 << 10) / kVectorBytes;
 
+// What a multiprocessor has of rows that its blocks keep in registers, 64 a thread; below kFewBytes too little is on
+// its way.
+constexpr int64_t kFewBytes = 112 << 10;
+
+int64_t bytes_in_registers(RowsPlan const& plan, int64_t vectors)
+{
+    constexpr int kThreads = 1024;
+    return plan.lanes > 0 ? kThreads / plan.lanes * vectors * kVectorBytes : 0;
+}
+
 int64_t chunks_in_cache(int64_t length, int vec)
 {
     return ceil_div(ceil_div(length, int64_t(vec)) + kLineVectors - 1, int64_t(kChunk));
@@ -38,28 +48,28 @@ void plan_shares(RowsPlan& plan, Type type, int64_t rows, int64_t length, int bl
 RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on)
 {
     int64_t const vectors = window_vectors(length, vector_elements(type));
-    if (vectors <= 128) // InstanceNorm takes them as words
-        return RowsPlan{4, next_power_of_two(ceil_div(vectors, int64_t(4))), 256, 1, 0};
+    RowsPlan plan{0, 0, 0, 0, 0};
     if (vectors <= 256)
-        return RowsPlan{8, 32, 256, 1, 0};
-    bool const clusters = on.clusters && kStAsync;
-    // Rows of halves that begin inside a vector are faster in shared memory.
-    bool const crooked = clusters && size_of(type) == 2 && length % vector_elements(type) != 0
-        && length * size_of(type) > kMostWordBytes;
-    int blocks = crooked && vectors > kSmallShare ? 2 : 1;
+        plan = RowsPlan{8, 32, 256, 1, 0};
+    else if (vectors <= 2 * kTileVectors)
+    {
+        int const packs = vectors > kTileVectors ? 16 : 8, threads = int(ceil_div(vectors, int64_t(packs * 32)) * 32);
+        plan = RowsPlan{packs, threads, threads, 1, 0};
+    }
+    // Rows that begin inside a vector, or of which registers hold few, are faster in shared memory; long ones only if
+    // they are of halves.
+    bool const clusters = on.clusters && kStAsync, crooked = length % vector_elements(type) != 0,
+               better = crooked || bytes_in_registers(plan, vectors) < kFewBytes;
+    plan.staged = better && length * size_of(type) <= kMostStagedBytes;
+    bool const shared = better && !plan.staged && clusters && size_of(type) == 2;
+    int blocks = shared && vectors > kSmallShare ? 2 : 1;
     while (clusters && vectors > kTileVectors && blocks < kMostBlocksOfRow && vectors / blocks > kSmallShare)
         blocks *= 2;
     // Few rows are spread over the multiprocessors.
     int const spread = clusters ? kMostBlocksInCluster : 1;
     while (blocks < spread && 2 * rows * blocks <= on.multiprocessors && vectors / blocks > 512)
         blocks *= 2;
-    RowsPlan plan{0, 0, 0, 0, 0};
-    if (vectors <= 2 * kTileVectors)
-    {
-        int const packs = vectors > kTileVectors ? 16 : 8, threads = int(ceil_div(vectors, int64_t(packs * 32)) * 32);
-        plan = RowsPlan{packs, threads, threads, 1, 0};
-    }
-    if (blocks > 1 || crooked)
+    if (blocks > 1 || shared)
         plan_shares(plan, type, rows, length, blocks, on);
     return plan;
 }
@@ -265,9 +275,11 @@ cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x,
             status = launch_over_cluster<T>(plan, in, out, rows, length, params, stream, on);
         else if (plan.blocks == 0 && plan.stages > 0)
             status = launch_through_cache<T>(in, out, rows, length, params, workspace, stream, on);
-        else if (WordsPlan const words = plan_words(type, length); plan.blocks == 1 && words.lanes > 0)
-            status = launch_words<T, InstanceNormParams>(instance_norm_words_kernel<T, false>,
-                instance_norm_words_kernel<T, true>, words, in, out, rows, length, stream, on, params);
+        else if (plan.staged)
+            status = launch_staged<T, InstanceNormParams>(
+                {instance_norm_staged_kernel<T, PlainWords>, instance_norm_staged_kernel<T, TurningWords>,
+                    instance_norm_staged_kernel<T, RowVectors>},
+                in, out, rows, length, 0, stream, on, params);
         if (status != cudaErrorInvalidConfiguration)
             return status;
         switch (plan.packs)

@@ -357,11 +357,27 @@ cudaError_t launch_l2norm_images(ImagesPlan const& plan, Type type, void const* 
 namespace
 {
 
-// Rows that begin inside a vector, and rows so short that a thread's vectors would lie far apart.
-WordsPlan plan_l2norm_words(Type type, int64_t length)
+// Rows of LENGTH or more elements and at most kMostPeriodBytes.
+template <int LENGTH, class T>
+cudaError_t launch_l2norm_periods(T const* x, Scalars weight, T* y, int64_t rows, int64_t length, Norm norm, bool stream,
+    cudaStream_t on)
 {
-    int const vec = vector_elements(type);
-    return length % vec == 0 && length / vec >= 16 ? WordsPlan{0, false} : plan_words(type, length);
+    if constexpr (LENGTH * sizeof(T) > kMostPeriodBytes)
+        return cudaErrorInvalidValue;
+    else
+    {
+        if (length > LENGTH)
+            return launch_l2norm_periods<LENGTH + 1>(x, weight, y, rows, length, norm, stream, on);
+        using P = Period<T, LENGTH>;
+        int64_t const blocks = ceil_div(rows, int64_t(P::ROWS_A_BLOCK));
+        if (blocks > kMostBlocks)
+            return cudaErrorInvalidValue;
+        constexpr size_t shared = P::ROWS_A_BLOCK * LENGTH * sizeof(T);
+        static_assert(shared <= 48 << 10, "more than a block has unasked");
+        l2norm_periods_kernel<T, LENGTH><<<unsigned(blocks), kPeriodThreads, shared, on>>>(
+            x, y, rows, weight, norm, stream);
+        return cudaGetLastError();
+    }
 }
 
 constexpr int kMostColumnThreads = 512;
@@ -425,20 +441,26 @@ cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t ou
         return launch_l2norm_columns(plan, type, x, weight, y, outer, channels, inner, norm, on);
     }
     RowsPlan const plan = plan_rows(type, outer, channels, Device{});
-    WordsPlan const words = plan_l2norm_words(type, channels);
     bool const stream = streams(2 * outer * channels * size_of(type));
     return with_type(type, [&](auto tag) {
         using T = typename decltype(tag)::type;
         auto const* const in = static_cast<T const*>(x);
         auto* const out = static_cast<T*>(y);
-        if (words.lanes > 0)
-            return launch_words<T, Scalars, Norm>(l2norm_words_kernel<T, false>, l2norm_words_kernel<T, true>, words, in,
-                out, outer, channels, stream, on, weight, norm);
+        if (channels * sizeof(T) <= kMostPeriodBytes)
+            return launch_l2norm_periods<1>(in, weight, out, outer, channels, norm, stream, on);
+        cudaError_t status = cudaErrorInvalidConfiguration; // so far nothing has been launched
+        if (plan.staged)
+            status = launch_staged<T, Scalars, Norm>(
+                {l2norm_staged_kernel<T, PlainWords>, l2norm_staged_kernel<T, TurningWords>,
+                    l2norm_staged_kernel<T, RowVectors>},
+                in, out, outer, channels, weight.data ? weight_place(int(channels)) * sizeof(float) : 0, stream, on,
+                weight, norm);
+        if (status != cudaErrorInvalidConfiguration)
+            return status;
         if (plan.blocks != 1)
             return launch_long_columns<T>(in, weight, out, outer, channels, 1, norm, on);
         switch (plan.packs)
         {
-        case 4: return launch_l2norm_rows<T, 4>(plan, in, weight, out, outer, channels, norm, stream, on);
         case 8: return launch_l2norm_rows<T, 8>(plan, in, weight, out, outer, channels, norm, stream, on);
         case 16: return launch_l2norm_rows<T, 16>(plan, in, weight, out, outer, channels, norm, stream, on);
         }

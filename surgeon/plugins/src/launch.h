@@ -102,64 +102,54 @@ inline cudaError_t zeroed_tickets(unsigned*& tickets, void* workspace, cudaStrea
     return cudaMemsetAsync(workspace, 0, sizeof *tickets, on);
 }
 
-constexpr int kMostWordBytesALane = 272, kMostWordBytes = 32 * kMostWordBytesALane;
+// Rows that a block takes in shared memory as one span: each by a thread as 32-bit words, or by some lanes as vectors.
+constexpr int kMostWordBytes = 400, kMostBytesOfLane = 272, kMostStagedBytes = 32 * kMostBytesOfLane;
 
-struct WordsPlan
+// The lanes that share a row; 1 for words.
+inline int staged_lanes(int64_t bytes)
 {
-    int lanes; // that share a row's words in shared memory; 0 for longer rows
-    bool turns;
+    if (bytes <= kMostWordBytes)
+        return 1;
+    int lanes = 8;
+    while (bytes > lanes * kMostBytesOfLane)
+        lanes *= 2;
+    return lanes;
+}
+
+template <class T, class... Arguments>
+using StagedKernel = void(T const*, T*, int64_t, int, int, Arguments..., bool);
+
+template <class T, class... Arguments>
+struct StagedKernels
+{
+    StagedKernel<T, Arguments...>*words, *turning, *vectors;
 };
 
-// The fewest lanes with which a bank of the shared memory serves a warp at most three times at once.
-inline int word_lanes(int64_t bytes, bool turns)
-{
-    constexpr int kMostConflicts = 3, kBanks = 32;
-    for (int lanes = 1; lanes < 32; lanes *= 2)
-    {
-        int hits[kBanks] = {}, most = 0;
-        for (int t = 0; t < 32; ++t)
-        {
-            int64_t const group = t / lanes, begin = ceil_div(group * bytes, int64_t(4)) + t % lanes;
-            most = std::max(most, ++hits[(begin + (turns ? group * lanes : 0)) % kBanks]);
-        }
-        if (bytes <= kMostWordBytesALane * lanes && most <= kMostConflicts)
-            return lanes;
-    }
-    return 32;
-}
-
-// A block has some 32 KiB. Rows that begin on vectors take turns, others where it spares three lanes of four.
-inline WordsPlan plan_words(Type type, int64_t length)
-{
-    constexpr int kMostWholeVectors = 128;
-    int64_t const bytes = length * size_of(type);
-    bool const whole = length % vector_elements(type) == 0;
-    if (bytes > (whole ? kMostWholeVectors * kVectorBytes : kMostWordBytes))
-        return WordsPlan{0, false};
-    int const lanes = word_lanes(bytes, false), turning = word_lanes(bytes, true);
-    return whole || 4 * turning <= lanes ? WordsPlan{turning, true} : WordsPlan{lanes, false};
-}
-
+// Rows of up to kMostStagedBytes; invalid configuration where the device has too little shared memory, of which the
+// kernel has `beside` bytes for more than rows.
 template <class T, class... Arguments>
-using WordsKernel = void(T const*, T*, int64_t, int, int, Arguments..., bool);
-
-// `kernel` takes rows in shared memory as words; `turning` each row's from another one on.
-template <class T, class... Arguments>
-cudaError_t launch_words(WordsKernel<T, Arguments...>* kernel, WordsKernel<T, Arguments...>* turning,
-    WordsPlan const& plan, T const* x, T* y, int64_t rows, int64_t length, bool stream, cudaStream_t on, Arguments... arguments)
+cudaError_t launch_staged(StagedKernels<T, Arguments...> const& kernels, T const* x, T* y, int64_t rows, int64_t length,
+    size_t beside, bool stream, cudaStream_t on, Arguments... arguments)
 {
-    constexpr int VEC = kVectorBytes / sizeof(T);
-    int const threads = std::max(128, plan.lanes * VEC); // so many rows that a block's begin on a vector
-    int64_t const a_block = threads / plan.lanes, blocks = ceil_div(rows, a_block);
-    size_t const shared = size_t(ceil_div(a_block * length, int64_t(VEC))) * kVectorBytes;
-    auto* const chosen = plan.turns ? turning : kernel;
+    constexpr int VEC = kVectorBytes / sizeof(T), kWarp = 32;
+    int const lanes = staged_lanes(length * sizeof(T));
+    bool const whole = length % VEC == 0;
+    // So many rows that a block's begin on a sector, or the longest on a vector; few are spread over the
+    // multiprocessors.
+    int threads = std::min(std::max(16 * lanes, 128), kMostStagedThreads);
+    int const least = std::max(lanes * (whole ? 1 : VEC), kWarp);
+    while (threads > least && ceil_div(rows, int64_t(threads / lanes)) < device().multiprocessors)
+        threads /= 2;
+    int64_t const a_block = threads / lanes, blocks = ceil_div(rows, a_block);
+    size_t const shared = size_t(ceil_div(a_block * length, int64_t(VEC))) * kVectorBytes + beside;
+    auto* const kernel = lanes > 1 ? kernels.vectors : whole ? kernels.turning : kernels.words;
     int count = 0;
-    cudaError_t const status = resident_blocks(chosen, threads, shared, count);
+    cudaError_t const status = resident_blocks(kernel, threads, shared, count);
     if (status != cudaSuccess)
         return status;
     if (count == 0 || blocks > kMostBlocks)
         return cudaErrorInvalidConfiguration;
-    chosen<<<unsigned(blocks), threads, shared, on>>>(x, y, rows, int(length), plan.lanes, arguments..., stream);
+    kernel<<<unsigned(blocks), threads, shared, on>>>(x, y, rows, int(length), lanes, arguments..., stream);
     return cudaGetLastError();
 }
 

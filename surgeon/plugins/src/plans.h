@@ -30,12 +30,13 @@ struct ImagesPlan
 
 struct RowsPlan
 {
-    int packs;   // a thread's vectors in registers: 4, 8, 16; 0: the row does not fit a block's
+    int packs;   // a thread's vectors in registers: 8, 16; 0: the row does not fit a block's
     int lanes;   // threads that share a row in a block
     int threads; // of a block
     int blocks;  // that share a row; 0: x is read twice
     int stages;  // that a block has for shares in shared memory, 1 or 2; 0 for a row in registers. With no blocks, 0
                  // where x is read twice from memory, above it where it is read the second time from the L2 cache
+    bool staged = false; // several rows in a block's shared memory, where it has enough, instead of registers
 };
 
 struct PadPlan

@@ -73,6 +73,14 @@ __device__ inline __half from_float<__half>(float v) { return __float2half_rn(v)
 template <>
 __device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float v) { return __float2bfloat16_rn(v); }
 
+// Within one unit in the last place.
+__device__ inline float reciprocal_of(float v)
+{
+    float r;
+    asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(v));
+    return r;
+}
+
 template <int BYTES>
 struct Word;
 template <>
@@ -464,29 +472,21 @@ __device__ inline void barrier_wait(uint64_t* barrier, unsigned parity)
 
 // ---------------------------------------------------------------------------------------------- staged rows
 
-// Short rows, or rows that begin inside a vector: a block brings `blockDim.x / lanes` neighbouring rows into shared
-// memory as one span of whole vectors, its groups of lanes work there, and the span goes back as whole vectors. The
-// number of rows makes the span begin on a vector.
+// Neighbouring rows that a block works on in shared memory: they come and go as one span of whole vectors, which begins
+// on one. Bulk copies instead cost 0.02 of a copy.
 template <class T>
-struct StagedRows
+struct StagedSpan
 {
     static constexpr int VEC = kVectorBytes / sizeof(T);
     T* stage;
     int64_t first; // the span's first element
-    int elements;  // of the span
-    int64_t row;   // this group's
-    bool live;
-    int lane, lanes;
+    int elements;
 
-    __device__ StagedRows(void* shared, int64_t rows, int length, int lanes_a_row)
-        : stage(static_cast<T*>(shared)), lane(threadIdx.x % lanes_a_row), lanes(lanes_a_row)
+    // The block's `a_block` of `rows` rows, or as many as are left.
+    __device__ StagedSpan(void* shared, int64_t rows, int length, int a_block)
+        : stage(static_cast<T*>(shared)), first(int64_t(blockIdx.x) * a_block * length),
+          elements(int(min(int64_t(a_block), rows - int64_t(blockIdx.x) * a_block)) * length)
     {
-        int const most = blockDim.x / lanes, group = threadIdx.x / lanes;
-        int64_t const first_row = int64_t(blockIdx.x) * most;
-        first = first_row * length;
-        elements = int(min(int64_t(most), rows - first_row)) * length;
-        row = first_row + group;
-        live = row < rows;
     }
 
     __device__ void bring(T const* x) const
@@ -512,30 +512,54 @@ struct StagedRows
     }
 };
 
-constexpr int kMostWordThreads = 256;
+// Staged rows by groups of `lanes` threads.
+template <class T>
+struct StagedRows : StagedSpan<T>
+{
+    int start; // the group's row's first element in the stage
+    int length;
+    int64_t row; // the group's
+    bool live;
+    int lane, lanes;
 
-// A group's row of staged ones as 32-bit words; of an odd number of halves, one shares its word with a neighbouring row
-// and is the first lane's, alone. With TURN every row begins at another of its words, where rows would meet in the same
-// banks otherwise.
+    __device__ StagedRows(void* shared, int64_t rows, int a_row, int lanes_a_row)
+        : StagedSpan<T>(shared, rows, a_row, blockDim.x / lanes_a_row), length(a_row), lane(threadIdx.x % lanes_a_row),
+          lanes(lanes_a_row)
+    {
+        int const group = threadIdx.x / lanes;
+        start = group * length;
+        row = int64_t(blockIdx.x) * (blockDim.x / lanes) + group;
+        live = row < rows;
+    }
+
+    // Of the shared memory, where the room of a whole block's rows ends.
+    __device__ void* behind() const
+    {
+        constexpr int VEC = StagedSpan<T>::VEC;
+        return this->stage + ceil_div(int(blockDim.x) / lanes * length, VEC) * VEC;
+    }
+};
+
+constexpr int kMostStagedThreads = 256;
+
+// A thread's staged row as 32-bit words; of an odd number of halves, one shares its word with a neighbouring row. With
+// TURN every row begins at another of its words, where rows would meet in the same banks otherwise.
 template <class T, bool TURN>
 struct RowWords
 {
     static constexpr int PER = 4 / sizeof(T);
     using Word = Pack<T, PER>;
     StagedRows<T> const& block;
-    int start; // the row's first element in the stage
-    int first, count, begin, end;
-    int at; // the single element's place in the stage, -1 where there is none or it is another lane's
+    int first, begin, end;
+    int at; // the single element's place in the stage, -1 where there is none
 
-    __device__ RowWords(StagedRows<T> const& rows, int length) : block(rows), start(int(threadIdx.x) / rows.lanes * length)
+    __device__ explicit RowWords(StagedRows<T> const& rows) : block(rows)
     {
-        int const from = block.live ? ceil_div(start, PER) : 0, to = block.live ? (start + length) / PER : 0;
-        first = from + block.lane;
-        count = first < to ? (to - first + block.lanes - 1) / block.lanes : 0;
-        begin = TURN && count > 0 ? first + int(threadIdx.x) / block.lanes % count * block.lanes : first;
-        end = first + count * block.lanes;
-        bool const single = length % PER != 0 && block.live && block.lane == 0;
-        at = !single ? -1 : start % PER ? start : start + length - 1;
+        first = block.live ? ceil_div(block.start, PER) : 0;
+        end = block.live ? (block.start + block.length) / PER : 0;
+        begin = TURN && end > first ? first + int(threadIdx.x) % (end - first) : first;
+        bool const single = block.length % PER != 0 && block.live;
+        at = !single ? -1 : block.start % PER ? block.start : block.start + block.length - 1;
     }
 
     // f(value, its index in the row) for the single element, then f for those of every word.
@@ -543,11 +567,11 @@ struct RowWords
     __device__ void look(F const& f) const
     {
         if (at >= 0)
-            f(to_float(block.stage[at]), at - start);
+            f(to_float(block.stage[at]), at - block.start);
         each([&](int w, Word const& v) {
 #pragma unroll
             for (int k = 0; k < PER; ++k)
-                f(v[k], w * PER + k - start);
+                f(v[k], w * PER + k - block.start);
         });
     }
 
@@ -556,12 +580,12 @@ struct RowWords
     __device__ void change(F const& f) const
     {
         if (at >= 0)
-            block.stage[at] = from_float<T>(f(to_float(block.stage[at]), at - start));
+            block.stage[at] = from_float<T>(f(to_float(block.stage[at]), at - block.start));
         each([&](int w, Word const& v) {
             float out[PER];
 #pragma unroll
             for (int k = 0; k < PER; ++k)
-                out[k] = f(v[k], w * PER + k - start);
+                out[k] = f(v[k], w * PER + k - block.start);
             reinterpret_cast<unsigned*>(block.stage)[w] = Word::of(out).words[0];
         });
     }
@@ -572,15 +596,82 @@ private:
     {
         int w = begin;
 #pragma unroll 8
-        for (int i = 0; i < count; ++i)
+        for (int i = first; i < end; ++i)
         {
             Word v;
             v.words[0] = reinterpret_cast<unsigned const*>(block.stage)[w];
             f(w, v);
-            w += block.lanes;
+            ++w;
             if (TURN && w >= end)
                 w = first;
         }
+    }
+};
+
+template <class T>
+using PlainWords = RowWords<T, false>;
+template <class T>
+using TurningWords = RowWords<T, true>;
+
+// A group's staged row as vectors: 8 neighbouring lanes find theirs in different banks, whatever the length. Of the
+// elements before and after the whole vectors each lane has one at most, so there must be as many lanes as a vector has
+// elements.
+template <class T>
+struct RowVectors
+{
+    static constexpr int VEC = kVectorBytes / sizeof(T);
+    StagedRows<T> const& block;
+    int first, end;    // the lane's first vector, the end of the row's
+    int before, after; // places of the lane's single elements in the stage, -1 for none
+
+    __device__ explicit RowVectors(StagedRows<T> const& rows) : block(rows)
+    {
+        int const stop = block.start + block.length, from = ceil_div(block.start, VEC), to = stop / VEC,
+                  head = block.start + block.lane, tail = to * VEC + block.lane;
+        first = from + block.lane;
+        end = block.live ? to : 0;
+        before = block.live && head < from * VEC ? head : -1;
+        after = block.live && tail < stop ? tail : -1;
+    }
+
+    // f(value, its index in the row) for the lane's elements.
+    template <class F>
+    __device__ void look(F const& f) const
+    {
+        for (int at : {before, after})
+            if (at >= 0)
+                f(to_float(block.stage[at]), at - block.start);
+        each([&](int e, Vector<T> const& v) {
+#pragma unroll
+            for (int k = 0; k < VEC; ++k)
+                f(v[k], e + k - block.start);
+        });
+    }
+
+    // Every element becomes f(value, its index in the row).
+    template <class F>
+    __device__ void change(F const& f) const
+    {
+        for (int at : {before, after})
+            if (at >= 0)
+                block.stage[at] = from_float<T>(f(to_float(block.stage[at]), at - block.start));
+        each([&](int e, Vector<T> const& v) {
+            float out[VEC];
+#pragma unroll
+            for (int k = 0; k < VEC; ++k)
+                out[k] = f(v[k], e + k - block.start);
+            Vector<T>::of(out).store(block.stage + e, false);
+        });
+    }
+
+private:
+    // Not unrolled: lanes with a vector more than others would keep them waiting for the rest of an unrolled loop.
+    template <class F>
+    __device__ void each(F const& f) const
+    {
+#pragma unroll 1
+        for (int j = first; j < end; j += block.lanes)
+            f(j * VEC, Vector<T>::of_shared(block.stage + j * VEC));
     }
 };
 

@@ -76,7 +76,7 @@ struct Affine
 
     Affine() = default;
     __device__ Affine(InstanceNormParams const& p, Channel const& c, Moments const& m)
-        : mean(m.mean), gain(1.f / sqrtf(m.m2 / m.count + p.eps) * c.scale), offset(c.bias - m.tail * gain),
+        : mean(m.mean), gain(rsqrtf(m.m2 * reciprocal_of(m.count) + p.eps) * c.scale), offset(c.bias - m.tail * gain),
           slope(p.slope)
     {
     }
@@ -94,7 +94,7 @@ struct Affine
 // squares.
 __device__ inline Moments corrected(float count, float mean, float2 d)
 {
-    float const shift = d.x / count, better = mean + shift;
+    float const shift = d.x * reciprocal_of(count), better = mean + shift;
     return Moments{count, better, fmaxf(d.y - d.x * shift, 0.f), (mean - better) + shift};
 }
 
@@ -156,20 +156,20 @@ __device__ inline float elements_in(RowWindow<T> const& window, int from, int to
     return hi > lo ? float(hi - lo) : 0.f;
 }
 
-// Short rows, taken in shared memory as 32-bit words.
-template <class T, bool TURN>
-__global__ void __launch_bounds__(kMostWordThreads)
-    instance_norm_words_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t rows, int length, int lanes,
+// Short rows, taken in shared memory as Row does.
+template <class T, template <class> class Row>
+__global__ void __launch_bounds__(kMostStagedThreads)
+    instance_norm_staged_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t rows, int length, int lanes,
         InstanceNormParams params, bool stream)
 {
     extern __shared__ __align__(128) unsigned char staged[];
     StagedRows<T> const block(staged, rows, length, lanes);
     Channel const channel(params, block.live ? block.row : 0);
     block.bring(x);
-    RowWords<T, TURN> const row(block, length);
+    Row<T> const row(block);
     float sum = 0.f;
     row.look([&](float f, int) { sum += f; });
-    float const mean = sum_over_lanes(make_float2(sum, 0.f), lanes, nullptr).x / float(length);
+    float const mean = sum_over_lanes(make_float2(sum, 0.f), lanes, nullptr).x * reciprocal_of(float(length));
     float2 d = make_float2(0.f, 0.f);
     row.look([&](float f, int) {
         float const deviation = f - mean;
@@ -177,7 +177,10 @@ __global__ void __launch_bounds__(kMostWordThreads)
         d.y = fmaf(deviation, deviation, d.y);
     });
     Affine const affine(params, channel, corrected(float(length), mean, sum_over_lanes(d, lanes, nullptr)));
-    row.change([&](float f, int) { return affine(f); });
+    if (affine.slope == 1.f)
+        row.change([&](float f, int) { return affine.linear(f); });
+    else
+        row.change([&](float f, int) { return affine(f); });
     block.take_back(y, stream);
 }
 

@@ -1,6 +1,8 @@
 // L2Norm along one axis.
 #pragma once
 
+#include <numeric>
+
 #include "common.cuh"
 
 namespace surgeon
@@ -47,13 +49,6 @@ __device__ inline float root_of(float v)
     return r;
 }
 
-__device__ inline float reciprocal_of(float v)
-{
-    float r;
-    asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(v));
-    return r;
-}
-
 __device__ inline float larger(float a, float b) { return a < b ? b : a; } // keeps a NaN in a
 
 __device__ inline float divisor_of(float sum, Norm const& norm)
@@ -84,7 +79,7 @@ struct Scale
     {
         constexpr float kUp = 18446744073709551616.f; // 2^64
         extra = has_reciprocal(d) ? 1.f : d < 1.f ? kUp : 1.f / kUp;
-        factor = 1.f / (d * extra);
+        asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(factor) : "f"(d * extra)); // of a normal number, 0, inf or NaN
     }
     __device__ float operator()(float x) const { return x * factor * extra; }
 };
@@ -885,23 +880,98 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
     }
 }
 
-// Short rows, taken in shared memory as 32-bit words.
-template <class T, bool TURN>
-__global__ void __launch_bounds__(kMostWordThreads)
-    l2norm_words_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t rows, int length, int lanes,
+// Where weights lie behind staged rows: without gaps lanes would meet in the same banks.
+__host__ __device__ inline int weight_place(int element) { return element + element / 32; }
+
+// Short rows, taken in shared memory as Row does, the weights behind them.
+template <class T, template <class> class Row>
+__global__ void __launch_bounds__(kMostStagedThreads)
+    l2norm_staged_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t rows, int length, int lanes,
         Scalars weight, Norm norm, bool stream)
 {
     extern __shared__ __align__(128) unsigned char staged[];
     StagedRows<T> const block(staged, rows, length, lanes);
+    float* const weights = static_cast<float*>(block.behind());
+    if (weight.data)
+        for (int e = threadIdx.x; e < length; e += blockDim.x)
+            weights[weight_place(e)] = weight.at(e);
     block.bring(x);
-    RowWords<T, TURN> const row(block, length);
+    Row<T> const row(block);
     float sum = 0.f;
     row.look([&](float f, int) { sum = fmaf(f, f, sum); });
     Scale const scale(divisor_of(sum_over_lanes(make_float2(sum, 0.f), lanes, nullptr).x, norm));
     if (weight.data)
-        row.change([&](float f, int e) { return scale(f) * weight.at(e); });
+        row.change([&](float f, int e) { return scale(f) * weights[weight_place(e)]; });
     else
         row.change([&](float f, int) { return scale(f); });
+    block.take_back(y, stream);
+}
+
+// Rows so short that a thread takes several at once: a period, the fewest that fill whole vectors.
+constexpr int kMostPeriodBytes = 32, kPeriodThreads = 128;
+
+template <class T, int LENGTH>
+struct Period
+{
+    static constexpr int VEC = kVectorBytes / sizeof(T);
+    static constexpr int COMMON = std::gcd(LENGTH, VEC);
+    static constexpr int VECTORS = LENGTH / COMMON, ROWS = VEC / COMMON;
+    static constexpr int A_THREAD = ceil_div(4, VECTORS); // periods, of four vectors or more
+    static constexpr int ROWS_A_BLOCK = kPeriodThreads * A_THREAD * ROWS;
+};
+
+template <class T, int LENGTH>
+__global__ void __launch_bounds__(kPeriodThreads, 6)
+    l2norm_periods_kernel(
+        T const* __restrict__ x, T* __restrict__ y, int64_t rows, Scalars weight, Norm norm, bool stream)
+{
+    using P = Period<T, LENGTH>;
+    constexpr int VEC = P::VEC;
+    extern __shared__ __align__(128) unsigned char staged[];
+    __shared__ float weights[LENGTH];
+    StagedSpan<T> const block(staged, rows, LENGTH, P::ROWS_A_BLOCK);
+    if (threadIdx.x < LENGTH)
+        weights[threadIdx.x] = weight.data ? weight.at(threadIdx.x) : 1.f;
+    block.bring(x);
+#pragma unroll 1
+    for (int i = threadIdx.x; i * P::VECTORS * VEC < block.elements; i += kPeriodThreads)
+    {
+        T* const stage = block.stage + i * P::VECTORS * VEC;
+        float sum[P::ROWS] = {};
+#pragma unroll
+        for (int j = 0; j < P::VECTORS; ++j)
+        {
+            auto const v = Vector<T>::of_shared(stage + j * VEC);
+#pragma unroll
+            for (int k = 0; k < VEC; ++k)
+            {
+                float& s = sum[(j * VEC + k) / LENGTH];
+                s = fmaf(v[k], v[k], s);
+            }
+        }
+        float factor[P::ROWS], extra[P::ROWS];
+#pragma unroll
+        for (int r = 0; r < P::ROWS; ++r)
+        {
+            Scale const scale(divisor_of(sum[r], norm));
+            factor[r] = scale.factor;
+            extra[r] = scale.extra;
+        }
+        asm volatile("" ::: "memory"); // the values again, rather than kept as floats
+#pragma unroll
+        for (int j = 0; j < P::VECTORS; ++j)
+        {
+            auto const v = Vector<T>::of_shared(stage + j * VEC);
+            float out[VEC];
+#pragma unroll
+            for (int k = 0; k < VEC; ++k)
+            {
+                int const r = (j * VEC + k) / LENGTH;
+                out[k] = v[k] * factor[r] * extra[r] * weights[(j * VEC + k) % LENGTH];
+            }
+            Vector<T>::of(out).store(stage + j * VEC, false);
+        }
+    }
     block.take_back(y, stream);
 }
 
