@@ -547,6 +547,15 @@ void verify(Case const& c)
                             images, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
                     });
         }
+        // As run() would, and in small items: by few threads, or by so many that the device holds fewer blocks.
+        StagedPlan const usual = plan_staged(c.type, c.x[axis], inner);
+        int const vec = int(kVectorBytes / size), together = vec / int(std::gcd(c.x[axis] * inner, int64_t(vec)));
+        for (StagedPlan const& staged : {usual, StagedPlan{together, 2 + turn % 3, outer > 1000 ? 640 : 32}})
+            if (staged_fits(staged, c.type, c.x[axis], inner))
+                again(" staged by " + std::to_string(staged.images), [&] {
+                    return launch_l2norm_staged(
+                        staged, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
+                });
     }
     if (takes_tickets(c.kind) && !tickets_are_zero())
     {
@@ -727,7 +736,7 @@ void quick()
         // Channels over a cluster, at every shift inside a vector; rows in shared memory.
         for (Dims const& d : std::vector<Dims>{{3, 33, 133}, {1, 100, 257}, {2, 600, 131}, {1, 2048, 132},
             {2, 513, 16, 16}, {1, 200, 38, 38},
-                 {140, 33, 133}, {70, 300, 133}, {150, 96, 7, 7}, {70, 64, 10, 10}, {3, 40, 19, 19}})
+                 {140, 33, 133}, {70, 300, 133}, {150, 96, 7, 7}, {70, 64, 10, 10}, {3, 40, 19, 19}, {1500, 8, 9}})
             verify(Case{Kind::kSurgeonL2Norm, l2(1, int(d[1] % 4), 1e-10f), d, t, Values::kNormal});
         for (int64_t length = 1; length <= 16; ++length)
             short_rows(300, length, t);
@@ -742,7 +751,7 @@ void quick()
         for (int64_t length : {5, 130, 1025, 5001, 40003, 150001})
             verify(Case{Kind::kSurgeonL2Norm, l2(-1, 2, 1e-10f), {2, length}, t, Values::kNormal});
         padded_planes({{2, 5, 24, 30}, {1, 3, 30, 100}}, t);
-        padded_units({{5, 7, 9, 11}, {2, 20, 60, 61}}, t);
+        padded_units({{5, 7, 9, 11}, {2, 20, 60, 61}, {2, 1, 1701, 3}}, t);
     }
 }
 
@@ -777,7 +786,7 @@ void check_all()
                 all_operators(d, t, v, true);
     for (Type t : kTypes) // L2Norm: tensors that outgrow the L2 cache, whose tiles and images are drawn
         for (Dims const& d : std::vector<Dims>{{600, 512, 7, 7}, {170, 1024, 10, 10}, {100, 512, 19, 19},
-            {1500, 64, 14, 14}, {30, 512, 38, 38}})
+            {1500, 64, 14, 14}, {9001, 35, 7, 9}, {30, 512, 38, 38}})
         {
             Case c{Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), d, t};
             c.affine = true;
@@ -814,7 +823,8 @@ void check_all()
                           {9, 12, 7, 5}}, t);
     for (Type t : kTypes)
         padded_units({{3, 37, 7, 7}, {41, 13, 15, 15}, {7, 9, 47, 47}, {30, 64, 30, 30}, {2, 3, 700, 12}, {3, 2, 2, 1},
-                         {6, 5, 48, 48}, {4, 40, 62, 65}, {2, 9, 300, 3}}, t);
+                         {6, 5, 48, 48}, {4, 40, 62, 65}, {2, 9, 300, 3},
+                         {2, 3, 9000, 12}, {3, 2, 5003, 1}, {2, 2, 700, 24}, {70, 10, 1200, 4}}, t);
 }
 
 // ---------------------------------------------------------------------------------------------------- timing

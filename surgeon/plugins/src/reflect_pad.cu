@@ -45,16 +45,42 @@ PadGeometry<U> pad_geometry(std::vector<RawAxis> const& axes, PadMode mode)
 template <class T, class U>
 size_t units_bytes(PadUnits<U> const& g)
 {
-    return 2 * (size_t(g.words) * 32 * kUnitWarps * 4 + kPadLine + size_t(g.room) * sizeof(T) + g.units * sizeof(int2));
+    return 2 * (size_t(g.words) * 32 * kUnitWarps * 4 + kPadLine + size_t(g.room) * sizeof(T) + g.units * sizeof(int2)
+        + size_t(kUnitBringers) * g.parts * sizeof(int));
 }
 
 // What the parts of x that the units of a chunk need take at most, in elements: a vector before and after each, and
 // some lines for every 32 units, to begin in them as in memory.
-template <class T>
-int units_room(int units, int span)
+template <class T, class U>
+int units_room(PadUnits<U> const& g)
 {
     int const vec = kVectorBytes / int(sizeof(T)), line = kPadLine / int(sizeof(T));
-    return (ceil_div(units * (span + 2 * vec), line) + kUnitCongruent * ceil_div(units, 32)) * line;
+    int const warps = ceil_div(g.units, 32), units = g.units * (g.span + 2 * vec) + warps * g.spare;
+    return (ceil_div(units, line) + kUnitCongruent * warps) * line;
+}
+
+constexpr int64_t kMostPacked = 32; // where packs may be torn: a lane for each
+
+// So many neighbours on an axis that a chunk's units are not too many, where few packs cross the axis's ends; else 1.
+template <class U>
+int64_t few_torn(PadAxis<U> const& axis, int64_t in_chunk)
+{
+    constexpr int64_t kFew = 8;
+    int64_t const pack = ceil_div(in_chunk, 2 * kMostUnits) * 2; // whole words
+    int64_t const out = int64_t(axis.out.d), outside = out - int64_t(axis.size);
+    return pack <= kMostPacked && (outside + pack) * kFew <= out ? pack : 1;
+}
+
+// The parts of x that torn packs need of those that a warp brings, and their room: where an axis ends, a few packs
+// together need up to four runs of x, each with vectors that stick out.
+template <class T, class U>
+void allow_torn(PadUnits<U>& g, PadAxis<U> const& axis)
+{
+    constexpr int kRuns = 4, kVectorsOfRun = 3, vec = kVectorBytes / int(sizeof(T));
+    int64_t const out = int64_t(axis.out.d), outside = out - int64_t(axis.size), pack = g.pack;
+    int const ends = int((32 * pack + outside) / out) + 1, torn = int((outside + 2 * pack - 2) / pack);
+    g.parts = ends * torn * g.pack;
+    g.spare = ends * ceil_div(torn, int(kMostPacked) / g.pack) * kRuns * kVectorsOfRun * vec;
 }
 
 // No units where a chunk is not even a row, or much of x lies between what is needed of it.
@@ -84,33 +110,51 @@ PadUnits<U> pad_units(PadGeometry<U> const& geometry, int64_t elements, int chun
         g.span = int(span);
         g.units = int(units);
     };
-    int64_t unit = 1, span = 1;
-    for (int a = geometry.rank - 1; a >= 0 && unit * int64_t(axes[a].out.d) <= chunk; --a)
-    {
-        unit *= int64_t(axes[a].out.d);
-        span += int64_t(axes[a].size - 1) * axes[a].stride;
-        consider(a, 1, unit, span);
-        bool const plain_before = a == 1 && axes[0].begin == 0 && axes[0].crop == 0
-            && int64_t(axes[0].out.d) == int64_t(axes[0].size);
-        int64_t pack = plain_before ? std::min(chunk / unit, int64_t(axes[0].out.d)) : 1;
-        pack -= unit * size % 4 ? pack % 2 : 0;
-        if (pack > 1)
-            consider(a, pack, unit * pack, span + (pack - 1) * axes[0].stride);
-    }
+    // Packs do not cross the ends of the first axis, where that is as x's.
+    auto const untorn = [&](int axis) {
+        PadAxis<U> const& first = axes[0];
+        return axis == 1 && first.begin == 0 && first.crop == 0 && int64_t(first.out.d) == int64_t(first.size);
+    };
+    auto const consider_all = [&](bool with_torn) {
+        int64_t unit = 1, span = 1;
+        for (int a = geometry.rank - 1; a >= 0 && unit * int64_t(axes[a].out.d) <= chunk; --a)
+        {
+            unit *= int64_t(axes[a].out.d);
+            span += int64_t(axes[a].size - 1) * axes[a].stride;
+            consider(a, 1, unit, span);
+            if (a == 0)
+                return;
+            PadAxis<U> const& before = axes[a - 1];
+            int64_t pack = with_torn ? few_torn(before, chunk / unit) : 1;
+            if (untorn(a))
+            {
+                pack = std::min(chunk / unit, int64_t(before.out.d));
+                pack -= unit * size % 4 ? pack % 2 : 0;
+            }
+            if (pack > 1)
+                consider(a, pack, unit * pack, span + (pack - 1) * before.stride);
+        }
+    };
+    consider_all(false);
+    if (filled * 15 < chunk * 7) // what a torn pack costs is less than what chunks of less than half the bytes do
+        consider_all(true);
     if (g.units == 0)
         return g;
     for (int a = g.axis; a < geometry.rank; ++a)
         g.low += axes[a].crop * axes[a].stride;
-    g.step = g.axis == 1 ? axes[0].stride : 0;
+    if (g.pack > 1)
+        g.step = FastDiv<uint32_t>(uint32_t(axes[g.axis - 1].stride));
+    if (g.pack > 1 && !untorn(g.axis))
+        allow_torn<T>(g, axes[g.axis - 1]);
     g.count = U(ceil_div(elements, int64_t(g.unit.d)));
     g.words = int(ceil_div<int64_t>(filled * size, 4 * 32 * kUnitWarps * kUnitPiece)) * kUnitPiece;
-    g.room = units_room<T>(g.units, g.span);
+    g.room = units_room<T>(g);
     int const together = g.unit.d * size % 4 ? 2 : 1;
     // As many blocks a multiprocessor as of any shape.
     while (g.units > together && units_bytes<T>(g) > size_t(chunk_bytes) / 8 * 37)
     {
         g.units -= together;
-        g.room = units_room<T>(g.units, g.span);
+        g.room = units_room<T>(g);
     }
     g.chunks = unsigned(ceil_div(int64_t(g.count), int64_t(g.units)));
     return g;

@@ -123,7 +123,9 @@ struct PadUnits
     int axis, pack;
     int span;        // elements of x from the first that a unit needs to the last
     Index low;       // that first one, in x's first unit
-    Index step;      // from one of a pack to the next, in x
+    FastDiv<uint32_t> step; // from one of a pack to the next, in x
+    int parts;       // of x that a warp brings for packs which cross the ends of their axis, at most; 0: none does
+    int spare;       // elements that these take at most, beyond what packs take
     U count;         // of all units
     int units;       // of a chunk
     unsigned chunks;
@@ -132,6 +134,17 @@ struct PadUnits
 
     // Where in x the part of a unit begins.
     __device__ Index input(U u) const { return geometry.input(u * U(pack), axis) + low; }
+
+    // Whether a unit's pack crosses an end of its axis, so that its parts of x are not `step` apart.
+    __device__ bool is_torn(U u) const
+    {
+        if (parts == 0 || u >= count)
+            return false;
+        PadAxis<U> const& packed = geometry.axes[axis - 1];
+        U const first = u * U(pack), before = axis > 1 ? packed.out(first) * packed.out.d : 0;
+        Index const i = Index(first - before) - packed.begin;
+        return i < 0 || i + pack > packed.size;
+    }
 
     // How far from there the row of a unit has its source, of its own first column.
     __device__ Index row(int r) const
@@ -146,7 +159,7 @@ struct PadUnits
             at += fold(Index(rest - next * one.out.d) - one.begin, one.size, geometry.mode) * one.stride;
             rest = next;
         }
-        return at + Index(rest) * step;
+        return at + Index(rest) * Index(step.d);
     }
 
     __device__ Index column(Index c) const
@@ -184,10 +197,13 @@ struct PadChunk
     }
 };
 
-// Blocks stay and draw chunks, some neighbouring units of y each, two ahead, from *tickets, which is 0 before and after. Four warps bring the parts of x that a
-// chunk's units need into shared memory; eight warps move words from there to their places in the chunk; one warp sends
-// it. Where in its unit's part of x each word has its source is asked once, and kept in registers. Two of all there
-// is, by turns: nobody is two turns ahead of another, so that the barriers' phases tell the turns apart.
+// Blocks stay and draw chunks, some neighbouring units of y each, two ahead, from *tickets, which is 0 before and after.
+// Four warps bring the parts of x that a chunk's units need into shared memory; eight warps move words from there to
+// their places in the chunk; one warp sends it. Where in its unit's part of x each word has its source is asked once,
+// and kept in registers. Two of all there is, by turns: nobody is two turns ahead of another, so that the barriers'
+// phases tell the turns apart.
+// Short rows in tall planes come in packs, which make units. Where a pack crosses a plane's end it is torn: its rows are
+// brought as units of their own, and its words ask for the row that they are of.
 template <class T, class U>
 __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (kUnitBlocks + 1) / 2)
     pad_units_kernel(T const* __restrict__ x, T* __restrict__ y, PadUnits<U> const __grid_constant__ g,
@@ -202,8 +218,10 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
     int const made_room = g.words * 32 * kUnitWarps * PER_WORD + LINE;
     auto* const made = reinterpret_cast<Bits<T>*>(staged); // [2][made_room]
     auto* const windows = made + 2 * made_room;            // [2][g.room]
-    // [2][g.units]: where in the window a unit's part of x is, and the next unit's, in bytes.
+    // [2][g.units]: where in the window a unit's part of x is, and the next unit's, in bytes; or, of a torn unit, ~ the
+    // first place of its pack's in `parts`.
     auto* const places = reinterpret_cast<int2*>(windows + 2 * g.room);
+    auto* const parts = reinterpret_cast<int*>(places + 2 * g.units); // [2][kUnitBringers][g.parts]
     int const warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, bringer = warp - kUnitWarps;
     bool const makes = bringer < 0, brings = bringer >= 0 && bringer < kUnitBringers;
 #if SURGEON_DEVICE_HAS_ST_ASYNC
@@ -236,52 +254,74 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
                 word |= unsigned(__ldg(in + g.source(c.begin + lane * PER_WORD + j))) << 16 * j;
         return word;
     };
-    // By a warp that brings, for whose units the parts of x begin at `input`. Neighbours in x come as one run.
+    // By a warp that brings, for whose units the parts of x begin at `input`. Neighbours in x come as one run; what the
+    // packs of torn units are made of comes as units do, neighbouring packs' together.
     auto const bring = [&](unsigned which, unsigned turn, Index input) {
         auto* const window = windows + turn % 2 * g.room;
         auto* const place_of = places + turn % 2 * g.units;
         int const n = which < g.chunks ? g.units : 0;
-        Index const reach = g.span + VEC, in_whole = g.geometry.in_elements / VEC * VEC;
+        Index const in_whole = g.geometry.in_elements / VEC * VEC;
         [[maybe_unused]] unsigned bytes = 0;
         int const begin = 32 * bringer, unit = begin + lane;
         if (begin < n)
         {
-            int place = begin * (g.span + 2 * VEC) + bringer * kUnitCongruent * LINE, congruent = kUnitCongruent;
-            Index const before = __shfl_up_sync(kWholeWarp, input, 1);
-            bool const far = lane == 0 || input - before > reach || before - input > reach;
-            unsigned heads = __ballot_sync(kWholeWarp, far && unit < n);
-            while (heads)
+            U const first = U(which) * U(n) + U(begin);
+            unsigned torn = __ballot_sync(kWholeWarp, unit < n && g.is_torn(first + U(lane)));
+            unsigned wanted = __ballot_sync(kWholeWarp, unit < n) & ~torn;
+            int place = begin * (g.span + 2 * VEC) + bringer * (kUnitCongruent * LINE + g.spare);
+            int congruent = kUnitCongruent, span = g.span, reach = g.span + VEC;
+            int part = -1, next_part = (int(turn % 2) * kUnitBringers + bringer) * g.parts; // -1: lanes have units
+            for (;;)
             {
-                int const head = __ffs(heads) - 1;
-                heads &= heads - 1;
-                int const end = heads ? __ffs(heads) - 1 : min(32, n - begin);
-                bool const of_run = lane >= head && lane < end;
-                Index const origin = __shfl_sync(kWholeWarp, input, head);
-                int const away = of_run ? int(input - origin) : 0;
-                int const lowest = smallest_of_warp(away), highest = -smallest_of_warp(-away);
-                Index const from = (origin + lowest) / VEC * VEC, to = origin + highest + g.span;
-                if (congruent-- > 0) // what lies in lines as it does in memory comes faster
-                    place += int((from - place) & (LINE - 1));
-                if (of_run)
+                Index const before = __shfl_up_sync(kWholeWarp, input, 1);
+                bool const far = input - before > reach || before - input > reach || !(wanted << 1 >> lane & 1);
+                unsigned heads = __ballot_sync(kWholeWarp, far) & wanted;
+                while (heads)
                 {
-                    int const at = (place + int(input - from)) * int(sizeof(T));
-                    place_of[unit].x = at;
-                    if (unit > 0)
-                        place_of[unit - 1].y = at;
-                }
-                int const whole = int(max(min(ceil_div(to, Index(VEC)) * VEC, in_whole) - from, Index(0)));
+                    int const head = __ffs(heads) - 1;
+                    heads &= heads - 1;
+                    bool const of_run = lane >= head && wanted >> lane & 1 && !(heads && lane >= __ffs(heads) - 1);
+                    Index const origin = __shfl_sync(kWholeWarp, input, head);
+                    int const away = of_run ? int(input - origin) : 0;
+                    int const lowest = smallest_of_warp(away), highest = -smallest_of_warp(-away);
+                    Index const from = (origin + lowest) / VEC * VEC, to = origin + highest + span;
+                    if (congruent-- > 0) // what lies in lines as it does in memory comes faster
+                        place += int((from - place) & (LINE - 1));
+                    if (of_run)
+                    {
+                        int const at = (place + int(input - from)) * int(sizeof(T));
+                        (part < 0 ? place_of[unit].x : parts[part + lane]) = at;
+                        if (part < 0 && unit > 0)
+                            place_of[unit - 1].y = at;
+                    }
+                    int const whole = int(max(min(ceil_div(to, Index(VEC)) * VEC, in_whole) - from, Index(0)));
 #if SURGEON_DEVICE_HAS_ST_ASYNC
-                unsigned const bytes_of_run = unsigned(whole) * unsigned(sizeof(T));
-                if (lane == 0)
-                    bulk_load(window + place, x + from, bytes_of_run, arrived + turn % 2, policy);
-                bytes += bytes_of_run;
+                    unsigned const bytes_of_run = unsigned(whole) * unsigned(sizeof(T));
+                    if (lane == 0)
+                        bulk_load(window + place, x + from, bytes_of_run, arrived + turn % 2, policy);
+                    bytes += bytes_of_run;
 #else
-                for (int e = lane * VEC; e < whole; e += 32 * VEC)
-                    __pipeline_memcpy_async(window + place + e, x + from + e, kVectorBytes);
+                    for (int e = lane * VEC; e < whole; e += 32 * VEC)
+                        __pipeline_memcpy_async(window + place + e, x + from + e, kVectorBytes);
 #endif
-                if (from + whole + lane < min(to, g.geometry.in_elements)) // x's last elements, which fill no vector
-                    window[place + whole + lane] = in[from + whole + lane];
-                place += int(ceil_div(to - from, Index(VEC))) * VEC;
+                    if (from + whole + lane < min(to, g.geometry.in_elements)) // x's last, which fill no vector
+                        window[place + whole + lane] = in[from + whole + lane];
+                    place += int(ceil_div(to - from, Index(VEC))) * VEC;
+                }
+                if (torn == 0)
+                    break;
+                int const head = __ffs(torn) - 1, run = __ffs(~(torn >> head)) - 1, most = 32 / g.pack;
+                int const together = run < 0 ? most : min(run, most), step = int(g.step.d);
+                torn &= ~(((1u << together) - 1) << head);
+                part = next_part;
+                next_part += together * g.pack;
+                if (lane < together)
+                    place_of[begin + head + lane].x = ~(part + lane * g.pack);
+                wanted = ~0u >> (32 - together * g.pack);
+                input = g.geometry.input((first + U(head)) * U(g.pack) + U(lane), g.axis) + g.low;
+                congruent = 0;
+                span = g.span - (g.pack - 1) * step;
+                reach = max(span + VEC, step);
             }
         }
         if (bringer == kUnitBringers - 1)
@@ -338,15 +378,31 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
     }
     __syncthreads();
 
-    auto const make = [&](unsigned turn) {
+    // A word of a torn unit: packs are of whole words.
+    auto const torn_word = [&](unsigned char const* window, int first_part, unsigned source) {
+        unsigned word = 0;
+#pragma unroll
+        for (int j = 0; j < PER_WORD; ++j)
+        {
+            unsigned const at = PER_WORD == 1 ? source : source >> 16 * j & 0xffffu;
+            unsigned const part = g.step(at / unsigned(sizeof(T)));
+            unsigned const in_part = at - part * g.step.d * unsigned(sizeof(T));
+            auto const* const from = window + parts[first_part + int(part)] + in_part;
+            word |= unsigned(*reinterpret_cast<Bits<T> const*>(from)) << 16 * j;
+        }
+        return word;
+    };
+    auto const make = [&](unsigned turn, auto with_torn) {
         auto const* const window = reinterpret_cast<unsigned char const*>(windows + turn % 2 * g.room);
         auto const* const place = reinterpret_cast<unsigned char const*>(places + turn % 2 * g.units);
         PadChunk<T, U> const c(g, which_of[turn % kUnitTurns], elements);
         auto* const to = reinterpret_cast<unsigned*>(made + turn % 2 * made_room + c.left) + first;
-        auto const word = [&](int k) {
+        auto const of_word = [&](int k, auto const& f) {
             unsigned source = sources[k], two = units[k / 2];
             asm volatile("" : "+r"(source), "+r"(two)); // not to be taken apart for the whole loop
-            int2 const* const at = reinterpret_cast<int2 const*>(place + (k % 2 ? two >> 16 : two & 0xffffu));
+            return f(reinterpret_cast<int2 const*>(place + (k % 2 ? two >> 16 : two & 0xffffu)), source);
+        };
+        auto const word = [&](int2 const* at, unsigned source) {
             if constexpr (PER_WORD == 1)
                 return *reinterpret_cast<unsigned const*>(window + (at->x + int(source)));
             else
@@ -363,14 +419,32 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
         {
             if (k >= g.words)
                 break;
-            unsigned v[kUnitPiece];
+            int torn = 0; // below 0: one of these is
+            if constexpr (decltype(with_torn)::value)
 #pragma unroll
-            for (int j = 0; j < kUnitPiece; ++j)
-                v[j] = word(k + j);
+                for (int j = 0; j < kUnitPiece; ++j)
+                    torn |= of_word(k + j, [](int2 const* at, unsigned) { return at->x; });
+            unsigned v[kUnitPiece];
+            if (torn < 0)
+#pragma unroll
+                for (int j = 0; j < kUnitPiece; ++j)
+                    v[j] = of_word(k + j, [&](int2 const* at, unsigned source) {
+                        return at->x < 0 ? torn_word(window, ~at->x, source) : word(at, source);
+                    });
+            else
+#pragma unroll
+                for (int j = 0; j < kUnitPiece; ++j)
+                    v[j] = of_word(k + j, word);
 #pragma unroll
             for (int j = 0; j < kUnitPiece; ++j)
                 to[(k + j) * 32] = v[j];
         }
+    };
+    auto const make_any = [&](unsigned turn) {
+        if (g.parts > 0)
+            make(turn, std::true_type{});
+        else
+            make(turn, std::false_type{});
     };
     auto const complete = [&](unsigned turn, PadChunk<T, U> const& c) {
         auto* const words = reinterpret_cast<unsigned*>(made + turn % 2 * made_room);
@@ -388,7 +462,7 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
             {
                 if (turn >= 2)
                     barrier_wait(taken + turn % 2, (turn / 2 - 1) % 2);
-                make(turn);
+                make_any(turn);
                 asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
             }
             barrier_arrive(done + turn % 2);
@@ -450,7 +524,7 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
             return;
         PadChunk<T, U> const c(g, which, elements);
         if (makes)
-            make(turn);
+            make_any(turn);
         else if (!brings)
             complete(turn, c);
         __syncthreads();
