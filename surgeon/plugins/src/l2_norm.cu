@@ -403,7 +403,7 @@ cudaError_t launch_l2norm_staged(StagedPlan const& plan, Type type, void const* 
         FastDiv<uint32_t>(uint32_t(inner))};
     return with_type(type, [&](auto tag) {
         using T = typename decltype(tag)::type;
-        return launch_resident(l2norm_staged_kernel<T>, 1, plan.threads + kStagedMover,
+        return launch_resident(l2norm_few_channels_kernel<T>, 1, plan.threads + kStagedMover,
             staged_bytes(plan, type, channels, inner), items, on, static_cast<T const*>(x), weight, static_cast<T*>(y),
             g, norm, tickets);
     });

@@ -28,7 +28,7 @@ struct ImagesPlan
     int groups; // periods that a block works on at once
 };
 
-// Some images at a time: see l2norm_staged_kernel.
+// Some images at a time: see l2norm_few_channels_kernel.
 struct StagedPlan
 {
     int images;  // of an item; 0: this mapping does not do

@@ -816,7 +816,7 @@ constexpr int kStagedAtOnce = 8; // channels
 // and after; without tickets the blocks take them in turn.
 template <class T>
 __global__ void __launch_bounds__(kMostStagedImageThreads, SURGEON_DEVICE_HAS_ST_ASYNC ? 2 : 1)
-    l2norm_staged_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, StagedImages g, Norm norm,
+    l2norm_few_channels_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, StagedImages g, Norm norm,
         unsigned* tickets)
 {
 #if SURGEON_DEVICE_HAS_ST_ASYNC
