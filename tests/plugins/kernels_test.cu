@@ -1,11 +1,15 @@
 // The plugins' kernels against float64 on the CPU, with no TensorRT, and their time against a plain copy.
 //
-//   kernels_test quick [NAME [BLOCKS]]  small shapes, every kernel and type: made for compute-sanitizer; NAME: of these
-//                               operators; BLOCKS: InstanceNorm over clusters of no more (synccheck, which knows 8)
+//   kernels_test quick [NAME]   small shapes, every kernel and type: made for compute-sanitizer; NAME: of these operators
 //   kernels_test check [NAME]   shapes N 1..8, C 1..2048, spatial 1..512 squared, odd sizes, rank 3 to 5; adversarial
 //                               values
+//     --shard I/N               every N-th case from the I-th, 0 to N - 1: so several can share the work
+//     --blocks B                InstanceNorm over clusters of no more (synccheck, which knows 8)
 //   kernels_test bench [NAME]   one JSON line a case: time, GB/s, ratio to cudaMemcpyAsync of the same bytes, this run
 //   kernels_test tune [WHAT]    the same for other mappings of the large shapes; WHAT is pad, instance or l2norm
+//   kernels_test time MB WHAT:SHAPE...  the ratio alone, fp32 and fp16, of N x SHAPE with an N for MB or more; WHAT is
+//                               l2 (along the first of SHAPE), l2w (weights), last, lastw (along the last), instance or
+//                               reflect, symmetric, edge, wrap and a number of pads on the last two axes
 //
 // Exit status 0 when everything agreed. The bars: error relative to the largest output, 2e-6 fp32, 1e-3 fp16, 8e-3
 // bf16.
@@ -440,6 +444,7 @@ int64_t most_in_all_ways = 1 << 17; // elements; less for the sanitizers
 
 std::string only;           // operators whose names contain this
 int most_in_cluster = 16;   // blocks
+unsigned shard = 0, shards = 1, seen = 0; // of the cases
 
 void verify(Case const& c)
 {
@@ -447,6 +452,8 @@ void verify(Case const& c)
         return;
     if (c.kind == Kind::kSurgeonInstanceNorm
         && plan_rows(c.type, c.x[0] * c.x[1], volume(c.x) / (c.x[0] * c.x[1]), device()).blocks > most_in_cluster)
+        return;
+    if (seen++ % shards != shard)
         return;
     static unsigned seed = 0;
     Dims const out = c.y();
@@ -857,6 +864,8 @@ double median(std::vector<double> v)
     return v[v.size() / 2];
 }
 
+bool ratio_alone = false; // printed
+
 // Times f and a copy of as many bytes in turn, and prints the medians and the median of the pairs' ratios.
 template <class F>
 void compare(std::string const& op, std::string const& shape, Type t, std::string const& note, size_t in_bytes,
@@ -880,6 +889,11 @@ void compare(std::string const& op, std::string const& shape, Type t, std::strin
         mine.push_back(m);
         copy.push_back(scaled);
         ratio.push_back(scaled / m);
+    }
+    if (ratio_alone)
+    {
+        std::printf(" %s %.3f", kTypeNames[int(t)], median(ratio));
+        return;
     }
     std::printf("{\"op\": \"%s\", \"shape\": \"%s\", \"type\": \"%s\", \"note\": \"%s\", \"us\": %.2f, \"gb_s\": %.0f, "
                 "\"copy_us\": %.2f, \"of_copy\": %.3f}\n",
@@ -997,6 +1011,43 @@ void bench(std::string const& only)
     }
 }
 
+// One of `time`'s: "l2w:512x65x65".
+bool time_word(int64_t bytes, std::string const& word)
+{
+    size_t const colon = word.find(':');
+    std::string const what = word.substr(0, colon), mode_name = what.substr(0, what.find_first_of("0123456789"));
+    int const pad = std::atoi(word.c_str() + mode_name.size());
+    Dims d{1};
+    for (size_t at = colon; at != std::string::npos; at = word.find('x', at + 1))
+        d.push_back(std::atoll(word.c_str() + at + 1));
+    char const* const modes[] = {"reflect", "symmetric", "edge", "wrap"};
+    auto const* const mode = std::find(modes, modes + 4, mode_name);
+    bool const last = what.rfind("last", 0) == 0, l2norm = last || what == "l2" || what == "l2w",
+               padded = mode != modes + 4 && d.size() > 2;
+    if (volume(d) < 1 || !(l2norm || padded || (what == "instance" && d.size() > 2)))
+        return false;
+    std::printf("%s", word.c_str());
+    for (Type t : {Type::kFloat, Type::kHalf})
+    {
+        d[0] = 1;
+        d[0] = ceil_div(bytes, volume(d) * int64_t(size_of(t)));
+        std::vector<int> p(2 * d.size(), 0);
+        for (size_t i : {d.size() - 2, d.size() - 1, 2 * d.size() - 2, 2 * d.size() - 1})
+            p[i] = pad;
+        Case c{Kind::kSurgeonL2Norm, l2(last ? -1 : 1, 1, 1e-10f), d, t};
+        if (what == "instance")
+            c = Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), d, t};
+        if (padded)
+            c = Case{Kind::kSurgeonReflectPad, pads(p, int(mode - modes)), d, t};
+        c.affine = what.back() == 'w' || what == "instance";
+        c.affine_type = t;
+        time_case(c, "");
+    }
+    std::printf("\n");
+    std::fflush(stdout);
+    return true;
+}
+
 // Other mappings of the shapes that decide; `bench` shows what run() chooses.
 void tune(std::string const& only)
 {
@@ -1088,20 +1139,37 @@ void tune(std::string const& only)
 
 int main(int argc, char** argv)
 {
-    std::string const mode = argc > 1 ? argv[1] : "";
-    if (mode == "bench" || mode == "tune")
+    std::vector<std::string> words;
+    for (int i = 1; i < argc; ++i)
     {
-        mode == "bench" ? bench(argc > 2 ? argv[2] : "") : tune(argc > 2 ? argv[2] : "");
-        return 0;
+        std::string const word = argv[i];
+        if (word == "--blocks" && i + 1 < argc)
+            most_in_cluster = std::atoi(argv[++i]);
+        else if (word == "--shard" && i + 1 < argc && std::sscanf(argv[i + 1], "%u/%u", &shard, &shards) == 2)
+            ++i;
+        else
+            words.push_back(word);
     }
-    if (mode != "quick" && mode != "check")
+    std::string const mode = words.empty() ? "" : words[0];
+    only = words.size() > 1 ? words[1] : "";
+    bool const judged = mode == "quick" || mode == "check";
+    ratio_alone = mode == "time" && words.size() > 2;
+    for (size_t i = 2; ratio_alone && i < words.size(); ++i)
+        if (!time_word(std::atoll(only.c_str()) << 20, words[i]))
+            std::printf("%s: not a case\n", words[i].c_str());
+    if (ratio_alone)
+        return 0;
+    if ((!judged && mode != "bench" && mode != "tune") || words.size() > 2 || shard >= shards)
     {
-        std::printf("usage: kernels_test quick [NAME [BLOCKS]] | check [NAME] | bench [NAME] | "
-                    "tune [pad | instance | l2norm]\n");
+        std::printf("usage: kernels_test quick | check [NAME] [--shard I/N] [--blocks B], bench [NAME], "
+                    "tune [pad | instance | l2norm], time MB WHAT:SHAPE...\n");
         return 2;
     }
-    only = argc > 2 ? argv[2] : "";
-    most_in_cluster = argc > 3 ? std::atoi(argv[3]) : most_in_cluster;
+    if (!judged)
+    {
+        mode == "bench" ? bench(only) : tune(only);
+        return 0;
+    }
     mode == "quick" ? quick() : check_all();
     for (int k = 0; k < int(Kind::kCount); ++k)
         std::printf("%-20s largest error, relative to the largest output: fp32 %.2e  fp16 %.2e  bf16 %.2e\n",

@@ -11,6 +11,10 @@
 
 #include "kernels/common.cuh"
 #include "kernels/instance_norm.cuh"
-#include "kernels/l2_norm.cuh"
+#include "kernels/l2_norm_columns.cuh"
+#include "kernels/l2_norm_few_channels.cuh"
+#include "kernels/l2_norm_images.cuh"
+#include "kernels/l2_norm_rows.cuh"
+#include "kernels/l2_norm_tiles.cuh"
 #include "kernels/leaky_relu.cuh"
 #include "kernels/reflect_pad.cuh"

@@ -93,6 +93,45 @@ cudaError_t resident_blocks(Kernel* kernel, int threads, size_t shared, int& cou
     });
 }
 
+// Of compute capability 9.0; reserved is the system's part of a block's, and the kernel's own barriers.
+constexpr size_t kSharedOfMultiprocessor = 228 << 10, kReservedOfBlock = (1 << 10) + 640;
+
+// How many clusters the device holds at once.
+template <class Kernel>
+cudaError_t resident_clusters(Kernel* kernel, cudaLaunchConfig_t const& config, int blocks, int& clusters)
+{
+    auto const key = std::make_tuple(kernel, blocks, config.blockDim.x, config.dynamicSmemBytes);
+    return remembered(key, clusters, [&](int, int& count) {
+        cudaError_t const status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+            int(kSharedOfMultiprocessor - kReservedOfBlock));
+        return status == cudaSuccess ? cudaOccupancyMaxActiveClusters(&count, kernel, &config) : status;
+    });
+}
+
+// As many clusters as the device holds, and no more than there are items for.
+template <class... Parameters, class... Arguments>
+cudaError_t launch_resident(void (*kernel)(Parameters...), int blocks, int threads, size_t shared, int64_t items,
+    cudaStream_t on, Arguments const&... arguments)
+{
+    cudaLaunchAttribute cluster{};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = blocks;
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared;
+    config.stream = on;
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+    int clusters = 0;
+    cudaError_t const status = resident_clusters(kernel, config, blocks, clusters);
+    if (status != cudaSuccess || clusters == 0)
+        return status != cudaSuccess ? status : cudaErrorInvalidConfiguration;
+    config.gridDim = dim3(unsigned(blocks * std::min(items, int64_t(clusters))));
+    return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
 // Where there are no tickets, the workspace is set to 0 for them; where there is none either, a launch does without.
 inline cudaError_t zeroed_tickets(unsigned*& tickets, void* workspace, cudaStream_t on)
 {
@@ -154,6 +193,8 @@ cudaError_t launch_staged(StagedKernels<T, Arguments...> const& kernels, T const
 }
 
 // The operators that have no plan of their own for the tests to choose.
+cudaError_t l2norm_rows(
+    Type type, void const* x, Scalars weight, void* y, int64_t rows, int64_t length, Norm norm, cudaStream_t on);
 cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t outer, int64_t channels, int64_t inner,
     Norm norm, void* workspace, unsigned* tickets, cudaStream_t on);
 cudaError_t leaky_relu(Attributes const& a, Tensor const& x, Tensor const& y, cudaStream_t on);

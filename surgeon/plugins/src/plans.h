@@ -10,9 +10,11 @@ namespace surgeon
 struct ColumnsPlan
 {
     int pack_bytes; // 16, 8 or one element; divides the inner extent
-    int packs;      // a thread's packs in registers: 1, 2, 4, 8, 16, 32
+    int packs;      // a thread's packs in registers: 1, 2, 4, 8, 16, 32; 0: x is read twice
     int x, y;       // the block: columns by channel groups
 };
+
+constexpr ColumnsPlan kReadTwice{0, 0, 0, 0};
 
 // Tiles of neighbouring columns by all channels: see l2norm_tiles_kernel.
 struct TilesPlan

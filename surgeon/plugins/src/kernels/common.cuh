@@ -16,6 +16,8 @@
 namespace surgeon
 {
 
+constexpr int kSectorBytes = 32, kLineBytes = 128; // of memory, and of the L2 cache
+
 // What the launchers ask of the current device, read once per device.
 struct Device
 {
