@@ -563,6 +563,17 @@ void verify(Case const& c)
                     return launch_l2norm_staged(
                         staged, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
                 });
+        // As run() would, and spans that begin anywhere, by a few lanes an image or a block.
+        ShortPlanesPlan const few = plan_short_planes(c.type, outer, c.x[axis], inner);
+        int const lanes = 1 << turn % 7, threads = 32 << turn % 4;
+        for (ShortPlanesPlan const& planes : {few, ShortPlanesPlan{1 + turn % 5, lanes > 32 ? threads : lanes, threads}})
+            if (short_planes_fit(planes, c.type, c.x[axis], inner))
+                again(" in short planes, " + std::to_string(planes.images) + " images by " + std::to_string(planes.lanes)
+                        + " lanes of " + std::to_string(planes.threads),
+                    [&] {
+                        return launch_l2norm_short_planes(
+                            planes, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, 0);
+                    });
     }
     if (takes_tickets(c.kind) && !tickets_are_zero())
     {

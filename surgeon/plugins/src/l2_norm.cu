@@ -1,6 +1,7 @@
 #include "launch.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace surgeon
 {
@@ -81,6 +82,9 @@ cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t ou
 {
     if (inner == 1)
         return l2norm_rows(type, x, weight, y, outer, channels, norm, on);
+    ShortPlanesPlan const q = plan_short_planes(type, outer, channels, inner);
+    if (!std::getenv("SP_OFF") && q.images > 0)
+        return launch_l2norm_short_planes(q, type, x, weight, y, outer, channels, inner, norm, on);
     bool const stream = streams(2 * outer * channels * inner * size_of(type));
     Mapping const mapping = choose(type, channels, inner, stream);
     if (!stream)

@@ -38,6 +38,14 @@ struct StagedPlan
     int threads; // that have columns
 };
 
+// Images of planes of a few elements: see l2norm_short_planes_kernel.
+struct ShortPlanesPlan
+{
+    int images;  // of a block; 0: this mapping does not do
+    int lanes;   // that share an image: 1 to 32, a power of two, or all threads
+    int threads; // of a block
+};
+
 struct RowsPlan
 {
     int packs;   // a thread's vectors in registers: 8, 16; 0: the row does not fit a block's
@@ -61,6 +69,8 @@ ImagesPlan plan_images(Type type, int64_t channels, int64_t inner);
 bool images_fit(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner);
 StagedPlan plan_staged(Type type, int64_t channels, int64_t inner);
 bool staged_fits(StagedPlan const& plan, Type type, int64_t channels, int64_t inner);
+ShortPlanesPlan plan_short_planes(Type type, int64_t outer, int64_t channels, int64_t inner);
+bool short_planes_fit(ShortPlanesPlan const& plan, Type type, int64_t channels, int64_t inner);
 RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on);
 
 cudaError_t launch_l2norm_columns(ColumnsPlan const& plan, Type type, void const* x, Scalars weight, void* y,
@@ -71,6 +81,8 @@ cudaError_t launch_l2norm_images(ImagesPlan const& plan, Type type, void const* 
     int64_t outer, int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t stream);
 cudaError_t launch_l2norm_staged(StagedPlan const& plan, Type type, void const* x, Scalars weight, void* y,
     int64_t outer, int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t stream);
+cudaError_t launch_l2norm_short_planes(ShortPlanesPlan const& plan, Type type, void const* x, Scalars weight, void* y,
+    int64_t outer, int64_t channels, int64_t inner, Norm norm, cudaStream_t stream);
 cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x, void* y, int64_t rows,
     int64_t length, InstanceNormParams const& params, void* workspace, cudaStream_t stream);
 
