@@ -270,6 +270,9 @@ cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x,
         using T = typename decltype(tag)::type;
         auto const* const in = static_cast<T const*>(x);
         auto* const out = static_cast<T*>(y);
+        if (plan.staged && length * sizeof(T) <= kMostPeriodBytes)
+            return launch_periods([](auto period) { return instance_norm_periods_kernel<T, decltype(period)::LENGTH>; },
+                in, out, rows, length, on, params, stream);
         cudaError_t status = cudaErrorInvalidConfiguration; // so far nothing has been launched
         if (plan.blocks > 0 && plan.stages > 0)
             status = launch_over_cluster<T>(plan, in, out, rows, length, params, stream, on);

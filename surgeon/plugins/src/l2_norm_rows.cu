@@ -18,29 +18,6 @@ cudaError_t launch_l2norm_rows(RowsPlan const& plan, T const* x, Scalars weight,
     return cudaGetLastError();
 }
 
-// Rows of LENGTH or more elements and at most kMostPeriodBytes.
-template <int LENGTH, class T>
-cudaError_t launch_l2norm_periods(T const* x, Scalars weight, T* y, int64_t rows, int64_t length, Norm norm, bool stream,
-    cudaStream_t on)
-{
-    if constexpr (LENGTH * sizeof(T) > kMostPeriodBytes)
-        return cudaErrorInvalidValue;
-    else
-    {
-        if (length > LENGTH)
-            return launch_l2norm_periods<LENGTH + 1>(x, weight, y, rows, length, norm, stream, on);
-        using P = Period<T, LENGTH>;
-        int64_t const blocks = ceil_div(rows, int64_t(P::ROWS_A_BLOCK));
-        if (blocks > kMostBlocks)
-            return cudaErrorInvalidValue;
-        constexpr size_t shared = P::ROWS_A_BLOCK * LENGTH * sizeof(T);
-        static_assert(shared <= 48 << 10, "more than a block has unasked");
-        l2norm_periods_kernel<T, LENGTH><<<unsigned(blocks), kPeriodThreads, shared, on>>>(
-            x, y, rows, weight, norm, stream);
-        return cudaGetLastError();
-    }
-}
-
 } // namespace
 
 cudaError_t l2norm_rows(
@@ -53,7 +30,9 @@ cudaError_t l2norm_rows(
         auto const* const in = static_cast<T const*>(x);
         auto* const out = static_cast<T*>(y);
         if (length * sizeof(T) <= kMostPeriodBytes)
-            return launch_l2norm_periods<1>(in, weight, out, rows, length, norm, stream, on);
+            return launch_periods(
+                [](auto period) { return l2norm_periods_kernel<T, decltype(period)::LENGTH>; }, in, out, rows, length, on,
+                weight, norm, stream);
         cudaError_t status = cudaErrorInvalidConfiguration; // so far nothing has been launched
         if (plan.staged)
             status = launch_staged<T, Scalars, Norm>(

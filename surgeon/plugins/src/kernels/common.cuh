@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <type_traits>
 
 #include <cuda_bf16.h>
@@ -270,6 +271,37 @@ struct Scalars
         default: return __bfloat162float(static_cast<__nv_bfloat16 const*>(data)[i]);
         }
     }
+
+    // The N from i on, a multiple of N.
+    template <int N>
+    __device__ void at(int64_t i, float (&out)[N]) const
+    {
+        switch (type)
+        {
+        case Type::kFloat: return read<float>(i, out);
+        case Type::kHalf: return read<__half>(i, out);
+        default: return read<__nv_bfloat16>(i, out);
+        }
+    }
+
+private:
+    template <class W, int N>
+    __device__ void read(int64_t i, float (&out)[N]) const
+    {
+        constexpr int PACK = N * sizeof(W) > kVectorBytes ? kVectorBytes / sizeof(W) : N;
+        W const* const p = static_cast<W const*>(data) + i;
+        bool const whole = reinterpret_cast<uintptr_t>(data) % (PACK * sizeof(W)) == 0;
+#pragma unroll
+        for (int from = 0; from < N; from += PACK)
+        {
+            Pack<W, PACK> v = Pack<W, PACK>::zeros();
+            if (whole)
+                v = Pack<W, PACK>::load(p + from, false);
+#pragma unroll
+            for (int k = 0; k < PACK; ++k)
+                out[from + k] = whole ? v[k] : to_float(p[from + k]);
+        }
+    }
 };
 
 // ------------------------------------------------------------------------------------------------ reductions
@@ -491,7 +523,7 @@ struct StagedSpan
     {
     }
 
-    __device__ void bring(T const* x) const
+    __device__ void ask_for(T const* x) const
     {
         int const whole = elements / VEC;
         for (int j = threadIdx.x; j < whole; j += blockDim.x)
@@ -499,6 +531,10 @@ struct StagedSpan
         __pipeline_commit();
         for (int e = whole * VEC + threadIdx.x; e < elements; e += blockDim.x)
             reinterpret_cast<Bits<T>*>(stage)[e] = reinterpret_cast<Bits<T> const*>(x)[first + e];
+    }
+
+    __device__ void await() const
+    {
         __pipeline_wait_prior(0);
         __syncthreads();
     }
@@ -512,6 +548,20 @@ struct StagedSpan
         for (int e = whole * VEC + threadIdx.x; e < elements; e += blockDim.x)
             y[first + e] = stage[e];
     }
+};
+
+// Rows so short that a thread takes several at once: a period, the fewest that fill whole vectors.
+constexpr int kMostPeriodBytes = 32, kPeriodThreads = 128;
+
+template <class T, int N>
+struct Period
+{
+    static constexpr int LENGTH = N, VEC = kVectorBytes / sizeof(T);
+    static constexpr int COMMON = std::gcd(LENGTH, VEC);
+    static constexpr int VECTORS = LENGTH / COMMON, ROWS = VEC / COMMON;
+    static constexpr int A_THREAD = ceil_div(4, VECTORS); // periods, of four vectors or more
+
+    SURGEON_BOTH static int rows_of(int threads) { return threads * A_THREAD * ROWS; }
 };
 
 // Staged rows by groups of `lanes` threads.

@@ -52,6 +52,11 @@ struct InstanceNormParams
     int64_t channels;
     float eps;
     float slope; // of a LeakyRelu on the result; 1 for none
+
+    __device__ int64_t channel_of(int64_t row) const
+    {
+        return row >> 32 ? row % channels : int64_t(unsigned(row) % unsigned(channels));
+    }
 };
 
 // A channel's scale and bias, to be asked for early: nothing waits for them before the moments are known.
@@ -59,13 +64,48 @@ struct Channel
 {
     float scale = 1.f, bias = 0.f;
 
+    Channel() = default;
     __device__ Channel(InstanceNormParams const& p, int64_t row)
     {
         if (!p.scale.data)
             return;
-        int64_t const c = row >> 32 ? row % p.channels : int64_t(unsigned(row) % unsigned(p.channels));
+        int64_t const c = p.channel_of(row);
         scale = p.scale.at(c);
         bias = p.bias.at(c);
+    }
+};
+
+// Those of N neighbouring rows, the first of which is a multiple of N.
+template <int N>
+struct Channels
+{
+    Channel of[N];
+
+    __device__ Channels(InstanceNormParams const& p, int64_t row)
+    {
+        if (!p.scale.data)
+            return;
+        int64_t c = p.channel_of(row);
+        if (p.channels % N == 0)
+        {
+            float scales[N], biases[N];
+            p.scale.at(c, scales);
+            p.bias.at(c, biases);
+#pragma unroll
+            for (int i = 0; i < N; ++i)
+            {
+                of[i].scale = scales[i];
+                of[i].bias = biases[i];
+            }
+            return;
+        }
+#pragma unroll
+        for (int i = 0; i < N; ++i)
+        {
+            of[i].scale = p.scale.at(c);
+            of[i].bias = p.bias.at(c);
+            c = c + 1 < p.channels ? c + 1 : 0;
+        }
     }
 };
 
@@ -164,8 +204,9 @@ __global__ void __launch_bounds__(kMostStagedThreads)
 {
     extern __shared__ __align__(128) unsigned char staged[];
     StagedRows<T> const block(staged, rows, length, lanes);
+    block.ask_for(x);
     Channel const channel(params, block.live ? block.row : 0);
-    block.bring(x);
+    block.await();
     Row<T> const row(block);
     float sum = 0.f;
     row.look([&](float f, int) { sum += f; });
@@ -181,6 +222,67 @@ __global__ void __launch_bounds__(kMostStagedThreads)
         row.change([&](float f, int) { return affine.linear(f); });
     else
         row.change([&](float f, int) { return affine(f); });
+    block.take_back(y, stream);
+}
+
+// Rows by periods: two looks at each row's elements in registers.
+template <class T, int LENGTH>
+__global__ void __launch_bounds__(kPeriodThreads, 6)
+    instance_norm_periods_kernel(
+        T const* __restrict__ x, T* __restrict__ y, int64_t rows, InstanceNormParams params, bool stream)
+{
+    using P = Period<T, LENGTH>;
+    constexpr int VEC = P::VEC;
+    constexpr float kCount = LENGTH;
+    extern __shared__ __align__(128) unsigned char staged[];
+    int const a_block = P::rows_of(blockDim.x);
+    int64_t const first = int64_t(blockIdx.x) * a_block;
+    StagedSpan<T> const block(staged, rows, LENGTH, a_block);
+    block.ask_for(x);
+    Channels<P::ROWS> coming(params, first + threadIdx.x * P::ROWS);
+    block.await();
+#pragma unroll 1
+    for (int i = threadIdx.x; i * P::VECTORS * VEC < block.elements; i += blockDim.x)
+    {
+        Channels<P::ROWS> const channels = coming;
+        if (P::A_THREAD > 1)
+            coming = Channels<P::ROWS>(params, first + (i + blockDim.x) * P::ROWS);
+        T* const stage = block.stage + i * P::VECTORS * VEC;
+        Vector<T> v;
+        float out[VEC];
+#pragma unroll
+        for (int r = 0; r < P::ROWS; ++r)
+        {
+            float f[LENGTH], sum = 0.f;
+#pragma unroll
+            for (int k = 0; k < LENGTH; ++k)
+            {
+                int const e = r * LENGTH + k;
+                if (e % VEC == 0)
+                    v = Vector<T>::of_shared(stage + e);
+                f[k] = v[e % VEC];
+                sum += f[k];
+            }
+            float const mean = sum * reciprocal_of(kCount);
+            float2 d = make_float2(0.f, 0.f);
+#pragma unroll
+            for (int k = 0; k < LENGTH; ++k)
+            {
+                float const deviation = f[k] - mean;
+                d.x += deviation;
+                d.y = fmaf(deviation, deviation, d.y);
+            }
+            Affine const affine(params, channels.of[r], corrected(kCount, mean, d));
+#pragma unroll
+            for (int k = 0; k < LENGTH; ++k)
+            {
+                int const e = r * LENGTH + k;
+                out[e % VEC] = affine(f[k]);
+                if (e % VEC == VEC - 1)
+                    Vector<T>::of(out).store(stage + e / VEC * VEC, false);
+            }
+        }
+    }
     block.take_back(y, stream);
 }
 

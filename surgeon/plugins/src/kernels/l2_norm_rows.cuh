@@ -1,8 +1,6 @@
 // L2Norm along the last axis.
 #pragma once
 
-#include <numeric>
-
 #include "l2_norm.cuh"
 
 namespace surgeon
@@ -69,10 +67,11 @@ __global__ void __launch_bounds__(kMostStagedThreads)
     extern __shared__ __align__(128) unsigned char staged[];
     StagedRows<T> const block(staged, rows, length, lanes);
     float* const weights = static_cast<float*>(block.behind());
+    block.ask_for(x);
     if (weight.data)
         for (int e = threadIdx.x; e < length; e += blockDim.x)
             weights[weight_place(e)] = weight.at(e);
-    block.bring(x);
+    block.await();
     Row<T> const row(block);
     float sum = 0.f;
     row.look([&](float f, int) { sum = fmaf(f, f, sum); });
@@ -84,19 +83,7 @@ __global__ void __launch_bounds__(kMostStagedThreads)
     block.take_back(y, stream);
 }
 
-// Rows so short that a thread takes several at once: a period, the fewest that fill whole vectors.
-constexpr int kMostPeriodBytes = 32, kPeriodThreads = 128;
-
-template <class T, int LENGTH>
-struct Period
-{
-    static constexpr int VEC = kVectorBytes / sizeof(T);
-    static constexpr int COMMON = std::gcd(LENGTH, VEC);
-    static constexpr int VECTORS = LENGTH / COMMON, ROWS = VEC / COMMON;
-    static constexpr int A_THREAD = ceil_div(4, VECTORS); // periods, of four vectors or more
-    static constexpr int ROWS_A_BLOCK = kPeriodThreads * A_THREAD * ROWS;
-};
-
+// Rows by periods.
 template <class T, int LENGTH>
 __global__ void __launch_bounds__(kPeriodThreads, 6)
     l2norm_periods_kernel(
@@ -106,12 +93,13 @@ __global__ void __launch_bounds__(kPeriodThreads, 6)
     constexpr int VEC = P::VEC;
     extern __shared__ __align__(128) unsigned char staged[];
     __shared__ float weights[LENGTH];
-    StagedSpan<T> const block(staged, rows, LENGTH, P::ROWS_A_BLOCK);
+    StagedSpan<T> const block(staged, rows, LENGTH, P::rows_of(blockDim.x));
+    block.ask_for(x);
     if (threadIdx.x < LENGTH)
         weights[threadIdx.x] = weight.data ? weight.at(threadIdx.x) : 1.f;
-    block.bring(x);
+    block.await();
 #pragma unroll 1
-    for (int i = threadIdx.x; i * P::VECTORS * VEC < block.elements; i += kPeriodThreads)
+    for (int i = threadIdx.x; i * P::VECTORS * VEC < block.elements; i += blockDim.x)
     {
         T* const stage = block.stage + i * P::VECTORS * VEC;
         float sum[P::ROWS] = {};
