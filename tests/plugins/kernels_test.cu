@@ -9,7 +9,8 @@
 //   kernels_test tune [WHAT]    the same for other mappings of the large shapes; WHAT is pad, instance or l2norm
 //   kernels_test time MB WHAT:SHAPE...  the ratio alone, fp32 and fp16, of N x SHAPE with an N for MB or more; WHAT is
 //                               l2 (along the first of SHAPE), l2w (weights), last, lastw (along the last), instance or
-//                               reflect, symmetric, edge, wrap and a number of pads on the last two axes
+//                               reflect, symmetric, edge, wrap and a number of pads on the last two axes, with hwc
+//                               at the end on the two before the last
 //
 // Exit status 0 when everything agreed. The bars: error relative to the largest output, 2e-6 fp32, 1e-3 fp16, 8e-3
 // bf16.
@@ -732,6 +733,17 @@ void short_rows(int64_t rows, int64_t length, Type t)
     verify(d);
 }
 
+// Along an axis that a few elements follow.
+void short_planes(int64_t outer, int64_t channels, int64_t inner, Type t, Values v = Values::kNormal)
+{
+    static int turn = 0;
+    int const mode = turn++ % 5;
+    Case c{Kind::kSurgeonL2Norm, l2(1, mode, usual_epsilon(mode)), {outer, channels, inner}, t, v};
+    c.affine = turn % 2;
+    c.affine_type = turn % 4 < 2 ? t : Type::kFloat;
+    verify(c);
+}
+
 Type const kTypes[] = {Type::kFloat, Type::kHalf, Type::kBfloat16};
 
 void quick()
@@ -763,6 +775,11 @@ void quick()
         for (int64_t length : {17, 24}) // blocks of all their threads
             short_rows(8500, length, t);
         short_rows(1060, 201, t);
+        for (int64_t inner = 2; inner <= 16; ++inner)
+            for (int64_t channels : {int64_t(1), int64_t(2), int64_t(3), 16 / inner, 5 + inner, 70 + 3 * inner})
+                short_planes(15, std::max(channels, int64_t(1)), inner, t);
+        for (int64_t inner : {2, 5, 7, 8, 15})
+            short_planes(3, 2047 + inner, inner, t);
         for (int64_t channels : {9, 100, 300, 600, 1500, 3000, 5000})
             verify(Case{Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), {1, channels, channels % 2 ? 5 : 12}, t,
                 Values::kNormal});
@@ -810,6 +827,23 @@ void check_all()
             c.affine = true;
             verify(c);
         }
+    for (Type t : kTypes) // L2Norm: short planes, of odd and even images, in more blocks than the device holds
+    {
+        for (int64_t inner = 2; inner <= 16; ++inner)
+        {
+            for (int64_t channels : {1, 2, 3, 4, 5, 6, 7, 8, 11, 16, 23, 32, 45, 64, 101, 200, 333, 512, 1025, 2047, 2048,
+                     4000})
+                for (int64_t outer : {1, 2, 133})
+                    short_planes(outer, channels, inner, t);
+            for (int64_t channels : {1, 2, 3, 40, 401})
+                for (Values v : {Values::kZero, Values::kZeroRows, Values::kTiny, Values::kLarge, Values::kConstant,
+                         Values::kDenormal, Values::kSpecial})
+                    short_planes(37, channels, inner, t, v);
+        }
+        for (Dims const& d : std::vector<Dims>{{5000001, 3, 2}, {3000001, 1, 7}, {900001, 17, 3}, {40001, 77, 9},
+                 {3001, 1023, 8}, {801, 2047, 15}})
+            short_planes(d[0], d[1], d[2], t);
+    }
     for (Type t : kTypes) // InstanceNorm: rows whose parts lie far apart, and all ways at the ends of a share
     {
         for (Dims const& d : std::vector<Dims>{{1, 5, 65536}, {2, 3, 65536 + 1}, {1, 3, 131072}, {1, 2, 1 << 20}})
@@ -1033,8 +1067,9 @@ bool time_word(int64_t bytes, std::string const& word)
         d.push_back(std::atoll(word.c_str() + at + 1));
     char const* const modes[] = {"reflect", "symmetric", "edge", "wrap"};
     auto const* const mode = std::find(modes, modes + 4, mode_name);
+    size_t const after = what.find("hwc") != std::string::npos ? 1 : 0; // axes without pads
     bool const last = what.rfind("last", 0) == 0, l2norm = last || what == "l2" || what == "l2w",
-               padded = mode != modes + 4 && d.size() > 2;
+               padded = mode != modes + 4 && d.size() > 2 + after;
     if (volume(d) < 1 || !(l2norm || padded || (what == "instance" && d.size() > 2)))
         return false;
     std::printf("%s", word.c_str());
@@ -1043,8 +1078,8 @@ bool time_word(int64_t bytes, std::string const& word)
         d[0] = 1;
         d[0] = ceil_div(bytes, volume(d) * int64_t(size_of(t)));
         std::vector<int> p(2 * d.size(), 0);
-        for (size_t i : {d.size() - 2, d.size() - 1, 2 * d.size() - 2, 2 * d.size() - 1})
-            p[i] = pad;
+        for (size_t end : {d.size() - after, 2 * d.size() - after})
+            p[end - 2] = p[end - 1] = pad;
         Case c{Kind::kSurgeonL2Norm, l2(last ? -1 : 1, 1, 1e-10f), d, t};
         if (what == "instance")
             c = Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), d, t};

@@ -1,7 +1,6 @@
 #include "launch.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace surgeon
 {
@@ -56,22 +55,35 @@ ImagesPlan plan_l2norm_images(Type type, int64_t channels, int64_t inner)
 // The first that does; columns where none does.
 struct Mapping
 {
+    ShortPlanesPlan planes{0, 0, 0};
     StagedPlan staged{0, 0, 0};
     ImagesPlan images{0, 0};
     TilesPlan tiles{0, 0};
 
-    bool columns() const { return staged.images == 0 && images.blocks == 0 && tiles.blocks == 0; }
+    bool draws() const { return staged.images > 0 || images.blocks > 0 || tiles.blocks > 0; }
+    bool columns() const { return planes.images == 0 && !draws(); }
 };
 
-Mapping choose(Type type, int64_t channels, int64_t inner, bool stream)
+// Images of short planes of which a multiprocessor holds fewer than three are other mappings' if they can, and from the
+// L2 cache planes of two vectors.
+Mapping choose(Type type, int64_t outer, int64_t channels, int64_t inner, bool stream)
 {
+    constexpr int64_t kThird = 72 << 10;
+    int64_t const bytes = inner * size_of(type);
+    ShortPlanesPlan planes{0, 0, 0};
+    if (stream || bytes != 2 * kVectorBytes)
+        planes = plan_short_planes(type, outer, channels, inner);
     Mapping m;
-    if (stream)
+    if (channels * bytes <= kThird)
+        m.planes = planes;
+    if (stream && m.columns())
         m.staged = plan_l2norm_staged(type, channels, inner);
     if (stream && m.columns())
         m.images = plan_l2norm_images(type, channels, inner);
     if (m.columns())
         m.tiles = plan_l2norm_tiles(type, channels, inner, stream);
+    if (m.columns())
+        m.planes = planes;
     return m;
 }
 
@@ -80,21 +92,22 @@ Mapping choose(Type type, int64_t channels, int64_t inner, bool stream)
 cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t outer, int64_t channels, int64_t inner,
     Norm norm, void* workspace, unsigned* tickets, cudaStream_t on)
 {
-    if (inner == 1)
-        return l2norm_rows(type, x, weight, y, outer, channels, norm, on);
-    ShortPlanesPlan const q = plan_short_planes(type, outer, channels, inner);
-    if (!std::getenv("SP_OFF") && q.images > 0)
-        return launch_l2norm_short_planes(q, type, x, weight, y, outer, channels, inner, norm, on);
+    if (inner == 1 || channels == 1)
+        return l2norm_rows(type, x, weight, y, outer * inner, channels, norm, on);
+    if (channels * inner * size_of(type) <= kMostPeriodBytes)
+        return l2norm_small_images(type, x, weight, y, outer, channels, inner, norm, on);
     bool const stream = streams(2 * outer * channels * inner * size_of(type));
-    Mapping const mapping = choose(type, channels, inner, stream);
+    Mapping const mapping = choose(type, outer, channels, inner, stream);
     if (!stream)
         tickets = nullptr;
-    else if (!mapping.columns())
+    else if (mapping.draws())
     {
         cudaError_t const status = zeroed_tickets(tickets, workspace, on);
         if (status != cudaSuccess)
             return status;
     }
+    if (mapping.planes.images > 0)
+        return launch_l2norm_short_planes(mapping.planes, type, x, weight, y, outer, channels, inner, norm, on);
     if (mapping.staged.images > 0)
         return launch_l2norm_staged(mapping.staged, type, x, weight, y, outer, channels, inner, norm, tickets, on);
     if (mapping.images.blocks > 0)

@@ -18,7 +18,38 @@ cudaError_t launch_l2norm_rows(RowsPlan const& plan, T const* x, Scalars weight,
     return cudaGetLastError();
 }
 
+// That of `inner`, a divisor of LENGTH from INNER to LENGTH / 2.
+template <class T, int LENGTH, int INNER = 1>
+auto periods_kernel(int64_t inner)
+{
+    if constexpr (INNER < LENGTH / 2)
+        if (inner > INNER)
+            return periods_kernel<T, LENGTH, INNER + 1>(inner);
+    return l2norm_periods_kernel<T, LENGTH, LENGTH % INNER == 0 ? INNER : 1>;
+}
+
+template <class T>
+cudaError_t l2norm_periods(T const* x, Scalars weight, T* y, int64_t rows, int64_t length, int64_t inner, Norm norm,
+    bool stream, cudaStream_t on)
+{
+    auto const kernel_of = [&](auto period) { return periods_kernel<T, decltype(period)::LENGTH>(inner); };
+    return launch_periods(kernel_of, x, y, rows, length, on, weight, norm, stream);
+}
+
 } // namespace
+
+cudaError_t l2norm_small_images(Type type, void const* x, Scalars weight, void* y, int64_t outer, int64_t channels,
+    int64_t inner, Norm norm, cudaStream_t on)
+{
+    if (channels < 2 || inner < 1 || channels * inner * size_of(type) > kMostPeriodBytes)
+        return cudaErrorInvalidValue;
+    bool const stream = streams(2 * outer * channels * inner * size_of(type));
+    return with_type(type, [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        return l2norm_periods(static_cast<T const*>(x), weight, static_cast<T*>(y), outer, channels * inner, inner,
+            norm, stream, on);
+    });
+}
 
 cudaError_t l2norm_rows(
     Type type, void const* x, Scalars weight, void* y, int64_t rows, int64_t length, Norm norm, cudaStream_t on)
@@ -30,9 +61,7 @@ cudaError_t l2norm_rows(
         auto const* const in = static_cast<T const*>(x);
         auto* const out = static_cast<T*>(y);
         if (length * sizeof(T) <= kMostPeriodBytes)
-            return launch_periods(
-                [](auto period) { return l2norm_periods_kernel<T, decltype(period)::LENGTH>; }, in, out, rows, length, on,
-                weight, norm, stream);
+            return l2norm_periods(in, weight, out, rows, length, 1, norm, stream, on);
         cudaError_t status = cudaErrorInvalidConfiguration; // so far nothing has been launched
         if (plan.staged)
             status = launch_staged<T, Scalars, Norm>(

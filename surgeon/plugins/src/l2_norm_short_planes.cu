@@ -1,7 +1,6 @@
 #include "launch.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <numeric>
 
 namespace surgeon
@@ -18,28 +17,27 @@ size_t short_planes_bytes(ShortPlanesPlan const& plan, Type type, int64_t channe
 
 // Planes of INNER or more elements and at most kMostPlaneBytes.
 template <int INNER, class T>
-cudaError_t launch_short_planes(ShortPlanesPlan const& plan, T const* x, Scalars weight, T* y, int64_t outer,
-    int64_t channels, int64_t inner, Norm norm, size_t shared, bool stream, cudaStream_t on)
+cudaError_t launch_short_planes(ShortPlanesPlan const& plan, T const* x, Scalars weight, T* y, ShortPlanes g,
+    int64_t inner, Norm norm, size_t shared, bool stream, cudaStream_t on)
 {
     if constexpr (INNER * sizeof(T) > kMostPlaneBytes)
         return cudaErrorInvalidValue;
     else
     {
         if (inner > INNER)
-            return launch_short_planes<INNER + 1>(
-                plan, x, weight, y, outer, channels, inner, norm, shared, stream, on);
+            return launch_short_planes<INNER + 1>(plan, x, weight, y, g, inner, norm, shared, stream, on);
         using U = PlaneUnits<T, INNER>;
         auto* const kernel = l2norm_short_planes_kernel<T, INNER>;
         int count = 0;
         cudaError_t const status = resident_blocks(kernel, plan.threads, shared, count);
-        if (status != cudaSuccess)
-            return status;
-        int64_t const blocks = ceil_div(outer, int64_t(plan.images));
-        if (count == 0 || blocks > kMostBlocks)
-            return cudaErrorInvalidConfiguration;
-        int const steps_of_lane = std::max(int(channels) / U::PLANES / plan.lanes, 1);
+        if (status != cudaSuccess || count == 0)
+            return status != cudaSuccess ? status : cudaErrorInvalidConfiguration;
+        int const steps_of_lane = std::max(g.channels / U::PLANES / plan.lanes, 1);
         int const groups = std::max(U::BANKS / plan.lanes, 1); // that look at the memory at once
-        ShortPlanes const g{outer, plan.images, int(channels), plan.lanes, groups / std::gcd(steps_of_lane, groups)};
+        g.cycle = groups / std::gcd(steps_of_lane, groups);
+        int64_t const blocks = ceil_div(g.outer, int64_t(g.images));
+        if (blocks > kMostBlocks)
+            return cudaErrorInvalidValue;
         kernel<<<unsigned(blocks), plan.threads, shared, on>>>(x, weight, y, g, norm, stream);
         return cudaGetLastError();
     }
@@ -55,28 +53,27 @@ bool short_planes_fit(ShortPlanesPlan const& plan, Type type, int64_t channels, 
         && short_planes_bytes(plan, type, channels, inner) <= kSharedOfMultiprocessor - kReservedOfBlock;
 }
 
-int knob(char const* name, int usual)
-{
-    char const* const s = std::getenv(name);
-    return s ? std::atoi(s) : usual;
-}
-
+// Some images by 128 threads. A larger one has a block to itself, so that others' come and go meanwhile, of as many
+// threads as ask for all weights at once, and of more where adding their sums is still little beside the rest.
 ShortPlanesPlan plan_short_planes(Type type, int64_t outer, int64_t channels, int64_t inner)
 {
-    int const kLane = knob("SP_LANE", 200), kThreads = knob("SP_THREADS", 128);
-    int64_t const kSpan = knob("SP_SPAN", 24) << 10, kWide = knob("SP_WIDE", 16) << 10;
-    int64_t const bytes = channels * inner * size_of(type);
-    ShortPlanesPlan plan{1, 1, kThreads};
-    if (bytes > kWide)
-        plan.lanes = plan.threads = bytes > 2 * kWide ? 256 : 128;
+    constexpr int64_t kMostOfLane = 200, kMostTogether = 6 << 10, kSpan = 24 << 10, kFewest = 64;
+    int64_t const bytes = channels * inner * size_of(type), part = inner <= 8 ? 128 : 160;
+    ShortPlanesPlan plan{1, 1, 128};
+    if (bytes > kMostTogether)
+    {
+        int64_t const fewest = std::max(kFewest, ceil_div(channels, int64_t(kWeightsAtOnce)));
+        plan.threads = kMostShortPlanesThreads;
+        while (plan.threads >= 2 * fewest && bytes < plan.threads * part)
+            plan.threads /= 2;
+        plan.lanes = plan.threads;
+    }
     else
     {
-        while (plan.lanes < 32 && bytes > plan.lanes * kLane)
+        while (bytes > plan.lanes * kMostOfLane)
             plan.lanes *= 2;
-        if (bytes > kWide / 2)
-            plan.threads = 64;
-        int const groups = plan.threads / plan.lanes;
-        plan.images = groups * int(std::max(kSpan / (groups * bytes), int64_t(1)));
+        int64_t const groups = plan.threads / plan.lanes, fair = outer / (groups * device().multiprocessors);
+        plan.images = int(groups * std::max(std::min(kSpan / (groups * bytes), fair), int64_t(1)));
     }
     return short_planes_fit(plan, type, channels, inner) ? plan : ShortPlanesPlan{0, 0, 0};
 }
@@ -86,12 +83,13 @@ cudaError_t launch_l2norm_short_planes(ShortPlanesPlan const& plan, Type type, v
 {
     if (!short_planes_fit(plan, type, channels, inner))
         return cudaErrorInvalidValue;
+    ShortPlanes const g{outer, plan.images, int(channels), plan.lanes, 1};
     bool const stream = streams(2 * outer * channels * inner * size_of(type));
     size_t const shared = short_planes_bytes(plan, type, channels, inner);
     return with_type(type, [&](auto tag) {
         using T = typename decltype(tag)::type;
-        return launch_short_planes<2>(plan, static_cast<T const*>(x), weight, static_cast<T*>(y), outer, channels,
-            inner, norm, shared, stream, on);
+        return launch_short_planes<2>(plan, static_cast<T const*>(x), weight, static_cast<T*>(y), g, inner, norm,
+            shared, stream, on);
     });
 }
 

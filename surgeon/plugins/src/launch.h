@@ -220,6 +220,8 @@ cudaError_t launch_periods(KernelOf const& kernel_of, T const* x, T* y, int64_t 
 // The operators that have no plan of their own for the tests to choose.
 cudaError_t l2norm_rows(
     Type type, void const* x, Scalars weight, void* y, int64_t rows, int64_t length, Norm norm, cudaStream_t on);
+cudaError_t l2norm_small_images(Type type, void const* x, Scalars weight, void* y, int64_t outer, int64_t channels,
+    int64_t inner, Norm norm, cudaStream_t on);
 cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t outer, int64_t channels, int64_t inner,
     Norm norm, void* workspace, unsigned* tickets, cudaStream_t on);
 cudaError_t leaky_relu(Attributes const& a, Tensor const& x, Tensor const& y, cudaStream_t on);

@@ -83,26 +83,27 @@ __global__ void __launch_bounds__(kMostStagedThreads)
     block.take_back(y, stream);
 }
 
-// Rows by periods.
-template <class T, int LENGTH>
+// Rows by periods; each of a norm, or of one for every INNER-th element.
+template <class T, int LENGTH, int INNER>
 __global__ void __launch_bounds__(kPeriodThreads, 6)
     l2norm_periods_kernel(
         T const* __restrict__ x, T* __restrict__ y, int64_t rows, Scalars weight, Norm norm, bool stream)
 {
     using P = Period<T, LENGTH>;
-    constexpr int VEC = P::VEC;
+    constexpr int VEC = P::VEC, SUMS = P::ROWS * INNER;
     extern __shared__ __align__(128) unsigned char staged[];
-    __shared__ float weights[LENGTH];
+    __shared__ float weights[LENGTH / INNER];
     StagedSpan<T> const block(staged, rows, LENGTH, P::rows_of(blockDim.x));
     block.ask_for(x);
-    if (threadIdx.x < LENGTH)
+    if (threadIdx.x < LENGTH / INNER)
         weights[threadIdx.x] = weight.data ? weight.at(threadIdx.x) : 1.f;
     block.await();
+    auto const sum_of = [](int e) { return e / LENGTH * INNER + e % INNER; };
 #pragma unroll 1
     for (int i = threadIdx.x; i * P::VECTORS * VEC < block.elements; i += blockDim.x)
     {
         T* const stage = block.stage + i * P::VECTORS * VEC;
-        float sum[P::ROWS] = {};
+        float sum[SUMS] = {};
 #pragma unroll
         for (int j = 0; j < P::VECTORS; ++j)
         {
@@ -110,32 +111,39 @@ __global__ void __launch_bounds__(kPeriodThreads, 6)
 #pragma unroll
             for (int k = 0; k < VEC; ++k)
             {
-                float& s = sum[(j * VEC + k) / LENGTH];
+                float& s = sum[sum_of(j * VEC + k)];
                 s = fmaf(v[k], v[k], s);
             }
         }
-        float factor[P::ROWS], extra[P::ROWS];
+        bool usual = norm.moderate;
 #pragma unroll
-        for (int r = 0; r < P::ROWS; ++r)
-        {
-            Scale const scale(divisor_of(sum[r], norm));
-            factor[r] = scale.factor;
-            extra[r] = scale.extra;
-        }
+        for (float s : sum)
+            usual = usual && is_moderate(s);
         asm volatile("" ::: "memory"); // the values again, rather than kept as floats
+        auto const write = [&](auto const& scaled) {
 #pragma unroll
-        for (int j = 0; j < P::VECTORS; ++j)
-        {
-            auto const v = Vector<T>::of_shared(stage + j * VEC);
-            float out[VEC];
-#pragma unroll
-            for (int k = 0; k < VEC; ++k)
+            for (int j = 0; j < P::VECTORS; ++j)
             {
-                int const r = (j * VEC + k) / LENGTH;
-                out[k] = v[k] * factor[r] * extra[r] * weights[(j * VEC + k) % LENGTH];
+                auto const v = Vector<T>::of_shared(stage + j * VEC);
+                float out[VEC];
+#pragma unroll
+                for (int k = 0; k < VEC; ++k)
+                {
+                    int const e = j * VEC + k;
+                    out[k] = scaled(v[k], sum[sum_of(e)]) * weights[e % LENGTH / INNER];
+                }
+                Vector<T>::of(out).store(stage + j * VEC, false);
             }
-            Vector<T>::of(out).store(stage + j * VEC, false);
+        };
+        if (usual)
+        {
+#pragma unroll
+            for (float& s : sum)
+                s = moderate_factor(s, norm);
+            write([](float f, float factor) { return f * factor; });
         }
+        else
+            write([&](float f, float s) { return Scale(divisor_of(s, norm))(f); });
     }
     block.take_back(y, stream);
 }

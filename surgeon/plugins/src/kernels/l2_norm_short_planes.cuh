@@ -9,17 +9,18 @@
 namespace surgeon
 {
 
-// How [outer, channels, inner] is cut where `inner` is a few elements: into some neighbouring images a block.
+// How [outer, channels, inner] is cut where `inner` is a few elements: into spans of some neighbouring images.
 struct ShortPlanes
 {
     int64_t outer;
-    int images; // of a block
+    int images; // of a span
     int channels;
     int lanes; // that share an image: 1 to 32, a power of two, or the whole block
     int cycle; // of so many neighbouring groups of lanes, the images begin in different banks
 };
 
 constexpr int kMostPlaneBytes = 32, kMostShortPlanesThreads = 256;
+constexpr int kWeightsAtOnce = 16; // of a thread
 
 // A plane as units, the largest that are aligned wherever an image begins; of an odd number of halves, two planes, from
 // the image's first even element.
@@ -41,21 +42,26 @@ struct PlanesOfLane
 {
     using U = PlaneUnits<T, INNER>;
     static constexpr int REST = U::PLANES > 1 ? U::UNITS / 2 : 0; // units of the last plane's
-    T* units;
-    T* single; // of column INNER - 1, counted from the first unit
-    int steps, lane, lanes, first, count;
-    bool shifted; // the single element comes first, and the units begin with column 1
-    bool last;    // the lane has the rest
+    int channels, steps, lane, lanes, first, count;
+    bool last; // the lane has the rest
+    T* units = nullptr;
+    T* single = nullptr;  // of column INNER - 1, counted from the first unit
+    bool shifted = false; // the single element comes first, and the units begin with column 1
 
-    __device__ PlanesOfLane(T* image, int channels, int lanes_of_image, int at, int turn) : lane(at), lanes(lanes_of_image)
+    __device__ PlanesOfLane(int of_image, int lanes_of_image, int at, int turn)
+        : channels(of_image), steps(of_image / U::PLANES), lane(at), lanes(lanes_of_image)
     {
-        steps = channels / U::PLANES;
-        shifted = U::PLANES > 1 && reinterpret_cast<uintptr_t>(image) % 4 != 0;
-        units = image + shifted;
-        single = shifted ? image : image + channels * INNER - 1;
         count = lane < steps ? ceil_div(steps - lane, lanes) : 0;
         first = lane + (count > 0 ? turn % count : 0) * lanes;
         last = channels % U::PLANES != 0 && lane == steps % lanes;
+    }
+
+    // `start` elements from a whole word on.
+    __device__ void take(T* stage, int start)
+    {
+        shifted = U::PLANES > 1 && start % 2 != 0;
+        units = stage + start + shifted;
+        single = stage + (shifted ? start : start + channels * INNER - 1);
     }
 
     // f(value, column) for each of the lane's elements, columns counted from the first unit's.
@@ -160,10 +166,41 @@ __device__ inline void add_lanes(float (&sum)[INNER], int lanes)
         sum[k] = partial[MOST][k];
 }
 
-// A block has its images in shared memory as one span, which comes and goes as vectors. A lane's steps are such that its
-// columns are always the same: their sums stay in registers.
+// Many at once are asked for: one after the other takes longer than the images do.
+template <class W>
+__device__ inline void bring_weights(float* to, W const* from, int channels)
+{
+    constexpr int AT_ONCE = kWeightsAtOnce;
+    for (int first = threadIdx.x; first < channels; first += AT_ONCE * blockDim.x)
+    {
+        Pack<W, 1> some[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i)
+            if (first + i * int(blockDim.x) < channels)
+                some[i] = Pack<W, 1>::load(from + first + i * int(blockDim.x), false);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i)
+            if (first + i * int(blockDim.x) < channels)
+                to[first + i * int(blockDim.x)] = some[i][0];
+    }
+}
+
+__device__ inline void bring_weights(float* to, Scalars const& from, int channels)
+{
+    if (!from.data)
+        return;
+    switch (from.type)
+    {
+    case Type::kFloat: return bring_weights(to, static_cast<float const*>(from.data), channels);
+    case Type::kHalf: return bring_weights(to, static_cast<__half const*>(from.data), channels);
+    case Type::kBfloat16: return bring_weights(to, static_cast<__nv_bfloat16 const*>(from.data), channels);
+    }
+}
+
+// A block has some images in shared memory as one span, which comes and goes as vectors. A lane's steps are such that
+// its columns are always the same: their sums stay in registers.
 template <class T, int INNER>
-__global__ void __launch_bounds__(kMostShortPlanesThreads, INNER > 12 ? 3 : 4)
+__global__ void __launch_bounds__(kMostShortPlanesThreads, INNER > 10 ? 3 : 4)
     l2norm_short_planes_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, ShortPlanes g, Norm norm,
         bool stream)
 {
@@ -184,40 +221,42 @@ __global__ void __launch_bounds__(kMostShortPlanesThreads, INNER > 12 ? 3 : 4)
             load_up_to(x, e, elements, stream).store(stage + j * VEC, false);
     }
     __pipeline_commit();
-    if (weight.data)
-        for (int c = threadIdx.x; c < g.channels; c += blockDim.x)
-            weights[c] = weight.at(c);
+    bring_weights(weights, weight, g.channels);
     __pipeline_wait_prior(0);
     __syncthreads();
 
     int const group = threadIdx.x / g.lanes, lane = threadIdx.x - group * g.lanes, groups = blockDim.x / g.lanes;
-    int const turn = int(threadIdx.x % 32) / g.lanes / g.cycle;
+    PlanesOfLane<T, INNER> mine(g.channels, g.lanes, lane, int(threadIdx.x % 32) / g.lanes / g.cycle);
     auto const weight_of = [&](int c) { return weight.data ? weights[c] : 1.f; };
 #pragma unroll 1
     for (int i = 0; i < images; i += groups)
     {
         bool const live = i + group < images;
-        PlanesOfLane<T, INNER> const mine(
-            stage + span.lo + (live ? i + group : 0) * image_elements, g.channels, g.lanes, lane, turn);
+        mine.take(stage, span.lo + (i + group) * image_elements);
         float sum[INNER] = {};
         if (live)
             mine.look([&](float f, int k) { sum[k] = fmaf(f, f, sum[k]); });
         add_lanes(sum, g.lanes);
-        bool usual = norm.moderate;
-#pragma unroll
-        for (int k = 0; k < INNER; ++k)
-            usual = usual && is_moderate(sum[k]);
         if (!live)
             continue;
+        bool usual = norm.moderate;
+#pragma unroll
+        for (float s : sum)
+            usual = usual && is_moderate(s);
         if (usual)
         {
 #pragma unroll
-            for (int k = 0; k < INNER; ++k)
-                sum[k] = moderate_factor(sum[k], norm);
+            for (float& s : sum)
+                s = moderate_factor(s, norm);
             mine.change([&](float f, int k) { return f * sum[k]; }, weight_of);
         }
         else
-            mine.change([&](float f, int k) { return Scale(divisor_of(sum[k], norm))(f); }, weight_of);
+        {
+#pragma unroll
+            for (float& s : sum)
+                s = divisor_of(s, norm);
+            mine.change([&](float f, int k) { return Scale(sum[k])(f); }, weight_of);
+        }
     }
     __syncthreads();
     for (int j = threadIdx.x; j < span.vectors(); j += blockDim.x)
