@@ -66,13 +66,13 @@ struct Mapping
 
 // Images of short planes of which a multiprocessor holds fewer than three are other mappings' if they can, and from the
 // L2 cache planes of two vectors.
-Mapping choose(Type type, int64_t outer, int64_t channels, int64_t inner, bool stream)
+Mapping choose(Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted, bool stream)
 {
     constexpr int64_t kThird = 72 << 10;
     int64_t const bytes = inner * size_of(type);
     ShortPlanesPlan planes{0, 0, 0};
     if (stream || bytes != 2 * kVectorBytes)
-        planes = plan_short_planes(type, outer, channels, inner);
+        planes = plan_short_planes(type, outer, channels, inner, weighted);
     Mapping m;
     if (channels * bytes <= kThird)
         m.planes = planes;
@@ -97,7 +97,7 @@ cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t ou
     if (channels * inner * size_of(type) <= kMostPeriodBytes)
         return l2norm_small_images(type, x, weight, y, outer, channels, inner, norm, on);
     bool const stream = streams(2 * outer * channels * inner * size_of(type));
-    Mapping const mapping = choose(type, outer, channels, inner, stream);
+    Mapping const mapping = choose(type, outer, channels, inner, weight.data != nullptr, stream);
     if (!stream)
         tickets = nullptr;
     else if (mapping.draws())

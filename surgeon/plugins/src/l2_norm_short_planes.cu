@@ -48,21 +48,24 @@ cudaError_t launch_short_planes(ShortPlanesPlan const& plan, T const* x, Scalars
 bool short_planes_fit(ShortPlanesPlan const& plan, Type type, int64_t channels, int64_t inner)
 {
     bool const lanes = plan.lanes == plan.threads || (plan.lanes > 0 && 32 % plan.lanes == 0);
+    size_t const most = size_t(device().shared_bytes) - kReservedOfBlock;
     return plan.images > 0 && lanes && plan.threads > 0 && plan.threads % 32 == 0
         && plan.threads <= kMostShortPlanesThreads && inner > 1 && inner * size_of(type) <= kMostPlaneBytes
-        && short_planes_bytes(plan, type, channels, inner) <= kSharedOfMultiprocessor - kReservedOfBlock;
+        && short_planes_bytes(plan, type, channels, inner) <= most;
 }
 
 // Some images by 128 threads. A larger one has a block to itself, so that others' come and go meanwhile, of as many
-// threads as ask for all weights at once, and of more where adding their sums is still little beside the rest.
-ShortPlanesPlan plan_short_planes(Type type, int64_t outer, int64_t channels, int64_t inner)
+// threads as ask for all weights at once, and of more where adding their sums is still little beside the rest. Weights
+// that are nearly as large as an image are for several.
+ShortPlanesPlan plan_short_planes(Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted)
 {
-    constexpr int64_t kMostOfLane = 200, kMostTogether = 6 << 10, kSpan = 24 << 10, kFewest = 64;
-    int64_t const bytes = channels * inner * size_of(type), part = inner <= 8 ? 128 : 160;
+    constexpr int64_t kMostOfLane = 200, kMostTogether = 6 << 10, kSpan = 24 << 10, kFewest = 64, kHeavy = 8;
+    int64_t const plane = inner * size_of(type), bytes = channels * plane, part = inner <= 8 ? 128 : 160;
     ShortPlanesPlan plan{1, 1, 128};
-    if (bytes > kMostTogether)
+    if (bytes > (weighted && plane < kHeavy ? 2 * kMostTogether : kMostTogether))
     {
-        int64_t const fewest = std::max(kFewest, ceil_div(channels, int64_t(kWeightsAtOnce)));
+        int64_t const at_once = ceil_div(channels, int64_t(kWeightsAtOnce));
+        int64_t const fewest = weighted ? std::max(kFewest, at_once) : kFewest;
         plan.threads = kMostShortPlanesThreads;
         while (plan.threads >= 2 * fewest && bytes < plan.threads * part)
             plan.threads /= 2;
@@ -70,7 +73,7 @@ ShortPlanesPlan plan_short_planes(Type type, int64_t outer, int64_t channels, in
     }
     else
     {
-        while (bytes > plan.lanes * kMostOfLane)
+        while (plan.lanes < 32 && bytes > plan.lanes * kMostOfLane)
             plan.lanes *= 2;
         int64_t const groups = plan.threads / plan.lanes, fair = outer / (groups * device().multiprocessors);
         plan.images = int(groups * std::max(std::min(kSpan / (groups * bytes), fair), int64_t(1)));

@@ -42,7 +42,7 @@ struct StagedPlan
 struct ShortPlanesPlan
 {
     int images;  // of a block; 0: this mapping does not do
-    int lanes;   // that share an image: 1 to 32, a power of two, or all threads
+    int lanes;   // that share an image: 1, 2, 4, 8, 16, 32, or all of the block
     int threads; // of a block
 };
 
@@ -69,7 +69,7 @@ ImagesPlan plan_images(Type type, int64_t channels, int64_t inner);
 bool images_fit(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner);
 StagedPlan plan_staged(Type type, int64_t channels, int64_t inner);
 bool staged_fits(StagedPlan const& plan, Type type, int64_t channels, int64_t inner);
-ShortPlanesPlan plan_short_planes(Type type, int64_t outer, int64_t channels, int64_t inner);
+ShortPlanesPlan plan_short_planes(Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted);
 bool short_planes_fit(ShortPlanesPlan const& plan, Type type, int64_t channels, int64_t inner);
 RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on);
 
