@@ -52,20 +52,35 @@ ImagesPlan plan_l2norm_images(Type type, int64_t channels, int64_t inner)
     return bytes < 512 || (split && bytes < 1024) || one_block || few ? plan : ImagesPlan{0, 0};
 }
 
+// Few long channels that cut vectors: so few that tiles would be half empty.
+StripsPlan plan_l2norm_strips(Type type, int64_t channels, int64_t inner)
+{
+    constexpr int64_t kShortest = 2048;
+    int64_t const bytes = inner * size_of(type), most = type == Type::kFloat ? 31 : 56;
+    bool const split = bytes % kVectorBytes != 0;
+    return split && bytes >= kShortest && channels <= most ? plan_strips(type, channels, inner) : StripsPlan{0, 0, 0};
+}
+
 // The first that does; columns where none does.
 struct Mapping
 {
     StagedPlan staged{0, 0, 0};
+    StripsPlan strips{0, 0, 0};
     ImagesPlan images{0, 0};
     TilesPlan tiles{0, 0};
 
-    bool columns() const { return staged.images == 0 && images.blocks == 0 && tiles.blocks == 0; }
+    bool columns() const
+    {
+        return staged.images == 0 && strips.width == 0 && images.blocks == 0 && tiles.blocks == 0;
+    }
 };
 
 Mapping choose(Type type, int64_t channels, int64_t inner, bool stream)
 {
     Mapping m;
     if (stream)
+        m.strips = plan_l2norm_strips(type, channels, inner);
+    if (stream && m.columns())
         m.staged = plan_l2norm_staged(type, channels, inner);
     if (stream && m.columns())
         m.images = plan_l2norm_images(type, channels, inner);
@@ -79,8 +94,8 @@ Mapping choose(Type type, int64_t channels, int64_t inner, bool stream)
 cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t outer, int64_t channels, int64_t inner,
     Norm norm, void* workspace, unsigned* tickets, cudaStream_t on)
 {
-    if (inner == 1)
-        return l2norm_rows(type, x, weight, y, outer, channels, norm, on);
+    if (inner == 1 || channels == 1)
+        return l2norm_rows(type, x, weight, y, outer * inner, channels, norm, on);
     bool const stream = streams(2 * outer * channels * inner * size_of(type));
     Mapping const mapping = choose(type, channels, inner, stream);
     if (!stream)
@@ -93,6 +108,8 @@ cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t ou
     }
     if (mapping.staged.images > 0)
         return launch_l2norm_staged(mapping.staged, type, x, weight, y, outer, channels, inner, norm, tickets, on);
+    if (mapping.strips.width > 0)
+        return launch_l2norm_strips(mapping.strips, type, x, weight, y, outer, channels, inner, norm, tickets, on);
     if (mapping.images.blocks > 0)
         return launch_l2norm_images(mapping.images, type, x, weight, y, outer, channels, inner, norm, tickets, on);
     if (mapping.tiles.blocks > 0)
