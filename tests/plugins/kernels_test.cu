@@ -1121,7 +1121,8 @@ void tune(std::string const& only)
                      {8 * twice, 512, 16384}, {16 * twice, 64, 65025}, {16 * twice, 64, 65028},
                          {16 * twice, 1024, 4096},
                      {128 * twice, 256, 1444}, {4 * twice, 4096, 2304}, {64 * twice, 2048, 196},
-                         {16 * twice, 32, 65025}})
+                         {16 * twice, 32, 65025}, {4 * twice, 2048, 9409}, {4 * twice, 1024, 16641}, {4 * twice, 512, 33489},
+                     {4 * twice, 256, 66049}, {8 * twice, 128, 66049}})
             {
                 ColumnsPlan const columns = plan_columns(t, d[0], d[1], d[2]);
                 if (columns.x * columns.y <= 512 && int64_t(columns.packs) * columns.y >= d[1])
