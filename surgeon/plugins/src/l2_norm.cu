@@ -27,7 +27,8 @@ TilesPlan plan_l2norm_tiles(Type type, int64_t channels, int64_t inner, bool str
 {
     int64_t const bytes = inner * size_of(type);
     bool const split = bytes % (type == Type::kFloat ? 16 : 8) != 0;
-    bool const cut = bytes % kLineBytes != 0 && channels > (stream ? 63 : 256);
+    int64_t const few = !stream ? 256 : type == Type::kFloat ? 31 : 63; // half a tile's
+    bool const cut = bytes % kLineBytes != 0 && channels > few;
     if (bytes < 2 * kLineBytes || channels < 32 || !(split || cut || channels > (stream ? 256 : 512)))
         return TilesPlan{0, 0};
     for (int x : {64, 32, 16, 8})
@@ -52,13 +53,15 @@ ImagesPlan plan_l2norm_images(Type type, int64_t channels, int64_t inner)
     return bytes < 512 || (split && bytes < 1024) || one_block || few ? plan : ImagesPlan{0, 0};
 }
 
-// Few long channels that cut vectors: so few that tiles would be half empty.
+// Few long channels that cut vectors: so few that tiles would be half empty. Of halves also some more that cut lines.
 StripsPlan plan_l2norm_strips(Type type, int64_t channels, int64_t inner)
 {
-    constexpr int64_t kShortest = 2048;
-    int64_t const bytes = inner * size_of(type), most = type == Type::kFloat ? 31 : 56;
-    bool const split = bytes % kVectorBytes != 0;
-    return split && bytes >= kShortest && channels <= most ? plan_strips(type, channels, inner) : StripsPlan{0, 0, 0};
+    constexpr int64_t kShortest = 2048, kMany = 40;
+    bool const halves = type != Type::kFloat;
+    int64_t const bytes = inner * size_of(type), most = halves ? 56 : 31;
+    bool const split = bytes % kVectorBytes != 0, cut = halves && channels >= kMany && bytes % kLineBytes != 0;
+    bool const does = (split || cut) && bytes >= kShortest && channels <= most;
+    return does ? plan_strips(type, channels, inner) : StripsPlan{0, 0, 0};
 }
 
 // The first that does; columns where none does.
