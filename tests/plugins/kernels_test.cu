@@ -576,6 +576,15 @@ void verify(Case const& c)
                         return launch_l2norm_short_planes(
                             planes, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, 0);
                     });
+        // As run() would, and in narrow strips: by few threads, or by so many that the device holds fewer blocks.
+        int const width = int(std::max<int64_t>(inner / (2 + turn % 3), 1));
+        StripsPlan const narrow{width, 2 + turn % 3, outer > 1000 ? 640 : 32};
+        for (StripsPlan const& strips : {plan_strips(c.type, c.x[axis], inner), narrow})
+            if (strips_fit(strips, c.type, c.x[axis], inner))
+                again(" in strips of " + std::to_string(strips.width), [&] {
+                    return launch_l2norm_strips(
+                        strips, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
+                });
     }
     if (takes_tickets(c.kind) && !tickets_are_zero())
     {
@@ -822,7 +831,8 @@ void check_all()
                 all_operators(d, t, v, true);
     for (Type t : kTypes) // L2Norm: tensors that outgrow the L2 cache, whose tiles and images are drawn
         for (Dims const& d : std::vector<Dims>{{600, 512, 7, 7}, {170, 1024, 10, 10}, {100, 512, 19, 19},
-            {1500, 64, 14, 14}, {9001, 35, 7, 9}, {30, 512, 38, 38}})
+            {1500, 64, 14, 14}, {9001, 35, 7, 9}, {30, 512, 38, 38}, {90, 3, 225, 227}, {60, 17, 129, 127},
+                 {7, 61, 257, 255}, {300, 2, 181, 183}})
         {
             Case c{Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), d, t};
             c.affine = true;
@@ -1158,7 +1168,8 @@ void tune(std::string const& only)
                      {8 * twice, 512, 16384}, {16 * twice, 64, 65025}, {16 * twice, 64, 65028},
                          {16 * twice, 1024, 4096},
                      {128 * twice, 256, 1444}, {4 * twice, 4096, 2304}, {64 * twice, 2048, 196},
-                         {16 * twice, 32, 65025}})
+                         {16 * twice, 32, 65025}, {4 * twice, 2048, 9409}, {4 * twice, 1024, 16641}, {4 * twice, 512, 33489},
+                     {4 * twice, 256, 66049}, {8 * twice, 128, 66049}})
             {
                 ColumnsPlan const columns = plan_columns(t, d[0], d[1], d[2]);
                 if (columns.x * columns.y <= 512 && int64_t(columns.packs) * columns.y >= d[1])

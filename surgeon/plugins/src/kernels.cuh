@@ -16,6 +16,7 @@
 #include "kernels/l2_norm_images.cuh"
 #include "kernels/l2_norm_rows.cuh"
 #include "kernels/l2_norm_short_planes.cuh"
+#include "kernels/l2_norm_strips.cuh"
 #include "kernels/l2_norm_tiles.cuh"
 #include "kernels/leaky_relu.cuh"
 #include "kernels/reflect_pad.cuh"

@@ -27,7 +27,8 @@ TilesPlan plan_l2norm_tiles(Type type, int64_t channels, int64_t inner, bool str
 {
     int64_t const bytes = inner * size_of(type);
     bool const split = bytes % (type == Type::kFloat ? 16 : 8) != 0;
-    bool const cut = bytes % kLineBytes != 0 && channels > (stream ? 63 : 256);
+    int64_t const few = !stream ? 256 : type == Type::kFloat ? 31 : 63; // half a tile's
+    bool const cut = bytes % kLineBytes != 0 && channels > few;
     if (bytes < 2 * kLineBytes || channels < 32 || !(split || cut || channels > (stream ? 256 : 512)))
         return TilesPlan{0, 0};
     for (int x : {64, 32, 16, 8})
@@ -52,15 +53,27 @@ ImagesPlan plan_l2norm_images(Type type, int64_t channels, int64_t inner)
     return bytes < 512 || (split && bytes < 1024) || one_block || few ? plan : ImagesPlan{0, 0};
 }
 
+// Few long channels that cut vectors: so few that tiles would be half empty. Of halves also some more that cut lines.
+StripsPlan plan_l2norm_strips(Type type, int64_t channels, int64_t inner)
+{
+    constexpr int64_t kShortest = 2048, kMany = 40;
+    bool const halves = type != Type::kFloat;
+    int64_t const bytes = inner * size_of(type), most = halves ? 56 : 31;
+    bool const split = bytes % kVectorBytes != 0, cut = halves && channels >= kMany && bytes % kLineBytes != 0;
+    bool const does = (split || cut) && bytes >= kShortest && channels <= most;
+    return does ? plan_strips(type, channels, inner) : StripsPlan{0, 0, 0};
+}
+
 // The first that does; columns where none does.
 struct Mapping
 {
     ShortPlanesPlan planes{0, 0, 0};
     StagedPlan staged{0, 0, 0};
+    StripsPlan strips{0, 0, 0};
     ImagesPlan images{0, 0};
     TilesPlan tiles{0, 0};
 
-    bool draws() const { return staged.images > 0 || images.blocks > 0 || tiles.blocks > 0; }
+    bool draws() const { return staged.images > 0 || strips.width > 0 || images.blocks > 0 || tiles.blocks > 0; }
     bool columns() const { return planes.images == 0 && !draws(); }
 };
 
@@ -76,6 +89,8 @@ Mapping choose(Type type, int64_t outer, int64_t channels, int64_t inner, bool w
     Mapping m;
     if (channels * bytes <= kThird)
         m.planes = planes;
+    if (stream && m.columns())
+        m.strips = plan_l2norm_strips(type, channels, inner);
     if (stream && m.columns())
         m.staged = plan_l2norm_staged(type, channels, inner);
     if (stream && m.columns())
@@ -110,6 +125,8 @@ cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t ou
         return launch_l2norm_short_planes(mapping.planes, type, x, weight, y, outer, channels, inner, norm, on);
     if (mapping.staged.images > 0)
         return launch_l2norm_staged(mapping.staged, type, x, weight, y, outer, channels, inner, norm, tickets, on);
+    if (mapping.strips.width > 0)
+        return launch_l2norm_strips(mapping.strips, type, x, weight, y, outer, channels, inner, norm, tickets, on);
     if (mapping.images.blocks > 0)
         return launch_l2norm_images(mapping.images, type, x, weight, y, outer, channels, inner, norm, tickets, on);
     if (mapping.tiles.blocks > 0)

@@ -46,6 +46,14 @@ struct ShortPlanesPlan
     int threads; // of a block
 };
 
+// Strips of long channels: see l2norm_strips_kernel.
+struct StripsPlan
+{
+    int width;   // columns that a strip has; 0: this mapping does not do
+    int stages;  // strips that a block has
+    int threads; // that have columns
+};
+
 struct RowsPlan
 {
     int packs;   // a thread's vectors in registers: 8, 16; 0: the row does not fit a block's
@@ -71,6 +79,8 @@ StagedPlan plan_staged(Type type, int64_t channels, int64_t inner);
 bool staged_fits(StagedPlan const& plan, Type type, int64_t channels, int64_t inner);
 ShortPlanesPlan plan_short_planes(Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted);
 bool short_planes_fit(ShortPlanesPlan const& plan, Type type, int64_t channels, int64_t inner);
+StripsPlan plan_strips(Type type, int64_t channels, int64_t inner);
+bool strips_fit(StripsPlan const& plan, Type type, int64_t channels, int64_t inner);
 RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on);
 
 cudaError_t launch_l2norm_columns(ColumnsPlan const& plan, Type type, void const* x, Scalars weight, void* y,
@@ -83,6 +93,8 @@ cudaError_t launch_l2norm_staged(StagedPlan const& plan, Type type, void const* 
     int64_t outer, int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t stream);
 cudaError_t launch_l2norm_short_planes(ShortPlanesPlan const& plan, Type type, void const* x, Scalars weight, void* y,
     int64_t outer, int64_t channels, int64_t inner, Norm norm, cudaStream_t stream);
+cudaError_t launch_l2norm_strips(StripsPlan const& plan, Type type, void const* x, Scalars weight, void* y,
+    int64_t outer, int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t stream);
 cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x, void* y, int64_t rows,
     int64_t length, InstanceNormParams const& params, void* workspace, cudaStream_t stream);
 

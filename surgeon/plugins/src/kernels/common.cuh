@@ -462,13 +462,21 @@ __device__ inline void bulk_load(void* to, void const* from, unsigned bytes, uin
 }
 
 // The writes to `from` must have been followed by fence.proxy.async in their threads, and by a barrier.
-__device__ inline void bulk_store(void* to, void const* from, unsigned bytes, uint64_t policy)
+__device__ inline void bulk_store_part(void* to, void const* from, unsigned bytes, uint64_t policy)
 {
     if (bytes > 0)
         asm volatile("cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%0], [%1], %2, %3;" ::"l"(to),
             "r"(shared_address(from)), "r"(bytes), "l"(policy)
             : "memory");
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// The parts since the last end are one store.
+__device__ inline void bulk_stores_end() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+__device__ inline void bulk_store(void* to, void const* from, unsigned bytes, uint64_t policy)
+{
+    bulk_store_part(to, from, bytes, policy);
+    bulk_stores_end();
 }
 
 // Until all stores of this thread have read their shared memory.
