@@ -757,7 +757,8 @@ void short_channels(int64_t images, int64_t channels, int64_t length, Type t, Va
     for (Type of : {Type::kFloat, t})
         for (bool shifted : {false, true})
         {
-            Case c{Kind::kSurgeonInstanceNorm, instance(1e-5f, channels % 2 ? 1.f : 0.3f), {images, channels, length}, t, v};
+            float const slope = channels % 2 ? 1.f : 0.3f;
+            Case c{Kind::kSurgeonInstanceNorm, instance(1e-5f, slope), {images, channels, length}, t, v};
             c.affine = true;
             c.affine_type = of;
             c.shifted = shifted;
@@ -795,7 +796,8 @@ void quick()
         }
         for (int64_t length : {1, 3, 4, 9})
             short_channels(2, 5001, length, t);
-        for (int64_t length : {1, 9, 30, 64, 201, 255, 512, 1000, 1023, 2048, 4352, 5001, 8192, 8195, 17001, 20000, 65001})
+        for (int64_t length :
+            {1, 9, 30, 64, 201, 255, 512, 1000, 1023, 2048, 4352, 5001, 8192, 8195, 17001, 20000, 65001})
             weighted_rows(length < 1000 ? 70 : 9, length, t);
         for (int64_t length : {20, 64, 121, 255, 1023, 2100, 4001, 4352})
             short_rows(30, length, t);

@@ -278,8 +278,8 @@ cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x,
         if (plan.periods)
             return launch_periods<kMostPeriodBytes>(
                 [](auto period) { return instance_norm_periods_kernel<T, decltype(period)::LENGTH>; },
-                [&](auto period, int threads) { return ChannelSets<decltype(period)>::bytes(params, threads); }, in, out,
-                rows, length, on, params, stream);
+                [&](auto period, int threads) { return ChannelSets<decltype(period)>::bytes(params, threads); },
+                in, out, rows, length, on, params, stream);
         cudaError_t status = cudaErrorInvalidConfiguration; // so far nothing has been launched
         if (plan.blocks > 0 && plan.stages > 0)
             status = launch_over_cluster<T>(plan, in, out, rows, length, params, stream, on);

@@ -47,8 +47,7 @@ cudaError_t l2norm_rows(
         cudaError_t status = cudaErrorInvalidConfiguration; // so far nothing has been launched
         auto const floats
             = staged_lanes(length * sizeof(T)) > 1 ? StagedWeights<T, true>::floats : StagedWeights<T, false>::floats;
-        // Weights are read from shared memory once for several rows.
-        if (plan.staged || (weight.data && length * sizeof(T) <= kMostStagedBytes))
+        if (plan.staged)
             status = launch_staged<T, Scalars, Norm>(
                 {l2norm_staged_kernel<T, PlainWords>, l2norm_staged_kernel<T, TurningWords>,
                     l2norm_staged_kernel<T, RowVectors>},

@@ -76,6 +76,13 @@ __device__ inline __half from_float<__half>(float v) { return __float2half_rn(v)
 template <>
 __device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float v) { return __float2bfloat16_rn(v); }
 
+template <class T>
+__device__ constexpr Type type_of()
+{
+    constexpr bool half = std::is_same<T, __half>::value;
+    return std::is_same<T, float>::value ? Type::kFloat : half ? Type::kHalf : Type::kBfloat16;
+}
+
 // Within one unit in the last place.
 __device__ inline float reciprocal_of(float v)
 {
@@ -298,13 +305,13 @@ struct Scalars
     }
 };
 
-// The N of p's [0, count) from i on, wherever that is; 0 for those outside.
+// The N of p's [0, count) from i on, wherever that is; anything for those outside.
 template <int N, class W>
 __device__ inline void neighbours(W const* p, int i, int count, float (&out)[N])
 {
     constexpr int PER = kVectorBytes / sizeof(W), VECTORS = ceil_div(N, PER);
     int const shift = i & (PER - 1), first = i - shift, vectors = shift > 0 ? VECTORS + 1 : VECTORS;
-    if (first < 0 || first + vectors * PER > count || reinterpret_cast<uintptr_t>(p) % kVectorBytes != 0)
+    if (first + vectors * PER > count || reinterpret_cast<uintptr_t>(p) % kVectorBytes != 0)
     {
 #pragma unroll
         for (int k = 0; k < N; ++k)
@@ -314,7 +321,7 @@ __device__ inline void neighbours(W const* p, int i, int count, float (&out)[N])
     uint4 v[VECTORS + 1];
 #pragma unroll
     for (int j = 0; j <= VECTORS; ++j)
-        v[j] = j < vectors ? __ldg(reinterpret_cast<uint4 const*>(p + first) + j) : uint4{};
+        v[j] = j < vectors ? __ldg(reinterpret_cast<uint4 const*>(p + max(first + j * PER, 0))) : uint4{};
 #pragma unroll
     for (int j = 0; j < VECTORS; ++j)
     {
@@ -544,6 +551,7 @@ struct StagedSpan
     {
     }
 
+    // Only await() waits for it: what comes beside is asked for between the two.
     __device__ void ask_for(T const* x) const
     {
         int const whole = elements / VEC;
@@ -575,6 +583,7 @@ struct StagedSpan
 template <class T, int N>
 struct Period
 {
+    using Element = T;
     static constexpr int LENGTH = N, VEC = kVectorBytes / sizeof(T);
     static constexpr int COMMON = std::gcd(LENGTH, VEC);
     static constexpr int VECTORS = LENGTH / COMMON, ROWS = VEC / COMMON;

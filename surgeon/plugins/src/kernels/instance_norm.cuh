@@ -65,6 +65,7 @@ struct alignas(8) Channel
     float scale = 1.f, bias = 0.f;
 
     Channel() = default;
+    __device__ Channel(float s, float b) : scale(s), bias(b) {}
     __device__ Channel(InstanceNormParams const& p, int64_t row)
     {
         if (!p.scale.data)
@@ -208,15 +209,23 @@ struct ChannelSets
     __device__ ChannelSets(void* shared, InstanceNormParams const& params, int64_t first_row)
         : sets(static_cast<Channel*>(shared)), count(count_of(params, blockDim.x))
     {
-        int64_t const channel = params.channel_of(first_row + threadIdx.x);
-        fill(params.scale, 1.f, channel, params.channels, [](Channel& c) -> float& { return c.scale; });
-        fill(params.bias, 0.f, channel, params.channels, [](Channel& c) -> float& { return c.bias; });
+        using T = typename P::Element;
+        Scalars const &scale = params.scale, &bias = params.bias;
+        if (!scale.data)
+            fill(params, first_row, [](int64_t) { return Read<float>{1.f, 0.f}; });
+        else if (scale.type == Type::kFloat && bias.type == Type::kFloat)
+            fill(params, first_row, [&](int64_t c) { return Read<float>(scale, bias, c); });
+        else if (scale.type == type_of<T>() && bias.type == type_of<T>())
+            fill(params, first_row, [&](int64_t c) { return Read<T>(scale, bias, c); });
+        else
+            fill(params, first_row, [&](int64_t c) { return Read<float>{scale.at(c), bias.at(c)}; });
     }
 
     SURGEON_BOTH static int count_of(InstanceNormParams const& params, int threads)
     {
         int64_t const channels = params.scale.data ? params.channels : 1, lowest_bit = channels & -channels,
-                      repeat = channels / (lowest_bit < P::ROWS ? lowest_bit : P::ROWS), periods = threads * P::A_THREAD;
+                      repeat = channels / (lowest_bit < P::ROWS ? lowest_bit : P::ROWS),
+                      periods = threads * P::A_THREAD;
         return int(repeat < periods ? repeat : periods);
     }
 
@@ -226,26 +235,49 @@ struct ChannelSets
     }
 
 private:
-    template <class Of>
-    __device__ void fill(Scalars const& from, float absent, int64_t channel, int64_t channels, Of const& of) const
+    static constexpr int AT_ONCE = 8; // a thread's channels on their way
+
+    // Not converted before all are on their way.
+    template <class W>
+    struct Read
     {
-        int64_t const step = blockDim.x < channels ? blockDim.x : blockDim.x % unsigned(channels);
-        auto const each = [&](auto const& value) {
-#pragma unroll 4
-            for (int i = threadIdx.x; i < count * P::ROWS; i += blockDim.x)
-            {
-                of(sets[i / P::ROWS * STRIDE + i % P::ROWS]) = value(channel);
-                channel += step;
-                channel -= channel < channels ? 0 : channels;
-            }
-        };
-        if (!from.data)
-            return each([&](int64_t) { return absent; });
-        switch (from.type)
+        W scale, bias;
+
+        Read() = default;
+        __device__ Read(float s, float b) : scale(s), bias(b) {}
+        __device__ Read(Scalars const& scales, Scalars const& biases, int64_t c)
+            : scale(__ldg(static_cast<W const*>(scales.data) + c)), bias(__ldg(static_cast<W const*>(biases.data) + c))
         {
-        case Type::kFloat: return each([&](int64_t c) { return static_cast<float const*>(from.data)[c]; });
-        case Type::kHalf: return each([&](int64_t c) { return to_float(static_cast<__half const*>(from.data)[c]); });
-        default: return each([&](int64_t c) { return to_float(static_cast<__nv_bfloat16 const*>(from.data)[c]); });
+        }
+    };
+
+    template <class F>
+    __device__ void fill(InstanceNormParams const& params, int64_t first_row, F const& read) const
+    {
+        int const entries = count * P::ROWS, threads = blockDim.x;
+        int64_t const channels = params.channels, step = threads < channels ? threads : threads % int(channels);
+        int64_t c = params.channel_of(first_row + threadIdx.x);
+#pragma unroll 1
+        for (int from = 0; from < entries; from += AT_ONCE * threads)
+        {
+            decltype(read(c)) some[AT_ONCE];
+#pragma unroll
+            for (int q = 0; q < AT_ONCE; ++q)
+            {
+                if (from + q * threads >= entries)
+                    break;
+                some[q] = read(c);
+                c += step;
+                c -= c < channels ? 0 : channels;
+            }
+#pragma unroll
+            for (int q = 0; q < AT_ONCE; ++q)
+            {
+                int const i = from + q * threads + threadIdx.x;
+                if (i >= entries)
+                    break;
+                sets[i / P::ROWS * STRIDE + i % P::ROWS] = Channel(to_float(some[q].scale), to_float(some[q].bias));
+            }
         }
     }
 };

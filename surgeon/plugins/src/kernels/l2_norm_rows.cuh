@@ -10,8 +10,8 @@ namespace surgeon
 // the weights' type, void for none.
 template <class T, int R, class W>
 __global__ void __launch_bounds__(512, R <= 8 && std::is_void<W>::value ? 2 : 1)
-    l2norm_rows_kernel(T const* __restrict__ x, W const* __restrict__ weights, T* __restrict__ y, int64_t rows, int length, int lanes,
-        Norm norm, bool stream)
+    l2norm_rows_kernel(T const* __restrict__ x, W const* __restrict__ weights, T* __restrict__ y, int64_t rows,
+        int length, int lanes, Norm norm, bool stream)
 {
     constexpr int VEC = kVectorBytes / sizeof(T);
     __shared__ float2 scratch[32];
@@ -59,9 +59,9 @@ __global__ void __launch_bounds__(512, R <= 8 && std::is_void<W>::value ? 2 : 1)
     }
 }
 
-// Weights behind staged rows, each where lanes find theirs in different banks: of rows by words with a gap after every
-// 32; of rows by vectors every fourth of four in a plane of their own where rows begin on vectors, elsewhere every
-// VEC-th.
+// Weights behind staged rows, where lanes find theirs in different banks. Of rows by words they have a gap after every
+// 32. Of rows by vectors those with the same place in a vector are neighbours, so that lanes read neighbours wherever
+// rows begin; where all begin on vectors they stay together by four, which a lane reads at once.
 template <class T, bool VECTORS>
 struct StagedWeights
 {
