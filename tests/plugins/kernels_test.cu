@@ -210,6 +210,7 @@ struct Case
     Type affine_type = Type::kFloat;
     Dims slope;                       // of PRelu
     Layout layout = Layout::kLinear;
+    bool shifted = false;             // weight, scale and bias begin one element past an aligned address
 
     std::string name() const
     {
@@ -223,7 +224,8 @@ struct Case
             for (int i = 0; i < a.pads_count; ++i)
                 s += " " + std::to_string(a.pads[i]);
         }
-        return s + (affine ? " affine" : "") + (layout == Layout::kChannelsLast8 ? " hwc8" : "");
+        return s + (affine ? " affine " : "") + (affine ? kTypeNames[int(affine_type)] : "")
+            + (shifted ? " shifted" : "") + (layout == Layout::kChannelsLast8 ? " hwc8" : "");
     }
 
     Dims y() const
@@ -472,8 +474,12 @@ void verify(Case const& c)
         want = to_channels_last(want, out);
     }
     int64_t const size = size_of(c.type), n = volume(out);
-    Buffer dx(x.size() * size), dy(n * size), dw(w.size() * size_of(c.affine_type)),
-        db(b.size() * size_of(c.affine_type));
+    int64_t const affine_size = size_of(c.affine_type), past = c.shifted ? affine_size : 0;
+    Buffer dx(x.size() * size), dy(n * size), dw_(w.size() * affine_size + past), db_(b.size() * affine_size + past);
+    struct
+    {
+        void* p;
+    } const dw{static_cast<char*>(dw_.p) + past}, db{static_cast<char*>(db_.p) + past};
     Buffer ws(workspace_bytes(c.kind, int(c.x.size()), c.x.data()));
     upload(dx.p, x, c.type);
     upload(dw.p, w, c.affine_type);
@@ -505,11 +511,19 @@ void verify(Case const& c)
             again(" in chunks of " + std::to_string(plan.chunk),
                 [&] { return launch_pad(plan, c.a, in[0], tensor(dy.p, out, c.type, c.layout), nullptr, tickets(), 0); });
     int64_t const rows = c.x.size() > 1 ? c.x[0] * c.x[1] : 1, length = volume(c.x) / rows;
+    InstanceNormParams const params{c.affine ? Scalars{dw.p, c.affine_type} : Scalars{},
+        c.affine ? Scalars{db.p, c.affine_type} : Scalars{}, c.x.size() > 1 ? c.x[1] : 1, c.a.epsilon, c.a.slope};
+    bool const by_periods = plan_rows(c.type, int64_t(1) << 30, length, device()).periods; // where tensors are large
+    if (c.kind == Kind::kSurgeonInstanceNorm && by_periods)
+        for (bool periods : {false, true})
+            again(periods ? " by periods" : " staged", [&] {
+                RowsPlan plan = plan_rows(c.type, rows, length, device());
+                plan.periods = periods;
+                return launch_instance_norm(plan, c.type, dx.p, dy.p, rows, length, params, ws.p, 0);
+            });
     if (c.kind == Kind::kSurgeonInstanceNorm && length >= 64 && n <= most_in_all_ways && device().clusters)
     {
         int const vec = int(kVectorBytes / size);
-        InstanceNormParams const params{c.affine ? Scalars{dw.p, c.affine_type} : Scalars{},
-            c.affine ? Scalars{db.p, c.affine_type} : Scalars{}, c.x[1], c.a.epsilon, c.a.slope};
         // for ways that run() takes with longer rows only
         Dims const roomy{rows, 1, std::max<int64_t>(length, 1 << 15)};
         Buffer space(workspace_bytes(c.kind, 3, roomy.data()));
@@ -756,6 +770,35 @@ void short_planes(int64_t outer, int64_t channels, int64_t inner, Type t, Values
 
 Type const kTypes[] = {Type::kFloat, Type::kHalf, Type::kBfloat16};
 
+// L2Norm along the last axis with weights: as wide as x or fp32, at aligned addresses and at others.
+void weighted_rows(int64_t rows, int64_t length, Type t, Values v = Values::kNormal)
+{
+    for (Type of : {Type::kFloat, t})
+        for (bool shifted : {false, true})
+        {
+            Case c{Kind::kSurgeonL2Norm, l2(-1, int(length % 5), usual_epsilon(int(length % 5))), {rows, length}, t, v};
+            c.affine = true;
+            c.affine_type = of;
+            c.shifted = shifted;
+            verify(c);
+        }
+}
+
+// InstanceNorm of few elements a channel, which meets blocks and periods of rows at every place.
+void short_channels(int64_t images, int64_t channels, int64_t length, Type t, Values v = Values::kShifted)
+{
+    for (Type of : {Type::kFloat, t})
+        for (bool shifted : {false, true})
+        {
+            float const slope = channels % 2 ? 1.f : 0.3f;
+            Case c{Kind::kSurgeonInstanceNorm, instance(1e-5f, slope), {images, channels, length}, t, v};
+            c.affine = true;
+            c.affine_type = of;
+            c.shifted = shifted;
+            verify(c);
+        }
+}
+
 void quick()
 {
     most_in_all_ways = 1 << 16;
@@ -778,8 +821,17 @@ void quick()
             {2, 513, 16, 16}, {1, 200, 38, 38},
                  {140, 33, 133}, {70, 300, 133}, {150, 96, 7, 7}, {70, 64, 10, 10}, {3, 40, 19, 19}, {1500, 8, 9}})
             verify(Case{Kind::kSurgeonL2Norm, l2(1, int(d[1] % 4), 1e-10f), d, t, Values::kNormal});
-        for (int64_t length = 1; length <= 16; ++length)
+        for (int64_t length = 1; length <= 26; ++length)
+        {
             short_rows(300, length, t);
+            short_channels(3, 3, length, t);
+            short_channels(70, 20 + length % 3, length, t);
+        }
+        for (int64_t length : {1, 3, 4, 9})
+            short_channels(2, 5001, length, t);
+        for (int64_t length :
+            {1, 9, 30, 64, 201, 255, 512, 1000, 1023, 2048, 4352, 5001, 8192, 8195, 17001, 20000, 65001})
+            weighted_rows(length < 1000 ? 70 : 9, length, t);
         for (int64_t length : {20, 64, 121, 255, 1023, 2100, 4001, 4352})
             short_rows(30, length, t);
         for (int64_t length : {17, 24}) // blocks of all their threads
@@ -870,6 +922,23 @@ void check_all()
         for (int64_t length = 40; length < 4400; length += length / 4)
             for (int64_t rows : {3, 1101})
                 short_rows(rows, length, t);
+        for (int64_t length = 1; length <= 26; ++length)
+        {
+            for (int64_t channels : {1, 2, 63, 64, 1028})
+                short_channels(37, channels, length, t);
+            for (Values v : {Values::kZero, Values::kZeroRows, Values::kTiny, Values::kLarge, Values::kConstant,
+                     Values::kDenormal, Values::kSpecial})
+            {
+                short_channels(9, 31, length, t, v);
+                weighted_rows(257, length, t, v);
+            }
+        }
+        verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), {2, 330001, t == Type::kFloat ? 13 : 25}, t,
+            Values::kShifted, true}); // outgrows the L2 cache
+        for (int64_t length = 27; length < 66000; length += length / 3)
+            for (int64_t more : {0, 1, 8})
+                for (int64_t rows : {3, 61})
+                    weighted_rows(rows, (length & -8) + more, t);
     }
     for (Type t : kTypes) // pads beyond the extent, one pixel, whole-axis wraps
         for (int mode = 0; mode < 4; ++mode)

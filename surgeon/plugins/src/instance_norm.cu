@@ -20,6 +20,9 @@ constexpr int kChunk = (32 << 10) / kVectorBytes;
 // its way.
 constexpr int64_t kFewBytes = 112 << 10;
 
+// The longer periods of fewer threads cost more than what the L2 cache brings soon.
+constexpr int kMostPeriodBytes = 52, kMostPeriodBytesInCache = 32;
+
 int64_t bytes_in_registers(RowsPlan const& plan, int64_t vectors)
 {
     constexpr int kThreads = 1024;
@@ -60,7 +63,9 @@ RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on)
     // they are of halves.
     bool const clusters = on.clusters && kStAsync, crooked = length % vector_elements(type) != 0,
                better = crooked || bytes_in_registers(plan, vectors) < kFewBytes;
-    plan.staged = better && length * size_of(type) <= kMostStagedBytes;
+    int64_t const bytes = length * size_of(type);
+    plan.staged = better && bytes <= kMostStagedBytes;
+    plan.periods = bytes <= (2 * rows * bytes > on.l2_bytes ? kMostPeriodBytes : kMostPeriodBytesInCache);
     bool const shared = better && !plan.staged && clusters && size_of(type) == 2;
     int blocks = shared && vectors > kSmallShare ? 2 : 1;
     while (clusters && vectors > kTileVectors && blocks < kMostBlocksOfRow && vectors / blocks > kSmallShare)
@@ -270,8 +275,10 @@ cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x,
         using T = typename decltype(tag)::type;
         auto const* const in = static_cast<T const*>(x);
         auto* const out = static_cast<T*>(y);
-        if (plan.staged && length * sizeof(T) <= kMostPeriodBytes)
-            return launch_periods([](auto period) { return instance_norm_periods_kernel<T, decltype(period)::LENGTH>; },
+        if (plan.periods)
+            return launch_periods<kMostPeriodBytes>(
+                [](auto period) { return instance_norm_periods_kernel<T, decltype(period)::LENGTH>; },
+                [&](auto period, int threads) { return ChannelSets<decltype(period)>::bytes(params, threads); },
                 in, out, rows, length, on, params, stream);
         cudaError_t status = cudaErrorInvalidConfiguration; // so far nothing has been launched
         if (plan.blocks > 0 && plan.stages > 0)

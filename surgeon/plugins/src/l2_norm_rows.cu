@@ -6,15 +6,24 @@ namespace surgeon
 namespace
 {
 
-template <class T, int R>
-cudaError_t launch_l2norm_rows(RowsPlan const& plan, T const* x, Scalars weight, T* y, int64_t rows, int64_t length,
+// With weights a thread has too many registers for large blocks of few vectors.
+constexpr int kMostWeightedThreads = 256, kFewPacks = 8, kManyPacks = 16;
+
+template <class T, class W>
+cudaError_t launch_l2norm_rows(RowsPlan plan, T const* x, W const* weights, T* y, int64_t rows, int64_t length,
     Norm norm, bool stream, cudaStream_t on)
 {
+    if (weights && plan.packs == kFewPacks && plan.threads > kMostWeightedThreads)
+    {
+        plan.packs = kManyPacks;
+        plan.lanes = plan.threads = ceil_div(plan.threads / 2, 32) * 32;
+    }
     int64_t const blocks = ceil_div(rows, int64_t(plan.threads / plan.lanes));
     if (blocks > kMostBlocks)
         return cudaErrorInvalidValue;
-    l2norm_rows_kernel<T, R><<<unsigned(blocks), plan.threads, 0, on>>>(
-        x, weight, y, rows, int(length), plan.lanes, norm, stream);
+    auto* const kernel
+        = plan.packs == kFewPacks ? l2norm_rows_kernel<T, kFewPacks, W> : l2norm_rows_kernel<T, kManyPacks, W>;
+    kernel<<<unsigned(blocks), plan.threads, 0, on>>>(x, weights, y, rows, int(length), plan.lanes, norm, stream);
     return cudaGetLastError();
 }
 
@@ -33,7 +42,8 @@ cudaError_t l2norm_periods(T const* x, Scalars weight, T* y, int64_t rows, int64
     bool stream, cudaStream_t on)
 {
     auto const kernel_of = [&](auto period) { return periods_kernel<T, decltype(period)::LENGTH>(inner); };
-    return launch_periods(kernel_of, x, y, rows, length, on, weight, norm, stream);
+    auto const beside = [](auto, int) { return 0; };
+    return launch_periods<kMostPeriodBytes>(kernel_of, beside, x, y, rows, length, on, weight, norm, stream);
 }
 
 } // namespace
@@ -63,22 +73,25 @@ cudaError_t l2norm_rows(
         if (length * sizeof(T) <= kMostPeriodBytes)
             return l2norm_periods(in, weight, out, rows, length, 1, norm, stream, on);
         cudaError_t status = cudaErrorInvalidConfiguration; // so far nothing has been launched
+        auto const floats
+            = staged_lanes(length * sizeof(T)) > 1 ? StagedWeights<T, true>::floats : StagedWeights<T, false>::floats;
         if (plan.staged)
             status = launch_staged<T, Scalars, Norm>(
                 {l2norm_staged_kernel<T, PlainWords>, l2norm_staged_kernel<T, TurningWords>,
                     l2norm_staged_kernel<T, RowVectors>},
-                in, out, rows, length, weight.data ? weight_place(int(length)) * sizeof(float) : 0, stream, on, weight,
+                in, out, rows, length, weight.data ? floats(int(length)) * sizeof(float) : 0, stream, on, weight,
                 norm);
         if (status != cudaErrorInvalidConfiguration)
             return status;
         if (plan.blocks != 1)
             return launch_l2norm_columns(kReadTwice, type, x, weight, y, rows, length, 1, norm, on);
-        switch (plan.packs)
-        {
-        case 8: return launch_l2norm_rows<T, 8>(plan, in, weight, out, rows, length, norm, stream, on);
-        case 16: return launch_l2norm_rows<T, 16>(plan, in, weight, out, rows, length, norm, stream, on);
-        }
-        return cudaErrorInvalidValue;
+        auto const launch = [&](auto const* weights) {
+            return launch_l2norm_rows(plan, in, weights, out, rows, length, norm, stream, on);
+        };
+        if (!weight.data)
+            return launch(weight.data);
+        return weight.type == Type::kFloat ? launch(static_cast<float const*>(weight.data))
+                                           : launch(static_cast<T const*>(weight.data));
     });
 }
 

@@ -192,30 +192,37 @@ cudaError_t launch_staged(StagedKernels<T, Arguments...> const& kernels, T const
     return cudaGetLastError();
 }
 
-// Rows of LENGTH or more elements and at most kMostPeriodBytes, by kernel_of(their Period).
-template <class T, int LENGTH = 1, class KernelOf, class... Arguments>
-cudaError_t launch_periods(KernelOf const& kernel_of, T const* x, T* y, int64_t rows, int64_t length, cudaStream_t on,
-    Arguments const&... arguments)
+constexpr size_t kUnaskedShared = 48 << 10; // of a block
+
+// Rows of LENGTH or more elements and at most MOST_BYTES, by kernel_of(their Period), which has beside(it, the threads)
+// bytes of shared memory for more than rows.
+template <int MOST_BYTES, int LENGTH = 1, class T, class KernelOf, class Beside, class... Arguments>
+cudaError_t launch_periods(KernelOf const& kernel_of, Beside const& beside, T const* x, T* y, int64_t rows,
+    int64_t length, cudaStream_t on, Arguments const&... arguments)
 {
-    if constexpr (LENGTH * sizeof(T) > kMostPeriodBytes)
+    if constexpr (LENGTH * sizeof(T) > MOST_BYTES)
         return cudaErrorInvalidValue;
     else
     {
         if (length > LENGTH)
-            return launch_periods<T, LENGTH + 1>(kernel_of, x, y, rows, length, on, arguments...);
+            return launch_periods<MOST_BYTES, LENGTH + 1>(kernel_of, beside, x, y, rows, length, on, arguments...);
         using P = Period<T, LENGTH>;
         constexpr int kWarp = 32;
-        int threads = kPeriodThreads; // few rows are spread over the multiprocessors
+        int threads = P::THREADS; // few rows are spread over the multiprocessors
         while (threads > kWarp && ceil_div(rows, int64_t(P::rows_of(threads))) < device().multiprocessors)
             threads /= 2;
         int64_t const blocks = ceil_div(rows, int64_t(P::rows_of(threads)));
         if (blocks > kMostBlocks)
             return cudaErrorInvalidValue;
-        size_t const shared = P::rows_of(threads) * LENGTH * sizeof(T);
+        size_t const shared = P::rows_of(threads) * LENGTH * sizeof(T) + beside(P{}, threads);
+        if (shared > kUnaskedShared)
+            return cudaErrorInvalidValue;
         kernel_of(P{})<<<unsigned(blocks), threads, shared, on>>>(x, y, rows, arguments...);
         return cudaGetLastError();
     }
 }
+
+constexpr int kMostPeriodBytes = 32; // of L2Norm's rows and images
 
 // The operators that have no plan of their own for the tests to choose.
 cudaError_t l2norm_rows(

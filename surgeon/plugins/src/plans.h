@@ -63,6 +63,7 @@ struct RowsPlan
     int stages;  // that a block has for shares in shared memory, 1 or 2; 0 for a row in registers. With no blocks, 0
                  // where x is read twice from memory, above it where it is read the second time from the L2 cache
     bool staged = false; // several rows in a block's shared memory, where it has enough, instead of registers
+    bool periods = false; // some rows to a thread
 };
 
 struct PadPlan

@@ -76,6 +76,13 @@ __device__ inline __half from_float<__half>(float v) { return __float2half_rn(v)
 template <>
 __device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float v) { return __float2bfloat16_rn(v); }
 
+template <class T>
+__device__ constexpr Type type_of()
+{
+    constexpr bool half = std::is_same<T, __half>::value;
+    return std::is_same<T, float>::value ? Type::kFloat : half ? Type::kHalf : Type::kBfloat16;
+}
+
 // Within one unit in the last place.
 __device__ inline float reciprocal_of(float v)
 {
@@ -256,6 +263,31 @@ __device__ inline void store_up_to(T* y, int64_t e, int64_t elements, Vector<T> 
             reinterpret_cast<Bits<T>*>(y)[e + k] = v.bits(k);
 }
 
+// The 16 bytes that begin `shift` elements into the 32 of a and b.
+template <class T>
+__device__ inline Vector<T> spliced(uint4 const& a, uint4 const& b, int shift)
+{
+    unsigned w[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+    int const bytes = shift * int(sizeof(T));
+    if (bytes & 8)
+#pragma unroll
+        for (int i = 0; i < 6; ++i)
+            w[i] = w[i + 2];
+    if (bytes & 4)
+#pragma unroll
+        for (int i = 0; i < 5; ++i)
+            w[i] = w[i + 1];
+    if (sizeof(T) == 2 && (bytes & 2))
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            w[i] = __funnelshift_r(w[i], w[i + 1], 16);
+    Vector<T> v;
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+        v.words[i] = w[i];
+    return v;
+}
+
 // Weights, scales, biases and slopes: a small array in its own type. A null pointer stands for "absent".
 struct Scalars
 {
@@ -271,38 +303,34 @@ struct Scalars
         default: return __bfloat162float(static_cast<__nv_bfloat16 const*>(data)[i]);
         }
     }
-
-    // The N from i on, a multiple of N.
-    template <int N>
-    __device__ void at(int64_t i, float (&out)[N]) const
-    {
-        switch (type)
-        {
-        case Type::kFloat: return read<float>(i, out);
-        case Type::kHalf: return read<__half>(i, out);
-        default: return read<__nv_bfloat16>(i, out);
-        }
-    }
-
-private:
-    template <class W, int N>
-    __device__ void read(int64_t i, float (&out)[N]) const
-    {
-        constexpr int PACK = N * sizeof(W) > kVectorBytes ? kVectorBytes / sizeof(W) : N;
-        W const* const p = static_cast<W const*>(data) + i;
-        bool const whole = reinterpret_cast<uintptr_t>(data) % (PACK * sizeof(W)) == 0;
-#pragma unroll
-        for (int from = 0; from < N; from += PACK)
-        {
-            Pack<W, PACK> v = Pack<W, PACK>::zeros();
-            if (whole)
-                v = Pack<W, PACK>::load(p + from, false);
-#pragma unroll
-            for (int k = 0; k < PACK; ++k)
-                out[from + k] = whole ? v[k] : to_float(p[from + k]);
-        }
-    }
 };
+
+// The N of p's [0, count) from i on, wherever that is; anything for those outside.
+template <int N, class W>
+__device__ inline void neighbours(W const* p, int i, int count, float (&out)[N])
+{
+    constexpr int PER = kVectorBytes / sizeof(W), VECTORS = ceil_div(N, PER);
+    int const shift = i & (PER - 1), first = i - shift, vectors = shift > 0 ? VECTORS + 1 : VECTORS;
+    if (first + vectors * PER > count || reinterpret_cast<uintptr_t>(p) % kVectorBytes != 0)
+    {
+#pragma unroll
+        for (int k = 0; k < N; ++k)
+            out[k] = i + k >= 0 && i + k < count ? to_float(p[i + k]) : 0.f;
+        return;
+    }
+    uint4 v[VECTORS + 1];
+#pragma unroll
+    for (int j = 0; j <= VECTORS; ++j)
+        v[j] = j < vectors ? __ldg(reinterpret_cast<uint4 const*>(p + max(first + j * PER, 0))) : uint4{};
+#pragma unroll
+    for (int j = 0; j < VECTORS; ++j)
+    {
+        Vector<W> const a = spliced<W>(v[j], v[j + 1], shift);
+#pragma unroll
+        for (int k = 0; k < PER && j * PER + k < N; ++k)
+            out[j * PER + k] = a[k];
+    }
+}
 
 // ------------------------------------------------------------------------------------------------ reductions
 
@@ -531,6 +559,7 @@ struct StagedSpan
     {
     }
 
+    // Only await() waits for it: what comes beside is asked for between the two.
     __device__ void ask_for(T const* x) const
     {
         int const whole = elements / VEC;
@@ -559,15 +588,15 @@ struct StagedSpan
 };
 
 // Rows so short that a thread takes several at once: a period, the fewest that fill whole vectors.
-constexpr int kMostPeriodBytes = 32, kPeriodThreads = 128;
-
 template <class T, int N>
 struct Period
 {
+    using Element = T;
     static constexpr int LENGTH = N, VEC = kVectorBytes / sizeof(T);
     static constexpr int COMMON = std::gcd(LENGTH, VEC);
     static constexpr int VECTORS = LENGTH / COMMON, ROWS = VEC / COMMON;
     static constexpr int A_THREAD = ceil_div(4, VECTORS); // periods, of four vectors or more
+    static constexpr int THREADS = VECTORS > 16 ? 64 : 128;
 
     SURGEON_BOTH static int rows_of(int threads) { return threads * A_THREAD * ROWS; }
 };
@@ -602,11 +631,20 @@ struct StagedRows : StagedSpan<T>
 
 constexpr int kMostStagedThreads = 256;
 
+template <class T, class F>
+__device__ inline void change_one(StagedRows<T> const& block, int at, F const& f)
+{
+    float out[1] = {to_float(block.stage[at])};
+    f(out, at - block.start);
+    block.stage[at] = from_float<T>(out[0]);
+}
+
 // A thread's staged row as 32-bit words; of an odd number of halves, one shares its word with a neighbouring row. With
 // TURN every row begins at another of its words, where rows would meet in the same banks otherwise.
 template <class T, bool TURN>
 struct RowWords
 {
+    static constexpr bool VECTORS = false;
     static constexpr int PER = 4 / sizeof(T);
     using Word = Pack<T, PER>;
     StagedRows<T> const& block;
@@ -622,30 +660,31 @@ struct RowWords
         at = !single ? -1 : block.start % PER ? block.start : block.start + block.length - 1;
     }
 
-    // f(value, its index in the row) for the single element, then f for those of every word.
+    // f(value) for the single element, then f for those of every word.
     template <class F>
     __device__ void look(F const& f) const
     {
         if (at >= 0)
-            f(to_float(block.stage[at]), at - block.start);
-        each([&](int w, Word const& v) {
+            f(to_float(block.stage[at]));
+        each([&](int, Word const& v) {
 #pragma unroll
             for (int k = 0; k < PER; ++k)
-                f(v[k], w * PER + k - block.start);
+                f(v[k]);
         });
     }
 
-    // Every element becomes f(value, its index in the row).
+    // f(values, the first one's index in the row) changes some neighbours.
     template <class F>
     __device__ void change(F const& f) const
     {
         if (at >= 0)
-            block.stage[at] = from_float<T>(f(to_float(block.stage[at]), at - block.start));
+            change_one(block, at, f);
         each([&](int w, Word const& v) {
             float out[PER];
 #pragma unroll
             for (int k = 0; k < PER; ++k)
-                out[k] = f(v[k], w * PER + k - block.start);
+                out[k] = v[k];
+            f(out, w * PER - block.start);
             reinterpret_cast<unsigned*>(block.stage)[w] = Word::of(out).words[0];
         });
     }
@@ -679,6 +718,7 @@ using TurningWords = RowWords<T, true>;
 template <class T>
 struct RowVectors
 {
+    static constexpr bool VECTORS = true;
     static constexpr int VEC = kVectorBytes / sizeof(T);
     StagedRows<T> const& block;
     int first, end;    // the lane's first vector, the end of the row's
@@ -700,26 +740,27 @@ struct RowVectors
     {
         for (int at : {before, after})
             if (at >= 0)
-                f(to_float(block.stage[at]), at - block.start);
-        each([&](int e, Vector<T> const& v) {
+                f(to_float(block.stage[at]));
+        each([&](int, Vector<T> const& v) {
 #pragma unroll
             for (int k = 0; k < VEC; ++k)
-                f(v[k], e + k - block.start);
+                f(v[k]);
         });
     }
 
-    // Every element becomes f(value, its index in the row).
+    // f(values, the first one's index in the row) changes some neighbours.
     template <class F>
     __device__ void change(F const& f) const
     {
         for (int at : {before, after})
             if (at >= 0)
-                block.stage[at] = from_float<T>(f(to_float(block.stage[at]), at - block.start));
+                change_one(block, at, f);
         each([&](int e, Vector<T> const& v) {
             float out[VEC];
 #pragma unroll
             for (int k = 0; k < VEC; ++k)
-                out[k] = f(v[k], e + k - block.start);
+                out[k] = v[k];
+            f(out, e - block.start);
             Vector<T>::of(out).store(block.stage + e, false);
         });
     }

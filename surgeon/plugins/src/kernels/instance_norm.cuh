@@ -60,11 +60,12 @@ struct InstanceNormParams
 };
 
 // A channel's scale and bias, to be asked for early: nothing waits for them before the moments are known.
-struct Channel
+struct alignas(8) Channel
 {
     float scale = 1.f, bias = 0.f;
 
     Channel() = default;
+    __device__ Channel(float s, float b) : scale(s), bias(b) {}
     __device__ Channel(InstanceNormParams const& p, int64_t row)
     {
         if (!p.scale.data)
@@ -72,40 +73,6 @@ struct Channel
         int64_t const c = p.channel_of(row);
         scale = p.scale.at(c);
         bias = p.bias.at(c);
-    }
-};
-
-// Those of N neighbouring rows, the first of which is a multiple of N.
-template <int N>
-struct Channels
-{
-    Channel of[N];
-
-    __device__ Channels(InstanceNormParams const& p, int64_t row)
-    {
-        if (!p.scale.data)
-            return;
-        int64_t c = p.channel_of(row);
-        if (p.channels % N == 0)
-        {
-            float scales[N], biases[N];
-            p.scale.at(c, scales);
-            p.bias.at(c, biases);
-#pragma unroll
-            for (int i = 0; i < N; ++i)
-            {
-                of[i].scale = scales[i];
-                of[i].bias = biases[i];
-            }
-            return;
-        }
-#pragma unroll
-        for (int i = 0; i < N; ++i)
-        {
-            of[i].scale = p.scale.at(c);
-            of[i].bias = p.bias.at(c);
-            c = c + 1 < p.channels ? c + 1 : 0;
-        }
     }
 };
 
@@ -204,30 +171,120 @@ __global__ void __launch_bounds__(kMostStagedThreads)
 {
     extern __shared__ __align__(128) unsigned char staged[];
     StagedRows<T> const block(staged, rows, length, lanes);
-    block.ask_for(x);
     Channel const channel(params, block.live ? block.row : 0);
+    block.ask_for(x);
     block.await();
     Row<T> const row(block);
     float sum = 0.f;
-    row.look([&](float f, int) { sum += f; });
+    row.look([&](float f) { sum += f; });
     float const mean = sum_over_lanes(make_float2(sum, 0.f), lanes, nullptr).x * reciprocal_of(float(length));
     float2 d = make_float2(0.f, 0.f);
-    row.look([&](float f, int) {
+    row.look([&](float f) {
         float const deviation = f - mean;
         d.x += deviation;
         d.y = fmaf(deviation, deviation, d.y);
     });
     Affine const affine(params, channel, corrected(float(length), mean, sum_over_lanes(d, lanes, nullptr)));
     if (affine.slope == 1.f)
-        row.change([&](float f, int) { return affine.linear(f); });
+        row.change([&](auto& values, int) {
+            for (float& f : values)
+                f = affine.linear(f);
+        });
     else
-        row.change([&](float f, int) { return affine(f); });
+        row.change([&](auto& values, int) {
+            for (float& f : values)
+                f = affine(f);
+        });
     block.take_back(y, stream);
 }
 
+// The channels of a block's rows in shared memory, a set for each period until they repeat.
+template <class P>
+struct ChannelSets
+{
+    static constexpr int STRIDE = P::ROWS | 1; // odd: lanes find theirs in different banks
+    Channel* const sets;
+    int const count;
+
+    __device__ ChannelSets(void* shared, InstanceNormParams const& params, int64_t first_row)
+        : sets(static_cast<Channel*>(shared)), count(count_of(params, blockDim.x))
+    {
+        using T = typename P::Element;
+        Scalars const &scale = params.scale, &bias = params.bias;
+        if (!scale.data)
+            fill(params, first_row, [](int64_t) { return Read<float>{1.f, 0.f}; });
+        else if (scale.type == Type::kFloat && bias.type == Type::kFloat)
+            fill(params, first_row, [&](int64_t c) { return Read<float>(scale, bias, c); });
+        else if (scale.type == type_of<T>() && bias.type == type_of<T>())
+            fill(params, first_row, [&](int64_t c) { return Read<T>(scale, bias, c); });
+        else
+            fill(params, first_row, [&](int64_t c) { return Read<float>{scale.at(c), bias.at(c)}; });
+    }
+
+    SURGEON_BOTH static int count_of(InstanceNormParams const& params, int threads)
+    {
+        int64_t const channels = params.scale.data ? params.channels : 1, lowest_bit = channels & -channels,
+                      repeat = channels / (lowest_bit < P::ROWS ? lowest_bit : P::ROWS),
+                      periods = threads * P::A_THREAD;
+        return int(repeat < periods ? repeat : periods);
+    }
+
+    SURGEON_BOTH static size_t bytes(InstanceNormParams const& params, int threads)
+    {
+        return count_of(params, threads) * STRIDE * sizeof(Channel);
+    }
+
+private:
+    static constexpr int AT_ONCE = 8; // a thread's channels on their way
+
+    // Not converted before all are on their way.
+    template <class W>
+    struct Read
+    {
+        W scale, bias;
+
+        Read() = default;
+        __device__ Read(float s, float b) : scale(s), bias(b) {}
+        __device__ Read(Scalars const& scales, Scalars const& biases, int64_t c)
+            : scale(__ldg(static_cast<W const*>(scales.data) + c)), bias(__ldg(static_cast<W const*>(biases.data) + c))
+        {
+        }
+    };
+
+    template <class F>
+    __device__ void fill(InstanceNormParams const& params, int64_t first_row, F const& read) const
+    {
+        int const entries = count * P::ROWS, threads = blockDim.x;
+        int64_t const channels = params.channels, step = threads < channels ? threads : threads % int(channels);
+        int64_t c = params.channel_of(first_row + threadIdx.x);
+#pragma unroll 1
+        for (int from = 0; from < entries; from += AT_ONCE * threads)
+        {
+            decltype(read(c)) some[AT_ONCE];
+#pragma unroll
+            for (int q = 0; q < AT_ONCE; ++q)
+            {
+                if (from + q * threads >= entries)
+                    break;
+                some[q] = read(c);
+                c += step;
+                c -= c < channels ? 0 : channels;
+            }
+#pragma unroll
+            for (int q = 0; q < AT_ONCE; ++q)
+            {
+                int const i = from + q * threads + threadIdx.x;
+                if (i >= entries)
+                    break;
+                sets[i / P::ROWS * STRIDE + i % P::ROWS] = Channel(to_float(some[q].scale), to_float(some[q].bias));
+            }
+        }
+    }
+};
+
 // Rows by periods: two looks at each row's elements in registers.
 template <class T, int LENGTH>
-__global__ void __launch_bounds__(kPeriodThreads, 6)
+__global__ void __launch_bounds__(Period<T, LENGTH>::THREADS, (LENGTH > 16 ? 640 : 768) / Period<T, LENGTH>::THREADS)
     instance_norm_periods_kernel(
         T const* __restrict__ x, T* __restrict__ y, int64_t rows, InstanceNormParams params, bool stream)
 {
@@ -236,17 +293,18 @@ __global__ void __launch_bounds__(kPeriodThreads, 6)
     constexpr float kCount = LENGTH;
     extern __shared__ __align__(128) unsigned char staged[];
     int const a_block = P::rows_of(blockDim.x);
-    int64_t const first = int64_t(blockIdx.x) * a_block;
     StagedSpan<T> const block(staged, rows, LENGTH, a_block);
     block.ask_for(x);
-    Channels<P::ROWS> coming(params, first + threadIdx.x * P::ROWS);
+    ChannelSets<P> const channels(block.stage + a_block * LENGTH, params, int64_t(blockIdx.x) * a_block);
     block.await();
+    int const step = blockDim.x % unsigned(channels.count);
+    int at = threadIdx.x % unsigned(channels.count);
 #pragma unroll 1
     for (int i = threadIdx.x; i * P::VECTORS * VEC < block.elements; i += blockDim.x)
     {
-        Channels<P::ROWS> const channels = coming;
-        if (P::A_THREAD > 1)
-            coming = Channels<P::ROWS>(params, first + (i + blockDim.x) * P::ROWS);
+        Channel const* const set = channels.sets + at * ChannelSets<P>::STRIDE;
+        at += step;
+        at -= at < channels.count ? 0 : channels.count;
         T* const stage = block.stage + i * P::VECTORS * VEC;
         Vector<T> v;
         float out[VEC];
@@ -272,7 +330,7 @@ __global__ void __launch_bounds__(kPeriodThreads, 6)
                 d.x += deviation;
                 d.y = fmaf(deviation, deviation, d.y);
             }
-            Affine const affine(params, channels.of[r], corrected(kCount, mean, d));
+            Affine const affine(params, set[r], corrected(kCount, mean, d));
 #pragma unroll
             for (int k = 0; k < LENGTH; ++k)
             {

@@ -6,11 +6,12 @@
 namespace surgeon
 {
 
-// The normalised axis is the last one: x is [rows, length], `lanes` neighbouring threads keep a row in registers.
-template <class T, int R>
-__global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
-    l2norm_rows_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, int64_t rows, int length, int lanes,
-        Norm norm, bool stream)
+// The normalised axis is the last one: x is [rows, length], `lanes` neighbouring threads keep a row in registers. W is
+// the weights' type, void for none.
+template <class T, int R, class W>
+__global__ void __launch_bounds__(512, R <= 8 && std::is_void<W>::value ? 2 : 1)
+    l2norm_rows_kernel(T const* __restrict__ x, W const* __restrict__ weights, T* __restrict__ y, int64_t rows,
+        int length, int lanes, Norm norm, bool stream)
 {
     constexpr int VEC = kVectorBytes / sizeof(T);
     __shared__ float2 scratch[32];
@@ -46,17 +47,74 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
 #pragma unroll
         for (int k = 0; k < VEC; ++k)
             out[k] = scale(v[r][k]);
-        if (weight.data)
+        if constexpr (!std::is_void<W>::value)
+        {
+            float some[VEC];
+            neighbours(weights, j * VEC - window.lo, length, some);
 #pragma unroll
             for (int k = 0; k < VEC; ++k)
-                if (window.inside(j * VEC + k))
-                    out[k] *= weight.at(j * VEC + k - window.lo);
+                out[k] *= some[k];
+        }
         window.put(y, j, Vector<T>::of(out), stream);
     }
 }
 
-// Where weights lie behind staged rows: without gaps lanes would meet in the same banks.
-__host__ __device__ inline int weight_place(int element) { return element + element / 32; }
+// Weights behind staged rows, where lanes find theirs in different banks. Of rows by words they have a gap after every
+// 32. Of rows by vectors those with the same place in a vector are neighbours, so that lanes read neighbours wherever
+// rows begin; where all begin on vectors they stay together by four, which a lane reads at once.
+template <class T, bool VECTORS>
+struct StagedWeights
+{
+    static constexpr int VEC = kVectorBytes / sizeof(T), QUAD = 4;
+    float* const weights;
+    int const length;
+    bool const whole = length % VEC == 0;
+
+    // 8 more than a multiple of 32, so that groups of 8 lanes whose rows begin at other elements have other banks.
+    SURGEON_BOTH static int stride(int length) { return (ceil_div(length, VEC) + 23) / 32 * 32 + 8; }
+    SURGEON_BOTH static int floats(int length) { return VECTORS ? VEC * stride(length) : length + length / 32; }
+
+    template <class W>
+    __device__ void fill(W const* from) const
+    {
+        for (int e = threadIdx.x * VEC; e < length; e += blockDim.x * VEC)
+        {
+            float some[VEC];
+            neighbours(from, e, length, some);
+#pragma unroll
+            for (int k = 0; k < VEC; ++k)
+                if (e + k < length)
+                    weights[place(e + k)] = some[k];
+        }
+    }
+
+    template <int N>
+    __device__ void weigh(float (&values)[N], int first) const
+    {
+        if (VECTORS && N == VEC && whole)
+#pragma unroll
+            for (int k = 0; k < N; k += QUAD)
+            {
+                auto const w = Pack<float, QUAD>::of_shared(weights + place(first + k));
+#pragma unroll
+                for (int i = 0; i < QUAD && k + i < N; ++i)
+                    values[k + i] *= w[i];
+            }
+        else
+#pragma unroll
+            for (int k = 0; k < N; ++k)
+                values[k] *= weights[place(first + k)];
+    }
+
+private:
+    __device__ int place(int e) const
+    {
+        if (!VECTORS)
+            return e + e / 32;
+        unsigned const in = unsigned(e) % VEC, vector = unsigned(e) / VEC;
+        return whole ? (in / QUAD * stride(length) + vector) * QUAD + in % QUAD : in * stride(length) + vector;
+    }
+};
 
 // Short rows, taken in shared memory as Row does, the weights behind them.
 template <class T, template <class> class Row>
@@ -66,26 +124,34 @@ __global__ void __launch_bounds__(kMostStagedThreads)
 {
     extern __shared__ __align__(128) unsigned char staged[];
     StagedRows<T> const block(staged, rows, length, lanes);
-    float* const weights = static_cast<float*>(block.behind());
+    StagedWeights<T, Row<T>::VECTORS> const weights{static_cast<float*>(block.behind()), length};
     block.ask_for(x);
-    if (weight.data)
-        for (int e = threadIdx.x; e < length; e += blockDim.x)
-            weights[weight_place(e)] = weight.at(e);
+    if (weight.data && weight.type == Type::kFloat)
+        weights.fill(static_cast<float const*>(weight.data));
+    else if (weight.data)
+        weights.fill(static_cast<T const*>(weight.data));
     block.await();
     Row<T> const row(block);
     float sum = 0.f;
-    row.look([&](float f, int) { sum = fmaf(f, f, sum); });
+    row.look([&](float f) { sum = fmaf(f, f, sum); });
     Scale const scale(divisor_of(sum_over_lanes(make_float2(sum, 0.f), lanes, nullptr).x, norm));
+    auto const scaled = [&](auto& values) {
+        for (float& f : values)
+            f = scale(f);
+    };
     if (weight.data)
-        row.change([&](float f, int e) { return scale(f) * weights[weight_place(e)]; });
+        row.change([&](auto& values, int first) {
+            scaled(values);
+            weights.weigh(values, first);
+        });
     else
-        row.change([&](float f, int) { return scale(f); });
+        row.change([&](auto& values, int) { scaled(values); });
     block.take_back(y, stream);
 }
 
 // Rows by periods; each of a norm, or of one for every INNER-th element.
 template <class T, int LENGTH, int INNER>
-__global__ void __launch_bounds__(kPeriodThreads, 6)
+__global__ void __launch_bounds__(Period<T, LENGTH>::THREADS, 6)
     l2norm_periods_kernel(
         T const* __restrict__ x, T* __restrict__ y, int64_t rows, Scalars weight, Norm norm, bool stream)
 {

@@ -539,31 +539,6 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
 #endif
 }
 
-// The 16 bytes that begin `shift` elements into the 32 of a and b.
-template <class T>
-__device__ inline Vector<T> spliced(uint4 const& a, uint4 const& b, int shift)
-{
-    unsigned w[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-    int const bytes = shift * int(sizeof(T));
-    if (bytes & 8)
-#pragma unroll
-        for (int i = 0; i < 6; ++i)
-            w[i] = w[i + 2];
-    if (bytes & 4)
-#pragma unroll
-        for (int i = 0; i < 5; ++i)
-            w[i] = w[i + 1];
-    if (sizeof(T) == 2 && (bytes & 2))
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-            w[i] = __funnelshift_r(w[i], w[i + 1], 16);
-    Vector<T> v;
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-        v.words[i] = w[i];
-    return v;
-}
-
 constexpr int kPadThreads = 256;
 
 // The other mapping: groups of threads for a row of y each, or a block for a part of one.
