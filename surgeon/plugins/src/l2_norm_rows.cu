@@ -43,7 +43,7 @@ cudaError_t l2norm_periods(T const* x, Scalars weight, T* y, int64_t rows, int64
 {
     auto const kernel_of = [&](auto period) { return periods_kernel<T, decltype(period)::LENGTH>(inner); };
     auto const beside = [](auto, int) { return 0; };
-    return launch_periods<kMostPeriodBytes>(kernel_of, beside, x, y, rows, length, on, weight, norm, stream);
+    return launch_periods<kMostL2PeriodBytes>(kernel_of, beside, x, y, rows, length, on, weight, norm, stream);
 }
 
 } // namespace
@@ -51,7 +51,7 @@ cudaError_t l2norm_periods(T const* x, Scalars weight, T* y, int64_t rows, int64
 cudaError_t l2norm_small_images(Type type, void const* x, Scalars weight, void* y, int64_t outer, int64_t channels,
     int64_t inner, Norm norm, cudaStream_t on)
 {
-    if (channels < 2 || inner < 1 || channels * inner * size_of(type) > kMostPeriodBytes)
+    if (channels < 2 || inner < 1 || channels * inner * size_of(type) > kMostL2PeriodBytes)
         return cudaErrorInvalidValue;
     bool const stream = streams(2 * outer * channels * inner * size_of(type));
     return with_type(type, [&](auto tag) {
@@ -70,7 +70,7 @@ cudaError_t l2norm_rows(
         using T = typename decltype(tag)::type;
         auto const* const in = static_cast<T const*>(x);
         auto* const out = static_cast<T*>(y);
-        if (length * sizeof(T) <= kMostPeriodBytes)
+        if (length * sizeof(T) <= kMostL2PeriodBytes)
             return l2norm_periods(in, weight, out, rows, length, 1, norm, stream, on);
         cudaError_t status = cudaErrorInvalidConfiguration; // so far nothing has been launched
         auto const floats

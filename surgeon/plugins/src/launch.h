@@ -222,7 +222,7 @@ cudaError_t launch_periods(KernelOf const& kernel_of, Beside const& beside, T co
     }
 }
 
-constexpr int kMostPeriodBytes = 32; // of L2Norm's rows and images
+constexpr int kMostL2PeriodBytes = 32; // of L2Norm's rows and images
 
 // The operators that have no plan of their own for the tests to choose.
 cudaError_t l2norm_rows(
