@@ -128,6 +128,8 @@ __global__ void __launch_bounds__(kMostStripThreads, 1)
                     *tickets = 0; // every strip draws once
             }
             drawn = __shfl_sync(kWholeWarp, drawn, 0);
+            __syncwarp(); // all have read what it was, the workers too
+            barrier_wait(done + stage, phase);
             barrier_wait(left + stage, phase);
             fetch(tickets ? g.stages * gridDim.x + drawn : item + g.stages * gridDim.x);
         }
