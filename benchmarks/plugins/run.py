@@ -1,6 +1,7 @@
 """Time surgeon's plugins on this machine's GPU, against a copy, TensorRT's own layers and PyTorch's operators.
 
     python benchmarks/plugins/run.py [--arch 90] [--driver "trt84 --plugin libsurgeon_plugins.so"] [--out FILE.json]
+                                     [--program kernels_test]
 
 Prints, per operator and shape: time, GB/s (bytes read plus bytes written), the ratio to a device-to-device copy of the
 same bytes timed in turn with it, the ratio to TensorRT's own layers for the same model (with --driver, see
@@ -26,13 +27,13 @@ SHAPE = (1, 64, 256, 256)
 Row = dict[str, object]
 
 
-def kernels(arch: str, work: Path) -> list[Row]:
-    """The kernels' own timings: every line of `kernels_test bench`."""
+def build(arch: str, work: Path) -> Path:
+    """tests/plugins/kernels_test.cu and the operators, compiled for one architecture."""
     program = work / "kernels_test"
     operators = sorted((ROOT / "surgeon/plugins/src").glob("*.cu"))
     sources = [str(ROOT / "tests/plugins/kernels_test.cu"), *map(str, operators)]
     subprocess.run(["nvcc", "-std=c++17", "-O3", f"-arch={arch}", *sources, "-o", str(program)], check=True)
-    return lines([str(program), "bench"])
+    return program
 
 
 def lines(command: list[str]) -> list[Row]:
@@ -152,11 +153,13 @@ def main() -> None:
     cli = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     cli.add_argument("--arch", default="native", help="nvcc's -arch: native, sm_90, ...")
     cli.add_argument("--driver", help="a command that builds, runs and times ONNX models with TensorRT")
+    cli.add_argument("--program", type=Path, help="kernels_test, built already")
     cli.add_argument("--out", type=Path, help="the rows as JSON")
     args = cli.parse_args()
     arch = f"sm_{args.arch}" if args.arch.isdigit() else args.arch
     with tempfile.TemporaryDirectory() as folder:
-        rows = kernels(arch, Path(folder))
+        program = args.program or build(arch, Path(folder))
+        rows = lines([str(program), "bench"])
         torch_us = torch_times()
         tensorrt_us = tensorrt_times(args.driver, Path(folder)) if args.driver else {}
     small = "x".join(map(str, SHAPE))

@@ -1088,15 +1088,20 @@ void bench(std::string const& only)
             {16 * twice, 2048, 48, 48},
                  {32 * twice, 512, 65, 65}, {64 * twice, 512, 38, 38}, {92 * twice, 512, 38, 38},
                  {364 * twice, 512, 19, 19}, {1312 * twice, 512, 10, 10}, {2676 * twice, 512, 7, 7},
-                 {96 * twice, 3, 512, 512}})
+                 {96 * twice, 3, 512, 512}, {4 * twice, 2048, 97, 97}, {4 * twice, 1024, 129, 129},
+                 {8 * twice, 128, 257, 257}, {17 * twice, 16, 511, 511}, {443 * twice, 3, 225, 225},
+                 {32768 * twice, 512, 2, 2}})
             time_case(weighted({Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), d}), "axis 1, weight");
         for (Dims const& d : std::vector<Dims>{{65536 * twice, 1024}, {1048576 * twice, 64}, {65536 * twice, 1023},
             {8192 * twice, 8192}})
             time_case({Kind::kSurgeonL2Norm, l2(-1, 0, 1e-12f), d, t}, "last axis");
+        for (Dims const& d : std::vector<Dims>{{32768 * twice, 2048}, {65536 * twice, 1023}})
+            time_case(weighted({Kind::kSurgeonL2Norm, l2(-1, 0, 1e-12f), d}), "last axis, weight");
         for (Dims const& d : std::vector<Dims>{{16 * twice, 64, 256, 256}, {16 * twice, 256, 128, 128},
             {8 * twice, 2048, 64, 64}, {64 * twice, 1024, 32, 32}, {256 * twice, 2048, 11, 11},
             {16 * twice, 512, 97, 97}, {16 * twice, 1024, 79, 79}, {8 * twice, 512, 145, 145},
-            {16 * twice, 64, 255, 255}, {4 * twice, 64, 512, 512}, {4 * twice, 64, 511, 511}})
+            {16 * twice, 64, 255, 255}, {4 * twice, 64, 512, 512}, {4 * twice, 64, 511, 511},
+            {116600 * twice, 64, 3, 3}})
             time_case(weighted({Kind::kSurgeonInstanceNorm, instance(1e-5f), d}), "affine, on chip");
         for (Dims const& d : std::vector<Dims>{{1 * twice, 64, 1024, 1024}, {1 * twice, 16, 2048, 2048},
             {1 * twice, 4, 4096, 4096}, {1 * twice, 32, 128, 128, 128}})
