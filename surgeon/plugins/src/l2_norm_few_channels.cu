@@ -9,9 +9,9 @@ namespace surgeon
 namespace
 {
 
-size_t staged_bytes(StagedPlan const& plan, Type type, int64_t channels, int64_t inner)
+int64_t staged_bytes(StagedPlan const& plan, Type type, int64_t channels, int64_t inner)
 {
-    return size_t(plan.stages * plan.images * channels * inner * size_of(type)) + size_t(channels) * sizeof(float);
+    return plan.stages * plan.images * channels * inner * size_of(type) + channels * int64_t(sizeof(float));
 }
 
 } // namespace
@@ -21,7 +21,7 @@ bool staged_fits(StagedPlan const& plan, Type type, int64_t channels, int64_t in
     return kStAsync && device().clusters && plan.images > 0 && plan.stages <= kMostStages
         && plan.images * channels * inner % vector_elements(type) == 0
         && plan.threads + kStagedMover <= kMostStagedImageThreads
-        && staged_bytes(plan, type, channels, inner) <= kSharedOfMultiprocessor - kReservedOfBlock;
+        && staged_bytes(plan, type, channels, inner) <= most_shared_of_block();
 }
 
 // Items of some KiB, or an image each, which begin on memory sectors if they can: elsewhere 8 channels of halves are at
@@ -36,7 +36,7 @@ StagedPlan plan_staged(Type type, int64_t channels, int64_t inner)
     int64_t const by_sectors = together(kSectorBytes / size);
     int64_t const step = by_sectors * image <= item ? by_sectors : together(kVectorBytes / size);
     int64_t const images = std::max(item / image / step, int64_t(1)) * step, columns = images * inner;
-    int64_t const of_block = int64_t(kSharedOfMultiprocessor / kBlocks - kReservedOfBlock);
+    int64_t const of_block = device().shared_bytes / kBlocks - kReservedOfBlock;
     bool const three = kStages * images * image * size <= of_block;
     int64_t const rounds = ceil_div(columns, three ? kMostOfThree : kMostThreads);
     StagedPlan plan{int(images), kStages, int(ceil_div(ceil_div(columns, rounds), int64_t(32)) * 32)};

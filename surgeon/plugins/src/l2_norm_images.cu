@@ -31,23 +31,23 @@ int image_threads(ImageShares const& g)
     return ceil_div(g.groups * g.period, 32) * 32 + kImagesMover;
 }
 
-size_t images_bytes(ImageShares const& g, Type type, int blocks)
+int64_t images_bytes(ImageShares const& g, Type type, int blocks)
 {
     ImagesMemory const memory(g, vector_elements(type), blocks);
-    return size_t(g.periods) * g.period * kVectorBytes + memory.end * sizeof(float);
+    return int64_t(g.periods) * g.period * kVectorBytes + memory.end * int64_t(sizeof(float));
 }
 
 } // namespace
 
 bool images_fit(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner)
 {
-    int64_t const vec = vector_elements(type), most = plan.blocks * int64_t(kSharedOfMultiprocessor - kReservedOfBlock);
+    int64_t const vec = vector_elements(type), most = plan.blocks * most_shared_of_block();
     if (!kStAsync || !device().clusters || inner < vec || channels * inner % vec != 0
         || channels * inner * size_of(type) > most)
         return false;
     ImageShares const g = image_shares(plan, type, channels, inner);
     return image_threads(g) <= kMostImageThreads && ceil_div(g.periods, g.groups) <= kImagesAtOnce * kMostImagePieces
-        && images_bytes(g, type, plan.blocks) <= kSharedOfMultiprocessor - kReservedOfBlock;
+        && images_bytes(g, type, plan.blocks) <= most_shared_of_block();
 }
 
 namespace
@@ -58,7 +58,8 @@ namespace
 ImagesPlan best_groups(Type type, int64_t channels, int64_t inner, int blocks, int wanted)
 {
     constexpr int kMostThreads = 896, kFewestPacks = 4; // threads that a multiprocessor has the registers for
-    constexpr double kEnoughBytes = 110 << 10, kEnoughWorkers = 450, kAlone = 0.3 * kSharedOfMultiprocessor;
+    constexpr double kEnoughBytes = 110 << 10, kEnoughWorkers = 450, kAlone = 0.3;
+    int64_t const shared = device().shared_bytes;
     ImagesPlan best{0, 0};
     double most = 0;
     for (ImagesPlan plan{blocks, 1};; ++plan.groups)
@@ -69,9 +70,9 @@ ImagesPlan best_groups(Type type, int64_t channels, int64_t inner, int blocks, i
             return best;
         if (!images_fit(plan, type, channels, inner))
             continue;
-        size_t const bytes = images_bytes(g, type, blocks) + kReservedOfBlock;
-        int const resident = std::min(int(kSharedOfMultiprocessor / bytes), kMostThreads / threads);
-        bool const alone = wanted == 2 && blocks == 1 && bytes > kAlone;
+        int64_t const bytes = images_bytes(g, type, blocks) + kReservedOfBlock;
+        int const resident = std::min(int(shared / bytes), kMostThreads / threads);
+        bool const alone = wanted == 2 && blocks == 1 && bytes > kAlone * shared;
         double const busy = double(g.periods) * g.period / (packs * (threads - kImagesMover));
         double const worth = std::min(resident * double(bytes), kEnoughBytes)
             * std::min(double(resident) * work, kEnoughWorkers) * busy;
@@ -102,11 +103,11 @@ ImagesPlan new_images_plan(Type type, int64_t channels, int64_t inner)
 ImagesPlan plan_images(Type type, int64_t channels, int64_t inner)
 {
     static std::mutex mutex;
-    static std::map<std::tuple<bool, Type, int64_t, int64_t>, ImagesPlan> known;
+    static std::map<std::tuple<bool, int64_t, Type, int64_t, int64_t>, ImagesPlan> known;
     if (!kStAsync || inner < vector_elements(type)
-        || channels * inner > kMostBlocksInCluster * int64_t(kSharedOfMultiprocessor) / size_of(type))
+        || channels * inner > kMostBlocksInCluster * device().shared_bytes / size_of(type))
         return ImagesPlan{0, 0};
-    auto const key = std::make_tuple(device().clusters, type, channels, inner);
+    auto const key = std::make_tuple(device().clusters, device().shared_bytes, type, channels, inner);
     std::lock_guard<std::mutex> const lock(mutex);
     auto const found = known.find(key);
     return found != known.end() ? found->second : known[key] = new_images_plan(type, channels, inner);

@@ -9,10 +9,10 @@ namespace surgeon
 namespace
 {
 
-size_t short_planes_bytes(ShortPlanesPlan const& plan, Type type, int64_t channels, int64_t inner)
+int64_t short_planes_bytes(ShortPlanesPlan const& plan, Type type, int64_t channels, int64_t inner)
 {
     int64_t const vec = vector_elements(type), vectors = ceil_div(plan.images * channels * inner, vec) + 1;
-    return size_t(vectors) * kVectorBytes + size_t(channels) * sizeof(float);
+    return vectors * kVectorBytes + channels * int64_t(sizeof(float));
 }
 
 // Planes of INNER or more elements and at most kMostPlaneBytes.
@@ -48,10 +48,9 @@ cudaError_t launch_short_planes(ShortPlanesPlan const& plan, T const* x, Scalars
 bool short_planes_fit(ShortPlanesPlan const& plan, Type type, int64_t channels, int64_t inner)
 {
     bool const lanes = plan.lanes == plan.threads || (plan.lanes > 0 && 32 % plan.lanes == 0);
-    size_t const most = size_t(device().shared_bytes) - kReservedOfBlock;
     return plan.images > 0 && lanes && plan.threads > 0 && plan.threads % 32 == 0
         && plan.threads <= kMostShortPlanesThreads && inner > 1 && inner * size_of(type) <= kMostPlaneBytes
-        && short_planes_bytes(plan, type, channels, inner) <= most;
+        && short_planes_bytes(plan, type, channels, inner) <= most_shared_of_block();
 }
 
 // Some images by 128 threads. A larger one has a block to itself, so that others' come and go meanwhile, of as many

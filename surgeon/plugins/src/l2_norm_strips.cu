@@ -8,15 +8,15 @@ namespace surgeon
 namespace
 {
 
-size_t weights_bytes(int64_t channels)
+int64_t weights_bytes(int64_t channels)
 {
-    return size_t(ceil_div(channels, int64_t(kStripsAtOnce)) * kStripsAtOnce) * sizeof(float);
+    return ceil_div(channels, int64_t(kStripsAtOnce)) * kStripsAtOnce * int64_t(sizeof(float));
 }
 
-size_t strips_bytes(StripsPlan const& plan, Type type, int64_t channels)
+int64_t strips_bytes(StripsPlan const& plan, Type type, int64_t channels)
 {
     int const sector = int(kSectorBytes / size_of(type));
-    return size_t(plan.stages * channels * strip_pitch(plan.width, sector) * size_of(type)) + weights_bytes(channels);
+    return plan.stages * channels * strip_pitch(plan.width, sector) * size_of(type) + weights_bytes(channels);
 }
 
 // The kernel of REST or more channels after the last kStripsAtOnce.
@@ -38,7 +38,7 @@ bool strips_fit(StripsPlan const& plan, Type type, int64_t channels, int64_t inn
 {
     return kStAsync && device().clusters && plan.width > 0 && plan.width <= inner && plan.stages <= kMostStripStages
         && plan.threads + kStripMovers <= kMostStripThreads
-        && strips_bytes(plan, type, channels) <= kSharedOfMultiprocessor - kReservedOfBlock;
+        && strips_bytes(plan, type, channels) <= most_shared_of_block();
 }
 
 // Four stages that fill the shared memory of a multiprocessor, of one block or, where pieces are long, of two; so many
@@ -48,8 +48,7 @@ StripsPlan plan_strips(Type type, int64_t channels, int64_t inner)
     constexpr int64_t kStages = 4, kLong = 3072, kShort = 512, kMostThreads = 896;
     int64_t const size = size_of(type), sector = kSectorBytes / size;
     auto const bytes_of_piece = [&](int64_t blocks) {
-        return (int64_t(kSharedOfMultiprocessor) / blocks - int64_t(kReservedOfBlock + weights_bytes(channels))) / kStages
-            / channels;
+        return (device().shared_bytes / blocks - kReservedOfBlock - weights_bytes(channels)) / kStages / channels;
     };
     int64_t const blocks = bytes_of_piece(2) >= kLong ? 2 : 1, bytes = bytes_of_piece(blocks);
     if (bytes < kShort)

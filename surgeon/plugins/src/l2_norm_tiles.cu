@@ -28,10 +28,10 @@ ChannelTiles channel_tiles(TilesPlan const& plan, Type type, int64_t outer, int6
     return g;
 }
 
-size_t tiles_bytes(TilesPlan const& plan, Type type)
+int64_t tiles_bytes(TilesPlan const& plan, Type type)
 {
     TilesMemory const memory(plan.x, vector_elements(type), int(kSectorBytes / size_of(type)), plan.blocks);
-    return size_t(kTilesStages) * kTilesThreads * kTilesPacks * kVectorBytes + memory.floats() * sizeof(float);
+    return int64_t(kTilesStages) * kTilesThreads * kTilesPacks * kVectorBytes + memory.floats() * int64_t(sizeof(float));
 }
 
 } // namespace
@@ -41,7 +41,7 @@ TilesPlan plan_tiles(Type type, int64_t channels, int x)
     int const y = kTilesThreads / x;
     TilesPlan const plan{next_power_of_two(ceil_div(channels, int64_t(y) * kTilesPacks)), x};
     bool const fits = plan.blocks <= kMostBlocksInCluster && y * size_of(type) % kSectorBytes == 0
-        && tiles_bytes(plan, type) <= kSharedOfMultiprocessor - kReservedOfBlock;
+        && tiles_bytes(plan, type) <= most_shared_of_block();
     return fits && kStAsync && device().clusters ? plan : TilesPlan{0, 0};
 }
 

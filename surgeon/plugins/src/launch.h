@@ -93,8 +93,10 @@ cudaError_t resident_blocks(Kernel* kernel, int threads, size_t shared, int& cou
     });
 }
 
-// Of compute capability 9.0; reserved is the system's part of a block's, and the kernel's own barriers.
-constexpr size_t kSharedOfMultiprocessor = 228 << 10, kReservedOfBlock = (1 << 10) + 640;
+// Of a block's shared memory: the system's part, and the kernel's own barriers.
+constexpr int64_t kReservedOfBlock = (1 << 10) + 640;
+
+inline int64_t most_shared_of_block() { return device().shared_bytes - kReservedOfBlock; }
 
 // How many clusters the device holds at once.
 template <class Kernel>
@@ -103,7 +105,7 @@ cudaError_t resident_clusters(Kernel* kernel, cudaLaunchConfig_t const& config, 
     auto const key = std::make_tuple(kernel, blocks, config.blockDim.x, config.dynamicSmemBytes);
     return remembered(key, clusters, [&](int, int& count) {
         cudaError_t const status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-            int(kSharedOfMultiprocessor - kReservedOfBlock));
+            int(most_shared_of_block()));
         return status == cudaSuccess ? cudaOccupancyMaxActiveClusters(&count, kernel, &config) : status;
     });
 }
