@@ -150,13 +150,15 @@ def test_two_runs_at_once_share_their_weights(tmp_path: Path) -> None:
 
 
 def test_a_large_fp16_model_replaces_its_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Written twice, the file of the weights does not grow."""
+    """Written twice, the file of the weights does not grow, and the model in memory keeps them."""
     from surgeon.precision import convert
 
     monkeypatch.setattr("surgeon.files.LARGE", 100)
-    source, out = onnx.load(model(tmp_path, width=1000)), tmp_path / "half.onnx"
+    result, out = convert(onnx.load(model(tmp_path, width=1000))), tmp_path / "half.onnx"
+    before = result.model.SerializeToString(deterministic=True)
     for _ in range(2):
-        convert(source).save(out, {tmp_path / "r.json": b"{}"})
+        result.save(out, {tmp_path / "r.json": b"{}"})
+        assert result.model.SerializeToString(deterministic=True) == before
         assert names(tmp_path) == ["half.onnx", "half.onnx.data", "in.onnx", "r.json"]
         assert (tmp_path / "half.onnx.data").stat().st_size == 2000
     weights = {t.name: numpy_helper.to_array(t) for t in onnx.load(out).graph.initializer}

@@ -50,6 +50,7 @@ import onnx.inliner
 from onnx import GraphProto, ModelProto
 
 from ..errors import UsageError
+from ..files import is_large, write
 from ..graph import Model, Node
 from ..meaning import DOMAIN, attach
 from ..targets import Target
@@ -102,17 +103,7 @@ class PrecisionResult:
 
     def save(self, path: str | Path, also: Mapping[Path, bytes] | None = None) -> None:
         """Write the model, one of more than 1 GiB with its weights in a file beside it; `also`: see `files.write`."""
-        from ..files import Staged, check_writable, is_large, put_apart, write
-
-        where = Path(path)
-        if not is_large(self.model):
-            write(self.model, where, also=also)
-            return
-        check_writable(where)
-        with Staged() as staged:
-            put_apart(self.model, where, staged)
-            for name, content in (also or {}).items():
-                staged.put(content, name)
+        write(self.model, Path(path), also=also, apart=is_large(self.model))
 
     def to_json(self) -> dict[str, Any]:
         return {
