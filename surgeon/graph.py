@@ -1005,13 +1005,11 @@ class Model:
 
         What follows from that in the nodes behind is written to `types`: the next Reshape may stand there.
         """
-        unranked = {n for n in graph.live() if not (n.bodies or all(o is None or _ranked(types, o) for o in n.outputs))}
-        if not unranked and all(self._size_by_target(node, types) is None for node in graph.of(("Reshape", "Expand"))):
-            return []
         found: list[onnx.ValueInfoProto] = []
         fresh: set[Value | None] = set()
         for node in graph.live():
             out = node.outputs[0] if node.outputs else None
+            unranked = not (node.bodies or all(o is None or _ranked(types, o) for o in node.outputs))
             if node.key in ("Reshape", "Expand") and out is not None:
                 sizes = self._size_by_target(node, types)
                 if sizes is not None:
@@ -1019,10 +1017,10 @@ class Model:
                     types[out] = elem, sizes
                     fresh.add(out)
                     found.append(helper.make_value_info(out.name, _type_proto(elem, sizes)))
-            if node in unranked or (fresh and not node.bodies and not fresh.isdisjoint(node.inputs)):
+            if unranked or (fresh and not node.bodies and not fresh.isdisjoint(node.inputs)):
                 vague = [o for o in node.outputs if o is not None and not _wholly_known(_look(types, o))]
                 self._infer_one(node, types)
-                if node in unranked:
+                if unranked:
                     vague = [o for o in vague if _ranked(types, o)]
                     found += [helper.make_value_info(o.name, _type_proto(*types[o])) for o in vague]  # type: ignore[misc]
                 fresh.update(vague)
