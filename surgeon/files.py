@@ -80,6 +80,19 @@ def _check_types(graph: onnx.GraphProto, path: Path) -> None:
             )
 
 
+def as_text(path: str | os.PathLike[str]) -> str:
+    """A path for a library written in C++. Raises ModelError for one that is no UTF-8, which those do not take."""
+    text = os.fspath(path)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ModelError(
+            f"the name '{text}' is no text in UTF-8, and onnx, ONNX Runtime and TensorRT open no file by such a name. "
+            "Rename what is not, or name a link to it."
+        ) from None
+    return text
+
+
 def external_files(model: ModelProto) -> list[str]:
     """The files, relative to the model, that hold external tensors."""
     found: dict[str, None] = {}
@@ -118,8 +131,9 @@ def with_data(tensor: TensorProto, folder: str | Path | None) -> TensorProto:
         if entry.key == "location":
             where = (where / entry.value).resolve()
             entry.value = where.name
+    real = as_text(where.parent)
     try:
-        onnx.external_data_helper.load_external_data_for_tensor(copy, str(where.parent))
+        onnx.external_data_helper.load_external_data_for_tensor(copy, real)
         copy.data_location = TensorProto.DEFAULT
         del copy.external_data[:]
         numpy_helper.to_array(copy)  # onnx reads too short a file without a word
@@ -237,7 +251,7 @@ def _put_apart(model: ModelProto, path: Path, staged: Staged) -> None:
     staged.place(weights)
     copy = ModelProto()
     copy.CopyFrom(model)
-    onnx.save_model(copy, place, save_as_external_data=True, location=weights.name)
+    onnx.save_model(copy, as_text(place), save_as_external_data=True, location=weights.name)
 
 
 def put(contents: Mapping[Path, bytes]) -> None:

@@ -28,7 +28,7 @@ import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from .errors import ModelError, SurgeonError
-from .files import UNWRITABLE, external_files, resolved_weights, with_weights
+from .files import UNWRITABLE, as_text, external_files, resolved_weights, with_weights
 from .graph import Dim, Graph, Model, Node, Shape, Value
 from .meaning import DOMAIN, IR_WITH_OVERLOADS, attach
 from .pattern import key_of
@@ -285,7 +285,7 @@ def _session(ort: Any, model: ModelProto, folder: str | Path | None) -> Any:
 
     if folder is not None and external_files(model):
         model, base = resolved_weights(model, folder)
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(base))
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", as_text(base))
     try:
         data = model.SerializeToString()
     except UNWRITABLE:

@@ -232,6 +232,36 @@ def test_a_name_that_is_no_text(tmp_path: Path) -> None:
     assert sorted(os.listdir(os.fsencode(tmp_path))) == [b"caf\xe9.html", b"caf\xe9.onnx", b"caf\xe9.out.onnx"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs names that are no text")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["compare", "in.onnx", "in.onnx"],
+        ["compare", "caf\udce9.onnx", "caf\udce9.onnx", "--network"],
+        ["build", "caf\udce9.onnx", "out.engine", "--with", "rtx"],
+        ["rewrite", "in.onnx", "out.onnx", "--target", "rtx", "--fp16"],
+    ],
+    ids=" ".join,
+)
+def test_a_name_that_a_library_takes_for_no_text(words: list[str], tmp_path: Path) -> None:
+    """In a folder, with weights of its own there, or of a model that TensorRT's parser is to open."""
+    if {"--network", "rtx"} & set(words) and "--fp16" not in words:
+        pytest.importorskip("tensorrt_rtx")
+    (tmp_path / "ours").mkdir()
+    model(tmp_path / "ours", external=True, width=1000)
+    model(tmp_path / "ours", "caf\udce9.onnx")
+    folder = (tmp_path / "ours").rename(tmp_path / "caf\udce9")
+    done = surgeon(*words, cwd=folder)
+    assert done.returncode == 2, done
+    assert "is no text in UTF-8" in done.stderr and "defect" not in done.stderr and "argument" not in done.stderr
+    assert names(folder) == ["caf\udce9.onnx", "in.onnx", "weights.bin"]
+
+
+def test_words_that_are_no_text(tmp_path: Path) -> None:
+    done = surgeon("rewrite", model(tmp_path), tmp_path / "out.onnx", "--fp16", "--keep-fp32", "caf\udce9")
+    assert done.returncode == 2 and "'caf\\udce9' is none of these" in done.stderr, done
+
+
 def test_a_command_to_type_is_quoted(tmp_path: Path) -> None:
     (tmp_path / "in.onnx").write_bytes((ROOT / "samples/style_transfer/style_transfer_ts_op11.onnx").read_bytes())
     (tmp_path / "in.onnx").rename(tmp_path / "the model.onnx")
