@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import __version__
+from . import __version__, start
 from .errors import EngineError, SurgeonError, UsageError, did_you_mean
 from .explain import QUOTED, called
 from .files import Staged, check_writable, put
@@ -33,13 +33,13 @@ from .report import Applied, Declined, Report
 from .screen import Screen, complain, flush, steady
 from .targets import Target
 
-DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, start.STATUS
 WITHIN = 1e-5  # the relative difference that fp32 results may have without further questions
 COMMANDS = ("rewrite", "check", "build", "compare", "passes", "explain", "plugins")
 
 
 def program() -> NoReturn:
-    """The program `surgeon`: `main`, and out."""
+    """The program: `main`, and out."""
     steady()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _stop)
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain(f"{where} cannot be read or written: {(error.strerror or str(error)).lower()}.")
         return WRONG
     except KeyboardInterrupt:
-        complain("interrupted; no file was left half written.")
+        complain(start.WORDS)
         return INTERRUPTED
     except Exception as error:
         if verbose > 1:

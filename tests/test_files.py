@@ -107,6 +107,29 @@ def test_an_interrupt_that_somebody_takes_for_his_own_failure(tmp_path: Path) ->
     assert out.read_bytes() == OLD and names(tmp_path) == ["in.onnx", "out.onnx", "passes"]
 
 
+@POSIX
+@pytest.mark.parametrize(("way", "status"), [("-m", 130), ("surgeon", 130), ("mine.py", -signal.SIGINT)])
+def test_an_interrupt_while_modules_are_imported(way: str, status: int, tmp_path: Path) -> None:
+    """The program says what it says later; another one that imports surgeon gets its own KeyboardInterrupt."""
+    (tmp_path / "sitecustomize.py").write_text(HEARING)
+    (tmp_path / "onnx.py").write_text(
+        "import os, signal, time\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(60)\nfinally:\n"
+        "    print('unwound')\n"
+    )
+    (tmp_path / "mine.py").write_text("import surgeon")
+    (tmp_path / "surgeon").write_text("from surgeon.__main__ import program\nprogram()")
+    words = ["-m", "surgeon"] if way == "-m" else [tmp_path / way]
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, *words, "passes"], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert done.returncode == status, done
+    if status == 130:
+        assert (done.stdout, done.stderr) == ("", "surgeon: interrupted; no file was left half written.\n")
+    else:
+        assert "KeyboardInterrupt" in done.stderr and done.stdout == "unwound\n"
+
+
 def test_a_proof_needs_onnx_runtime(tmp_path: Path) -> None:
     """One that does not load is no reason to leave every window alone."""
     (tmp_path / "broken").mkdir()
