@@ -1018,9 +1018,11 @@ class Model:
                 types[out] = elem, sizes
                 fresh.add(out)
                 found.append(helper.make_value_info(out.name, _type_proto(elem, sizes)))
-            if unranked or (fresh and not node.bodies and not fresh.isdisjoint(node.inputs)):
+            seen = graph.parent is None or all(i is None or i.graph is graph for i in node.inputs)
+            if unranked or (not node.bodies and not (seen and fresh.isdisjoint(node.inputs))):
                 vague = [o for o in node.outputs if o is not None and not _wholly_known(_look(types, o))]
-                self._infer_one(node, types)
+                if vague:
+                    self._infer_one(node, types)
                 if unranked:
                     vague = [o for o in vague if _ranked(types, o)]
                     found += [helper.make_value_info(o.name, _type_proto(*types[o])) for o in vague]  # type: ignore[misc]
@@ -1048,7 +1050,7 @@ class Model:
             given = (_look(types, source) or (0, None))[1]
             if given is None or len(given) != len(sizes):
                 return
-            sizes = tuple(d if isinstance(d, int) and d != 1 else s for d, s in zip(given, sizes, strict=True))
+            sizes = tuple(_expanded(d, s) for d, s in zip(given, sizes, strict=True))
         merged = _merged(sizes, dims)
         if merged is not None and merged != dims:
             yield out, elem, merged
@@ -1519,13 +1521,20 @@ def _look(types: Types, value: Value) -> tuple[int, Shape | None] | None:
     return found
 
 
+def _expanded(given: Dim, asked: Dim) -> Dim:
+    """The size of a dimension that an Expand is asked to bring to another one; only 1 grows."""
+    if asked in (1, given) or (isinstance(given, int) and given != 1):
+        return given
+    return asked if isinstance(asked, int) or given == 1 else None
+
+
 def _written_sizes(target: Value, types: Types) -> Shape:
     """The sizes that a target of Reshape or Expand names: those of a Shape, the constant parts of a Concat, its own."""
     found: list[Dim] = []
     concat = target.producer
     if concat is not None and concat.key == "Shape" and concat.inputs[0] is not None:
         dims = _shape_range(concat, (_look(types, concat.inputs[0]) or (0, None))[1] or ())
-        return tuple(d if isinstance(d, int) and d > 0 else None for d in dims)
+        return tuple(None if isinstance(d, int) and d < 1 else d for d in dims)
     for part in concat.inputs if concat is not None and concat.key == "Concat" else [target] * target.is_written:
         if part is None:
             continue

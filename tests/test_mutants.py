@@ -468,6 +468,25 @@ SOUND: dict[str, tuple[dict[str, Any], str]] = {
             y = PRelu (f, slope)
         }""",
     ),
+    "a tensor in a branch expanded to its own shape, behind axes of the graph around": (
+        {"target": "8.4"},
+        """<ir_version: 8, opset_import: ["" : 18]>
+        g (float[N,4,6] x, bool taken) => (float[N,4,6] y) <float e = {0.001}, float one = {1}, int64[1] ax = {-1}> {
+            y = If (taken) <
+                then_branch = t () => (float[N,4,6] a) {
+                    q = Mul (x, x)
+                    m = ReduceMean (q, ax)
+                    w = Add (m, e)
+                    r = Sqrt (w)
+                    i = Div (one, r)
+                    n = Mul (x, i)
+                    s = Shape (x)
+                    k = Expand (n, s)
+                    a = Neg (k)
+                },
+                else_branch = f () => (float[N,4,6] b) { b = Relu (x) }>
+        }""",
+    ),
     "a number of dimensions that only a run tells": (
         {"target": "10.9"},
         """<ir_version: 8, opset_import: ["" : 18]>
