@@ -10,6 +10,11 @@ The vocabulary of a pass is here too: `op var const attr output ANY rewrite requ
 
 from __future__ import annotations
 
+from . import start
+
+if start.is_program():
+    start.begin()
+
 from .errors import EngineError, ModelError, PassError, SurgeonError, UsageError
 from .interop import gs_pass
 from .meaning import DOMAIN, meaning
@@ -20,6 +25,7 @@ from .session import Result, rewrite_file
 from .session import rewrite as _run
 from .targets import Target
 
+start.done()
 __version__ = "0.1.0"
 
 

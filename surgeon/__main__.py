@@ -1,6 +1,19 @@
-"""python -m surgeon"""
+"""The program `surgeon`, and `python -m surgeon`."""
 
-from .cli import program
+from __future__ import annotations
+
+from typing import NoReturn
+
+from . import start
+
+
+def program() -> NoReturn:
+    start.begin()
+    from .cli import program
+
+    start.done()
+    program()
+
 
 if __name__ == "__main__":
     program()

@@ -7,7 +7,7 @@
     surgeon passes | explain PASS | plugins build
 
 Exit status: 0 done and proved, or nothing to do; 1 done, but something was undone, stays that the target does not take,
-or differs; 2 a usage error or a model that cannot be read, and nothing was written.
+differs, or could not be compared; 2 a usage error or a model that cannot be read, and nothing was written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import __version__
+from . import __version__, start
 from .errors import EngineError, SurgeonError, UsageError, did_you_mean
 from .explain import QUOTED, called
 from .files import Staged, check_writable, put
@@ -33,13 +33,13 @@ from .report import Applied, Declined, Report
 from .screen import Screen, complain, flush, steady
 from .targets import Target
 
-DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, start.STATUS
 WITHIN = 1e-5  # the relative difference that fp32 results may have without further questions
 COMMANDS = ("rewrite", "check", "build", "compare", "passes", "explain", "plugins")
 
 
 def program() -> NoReturn:
-    """The program `surgeon`: `main`, and out."""
+    """The program: `main`, and out."""
     steady()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _stop)
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain(f"{where} cannot be read or written: {(error.strerror or str(error)).lower()}.")
         return WRONG
     except KeyboardInterrupt:
-        complain("interrupted; no file was left half written.")
+        complain(start.WORDS)
         return INTERRUPTED
     except Exception as error:
         if verbose > 1:
@@ -216,7 +216,7 @@ def _parser() -> _Parser:
         default="window",
         help="prove each rewrite on its window (default), whole models too, or nothing",
     )
-    p.add_argument("--allow-unproved", action="store_true", help="keep rewrites whose window cannot be run")
+    p.add_argument("--allow-unproved", action="store_true", help="keep rewrites that cannot be run, and so not proved")
     p.add_argument(
         "--strict", action="store_true", help="write nothing where something stays that the target does not take"
     )
@@ -487,6 +487,7 @@ def _to_half(result: Any, args: argparse.Namespace, target: Target, options: dic
         shapes=_shapes(args.shapes),
         io_fp16=args.io_fp16,
         verify=args.verify != "none",
+        allow_unproved=args.allow_unproved,
     )
 
 
@@ -502,7 +503,8 @@ def _print_precision(half: Any, screen: Screen, each: bool) -> None:
     )
     screen.table("warning", ("",), [(w,) for w in half.warnings], "warn")
     compared = f", not compared: {half.not_compared}" if half.not_compared else ""
-    text = f"{half.half} nodes compute in fp16, {half.single} in fp32, {half.casts} casts between{compared}"
+    hint = "; with --allow-unproved that is no failure" if half.unproved else ""
+    text = f"{half.half} nodes compute in fp16, {half.single} in fp32, {half.casts} casts between{compared}{hint}"
     screen.line(text, "bad" if half.failed else "good")
 
 

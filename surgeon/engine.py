@@ -26,7 +26,7 @@ from typing import Any
 
 from .errors import EngineError, SurgeonError, UsageError, did_you_mean
 from .explain import Untaken, mended_by
-from .files import check_writable, put, read
+from .files import as_text, check_writable, put, read
 from .prove import HALVES
 from .targets import Target
 
@@ -211,7 +211,7 @@ def serialized(
         # there is nothing to choose.
         flags = trt.NetworkDefinitionCreationFlag.__members__
         typed = not fp16 and "STRONGLY_TYPED" in flags and computes_in_half(read(source))
-        network: Any = backend.NetworkFromOnnxPath(str(source), strongly_typed=typed)
+        network: Any = backend.NetworkFromOnnxPath(as_text(source), strongly_typed=typed)
         if libraries:
             network = backend.LoadPlugins(plugins=list(libraries), obj=network)
         if trt.__name__ == RTX:
@@ -410,7 +410,7 @@ def _parser_errors(trt: Any, source: Path) -> list[Untaken]:
     explicit = getattr(trt.NetworkDefinitionCreationFlag, "EXPLICIT_BATCH", None)
     network = builder.create_network(0 if explicit is None else 1 << int(explicit))
     parser = trt.OnnxParser(network, get_trt_logger())
-    if parser.parse_from_file(str(source)):
+    if parser.parse_from_file(as_text(source)):
         return []
     return [_parser_error(parser.get_error(i), proto) for i in range(parser.num_errors)] or [
         Untaken("", "", "the parser gives no reason")

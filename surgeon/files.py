@@ -80,6 +80,19 @@ def _check_types(graph: onnx.GraphProto, path: Path) -> None:
             )
 
 
+def as_text(path: str | os.PathLike[str]) -> str:
+    """A path for a library written in C++. Raises ModelError for one that is no UTF-8, which those do not take."""
+    text = os.fspath(path)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ModelError(
+            f"the name '{text}' is no text in UTF-8, and onnx, ONNX Runtime and TensorRT open no file by such a name. "
+            "Rename what is not, or name a link to it."
+        ) from None
+    return text
+
+
 def external_files(model: ModelProto) -> list[str]:
     """The files, relative to the model, that hold external tensors."""
     found: dict[str, None] = {}
@@ -118,8 +131,9 @@ def with_data(tensor: TensorProto, folder: str | Path | None) -> TensorProto:
         if entry.key == "location":
             where = (where / entry.value).resolve()
             entry.value = where.name
+    real = as_text(where.parent)
     try:
-        onnx.external_data_helper.load_external_data_for_tensor(copy, str(where.parent))
+        onnx.external_data_helper.load_external_data_for_tensor(copy, real)
         copy.data_location = TensorProto.DEFAULT
         del copy.external_data[:]
         numpy_helper.to_array(copy)  # onnx reads too short a file without a word
@@ -197,35 +211,47 @@ def check_writable(path: Path, *sources: Path) -> None:
         raise ModelError(f"'{path}' cannot be written: permission denied.")
 
 
-def write(model: ModelProto, path: Path, base: Path | None = None, also: Mapping[Path, bytes] | None = None) -> None:
+def write(
+    model: ModelProto,
+    path: Path,
+    base: Path | None = None,
+    also: Mapping[Path, bytes] | None = None,
+    apart: bool = False,
+) -> None:
     """Write a model, and the files in `also` with it; files of external weights go along into another folder.
 
-    A model above 2 GiB, which no file can hold, gets its weights written beside it.
+    `apart`: the weights that the model holds itself go to a file beside it, as those of a model above 2 GiB, which no
+    file can hold, do in any case.
     """
     check_writable(path)
-    try:
-        data = model.SerializeToString(deterministic=True)
-    except UNWRITABLE:
-        data = b""
+    data = b"" if apart else _serialized(model)
     with Staged() as staged:
         for file in external_files(model) if _EXTERNAL in data or not data else ():
             _carry((base or Path(".")) / file, path.parent / file, staged)
         if data:
             staged.put(data, path)
         else:
-            copy = ModelProto()
-            copy.CopyFrom(model)
-            put_apart(copy, path, staged)
+            _put_apart(model, path, staged)
         for name, content in (also or {}).items():
             staged.put(content, name)
 
 
-def put_apart(model: ModelProto, path: Path, staged: Staged) -> None:
-    """Write the weights to a file beside the model's, out of `model`."""
+def _serialized(model: ModelProto) -> bytes:
+    """The model as bytes; none for one above 2 GiB."""
+    try:
+        return bytes(model.SerializeToString(deterministic=True))
+    except UNWRITABLE:
+        return b""
+
+
+def _put_apart(model: ModelProto, path: Path, staged: Staged) -> None:
+    """Write the weights to a file beside the model's. onnx takes them out of what it writes: that is a copy."""
     weights = path.with_name(f"{path.name}.data")
     place = staged.place(path)
     staged.place(weights)
-    onnx.save_model(model, place, save_as_external_data=True, location=weights.name)
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    onnx.save_model(copy, as_text(place), save_as_external_data=True, location=weights.name)
 
 
 def put(contents: Mapping[Path, bytes]) -> None:

@@ -335,6 +335,11 @@ class Graph:
             scope = scope.parent
         return None
 
+    @property
+    def results(self) -> list[Value | None]:
+        """What a body returns; a value of a graph around it among them."""
+        return [self.find(info.name) for info in self.proto.output]  # type: ignore[union-attr]
+
     def live(self) -> list[Node]:
         """The nodes in their present, topological order."""
         if not self.extra:
@@ -564,6 +569,7 @@ class Graph:
 
 
 Types = dict[Value, "tuple[int, Shape | None] | onnx.ValueInfoProto"]
+Typed = tuple[Value, int, Shape]  # a tensor, its type and its dimensions
 
 
 class Model:
@@ -968,15 +974,13 @@ class Model:
                 ir_version=self.proto.ir_version,
             )
         except Exception:  # not inferable: stays unknown
-            return
+            result = {}
         for out in node.outputs:
             if out is not None and out.name in result:
                 elem, dims = _read_type(result[out.name])
                 types[out] = elem, _merged((_look(types, out) or (0, None))[1], dims)
-        if node.key in UNINFERRED:
-            source, out = node.inputs[0], node.outputs[0]
-            if source is not None and out is not None and not _ranked(types, out):
-                types[out] = _look(types, source) or (0, None)
+        for out, elem, sizes in _more_by_likeness(node, types):
+            types[out] = elem, sizes
 
     def _infer(self) -> Types:
         bare = self.bare()
@@ -993,63 +997,63 @@ class Model:
                 break
             for info in more:  # each round knows more of them
                 (listed.get(info.name) or bare.graph.value_info.add()).CopyFrom(info)
-        for body in list(_scopes(self.graph))[1:]:  # ONNX's inference sees no values of the graph around it
-            self._left_out(body, types)
         self._infer_functions(types)
         return types
 
     def _left_out(self, graph: Graph, types: Types) -> list[onnx.ValueInfoProto]:
         """What ONNX's inference leaves out where a target is computed: a Reshape has as many dimensions as it has
         elements, and what a Shape says of them reaches a Reshape from opset 14 on, an Expand from 13 on. And what it
-        makes nothing of: GroupNormalization, and in a body what follows from constants of the graph around it.
+        makes nothing of: GroupNormalization, what follows in a body from the graph around it, and what an If returns
+        then.
 
         What follows from that in the nodes behind is written to `types`: the next Reshape may stand there.
         """
-        unranked = {n for n in graph.live() if not (n.bodies or all(o is None or _ranked(types, o) for o in n.outputs))}
-        if not unranked and all(self._size_by_target(node, types) is None for node in graph.of(("Reshape", "Expand"))):
-            return []
         found: list[onnx.ValueInfoProto] = []
         fresh: set[Value | None] = set()
         for node in graph.live():
-            out = node.outputs[0] if node.outputs else None
-            if node.key in ("Reshape", "Expand") and out is not None:
-                sizes = self._size_by_target(node, types)
-                if sizes is not None:
-                    elem = (_look(types, out) or (0, None))[0]
-                    types[out] = elem, sizes
-                    fresh.add(out)
-                    found.append(helper.make_value_info(out.name, _type_proto(elem, sizes)))
-            if node in unranked or (fresh and not node.bodies and not fresh.isdisjoint(node.inputs)):
+            for body in node.bodies:
+                self._left_out(body, types)
+            unranked = not (node.bodies or all(o is None or _ranked(types, o) for o in node.outputs))
+            for out, elem, sizes in (*self._more_by_target(node, types), *_more_by_likeness(node, types)):
+                types[out] = elem, sizes
+                fresh.add(out)
+                found.append(helper.make_value_info(out.name, _type_proto(elem, sizes)))
+            seen = graph.parent is None or all(i is None or i.graph is graph for i in node.inputs)
+            if unranked or (not node.bodies and not (seen and fresh.isdisjoint(node.inputs))):
                 vague = [o for o in node.outputs if o is not None and not _wholly_known(_look(types, o))]
-                self._infer_one(node, types)
-                if node in unranked:
+                if vague:
+                    self._infer_one(node, types)
+                if unranked:
                     vague = [o for o in vague if _ranked(types, o)]
                     found += [helper.make_value_info(o.name, _type_proto(*types[o])) for o in vague]  # type: ignore[misc]
                 fresh.update(vague)
         return found
 
-    def _size_by_target(self, node: Node, types: Types) -> Shape | None:
-        """More of the first output's dimensions than `types` has, from the target; None where that says nothing new."""
+    def _more_by_target(self, node: Node, types: Types) -> Iterator[Typed]:
+        """The output of a Reshape or Expand, where the target says more of it than `types` has."""
+        if node.key not in ("Reshape", "Expand"):
+            return
         out, source, target = node.outputs[0], *[*node.inputs, None][:2]
         if out is None or source is None or target is None:
-            return None
+            return
         elem, dims = _look(types, out) or (0, None)
         rank = (_look(types, target) or (0, None))[1]
         if not elem or rank is None or len(rank) != 1 or not isinstance(rank[0], int):
-            return None
+            return
         named = self.graph is node.graph and _wholly_known((elem, dims))  # in a body names stand for what is not seen
         if named or (dims is not None and all(isinstance(d, int) for d in dims)):
-            return None
+            return
         sizes: Shape = _written_sizes(target, types)
         if len(sizes) != rank[0]:
             sizes = (None,) * rank[0]
         if node.key == "Expand":
             given = (_look(types, source) or (0, None))[1]
             if given is None or len(given) != len(sizes):
-                return None
-            sizes = tuple(d if isinstance(d, int) and d != 1 else s for d, s in zip(given, sizes, strict=True))
+                return
+            sizes = tuple(_expanded(d, s) for d, s in zip(given, sizes, strict=True))
         merged = _merged(sizes, dims)
-        return merged if merged != dims else None
+        if merged is not None and merged != dims:
+            yield out, elem, merged
 
     def _infer_functions(self, types: Types) -> None:
         """The types inside local functions, as the first call sees them."""
@@ -1062,8 +1066,7 @@ class Model:
                 arguments = [(_look(types, v) if v is not None else None) or (0, None) for v in call.inputs]
                 if all(elem for elem, _ in arguments):
                     _collect_types(function, self._infer_call(function, call, arguments), types)
-                    for scope in _scopes(function):
-                        self._left_out(scope, types)
+                    self._left_out(function, types)
                     callers += _scopes(function)
 
     def _infer_call(self, function: Graph, call: Node, arguments: list[tuple[int, Shape | None]]) -> GraphProto:
@@ -1492,6 +1495,24 @@ def _merged(one: Shape | None, other: Shape | None) -> Shape | None:
     return tuple(a if isinstance(a, int) or b is None else b for a, b in zip(one, other, strict=True))
 
 
+def _more_by_likeness(node: Node, types: Types) -> Iterator[Typed]:
+    """The outputs of which more is known than `types` has: an If returns what both branches do."""
+    pairs: list[tuple[Value | None, Sequence[Value | None]]] = []
+    if node.key in UNINFERRED:
+        pairs = [(node.outputs[0], node.inputs[:1])]
+    elif node.key == "If":
+        pairs = list(zip(node.outputs, zip(*(body.results for body in node.bodies), strict=False), strict=False))
+    for out, models in pairs:
+        known = [_look(types, m) or (0, None) for m in models if m is not None]
+        shapes = [dims for _, dims in known if dims is not None]
+        if out is None or len(shapes) < len(models) or len({len(s) for s in shapes}) != 1:
+            continue
+        elem, dims = _look(types, out) or (0, None)
+        merged = _merged(tuple(d[0] if len(set(d)) == 1 else None for d in zip(*shapes, strict=True)), dims)
+        if merged is not None and merged != dims:
+            yield out, elem or known[0][0], merged
+
+
 def _look(types: Types, value: Value) -> tuple[int, Shape | None] | None:
     """What is known of a tensor; a ValueInfoProto is read once."""
     found = types.get(value)
@@ -1500,13 +1521,20 @@ def _look(types: Types, value: Value) -> tuple[int, Shape | None] | None:
     return found
 
 
+def _expanded(given: Dim, asked: Dim) -> Dim:
+    """The size of a dimension that an Expand is asked to bring to another one; only 1 grows."""
+    if asked in (1, given) or (isinstance(given, int) and given != 1):
+        return given
+    return asked if isinstance(asked, int) or given == 1 else None
+
+
 def _written_sizes(target: Value, types: Types) -> Shape:
     """The sizes that a target of Reshape or Expand names: those of a Shape, the constant parts of a Concat, its own."""
     found: list[Dim] = []
     concat = target.producer
     if concat is not None and concat.key == "Shape" and concat.inputs[0] is not None:
         dims = _shape_range(concat, (_look(types, concat.inputs[0]) or (0, None))[1] or ())
-        return tuple(d if isinstance(d, int) and d > 0 else None for d in dims)
+        return tuple(None if isinstance(d, int) and d < 1 else d for d in dims)
     for part in concat.inputs if concat is not None and concat.key == "Concat" else [target] * target.is_written:
         if part is None:
             continue

@@ -28,7 +28,7 @@ import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from .errors import ModelError, SurgeonError
-from .files import UNWRITABLE, external_files, resolved_weights, with_weights
+from .files import UNWRITABLE, as_text, external_files, resolved_weights, with_weights
 from .graph import Dim, Graph, Model, Node, Shape, Value
 from .meaning import DOMAIN, IR_WITH_OVERLOADS, attach
 from .pattern import key_of
@@ -49,6 +49,7 @@ STASH_IGNORED = frozenset({"LayerNormalization", "RMSNormalization"})
 # How ONNX Runtime says that it lacks a kernel, the second of an LSTM's layout, and that it is older than the model.
 LACKS = ("NOT_IMPLEMENTED", "are not supported", "is under development and support", "Unsupported model IR version")
 MOST_ELEMENTS = 1 << 26  # of an input whose size is chosen here; a size that the model says itself may be larger
+TOO_LARGE = f"at the sizes tried an input has more than {MOST_ELEMENTS} elements"
 QUOTIENT = 8.0  # divided by an inf that was cut off at the type's maximum a number leaves up to this part of it, not 0
 LARGEST = 1e18  # finite inputs beyond this may overflow on either side
 CONE_LIMIT = 400  # nodes that compute shapes, pulled into one window
@@ -284,7 +285,7 @@ def _session(ort: Any, model: ModelProto, folder: str | Path | None) -> Any:
 
     if folder is not None and external_files(model):
         model, base = resolved_weights(model, folder)
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(base))
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", as_text(base))
     try:
         data = model.SerializeToString()
     except UNWRITABLE:
@@ -881,8 +882,7 @@ def prove_window(
                 if kind not in NOT_COUNTED:
                     worst = max(worst, found.error)
     if not ran:
-        why = why or f"at the sizes tried an input has more than {MOST_ELEMENTS} elements"
-        return Verdict(None, None, f"the original window does not run: {why}", True)
+        return Verdict(None, None, f"the original window does not run: {why or TOO_LARGE}", True)
     return Verdict(True, worst, note)
 
 
@@ -998,6 +998,24 @@ def whole_window(before: ModelProto, after: ModelProto, shapes: Any = None) -> t
         if isinstance(d, str)
     }
     return Window(before, after, infos, _largest_pad(before)), symbols
+
+
+def sizes_that_run(
+    window: Window, symbols: dict[str, int], run: Callable[[Feeds], Any]
+) -> list[tuple[str, int, tuple[int, ...]]]:
+    """The inputs with the first sizes on which `run` does not raise Unrunnable. Raises Unrunnable where there are
+    none."""
+    why = ""
+    for _ in _settings(window):
+        for infos in window.sizes(symbols):
+            _, feeds = next(feeds_of(infos))
+            try:
+                run(feeds)
+            except Unrunnable as error:
+                why = why or str(error)
+            else:
+                return infos
+    raise Unrunnable(why or TOO_LARGE)
 
 
 def run_through(

@@ -15,7 +15,7 @@ from onnx import ModelProto
 
 from . import registry
 from .errors import ModelError, PassError, SurgeonError, UsageError, did_you_mean
-from .files import SMALL, UNWRITABLE, check_writable, read, without_data, write
+from .files import SMALL, UNWRITABLE, as_text, check_writable, read, without_data, write
 from .graph import PLACE, Model, no_collection
 from .interop import GraphRule, Outcome, run_graph_rules
 from .meaning import attach
@@ -397,9 +397,9 @@ def _refusal(source: _Source, *, full_check: bool = False) -> str:
     """Why onnx.checker refuses the input model; empty where it does not."""
     most = sys.maxsize
     try:
-        onnx.checker.check_model(source.proto() if source.path is None else _utf8(source.path), full_check=full_check)
+        onnx.checker.check_model(source.proto() if source.path is None else as_text(source.path), full_check=full_check)
         return ""
-    except (*REFUSALS, UnicodeEncodeError):
+    except (*REFUSALS, ModelError):
         pass
     except UNWRITABLE:
         most = SMALL
@@ -414,12 +414,6 @@ def _refusal(source: _Source, *, full_check: bool = False) -> str:
 
 def _with_hint(verdict: Verdict) -> str:
     return f"{verdict.why}; with --shapes the sizes may go together" if verdict.sizes else verdict.why
-
-
-def _utf8(path: Path) -> str:
-    """The path as text. Raises UnicodeEncodeError for a name that is none."""
-    str(path).encode()
-    return str(path)
 
 
 def _symbols(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:

@@ -265,6 +265,20 @@ def test_fp16(tmp_path: Path, capsys: Captured) -> None:
     assert "--keep-fp32 goes with --fp16" in capsys.readouterr().err
 
 
+def test_fp16_that_could_not_be_compared(tmp_path: Path, capsys: Captured) -> None:
+    """Written, and no success, unless somebody asked not to prove."""
+    old = LEAKY.replace('"" : 17', '"" : 8')
+    source, out, report = write(tmp_path, old), tmp_path / "out.onnx", tmp_path / "r.json"
+    words = ["rewrite", source, out, "--target", "10.9", "--fp16", "--report", report]
+    assert run(*words) == 1 and out.exists()
+    said = re.search(r"^.* casts between, not compared: (.*); with --allow-unproved", capsys.readouterr().out, re.M)
+    assert said and said[1] == json.loads(report.read_text())["precision"]["not_compared"]
+    assert run(*words, "--allow-unproved") == 0
+    assert "not compared: the model's opset is older than 9" in capsys.readouterr().out
+    assert run(*words, "--verify", "none") == 0
+    assert "not compared: not asked for" in capsys.readouterr().out
+
+
 def test_reports(tmp_path: Path, capsys: Captured) -> None:
     """--report twice: JSON and a page, by their names; neither may be the model."""
     source, out = write(tmp_path, NORM), tmp_path / "out.onnx"

@@ -107,6 +107,29 @@ def test_an_interrupt_that_somebody_takes_for_his_own_failure(tmp_path: Path) ->
     assert out.read_bytes() == OLD and names(tmp_path) == ["in.onnx", "out.onnx", "passes"]
 
 
+@POSIX
+@pytest.mark.parametrize(("way", "status"), [("-m", 130), ("surgeon", 130), ("mine.py", -signal.SIGINT)])
+def test_an_interrupt_while_modules_are_imported(way: str, status: int, tmp_path: Path) -> None:
+    """The program says what it says later; another one that imports surgeon gets its own KeyboardInterrupt."""
+    (tmp_path / "sitecustomize.py").write_text(HEARING)
+    (tmp_path / "onnx.py").write_text(
+        "import os, signal, time\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(60)\nfinally:\n"
+        "    print('unwound')\n"
+    )
+    (tmp_path / "mine.py").write_text("import surgeon")
+    (tmp_path / "surgeon").write_text("from surgeon.__main__ import program\nprogram()")
+    words = ["-m", "surgeon"] if way == "-m" else [tmp_path / way]
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, *words, "passes"], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert done.returncode == status, done
+    if status == 130:
+        assert (done.stdout, done.stderr) == ("", "surgeon: interrupted; no file was left half written.\n")
+    else:
+        assert "KeyboardInterrupt" in done.stderr and done.stdout == "unwound\n"
+
+
 def test_a_proof_needs_onnx_runtime(tmp_path: Path) -> None:
     """One that does not load is no reason to leave every window alone."""
     (tmp_path / "broken").mkdir()
@@ -150,13 +173,15 @@ def test_two_runs_at_once_share_their_weights(tmp_path: Path) -> None:
 
 
 def test_a_large_fp16_model_replaces_its_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Written twice, the file of the weights does not grow."""
+    """Written twice, the file of the weights does not grow, and the model in memory keeps them."""
     from surgeon.precision import convert
 
     monkeypatch.setattr("surgeon.files.LARGE", 100)
-    source, out = onnx.load(model(tmp_path, width=1000)), tmp_path / "half.onnx"
+    result, out = convert(onnx.load(model(tmp_path, width=1000))), tmp_path / "half.onnx"
+    before = result.model.SerializeToString(deterministic=True)
     for _ in range(2):
-        convert(source).save(out, {tmp_path / "r.json": b"{}"})
+        result.save(out, {tmp_path / "r.json": b"{}"})
+        assert result.model.SerializeToString(deterministic=True) == before
         assert names(tmp_path) == ["half.onnx", "half.onnx.data", "in.onnx", "r.json"]
         assert (tmp_path / "half.onnx.data").stat().st_size == 2000
     weights = {t.name: numpy_helper.to_array(t) for t in onnx.load(out).graph.initializer}
@@ -228,6 +253,36 @@ def test_a_name_that_is_no_text(tmp_path: Path) -> None:
     done = surgeon(*words, env={**os.environ, "PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8:strict"})  # type: ignore[arg-type]
     assert done.returncode == 0, done
     assert sorted(os.listdir(os.fsencode(tmp_path))) == [b"caf\xe9.html", b"caf\xe9.onnx", b"caf\xe9.out.onnx"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs names that are no text")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["compare", "in.onnx", "in.onnx"],
+        ["compare", "caf\udce9.onnx", "caf\udce9.onnx", "--network"],
+        ["build", "caf\udce9.onnx", "out.engine", "--with", "rtx"],
+        ["rewrite", "in.onnx", "out.onnx", "--target", "rtx", "--fp16"],
+    ],
+    ids=" ".join,
+)
+def test_a_name_that_a_library_takes_for_no_text(words: list[str], tmp_path: Path) -> None:
+    """In a folder, with weights of its own there, or of a model that TensorRT's parser is to open."""
+    if {"--network", "rtx"} & set(words) and "--fp16" not in words:
+        pytest.importorskip("tensorrt_rtx")
+    (tmp_path / "ours").mkdir()
+    model(tmp_path / "ours", external=True, width=1000)
+    model(tmp_path / "ours", "caf\udce9.onnx")
+    folder = (tmp_path / "ours").rename(tmp_path / "caf\udce9")
+    done = surgeon(*words, cwd=folder)
+    assert done.returncode == 2, done
+    assert "is no text in UTF-8" in done.stderr and "defect" not in done.stderr and "argument" not in done.stderr
+    assert names(folder) == ["caf\udce9.onnx", "in.onnx", "weights.bin"]
+
+
+def test_words_that_are_no_text(tmp_path: Path) -> None:
+    done = surgeon("rewrite", model(tmp_path), tmp_path / "out.onnx", "--fp16", "--keep-fp32", "caf\udce9")
+    assert done.returncode == 2 and "'caf\\udce9' is none of these" in done.stderr, done
 
 
 def test_a_command_to_type_is_quoted(tmp_path: Path) -> None:

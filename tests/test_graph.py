@@ -326,3 +326,18 @@ def test_a_rewrite_inside_a_function_is_proved() -> None:
     result = surgeon.rewrite(proto, target="10.9")
     assert [n.op_type for n in result.model.functions[0].node] == ["LeakyRelu"]
     assert result.report.applied[0].max_error == 0.0
+
+
+def test_an_expand_makes_nothing_smaller() -> None:
+    """A dimension of unknown size that is asked to be 1 stays what it is; asked to be as large as it is, in a body."""
+    proto = model(
+        """(float[N,3] x, float[1,3] z, bool c) => (float[A,B] y) <int64[2] k = {1, 3}> {
+            d = Expand (x, k)  s = Shape (z)  e = Expand (x, s)
+            y = If (c) <then_branch = t () => (float[A,B] a) {
+                            n = Neg (x) u = Shape (x) g = Expand (n, u) a = Abs (g) },
+                        else_branch = f () => (float[A,B] b) { h = Expand (x, k) b = Abs (h) }>
+        }"""
+    )
+    found = Model(proto)
+    shapes = {v.name: found.shape(v) for scope in found.scopes for v in scope.values.values()}
+    assert {name: shapes[name] for name in "degh"} == dict.fromkeys("degh", ("N", 3))

@@ -457,6 +457,36 @@ SOUND: dict[str, tuple[dict[str, Any], str]] = {
                 else_branch = f () => (float[N,4] b) { b = Neg (x) }>
         }""",
     ),
+    "sizes that an If returns and ONNX does not infer": (
+        {"target": "8.4"},
+        """<ir_version: 8, opset_import: ["" : 21]>
+        g (float[N,4,8,8] x, bool taken) => (float[A,B,C,D] y)
+            <float[2] g = {1, 2}, float[4] c = {1, 2, 3, 4}, float[4,1,1] slope = {0.1, 0.1, 0.1, 0.1}> {
+            f = If (taken) <
+                then_branch = t () => (float[A,B,C,D] a) { a = GroupNormalization <num_groups = 2> (x, c, c) },
+                else_branch = e () => (float[A,B,C,D] b) { b = GroupNormalization <num_groups = 2> (x, c, c) }>
+            y = PRelu (f, slope)
+        }""",
+    ),
+    "a tensor in a branch expanded to its own shape, behind axes of the graph around": (
+        {"target": "8.4"},
+        """<ir_version: 8, opset_import: ["" : 18]>
+        g (float[N,4,6] x, bool taken) => (float[N,4,6] y) <float e = {0.001}, float one = {1}, int64[1] ax = {-1}> {
+            y = If (taken) <
+                then_branch = t () => (float[N,4,6] a) {
+                    q = Mul (x, x)
+                    m = ReduceMean (q, ax)
+                    w = Add (m, e)
+                    r = Sqrt (w)
+                    i = Div (one, r)
+                    n = Mul (x, i)
+                    s = Shape (x)
+                    k = Expand (n, s)
+                    a = Neg (k)
+                },
+                else_branch = f () => (float[N,4,6] b) { b = Relu (x) }>
+        }""",
+    ),
     "a number of dimensions that only a run tells": (
         {"target": "10.9"},
         """<ir_version: 8, opset_import: ["" : 18]>

@@ -655,6 +655,36 @@ def test_an_overflow_is_said() -> None:
     assert result.to_json()["outputs"][0]["output"] == "y"
 
 
+OLD_OPSET = helpers.model("(float[2,8] x) => (float[2,8] y) { y = Relu (x) }", opset=8)
+TOO_LARGE = helpers.model("(float[N,70000000] x) => (float[N,70000000] y) { y = Relu (x) }")
+NO_SIZES = helpers.model("(float[N,8] x) => (float[8,N] y) { y = Reshape (x, s) }")
+NO_SIZES.graph.initializer.append(numpy_helper.from_array(np.asarray([8, 5], np.int64), "s"))
+
+
+@pytest.mark.parametrize(
+    ("model", "why"), [(OLD_OPSET, "older than 9"), (TOO_LARGE, "more than 67108864 elements"), (NO_SIZES, "Reshape")]
+)
+def test_what_cannot_be_compared_is_a_failure(model: ModelProto, why: str) -> None:
+    """Unless somebody said that it need not be."""
+    result = convert(model)
+    assert result.failed and result.worst is None and why in result.not_compared
+    for words in ({"allow_unproved": True}, {"verify": False}):
+        assert not convert(model, **words).failed
+
+
+def test_data_alone_is_a_comparison() -> None:
+    """The model runs with these sizes, and with none that surgeon tries."""
+    feeds = {"x": np.ones((5, 8), np.float32)}
+    result = convert(NO_SIZES, data=[feeds])
+    assert [e.inputs for e in result.errors] == ["data"] and not result.failed and not result.not_compared
+
+
+def test_the_comparison_looks_for_sizes_that_go_together() -> None:
+    """As the proof does: exporters name the length of a sentence and that of its mask by two names."""
+    result = convert(helpers.model("(float[N,M] x, float[K] z) => (float[N,M] y) { y = Add (x, z) }"))
+    assert {e.inputs for e in result.errors} == {"random", "large"} and not result.failed
+
+
 def test_what_the_target_does_not_take_in_fp16_stays() -> None:
     """TensorRT 8.4 reads fp16 bounds of a Clip as fp32."""
     model = between_layers("b = Clip (a, lo, hi)", lo=np.float32(0), hi=np.float32(6))

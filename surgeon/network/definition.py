@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from surgeon.errors import EngineError, SurgeonError
+from surgeon.files import as_text
 
 
 class NetworkError(SurgeonError):
@@ -109,7 +110,7 @@ def parse(path: str | os.PathLike[str], runtime: str | None = None) -> Network:
         raise NetworkError(f"{trt.__name__} has no builder on this machine: {logger.lines or error}") from error
     network = builder.create_network(_creation_flags(trt))
     parser = trt.OnnxParser(network, logger)
-    if not parser.parse_from_file(path):
+    if not parser.parse_from_file(as_text(path)):
         raise ParserRejected(_rejection(path, trt, parser, logger.lines))
     return read(network, logger, builder, parser)
 

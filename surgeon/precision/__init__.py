@@ -50,6 +50,7 @@ import onnx.inliner
 from onnx import GraphProto, ModelProto
 
 from ..errors import UsageError
+from ..files import is_large, write
 from ..graph import Model, Node
 from ..meaning import DOMAIN, attach
 from ..targets import Target
@@ -75,13 +76,15 @@ class Kept:
 @dataclass(slots=True)
 class PrecisionResult:
     """`model`: the converted ModelProto, weights inside. `errors`: worst first, against the fp32 original; empty with
-    `not_compared` saying why. `half`, `single`: how many nodes compute in each; `casts`: Cast nodes between the two."""
+    `not_compared` saying why. `unproved`: that is a failure, since nobody said that it may be. `half`, `single`: how
+    many nodes compute in each; `casts`: Cast nodes between the two."""
 
     model: ModelProto
     kept: list[Kept] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     errors: list[OutputError] = field(default_factory=list)
     not_compared: str = ""
+    unproved: bool = False
     half: int = 0
     single: int = 0
     casts: int = 0
@@ -89,9 +92,9 @@ class PrecisionResult:
     @property
     def failed(self) -> bool:
         """Whether an output is further from the original than fp16 explains: on the data where there is some, else on
-        random inputs and on those times 1000."""
+        random inputs and on those times 1000; or whether that is not known, and nobody said that it need not be."""
         measured = [e for e in self.errors if e.inputs == "data"]
-        return any(not e.ok for e in measured or self.errors)
+        return self.unproved or any(not e.ok for e in measured or self.errors)
 
     @property
     def worst(self) -> float | None:
@@ -100,17 +103,7 @@ class PrecisionResult:
 
     def save(self, path: str | Path, also: Mapping[Path, bytes] | None = None) -> None:
         """Write the model, one of more than 1 GiB with its weights in a file beside it; `also`: see `files.write`."""
-        from ..files import Staged, check_writable, is_large, put_apart, write
-
-        where = Path(path)
-        if not is_large(self.model):
-            write(self.model, where, also=also)
-            return
-        check_writable(where)
-        with Staged() as staged:
-            put_apart(self.model, where, staged)
-            for name, content in (also or {}).items():
-                staged.put(content, name)
+        write(self.model, Path(path), also=also, apart=is_large(self.model))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -134,17 +127,19 @@ def convert(
     shapes: Mapping[str, Sequence[int]] | None = None,
     io_fp16: bool = False,
     verify: bool = True,
+    allow_unproved: bool = False,
 ) -> PrecisionResult:
     """Convert a model to fp16 where fp16 is enough. The model passed in is not changed.
 
-    keep_fp32   operators ("Softmax"), passes of surgeon ("l2-norm": the nodes that it made) and node globs
-    data        inputs by name: the islands are then chosen by the numbers that they give rise to
-    repair_eps  the epsilon for a divisor whose own is 0 in a file that was written in fp16
-    target      what it does not take in fp16 stays fp32
-    base        the folder of the model's external weights
-    shapes      sizes of inputs with symbolic dimensions, for the comparison
-    io_fp16     the model's own inputs and outputs become fp16 too; without it they keep their types
-    verify      compare with the original
+    keep_fp32       operators ("Softmax"), passes of surgeon ("l2-norm": the nodes that it made) and node globs
+    data            inputs by name: the islands are then chosen by the numbers that they give rise to
+    repair_eps      the epsilon for a divisor whose own is 0 in a file that was written in fp16
+    target          what it does not take in fp16 stays fp32
+    base            the folder of the model's external weights
+    shapes          sizes of inputs with symbolic dimensions, for the comparison
+    io_fp16         the model's own inputs and outputs become fp16 too; without it they keep their types
+    verify          compare with the original
+    allow_unproved  it is no failure where they cannot be compared
 
     Raises UsageError where `data` does not fit the model or a word of `keep_fp32` names nothing.
     """
@@ -170,6 +165,7 @@ def convert(
     result.half, result.single = _counts(plan)
     if verify:
         result.errors, result.not_compared = compare(source, _with_functions(converted), base, feeds, shapes)
+        result.unproved = bool(result.not_compared) and not allow_unproved
         result.warnings += _too_large(result.errors)
     else:
         result.not_compared = "not asked for"
@@ -211,10 +207,10 @@ def _check_words(words: Collection[str], model: Model) -> None:
 
     known = {p.name for p in passes(())}
     nodes = [n for s in model.scopes for n in s.live()]
-    ops = {n.op for n in nodes}
+    ops = {n.op for n in nodes} | {s.name for s in onnx.defs.get_all_schemas()}
     for word in words:
         special = any(c in word for c in "*?[") or any(n.name == word or f"~{word}/" in n.name for n in nodes)
-        if word not in known and word not in ops and not special and not onnx.defs.has(word):
+        if word not in known and word not in ops and not special:
             raise UsageError(
                 f"--keep-fp32 takes an operator (Softmax), a pass (l2-norm) or a node glob; '{word}' is none of these."
             )
