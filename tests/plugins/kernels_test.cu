@@ -475,18 +475,16 @@ void verify(Case const& c)
     }
     int64_t const size = size_of(c.type), n = volume(out);
     int64_t const affine_size = size_of(c.affine_type), past = c.shifted ? affine_size : 0;
-    Buffer dx(x.size() * size), dy(n * size), dw_(w.size() * affine_size + past), db_(b.size() * affine_size + past);
-    struct
-    {
-        void* p;
-    } const dw{static_cast<char*>(dw_.p) + past}, db{static_cast<char*>(db_.p) + past};
+    Buffer dx(x.size() * size), dy(n * size), w_room(w.size() * affine_size + past),
+        b_room(b.size() * affine_size + past);
+    void *const dw = static_cast<char*>(w_room.p) + past, *const db = static_cast<char*>(b_room.p) + past;
     Buffer ws(workspace_bytes(c.kind, int(c.x.size()), c.x.data()));
     upload(dx.p, x, c.type);
-    upload(dw.p, w, c.affine_type);
-    upload(db.p, b, c.affine_type);
+    upload(dw, w, c.affine_type);
+    upload(db, b, c.affine_type);
     CHECK(cudaMemset(dy.p, 0xdb, n * size));
-    Tensor const in[3] = {tensor(dx.p, c.x, c.type, c.layout), tensor(dw.p, wd, c.affine_type),
-        tensor(db.p, wd, c.affine_type)};
+    Tensor const in[3] = {tensor(dx.p, c.x, c.type, c.layout), tensor(dw, wd, c.affine_type),
+        tensor(db, wd, c.affine_type)};
     int const count = c.kind == Kind::kSurgeonPRelu ? 2 : !c.affine ? 1 : c.kind == Kind::kSurgeonL2Norm ? 2 : 3;
     std::string const wrong = check(c.kind, c.a, in, count);
     if (!wrong.empty())
@@ -511,8 +509,8 @@ void verify(Case const& c)
             again(" in chunks of " + std::to_string(plan.chunk),
                 [&] { return launch_pad(plan, c.a, in[0], tensor(dy.p, out, c.type, c.layout), nullptr, tickets(), 0); });
     int64_t const rows = c.x.size() > 1 ? c.x[0] * c.x[1] : 1, length = volume(c.x) / rows;
-    InstanceNormParams const params{c.affine ? Scalars{dw.p, c.affine_type} : Scalars{},
-        c.affine ? Scalars{db.p, c.affine_type} : Scalars{}, c.x.size() > 1 ? c.x[1] : 1, c.a.epsilon, c.a.slope};
+    InstanceNormParams const params{c.affine ? Scalars{dw, c.affine_type} : Scalars{},
+        c.affine ? Scalars{db, c.affine_type} : Scalars{}, c.x.size() > 1 ? c.x[1] : 1, c.a.epsilon, c.a.slope};
     bool const by_periods = plan_rows(c.type, int64_t(1) << 30, length, device()).periods; // where tensors are large
     if (c.kind == Kind::kSurgeonInstanceNorm && by_periods)
         for (bool periods : {false, true})
@@ -550,7 +548,7 @@ void verify(Case const& c)
         int const x = 8 << turn % 4;
         TilesPlan const plan = plan_tiles(c.type, c.x[axis], x);
         ++turn;
-        Scalars const weight = count == 2 ? Scalars{dw.p, c.affine_type} : Scalars{};
+        Scalars const weight = count == 2 ? Scalars{dw, c.affine_type} : Scalars{};
         Norm const norm{NormMode(c.a.mode), c.a.epsilon};
         if (plan.blocks > 0)
             again(" in tiles of " + std::to_string(x) + " vectors", [&] {

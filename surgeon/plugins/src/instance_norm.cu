@@ -82,28 +82,6 @@ RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on)
 namespace
 {
 
-#if CUDART_VERSION >= 11080
-struct ClusterLaunch
-{
-    cudaLaunchAttribute cluster{};
-    cudaLaunchConfig_t config{};
-
-    ClusterLaunch(int grid, int threads, size_t shared, int blocks, cudaStream_t on)
-    {
-        cluster.id = cudaLaunchAttributeClusterDimension;
-        cluster.val.clusterDim.x = blocks;
-        cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-        config.gridDim = dim3(grid);
-        config.blockDim = dim3(threads);
-        config.dynamicSmemBytes = shared;
-        config.stream = on;
-        config.attrs = &cluster;
-        config.numAttrs = 1;
-    }
-    ClusterLaunch(ClusterLaunch const&) = delete;
-};
-#endif
-
 struct Chunks
 {
     int count, vectors; // of a row, of a chunk
@@ -129,53 +107,15 @@ int64_t most_chunks(int64_t rows, int64_t vectors)
         + 2 * kChunksOfMultiprocessor * std::max(device().multiprocessors, 1);
 }
 
-// How many blocks of the kernel, or clusters of `cluster` blocks, the device holds at once; 0 where it takes none such.
-template <class Kernel>
-cudaError_t resident(Kernel* kernel, int threads, size_t shared, int cluster, int& count)
-{
-    if (cluster == 1)
-        return resident_blocks(kernel, threads, shared, count);
-    return remembered(std::make_tuple(kernel, threads, shared, cluster), count, [&](int id, int& clusters) {
-        int most = 0;
-        cudaError_t status = allow_most_shared(kernel, id, most);
-        clusters = 0;
-#if CUDART_VERSION >= 11080
-        if (status == cudaSuccess && shared <= size_t(most))
-        {
-            ClusterLaunch const launch(cluster, threads, shared, cluster, nullptr);
-            if (cluster > kMostBlocksInCluster)
-                status = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-            if (status == cudaSuccess && cudaOccupancyMaxActiveClusters(&clusters, kernel, &launch.config) != cudaSuccess)
-            {
-                clusters = 0;
-                cudaGetLastError(); // a device without room for such a cluster
-            }
-        }
-#endif
-        return status;
-    });
-}
-
 template <class T, int STAGES, int WARPS, int BLOCKS>
 cudaError_t launch_over_cluster(int blocks, T const* x, T* y, int64_t rows, int64_t length,
     InstanceNormParams const& params, bool stream, cudaStream_t on)
 {
-#if CUDART_VERSION >= 11080
-    auto* const kernel = instance_norm_cluster_kernel<T, STAGES, WARPS, BLOCKS>;
     constexpr int threads = WARPS * 32 + 32;
     int const per = share_vectors(length, kVectorBytes / sizeof(T), blocks);
     size_t const shared = size_t(STAGES) * per * kVectorBytes + size_t(2) * blocks * WARPS * sizeof(Moments);
-    int clusters = 0;
-    cudaError_t const status = resident(kernel, threads, shared, blocks, clusters);
-    if (status != cudaSuccess)
-        return status;
-    if (clusters == 0)
-        return cudaErrorInvalidConfiguration;
-    ClusterLaunch const launch(int(std::min<int64_t>(clusters, rows)) * blocks, threads, shared, blocks, on);
-    return cudaLaunchKernelEx(&launch.config, kernel, x, y, rows, length, per, params, stream);
-#else
-    return cudaErrorInvalidConfiguration;
-#endif
+    return launch_resident(instance_norm_cluster_kernel<T, STAGES, WARPS, BLOCKS>, blocks, threads, shared, rows, on, x,
+        y, rows, length, per, params, stream);
 }
 
 template <class T>

@@ -98,15 +98,48 @@ constexpr int64_t kReservedOfBlock = (1 << 10) + 640;
 
 inline int64_t most_shared_of_block() { return device().shared_bytes - kReservedOfBlock; }
 
-// How many clusters the device holds at once.
-template <class Kernel>
-cudaError_t resident_clusters(Kernel* kernel, cudaLaunchConfig_t const& config, int blocks, int& clusters)
+struct ClusterLaunch
 {
-    auto const key = std::make_tuple(kernel, blocks, config.blockDim.x, config.dynamicSmemBytes);
-    return remembered(key, clusters, [&](int, int& count) {
-        cudaError_t const status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-            int(most_shared_of_block()));
-        return status == cudaSuccess ? cudaOccupancyMaxActiveClusters(&count, kernel, &config) : status;
+    cudaLaunchAttribute cluster{};
+    cudaLaunchConfig_t config{};
+
+    ClusterLaunch(int grid, int threads, size_t shared, int blocks, cudaStream_t on)
+    {
+        cluster.id = cudaLaunchAttributeClusterDimension;
+        cluster.val.clusterDim.x = blocks;
+        cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+        config.gridDim = dim3(grid);
+        config.blockDim = dim3(threads);
+        config.dynamicSmemBytes = shared;
+        config.stream = on;
+        config.attrs = &cluster;
+        config.numAttrs = 1;
+    }
+    ClusterLaunch(ClusterLaunch const&) = delete;
+};
+
+// How many blocks of the kernel, or clusters of `cluster` blocks, the device holds at once; 0 where it takes none such.
+template <class Kernel>
+cudaError_t resident(Kernel* kernel, int threads, size_t shared, int cluster, int& count)
+{
+    if (cluster == 1)
+        return resident_blocks(kernel, threads, shared, count);
+    return remembered(std::make_tuple(kernel, threads, shared, cluster), count, [&](int id, int& clusters) {
+        int most = 0;
+        cudaError_t status = allow_most_shared(kernel, id, most);
+        clusters = 0;
+        if (status == cudaSuccess && shared <= size_t(most))
+        {
+            ClusterLaunch const launch(cluster, threads, shared, cluster, nullptr);
+            if (cluster > kMostBlocksInCluster)
+                status = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+            if (status == cudaSuccess && cudaOccupancyMaxActiveClusters(&clusters, kernel, &launch.config) != cudaSuccess)
+            {
+                clusters = 0;
+                cudaGetLastError(); // a device without room for such a cluster
+            }
+        }
+        return status;
     });
 }
 
@@ -115,23 +148,14 @@ template <class... Parameters, class... Arguments>
 cudaError_t launch_resident(void (*kernel)(Parameters...), int blocks, int threads, size_t shared, int64_t items,
     cudaStream_t on, Arguments const&... arguments)
 {
-    cudaLaunchAttribute cluster{};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim.x = blocks;
-    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(blocks);
-    config.blockDim = dim3(threads);
-    config.dynamicSmemBytes = shared;
-    config.stream = on;
-    config.attrs = &cluster;
-    config.numAttrs = 1;
     int clusters = 0;
-    cudaError_t const status = resident_clusters(kernel, config, blocks, clusters);
-    if (status != cudaSuccess || clusters == 0)
-        return status != cudaSuccess ? status : cudaErrorInvalidConfiguration;
-    config.gridDim = dim3(unsigned(blocks * std::min(items, int64_t(clusters))));
-    return cudaLaunchKernelEx(&config, kernel, arguments...);
+    cudaError_t const status = resident(kernel, threads, shared, blocks, clusters);
+    if (status != cudaSuccess)
+        return status;
+    if (clusters == 0)
+        return cudaErrorInvalidConfiguration;
+    ClusterLaunch const launch(int(std::min<int64_t>(clusters, items)) * blocks, threads, shared, blocks, on);
+    return cudaLaunchKernelEx(&launch.config, kernel, arguments...);
 }
 
 // Where there are no tickets, the workspace is set to 0 for them; where there is none either, a launch does without.

@@ -540,6 +540,21 @@ __device__ inline void barrier_wait(uint64_t* barrier, unsigned parity)
 }
 #endif
 
+// A block's stages, used one after the other, and the phase of their barriers.
+struct Ring
+{
+    unsigned phase = 0;
+    int stage = 0;
+
+    __device__ void advance(int stages)
+    {
+        if (++stage < stages)
+            return;
+        stage = 0;
+        phase ^= 1;
+    }
+};
+
 // ---------------------------------------------------------------------------------------------- staged rows
 
 // Neighbouring rows that a block works on in shared memory: they come and go as one span of whole vectors, which begins

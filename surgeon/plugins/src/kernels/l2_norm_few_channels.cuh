@@ -52,14 +52,7 @@ __global__ void __launch_bounds__(kMostStagedImageThreads, SURGEON_DEVICE_HAS_ST
         return int(min(int64_t(room), g.elements - int64_t(item) * room));
     };
 
-    int stage = 0;
-    unsigned phase = 0;
-    auto const advance = [&] {
-        if (++stage < g.stages)
-            return;
-        stage = 0;
-        phase ^= 1;
-    };
+    Ring ring;
     if (thread >= workers)
     {
         int const lane = thread - workers;
@@ -67,30 +60,30 @@ __global__ void __launch_bounds__(kMostStagedImageThreads, SURGEON_DEVICE_HAS_ST
         auto const fetch = [&](unsigned item) {
             int const elements = item < g.items ? elements_of(item) : 0, whole = elements / VEC * VEC;
             T const* const from = x + int64_t(item) * room;
-            T* const to = stages + stage * room;
+            T* const to = stages + ring.stage * room;
             if (whole + lane < elements)
                 to[whole + lane] = from[whole + lane];
             if (lane > 0)
-                return barrier_arrive(full + stage);
-            item_of[stage] = item;
-            bulk_announce(unsigned(whole * sizeof(T)), full + stage);
-            bulk_load(to, from, unsigned(whole * sizeof(T)), full + stage, policy);
+                return barrier_arrive(full + ring.stage);
+            item_of[ring.stage] = item;
+            bulk_announce(unsigned(whole * sizeof(T)), full + ring.stage);
+            bulk_load(to, from, unsigned(whole * sizeof(T)), full + ring.stage, policy);
         };
 #pragma unroll 1
-        for (; stage < g.stages; ++stage)
-            fetch(blockIdx.x + stage * gridDim.x);
-        for (stage = 0;; advance())
+        for (; ring.stage < g.stages; ++ring.stage)
+            fetch(blockIdx.x + ring.stage * gridDim.x);
+        for (ring.stage = 0;; ring.advance(g.stages))
         {
             __syncwarp();
-            unsigned const item = item_of[stage];
+            unsigned const item = item_of[ring.stage];
             if (item >= g.items)
                 break;
             unsigned drawn = 0;
             if (lane == 0 && tickets)
                 drawn = atomicAdd(tickets, 1u);
-            barrier_wait(done + stage, phase);
+            barrier_wait(done + ring.stage, ring.phase);
             int const elements = elements_of(item), whole = elements / VEC * VEC;
-            T const* const from = stages + stage * room;
+            T const* const from = stages + ring.stage * room;
             T* const to = y + int64_t(item) * room;
             if (whole + lane < elements)
                 to[whole + lane] = from[whole + lane];
@@ -107,17 +100,17 @@ __global__ void __launch_bounds__(kMostStagedImageThreads, SURGEON_DEVICE_HAS_ST
         }
         return;
     }
-    for (;; advance())
+    for (;; ring.advance(g.stages))
     {
-        barrier_wait(full + stage, phase);
-        unsigned const item = item_of[stage];
+        barrier_wait(full + ring.stage, ring.phase);
+        unsigned const item = item_of[ring.stage];
         if (item >= g.items)
             return;
         int const columns = elements_of(item) / g.channels;
         for (int column = thread; column < columns; column += workers)
         {
             int const image = int(g.over_inner(unsigned(column)));
-            T* const first = stages + stage * room + image * (image_elements - g.inner) + column;
+            T* const first = stages + ring.stage * room + image * (image_elements - g.inner) + column;
             float sum[4] = {};
             T const* p = first;
             int c = 0;
@@ -160,7 +153,7 @@ __global__ void __launch_bounds__(kMostStagedImageThreads, SURGEON_DEVICE_HAS_ST
                 write([&](float v) { return scale(v); });
         }
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-        barrier_arrive(done + stage);
+        barrier_arrive(done + ring.stage);
     }
 #endif
 }

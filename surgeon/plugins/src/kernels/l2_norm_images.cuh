@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(kMostImageThreads, 1)
                 barrier_wait(done + i, turn);
                 next = i == 0 ? after() : next;
                 bulk_store(y + start(image, i), share + i * piece * VEC, bytes(i), policy);
-                asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); // the stores before have read
+                bulk_stores_but_one_have_read();
                 if (i > 0 && next < g.images)
                     fetch(next, i - 1);
             }

@@ -69,25 +69,18 @@ __global__ void __launch_bounds__(kMostStripThreads, 1)
         return Strip{int64_t(outer) * g.channels * g.inner + begin, begin,
             int(min(int64_t(g.width + SECTOR), g.inner - begin))};
     };
-    int stage = 0;
-    unsigned phase = 0;
-    auto const advance = [&] {
-        if (++stage < g.stages)
-            return;
-        stage = 0;
-        phase ^= 1;
-    };
+    Ring ring;
 
     if (thread >= workers + WARP)
     {
         uint64_t const policy = cache_policy(true); // 0.04 of a copy
         auto const fetch = [&](unsigned item) {
             if (lane == 0)
-                item_of[stage] = item;
+                item_of[ring.stage] = item;
             if (item >= g.items)
-                return barrier_arrive(full + stage);
+                return barrier_arrive(full + ring.stage);
             Strip const strip = strip_of(item);
-            T* const to = stages + stage * room;
+            T* const to = stages + ring.stage * room;
             auto const each_piece = [&](auto const& f) {
                 for (int c = lane; c < g.channels; c += WARP)
                 {
@@ -106,18 +99,18 @@ __global__ void __launch_bounds__(kMostStripThreads, 1)
                 for (int e = whole; e < elements; ++e) // the tensor's last vector, and not full
                     piece[e] = from[e];
             });
-            bulk_announce(bytes, full + stage);
+            bulk_announce(bytes, full + ring.stage);
             each_piece([&](T* piece, T const* from, int elements) {
-                bulk_load(piece, from, unsigned(elements / VEC * VEC * sizeof(T)), full + stage, policy);
+                bulk_load(piece, from, unsigned(elements / VEC * VEC * sizeof(T)), full + ring.stage, policy);
             });
         };
 #pragma unroll 1
-        for (; stage < g.stages; ++stage)
-            fetch(blockIdx.x + stage * gridDim.x);
-        for (stage = 0;; advance())
+        for (; ring.stage < g.stages; ++ring.stage)
+            fetch(blockIdx.x + ring.stage * gridDim.x);
+        for (ring.stage = 0;; ring.advance(g.stages))
         {
             __syncwarp();
-            unsigned const item = item_of[stage];
+            unsigned const item = item_of[ring.stage];
             if (item >= g.items)
                 return;
             unsigned drawn = 0;
@@ -129,8 +122,8 @@ __global__ void __launch_bounds__(kMostStripThreads, 1)
             }
             drawn = __shfl_sync(kWholeWarp, drawn, 0);
             __syncwarp(); // all have read what it was, the workers too
-            barrier_wait(done + stage, phase);
-            barrier_wait(left + stage, phase);
+            barrier_wait(done + ring.stage, ring.phase);
+            barrier_wait(left + ring.stage, ring.phase);
             fetch(tickets ? g.stages * gridDim.x + drawn : item + g.stages * gridDim.x);
         }
     }
@@ -138,22 +131,22 @@ __global__ void __launch_bounds__(kMostStripThreads, 1)
     {
         uint64_t const policy = cache_policy(true);
         int before = -1; // stage
-        for (;; advance())
+        for (;; ring.advance(g.stages))
         {
-            barrier_wait(full + stage, phase);
-            unsigned const item = item_of[stage];
+            barrier_wait(full + ring.stage, ring.phase);
+            unsigned const item = item_of[ring.stage];
             if (item >= g.items)
                 break;
             Strip const strip = strip_of(item);
             bool const first_strip = strip.begin == 0, last = strip.begin + g.width >= g.inner;
-            barrier_wait(done + stage, phase);
+            barrier_wait(done + ring.stage, ring.phase);
             for (int c = lane; c < g.channels; c += WARP)
             {
                 int64_t const start = strip.start + c * g.inner, end = start + g.inner - strip.begin;
                 int64_t const from = first_strip ? start : min(ceil_div(start, int64_t(SECTOR)) * SECTOR, end),
                               to = last ? end : min(ceil_div(start + g.width, int64_t(SECTOR)) * SECTOR, end);
                 int64_t const whole = min(ceil_div(from, int64_t(VEC)) * VEC, to), stop = max(to / VEC * VEC, whole);
-                T const* const piece = stages + stage * room + c * pitch - start / VEC * VEC;
+                T const* const piece = stages + ring.stage * room + c * pitch - start / VEC * VEC;
                 for (int64_t e = from; e < whole; ++e)
                     y[e] = piece[e];
                 for (int64_t e = stop; e < to; ++e)
@@ -164,24 +157,24 @@ __global__ void __launch_bounds__(kMostStripThreads, 1)
             bulk_stores_but_one_have_read();
             if (before >= 0)
                 barrier_arrive(left + before);
-            before = stage;
+            before = ring.stage;
         }
         bulk_stores_have_read();
         if (before >= 0)
             barrier_arrive(left + before);
         return;
     }
-    for (;; advance())
+    for (;; ring.advance(g.stages))
     {
-        barrier_wait(full + stage, phase);
-        unsigned const item = item_of[stage];
+        barrier_wait(full + ring.stage, ring.phase);
+        unsigned const item = item_of[ring.stage];
         if (item >= g.items)
             return;
         Strip const strip = strip_of(item);
         int place[AT_ONCE]; // of the first column, by channel
 #pragma unroll
         for (int k = 0; k < AT_ONCE; ++k)
-            place[k] = stage * room + k * pitch + int((unsigned(strip.start) + k * unsigned(g.inner)) % VEC);
+            place[k] = ring.stage * room + k * pitch + int((unsigned(strip.start) + k * unsigned(g.inner)) % VEC);
         int const step = AT_ONCE * pitch, whole = g.channels - REST;
         for (int column = thread; column < strip.columns; column += workers)
         {
@@ -235,7 +228,7 @@ __global__ void __launch_bounds__(kMostStripThreads, 1)
                 write(Scale(divisor_of(total, norm)));
         }
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-        barrier_arrive(done + stage);
+        barrier_arrive(done + ring.stage);
     }
 #endif
 }
