@@ -427,20 +427,22 @@ void judge(Case const& c, std::vector<double> const& want, std::vector<float> co
     }
 }
 
-// A counter for launches that draw tickets, which each of them must leave at 0.
+// What launches draw tickets from and exchange sums in, which each of them must leave at 0.
+size_t const kTicketsBytes = tickets_bytes(Kind::kSurgeonL2Norm);
+
 unsigned* tickets()
 {
-    static Buffer const counter(sizeof(unsigned));
-    static cudaError_t const zeroed = cudaMemset(counter.p, 0, sizeof(unsigned));
+    static Buffer const memory(kTicketsBytes);
+    static cudaError_t const zeroed = cudaMemset(memory.p, 0, kTicketsBytes);
     CHECK(zeroed);
-    return static_cast<unsigned*>(counter.p);
+    return static_cast<unsigned*>(memory.p);
 }
 
 bool tickets_are_zero()
 {
-    unsigned left = 1;
-    CHECK(cudaMemcpy(&left, tickets(), sizeof left, cudaMemcpyDeviceToHost));
-    return left == 0;
+    std::vector<unsigned> left(kTicketsBytes / sizeof(unsigned));
+    CHECK(cudaMemcpy(left.data(), tickets(), kTicketsBytes, cudaMemcpyDeviceToHost));
+    return std::all_of(left.begin(), left.end(), [](unsigned v) { return v == 0; });
 }
 
 int64_t most_in_all_ways = 1 << 17; // elements; less for the sanitizers
@@ -493,7 +495,7 @@ void verify(Case const& c)
         ++worst.failed;
         return;
     }
-    CHECK(run(c.kind, c.a, in, count, tensor(dy.p, out, c.type, c.layout), ws.p, 0));
+    CHECK(run(c.kind, c.a, in, count, tensor(dy.p, out, c.type, c.layout), ws.p, 0, seed % 2 ? tickets() : nullptr));
     CHECK(cudaDeviceSynchronize());
     std::vector<float> const got = download(dy.p, n, c.type);
     judge(c, want, got, "");
@@ -555,6 +557,18 @@ void verify(Case const& c)
                 return launch_l2norm_tiles(
                     plan, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
             });
+        // By blocks of memory, x at any vector of one; as run() would, and over more blocks than that needs.
+        int64_t const skew = turn * 5 % 16 * kVectorBytes, bytes = n * size;
+        Buffer const skewed(bytes + skew);
+        auto* const sx = static_cast<unsigned char*>(skewed.p) + skew;
+        CHECK(cudaMemcpy(sx, dx.p, bytes, cudaMemcpyDeviceToDevice));
+        ExchangePlan const least = plan_exchange(c.type, c.x[axis], inner), more{2 << turn % 3};
+        for (ExchangePlan const& exchange : {least, more})
+            if (exchange_fits(exchange, c.type, c.x[axis], inner))
+                again(" by blocks of memory over " + std::to_string(exchange.blocks), [&] {
+                    return launch_l2norm_exchange(
+                        exchange, c.type, sx, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
+                });
         // Blocks of few threads and of many, of which the device holds fewer at once.
         int const period = int(inner / std::gcd(inner, int64_t(kVectorBytes) / size));
         for (int groups : {1, std::max(kMostImageThreads / 2 / period, 2)})
@@ -598,7 +612,7 @@ void verify(Case const& c)
                         strips, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
                 });
     }
-    if (takes_tickets(c.kind) && !tickets_are_zero())
+    if (tickets_bytes(c.kind) > 0 && !tickets_are_zero())
     {
         std::printf("FAIL %s: tickets are left\n", c.name().c_str());
         ++worst.failed;
@@ -1250,6 +1264,16 @@ void tune(std::string const& only)
                             d[2],
                             Norm{NormMode::kAddNorm, 1e-10f}, 0));
                     });
+                for (int blocks : {2, 4, 8})
+                {
+                    ExchangePlan const plan{blocks};
+                    if (!exchange_fits(plan, t, d[1], d[2]))
+                        continue;
+                    time("l2norm exchange", d, "blocks " + std::to_string(plan.blocks), [&] {
+                        CHECK(launch_l2norm_exchange(plan, t, dx.p, Scalars{dw.p, Type::kFloat}, dy.p, d[0], d[1], d[2],
+                            Norm{NormMode::kAddNorm, 1e-10f}, tickets(), 0));
+                    });
+                }
                 for (int x : {8, 16, 32, 64})
                 {
                     TilesPlan const plan = plan_tiles(t, d[1], x);

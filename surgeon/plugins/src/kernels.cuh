@@ -12,6 +12,7 @@
 #include "kernels/common.cuh"
 #include "kernels/instance_norm.cuh"
 #include "kernels/l2_norm_columns.cuh"
+#include "kernels/l2_norm_exchange.cuh"
 #include "kernels/l2_norm_few_channels.cuh"
 #include "kernels/l2_norm_images.cuh"
 #include "kernels/l2_norm_rows.cuh"

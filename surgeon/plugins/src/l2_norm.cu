@@ -40,6 +40,15 @@ TilesPlan plan_l2norm_tiles(Type type, int64_t channels, int64_t inner, bool str
     return TilesPlan{0, 0};
 }
 
+// Blocks of memory, where the channels of many tiles would begin inside of them.
+ExchangePlan plan_l2norm_exchange(Type type, int64_t channels, int64_t inner)
+{
+    constexpr int64_t kFewest = 256, kShortest = 16 * kExchangeBlockBytes;
+    int64_t const bytes = inner * size_of(type);
+    bool const cut = bytes % kLineBytes != 0;
+    return cut && channels > kFewest && bytes >= kShortest ? plan_exchange(type, channels, inner) : ExchangePlan{0};
+}
+
 // Whole images, where other mappings waste much: short channels, channels that cut vectors, and halves so few that they
 // leave tiles half empty.
 ImagesPlan plan_l2norm_images(Type type, int64_t channels, int64_t inner)
@@ -71,15 +80,19 @@ struct Mapping
     StagedPlan staged{0, 0, 0};
     StripsPlan strips{0, 0, 0};
     ImagesPlan images{0, 0};
+    ExchangePlan exchange{0};
     TilesPlan tiles{0, 0};
 
-    bool draws() const { return staged.images > 0 || strips.width > 0 || images.blocks > 0 || tiles.blocks > 0; }
+    bool draws() const
+    {
+        return staged.images > 0 || strips.width > 0 || images.blocks > 0 || exchange.blocks > 0 || tiles.blocks > 0;
+    }
     bool columns() const { return planes.images == 0 && !draws(); }
 };
 
 // Images of short planes of which a multiprocessor holds fewer than three are other mappings' if they can, and from the
 // L2 cache planes of two vectors.
-Mapping choose(Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted, bool stream)
+Mapping choose(Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted, bool stream, bool tickets)
 {
     constexpr int64_t kThird = 72 << 10;
     int64_t const bytes = inner * size_of(type);
@@ -95,6 +108,8 @@ Mapping choose(Type type, int64_t outer, int64_t channels, int64_t inner, bool w
         m.staged = plan_l2norm_staged(type, channels, inner);
     if (stream && m.columns())
         m.images = plan_l2norm_images(type, channels, inner);
+    if (stream && tickets && m.columns())
+        m.exchange = plan_l2norm_exchange(type, channels, inner);
     if (m.columns())
         m.tiles = plan_l2norm_tiles(type, channels, inner, stream);
     if (m.columns())
@@ -112,7 +127,7 @@ cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t ou
     if (channels * inner * size_of(type) <= kMostL2PeriodBytes)
         return l2norm_small_images(type, x, weight, y, outer, channels, inner, norm, on);
     bool const stream = streams(2 * outer * channels * inner * size_of(type));
-    Mapping const mapping = choose(type, outer, channels, inner, weight.data != nullptr, stream);
+    Mapping const mapping = choose(type, outer, channels, inner, weight.data != nullptr, stream, tickets != nullptr);
     if (!stream)
         tickets = nullptr;
     else if (mapping.draws())
@@ -129,6 +144,8 @@ cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t ou
         return launch_l2norm_strips(mapping.strips, type, x, weight, y, outer, channels, inner, norm, tickets, on);
     if (mapping.images.blocks > 0)
         return launch_l2norm_images(mapping.images, type, x, weight, y, outer, channels, inner, norm, tickets, on);
+    if (mapping.exchange.blocks > 0)
+        return launch_l2norm_exchange(mapping.exchange, type, x, weight, y, outer, channels, inner, norm, tickets, on);
     if (mapping.tiles.blocks > 0)
         return launch_l2norm_tiles(mapping.tiles, type, x, weight, y, outer, channels, inner, norm, tickets, on);
     ColumnsPlan const plan = plan_columns(type, outer, channels, inner);

@@ -100,20 +100,23 @@ inline int64_t most_shared_of_block() { return device().shared_bytes - kReserved
 
 struct ClusterLaunch
 {
-    cudaLaunchAttribute cluster{};
+    cudaLaunchAttribute attributes[2]{};
     cudaLaunchConfig_t config{};
 
-    ClusterLaunch(int grid, int threads, size_t shared, int blocks, cudaStream_t on)
+    // Together: either all clusters become resident, or the launch waits; it fails where they never could.
+    ClusterLaunch(int grid, int threads, size_t shared, int blocks, cudaStream_t on, bool together = false)
     {
-        cluster.id = cudaLaunchAttributeClusterDimension;
-        cluster.val.clusterDim.x = blocks;
-        cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+        attributes[0].id = cudaLaunchAttributeClusterDimension;
+        attributes[0].val.clusterDim.x = blocks;
+        attributes[0].val.clusterDim.y = attributes[0].val.clusterDim.z = 1;
+        attributes[1].id = cudaLaunchAttributeCooperative;
+        attributes[1].val.cooperative = 1;
         config.gridDim = dim3(grid);
         config.blockDim = dim3(threads);
         config.dynamicSmemBytes = shared;
         config.stream = on;
-        config.attrs = &cluster;
-        config.numAttrs = 1;
+        config.attrs = attributes;
+        config.numAttrs = together ? 2 : 1;
     }
     ClusterLaunch(ClusterLaunch const&) = delete;
 };
@@ -144,7 +147,7 @@ cudaError_t resident(Kernel* kernel, int threads, size_t shared, int cluster, in
 }
 
 // As many clusters as the device holds, and no more than there are items for.
-template <class... Parameters, class... Arguments>
+template <bool TOGETHER = false, class... Parameters, class... Arguments>
 cudaError_t launch_resident(void (*kernel)(Parameters...), int blocks, int threads, size_t shared, int64_t items,
     cudaStream_t on, Arguments const&... arguments)
 {
@@ -154,7 +157,8 @@ cudaError_t launch_resident(void (*kernel)(Parameters...), int blocks, int threa
         return status;
     if (clusters == 0)
         return cudaErrorInvalidConfiguration;
-    ClusterLaunch const launch(int(std::min<int64_t>(clusters, items)) * blocks, threads, shared, blocks, on);
+    ClusterLaunch const launch(
+        int(std::min<int64_t>(clusters, items)) * blocks, threads, shared, blocks, on, TOGETHER);
     return cudaLaunchKernelEx(&launch.config, kernel, arguments...);
 }
 
@@ -247,6 +251,12 @@ cudaError_t launch_periods(KernelOf const& kernel_of, Beside const& beside, T co
         return cudaGetLastError();
     }
 }
+
+// Of the counter, which is alone in its vector; what clusters exchange follows it.
+constexpr int kTicketWords = kVectorBytes / sizeof(unsigned);
+
+// Of memory behind the counter, 0 before and after a launch.
+size_t exchange_bytes();
 
 constexpr int kMostL2PeriodBytes = 32; // of L2Norm's rows and images
 

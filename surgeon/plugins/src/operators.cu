@@ -118,14 +118,19 @@ bool takes_channels_last(Kind kind, Attributes const& a, int rank, int64_t const
     }
 }
 
-bool takes_tickets(Kind kind)
+size_t tickets_bytes(Kind kind)
 {
-    return kind == Kind::kSurgeonL2Norm || kind == Kind::kSurgeonReflectPad;
+    switch (kind)
+    {
+    case Kind::kSurgeonL2Norm: return kTicketWords * sizeof(unsigned) + exchange_bytes();
+    case Kind::kSurgeonReflectPad: return sizeof(unsigned);
+    default: return 0;
+    }
 }
 
 size_t workspace_bytes(Kind kind, int rank, int64_t const* dims)
 {
-    if (takes_tickets(kind))
+    if (tickets_bytes(kind) > 0)
         return sizeof(unsigned);
     if (kind != Kind::kSurgeonInstanceNorm || rank < 3)
         return 0;

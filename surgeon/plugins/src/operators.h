@@ -46,12 +46,12 @@ bool takes_channels_last(Kind kind, Attributes const& a, int rank, int64_t const
 // Bytes, for any input up to these extents in any type.
 size_t workspace_bytes(Kind kind, int rank, int64_t const* dims);
 
-// Whether run() takes tickets.
-bool takes_tickets(Kind kind);
+// Bytes of the tickets that run() takes, 0 for none.
+size_t tickets_bytes(Kind kind);
 
-// Launches on `stream`; `output` has the extents that growth() gives. Inputs must have passed check(). `tickets` is a
-// counter in device memory, 0 before the first launch, which one launch at a time uses and leaves at 0; without it the
-// workspace has to be set to 0 by each launch, which takes 1 to 2 us.
+// Launches on `stream`; `output` has the extents that growth() gives. Inputs must have passed check(). `tickets` is
+// device memory, 0 before the first launch, which one launch at a time uses and leaves at 0: a counter, and for L2Norm
+// what clusters exchange; without it the workspace has to be set to 0 by each launch, which takes 1 to 2 us.
 cudaError_t run(Kind kind, Attributes const& a, Tensor const* inputs, int count, Tensor const& output,
     void* workspace, cudaStream_t stream, unsigned* tickets = nullptr);
 

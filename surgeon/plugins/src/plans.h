@@ -23,6 +23,12 @@ struct TilesPlan
     int x;      // vectors of a channel that a block has: 8, 16, 32, 64
 };
 
+// Blocks of memory, one of each channel: see l2norm_exchange_kernel.
+struct ExchangePlan
+{
+    int blocks; // of a cluster, which share the channels; 0: this mapping does not do
+};
+
 // Images that fit a cluster: see l2norm_images_kernel.
 struct ImagesPlan
 {
@@ -74,6 +80,8 @@ struct PadPlan
 
 ColumnsPlan plan_columns(Type type, int64_t outer, int64_t channels, int64_t inner);
 TilesPlan plan_tiles(Type type, int64_t channels, int x);
+ExchangePlan plan_exchange(Type type, int64_t channels, int64_t inner);
+bool exchange_fits(ExchangePlan const& plan, Type type, int64_t channels, int64_t inner);
 ImagesPlan plan_images(Type type, int64_t channels, int64_t inner);
 bool images_fit(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner);
 StagedPlan plan_staged(Type type, int64_t channels, int64_t inner);
@@ -87,6 +95,8 @@ RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on);
 cudaError_t launch_l2norm_columns(ColumnsPlan const& plan, Type type, void const* x, Scalars weight, void* y,
     int64_t outer, int64_t channels, int64_t inner, Norm norm, cudaStream_t stream);
 cudaError_t launch_l2norm_tiles(TilesPlan const& plan, Type type, void const* x, Scalars weight, void* y,
+    int64_t outer, int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t stream);
+cudaError_t launch_l2norm_exchange(ExchangePlan const& plan, Type type, void const* x, Scalars weight, void* y,
     int64_t outer, int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t stream);
 cudaError_t launch_l2norm_images(ImagesPlan const& plan, Type type, void const* x, Scalars weight, void* y,
     int64_t outer, int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t stream);

@@ -98,10 +98,11 @@ public:
 
     void make(Kind kind)
     {
-        if (!takes_tickets(kind) || mCounter != nullptr)
+        size_t const bytes = tickets_bytes(kind);
+        if (bytes == 0 || mCounter != nullptr)
             return;
-        if (cudaMalloc(reinterpret_cast<void**>(&mCounter), sizeof *mCounter) == cudaSuccess
-            && cudaMemset(mCounter, 0, sizeof *mCounter) == cudaSuccess
+        if (cudaMalloc(reinterpret_cast<void**>(&mCounter), bytes) == cudaSuccess
+            && cudaMemset(mCounter, 0, bytes) == cudaSuccess
             && cudaStreamSynchronize(nullptr) == cudaSuccess)
             return;
         release();

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <type_traits>
 
+#include <cuda.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_pipeline.h>
@@ -489,6 +490,15 @@ __device__ inline void bulk_load(void* to, void const* from, unsigned bytes, uin
             : "memory");
 }
 
+// A box of announced bytes, from where in a tensor of three axes, the innermost first; zeros outside of the tensor.
+__device__ inline void tensor_load(void* to, CUtensorMap const* map, int x, int y, int z, uint64_t* barrier)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared_address(to)),
+        "l"(map), "r"(x), "r"(y), "r"(z), "r"(shared_address(barrier))
+        : "memory");
+}
+
 // The writes to `from` must have been followed by fence.proxy.async in their threads, and by a barrier.
 __device__ inline void bulk_store_part(void* to, void const* from, unsigned bytes, uint64_t policy)
 {
@@ -496,6 +506,14 @@ __device__ inline void bulk_store_part(void* to, void const* from, unsigned byte
         asm volatile("cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%0], [%1], %2, %3;" ::"l"(to),
             "r"(shared_address(from)), "r"(bytes), "l"(policy)
             : "memory");
+}
+
+// Such a box, where in a tensor; nothing outside of it. As bulk_store_part() otherwise.
+__device__ inline void tensor_store(CUtensorMap const* map, int x, int y, int z, void const* from)
+{
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(map),
+        "r"(x), "r"(y), "r"(z), "r"(shared_address(from))
+        : "memory");
 }
 
 // The parts since the last end are one store.
@@ -521,6 +539,16 @@ __device__ inline void send_remote(float* here, float f, uint64_t* barrier, unsi
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier_there) : "r"(shared_address(barrier)), "r"(rank));
     asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(there), "f"(f),
         "r"(barrier_there)
+        : "memory");
+}
+
+__device__ inline void send_remote(float2* here, float2 f, uint64_t* barrier, unsigned rank)
+{
+    unsigned there, barrier_there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(here)), "r"(rank));
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier_there) : "r"(shared_address(barrier)), "r"(rank));
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(there),
+        "f"(f.x), "f"(f.y), "r"(barrier_there)
         : "memory");
 }
 

@@ -82,4 +82,35 @@ struct Scale
     __device__ float operator()(float x) const { return x * factor * extra; }
 };
 
+// The elements whose bits are set.
+template <class T>
+__device__ inline void store_inside(T* p, Vector<T> const& v, unsigned inside)
+{
+    constexpr int VEC = kVectorBytes / sizeof(T), PER_WORD = 4 / sizeof(T);
+    auto* const words = reinterpret_cast<unsigned*>(p);
+#pragma unroll
+    for (int i = 0; i < Vector<T>::WORDS; ++i)
+    {
+        unsigned const of_word = inside >> i * PER_WORD & ((1u << PER_WORD) - 1);
+        if (of_word == (1u << PER_WORD) - 1)
+            words[i] = v.words[i];
+        else
+#pragma unroll
+            for (int k = i * PER_WORD; k < (i + 1) * PER_WORD && k < VEC; ++k)
+                if (inside >> k & 1)
+                    reinterpret_cast<Bits<T>*>(p)[k] = v.bits(k);
+    }
+}
+
+#if SURGEON_DEVICE_HAS_ST_ASYNC
+// One instruction: beside stores of single elements to the same place the compiler would make it four.
+template <class T>
+__device__ inline void store_whole(T* p, Vector<T> const& v)
+{
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.words[0]), "r"(v.words[1]),
+        "r"(v.words[2]), "r"(v.words[3])
+        : "memory");
+}
+#endif
+
 } // namespace surgeon

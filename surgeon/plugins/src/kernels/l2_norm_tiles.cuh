@@ -47,36 +47,7 @@ __device__ inline void copy_async(unsigned to, T const* from)
     else
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
-
-// One instruction: beside stores of single elements to the same place the compiler would make it four.
-template <class T>
-__device__ inline void store_whole(T* p, Vector<T> const& v)
-{
-    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.words[0]), "r"(v.words[1]),
-        "r"(v.words[2]), "r"(v.words[3])
-        : "memory");
-}
 #endif
-
-// The elements whose bits are set.
-template <class T>
-__device__ inline void store_inside(T* p, Vector<T> const& v, unsigned inside)
-{
-    constexpr int VEC = kVectorBytes / sizeof(T), PER_WORD = 4 / sizeof(T);
-    auto* const words = reinterpret_cast<unsigned*>(p);
-#pragma unroll
-    for (int i = 0; i < Vector<T>::WORDS; ++i)
-    {
-        unsigned const of_word = inside >> i * PER_WORD & ((1u << PER_WORD) - 1);
-        if (of_word == (1u << PER_WORD) - 1)
-            words[i] = v.words[i];
-        else
-#pragma unroll
-            for (int k = i * PER_WORD; k < (i + 1) * PER_WORD && k < VEC; ++k)
-                if (inside >> k & 1)
-                    reinterpret_cast<Bits<T>*>(p)[k] = v.bits(k);
-    }
-}
 
 // The block is X vectors by THREADS / X channels, and some warps of adders; a thread has the vectors of R channels, so
 // far apart (a multiple of a sector's elements) that all of its pieces begin equally far inside a sector; they come to
