@@ -555,6 +555,15 @@ void verify(Case const& c)
                 return launch_l2norm_tiles(
                     plan, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
             });
+        LongRowsPlan const as_run = plan_long_rows(c.type, c.x[axis], count == 2);
+        for (LongRowsPlan const& long_rows : {as_run, LongRowsPlan{1 << turn % 4, 1 + turn % 3}})
+            if (inner == 1 && c.x[axis] > 1 && long_rows_fit(long_rows, c.type, c.x[axis], count == 2))
+                again(" over " + std::to_string(long_rows.blocks) + " blocks, stages "
+                        + std::to_string(long_rows.stages),
+                    [&] {
+                        return launch_l2norm_long_rows(
+                            long_rows, c.type, dx.p, weight, dy.p, outer, c.x[axis], norm, tickets(), 0);
+                    });
         // Blocks of few threads and of many, of which the device holds fewer at once.
         int const period = int(inner / std::gcd(inner, int64_t(kVectorBytes) / size));
         for (int groups : {1, std::max(kMostImageThreads / 2 / period, 2)})
@@ -827,6 +836,8 @@ void quick()
         }
         for (int64_t length : {1, 3, 4, 9})
             short_channels(2, 5001, length, t);
+        for (int64_t length : {1, 2, 3, 5}) // blocks of all their periods
+            short_channels(500, 20 + length % 3, length, t);
         for (int64_t length :
             {1, 9, 30, 64, 201, 255, 512, 1000, 1023, 2048, 4352, 5001, 8192, 8195, 17001, 20000, 65001})
             weighted_rows(length < 1000 ? 70 : 9, length, t);
@@ -888,6 +899,19 @@ void check_all()
             c.affine = true;
             verify(c);
         }
+    for (Type t : kTypes) // L2Norm: long rows that are drawn, and InstanceNorm: blocks of all their periods
+    {
+        for (Dims const& d : std::vector<Dims>{{4000, 4360}, {2600, 8195}, {1300, 20001}, {700, 40003}})
+            for (bool weighted : {false, true})
+            {
+                Case c{Kind::kSurgeonL2Norm, l2(-1, 1, 1e-10f), d, t};
+                c.affine = weighted;
+                verify(c);
+            }
+        for (int64_t length : {1, 2, 3, 6})
+            for (int64_t channels : {20, 64, 129})
+                short_channels(1100, channels, length, t);
+    }
     for (Type t : kTypes) // L2Norm: short planes, of odd and even images, in more blocks than the device holds
     {
         for (int64_t inner = 2; inner <= 16; ++inner)
