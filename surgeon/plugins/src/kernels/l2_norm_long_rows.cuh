@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kLongRowsThreads, 3)
         for (int i = 0; i < g.stages; ++i)
         {
             barrier_init(full + i, 32);
-            barrier_init(empty + i, WRITERS * 32);
+            barrier_init(empty + i, (ADDERS + WRITERS) * 32);
         }
         for (int i = 0; i < 2 * g.stages; ++i)
         {
@@ -198,7 +198,7 @@ __global__ void __launch_bounds__(kLongRowsThreads, 3)
                     sum = fmaf(v[k], v[k], sum);
             }
             sum = warp_sum(sum);
-            __syncwarp(); // all lanes have read the stage
+            barrier_arrive(empty + at.stage);
             float* const slot = sums + set.stage * parts + rank * ADDERS + warp;
             if (blocks > 1)
             {
