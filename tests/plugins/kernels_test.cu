@@ -569,6 +569,15 @@ void verify(Case const& c)
                     return launch_l2norm_exchange(
                         exchange, c.type, sx, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
                 });
+        LongRowsPlan const as_run = plan_long_rows(c.type, c.x[axis], count == 2);
+        for (LongRowsPlan const& long_rows : {as_run, LongRowsPlan{1 << turn % 4, 1 + turn % 3}})
+            if (inner == 1 && c.x[axis] > 1 && long_rows_fit(long_rows, c.type, c.x[axis], count == 2))
+                again(" over " + std::to_string(long_rows.blocks) + " blocks, stages "
+                        + std::to_string(long_rows.stages),
+                    [&] {
+                        return launch_l2norm_long_rows(
+                            long_rows, c.type, dx.p, weight, dy.p, outer, c.x[axis], norm, tickets(), 0);
+                    });
         // Blocks of few threads and of many, of which the device holds fewer at once.
         int const period = int(inner / std::gcd(inner, int64_t(kVectorBytes) / size));
         for (int groups : {1, std::max(kMostImageThreads / 2 / period, 2)})
@@ -769,6 +778,20 @@ void short_rows(int64_t rows, int64_t length, Type t)
     verify(d);
 }
 
+// Channels that clusters share by blocks of memory: of every number of packs, in fewer tiles than blocks of the ring have
+// words and in more, in all values that need care.
+void shared_channels(std::vector<Dims> const& shapes, Type t, std::vector<Values> const& kinds)
+{
+    for (Dims const& d : shapes)
+        for (Values v : kinds)
+        {
+            int const mode = int((d[2] + int(v)) % 5);
+            Case c{Kind::kSurgeonL2Norm, l2(1, mode, usual_epsilon(mode)), d, t, v};
+            c.affine = (d[1] / 64 + int(v)) % 2;
+            verify(c);
+        }
+}
+
 // Along an axis that a few elements follow.
 void short_planes(int64_t outer, int64_t channels, int64_t inner, Type t, Values v = Values::kNormal)
 {
@@ -841,6 +864,8 @@ void quick()
         }
         for (int64_t length : {1, 3, 4, 9})
             short_channels(2, 5001, length, t);
+        for (int64_t length : {1, 2, 3, 5}) // blocks of all their periods
+            short_channels(500, 20 + length % 3, length, t);
         for (int64_t length :
             {1, 9, 30, 64, 201, 255, 512, 1000, 1023, 2048, 4352, 5001, 8192, 8195, 17001, 20000, 65001})
             weighted_rows(length < 1000 ? 70 : 9, length, t);
@@ -854,6 +879,8 @@ void quick()
                 short_planes(15, std::max(channels, int64_t(1)), inner, t);
         for (int64_t inner : {2, 5, 7, 8, 15})
             short_planes(3, 2047 + inner, inner, t);
+        shared_channels({{1, 128, 37}, {150, 128, 9}, {2, 256, 300}, {1, 1024, 131}}, t, {Values::kNormal});
+        shared_channels({{2, 128, 200}}, t, {Values::kZeroRows, Values::kSpecial});
         for (int64_t channels : {9, 100, 300, 600, 1500, 3000, 5000})
             verify(Case{Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), {1, channels, channels % 2 ? 5 : 12}, t,
                 Values::kNormal});
@@ -881,6 +908,14 @@ void check_all()
                  {1, 2048, 48, 48}, {1, 512, 65, 65},
              {4, 300, 11, 11}})
         shapes.push_back(d);
+    for (Type t : kTypes)
+    {
+        shared_channels({{3, 384, 1001}, {2, 512, 3003}, {2, 640, 703}, {2, 768, 2501}, {1, 896, 333}, {3, 1024, 66},
+                            {1, 1280, 1217}, {2, 1536, 515}, {1, 1792, 129}, {5, 2048, 601}, {400, 256, 130}},
+            t, {Values::kNormal});
+        shared_channels({{2, 512, 333}, {1, 2048, 95}}, t,
+            {Values::kZero, Values::kZeroRows, Values::kTiny, Values::kLarge, Values::kDenormal, Values::kSpecial});
+    }
     for (Dims const& d : shapes)
         for (Type t : kTypes)
         {
@@ -902,6 +937,19 @@ void check_all()
             c.affine = true;
             verify(c);
         }
+    for (Type t : kTypes) // L2Norm: long rows that are drawn, and InstanceNorm: blocks of all their periods
+    {
+        for (Dims const& d : std::vector<Dims>{{4000, 4360}, {2600, 8195}, {1300, 20001}, {700, 40003}})
+            for (bool weighted : {false, true})
+            {
+                Case c{Kind::kSurgeonL2Norm, l2(-1, 1, 1e-10f), d, t};
+                c.affine = weighted;
+                verify(c);
+            }
+        for (int64_t length : {1, 2, 3, 6})
+            for (int64_t channels : {20, 64, 129})
+                short_channels(1100, channels, length, t);
+    }
     for (Type t : kTypes) // L2Norm: short planes, of odd and even images, in more blocks than the device holds
     {
         for (int64_t inner = 2; inner <= 16; ++inner)
@@ -1255,7 +1303,8 @@ void tune(std::string const& only)
                          {16 * twice, 1024, 4096},
                      {128 * twice, 256, 1444}, {4 * twice, 4096, 2304}, {64 * twice, 2048, 196},
                          {16 * twice, 32, 65025}, {4 * twice, 2048, 9409}, {4 * twice, 1024, 16641}, {4 * twice, 512, 33489},
-                     {4 * twice, 256, 66049}, {8 * twice, 128, 66049}})
+                     {4 * twice, 256, 66049}, {8 * twice, 128, 66049}, {3 * twice, 1536, 14641}, {4 * twice, 768, 22201},
+                     {4 * twice, 1280, 14641}})
             {
                 ColumnsPlan const columns = plan_columns(t, d[0], d[1], d[2]);
                 if (columns.x * columns.y <= 512 && int64_t(columns.packs) * columns.y >= d[1])

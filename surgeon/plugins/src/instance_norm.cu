@@ -1,6 +1,7 @@
 #include "launch.h"
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -182,6 +183,50 @@ cudaError_t launch_rows(RowsPlan const& plan, T const* x, T* y, int64_t rows, in
     return cudaGetLastError();
 }
 
+// Blocks of up to `threads` periods each, of which few threads have none.
+ChannelPeriods deal_periods(InstanceNormParams const& params, int rows_of_period, int threads)
+{
+    constexpr int kMostHops = 16, kBusy = 15; // of 16
+    int64_t const channels = params.scale.data ? params.channels : 1,
+                  repeat = channels / std::gcd(channels, int64_t(rows_of_period));
+    if (repeat <= threads)
+        return ChannelPeriods{threads / repeat * repeat, 1, int(threads / repeat * repeat)};
+    ChannelPeriods best{};
+    double most = 0;
+    for (int hops = 1; hops <= kMostHops && most * kMostHops < kBusy; ++hops)
+    {
+        int64_t const hop = hops * repeat, parts = ceil_div(hop, int64_t(threads));
+        double const busy = double(hop) / double(parts * threads);
+        if (busy > most)
+            best = ChannelPeriods{hop, int(parts), int(ceil_div(hop, parts))};
+        most = std::max(most, busy);
+    }
+    return best;
+}
+
+template <class T>
+cudaError_t launch_periods(T const* x, T* y, int64_t rows, int64_t length, InstanceNormParams const& params,
+    bool stream, cudaStream_t on)
+{
+    return with_period<T, kMostPeriodBytes>(length, [&](auto period) {
+        using P = decltype(period);
+        constexpr int kWarp = 32;
+        int64_t const periods = ceil_div(rows, int64_t(P::ROWS));
+        int threads = P::THREADS; // few rows are spread over the multiprocessors
+        while (threads > kWarp && ceil_div(periods, int64_t(threads)) < device().multiprocessors)
+            threads /= 2;
+        ChannelPeriods const g = deal_periods(params, P::ROWS, threads);
+        int64_t const blocks = ceil_div(periods, kPeriodsOfChannels<P> * g.hop) * g.parts;
+        if (blocks > kMostBlocks)
+            return cudaErrorInvalidValue;
+        size_t const shared = size_t(kPeriodsOfChannels<P>) * g.a_part * P::VECTORS * kVectorBytes
+            + ChannelsOfPeriods<T, P::ROWS>::bytes(threads);
+        instance_norm_periods_kernel<T, P::LENGTH>
+            <<<unsigned(blocks), threads, shared, on>>>(x, y, rows, g, params, stream);
+        return cudaGetLastError();
+    });
+}
+
 template <class T>
 cudaError_t launch_in_two_passes(T const* x, T* y, int64_t rows, int64_t length, InstanceNormParams const& params,
     void* workspace, cudaStream_t on)
@@ -216,10 +261,7 @@ cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x,
         auto const* const in = static_cast<T const*>(x);
         auto* const out = static_cast<T*>(y);
         if (plan.periods)
-            return launch_periods<kMostPeriodBytes>(
-                [](auto period) { return instance_norm_periods_kernel<T, decltype(period)::LENGTH>; },
-                [&](auto period, int threads) { return ChannelSets<decltype(period)>::bytes(params, threads); },
-                in, out, rows, length, on, params, stream);
+            return launch_periods(in, out, rows, length, params, stream, on);
         cudaError_t status = cudaErrorInvalidConfiguration; // so far nothing has been launched
         if (plan.blocks > 0 && plan.stages > 0)
             status = launch_over_cluster<T>(plan, in, out, rows, length, params, stream, on);
@@ -229,7 +271,7 @@ cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x,
             status = launch_staged<T, InstanceNormParams>(
                 {instance_norm_staged_kernel<T, PlainWords>, instance_norm_staged_kernel<T, TurningWords>,
                     instance_norm_staged_kernel<T, RowVectors>},
-                in, out, rows, length, 0, stream, on, params);
+                in, out, rows, length, staged_lanes(length * sizeof(T)), 0, stream, on, params);
         if (status != cudaErrorInvalidConfiguration)
             return status;
         switch (plan.packs)

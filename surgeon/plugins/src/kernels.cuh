@@ -15,6 +15,7 @@
 #include "kernels/l2_norm_exchange.cuh"
 #include "kernels/l2_norm_few_channels.cuh"
 #include "kernels/l2_norm_images.cuh"
+#include "kernels/l2_norm_long_rows.cuh"
 #include "kernels/l2_norm_rows.cuh"
 #include "kernels/l2_norm_short_planes.cuh"
 #include "kernels/l2_norm_strips.cuh"

@@ -41,9 +41,56 @@ template <class T>
 cudaError_t l2norm_periods(T const* x, Scalars weight, T* y, int64_t rows, int64_t length, int64_t inner, Norm norm,
     bool stream, cudaStream_t on)
 {
-    auto const kernel_of = [&](auto period) { return periods_kernel<T, decltype(period)::LENGTH>(inner); };
-    auto const beside = [](auto, int) { return 0; };
-    return launch_periods<kMostL2PeriodBytes>(kernel_of, beside, x, y, rows, length, on, weight, norm, stream);
+    return with_period<T, kMostL2PeriodBytes>(length, [&](auto period) {
+        using P = decltype(period);
+        constexpr int kWarp = 32;
+        int threads = P::THREADS; // few rows are spread over the multiprocessors
+        while (threads > kWarp && ceil_div(rows, int64_t(P::rows_of(threads))) < device().multiprocessors)
+            threads /= 2;
+        int64_t const blocks = ceil_div(rows, int64_t(P::rows_of(threads)));
+        if (blocks > kMostBlocks)
+            return cudaErrorInvalidValue;
+        size_t const shared = P::rows_of(threads) * P::LENGTH * sizeof(T);
+        periods_kernel<T, P::LENGTH>(inner)<<<unsigned(blocks), threads, shared, on>>>(
+            x, y, rows, weight, norm, stream);
+        return cudaGetLastError();
+    });
+}
+
+template <class T>
+cudaError_t l2norm_staged(
+    T const* x, Scalars weight, T* y, int64_t rows, int64_t length, Norm norm, bool stream, cudaStream_t on)
+{
+    // What weights cost lanes more, where rows begin inside vectors, exceeds what lanes gain.
+    constexpr int kMostWeightedWordBytes = 432;
+    bool const crooked = length % (kVectorBytes / int(sizeof(T))) != 0;
+    int const lanes
+        = staged_lanes(length * sizeof(T), weight.data && crooked ? kMostWeightedWordBytes : kMostWordBytes);
+    auto const floats = lanes > 1 ? StagedWeights<T, true>::floats : StagedWeights<T, false>::floats;
+    return launch_staged<T, Scalars, Norm>(
+        {l2norm_staged_kernel<T, PlainWords>, l2norm_staged_kernel<T, TurningWords>,
+            l2norm_staged_kernel<T, RowVectors>},
+        x, y, rows, length, lanes, weight.data ? floats(int(length)) * sizeof(float) : 0, stream, on, weight, norm);
+}
+
+// Rows that no block's registers hold. In tensors that outgrow the L2 cache also long ones with weights, for which
+// registers leave little room and which each row would read again, or of many vectors a thread: those that begin inside
+// a vector, or of which registers would hold too little.
+LongRowsPlan choose_long_rows(
+    RowsPlan const& plan, Type type, int64_t rows, int64_t length, bool weighted, bool stream)
+{
+    constexpr int64_t kLong = 8 << 10, kFewBytes = 112 << 10;
+    constexpr int64_t kVectors = 8192; // that the threads of a multiprocessor have registers for
+    int64_t const bytes = length * size_of(type);
+    bool does = plan.blocks != 1;
+    if (!does && stream && bytes > kLong && (weighted || plan.packs == kManyPacks))
+    {
+        bool const crooked = length % vector_elements(type) != 0,
+                   few = kVectors / plan.packs / plan.lanes * bytes < kFewBytes,
+                   large = weighted && plan.threads > kMostWeightedThreads;
+        does = crooked || few || large;
+    }
+    return does && rows <= kMostBlocks ? plan_long_rows(type, length, weighted) : LongRowsPlan{0, 0};
 }
 
 } // namespace
@@ -61,11 +108,19 @@ cudaError_t l2norm_small_images(Type type, void const* x, Scalars weight, void* 
     });
 }
 
-cudaError_t l2norm_rows(
-    Type type, void const* x, Scalars weight, void* y, int64_t rows, int64_t length, Norm norm, cudaStream_t on)
+cudaError_t l2norm_rows(Type type, void const* x, Scalars weight, void* y, int64_t rows, int64_t length, Norm norm,
+    void* workspace, unsigned* tickets, cudaStream_t on)
 {
     RowsPlan const plan = plan_rows(type, rows, length, Device{});
     bool const stream = streams(2 * rows * length * size_of(type));
+    LongRowsPlan const over_blocks = choose_long_rows(plan, type, rows, length, weight.data != nullptr, stream);
+    if (over_blocks.blocks > 0)
+    {
+        cudaError_t const status = stream ? zeroed_tickets(tickets, workspace, on) : cudaSuccess;
+        return status != cudaSuccess ? status
+                                     : launch_l2norm_long_rows(over_blocks, type, x, weight, y, rows, length, norm,
+                                           stream ? tickets : nullptr, on);
+    }
     return with_type(type, [&](auto tag) {
         using T = typename decltype(tag)::type;
         auto const* const in = static_cast<T const*>(x);
@@ -73,14 +128,8 @@ cudaError_t l2norm_rows(
         if (length * sizeof(T) <= kMostL2PeriodBytes)
             return l2norm_periods(in, weight, out, rows, length, 1, norm, stream, on);
         cudaError_t status = cudaErrorInvalidConfiguration; // so far nothing has been launched
-        auto const floats
-            = staged_lanes(length * sizeof(T)) > 1 ? StagedWeights<T, true>::floats : StagedWeights<T, false>::floats;
         if (plan.staged)
-            status = launch_staged<T, Scalars, Norm>(
-                {l2norm_staged_kernel<T, PlainWords>, l2norm_staged_kernel<T, TurningWords>,
-                    l2norm_staged_kernel<T, RowVectors>},
-                in, out, rows, length, weight.data ? floats(int(length)) * sizeof(float) : 0, stream, on, weight,
-                norm);
+            status = l2norm_staged(in, weight, out, rows, length, norm, stream, on);
         if (status != cudaErrorInvalidConfiguration)
             return status;
         if (plan.blocks != 1)

@@ -63,7 +63,7 @@ ShortPlanesPlan plan_short_planes(Type type, int64_t outer, int64_t channels, in
     ShortPlanesPlan plan{1, 1, 128};
     if (bytes > (weighted && plane < kHeavy ? 2 * kMostTogether : kMostTogether))
     {
-        int64_t const at_once = ceil_div(channels, int64_t(kWeightsAtOnce));
+        int64_t const at_once = ceil_div(channels, int64_t(kWeightVectorsAtOnce * vector_elements(type)));
         int64_t const fewest = weighted ? std::max(kFewest, at_once) : kFewest;
         plan.threads = kMostShortPlanesThreads;
         while (plan.threads >= 2 * fewest && bytes < plan.threads * part)

@@ -175,9 +175,9 @@ inline cudaError_t zeroed_tickets(unsigned*& tickets, void* workspace, cudaStrea
 constexpr int kMostWordBytes = 400, kMostBytesOfLane = 272, kMostStagedBytes = 32 * kMostBytesOfLane;
 
 // The lanes that share a row; 1 for words.
-inline int staged_lanes(int64_t bytes)
+inline int staged_lanes(int64_t bytes, int most_word_bytes = kMostWordBytes)
 {
-    if (bytes <= kMostWordBytes)
+    if (bytes <= most_word_bytes)
         return 1;
     int lanes = 8;
     while (bytes > lanes * kMostBytesOfLane)
@@ -194,14 +194,13 @@ struct StagedKernels
     StagedKernel<T, Arguments...>*words, *turning, *vectors;
 };
 
-// Rows of up to kMostStagedBytes; invalid configuration where the device has too little shared memory, of which the
+// Rows of up to kMostStagedBytes by so many lanes each; invalid configuration where the device has too little shared memory, of which the
 // kernel has `beside` bytes for more than rows.
 template <class T, class... Arguments>
 cudaError_t launch_staged(StagedKernels<T, Arguments...> const& kernels, T const* x, T* y, int64_t rows, int64_t length,
-    size_t beside, bool stream, cudaStream_t on, Arguments... arguments)
+    int lanes, size_t beside, bool stream, cudaStream_t on, Arguments... arguments)
 {
     constexpr int VEC = kVectorBytes / sizeof(T), kWarp = 32;
-    int const lanes = staged_lanes(length * sizeof(T));
     bool const whole = length % VEC == 0;
     // So many rows that a block's begin on a sector, or the longest on a vector; few are spread over the
     // multiprocessors.
@@ -222,34 +221,14 @@ cudaError_t launch_staged(StagedKernels<T, Arguments...> const& kernels, T const
     return cudaGetLastError();
 }
 
-constexpr size_t kUnaskedShared = 48 << 10; // of a block
-
-// Rows of LENGTH or more elements and at most MOST_BYTES, by kernel_of(their Period), which has beside(it, the threads)
-// bytes of shared memory for more than rows.
-template <int MOST_BYTES, int LENGTH = 1, class T, class KernelOf, class Beside, class... Arguments>
-cudaError_t launch_periods(KernelOf const& kernel_of, Beside const& beside, T const* x, T* y, int64_t rows,
-    int64_t length, cudaStream_t on, Arguments const&... arguments)
+// f(Period<T, length>{}) of rows of LENGTH or more elements and at most MOST_BYTES.
+template <class T, int MOST_BYTES, int LENGTH = 1, class F>
+cudaError_t with_period(int64_t length, F const& f)
 {
     if constexpr (LENGTH * sizeof(T) > MOST_BYTES)
         return cudaErrorInvalidValue;
     else
-    {
-        if (length > LENGTH)
-            return launch_periods<MOST_BYTES, LENGTH + 1>(kernel_of, beside, x, y, rows, length, on, arguments...);
-        using P = Period<T, LENGTH>;
-        constexpr int kWarp = 32;
-        int threads = P::THREADS; // few rows are spread over the multiprocessors
-        while (threads > kWarp && ceil_div(rows, int64_t(P::rows_of(threads))) < device().multiprocessors)
-            threads /= 2;
-        int64_t const blocks = ceil_div(rows, int64_t(P::rows_of(threads)));
-        if (blocks > kMostBlocks)
-            return cudaErrorInvalidValue;
-        size_t const shared = P::rows_of(threads) * LENGTH * sizeof(T) + beside(P{}, threads);
-        if (shared > kUnaskedShared)
-            return cudaErrorInvalidValue;
-        kernel_of(P{})<<<unsigned(blocks), threads, shared, on>>>(x, y, rows, arguments...);
-        return cudaGetLastError();
-    }
+        return length > LENGTH ? with_period<T, MOST_BYTES, LENGTH + 1>(length, f) : f(Period<T, LENGTH>{});
 }
 
 // Of the counter, which is alone in its vector; what clusters exchange follows it.
@@ -261,8 +240,8 @@ size_t exchange_bytes();
 constexpr int kMostL2PeriodBytes = 32; // of L2Norm's rows and images
 
 // The operators that have no plan of their own for the tests to choose.
-cudaError_t l2norm_rows(
-    Type type, void const* x, Scalars weight, void* y, int64_t rows, int64_t length, Norm norm, cudaStream_t on);
+cudaError_t l2norm_rows(Type type, void const* x, Scalars weight, void* y, int64_t rows, int64_t length, Norm norm,
+    void* workspace, unsigned* tickets, cudaStream_t on);
 cudaError_t l2norm_small_images(Type type, void const* x, Scalars weight, void* y, int64_t outer, int64_t channels,
     int64_t inner, Norm norm, cudaStream_t on);
 cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t outer, int64_t channels, int64_t inner,

@@ -60,6 +60,13 @@ struct StripsPlan
     int threads; // that have columns
 };
 
+// Rows of the last axis over blocks that stay: see l2norm_long_rows_kernel.
+struct LongRowsPlan
+{
+    int blocks; // of a cluster, which share a row; 0: this mapping does not do
+    int stages; // rows that they have
+};
+
 struct RowsPlan
 {
     int packs;   // a thread's vectors in registers: 8, 16; 0: the row does not fit a block's
@@ -90,6 +97,8 @@ ShortPlanesPlan plan_short_planes(Type type, int64_t outer, int64_t channels, in
 bool short_planes_fit(ShortPlanesPlan const& plan, Type type, int64_t channels, int64_t inner);
 StripsPlan plan_strips(Type type, int64_t channels, int64_t inner);
 bool strips_fit(StripsPlan const& plan, Type type, int64_t channels, int64_t inner);
+LongRowsPlan plan_long_rows(Type type, int64_t length, bool weighted);
+bool long_rows_fit(LongRowsPlan const& plan, Type type, int64_t length, bool weighted);
 RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on);
 
 cudaError_t launch_l2norm_columns(ColumnsPlan const& plan, Type type, void const* x, Scalars weight, void* y,
@@ -106,6 +115,8 @@ cudaError_t launch_l2norm_short_planes(ShortPlanesPlan const& plan, Type type, v
     int64_t outer, int64_t channels, int64_t inner, Norm norm, cudaStream_t stream);
 cudaError_t launch_l2norm_strips(StripsPlan const& plan, Type type, void const* x, Scalars weight, void* y,
     int64_t outer, int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t stream);
+cudaError_t launch_l2norm_long_rows(LongRowsPlan const& plan, Type type, void const* x, Scalars weight, void* y,
+    int64_t rows, int64_t length, Norm norm, unsigned* tickets, cudaStream_t stream);
 cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x, void* y, int64_t rows,
     int64_t length, InstanceNormParams const& params, void* workspace, cudaStream_t stream);
 

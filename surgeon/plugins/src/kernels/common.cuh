@@ -77,13 +77,6 @@ __device__ inline __half from_float<__half>(float v) { return __float2half_rn(v)
 template <>
 __device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float v) { return __float2bfloat16_rn(v); }
 
-template <class T>
-__device__ constexpr Type type_of()
-{
-    constexpr bool half = std::is_same<T, __half>::value;
-    return std::is_same<T, float>::value ? Type::kFloat : half ? Type::kHalf : Type::kBfloat16;
-}
-
 // Within one unit in the last place.
 __device__ inline float reciprocal_of(float v)
 {
@@ -333,6 +326,16 @@ __device__ inline void neighbours(W const* p, int i, int count, float (&out)[N])
     }
 }
 
+// The same of weights, which are fp32 or of x's type.
+template <class T, int N>
+__device__ inline void neighbours(Scalars const& from, int i, int count, float (&out)[N])
+{
+    if (from.type == Type::kFloat)
+        neighbours(static_cast<float const*>(from.data), i, count, out);
+    else
+        neighbours(static_cast<T const*>(from.data), i, count, out);
+}
+
 // ------------------------------------------------------------------------------------------------ reductions
 
 constexpr unsigned kWholeWarp = 0xffffffffu;
@@ -346,6 +349,15 @@ __device__ inline int smallest_of_warp(int v)
         v = min(v, __shfl_xor_sync(kWholeWarp, v, m));
     return v;
 #endif
+}
+
+// Sums over the whole warp.
+__device__ inline float warp_sum(float v)
+{
+#pragma unroll
+    for (int m = 16; m > 0; m /= 2)
+        v += __shfl_xor_sync(kWholeWarp, v, m);
+    return v;
 }
 
 // Sum over groups of `lanes` neighbouring threads (a power of two up to 32), or over the block when lanes > 32.
@@ -388,6 +400,8 @@ struct RowWindow
         : first(start / VEC * VEC), lo(int(start - first)), hi(int(lo + length))
     {
     }
+
+    __device__ RowWindow(int64_t from, int begin, int end) : first(from), lo(begin), hi(end) {}
 
     __device__ int vectors() const { return ceil_div(hi, VEC); }
     __device__ bool whole(int j) const { return j * VEC >= lo && j * VEC + VEC <= hi; }
@@ -602,6 +616,8 @@ struct StagedSpan
     {
     }
 
+    __device__ StagedSpan(T* at, int64_t from, int count) : stage(at), first(from), elements(count) {}
+
     // Only await() waits for it: what comes beside is asked for between the two.
     __device__ void ask_for(T const* x) const
     {
@@ -622,6 +638,11 @@ struct StagedSpan
     __device__ void take_back(T* y, bool stream) const
     {
         __syncthreads();
+        store(y, stream);
+    }
+
+    __device__ void store(T* y, bool stream) const
+    {
         int const whole = elements / VEC;
         for (int j = threadIdx.x; j < whole; j += blockDim.x)
             Vector<T>::of_shared(stage + j * VEC).store(y + first + j * VEC, stream);

@@ -23,15 +23,6 @@ __device__ inline Moments merge(Moments const& a, Moments const& b)
         (a.mean - mean) + step + a.tail + (b.tail - a.tail) * share};
 }
 
-// Sums over the whole warp.
-__device__ inline float warp_sum(float v)
-{
-#pragma unroll
-    for (int m = 16; m > 0; m /= 2)
-        v += __shfl_xor_sync(kWholeWarp, v, m);
-    return v;
-}
-
 // The moments of `total` values from those of n parts, part(0) not empty; every lane of the warp gets them. Two sums
 // for all the lanes' parts at once: the means' deviations from the first part's mean, then from the mean so found.
 template <class Part>
@@ -76,16 +67,30 @@ struct alignas(8) Channel
     }
 };
 
+constexpr float kLeastNormal = 1.2e-38f;
+
+__device__ inline float reciprocal_root_of_normal(float v)
+{
+    float r;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
+    return r;
+}
+
 // y = (x - mean) * gain + offset, then the slope.
 struct Affine
 {
     float mean, gain, offset, slope;
 
     Affine() = default;
-    __device__ Affine(InstanceNormParams const& p, Channel const& c, Moments const& m)
-        : mean(m.mean), gain(rsqrtf(m.m2 * reciprocal_of(m.count) + p.eps) * c.scale), offset(c.bias - m.tail * gain),
-          slope(p.slope)
+    // With NORMAL eps is a normal number, so that what it is added to is one too.
+    template <bool NORMAL = false>
+    __device__ Affine(
+        InstanceNormParams const& p, Channel const& c, Moments const& m, std::bool_constant<NORMAL> = {})
+        : mean(m.mean), slope(p.slope)
     {
+        float const variance = m.m2 * reciprocal_of(m.count) + p.eps;
+        gain = (NORMAL ? reciprocal_root_of_normal(variance) : rsqrtf(variance)) * c.scale;
+        offset = c.bias - m.tail * gain;
     }
 
     __device__ float linear(float x) const { return fmaf(x - mean, gain, offset); }
@@ -198,114 +203,106 @@ __global__ void __launch_bounds__(kMostStagedThreads)
     block.take_back(y, stream);
 }
 
-// The channels of a block's rows in shared memory, a set for each period until they repeat.
-template <class P>
-struct ChannelSets
+// How periods are dealt out so that all of a thread's have the same channels: a block has `a_part` neighbouring ones,
+// and those that come some `hop`s later.
+struct ChannelPeriods
 {
-    static constexpr int STRIDE = P::ROWS | 1; // odd: lanes find theirs in different banks
-    Channel* const sets;
-    int const count;
-
-    __device__ ChannelSets(void* shared, InstanceNormParams const& params, int64_t first_row)
-        : sets(static_cast<Channel*>(shared)), count(count_of(params, blockDim.x))
-    {
-        using T = typename P::Element;
-        Scalars const &scale = params.scale, &bias = params.bias;
-        if (!scale.data)
-            fill(params, first_row, [](int64_t) { return Read<float>{1.f, 0.f}; });
-        else if (scale.type == Type::kFloat && bias.type == Type::kFloat)
-            fill(params, first_row, [&](int64_t c) { return Read<float>(scale, bias, c); });
-        else if (scale.type == type_of<T>() && bias.type == type_of<T>())
-            fill(params, first_row, [&](int64_t c) { return Read<T>(scale, bias, c); });
-        else
-            fill(params, first_row, [&](int64_t c) { return Read<float>{scale.at(c), bias.at(c)}; });
-    }
-
-    SURGEON_BOTH static int count_of(InstanceNormParams const& params, int threads)
-    {
-        int64_t const channels = params.scale.data ? params.channels : 1, lowest_bit = channels & -channels,
-                      repeat = channels / (lowest_bit < P::ROWS ? lowest_bit : P::ROWS),
-                      periods = threads * P::A_THREAD;
-        return int(repeat < periods ? repeat : periods);
-    }
-
-    SURGEON_BOTH static size_t bytes(InstanceNormParams const& params, int threads)
-    {
-        return count_of(params, threads) * STRIDE * sizeof(Channel);
-    }
-
-private:
-    static constexpr int AT_ONCE = 8; // a thread's channels on their way
-
-    // Not converted before all are on their way.
-    template <class W>
-    struct Read
-    {
-        W scale, bias;
-
-        Read() = default;
-        __device__ Read(float s, float b) : scale(s), bias(b) {}
-        __device__ Read(Scalars const& scales, Scalars const& biases, int64_t c)
-            : scale(__ldg(static_cast<W const*>(scales.data) + c)), bias(__ldg(static_cast<W const*>(biases.data) + c))
-        {
-        }
-    };
-
-    template <class F>
-    __device__ void fill(InstanceNormParams const& params, int64_t first_row, F const& read) const
-    {
-        int const entries = count * P::ROWS, threads = blockDim.x;
-        int64_t const channels = params.channels, step = threads < channels ? threads : threads % int(channels);
-        int64_t c = params.channel_of(first_row + threadIdx.x);
-#pragma unroll 1
-        for (int from = 0; from < entries; from += AT_ONCE * threads)
-        {
-            decltype(read(c)) some[AT_ONCE];
-#pragma unroll
-            for (int q = 0; q < AT_ONCE; ++q)
-            {
-                if (from + q * threads >= entries)
-                    break;
-                some[q] = read(c);
-                c += step;
-                c -= c < channels ? 0 : channels;
-            }
-#pragma unroll
-            for (int q = 0; q < AT_ONCE; ++q)
-            {
-                int const i = from + q * threads + threadIdx.x;
-                if (i >= entries)
-                    break;
-                sets[i / P::ROWS * STRIDE + i % P::ROWS] = Channel(to_float(some[q].scale), to_float(some[q].bias));
-            }
-        }
-    }
+    int64_t hop; // after so many periods the channels come again
+    int parts;   // blocks that share a hop's
+    int a_part;  // periods of each
 };
+
+// The channels of a thread's periods, ROWS from that of a row on, in its part of the shared memory: registers would not
+// do for long rows.
+template <class T, int ROWS>
+struct ChannelsOfPeriods
+{
+    Channel* const own;
+
+    SURGEON_BOTH static size_t bytes(int threads) { return size_t(threads) * ROWS * sizeof(Channel); }
+
+    __device__ ChannelsOfPeriods(void* shared, InstanceNormParams const& params, int64_t row)
+        : own(static_cast<Channel*>(shared) + threadIdx.x)
+    {
+        if (ROWS == 1 || !params.scale.data)
+        {
+            Channel const c(params, row);
+#pragma unroll
+            for (int r = 0; r < ROWS; ++r)
+                own[r * blockDim.x] = c;
+            return;
+        }
+        int const c = int(params.channel_of(row)), channels = int(params.channels);
+        float scale[ROWS], bias[ROWS];
+        neighbours<T>(params.scale, c, channels, scale);
+        neighbours<T>(params.bias, c, channels, bias);
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r)
+            own[r * blockDim.x] = Channel(scale[r], bias[r]);
+        int next = c;
+#pragma unroll
+        for (int r = 1; r < ROWS; ++r) // after the last one the first comes again
+        {
+            next = next + 1 < channels ? next + 1 : 0;
+            if (c + r >= channels)
+                own[r * blockDim.x] = Channel(params.scale.at(next), params.bias.at(next));
+        }
+    }
+
+    __device__ Channel const& operator[](int r) const { return own[r * blockDim.x]; }
+};
+
+template <class P>
+constexpr int kPeriodsOfChannels = P::VECTORS < 8 ? 8 / P::VECTORS : 1; // of a thread
 
 // Rows by periods: two looks at each row's elements in registers.
 template <class T, int LENGTH>
 __global__ void __launch_bounds__(Period<T, LENGTH>::THREADS, (LENGTH > 16 ? 640 : 768) / Period<T, LENGTH>::THREADS)
-    instance_norm_periods_kernel(
-        T const* __restrict__ x, T* __restrict__ y, int64_t rows, InstanceNormParams params, bool stream)
+    instance_norm_periods_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t rows, ChannelPeriods g,
+        InstanceNormParams params, bool stream)
 {
     using P = Period<T, LENGTH>;
-    constexpr int VEC = P::VEC;
+    constexpr int VEC = P::VEC, ELEMENTS = P::VECTORS * VEC, AT_ONCE = kPeriodsOfChannels<P>;
     constexpr float kCount = LENGTH;
     extern __shared__ __align__(128) unsigned char staged[];
-    int const a_block = P::rows_of(blockDim.x);
-    StagedSpan<T> const block(staged, rows, LENGTH, a_block);
-    block.ask_for(x);
-    ChannelSets<P> const channels(block.stage + a_block * LENGTH, params, int64_t(blockIdx.x) * a_block);
-    block.await();
-    int const step = blockDim.x % unsigned(channels.count);
-    int at = threadIdx.x % unsigned(channels.count);
-#pragma unroll 1
-    for (int i = threadIdx.x; i * P::VECTORS * VEC < block.elements; i += blockDim.x)
+    int const group = blockIdx.x / g.parts, part = blockIdx.x - group * g.parts, thread = threadIdx.x;
+    int const width = int(min(int64_t(g.a_part), g.hop - int64_t(part) * g.a_part)); // periods
+    int64_t const first = int64_t(group) * AT_ONCE * g.hop + int64_t(part) * g.a_part, hop = g.hop * ELEMENTS;
+    bool const inside = (first + width) * ELEMENTS + (AT_ONCE - 1) * hop <= rows * LENGTH;
+    T* const stage = reinterpret_cast<T*>(staged);
+    int const pitch = g.a_part * ELEMENTS;
+    // What the tensor has of the i-th.
+    auto const span = [&](int i) {
+        int64_t const from = first * ELEMENTS + i * hop, left = rows * LENGTH - from;
+        return StagedSpan<T>(
+            stage + i * pitch, from, int(max(min(left, int64_t(width) * ELEMENTS), int64_t(0))));
+    };
+    if (inside)
     {
-        Channel const* const set = channels.sets + at * ChannelSets<P>::STRIDE;
-        at += step;
-        at -= at < channels.count ? 0 : channels.count;
-        T* const stage = block.stage + i * P::VECTORS * VEC;
+        T const* from = x + first * ELEMENTS + thread * VEC;
+        for (int j = thread; j < width * P::VECTORS; j += blockDim.x, from += blockDim.x * VEC)
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; ++i)
+                __pipeline_memcpy_async(stage + i * pitch + j * VEC, from + i * hop, kVectorBytes);
+        __pipeline_commit();
+    }
+    else
+#pragma unroll 1
+        for (int i = 0; i < AT_ONCE; ++i)
+            span(i).ask_for(x);
+    ChannelsOfPeriods<T, P::ROWS> const channels(
+        stage + AT_ONCE * pitch, params, thread < width ? (first + thread) * P::ROWS : 0);
+    int live = thread < width ? AT_ONCE : 0; // of the thread's periods
+    while (!inside && live > 0 && (first + thread + (live - 1) * g.hop) * P::ROWS >= rows)
+        --live;
+    span(0).await();
+    Channel held[P::ROWS];
+    if constexpr (AT_ONCE > 1)
+#pragma unroll
+        for (int r = 0; r < P::ROWS; ++r)
+            held[r] = channels[r];
+    // One period, without the LeakyRelu and the care for tiny variances where these change nothing.
+    auto const change = [&](T* period, auto plain) {
         Vector<T> v;
         float out[VEC];
 #pragma unroll
@@ -317,31 +314,53 @@ __global__ void __launch_bounds__(Period<T, LENGTH>::THREADS, (LENGTH > 16 ? 640
             {
                 int const e = r * LENGTH + k;
                 if (e % VEC == 0)
-                    v = Vector<T>::of_shared(stage + e);
+                    v = Vector<T>::of_shared(period + e);
                 f[k] = v[e % VEC];
-                sum += f[k];
+                sum = k > 0 ? sum + f[k] : f[k];
             }
             float const mean = sum * reciprocal_of(kCount);
-            float2 d = make_float2(0.f, 0.f);
+            float2 d;
 #pragma unroll
             for (int k = 0; k < LENGTH; ++k)
             {
                 float const deviation = f[k] - mean;
-                d.x += deviation;
-                d.y = fmaf(deviation, deviation, d.y);
+                d.x = k > 0 ? d.x + deviation : deviation;
+                d.y = k > 0 ? fmaf(deviation, deviation, d.y) : deviation * deviation;
             }
-            Affine const affine(params, set[r], corrected(kCount, mean, d));
+            Moments const m = corrected(kCount, mean, d);
+            Affine const affine(params, AT_ONCE > 1 ? held[r] : channels[r], m, plain);
 #pragma unroll
             for (int k = 0; k < LENGTH; ++k)
             {
                 int const e = r * LENGTH + k;
-                out[e % VEC] = affine(f[k]);
+                out[e % VEC] = decltype(plain)::value ? affine.linear(f[k]) : affine(f[k]);
                 if (e % VEC == VEC - 1)
-                    Vector<T>::of(out).store(stage + e / VEC * VEC, false);
+                    Vector<T>::of(out).store(period + e / VEC * VEC, false);
             }
         }
+    };
+    auto const change_all = [&](auto plain) {
+#pragma unroll 1
+        for (int i = 0; i < live; ++i)
+            change(stage + i * pitch + thread * ELEMENTS, plain);
+    };
+    if (params.slope == 1.f && params.eps > kLeastNormal)
+        change_all(std::true_type{});
+    else
+        change_all(std::false_type{});
+    __syncthreads();
+    if (inside)
+    {
+        T* to = y + first * ELEMENTS + thread * VEC;
+        for (int j = thread; j < width * P::VECTORS; j += blockDim.x, to += blockDim.x * VEC)
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; ++i)
+                Vector<T>::of_shared(stage + i * pitch + j * VEC).store(to + i * hop, stream);
     }
-    block.take_back(y, stream);
+    else
+#pragma unroll 1
+        for (int i = 0; i < AT_ONCE; ++i)
+            span(i).store(y, stream);
 }
 
 // x is [rows, length] with row = n * channels + c. A row is kept in registers by `lanes` neighbouring threads, or by a

@@ -88,8 +88,19 @@ struct StagedWeights
         }
     }
 
+    // Where those of a row's vectors lie, less the vectors' numbers, when the first is `skipped` elements into the row;
+    // not needed where all rows begin on vectors.
+    __device__ void find(int skipped, int (&at)[VEC]) const
+    {
+        if (whole)
+            return;
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+            at[k] = place(skipped + k);
+    }
+
     template <int N>
-    __device__ void weigh(float (&values)[N], int first) const
+    __device__ void weigh(float (&values)[N], int first, int const (&at)[VEC]) const
     {
         if (VECTORS && N == VEC && whole)
 #pragma unroll
@@ -100,6 +111,10 @@ struct StagedWeights
                 for (int i = 0; i < QUAD && k + i < N; ++i)
                     values[k + i] *= w[i];
             }
+        else if (VECTORS && N == VEC)
+#pragma unroll
+            for (int k = 0; k < N; ++k)
+                values[k] *= weights[at[k] + unsigned(first) / VEC];
         else
 #pragma unroll
             for (int k = 0; k < N; ++k)
@@ -118,7 +133,7 @@ private:
 
 // Short rows, taken in shared memory as Row does, the weights behind them.
 template <class T, template <class> class Row>
-__global__ void __launch_bounds__(kMostStagedThreads)
+__global__ void __launch_bounds__(kMostStagedThreads, 6)
     l2norm_staged_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t rows, int length, int lanes,
         Scalars weight, Norm norm, bool stream)
 {
@@ -140,10 +155,14 @@ __global__ void __launch_bounds__(kMostStagedThreads)
             f = scale(f);
     };
     if (weight.data)
+    {
+        int found[StagedSpan<T>::VEC];
+        weights.find(-block.start & (StagedSpan<T>::VEC - 1), found);
         row.change([&](auto& values, int first) {
             scaled(values);
-            weights.weigh(values, first);
+            weights.weigh(values, first, found);
         });
+    }
     else
         row.change([&](auto& values, int) { scaled(values); });
     block.take_back(y, stream);

@@ -20,7 +20,7 @@ struct ShortPlanes
 };
 
 constexpr int kMostPlaneBytes = 32, kMostShortPlanesThreads = 256;
-constexpr int kWeightsAtOnce = 16; // of a thread
+constexpr int kWeightVectorsAtOnce = 4, kWeightsAtOnce = 16; // of a thread: as vectors, or where they cannot be such
 
 // A plane as units, the largest that are aligned wherever an image begins; of an odd number of halves, two planes, from
 // the image's first even element.
@@ -166,23 +166,44 @@ __device__ inline void add_lanes(float (&sum)[INNER], int lanes)
         sum[k] = partial[MOST][k];
 }
 
-// Many at once are asked for: one after the other takes longer than the images do.
+// Many at once are asked for: one after the other takes longer than the images do. N together, which lie aligned.
+template <int N, class W>
+__device__ inline void bring_weights(float* to, W const* from, int channels)
+{
+    constexpr int AT_ONCE = N > 1 ? kWeightVectorsAtOnce : kWeightsAtOnce, STORED = N > 1 ? 4 : 1;
+    int const whole = channels / N * N, step = blockDim.x * N;
+    for (int first = threadIdx.x * N; first < whole; first += AT_ONCE * step)
+    {
+        Pack<W, N> some[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i)
+            if (first + i * step < whole)
+                some[i] = Pack<W, N>::load(from + first + i * step, false);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i)
+            if (first + i * step < whole)
+#pragma unroll
+                for (int k = 0; k < N; k += STORED)
+                {
+                    float out[STORED];
+#pragma unroll
+                    for (int j = 0; j < STORED; ++j)
+                        out[j] = some[i][k + j];
+                    Pack<float, STORED>::of(out).store(to + first + i * step + k, false);
+                }
+    }
+    if (whole + int(threadIdx.x) < channels)
+        to[whole + threadIdx.x] = to_float(from[whole + threadIdx.x]);
+}
+
 template <class W>
 __device__ inline void bring_weights(float* to, W const* from, int channels)
 {
-    constexpr int AT_ONCE = kWeightsAtOnce;
-    for (int first = threadIdx.x; first < channels; first += AT_ONCE * blockDim.x)
-    {
-        Pack<W, 1> some[AT_ONCE];
-#pragma unroll
-        for (int i = 0; i < AT_ONCE; ++i)
-            if (first + i * int(blockDim.x) < channels)
-                some[i] = Pack<W, 1>::load(from + first + i * int(blockDim.x), false);
-#pragma unroll
-        for (int i = 0; i < AT_ONCE; ++i)
-            if (first + i * int(blockDim.x) < channels)
-                to[first + i * int(blockDim.x)] = some[i][0];
-    }
+    constexpr int VEC = kVectorBytes / sizeof(W);
+    if (reinterpret_cast<uintptr_t>(from) % kVectorBytes == 0)
+        bring_weights<VEC>(to, from, channels);
+    else
+        bring_weights<1>(to, from, channels);
 }
 
 __device__ inline void bring_weights(float* to, Scalars const& from, int channels)
