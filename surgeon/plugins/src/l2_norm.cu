@@ -43,10 +43,10 @@ TilesPlan plan_l2norm_tiles(Type type, int64_t channels, int64_t inner, bool str
 // Blocks of memory, where the channels of many tiles would begin inside of them.
 ExchangePlan plan_l2norm_exchange(Type type, int64_t channels, int64_t inner)
 {
-    constexpr int64_t kFewest = 256, kShortest = 16 * kExchangeBlockBytes;
+    constexpr int64_t kMany = 512, kShort = 16 << 10, kLong = 64 << 10;
     int64_t const bytes = inner * size_of(type);
-    bool const cut = bytes % kLineBytes != 0;
-    return cut && channels > kFewest && bytes >= kShortest ? plan_exchange(type, channels, inner) : ExchangePlan{0};
+    bool const cut = bytes % kLineBytes != 0, does = bytes >= (channels > kMany ? kShort : kLong);
+    return cut && does ? plan_exchange(type, channels, inner) : ExchangePlan{0};
 }
 
 // Whole images, where other mappings waste much: short channels, channels that cut vectors, and halves so few that they

@@ -46,6 +46,10 @@ cudaError_t tensor_map(CUtensorMap& map, ExchangePlan const& plan, Type type, vo
 
 } // namespace
 
+// Of a block's shared memory, with the kernel's barriers and weights.
+constexpr int64_t kMostExchangeBytes
+    = std::max(Exchange<__half, 6>::kBytes, Exchange<__half, kMostExchangePacks>::kBytes) + (2 << 10);
+
 size_t exchange_bytes()
 {
     return size_t(kExchangeRing) * Exchange<__half, kMostExchangePacks>::kColumns * sizeof(uint64_t);
@@ -58,15 +62,15 @@ bool exchange_fits(ExchangePlan const& plan, Type type, int64_t channels, int64_
         && Exchange<__half, kMostExchangePacks>::kColumns % plan.blocks == 0 && stride % block == 0
         && channels % stride == 0 && channels / stride <= kMostExchangePacks
         && stride * inner < (int64_t(1) << 31) - 2 * block
-        && Exchange<__half, kMostExchangePacks>::kBytes <= most_shared_of_block() - 2048;
+        && kMostExchangeBytes <= most_shared_of_block();
 }
 
-// As many blocks as leave a thread some packs.
+// As many blocks as leave a thread enough packs.
 ExchangePlan plan_exchange(Type type, int64_t channels, int64_t inner)
 {
-    constexpr int64_t kSome = 4;
-    for (int blocks : {8, 4})
-        if (channels >= kSome * kExchangeStride * blocks && exchange_fits(ExchangePlan{blocks}, type, channels, inner))
+    constexpr int64_t kEnough = 5;
+    for (int blocks : {8, 4, 2})
+        if (channels >= kEnough * kExchangeStride * blocks && exchange_fits(ExchangePlan{blocks}, type, channels, inner))
             return ExchangePlan{blocks};
     return ExchangePlan{0};
 }
@@ -91,8 +95,6 @@ cudaError_t launch_l2norm_exchange(ExchangePlan const& plan, Type type, void con
             return launch_resident<true>(l2norm_exchange_kernel<T, decltype(packs)::value>, plan.blocks, E::kThreads,
                 E::kBytes, g.items, on, map, weight, static_cast<T*>(y), g, norm, words);
         };
-        if (g.packs <= 4)
-            return go(std::integral_constant<int, 4>{});
         if (g.packs <= 6)
             return go(std::integral_constant<int, 6>{});
         return go(std::integral_constant<int, kMostExchangePacks>{});

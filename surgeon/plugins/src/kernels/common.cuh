@@ -522,14 +522,6 @@ __device__ inline void bulk_store_part(void* to, void const* from, unsigned byte
             : "memory");
 }
 
-// Such a box, where in a tensor; nothing outside of it. As bulk_store_part() otherwise.
-__device__ inline void tensor_store(CUtensorMap const* map, int x, int y, int z, void const* from)
-{
-    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(map),
-        "r"(x), "r"(y), "r"(z), "r"(shared_address(from))
-        : "memory");
-}
-
 // The parts since the last end are one store.
 __device__ inline void bulk_stores_end() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 

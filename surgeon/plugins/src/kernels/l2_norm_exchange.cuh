@@ -7,7 +7,7 @@ namespace surgeon
 {
 
 constexpr int kExchangeBlockBytes = 256; // of memory: pieces that begin and end on less cost up to a tenth
-constexpr int kExchangeThreads = 512, kExchangeAdders = 64, kExchangePublishers = 32;
+constexpr int kExchangeThreads = 512, kExchangeAdders = 64, kExchangePublishers = 32, kExchangePollers = 32;
 constexpr int kExchangeStride = kExchangeThreads * kVectorBytes / kExchangeBlockBytes; // channels that a block has at once
 constexpr int kMostExchangePacks = 8;
 constexpr int kExchangeRing = 256; // tiles that have words in memory at once
@@ -29,9 +29,8 @@ struct ChannelBlocks
 template <class T, int R>
 struct Exchange
 {
-    static constexpr int kStages = R <= 4 ? 5 : R <= 6 ? 4 : 3, kLook = kStages - 1, kTurns = kLook + 1;
-    static constexpr int kWarps = kExchangeThreads / 32, kPollers = R <= 4 ? 2 : 1; // kPollers: warps
-    static constexpr int kThreads = kExchangeThreads + kExchangeAdders + kExchangePublishers + 32 * kPollers;
+    static constexpr int kStages = 24 / R, kLook = kStages - 1, kTurns = kLook + 1, kWarps = kExchangeThreads / 32;
+    static constexpr int kThreads = kExchangeThreads + kExchangeAdders + kExchangePublishers + kExchangePollers;
     static constexpr int kVector = kVectorBytes / sizeof(T), kBlock = kExchangeBlockBytes / sizeof(T);
     static constexpr int kVectors = kBlock / kVector, kColumns = 2 * kBlock;
     static constexpr int kPitch = kColumns / kVector + 1; // odd: neighbouring lanes read columns of neighbouring vectors
@@ -40,8 +39,7 @@ struct Exchange
     static constexpr int kSumsBytes = kWarps * kColumns * int(sizeof(float));
     static constexpr int kFactorsBytes = kTurns * kVector * kPitch * int(sizeof(float2)); // [turns][in a vector][vectors]
     static constexpr int kPartialsBytes = kTurns * kColumns * int(sizeof(float));         // [turns][blocks][owned]
-    static constexpr int kTotalsBytes = kPartialsBytes;                                   // [turns][owned]
-    static constexpr int kBytes = kStageBytes + kSumsBytes + kFactorsBytes + kPartialsBytes + kTotalsBytes;
+    static constexpr int kBytes = kStageBytes + kSumsBytes + kFactorsBytes + kPartialsBytes;
 };
 
 #if SURGEON_DEVICE_HAS_ST_ASYNC
@@ -93,7 +91,6 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
     float* const sums = reinterpret_cast<float*>(exchange_memory + E::kStageBytes); // [WARPS][COLUMNS]
     float2* const factors = reinterpret_cast<float2*>(exchange_memory + E::kStageBytes + E::kSumsBytes);
     float* const partials = reinterpret_cast<float*>(exchange_memory + E::kStageBytes + E::kSumsBytes + E::kFactorsBytes);
-    float* const totals = partials + E::kPartialsBytes / sizeof(float);
     int const thread = threadIdx.x, lane = thread % WARP, first_channel = int(rank) * Y, stride = Y * int(blocks),
               owned = COLUMNS / int(blocks), first_owned = int(rank) * owned;
 
@@ -137,41 +134,48 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
     cluster_wait();
 
     constexpr int OWNED = 2; // columns of a lane, or one: clusters have two blocks or more, of halves four
-    if (thread >= THREADS + ADDERS + kExchangePublishers) // pollers, who take tiles in turn
+    if (thread >= THREADS + ADDERS + kExchangePublishers) // pollers
     {
-        int const poller = (thread - THREADS - ADDERS - kExchangePublishers) / WARP;
-        for (unsigned count = poller; count < tiles; count += E::kPollers)
+        for (unsigned count = 0; count < tiles; ++count)
         {
             unsigned const turn = count % TURNS, item = item_of(count);
             Tile const tile = tile_of(item);
-            uint64_t* word[OWNED]; // the neighbours'
-            uint64_t got[OWNED];
+            int word[OWNED]; // the neighbours', -1 for none
+            uint64_t got[OWNED] = {};
+            auto const other = [&](int i) { return first_owned + lane + i * WARP < BLOCK ? item - 1 : item + 1; };
 #pragma unroll
             for (int i = 0; i < OWNED; ++i)
             {
                 int const at = lane + i * WARP, s = first_owned + at;
-                unsigned const other = s < BLOCK ? item - 1 : item + 1;
-                word[i] = words + other % kExchangeRing * COLUMNS + (s < BLOCK ? s + BLOCK : s - BLOCK);
-                got[i] = at < owned && !alone(tile, s) ? load_word(word[i]) : 0;
+                word[i] = int(other(i) % kExchangeRing) * COLUMNS + (s < BLOCK ? s + BLOCK : s - BLOCK);
+                if (at >= owned || alone(tile, s))
+                    word[i] = -1;
+                else
+                    got[i] = load_word(words + word[i]);
             }
             barrier_wait(totalled + turn, count / TURNS % 2);
             if (lane == 0) // not before: the turn's tile before must have all of its factors
                 bulk_announce(unsigned(COLUMNS * sizeof(float2)), factored + turn);
+            for (bool all = false; !all;) // together: a load that finds nothing has cost its whole latency
+            {
+                all = true;
+#pragma unroll
+                for (int i = 0; i < OWNED; ++i)
+                    if (word[i] >= 0 && unsigned(got[i] >> 32) != written_by(other(i)))
+                    {
+                        got[i] = load_word(words + word[i]);
+                        all = false;
+                    }
+            }
 #pragma unroll
             for (int i = 0; i < OWNED; ++i)
             {
                 int const at = lane + i * WARP, s = first_owned + at, column = (tile.k - 1) * BLOCK + 1 + s;
                 if (at >= owned)
                     break;
-                float sum = totals[turn * COLUMNS + at];
-                if (!alone(tile, s))
-                {
-                    unsigned const other = s < BLOCK ? item - 1 : item + 1;
-                    while (unsigned(got[i] >> 32) != written_by(other))
-                        got[i] = load_word(word[i]);
-                    store_word(word[i], uint64_t(free_for(other + kExchangeRing)) << 32);
-                    sum += __uint_as_float(unsigned(got[i]));
-                }
+                if (word[i] >= 0)
+                    store_word(words + word[i], uint64_t(free_for(other(i) + kExchangeRing)) << 32);
+                float const sum = partials[turn * COLUMNS + at] + __uint_as_float(unsigned(got[i])); // the first's place
                 Scale const scale(column >= 0 && column < g.inner ? divisor_of(sum, norm) : 1.f);
                 float2 const sent = make_float2(scale.factor, scale.extra == 1.f ? 0.f : scale.extra);
                 for (unsigned to = 0; to < blocks; ++to)
@@ -195,7 +199,7 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
             for (int i = 0; i < OWNED; ++i)
                 there[i] = lane + i * WARP < owned ? load_word(word + i * WARP) : 0;
             barrier_wait(exchanged + turn, count / TURNS % 2);
-            float const* const partial = partials + turn * COLUMNS;
+            float* const partial = partials + turn * COLUMNS;
             float sum[OWNED] = {};
 #pragma unroll
             for (int i = 0; i < OWNED; ++i)
@@ -207,7 +211,7 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
                 for (unsigned from = 0; from < kMostBlocksInCluster; ++from)
                     if (from < blocks)
                         sum[i] += partial[from * owned + at];
-                totals[turn * COLUMNS + at] = sum[i];
+                partial[at] = sum[i];
             }
             __syncwarp();
             if (lane == 0)
@@ -308,7 +312,7 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
 
     for (unsigned count = 0; count < tiles + LOOK; ++count)
     {
-        int const ahead = count + 1 < LOOK ? STAGES - 1 - int(count) : 1; // tiles asked for after this one
+        int const ahead = STAGES - (count + 1 < LOOK ? 1 + int(count) : LOOK); // tiles asked for after this one
         if (count < tiles)
         {
             int const slot = int(count % STAGES);
