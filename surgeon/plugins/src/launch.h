@@ -194,8 +194,8 @@ struct StagedKernels
     StagedKernel<T, Arguments...>*words, *turning, *vectors;
 };
 
-// Rows of up to kMostStagedBytes by so many lanes each; invalid configuration where the device has too little shared memory, of which the
-// kernel has `beside` bytes for more than rows.
+// Rows of up to kMostStagedBytes, by so many lanes each; invalid configuration where the device has too little shared
+// memory, of which the kernel has `beside` bytes for more than rows.
 template <class T, class... Arguments>
 cudaError_t launch_staged(StagedKernels<T, Arguments...> const& kernels, T const* x, T* y, int64_t rows, int64_t length,
     int lanes, size_t beside, bool stream, cudaStream_t on, Arguments... arguments)
