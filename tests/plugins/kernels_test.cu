@@ -879,8 +879,8 @@ void quick()
                 short_planes(15, std::max(channels, int64_t(1)), inner, t);
         for (int64_t inner : {2, 5, 7, 8, 15})
             short_planes(3, 2047 + inner, inner, t);
-        shared_channels({{1, 128, 37}, {150, 128, 9}, {2, 256, 300}, {1, 1024, 131}}, t, {Values::kNormal});
-        shared_channels({{2, 128, 200}}, t, {Values::kZeroRows, Values::kSpecial});
+        shared_channels({{1, 512, 37}, {140, 640, 9}, {2, 768, 131}, {1, 1024, 300}, {2, 1536, 70}}, t, {Values::kNormal});
+        shared_channels({{2, 640, 200}, {1, 896, 70}}, t, {Values::kZeroRows, Values::kSpecial});
         for (int64_t channels : {9, 100, 300, 600, 1500, 3000, 5000})
             verify(Case{Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), {1, channels, channels % 2 ? 5 : 12}, t,
                 Values::kNormal});

@@ -108,10 +108,10 @@ Mapping choose(Type type, int64_t outer, int64_t channels, int64_t inner, bool w
         m.staged = plan_l2norm_staged(type, channels, inner);
     if (stream && m.columns())
         m.images = plan_l2norm_images(type, channels, inner);
-    if (stream && tickets && m.columns())
-        m.exchange = plan_l2norm_exchange(type, channels, inner);
     if (m.columns())
         m.tiles = plan_l2norm_tiles(type, channels, inner, stream);
+    if (stream && tickets && m.tiles.blocks > 0)
+        m.exchange = plan_l2norm_exchange(type, channels, inner);
     if (m.columns())
         m.planes = planes;
     return m;
@@ -145,7 +145,13 @@ cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t ou
     if (mapping.images.blocks > 0)
         return launch_l2norm_images(mapping.images, type, x, weight, y, outer, channels, inner, norm, tickets, on);
     if (mapping.exchange.blocks > 0)
-        return launch_l2norm_exchange(mapping.exchange, type, x, weight, y, outer, channels, inner, norm, tickets, on);
+    {
+        cudaError_t const status
+            = launch_l2norm_exchange(mapping.exchange, type, x, weight, y, outer, channels, inner, norm, tickets, on);
+        if (status != cudaErrorNotSupported && status != cudaErrorCooperativeLaunchTooLarge)
+            return status;
+        cudaGetLastError(); // a driver without tensor copies, or a device that is shared: nothing has been launched
+    }
     if (mapping.tiles.blocks > 0)
         return launch_l2norm_tiles(mapping.tiles, type, x, weight, y, outer, channels, inner, norm, tickets, on);
     ColumnsPlan const plan = plan_columns(type, outer, channels, inner);

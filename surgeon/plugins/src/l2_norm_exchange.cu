@@ -23,16 +23,28 @@ ChannelBlocks channel_blocks(ExchangePlan const& plan, Type type, void const* x,
     return g;
 }
 
+#if CUDART_VERSION >= 12010
+// The driver's function that makes tensor maps.
+cudaError_t find_encoder(void*& encode)
+{
+    constexpr char const* kName = "cuTensorMapEncodeTiled";
+    cudaDriverEntryPointQueryResult found{};
+#if CUDART_VERSION >= 12050
+    cudaError_t const status = cudaGetDriverEntryPointByVersion(kName, &encode, 12000, cudaEnableDefault, &found);
+#else
+    cudaError_t const status = cudaGetDriverEntryPoint(kName, &encode, cudaEnableDefault, &found);
+#endif
+    return status == cudaSuccess && found == cudaDriverEntryPointSuccess ? cudaSuccess : cudaErrorNotSupported;
+}
+
 // x as [outer][a thread's channels][the elements from one of those to the next].
 cudaError_t tensor_map(CUtensorMap& map, ExchangePlan const& plan, Type type, void const* x, int64_t outer,
     int64_t channels, int64_t inner)
 {
     void* encode = nullptr;
-    cudaDriverEntryPointQueryResult found{};
-    cudaError_t const status
-        = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000, cudaEnableDefault, &found);
-    if (status != cudaSuccess || found != cudaDriverEntryPointSuccess)
-        return status != cudaSuccess ? status : cudaErrorNotSupported;
+    cudaError_t const status = find_encoder(encode);
+    if (status != cudaSuccess)
+        return status;
     uint64_t const size = size_of(type), stride = uint64_t(kExchangeStride) * plan.blocks;
     uint64_t const extents[] = {stride * inner, channels / stride, uint64_t(outer)};
     uint64_t const strides[] = {stride * inner * size, channels * inner * size};
@@ -41,8 +53,14 @@ cudaError_t tensor_map(CUtensorMap& map, ExchangePlan const& plan, Type type, vo
     CUresult const result = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(encode)(&map, data, 3,
         const_cast<void*>(x), extents, strides, box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
         CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorNotSupported;
 }
+#else
+cudaError_t tensor_map(CUtensorMap&, ExchangePlan const&, Type, void const*, int64_t, int64_t, int64_t)
+{
+    return cudaErrorNotSupported;
+}
+#endif
 
 } // namespace
 

@@ -15,6 +15,12 @@
 
 #include "../types.h"
 
+#if CUDART_VERSION < 12000
+struct CUtensorMap
+{
+};
+#endif
+
 namespace surgeon
 {
 
