@@ -148,9 +148,9 @@ cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t ou
     {
         cudaError_t const status
             = launch_l2norm_exchange(mapping.exchange, type, x, weight, y, outer, channels, inner, norm, tickets, on);
-        if (status != cudaErrorNotSupported && status != cudaErrorCooperativeLaunchTooLarge)
+        if (status == cudaSuccess)
             return status;
-        cudaGetLastError(); // a driver without tensor copies, or a device that is shared: nothing has been launched
+        cudaGetLastError(); // a driver without tensor copies, or a shared device's part: nothing has been launched
     }
     if (mapping.tiles.blocks > 0)
         return launch_l2norm_tiles(mapping.tiles, type, x, weight, y, outer, channels, inner, norm, tickets, on);

@@ -24,9 +24,10 @@ ChannelBlocks channel_blocks(ExchangePlan const& plan, Type type, void const* x,
 }
 
 #if CUDART_VERSION >= 12010
-// The driver's function that makes tensor maps.
-cudaError_t find_encoder(void*& encode)
+// The driver's function that makes tensor maps; nullptr where it has none.
+void* find_encoder()
 {
+    void* encode = nullptr;
     constexpr char const* kName = "cuTensorMapEncodeTiled";
     cudaDriverEntryPointQueryResult found{};
 #if CUDART_VERSION >= 12050
@@ -34,17 +35,16 @@ cudaError_t find_encoder(void*& encode)
 #else
     cudaError_t const status = cudaGetDriverEntryPoint(kName, &encode, cudaEnableDefault, &found);
 #endif
-    return status == cudaSuccess && found == cudaDriverEntryPointSuccess ? cudaSuccess : cudaErrorNotSupported;
+    return status == cudaSuccess && found == cudaDriverEntryPointSuccess ? encode : nullptr;
 }
 
 // x as [outer][a thread's channels][the elements from one of those to the next].
 cudaError_t tensor_map(CUtensorMap& map, ExchangePlan const& plan, Type type, void const* x, int64_t outer,
     int64_t channels, int64_t inner)
 {
-    void* encode = nullptr;
-    cudaError_t const status = find_encoder(encode);
-    if (status != cudaSuccess)
-        return status;
+    static void* const encode = find_encoder();
+    if (!encode)
+        return cudaErrorNotSupported;
     uint64_t const size = size_of(type), stride = uint64_t(kExchangeStride) * plan.blocks;
     uint64_t const extents[] = {stride * inner, channels / stride, uint64_t(outer)};
     uint64_t const strides[] = {stride * inner * size, channels * inner * size};
@@ -70,7 +70,8 @@ constexpr int64_t kMostExchangeBytes
 
 size_t exchange_bytes()
 {
-    return size_t(kExchangeRing) * Exchange<__half, kMostExchangePacks>::kColumns * sizeof(uint64_t);
+    size_t const bytes = size_t(kExchangeRing) * Exchange<__half, kMostExchangePacks>::kColumns * sizeof(uint64_t);
+    return kStAsync && device().clusters ? bytes : 0;
 }
 
 bool exchange_fits(ExchangePlan const& plan, Type type, int64_t channels, int64_t inner)

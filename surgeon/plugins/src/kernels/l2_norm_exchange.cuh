@@ -154,6 +154,7 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
                     got[i] = load_word(words + word[i]);
             }
             barrier_wait(totalled + turn, count / TURNS % 2);
+            __syncwarp(); // a lane that nobody waits for could miss a phase
             if (lane == 0) // not before: the turn's tile before must have all of its factors
                 bulk_announce(unsigned(COLUMNS * sizeof(float2)), factored + turn);
             for (bool all = false; !all;) // together: a load that finds nothing has cost its whole latency
@@ -181,7 +182,6 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
                 for (unsigned to = 0; to < blocks; ++to)
                     send_remote(factors + (turn * VEC + (s + 1) % VEC) * PITCH + (s + 1) / VEC, sent, factored + turn, to);
             }
-            __syncwarp(); // a lane that nobody waits for could miss a phase
         }
         return;
     }
