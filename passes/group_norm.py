@@ -167,9 +167,8 @@ for_transpose = op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon
 @rewrite(op.Transpose(op.Transpose(for_transpose, perm=attr("inner")), perm=attr("outer")), stage=Stage.FUSE)
 def transposed_back(b, x, scale, bias, num_groups, epsilon, inner, outer):
     require(cancel(inner, outer), "")
-    own = b.opset < NATIVE
     node = next(m for m in b.matched if m.op in ("GroupNorm", "GroupNormalization"))
-    return b.node(node.op, [x, scale, bias], 1, DOMAIN if own else "", {"num_groups": num_groups, "epsilon": epsilon})
+    return b.node(node.op, [x, scale, bias], 1, node.proto.domain, {"num_groups": num_groups, "epsilon": epsilon})
 
 
 @rewrite(

@@ -413,6 +413,38 @@ def test_a_layer_norm_of_opset_16_without_weights_is_an_instance_norm_at_once(ta
     assert not surgeon.rewrite(first.model, target=target).report.applied
 
 
+def test_a_group_norm_of_opset_18_between_transposes_stays_one_of_onnx() -> None:
+    """It became a node of surgeon's domain, which has none of that name."""
+    proto = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 18]> g (float[2,4,6,6] x) => (float[2,4,6,6] y)
+        <float[2] s = {1, 2}, float[2] b = {0, 1}> {
+            n = GroupNormalization <num_groups = 2> (x, s, b)
+            t = Transpose <perm = [0, 2, 3, 1]> (n)
+            y = Transpose <perm = [0, 3, 1, 2]> (t)
+        }"""
+    )
+    result = surgeon.rewrite(proto, target="10.9", verify="none", strategy={"group-norm": "keep"})
+    assert [(n.domain, n.op_type) for n in result.model.graph.node] == [("", "GroupNormalization")]
+    assert not surgeon.rewrite(proto, target="10.9").report.undone
+
+
+def test_a_scale_of_any_number_of_dimensions_is_brought_to_the_channels() -> None:
+    proto = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[N,4,6,6] x, float[A,B,C] c, int64[K] k) => (float[N,4,6,6] y)
+        <float[4] b = {0, 1, 2, 3}, int64[1] flat = {-1}> {
+            r = Reshape (c, k)
+            s = Reshape (r, flat)
+            y = InstanceNormalization (x, s, b)
+        }"""
+    )
+    result = surgeon.rewrite(proto, target="10.9", verify="none", strategy={"instance-norm": "decompose"})
+    x = np.random.default_rng(0).standard_normal((2, 4, 6, 6)).astype(np.float32)
+    feeds = {"x": x, "c": np.arange(4, dtype=np.float32).reshape(1, 2, 2), "k": np.asarray([2, 2])}
+    before, after = (Runner(m).run(feeds)[0] for m in (proto, result.model))
+    assert "ReduceMean" in operators(result) and before.shape == after.shape and close(after, before)
+
+
 BEHIND = {"Mul": {"one": 1.0, "ones": np.ones(6), "row": np.arange(1, 7)}, "Add": {"none": 0.0, "row": np.arange(6)}}
 
 
