@@ -123,6 +123,16 @@ class Spelling:
         return mean_of_squares(deviation, "square") | op.Max(fast, 0) | op.Relu(fast) | fast
 
 
+def scaled_behind(node: Pattern) -> Pattern:
+    """What is multiplied to a normalisation that is one node."""
+    return op.Mul(cast(node), var("outer_scale"))
+
+
+def affine_behind(node: Pattern) -> Pattern:
+    """What is multiplied or added to a normalisation that is one node."""
+    return scaled_behind(node) | op.Add(cast(node), var("outer_shift"))
+
+
 def known(value: T | None, why: str) -> T:
     """The value. Declines where there is none."""
     require(value is not None, why)
@@ -170,6 +180,18 @@ def read(b: Builder, x: Value, **found: Any) -> Normalisation:
     affine += [("Mul", found["outer_scale"])] if "outer_scale" in found else []
     affine += [("Add", found["outer_shift"])] if "outer_shift" in found else []
     return Normalisation(x, shape, layout.axes_of_x(), affine=affine, found=found)
+
+
+def read_behind(b: Builder, x: Value, epsilon: float, **found: Any) -> Normalisation:
+    """The affine part of a match of `scaled_behind` or `affine_behind` over a node that normalises x; declines without
+    a word. The node's own weights come first: `axis` or `axes`, `scale` and `bias`."""
+    shape = known(dims(b, x), "")
+    own, result = b.dtype(x), b.dtype(b.root.outputs[0])  # type: ignore[arg-type]
+    require(own == result or (own == TensorProto.FLOAT and result in HALVES), "")  # a cast to a wider type rounds first
+    axes = found["axes"] if "axes" in found else range(found["axis"] % len(shape), len(shape))
+    kinds = {"scale": "Mul", "bias": "Add", "outer_scale": "Mul", "outer_shift": "Add"}
+    affine = [(kind, found[name]) for name, kind in kinds.items() if name in found]
+    return Normalisation(x, shape, tuple(axes), epsilon, affine=affine)
 
 
 def count(b: Builder, n: Normalisation) -> None:
@@ -660,13 +682,45 @@ def along_axes(b: Builder, factor: Factor, sizes: Sequence[Dim], dtype: int, neu
     return factor if len(target) == 1 else of_shape(b, vector(b, factor, None, dtype), target)
 
 
+def channels_behind(
+    b: Builder, x: Value, scale: Value, bias: Value, outer_scale: Value | None = None, outer_shift: Value | None = None
+) -> tuple[Value, Value]:
+    """The scale and the bias of a node, one number a channel each, with the factor or the shift behind it taken in."""
+    shape = known(dims(b, x), f"the rank of '{x.name}' is not known")
+    kind, factor = ("Add", outer_shift) if outer_scale is None else ("Mul", outer_scale)
+    assert factor is not None
+    n = Normalisation(x, shape, tuple(range(2, len(shape))), affine=[(kind, factor)])
+    require({b.rank(scale), b.rank(bias)} <= {1, None}, "")
+    found = along(b, factor, n, [1])
+    residual = (
+        kind == "Add" and b.value(factor) is None
+    )  # the sum of two branches, which nobody takes for an affine part
+    require(
+        found is not None,
+        "" if residual else f"the {'scale' if kind == 'Mul' else 'shift'} behind it is not one number a channel",
+    )
+    dtype = b.dtype(x)
+    known_scale, known_bias = b.value(scale), b.value(bias)
+    size = shape[1] if isinstance(shape[1], int) else known_scale.size if known_scale is not None else None
+    if not isinstance(found, np.ndarray):
+        found = vector(b, found, size, dtype)
+    s, t = (scale if known_scale is None else known_scale), (bias if known_bias is None else known_bias)
+    if kind == "Add":
+        return scale, vector(b, plus(b, t, found), size, dtype)
+    return (
+        vector(b, times(b, s, found), size, dtype),
+        vector(b, t if is_constant(t, 0) else times(b, t, found), size, dtype),
+    )
+
+
 def by_channel(b: Builder, value: Value, rank: int) -> Any:
     """A vector of channels as a factor of [N, C, ...]: an array, or a tensor of that shape."""
     array = b.value(value)
     if array is not None:
         return array.reshape([-1, *[1] * (rank - 2)])
     source = value.producer.inputs[0] if value.producer is not None and value.producer.key == "Reshape" else None
-    shape: list[Dim] = [] if source is None else [1] * (rank - len(b.shape(source) or ())) + list(b.shape(source) or ())
+    own = b.shape(source) if source is not None else None
+    shape: list[Dim] = [] if own is None else [1] * (rank - len(own)) + list(own)
     if len(shape) == rank and all(d == 1 for a, d in enumerate(shape) if a != 1):
         return source
     return b.Reshape(value, np.asarray([-1, *[1] * (rank - 2)], np.int64))
@@ -705,6 +759,13 @@ def chain(b: Builder, n: Normalisation, source: Value, centred: bool = True) -> 
         *(affine or (["Mul"] if n.factor != 1 else [])),
         *(["Cast", "Cast"] if b.dtype(source) in HALVES else []),
     ]
+
+
+def require_fewer(b: Builder) -> None:
+    """Decline, without a word, where what is made so far is no fewer nodes than what matched; the reshape of a factor
+    counts for nothing."""
+    made = [m for m in b.made if m.alive and m.key != "Constant" and m.key not in SHAPING]
+    require(len(made) < len(b.matched), "")
 
 
 def of_the_file(node: Node) -> bool:

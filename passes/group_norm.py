@@ -9,6 +9,7 @@ Rewrites  Reshape InstanceNormalization Reshape [* scale] [+ bias];
           with as many groups as channels                        ->  InstanceNormalization
           from opset 21 on                                       ->  GroupNormalization
           before that (ONNX deprecated its form of opset 18)     ->  Reshape InstanceNormalization Reshape Mul Add
+          GroupNormalization * scale, + bias, one number a channel -> GroupNormalization
           A file that is spelled like that already stays as it is. Channels last goes through a
           Transpose on either side.
 Exact     To rounding. Sums of fp16 and bf16 are in fp32.
@@ -23,7 +24,9 @@ from ._shapes import cancel, dims, same_shape
 from ._statistics import (
     Normalisation,
     Spelling,
+    by_channel,
     channels,
+    channels_behind,
     count,
     grouped_last,
     is_constant,
@@ -34,6 +37,7 @@ from ._statistics import (
     numpy_type,
     of_shape,
     read,
+    require_fewer,
     require_shorter,
     source_through,
     undoes_transpose,
@@ -163,9 +167,23 @@ for_transpose = op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon
 @rewrite(op.Transpose(op.Transpose(for_transpose, perm=attr("inner")), perm=attr("outer")), stage=Stage.FUSE)
 def transposed_back(b, x, scale, bias, num_groups, epsilon, inner, outer):
     require(cancel(inner, outer), "")
-    own = b.opset < NATIVE
     node = next(m for m in b.matched if m.op in ("GroupNorm", "GroupNormalization"))
-    return b.node(node.op, [x, scale, bias], 1, DOMAIN if own else "", {"num_groups": num_groups, "epsilon": epsilon})
+    return b.node(node.op, [x, scale, bias], 1, node.proto.domain, {"num_groups": num_groups, "epsilon": epsilon})
+
+
+@rewrite(
+    op.Mul(for_transpose, var("outer_scale")) | op.Add(for_transpose, var("outer_shift")),
+    stage=Stage.FUSE,
+)
+def behind(b, x, scale, bias, num_groups, epsilon, **outer):
+    """Written out, the node leaves its neutral weights away, and the next run would take what stands behind for
+    them."""
+    node = next(m for m in b.matched if m.op in ("GroupNorm", "GroupNormalization"))
+    require(node.proto.domain == DOMAIN or b.opset >= NATIVE, "")
+    factors = channels_behind(b, x, scale, bias, **outer)
+    y = b.node(node.op, [x, *factors], 1, node.proto.domain, {"num_groups": num_groups, "epsilon": epsilon})
+    require_fewer(b)
+    return y
 
 
 # ---- writing it ------------------------------------------------------------------------------------------------------
@@ -213,18 +231,9 @@ def _sizes(b, x):
 def _with_channels(b, y, scale, bias, rank):
     """y times one number a channel, plus one."""
     require(rank is not None, "the rank of the input is not known")
-    shape = [-1, *[1] * (rank - 2)]
     for kind, factor, neutral in (("Mul", scale, 1), ("Add", bias, 0)):
-        array = b.value(factor)
-        if array is not None and is_constant(array, neutral):
-            continue
-        y = b.node(
-            kind,
-            [y, array.reshape(shape) if array is not None else b.Reshape(factor, np.asarray(shape, np.int64))],
-            1,
-            "",
-            {},
-        )
+        if not is_constant(b.value(factor), neutral):
+            y = b.node(kind, [y, by_channel(b, factor, rank)], 1, "", {})
     return y
 
 

@@ -26,14 +26,13 @@ from ._shapes import cancel, dims, same_shape
 from ._statistics import (
     Normalisation,
     Spelling,
-    along,
     apply_affine,
     by_channel,
     chain,
     channels,
+    channels_behind,
     count,
     instance_axis,
-    is_constant,
     is_uniform,
     known,
     mean,
@@ -41,19 +40,17 @@ from ._statistics import (
     narrowed,
     normalised,
     of_the_file,
-    plus,
     read,
     require_shorter,
     source_through,
     square,
-    times,
     typed,
     undoes_transpose,
     vector,
     with_affine,
 )
 
-x, scale, bias, factor = var("x"), var("scale"), var("bias"), var("factor")
+x, scale, bias = var("x"), var("scale"), var("bias")
 epsilon = attr("epsilon")
 spelling = Spelling(x)
 node = op.InstanceNormalization(x, scale, bias, epsilon=epsilon)
@@ -115,43 +112,9 @@ def _between_reshapes(b, x):
 # ---- what stands around it -------------------------------------------------------------------------------------------
 
 
-def _reapplied(b, x, scale, bias, epsilon, kind, factor):
-    """The node with a factor behind it taken into its scale and bias."""
-    shape = known(dims(b, x), f"the rank of '{x.name}' is not known")
-    n = Normalisation(x, shape, tuple(range(2, len(shape))), epsilon, 1.0, [(kind, factor)])
-    require({b.rank(scale), b.rank(bias)} <= {1, None}, "")
-    found = along(b, factor, n, [1])
-    residual = (
-        kind == "Add" and b.value(factor) is None
-    )  # the sum of two branches, which nobody takes for an affine part
-    require(
-        found is not None,
-        "" if residual else f"the {'scale' if kind == 'Mul' else 'shift'} behind it is not one number a channel",
-    )
-    dtype = b.dtype(x)
-    known_scale, known_bias = b.value(scale), b.value(bias)
-    size = shape[1] if isinstance(shape[1], int) else known_scale.size if known_scale is not None else None
-    if not isinstance(found, np.ndarray):
-        found = vector(b, found, size, dtype)
-    s, t = (scale if known_scale is None else known_scale), (bias if known_bias is None else known_bias)
-    if kind == "Add":
-        return b.InstanceNormalization(x, scale, vector(b, plus(b, t, found), size, dtype), epsilon=epsilon)
-    return b.InstanceNormalization(
-        x,
-        vector(b, times(b, s, found), size, dtype),
-        vector(b, t if is_constant(t, 0) else times(b, t, found), size, dtype),
-        epsilon=epsilon,
-    )
-
-
-@rewrite(op.Mul(node, factor), stage=Stage.FUSE)
-def scaled(b, x, scale, bias, epsilon, factor):
-    return _reapplied(b, x, scale, bias, epsilon, "Mul", factor)
-
-
-@rewrite(op.Add(node, factor), stage=Stage.FUSE)
-def shifted(b, x, scale, bias, epsilon, factor):
-    return _reapplied(b, x, scale, bias, epsilon, "Add", factor)
+@rewrite(op.Mul(node, var("outer_scale")) | op.Add(node, var("outer_shift")), stage=Stage.FUSE)
+def behind(b, x, scale, bias, epsilon, **outer):
+    return b.InstanceNormalization(x, *channels_behind(b, x, scale, bias, **outer), epsilon=epsilon)
 
 
 @rewrite(op.Transpose(op.Transpose(node, perm=attr("inner")), perm=attr("outer")), stage=Stage.FUSE)

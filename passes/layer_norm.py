@@ -7,6 +7,7 @@ Rewrites  (x - mean) / sqrt(var + eps) [* scale] [+ bias] over trailing axes    
           InstanceNormalization of [N, S, H] without scale, weights over H behind it ->  LayerNormalization (tf2onnx)
           the same before opset 17, or over the channels of N, C, H, W (ConvNeXt)  ->  fewer nodes of the same chain
           LayerNormalization, MeanVarianceNormalization where the target has none  ->  ReduceMean Sub Mul ReduceMean ...
+          the node * scale, + bias, along the same axes                            ->  the node
           without weights, over all axes but the first two, before opset 17 or where the target has no
           LayerNormalization, but has that, native or as a plugin                  ->  InstanceNormalization
           Over channels of N, C, H, W no ONNX operator normalises without a Transpose on either side, each a pass over
@@ -25,6 +26,7 @@ from ._shapes import dims
 from ._statistics import (
     Normalisation,
     Spelling,
+    affine_behind,
     along_axes,
     apply_affine,
     chain,
@@ -42,7 +44,10 @@ from ._statistics import (
     of_full_shape,
     of_shape,
     read,
+    read_behind,
+    require_fewer,
     require_shorter,
+    typed,
     vector,
     with_affine,
 )
@@ -51,6 +56,8 @@ from ._types import HALVES
 x, scale, bias = var("x"), var("scale"), var("bias")
 epsilon = attr("epsilon")
 spelling = Spelling(x)
+native = op.LayerNormalization(x, scale, bias | None, axis=attr("axis"), epsilon=epsilon)
+own = op.LayerNorm(x, scale | None, bias | None, domain=DOMAIN, axes=attr("axes"), epsilon=epsilon)
 NATIVE = 17  # the opset that brought LayerNormalization
 
 
@@ -88,9 +95,21 @@ def fuse(b, x, **found):
     require_shorter(b, chain(b, n, source))
     if not parts:
         return apply_affine(b, b.LayerNorm(source, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon), n)
-    trailing = [1] * (n.rank - 1 - n.axes[-1])
-    factors = [along_axes(b, f, [*sizes, *trailing], dtype, neutral) for f, neutral in ((scale, 1), (shift, 0))]
-    return b.LayerNorm(source, *factors, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon)
+    return _own(b, source, n, scale, shift, sizes, dtype)
+
+
+@rewrite(affine_behind(native | own), stage=Stage.FUSE)
+def behind(b, x, epsilon, **found):
+    """Written out, the node leaves its neutral weights away, and the next run would take what stands behind for
+    them."""
+    n = read_behind(b, x, epsilon, **found)
+    dtype = b.dtype(x)
+    scale, shift = known(merged(b, n, n.axes, dtype, weights=True), "")
+    sizes = [channels(b, n, a) or n.dims[a] for a in n.axes]
+    y = (_own if "axes" in found else _native)(b, x, n, scale, shift, sizes, dtype)
+    y = typed(b, y, b.dtype(b.root.outputs[0]))
+    require_fewer(b)
+    return y
 
 
 instance = op.InstanceNormalization(x, scale, bias, epsilon=epsilon)
@@ -121,25 +140,23 @@ def _native(b, source, n, scale, shift, sizes, dtype):
     return b.LayerNormalization(source, row, offset, axis=-len(n.axes), epsilon=n.epsilon)
 
 
+def _own(b, source, n, scale, shift, sizes, dtype):
+    trailing = [1] * (n.rank - 1 - n.axes[-1])
+    factors = [along_axes(b, f, [*sizes, *trailing], dtype, neutral) for f, neutral in ((scale, 1), (shift, 0))]
+    return b.LayerNorm(source, *factors, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon)
+
+
 # ---- writing it ------------------------------------------------------------------------------------------------------
 
 
-@rewrite(
-    op.LayerNormalization(x, scale, bias | None, axis=attr("axis"), epsilon=epsilon),
-    stage=Stage.LOWER,
-    strategy="decompose",
-)
+@rewrite(native, stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, scale, axis, epsilon, bias=None):
     rank = b.rank(x)
     require(rank is not None, f"the rank of '{x.name}' is not known, so the normalised axes are not")
     return _written(b, x, range(axis % rank, rank), epsilon, scale, bias)
 
 
-@rewrite(
-    op.LayerNorm(x, scale | None, bias | None, domain=DOMAIN, axes=attr("axes"), epsilon=epsilon),
-    stage=Stage.LOWER,
-    strategy="decompose",
-)
+@rewrite(own, stage=Stage.LOWER, strategy="decompose")
 def decompose_own(b, x, axes, epsilon, scale=None, bias=None):
     return _written(b, x, axes, epsilon, scale, bias)
 

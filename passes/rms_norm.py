@@ -5,6 +5,7 @@ Why       Before opset 23 every exporter spells it as six to nine nodes. RMSNorm
 Rewrites  x / sqrt(mean(x^2) + eps) [* scale], with Pow or Mul, Sqrt and Div, Reciprocal or Pow(-0.5)
           over trailing axes from opset 23 on                       ->  RMSNormalization
           before that, or over one other axis (StyleGAN's pixels)   ->  Mul ReduceMean Add Sqrt Div [Mul]
+          RMSNormalization * scale, along the same axes             ->  RMSNormalization
           RMSNormalization where the target has none                ->  Mul ReduceMean Add Sqrt Div [Mul]
           Over several axes it needs a scale of their shape: filter response normalisation, whose scale is by channel,
           is left alone.
@@ -31,7 +32,10 @@ from ._statistics import (
     of_full_shape,
     of_shape,
     read,
+    read_behind,
+    require_fewer,
     require_shorter,
+    scaled_behind,
     typed,
     vector,
     with_affine,
@@ -41,6 +45,8 @@ from ._statistics import (
 x, scale = var("x"), var("scale")
 epsilon = attr("epsilon")
 spelling = Spelling(x, centred=False)
+native = op.RMSNormalization(x, scale, axis=attr("axis"), epsilon=epsilon)
+own = op.RMSNorm(x, scale | None, domain=DOMAIN, axes=attr("axes"), epsilon=epsilon)
 NATIVE = 23  # the opset that brought RMSNormalization
 
 
@@ -70,25 +76,40 @@ def fuse(b, x, **found):
     static = all(isinstance(d, int) for d in sizes)
     if n.trailing and declared_opset(b) >= NATIVE:
         require(static or whole, "the size of the last axis is not known")
-        row = vector(b, scale, int(np.prod(sizes)) if static else None, dtype)
-        if len(n.axes) > 1:
-            row = of_shape(b, row, sizes)
-        y = b.RMSNormalization(source, row, axis=-len(n.axes), epsilon=n.epsilon)
+        y = _native(b, source, n, scale, sizes, dtype)
         if b.lowering(y, "rms-norm") == "decompose":
             require_shorter(b, chain(b, n, source, centred=False))
-        return y if dtype == result else b.Cast(y, to=result)
+        return typed(b, y, result)
     require_shorter(b, chain(b, n, source, centred=False))
-    y = b.RMSNorm(
-        source,
-        along_axes(b, scale, [*sizes, *[1] * (n.rank - 1 - n.axes[-1])], dtype, 1),
-        domain=DOMAIN,
-        axes=list(n.axes),
-        epsilon=n.epsilon,
-    )
-    return y if dtype == result else b.Cast(y, to=result)
+    return typed(b, _own(b, source, n, scale, sizes, dtype), result)
 
 
-@rewrite(op.RMSNormalization(x, scale, axis=attr("axis"), epsilon=epsilon), stage=Stage.LOWER, strategy="decompose")
+@rewrite(scaled_behind(native | own), stage=Stage.FUSE)
+def behind(b, x, epsilon, **found):
+    """Written out, the node leaves a neutral scale away, and the next run would take what stands behind for it."""
+    n = read_behind(b, x, epsilon, **found)
+    dtype = b.dtype(x)
+    scale, _ = known(merged(b, n, n.axes, dtype, weights=True), "")
+    sizes = [channels(b, n, a) or n.dims[a] for a in n.axes]
+    y = (_own if "axes" in found else _native)(b, x, n, scale, sizes, dtype)
+    y = typed(b, y, b.dtype(b.root.outputs[0]))
+    require_fewer(b)
+    return y
+
+
+def _native(b, source, n, scale, sizes, dtype):
+    row = vector(b, scale, int(np.prod(sizes)) if all(isinstance(d, int) for d in sizes) else None, dtype)
+    if len(n.axes) > 1:
+        row = of_shape(b, row, sizes)
+    return b.RMSNormalization(source, row, axis=-len(n.axes), epsilon=n.epsilon)
+
+
+def _own(b, source, n, scale, sizes, dtype):
+    row = along_axes(b, scale, [*sizes, *[1] * (n.rank - 1 - n.axes[-1])], dtype, 1)
+    return b.RMSNorm(source, row, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon)
+
+
+@rewrite(native, stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, scale, axis, epsilon):
     rank = b.rank(x)
     require(rank is not None, f"the rank of '{x.name}' is not known, so the normalised axes are not")
@@ -96,11 +117,7 @@ def decompose(b, x, scale, axis, epsilon):
     return with_affine(b, y, scale, None, b.dtype(x))
 
 
-@rewrite(
-    op.RMSNorm(x, scale | None, domain=DOMAIN, axes=attr("axes"), epsilon=epsilon),
-    stage=Stage.LOWER,
-    strategy="decompose",
-)
+@rewrite(own, stage=Stage.LOWER, strategy="decompose")
 def decompose_own(b, x, axes, epsilon, scale=None):
     return with_affine(b, normalised(b, x, axes, epsilon, centred=False), scale, None, b.dtype(x))
 

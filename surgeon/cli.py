@@ -216,7 +216,11 @@ def _parser() -> _Parser:
         default="window",
         help="prove each rewrite on its window (default), whole models too, or nothing",
     )
-    p.add_argument("--allow-unproved", action="store_true", help="keep rewrites that cannot be run, and so not proved")
+    p.add_argument(
+        "--allow-unproved",
+        action="store_true",
+        help="keep rewrites that cannot be run, and so not proved; whole models that cannot be compared are no failure",
+    )
     p.add_argument(
         "--strict", action="store_true", help="write nothing where something stays that the target does not take"
     )
@@ -591,9 +595,14 @@ def _print_closing(report: Report, screen: Screen, args: argparse.Namespace, wit
         said.append(_proof(report))
     if report.undone:
         said.append(f"{len(report.undone)} undone")
+    compared = report.verify.get("compared", True)
     if "failed" in report.verify:
-        differ = "differ" if report.verify.get("compared", True) else "were not compared"
-        said.append(f"the whole models {differ}: {report.verify['failed']}")
+        hint = "" if compared else "; with --allow-unproved that is no failure"
+        said.append(
+            f"the whole models {'differ' if compared else 'were not compared'}: {report.verify['failed']}{hint}"
+        )
+    elif not compared:
+        said.append("the whole models were not compared")
     elif report.verify.get("max_error") is not None:
         said.append(f"whole models agree{_how_well(report.verify['max_error'])}")
     if report.untaken:

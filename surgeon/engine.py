@@ -16,6 +16,7 @@ import io
 import logging
 import os
 import re
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -460,8 +461,8 @@ def _told(trt: Any, source: Path, refusals: Sequence[Untaken]) -> str:
             )
         elif refusal.mended_by:
             lines.append(
-                f"    the pass '{refusal.mended_by}' may mend this: surgeon rewrite {source} OUT.onnx --target "
-                f"{target_of(trt)}"
+                f"    the pass '{refusal.mended_by}' may mend this: "
+                f"surgeon rewrite {shlex.quote(str(source))} OUT.onnx --target {target_of(trt)}"
             )
         elif refusal.node:
             lines.append(f"    no pass rewrites this node for {target_of(trt)}")

@@ -1000,19 +1000,20 @@ class Model:
         self._infer_functions(types)
         return types
 
-    def _left_out(self, graph: Graph, types: Types) -> list[onnx.ValueInfoProto]:
+    def _left_out(self, graph: Graph, types: Types, given: Iterable[Value] = ()) -> list[onnx.ValueInfoProto]:
         """What ONNX's inference leaves out where a target is computed: a Reshape has as many dimensions as it has
         elements, and what a Shape says of them reaches a Reshape from opset 14 on, an Expand from 13 on. And what it
-        makes nothing of: GroupNormalization, what follows in a body from the graph around it, and what an If returns
-        then.
+        makes nothing of: GroupNormalization, what follows in a body from the graph around it, what a Loop hands from
+        one iteration to the next, and what an If, a Loop or a Scan returns then.
 
-        What follows from that in the nodes behind is written to `types`: the next Reshape may stand there.
+        What follows from that in the nodes behind is written to `types`: the next Reshape may stand there. `given` are
+        tensors of which `types` has come to say more than ONNX's inference knew.
         """
         found: list[onnx.ValueInfoProto] = []
-        fresh: set[Value | None] = set()
+        fresh: set[Value | None] = set(given)
         for node in graph.live():
-            for body in node.bodies:
-                self._left_out(body, types)
+            if node.bodies:
+                self._left_out_of_bodies(node, types)
             unranked = not (node.bodies or all(o is None or _ranked(types, o) for o in node.outputs))
             for out, elem, sizes in (*self._more_by_target(node, types), *_more_by_likeness(node, types)):
                 types[out] = elem, sizes
@@ -1028,6 +1029,27 @@ class Model:
                     found += [helper.make_value_info(o.name, _type_proto(*types[o])) for o in vague]  # type: ignore[misc]
                 fresh.update(vague)
         return found
+
+    def _left_out_of_bodies(self, node: Node, types: Types) -> None:
+        """`_left_out` of a node's bodies. Of a state that an iteration hands to the next one, that is known which holds
+        before the first, and behind each one if it holds before that."""
+        fed = _fed(node, types)
+        values = [v for body in node.bodies if fed for scope in _scopes(body) for v in scope.values.values()]
+        known = {v: types[v] for v in values if v in types}
+        while True:
+            given = [param for param, dims, _ in fed if _learn(types, param, dims)]
+            for body in node.bodies:
+                self._left_out(body, types, given)
+            kept = [
+                (param, dims if result is None else _common([dims, _numbers(types, result)]), result)
+                for param, dims, result in fed
+            ]
+            if kept == fed:
+                return
+            fed = kept  # less is assumed, so this comes to an end
+            for value in values:
+                types.pop(value, None)
+            types.update(known)
 
     def _more_by_target(self, node: Node, types: Types) -> Iterator[Typed]:
         """The output of a Reshape or Expand, where the target says more of it than `types` has."""
@@ -1229,10 +1251,13 @@ def _output_type(op: str, domain: str, opset: int, index: int) -> tuple[int, tup
     spec = schema(op, domain, opset)
     if spec is None:
         return 0, (0,) if domain == OWN_DOMAIN else ()
-    wanted = spec.outputs[min(index, len(spec.outputs) - 1)].type_str
+    formal = spec.outputs[min(index, len(spec.outputs) - 1)]
+    if not formal.is_homogeneous:  # what a Loop returns: each tensor is of a type of its own
+        return 0, ()
+    wanted = formal.type_str
     if wanted.startswith("tensor("):
         return (int(helper.np_dtype_to_tensor_dtype(np.dtype(_TYPE_NAMES[wanted]))) if wanted in _TYPE_NAMES else 0), ()
-    return 0, tuple(position for position, formal in enumerate(spec.inputs) if formal.type_str == wanted)
+    return 0, tuple(position for position, given in enumerate(spec.inputs) if given.type_str == wanted)
 
 
 @cache
@@ -1495,22 +1520,90 @@ def _merged(one: Shape | None, other: Shape | None) -> Shape | None:
     return tuple(a if isinstance(a, int) or b is None else b for a, b in zip(one, other, strict=True))
 
 
-def _more_by_likeness(node: Node, types: Types) -> Iterator[Typed]:
-    """The outputs of which more is known than `types` has: an If returns what both branches do."""
-    pairs: list[tuple[Value | None, Sequence[Value | None]]] = []
+def _common(shapes: Sequence[Shape | None]) -> Shape | None:
+    """What is known of a tensor that has one of these shapes; None where it may have any number of dimensions."""
+    ranks = {None if dims is None else len(dims) for dims in shapes}
+    if len(ranks) != 1 or None in ranks:
+        return None
+    return tuple(d[0] if len(set(d)) == 1 else None for d in zip(*shapes, strict=True))  # type: ignore[arg-type]
+
+
+def _known(types: Types, value: Value | None) -> tuple[int, Shape | None]:
+    return (_look(types, value) if value is not None else None) or (0, None)
+
+
+def _numbers(types: Types, value: Value | None) -> Shape | None:
+    """The dimensions of a tensor without their names, which may mean another size in each iteration."""
+    dims = _known(types, value)[1]
+    return None if dims is None else tuple(d if isinstance(d, int) else None for d in dims)
+
+
+def _learn(types: Types, value: Value, dims: Shape | None) -> bool:
+    """Add what is known of a tensor to what `types` has; whether that is more."""
+    elem, before = _look(types, value) or (0, None)
+    if dims is None or not elem or (before is not None and len(before) != len(dims)):
+        return False
+    types[value] = elem, _merged(dims, before)
+    return _merged(dims, before) != before
+
+
+def _iterates(node: Node) -> bool:
+    """Whether it is a Loop or a Scan. That of opset 8, with a batch of its own, is left to ONNX's inference, and so is
+    one whose attributes a function's call says."""
+    if node.key == "Loop":
+        return True
+    told = not any(a.ref_attr_name for a in node.proto.attribute)
+    return node.key == "Scan" and told and node.graph.model.opset_in(node.graph) >= 9
+
+
+def _fed(node: Node, types: Types) -> list[tuple[Value, Shape | None, Value | None]]:
+    """(parameter of the body, what is known of it before the first iteration, the result that it is in the next
+    iteration) for each state of a Loop or a Scan."""
+    if not _iterates(node):
+        return []
+    body, loop = node.bodies[0], node.key == "Loop"
+    parameters = [body.values[info.name] for info in body.proto.input[2 if loop else 0 :]]  # type: ignore[union-attr]
+    states = node.inputs[2:] if loop else node.inputs[: len(node.inputs) - node.attr("num_scan_inputs")]
+    rows = zip(parameters, states, body.results[loop:], strict=False)
+    return [(parameter, _numbers(types, state), result) for parameter, state, result in rows]
+
+
+def _likeness(node: Node, types: Types) -> Iterator[tuple[Value | None, int, Shape | None]]:
+    """(output, type, what is known of its shape) of what ONNX's inference may make nothing of: an If returns what both
+    branches do; a Loop and a Scan the states that they are given or that an iteration leaves, and stacked results."""
     if node.key in UNINFERRED:
-        pairs = [(node.outputs[0], node.inputs[:1])]
+        yield node.outputs[0], *_known(types, node.inputs[0])
     elif node.key == "If":
-        pairs = list(zip(node.outputs, zip(*(body.results for body in node.bodies), strict=False), strict=False))
-    for out, models in pairs:
-        known = [_look(types, m) or (0, None) for m in models if m is not None]
-        shapes = [dims for _, dims in known if dims is not None]
-        if out is None or len(shapes) < len(models) or len({len(s) for s in shapes}) != 1:
+        for out, models in zip(node.outputs, zip(*(b.results for b in node.bodies), strict=False), strict=False):
+            yield out, _known(types, models[0])[0], _common([_known(types, m)[1] for m in models])
+    elif _iterates(node):
+        fed = _fed(node, types)
+        for out, (_, dims, result) in zip(node.outputs, fed, strict=False):
+            yield out, _known(types, result)[0], _common([dims, _numbers(types, result)])
+        results = node.bodies[0].results[len(fed) + (node.key == "Loop") :]
+        for place, (out, result) in enumerate(zip(node.outputs[len(fed) :], results, strict=False)):
+            yield out, _known(types, result)[0], _stacked(node, place, _numbers(types, result))
+
+
+def _stacked(node: Node, place: int, dims: Shape | None) -> Shape | None:
+    """The shape of what a Loop or a Scan stacks: how many iterations there are is not known."""
+    axes = node.attrs.get("scan_output_axes") or [] if node.key == "Scan" else []
+    axis = axes[place] if place < len(axes) else 0
+    if dims is None or not -len(dims) - 1 <= axis <= len(dims):
+        return None
+    axis %= len(dims) + 1
+    return (*dims[:axis], None, *dims[axis:])
+
+
+def _more_by_likeness(node: Node, types: Types) -> Iterator[Typed]:
+    """The outputs of which more is known than `types` has."""
+    for out, elem, shape in _likeness(node, types):
+        if out is None or shape is None:
             continue
-        elem, dims = _look(types, out) or (0, None)
-        merged = _merged(tuple(d[0] if len(set(d)) == 1 else None for d in zip(*shapes, strict=True)), dims)
+        own, dims = _look(types, out) or (0, None)
+        merged = _merged(shape, dims)
         if merged is not None and merged != dims:
-            yield out, elem or known[0][0], merged
+            yield out, own or elem, merged
 
 
 def _look(types: Types, value: Value) -> tuple[int, Shape | None] | None:

@@ -82,7 +82,7 @@ def rewrite(
     verify          "window" proves each rewrite, "full" whole models too, "none" nothing
     shapes          {"input": (1, 3, 224, 224)}: sizes for the proof, where dimensions are symbolic
     passes          folders of further passes
-    allow_unproved  keep rewrites whose window cannot be run
+    allow_unproved  keep rewrites whose window cannot be run; whole models that cannot be compared are no failure
     options         what single passes read, such as {"repair_eps": 1e-6}
 
     Raises UsageError and ModelError; a rewrite that fails its proof is no error but is undone and in `report.undone`.
@@ -374,10 +374,13 @@ class _Run:
         report.verify["max_error"] = verdict.max_error
         if verdict.ok and verdict.why:
             report.warnings.append(f"whole models: {verdict.why}")
-        if not verdict.ok:
-            report.verify["failed"] = _with_hint(verdict)
         if verdict.ok is None:
             report.verify["compared"] = False
+        if verdict.ok is None and self.allow_unproved:
+            why = f"the whole models were not compared: {_with_hint(verdict)}"
+            report.warnings = list(dict.fromkeys([*report.warnings, why]))
+        elif not verdict.ok:
+            report.verify["failed"] = _with_hint(verdict)
 
 
 def untaken(model: Model, target: Target) -> list[Declined]:

@@ -15,6 +15,7 @@ import onnx.parser
 import pytest
 
 import surgeon
+from surgeon import prove
 from surgeon.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -248,6 +249,41 @@ def test_whole_models_are_compared(tmp_path: Path, capsys: Captured) -> None:
         == 0
     )
     assert "whole models agree to " in capsys.readouterr().out
+
+
+UNSIZED = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[N,S] x) => (float[7,11] y) <int64[2] s = {7, 11}, float a = {0.1}> {
+  r = Reshape (x, s)
+  t = Mul (r, a)
+  y = Max (t, r)
+}"""
+
+
+def test_whole_models_that_cannot_be_compared(tmp_path: Path, capsys: Captured) -> None:
+    """No size that is tried has 77 elements: written, and no success, unless somebody said that it is one."""
+    source, out, report, page = (write(tmp_path, UNSIZED), *(tmp_path / n for n in ("out.onnx", "r.json", "r.html")))
+    words = ["rewrite", source, out, "--target", "10.9", "--verify", "full", "--report", report, "--report", page]
+    assert run(*words) == 1 and out.exists()
+    closing = capsys.readouterr().out.splitlines()[-1]
+    said = re.search(r"the whole models were not compared: (.*); with --allow-unproved that is no failure; ", closing)
+    assert said and said[1] == json.loads(report.read_text())["verify"]["failed"]
+    assert run(*words, "--allow-unproved") == 0
+    printed = capsys.readouterr().out
+    assert f"\nwarning  the whole models were not compared: {said[1]}\n" in printed
+    assert "proved on its own window" in printed and "the whole models were not compared; written to" in printed
+    written = json.loads(report.read_text())
+    assert written["verify"]["compared"] is False and "failed" not in written["verify"]
+    assert "whole models were not compared" in page.read_text()
+
+
+@pytest.mark.parametrize("more", [[], ["--allow-unproved"]])
+def test_whole_models_that_differ_are_a_failure(
+    more: list[str], tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prove, "prove_models", lambda *_, **__: prove.Verdict(False, 0.5, "they differ by half"))
+    words = ["rewrite", write(tmp_path, LEAKY), tmp_path / "out.onnx", "--target", "8.4", "--verify", "full"]
+    assert run(*words, *more) == 1
+    assert "the whole models differ: they differ by half; written to" in capsys.readouterr().out
 
 
 def test_fp16(tmp_path: Path, capsys: Captured) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -111,6 +112,18 @@ def test_the_pass_that_is_named_mends_it(tmp_path: Path) -> None:
     only = named.replace("+", ",")
     assert main(["rewrite", str(source), str(tmp_path / "mended.onnx"), "--target", "rtx", "--only", only]) == 0
     engine.build(tmp_path / "mended.onnx", tmp_path / "out.engine", runtime="rtx")
+
+
+def test_the_command_that_mends_it_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "my models' own"
+    folder.mkdir()
+    with pytest.raises(EngineError) as caught:
+        engine.build(write(folder, COMPUTED_AXES), tmp_path / "out.engine", runtime="rtx")
+    (command,) = re.findall(r"may mend this: (.*)", str(caught.value))
+    monkeypatch.chdir(tmp_path)
+    program, *words = shlex.split(command)
+    assert program == "surgeon" and main(words) == 0
+    engine.build("OUT.onnx", tmp_path / "out.engine", runtime="rtx")
 
 
 def test_what_no_pass_mends_is_said(tmp_path: Path) -> None:

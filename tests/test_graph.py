@@ -6,12 +6,15 @@ import numpy as np
 import onnx
 import pytest
 from helpers import a_pass, drive, model, ops
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
 import surgeon
 from surgeon.errors import ModelError
 from surgeon.graph import Model
 from surgeon.pattern import attr, const, op, var
+from surgeon.prove import Runner, Unrunnable
 from surgeon.rewrite import Stage, require, rewrite
 
 x = var("x")
@@ -341,3 +344,93 @@ def test_an_expand_makes_nothing_smaller() -> None:
     found = Model(proto)
     shapes = {v.name: found.shape(v) for scope in found.scopes for v in scope.values.values()}
     assert {name: shapes[name] for name in "degh"} == dict.fromkeys("degh", ("N", 3))
+
+
+# what a body makes of the states p and q: the next ones r and s, and t to stack; what is known of what the Loop returns
+LOOPS: dict[str, tuple[str, list[tuple[int | None, ...] | None]]] = {
+    "as it is": ("r = Relu (p)  s = Identity (q)  t = Neg (r)", [(2, 3), (2, 4), (None, 2, 3)]),
+    "a dimension grows": ("r = Concat <axis = 0> (p, p)  s = Neg (q)  t = Abs (p)",
+                          [(None, 3), (2, 4), (None, None, 3)]),
+    "a dimension is added": ("r = Unsqueeze (p, one)  s = Neg (q)  t = Abs (r)", [None, (2, 4), None]),
+    "turned": ("r = Transpose (p)  s = Neg (q)  t = Abs (r)", [(None, None), (2, 4), (None, None, None)]),
+    "changed for one another": ("r = Neg (q)  s = Abs (p)  t = Concat <axis = 1> (p, q)",
+                                [(2, None), (2, None), (None, 2, None)]),
+    "grown by the other": ("r = Concat <axis = 1> (p, q)  s = Relu (r)  z = Shape (s)  t = Cast <to = 1> (z)",
+                           [(2, None), (2, None), (None, 2)]),
+    "of the graph around": ("r = Add (p, x)  s = Neg (y)  z = Size (q)  t = Cast <to = 1> (z)",
+                            [(2, 3), (2, 4), (None,)]),
+    "in a branch": ("r = If (go) <then_branch = e () => (float[] u) { u = Relu (p) },"
+                    " else_branch = o () => (float[] w) { w = Concat <axis = 1> (p, p) }>  s = Neg (q)  t = Abs (r)",
+                    [(2, None), (2, 4), (None, 2, None)]),
+}  # fmt: skip
+
+
+def looped(body: str) -> onnx.ModelProto:
+    return model(
+        f"""(float[2,3] x, float[2,4] y, int64 n) => (float[] a, float[] b, float[] c)
+        <bool on = {{1}}, int64[1] one = {{1}}> {{
+            a, b, c = Loop (n, on, x, y) <body = l (int64 i, bool go, float[] p, float[] q)
+                => (bool more, float[] r, float[] s, float[] t) {{ more = Identity (go)  {body} }}>
+        }}"""
+    )
+
+
+def sizes(found: Model) -> list[tuple[int | None, ...] | None]:
+    shapes = [found.shape(v) for v in found.graph.outputs]
+    return [None if s is None else tuple(d if isinstance(d, int) else None for d in s) for s in shapes]
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_what_a_loop_returns(name: str) -> None:
+    body, known = LOOPS[name]
+    assert sizes(Model(looped(body))) == known
+
+
+MADE = ["Neg ({0})", "Transpose ({0})", "Concat <axis = 0> ({0}, {1})", "Concat <axis = 1> ({0}, {1})",
+        "Unsqueeze ({0}, one)", "Add ({0}, {1})", "ReduceSum <keepdims = 0> ({0}, one)", "Identity (x)"]  # fmt: skip
+RESULT = st.tuples(st.sampled_from(MADE), st.sampled_from("pq"), st.sampled_from("pqxy"))
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(results=st.tuples(RESULT, RESULT, RESULT), count=st.integers(0, 3))
+def test_what_is_known_of_a_loop_holds(results: tuple[tuple[str, str, str], ...], count: int) -> None:
+    """Whatever a body does to its states, and however often: what runs has the shapes that are known."""
+    proto = looped("  ".join(f"{name} = {op.format(*read)}" for name, (op, *read) in zip("rst", results, strict=True)))
+    feeds = {"x": np.ones((2, 3), np.float32), "y": np.ones((2, 4), np.float32), "n": np.asarray(count)}
+    try:
+        returned = Runner(proto).run(feeds)
+    except Unrunnable:
+        return
+    if count == 0:  # ONNX Runtime stacks nothing in one dimension, where the body does not say how many it has
+        returned = returned[:2]
+    for dims, array in zip(sizes(Model(proto)), returned, strict=False):
+        assert dims is None or (
+            len(dims) == array.ndim and all(d in (None, size) for d, size in zip(dims, array.shape, strict=True))
+        )
+
+
+def test_what_a_scan_returns() -> None:
+    """Its body holds a node that ONNX's inference makes nothing of."""
+    proto = model(
+        """(float[2,4,8] x, float[5,2,4,8] y) => (float[] a, float[] b) <float[4] w = {1, 2, 3, 4}> {
+            a, b = Scan <num_scan_inputs = 1, scan_output_axes = [-1],
+                body = l (float[2,4,8] p, float[2,4,8] q) => (float[] r, float[] s) {
+                    m = Add (p, q)  r = GroupNormalization <num_groups = 2> (m, w, w)  s = Neg (r)
+                }> (x, y)
+        }""",
+        opset=21,
+    )
+    assert sizes(Model(proto)) == [(2, 4, 8), (2, 4, 8, None)]
+
+
+def test_each_tensor_that_a_loop_returns_has_its_own_type() -> None:
+    proto = model(
+        """(float[N] x, int64[2] y, int64 n, bool c) => (float[N] a, int64[2] b, bool[M] d) {
+            a, b, d = Loop (n, c, x, y) <body = l (int64 i, bool go, float[] p, int64[] q)
+                => (bool more, float[] r, int64[] s, bool t) {
+                    more = Identity (go)  r = Neg (p)  s = Neg (q)  t = Not (go) }>
+        }"""
+    )
+    found = Model(proto)
+    wanted = [onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.BOOL]
+    assert [found.dtype(v) for v in found.graph.outputs] == wanted

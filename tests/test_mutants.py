@@ -468,6 +468,21 @@ SOUND: dict[str, tuple[dict[str, Any], str]] = {
             y = PRelu (f, slope)
         }""",
     ),
+    "sizes that a Loop returns and ONNX does not infer": (
+        {"target": "8.4"},
+        """<ir_version: 8, opset_import: ["" : 21]>
+        g (float[N,4,8,8] x) => (float[A,B,C,D] y, float[A,B,C,D,E] z)
+            <int64 n = {2}, bool on = {1}, float[4] c = {1, 2, 3, 4}, float[4,1,1] slope = {0.1, 0.1, 0.1, 0.1}> {
+            f, t = Loop (n, on, x) <
+                body = l (int64 i, bool go, float[A,B,C,D] p) => (bool more, float[A,B,C,D] r, float[A,B,C,D] s) {
+                    more = Identity (go)
+                    r = GroupNormalization <num_groups = 2> (p, c, c)
+                    s = Neg (r)
+                }>
+            y = PRelu (f, slope)
+            z = PRelu (t, slope)
+        }""",
+    ),
     "a tensor in a branch expanded to its own shape, behind axes of the graph around": (
         {"target": "8.4"},
         """<ir_version: 8, opset_import: ["" : 18]>

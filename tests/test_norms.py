@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from helpers import compare_models, require_opset
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
@@ -57,10 +58,10 @@ class Spelled:
             return self.ReduceMean(x, np.asarray(axes, np.int64), keepdims=keepdims)
         return self.ReduceMean(x, axes=list(axes), keepdims=keepdims)
 
-    def model(self, shape: Sequence[Any], rank: int) -> onnx.ModelProto:
-        x = helper.make_tensor_value_info("x", self.dtype, list(shape))
+    def model(self, shape: Sequence[Any], rank: int, **inputs: Sequence[Any]) -> onnx.ModelProto:
+        x = [helper.make_tensor_value_info(k, self.dtype, list(s)) for k, s in {"x": shape, **inputs}.items()]
         y = helper.make_tensor_value_info("y", self.dtype, [None] * rank)
-        graph = helper.make_graph(self.nodes, "g", [x], [y], self.tensors)
+        graph = helper.make_graph(self.nodes, "g", x, [y], self.tensors)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
         onnx.checker.check_model(model, full_check=True)
         return model
@@ -410,6 +411,98 @@ def test_a_layer_norm_of_opset_16_without_weights_is_an_instance_norm_at_once(ta
     first = surgeon.rewrite(m.model([2, 48], 3), target=target)
     assert [n.op_type for n in first.model.graph.node] == ["Reshape", "InstanceNormalization"]
     assert not surgeon.rewrite(first.model, target=target).report.applied
+
+
+def test_a_group_norm_of_opset_18_between_transposes_stays_one_of_onnx() -> None:
+    """It became a node of surgeon's domain, which has none of that name."""
+    proto = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 18]> g (float[2,4,6,6] x) => (float[2,4,6,6] y)
+        <float[2] s = {1, 2}, float[2] b = {0, 1}> {
+            n = GroupNormalization <num_groups = 2> (x, s, b)
+            t = Transpose <perm = [0, 2, 3, 1]> (n)
+            y = Transpose <perm = [0, 3, 1, 2]> (t)
+        }"""
+    )
+    result = surgeon.rewrite(proto, target="10.9", verify="none", strategy={"group-norm": "keep"})
+    assert [(n.domain, n.op_type) for n in result.model.graph.node] == [("", "GroupNormalization")]
+    assert not surgeon.rewrite(proto, target="10.9").report.undone
+
+
+def test_a_scale_of_any_number_of_dimensions_is_brought_to_the_channels() -> None:
+    proto = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[N,4,6,6] x, float[A,B,C] c, int64[K] k) => (float[N,4,6,6] y)
+        <float[4] b = {0, 1, 2, 3}, int64[1] flat = {-1}> {
+            r = Reshape (c, k)
+            s = Reshape (r, flat)
+            y = InstanceNormalization (x, s, b)
+        }"""
+    )
+    result = surgeon.rewrite(proto, target="10.9", verify="none", strategy={"instance-norm": "decompose"})
+    x = np.random.default_rng(0).standard_normal((2, 4, 6, 6)).astype(np.float32)
+    feeds = {"x": x, "c": np.arange(4, dtype=np.float32).reshape(1, 2, 2), "k": np.asarray([2, 2])}
+    before, after = (Runner(m).run(feeds)[0] for m in (proto, result.model))
+    assert "ReduceMean" in operators(result) and before.shape == after.shape and close(after, before)
+
+
+BEHIND = {"Mul": {"one": 1.0, "ones": np.ones(6), "row": np.arange(1, 7)}, "Add": {"none": 0.0, "row": np.arange(6)}}
+
+
+@settings(max_examples=120, deadline=None, derandomize=True)
+@given(
+    norm=st.sampled_from(["layer-norm", "rms-norm", "group-norm"]),
+    node=st.booleans(),
+    behind=st.lists(
+        st.sampled_from([(op, name) for op, factors in BEHIND.items() for name in (*factors, "computed")]),
+        min_size=1,
+        max_size=4,
+    ),
+    target=st.sampled_from(["7.2", "8.4", "10.9", "rtx"]),
+    strategy=st.sampled_from([{}, dict.fromkeys(NORMS, "decompose")]),
+)
+@example("rms-norm", False, [("Mul", "one"), ("Mul", "one")], "10.9", {})
+@example("layer-norm", False, [("Mul", "one"), ("Add", "none"), ("Mul", "one")], "8.4", {})
+@example("layer-norm", True, [("Mul", "one")], "8.4", {})
+@example("group-norm", True, [("Add", "none"), ("Mul", "computed"), ("Add", "none")], "8.4", {})
+@example("group-norm", False, [("Mul", "one"), ("Mul", "one")], "8.4", {})
+def test_what_stands_behind_a_norm_is_taken_in_at_once(
+    norm: str, node: bool, behind: list[tuple[str, str]], target: str, strategy: dict[str, str]
+) -> None:
+    """Neutral weights are gone in what is written: what stood behind them was taken for weights by the second run."""
+    m = Spelled(23 if node else 17)
+    require_opset(m.opset)
+    if norm == "group-norm":
+        shape, row, y = [None, 6, 4, 4], [6, 1, 1], grouped(m, node)
+    else:
+        shape, row, y = [None, 4, 6], [6], normalised_last(m, node, centred=norm == "layer-norm")
+    for count, (op, name) in enumerate(behind):
+        factor = "c" if name == "computed" else BEHIND[op][name]
+        if isinstance(factor, np.ndarray):
+            factor = factor.reshape(row).astype(np.float32)
+        y = getattr(m, op)(y, factor, outputs="y" if count == len(behind) - 1 else "")
+    model = m.model(shape, len(shape), c=row)
+    first = surgeon.rewrite(model, target=target, strategy=strategy)
+    assert not first.report.undone, first.report.undone
+    _, why = compare_models(model, first.model)
+    assert not why, why
+    second = surgeon.rewrite(first.model, target=target, strategy=strategy)
+    assert not second.report.applied, (operators(first), operators(second))
+
+
+def normalised_last(m: Spelled, node: bool, centred: bool) -> str:
+    if node:
+        bias = [np.zeros(6, np.float32)] if centred else []
+        return getattr(m, "LayerNormalization" if centred else "RMSNormalization")("x", np.ones(6, np.float32), *bias)
+    d = m.Sub("x", m.reduced("x", [-1])) if centred else "x"
+    return m.Div(d, m.Sqrt(m.Add(m.reduced(m.Mul(d, d), [-1]), 0.5)))
+
+
+def grouped(m: Spelled, node: bool) -> str:
+    if node:
+        return m.GroupNormalization("x", np.ones(6, np.float32), np.zeros(6, np.float32), num_groups=2)
+    flat = m.Reshape("x", np.asarray([0, 2, -1], np.int64))
+    instances = m.InstanceNormalization(flat, np.ones(2, np.float32), np.zeros(2, np.float32))
+    return m.Reshape(instances, np.asarray([0, 6, 4, 4], np.int64))
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,8 @@ def _head(report: Report, title: str, written: str, precision: PrecisionResult |
     if report.verify.get("failed"):
         differ = "differ" if report.verify.get("compared", True) else "were not compared"
         whole = f'<p><span class="pill bad">whole models {differ}</span> {escape(str(report.verify["failed"]))}</p>'
+    elif not report.verify.get("compared", True):
+        whole = '<p><span class="pill warn">whole models were not compared</span></p>'
     elif report.verify.get("max_error") is not None:
         whole = f"<p>The whole models agree to {_error(report.verify['max_error'])} of the largest output.</p>"
     if precision is not None:
