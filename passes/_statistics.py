@@ -8,7 +8,7 @@ dimensions would, and that the counts of sums are what they must be.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -28,6 +28,7 @@ LOST = 1e-8  # PyTorch's dynamo exporter deletes `+ epsilon` at or below this
 
 T = TypeVar("T")
 Factor = Any  # an array, or a Value that the model computes
+Writer = Callable[..., Value]  # of a normalisation as one node: (b, source, n, (scale, shift), dtype)
 
 
 # ---- patterns --------------------------------------------------------------------------------------------------------
@@ -182,16 +183,21 @@ def read(b: Builder, x: Value, **found: Any) -> Normalisation:
     return Normalisation(x, shape, layout.axes_of_x(), affine=affine, found=found)
 
 
-def read_behind(b: Builder, x: Value, epsilon: float, **found: Any) -> Normalisation:
-    """The affine part of a match of `scaled_behind` or `affine_behind` over a node that normalises x; declines without
-    a word. The node's own weights come first: `axis` or `axes`, `scale` and `bias`."""
+def node_behind(b: Builder, x: Value, epsilon: float, native: Writer, own: Writer, **found: Any) -> Value:
+    """For a match of `scaled_behind` or `affine_behind` over a node that normalises x: the node with what stands behind
+    it taken into its weights, by the writer for its `axis` or its `axes`; declines without a word. Written out, a node
+    leaves its neutral weights away, and the next run would take what stands behind it for them."""
     shape = known(dims(b, x), "")
-    own, result = b.dtype(x), b.dtype(b.root.outputs[0])  # type: ignore[arg-type]
-    require(own == result or (own == TensorProto.FLOAT and result in HALVES), "")  # a cast to a wider type rounds first
+    dtype, result = b.dtype(x), b.dtype(b.root.outputs[0])  # type: ignore[arg-type]
+    require(dtype == result or (dtype == TensorProto.FLOAT and result in HALVES), "")  # to a wider type rounds first
     axes = found["axes"] if "axes" in found else range(found["axis"] % len(shape), len(shape))
-    kinds = {"scale": "Mul", "bias": "Add", "outer_scale": "Mul", "outer_shift": "Add"}
+    kinds = {"scale": "Mul", "bias": "Add", "outer_scale": "Mul", "outer_shift": "Add"}  # in this order
     affine = [(kind, found[name]) for name, kind in kinds.items() if name in found]
-    return Normalisation(x, shape, tuple(axes), epsilon, affine=affine)
+    n = Normalisation(x, shape, tuple(axes), epsilon, affine=affine)
+    parts = known(merged(b, n, n.axes, dtype, weights=True), "")
+    y = typed(b, (own if "axes" in found else native)(b, x, n, parts, dtype), result)
+    require_fewer(b)
+    return y
 
 
 def count(b: Builder, n: Normalisation) -> None:
@@ -427,6 +433,11 @@ def channels(b: Builder, n: Normalisation, axis: int) -> int | None:
         if at >= 0 and isinstance(shape[at], int) and shape[at] != 1:
             return int(shape[at])  # type: ignore[arg-type]
     return None
+
+
+def sizes_of_axes(b: Builder, n: Normalisation) -> list[Dim]:
+    """The sizes of the axes that are normalised, as far as they are known."""
+    return [channels(b, n, a) or n.dims[a] for a in n.axes]
 
 
 def of_full_shape(b: Builder, n: Normalisation) -> bool:
@@ -692,9 +703,8 @@ def channels_behind(
     n = Normalisation(x, shape, tuple(range(2, len(shape))), affine=[(kind, factor)])
     require({b.rank(scale), b.rank(bias)} <= {1, None}, "")
     found = along(b, factor, n, [1])
-    residual = (
-        kind == "Add" and b.value(factor) is None
-    )  # the sum of two branches, which nobody takes for an affine part
+    # the sum of two branches, which nobody takes for an affine part
+    residual = kind == "Add" and b.value(factor) is None
     require(
         found is not None,
         "" if residual else f"the {'scale' if kind == 'Mul' else 'shift'} behind it is not one number a channel",

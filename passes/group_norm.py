@@ -159,31 +159,35 @@ def _by_group(b, factor, number, each):
     return of_shape(b, factor, (number, each))
 
 
-for_transpose = op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilon) | op.GroupNorm(
+either = op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilon) | op.GroupNorm(
     x, scale, bias, domain=DOMAIN, num_groups=groups, epsilon=epsilon
 )
 
 
-@rewrite(op.Transpose(op.Transpose(for_transpose, perm=attr("inner")), perm=attr("outer")), stage=Stage.FUSE)
+@rewrite(op.Transpose(op.Transpose(either, perm=attr("inner")), perm=attr("outer")), stage=Stage.FUSE)
 def transposed_back(b, x, scale, bias, num_groups, epsilon, inner, outer):
     require(cancel(inner, outer), "")
-    node = next(m for m in b.matched if m.op in ("GroupNorm", "GroupNormalization"))
-    return b.node(node.op, [x, scale, bias], 1, node.proto.domain, {"num_groups": num_groups, "epsilon": epsilon})
+    return _over(b, _matched(b), [x, scale, bias], num_groups, epsilon)
 
 
-@rewrite(
-    op.Mul(for_transpose, var("outer_scale")) | op.Add(for_transpose, var("outer_shift")),
-    stage=Stage.FUSE,
-)
+@rewrite(op.Mul(either, var("outer_scale")) | op.Add(either, var("outer_shift")), stage=Stage.FUSE)
 def behind(b, x, scale, bias, num_groups, epsilon, **outer):
     """Written out, the node leaves its neutral weights away, and the next run would take what stands behind for
     them."""
-    node = next(m for m in b.matched if m.op in ("GroupNorm", "GroupNormalization"))
+    node = _matched(b)
     require(node.proto.domain == DOMAIN or b.opset >= NATIVE, "")
-    factors = channels_behind(b, x, scale, bias, **outer)
-    y = b.node(node.op, [x, *factors], 1, node.proto.domain, {"num_groups": num_groups, "epsilon": epsilon})
+    y = _over(b, node, [x, *channels_behind(b, x, scale, bias, **outer)], num_groups, epsilon)
     require_fewer(b)
     return y
+
+
+def _matched(b):
+    return next(m for m in b.matched if m.op in ("GroupNorm", "GroupNormalization"))
+
+
+def _over(b, node, inputs, num_groups, epsilon):
+    """Such a node, of other inputs."""
+    return b.node(node.op, inputs, 1, node.proto.domain, {"num_groups": num_groups, "epsilon": epsilon})
 
 
 # ---- writing it ------------------------------------------------------------------------------------------------------

@@ -30,7 +30,6 @@ from ._statistics import (
     along_axes,
     apply_affine,
     chain,
-    channels,
     count,
     declared_opset,
     grouped_last,
@@ -40,14 +39,13 @@ from ._statistics import (
     known,
     merged,
     narrowed,
+    node_behind,
     normalised,
     of_full_shape,
     of_shape,
     read,
-    read_behind,
-    require_fewer,
     require_shorter,
-    typed,
+    sizes_of_axes,
     vector,
     with_affine,
 )
@@ -85,31 +83,21 @@ def fuse(b, x, **found):
         f"a mean over the axes {list(n.axes)} without a scale of their shape is a group normalisation of one group",
     )
     source = narrowed(b, x, dtype)
-    sizes = [channels(b, n, a) or n.dims[a] for a in n.axes]
     if n.trailing and declared_opset(b) >= NATIVE:
-        require(all(isinstance(d, int) for d in sizes) or whole, "the size of the last axis is not known")
-        y = _native(b, source, n, scale, shift, sizes, dtype)
+        require(all(isinstance(d, int) for d in sizes_of_axes(b, n)) or whole, "the size of the last axis is not known")
+        y = _native(b, source, n, (scale, shift), dtype)
         if b.lowering(y, "layer-norm") == "decompose":
             require_shorter(b, chain(b, n, source))
         return y if parts else apply_affine(b, y, n)
     require_shorter(b, chain(b, n, source))
     if not parts:
         return apply_affine(b, b.LayerNorm(source, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon), n)
-    return _own(b, source, n, scale, shift, sizes, dtype)
+    return _own(b, source, n, parts, dtype)
 
 
 @rewrite(affine_behind(native | own), stage=Stage.FUSE)
 def behind(b, x, epsilon, **found):
-    """Written out, the node leaves its neutral weights away, and the next run would take what stands behind for
-    them."""
-    n = read_behind(b, x, epsilon, **found)
-    dtype = b.dtype(x)
-    scale, shift = known(merged(b, n, n.axes, dtype, weights=True), "")
-    sizes = [channels(b, n, a) or n.dims[a] for a in n.axes]
-    y = (_own if "axes" in found else _native)(b, x, n, scale, shift, sizes, dtype)
-    y = typed(b, y, b.dtype(b.root.outputs[0]))
-    require_fewer(b)
-    return y
+    return node_behind(b, x, epsilon, _native, _own, **found)
 
 
 instance = op.InstanceNormalization(x, scale, bias, epsilon=epsilon)
@@ -125,24 +113,25 @@ def by_instance_norm(b, x, scale, bias, epsilon, outer_scale, outer_shift):
     require(
         isinstance(n.dims[2], int) or isinstance(row, Value) or row.size > 1, "the size of the last axis is not known"
     )
-    y = _native(b, x, n, row, offset, [channels(b, n, 2) or n.dims[2]], dtype)
+    y = _native(b, x, n, (row, offset), dtype)
     require(b.lowering(y, "layer-norm") != "decompose", "")
     return y
 
 
-def _native(b, source, n, scale, shift, sizes, dtype):
-    size = int(np.prod(sizes)) if all(isinstance(d, int) for d in sizes) else None
+def _native(b, source, n, parts, dtype):
+    (scale, shift), shape = parts, sizes_of_axes(b, n)
+    size = int(np.prod(shape)) if all(isinstance(d, int) for d in shape) else None
     row = vector(b, scale, size, dtype)
     offset = None if is_constant(shift, 0) else vector(b, shift, size, dtype)
     if len(n.axes) > 1:
-        row = of_shape(b, row, sizes)
-        offset = None if offset is None else of_shape(b, offset, sizes)
+        row = of_shape(b, row, shape)
+        offset = None if offset is None else of_shape(b, offset, shape)
     return b.LayerNormalization(source, row, offset, axis=-len(n.axes), epsilon=n.epsilon)
 
 
-def _own(b, source, n, scale, shift, sizes, dtype):
-    trailing = [1] * (n.rank - 1 - n.axes[-1])
-    factors = [along_axes(b, f, [*sizes, *trailing], dtype, neutral) for f, neutral in ((scale, 1), (shift, 0))]
+def _own(b, source, n, parts, dtype):
+    shape = [*sizes_of_axes(b, n), *[1] * (n.rank - 1 - n.axes[-1])]
+    factors = [along_axes(b, f, shape, dtype, neutral) for f, neutral in zip(parts, (1, 0), strict=True)]
     return b.LayerNorm(source, *factors, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon)
 
 

@@ -22,20 +22,19 @@ from ._statistics import (
     along_axes,
     centred_already,
     chain,
-    channels,
     count,
     declared_opset,
     known,
     merged,
     narrowed,
+    node_behind,
     normalised,
     of_full_shape,
     of_shape,
     read,
-    read_behind,
-    require_fewer,
     require_shorter,
     scaled_behind,
+    sizes_of_axes,
     typed,
     vector,
     with_affine,
@@ -62,7 +61,7 @@ def fuse(b, x, **found):
     result = b.dtype(b.root.outputs[0])
     require(result != TensorProto.DOUBLE, "it computes in double precision")
     dtype = working_type(b, x, result)
-    scale, _ = known(
+    scale, shift = known(
         merged(b, n, n.axes, dtype, weights=True), "the scale varies along other axes than those of the mean"
     )
     scale = scale if isinstance(scale, np.ndarray) else typed(b, scale, dtype)
@@ -72,40 +71,31 @@ def fuse(b, x, **found):
         f"a mean of squares over the axes {list(n.axes)} without a scale of their shape is no RMS normalisation",
     )
     source = narrowed(b, x, dtype)
-    sizes = [channels(b, n, a) or n.dims[a] for a in n.axes]
-    static = all(isinstance(d, int) for d in sizes)
     if n.trailing and declared_opset(b) >= NATIVE:
-        require(static or whole, "the size of the last axis is not known")
-        y = _native(b, source, n, scale, sizes, dtype)
+        require(all(isinstance(d, int) for d in sizes_of_axes(b, n)) or whole, "the size of the last axis is not known")
+        y = _native(b, source, n, (scale, shift), dtype)
         if b.lowering(y, "rms-norm") == "decompose":
             require_shorter(b, chain(b, n, source, centred=False))
         return typed(b, y, result)
     require_shorter(b, chain(b, n, source, centred=False))
-    return typed(b, _own(b, source, n, scale, sizes, dtype), result)
+    return typed(b, _own(b, source, n, (scale, shift), dtype), result)
 
 
 @rewrite(scaled_behind(native | own), stage=Stage.FUSE)
 def behind(b, x, epsilon, **found):
-    """Written out, the node leaves a neutral scale away, and the next run would take what stands behind for it."""
-    n = read_behind(b, x, epsilon, **found)
-    dtype = b.dtype(x)
-    scale, _ = known(merged(b, n, n.axes, dtype, weights=True), "")
-    sizes = [channels(b, n, a) or n.dims[a] for a in n.axes]
-    y = (_own if "axes" in found else _native)(b, x, n, scale, sizes, dtype)
-    y = typed(b, y, b.dtype(b.root.outputs[0]))
-    require_fewer(b)
-    return y
+    return node_behind(b, x, epsilon, _native, _own, **found)
 
 
-def _native(b, source, n, scale, sizes, dtype):
-    row = vector(b, scale, int(np.prod(sizes)) if all(isinstance(d, int) for d in sizes) else None, dtype)
+def _native(b, source, n, parts, dtype):
+    shape = sizes_of_axes(b, n)
+    row = vector(b, parts[0], int(np.prod(shape)) if all(isinstance(d, int) for d in shape) else None, dtype)
     if len(n.axes) > 1:
-        row = of_shape(b, row, sizes)
+        row = of_shape(b, row, shape)
     return b.RMSNormalization(source, row, axis=-len(n.axes), epsilon=n.epsilon)
 
 
-def _own(b, source, n, scale, sizes, dtype):
-    row = along_axes(b, scale, [*sizes, *[1] * (n.rank - 1 - n.axes[-1])], dtype, 1)
+def _own(b, source, n, parts, dtype):
+    row = along_axes(b, parts[0], [*sizes_of_axes(b, n), *[1] * (n.rank - 1 - n.axes[-1])], dtype, 1)
     return b.RMSNorm(source, row, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon)
 
 

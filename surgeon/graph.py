@@ -956,7 +956,7 @@ class Model:
         for value in node.inputs:
             if value is None:
                 continue
-            elem, dims = _look(types, value) or (0, None)
+            elem, dims = _known(types, value)
             if elem:
                 kinds[value.name] = _type_proto(elem, dims)
             # To ask whether a computed tensor is constant needs shapes, which may be what is being inferred.
@@ -978,7 +978,7 @@ class Model:
         for out in node.outputs:
             if out is not None and out.name in result:
                 elem, dims = _read_type(result[out.name])
-                types[out] = elem, _merged((_look(types, out) or (0, None))[1], dims)
+                types[out] = elem, _merged(_known(types, out)[1], dims)
         for out, elem, sizes in _more_by_likeness(node, types):
             types[out] = elem, sizes
 
@@ -1058,8 +1058,8 @@ class Model:
         out, source, target = node.outputs[0], *[*node.inputs, None][:2]
         if out is None or source is None or target is None:
             return
-        elem, dims = _look(types, out) or (0, None)
-        rank = (_look(types, target) or (0, None))[1]
+        elem, dims = _known(types, out)
+        rank = _known(types, target)[1]
         if not elem or rank is None or len(rank) != 1 or not isinstance(rank[0], int):
             return
         named = self.graph is node.graph and _wholly_known((elem, dims))  # in a body names stand for what is not seen
@@ -1069,7 +1069,7 @@ class Model:
         if len(sizes) != rank[0]:
             sizes = (None,) * rank[0]
         if node.key == "Expand":
-            given = (_look(types, source) or (0, None))[1]
+            given = _known(types, source)[1]
             if given is None or len(given) != len(sizes):
                 return
             sizes = tuple(_expanded(d, s) for d, s in zip(given, sizes, strict=True))
@@ -1085,7 +1085,7 @@ class Model:
             for key in [k for k in todo if caller.by_op.get(k)]:
                 function = todo.pop(key)
                 call = next(iter(caller.by_op[key]))
-                arguments = [(_look(types, v) if v is not None else None) or (0, None) for v in call.inputs]
+                arguments = [_known(types, v) for v in call.inputs]
                 if all(elem for elem, _ in arguments):
                     _collect_types(function, self._infer_call(function, call, arguments), types)
                     self._left_out(function, types)
@@ -1529,6 +1529,7 @@ def _common(shapes: Sequence[Shape | None]) -> Shape | None:
 
 
 def _known(types: Types, value: Value | None) -> tuple[int, Shape | None]:
+    """`_look`, with 0 for a type of which nothing is known."""
     return (_look(types, value) if value is not None else None) or (0, None)
 
 
@@ -1540,11 +1541,12 @@ def _numbers(types: Types, value: Value | None) -> Shape | None:
 
 def _learn(types: Types, value: Value, dims: Shape | None) -> bool:
     """Add what is known of a tensor to what `types` has; whether that is more."""
-    elem, before = _look(types, value) or (0, None)
+    elem, before = _known(types, value)
     if dims is None or not elem or (before is not None and len(before) != len(dims)):
         return False
-    types[value] = elem, _merged(dims, before)
-    return _merged(dims, before) != before
+    merged = _merged(dims, before)
+    types[value] = elem, merged
+    return merged != before
 
 
 def _iterates(node: Node) -> bool:
@@ -1600,7 +1602,7 @@ def _more_by_likeness(node: Node, types: Types) -> Iterator[Typed]:
     for out, elem, shape in _likeness(node, types):
         if out is None or shape is None:
             continue
-        own, dims = _look(types, out) or (0, None)
+        own, dims = _known(types, out)
         merged = _merged(shape, dims)
         if merged is not None and merged != dims:
             yield out, own or elem, merged
@@ -1626,7 +1628,7 @@ def _written_sizes(target: Value, types: Types) -> Shape:
     found: list[Dim] = []
     concat = target.producer
     if concat is not None and concat.key == "Shape" and concat.inputs[0] is not None:
-        dims = _shape_range(concat, (_look(types, concat.inputs[0]) or (0, None))[1] or ())
+        dims = _shape_range(concat, _known(types, concat.inputs[0])[1] or ())
         return tuple(None if isinstance(d, int) and d < 1 else d for d in dims)
     for part in concat.inputs if concat is not None and concat.key == "Concat" else [target] * target.is_written:
         if part is None:
@@ -1639,7 +1641,7 @@ def _written_sizes(target: Value, types: Types) -> Shape:
         else:
             array = constant_value(node.proto) if node is not None and node.key == "Constant" else None
         if array is None:
-            length = (_look(types, part) or (0, None))[1]
+            length = _known(types, part)[1]
             if length is None or len(length) != 1 or not isinstance(length[0], int):
                 return ()
             found += [None] * length[0]

@@ -212,9 +212,8 @@ cudaError_t launch_periods(T const* x, T* y, int64_t rows, int64_t length, Insta
         using P = decltype(period);
         constexpr int kWarp = 32;
         int64_t const periods = ceil_div(rows, int64_t(P::ROWS));
-        int threads = P::THREADS; // few rows are spread over the multiprocessors
-        while (threads > kWarp && ceil_div(periods, int64_t(threads)) < device().multiprocessors)
-            threads /= 2;
+        int const threads
+            = spread_threads(P::THREADS, kWarp, [&](int some) { return ceil_div(periods, int64_t(some)); });
         ChannelPeriods const g = deal_periods(params, P::ROWS, threads);
         int64_t const blocks = ceil_div(periods, kPeriodsOfChannels<P> * g.hop) * g.parts;
         if (blocks > kMostBlocks)

@@ -128,14 +128,9 @@ cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t ou
         return l2norm_small_images(type, x, weight, y, outer, channels, inner, norm, on);
     bool const stream = streams(2 * outer * channels * inner * size_of(type));
     Mapping const mapping = choose(type, outer, channels, inner, weight.data != nullptr, stream, tickets != nullptr);
-    if (!stream)
-        tickets = nullptr;
-    else if (mapping.draws())
-    {
-        cudaError_t const status = zeroed_tickets(tickets, workspace, on);
-        if (status != cudaSuccess)
-            return status;
-    }
+    cudaError_t const status = ready_tickets(tickets, stream && mapping.draws(), workspace, on);
+    if (status != cudaSuccess)
+        return status;
     if (mapping.planes.images > 0)
         return launch_l2norm_short_planes(mapping.planes, type, x, weight, y, outer, channels, inner, norm, on);
     if (mapping.staged.images > 0)

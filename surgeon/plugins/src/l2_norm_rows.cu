@@ -44,10 +44,9 @@ cudaError_t l2norm_periods(T const* x, Scalars weight, T* y, int64_t rows, int64
     return with_period<T, kMostL2PeriodBytes>(length, [&](auto period) {
         using P = decltype(period);
         constexpr int kWarp = 32;
-        int threads = P::THREADS; // few rows are spread over the multiprocessors
-        while (threads > kWarp && ceil_div(rows, int64_t(P::rows_of(threads))) < device().multiprocessors)
-            threads /= 2;
-        int64_t const blocks = ceil_div(rows, int64_t(P::rows_of(threads)));
+        auto const blocks_of = [&](int threads) { return ceil_div(rows, int64_t(P::rows_of(threads))); };
+        int const threads = spread_threads(P::THREADS, kWarp, blocks_of);
+        int64_t const blocks = blocks_of(threads);
         if (blocks > kMostBlocks)
             return cudaErrorInvalidValue;
         size_t const shared = P::rows_of(threads) * P::LENGTH * sizeof(T);
@@ -116,10 +115,10 @@ cudaError_t l2norm_rows(Type type, void const* x, Scalars weight, void* y, int64
     LongRowsPlan const over_blocks = choose_long_rows(plan, type, rows, length, weight.data != nullptr, stream);
     if (over_blocks.blocks > 0)
     {
-        cudaError_t const status = stream ? zeroed_tickets(tickets, workspace, on) : cudaSuccess;
-        return status != cudaSuccess ? status
-                                     : launch_l2norm_long_rows(over_blocks, type, x, weight, y, rows, length, norm,
-                                           stream ? tickets : nullptr, on);
+        cudaError_t const status = ready_tickets(tickets, stream, workspace, on);
+        if (status != cudaSuccess)
+            return status;
+        return launch_l2norm_long_rows(over_blocks, type, x, weight, y, rows, length, norm, tickets, on);
     }
     return with_type(type, [&](auto tag) {
         using T = typename decltype(tag)::type;

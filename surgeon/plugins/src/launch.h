@@ -162,10 +162,13 @@ cudaError_t launch_resident(void (*kernel)(Parameters...), int blocks, int threa
     return cudaLaunchKernelEx(&launch.config, kernel, arguments...);
 }
 
-// Where there are no tickets, the workspace is set to 0 for them; where there is none either, a launch does without.
-inline cudaError_t zeroed_tickets(unsigned*& tickets, void* workspace, cudaStream_t on)
+// Of a launch that draws: where there are no tickets, the workspace is set to 0 for them; where there is none either, it
+// does without, as others do.
+inline cudaError_t ready_tickets(unsigned*& tickets, bool draws, void* workspace, cudaStream_t on)
 {
-    if (tickets || !workspace)
+    if (!draws)
+        tickets = nullptr;
+    if (!draws || tickets || !workspace)
         return cudaSuccess;
     tickets = static_cast<unsigned*>(workspace);
     return cudaMemsetAsync(workspace, 0, sizeof *tickets, on);
@@ -194,6 +197,16 @@ struct StagedKernels
     StagedKernel<T, Arguments...>*words, *turning, *vectors;
 };
 
+// Of `threads` a block, or half of that again and again, so many that there is a block for every multiprocessor, but no
+// fewer than `least`.
+template <class BlocksOf>
+int spread_threads(int threads, int least, BlocksOf const& blocks_of)
+{
+    while (threads > least && blocks_of(threads) < device().multiprocessors)
+        threads /= 2;
+    return threads;
+}
+
 // Rows of up to kMostStagedBytes, by so many lanes each; invalid configuration where the device has too little shared
 // memory, of which the kernel has `beside` bytes for more than rows.
 template <class T, class... Arguments>
@@ -202,12 +215,9 @@ cudaError_t launch_staged(StagedKernels<T, Arguments...> const& kernels, T const
 {
     constexpr int VEC = kVectorBytes / sizeof(T), kWarp = 32;
     bool const whole = length % VEC == 0;
-    // So many rows that a block's begin on a sector, or the longest on a vector; few are spread over the
-    // multiprocessors.
-    int threads = std::min(std::max(16 * lanes, 128), kMostStagedThreads);
-    int const least = std::max(lanes * (whole ? 1 : VEC), kWarp);
-    while (threads > least && ceil_div(rows, int64_t(threads / lanes)) < device().multiprocessors)
-        threads /= 2;
+    // So many rows that a block's begin on a sector, or the longest on a vector.
+    int const threads = spread_threads(std::min(std::max(16 * lanes, 128), kMostStagedThreads),
+        std::max(lanes * (whole ? 1 : VEC), kWarp), [&](int some) { return ceil_div(rows, int64_t(some / lanes)); });
     int64_t const a_block = threads / lanes, blocks = ceil_div(rows, a_block);
     size_t const shared = size_t(ceil_div(a_block * length, int64_t(VEC))) * kVectorBytes + beside;
     auto* const kernel = lanes > 1 ? kernels.vectors : whole ? kernels.turning : kernels.words;

@@ -171,10 +171,7 @@ cudaError_t launch_pad_units(
     if (status != cudaSuccess || count == 0)
         return status != cudaSuccess ? status : cudaErrorInvalidConfiguration;
     unsigned const blocks = std::min(g.chunks, unsigned(count));
-    if (g.chunks <= 2 * blocks)
-        tickets = nullptr;
-    else
-        status = zeroed_tickets(tickets, workspace, on);
+    status = ready_tickets(tickets, g.chunks > 2 * blocks, workspace, on);
     if (status != cudaSuccess)
         return status;
     bool const stream = streams((int64_t(g.geometry.in_elements) + elements) * int64_t(sizeof(T)));
