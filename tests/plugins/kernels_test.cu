@@ -879,8 +879,10 @@ void quick()
                 short_planes(15, std::max(channels, int64_t(1)), inner, t);
         for (int64_t inner : {2, 5, 7, 8, 15})
             short_planes(3, 2047 + inner, inner, t);
-        shared_channels({{1, 512, 37}, {140, 640, 9}, {2, 768, 131}, {1, 1024, 300}, {2, 1536, 70}}, t, {Values::kNormal});
-        shared_channels({{2, 640, 200}, {1, 896, 70}}, t, {Values::kZeroRows, Values::kSpecial});
+        shared_channels({{1, 512, 37}, {140, 640, 9}, {2, 768, 131}, {1, 1024, 300}, {2, 1536, 70}, {3, 301, 67},
+                            {1, 509, 140}, {3, 701, 33}, {1, 1999, 65}},
+            t, {Values::kNormal});
+        shared_channels({{2, 640, 200}, {1, 897, 70}, {2, 383, 91}}, t, {Values::kZeroRows, Values::kSpecial});
         for (int64_t channels : {9, 100, 300, 600, 1500, 3000, 5000})
             verify(Case{Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), {1, channels, channels % 2 ? 5 : 12}, t,
                 Values::kNormal});
@@ -911,7 +913,9 @@ void check_all()
     for (Type t : kTypes)
     {
         shared_channels({{3, 384, 1001}, {2, 512, 3003}, {2, 640, 703}, {2, 768, 2501}, {1, 896, 333}, {3, 1024, 66},
-                            {1, 1280, 1217}, {2, 1536, 515}, {1, 1792, 129}, {5, 2048, 601}, {400, 256, 130}},
+                            {1, 1280, 1217}, {2, 1536, 515}, {1, 1792, 129}, {5, 2048, 601}, {400, 256, 130}, {3, 257, 999},
+                            {5, 333, 1033}, {2, 401, 2050}, {7, 511, 155}, {3, 600, 501}, {1, 1000, 441}, {3, 1025, 87},
+                            {1, 1409, 350}, {3, 2047, 99}},
             t, {Values::kNormal});
         shared_channels({{2, 512, 333}, {1, 2048, 95}}, t,
             {Values::kZero, Values::kZeroRows, Values::kTiny, Values::kLarge, Values::kDenormal, Values::kSpecial});

@@ -8,17 +8,23 @@ namespace surgeon
 namespace
 {
 
+// Of channels that a cluster has at once.
+int64_t exchange_stride(ExchangePlan const& plan) { return int64_t(kExchangeStride) * plan.blocks; }
+
+// A thread's channels.
+int64_t exchange_packs(ExchangePlan const& plan, int64_t channels) { return ceil_div(channels, exchange_stride(plan)); }
+
 ChannelBlocks channel_blocks(ExchangePlan const& plan, Type type, void const* x, int64_t outer, int64_t channels,
     int64_t inner)
 {
     int64_t const size = size_of(type), block = kExchangeBlockBytes / size;
     ChannelBlocks g{};
-    g.inner = inner;
+    g.inner = int(inner);
     g.tiles = unsigned((block - 1 + inner - 1) / block + 1); // wherever a channel begins
     g.items = unsigned(outer * g.tiles);
     g.over_tiles = FastDiv<uint32_t>(g.tiles);
     g.channels = int(channels);
-    g.packs = int(channels / (kExchangeStride * plan.blocks));
+    g.packs = int(exchange_packs(plan, channels));
     g.skew = unsigned(reinterpret_cast<uintptr_t>(x) % kExchangeBlockBytes / size);
     return g;
 }
@@ -38,50 +44,61 @@ void* find_encoder()
     return status == cudaSuccess && found == cudaDriverEntryPointSuccess ? encode : nullptr;
 }
 
-// x as [outer][a thread's channels][the elements from one of those to the next].
-cudaError_t tensor_map(CUtensorMap& map, ExchangePlan const& plan, Type type, void const* x, int64_t outer,
-    int64_t channels, int64_t inner)
+// x as [packs][elements], each row `step` elements after the one before. So long are the rows that the last one ends with
+// the tensor: nothing of a channel is beyond.
+cudaError_t tensor_map(CUtensorMap& map, Type type, void const* x, int64_t elements, int64_t packs, int64_t step)
 {
     static void* const encode = find_encoder();
     if (!encode)
         return cudaErrorNotSupported;
-    uint64_t const size = size_of(type), stride = uint64_t(kExchangeStride) * plan.blocks;
-    uint64_t const extents[] = {stride * inner, channels / stride, uint64_t(outer)};
-    uint64_t const strides[] = {stride * inner * size, channels * inner * size};
-    uint32_t const box[] = {uint32_t(kExchangeBlockBytes / size), uint32_t(extents[1]), 1}, ones[] = {1, 1, 1};
+    uint64_t const size = size_of(type), extents[] = {uint64_t(elements - (packs - 1) * step), uint64_t(packs)},
+                   strides[] = {uint64_t(step) * size};
+    uint32_t const box[] = {uint32_t(kExchangeBlockBytes / size), uint32_t(packs)}, ones[] = {1, 1};
     auto const data = size == 4 ? CU_TENSOR_MAP_DATA_TYPE_UINT32 : CU_TENSOR_MAP_DATA_TYPE_UINT16;
-    CUresult const result = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(encode)(&map, data, 3,
+    CUresult const result = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(encode)(&map, data, 2,
         const_cast<void*>(x), extents, strides, box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
         CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorNotSupported;
 }
 #else
-cudaError_t tensor_map(CUtensorMap&, ExchangePlan const&, Type, void const*, int64_t, int64_t, int64_t)
-{
-    return cudaErrorNotSupported;
-}
+cudaError_t tensor_map(CUtensorMap&, Type, void const*, int64_t, int64_t, int64_t) { return cudaErrorNotSupported; }
 #endif
+
+// f(the packs of a thread, the least that are compiled and do); cudaErrorInvalidValue where none do.
+template <class F>
+cudaError_t with_packs(int64_t packs, F const& f)
+{
+    if (packs <= 6)
+        return f(std::integral_constant<int, 6>{});
+    if (packs <= kMostExchangePacks)
+        return f(std::integral_constant<int, kMostExchangePacks>{});
+    return cudaErrorInvalidValue;
+}
 
 } // namespace
 
-// Of a block's shared memory, with the kernel's barriers and weights.
-constexpr int64_t kMostExchangeBytes
-    = std::max(Exchange<__half, 6>::kBytes, Exchange<__half, kMostExchangePacks>::kBytes) + (2 << 10);
-
 size_t exchange_bytes()
 {
-    size_t const bytes = size_t(kExchangeRing) * Exchange<__half, kMostExchangePacks>::kColumns * sizeof(uint64_t);
-    return kStAsync && device().clusters ? bytes : 0;
+    size_t const words = kExchangeRing * kExchangeBlockBytes / sizeof(__half); // of two columns, a tile's two ends
+    return kWordsOf16 && device().clusters ? words * sizeof(ExchangeWord) : 0;
 }
 
+// A thread's channels must begin equally far inside blocks of memory.
 bool exchange_fits(ExchangePlan const& plan, Type type, int64_t channels, int64_t inner)
 {
-    int64_t const block = kExchangeBlockBytes / size_of(type), stride = int64_t(kExchangeStride) * plan.blocks;
-    return kStAsync && device().clusters && plan.blocks >= 2 && plan.blocks <= kMostBlocksInCluster
-        && Exchange<__half, kMostExchangePacks>::kColumns % plan.blocks == 0 && stride % block == 0
-        && channels % stride == 0 && channels / stride <= kMostExchangePacks
-        && stride * inner < (int64_t(1) << 31) - 2 * block
-        && kMostExchangeBytes <= most_shared_of_block();
+    int const blocks = plan.blocks;
+    if (!kWordsOf16 || !device().clusters || blocks < 2 || blocks > kMostBlocksInCluster || (blocks & (blocks - 1)) != 0)
+        return false;
+    int64_t const packs = exchange_packs(plan, channels);
+    if (packs < 2 || exchange_stride(plan) % (kExchangeBlockBytes / size_of(type)) != 0)
+        return false;
+    return cudaSuccess == with_type(type, [&](auto tag) {
+        return with_packs(packs, [&](auto most) {
+            using E = Exchange<typename decltype(tag)::type, decltype(most)::value>;
+            bool const fits = E::kColumns / blocks <= E::kMostOwned && E::kBytes + E::kStaticBytes <= most_shared_of_block();
+            return fits ? cudaSuccess : cudaErrorInvalidValue;
+        });
+    });
 }
 
 // As many blocks as leave a thread enough packs.
@@ -89,34 +106,39 @@ ExchangePlan plan_exchange(Type type, int64_t channels, int64_t inner)
 {
     constexpr int64_t kEnough = 5;
     for (int blocks : {8, 4, 2})
-        if (channels >= kEnough * kExchangeStride * blocks && exchange_fits(ExchangePlan{blocks}, type, channels, inner))
-            return ExchangePlan{blocks};
+    {
+        ExchangePlan const plan{blocks};
+        if (exchange_packs(plan, channels) >= kEnough && exchange_fits(plan, type, channels, inner))
+            return plan;
+    }
     return ExchangePlan{0};
 }
 
 cudaError_t launch_l2norm_exchange(ExchangePlan const& plan, Type type, void const* x, Scalars weight, void* y,
     int64_t outer, int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t on)
 {
-    constexpr int64_t kMostTiles = int64_t(1) << 30;
-    if (!tickets || !exchange_fits(plan, type, channels, inner)
-        || outer * (inner * size_of(type) / kExchangeBlockBytes + 3) > kMostTiles)
+    constexpr int64_t kMostTiles = int64_t(1) << 30, kMostElements = int64_t(1) << 31;
+    int64_t const block = kExchangeBlockBytes / size_of(type), elements = outer * channels * inner;
+    if (!tickets || !exchange_fits(plan, type, channels, inner) || outer * (inner / block + 3) > kMostTiles
+        || elements > kMostElements - 2 * block)
         return cudaErrorInvalidValue;
-    CUtensorMap map{};
-    cudaError_t const status = tensor_map(map, plan, type, x, outer, channels, inner);
+    ChannelBlocks const g = channel_blocks(plan, type, x, outer, channels, inner);
+    ExchangeMaps maps{};
+    int64_t const step = exchange_stride(plan) * inner;
+    cudaError_t status = tensor_map(maps.all, type, x, elements, g.packs, step);
+    if (status == cudaSuccess)
+        status = tensor_map(maps.less, type, x, elements, g.packs - 1, step);
     if (status != cudaSuccess)
         return status;
-    ChannelBlocks const g = channel_blocks(plan, type, x, outer, channels, inner);
-    auto* const words = reinterpret_cast<uint64_t*>(tickets + kTicketWords);
+    auto* const words = reinterpret_cast<ExchangeWord*>(tickets + kTicketWords);
     return with_type(type, [&](auto tag) {
         using T = typename decltype(tag)::type;
-        auto const go = [&](auto packs) {
-            using E = Exchange<T, decltype(packs)::value>;
-            return launch_resident<true>(l2norm_exchange_kernel<T, decltype(packs)::value>, plan.blocks, E::kThreads,
-                E::kBytes, g.items, on, map, weight, static_cast<T*>(y), g, norm, words);
-        };
-        if (g.packs <= 6)
-            return go(std::integral_constant<int, 6>{});
-        return go(std::integral_constant<int, kMostExchangePacks>{});
+        return with_packs(g.packs, [&](auto most) {
+            constexpr int R = decltype(most)::value;
+            using E = Exchange<T, R>;
+            return launch_resident<true>(l2norm_exchange_kernel<T, R>, plan.blocks, E::kThreads, E::kBytes, g.items, on,
+                maps, weight, static_cast<T*>(y), g, norm, words);
+        });
     });
 }
 

@@ -458,6 +458,13 @@ constexpr bool kStAsync = CUDART_VERSION >= 12010;
 #else
 #define SURGEON_DEVICE_HAS_ST_ASYNC 0
 #endif
+// Loads and stores of 16 bytes at once that others look at.
+constexpr bool kWordsOf16 = CUDART_VERSION >= 12030;
+#if SURGEON_DEVICE_HAS_ST_ASYNC && CUDART_VERSION >= 12030
+#define SURGEON_DEVICE_HAS_WORDS_OF_16 1
+#else
+#define SURGEON_DEVICE_HAS_WORDS_OF_16 0
+#endif
 
 #if SURGEON_DEVICE_HAS_ST_ASYNC
 __device__ inline unsigned cluster_size()
@@ -510,12 +517,12 @@ __device__ inline void bulk_load(void* to, void const* from, unsigned bytes, uin
             : "memory");
 }
 
-// A box of announced bytes, from where in a tensor of three axes, the innermost first; zeros outside of the tensor.
-__device__ inline void tensor_load(void* to, CUtensorMap const* map, int x, int y, int z, uint64_t* barrier)
+// A box of announced bytes, from where in a tensor of two axes, the inner one first; zeros outside of the tensor.
+__device__ inline void tensor_load(void* to, CUtensorMap const* map, int x, int y, uint64_t* barrier)
 {
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-                 " [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared_address(to)),
-        "l"(map), "r"(x), "r"(y), "r"(z), "r"(shared_address(barrier))
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%2, %3}], [%4];" ::"r"(shared_address(to)),
+        "l"(map), "r"(x), "r"(y), "r"(shared_address(barrier))
         : "memory");
 }
 
@@ -561,6 +568,17 @@ __device__ inline void send_remote(float2* here, float2 f, uint64_t* barrier, un
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier_there) : "r"(shared_address(barrier)), "r"(rank));
     asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(there),
         "f"(f.x), "f"(f.y), "r"(barrier_there)
+        : "memory");
+}
+
+__device__ inline void send_remote(float4* here, float4 f, uint64_t* barrier, unsigned rank)
+{
+    unsigned there, barrier_there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(here)), "r"(rank));
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier_there) : "r"(shared_address(barrier)), "r"(rank));
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+                     there),
+        "f"(f.x), "f"(f.y), "f"(f.z), "f"(f.w), "r"(barrier_there)
         : "memory");
 }
 

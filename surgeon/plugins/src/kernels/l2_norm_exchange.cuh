@@ -7,52 +7,75 @@ namespace surgeon
 {
 
 constexpr int kExchangeBlockBytes = 256; // of memory: pieces that begin and end on less cost up to a tenth
-constexpr int kExchangeThreads = 512, kExchangeAdders = 64, kExchangePublishers = 32, kExchangePollers = 32;
+constexpr int kExchangeThreads = 512, kExchangePublishers = 32, kExchangePollers = 32;
 constexpr int kExchangeStride = kExchangeThreads * kVectorBytes / kExchangeBlockBytes; // channels that a block has at once
 constexpr int kMostExchangePacks = 8;
 constexpr int kExchangeRing = 256; // tiles that have words in memory at once
+
+// Two columns' sums in memory, and their state.
+struct alignas(16) ExchangeWord
+{
+    float2 sums;
+    unsigned state, unused;
+};
 
 // How [outer, channels, inner] is cut where channels begin anywhere: memory is seen as blocks of 256 bytes, and a tile is
 // the k-th block of each channel of an outer index. So a tile has other columns of every channel, and twice a block's in
 // all; but nothing is read or written by two tiles that is not the end of one channel and the begin of the next.
 struct ChannelBlocks
 {
-    int64_t inner;
+    int inner;
     unsigned items, tiles; // tiles in all, tiles of one outer index
     FastDiv<uint32_t> over_tiles;
-    int channels, packs; // packs: of a thread, a vector of a channel each
+    int channels, packs; // packs: of a thread, a vector of a channel each, or one less
     unsigned skew;       // elements that lie between x's begin and a block of memory's
 };
 
+// x as one row of elements, `packs` times, each so many elements on as a thread's channels are apart: what one load brings
+// are the blocks of memory of these. `less`: one time less, for threads whose last channel does not exist.
+struct ExchangeMaps
+{
+    CUtensorMap all, less;
+};
+
 // How a block of threads works on tiles whose threads have up to R packs: in shared memory there are `stages`, and the
-// registers have one tile more; of as many tiles as there are `turns` the sums are on their way.
+// registers have one tile more; of as many tiles as there are `turns` the sums are on their way. A tile's columns are seen
+// as vectors, [in a vector][vectors]; a block of a cluster owns some neighbouring vectors, fours of which come together.
 template <class T, int R>
 struct Exchange
 {
     static constexpr int kStages = 24 / R, kLook = kStages - 1, kTurns = kLook + 1, kWarps = kExchangeThreads / 32;
-    static constexpr int kThreads = kExchangeThreads + kExchangeAdders + kExchangePublishers + kExchangePollers;
     static constexpr int kVector = kVectorBytes / sizeof(T), kBlock = kExchangeBlockBytes / sizeof(T);
-    static constexpr int kVectors = kBlock / kVector, kColumns = 2 * kBlock;
-    static constexpr int kPitch = kColumns / kVector + 1; // odd: neighbouring lanes read columns of neighbouring vectors
+    static constexpr int kColumns = 2 * kBlock, kVectors = kColumns / kVector, kFour = 4, kAdders = kColumns / kFour;
+    static constexpr int kThreads = kExchangeThreads + kAdders + kExchangePublishers + kExchangePollers;
+    static constexpr int kMostOwned = 2 * 32;          // two columns a lane
     // The bytes of a block's shared memory, in the order in which they lie there.
     static constexpr int kStageBytes = kStages * R * kExchangeThreads * kVectorBytes;
-    static constexpr int kSumsBytes = kWarps * kColumns * int(sizeof(float));
-    static constexpr int kFactorsBytes = kTurns * kVector * kPitch * int(sizeof(float2)); // [turns][in a vector][vectors]
-    static constexpr int kPartialsBytes = kTurns * kColumns * int(sizeof(float));         // [turns][blocks][owned]
-    static constexpr int kBytes = kStageBytes + kSumsBytes + kFactorsBytes + kPartialsBytes;
+    static constexpr int kSumsBytes = kWarps * kColumns * int(sizeof(float));     // [warps][in a vector][vectors]
+    static constexpr int kDivisorsBytes = kTurns * kColumns * int(sizeof(float));     // [turns][in a vector][vectors]
+    static constexpr int kPartialsBytes = kTurns * kColumns * int(sizeof(float));     // [turns][blocks][owned]
+    static constexpr int kBytes = kStageBytes + kSumsBytes + kDivisorsBytes + kPartialsBytes;
+    // What the kernel has besides: weights and barriers.
+    static constexpr int kStaticBytes = kExchangeStride * R * int(sizeof(float))
+        + (2 + 3 * kTurns + kStages * kWarps) * int(sizeof(uint64_t)) + 64;
 };
 
-#if SURGEON_DEVICE_HAS_ST_ASYNC
-__device__ inline uint64_t load_word(uint64_t const* p)
+#if SURGEON_DEVICE_HAS_WORDS_OF_16
+__device__ inline ExchangeWord load_word(ExchangeWord const* p)
 {
-    uint64_t v;
-    asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
-    return v;
+    uint64_t sums, state;
+    asm volatile("{.reg .b128 v; ld.relaxed.gpu.global.b128 v, [%2]; mov.b128 {%0, %1}, v;}"
+                 : "=l"(sums), "=l"(state) : "l"(p) : "memory");
+    return ExchangeWord{
+        make_float2(__uint_as_float(unsigned(sums)), __uint_as_float(unsigned(sums >> 32))), unsigned(state), 0};
 }
 
-__device__ inline void store_word(uint64_t* p, uint64_t v)
+__device__ inline void store_word(ExchangeWord* p, ExchangeWord const& w)
 {
-    asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+    uint64_t const sums = uint64_t(__float_as_uint(w.sums.y)) << 32 | __float_as_uint(w.sums.x), state = w.state;
+    asm volatile("{.reg .b128 v; mov.b128 v, {%1, %2}; st.relaxed.gpu.global.b128 [%0], v;}" ::"l"(p), "l"(sums),
+        "l"(state)
+        : "memory");
 }
 #endif
 
@@ -61,38 +84,38 @@ __device__ inline void store_word(uint64_t* p, uint64_t v)
 // that lie one block of memory before, where the channels begin late. While a tile's sums of squares are brought
 // together, the threads scale and write the tile that came some tiles before, which they have in registers; others wait
 // in shared memory. The sums go three ways. Adders add those of the block's warps and send each to the block of the
-// cluster that owns its column; there they become the tile's. Half of a tile's columns have their other channels in
-// the tile before, half in the tile after, which other clusters have: so publishers write the sums to memory, and
-// pollers wait for the neighbours', and send the factors to all blocks of the cluster. A word in memory has the sum
-// and in its upper half a state: twice the number of the tile that may write it, and one more once that has; who reads it
-// hands it to the tile that is kExchangeRing later; all are 0 before and after. Clusters take tiles in turn, so that
-// neighbours are worked on at the same time, and publish a tile before they wait for another's. All of them must be
-// resident.
+// cluster that owns its column; there they become the tile's. Half of a tile's columns have their other channels in the
+// tile before, half in the tile after, which other clusters have: so publishers write the sums to memory, and pollers
+// wait for the neighbours', and send the divisors to all blocks of the cluster. A word in memory has two columns' sums and
+// a state: twice the number of the tile that may write it, and one more once that has; who reads it hands it to the tile
+// that is kExchangeRing later; all are 0 before and after. Clusters take tiles in turn, so that neighbours are worked on
+// at the same time, and publish a tile before they wait for another's. All of them must be resident.
 template <class T, int R>
 __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
-    l2norm_exchange_kernel(const __grid_constant__ CUtensorMap x, Scalars weight, T* __restrict__ y, ChannelBlocks g,
-        Norm norm, uint64_t* words)
+    l2norm_exchange_kernel(const __grid_constant__ ExchangeMaps x, Scalars weight, T* __restrict__ y, ChannelBlocks g,
+        Norm norm, ExchangeWord* words)
 {
-#if SURGEON_DEVICE_HAS_ST_ASYNC
+#if SURGEON_DEVICE_HAS_WORDS_OF_16
     using E = Exchange<T, R>;
-    constexpr int VEC = E::kVector, BLOCK = E::kBlock, VECTORS = E::kVectors, COLUMNS = E::kColumns, PITCH = E::kPitch;
-    constexpr int THREADS = kExchangeThreads, ADDERS = kExchangeAdders, Y = kExchangeStride, WARP = 32;
-    constexpr int STAGES = E::kStages, LOOK = E::kLook, TURNS = E::kTurns, WARPS = E::kWarps;
+    constexpr int VEC = E::kVector, BLOCK = E::kBlock, COLUMNS = E::kColumns, VECTORS = E::kVectors;
+    constexpr int THREADS = kExchangeThreads, ADDERS = E::kAdders, Y = kExchangeStride, WARP = 32, HALF = VECTORS / 2;
+    constexpr int STAGES = E::kStages, LOOK = E::kLook, TURNS = E::kTurns, WARPS = E::kWarps, FOUR = E::kFour;
     static_assert(WARPS % VEC == 0, "a warp's channels must lie alike in vectors");
+    static_assert(ADDERS % WARP == 0 && VECTORS == WARP, "warps are adders as a whole, a lane has a vector of columns");
     extern __shared__ __align__(128) unsigned char exchange_memory[];
     // A tile's phases: the warps' sums are there, and added up; the owned columns' partials are here; their sums are;
-    // the factors are here.
-    __shared__ uint64_t summed, added, exchanged[TURNS], totalled[TURNS], factored[TURNS];
+    // the divisors are here.
+    __shared__ uint64_t summed, added, exchanged[TURNS], totalled[TURNS], divided[TURNS];
     __shared__ uint64_t loaded[STAGES * WARPS]; // a warp's part of a stage's tile is there
     __shared__ float weights[Y * R];
-    unsigned const blocks = cluster_size(), rank = cluster_rank(), cluster = blockIdx.x / blocks,
-                   clusters = gridDim.x / blocks;
+    int const blocks = int(cluster_size()), rank = int(cluster_rank());
+    unsigned const cluster = blockIdx.x / blocks, clusters = gridDim.x / blocks;
     T* const stages = reinterpret_cast<T*>(exchange_memory); // [STAGES][Y][R] blocks of memory
-    float* const sums = reinterpret_cast<float*>(exchange_memory + E::kStageBytes); // [WARPS][COLUMNS]
-    float2* const factors = reinterpret_cast<float2*>(exchange_memory + E::kStageBytes + E::kSumsBytes);
-    float* const partials = reinterpret_cast<float*>(exchange_memory + E::kStageBytes + E::kSumsBytes + E::kFactorsBytes);
-    int const thread = threadIdx.x, lane = thread % WARP, first_channel = int(rank) * Y, stride = Y * int(blocks),
-              owned = COLUMNS / int(blocks), first_owned = int(rank) * owned;
+    float* const sums = reinterpret_cast<float*>(exchange_memory + E::kStageBytes);
+    float* const divisors = sums + E::kSumsBytes / sizeof(float);
+    float* const partials = divisors + E::kDivisorsBytes / sizeof(float);
+    int const thread = threadIdx.x, lane = thread % WARP, first_channel = rank * Y, stride = Y * blocks;
+    int const owned_vectors = VECTORS / blocks, owned = owned_vectors * VEC; // columns: [in a vector][owned vectors]
 
     struct Tile
     {
@@ -105,10 +128,8 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
         unsigned const outer = g.over_tiles(item);
         return Tile{outer, int(item - outer * g.tiles)};
     };
-    auto const start_of = [&](Tile const& t, int channel) { return (int64_t(t.outer) * g.channels + channel) * g.inner; };
-    // Whether the column has no channels in another tile.
-    auto const alone = [&](Tile const& t, int column) { return t.k == (column < BLOCK ? 0 : int(g.tiles) - 1); };
-    // A word's upper half when the tile may write it, and when it has.
+    auto const start_of = [&](Tile const& t, int channel) { return (int(t.outer) * g.channels + channel) * g.inner; };
+    // A word's state when the tile may write it, and when it has.
     auto const free_for = [&](unsigned item) { return item < kExchangeRing || item >= g.items ? 0 : 2 * item; };
     auto const written_by = [&](unsigned item) { return 2 * item + 1; };
     if (thread == 0)
@@ -119,69 +140,62 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
         {
             barrier_init(exchanged + i);
             barrier_init(totalled + i);
-            barrier_init(factored + i);
+            barrier_init(divided + i);
         }
         for (int i = 0; i < STAGES * WARPS; ++i)
-            barrier_init(loaded + i, WARP / VECTORS);
+            barrier_init(loaded + i, WARP / HALF);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     for (int i = thread; weight.data && i < Y * g.packs; i += blockDim.x)
-        weights[i] = weight.at(first_channel + i % Y + i / Y * stride);
-    for (int i = thread; i < TURNS * PITCH * VEC; i += blockDim.x)
-        factors[i] = make_float2(1.f, 0.f); // some are read that belong to no column
+    {
+        int const channel = first_channel + i % Y + i / Y * stride;
+        weights[i] = channel < g.channels ? weight.at(channel) : 1.f;
+    }
+    for (int i = thread; i < TURNS * COLUMNS; i += blockDim.x)
+        divisors[i] = 1.f; // some are read that belong to no column
     __syncwarp();
     cluster_arrive(); // the others' barriers are ready
     cluster_wait();
 
-    constexpr int OWNED = 2; // columns of a lane, or one: clusters have two blocks or more, of halves four
+    // The first of the lane's two owned columns. All owned ones have other channels in the tile before, or all in the tile
+    // after, where half a tile's columns further they belong to `partner`; but `alone` where there is no such tile.
+    int const at = 2 * lane, partner = (rank + blocks / 2) % blocks;
+    bool const owns = at < owned, with_before = rank < blocks / 2;
+    auto const alone = [&](Tile const& t) { return t.k == (with_before ? 0 : int(g.tiles) - 1); };
+    auto const word_of = [&](unsigned item, int owner) {
+        return words + (item % kExchangeRing * COLUMNS + owner * owned + at) / 2;
+    };
     if (thread >= THREADS + ADDERS + kExchangePublishers) // pollers
     {
+        int const in_vector = at / owned_vectors, vector = rank * owned_vectors + at % owned_vectors;
         for (unsigned count = 0; count < tiles; ++count)
         {
-            unsigned const turn = count % TURNS, item = item_of(count);
+            unsigned const turn = count % TURNS, item = item_of(count), other = with_before ? item - 1 : item + 1;
             Tile const tile = tile_of(item);
-            int word[OWNED]; // the neighbours', -1 for none
-            uint64_t got[OWNED] = {};
-            auto const other = [&](int i) { return first_owned + lane + i * WARP < BLOCK ? item - 1 : item + 1; };
-#pragma unroll
-            for (int i = 0; i < OWNED; ++i)
-            {
-                int const at = lane + i * WARP, s = first_owned + at;
-                word[i] = int(other(i) % kExchangeRing) * COLUMNS + (s < BLOCK ? s + BLOCK : s - BLOCK);
-                if (at >= owned || alone(tile, s))
-                    word[i] = -1;
-                else
-                    got[i] = load_word(words + word[i]);
-            }
+            bool const waits = owns && !alone(tile);
+            ExchangeWord* const word = word_of(other, partner);
+            ExchangeWord got{};
+            if (waits)
+                got = load_word(word);
             barrier_wait(totalled + turn, count / TURNS % 2);
             __syncwarp(); // a lane that nobody waits for could miss a phase
-            if (lane == 0) // not before: the turn's tile before must have all of its factors
-                bulk_announce(unsigned(COLUMNS * sizeof(float2)), factored + turn);
-            for (bool all = false; !all;) // together: a load that finds nothing has cost its whole latency
-            {
-                all = true;
-#pragma unroll
-                for (int i = 0; i < OWNED; ++i)
-                    if (word[i] >= 0 && unsigned(got[i] >> 32) != written_by(other(i)))
-                    {
-                        got[i] = load_word(words + word[i]);
-                        all = false;
-                    }
-            }
-#pragma unroll
-            for (int i = 0; i < OWNED; ++i)
-            {
-                int const at = lane + i * WARP, s = first_owned + at, column = (tile.k - 1) * BLOCK + 1 + s;
-                if (at >= owned)
-                    break;
-                if (word[i] >= 0)
-                    store_word(words + word[i], uint64_t(free_for(other(i) + kExchangeRing)) << 32);
-                float const sum = partials[turn * COLUMNS + at] + __uint_as_float(unsigned(got[i])); // the first's place
-                Scale const scale(column >= 0 && column < g.inner ? divisor_of(sum, norm) : 1.f);
-                float2 const sent = make_float2(scale.factor, scale.extra == 1.f ? 0.f : scale.extra);
-                for (unsigned to = 0; to < blocks; ++to)
-                    send_remote(factors + (turn * VEC + (s + 1) % VEC) * PITCH + (s + 1) / VEC, sent, factored + turn, to);
-            }
+            if (lane == 0) // not before: the turn's tile before must have all of its divisors
+                bulk_announce(unsigned(COLUMNS * sizeof(float)), divided + turn);
+            while (waits && got.state != written_by(other))
+                got = load_word(word);
+            if (waits)
+                store_word(word, ExchangeWord{{0.f, 0.f}, free_for(other + kExchangeRing), 0});
+            if (!owns)
+                continue;
+            auto const partial = *reinterpret_cast<float2 const*>(partials + turn * COLUMNS + at); // the first's place
+            auto const divisor = [&](int v, float sum) {
+                int const column = (tile.k - 1) * BLOCK + v * VEC + in_vector;
+                return column >= 0 && column < g.inner ? divisor_of(sum, norm) : 1.f;
+            };
+            float2 const both = make_float2(
+                divisor(vector, partial.x + got.sums.x), divisor(vector + 1, partial.y + got.sums.y));
+            for (int to = 0; to < blocks; ++to)
+                send_remote(reinterpret_cast<float2*>(divisors + (turn * VEC + in_vector) * VECTORS + vector), both, divided + turn, to);
         }
         return;
     }
@@ -190,93 +204,73 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
         for (unsigned count = 0; count < tiles; ++count)
         {
             unsigned const turn = count % TURNS, item = item_of(count);
-            Tile const tile = tile_of(item);
+            bool const nobodys = alone(tile_of(item));
             if (lane == 0)
-                bulk_announce(blocks * owned * unsigned(sizeof(float)), exchanged + turn);
-            uint64_t* const word = words + item % kExchangeRing * COLUMNS + first_owned + lane;
-            uint64_t there[OWNED]; // as a rule free for long
-#pragma unroll
-            for (int i = 0; i < OWNED; ++i)
-                there[i] = lane + i * WARP < owned ? load_word(word + i * WARP) : 0;
+                bulk_announce(COLUMNS * unsigned(sizeof(float)), exchanged + turn);
+            ExchangeWord* const word = word_of(item, rank);
+            ExchangeWord there{}, sum{};
+            if (owns)
+                there = load_word(word); // as a rule free for long
             barrier_wait(exchanged + turn, count / TURNS % 2);
-            float* const partial = partials + turn * COLUMNS;
-            float sum[OWNED] = {};
-#pragma unroll
-            for (int i = 0; i < OWNED; ++i)
+            if (owns)
             {
-                int const at = lane + i * WARP;
-                if (at >= owned)
-                    break;
+                auto* const partial = reinterpret_cast<float2*>(partials + turn * COLUMNS + at);
 #pragma unroll
-                for (unsigned from = 0; from < kMostBlocksInCluster; ++from)
+                for (int from = 0; from < kMostBlocksInCluster; ++from)
                     if (from < blocks)
-                        sum[i] += partial[from * owned + at];
-                partial[at] = sum[i];
+                    {
+                        float2 const two = partial[from * owned / 2];
+                        sum.sums.x += two.x, sum.sums.y += two.y;
+                    }
+                *partial = sum.sums;
             }
             __syncwarp();
             if (lane == 0)
                 barrier_arrive(totalled + turn);
-#pragma unroll
-            for (int i = 0; i < OWNED; ++i)
-            {
-                int const at = lane + i * WARP;
-                if (at >= owned)
-                    break;
-                while (unsigned(there[i] >> 32) != free_for(item))
-                    there[i] = load_word(word + i * WARP);
-                bool const nobodys = alone(tile, first_owned + at);
-                unsigned const state = nobodys ? free_for(item + kExchangeRing) : written_by(item);
-                store_word(word + i * WARP, uint64_t(state) << 32 | (nobodys ? 0 : __float_as_uint(sum[i])));
-            }
+            while (owns && there.state != free_for(item))
+                there = load_word(word);
+            sum.state = written_by(item);
+            if (owns)
+                store_word(word, nobodys ? ExchangeWord{{0.f, 0.f}, free_for(item + kExchangeRing), 0} : sum);
             __syncwarp();
         }
         return;
     }
     if (thread >= THREADS) // adders
     {
-        constexpr int EACH = COLUMNS / ADDERS;
-        int const adder = thread - THREADS;
-        float* to[EACH]; // where a column's sum goes, in its owner's memory
-        unsigned owner[EACH];
-#pragma unroll
-        for (int i = 0; i < EACH; ++i)
-        {
-            int const s = adder + i * ADDERS;
-            owner[i] = unsigned(s / owned);
-            to[i] = partials + rank * owned + s % owned;
-        }
+        int const adder = thread - THREADS, vector = adder * FOUR % VECTORS, in_vector = adder * FOUR / VECTORS;
+        // Where the four columns' sums go, in their owner's memory.
+        int const owner = vector / owned_vectors;
+        float* const to = partials + rank * owned + in_vector * owned_vectors + vector % owned_vectors;
+        auto const* const from = reinterpret_cast<float4 const*>(sums + adder * FOUR);
         for (unsigned count = 0; count < tiles; ++count)
         {
-            unsigned const turn = count % TURNS, inner = unsigned(g.inner),
-                           place = unsigned(start_of(tile_of(item_of(count)), first_channel)) + g.skew;
+            unsigned const turn = count % TURNS;
             barrier_wait(&summed, count % 2);
-            float total[EACH] = {};
+            float4 total = make_float4(0.f, 0.f, 0.f, 0.f);
 #pragma unroll
             for (int w = 0; w < WARPS; ++w)
-#pragma unroll
-                for (int i = 0; i < EACH; ++i)
-                {
-                    int const at = adder + i * ADDERS + 1 + int((place + w * inner) % VEC);
-                    if (at < COLUMNS)
-                        total[i] += sums[w * COLUMNS + at];
-                }
+            {
+                float4 const f = from[w * COLUMNS / FOUR];
+                total.x += f.x, total.y += f.y, total.z += f.z, total.w += f.w;
+            }
             __syncwarp();
             if (lane == 0)
                 barrier_arrive(&added);
-#pragma unroll
-            for (int i = 0; i < EACH; ++i)
-                send_remote(to[i] + turn * COLUMNS, total[i], exchanged + turn, owner[i]);
+            send_remote(reinterpret_cast<float4*>(to + turn * COLUMNS), total, exchanged + turn, owner);
         }
         return;
     }
 
     // The halves of a warp have channels that lie alike in vectors.
-    int const own = thread % VECTORS, half = lane / VECTORS, warp = thread / WARP, row = warp + half * WARPS,
+    int const own = thread % HALF, half = lane / HALF, warp = thread / WARP, row = warp + half * WARPS,
               channel = first_channel + row;
-    T* const places = stages + row * R * BLOCK;
+    bool const less = channel + (g.packs - 1) * stride >= g.channels;
+    int const packs = g.packs - less; // that the tensor has
+    T* const places = stages + row * R * BLOCK; // [R] blocks of memory
     auto const place = [&](int slot, int r) { return places + (slot * Y * R + r) * BLOCK; };
     for (int i = 0; i < STAGES; ++i)
-        for (int r = g.packs; r < R; ++r)
+        for (int r = packs; r < R; ++r)
             Vector<T>::zeros().store(place(i, r) + own * VEC, false); // no copy comes there
 
     // Where the thread's channels lie: `at` elements inside a block of memory, of which the thread has vector `vector`.
@@ -286,25 +280,25 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
         bool before; // its columns are those before
 
         __device__ Place(int first, int own)
-            : at(first), vector((own + first / VEC) % VECTORS), before(own + first / VEC >= VECTORS)
+            : at(first), vector((own + first / VEC) % HALF), before(own + first / VEC >= HALF)
         {
         }
     };
     // Of the tiles from the one asked for last on, a byte each.
     std::conditional_t<STAGES + 1 <= 4, uint32_t, uint64_t> ats = 0;
-    auto const place_of = [&](int before_last) { return Place(int(ats >> 8 * before_last) & 255, own); };
+    auto const place_of = [&](int before_last) { return Place(int(ats >> 8 * before_last & 255), own); };
     static_assert(BLOCK <= 256 && STAGES + 1 <= 8, "or they need more");
     // A lane brings the blocks of all channels of one half.
     auto const fetch = [&](unsigned item, int slot) {
         __syncwarp(); // all lanes have read what was there
         Tile const tile = tile_of(item);
-        int const at = int((unsigned(start_of(tile, channel)) + g.skew) % BLOCK);
+        int const start = start_of(tile, channel), at = int((unsigned(start) + g.skew) % BLOCK);
         ats = ats << 8 | unsigned(at);
-        if (item >= g.items || lane % VECTORS != 0)
+        if (item >= g.items || lane % HALF != 0)
             return;
         uint64_t* const barrier = loaded + slot * WARPS + warp;
-        bulk_announce(g.packs * kExchangeBlockBytes, barrier);
-        tensor_load(place(slot, 0), &x, int(channel * g.inner) - at + tile.k * BLOCK, 0, int(tile.outer), barrier);
+        bulk_announce(unsigned(packs * kExchangeBlockBytes), barrier);
+        tensor_load(place(slot, 0), less ? &x.less : &x.all, start - at + tile.k * BLOCK, 0, barrier);
     };
     for (int i = 0; i < STAGES; ++i)
         fetch(item_of(i), i);
@@ -331,15 +325,15 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
             for (int k = 0; k < VEC; ++k) // the first half keeps the columns before, the second those here
             {
                 bool const keeps = p.before == (half == 0);
-                float const theirs = __shfl_xor_sync(kWholeWarp, keeps ? 0.f : sum[k], VECTORS);
+                float const theirs = __shfl_xor_sync(kWholeWarp, keeps ? 0.f : sum[k], HALF);
                 sum[k] = (keeps ? sum[k] : 0.f) + theirs;
             }
             if (count > 0)
                 barrier_wait(&added, (count - 1) % 2);
-            auto* const to = reinterpret_cast<float4*>(sums + warp * COLUMNS + half * BLOCK + own * VEC);
+            int const shift = p.at % VEC;
 #pragma unroll
-            for (int k = 0; k < VEC; k += 4)
-                to[k / 4] = make_float4(sum[k], sum[k + 1], sum[k + 2], sum[k + 3]);
+            for (int k = 0; k < VEC; ++k) // the first vector's zeros go to the last one's columns that nobody has
+                sums[warp * COLUMNS + ((k - shift) & (VEC - 1)) * VECTORS + ((lane - (k < shift)) & (VECTORS - 1))] = sum[k];
             __syncwarp();
             if (lane == 0)
                 barrier_arrive(&summed);
@@ -347,47 +341,44 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
         if (count >= LOOK)
         {
             unsigned const done = count - LOOK, turn = done % TURNS;
-            barrier_wait(factored + turn, done / TURNS % 2);
+            barrier_wait(divided + turn, done / TURNS % 2);
             Tile const tile = tile_of(item_of(done));
             Place const p = place_of(ahead + LOOK);
-            auto const scale_of = [&](int k) { // of its column, which all channels share
-                int const in_vector = k - p.at % VEC, less = in_vector < 0, vector = own + (p.before ? 0 : VECTORS);
-                return factors[(turn * VEC + in_vector + less * VEC) * PITCH + vector - less];
+            auto const divisor_at = [&](int k) { // of its column, which all channels share
+                int const in_vector = k - p.at % VEC, less = in_vector < 0, vector = own + (p.before ? 0 : HALF);
+                return divisors[(turn * VEC + in_vector + less * VEC) * VECTORS + vector - less];
             };
             float factor[VEC];
-            unsigned extras = 0; // 0: every factor is all of it
+            bool multiply = true;
 #pragma unroll
             for (int k = 0; k < VEC; ++k)
             {
-                float2 const scale = scale_of(k);
-                factor[k] = scale.x;
-                extras |= __float_as_uint(scale.y);
+                float const divisor = divisor_at(k);
+                multiply = multiply && has_reciprocal(divisor);
+                factor[k] = reciprocal_of(divisor);
             }
             constexpr unsigned ALL = (1u << VEC) - 1;
             int const first = tile.k * BLOCK + p.vector * VEC - p.at; // the first element's column
-            int const from = max(-first, 0), stop = min(int(g.inner) - first, VEC);
+            int const from = max(-first, 0), stop = min(g.inner - first, VEC);
             unsigned const inside = from < stop ? ALL >> (VEC - stop) & ALL << from : 0;
             T* out = y + start_of(tile, channel) + first;
 #pragma unroll
             for (int r = 0; r < R; ++r, out += stride * g.inner)
             {
-                if (r >= g.packs)
+                if (r >= packs)
                     break;
                 float scaled[VEC];
 #pragma unroll
                 for (int k = 0; k < VEC; ++k)
                     scaled[k] = v[r][k] * factor[k];
+                if (!multiply)
+#pragma unroll
+                    for (int k = 0; k < VEC; ++k)
+                        scaled[k] = Scale(divisor_at(k))(v[r][k]);
                 if (weight.data)
 #pragma unroll
                     for (int k = 0; k < VEC; ++k)
                         scaled[k] *= weights[row + r * Y];
-                if (extras != 0)
-#pragma unroll
-                    for (int k = 0; k < VEC; ++k)
-                    {
-                        float const extra = scale_of(k).y;
-                        scaled[k] *= extra == 0.f ? 1.f : extra;
-                    }
                 if (inside == ALL)
                     store_whole(out, Vector<T>::of(scaled));
                 else
