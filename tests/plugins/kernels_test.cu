@@ -834,9 +834,74 @@ void short_channels(int64_t images, int64_t channels, int64_t length, Type t, Va
         }
 }
 
+// Launches on two streams at once, and a graph that is replayed, as execution contexts and trtexec --useCudaGraph make
+// them: each with tickets of its own.
+void at_once(Case const& c)
+{
+    if (std::string(plugin_info(c.kind).name).find(only) == std::string::npos || seen++ % shards != shard)
+        return;
+    constexpr int kStreams = 2, kTimes = 20;
+    std::vector<float> const x = values(c.x, c.values, c.type, 7);
+    std::vector<double> const want = reference(c, x, {}, {});
+    int64_t const outer = c.x[0], inner = volume(c.x) / (outer * c.x[1]);
+    ExchangePlan const plan = plan_exchange(c.type, c.x[1], inner);
+    Buffer const dx(x.size() * size_of(c.type));
+    upload(dx.p, x, c.type);
+    struct Context
+    {
+        Buffer y, tickets;
+        cudaStream_t on = nullptr;
+
+        explicit Context(size_t bytes) : y(bytes), tickets(kTicketsBytes)
+        {
+            CHECK(cudaMemset(tickets.p, 0, kTicketsBytes));
+            CHECK(cudaStreamCreate(&on));
+        }
+        ~Context() { cudaStreamDestroy(on); }
+    };
+    Context contexts[kStreams] = {Context(x.size() * size_of(c.type)), Context(x.size() * size_of(c.type))};
+    auto const launch = [&](Context const& context) {
+        auto* const own = static_cast<unsigned*>(context.tickets.p);
+        Norm const norm{NormMode(c.a.mode), c.a.epsilon};
+        return plan.blocks > 0 ? launch_l2norm_exchange(
+                   plan, c.type, dx.p, Scalars{}, context.y.p, outer, c.x[1], inner, norm, own, context.on)
+                               : launch_l2norm_tiles(plan_tiles(c.type, c.x[1], 16), c.type, dx.p, Scalars{}, context.y.p,
+                                   outer, c.x[1], inner, norm, own, context.on);
+    };
+    auto const judge_all = [&](std::string const& how) {
+        for (Context const& context : contexts)
+        {
+            CHECK(cudaStreamSynchronize(context.on));
+            judge(c, want, download(context.y.p, x.size(), c.type), how);
+            CHECK(cudaMemset(context.y.p, 0xdb, x.size() * size_of(c.type)));
+        }
+    };
+    for (int i = 0; i < kTimes; ++i)
+        for (Context const& context : contexts)
+            CHECK(launch(context));
+    judge_all(" on two streams");
+    for (Context const& context : contexts)
+    {
+        cudaGraph_t graph;
+        cudaGraphExec_t replayed;
+        CHECK(cudaStreamBeginCapture(context.on, cudaStreamCaptureModeThreadLocal));
+        CHECK(launch(context));
+        CHECK(cudaStreamEndCapture(context.on, &graph));
+        CHECK(cudaGraphInstantiate(&replayed, graph, 0));
+        for (int i = 0; i < kTimes; ++i)
+            CHECK(cudaGraphLaunch(replayed, context.on));
+        CHECK(cudaStreamSynchronize(context.on));
+        CHECK(cudaGraphExecDestroy(replayed));
+        CHECK(cudaGraphDestroy(graph));
+    }
+    judge_all(" by a graph");
+}
+
 void quick()
 {
     most_in_all_ways = 1 << 16;
+    for (Type t : kTypes)
+        at_once(Case{Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), {1, 640, 2001}, t, Values::kNormal});
     for (Type t : kTypes)
     {
         for (Dims const& d : std::vector<Dims>{{1, 3, 5, 7}, {2, 8, 4, 8}, {2, 5, 33}, {1, 2, 3, 4, 5}, {3, 70, 1},

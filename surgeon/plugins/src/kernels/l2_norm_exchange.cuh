@@ -52,9 +52,9 @@ struct Exchange
     // The bytes of a block's shared memory, in the order in which they lie there.
     static constexpr int kStageBytes = kStages * R * kExchangeThreads * kVectorBytes;
     static constexpr int kSumsBytes = kWarps * kColumns * int(sizeof(float));     // [warps][in a vector][vectors]
-    static constexpr int kDivisorsBytes = kTurns * kColumns * int(sizeof(float));     // [turns][in a vector][vectors]
+    static constexpr int kFactorsBytes = kTurns * kColumns * int(sizeof(float2));     // [turns][in a vector][vectors]
     static constexpr int kPartialsBytes = kTurns * kColumns * int(sizeof(float));     // [turns][blocks][owned]
-    static constexpr int kBytes = kStageBytes + kSumsBytes + kDivisorsBytes + kPartialsBytes;
+    static constexpr int kBytes = kStageBytes + kSumsBytes + kFactorsBytes + kPartialsBytes;
     // What the kernel has besides: weights and barriers.
     static constexpr int kStaticBytes = kExchangeStride * R * int(sizeof(float))
         + (2 + 3 * kTurns + kStages * kWarps) * int(sizeof(uint64_t)) + 64;
@@ -86,7 +86,7 @@ __device__ inline void store_word(ExchangeWord* p, ExchangeWord const& w)
 // in shared memory. The sums go three ways. Adders add those of the block's warps and send each to the block of the
 // cluster that owns its column; there they become the tile's. Half of a tile's columns have their other channels in the
 // tile before, half in the tile after, which other clusters have: so publishers write the sums to memory, and pollers
-// wait for the neighbours', and send the divisors to all blocks of the cluster. A word in memory has two columns' sums and
+// wait for the neighbours', and send the factors to all blocks of the cluster. A word in memory has two columns' sums and
 // a state: twice the number of the tile that may write it, and one more once that has; who reads it hands it to the tile
 // that is kExchangeRing later; all are 0 before and after. Clusters take tiles in turn, so that neighbours are worked on
 // at the same time, and publish a tile before they wait for another's. All of them must be resident.
@@ -104,16 +104,16 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
     static_assert(ADDERS % WARP == 0 && VECTORS == WARP, "warps are adders as a whole, a lane has a vector of columns");
     extern __shared__ __align__(128) unsigned char exchange_memory[];
     // A tile's phases: the warps' sums are there, and added up; the owned columns' partials are here; their sums are;
-    // the divisors are here.
-    __shared__ uint64_t summed, added, exchanged[TURNS], totalled[TURNS], divided[TURNS];
+    // the factors are here.
+    __shared__ uint64_t summed, added, exchanged[TURNS], totalled[TURNS], factored[TURNS];
     __shared__ uint64_t loaded[STAGES * WARPS]; // a warp's part of a stage's tile is there
     __shared__ float weights[Y * R];
     int const blocks = int(cluster_size()), rank = int(cluster_rank());
     unsigned const cluster = blockIdx.x / blocks, clusters = gridDim.x / blocks;
     T* const stages = reinterpret_cast<T*>(exchange_memory); // [STAGES][Y][R] blocks of memory
     float* const sums = reinterpret_cast<float*>(exchange_memory + E::kStageBytes);
-    float* const divisors = sums + E::kSumsBytes / sizeof(float);
-    float* const partials = divisors + E::kDivisorsBytes / sizeof(float);
+    float2* const factors = reinterpret_cast<float2*>(exchange_memory + E::kStageBytes + E::kSumsBytes);
+    float* const partials = reinterpret_cast<float*>(factors + TURNS * COLUMNS);
     int const thread = threadIdx.x, lane = thread % WARP, first_channel = rank * Y, stride = Y * blocks;
     int const owned_vectors = VECTORS / blocks, owned = owned_vectors * VEC; // columns: [in a vector][owned vectors]
 
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
         {
             barrier_init(exchanged + i);
             barrier_init(totalled + i);
-            barrier_init(divided + i);
+            barrier_init(factored + i);
         }
         for (int i = 0; i < STAGES * WARPS; ++i)
             barrier_init(loaded + i, WARP / HALF);
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
         weights[i] = channel < g.channels ? weight.at(channel) : 1.f;
     }
     for (int i = thread; i < TURNS * COLUMNS; i += blockDim.x)
-        divisors[i] = 1.f; // some are read that belong to no column
+        factors[i] = make_float2(1.f, 0.f); // some are read that belong to no column
     __syncwarp();
     cluster_arrive(); // the others' barriers are ready
     cluster_wait();
@@ -179,8 +179,8 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
                 got = load_word(word);
             barrier_wait(totalled + turn, count / TURNS % 2);
             __syncwarp(); // a lane that nobody waits for could miss a phase
-            if (lane == 0) // not before: the turn's tile before must have all of its divisors
-                bulk_announce(unsigned(COLUMNS * sizeof(float)), divided + turn);
+            if (lane == 0) // not before: the turn's tile before must have all of its factors
+                bulk_announce(unsigned(COLUMNS * sizeof(float2)), factored + turn);
             while (waits && got.state != written_by(other))
                 got = load_word(word);
             if (waits)
@@ -188,14 +188,16 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
             if (!owns)
                 continue;
             auto const partial = *reinterpret_cast<float2 const*>(partials + turn * COLUMNS + at); // the first's place
-            auto const divisor = [&](int v, float sum) {
+            auto const scale_of = [&](int v, float sum) { // an extra of 0 is none
                 int const column = (tile.k - 1) * BLOCK + v * VEC + in_vector;
-                return column >= 0 && column < g.inner ? divisor_of(sum, norm) : 1.f;
+                Scale const scale(column >= 0 && column < g.inner ? divisor_of(sum, norm) : 1.f);
+                return make_float2(scale.factor, scale.extra == 1.f ? 0.f : scale.extra);
             };
-            float2 const both = make_float2(
-                divisor(vector, partial.x + got.sums.x), divisor(vector + 1, partial.y + got.sums.y));
+            float2 const first = scale_of(vector, partial.x + got.sums.x),
+                         second = scale_of(vector + 1, partial.y + got.sums.y);
+            auto* const here = reinterpret_cast<float4*>(factors + (turn * VEC + in_vector) * VECTORS + vector);
             for (int to = 0; to < blocks; ++to)
-                send_remote(reinterpret_cast<float2*>(divisors + (turn * VEC + in_vector) * VECTORS + vector), both, divided + turn, to);
+                send_remote(here, make_float4(first.x, first.y, second.x, second.y), factored + turn, to);
         }
         return;
     }
@@ -330,10 +332,13 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
             }
             if (count > 0)
                 barrier_wait(&added, (count - 1) % 2);
-            int const shift = p.at % VEC;
+            int const begin = lane * VEC - p.at % VEC; // the first sum's column; before 0 are zeros, for columns nobody has
 #pragma unroll
-            for (int k = 0; k < VEC; ++k) // the first vector's zeros go to the last one's columns that nobody has
-                sums[warp * COLUMNS + ((k - shift) & (VEC - 1)) * VECTORS + ((lane - (k < shift)) & (VECTORS - 1))] = sum[k];
+            for (int k = 0; k < VEC; ++k)
+            {
+                unsigned const column = unsigned(begin + k) % COLUMNS;
+                sums[warp * COLUMNS + column % VEC * VECTORS + column / VEC] = sum[k];
+            }
             __syncwarp();
             if (lane == 0)
                 barrier_arrive(&summed);
@@ -341,21 +346,21 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
         if (count >= LOOK)
         {
             unsigned const done = count - LOOK, turn = done % TURNS;
-            barrier_wait(divided + turn, done / TURNS % 2);
+            barrier_wait(factored + turn, done / TURNS % 2);
             Tile const tile = tile_of(item_of(done));
             Place const p = place_of(ahead + LOOK);
-            auto const divisor_at = [&](int k) { // of its column, which all channels share
+            auto const scale_of = [&](int k) { // of its column, which all channels share
                 int const in_vector = k - p.at % VEC, less = in_vector < 0, vector = own + (p.before ? 0 : HALF);
-                return divisors[(turn * VEC + in_vector + less * VEC) * VECTORS + vector - less];
+                return factors[(turn * VEC + in_vector + less * VEC) * VECTORS + vector - less];
             };
             float factor[VEC];
-            bool multiply = true;
+            unsigned extras = 0; // 0: every factor is all of it
 #pragma unroll
             for (int k = 0; k < VEC; ++k)
             {
-                float const divisor = divisor_at(k);
-                multiply = multiply && has_reciprocal(divisor);
-                factor[k] = reciprocal_of(divisor);
+                float2 const scale = scale_of(k);
+                factor[k] = scale.x;
+                extras |= __float_as_uint(scale.y);
             }
             constexpr unsigned ALL = (1u << VEC) - 1;
             int const first = tile.k * BLOCK + p.vector * VEC - p.at; // the first element's column
@@ -371,14 +376,17 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
 #pragma unroll
                 for (int k = 0; k < VEC; ++k)
                     scaled[k] = v[r][k] * factor[k];
-                if (!multiply)
-#pragma unroll
-                    for (int k = 0; k < VEC; ++k)
-                        scaled[k] = Scale(divisor_at(k))(v[r][k]);
                 if (weight.data)
 #pragma unroll
                     for (int k = 0; k < VEC; ++k)
                         scaled[k] *= weights[row + r * Y];
+                if (extras != 0)
+#pragma unroll
+                    for (int k = 0; k < VEC; ++k)
+                    {
+                        float const extra = scale_of(k).y;
+                        scaled[k] *= extra == 0.f ? 1.f : extra;
+                    }
                 if (inside == ALL)
                     store_whole(out, Vector<T>::of(scaled));
                 else
