@@ -548,15 +548,22 @@ void verify(Case const& c)
                       outer = volume(Dims(c.x.begin(), c.x.begin() + axis));
         static int turn = 0;
         int const x = 8 << turn % 4;
-        TilesPlan const plan = plan_tiles(c.type, c.x[axis], x);
         ++turn;
         Scalars const weight = count == 2 ? Scalars{dw, c.affine_type} : Scalars{};
         Norm const norm{NormMode(c.a.mode), c.a.epsilon};
-        if (plan.blocks > 0)
-            again(" in tiles of " + std::to_string(x) + " vectors", [&] {
-                return launch_l2norm_tiles(
-                    plan, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
-            });
+        // As run() would, and over any number of blocks, with tiles of any kind.
+        TilesPlan const chosen = plan_tiles(c.type, c.x[axis], inner);
+        int const box = x == 32 && turn % 3 ? 24 : std::min(x, 32);
+        TilesPlan const others{1 + turn / 4 % 8, x, box, 3 + turn % 3, 1 + turn / 3 % 2};
+        for (TilesPlan const& tiles : {chosen, others})
+            if (tiles_fit(tiles, c.type, c.x[axis]))
+                again(" in tiles of " + std::to_string(tiles.x) + " vectors over " + std::to_string(tiles.blocks)
+                        + " blocks, box " + std::to_string(tiles.box) + ", stages " + std::to_string(tiles.stages)
+                        + ", lag " + std::to_string(tiles.lag),
+                    [&] {
+                        return launch_l2norm_tiles(
+                            tiles, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
+                    });
         // By blocks of memory, x at any vector of one; as run() would, and over more blocks than that needs.
         int64_t const skew = turn * 5 % 16 * kVectorBytes, bytes = n * size;
         Buffer const skewed(bytes + skew);
@@ -865,7 +872,7 @@ void at_once(Case const& c)
         Norm const norm{NormMode(c.a.mode), c.a.epsilon};
         return plan.blocks > 0 ? launch_l2norm_exchange(
                    plan, c.type, dx.p, Scalars{}, context.y.p, outer, c.x[1], inner, norm, own, context.on)
-                               : launch_l2norm_tiles(plan_tiles(c.type, c.x[1], 16), c.type, dx.p, Scalars{}, context.y.p,
+                               : launch_l2norm_tiles(plan_tiles(c.type, c.x[1], inner), c.type, dx.p, Scalars{}, context.y.p,
                                    outer, c.x[1], inner, norm, own, context.on);
     };
     auto const judge_all = [&](std::string const& how) {
@@ -948,6 +955,8 @@ void quick()
                             {1, 509, 140}, {3, 701, 33}, {1, 1999, 65}},
             t, {Values::kNormal});
         shared_channels({{2, 640, 200}, {1, 897, 70}, {2, 383, 91}}, t, {Values::kZeroRows, Values::kSpecial});
+        shared_channels({{2, 537, 163}, {90, 261, 139}, {1, 1100, 257}}, t, {Values::kNormal}); // of every block some
+        shared_channels({{2, 130, 301}}, t, {Values::kZeroRows, Values::kSpecial});
         for (int64_t channels : {9, 100, 300, 600, 1500, 3000, 5000})
             verify(Case{Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), {1, channels, channels % 2 ? 5 : 12}, t,
                 Values::kNormal});
@@ -958,8 +967,52 @@ void quick()
     }
 }
 
+// Random values, made once and copied over the tensor: zeros can run faster than data.
+void fill(void* p, int64_t elements, Type t)
+{
+    static std::vector<float> const sample = values({1, 1, 1 << 20}, Values::kNormal, Type::kHalf, 99);
+    int64_t const size = size_of(t), part = int64_t(sample.size());
+    for (int64_t i = 0; i < elements; i += part)
+        if (i == 0)
+            upload(p, std::vector<float>(sample.begin(), sample.begin() + std::min(part, elements)), t);
+        else
+            CHECK(cudaMemcpy(static_cast<char*>(p) + i * size, p, std::min(part, elements - i) * size,
+                cudaMemcpyDeviceToDevice));
+}
+
+// A tensor of more than 2^31 elements, which tiles take in parts: some images as by themselves.
+void tiles_in_parts()
+{
+    int64_t const channels = 131, inner = 1003, image = channels * inner, some = 16, size = 2,
+                  part = ((int64_t(1) << 31) - 1) / image / 8 * 8, outer = part + 40;
+    if (shard != 0 || std::string(plugin_info(Kind::kSurgeonL2Norm).name).find(only) == std::string::npos)
+        return;
+    Buffer const dx(outer * image * size), dy(outer * image * size), dz(some * image * size);
+    fill(dx.p, outer * image, Type::kHalf);
+    auto const launch = [&](int64_t from, int64_t images, void* y) {
+        CHECK(launch_l2norm_tiles(plan_tiles(Type::kHalf, channels, inner), Type::kHalf,
+            static_cast<char*>(dx.p) + from * image * size, Scalars{}, y, images, channels, inner,
+            Norm{NormMode::kAddNorm, 1e-10f}, tickets(), 0));
+    };
+    launch(0, outer, dy.p);
+    for (int64_t from : {int64_t(0), part - some / 2, outer - some})
+    {
+        launch(from, some, dz.p);
+        std::vector<char> whole(some * image * size), alone(whole.size());
+        CHECK(cudaMemcpy(whole.data(), static_cast<char*>(dy.p) + from * image * size, whole.size(),
+            cudaMemcpyDeviceToHost));
+        CHECK(cudaMemcpy(alone.data(), dz.p, alone.size(), cudaMemcpyDeviceToHost));
+        ++worst.cases;
+        if (whole == alone)
+            continue;
+        ++worst.failed;
+        std::printf("FAILED: image %lld of a tensor in parts\n", static_cast<long long>(from));
+    }
+}
+
 void check_all()
 {
+    tiles_in_parts();
     std::vector<Dims> shapes;
     for (int64_t n : {1, 2, 8})
         for (int64_t c : {1, 3, 64, 511, 2048})
@@ -982,7 +1035,7 @@ void check_all()
                             {5, 333, 1033}, {2, 401, 2050}, {7, 511, 155}, {3, 600, 501}, {1, 1000, 441}, {3, 1025, 87},
                             {1, 1409, 350}, {3, 2047, 99}},
             t, {Values::kNormal});
-        shared_channels({{2, 512, 333}, {1, 2048, 95}}, t,
+        shared_channels({{2, 512, 333}, {1, 2048, 95}, {3, 130, 701}, {1, 601, 260}, {2, 57, 1203}}, t,
             {Values::kZero, Values::kZeroRows, Values::kTiny, Values::kLarge, Values::kDenormal, Values::kSpecial});
     }
     for (Dims const& d : shapes)
@@ -999,7 +1052,8 @@ void check_all()
                 all_operators(d, t, v, true);
     for (Type t : kTypes) // L2Norm: tensors that outgrow the L2 cache, whose tiles and images are drawn
         for (Dims const& d : std::vector<Dims>{{600, 512, 7, 7}, {170, 1024, 10, 10}, {100, 512, 19, 19},
-            {1500, 64, 14, 14}, {9001, 35, 7, 9}, {30, 512, 38, 38}, {90, 3, 225, 227}, {60, 17, 129, 127},
+            {1500, 64, 14, 14}, {9001, 35, 7, 9}, {45, 537, 1623}, {400, 130, 701}, {50, 1100, 601}, {90, 70, 5003},
+                 {50, 2500, 301}, {30, 512, 38, 38}, {90, 3, 225, 227}, {60, 17, 129, 127},
                  {7, 61, 257, 255}, {300, 2, 181, 183}})
         {
             Case c{Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), d, t};
@@ -1154,19 +1208,6 @@ void compare(std::string const& op, std::string const& shape, Type t, std::strin
         op.c_str(), shape.c_str(), kTypeNames[int(t)], note.c_str(), median(mine),
         double(in_bytes + out_bytes) / median(mine) / 1e3, median(copy), median(ratio));
     std::fflush(stdout);
-}
-
-// Random values, made once and copied over the tensor: zeros can run faster than data.
-void fill(void* p, int64_t elements, Type t)
-{
-    static std::vector<float> const sample = values({1, 1, 1 << 20}, Values::kNormal, Type::kHalf, 99);
-    int64_t const size = size_of(t), part = int64_t(sample.size());
-    for (int64_t i = 0; i < elements; i += part)
-        if (i == 0)
-            upload(p, std::vector<float>(sample.begin(), sample.begin() + std::min(part, elements)), t);
-        else
-            CHECK(cudaMemcpy(static_cast<char*>(p) + i * size, p, std::min(part, elements - i) * size,
-                cudaMemcpyDeviceToDevice));
 }
 
 void time_case(Case const& c, std::string const& note)
@@ -1393,16 +1434,18 @@ void tune(std::string const& only)
                     });
                 }
                 for (int x : {8, 16, 32, 64})
-                {
-                    TilesPlan const plan = plan_tiles(t, d[1], x);
-                    if (plan.blocks == 0)
-                        continue;
-                    std::string const how = "x " + std::to_string(x) + " blocks " + std::to_string(plan.blocks);
-                    time("l2norm tiles", d, how, [&] {
-                        CHECK(launch_l2norm_tiles(plan, t, dx.p, Scalars{dw.p, Type::kFloat}, dy.p, d[0], d[1], d[2],
-                            Norm{NormMode::kAddNorm, 1e-10f}, tickets(), 0));
-                    });
-                }
+                    for (int blocks = 1; blocks <= 8; ++blocks)
+                    {
+                        TilesPlan const plan = tiles_over(blocks, x, std::min(x, 32), t, d[1]);
+                        if (plan.blocks == 0)
+                            continue;
+                        std::string const how = "x " + std::to_string(x) + " blocks " + std::to_string(plan.blocks)
+                            + " stages " + std::to_string(plan.stages);
+                        time("l2norm tiles", d, how, [&] {
+                            CHECK(launch_l2norm_tiles(plan, t, dx.p, Scalars{dw.p, Type::kFloat}, dy.p, d[0], d[1],
+                                d[2], Norm{NormMode::kAddNorm, 1e-10f}, tickets(), 0));
+                        });
+                    }
             }
     }
 }

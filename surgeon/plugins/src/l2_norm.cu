@@ -21,8 +21,8 @@ StagedPlan plan_l2norm_staged(Type type, int64_t channels, int64_t inner)
 
 constexpr int kMostColumnThreads = 512;
 
-// The widest tiles of which enough bytes are in use, where blocks of whole vectors would move single elements, cut
-// lines or be narrow. Where a tensor stays in the L2 cache the latter two cost less.
+// Where blocks of whole vectors would move single elements, cut lines or be narrow. Where a tensor stays in the L2
+// cache the latter two cost less.
 TilesPlan plan_l2norm_tiles(Type type, int64_t channels, int64_t inner, bool stream)
 {
     int64_t const bytes = inner * size_of(type);
@@ -30,20 +30,14 @@ TilesPlan plan_l2norm_tiles(Type type, int64_t channels, int64_t inner, bool str
     int64_t const few = !stream ? 256 : type == Type::kFloat ? 31 : 63; // half a tile's
     bool const cut = bytes % kLineBytes != 0 && channels > few;
     if (bytes < 2 * kLineBytes || channels < 32 || !(split || cut || channels > (stream ? 256 : 512)))
-        return TilesPlan{0, 0};
-    for (int x : {64, 32, 16, 8})
-    {
-        TilesPlan const plan = plan_tiles(type, channels, x);
-        if (plan.blocks > 0 && x * kVectorBytes <= std::max(bytes, int64_t(2 * kLineBytes)))
-            return plan;
-    }
-    return TilesPlan{0, 0};
+        return kNoTiles;
+    return plan_tiles(type, channels, inner);
 }
 
 // Blocks of memory, where the channels of many tiles would begin inside of them.
 ExchangePlan plan_l2norm_exchange(Type type, int64_t channels, int64_t inner)
 {
-    constexpr int64_t kMany = 512, kShort = 16 << 10, kLong = 64 << 10;
+    constexpr int64_t kMany = 1024, kShort = 8 << 10, kLong = 64 << 10;
     int64_t const bytes = inner * size_of(type);
     bool const cut = bytes % kLineBytes != 0, does = bytes >= (channels > kMany ? kShort : kLong);
     return cut && does ? plan_exchange(type, channels, inner) : ExchangePlan{0};
@@ -81,7 +75,7 @@ struct Mapping
     StripsPlan strips{0, 0, 0};
     ImagesPlan images{0, 0};
     ExchangePlan exchange{0};
-    TilesPlan tiles{0, 0};
+    TilesPlan tiles = kNoTiles;
 
     bool draws() const
     {
@@ -148,7 +142,13 @@ cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t ou
         cudaGetLastError(); // a driver without tensor copies, or a shared device's part: nothing has been launched
     }
     if (mapping.tiles.blocks > 0)
-        return launch_l2norm_tiles(mapping.tiles, type, x, weight, y, outer, channels, inner, norm, tickets, on);
+    {
+        cudaError_t const status
+            = launch_l2norm_tiles(mapping.tiles, type, x, weight, y, outer, channels, inner, norm, tickets, on);
+        if (status == cudaSuccess)
+            return status;
+        cudaGetLastError(); // as above
+    }
     ColumnsPlan const plan = plan_columns(type, outer, channels, inner);
     bool const fits = plan.x * plan.y <= kMostColumnThreads; // the registers
     return launch_l2norm_columns(fits ? plan : kReadTwice, type, x, weight, y, outer, channels, inner, norm, on);

@@ -29,41 +29,6 @@ ChannelBlocks channel_blocks(ExchangePlan const& plan, Type type, void const* x,
     return g;
 }
 
-#if CUDART_VERSION >= 12010
-// The driver's function that makes tensor maps; nullptr where it has none.
-void* find_encoder()
-{
-    void* encode = nullptr;
-    constexpr char const* kName = "cuTensorMapEncodeTiled";
-    cudaDriverEntryPointQueryResult found{};
-#if CUDART_VERSION >= 12050
-    cudaError_t const status = cudaGetDriverEntryPointByVersion(kName, &encode, 12000, cudaEnableDefault, &found);
-#else
-    cudaError_t const status = cudaGetDriverEntryPoint(kName, &encode, cudaEnableDefault, &found);
-#endif
-    return status == cudaSuccess && found == cudaDriverEntryPointSuccess ? encode : nullptr;
-}
-
-// x as [packs][elements], each row `step` elements after the one before. So long are the rows that the last one ends with
-// the tensor: nothing of a channel is beyond.
-cudaError_t tensor_map(CUtensorMap& map, Type type, void const* x, int64_t elements, int64_t packs, int64_t step)
-{
-    static void* const encode = find_encoder();
-    if (!encode)
-        return cudaErrorNotSupported;
-    uint64_t const size = size_of(type), extents[] = {uint64_t(elements - (packs - 1) * step), uint64_t(packs)},
-                   strides[] = {uint64_t(step) * size};
-    uint32_t const box[] = {uint32_t(kExchangeBlockBytes / size), uint32_t(packs)}, ones[] = {1, 1};
-    auto const data = size == 4 ? CU_TENSOR_MAP_DATA_TYPE_UINT32 : CU_TENSOR_MAP_DATA_TYPE_UINT16;
-    CUresult const result = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(encode)(&map, data, 2,
-        const_cast<void*>(x), extents, strides, box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
-        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorNotSupported;
-}
-#else
-cudaError_t tensor_map(CUtensorMap&, Type, void const*, int64_t, int64_t, int64_t) { return cudaErrorNotSupported; }
-#endif
-
 // f(the packs of a thread, the least that are compiled and do); cudaErrorInvalidValue where none do.
 template <class F>
 cudaError_t with_packs(int64_t packs, F const& f)
@@ -125,9 +90,10 @@ cudaError_t launch_l2norm_exchange(ExchangePlan const& plan, Type type, void con
     ChannelBlocks const g = channel_blocks(plan, type, x, outer, channels, inner);
     ExchangeMaps maps{};
     int64_t const step = exchange_stride(plan) * inner;
-    cudaError_t status = tensor_map(maps.all, type, x, elements, g.packs, step);
+    int const columns = int(block);
+    cudaError_t status = tensor_map(maps.all, type, x, elements, step, g.packs, columns, kExchangeBlockBytes);
     if (status == cudaSuccess)
-        status = tensor_map(maps.less, type, x, elements, g.packs - 1, step);
+        status = tensor_map(maps.less, type, x, elements, step, g.packs - 1, columns, kExchangeBlockBytes);
     if (status != cudaSuccess)
         return status;
     auto* const words = reinterpret_cast<ExchangeWord*>(tickets + kTicketWords);

@@ -21,7 +21,12 @@ struct TilesPlan
 {
     int blocks; // of a cluster, which share the channels; 0: this mapping does not do
     int x;      // vectors of a channel that a block has: 8, 16, 32, 64
+    int box;    // of those, how many a copy brings: whole lines, and 32 at most
+    int stages; // tiles that a block has
+    int lag;    // of those, how many wait for their factors while the next one's sums are made
 };
+
+constexpr TilesPlan kNoTiles{0, 0, 0, 0, 0};
 
 // Blocks of memory, one of each channel: see l2norm_exchange_kernel.
 struct ExchangePlan
@@ -86,7 +91,9 @@ struct PadPlan
 };
 
 ColumnsPlan plan_columns(Type type, int64_t outer, int64_t channels, int64_t inner);
-TilesPlan plan_tiles(Type type, int64_t channels, int x);
+TilesPlan plan_tiles(Type type, int64_t channels, int64_t inner);
+TilesPlan tiles_over(int blocks, int x, int box, Type type, int64_t channels);
+bool tiles_fit(TilesPlan const& plan, Type type, int64_t channels);
 ExchangePlan plan_exchange(Type type, int64_t channels, int64_t inner);
 bool exchange_fits(ExchangePlan const& plan, Type type, int64_t channels, int64_t inner);
 ImagesPlan plan_images(Type type, int64_t channels, int64_t inner);

@@ -11,81 +11,85 @@ namespace surgeon
 // columns by all channels, which the blocks of a cluster share.
 struct ChannelTiles
 {
-    int64_t elements, inner;
+    int64_t inner;
     unsigned items, tiles; // tiles in all, tiles of one outer index
-    unsigned within;       // so many tiles first, of which no vector sticks out of the tensor
     FastDiv<uint32_t> over_tiles;
     int channels;
     int width, extra; // extra: columns that a block needs beyond the tile, to write whole sectors
+    int packs;        // of a thread: a vector of a channel each
+    int box, unit;    // vectors that a copy brings of a channel, and in all, to whole lines
+    int stages, lag;  // tiles in shared memory, and how many of those wait for their factors
 };
 
-constexpr int kTilesThreads = 512, kTilesAdders = 128, kTilesPacks = 8, kTilesStages = 3;
+constexpr int kTilesThreads = 512, kTilesAdders = 128, kMostTilesPacks = 8, kMostTilesStages = 8, kMostTilesLag = 2;
+constexpr int kMostTilesBox = 32, kVectorsOfLine = kLineBytes / kVectorBytes;
+
+// x as [a thread's channels][elements]: of threads that have as many channels as any, and of those with one less.
+struct TilesMaps
+{
+    CUtensorMap full, less;
+};
 
 // The floats of a block's shared memory, in the order in which they lie there.
 struct TilesMemory
 {
-    int sums, factors, extras, partials;
+    int sums, factors, extras, weights, partials;
 
-    __host__ __device__ constexpr TilesMemory(int x, int vec, int sector, int blocks)
+    __host__ __device__ constexpr TilesMemory(int x, int vec, int sector, int blocks, int turns)
         : sums(kTilesThreads / x * (x * vec + sector)), // [Y][columns + sector]
-          factors(4 * (x * vec + 2 * sector)),          // [2][2][columns + 2 sectors]: for an even and an odd shift
-          extras(2 * x * vec),                          // [2][columns]
+          factors(turns * 2 * (x * vec + 2 * sector)),  // [turns][2][columns + 2 sectors]: for even and odd shifts
+          extras(turns * x * vec),                      // [turns][columns]
+          weights(kTilesThreads / x * kMostTilesPacks), // [Y][packs]
           partials(2 * blocks * (x * vec > kTilesAdders ? x * vec : kTilesAdders)) // [2][blocks][parts][columns]
     {
     }
-    __host__ __device__ constexpr int floats() const { return sums + factors + extras + partials; }
+    __host__ __device__ constexpr int floats() const { return sums + factors + extras + weights + partials; }
 };
 
-#if SURGEON_DEVICE_HAS_ST_ASYNC
-// One vector into shared memory. Of floats also its whole line into the L2 cache, where a neighbour's tile looks for the
-// rest: 0.005 of a copy; of halves that costs 0.01 to 0.03. Counted by __pipeline_commit().
-template <class T>
-__device__ inline void copy_async(unsigned to, T const* from)
-{
-    if constexpr (sizeof(T) == 4)
-        asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-    else
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-}
-#endif
-
-// The block is X vectors by THREADS / X channels, and some warps of adders; a thread has the vectors of R channels, so
-// far apart (a multiple of a sector's elements) that all of its pieces begin equally far inside a sector; they come to
-// its own places in shared memory. While the adders bring a tile's sums of squares together, the threads scale and
-// write the tile before it, and the one after it comes. The blocks of a cluster send each other their sums: a barrier
-// of the cluster would wait for the tile before to be written.
+// The block is X vectors by THREADS / X channels, and some warps of adders; a thread has the vectors of up to R
+// channels, so far apart (a multiple of a sector's elements) that all of its pieces begin equally far inside a sector.
+// The blocks of a cluster take channels in turn, so that all have as many, but for one. One tensor copy brings a warp,
+// or the lanes of it that share channels, all that they have of a tile. While the adders bring a tile's sums of squares
+// together, the threads scale and write the tile before it, or where tiles are small the one before that, and those
+// after it come. The blocks of a cluster send each other their sums: a barrier of the cluster would wait for the tile
+// before to be written.
 // Every memory sector whose first element is in the tile is written whole, but at a channel's ends: hence the `extra`
 // columns. Vectors are counted from a sector's begin: loads that cut sectors cost a tenth of the time.
 // Clusters draw their tiles from *tickets, which is 0 before and after, so that the tiles at work are neighbours and
 // the DRAM's pages are used while they are open; without tickets the clusters take tiles in turn.
-template <class T, int X>
+template <class T, int X, int R>
 __global__ void __launch_bounds__(kTilesThreads + kTilesAdders, 1)
-    l2norm_tiles_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, ChannelTiles g, Norm norm,
-        unsigned* tickets)
+    l2norm_tiles_kernel(const __grid_constant__ TilesMaps x, Scalars weight, T* __restrict__ y, ChannelTiles g,
+        Norm norm, unsigned* tickets)
 {
 #if SURGEON_DEVICE_HAS_ST_ASYNC
     constexpr int VEC = kVectorBytes / sizeof(T), SECTOR = kSectorBytes / sizeof(T);
-    constexpr int THREADS = kTilesThreads, ADDERS = kTilesAdders, R = kTilesPacks, STAGES = kTilesStages, ORDER = 8;
+    constexpr int THREADS = kTilesThreads, ADDERS = kTilesAdders, ORDER = 16;
+    constexpr int TURNS = kMostTilesLag + 1, WARP = 32, WARPS = THREADS / WARP;
+    constexpr int LANES = X < WARP ? X : WARP, UNITS = THREADS / LANES; // a unit is the lanes that share copies
     constexpr int Y = THREADS / X, COLUMNS = X * VEC, PITCH = COLUMNS + SECTOR, SHIFTED = PITCH + SECTOR;
-    static_assert(Y % SECTOR == 0, "a thread's pieces must begin equally far inside a sector");
+    static_assert(ORDER > kMostTilesStages + kMostTilesLag + 1, "or a tile is forgotten before all have done with it");
     extern __shared__ __align__(128) unsigned char tiles_memory[];
     // A tile's phases: its sums are in the block's memory, and added up; the cluster's are here; its factors are.
-    __shared__ uint64_t summed, added, exchanged[2], factored[2];
-    __shared__ int all_usual[2][ADDERS / 32]; // by warp of adders: no factor needs its extra
-    __shared__ float order[ORDER];           // of this cluster's tiles, as bits: its n-th is at n % ORDER
+    __shared__ uint64_t summed, added, exchanged[2], factored[TURNS];
+    __shared__ uint64_t loaded[kMostTilesStages * WARPS]; // a warp's part of a stage's tile is there
+    __shared__ int all_usual[TURNS][ADDERS / WARP]; // by warp of adders: no factor needs its extra
+    __shared__ float order[ORDER];                // of this cluster's tiles, as bits: its n-th is at n % ORDER
     unsigned const blocks = cluster_size(), cluster = blockIdx.x / blocks, clusters = gridDim.x / blocks;
-    TilesMemory const memory(X, VEC, SECTOR, 1);
-    T* const stages = reinterpret_cast<T*>(tiles_memory); // [STAGES][R][THREADS] vectors
-    float* const sums = reinterpret_cast<float*>(stages + STAGES * R * THREADS * VEC);
+    unsigned const ahead = g.stages - g.lag, turns = g.lag + 1; // ahead: tiles asked for, with the one that is summed
+    TilesMemory const memory(X, VEC, SECTOR, 1, int(turns));
+    T* const stages = reinterpret_cast<T*>(tiles_memory); // [stages][UNITS] units
+    float* const sums = reinterpret_cast<float*>(stages + g.stages * UNITS * g.unit * VEC);
     float* const factors = sums + memory.sums;
     float* const extras = factors + memory.factors;
-    float* const partials = extras + memory.extras;
-    int const thread = threadIdx.x, first_channel = int(cluster_rank()) * (Y * R);
+    float* const weights = extras + memory.extras;
+    float* const partials = weights + memory.weights;
+    int const thread = threadIdx.x, first_channel = int(cluster_rank()), stride = Y * int(blocks);
 
     struct Tile
     {
         int64_t start; // of a channel's piece
-        int begin;     // its first column, -1: no tile
+        int begin;     // its first column
 
         __device__ int lo() const { return int(start % SECTOR); } // what the sector holds before it
     };
@@ -101,13 +105,19 @@ __global__ void __launch_bounds__(kTilesThreads + kTilesAdders, 1)
         barrier_init(&summed, THREADS);
         barrier_init(&added, ADDERS);
         for (int i = 0; i < 2; ++i)
-        {
             barrier_init(exchanged + i);
+        for (int i = 0; i < TURNS; ++i)
             barrier_init(factored + i, ADDERS);
-        }
-        for (int i = 0; i < STAGES; ++i)
+        for (int i = 0; i < g.stages * WARPS; ++i)
+            barrier_init(loaded + i, WARP / LANES);
+        for (int i = 0; i < g.stages; ++i)
             order[i] = __uint_as_float(cluster + i * clusters);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    for (int i = thread; i < Y * R; i += THREADS + ADDERS)
+    {
+        int const channel = first_channel + i / R * int(blocks) + i % R * stride;
+        weights[i] = weight.data && channel < g.channels ? weight.at(channel) : 1.f;
     }
 
     if (thread >= THREADS)
@@ -122,15 +132,16 @@ __global__ void __launch_bounds__(kTilesThreads + kTilesAdders, 1)
             drawn = atomicAdd(tickets, 1u);
         cluster_arrive(); // the others' barriers are ready
         cluster_wait();
+        int turn_of_factors = 0;
         for (unsigned count = 0; item_of(count) < g.items; ++count)
         {
-            unsigned const turn = count % 2, inner = unsigned(g.inner);
+            unsigned const turn = count % 2, row = blocks * unsigned(g.inner); // to the block's next channel
             Tile const tile = tile_of(item_of(count), first_channel);
             barrier_wait(&summed, count % 2);
             float total[EACH] = {};
-            unsigned shift = unsigned(tile.start) + first_row * inner;
+            unsigned shift = unsigned(tile.start) + first_row * row;
 #pragma unroll
-            for (int i = 0; i < ROWS; ++i, shift += inner) // a row has the columns shifted by its place in a sector
+            for (int i = 0; i < ROWS; ++i, shift += row) // a row has the columns shifted by its place in a sector
 #pragma unroll
                 for (int j = 0; j < EACH; ++j)
                     total[j] += sums[(first_row + i) * PITCH + column + j * ADDERS + int(shift % SECTOR)];
@@ -151,7 +162,7 @@ __global__ void __launch_bounds__(kTilesThreads + kTilesAdders, 1)
                 send(partial + cluster_rank() * SENT + adder + j * ADDERS, total[j]);
             if (draws)
             {
-                send(order + (count + STAGES) % ORDER, __uint_as_float(STAGES * clusters + drawn));
+                send(order + (count + g.stages) % ORDER, __uint_as_float(g.stages * clusters + drawn));
                 if (tickets)
                     drawn = atomicAdd(tickets, 1u); // looked at when the next sums are sent
                 else
@@ -174,156 +185,150 @@ __global__ void __launch_bounds__(kTilesThreads + kTilesAdders, 1)
                             all += partial[i * COLUMNS + at];
                     Scale const scale(at < needed(tile) ? divisor_of(all, norm) : 1.f);
                     usual = usual && scale.extra == 1.f;
-                    extras[turn * COLUMNS + at] = scale.extra;
+                    extras[turn_of_factors * COLUMNS + at] = scale.extra;
 #pragma unroll
                     for (int i = 0; i < 2; ++i)
-                        factors[(turn * 2 + i) * SHIFTED + SECTOR + at + i] = scale.factor;
+                        factors[(turn_of_factors * 2 + i) * SHIFTED + SECTOR + at + i] = scale.factor;
                 }
             usual = __all_sync(kWholeWarp, usual);
-            if (adder % 32 == 0)
-                all_usual[turn][adder / 32] = usual;
-            barrier_arrive(factored + turn);
+            if (adder % WARP == 0)
+                all_usual[turn_of_factors][adder / WARP] = usual;
+            barrier_arrive(factored + turn_of_factors);
+            turn_of_factors = turn_of_factors == g.lag ? 0 : turn_of_factors + 1;
         }
         if (draws && tickets && drawn == g.items + clusters - 1)
             *tickets = 0; // every tile has drawn once, and every cluster once more
         return;
     }
 
-    int const from_lo = thread % X * VEC, channel = first_channel + thread / X;
-    int const packs = min(max(ceil_div(g.channels - channel, Y), 0), R); // channels that this thread has
-    int64_t const step = Y * g.inner;
-    T* const places = stages + thread * VEC; // [STAGES][R], THREADS vectors apart
-    auto const place = [&](int slot, int r) { return places + (slot * R + r) * THREADS * VEC; };
-    for (int i = 0; i < STAGES; ++i)
-        for (int r = packs; r < R; ++r)
-            Vector<T>::zeros().store(place(i, r), false); // no copy comes there
-    auto const fetch = [&](unsigned item, int slot) {
-        Tile tile{0, -1};
-        if (item < g.items)
-        {
-            tile = tile_of(item, channel);
-            int const at = from_lo - tile.lo(), wanted = at < needed(tile) ? packs : 0;
-            T const* const from = x + tile.start + at;
-            if (item < g.within || from + (R - 1) * step + VEC <= x + g.elements)
-            {
-                unsigned const to = shared_address(place(slot, 0));
-                T const* p = from;
-#pragma unroll
-                for (int r = 0; r < R; ++r, p += step)
-                    if (r < wanted)
-                        copy_async(to + r * (THREADS * kVectorBytes), p);
-            }
-            else
-                for (int r = 0; r < wanted; ++r)
-                {
-                    T const* const p = from + r * step;
-                    if (p + VEC <= x + g.elements)
-                        copy_async(shared_address(place(slot, r)), p);
-                    else // the tensor's last vector, and not full
-                        for (int k = 0; p + k < x + g.elements; ++k)
-                            place(slot, r)[k] = p[k];
-                }
-        }
-        __pipeline_commit();
-        return tile;
+    int const own = thread % LANES, warp = thread / WARP, row = thread / X, from_lo = thread % X * VEC,
+              channel = first_channel + row * int(blocks);
+    int const of_unit = ceil_div(max(g.channels - channel, 0), stride), packs = own < g.box ? of_unit : 0;
+    int64_t const step = stride * g.inner;
+    int const pitch = g.box * VEC;
+    T* const places = stages + thread / LANES * g.unit * VEC;
+    auto const place = [&](int slot, int r, int lane) {
+        return places + slot * UNITS * g.unit * VEC + r * pitch + lane * VEC;
     };
-    Tile before{0, -1}, here = fetch(cluster, 0), next = fetch(cluster + clusters, 1);
-    float weights[R];
-#pragma unroll
-    for (int r = 0; r < R; ++r)
-        weights[r] = weight.data && r < packs ? weight.at(channel + r * Y) : 1.f;
+    auto const fetch = [&](unsigned item, int slot) {
+        __syncwarp(); // all lanes have read what was there
+        if (item >= g.items || own != 0)
+            return;
+        Tile const tile = tile_of(item, channel);
+        uint64_t* const barrier = loaded + slot * WARPS + warp;
+        bulk_announce(of_unit * g.box * kVectorBytes, barrier);
+        if (of_unit > 0)
+            tensor_load(place(slot, 0, 0), of_unit == g.packs ? &x.full : &x.less,
+                int(tile.start) - tile.lo() + from_lo, 0, barrier);
+    };
     cluster_arrive();
     cluster_wait();
+    for (unsigned i = 0; i < ahead; ++i)
+        fetch(cluster + i * clusters, i);
 
-    int slot = 0;
-    for (unsigned count = 0; here.begin >= 0 || before.begin >= 0; ++count)
+    Ring summing;    // the tile whose squares are summed
+    Ring factors_of; // the tile that is written
+    for (unsigned count = 0; count < g.lag || item_of(count - g.lag) < g.items; ++count)
     {
-        unsigned const turn_before = (count + 1) % 2;
-        int const slot_before = slot == 0 ? STAGES - 1 : slot - 1;
-        if (here.begin >= 0)
+        int const slot = summing.stage;
+        if (item_of(count) < g.items)
         {
-            __pipeline_wait_prior(1);
+            barrier_wait(loaded + slot * WARPS + warp, summing.phase);
+            Vector<T> v[R];
+            T const* from = place(slot, 0, own);
+#pragma unroll
+            for (int r = 0; r < R; ++r, from += pitch)
+                v[r] = r < packs ? Vector<T>::of_shared(from) : Vector<T>::zeros();
             float sum[VEC] = {};
 #pragma unroll
             for (int r = 0; r < R; ++r) // beyond what is needed they are anything, and nobody's
-            {
-                auto const v = Vector<T>::of_shared(place(slot, r));
 #pragma unroll
                 for (int k = 0; k < VEC; ++k)
-                    sum[k] = fmaf(v[k], v[k], sum[k]);
-            }
+                    sum[k] = fmaf(v[r][k], v[r][k], sum[k]);
             if (count > 0)
                 barrier_wait(&added, (count - 1) % 2);
-            auto* const to = reinterpret_cast<float4*>(sums + thread / X * PITCH + from_lo);
+            auto* const to = reinterpret_cast<float4*>(sums + row * PITCH + from_lo);
 #pragma unroll
             for (int k = 0; k < VEC; k += 4)
                 to[k / 4] = make_float4(sum[k], sum[k + 1], sum[k + 2], sum[k + 3]);
             barrier_arrive(&summed);
         }
-        bool usual = true;
-        if (before.begin >= 0)
+        int const slot_before = slot < g.lag ? slot - g.lag + g.stages : slot - g.lag;
+        summing.advance(g.stages);
+        if (count < g.lag)
         {
-            barrier_wait(factored + turn_before, (count - 1) / 2 % 2);
+            fetch(item_of(count + ahead), slot_before);
+            continue;
+        }
+        int const turn_before = factors_of.stage;
+        barrier_wait(factored + turn_before, factors_of.phase);
+        factors_of.advance(int(turns));
+        bool usual = true;
 #pragma unroll
-            for (int i = 0; i < ADDERS / 32; ++i)
-                usual = usual && all_usual[turn_before][i];
+        for (int i = 0; i < ADDERS / WARP; ++i)
+            usual = usual && all_usual[turn_before][i];
+        Tile const before = tile_of(item_of(count - g.lag), channel);
+
+        // What the tile owns of the piece, counted from a sector's begin.
+        int const lo = before.lo(), columns = int(g.inner) - before.begin, last = lo + g.width;
+        int const first = before.begin == 0 ? lo : ceil_div(lo, SECTOR) * SECTOR;
+        int const stop = columns <= g.width ? lo + columns : min(ceil_div(last, SECTOR) * SECTOR, lo + columns);
+        float const* const factors_before = factors + turn_before * 2 * SHIFTED + SECTOR;
+        // A vector of all of the unit's channels by elements, of which each lane has some.
+        auto const write_elements = [&](int vector) {
+            int const lane = vector - thread % X + own;
+            if (lane < 0 || lane >= LANES)
+                return;
+#pragma unroll 1
+            for (int i = own; i < of_unit * VEC; i += LANES)
+            {
+                int const r = i / VEC, k = i % VEC, at = vector * VEC + k, column = at - lo;
+                if (at >= first && at < stop)
+                    y[before.start + r * step + column] = from_float<T>(to_float(place(slot_before, r, lane)[k])
+                        * factors_before[column] * weights[row * R + r] * extras[turn_before * COLUMNS + column]);
+            }
+        };
+        if (!usual)
+            for (int vector = 0; vector < X; ++vector)
+                write_elements(vector);
+        else
+        {
+            if (first % VEC != 0) // a channel's begin
+                write_elements(first / VEC);
+            if (stop % VEC != 0) // its end
+                write_elements(stop / VEC);
         }
 
-        // What the tile owns of the piece.
-        int const lo = before.lo(), at = from_lo - lo;
-        int const columns = int(g.inner) - before.begin, low = before.begin == 0 ? 0 : (SECTOR - lo) % SECTOR;
-        int const sectors = (lo + g.width + SECTOR - 1) / SECTOR * SECTOR - lo;
-        int const high = columns <= g.width ? columns : min(sectors, columns);
-        int const out_packs = before.begin >= 0 && at + VEC > low && at < high ? packs : 0;
         Vector<T> v[R];
+        T const* from = place(slot_before, 0, own);
 #pragma unroll
-        for (int r = 0; r < R; ++r)
-            v[r] = Vector<T>::of_shared(place(slot_before, r));
-        Tile const later = fetch(item_of(count + 2), slot_before);
+        for (int r = 0; r < R; ++r, from += pitch)
+            if (r < packs)
+                v[r] = Vector<T>::of_shared(from);
+        fetch(item_of(count + ahead), slot_before);
+        if (!usual || from_lo < first || from_lo + VEC > stop)
+            continue;
         float factor[VEC];
-        auto const* const f = reinterpret_cast<float2 const*>(
-            factors + (turn_before * 2 + lo % 2) * SHIFTED + SECTOR + from_lo - lo / 2 * 2);
+        auto const* const f
+            = reinterpret_cast<float2 const*>(factors_before + lo % 2 * SHIFTED + from_lo - lo / 2 * 2);
 #pragma unroll
         for (int k = 0; k < VEC; k += 2)
         {
             float2 const two = f[k / 2];
             factor[k] = two.x, factor[k + 1] = two.y;
         }
-        T* p = y + before.start + at;
-        auto const scaled = [&](int r, float (&out)[VEC]) {
+        T* p = y + before.start + from_lo - lo;
+#pragma unroll
+        for (int r = 0; r < R; ++r, p += step)
+        {
+            float const of_channel = weights[row * R + r];
+            float out[VEC];
 #pragma unroll
             for (int k = 0; k < VEC; ++k)
-                out[k] = v[r][k] * factor[k] * weights[r];
-        };
-        if (usual && at >= low && at + VEC <= high)
-#pragma unroll
-            for (int r = 0; r < R; ++r, p += step)
-            {
-                float out[VEC];
-                scaled(r, out);
-                if (r < out_packs)
-                    store_whole(p, Vector<T>::of(out));
-            }
-        else if (out_packs > 0)
-        {
-            unsigned const all = (1u << VEC) - 1, from = max(low - at, 0), to = min(high - at, VEC);
-            unsigned const inside = all >> (VEC - to) & all << from;
-#pragma unroll
-            for (int r = 0; r < R; ++r, p += step)
-            {
-                if (r >= out_packs)
-                    break;
-                float out[VEC];
-                scaled(r, out);
-                if (!usual)
-#pragma unroll
-                    for (int k = 0; k < VEC; ++k)
-                        out[k] *= extras[turn_before * COLUMNS + max(at + k, 0)];
-                store_inside(p, Vector<T>::of(out), inside);
-            }
+                out[k] = v[r][k] * factor[k] * of_channel;
+            if (r < packs)
+                store_whole(p, Vector<T>::of(out));
         }
-        before = here, here = next, next = later;
-        slot = slot + 1 == STAGES ? 0 : slot + 1;
     }
 #endif
 }
