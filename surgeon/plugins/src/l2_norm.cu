@@ -8,15 +8,15 @@ namespace surgeon
 namespace
 {
 
-// Few channels that blocks of whole vectors would move in parts, or that cut lines.
+// Few channels, or more where a multiprocessor has enough columns at once; not where blocks of whole vectors do as well.
 StagedPlan plan_l2norm_staged(Type type, int64_t channels, int64_t inner)
 {
-    constexpr int64_t kFewest = 8, kMost = 128, kLong = 1024;
-    int64_t const bytes = inner * size_of(type);
+    constexpr int64_t kMost = 128, kLong = 1024;
+    int64_t const bytes = inner * size_of(type), enough = type == Type::kFloat ? 76 : 180;
     bool const whole = bytes % kLineBytes == 0 || (bytes % kVectorBytes == 0 && bytes >= kLong);
-    if (whole || inner < 8 || channels > kMost || (channels < kFewest && bytes % 8 == 0))
-        return StagedPlan{0, 0, 0};
-    return plan_staged(type, channels, inner);
+    StagedPlan const plan = plan_staged(type, channels, inner);
+    bool const does = channels <= kMost || staged_columns(plan, type, channels, inner) >= enough;
+    return does && !whole ? plan : StagedPlan{0, 0, 0};
 }
 
 constexpr int kMostColumnThreads = 512;
@@ -103,9 +103,9 @@ Mapping choose(Type type, int64_t outer, int64_t channels, int64_t inner, bool w
     if (channels * bytes <= kThird)
         m.planes = planes;
     if (stream && m.columns())
-        m.strips = plan_l2norm_strips(type, channels, inner);
-    if (stream && m.columns())
         m.staged = plan_l2norm_staged(type, channels, inner);
+    if (stream && m.columns())
+        m.strips = plan_l2norm_strips(type, channels, inner);
     if (stream && m.columns())
         m.images = plan_l2norm_images(type, channels, inner);
     if (m.columns())

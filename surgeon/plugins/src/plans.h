@@ -92,6 +92,7 @@ bool exchange_fits(ExchangePlan const& plan, Type type, int64_t channels, int64_
 ImagesPlan plan_images(Type type, int64_t channels, int64_t inner);
 bool images_fit(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner);
 StagedPlan plan_staged(Type type, int64_t channels, int64_t inner);
+int staged_columns(StagedPlan const& plan, Type type, int64_t channels, int64_t inner);
 bool staged_fits(StagedPlan const& plan, Type type, int64_t channels, int64_t inner);
 ShortPlanesPlan plan_short_planes(Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted);
 bool short_planes_fit(ShortPlanesPlan const& plan, Type type, int64_t channels, int64_t inner);
