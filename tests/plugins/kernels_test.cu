@@ -590,6 +590,18 @@ void verify(Case const& c)
                             images, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
                     });
         }
+        // As run() would, and over every number of blocks, by few threads and many.
+        int const most_turns = std::max(int(480 * 4 / size / inner), 1);
+        for (SpansPlan const& spans : {plan_spans(c.type, c.x[axis], inner),
+                 SpansPlan{1 << turn % 4, 1 + turn % 2, 1 + turn % most_turns, 1 + turn % 3},
+                 SpansPlan{1 << turn / 2 % 4, 1 + turn / 3 % 2, most_turns, 1 + turn % 4}})
+            if (spans_fit(spans, c.type, c.x[axis], inner))
+                again(" in spans over " + std::to_string(spans.blocks) + " blocks, words " + std::to_string(spans.words)
+                        + ", turns " + std::to_string(spans.turns) + ", stages " + std::to_string(spans.stages),
+                    [&] {
+                        return launch_l2norm_spans(
+                            spans, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
+                    });
         // As run() would, and in small items that begin anywhere: by few threads, or by so many that the device holds
         // fewer blocks.
         StagedPlan const usual = plan_staged(c.type, c.x[axis], inner);
@@ -934,7 +946,8 @@ void check_all()
     for (Type t : kTypes) // L2Norm: tensors that outgrow the L2 cache, whose tiles and images are drawn
         for (Dims const& d : std::vector<Dims>{{600, 512, 7, 7}, {170, 1024, 10, 10}, {100, 512, 19, 19},
             {1500, 64, 14, 14}, {9001, 35, 7, 9}, {100001, 3, 11, 19}, {300001, 2, 5, 21}, {40001, 4, 20, 23},
-                 {1001, 129, 11, 13}, {30, 512, 38, 38}, {90, 3, 225, 227}, {60, 17, 129, 127}, {7, 61, 257, 255},
+                 {1001, 129, 11, 13}, {330, 257, 15, 17}, {2100, 1061, 2, 5}, {1300, 300, 5, 11}, {200, 1917, 3, 19},
+                 {800, 9001, 3}, {110, 566, 7, 49}, {110, 363, 550}, {30, 512, 38, 38}, {90, 3, 225, 227}, {60, 17, 129, 127}, {7, 61, 257, 255},
                  {300, 2, 181, 183}})
         {
             Case c{Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), d, t};
