@@ -597,10 +597,22 @@ void verify(Case const& c)
                             images, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
                     });
         }
-        // As run() would, and in small items: by few threads, or by so many that the device holds fewer blocks.
+        // As run() would, and over every number of blocks, by few threads and many.
+        int const most_turns = std::max(int(480 * 4 / size / inner), 1);
+        for (SpansPlan const& spans : {plan_spans(c.type, c.x[axis], inner),
+                 SpansPlan{1 << turn % 4, 1 + turn % 2, 1 + turn % most_turns, 1 + turn % 3},
+                 SpansPlan{1 << turn / 2 % 4, 1 + turn / 3 % 2, most_turns, 1 + turn % 4}})
+            if (spans_fit(spans, c.type, c.x[axis], inner))
+                again(" in spans over " + std::to_string(spans.blocks) + " blocks, words " + std::to_string(spans.words)
+                        + ", turns " + std::to_string(spans.turns) + ", stages " + std::to_string(spans.stages),
+                    [&] {
+                        return launch_l2norm_spans(
+                            spans, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
+                    });
+        // As run() would, and in small items that begin anywhere: by few threads, or by so many that the device holds
+        // fewer blocks.
         StagedPlan const usual = plan_staged(c.type, c.x[axis], inner);
-        int const vec = int(kVectorBytes / size), together = vec / int(std::gcd(c.x[axis] * inner, int64_t(vec)));
-        for (StagedPlan const& staged : {usual, StagedPlan{together, 2 + turn % 3, outer > 1000 ? 640 : 32}})
+        for (StagedPlan const& staged : {usual, StagedPlan{1 + turn % 7, 2 + turn % 3, outer > 1000 ? 608 : 32}})
             if (staged_fits(staged, c.type, c.x[axis], inner))
                 again(" staged by " + std::to_string(staged.images), [&] {
                     return launch_l2norm_staged(
@@ -949,6 +961,9 @@ void quick()
         for (int64_t inner = 2; inner <= 16; ++inner)
             for (int64_t channels : {int64_t(1), int64_t(2), int64_t(3), 16 / inner, 5 + inner, 70 + 3 * inner})
                 short_planes(15, std::max(channels, int64_t(1)), inner, t);
+        for (int64_t channels = 2; channels <= 9; ++channels)
+            for (int64_t inner : {17, 30, 370})
+                short_planes(61, channels, inner, t, inner == 30 ? Values::kZeroRows : Values::kNormal);
         for (int64_t inner : {2, 5, 7, 8, 15})
             short_planes(3, 2047 + inner, inner, t);
         shared_channels({{1, 512, 37}, {140, 640, 9}, {2, 768, 131}, {1, 1024, 300}, {2, 1536, 70}, {3, 301, 67},
@@ -1052,8 +1067,10 @@ void check_all()
                 all_operators(d, t, v, true);
     for (Type t : kTypes) // L2Norm: tensors that outgrow the L2 cache, whose tiles and images are drawn
         for (Dims const& d : std::vector<Dims>{{600, 512, 7, 7}, {170, 1024, 10, 10}, {100, 512, 19, 19},
-            {1500, 64, 14, 14}, {9001, 35, 7, 9}, {45, 537, 1623}, {400, 130, 701}, {50, 1100, 601}, {90, 70, 5003},
-                 {50, 2500, 301}, {30, 512, 38, 38}, {90, 3, 225, 227}, {60, 17, 129, 127},
+            {1500, 64, 14, 14}, {9001, 35, 7, 9}, {100001, 3, 11, 19}, {300001, 2, 5, 21}, {40001, 4, 20, 23},
+                 {1001, 129, 11, 13}, {330, 257, 15, 17}, {2100, 1061, 2, 5}, {1300, 300, 5, 11}, {200, 1917, 3, 19},
+                 {800, 9001, 3}, {110, 566, 7, 49}, {110, 363, 550}, {45, 537, 1623}, {400, 130, 701}, {50, 1100, 601},
+                 {90, 70, 5003}, {50, 2500, 301}, {30, 512, 38, 38}, {90, 3, 225, 227}, {60, 17, 129, 127},
                  {7, 61, 257, 255}, {300, 2, 181, 183}})
         {
             Case c{Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), d, t};
@@ -1081,7 +1098,7 @@ void check_all()
                      4000})
                 for (int64_t outer : {1, 2, 133})
                     short_planes(outer, channels, inner, t);
-            for (int64_t channels : {1, 2, 3, 40, 401})
+            for (int64_t channels : {1, 2, 3, 5, 40, 401})
                 for (Values v : {Values::kZero, Values::kZeroRows, Values::kTiny, Values::kLarge, Values::kConstant,
                          Values::kDenormal, Values::kSpecial})
                     short_planes(37, channels, inner, t, v);

@@ -18,6 +18,7 @@
 #include "kernels/l2_norm_long_rows.cuh"
 #include "kernels/l2_norm_rows.cuh"
 #include "kernels/l2_norm_short_planes.cuh"
+#include "kernels/l2_norm_spans.cuh"
 #include "kernels/l2_norm_strips.cuh"
 #include "kernels/l2_norm_tiles.cuh"
 #include "kernels/leaky_relu.cuh"

@@ -8,15 +8,15 @@ namespace surgeon
 namespace
 {
 
-// Few channels that blocks of whole vectors would move in parts, or that cut lines.
+// Few channels, or more where a multiprocessor has enough columns at once; not where blocks of whole vectors do as well.
 StagedPlan plan_l2norm_staged(Type type, int64_t channels, int64_t inner)
 {
-    constexpr int64_t kFewest = 8, kMost = 128, kLong = 1024;
-    int64_t const bytes = inner * size_of(type);
+    constexpr int64_t kMost = 128, kLong = 1024;
+    int64_t const bytes = inner * size_of(type), enough = type == Type::kFloat ? 76 : 180;
     bool const whole = bytes % kLineBytes == 0 || (bytes % kVectorBytes == 0 && bytes >= kLong);
-    if (whole || inner < 8 || channels > kMost || (channels < kFewest && bytes % 8 == 0))
-        return StagedPlan{0, 0, 0};
-    return plan_staged(type, channels, inner);
+    StagedPlan const plan = plan_staged(type, channels, inner);
+    bool const does = channels <= kMost || staged_columns(plan, type, channels, inner) >= enough;
+    return does && !whole ? plan : StagedPlan{0, 0, 0};
 }
 
 constexpr int kMostColumnThreads = 512;
@@ -56,6 +56,25 @@ ImagesPlan plan_l2norm_images(Type type, int64_t channels, int64_t inner)
     return bytes < 512 || (split && bytes < 1024) || one_block || few ? plan : ImagesPlan{0, 0};
 }
 
+// Images that begin inside of sectors, or that other mappings would move by single elements, or by tiles of so short rows
+// that what each of these costs counts.
+SpansPlan plan_l2norm_spans(Type type, int64_t channels, int64_t inner)
+{
+    constexpr int64_t kLong = 4 << 10, kShort = 512, kMany = 512, kLarge = 800 << 10, kFew = 520;
+    int64_t const size = size_of(type), bytes = inner * size, image = channels * bytes;
+    int64_t const words = bytes / 4 * (bytes % 4 == 0 ? 1 : 2); // of one row or two
+    bool const halves = type != Type::kFloat, split = bytes % kVectorBytes != 0;
+    TilesPlan const tiles = plan_l2norm_tiles(type, channels, inner, true);
+    bool does = split || (bytes < kLineBytes && channels > kMany);
+    if (plan_l2norm_images(type, channels, inner).blocks > 0)
+        does = image <= (520 << 10) && image % kLineBytes != 0
+            && (image % kSectorBytes != 0 || (!halves && image <= (128 << 10)));
+    else if (tiles.blocks > 0)
+        does = split && (halves ? words <= kFew : bytes < kShort && image <= kLarge);
+    bool const whole = bytes % kLineBytes == 0;
+    return does && !whole && bytes <= kLong ? plan_spans(type, channels, inner) : SpansPlan{0, 0, 0, 0};
+}
+
 // Few long channels that cut vectors: so few that tiles would be half empty. Of halves also some more that cut lines.
 StripsPlan plan_l2norm_strips(Type type, int64_t channels, int64_t inner)
 {
@@ -74,12 +93,14 @@ struct Mapping
     StagedPlan staged{0, 0, 0};
     StripsPlan strips{0, 0, 0};
     ImagesPlan images{0, 0};
+    SpansPlan spans{0, 0, 0, 0};
     ExchangePlan exchange{0};
     TilesPlan tiles = kNoTiles;
 
     bool draws() const
     {
-        return staged.images > 0 || strips.width > 0 || images.blocks > 0 || exchange.blocks > 0 || tiles.blocks > 0;
+        return staged.images > 0 || strips.width > 0 || images.blocks > 0 || spans.blocks > 0 || exchange.blocks > 0
+            || tiles.blocks > 0;
     }
     bool columns() const { return planes.images == 0 && !draws(); }
 };
@@ -89,17 +110,19 @@ struct Mapping
 Mapping choose(Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted, bool stream, bool tickets)
 {
     constexpr int64_t kThird = 72 << 10;
-    int64_t const bytes = inner * size_of(type);
+    int64_t const bytes = inner * size_of(type), weights = stream && weighted ? sizeof(float) : 0;
     ShortPlanesPlan planes{0, 0, 0};
     if (stream || bytes != 2 * kVectorBytes)
         planes = plan_short_planes(type, outer, channels, inner, weighted);
     Mapping m;
-    if (channels * bytes <= kThird)
+    if (channels * (bytes + weights) <= kThird)
         m.planes = planes;
+    if (stream && m.columns())
+        m.staged = plan_l2norm_staged(type, channels, inner);
     if (stream && m.columns())
         m.strips = plan_l2norm_strips(type, channels, inner);
     if (stream && m.columns())
-        m.staged = plan_l2norm_staged(type, channels, inner);
+        m.spans = plan_l2norm_spans(type, channels, inner);
     if (stream && m.columns())
         m.images = plan_l2norm_images(type, channels, inner);
     if (m.columns())
@@ -131,6 +154,8 @@ cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t ou
         return launch_l2norm_staged(mapping.staged, type, x, weight, y, outer, channels, inner, norm, tickets, on);
     if (mapping.strips.width > 0)
         return launch_l2norm_strips(mapping.strips, type, x, weight, y, outer, channels, inner, norm, tickets, on);
+    if (mapping.spans.blocks > 0)
+        return launch_l2norm_spans(mapping.spans, type, x, weight, y, outer, channels, inner, norm, tickets, on);
     if (mapping.images.blocks > 0)
         return launch_l2norm_images(mapping.images, type, x, weight, y, outer, channels, inner, norm, tickets, on);
     if (mapping.exchange.blocks > 0)

@@ -1,7 +1,6 @@
 #include "launch.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace surgeon
 {
@@ -11,7 +10,9 @@ namespace
 
 int64_t staged_bytes(StagedPlan const& plan, Type type, int64_t channels, int64_t inner)
 {
-    return plan.stages * plan.images * channels * inner * size_of(type) + channels * int64_t(sizeof(float));
+    int const elements = int(plan.images * channels * inner);
+    int const room = type == Type::kFloat ? stage_room<float>(elements) : stage_room<__half>(elements);
+    return int64_t(plan.stages) * room * size_of(type) + channels * int64_t(sizeof(float));
 }
 
 } // namespace
@@ -19,23 +20,28 @@ int64_t staged_bytes(StagedPlan const& plan, Type type, int64_t channels, int64_
 bool staged_fits(StagedPlan const& plan, Type type, int64_t channels, int64_t inner)
 {
     return kStAsync && device().clusters && plan.images > 0 && plan.stages <= kMostStages
-        && plan.images * channels * inner % vector_elements(type) == 0
+        && plan.images * channels * inner <= device().shared_bytes
         && plan.threads + kStagedMover <= kMostStagedImageThreads
         && staged_bytes(plan, type, channels, inner) <= most_shared_of_block();
 }
 
-// Items of some KiB, or an image each, which begin on memory sectors if they can: elsewhere 8 channels of halves are at
-// 0.86 to 0.90 of a copy rather than 0.95. Three of them, or two; so many threads that few have no column, and that
-// there are three blocks where these have the memory.
+// That a multiprocessor works on at once.
+int staged_columns(StagedPlan const& plan, Type type, int64_t channels, int64_t inner)
+{
+    constexpr int kMostThreads = 1344; // that a multiprocessor has the registers for
+    int64_t const bytes = staged_bytes(plan, type, channels, inner) + kReservedOfBlock;
+    int64_t const blocks = std::min<int64_t>(device().shared_bytes / bytes, kMostThreads / (plan.threads + kStagedMover));
+    return int(blocks * std::min<int64_t>(plan.images * inner, plan.threads));
+}
+
+// Items of some KiB, or an image each. Three of them, or two; so many threads that few have no column, and that there are
+// three blocks where these have the memory.
 StagedPlan plan_staged(Type type, int64_t channels, int64_t inner)
 {
     constexpr int kFew = 16, kStages = 3, kBlocks = 3;
     constexpr int64_t kMostThreads = kMostStagedImageThreads - kStagedMover, kMostOfThree = 512;
     int64_t const size = size_of(type), image = channels * inner, item = ((channels < kFew ? 24 : 16) << 10) / size;
-    auto const together = [&](int64_t elements) { return elements / std::gcd(image, elements); };
-    int64_t const by_sectors = together(kSectorBytes / size);
-    int64_t const step = by_sectors * image <= item ? by_sectors : together(kVectorBytes / size);
-    int64_t const images = std::max(item / image / step, int64_t(1)) * step, columns = images * inner;
+    int64_t const images = std::max(item / image, int64_t(1)), columns = images * inner;
     int64_t const of_block = device().shared_bytes / kBlocks - kReservedOfBlock;
     bool const three = kStages * images * image * size <= of_block;
     int64_t const rounds = ceil_div(columns, three ? kMostOfThree : kMostThreads);
@@ -44,6 +50,26 @@ StagedPlan plan_staged(Type type, int64_t channels, int64_t inner)
         plan.stages = 2;
     return staged_fits(plan, type, channels, inner) ? plan : StagedPlan{0, 0, 0};
 }
+
+namespace
+{
+
+template <int FEW, class T>
+cudaError_t launch_staged_images(StagedPlan const& plan, StagedImages const& g, T const* x, Scalars weight, T* y,
+    size_t shared, Norm norm, unsigned* tickets, cudaStream_t on)
+{
+    if constexpr (FEW + 1 < kStagedAtOnce)
+        if (g.channels < kStagedAtOnce && g.channels > std::max(FEW, 1))
+            return launch_staged_images<std::max(FEW + 1, 2), T>(plan, g, x, weight, y, shared, norm, tickets, on);
+    auto const go = [&](auto* kernel) {
+        return launch_resident(
+            kernel, 1, plan.threads + kStagedMover, shared, g.items, on, x, weight, y, g, norm, tickets);
+    };
+    constexpr int PER = FEW > 0 ? 4 / sizeof(T) : 1; // words, where every row begins with one
+    return g.inner % PER == 0 ? go(l2norm_few_channels_kernel<T, FEW, PER>) : go(l2norm_few_channels_kernel<T, FEW, 1>);
+}
+
+} // namespace
 
 cudaError_t launch_l2norm_staged(StagedPlan const& plan, Type type, void const* x, Scalars weight, void* y,
     int64_t outer, int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t on)
@@ -55,9 +81,8 @@ cudaError_t launch_l2norm_staged(StagedPlan const& plan, Type type, void const* 
         FastDiv<uint32_t>(uint32_t(inner))};
     return with_type(type, [&](auto tag) {
         using T = typename decltype(tag)::type;
-        return launch_resident(l2norm_few_channels_kernel<T>, 1, plan.threads + kStagedMover,
-            staged_bytes(plan, type, channels, inner), items, on, static_cast<T const*>(x), weight, static_cast<T*>(y),
-            g, norm, tickets);
+        return launch_staged_images<0, T>(plan, g, static_cast<T const*>(x), weight, static_cast<T*>(y),
+            staged_bytes(plan, type, channels, inner), norm, tickets, on);
     });
 }
 

@@ -41,6 +41,15 @@ struct ImagesPlan
     int groups; // periods that a block works on at once
 };
 
+// Images that fit a cluster, wherever in a vector they begin: see l2norm_spans_kernel.
+struct SpansPlan
+{
+    int blocks; // of a cluster; 0: this mapping does not do
+    int words;  // of a turn that a thread has: 1 or 2
+    int turns;  // of the fewest rows that fill words, that a block works on at once
+    int stages; // shares of images that a block has
+};
+
 // Some images at a time: see l2norm_few_channels_kernel.
 struct StagedPlan
 {
@@ -98,7 +107,10 @@ ExchangePlan plan_exchange(Type type, int64_t channels, int64_t inner);
 bool exchange_fits(ExchangePlan const& plan, Type type, int64_t channels, int64_t inner);
 ImagesPlan plan_images(Type type, int64_t channels, int64_t inner);
 bool images_fit(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner);
+SpansPlan plan_spans(Type type, int64_t channels, int64_t inner);
+bool spans_fit(SpansPlan const& plan, Type type, int64_t channels, int64_t inner);
 StagedPlan plan_staged(Type type, int64_t channels, int64_t inner);
+int staged_columns(StagedPlan const& plan, Type type, int64_t channels, int64_t inner);
 bool staged_fits(StagedPlan const& plan, Type type, int64_t channels, int64_t inner);
 ShortPlanesPlan plan_short_planes(Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted);
 bool short_planes_fit(ShortPlanesPlan const& plan, Type type, int64_t channels, int64_t inner);
@@ -115,6 +127,8 @@ cudaError_t launch_l2norm_tiles(TilesPlan const& plan, Type type, void const* x,
 cudaError_t launch_l2norm_exchange(ExchangePlan const& plan, Type type, void const* x, Scalars weight, void* y,
     int64_t outer, int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t stream);
 cudaError_t launch_l2norm_images(ImagesPlan const& plan, Type type, void const* x, Scalars weight, void* y,
+    int64_t outer, int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t stream);
+cudaError_t launch_l2norm_spans(SpansPlan const& plan, Type type, void const* x, Scalars weight, void* y,
     int64_t outer, int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t stream);
 cudaError_t launch_l2norm_staged(StagedPlan const& plan, Type type, void const* x, Scalars weight, void* y,
     int64_t outer, int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t stream);

@@ -138,7 +138,10 @@ struct Pack
     __device__ static Pack of_shared(T const* p)
     {
         Pack r;
-        memcpy(r.words, __builtin_assume_aligned(p, sizeof(T) * N), sizeof r.words);
+        if constexpr (sizeof(T) * N < 4)
+            r.words[0] = *reinterpret_cast<Bits<T> const*>(p);
+        else
+            memcpy(r.words, __builtin_assume_aligned(p, sizeof(T) * N), sizeof r.words);
         return r;
     }
 

@@ -111,6 +111,58 @@ __device__ inline void store_whole(T* p, Vector<T> const& v)
         "r"(v.words[2]), "r"(v.words[3])
         : "memory");
 }
+
+// A span of a tensor in a stage of shared memory, where it begins at the same place inside a line as in memory: elsewhere
+// bulk copies take longer, 0.87 of a copy where this has 0.97. Moved by a warp.
+template <class T>
+struct StageSpan
+{
+    static constexpr int VEC = kVectorBytes / sizeof(T), LINE = kLineBytes / sizeof(T);
+    int64_t base;   // the element that the stage begins with
+    int begin, end; // of the span, in the stage
+
+    __device__ StageSpan(int64_t from, int64_t to)
+        : base(from / LINE * LINE), begin(int(from - base)), end(int(to - base))
+    {
+    }
+
+    // The vectors around it. Every lane arrives at the barrier.
+    __device__ void load(T* stage, T const* x, int64_t elements, int lane, uint64_t* barrier, uint64_t policy) const
+    {
+        int const first = begin / VEC * VEC, all = ceil_div(end, VEC) * VEC;
+        int const whole = all > elements - base ? all - VEC : all; // the tensor's last vector may be cut
+        if (whole + lane < end)
+            stage[whole + lane] = x[base + whole + lane];
+        if (lane > 0)
+            return barrier_arrive(barrier);
+        unsigned const bytes = unsigned((whole - first) * int(sizeof(T)));
+        bulk_announce(bytes, barrier);
+        bulk_load(stage + first, x + base + first, bytes, barrier, policy);
+    }
+
+    // Until the stage has been read.
+    __device__ void store(T const* stage, T* y, int lane, uint64_t policy) const
+    {
+        int const first = min(ceil_div(begin, VEC) * VEC, end), last = max(end / VEC * VEC, first);
+        if (begin + lane < first)
+            y[base + begin + lane] = stage[begin + lane];
+        if (last + lane < end)
+            y[base + last + lane] = stage[last + lane];
+        if (lane == 0)
+        {
+            bulk_store(y + base + first, stage + first, unsigned((last - first) * int(sizeof(T))), policy);
+            bulk_stores_have_read();
+        }
+        __syncwarp();
+    }
+};
 #endif
+
+// Elements of a stage for spans of so many.
+template <class T>
+__host__ __device__ constexpr int stage_room(int elements)
+{
+    return (ceil_div(elements, int(kLineBytes / sizeof(T))) + 1) * int(kLineBytes / sizeof(T));
+}
 
 } // namespace surgeon

@@ -1,0 +1,168 @@
+#include "launch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <tuple>
+
+namespace surgeon
+{
+
+namespace
+{
+
+bool crosses(Type type, int64_t inner)
+{
+    return type != Type::kFloat && inner % 2 != 0;
+}
+
+// Words of the fewest rows that fill them.
+int64_t period_words(Type type, int64_t inner)
+{
+    return inner * (crosses(type, inner) ? 2 : 1) * size_of(type) / 4;
+}
+
+ImageSpans image_spans(SpansPlan const& plan, Type type, int64_t channels, int64_t inner)
+{
+    int const size = int(size_of(type)), line = kLineBytes / size;
+    ImageSpans g{};
+    g.channels = int(channels);
+    g.inner = int(inner);
+    g.share = int(ceil_div(ceil_div(channels * inner, int64_t(plan.blocks)), int64_t(line))) * line;
+    g.rows = plan.turns * (crosses(type, inner) ? 2 : 1);
+    g.turn = int(plan.turns * period_words(type, inner));
+    g.width = ceil_div(g.turn, plan.words);
+    g.pieces = ceil_div((g.share + line) * size / 4, span_rounds(plan.words) * g.turn);
+    g.stages = plan.stages;
+    g.owned = int(ceil_div(inner, int64_t(plan.blocks)));
+    g.over_inner = FastDiv<uint32_t>(uint32_t(inner));
+    g.over_owned = FastDiv<uint32_t>(uint32_t(g.owned));
+    int const workers = ceil_div(g.width, 32) * 32;
+    g.lanes = 1;
+    while (g.lanes < 32 && 2 * g.lanes * inner <= workers && 2 * g.lanes <= g.rows)
+        g.lanes *= 2;
+    return g;
+}
+
+int span_workers(ImageSpans const& g)
+{
+    return ceil_div(g.width, 32) * 32;
+}
+
+int64_t spans_bytes(ImageSpans const& g, Type type, int blocks)
+{
+    int const size = int(size_of(type));
+    SpansMemory const memory(g, size, blocks);
+    return int64_t(g.stages) * memory.room * size + memory.end * int64_t(sizeof(float));
+}
+
+} // namespace
+
+bool spans_fit(SpansPlan const& plan, Type type, int64_t channels, int64_t inner)
+{
+    int64_t const size = size_of(type), elements = channels * inner, line = kLineBytes / size;
+    if (!kStAsync || !device().clusters || plan.blocks < 1 || plan.words < 1 || plan.words > kMostSpanWords
+        || plan.turns < 1 || plan.stages < 1 || plan.stages > kMostSpanStages || inner < 2
+        || plan.turns * inner > kMostSpanThreads * int64_t(2 * kMostSpanWords)
+        || elements * size > plan.blocks * device().shared_bytes)
+        return false;
+    ImageSpans const g = image_spans(plan, type, channels, inner);
+    return g.width >= 32 && span_workers(g) + kSpansMover <= kMostSpanThreads
+        && g.pieces * g.stages <= kMostSpanPieces && (plan.blocks - 1) * int64_t(g.share) + line <= elements
+        && (plan.words - 1) * g.width < g.turn && spans_bytes(g, type, plan.blocks) <= most_shared_of_block();
+}
+
+namespace
+{
+
+// Fitted to 1,500 timings of 50 shapes and types, of which it takes the best or one close to it.
+double worth(SpansPlan const& plan, Type type, int64_t channels, int64_t inner)
+{
+    constexpr double kEnoughBytes = 120 << 10, kEnoughWorkers = 800, kOverhead = 15, kDoubled = 0.945;
+    constexpr int kMostThreads = 1024; // that a multiprocessor has the registers for
+    ImageSpans const g = image_spans(plan, type, channels, inner);
+    int64_t const share = g.share * size_of(type), bytes = spans_bytes(g, type, plan.blocks) + kReservedOfBlock;
+    int const workers = span_workers(g);
+    double const resident = std::min(int(device().shared_bytes / bytes), kMostThreads / (workers + kSpansMover));
+    double const busy = std::min(resident * plan.stages * share, kEnoughBytes)
+        * std::min(resident * g.width, kEnoughWorkers);
+    double const words = share / 4.0 / g.width; // of a worker
+    return std::cbrt(busy) * g.turn / (double(workers) * plan.words) * words / (words + kOverhead)
+        * std::pow(kDoubled, std::log2(plan.blocks)) * (plan.stages > 1 ? 1.22 : 1) * (plan.words > 1 ? 0.87 : 1);
+}
+
+SpansPlan new_spans_plan(Type type, int64_t channels, int64_t inner)
+{
+    SpansPlan best{0, 0, 0, 0};
+    double most = 0;
+    int64_t const period = period_words(type, inner);
+    for (int blocks = 1; blocks <= kMostBlocksInCluster; blocks *= 2)
+        for (int words = 1; words <= kMostSpanWords; ++words)
+            for (int turns = 1; turns * period <= kMostSpanThreads * words; ++turns)
+                for (int stages : {1, 2})
+                {
+                    SpansPlan const plan{blocks, words, turns, stages};
+                    if (!spans_fit(plan, type, channels, inner))
+                        continue;
+                    double const here = worth(plan, type, channels, inner);
+                    if (here > most)
+                    {
+                        most = here;
+                        best = plan;
+                    }
+                }
+    return best;
+}
+
+} // namespace
+
+// Made once for each shape: it takes longer than a launch.
+SpansPlan plan_spans(Type type, int64_t channels, int64_t inner)
+{
+    static std::mutex mutex;
+    static std::map<std::tuple<bool, int64_t, Type, int64_t, int64_t>, SpansPlan> known;
+    if (!kStAsync || channels * inner > kMostBlocksInCluster * device().shared_bytes / size_of(type))
+        return SpansPlan{0, 0, 0, 0};
+    auto const key = std::make_tuple(device().clusters, device().shared_bytes, type, channels, inner);
+    std::lock_guard<std::mutex> const lock(mutex);
+    auto const found = known.find(key);
+    return found != known.end() ? found->second : known[key] = new_spans_plan(type, channels, inner);
+}
+namespace
+{
+
+template <int WORDS, bool CROSS, class T>
+cudaError_t launch_spans(SpansPlan const& plan, T const* x, Scalars weight, T* y, ImageSpans const& g, size_t shared,
+    Norm norm, unsigned* tickets, cudaStream_t on)
+{
+    if constexpr (WORDS < kMostSpanWords)
+        if (plan.words > WORDS)
+            return launch_spans<WORDS + 1, CROSS>(plan, x, weight, y, g, shared, norm, tickets, on);
+    return launch_resident(l2norm_spans_kernel<T, WORDS, CROSS>, plan.blocks, span_workers(g) + kSpansMover, shared,
+        g.images, on, x, weight, y, g, norm, tickets);
+}
+
+} // namespace
+
+cudaError_t launch_l2norm_spans(SpansPlan const& plan, Type type, void const* x, Scalars weight, void* y,
+    int64_t outer, int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t on)
+{
+    if (!spans_fit(plan, type, channels, inner) || outer > kMostBlocks)
+        return cudaErrorInvalidValue;
+    ImageSpans g = image_spans(plan, type, channels, inner);
+    g.elements = outer * channels * inner;
+    g.images = unsigned(outer);
+    size_t const shared = spans_bytes(g, type, plan.blocks);
+    return with_type(type, [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        auto const* const in = static_cast<T const*>(x);
+        auto* const out = static_cast<T*>(y);
+        if constexpr (sizeof(T) < 4)
+            if (crosses(type, inner))
+                return launch_spans<1, true>(plan, in, weight, out, g, shared, norm, tickets, on);
+        return launch_spans<1, false>(plan, in, weight, out, g, shared, norm, tickets, on);
+    });
+}
+
+} // namespace surgeon
