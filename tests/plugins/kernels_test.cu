@@ -752,6 +752,8 @@ void padded_units(std::vector<Dims> const& shapes, Type t)
             verify(Case{Kind::kSurgeonReflectPad, pads({0, 0, far, 3, 0, 0, 2, 4}, mode), d, t});
             verify(Case{Kind::kSurgeonReflectPad, pads({0, 2, 0, 1, 0, 1, -1, 0}, mode), d, t});
             verify(Case{Kind::kSurgeonReflectPad, pads({-1, 0, 1, 0, 1, 0, 0, 1}, mode), d, t});
+            if (d[3] > 60) // rows that lie far apart in x
+                verify(Case{Kind::kSurgeonReflectPad, pads({0, 0, 1, -20, 0, 0, 1, -int(d[3] - 50)}, mode), d, t});
         }
 }
 
@@ -888,7 +890,7 @@ void quick()
         for (int64_t length : {5, 130, 1025, 5001, 40003, 150001})
             verify(Case{Kind::kSurgeonL2Norm, l2(-1, 2, 1e-10f), {2, length}, t, Values::kNormal});
         padded_planes({{2, 5, 24, 30}, {1, 3, 30, 100}}, t);
-        padded_units({{5, 7, 9, 11}, {2, 20, 60, 61}, {2, 1, 1701, 3}}, t);
+        padded_units({{5, 7, 9, 11}, {2, 20, 60, 61}, {2, 1, 1701, 3}, {2, 2, 600, 19}, {1, 2, 400, 70}}, t);
     }
 }
 
@@ -1017,7 +1019,7 @@ void check_all()
     for (Type t : kTypes)
         padded_units({{3, 37, 7, 7}, {41, 13, 15, 15}, {7, 9, 47, 47}, {30, 64, 30, 30}, {2, 3, 700, 12}, {3, 2, 2, 1},
                          {6, 5, 48, 48}, {4, 40, 62, 65}, {2, 9, 300, 3},
-                         {2, 3, 9000, 12}, {3, 2, 5003, 1}, {2, 2, 700, 24}, {70, 10, 1200, 4}}, t);
+                         {2, 3, 450, 21}, {3, 2, 520, 64}, {2, 3, 9000, 12}, {3, 2, 5003, 1}, {2, 2, 700, 24}, {70, 10, 1200, 4}}, t);
 }
 
 // ---------------------------------------------------------------------------------------------------- timing

@@ -62,15 +62,15 @@ constexpr int64_t kMostPacked = 32; // where packs may be torn: a lane for each
 template <class U>
 int64_t few_torn(PadAxis<U> const& axis, int64_t in_chunk)
 {
-    constexpr int64_t kFew = 8;
+    constexpr int64_t kFew = 16;
     int64_t const pack = ceil_div(in_chunk, 2 * kMostPacks) * 2; // whole words
     int64_t const out = int64_t(axis.out.d), outside = out - int64_t(axis.size);
     return pack <= kMostPacked && (outside + pack) * kFew <= out ? pack : 1;
 }
 
-// The units of a chunk, and what the parts of x that they need take at most, in elements: a vector before and after each,
-// and some lines for every warp, to begin in them as in memory. One warp brings what it can by a unit a lane, so that
-// nothing comes twice; more is shared out. Torn packs need parts besides, and room: where an axis ends, a few packs
+// The units of a chunk, and what the parts of x that they need take at most, in elements: a vector before and after
+// each, and some lines for every warp, to begin in them as in memory. One warp brings what it can by a unit a lane, so
+// that nothing comes twice; more is shared out. Torn packs need parts besides, and room: where an axis ends, a few packs
 // together need up to four runs of x, each with vectors that stick out.
 template <class T, class U>
 void set_units(PadUnits<U>& g, int units, bool torn)
@@ -144,7 +144,7 @@ PadUnits<U> pad_units(PadGeometry<U> const& geometry, int64_t elements, int chun
         }
     };
     consider_all(false);
-    if (filled * 4 < chunk * 3) // what a torn pack costs is less than what chunks of less bytes do
+    if (filled * 5 < chunk * 3) // what a torn pack costs is less than what chunks of less bytes do
         consider_all(true);
     if (units == 0)
         return g;
@@ -189,10 +189,15 @@ PadBlocks<U> pad_blocks(PadGeometry<U> const& geometry, int vec)
     PadAxis<U> const& last = geometry.axes[geometry.rank - 1];
     int64_t const size = last.size, pads = int64_t(last.out.d) - size; // pads may be the larger part
     int64_t const vectors = std::max<int64_t>(std::max(size, pads) / vec, 1);
-    int64_t const lanes = std::min<int64_t>(ceil_div(vectors, int64_t(kPadVectors)), kPadThreads);
+    // Fewer lanes, at least a warp's, and more parts where a block's threads come out clearly better.
+    int64_t lanes = std::min<int64_t>(ceil_div(vectors, int64_t(kPadVectors)), kPadThreads);
+    auto const parts_of = [&](int64_t some) { return ceil_div(vectors, kPadVectors * some); };
+    for (int64_t some = lanes - 1; some >= 32; --some)
+        if (kPadThreads / some * parts_of(lanes) * 16 > kPadThreads / lanes * parts_of(some) * 17)
+            lanes = some;
     g.lanes = FastDiv<uint32_t>(uint32_t(lanes));
     g.rows = kPadThreads / int(lanes);
-    g.parts = int(ceil_div(vectors, kPadVectors * lanes));
+    g.parts = int(parts_of(lanes));
     g.bordered = int64_t(last.out.d) != last.size || last.size % vec != 0;
     return g;
 }
@@ -244,11 +249,15 @@ PadPlan plan_pad(Attributes const& a, Tensor const& x, Tensor const& y)
     bool const stream = streams((x.elements() + y.elements()) * size_of(x.type));
     bool const filled = bytes >= 2 * kSectorBytes && bytes != kLineBytes
         && next_power_of_two(vectors) * kVectorBytes == bytes;
-    if ((last.in >= kLongRow && pads * kFewPads <= last.in) || (last.plain() && filled) || !stream)
-        return PadPlan{0, wide};
     // Two chunks and what they need, of three blocks.
-    int64_t const chunk = device().shared_bytes / 14 / 4096 * 4096;
-    return PadPlan{int(std::min<int64_t>(chunk, kPadChunk)), wide};
+    int64_t const chunk = std::min<int64_t>(device().shared_bytes / 14 / 4096 * 4096, kPadChunk);
+    // Rows that y has more often than x, and that fill chunks, are read once for some of y.
+    int64_t const row_bytes = (last.in + last.begin + last.end) * size_of(x.type);
+    bool const repeated = !last.plain() && y.elements() * 8 >= x.elements() * 9
+        && chunk / row_bytes * row_bytes * 10 >= chunk * 9;
+    if ((last.in >= kLongRow && pads * kFewPads <= last.in && !repeated) || (last.plain() && filled) || !stream)
+        return PadPlan{0, wide};
+    return PadPlan{int(chunk), wide};
 }
 
 cudaError_t launch_pad(PadPlan const& plan, Attributes const& a, Tensor const& x, Tensor const& y, void* workspace,

@@ -234,10 +234,11 @@ struct PadChunk
 };
 
 // Blocks stay and draw chunks, some neighbouring units of y each, two ahead, from *tickets, which is 0 before and after.
-// Two warps bring the parts of x that a chunk's units need into shared memory, and two those of the next; eight warps
-// move words from there to their places in the chunk; one warp sends it, after what the chunk before leaves of its last
-// line, and draws. Where in its unit's part of x each word has its source is asked once, and kept in registers. Two of
-// all there is, by turns: nobody is two turns ahead of another, so that the barriers' phases tell the turns apart.
+// Two warps bring the parts of x that a chunk's units need into shared memory, and two those of the next; while they
+// come, one of these writes what the chunk before leaves of its last line. Eight warps move words from there to their
+// places in the chunk; one draws, and sends. Where in its unit's part of x each word has its source is asked once, and
+// kept in registers. Two of all there is, by turns: nobody is two turns ahead of another, so that the barriers' phases
+// tell the turns apart.
 // Short rows in tall planes come in packs, which make units. Where a pack crosses a plane's end it is torn: its rows are
 // brought as units of their own, and its words ask for the row that they are of.
 template <class T, class U>
@@ -253,16 +254,16 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
     int const made_room = g.words * 32 * kUnitWarps * PER_WORD + LINE;
     auto* const made = reinterpret_cast<Bits<T>*>(staged); // [2][made_room]
     auto* const windows = made + 2 * made_room;            // [2][g.room]
-    // [2][g.units]: where in the window a unit's part of x is, in bytes: x for a word of it, once for each half; y for one
-    // of which the second half is the next unit's. Of a torn unit kTornUnit and the first place of its pack's in `parts`.
+    // [2][g.units]: where in the window a unit's part of x is, in bytes: x for a word of it, once for each half; y for
+    // one of which the second half is the next unit's. Of a torn unit kTornUnit and its pack's first place in `parts`.
     auto* const places = reinterpret_cast<uint2*>(windows + 2 * g.room);
     auto* const parts = reinterpret_cast<int*>(places + 2 * g.units); // [2][kUnitSharers][g.parts]
     int const warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, bringer = warp - kUnitWarps;
-    int const sharer = bringer / 2; // of those who bring every other chunk
+    int const sharer = bringer < 2 ? 0 : 1; // of those who bring every other chunk
     bool const makes = bringer < 0, brings = bringer >= 0 && bringer < kUnitBringers;
 #if SURGEON_DEVICE_HAS_ST_ASYNC
     __shared__ unsigned order[2];
-    __shared__ uint64_t arrived[2], done[2], taken[2], drawn[2];
+    __shared__ uint64_t arrived[2], done[2], taken[2], drawn[2], ready[1];
     uint64_t const policy = cache_policy(stream);
     if (threadIdx.x == 0)
     {
@@ -273,18 +274,12 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
             barrier_init(taken + i, 32);
             barrier_init(drawn + i);
         }
+        barrier_init(ready, 32 * kUnitWarps);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
 #endif
 
-    // The words of x that the chunk before leaves, as elements.
-    auto const load_left = [&](PadChunk<T, U> const& c, Bits<T> (&left)[PER_WORD]) {
-        if (lane * PER_WORD < c.left)
-#pragma unroll
-            for (int j = 0; j < PER_WORD; ++j)
-                left[j] = __ldg(in + g.source(c.begin + lane * PER_WORD + j));
-    };
     auto const set_place = [&](uint2* of_unit, unsigned at, bool follows) {
         if constexpr (PER_WORD == 1)
             of_unit->x = at;
@@ -309,9 +304,9 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
         }
         g.geometry.inputs(rows, g.axis, inputs);
     };
-    // By a warp that brings, for whose units the parts of x begin at `inputs`. They come as one run where they lie in no
-    // more than their room, else neighbours in x do; what the packs of torn units are made of comes as units do,
-    // neighbouring packs' together.
+    // By a warp that brings, for whose units the parts of x begin at `inputs`. They come as one run where they lie in
+    // no more than their room, else neighbours in x do. What the packs of torn units are made of comes as units do,
+    // neighbouring packs' together, where it is not there yet.
     auto const bring = [&](unsigned which, unsigned turn, auto& inputs) {
         constexpr int A_LANE = int(std::extent<std::remove_reference_t<decltype(inputs)>>::value);
         constexpr Index kVec = VEC;
@@ -333,9 +328,9 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
                 wanted[k] = __ballot_sync(kWholeWarp, u < count) & ~torn[k];
                 any_torn |= torn[k];
             }
-            int const room_of_share = g.share * (g.span + 2 * VEC);
-            int place = sharer * (room_of_share + kUnitCongruent * LINE + g.spare);
-            int congruent = kUnitCongruent, span = g.span, reach = g.span + VEC, room = room_of_share;
+            int const room = g.share * (g.span + 2 * VEC);
+            int place = sharer * (room + kUnitCongruent * LINE + g.spare), congruent = kUnitCongruent, span = g.span;
+            Index held = 0, held_end = 0, held_at = 0; // what came together, and how far from there its places are
             int part = -1, next_part = (int(turn % 2) * kUnitSharers + sharer) * g.parts; // -1: lanes have units
             for (;;)
             {
@@ -343,7 +338,7 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
                 Index lowest, highest;
                 auto const between = [&](int k, int head, int next) {
                     int const u = 32 * k + lane;
-                    return u >= head && u < next && wanted[k] >> lane & 1;
+                    return u >= head && u < next && (kPacks ? wanted[k] >> lane & 1 : u < count);
                 };
                 auto const extent = [&](int head, int next) {
                     lowest = g.geometry.in_elements, highest = 0;
@@ -369,15 +364,17 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
                 };
                 int head = first_of(wanted, 0), next = 32 * A_LANE;
                 extent(head, next);
-                bool const together = highest - lowest <= room - span - 2 * VEC;
+                bool const together = part < 0 && highest - lowest <= room - span - 2 * VEC;
                 unsigned heads[A_LANE];
+                Index const reach = part < 0 ? span + VEC : max(span + VEC, int(g.step.d));
                 if (!together)
 #pragma unroll
                     for (int k = 0; k < A_LANE; ++k)
                     {
                         Index const last_before = k > 0 && lane == 31 ? inputs[k > 0 ? k - 1 : 0] : inputs[k];
                         Index const before = __shfl_sync(kWholeWarp, last_before, lane + 31);
-                        bool const follows = (wanted[k] << 1 | (k > 0 ? wanted[k > 0 ? k - 1 : 0] >> 31 : 0)) >> lane & 1;
+                        bool const follows = !kPacks ? k > 0 || lane > 0
+                            : lane > 0 ? wanted[k] >> (lane - 1) & 1 : k > 0 && wanted[k > 0 ? k - 1 : 0] >> 31;
                         bool const far = inputs[k] - before > reach || before - inputs[k] > reach;
                         heads[k] = __ballot_sync(kWholeWarp, far || !follows) & wanted[k];
                     }
@@ -414,11 +411,13 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
 #endif
                     if (from + whole + lane < min(to, g.geometry.in_elements)) // x's last, which fill no vector
                         window[place + whole + lane] = in[from + whole + lane];
+                    if (together)
+                        held = from, held_end = to, held_at = place - from;
                     place += int(after - from);
                 }
                 if (!kPacks || any_torn == 0)
                     break;
-                int const torn_head = first_of(torn, 0), most = 32 / g.pack, step = int(g.step.d);
+                int const torn_head = first_of(torn, 0), most = 32 / g.pack;
                 unsigned mask = 0;
 #pragma unroll
                 for (int k = 0; k < A_LANE; ++k)
@@ -440,9 +439,11 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
                     place_of[torn_head + lane].x = kTornUnit | unsigned(part + lane * g.pack);
                 inputs[0] = g.geometry.input((first + U(torn_head)) * U(g.pack) + U(lane), g.axis);
                 congruent = 0;
-                room = 0;
-                span = g.span - (g.pack - 1) * step;
-                reach = max(span + VEC, step);
+                span = g.span - (g.pack - 1) * int(g.step.d);
+                bool const is_held = inputs[0] >= held && inputs[0] + span <= held_end;
+                if (is_held && wanted[0] >> lane & 1)
+                    parts[part + lane] = int(inputs[0] + held_at) * int(sizeof(T));
+                wanted[0] &= ~__ballot_sync(kWholeWarp, is_held);
             }
         }
         if (sharer == 0 && lane == 0)
@@ -454,52 +455,72 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
             barrier_arrive(arrived + turn % 2);
 #endif
     };
-    // f with as many units a lane as a warp brings, as a constant.
-    auto const with_units = [&](auto const& f) {
+    // Writes what the chunk before leaves, once f returns.
+    auto const complete = [&](unsigned which, unsigned turn, auto const& f) {
+        PadChunk<T, U> const c(g, which, elements);
+        Bits<T> left[PER_WORD];
+        if (lane * PER_WORD < c.left)
+#pragma unroll
+            for (int j = 0; j < PER_WORD; ++j)
+                left[j] = __ldg(in + g.source(c.begin + lane * PER_WORD + j));
+        f();
+        if (lane * PER_WORD < c.left)
+#pragma unroll
+            for (int j = 0; j < PER_WORD; ++j)
+                made[turn % 2 * made_room + lane * PER_WORD + j] = left[j];
+    };
+    // With as many units a lane as a warp brings; f before anything is overwritten.
+    auto const bring_chunk = [&](unsigned which, unsigned turn, auto const& f) {
+        auto const with_units = [&](auto a_lane) {
+            Index inputs[decltype(a_lane)::value];
+            inputs_of(which, inputs);
+            f();
+            bring(which, turn, inputs);
+        };
         if (g.share <= 32)
-            f(std::integral_constant<int, 1>{});
-        else if (g.share <= 64)
-            f(std::integral_constant<int, 2>{});
+            with_units(std::integral_constant<int, 1>{});
+        else if (g.share <= 32 * kPacksOfLane)
+            with_units(std::integral_constant<int, kPacksOfLane>{});
         else
-            f(std::integral_constant<int, kUnitsOfLane<U>>{});
+            with_units(std::integral_constant<int, kUnitsOfLane<U>>{});
     };
 #if SURGEON_DEVICE_HAS_ST_ASYNC
-    if (brings)
-    {
-        with_units([&](auto a_lane) {
-            unsigned which = blockIdx.x + bringer % 2 * gridDim.x;
-            for (unsigned turn = bringer % 2;; turn += 2)
-            {
-                Index inputs[decltype(a_lane)::value];
-                inputs_of(which, inputs);
-                if (turn >= 2)
-                    barrier_wait(done + turn % 2, (turn / 2 - 1) % 2);
-                bring(which, turn, inputs);
-                if (which >= g.chunks)
-                    return;
-                barrier_wait(drawn + turn % 2, turn / 2 % 2);
-                which = order[turn % 2];
-            }
-        });
-        return;
-    }
-#else
-    auto const bring_chunk = [&](unsigned which, unsigned turn) {
-        if (unsigned(bringer) % 2 == turn % 2)
-            with_units([&](auto a_lane) {
-                Index inputs[decltype(a_lane)::value];
-                inputs_of(which, inputs);
-                bring(which, turn, inputs);
-            });
-        __pipeline_commit();
+    auto const until_free = [&](unsigned turn) {
+        barrier_wait(turn < 2 ? ready : taken + turn % 2, turn < 2 ? 0 : (turn / 2 - 1) % 2);
     };
     if (brings)
-        for (unsigned turn = 0; turn < 2; ++turn)
-            bring_chunk(blockIdx.x + turn * gridDim.x, turn);
+    {
+        unsigned which = blockIdx.x + bringer % 2 * gridDim.x;
+        for (unsigned turn = bringer % 2;; turn += 2)
+        {
+            bring_chunk(which, turn, [&] {
+                if (turn >= 2)
+                    barrier_wait(done + turn % 2, (turn / 2 - 1) % 2);
+            });
+            if (which >= g.chunks)
+                return;
+            if (sharer > 0)
+            {
+                complete(which, turn, [&] { until_free(turn); });
+                asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+                barrier_arrive(done + turn % 2);
+            }
+            barrier_wait(drawn + turn % 2, turn / 2 % 2);
+            which = order[turn % 2];
+        }
+    }
+#else
+    auto const bring_this = [&](unsigned which, unsigned turn) {
+        if (brings && unsigned(bringer) % 2 == turn % 2)
+            bring_chunk(which, turn, [] {});
+        __pipeline_commit();
+    };
+    for (unsigned turn = 0; turn < 2; ++turn)
+        bring_this(blockIdx.x + turn * gridDim.x, turn);
 #endif
 
-    // Of each word, 16 bits for the source of each half in its unit's part of x, in bytes; and 16 for where `places` has
-    // that of its unit, in bytes, or that of its unit and the next.
+    // Of each word, 16 bits for the source of each half in its unit's part of x, in bytes; and 16 for where `places`
+    // has that of its unit, in bytes, or that of its unit and the next.
     int const first = warp * g.words * 32 + lane;
     unsigned sources[kUnitWords], units[kUnitWords / 2];
     if (makes)
@@ -529,7 +550,11 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
             sources[k] = source;
             units[k / 2] = k % 2 ? units[k / 2] | place_of << 16 : place_of;
         }
+#if SURGEON_DEVICE_HAS_ST_ASYNC
+        barrier_arrive(ready); // `made` is free
+#else
         asm volatile("bar.sync 1, %0;" ::"n"(32 * kUnitWarps) : "memory");
+#endif
     }
 
     // A word of a torn unit: packs are of whole words.
@@ -596,13 +621,6 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
         else
             make(turn, std::false_type{});
     };
-    auto const complete = [&](unsigned turn, PadChunk<T, U> const& c, Bits<T> const (&left)[PER_WORD]) {
-        if (lane * PER_WORD < c.left)
-#pragma unroll
-            for (int j = 0; j < PER_WORD; ++j)
-                made[turn % 2 * made_room + lane * PER_WORD + j] = left[j];
-    };
-
 #if SURGEON_DEVICE_HAS_ST_ASYNC
     if (makes)
         for (unsigned turn = 0;; ++turn)
@@ -610,8 +628,7 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
             barrier_wait(arrived + turn % 2, turn / 2 % 2);
             if (which_of[turn % 2] >= g.chunks)
                 return;
-            if (turn >= 2)
-                barrier_wait(taken + turn % 2, (turn / 2 - 1) % 2);
+            until_free(turn);
             make_any(turn);
             asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
             barrier_arrive(done + turn % 2);
@@ -622,15 +639,11 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
         unsigned const which = which_of[turn % 2];
         if (which >= g.chunks)
             break;
-        barrier_arrive(done + turn % 2); // only now the next but one may arrive
+        __syncwarp(); // the next but one arrives once it is drawn: a lane that still waited would miss this one
         // Drawn as late as can be, so that what all blocks read at a time lies together.
         unsigned next = blockIdx.x + (turn + 2) * gridDim.x;
         if (tickets && lane == 0)
             next = 2 * gridDim.x + atomicAdd(tickets, 1u);
-        PadChunk<T, U> const c(g, which, elements);
-        auto const* const out = made + turn % 2 * made_room;
-        Bits<T> left[PER_WORD];
-        load_left(c, left);
         if (lane == 0)
         {
             order[turn % 2] = next;
@@ -638,10 +651,9 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
             if (tickets && next == 2 * gridDim.x + g.chunks - 1)
                 *tickets = 0; // every chunk draws once
         }
+        PadChunk<T, U> const c(g, which, elements);
+        auto const* const out = made + turn % 2 * made_room;
         barrier_wait(done + turn % 2, turn / 2 % 2);
-        complete(turn, c, left);
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-        __syncwarp();
         if (c.whole + lane < c.count) // y's last elements
             reinterpret_cast<Bits<T>*>(y)[c.begin + c.whole + lane] = out[c.whole + lane];
         if (lane == 0)
@@ -666,14 +678,9 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
         if (makes)
             make_any(turn);
         else if (!brings)
-        {
-            Bits<T> left[PER_WORD];
-            load_left(c, left);
-            complete(turn, c, left);
-        }
+            complete(which, turn, [] {});
         __syncthreads();
-        if (brings)
-            bring_chunk(next, turn + 2);
+        bring_this(next, turn + 2);
         auto const* const out = made + turn % 2 * made_room;
         for (int e = threadIdx.x * VEC; e < c.whole; e += kUnitThreads * VEC)
             Vector<T>::of_shared(reinterpret_cast<T const*>(out) + e).store(y + c.begin + e, stream);
