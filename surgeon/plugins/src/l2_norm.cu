@@ -8,12 +8,12 @@ namespace surgeon
 namespace
 {
 
-// Few channels, or more where a multiprocessor has enough columns at once; not where blocks of whole vectors do as well.
+// Few channels, or more where a multiprocessor has enough columns at once; not where blocks of whole lines do as well.
 StagedPlan plan_l2norm_staged(Type type, int64_t channels, int64_t inner)
 {
-    constexpr int64_t kMost = 128, kLong = 1024;
-    int64_t const bytes = inner * size_of(type), enough = type == Type::kFloat ? 76 : 180;
-    bool const whole = bytes % kLineBytes == 0 || (bytes % kVectorBytes == 0 && bytes >= kLong);
+    constexpr int64_t kMost = 128;
+    int64_t const enough = type == Type::kFloat ? 76 : 180;
+    bool const whole = inner * size_of(type) % kLineBytes == 0;
     StagedPlan const plan = plan_staged(type, channels, inner);
     bool const does = channels <= kMost || staged_columns(plan, type, channels, inner) >= enough;
     return does && !whole ? plan : StagedPlan{0, 0, 0};
