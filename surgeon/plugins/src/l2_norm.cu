@@ -8,12 +8,12 @@ namespace surgeon
 namespace
 {
 
-// Few channels, or more where a multiprocessor has enough columns at once; not where blocks of whole vectors do as well.
+// Few channels, or more where a multiprocessor has enough columns at once; not where blocks of whole lines do as well.
 StagedPlan plan_l2norm_staged(Type type, int64_t channels, int64_t inner)
 {
-    constexpr int64_t kMost = 128, kLong = 1024;
-    int64_t const bytes = inner * size_of(type), enough = type == Type::kFloat ? 76 : 180;
-    bool const whole = bytes % kLineBytes == 0 || (bytes % kVectorBytes == 0 && bytes >= kLong);
+    constexpr int64_t kMost = 128;
+    int64_t const enough = type == Type::kFloat ? 76 : 180;
+    bool const whole = inner * size_of(type) % kLineBytes == 0;
     StagedPlan const plan = plan_staged(type, channels, inner);
     bool const does = channels <= kMost || staged_columns(plan, type, channels, inner) >= enough;
     return does && !whole ? plan : StagedPlan{0, 0, 0};
@@ -60,17 +60,15 @@ ImagesPlan plan_l2norm_images(Type type, int64_t channels, int64_t inner)
 // that what each of these costs counts.
 SpansPlan plan_l2norm_spans(Type type, int64_t channels, int64_t inner)
 {
-    constexpr int64_t kLong = 4 << 10, kShort = 512, kMany = 512, kLarge = 800 << 10, kFew = 520;
-    int64_t const size = size_of(type), bytes = inner * size, image = channels * bytes;
-    int64_t const words = bytes / 4 * (bytes % 4 == 0 ? 1 : 2); // of one row or two
+    constexpr int64_t kLong = 4 << 10, kMany = 512, kLarge = 800 << 10;
+    int64_t const bytes = inner * size_of(type), image = channels * bytes;
     bool const halves = type != Type::kFloat, split = bytes % kVectorBytes != 0;
-    TilesPlan const tiles = plan_l2norm_tiles(type, channels, inner, true);
     bool does = split || (bytes < kLineBytes && channels > kMany);
     if (plan_l2norm_images(type, channels, inner).blocks > 0)
         does = image <= (520 << 10) && image % kLineBytes != 0
             && (image % kSectorBytes != 0 || (!halves && image <= (128 << 10)));
-    else if (tiles.blocks > 0)
-        does = split && (halves ? words <= kFew : bytes < kShort && image <= kLarge);
+    else if (plan_l2norm_tiles(type, channels, inner, true).blocks > 0)
+        does = split && (halves ? bytes < 900 : bytes < 512 && image <= kLarge);
     bool const whole = bytes % kLineBytes == 0;
     return does && !whole && bytes <= kLong ? plan_spans(type, channels, inner) : SpansPlan{0, 0, 0, 0};
 }
