@@ -564,13 +564,14 @@ __device__ inline void send_remote(float* here, float f, uint64_t* barrier, unsi
         : "memory");
 }
 
-__device__ inline void send_remote(float2* here, float2 f, uint64_t* barrier, unsigned rank)
+__device__ inline void send_remote(float4* here, float4 f, uint64_t* barrier, unsigned rank)
 {
     unsigned there, barrier_there;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(here)), "r"(rank));
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier_there) : "r"(shared_address(barrier)), "r"(rank));
-    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(there),
-        "f"(f.x), "f"(f.y), "r"(barrier_there)
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+                     there),
+        "f"(f.x), "f"(f.y), "f"(f.z), "f"(f.w), "r"(barrier_there)
         : "memory");
 }
 

@@ -39,18 +39,19 @@ struct ExchangeMaps
 };
 
 // How a block of threads works on tiles whose threads have up to R packs: in shared memory there are `stages`, and the
-// registers have one tile more; of as many tiles as there are `turns` the sums are on their way.
+// registers have one tile more; of as many tiles as there are `turns` the sums are on their way. A tile's columns are seen
+// as vectors, [in a vector][vectors]; a block of a cluster owns some neighbouring vectors, fours of which come together.
 template <class T, int R>
 struct Exchange
 {
     static constexpr int kStages = 24 / R, kLook = kStages - 1, kTurns = kLook + 1, kWarps = kExchangeThreads / 32;
     static constexpr int kVector = kVectorBytes / sizeof(T), kBlock = kExchangeBlockBytes / sizeof(T);
-    static constexpr int kColumns = 2 * kBlock, kVectors = kColumns / kVector, kAdders = 64;
+    static constexpr int kColumns = 2 * kBlock, kVectors = kColumns / kVector, kFour = 4, kAdders = kColumns / kFour;
     static constexpr int kThreads = kExchangeThreads + kAdders + kExchangePublishers + kExchangePollers;
-    static constexpr int kMostOwned = 2 * 32; // columns of a block of the cluster: two a lane
+    static constexpr int kMostOwned = 2 * 32;          // two columns a lane
     // The bytes of a block's shared memory, in the order in which they lie there.
     static constexpr int kStageBytes = kStages * R * kExchangeThreads * kVectorBytes;
-    static constexpr int kSumsBytes = kWarps * kColumns * int(sizeof(float));
+    static constexpr int kSumsBytes = kWarps * kColumns * int(sizeof(float));     // [warps][in a vector][vectors]
     static constexpr int kFactorsBytes = kTurns * kColumns * int(sizeof(float2));     // [turns][in a vector][vectors]
     static constexpr int kPartialsBytes = kTurns * kColumns * int(sizeof(float));     // [turns][blocks][owned]
     static constexpr int kBytes = kStageBytes + kSumsBytes + kFactorsBytes + kPartialsBytes;
@@ -98,9 +99,9 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
     using E = Exchange<T, R>;
     constexpr int VEC = E::kVector, BLOCK = E::kBlock, COLUMNS = E::kColumns, VECTORS = E::kVectors;
     constexpr int THREADS = kExchangeThreads, ADDERS = E::kAdders, Y = kExchangeStride, WARP = 32, HALF = VECTORS / 2;
-    constexpr int STAGES = E::kStages, LOOK = E::kLook, TURNS = E::kTurns, WARPS = E::kWarps;
+    constexpr int STAGES = E::kStages, LOOK = E::kLook, TURNS = E::kTurns, WARPS = E::kWarps, FOUR = E::kFour;
     static_assert(WARPS % VEC == 0, "a warp's channels must lie alike in vectors");
-    static_assert(VECTORS == WARP, "a lane has a vector of columns");
+    static_assert(ADDERS % WARP == 0 && VECTORS == WARP, "warps are adders as a whole, a lane has a vector of columns");
     extern __shared__ __align__(128) unsigned char exchange_memory[];
     // A tile's phases: the warps' sums are there, and added up; the owned columns' partials are here; their sums are;
     // the factors are here.
@@ -110,11 +111,11 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
     int const blocks = int(cluster_size()), rank = int(cluster_rank());
     unsigned const cluster = blockIdx.x / blocks, clusters = gridDim.x / blocks;
     T* const stages = reinterpret_cast<T*>(exchange_memory); // [STAGES][Y][R] blocks of memory
-    float* const sums = reinterpret_cast<float*>(exchange_memory + E::kStageBytes); // [WARPS][COLUMNS]
+    float* const sums = reinterpret_cast<float*>(exchange_memory + E::kStageBytes);
     float2* const factors = reinterpret_cast<float2*>(exchange_memory + E::kStageBytes + E::kSumsBytes);
     float* const partials = reinterpret_cast<float*>(factors + TURNS * COLUMNS);
     int const thread = threadIdx.x, lane = thread % WARP, first_channel = rank * Y, stride = Y * blocks;
-    int const owned = COLUMNS / blocks; // columns
+    int const owned_vectors = VECTORS / blocks, owned = owned_vectors * VEC; // columns: [in a vector][owned vectors]
 
     struct Tile
     {
@@ -166,7 +167,7 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
     };
     if (thread >= THREADS + ADDERS + kExchangePublishers) // pollers
     {
-        int const first = rank * owned + at;
+        int const in_vector = at / owned_vectors, vector = rank * owned_vectors + at % owned_vectors;
         for (unsigned count = 0; count < tiles; ++count)
         {
             unsigned const turn = count % TURNS, item = item_of(count), other = with_before ? item - 1 : item + 1;
@@ -182,22 +183,20 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
                 bulk_announce(unsigned(COLUMNS * sizeof(float2)), factored + turn);
             while (waits && got.state != written_by(other))
                 got = load_word(word);
+            __syncwarp(); // lanes that found theirs earlier would go on alone, and what follows be done again and again
             if (waits)
                 store_word(word, ExchangeWord{{0.f, 0.f}, free_for(other + kExchangeRing), 0});
-            if (!owns)
-                continue;
             auto const partial = *reinterpret_cast<float2 const*>(partials + turn * COLUMNS + at); // the first's place
-#pragma unroll
-            for (int i = 0; i < 2; ++i)
-            {
-                int const at_tile = first + i, column = (tile.k - 1) * BLOCK + at_tile;
-                float const sum = i == 0 ? partial.x + got.sums.x : partial.y + got.sums.y;
+            auto const scale_of = [&](int v, float sum) { // an extra of 0 is none
+                int const column = (tile.k - 1) * BLOCK + v * VEC + in_vector;
                 Scale const scale(column >= 0 && column < g.inner ? divisor_of(sum, norm) : 1.f);
-                float2 const sent = make_float2(scale.factor, scale.extra == 1.f ? 0.f : scale.extra);
-                float2* const here = factors + (turn * VEC + at_tile % VEC) * VECTORS + at_tile / VEC;
-                for (int to = 0; to < blocks; ++to)
-                    send_remote(here, sent, factored + turn, to);
-            }
+                return make_float2(scale.factor, scale.extra == 1.f ? 0.f : scale.extra);
+            };
+            float2 const first = scale_of(vector, partial.x + got.sums.x),
+                         second = scale_of(vector + 1, partial.y + got.sums.y);
+            auto* const here = reinterpret_cast<float4*>(factors + (turn * VEC + in_vector) * VECTORS + vector);
+            for (int to = 0; owns && to < blocks; ++to)
+                send_remote(here, make_float4(first.x, first.y, second.x, second.y), factored + turn, to);
         }
         return;
     }
@@ -231,6 +230,7 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
                 barrier_arrive(totalled + turn);
             while (owns && there.state != free_for(item))
                 there = load_word(word);
+            __syncwarp();
             sum.state = written_by(item);
             if (owns)
                 store_word(word, nobodys ? ExchangeWord{{0.f, 0.f}, free_for(item + kExchangeRing), 0} : sum);
@@ -240,33 +240,26 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
     }
     if (thread >= THREADS) // adders
     {
-        constexpr int EACH = COLUMNS / ADDERS;
-        int const adder = thread - THREADS;
+        int const adder = thread - THREADS, vector = adder * FOUR % VECTORS, in_vector = adder * FOUR / VECTORS;
+        // Where the four columns' sums go, in their owner's memory.
+        int const owner = vector / owned_vectors;
+        float* const to = partials + rank * owned + in_vector * owned_vectors + vector % owned_vectors;
+        auto const* const from = reinterpret_cast<float4 const*>(sums + adder * FOUR);
         for (unsigned count = 0; count < tiles; ++count)
         {
-            unsigned const turn = count % TURNS, inner = unsigned(g.inner),
-                           place = unsigned(start_of(tile_of(item_of(count)), first_channel)) + g.skew;
+            unsigned const turn = count % TURNS;
             barrier_wait(&summed, count % 2);
-            float total[EACH] = {};
+            float4 total = make_float4(0.f, 0.f, 0.f, 0.f);
 #pragma unroll
             for (int w = 0; w < WARPS; ++w)
-#pragma unroll
-                for (int i = 0; i < EACH; ++i)
-                {
-                    int const at = adder + i * ADDERS + int((place + w * inner) % VEC); // a row begins inside a vector
-                    if (at < COLUMNS)
-                        total[i] += sums[w * COLUMNS + at];
-                }
+            {
+                float4 const f = from[w * COLUMNS / FOUR];
+                total.x += f.x, total.y += f.y, total.z += f.z, total.w += f.w;
+            }
             __syncwarp();
             if (lane == 0)
                 barrier_arrive(&added);
-#pragma unroll
-            for (int i = 0; i < EACH; ++i)
-            {
-                int const column = adder + i * ADDERS;
-                send_remote(partials + turn * COLUMNS + rank * owned + column % owned, total[i], exchanged + turn,
-                    column / owned);
-            }
+            send_remote(reinterpret_cast<float4*>(to + turn * COLUMNS), total, exchanged + turn, owner);
         }
         return;
     }
@@ -339,10 +332,13 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
             }
             if (count > 0)
                 barrier_wait(&added, (count - 1) % 2);
-            auto* const to = reinterpret_cast<float4*>(sums + warp * COLUMNS + lane * VEC);
+            int const begin = lane * VEC - p.at % VEC; // the first sum's column; before 0 are zeros, for columns nobody has
 #pragma unroll
-            for (int k = 0; k < VEC; k += 4)
-                to[k / 4] = make_float4(sum[k], sum[k + 1], sum[k + 2], sum[k + 3]);
+            for (int k = 0; k < VEC; ++k)
+            {
+                unsigned const column = unsigned(begin + k) % COLUMNS;
+                sums[warp * COLUMNS + column % VEC * VECTORS + column / VEC] = sum[k];
+            }
             __syncwarp();
             if (lane == 0)
                 barrier_arrive(&summed);
