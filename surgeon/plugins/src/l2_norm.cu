@@ -68,7 +68,7 @@ SpansPlan plan_l2norm_spans(Type type, int64_t channels, int64_t inner)
         does = image <= (520 << 10) && image % kLineBytes != 0
             && (image % kSectorBytes != 0 || (!halves && image <= (128 << 10)));
     else if (plan_l2norm_tiles(type, channels, inner, true).blocks > 0)
-        does = split && (halves ? bytes < 900 : bytes < 512 && image <= kLarge);
+        does = split && (halves ? bytes < 720 : bytes < 512 && image <= kLarge);
     bool const whole = bytes % kLineBytes == 0;
     return does && !whole && bytes <= kLong ? plan_spans(type, channels, inner) : SpansPlan{0, 0, 0, 0};
 }
