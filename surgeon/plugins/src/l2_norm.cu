@@ -56,8 +56,8 @@ ImagesPlan plan_l2norm_images(Type type, int64_t channels, int64_t inner)
     return bytes < 512 || (split && bytes < 1024) || one_block || few ? plan : ImagesPlan{0, 0};
 }
 
-// Images that begin inside of sectors, or that other mappings would move by single elements, or by tiles of so short rows
-// that what each of these costs counts.
+// Images that begin inside of sectors, or that other mappings would move by single elements, or by tiles of so short
+// rows that what each of these costs counts.
 SpansPlan plan_l2norm_spans(Type type, int64_t channels, int64_t inner)
 {
     constexpr int64_t kLong = 4 << 10, kMany = 512, kLarge = 800 << 10;

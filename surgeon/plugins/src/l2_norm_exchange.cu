@@ -52,7 +52,8 @@ size_t exchange_bytes()
 bool exchange_fits(ExchangePlan const& plan, Type type, int64_t channels, int64_t inner)
 {
     int const blocks = plan.blocks;
-    if (!kWordsOf16 || !device().clusters || blocks < 2 || blocks > kMostBlocksInCluster || (blocks & (blocks - 1)) != 0)
+    bool const power = (blocks & (blocks - 1)) == 0;
+    if (!kWordsOf16 || !device().clusters || blocks < 2 || blocks > kMostBlocksInCluster || !power)
         return false;
     int64_t const packs = exchange_packs(plan, channels);
     if (packs < 2 || exchange_stride(plan) % (kExchangeBlockBytes / size_of(type)) != 0)
@@ -60,8 +61,8 @@ bool exchange_fits(ExchangePlan const& plan, Type type, int64_t channels, int64_
     return cudaSuccess == with_type(type, [&](auto tag) {
         return with_packs(packs, [&](auto most) {
             using E = Exchange<typename decltype(tag)::type, decltype(most)::value>;
-            bool const fits = E::kColumns / blocks <= E::kMostOwned && E::kBytes + E::kStaticBytes <= most_shared_of_block();
-            return fits ? cudaSuccess : cudaErrorInvalidValue;
+            bool const room = E::kBytes + E::kStaticBytes <= most_shared_of_block();
+            return room && E::kColumns / blocks <= E::kMostOwned ? cudaSuccess : cudaErrorInvalidValue;
         });
     });
 }

@@ -162,8 +162,8 @@ cudaError_t launch_resident(void (*kernel)(Parameters...), int blocks, int threa
     return cudaLaunchKernelEx(&launch.config, kernel, arguments...);
 }
 
-// Of a launch that draws: where there are no tickets, the workspace is set to 0 for them; where there is none either, it
-// does without, as others do.
+// Of a launch that draws: where there are no tickets, the workspace is set to 0 for them; where there is none either,
+// it does without, as others do.
 inline cudaError_t ready_tickets(unsigned*& tickets, bool draws, void* workspace, cudaStream_t on)
 {
     if (!draws)
@@ -241,8 +241,8 @@ cudaError_t with_period(int64_t length, F const& f)
         return length > LENGTH ? with_period<T, MOST_BYTES, LENGTH + 1>(length, f) : f(Period<T, LENGTH>{});
 }
 
-// x as [packs][elements] for tensor copies: each pack is x again, `step` elements after the one before, so that a box of
-// all packs by `columns` may begin at any vector. Nothing behind the last element is asked for. Of each copy whole
+// x as [packs][elements] for tensor copies: each pack is x again, `step` elements after the one before, so that a box
+// of all packs by `columns` may begin at any vector. Nothing behind the last element is asked for. Of each copy whole
 // lines of `into_l2` bytes, 128 or 256, come into the L2 cache.
 cudaError_t tensor_map(CUtensorMap& map, Type type, void const* x, int64_t elements, int64_t step, int packs,
     int columns, int64_t into_l2);

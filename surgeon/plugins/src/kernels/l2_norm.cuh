@@ -112,8 +112,8 @@ __device__ inline void store_whole(T* p, Vector<T> const& v)
         : "memory");
 }
 
-// A span of a tensor in a stage of shared memory, where it begins at the same place inside a line as in memory: elsewhere
-// bulk copies take longer, 0.87 of a copy where this has 0.97. Moved by a warp.
+// A span of a tensor in a stage of shared memory, where it begins at the same place inside a line as in memory:
+// elsewhere bulk copies take longer, 0.87 of a copy where this has 0.97. Moved by a warp.
 template <class T>
 struct StageSpan
 {

@@ -19,9 +19,10 @@ struct alignas(16) ExchangeWord
     unsigned state, unused;
 };
 
-// How [outer, channels, inner] is cut where channels begin anywhere: memory is seen as blocks of 256 bytes, and a tile is
-// the k-th block of each channel of an outer index. So a tile has other columns of every channel, and twice a block's in
-// all; but nothing is read or written by two tiles that is not the end of one channel and the begin of the next.
+// How [outer, channels, inner] is cut where channels begin anywhere: memory is seen as blocks of 256 bytes, and a tile
+// is the k-th block of each channel of an outer index. So a tile has other columns of every channel, and twice a
+// block's in all; but nothing is read or written by two tiles that is not the end of one channel and the begin of the
+// next.
 struct ChannelBlocks
 {
     int inner;
@@ -31,16 +32,17 @@ struct ChannelBlocks
     unsigned skew;       // elements that lie between x's begin and a block of memory's
 };
 
-// x as one row of elements, `packs` times, each so many elements on as a thread's channels are apart: what one load brings
-// are the blocks of memory of these. `less`: one time less, for threads whose last channel does not exist.
+// x as one row of elements, `packs` times, each so many elements on as a thread's channels are apart: what one load
+// brings are the blocks of memory of these. `less`: one time less, for threads whose last channel does not exist.
 struct ExchangeMaps
 {
     CUtensorMap all, less;
 };
 
 // How a block of threads works on tiles whose threads have up to R packs: in shared memory there are `stages`, and the
-// registers have one tile more; of as many tiles as there are `turns` the sums are on their way. A tile's columns are seen
-// as vectors, [in a vector][vectors]; a block of a cluster owns some neighbouring vectors, fours of which come together.
+// registers have one tile more; of as many tiles as there are `turns` the sums are on their way. A tile's columns are
+// seen as vectors, [in a vector][vectors]; a block of a cluster owns some neighbouring vectors, fours of which come
+// together.
 template <class T, int R>
 struct Exchange
 {
@@ -79,17 +81,18 @@ __device__ inline void store_word(ExchangeWord* p, ExchangeWord const& w)
 }
 #endif
 
-// The blocks of a cluster share the channels: each thread has one vector of a block of memory from each of its channels,
-// which are so far apart that they all begin equally far inside one. A thread's columns are always the same, or those
-// that lie one block of memory before, where the channels begin late. While a tile's sums of squares are brought
-// together, the threads scale and write the tile that came some tiles before, which they have in registers; others wait
-// in shared memory. The sums go three ways. Adders add those of the block's warps and send each to the block of the
-// cluster that owns its column; there they become the tile's. Half of a tile's columns have their other channels in the
-// tile before, half in the tile after, which other clusters have: so publishers write the sums to memory, and pollers
-// wait for the neighbours', and send the factors to all blocks of the cluster. A word in memory has two columns' sums and
-// a state: twice the number of the tile that may write it, and one more once that has; who reads it hands it to the tile
-// that is kExchangeRing later; all are 0 before and after. Clusters take tiles in turn, so that neighbours are worked on
-// at the same time, and publish a tile before they wait for another's. All of them must be resident.
+// The blocks of a cluster share the channels: each thread has one vector of a block of memory from each of its
+// channels, which are so far apart that they all begin equally far inside one. A thread's columns are always the same,
+// or those that lie one block of memory before, where the channels begin late. While a tile's sums of squares are
+// brought together, the threads scale and write the tile that came some tiles before, which they have in registers;
+// others wait in shared memory. The sums go three ways. Adders add those of the block's warps and send each to the
+// block of the cluster that owns its column; there they become the tile's. Half of a tile's columns have their other
+// channels in the tile before, half in the tile after, which other clusters have: so publishers write the sums to
+// memory, and pollers wait for the neighbours', and send the factors to all blocks of the cluster. A word in memory has
+// two columns' sums and a state: twice the number of the tile that may write it, and one more once that has; who reads
+// it hands it to the tile that is kExchangeRing later; all are 0 before and after. Clusters take tiles in turn, so that
+// neighbours are worked on at the same time, and publish a tile before they wait for another's. All of them must be
+// resident.
 template <class T, int R>
 __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
     l2norm_exchange_kernel(const __grid_constant__ ExchangeMaps x, Scalars weight, T* __restrict__ y, ChannelBlocks g,
@@ -157,8 +160,9 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
     cluster_arrive(); // the others' barriers are ready
     cluster_wait();
 
-    // The first of the lane's two owned columns. All owned ones have other channels in the tile before, or all in the tile
-    // after, where half a tile's columns further they belong to `partner`; but `alone` where there is no such tile.
+    // The first of the lane's two owned columns. All owned ones have other channels in the tile before, or all in the
+    // tile after, where half a tile's columns further they belong to `partner`; but `alone` where there is no such
+    // tile.
     int const at = 2 * lane, partner = (rank + blocks / 2) % blocks;
     bool const owns = at < owned, with_before = rank < blocks / 2;
     auto const alone = [&](Tile const& t) { return t.k == (with_before ? 0 : int(g.tiles) - 1); };

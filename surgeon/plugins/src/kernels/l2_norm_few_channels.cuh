@@ -18,10 +18,10 @@ struct StagedImages
 constexpr int kMostStages = 4, kStagedMover = 32, kMostStagedImageThreads = 608 + kStagedMover;
 constexpr int kStagedAtOnce = 8; // channels
 
-// Few channels: a block has some items in shared memory, which come and go by bulk copies as they lie in memory, and each
-// of its threads has whole columns of the item at work, so that nobody waits for another's sums. The last warp moves
-// the items: one that is done leaves, and another comes to its place. Items are drawn from *tickets, which is 0 before
-// and after; without tickets the blocks take them in turn. FEW is the number of channels where that is below
+// Few channels: a block has some items in shared memory, which come and go by bulk copies as they lie in memory, and
+// each of its threads has whole columns of the item at work, so that nobody waits for another's sums. The last warp
+// moves the items: one that is done leaves, and another comes to its place. Items are drawn from *tickets, which is 0
+// before and after; without tickets the blocks take them in turn. FEW is the number of channels where that is below
 // kStagedAtOnce, else 0; PER: neighbouring columns of a thread.
 template <class T, int FEW, int PER>
 __global__ void __launch_bounds__(kMostStagedImageThreads, SURGEON_DEVICE_HAS_ST_ASYNC ? 2 : 1)

@@ -6,8 +6,8 @@
 namespace surgeon
 {
 
-// How [outer, channels, inner] is cut where the channels are few and long: into strips of `width` neighbouring columns of
-// all channels of an outer index. A block has a sector's columns more, so that it can write whole sectors.
+// How [outer, channels, inner] is cut where the channels are few and long: into strips of `width` neighbouring columns
+// of all channels of an outer index. A block has a sector's columns more, so that it can write whole sectors.
 struct ChannelStrips
 {
     int64_t elements, inner;
@@ -24,9 +24,9 @@ constexpr int kStripsAtOnce = 8; // channels, after which places inside a vector
 
 // A block has some strips in shared memory, a bulk copy for every channel's piece, which begins on the vector that its
 // first column is in. Each worker has whole columns of the strip at work. One warp brings strips, one sends them: of a
-// piece, the sectors that begin in the strip, but at a channel's ends, and so no sector is written by two blocks. Strips are
-// drawn from *tickets, which is 0 before and after; without tickets the blocks take them in turn. REST channels are left
-// after the last kStripsAtOnce.
+// piece, the sectors that begin in the strip, but at a channel's ends, and so no sector is written by two blocks.
+// Strips are drawn from *tickets, which is 0 before and after; without tickets the blocks take them in turn. REST
+// channels are left after the last kStripsAtOnce.
 template <class T, int REST>
 __global__ void __launch_bounds__(kMostStripThreads, 1)
     l2norm_strips_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, ChannelStrips g, Norm norm,
