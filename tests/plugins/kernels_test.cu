@@ -569,9 +569,9 @@ void verify(Case const& c)
         Buffer const skewed(bytes + skew);
         auto* const sx = static_cast<unsigned char*>(skewed.p) + skew;
         CHECK(cudaMemcpy(sx, dx.p, bytes, cudaMemcpyDeviceToDevice));
-        ExchangePlan const least = plan_exchange(c.type, c.x[axis], inner), more{2 << turn % 3};
+        ExchangePlan const least = plan_exchange(c.type, c.x[axis]), more{2 << turn % 3};
         for (ExchangePlan const& exchange : {least, more})
-            if (exchange_fits(exchange, c.type, c.x[axis], inner))
+            if (exchange_fits(exchange, c.type, c.x[axis]))
                 again(" by blocks of memory over " + std::to_string(exchange.blocks), [&] {
                     return launch_l2norm_exchange(
                         exchange, c.type, sx, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
@@ -863,7 +863,7 @@ void at_once(Case const& c)
     std::vector<float> const x = values(c.x, c.values, c.type, 7);
     std::vector<double> const want = reference(c, x, {}, {});
     int64_t const outer = c.x[0], inner = volume(c.x) / (outer * c.x[1]);
-    ExchangePlan const plan = plan_exchange(c.type, c.x[1], inner);
+    ExchangePlan const plan = plan_exchange(c.type, c.x[1]);
     Buffer const dx(x.size() * size_of(c.type));
     upload(dx.p, x, c.type);
     struct Context
@@ -1443,7 +1443,7 @@ void tune(std::string const& only)
                 for (int blocks : {2, 4, 8})
                 {
                     ExchangePlan const plan{blocks};
-                    if (!exchange_fits(plan, t, d[1], d[2]))
+                    if (!exchange_fits(plan, t, d[1]))
                         continue;
                     time("l2norm exchange", d, "blocks " + std::to_string(plan.blocks), [&] {
                         CHECK(launch_l2norm_exchange(plan, t, dx.p, Scalars{dw.p, Type::kFloat}, dy.p, d[0], d[1], d[2],

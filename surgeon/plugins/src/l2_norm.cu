@@ -40,7 +40,7 @@ ExchangePlan plan_l2norm_exchange(Type type, int64_t channels, int64_t inner)
     constexpr int64_t kMany = 1024, kShort = 8 << 10, kLong = 64 << 10;
     int64_t const bytes = inner * size_of(type);
     bool const cut = bytes % kLineBytes != 0, does = bytes >= (channels > kMany ? kShort : kLong);
-    return cut && does ? plan_exchange(type, channels, inner) : ExchangePlan{0};
+    return cut && does ? plan_exchange(type, channels) : ExchangePlan{0};
 }
 
 // Whole images, where other mappings waste much: short channels, channels that cut vectors, and halves so few that they
@@ -57,17 +57,18 @@ ImagesPlan plan_l2norm_images(Type type, int64_t channels, int64_t inner)
 }
 
 // Images that begin inside of sectors, or that other mappings would move by single elements, or by tiles of so short
-// rows that what each of these costs counts.
-SpansPlan plan_l2norm_spans(Type type, int64_t channels, int64_t inner)
+// rows that what each of these costs counts. `images` and `tiles`: what would do instead.
+SpansPlan plan_l2norm_spans(
+    Type type, int64_t channels, int64_t inner, ImagesPlan const& images, TilesPlan const& tiles)
 {
     constexpr int64_t kLong = 4 << 10, kMany = 512, kLarge = 800 << 10;
     int64_t const bytes = inner * size_of(type), image = channels * bytes;
     bool const halves = type != Type::kFloat, split = bytes % kVectorBytes != 0;
     bool does = split || (bytes < kLineBytes && channels > kMany);
-    if (plan_l2norm_images(type, channels, inner).blocks > 0)
+    if (images.blocks > 0)
         does = image <= (520 << 10) && image % kLineBytes != 0
             && (image % kSectorBytes != 0 || (!halves && image <= (128 << 10)));
-    else if (plan_l2norm_tiles(type, channels, inner, true).blocks > 0)
+    else if (tiles.blocks > 0)
         does = split && (halves ? bytes < 720 : bytes < 512 && image <= kLarge);
     bool const whole = bytes % kLineBytes == 0;
     return does && !whole && bytes <= kLong ? plan_spans(type, channels, inner) : SpansPlan{0, 0, 0, 0};
@@ -119,17 +120,29 @@ Mapping choose(Type type, int64_t outer, int64_t channels, int64_t inner, bool w
         m.staged = plan_l2norm_staged(type, channels, inner);
     if (stream && m.columns())
         m.strips = plan_l2norm_strips(type, channels, inner);
+    ImagesPlan const images = stream && m.columns() ? plan_l2norm_images(type, channels, inner) : ImagesPlan{0, 0};
+    bool const tiled = m.columns() && images.blocks == 0;
+    TilesPlan const tiles = tiled ? plan_l2norm_tiles(type, channels, inner, stream) : kNoTiles;
     if (stream && m.columns())
-        m.spans = plan_l2norm_spans(type, channels, inner);
-    if (stream && m.columns())
-        m.images = plan_l2norm_images(type, channels, inner);
+        m.spans = plan_l2norm_spans(type, channels, inner, images, tiles);
     if (m.columns())
-        m.tiles = plan_l2norm_tiles(type, channels, inner, stream);
+        m.images = images;
+    if (m.columns())
+        m.tiles = tiles;
     if (stream && tickets && m.tiles.blocks > 0)
         m.exchange = plan_l2norm_exchange(type, channels, inner);
     if (m.columns())
         m.planes = planes;
     return m;
+}
+
+// A driver without tensor copies refuses, or a device of which others have a part: nothing has been launched then, or it
+// is done again, and another mapping goes on.
+bool launched(cudaError_t status)
+{
+    if (status != cudaSuccess)
+        cudaGetLastError();
+    return status == cudaSuccess;
 }
 
 } // namespace
@@ -156,22 +169,14 @@ cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t ou
         return launch_l2norm_spans(mapping.spans, type, x, weight, y, outer, channels, inner, norm, tickets, on);
     if (mapping.images.blocks > 0)
         return launch_l2norm_images(mapping.images, type, x, weight, y, outer, channels, inner, norm, tickets, on);
-    if (mapping.exchange.blocks > 0)
-    {
-        cudaError_t const status
-            = launch_l2norm_exchange(mapping.exchange, type, x, weight, y, outer, channels, inner, norm, tickets, on);
-        if (status == cudaSuccess)
-            return status;
-        cudaGetLastError(); // a driver without tensor copies, or a shared device's part: nothing has been launched
-    }
-    if (mapping.tiles.blocks > 0)
-    {
-        cudaError_t const status
-            = launch_l2norm_tiles(mapping.tiles, type, x, weight, y, outer, channels, inner, norm, tickets, on);
-        if (status == cudaSuccess)
-            return status;
-        cudaGetLastError(); // as above
-    }
+    if (mapping.exchange.blocks > 0
+        && launched(launch_l2norm_exchange(
+            mapping.exchange, type, x, weight, y, outer, channels, inner, norm, tickets, on)))
+        return cudaSuccess;
+    if (mapping.tiles.blocks > 0
+        && launched(
+            launch_l2norm_tiles(mapping.tiles, type, x, weight, y, outer, channels, inner, norm, tickets, on)))
+        return cudaSuccess;
     ColumnsPlan const plan = plan_columns(type, outer, channels, inner);
     bool const fits = plan.x * plan.y <= kMostColumnThreads; // the registers
     return launch_l2norm_columns(fits ? plan : kReadTwice, type, x, weight, y, outer, channels, inner, norm, on);

@@ -49,7 +49,7 @@ size_t exchange_bytes()
 }
 
 // A thread's channels must begin equally far inside blocks of memory.
-bool exchange_fits(ExchangePlan const& plan, Type type, int64_t channels, int64_t inner)
+bool exchange_fits(ExchangePlan const& plan, Type type, int64_t channels)
 {
     int const blocks = plan.blocks;
     bool const power = (blocks & (blocks - 1)) == 0;
@@ -68,13 +68,13 @@ bool exchange_fits(ExchangePlan const& plan, Type type, int64_t channels, int64_
 }
 
 // As many blocks as leave a thread enough packs.
-ExchangePlan plan_exchange(Type type, int64_t channels, int64_t inner)
+ExchangePlan plan_exchange(Type type, int64_t channels)
 {
     constexpr int64_t kEnough = 5;
     for (int blocks : {8, 4, 2})
     {
         ExchangePlan const plan{blocks};
-        if (exchange_packs(plan, channels) >= kEnough && exchange_fits(plan, type, channels, inner))
+        if (exchange_packs(plan, channels) >= kEnough && exchange_fits(plan, type, channels))
             return plan;
     }
     return ExchangePlan{0};
@@ -85,16 +85,13 @@ cudaError_t launch_l2norm_exchange(ExchangePlan const& plan, Type type, void con
 {
     constexpr int64_t kMostTiles = int64_t(1) << 30, kMostElements = int64_t(1) << 31;
     int64_t const block = kExchangeBlockBytes / size_of(type), elements = outer * channels * inner;
-    if (!tickets || !exchange_fits(plan, type, channels, inner) || outer * (inner / block + 3) > kMostTiles
+    if (!tickets || !exchange_fits(plan, type, channels) || outer * (inner / block + 3) > kMostTiles
         || elements > kMostElements - 2 * block)
         return cudaErrorInvalidValue;
     ChannelBlocks const g = channel_blocks(plan, type, x, outer, channels, inner);
-    ExchangeMaps maps{};
-    int64_t const step = exchange_stride(plan) * inner;
-    int const columns = int(block);
-    cudaError_t status = tensor_map(maps.all, type, x, elements, step, g.packs, columns, kExchangeBlockBytes);
-    if (status == cudaSuccess)
-        status = tensor_map(maps.less, type, x, elements, step, g.packs - 1, columns, kExchangeBlockBytes);
+    ChannelMaps maps{};
+    cudaError_t const status = tensor_maps(
+        maps, type, x, elements, exchange_stride(plan) * inner, g.packs, int(block), kExchangeBlockBytes);
     if (status != cudaSuccess)
         return status;
     auto* const words = reinterpret_cast<ExchangeWord*>(tickets + kTicketWords);

@@ -1,10 +1,7 @@
 #include "launch.h"
 
 #include <algorithm>
-#include <map>
-#include <mutex>
 #include <numeric>
-#include <tuple>
 
 namespace surgeon
 {
@@ -98,19 +95,13 @@ ImagesPlan new_images_plan(Type type, int64_t channels, int64_t inner)
 
 } // namespace
 
-// The fewest blocks of which a multiprocessor holds three, else two. Made once for each shape: it takes longer than a
-// launch.
+// The fewest blocks of which a multiprocessor holds three, else two.
 ImagesPlan plan_images(Type type, int64_t channels, int64_t inner)
 {
-    static std::mutex mutex;
-    static std::map<std::tuple<bool, int64_t, Type, int64_t, int64_t>, ImagesPlan> known;
     if (!kStAsync || inner < vector_elements(type)
         || channels * inner > kMostBlocksInCluster * device().shared_bytes / size_of(type))
         return ImagesPlan{0, 0};
-    auto const key = std::make_tuple(device().clusters, device().shared_bytes, type, channels, inner);
-    std::lock_guard<std::mutex> const lock(mutex);
-    auto const found = known.find(key);
-    return found != known.end() ? found->second : known[key] = new_images_plan(type, channels, inner);
+    return planned_once<new_images_plan>(type, channels, inner);
 }
 
 cudaError_t launch_l2norm_images(ImagesPlan const& plan, Type type, void const* x, Scalars weight, void* y,

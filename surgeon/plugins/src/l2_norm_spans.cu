@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <mutex>
-#include <tuple>
 
 namespace surgeon
 {
@@ -12,16 +9,15 @@ namespace surgeon
 namespace
 {
 
-bool crosses(Type type, int64_t inner)
-{
-    return type != Type::kFloat && inner % 2 != 0;
-}
+bool crosses(Type type, int64_t inner) { return type != Type::kFloat && inner % 2 != 0; }
 
 // Words of the fewest rows that fill them.
 int64_t period_words(Type type, int64_t inner)
 {
     return inner * (crosses(type, inner) ? 2 : 1) * size_of(type) / 4;
 }
+
+int span_workers(ImageSpans const& g) { return ceil_div(g.width, 32) * 32; }
 
 ImageSpans image_spans(SpansPlan const& plan, Type type, int64_t channels, int64_t inner)
 {
@@ -38,16 +34,10 @@ ImageSpans image_spans(SpansPlan const& plan, Type type, int64_t channels, int64
     g.owned = int(ceil_div(inner, int64_t(plan.blocks)));
     g.over_inner = FastDiv<uint32_t>(uint32_t(inner));
     g.over_owned = FastDiv<uint32_t>(uint32_t(g.owned));
-    int const workers = ceil_div(g.width, 32) * 32;
     g.lanes = 1;
-    while (g.lanes < 32 && 2 * g.lanes * inner <= workers && 2 * g.lanes <= g.rows)
+    while (g.lanes < 32 && 2 * g.lanes * inner <= span_workers(g) && 2 * g.lanes <= g.rows)
         g.lanes *= 2;
     return g;
-}
-
-int span_workers(ImageSpans const& g)
-{
-    return ceil_div(g.width, 32) * 32;
 }
 
 int64_t spans_bytes(ImageSpans const& g, Type type, int blocks)
@@ -117,18 +107,13 @@ SpansPlan new_spans_plan(Type type, int64_t channels, int64_t inner)
 
 } // namespace
 
-// Made once for each shape: it takes longer than a launch.
 SpansPlan plan_spans(Type type, int64_t channels, int64_t inner)
 {
-    static std::mutex mutex;
-    static std::map<std::tuple<bool, int64_t, Type, int64_t, int64_t>, SpansPlan> known;
     if (!kStAsync || channels * inner > kMostBlocksInCluster * device().shared_bytes / size_of(type))
         return SpansPlan{0, 0, 0, 0};
-    auto const key = std::make_tuple(device().clusters, device().shared_bytes, type, channels, inner);
-    std::lock_guard<std::mutex> const lock(mutex);
-    auto const found = known.find(key);
-    return found != known.end() ? found->second : known[key] = new_spans_plan(type, channels, inner);
+    return planned_once<new_spans_plan>(type, channels, inner);
 }
+
 namespace
 {
 

@@ -82,15 +82,12 @@ cudaError_t launch_part(TilesPlan const& plan, Type type, void const* x, Scalars
     int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t on)
 {
     ChannelTiles const g = channel_tiles(plan, type, outer, channels, inner);
-    TilesMaps maps{};
+    ChannelMaps maps{};
     int64_t const step = int64_t(kTilesThreads / plan.x) * plan.blocks * inner;
-    for (int less = 0; less < std::min(g.packs, 2); ++less)
-    {
-        cudaError_t const status = tensor_map(less ? maps.less : maps.full, type, x, outer * channels * inner, step,
-            g.packs - less, g.box * vector_elements(type), kLineBytes);
-        if (status != cudaSuccess)
-            return status;
-    }
+    cudaError_t const status = tensor_maps(
+        maps, type, x, outer * channels * inner, step, g.packs, g.box * vector_elements(type), kLineBytes);
+    if (status != cudaSuccess)
+        return status;
     return with_type(type, [&](auto tag) {
         using T = typename decltype(tag)::type;
         auto const go = [&](auto width, auto packs) {

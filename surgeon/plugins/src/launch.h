@@ -241,10 +241,22 @@ cudaError_t with_period(int64_t length, F const& f)
         return length > LENGTH ? with_period<T, MOST_BYTES, LENGTH + 1>(length, f) : f(Period<T, LENGTH>{});
 }
 
+// What MAKE(type, channels, inner) plans for this device, asked once for each shape: it takes longer than a launch.
+template <auto MAKE>
+auto planned_once(Type type, int64_t channels, int64_t inner)
+{
+    static std::mutex mutex;
+    static std::map<std::tuple<bool, int64_t, Type, int64_t, int64_t>, decltype(MAKE(type, channels, inner))> known;
+    auto const key = std::make_tuple(device().clusters, device().shared_bytes, type, channels, inner);
+    std::lock_guard<std::mutex> const lock(mutex);
+    auto const found = known.find(key);
+    return found != known.end() ? found->second : known[key] = MAKE(type, channels, inner);
+}
+
 // x as [packs][elements] for tensor copies: each pack is x again, `step` elements after the one before, so that a box
 // of all packs by `columns` may begin at any vector. Nothing behind the last element is asked for. Of each copy whole
-// lines of `into_l2` bytes, 128 or 256, come into the L2 cache.
-cudaError_t tensor_map(CUtensorMap& map, Type type, void const* x, int64_t elements, int64_t step, int packs,
+// lines of `into_l2` bytes, 128 or 256, come into the L2 cache. With one pack there is no map of one less.
+cudaError_t tensor_maps(ChannelMaps& maps, Type type, void const* x, int64_t elements, int64_t step, int packs,
     int columns, int64_t into_l2);
 
 // Of the counter, which is alone in its vector; what clusters exchange follows it.

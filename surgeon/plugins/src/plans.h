@@ -103,8 +103,8 @@ ColumnsPlan plan_columns(Type type, int64_t outer, int64_t channels, int64_t inn
 TilesPlan plan_tiles(Type type, int64_t channels, int64_t inner);
 TilesPlan tiles_over(int blocks, int x, int box, Type type, int64_t channels);
 bool tiles_fit(TilesPlan const& plan, Type type, int64_t channels);
-ExchangePlan plan_exchange(Type type, int64_t channels, int64_t inner);
-bool exchange_fits(ExchangePlan const& plan, Type type, int64_t channels, int64_t inner);
+ExchangePlan plan_exchange(Type type, int64_t channels);
+bool exchange_fits(ExchangePlan const& plan, Type type, int64_t channels);
 ImagesPlan plan_images(Type type, int64_t channels, int64_t inner);
 bool images_fit(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner);
 SpansPlan plan_spans(Type type, int64_t channels, int64_t inner);

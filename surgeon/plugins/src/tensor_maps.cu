@@ -21,8 +21,6 @@ void* find_encoder()
     return status == cudaSuccess && found == cudaDriverEntryPointSuccess ? encode : nullptr;
 }
 
-} // namespace
-
 cudaError_t tensor_map(CUtensorMap& map, Type type, void const* x, int64_t elements, int64_t step, int packs,
     int columns, int64_t into_l2)
 {
@@ -40,8 +38,19 @@ cudaError_t tensor_map(CUtensorMap& map, Type type, void const* x, int64_t eleme
         promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorNotSupported;
 }
+
+} // namespace
+
+cudaError_t tensor_maps(ChannelMaps& maps, Type type, void const* x, int64_t elements, int64_t step, int packs,
+    int columns, int64_t into_l2)
+{
+    cudaError_t const status = tensor_map(maps.full, type, x, elements, step, packs, columns, into_l2);
+    return status != cudaSuccess || packs == 1
+        ? status
+        : tensor_map(maps.less, type, x, elements, step, packs - 1, columns, into_l2);
+}
 #else
-cudaError_t tensor_map(CUtensorMap&, Type, void const*, int64_t, int64_t, int, int, int64_t)
+cudaError_t tensor_maps(ChannelMaps&, Type, void const*, int64_t, int64_t, int, int, int64_t)
 {
     return cudaErrorNotSupported;
 }

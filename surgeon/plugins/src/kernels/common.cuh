@@ -469,6 +469,13 @@ constexpr bool kWordsOf16 = CUDART_VERSION >= 12030;
 #define SURGEON_DEVICE_HAS_WORDS_OF_16 0
 #endif
 
+// x as [a thread's channels][elements], each channel x again, so many elements on as they are apart, so that one tensor
+// copy brings a piece of all of them: for threads that have as many channels as any, and for those with one less.
+struct ChannelMaps
+{
+    CUtensorMap full, less;
+};
+
 #if SURGEON_DEVICE_HAS_ST_ASYNC
 __device__ inline unsigned cluster_size()
 {
@@ -552,26 +559,29 @@ __device__ inline void bulk_stores_have_read() { asm volatile("cp.async.bulk.wai
 
 __device__ inline void bulk_stores_but_one_have_read() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
 
-// Stores f in another block of the cluster, at the address that `here` has there, and counts its bytes on that block's
-// barrier, where they must have been announced.
+// The address that `here` has in another block of the cluster.
+__device__ inline unsigned address_in(unsigned rank, void const* here)
+{
+    unsigned there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(here)), "r"(rank));
+    return there;
+}
+
+// Stores f in another block of the cluster and counts its bytes on that block's barrier, where they must have been
+// announced; both are named by their counterparts here.
 __device__ inline void send_remote(float* here, float f, uint64_t* barrier, unsigned rank)
 {
-    unsigned there, barrier_there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(here)), "r"(rank));
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier_there) : "r"(shared_address(barrier)), "r"(rank));
-    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(there), "f"(f),
-        "r"(barrier_there)
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(
+                     address_in(rank, here)),
+        "f"(f), "r"(address_in(rank, barrier))
         : "memory");
 }
 
 __device__ inline void send_remote(float4* here, float4 f, uint64_t* barrier, unsigned rank)
 {
-    unsigned there, barrier_there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(here)), "r"(rank));
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier_there) : "r"(shared_address(barrier)), "r"(rank));
     asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
-                     there),
-        "f"(f.x), "f"(f.y), "f"(f.z), "f"(f.w), "r"(barrier_there)
+                     address_in(rank, here)),
+        "f"(f.x), "f"(f.y), "f"(f.z), "f"(f.w), "r"(address_in(rank, barrier))
         : "memory");
 }
 

@@ -573,25 +573,6 @@ private:
     }
 };
 
-#if SURGEON_DEVICE_HAS_ST_ASYNC
-__device__ inline unsigned address_in(unsigned rank, void const* here)
-{
-    unsigned there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(here)), "r"(rank));
-    return there;
-}
-
-// Stores m in another block of the cluster and counts its bytes on that block's barrier; both are named by their
-// counterparts here.
-__device__ inline void send(Moments* slot, uint64_t* barrier, unsigned rank, Moments const& m)
-{
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
-                     address_in(rank, slot)),
-        "f"(m.count), "f"(m.mean), "f"(m.m2), "f"(m.tail), "r"(address_in(rank, barrier))
-        : "memory");
-}
-#endif
-
 constexpr int kMostBlocksOfRow = 16; // of a cluster; more than 8 only where the device has room for them
 
 // A row to a cluster, or to a single block: each block brings a share of it into shared memory by one bulk copy, each
@@ -673,7 +654,8 @@ __global__ void __launch_bounds__(WARPS * 32 + 32, BLOCKS)
                 if (threadIdx.x == 0)
                     bulk_announce(parts * sizeof(Moments), met + set); // some may be there already
                 if (lane < blocks)
-                    send(slots + set * parts + rank * WARPS + warp, met + set, lane, own);
+                    send_remote(reinterpret_cast<float4*>(slots + set * parts + rank * WARPS + warp),
+                        make_float4(own.count, own.mean, own.m2, own.tail), met + set, lane);
             }
             barrier_wait(met + set, meeting & 1);
             Moments const m = merged([&](int i) { return slots[set * parts + i]; }, parts, float(length));

@@ -32,13 +32,6 @@ struct ChannelBlocks
     unsigned skew;       // elements that lie between x's begin and a block of memory's
 };
 
-// x as one row of elements, `packs` times, each so many elements on as a thread's channels are apart: what one load
-// brings are the blocks of memory of these. `less`: one time less, for threads whose last channel does not exist.
-struct ExchangeMaps
-{
-    CUtensorMap all, less;
-};
-
 // How a block of threads works on tiles whose threads have up to R packs: in shared memory there are `stages`, and the
 // registers have one tile more; of as many tiles as there are `turns` the sums are on their way. A tile's columns are
 // seen as vectors, [in a vector][vectors]; a block of a cluster owns some neighbouring vectors, fours of which come
@@ -95,7 +88,7 @@ __device__ inline void store_word(ExchangeWord* p, ExchangeWord const& w)
 // resident.
 template <class T, int R>
 __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
-    l2norm_exchange_kernel(const __grid_constant__ ExchangeMaps x, Scalars weight, T* __restrict__ y, ChannelBlocks g,
+    l2norm_exchange_kernel(const __grid_constant__ ChannelMaps x, Scalars weight, T* __restrict__ y, ChannelBlocks g,
         Norm norm, ExchangeWord* words)
 {
 #if SURGEON_DEVICE_HAS_WORDS_OF_16
@@ -304,7 +297,7 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
             return;
         uint64_t* const barrier = loaded + slot * WARPS + warp;
         bulk_announce(unsigned(packs * kExchangeBlockBytes), barrier);
-        tensor_load(place(slot, 0), less ? &x.less : &x.all, start - at + tile.k * BLOCK, 0, barrier);
+        tensor_load(place(slot, 0), less ? &x.less : &x.full, start - at + tile.k * BLOCK, 0, barrier);
     };
     for (int i = 0; i < STAGES; ++i)
         fetch(item_of(i), i);

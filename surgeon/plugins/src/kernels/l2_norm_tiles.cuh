@@ -24,12 +24,6 @@ struct ChannelTiles
 constexpr int kTilesThreads = 512, kTilesAdders = 128, kMostTilesPacks = 8, kMostTilesStages = 8, kMostTilesLag = 2;
 constexpr int kMostTilesBox = 32, kVectorsOfLine = kLineBytes / kVectorBytes;
 
-// x as [a thread's channels][elements]: of threads that have as many channels as any, and of those with one less.
-struct TilesMaps
-{
-    CUtensorMap full, less;
-};
-
 // The floats of a block's shared memory, in the order in which they lie there.
 struct TilesMemory
 {
@@ -59,7 +53,7 @@ struct TilesMemory
 // the DRAM's pages are used while they are open; without tickets the clusters take tiles in turn.
 template <class T, int X, int R>
 __global__ void __launch_bounds__(kTilesThreads + kTilesAdders, 1)
-    l2norm_tiles_kernel(const __grid_constant__ TilesMaps x, Scalars weight, T* __restrict__ y, ChannelTiles g,
+    l2norm_tiles_kernel(const __grid_constant__ ChannelMaps x, Scalars weight, T* __restrict__ y, ChannelTiles g,
         Norm norm, unsigned* tickets)
 {
 #if SURGEON_DEVICE_HAS_ST_ASYNC
