@@ -32,7 +32,8 @@ def build(arch: str, work: Path) -> Path:
     program = work / "kernels_test"
     operators = sorted((ROOT / "surgeon/plugins/src").glob("*.cu"))
     sources = [str(ROOT / "tests/plugins/kernels_test.cu"), *map(str, operators)]
-    subprocess.run(["nvcc", "-std=c++17", "-O3", f"-arch={arch}", *sources, "-o", str(program)], check=True)
+    target = f"-arch=sm_{arch}" if arch.isdigit() else f"-arch={arch}"
+    subprocess.run(["nvcc", "-std=c++17", "-O3", target, *sources, "-o", str(program)], check=True)
     return program
 
 
@@ -151,7 +152,7 @@ def ratio(other: float | None, mine: float | None) -> str:
 
 def main() -> None:
     cli = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    cli.add_argument("--arch", default="native", help="nvcc's -arch: native, sm_90, ...")
+    cli.add_argument("--arch", default="native", help="native or, as of `surgeon plugins build`, 90")
     cli.add_argument("--driver", help="a command that builds, runs and times ONNX models with TensorRT")
     cli.add_argument("--program", type=Path, help="kernels_test, built already")
     cli.add_argument("--out", type=Path, help="the rows as JSON")

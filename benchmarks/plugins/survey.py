@@ -90,7 +90,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--shapes", type=int, default=100, help="of each operator")
     parser.add_argument("--mb", type=int, default=256, help="bytes of x, in MB")
-    parser.add_argument("--arch", default="native", help="as nvcc's -arch: native, sm_90")
+    parser.add_argument("--arch", default="native", help="native or, as of `surgeon plugins build`, 90")
     parser.add_argument("--program", type=Path, help="kernels_test, built before")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
