@@ -10,7 +10,8 @@
 //   kernels_test time MB WHAT:SHAPE...  the ratio alone, fp32 and fp16, of N x SHAPE with an N for MB or more; WHAT is
 //                               l2 (along the first of SHAPE), l2w (weights), last, lastw (along the last), instance or
 //                               reflect, symmetric, edge, wrap and a number of pads on the last two axes, with hwc
-//                               at the end on the two before the last
+//                               at the end on the two before the last; or so many, of each axis of SHAPE its begin
+//                               and its end: edge1,2,0,-1:30x50; with @ and a number in chunks of so many bytes
 //
 // Exit status 0 when everything agreed. The bars: error relative to the largest output, 2e-6 fp32, 1e-3 fp16, 8e-3
 // bf16.
@@ -770,6 +771,8 @@ void padded_units(std::vector<Dims> const& shapes, Type t)
             verify(Case{Kind::kSurgeonReflectPad, pads({0, 0, far, 3, 0, 0, 2, 4}, mode), d, t});
             verify(Case{Kind::kSurgeonReflectPad, pads({0, 2, 0, 1, 0, 1, -1, 0}, mode), d, t});
             verify(Case{Kind::kSurgeonReflectPad, pads({-1, 0, 1, 0, 1, 0, 0, 1}, mode), d, t});
+            if (d[3] > 60) // rows that lie far apart in x
+                verify(Case{Kind::kSurgeonReflectPad, pads({0, 0, 1, -20, 0, 0, 1, -int(d[3] - 50)}, mode), d, t});
         }
 }
 
@@ -978,7 +981,7 @@ void quick()
         for (int64_t length : {5, 130, 1025, 5001, 40003, 150001})
             verify(Case{Kind::kSurgeonL2Norm, l2(-1, 2, 1e-10f), {2, length}, t, Values::kNormal});
         padded_planes({{2, 5, 24, 30}, {1, 3, 30, 100}}, t);
-        padded_units({{5, 7, 9, 11}, {2, 20, 60, 61}, {2, 1, 1701, 3}}, t);
+        padded_units({{5, 7, 9, 11}, {2, 20, 60, 61}, {2, 1, 1701, 3}, {2, 2, 600, 19}, {2, 2, 400, 70}}, t);
     }
 }
 
@@ -1156,7 +1159,7 @@ void check_all()
     for (Type t : kTypes)
         padded_units({{3, 37, 7, 7}, {41, 13, 15, 15}, {7, 9, 47, 47}, {30, 64, 30, 30}, {2, 3, 700, 12}, {3, 2, 2, 1},
                          {6, 5, 48, 48}, {4, 40, 62, 65}, {2, 9, 300, 3},
-                         {2, 3, 9000, 12}, {3, 2, 5003, 1}, {2, 2, 700, 24}, {70, 10, 1200, 4}}, t);
+                         {2, 3, 450, 21}, {3, 2, 520, 64}, {2, 3, 9000, 12}, {3, 2, 5003, 1}, {2, 2, 700, 24}, {70, 10, 1200, 4}}, t);
 }
 
 // ---------------------------------------------------------------------------------------------------- timing
@@ -1227,7 +1230,8 @@ void compare(std::string const& op, std::string const& shape, Type t, std::strin
     std::fflush(stdout);
 }
 
-void time_case(Case const& c, std::string const& note)
+// With a plan: ReflectPad's.
+void time_case(Case const& c, std::string const& note, PadPlan const* plan = nullptr)
 {
     Dims const out = c.y();
     int64_t const size = size_of(c.type), in_bytes = volume(c.x) * size, out_bytes = volume(out) * size;
@@ -1243,7 +1247,10 @@ void time_case(Case const& c, std::string const& note)
     int const count = c.kind == Kind::kSurgeonPRelu ? 2 : !c.affine ? 1 : c.kind == Kind::kSurgeonL2Norm ? 2 : 3;
     Tensor const y = tensor(dy.p, out, c.type, c.layout);
     compare(plugin_info(c.kind).name, text(c.x), c.type, note, in_bytes, out_bytes, dx.p, dy.p,
-        [&] { CHECK(run(c.kind, c.a, in, count, y, ws.p, 0, tickets())); });
+        [&] {
+            CHECK(plan ? launch_pad(*plan, c.a, in[0], y, ws.p, tickets(), 0)
+                       : run(c.kind, c.a, in, count, y, ws.p, 0, tickets()));
+        });
 }
 
 void bench(std::string const& only)
@@ -1332,8 +1339,12 @@ void bench(std::string const& only)
 bool time_word(int64_t bytes, std::string const& word)
 {
     size_t const colon = word.find(':');
-    std::string const what = word.substr(0, colon), mode_name = what.substr(0, what.find_first_of("0123456789"));
-    int const pad = std::atoi(word.c_str() + mode_name.size());
+    std::string const what = word.substr(0, colon), mode_name = what.substr(0, what.find_first_of("-0123456789"));
+    std::vector<int> given;
+    for (size_t at = mode_name.size() - 1; at < what.size(); at = what.find(',', at + 1))
+        given.push_back(std::atoi(what.c_str() + at + 1));
+    size_t const chunked = what.find('@');
+    PadPlan const plan{chunked < what.size() ? std::atoi(what.c_str() + chunked + 1) : 0, false};
     Dims d{1};
     for (size_t at = colon; at != std::string::npos; at = word.find('x', at + 1))
         d.push_back(std::atoll(word.c_str() + at + 1));
@@ -1350,8 +1361,12 @@ bool time_word(int64_t bytes, std::string const& word)
         d[0] = 1;
         d[0] = ceil_div(bytes, volume(d) * int64_t(size_of(t)));
         std::vector<int> p(2 * d.size(), 0);
-        for (size_t end : {d.size() - after, 2 * d.size() - after})
-            p[end - 2] = p[end - 1] = pad;
+        if (padded && given.size() == 2 * d.size() - 2)
+            for (size_t i = 0; i < given.size(); ++i)
+                p[1 + i / 2 + i % 2 * d.size()] = given[i];
+        else if (padded)
+            for (size_t end : {d.size() - after, 2 * d.size() - after})
+                p[end - 2] = p[end - 1] = given[0];
         Case c{Kind::kSurgeonL2Norm, l2(last ? -1 : 1, 1, 1e-10f), d, t};
         if (what == "instance")
             c = Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), d, t};
@@ -1359,7 +1374,7 @@ bool time_word(int64_t bytes, std::string const& word)
             c = Case{Kind::kSurgeonReflectPad, pads(p, int(mode - modes)), d, t};
         c.affine = what.back() == 'w' || what == "instance";
         c.affine_type = t;
-        time_case(c, "");
+        time_case(c, "", padded && chunked < what.size() ? &plan : nullptr);
     }
     std::printf("\n");
     std::fflush(stdout);
