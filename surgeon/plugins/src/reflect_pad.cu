@@ -264,6 +264,8 @@ cudaError_t launch_pad(PadPlan const& plan, Attributes const& a, Tensor const& x
     unsigned* tickets, cudaStream_t on)
 {
     std::vector<RawAxis> const axes = pad_axes(a, x);
+    if (axes.size() == 1 && axes[0].plain())
+        return cudaMemcpyAsync(y.data, x.data, x.elements() * size_of(x.type), cudaMemcpyDeviceToDevice, on);
     PadMode const mode = PadMode(a.mode);
     auto const launch = [&](auto tag, auto offset) {
         using T = typename decltype(tag)::type;
