@@ -511,8 +511,12 @@ void verify(Case const& c)
     if (c.kind == Kind::kSurgeonReflectPad)
         for (PadPlan const& plan : {PadPlan{0, false}, PadPlan{0, true}, PadPlan{384, false}, PadPlan{4096, true},
                  PadPlan{16384, false}})
-            again(" in chunks of " + std::to_string(plan.chunk),
-                [&] { return launch_pad(plan, c.a, in[0], tensor(dy.p, out, c.type, c.layout), nullptr, tickets(), 0); });
+            if (plan.chunk * 5 <= device().shared_bytes) // two chunks and what they need
+                again(" in chunks of " + std::to_string(plan.chunk),
+                    [&] {
+                        return launch_pad(
+                            plan, c.a, in[0], tensor(dy.p, out, c.type, c.layout), nullptr, tickets(), 0);
+                    });
     int64_t const rows = c.x.size() > 1 ? c.x[0] * c.x[1] : 1, length = volume(c.x) / rows;
     InstanceNormParams const params{c.affine ? Scalars{dw, c.affine_type} : Scalars{},
         c.affine ? Scalars{db, c.affine_type} : Scalars{}, c.x.size() > 1 ? c.x[1] : 1, c.a.epsilon, c.a.slope};
@@ -859,7 +863,7 @@ void short_channels(int64_t images, int64_t channels, int64_t length, Type t, Va
 }
 
 // Launches on two streams at once, and a graph that is replayed, as execution contexts and trtexec --useCudaGraph make
-// them: each with tickets of its own.
+// them: each with tickets of its own. By blocks of memory, though the tensor is small, where the device can.
 void at_once(Case const& c)
 {
     if (std::string(plugin_info(c.kind).name).find(only) == std::string::npos || seen++ % shards != shard)
@@ -871,6 +875,7 @@ void at_once(Case const& c)
     ExchangePlan const plan = plan_exchange(c.type, c.x[1]);
     Buffer const dx(x.size() * size_of(c.type));
     upload(dx.p, x, c.type);
+    Tensor const in = tensor(dx.p, c.x, c.type);
     struct Context
     {
         Buffer y, tickets;
@@ -887,10 +892,10 @@ void at_once(Case const& c)
     auto const launch = [&](Context const& context) {
         auto* const own = static_cast<unsigned*>(context.tickets.p);
         Norm const norm{NormMode(c.a.mode), c.a.epsilon};
-        return plan.blocks > 0 ? launch_l2norm_exchange(
-                   plan, c.type, dx.p, Scalars{}, context.y.p, outer, c.x[1], inner, norm, own, context.on)
-                               : launch_l2norm_tiles(plan_tiles(c.type, c.x[1], inner), c.type, dx.p, Scalars{}, context.y.p,
-                                   outer, c.x[1], inner, norm, own, context.on);
+        return plan.blocks > 0
+            ? launch_l2norm_exchange(
+                plan, c.type, dx.p, Scalars{}, context.y.p, outer, c.x[1], inner, norm, own, context.on)
+            : run(c.kind, c.a, &in, 1, tensor(context.y.p, c.x, c.type), nullptr, context.on, own);
     };
     auto const judge_all = [&](std::string const& how) {
         for (Context const& context : contexts)
