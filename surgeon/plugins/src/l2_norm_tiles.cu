@@ -78,6 +78,27 @@ double cost_of(TilesPlan const& plan, Type type, int64_t channels, int64_t inner
     return kPiece / piece + (kTile + (kColumn + kSentColumn * plan.blocks) * columns) / tile + kIdle * idle;
 }
 
+} // namespace
+
+// Channels that cut vectors lose what each end costs; short ones of halves much more than that.
+double speed_of(TilesPlan const& plan, Type type, int64_t channels, int64_t inner)
+{
+    constexpr int64_t kShort = 720;
+    constexpr double kFloats = 0.151, kHalves = 0.126, kMost = 0.978, kSoft = 0.021, kFewHalves = 0.75;
+    constexpr double kSplit = 33; // bytes of a channel
+    if (plan.blocks == 0)
+        return 0;
+    int64_t const bytes = inner * size_of(type);
+    bool const split = bytes % kVectorBytes != 0;
+    if (split && type != Type::kFloat && bytes < kShort)
+        return kFewHalves;
+    double const bound = (type == Type::kFloat ? kFloats : kHalves) / cost_of(plan, type, channels, inner);
+    return least(bound, kMost, kSoft) * (1 - (split ? kSplit / bytes : 0));
+}
+
+namespace
+{
+
 cudaError_t launch_part(TilesPlan const& plan, Type type, void const* x, Scalars weight, void* y, int64_t outer,
     int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t on)
 {
