@@ -103,6 +103,8 @@ ColumnsPlan plan_columns(Type type, int64_t outer, int64_t channels, int64_t inn
 TilesPlan plan_tiles(Type type, int64_t channels, int64_t inner);
 TilesPlan tiles_over(int blocks, int x, int box, Type type, int64_t channels);
 bool tiles_fit(TilesPlan const& plan, Type type, int64_t channels);
+// What a plan makes of a copy's speed, about, in tensors that outgrow the L2 cache; 0 for one that does not.
+double speed_of(TilesPlan const& plan, Type type, int64_t channels, int64_t inner);
 ExchangePlan plan_exchange(Type type, int64_t channels);
 bool exchange_fits(ExchangePlan const& plan, Type type, int64_t channels);
 ImagesPlan plan_images(Type type, int64_t channels, int64_t inner);
