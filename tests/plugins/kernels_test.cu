@@ -10,7 +10,8 @@
 //   kernels_test time MB WHAT:SHAPE...  the ratio alone, fp32 and fp16, of N x SHAPE with an N for MB or more; WHAT is
 //                               l2 (along the first of SHAPE), l2w (weights), last, lastw (along the last), instance or
 //                               reflect, symmetric, edge, wrap and a number of pads on the last two axes, with hwc
-//                               at the end on the two before the last
+//                               at the end on the two before the last; or so many, of each axis of SHAPE its begin
+//                               and its end: edge1,2,0,-1:30x50; with @ and a number in chunks of so many bytes
 //
 // Exit status 0 when everything agreed. The bars: error relative to the largest output, 2e-6 fp32, 1e-3 fp16, 8e-3
 // bf16.
@@ -467,6 +468,16 @@ void verify(Case const& c)
         : c.x[c.x.size() > 1]};
     if (c.kind == Kind::kSurgeonPRelu)
         wd = c.slope;
+    int const count = c.kind == Kind::kSurgeonPRelu ? 2 : !c.affine ? 1 : c.kind == Kind::kSurgeonL2Norm ? 2 : 3;
+    Tensor const extents[3] = {tensor(nullptr, c.x, c.type, c.layout), tensor(nullptr, wd, c.affine_type),
+        tensor(nullptr, wd, c.affine_type)};
+    std::string const wrong = check(c.kind, c.a, extents, count); // the reference knows only what is taken
+    if (!wrong.empty())
+    {
+        std::printf("FAIL %s: %s\n", c.name().c_str(), wrong.c_str());
+        ++worst.failed;
+        return;
+    }
     w = values(wd, Values::kNormal, c.affine_type, ++seed);
     b = values(wd, Values::kNormal, c.affine_type, ++seed);
     std::vector<double> want = reference(c, x, w, b);
@@ -487,14 +498,6 @@ void verify(Case const& c)
     CHECK(cudaMemset(dy.p, 0xdb, n * size));
     Tensor const in[3] = {tensor(dx.p, c.x, c.type, c.layout), tensor(dw, wd, c.affine_type),
         tensor(db, wd, c.affine_type)};
-    int const count = c.kind == Kind::kSurgeonPRelu ? 2 : !c.affine ? 1 : c.kind == Kind::kSurgeonL2Norm ? 2 : 3;
-    std::string const wrong = check(c.kind, c.a, in, count);
-    if (!wrong.empty())
-    {
-        std::printf("FAIL %s: %s\n", c.name().c_str(), wrong.c_str());
-        ++worst.failed;
-        return;
-    }
     CHECK(run(c.kind, c.a, in, count, tensor(dy.p, out, c.type, c.layout), ws.p, 0, seed % 2 ? tickets() : nullptr));
     CHECK(cudaDeviceSynchronize());
     std::vector<float> const got = download(dy.p, n, c.type);
@@ -508,8 +511,12 @@ void verify(Case const& c)
     if (c.kind == Kind::kSurgeonReflectPad)
         for (PadPlan const& plan : {PadPlan{0, false}, PadPlan{0, true}, PadPlan{384, false}, PadPlan{4096, true},
                  PadPlan{16384, false}})
-            again(" in chunks of " + std::to_string(plan.chunk),
-                [&] { return launch_pad(plan, c.a, in[0], tensor(dy.p, out, c.type, c.layout), nullptr, tickets(), 0); });
+            if (plan.chunk * 5 <= device().shared_bytes) // two chunks and what they need
+                again(" in chunks of " + std::to_string(plan.chunk),
+                    [&] {
+                        return launch_pad(
+                            plan, c.a, in[0], tensor(dy.p, out, c.type, c.layout), nullptr, tickets(), 0);
+                    });
     int64_t const rows = c.x.size() > 1 ? c.x[0] * c.x[1] : 1, length = volume(c.x) / rows;
     InstanceNormParams const params{c.affine ? Scalars{dw, c.affine_type} : Scalars{},
         c.affine ? Scalars{db, c.affine_type} : Scalars{}, c.x.size() > 1 ? c.x[1] : 1, c.a.epsilon, c.a.slope};
@@ -770,6 +777,8 @@ void padded_units(std::vector<Dims> const& shapes, Type t)
             verify(Case{Kind::kSurgeonReflectPad, pads({0, 0, far, 3, 0, 0, 2, 4}, mode), d, t});
             verify(Case{Kind::kSurgeonReflectPad, pads({0, 2, 0, 1, 0, 1, -1, 0}, mode), d, t});
             verify(Case{Kind::kSurgeonReflectPad, pads({-1, 0, 1, 0, 1, 0, 0, 1}, mode), d, t});
+            if (d[3] > 60) // rows that lie far apart in x
+                verify(Case{Kind::kSurgeonReflectPad, pads({0, 0, 1, -20, 0, 0, 1, -int(d[3] - 50)}, mode), d, t});
         }
 }
 
@@ -854,7 +863,7 @@ void short_channels(int64_t images, int64_t channels, int64_t length, Type t, Va
 }
 
 // Launches on two streams at once, and a graph that is replayed, as execution contexts and trtexec --useCudaGraph make
-// them: each with tickets of its own.
+// them: each with tickets of its own. By blocks of memory, though the tensor is small, where the device can.
 void at_once(Case const& c)
 {
     if (std::string(plugin_info(c.kind).name).find(only) == std::string::npos || seen++ % shards != shard)
@@ -866,6 +875,7 @@ void at_once(Case const& c)
     ExchangePlan const plan = plan_exchange(c.type, c.x[1]);
     Buffer const dx(x.size() * size_of(c.type));
     upload(dx.p, x, c.type);
+    Tensor const in = tensor(dx.p, c.x, c.type);
     struct Context
     {
         Buffer y, tickets;
@@ -882,10 +892,10 @@ void at_once(Case const& c)
     auto const launch = [&](Context const& context) {
         auto* const own = static_cast<unsigned*>(context.tickets.p);
         Norm const norm{NormMode(c.a.mode), c.a.epsilon};
-        return plan.blocks > 0 ? launch_l2norm_exchange(
-                   plan, c.type, dx.p, Scalars{}, context.y.p, outer, c.x[1], inner, norm, own, context.on)
-                               : launch_l2norm_tiles(plan_tiles(c.type, c.x[1], inner), c.type, dx.p, Scalars{}, context.y.p,
-                                   outer, c.x[1], inner, norm, own, context.on);
+        return plan.blocks > 0
+            ? launch_l2norm_exchange(
+                plan, c.type, dx.p, Scalars{}, context.y.p, outer, c.x[1], inner, norm, own, context.on)
+            : run(c.kind, c.a, &in, 1, tensor(context.y.p, c.x, c.type), nullptr, context.on, own);
     };
     auto const judge_all = [&](std::string const& how) {
         for (Context const& context : contexts)
@@ -978,7 +988,7 @@ void quick()
         for (int64_t length : {5, 130, 1025, 5001, 40003, 150001})
             verify(Case{Kind::kSurgeonL2Norm, l2(-1, 2, 1e-10f), {2, length}, t, Values::kNormal});
         padded_planes({{2, 5, 24, 30}, {1, 3, 30, 100}}, t);
-        padded_units({{5, 7, 9, 11}, {2, 20, 60, 61}, {2, 1, 1701, 3}}, t);
+        padded_units({{5, 7, 9, 11}, {2, 20, 60, 61}, {2, 1, 1701, 3}, {2, 2, 600, 19}, {2, 2, 400, 70}}, t);
     }
 }
 
@@ -1144,6 +1154,7 @@ void check_all()
         for (int mode = 0; mode < 4; ++mode)
         {
             verify(Case{Kind::kSurgeonReflectPad, pads({0, 9, 0, 17}, mode), {5, 4}, t});
+            verify(Case{Kind::kSurgeonReflectPad, pads({0, 0, 0, 0}, mode), {5, 4}, t});
             verify(Case{Kind::kSurgeonReflectPad, pads({3, 2}, mode), {1}, t});
             verify(Case{Kind::kSurgeonReflectPad, pads({-2, 11, 4, -3}, mode), {9, 6}, t});
             verify(Case{Kind::kSurgeonReflectPad, pads({1, 0, 2, 1, 0, 3}, mode), {4, 3, 8}, t});
@@ -1156,7 +1167,7 @@ void check_all()
     for (Type t : kTypes)
         padded_units({{3, 37, 7, 7}, {41, 13, 15, 15}, {7, 9, 47, 47}, {30, 64, 30, 30}, {2, 3, 700, 12}, {3, 2, 2, 1},
                          {6, 5, 48, 48}, {4, 40, 62, 65}, {2, 9, 300, 3},
-                         {2, 3, 9000, 12}, {3, 2, 5003, 1}, {2, 2, 700, 24}, {70, 10, 1200, 4}}, t);
+                         {2, 3, 450, 21}, {3, 2, 520, 64}, {2, 3, 9000, 12}, {3, 2, 5003, 1}, {2, 2, 700, 24}, {70, 10, 1200, 4}}, t);
 }
 
 // ---------------------------------------------------------------------------------------------------- timing
@@ -1227,7 +1238,8 @@ void compare(std::string const& op, std::string const& shape, Type t, std::strin
     std::fflush(stdout);
 }
 
-void time_case(Case const& c, std::string const& note)
+// With a plan: ReflectPad's.
+void time_case(Case const& c, std::string const& note, PadPlan const* plan = nullptr)
 {
     Dims const out = c.y();
     int64_t const size = size_of(c.type), in_bytes = volume(c.x) * size, out_bytes = volume(out) * size;
@@ -1243,7 +1255,10 @@ void time_case(Case const& c, std::string const& note)
     int const count = c.kind == Kind::kSurgeonPRelu ? 2 : !c.affine ? 1 : c.kind == Kind::kSurgeonL2Norm ? 2 : 3;
     Tensor const y = tensor(dy.p, out, c.type, c.layout);
     compare(plugin_info(c.kind).name, text(c.x), c.type, note, in_bytes, out_bytes, dx.p, dy.p,
-        [&] { CHECK(run(c.kind, c.a, in, count, y, ws.p, 0, tickets())); });
+        [&] {
+            CHECK(plan ? launch_pad(*plan, c.a, in[0], y, ws.p, tickets(), 0)
+                       : run(c.kind, c.a, in, count, y, ws.p, 0, tickets()));
+        });
 }
 
 void bench(std::string const& only)
@@ -1332,8 +1347,12 @@ void bench(std::string const& only)
 bool time_word(int64_t bytes, std::string const& word)
 {
     size_t const colon = word.find(':');
-    std::string const what = word.substr(0, colon), mode_name = what.substr(0, what.find_first_of("0123456789"));
-    int const pad = std::atoi(word.c_str() + mode_name.size());
+    std::string const what = word.substr(0, colon), mode_name = what.substr(0, what.find_first_of("-0123456789"));
+    std::vector<int> given;
+    for (size_t at = mode_name.size() - 1; at < what.size(); at = what.find(',', at + 1))
+        given.push_back(std::atoi(what.c_str() + at + 1));
+    size_t const chunked = what.find('@');
+    PadPlan const plan{chunked < what.size() ? std::atoi(what.c_str() + chunked + 1) : 0, false};
     Dims d{1};
     for (size_t at = colon; at != std::string::npos; at = word.find('x', at + 1))
         d.push_back(std::atoll(word.c_str() + at + 1));
@@ -1350,8 +1369,12 @@ bool time_word(int64_t bytes, std::string const& word)
         d[0] = 1;
         d[0] = ceil_div(bytes, volume(d) * int64_t(size_of(t)));
         std::vector<int> p(2 * d.size(), 0);
-        for (size_t end : {d.size() - after, 2 * d.size() - after})
-            p[end - 2] = p[end - 1] = pad;
+        if (padded && given.size() == 2 * d.size() - 2)
+            for (size_t i = 0; i < given.size(); ++i)
+                p[1 + i / 2 + i % 2 * d.size()] = given[i];
+        else if (padded)
+            for (size_t end : {d.size() - after, 2 * d.size() - after})
+                p[end - 2] = p[end - 1] = given[0];
         Case c{Kind::kSurgeonL2Norm, l2(last ? -1 : 1, 1, 1e-10f), d, t};
         if (what == "instance")
             c = Case{Kind::kSurgeonInstanceNorm, instance(1e-5f), d, t};
@@ -1359,7 +1382,7 @@ bool time_word(int64_t bytes, std::string const& word)
             c = Case{Kind::kSurgeonReflectPad, pads(p, int(mode - modes)), d, t};
         c.affine = what.back() == 'w' || what == "instance";
         c.affine_type = t;
-        time_case(c, "");
+        time_case(c, "", padded && chunked < what.size() ? &plan : nullptr);
     }
     std::printf("\n");
     std::fflush(stdout);

@@ -8,17 +8,6 @@ namespace surgeon
 namespace
 {
 
-// Few channels, or more where a multiprocessor has enough columns at once; not where blocks of whole lines do as well.
-StagedPlan plan_l2norm_staged(Type type, int64_t channels, int64_t inner)
-{
-    constexpr int64_t kMost = 128;
-    int64_t const enough = type == Type::kFloat ? 76 : 180;
-    bool const whole = inner * size_of(type) % kLineBytes == 0;
-    StagedPlan const plan = plan_staged(type, channels, inner);
-    bool const does = channels <= kMost || staged_columns(plan, type, channels, inner) >= enough;
-    return does && !whole ? plan : StagedPlan{0, 0, 0};
-}
-
 constexpr int kMostColumnThreads = 512;
 
 // Where blocks of whole vectors would move single elements, cut lines or be narrow. Where a tensor stays in the L2
@@ -43,35 +32,19 @@ ExchangePlan plan_l2norm_exchange(Type type, int64_t channels, int64_t inner)
     return cut && does ? plan_exchange(type, channels) : ExchangePlan{0};
 }
 
-// Whole images, where other mappings waste much: short channels, channels that cut vectors, and halves so few that they
-// leave tiles half empty.
-ImagesPlan plan_l2norm_images(Type type, int64_t channels, int64_t inner)
+// What blocks of whole vectors make, where no channel cuts one: long planes, or short ones of which a line holds some.
+// Halves' may be of 8 bytes.
+double speed_of_columns(Type type, int64_t channels, int64_t inner)
 {
-    int64_t const bytes = inner * size_of(type), fewest = bytes % 8 == 0 ? (12 << 10) / size_of(type) : 1 << 10;
-    bool const halves = type != Type::kFloat, split = bytes % kVectorBytes != 0;
-    if (bytes % kLineBytes == 0 || kLineBytes % bytes == 0 || channels * inner < fewest)
-        return ImagesPlan{0, 0};
-    ImagesPlan const plan = plan_images(type, channels, inner);
-    bool const one_block = plan.blocks == 1 && (halves || bytes < 768), few = halves && channels <= 64;
-    return bytes < 512 || (split && bytes < 1024) || one_block || few ? plan : ImagesPlan{0, 0};
-}
-
-// Images that begin inside of sectors, or that other mappings would move by single elements, or by tiles of so short
-// rows that what each of these costs counts. `images` and `tiles`: what would do instead.
-SpansPlan plan_l2norm_spans(
-    Type type, int64_t channels, int64_t inner, ImagesPlan const& images, TilesPlan const& tiles)
-{
-    constexpr int64_t kLong = 4 << 10, kMany = 512, kLarge = 800 << 10;
-    int64_t const bytes = inner * size_of(type), image = channels * bytes;
-    bool const halves = type != Type::kFloat, split = bytes % kVectorBytes != 0;
-    bool does = split || (bytes < kLineBytes && channels > kMany);
-    if (images.blocks > 0)
-        does = image <= (520 << 10) && image % kLineBytes != 0
-            && (image % kSectorBytes != 0 || (!halves && image <= (128 << 10)));
-    else if (tiles.blocks > 0)
-        does = split && (halves ? bytes < 720 : bytes < 512 && image <= kLarge);
-    bool const whole = bytes % kLineBytes == 0;
-    return does && !whole && bytes <= kLong ? plan_spans(type, channels, inner) : SpansPlan{0, 0, 0, 0};
+    constexpr int64_t kMany = 512;
+    constexpr double kFloats = 0.95, kHalves = 0.9, kHalfVectors = 0.85, kOfLine = 0.96;
+    int64_t const bytes = inner * size_of(type);
+    bool const halves = type != Type::kFloat;
+    if (bytes % (halves ? 8 : kVectorBytes) != 0)
+        return 0;
+    if (bytes >= 2 * kLineBytes)
+        return bytes % kVectorBytes != 0 ? kHalfVectors : halves ? kHalves : kFloats;
+    return kLineBytes % bytes == 0 && channels <= kMany ? kOfLine : 0;
 }
 
 // Few long channels that cut vectors: so few that tiles would be half empty. Of halves also some more that cut lines.
@@ -85,7 +58,7 @@ StripsPlan plan_l2norm_strips(Type type, int64_t channels, int64_t inner)
     return does ? plan_strips(type, channels, inner) : StripsPlan{0, 0, 0};
 }
 
-// The first that does; columns where none does.
+// One of these; columns where there is none.
 struct Mapping
 {
     ShortPlanesPlan planes{0, 0, 0};
@@ -104,6 +77,34 @@ struct Mapping
     bool columns() const { return planes.images == 0 && !draws(); }
 };
 
+// The fastest, by what each plan says of itself; columns where that is none of those that stay on the device. Longer
+// planes are not taken by whole images: nothing says how fast that is, and tiles do.
+Mapping fastest(Type type, int64_t channels, int64_t inner, TilesPlan const& tiles)
+{
+    constexpr int64_t kLong = 4 << 10;
+    constexpr double kStrips = 0.94;
+    bool const whole = inner * size_of(type) <= kLong;
+    StagedPlan const staged = plan_staged(type, channels, inner);
+    StripsPlan const strips = plan_l2norm_strips(type, channels, inner);
+    ImagesPlan const images = whole ? plan_images(type, channels, inner) : ImagesPlan{0, 0};
+    SpansPlan const spans = whole ? plan_spans(type, channels, inner) : SpansPlan{0, 0, 0, 0};
+    Mapping m;
+    double most = tiles.blocks == 0 ? speed_of_columns(type, channels, inner) : 0;
+    auto const take = [&](double speed, auto Mapping::*which, auto const& plan) {
+        if (!(speed > most))
+            return;
+        most = speed;
+        m = Mapping{};
+        m.*which = plan;
+    };
+    take(speed_of(tiles, type, channels, inner), &Mapping::tiles, tiles);
+    take(strips.width > 0 ? kStrips : 0, &Mapping::strips, strips);
+    take(speed_of(images, type, channels, inner), &Mapping::images, images);
+    take(speed_of(spans, type, channels, inner), &Mapping::spans, spans);
+    take(speed_of(staged, type, channels, inner), &Mapping::staged, staged);
+    return m;
+}
+
 // Images of short planes of which a multiprocessor holds fewer than three are other mappings' if they can, and from the
 // L2 cache planes of two vectors.
 Mapping choose(Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted, bool stream, bool tickets)
@@ -114,20 +115,15 @@ Mapping choose(Type type, int64_t outer, int64_t channels, int64_t inner, bool w
     if (stream || bytes != 2 * kVectorBytes)
         planes = plan_short_planes(type, outer, channels, inner, weighted);
     Mapping m;
-    if (channels * (bytes + weights) <= kThird)
+    if (planes.images > 0 && channels * (bytes + weights) <= kThird)
+    {
         m.planes = planes;
-    if (stream && m.columns())
-        m.staged = plan_l2norm_staged(type, channels, inner);
-    if (stream && m.columns())
-        m.strips = plan_l2norm_strips(type, channels, inner);
-    ImagesPlan const images = stream && m.columns() ? plan_l2norm_images(type, channels, inner) : ImagesPlan{0, 0};
-    bool const tiled = m.columns() && images.blocks == 0;
-    TilesPlan const tiles = tiled ? plan_l2norm_tiles(type, channels, inner, stream) : kNoTiles;
-    if (stream && m.columns())
-        m.spans = plan_l2norm_spans(type, channels, inner, images, tiles);
-    if (m.columns())
-        m.images = images;
-    if (m.columns())
+        return m;
+    }
+    TilesPlan const tiles = plan_l2norm_tiles(type, channels, inner, stream);
+    if (stream && (bytes <= kLineBytes || bytes % kLineBytes != 0))
+        m = fastest(type, channels, inner, tiles);
+    else
         m.tiles = tiles;
     if (stream && tickets && m.tiles.blocks > 0)
         m.exchange = plan_l2norm_exchange(type, channels, inner);

@@ -13,8 +13,8 @@ ColumnsPlan plan_columns(Type type, int64_t outer, int64_t channels, int64_t inn
         pack = pack == 16 ? 8 : element;
     bool const wide = pack == kVectorBytes;
     int const usual = wide ? 8 : 16, most = wide ? 16 : 32, crowded = wide ? 64 : 16;
-    int packs = std::min(next_power_of_two(channels), usual);
-    int y = next_power_of_two(ceil_div(channels, int64_t(packs)));
+    int packs = int(std::min<int64_t>(next_power_of_two(channels), usual));
+    int y = int(next_power_of_two(ceil_div(channels, int64_t(packs))));
     if (y > crowded && packs < most)
     {
         packs *= 2;

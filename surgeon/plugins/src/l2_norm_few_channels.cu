@@ -25,30 +25,62 @@ bool staged_fits(StagedPlan const& plan, Type type, int64_t channels, int64_t in
         && staged_bytes(plan, type, channels, inner) <= most_shared_of_block();
 }
 
-// That a multiprocessor works on at once.
-int staged_columns(StagedPlan const& plan, Type type, int64_t channels, int64_t inner)
+// Each round of a block's threads, a channel for each, takes the time in which it comes from shared memory, or in which
+// the multiprocessor issues all blocks'.
+double speed_of(StagedPlan const& plan, Type type, int64_t channels, int64_t inner)
 {
     constexpr int kMostThreads = 1344; // that a multiprocessor has the registers for
-    int64_t const bytes = staged_bytes(plan, type, channels, inner) + kReservedOfBlock;
-    int64_t const blocks = std::min<int64_t>(device().shared_bytes / bytes, kMostThreads / (plan.threads + kStagedMover));
-    return int(blocks * std::min<int64_t>(plan.images * inner, plan.threads));
+    constexpr double kItem = 963, kFloatWait = 12, kHalfWait = 15.1, kFloats = 1.64, kHalves = 1.82;
+    constexpr double kMost = 0.975;
+    if (plan.images == 0)
+        return 0;
+    bool const halves = type != Type::kFloat, pairs = halves && channels < kStagedAtOnce && inner % 2 == 0;
+    int const threads = plan.threads + kStagedMover;
+    int64_t const block = staged_bytes(plan, type, channels, inner) + kReservedOfBlock, columns = plan.images * inner;
+    int const resident = int(std::min<int64_t>(device().shared_bytes / block, kMostThreads / threads));
+    double const round = std::max(halves ? kHalfWait : kFloatWait,
+        resident * (threads / 32) * (halves ? kHalves : kFloats));
+    int64_t const rounds = ceil_div(columns, int64_t(plan.threads * (pairs ? 2 : 1))) * channels;
+    return speed_of(
+        ShareFlow{double(columns * channels * size_of(type)), resident, plan.stages, kItem + rounds * round}, kMost);
 }
 
-// Items of some KiB, or an image each. Three of them, or two; so many threads that few have no column, and that there are
-// three blocks where these have the memory.
+namespace
+{
+
+// Items of some KiB, or an image each, by so many threads that few have no column.
+StagedPlan new_staged_plan(Type type, int64_t channels, int64_t inner)
+{
+    constexpr int64_t kItems[] = {16 << 10, 24 << 10, 32 << 10};
+    StagedPlan best{0, 0, 0};
+    double most = 0;
+    for (int64_t const item : kItems)
+        for (int const threads : {288, 512, kMostStagedImageThreads - kStagedMover})
+            for (int stages = 2; stages <= kMostStages; ++stages)
+            {
+                int64_t const images = std::max(item / (channels * inner * int64_t(size_of(type))), int64_t(1));
+                int64_t const columns = images * inner, rounds = ceil_div(columns, int64_t(threads));
+                StagedPlan const plan{
+                    int(images), stages, int(ceil_div(ceil_div(columns, rounds), int64_t(32)) * 32)};
+                if (!staged_fits(plan, type, channels, inner))
+                    continue;
+                double const here = speed_of(plan, type, channels, inner);
+                if (here > most)
+                {
+                    most = here;
+                    best = plan;
+                }
+            }
+    return best;
+}
+
+} // namespace
+
 StagedPlan plan_staged(Type type, int64_t channels, int64_t inner)
 {
-    constexpr int kFew = 16, kStages = 3, kBlocks = 3;
-    constexpr int64_t kMostThreads = kMostStagedImageThreads - kStagedMover, kMostOfThree = 512;
-    int64_t const size = size_of(type), image = channels * inner, item = ((channels < kFew ? 24 : 16) << 10) / size;
-    int64_t const images = std::max(item / image, int64_t(1)), columns = images * inner;
-    int64_t const of_block = device().shared_bytes / kBlocks - kReservedOfBlock;
-    bool const three = kStages * images * image * size <= of_block;
-    int64_t const rounds = ceil_div(columns, three ? kMostOfThree : kMostThreads);
-    StagedPlan plan{int(images), kStages, int(ceil_div(ceil_div(columns, rounds), int64_t(32)) * 32)};
-    if (!staged_fits(plan, type, channels, inner))
-        plan.stages = 2;
-    return staged_fits(plan, type, channels, inner) ? plan : StagedPlan{0, 0, 0};
+    if (channels * inner > device().shared_bytes / int64_t(size_of(type)))
+        return StagedPlan{0, 0, 0};
+    return planned_once<new_staged_plan>(type, channels, inner);
 }
 
 namespace

@@ -1,6 +1,7 @@
 #include "launch.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace surgeon
@@ -47,55 +48,54 @@ bool images_fit(ImagesPlan const& plan, Type type, int64_t channels, int64_t inn
         && images_bytes(g, type, plan.blocks) <= most_shared_of_block();
 }
 
+// As of spans; besides, shares that begin or end inside sectors take memory longer.
+double speed_of(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner)
+{
+    constexpr int kMostFloatThreads = 1024, kMostHalfThreads = 896; // that a multiprocessor has the registers for
+    constexpr double kShare = 727, kPiece = 141, kExchange = 375, kColumn = 0.435, kSum = 5.95, kFloats = 6.77,
+                     kHalves = 9.08, kMost = 0.975, kCut = 0.9, kBestOfMany = 0.99;
+    if (plan.blocks == 0)
+        return 0;
+    bool const halves = type != Type::kFloat;
+    ImageShares const g = image_shares(plan, type, channels, inner);
+    int const threads = image_threads(g), packs = ceil_div(g.periods, g.groups);
+    int64_t const block = images_bytes(g, type, plan.blocks) + kReservedOfBlock;
+    int64_t const image = channels * inner * size_of(type);
+    int64_t const share = int64_t(g.periods) * g.period * kVectorBytes;
+    int const resident = int(std::min<int64_t>(
+        device().shared_bytes / block, (halves ? kMostHalfThreads : kMostFloatThreads) / threads));
+    double const exchange = plan.blocks > 1 ? kExchange * (1 + std::log2(plan.blocks)) : 0;
+    double const sums = ceil_div(g.inner, threads - kImagesMover) * g.groups * g.period_channels * kSum;
+    double const issued = resident * (kColumn * inner + packs * (threads / 32) * (halves ? kHalves : kFloats));
+    bool const cut = image % kSectorBytes != 0 || (plan.blocks > 1 && share % kSectorBytes != 0);
+    ShareFlow const flow{double(image) / plan.blocks, resident, 1,
+        kShare + kPiece * ceil_div(packs, kImagesAtOnce) + exchange + sums + issued};
+    return kBestOfMany * speed_of(flow, kMost * (cut ? kCut : 1));
+}
+
 namespace
 {
 
-// The groups that keep enough memory and threads of a multiprocessor at work, and few lanes idle, where it holds as
-// many blocks as wanted, or one with a whole image.
-ImagesPlan best_groups(Type type, int64_t channels, int64_t inner, int blocks, int wanted)
-{
-    constexpr int kMostThreads = 896, kFewestPacks = 4; // threads that a multiprocessor has the registers for
-    constexpr double kEnoughBytes = 110 << 10, kEnoughWorkers = 450, kAlone = 0.3;
-    int64_t const shared = device().shared_bytes;
-    ImagesPlan best{0, 0};
-    double most = 0;
-    for (ImagesPlan plan{blocks, 1};; ++plan.groups)
-    {
-        ImageShares const g = image_shares(plan, type, channels, inner);
-        int const threads = image_threads(g), work = g.groups * g.period, packs = ceil_div(g.periods, g.groups);
-        if (threads > kMostImageThreads || (g.groups > 1 && packs < kFewestPacks))
-            return best;
-        if (!images_fit(plan, type, channels, inner))
-            continue;
-        int64_t const bytes = images_bytes(g, type, blocks) + kReservedOfBlock;
-        int const resident = std::min(int(shared / bytes), kMostThreads / threads);
-        bool const alone = wanted == 2 && blocks == 1 && bytes > kAlone * shared;
-        double const busy = double(g.periods) * g.period / (packs * (threads - kImagesMover));
-        double const worth = std::min(resident * double(bytes), kEnoughBytes)
-            * std::min(double(resident) * work, kEnoughWorkers) * busy;
-        if ((resident >= wanted || alone) && worth > most)
-        {
-            most = worth;
-            best = plan;
-        }
-    }
-}
-
 ImagesPlan new_images_plan(Type type, int64_t channels, int64_t inner)
 {
-    for (int wanted : {3, 2})
-        for (int blocks = 1; blocks <= kMostBlocksInCluster; blocks *= 2)
+    ImagesPlan best{0, 0};
+    double most = 0;
+    for (int blocks = 1; blocks <= kMostBlocksInCluster; blocks *= 2)
+        for (ImagesPlan plan{blocks, 1}; image_threads(image_shares(plan, type, channels, inner)) <= kMostImageThreads;
+             ++plan.groups)
         {
-            ImagesPlan const plan = best_groups(type, channels, inner, blocks, wanted);
-            if (plan.blocks > 0)
-                return plan;
+            double const here = images_fit(plan, type, channels, inner) ? speed_of(plan, type, channels, inner) : 0;
+            if (here > most)
+            {
+                most = here;
+                best = plan;
+            }
         }
-    return ImagesPlan{0, 0};
+    return best;
 }
 
 } // namespace
 
-// The fewest blocks of which a multiprocessor holds three, else two.
 ImagesPlan plan_images(Type type, int64_t channels, int64_t inner)
 {
     if (!kStAsync || inner < vector_elements(type)

@@ -63,24 +63,34 @@ bool spans_fit(SpansPlan const& plan, Type type, int64_t channels, int64_t inner
         && (plan.words - 1) * g.width < g.turn && spans_bytes(g, type, plan.blocks) <= most_shared_of_block();
 }
 
+// A round of a block's threads, and each column, costs all that the multiprocessor's blocks issue for it meanwhile, a
+// share, its pieces and the exchange as much as they would alone.
+double speed_of(SpansPlan const& plan, Type type, int64_t channels, int64_t inner)
+{
+    constexpr int kMostThreads = 1024; // that a multiprocessor has the registers for
+    constexpr double kShare = 2128, kCross = 656, kPiece = 187, kExchange[] = {236, 324}, kColumn = 0.22;
+    constexpr double kFloats[] = {3.48, 4.71}, kHalves[] = {2.49, 6.26}; // of a warp's round, by words
+    constexpr double kBeside = 0.372;                                    // of one that is a piece's but no share's
+    constexpr double kMost = 0.975, kOfPieces = 0.093, kBestOfMany = 0.98; // the highest of many guesses is too high
+    if (plan.blocks == 0)
+        return 0;
+    bool const halves = type != Type::kFloat;
+    ImageSpans const g = image_spans(plan, type, channels, inner);
+    int const threads = span_workers(g) + kSpansMover;
+    int64_t const block = spans_bytes(g, type, plan.blocks) + kReservedOfBlock;
+    int const resident = int(std::min<int64_t>(device().shared_bytes / block, kMostThreads / threads));
+    int64_t const of_share = ceil_div(g.share * size_of(type) / 4, int64_t(g.turn));
+    double const rounds = of_share + kBeside * (g.pieces * span_rounds(plan.words) - of_share);
+    double const issued = resident
+        * (kColumn * inner + rounds * (threads / 32) * (halves ? kHalves : kFloats)[plan.words - 1]);
+    double const exchange = plan.blocks > 1 ? kExchange[halves] * (1 + std::log2(plan.blocks)) : 0;
+    ShareFlow const flow{double(channels * inner * size_of(type)) / plan.blocks, resident, plan.stages,
+        kShare + (crosses(type, inner) ? kCross : 0) + kPiece * g.pieces + exchange + issued};
+    return kBestOfMany * speed_of(flow, kMost * (1 - kOfPieces / g.pieces));
+}
+
 namespace
 {
-
-// Fitted to 1,500 timings of 50 shapes and types, of which it takes the best or one close to it.
-double worth(SpansPlan const& plan, Type type, int64_t channels, int64_t inner)
-{
-    constexpr double kEnoughBytes = 120 << 10, kEnoughWorkers = 800, kOverhead = 15, kDoubled = 0.945;
-    constexpr int kMostThreads = 1024; // that a multiprocessor has the registers for
-    ImageSpans const g = image_spans(plan, type, channels, inner);
-    int64_t const share = g.share * size_of(type), bytes = spans_bytes(g, type, plan.blocks) + kReservedOfBlock;
-    int const workers = span_workers(g);
-    double const resident = std::min(int(device().shared_bytes / bytes), kMostThreads / (workers + kSpansMover));
-    double const busy = std::min(resident * plan.stages * share, kEnoughBytes)
-        * std::min(resident * g.width, kEnoughWorkers);
-    double const words = share / 4.0 / g.width; // of a worker
-    return std::cbrt(busy) * g.turn / (double(workers) * plan.words) * words / (words + kOverhead)
-        * std::pow(kDoubled, std::log2(plan.blocks)) * (plan.stages > 1 ? 1.22 : 1) * (plan.words > 1 ? 0.87 : 1);
-}
 
 SpansPlan new_spans_plan(Type type, int64_t channels, int64_t inner)
 {
@@ -95,7 +105,7 @@ SpansPlan new_spans_plan(Type type, int64_t channels, int64_t inner)
                     SpansPlan const plan{blocks, words, turns, stages};
                     if (!spans_fit(plan, type, channels, inner))
                         continue;
-                    double const here = worth(plan, type, channels, inner);
+                    double const here = speed_of(plan, type, channels, inner);
                     if (here > most)
                     {
                         most = here;

@@ -139,21 +139,25 @@ TilesPlan tiles_over(int blocks, int x, int box, Type type, int64_t channels)
 // Fitted to 4,000 timings of 141 shapes and types. Memory costs more where pieces of channels are short, since they end
 // inside lines. A tile costs a block a time, in bytes that pass meanwhile: for itself, for a thread's vectors, whole or
 // not, and for the columns that are brought together; and multiprocessors are left over that are too few for one more
-// cluster. The slower of the two decides.
+// cluster. The slower of the two decides. Channels that cut vectors lose what each end costs.
 double speed_of(TilesPlan const& plan, Type type, int64_t channels, int64_t inner)
 {
     constexpr double kWay = 1.017, kPiece = 13, kTile = 13000, kFloats = 1000, kHalves = 1850, kColumn = 10,
                      kSentColumn = 3.3, kSharp = 12;
     constexpr double kIdle[] = {0, 0.03, 0.12, 0.11, 0.16, 0.24, 0.23, 0.07}; // by blocks of a cluster
+    constexpr double kSplitFloats = 8, kSplitHalves = 25; // bytes of a channel
     if (plan.blocks == 0)
         return 0;
+    bool const floats = type == Type::kFloat;
     int const columns = vectors_of(plan) * vector_elements(type);
-    double const piece = double(inner * size_of(type)) / channel_tiles(plan, type, 1, channels, inner).tiles,
-                 of_block = piece * channels / plan.blocks, vectors = type == Type::kFloat ? kFloats : kHalves;
+    int64_t const bytes = inner * size_of(type);
+    double const piece = double(bytes) / channel_tiles(plan, type, 1, channels, inner).tiles,
+                 of_block = piece * channels / plan.blocks, vectors = floats ? kFloats : kHalves,
+                 split = bytes % kVectorBytes == 0 ? 0 : floats ? kSplitFloats : kSplitHalves;
     double const memory = kWay + kPiece / piece;
     double const work = (kTile + vectors * packs_of(plan, channels) + (kColumn + kSentColumn * plan.blocks) * columns)
         / of_block / (1 - kIdle[plan.blocks - 1]);
-    return std::pow(std::pow(memory, kSharp) + std::pow(work, kSharp), -1 / kSharp);
+    return std::pow(std::pow(memory, kSharp) + std::pow(work, kSharp), -1 / kSharp) * (1 - split / bytes);
 }
 
 namespace

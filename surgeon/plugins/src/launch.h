@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -239,6 +240,31 @@ cudaError_t with_period(int64_t length, F const& f)
         return cudaErrorInvalidValue;
     else
         return length > LENGTH ? with_period<T, MOST_BYTES, LENGTH + 1>(length, f) : f(Period<T, LENGTH>{});
+}
+
+// The less of two, or something less than both where they are near.
+inline double least(double a, double b, double soft)
+{
+    return 2 * a * b / (a + b + std::sqrt((a - b) * (a - b) + 4 * soft * a * b));
+}
+
+// Shares of x that a multiprocessor's blocks bring, work on and send.
+struct ShareFlow
+{
+    double bytes;         // of a share
+    int resident, stages; // blocks of a multiprocessor, shares that each has
+    double work;          // ns that a block takes for one, besides its way
+};
+
+// The part of a copy's speed that they reach, `most` at best. More shares than are worked on must be on their way. What
+// limits is memory, as many shares as there are in the time that one takes for its way and work, or the blocks' work.
+// This and the work of each mapping's plans are fitted to 20,000 timings of 210 shapes, fp32 and fp16.
+inline double speed_of(ShareFlow const& f, double most)
+{
+    constexpr double kBytesOfNs = 16, kWay = 720, kSoft = 0.0135, kSoftOfFew = 0.043;
+    double const shares = f.resident * f.stages, ways = shares * f.bytes / (f.work + kWay) / kBytesOfNs;
+    return std::min(least(ways, most, kSoft + kSoftOfFew / (shares * shares)),
+        f.resident * f.bytes / f.work / kBytesOfNs);
 }
 
 // What MAKE(type, channels, inner) plans for this device, asked once for each shape: it takes longer than a launch.

@@ -40,6 +40,8 @@ std::string check_per_channel(Tensor const& x, int axis, Tensor const& t, char c
 
 std::string check_pads(Attributes const& a, Tensor const& x)
 {
+    if (x.rank == 0)
+        return "a scalar has no axes to pad";
     if (a.pads_count != 2 * x.rank)
         return "pads has " + number(a.pads_count) + " entries, the input has " + number(x.rank) + " axes";
     for (int i = 0; i < x.rank; ++i)

@@ -103,8 +103,6 @@ ColumnsPlan plan_columns(Type type, int64_t outer, int64_t channels, int64_t inn
 TilesPlan plan_tiles(Type type, int64_t channels, int64_t inner);
 TilesPlan tiles_over(int blocks, int x, int box, Type type, int64_t channels);
 bool tiles_fit(TilesPlan const& plan, Type type, int64_t channels);
-// What a plan makes of a copy's speed, about, in tensors that outgrow the L2 cache; 0 for one that does not.
-double speed_of(TilesPlan const& plan, Type type, int64_t channels, int64_t inner);
 ExchangePlan plan_exchange(Type type, int64_t channels);
 bool exchange_fits(ExchangePlan const& plan, Type type, int64_t channels);
 ImagesPlan plan_images(Type type, int64_t channels, int64_t inner);
@@ -112,7 +110,6 @@ bool images_fit(ImagesPlan const& plan, Type type, int64_t channels, int64_t inn
 SpansPlan plan_spans(Type type, int64_t channels, int64_t inner);
 bool spans_fit(SpansPlan const& plan, Type type, int64_t channels, int64_t inner);
 StagedPlan plan_staged(Type type, int64_t channels, int64_t inner);
-int staged_columns(StagedPlan const& plan, Type type, int64_t channels, int64_t inner);
 bool staged_fits(StagedPlan const& plan, Type type, int64_t channels, int64_t inner);
 ShortPlanesPlan plan_short_planes(Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted);
 bool short_planes_fit(ShortPlanesPlan const& plan, Type type, int64_t channels, int64_t inner);
@@ -120,6 +117,11 @@ StripsPlan plan_strips(Type type, int64_t channels, int64_t inner);
 bool strips_fit(StripsPlan const& plan, Type type, int64_t channels, int64_t inner);
 LongRowsPlan plan_long_rows(Type type, int64_t length, bool weighted);
 bool long_rows_fit(LongRowsPlan const& plan, Type type, int64_t length, bool weighted);
+// What a plan makes of a copy's speed, about, in tensors that outgrow the L2 cache; 0 for one that does not.
+double speed_of(TilesPlan const& plan, Type type, int64_t channels, int64_t inner);
+double speed_of(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner);
+double speed_of(SpansPlan const& plan, Type type, int64_t channels, int64_t inner);
+double speed_of(StagedPlan const& plan, Type type, int64_t channels, int64_t inner);
 RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on);
 
 cudaError_t launch_l2norm_columns(ColumnsPlan const& plan, Type type, void const* x, Scalars weight, void* y,

@@ -11,7 +11,9 @@ namespace
 
 constexpr int64_t kMostBlocksOfY = 65535; // and of z
 constexpr int kPadChunk = 16 << 10;
-constexpr int64_t kMostUnits = 32 * kUnitBringers; // of a chunk: one for each thread that brings
+template <class U>
+constexpr int64_t kMostUnits = 32 * kUnitsOfLane<U> * kUnitSharers;  // of a chunk
+constexpr int64_t kMostPacks = 32 * kPacksOfLane * kUnitSharers; // where they may be torn
 
 struct RawAxis
 {
@@ -26,6 +28,7 @@ PadGeometry<U> pad_geometry(std::vector<RawAxis> const& axes, PadMode mode)
     PadGeometry<U> g{};
     g.rank = int(axes.size());
     g.mode = mode;
+    g.sign = mode == PadMode::kWrap ? 1 : mode == PadMode::kEdge ? 0 : -1;
     g.in_elements = 1;
     g.rows = 1;
     for (int i = g.rank - 1; i >= 0; --i)
@@ -33,8 +36,12 @@ PadGeometry<U> pad_geometry(std::vector<RawAxis> const& axes, PadMode mode)
         RawAxis const& a = axes[i];
         int64_t const crop = std::max<int64_t>(-a.begin, 0), crop_end = std::max<int64_t>(-a.end, 0);
         U const out = U(a.in + a.begin + a.end);
-        g.axes[i] = PadAxis<U>{FastDiv<U>(out), Index(std::max<int64_t>(a.begin, 0)), Index(a.in - crop - crop_end),
-            Index(crop), g.in_elements};
+        Index const size = Index(a.in - crop - crop_end), twice = mode == PadMode::kSymmetric ? 1 : 0;
+        Index const below = mode == PadMode::kWrap ? size : -twice;
+        Index const above = mode == PadMode::kWrap ? -size : mode == PadMode::kEdge ? size - 1 : 2 * size - 2 + twice;
+        g.axes[i] = PadAxis<U>{
+            FastDiv<U>(out), Index(std::max<int64_t>(a.begin, 0)), size, below, above, g.in_elements};
+        g.origin += Index(crop) * g.in_elements;
         g.in_elements *= Index(a.in);
         g.rows *= i < g.rank - 1 ? out : 1;
     }
@@ -45,18 +52,8 @@ PadGeometry<U> pad_geometry(std::vector<RawAxis> const& axes, PadMode mode)
 template <class T, class U>
 size_t units_bytes(PadUnits<U> const& g)
 {
-    return 2 * (size_t(g.words) * 32 * kUnitWarps * 4 + kPadLine + size_t(g.room) * sizeof(T) + g.units * sizeof(int2)
-        + size_t(kUnitBringers) * g.parts * sizeof(int));
-}
-
-// What the parts of x that the units of a chunk need take at most, in elements: a vector before and after each, and
-// some lines for every 32 units, to begin in them as in memory.
-template <class T, class U>
-int units_room(PadUnits<U> const& g)
-{
-    int const vec = kVectorBytes / int(sizeof(T)), line = kPadLine / int(sizeof(T));
-    int const warps = ceil_div(g.units, 32), units = g.units * (g.span + 2 * vec) + warps * g.spare;
-    return (ceil_div(units, line) + kUnitCongruent * warps) * line;
+    return 2 * (size_t(g.words) * 32 * kUnitWarps * 4 + kPadLine + size_t(g.room) * sizeof(T) + g.units * sizeof(uint2)
+        + size_t(kUnitSharers) * g.parts * sizeof(int));
 }
 
 constexpr int64_t kMostPacked = 32; // where packs may be torn: a lane for each
@@ -65,22 +62,32 @@ constexpr int64_t kMostPacked = 32; // where packs may be torn: a lane for each
 template <class U>
 int64_t few_torn(PadAxis<U> const& axis, int64_t in_chunk)
 {
-    constexpr int64_t kFew = 8;
-    int64_t const pack = ceil_div(in_chunk, 2 * kMostUnits) * 2; // whole words
+    constexpr int64_t kFew = 16;
+    int64_t const pack = ceil_div(in_chunk, 2 * kMostPacks) * 2; // whole words
     int64_t const out = int64_t(axis.out.d), outside = out - int64_t(axis.size);
     return pack <= kMostPacked && (outside + pack) * kFew <= out ? pack : 1;
 }
 
-// The parts of x that torn packs need of those that a warp brings, and their room: where an axis ends, a few packs
+// The units of a chunk, and what the parts of x that they need take at most, in elements: a vector before and after
+// each, and some lines for every warp, to begin in them as in memory. One warp brings what it can by a unit a lane, so
+// that nothing comes twice; more is shared out. Torn packs need parts besides, and room: where an axis ends, a few packs
 // together need up to four runs of x, each with vectors that stick out.
 template <class T, class U>
-void allow_torn(PadUnits<U>& g, PadAxis<U> const& axis)
+void set_units(PadUnits<U>& g, int units, bool torn)
 {
-    constexpr int kRuns = 4, kVectorsOfRun = 3, vec = kVectorBytes / int(sizeof(T));
-    int64_t const out = int64_t(axis.out.d), outside = out - int64_t(axis.size), pack = g.pack;
-    int const ends = int((32 * pack + outside) / out) + 1, torn = int((outside + 2 * pack - 2) / pack);
-    g.parts = ends * torn * g.pack;
-    g.spare = ends * ceil_div(torn, int(kMostPacked) / g.pack) * kRuns * kVectorsOfRun * vec;
+    constexpr int kRuns = 4, kVectorsOfRun = 3, vec = kVectorBytes / int(sizeof(T)), line = kPadLine / int(sizeof(T));
+    g.units = units;
+    g.share = units <= 32 ? units : ceil_div(units, kUnitSharers);
+    if (torn)
+    {
+        PadAxis<U> const& packed = g.geometry.axes[g.axis - 1];
+        int64_t const out = int64_t(packed.out.d), outside = out - int64_t(packed.size), pack = g.pack;
+        int const ends = int((g.share * pack + outside) / out) + 1, some = int((outside + 2 * pack - 2) / pack);
+        g.parts = ends * some * g.pack;
+        g.spare = ends * ceil_div(some, int(kMostPacked) / g.pack) * kRuns * kVectorsOfRun * vec;
+    }
+    int const warps = ceil_div(units, g.share);
+    g.room = (ceil_div(warps * (g.share * (g.span + 2 * vec) + g.spare), line) + kUnitCongruent * warps) * line;
 }
 
 // No units where a chunk is not even a row, or much of x lies between what is needed of it.
@@ -94,26 +101,27 @@ PadUnits<U> pad_units(PadGeometry<U> const& geometry, int64_t elements, int chun
     g.geometry = geometry;
     g.width = FastDiv<uint32_t>(uint32_t(axes[geometry.rank - 1].out.d));
     int64_t filled = 0;
-    // Units as large as can be, but not where they make less than four fifths of the chunk that smaller ones do.
-    auto const consider = [&](int axis, int64_t pack, int64_t unit, int64_t span) {
+    int64_t units = 0;
+    // Units as large as can be, but not where they make less than nine tenths of the chunk that smaller ones do.
+    auto const consider = [&](int axis, int64_t pack, int64_t unit, int64_t span, int64_t most) {
         int64_t const together = unit * size % 4 ? 2 : 1; // a chunk is whole words
         int64_t const all = ceil_div(elements, unit) + together - 1;
-        int64_t const units = std::min({chunk / unit, kMostUnits, all}) / together * together;
-        if (units == 0 || span > unit * 9 / 8 + 8 * vec || span * size >= 65536)
+        int64_t const count = std::min({chunk / unit, most, all}) / together * together;
+        if (count == 0 || span > unit * 9 / 8 + 8 * vec || span * size >= 65536)
             return;
-        if (units * unit * 5 < filled * 4)
+        if (count * unit * 10 < filled * 9)
             return;
+        units = count;
         filled = units * unit;
         g.axis = axis;
         g.pack = int(pack);
         g.unit = FastDiv<uint32_t>(uint32_t(unit));
         g.span = int(span);
-        g.units = int(units);
     };
     // Packs do not cross the ends of the first axis, where that is as x's.
     auto const untorn = [&](int axis) {
         PadAxis<U> const& first = axes[0];
-        return axis == 1 && first.begin == 0 && first.crop == 0 && int64_t(first.out.d) == int64_t(first.size);
+        return axis == 1 && first.begin == 0 && int64_t(first.out.d) == int64_t(first.size);
     };
     auto const consider_all = [&](bool with_torn) {
         int64_t unit = 1, span = 1;
@@ -121,7 +129,7 @@ PadUnits<U> pad_units(PadGeometry<U> const& geometry, int64_t elements, int chun
         {
             unit *= int64_t(axes[a].out.d);
             span += int64_t(axes[a].size - 1) * axes[a].stride;
-            consider(a, 1, unit, span);
+            consider(a, 1, unit, span, kMostUnits<U>);
             if (a == 0)
                 return;
             PadAxis<U> const& before = axes[a - 1];
@@ -132,30 +140,24 @@ PadUnits<U> pad_units(PadGeometry<U> const& geometry, int64_t elements, int chun
                 pack -= unit * size % 4 ? pack % 2 : 0;
             }
             if (pack > 1)
-                consider(a, pack, unit * pack, span + (pack - 1) * before.stride);
+                consider(a, pack, unit * pack, span + (pack - 1) * before.stride, kMostPacks);
         }
     };
     consider_all(false);
-    if (filled * 15 < chunk * 7) // what a torn pack costs is less than what chunks of less than half the bytes do
+    if (filled * 5 < chunk * 3) // what a torn pack costs is less than what chunks of less bytes do
         consider_all(true);
-    if (g.units == 0)
+    if (units == 0)
         return g;
-    for (int a = g.axis; a < geometry.rank; ++a)
-        g.low += axes[a].crop * axes[a].stride;
     if (g.pack > 1)
         g.step = FastDiv<uint32_t>(uint32_t(axes[g.axis - 1].stride));
-    if (g.pack > 1 && !untorn(g.axis))
-        allow_torn<T>(g, axes[g.axis - 1]);
+    bool const torn = g.pack > 1 && !untorn(g.axis);
     g.count = U(ceil_div(elements, int64_t(g.unit.d)));
     g.words = int(ceil_div<int64_t>(filled * size, 4 * 32 * kUnitWarps * kUnitPiece)) * kUnitPiece;
-    g.room = units_room<T>(g);
+    set_units<T>(g, int(units), torn);
     int const together = g.unit.d * size % 4 ? 2 : 1;
     // As many blocks a multiprocessor as of any shape.
     while (g.units > together && units_bytes<T>(g) > size_t(chunk_bytes) / 8 * 37)
-    {
-        g.units -= together;
-        g.room = units_room<T>(g);
-    }
+        set_units<T>(g, g.units - together, torn);
     g.chunks = unsigned(ceil_div(int64_t(g.count), int64_t(g.units)));
     return g;
 }
@@ -187,10 +189,15 @@ PadBlocks<U> pad_blocks(PadGeometry<U> const& geometry, int vec)
     PadAxis<U> const& last = geometry.axes[geometry.rank - 1];
     int64_t const size = last.size, pads = int64_t(last.out.d) - size; // pads may be the larger part
     int64_t const vectors = std::max<int64_t>(std::max(size, pads) / vec, 1);
-    int64_t const lanes = std::min<int64_t>(ceil_div(vectors, int64_t(kPadVectors)), kPadThreads);
+    // Fewer lanes, at least a warp's, and more parts where a block's threads come out clearly better.
+    int64_t lanes = std::min<int64_t>(ceil_div(vectors, int64_t(kPadVectors)), kPadThreads);
+    auto const parts_of = [&](int64_t some) { return ceil_div(vectors, kPadVectors * some); };
+    for (int64_t some = lanes - 1; some >= 32; --some)
+        if (kPadThreads / some * parts_of(lanes) * 16 > kPadThreads / lanes * parts_of(some) * 17)
+            lanes = some;
     g.lanes = FastDiv<uint32_t>(uint32_t(lanes));
     g.rows = kPadThreads / int(lanes);
-    g.parts = int(ceil_div(vectors, kPadVectors * lanes));
+    g.parts = int(parts_of(lanes));
     g.bordered = int64_t(last.out.d) != last.size || last.size % vec != 0;
     return g;
 }
@@ -242,17 +249,23 @@ PadPlan plan_pad(Attributes const& a, Tensor const& x, Tensor const& y)
     bool const stream = streams((x.elements() + y.elements()) * size_of(x.type));
     bool const filled = bytes >= 2 * kSectorBytes && bytes != kLineBytes
         && next_power_of_two(vectors) * kVectorBytes == bytes;
-    if ((last.in >= kLongRow && pads * kFewPads <= last.in) || (last.plain() && filled) || !stream)
-        return PadPlan{0, wide};
     // Two chunks and what they need, of three blocks.
-    int64_t const chunk = device().shared_bytes / 14 / 4096 * 4096;
-    return PadPlan{int(std::min<int64_t>(chunk, kPadChunk)), wide};
+    int64_t const chunk = std::min<int64_t>(device().shared_bytes / 14 / 4096 * 4096, kPadChunk);
+    // Rows that y has more often than x, and that fill chunks, are read once for some of y.
+    int64_t const row_bytes = (last.in + last.begin + last.end) * size_of(x.type);
+    bool const repeated = !last.plain() && y.elements() * 8 >= x.elements() * 9
+        && chunk / row_bytes * row_bytes * 10 >= chunk * 9;
+    if ((last.in >= kLongRow && pads * kFewPads <= last.in && !repeated) || (last.plain() && filled) || !stream)
+        return PadPlan{0, wide};
+    return PadPlan{int(chunk), wide};
 }
 
 cudaError_t launch_pad(PadPlan const& plan, Attributes const& a, Tensor const& x, Tensor const& y, void* workspace,
     unsigned* tickets, cudaStream_t on)
 {
     std::vector<RawAxis> const axes = pad_axes(a, x);
+    if (axes.size() == 1 && axes[0].plain())
+        return cudaMemcpyAsync(y.data, x.data, x.elements() * size_of(x.type), cudaMemcpyDeviceToDevice, on);
     PadMode const mode = PadMode(a.mode);
     auto const launch = [&](auto tag, auto offset) {
         using T = typename decltype(tag)::type;

@@ -33,9 +33,9 @@ SURGEON_BOTH constexpr N ceil_div(N n, N d)
     return (n + d - 1) / d;
 }
 
-inline int next_power_of_two(int64_t n)
+inline int64_t next_power_of_two(int64_t n)
 {
-    int p = 1;
+    int64_t p = 1;
     while (p < n)
         p *= 2;
     return p;

@@ -130,12 +130,12 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
     auto const written_by = [&](unsigned item) { return 2 * item + 1; };
     if (thread == 0)
     {
-        barrier_init(&summed, WARPS);
-        barrier_init(&added, ADDERS / WARP);
+        barrier_init(&summed, WARPS * kArrivalsOfWarp);
+        barrier_init(&added, ADDERS / WARP * kArrivalsOfWarp);
         for (int i = 0; i < TURNS; ++i)
         {
             barrier_init(exchanged + i);
-            barrier_init(totalled + i);
+            barrier_init(totalled + i, kArrivalsOfWarp);
             barrier_init(factored + i);
         }
         for (int i = 0; i < STAGES * WARPS; ++i)
@@ -222,9 +222,7 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
                     }
                 *partial = sum.sums;
             }
-            __syncwarp();
-            if (lane == 0)
-                barrier_arrive(totalled + turn);
+            warp_arrive(totalled + turn);
             while (owns && there.state != free_for(item))
                 there = load_word(word);
             __syncwarp();
@@ -253,9 +251,7 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
                 float4 const f = from[w * COLUMNS / FOUR];
                 total.x += f.x, total.y += f.y, total.z += f.z, total.w += f.w;
             }
-            __syncwarp();
-            if (lane == 0)
-                barrier_arrive(&added);
+            warp_arrive(&added);
             send_remote(reinterpret_cast<float4*>(to + turn * COLUMNS), total, exchanged + turn, owner);
         }
         return;
@@ -336,9 +332,7 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
                 unsigned const column = unsigned(begin + k) % COLUMNS;
                 sums[warp * COLUMNS + column % VEC * VECTORS + column / VEC] = sum[k];
             }
-            __syncwarp();
-            if (lane == 0)
-                barrier_arrive(&summed);
+            warp_arrive(&summed);
         }
         if (count >= LOOK)
         {

@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kMostSpanThreads, SURGEON_DEVICE_HAS_ST_ASYNC 
         barrier_init(&divided);
         for (int i = 0; i < g.stages * g.pieces; ++i)
         {
-            barrier_init(full + i);
+            barrier_init(full + i, kSpansMover);
             barrier_init(done + i, workers);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -128,11 +128,8 @@ __global__ void __launch_bounds__(kMostSpanThreads, SURGEON_DEVICE_HAS_ST_ASYNC 
             if (image >= g.images)
             {
                 if (lane == 0 && i == 0)
-                {
                     image_of[of_stage] = image;
-                    barrier_arrive(barrier);
-                }
-                return;
+                return barrier_arrive(barrier);
             }
             Share const s = share_of(image);
             T* const stage = stages + of_stage * memory.room;
@@ -144,9 +141,8 @@ __global__ void __launch_bounds__(kMostSpanThreads, SURGEON_DEVICE_HAS_ST_ASYNC 
             if (whole >= from)
                 for (int e = whole + lane; e < to && e < left; e += 32)
                     stage[e] = x[s.base + e];
-            __syncwarp();
             if (lane > 0)
-                return;
+                return barrier_arrive(barrier);
             if (i == 0)
                 image_of[of_stage] = image;
             unsigned const bytes = unsigned(max(whole - from, 0) * int(sizeof(T)));

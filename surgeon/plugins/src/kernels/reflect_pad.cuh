@@ -14,43 +14,24 @@ enum class PadMode : int32_t
     kWrap = 3,      // 1 2 3 | 0 1 2 3 | 0 1 2
 };
 
-// One axis: the output index o reads the input at crop + fold(o - begin), where [0, size) is what the crops left.
+// One axis: the output index o reads the input at fold(o - begin), where [0, size) is what the crops left.
 // U: uint32_t where every offset is below 2^30 (a reflection has twice its extent for a period), uint64_t beyond.
 template <class U>
 struct PadAxis
 {
     using Index = std::make_signed_t<U>;
     FastDiv<U> out; // the output's extent
-    Index begin, size, crop;
-    Index stride; // the input's, in elements
+    Index begin, size;
+    Index below, above; // what an index before 0, or from `size` on, turned by the geometry's sign, is to be moved by
+    Index stride;       // the input's, in elements
 };
 
-template <class U>
-struct PadGeometry
-{
-    using Index = std::make_signed_t<U>;
-    int rank;
-    PadMode mode;
-    PadAxis<U> axes[kMaxRank]; // the last axis last
-    Index in_elements;
-    U rows; // the output's, along the last axis
-
-    __device__ PadAxis<U> const& last() const { return axes[rank - 1]; }
-
-    // Where the input row begins that an output row is made of, its crop included.
-    __device__ Index input_row(U row) const { return input(row, rank - 1) + last().crop; }
-
-    // Where that part of the input begins that the output's part `index` is made of, when its first `count` axes are
-    // taken in turn; their crops included.
-    __device__ Index input(U index, int count) const;
-};
-
-// Where index i of an axis of `size` is read, for any i outside [0, size).
+// Where index i of an axis of `size` is read, for any i.
 template <class I>
-__device__ __noinline__ I fold_outside(I i, I size, PadMode mode)
+__device__ __noinline__ I fold_again(I i, I size, PadMode mode)
 {
     if (mode == PadMode::kEdge)
-        return i < 0 ? 0 : size - 1;
+        return min(max(i, I(0)), size - 1);
     if (mode == PadMode::kWrap)
     {
         i %= size;
@@ -66,41 +47,99 @@ __device__ __noinline__ I fold_outside(I i, I size, PadMode mode)
     return i < size ? i : (symmetric ? period - 1 : period) - i;
 }
 
-template <class I>
-__device__ inline I fold(I i, I size, PadMode mode)
+__device__ inline int64_t smallest_of_warp(int64_t v)
 {
-    if (i >= 0 && i < size)
-        return i;
-    if (mode != PadMode::kEdge && i > -size && i < 2 * size - 1)
-    {
-        I const twice = mode == PadMode::kSymmetric ? 1 : 0;
-        if (mode == PadMode::kWrap)
-            return i < 0 ? i + size : i - size;
-        return i < 0 ? -i - twice : 2 * (size - 1) + twice - i;
-    }
-    return fold_outside(i, size, mode);
+    for (int step = 16; step > 0; step /= 2)
+        v = min(v, __shfl_xor_sync(kWholeWarp, v, step));
+    return v;
 }
 
 template <class U>
-__device__ inline std::make_signed_t<U> PadGeometry<U>::input(U index, int count) const
+struct PadGeometry
 {
-    Index at = 0;
-#pragma unroll 1
-    for (int a = count - 1; a >= 0; --a)
-    {
-        PadAxis<U> const& axis = axes[a];
-        U const rest = a > 0 ? axis.out(index) : 0;
-        at += (axis.crop + fold(Index(index - rest * axis.out.d) - axis.begin, axis.size, mode)) * axis.stride;
-        index = rest;
-    }
-    return at;
-}
+    using Index = std::make_signed_t<U>;
+    int rank;
+    PadMode mode;
+    int sign;                  // of an index outside: -1 where it is reflected, 0 where it does not matter, else 1
+    PadAxis<U> axes[kMaxRank]; // the last axis last
+    Index in_elements;
+    Index origin; // the first element of x that the crops left
+    U rows;       // the output's, along the last axis
 
-constexpr int kUnitWarps = 8, kUnitBringers = 4, kUnitThreads = 32 * (kUnitWarps + kUnitBringers + 1);
+    __device__ PadAxis<U> const& last() const { return axes[rank - 1]; }
+
+    // Where indices of an axis are read.
+    template <int N>
+    __device__ void fold(Index (&i)[N], PadAxis<U> const& axis) const
+    {
+        Index folded[N];
+        bool outside = false;
+#pragma unroll
+        for (int k = 0; k < N; ++k)
+        {
+            Index const once = i[k] * sign + (i[k] < 0 ? axis.below : axis.above);
+            folded[k] = U(i[k]) < U(axis.size) ? i[k] : once;
+            outside |= U(folded[k]) >= U(axis.size);
+        }
+#pragma unroll
+        for (int k = 0; k < N; ++k)
+            i[k] = outside ? fold_again(i[k], axis.size, mode) : folded[k];
+    }
+    __device__ Index fold(Index i, PadAxis<U> const& axis) const
+    {
+        Index one[1] = {i};
+        fold(one, axis);
+        return one[0];
+    }
+
+    // Where those parts of the input begin that the output's parts `index` are made of, when its first `count` axes are
+    // taken in turn.
+    template <int N>
+    __device__ void inputs(U (&index)[N], int count, Index (&at)[N]) const
+    {
+#pragma unroll
+        for (int k = 0; k < N; ++k)
+            at[k] = origin;
+#pragma unroll 1
+        for (int a = count - 1; a >= 0; --a)
+        {
+            PadAxis<U> const& axis = axes[a];
+            Index of_axis[N];
+#pragma unroll
+            for (int k = 0; k < N; ++k)
+            {
+                U const rest = a > 0 ? axis.out(index[k]) : 0;
+                of_axis[k] = Index(index[k] - rest * axis.out.d) - axis.begin;
+                index[k] = rest;
+            }
+            fold(of_axis, axis);
+#pragma unroll
+            for (int k = 0; k < N; ++k)
+                at[k] += of_axis[k] * axis.stride;
+        }
+    }
+    __device__ Index input(U index, int count) const
+    {
+        U indices[1] = {index};
+        Index at[1];
+        inputs(indices, count, at);
+        return at[0];
+    }
+
+    // Where the input row begins that an output row is made of.
+    __device__ Index input_row(U row) const { return input(row, rank - 1); }
+};
+
+constexpr int kUnitWarps = 8, kUnitSharers = 2, kUnitBringers = 2 * kUnitSharers;
+constexpr int kUnitThreads = 32 * (kUnitWarps + kUnitBringers + 1);
 constexpr int kUnitWords = 16, kUnitPiece = 4; // of a thread: at most, and at a time
+// Of a lane that brings, at most: units, as far as registers go, and packs that may be torn.
+template <class U>
+constexpr int kUnitsOfLane = sizeof(U) == 4 ? 4 : 2;
+constexpr int kPacksOfLane = 2;
 constexpr int kPadLine = 128;
 constexpr int kUnitCongruent = 4; // runs that a warp brings to where they lie in lines as in memory
-constexpr int kUnitTurns = 4;     // whose facts are kept: two to come, the one at work, the one that goes out
+constexpr unsigned kTornUnit = 1u << 31; // of a place
 // Blocks a multiprocessor: as far as its threads, registers and shared memory go.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 constexpr int kUnitBlocks = 2, kPadBlocksResident = 4;
@@ -122,18 +161,15 @@ struct PadUnits
     FastDiv<uint32_t> unit, width; // elements of y in a unit, and in a row of it
     int axis, pack;
     int span;        // elements of x from the first that a unit needs to the last
-    Index low;       // that first one, in x's first unit
     FastDiv<uint32_t> step; // from one of a pack to the next, in x
     int parts;       // of x that a warp brings for packs which cross the ends of their axis, at most; 0: none does
     int spare;       // elements that these take at most, beyond what packs take
     U count;         // of all units
     int units;       // of a chunk
+    int share;       // of these, that a warp brings
     unsigned chunks;
     int room;        // elements that a chunk's parts of x take at most, as they are brought
     int words;       // of y, that a thread makes
-
-    // Where in x the part of a unit begins.
-    __device__ Index input(U u) const { return geometry.input(u * U(pack), axis) + low; }
 
     // Whether a unit's pack crosses an end of its axis, so that its parts of x are not `step` apart.
     __device__ bool is_torn(U u) const
@@ -156,7 +192,7 @@ struct PadUnits
         {
             PadAxis<U> const& one = geometry.axes[a];
             U const next = one.out(rest);
-            at += fold(Index(rest - next * one.out.d) - one.begin, one.size, geometry.mode) * one.stride;
+            at += geometry.fold(Index(rest - next * one.out.d) - one.begin, one) * one.stride;
             rest = next;
         }
         return at + Index(rest) * Index(step.d);
@@ -165,7 +201,7 @@ struct PadUnits
     __device__ Index column(Index c) const
     {
         PadAxis<U> const& last = geometry.last();
-        return fold(c - last.begin, last.size, geometry.mode);
+        return geometry.fold(c - last.begin, last);
     }
 
     // Of which element of x the element e of y is made.
@@ -198,10 +234,11 @@ struct PadChunk
 };
 
 // Blocks stay and draw chunks, some neighbouring units of y each, two ahead, from *tickets, which is 0 before and after.
-// Four warps bring the parts of x that a chunk's units need into shared memory; eight warps move words from there to
-// their places in the chunk; one warp sends it. Where in its unit's part of x each word has its source is asked once,
-// and kept in registers. Two of all there is, by turns: nobody is two turns ahead of another, so that the barriers'
-// phases tell the turns apart.
+// Two warps bring the parts of x that a chunk's units need into shared memory, and two those of the next; while they
+// come, one of these writes what the chunk before leaves of its last line. Eight warps move words from there to their
+// places in the chunk; one draws, and sends. Where in its unit's part of x each word has its source is asked once, and
+// kept in registers. Two of all there is, by turns: nobody is two turns ahead of another, so that the barriers' phases
+// tell the turns apart.
 // Short rows in tall planes come in packs, which make units. Where a pack crosses a plane's end it is torn: its rows are
 // brought as units of their own, and its words ask for the row that they are of.
 template <class T, class U>
@@ -212,89 +249,157 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
     using Index = std::make_signed_t<U>;
     constexpr int VEC = kVectorBytes / sizeof(T), LINE = kPadLine / sizeof(T), PER_WORD = 4 / sizeof(T);
     extern __shared__ __align__(128) unsigned char staged[];
-    // Of the chunks in turn, which they are, and what the chunk before leaves.
-    __shared__ unsigned which_of[kUnitTurns], left_words[kUnitTurns * kPadLine / 4];
+    __shared__ unsigned which_of[2]; // the chunks at work
     auto const* const in = reinterpret_cast<Bits<T> const*>(x);
     int const made_room = g.words * 32 * kUnitWarps * PER_WORD + LINE;
     auto* const made = reinterpret_cast<Bits<T>*>(staged); // [2][made_room]
     auto* const windows = made + 2 * made_room;            // [2][g.room]
-    // [2][g.units]: where in the window a unit's part of x is, and the next unit's, in bytes; or, of a torn unit, ~ the
-    // first place of its pack's in `parts`.
-    auto* const places = reinterpret_cast<int2*>(windows + 2 * g.room);
-    auto* const parts = reinterpret_cast<int*>(places + 2 * g.units); // [2][kUnitBringers][g.parts]
+    // [2][g.units]: where in the window a unit's part of x is, in bytes: x for a word of it, once for each half; y for
+    // one of which the second half is the next unit's. Of a torn unit kTornUnit and its pack's first place in `parts`.
+    auto* const places = reinterpret_cast<uint2*>(windows + 2 * g.room);
+    auto* const parts = reinterpret_cast<int*>(places + 2 * g.units); // [2][kUnitSharers][g.parts]
     int const warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, bringer = warp - kUnitWarps;
+    int const sharer = bringer < 2 ? 0 : 1; // of those who bring every other chunk
     bool const makes = bringer < 0, brings = bringer >= 0 && bringer < kUnitBringers;
 #if SURGEON_DEVICE_HAS_ST_ASYNC
     __shared__ unsigned order[2];
-    __shared__ uint64_t arrived[2], done[2], taken[2];
+    __shared__ uint64_t arrived[2], done[2], taken[2], drawn[2], ready[1];
     uint64_t const policy = cache_policy(stream);
     if (threadIdx.x == 0)
     {
         for (int i = 0; i < 2; ++i)
         {
-            barrier_init(arrived + i, 32 * kUnitBringers);
-            barrier_init(done + i, 32 * kUnitWarps);
+            barrier_init(arrived + i, 32 * kUnitSharers);
+            barrier_init(done + i, 32 * (kUnitWarps + 1));
             barrier_init(taken + i, 32);
+            barrier_init(drawn + i, 32);
         }
+        barrier_init(ready, 32 * kUnitWarps);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
 #endif
 
-    // Where in x the part of a thread's unit of a chunk begins; there is a place for each, also beyond y's last.
-    auto const input_of = [&](unsigned which) {
-        return g.input(min(U(which) * U(g.units) + U(min(32 * bringer + lane, g.units - 1)), g.count - 1));
+    auto const set_place = [&](uint2* of_unit, unsigned at, bool follows) {
+        if constexpr (PER_WORD == 1)
+            of_unit->x = at;
+        else
+        {
+            auto* const halves = reinterpret_cast<unsigned short*>(of_unit);
+            of_unit->x = at << 16 | at;
+            halves[2] = (unsigned short)at;
+            if (follows)
+                halves[-1] = (unsigned short)at;
+        }
     };
-    auto const left_word = [&](unsigned which) {
-        PadChunk<T, U> const c(g, which, elements);
-        unsigned word = 0;
-        if (lane * PER_WORD < c.left)
+    // Where in x the parts of a lane's units of a chunk begin; there is a place for each, also beyond y's last.
+    auto const inputs_of = [&](unsigned which, auto& inputs) {
+        constexpr int A_LANE = int(std::extent<std::remove_reference_t<decltype(inputs)>>::value);
+        U rows[A_LANE];
 #pragma unroll
-            for (int j = 0; j < PER_WORD; ++j)
-                word |= unsigned(__ldg(in + g.source(c.begin + lane * PER_WORD + j))) << 16 * j;
-        return word;
+        for (int k = 0; k < A_LANE; ++k)
+        {
+            int const unit = min(sharer * g.share + 32 * k + lane, g.units - 1);
+            rows[k] = min(U(which) * U(g.units) + U(unit), g.count - 1) * U(g.pack);
+        }
+        g.geometry.inputs(rows, g.axis, inputs);
     };
-    // By a warp that brings, for whose units the parts of x begin at `input`. Neighbours in x come as one run; what the
-    // packs of torn units are made of comes as units do, neighbouring packs' together.
-    auto const bring = [&](unsigned which, unsigned turn, Index input) {
+    // By a warp that brings, for whose units the parts of x begin at `inputs`. They come as one run where they lie in
+    // no more than their room, else neighbours in x do. What the packs of torn units are made of comes as units do,
+    // neighbouring packs' together, where it is not there yet.
+    auto const bring = [&](unsigned which, unsigned turn, auto& inputs) {
+        constexpr int A_LANE = int(std::extent<std::remove_reference_t<decltype(inputs)>>::value);
+        constexpr Index kVec = VEC;
         auto* const window = windows + turn % 2 * g.room;
-        auto* const place_of = places + turn % 2 * g.units;
-        int const n = which < g.chunks ? g.units : 0;
-        Index const in_whole = g.geometry.in_elements / VEC * VEC;
+        int const n = which < g.chunks ? g.units : 0, begin = sharer * g.share, count = min(g.share, n - begin);
+        auto* const place_of = places + turn % 2 * g.units + begin;
         [[maybe_unused]] unsigned bytes = 0;
-        int const begin = 32 * bringer, unit = begin + lane;
-        if (begin < n)
+        if (count > 0)
         {
             U const first = U(which) * U(n) + U(begin);
-            unsigned torn = __ballot_sync(kWholeWarp, unit < n && g.is_torn(first + U(lane)));
-            unsigned wanted = __ballot_sync(kWholeWarp, unit < n) & ~torn;
-            int place = begin * (g.span + 2 * VEC) + bringer * (kUnitCongruent * LINE + g.spare);
-            int congruent = kUnitCongruent, span = g.span, reach = g.span + VEC;
-            int part = -1, next_part = (int(turn % 2) * kUnitBringers + bringer) * g.parts; // -1: lanes have units
+            Index const in_whole = g.geometry.in_elements & -kVec;
+            constexpr bool kPacks = A_LANE <= kPacksOfLane;
+            unsigned torn[A_LANE], wanted[A_LANE], any_torn = 0;
+#pragma unroll
+            for (int k = 0; k < A_LANE; ++k)
+            {
+                int const u = 32 * k + lane;
+                torn[k] = kPacks && g.parts > 0 ? __ballot_sync(kWholeWarp, u < count && g.is_torn(first + U(u))) : 0;
+                wanted[k] = __ballot_sync(kWholeWarp, u < count) & ~torn[k];
+                any_torn |= torn[k];
+            }
+            int const room = g.share * (g.span + 2 * VEC);
+            int place = sharer * (room + kUnitCongruent * LINE + g.spare), congruent = kUnitCongruent, span = g.span;
+            Index held = 0, held_end = 0, held_at = 0; // what came together, and how far from there its places are
+            int part = -1, next_part = (int(turn % 2) * kUnitSharers + sharer) * g.parts; // -1: lanes have units
             for (;;)
             {
-                Index const before = __shfl_up_sync(kWholeWarp, input, 1);
-                bool const far = input - before > reach || before - input > reach || !(wanted << 1 >> lane & 1);
-                unsigned heads = __ballot_sync(kWholeWarp, far) & wanted;
-                while (heads)
-                {
-                    int const head = __ffs(heads) - 1;
-                    heads &= heads - 1;
-                    bool const of_run = lane >= head && wanted >> lane & 1 && !(heads && lane >= __ffs(heads) - 1);
-                    Index const origin = __shfl_sync(kWholeWarp, input, head);
-                    int const away = of_run ? int(input - origin) : 0;
-                    int const lowest = smallest_of_warp(away), highest = -smallest_of_warp(-away);
-                    Index const from = (origin + lowest) / VEC * VEC, to = origin + highest + span;
-                    if (congruent-- > 0) // what lies in lines as it does in memory comes faster
-                        place += int((from - place) & (LINE - 1));
-                    if (of_run)
+                // Where what those from `head` to before `next` need of x begins, first and last.
+                Index lowest, highest;
+                auto const between = [&](int k, int head, int next) {
+                    int const u = 32 * k + lane;
+                    return u >= head && u < next && (kPacks ? wanted[k] >> lane & 1 : u < count);
+                };
+                auto const extent = [&](int head, int next) {
+                    lowest = g.geometry.in_elements, highest = 0;
+#pragma unroll
+                    for (int k = 0; k < A_LANE; ++k)
+                        if (between(k, head, next))
+                        {
+                            lowest = min(lowest, inputs[k]);
+                            highest = max(highest, inputs[k]);
+                        }
+                    lowest = smallest_of_warp(lowest), highest = -smallest_of_warp(-highest);
+                };
+                // The first of the units in `masks` from `u` on.
+                auto const first_of = [](unsigned const (&masks)[A_LANE], int u) {
+                    int found = 32 * A_LANE;
+#pragma unroll
+                    for (int k = A_LANE - 1; k >= 0; --k)
                     {
-                        int const at = (place + int(input - from)) * int(sizeof(T));
-                        (part < 0 ? place_of[unit].x : parts[part + lane]) = at;
-                        if (part < 0 && unit > 0)
-                            place_of[unit - 1].y = at;
+                        unsigned const left = u <= 32 * k ? masks[k] : u < 32 * k + 32 ? masks[k] & ~0u << u % 32 : 0;
+                        found = left ? 32 * k + __ffs(left) - 1 : found;
                     }
-                    int const whole = int(max(min(ceil_div(to, Index(VEC)) * VEC, in_whole) - from, Index(0)));
+                    return found;
+                };
+                int head = first_of(wanted, 0), next = 32 * A_LANE;
+                extent(head, next);
+                bool const together = part < 0 && highest - lowest <= room - span - 2 * VEC;
+                unsigned heads[A_LANE];
+                Index const reach = part < 0 ? span + VEC : max(span + VEC, int(g.step.d));
+                if (!together)
+#pragma unroll
+                    for (int k = 0; k < A_LANE; ++k)
+                    {
+                        Index const last_before = k > 0 && lane == 31 ? inputs[k > 0 ? k - 1 : 0] : inputs[k];
+                        Index const before = __shfl_sync(kWholeWarp, last_before, lane + 31);
+                        bool const follows = !kPacks ? k > 0 || lane > 0
+                            : lane > 0 ? wanted[k] >> (lane - 1) & 1 : k > 0 && wanted[k > 0 ? k - 1 : 0] >> 31;
+                        bool const far = inputs[k] - before > reach || before - inputs[k] > reach;
+                        heads[k] = __ballot_sync(kWholeWarp, far || !follows) & wanted[k];
+                    }
+                for (; head < 32 * A_LANE; head = next)
+                {
+                    if (!together)
+                    {
+                        next = first_of(heads, head + 1);
+                        extent(head, next);
+                    }
+                    Index const from = lowest & -kVec, to = highest + span;
+                    if (congruent-- > 0) // what lies in lines as it does in memory comes faster
+                        place += int(from - place) & (LINE - 1);
+#pragma unroll
+                    for (int k = 0; k < A_LANE; ++k)
+                        if (between(k, head, next))
+                        {
+                            int const at = (place + int(inputs[k] - from)) * int(sizeof(T));
+                            if (part < 0)
+                                set_place(place_of + 32 * k + lane, unsigned(at), begin + 32 * k + lane > 0);
+                            else
+                                parts[part + lane] = at;
+                        }
+                    Index const after = (to + kVec - 1) & -kVec;
+                    int const whole = int(max(min(after, in_whole) - from, Index(0)));
 #if SURGEON_DEVICE_HAS_ST_ASYNC
                     unsigned const bytes_of_run = unsigned(whole) * unsigned(sizeof(T));
                     if (lane == 0)
@@ -306,77 +411,151 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
 #endif
                     if (from + whole + lane < min(to, g.geometry.in_elements)) // x's last, which fill no vector
                         window[place + whole + lane] = in[from + whole + lane];
-                    place += int(ceil_div(to - from, Index(VEC))) * VEC;
+                    if (together)
+                        held = from, held_end = to, held_at = place - from;
+                    place += int(after - from);
                 }
-                if (torn == 0)
+                if (!kPacks || any_torn == 0)
                     break;
-                int const head = __ffs(torn) - 1, run = __ffs(~(torn >> head)) - 1, most = 32 / g.pack;
-                int const together = run < 0 ? most : min(run, most), step = int(g.step.d);
-                torn &= ~(((1u << together) - 1) << head);
+                int const torn_head = first_of(torn, 0), most = 32 / g.pack;
+                unsigned mask = 0;
+#pragma unroll
+                for (int k = 0; k < A_LANE; ++k)
+                    if (torn_head >= 32 * k && torn_head < 32 * k + 32)
+                        mask = torn[k] >> torn_head % 32;
+                int const run = __ffs(~mask) - 1, packs = run < 0 ? most : min(run, most);
+                any_torn = 0;
+#pragma unroll
+                for (int k = 0; k < A_LANE; ++k)
+                {
+                    if (torn_head >= 32 * k && torn_head < 32 * k + 32)
+                        torn[k] &= ~(((1u << packs) - 1) << torn_head % 32);
+                    any_torn |= torn[k];
+                    wanted[k] = k > 0 ? 0 : ~0u >> (32 - packs * g.pack);
+                }
                 part = next_part;
-                next_part += together * g.pack;
-                if (lane < together)
-                    place_of[begin + head + lane].x = ~(part + lane * g.pack);
-                wanted = ~0u >> (32 - together * g.pack);
-                input = g.geometry.input((first + U(head)) * U(g.pack) + U(lane), g.axis) + g.low;
+                next_part += packs * g.pack;
+                if (lane < packs)
+                    place_of[torn_head + lane].x = kTornUnit | unsigned(part + lane * g.pack);
+                inputs[0] = g.geometry.input((first + U(torn_head)) * U(g.pack) + U(lane), g.axis);
                 congruent = 0;
-                span = g.span - (g.pack - 1) * step;
-                reach = max(span + VEC, step);
+                span = g.span - (g.pack - 1) * int(g.step.d);
+                bool const is_held = inputs[0] >= held && inputs[0] + span <= held_end;
+                if (is_held && wanted[0] >> lane & 1)
+                    parts[part + lane] = int(inputs[0] + held_at) * int(sizeof(T));
+                wanted[0] &= ~__ballot_sync(kWholeWarp, is_held);
             }
         }
-        if (bringer == kUnitBringers - 1)
-        {
-            left_words[turn % kUnitTurns * 32 + lane] = n > 0 ? left_word(which) : 0;
-            if (lane == 0)
-                which_of[turn % kUnitTurns] = which;
-        }
+        if (sharer == 0 && lane == 0)
+            which_of[turn % 2] = which;
 #if SURGEON_DEVICE_HAS_ST_ASYNC
         if (lane == 0)
             bulk_announce(bytes, arrived + turn % 2);
         else
             barrier_arrive(arrived + turn % 2);
-#else
-        __pipeline_commit();
 #endif
     };
-    if (brings)
-        for (unsigned turn = 0; turn < 2; ++turn)
-        {
-            unsigned const which = blockIdx.x + turn * gridDim.x;
-            bring(which, turn, input_of(which));
-        }
-
-    int const width = int(g.width.d), rows = int(g.unit.d) / width;
-    auto* const columns = reinterpret_cast<int*>(made);
-    for (int i = threadIdx.x; i < width + rows; i += kUnitThreads)
-        columns[i] = int(i < width ? g.column(i) : g.row(i - width)) * int(sizeof(T));
-    __syncthreads();
-    // Of each word, 16 bits for the source of each half in its unit's part of x, in bytes, the lowest bit of the second
-    // set where that is of the next unit; and 16 for its unit, as bytes of `places`.
-    int const first = warp * g.words * 32 + lane;
-    unsigned sources[kUnitWords], units[kUnitWords / 2];
-#pragma unroll
-    for (int k = 0; k < kUnitWords; ++k)
-    {
-        unsigned source = 0, unit_of = 0;
-        if (makes && k < g.words)
+    // Writes what the chunk before leaves, once f returns.
+    auto const complete = [&](unsigned which, unsigned turn, auto const& f) {
+        PadChunk<T, U> const c(g, which, elements);
+        Bits<T> left[PER_WORD];
+        if (lane * PER_WORD < c.left)
 #pragma unroll
             for (int j = 0; j < PER_WORD; ++j)
+                left[j] = __ldg(in + g.source(c.begin + lane * PER_WORD + j));
+        f();
+        if (lane * PER_WORD < c.left)
+#pragma unroll
+            for (int j = 0; j < PER_WORD; ++j)
+                made[turn % 2 * made_room + lane * PER_WORD + j] = left[j];
+    };
+    // With as many units a lane as a warp brings; f before anything is overwritten.
+    auto const bring_chunk = [&](unsigned which, unsigned turn, auto const& f) {
+        auto const with_units = [&](auto a_lane) {
+            Index inputs[decltype(a_lane)::value];
+            inputs_of(which, inputs);
+            f();
+            bring(which, turn, inputs);
+        };
+        if (g.share <= 32)
+            with_units(std::integral_constant<int, 1>{});
+        else if (g.share <= 32 * kPacksOfLane)
+            with_units(std::integral_constant<int, kPacksOfLane>{});
+        else
+            with_units(std::integral_constant<int, kUnitsOfLane<U>>{});
+    };
+#if SURGEON_DEVICE_HAS_ST_ASYNC
+    auto const until_free = [&](unsigned turn) {
+        barrier_wait(turn < 2 ? ready : taken + turn % 2, turn < 2 ? 0 : (turn / 2 - 1) % 2);
+    };
+    if (brings)
+    {
+        unsigned which = blockIdx.x + bringer % 2 * gridDim.x;
+        for (unsigned turn = bringer % 2;; turn += 2)
+        {
+            bring_chunk(which, turn, [&] {
+                if (turn >= 2)
+                    barrier_wait(done + turn % 2, (turn / 2 - 1) % 2);
+            });
+            if (which >= g.chunks)
+                return;
+            if (sharer > 0)
             {
-                unsigned const e = unsigned((first + k * 32) * PER_WORD + j), unit = g.unit(e);
-                unsigned const in_unit = e - unit * g.unit.d, row = g.width(in_unit);
-                if (unit >= unsigned(g.units)) // beyond the chunk: no matter what
-                    continue;
-                if (j == 0)
-                    unit_of = unit;
-                int const at = columns[in_unit - row * g.width.d] + columns[width + row];
-                source |= unsigned(at + int(unit - unit_of)) << 16 * j;
+                complete(which, turn, [&] { until_free(turn); });
+                asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+                barrier_arrive(done + turn % 2);
             }
-        sources[k] = source;
-        unit_of *= unsigned(sizeof(int2));
-        units[k / 2] = k % 2 ? units[k / 2] | unit_of << 16 : unit_of;
+            barrier_wait(drawn + turn % 2, turn / 2 % 2);
+            which = order[turn % 2];
+        }
     }
-    __syncthreads();
+#else
+    auto const bring_this = [&](unsigned which, unsigned turn) {
+        if (brings && unsigned(bringer) % 2 == turn % 2)
+            bring_chunk(which, turn, [] {});
+        __pipeline_commit();
+    };
+    for (unsigned turn = 0; turn < 2; ++turn)
+        bring_this(blockIdx.x + turn * gridDim.x, turn);
+#endif
+
+    // Of each word, 16 bits for the source of each half in its unit's part of x, in bytes; and 16 for where `places`
+    // has that of its unit, in bytes, or that of its unit and the next.
+    int const first = warp * g.words * 32 + lane;
+    unsigned sources[kUnitWords], units[kUnitWords / 2];
+    if (makes)
+    {
+        int const width = int(g.width.d), rows = int(g.unit.d) / width;
+        auto* const columns = reinterpret_cast<int*>(made);
+        for (int i = threadIdx.x; i < width + rows; i += 32 * kUnitWarps)
+            columns[i] = int(i < width ? g.column(i) : g.row(i - width)) * int(sizeof(T));
+        asm volatile("bar.sync 1, %0;" ::"n"(32 * kUnitWarps) : "memory");
+#pragma unroll
+        for (int k = 0; k < kUnitWords; ++k)
+        {
+            unsigned source = 0, unit_of = 0, place_of = 0;
+            if (k < g.words)
+#pragma unroll
+                for (int j = 0; j < PER_WORD; ++j)
+                {
+                    unsigned const e = unsigned((first + k * 32) * PER_WORD + j), unit = g.unit(e);
+                    unsigned const in_unit = e - unit * g.unit.d, row = g.width(in_unit);
+                    if (unit >= unsigned(g.units)) // beyond the chunk: no matter what
+                        continue;
+                    if (j == 0)
+                        unit_of = unit;
+                    place_of = unit_of * unsigned(sizeof(uint2)) + (unit - unit_of) * 4;
+                    source |= unsigned(columns[in_unit - row * g.width.d] + columns[width + row]) << 16 * j;
+                }
+            sources[k] = source;
+            units[k / 2] = k % 2 ? units[k / 2] | place_of << 16 : place_of;
+        }
+#if SURGEON_DEVICE_HAS_ST_ASYNC
+        barrier_arrive(ready); // `made` is free
+#else
+        asm volatile("bar.sync 1, %0;" ::"n"(32 * kUnitWarps) : "memory");
+#endif
+    }
 
     // A word of a torn unit: packs are of whole words.
     auto const torn_word = [&](unsigned char const* window, int first_part, unsigned source) {
@@ -395,41 +574,37 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
     auto const make = [&](unsigned turn, auto with_torn) {
         auto const* const window = reinterpret_cast<unsigned char const*>(windows + turn % 2 * g.room);
         auto const* const place = reinterpret_cast<unsigned char const*>(places + turn % 2 * g.units);
-        PadChunk<T, U> const c(g, which_of[turn % kUnitTurns], elements);
+        PadChunk<T, U> const c(g, which_of[turn % 2], elements);
         auto* const to = reinterpret_cast<unsigned*>(made + turn % 2 * made_room + c.left) + first;
         auto const of_word = [&](int k, auto const& f) {
             unsigned source = sources[k], two = units[k / 2];
             asm volatile("" : "+r"(source), "+r"(two)); // not to be taken apart for the whole loop
-            return f(reinterpret_cast<int2 const*>(place + (k % 2 ? two >> 16 : two & 0xffffu)), source);
+            return f(*reinterpret_cast<unsigned const*>(place + (k % 2 ? two >> 16 : two & 0xffffu)), source);
         };
-        auto const word = [&](int2 const* at, unsigned source) {
+        auto const word = [&](unsigned at, unsigned source) {
+            unsigned const from = at + source; // of both halves: windows are smaller than what 16 bits hold
             if constexpr (PER_WORD == 1)
-                return *reinterpret_cast<unsigned const*>(window + (at->x + int(source)));
+                return *reinterpret_cast<unsigned const*>(window + from);
             else
-            {
-                int2 const both = *at;
-                int const a = both.x + int(source & 0xffffu);
-                int const b = (source & 0x10000u ? both.y - 1 : both.x) + int(source >> 16);
-                return unsigned(*reinterpret_cast<unsigned short const*>(window + a))
-                    | unsigned(*reinterpret_cast<unsigned short const*>(window + b)) << 16;
-            }
+                return unsigned(*reinterpret_cast<unsigned short const*>(window + (from & 0xffffu)))
+                    | unsigned(*reinterpret_cast<unsigned short const*>(window + (from >> 16))) << 16;
         };
 #pragma unroll
         for (int k = 0; k < kUnitWords; k += kUnitPiece)
         {
             if (k >= g.words)
                 break;
-            int torn = 0; // below 0: one of these is
+            unsigned torn = 0; // kTornUnit: one of these is
             if constexpr (decltype(with_torn)::value)
 #pragma unroll
                 for (int j = 0; j < kUnitPiece; ++j)
-                    torn |= of_word(k + j, [](int2 const* at, unsigned) { return at->x; });
+                    torn |= of_word(k + j, [](unsigned at, unsigned) { return at; });
             unsigned v[kUnitPiece];
-            if (torn < 0)
+            if (torn & kTornUnit)
 #pragma unroll
                 for (int j = 0; j < kUnitPiece; ++j)
-                    v[j] = of_word(k + j, [&](int2 const* at, unsigned source) {
-                        return at->x < 0 ? torn_word(window, ~at->x, source) : word(at, source);
+                    v[j] = of_word(k + j, [&](unsigned at, unsigned source) {
+                        return at & kTornUnit ? torn_word(window, int(at & ~kTornUnit), source) : word(at, source);
                     });
             else
 #pragma unroll
@@ -446,62 +621,39 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
         else
             make(turn, std::false_type{});
     };
-    auto const complete = [&](unsigned turn, PadChunk<T, U> const& c) {
-        auto* const words = reinterpret_cast<unsigned*>(made + turn % 2 * made_room);
-        if (lane * PER_WORD < c.left)
-            words[lane] = left_words[turn % kUnitTurns * 32 + lane];
-    };
-
 #if SURGEON_DEVICE_HAS_ST_ASYNC
     if (makes)
         for (unsigned turn = 0;; ++turn)
         {
             barrier_wait(arrived + turn % 2, turn / 2 % 2);
-            bool const last = which_of[turn % kUnitTurns] >= g.chunks;
-            if (!last)
-            {
-                if (turn >= 2)
-                    barrier_wait(taken + turn % 2, (turn / 2 - 1) % 2);
-                make_any(turn);
-                asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-            }
+            if (which_of[turn % 2] >= g.chunks)
+                return;
+            until_free(turn);
+            make_any(turn);
+            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
             barrier_arrive(done + turn % 2);
-            if (last)
-                return;
-        }
-    if (brings)
-        for (unsigned turn = 0;; ++turn)
-        {
-            barrier_wait(arrived + turn % 2, turn / 2 % 2);
-            if (which_of[turn % kUnitTurns] >= g.chunks)
-                return;
-            // Drawn as late as can be, so that what all blocks read at a time lies together.
-            if (bringer == 0 && lane == 0 && tickets)
-            {
-                unsigned const drawn = atomicAdd(tickets, 1u);
-                order[turn % 2] = 2 * gridDim.x + drawn;
-                if (drawn == g.chunks - 1)
-                    *tickets = 0; // every chunk draws once
-            }
-            else if (bringer == 0 && lane == 0)
-                order[turn % 2] = blockIdx.x + (turn + 2) * gridDim.x;
-            asm volatile("bar.sync 1, %0;" ::"n"(32 * kUnitBringers) : "memory");
-            unsigned const next = order[turn % 2];
-            Index const input = input_of(next);
-            barrier_wait(done + turn % 2, turn / 2 % 2);
-            bring(next, turn + 2, input);
         }
     for (unsigned turn = 0;; ++turn)
     {
-        barrier_wait(done + turn % 2, turn / 2 % 2);
-        unsigned const which = which_of[turn % kUnitTurns];
+        barrier_wait(arrived + turn % 2, turn / 2 % 2);
+        unsigned const which = which_of[turn % 2];
         if (which >= g.chunks)
             break;
+        // Drawn as late as can be, so that what all blocks read at a time lies together.
+        unsigned next = blockIdx.x + (turn + 2) * gridDim.x;
+        if (tickets && lane == 0)
+            next = 2 * gridDim.x + atomicAdd(tickets, 1u);
+        if (lane == 0)
+        {
+            order[turn % 2] = next;
+            if (tickets && next == 2 * gridDim.x + g.chunks - 1)
+                *tickets = 0; // every chunk draws once
+        }
+        // All lanes: the next but one arrives after that, and one that still waited would miss this one.
+        barrier_arrive(drawn + turn % 2);
         PadChunk<T, U> const c(g, which, elements);
         auto const* const out = made + turn % 2 * made_room;
-        complete(turn, c);
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-        __syncwarp();
+        barrier_wait(done + turn % 2, turn / 2 % 2);
         if (c.whole + lane < c.count) // y's last elements
             reinterpret_cast<Bits<T>*>(y)[c.begin + c.whole + lane] = out[c.whole + lane];
         if (lane == 0)
@@ -526,10 +678,9 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
         if (makes)
             make_any(turn);
         else if (!brings)
-            complete(turn, c);
+            complete(which, turn, [] {});
         __syncthreads();
-        if (brings)
-            bring(next, turn + 2, input_of(next));
+        bring_this(next, turn + 2);
         auto const* const out = made + turn % 2 * made_room;
         for (int e = threadIdx.x * VEC; e < c.whole; e += kUnitThreads * VEC)
             Vector<T>::of_shared(reinterpret_cast<T const*>(out) + e).store(y + c.begin + e, stream);
@@ -606,7 +757,7 @@ __global__ void __launch_bounds__(kPadThreads, sizeof(U) == 4 ? kPadBlocksReside
     for (int slot = lane; slot < width - skipped; slot += lanes)
     {
         int const column = slot < head ? slot : slot + skipped;
-        Index const source = last.begin + fold(Index(column) - last.begin, last.size, g.geometry.mode);
+        Index const source = last.begin + g.geometry.fold(Index(column) - last.begin, last);
         out[begin + column] = __ldg(in + input + source);
     }
 }
