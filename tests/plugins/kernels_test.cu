@@ -560,7 +560,7 @@ void verify(Case const& c)
         Norm const norm{NormMode(c.a.mode), c.a.epsilon};
         // As run() would, and over any number of blocks, with tiles of any kind.
         TilesPlan const chosen = plan_tiles(c.type, c.x[axis], inner);
-        int const box = x == 32 && turn % 3 ? 24 : std::min(x, 32);
+        int const box = x >= 32 && turn % 3 ? 24 : std::min(x, 32);
         TilesPlan const others{1 + turn / 4 % 8, x, box, 3 + turn % 3, 1 + turn / 3 % 2};
         for (TilesPlan const& tiles : {chosen, others})
             if (tiles_fit(tiles, c.type, c.x[axis]))

@@ -16,7 +16,7 @@ TilesPlan plan_l2norm_tiles(Type type, int64_t channels, int64_t inner, bool str
 {
     int64_t const bytes = inner * size_of(type);
     bool const split = bytes % (type == Type::kFloat ? 16 : 8) != 0;
-    int64_t const few = !stream ? 256 : type == Type::kFloat ? 31 : 63; // half a tile's
+    int64_t const few = !stream ? 256 : type == Type::kFloat ? 31 : 48; // for tiles
     bool const cut = bytes % kLineBytes != 0 && channels > few;
     if (bytes < 2 * kLineBytes || channels < 32 || !(split || cut || channels > (stream ? 256 : 512)))
         return kNoTiles;
@@ -52,7 +52,7 @@ StripsPlan plan_l2norm_strips(Type type, int64_t channels, int64_t inner)
 {
     constexpr int64_t kShortest = 2048, kMany = 40;
     bool const halves = type != Type::kFloat;
-    int64_t const bytes = inner * size_of(type), most = halves ? 56 : 31;
+    int64_t const bytes = inner * size_of(type), most = halves ? 52 : 40;
     bool const split = bytes % kVectorBytes != 0, cut = halves && channels >= kMany && bytes % kLineBytes != 0;
     bool const does = (split || cut) && bytes >= kShortest && channels <= most;
     return does ? plan_strips(type, channels, inner) : StripsPlan{0, 0, 0};
@@ -82,7 +82,7 @@ struct Mapping
 Mapping fastest(Type type, int64_t channels, int64_t inner, TilesPlan const& tiles)
 {
     constexpr int64_t kLong = 4 << 10;
-    constexpr double kStrips = 0.9;
+    constexpr double kStrips = 0.94;
     bool const whole = inner * size_of(type) <= kLong;
     StagedPlan const staged = plan_staged(type, channels, inner);
     StripsPlan const strips = plan_l2norm_strips(type, channels, inner);

@@ -1,6 +1,7 @@
 #include "launch.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace surgeon
@@ -28,13 +29,16 @@ ChannelTiles channel_tiles(TilesPlan const& plan, Type type, int64_t outer, int6
     g.inner = inner;
     g.channels = int(channels);
     g.extra = int(std::max(sector - step, int64_t(0)));
-    int64_t const most = (vectors_of(plan) * vec - 2 * g.extra) / step * step;
-    g.tiles = unsigned(ceil_div(inner, most));
-    g.width = int(ceil_div(ceil_div(inner, int64_t(g.tiles)), step) * step);
+    // The last tile of a channel has up to `extra` columns more, since nothing follows.
+    int64_t const most = (vectors_of(plan) * vec - 2 * g.extra) / step * step,
+                  inside = std::max(inner - g.extra, int64_t(1));
+    g.width = int(ceil_div(ceil_div(inside, ceil_div(inside, most)), step) * step);
+    g.tiles = unsigned(ceil_div(inside, int64_t(g.width)));
     g.items = unsigned(outer * g.tiles);
     g.over_tiles = FastDiv<uint32_t>(g.tiles);
     g.packs = packs_of(plan, channels);
-    g.box = std::min(whole_lines(ceil_div(g.width + 2 * g.extra, vec)), plan.box);
+    int const boxes = plan.x / std::min(plan.x, kMostTilesBox);
+    g.box = std::min(whole_lines(ceil_div(g.width + 2 * g.extra, vec * boxes)), plan.box);
     g.unit = whole_lines(g.packs * g.box);
     g.stages = plan.stages;
     g.lag = plan.lag;
@@ -65,40 +69,6 @@ int64_t most_tiles_bytes()
     return most_shared_of_block() - kBarriers;
 }
 
-// What a byte of x costs beyond its way through memory, fitted to 1,400 timings: every piece of a channel ends inside
-// lines; a tile's sums, exchange and waits cost a block as much as so many bytes do; and multiprocessors are left over
-// that are too few for one more cluster.
-double cost_of(TilesPlan const& plan, Type type, int64_t channels, int64_t inner)
-{
-    constexpr int kTogether = 16; // multiprocessors that can be of one cluster
-    constexpr double kPiece = 10, kTile = 1600, kColumn = 2, kSentColumn = 0.2, kIdle = 0.25;
-    int const columns = vectors_of(plan) * vector_elements(type);
-    double const piece = double(inner * size_of(type)) / channel_tiles(plan, type, 1, channels, inner).tiles,
-                 tile = piece * channels / plan.blocks, idle = double(kTogether % plan.blocks) / kTogether;
-    return kPiece / piece + (kTile + (kColumn + kSentColumn * plan.blocks) * columns) / tile + kIdle * idle;
-}
-
-} // namespace
-
-// Channels that cut vectors lose what each end costs; short ones of halves much more than that.
-double speed_of(TilesPlan const& plan, Type type, int64_t channels, int64_t inner)
-{
-    constexpr int64_t kShort = 720;
-    constexpr double kFloats = 0.151, kHalves = 0.126, kMost = 0.978, kSoft = 0.021, kFewHalves = 0.75;
-    constexpr double kSplit = 33; // bytes of a channel
-    if (plan.blocks == 0)
-        return 0;
-    int64_t const bytes = inner * size_of(type);
-    bool const split = bytes % kVectorBytes != 0;
-    if (split && type != Type::kFloat && bytes < kShort)
-        return kFewHalves;
-    double const bound = (type == Type::kFloat ? kFloats : kHalves) / cost_of(plan, type, channels, inner);
-    return least(bound, kMost, kSoft) * (1 - (split ? kSplit / bytes : 0));
-}
-
-namespace
-{
-
 cudaError_t launch_part(TilesPlan const& plan, Type type, void const* x, Scalars weight, void* y, int64_t outer,
     int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t on)
 {
@@ -112,18 +82,20 @@ cudaError_t launch_part(TilesPlan const& plan, Type type, void const* x, Scalars
     return with_type(type, [&](auto tag) {
         using T = typename decltype(tag)::type;
         auto const go = [&](auto width, auto packs) {
+            // As much memory for any plan: how many clusters there are takes long to ask.
             return launch_resident(l2norm_tiles_kernel<T, decltype(width)::value, decltype(packs)::value>, plan.blocks,
-                kTilesThreads + kTilesAdders, block_bytes(plan, type, channels), g.items, on, maps, weight,
-                static_cast<T*>(y), g, norm, tickets);
+                kTilesThreads + kTilesAdders, most_tiles_bytes(), g.items, on, maps, weight, static_cast<T*>(y), g,
+                norm, tickets);
         };
         auto const with_packs = [&](auto width) {
-            if (g.packs <= 4)
-                return go(width, std::integral_constant<int, 4>{});
-            if (g.packs == 5)
-                return go(width, std::integral_constant<int, 5>{});
-            if (g.packs == 6)
-                return go(width, std::integral_constant<int, 6>{});
-            return go(width, std::integral_constant<int, kMostTilesPacks>{});
+            switch (g.packs)
+            {
+            case 5: return go(width, std::integral_constant<int, 5>{});
+            case 6: return go(width, std::integral_constant<int, 6>{});
+            case 7: return go(width, std::integral_constant<int, 7>{});
+            case 8: return go(width, std::integral_constant<int, 8>{});
+            default: return go(width, std::integral_constant<int, 4>{});
+            }
         };
         switch (plan.x)
         {
@@ -147,36 +119,72 @@ bool tiles_fit(TilesPlan const& plan, Type type, int64_t channels)
         && block_bytes(plan, type, channels) <= most_tiles_bytes();
 }
 
-// With as many stages as there are; small tiles have the time of two of them for their sums.
+// With as many stages as there are; where these are enough, a tile's sums have the time of two tiles, but in a single
+// block, whose sums are soon there if it has few.
 TilesPlan tiles_over(int blocks, int x, int box, Type type, int64_t channels)
 {
-    constexpr int kSmall = 5;
-    TilesPlan plan{blocks, x, box, 0, 1};
-    if (packs_of(plan, channels) > kMostTilesPacks)
-        return kNoTiles;
-    if (packs_of(plan, channels) <= kSmall)
-        plan.lag = 2;
-    int64_t const left = most_tiles_bytes() - memory_bytes(plan, type);
-    plan.stages = int(std::clamp<int64_t>(left / stage_bytes(plan, channels), 0, kMostTilesStages));
-    return tiles_fit(plan, type, channels) ? plan : kNoTiles;
+    constexpr int kEnough = 4, kFew = 4;
+    for (int lag = kMostTilesLag; lag > 0; --lag)
+    {
+        TilesPlan plan{blocks, x, box, 0, lag};
+        int64_t const left = most_tiles_bytes() - memory_bytes(plan, type);
+        plan.stages = int(std::clamp<int64_t>(left / stage_bytes(plan, channels), 0, kMostTilesStages));
+        bool const soon = blocks == 1 && packs_of(plan, channels) <= kFew;
+        if ((lag == 1 || (plan.stages >= kEnough && !soon)) && tiles_fit(plan, type, channels))
+            return plan;
+    }
+    return kNoTiles;
 }
 
-TilesPlan plan_tiles(Type type, int64_t channels, int64_t inner)
+// Fitted to 4,000 timings of 141 shapes and types. Memory costs more where pieces of channels are short, since they end
+// inside lines. A tile costs a block a time, in bytes that pass meanwhile: for itself, for a thread's vectors, whole or
+// not, and for the columns that are brought together; and multiprocessors are left over that are too few for one more
+// cluster. The slower of the two decides. Channels that cut vectors lose what each end costs.
+double speed_of(TilesPlan const& plan, Type type, int64_t channels, int64_t inner)
 {
-    constexpr int kWays[][2] = {{64, 32}, {32, 32}, {32, 24}, {16, 16}, {8, 8}}; // vectors of a block and of a copy
+    constexpr double kWay = 1.017, kPiece = 13, kTile = 13000, kFloats = 1000, kHalves = 1850, kColumn = 10,
+                     kSentColumn = 3.3, kSharp = 12;
+    constexpr double kIdle[] = {0, 0.03, 0.12, 0.11, 0.16, 0.24, 0.23, 0.07}; // by blocks of a cluster
+    constexpr double kSplitFloats = 8, kSplitHalves = 25; // bytes of a channel
+    if (plan.blocks == 0)
+        return 0;
+    bool const floats = type == Type::kFloat;
+    int const columns = vectors_of(plan) * vector_elements(type);
+    int64_t const bytes = inner * size_of(type);
+    double const piece = double(bytes) / channel_tiles(plan, type, 1, channels, inner).tiles,
+                 of_block = piece * channels / plan.blocks, vectors = floats ? kFloats : kHalves,
+                 split = bytes % kVectorBytes == 0 ? 0 : floats ? kSplitFloats : kSplitHalves;
+    double const memory = kWay + kPiece / piece;
+    double const work = (kTile + vectors * packs_of(plan, channels) + (kColumn + kSentColumn * plan.blocks) * columns)
+        / of_block / (1 - kIdle[plan.blocks - 1]);
+    return std::pow(std::pow(memory, kSharp) + std::pow(work, kSharp), -1 / kSharp) * (1 - split / bytes);
+}
+
+namespace
+{
+
+TilesPlan new_tiles_plan(Type type, int64_t channels, int64_t inner)
+{
+    constexpr int kWays[][2]{ // vectors of a block and of a copy
+        {64, 32}, {64, 24}, {32, 32}, {32, 24}, {16, 16}, {8, 8}};
     TilesPlan best = kNoTiles;
-    double lowest = 0;
+    double most = 0;
     for (auto const& way : kWays)
         for (int blocks = 1; blocks <= kMostBlocksInCluster; ++blocks)
         {
             TilesPlan const plan = tiles_over(blocks, way[0], way[1], type, channels);
-            if (plan.blocks == 0)
-                continue;
-            double const cost = cost_of(plan, type, channels, inner);
-            if (best.blocks == 0 || cost < lowest)
-                best = plan, lowest = cost;
+            double const speed = speed_of(plan, type, channels, inner);
+            if (speed > most)
+                best = plan, most = speed;
         }
     return best;
+}
+
+} // namespace
+
+TilesPlan plan_tiles(Type type, int64_t channels, int64_t inner)
+{
+    return planned_once<new_tiles_plan>(type, channels, inner);
 }
 
 cudaError_t launch_l2norm_tiles(TilesPlan const& plan, Type type, void const* x, Scalars weight, void* y,

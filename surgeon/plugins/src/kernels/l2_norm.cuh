@@ -103,12 +103,13 @@ __device__ inline void store_inside(T* p, Vector<T> const& v, unsigned inside)
 }
 
 #if SURGEON_DEVICE_HAS_ST_ASYNC
-// One instruction: beside stores of single elements to the same place the compiler would make it four.
+// One instruction: beside stores of single elements to the same place the compiler would make it four, and it would
+// branch around what makes the vector.
 template <class T>
-__device__ inline void store_whole(T* p, Vector<T> const& v)
+__device__ inline void store_whole(T* p, Vector<T> const& v, bool does = true)
 {
-    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.words[0]), "r"(v.words[1]),
-        "r"(v.words[2]), "r"(v.words[3])
+    asm volatile("{.reg .pred does; setp.ne.b32 does, %5, 0; @does st.global.v4.b32 [%0], {%1, %2, %3, %4};}" ::"l"(p),
+        "r"(v.words[0]), "r"(v.words[1]), "r"(v.words[2]), "r"(v.words[3]), "r"(int(does))
         : "memory");
 }
 

@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kTilesThreads + kTilesAdders, 1)
     // A tile's phases: its sums are in the block's memory, and added up; the cluster's are here; its factors are.
     __shared__ uint64_t summed, added, exchanged[2], factored[TURNS];
     __shared__ uint64_t loaded[kMostTilesStages * WARPS]; // a warp's part of a stage's tile is there
-    __shared__ int all_usual[TURNS][ADDERS / WARP]; // by warp of adders: no factor needs its extra
+    __shared__ __align__(16) int all_usual[TURNS][ADDERS / WARP]; // by warp of adders: no factor needs its extra
     __shared__ float order[ORDER];                // of this cluster's tiles, as bits: its n-th is at n % ORDER
     unsigned const blocks = cluster_size(), cluster = blockIdx.x / blocks, clusters = gridDim.x / blocks;
     unsigned const ahead = g.stages - g.lag, turns = g.lag + 1; // ahead: tiles asked for, with the one that is summed
@@ -82,18 +82,18 @@ __global__ void __launch_bounds__(kTilesThreads + kTilesAdders, 1)
 
     struct Tile
     {
-        int64_t start; // of a channel's piece
-        int begin;     // its first column
+        unsigned start; // of a channel's piece: a launch has fewer than 2^31 elements
+        int begin;      // its first column
 
         __device__ int lo() const { return int(start % SECTOR); } // what the sector holds before it
     };
     auto const item_of = [&](unsigned count) { return __float_as_uint(order[count % ORDER]); };
-    auto const tile_of = [&](unsigned item, int channel) {
-        unsigned const outer = g.over_tiles(item);
-        int const begin = int(item - outer * g.tiles) * g.width;
-        return Tile{(int64_t(outer) * g.channels + channel) * g.inner + begin, begin};
+    unsigned const inner = unsigned(g.inner), image = unsigned(g.channels) * inner;
+    auto const tile_of = [&](unsigned item, unsigned offset) { // offset: of the channel in an image
+        unsigned const outer = g.over_tiles(item), begin = (item - outer * g.tiles) * unsigned(g.width);
+        return Tile{outer * image + offset + begin, int(begin)};
     };
-    auto const needed = [&](Tile const& t) { return min(g.width + g.extra, int(g.inner) - t.begin); };
+    auto const needed = [&](Tile const& t) { return min(g.width + g.extra, int(inner) - t.begin); };
     if (thread == 0)
     {
         barrier_init(&summed, THREADS);
@@ -129,11 +129,11 @@ __global__ void __launch_bounds__(kTilesThreads + kTilesAdders, 1)
         int turn_of_factors = 0;
         for (unsigned count = 0; item_of(count) < g.items; ++count)
         {
-            unsigned const turn = count % 2, row = blocks * unsigned(g.inner); // to the block's next channel
-            Tile const tile = tile_of(item_of(count), first_channel);
+            unsigned const turn = count % 2, row = blocks * inner; // to the block's next channel
+            Tile const tile = tile_of(item_of(count), unsigned(first_channel) * inner);
             barrier_wait(&summed, count % 2);
             float total[EACH] = {};
-            unsigned shift = unsigned(tile.start) + first_row * row;
+            unsigned shift = tile.start + first_row * row;
 #pragma unroll
             for (int i = 0; i < ROWS; ++i, shift += row) // a row has the columns shifted by its place in a sector
 #pragma unroll
@@ -195,10 +195,11 @@ __global__ void __launch_bounds__(kTilesThreads + kTilesAdders, 1)
         return;
     }
 
-    int const own = thread % LANES, warp = thread / WARP, row = thread / X, from_lo = thread % X * VEC,
+    int const own = thread % LANES, warp = thread / WARP, row = thread / X,
+              first_vector = thread % X / LANES * g.box, from_lo = (first_vector + own) * VEC,
               channel = first_channel + row * int(blocks);
     int const of_unit = ceil_div(max(g.channels - channel, 0), stride), packs = own < g.box ? of_unit : 0;
-    int64_t const step = stride * g.inner;
+    unsigned const offset = unsigned(channel) * inner, step = unsigned(stride) * inner;
     int const pitch = g.box * VEC;
     T* const places = stages + thread / LANES * g.unit * VEC;
     auto const place = [&](int slot, int r, int lane) {
@@ -208,7 +209,7 @@ __global__ void __launch_bounds__(kTilesThreads + kTilesAdders, 1)
         __syncwarp(); // all lanes have read what was there
         if (item >= g.items || own != 0)
             return;
-        Tile const tile = tile_of(item, channel);
+        Tile const tile = tile_of(item, offset);
         uint64_t* const barrier = loaded + slot * WARPS + warp;
         bulk_announce(of_unit * g.box * kVectorBytes, barrier);
         if (of_unit > 0)
@@ -243,7 +244,7 @@ __global__ void __launch_bounds__(kTilesThreads + kTilesAdders, 1)
                 barrier_wait(&added, (count - 1) % 2);
             auto* const to = reinterpret_cast<float4*>(sums + row * PITCH + from_lo);
 #pragma unroll
-            for (int k = 0; k < VEC; k += 4)
+            for (int k = 0; k < VEC && own < g.box; k += 4)
                 to[k / 4] = make_float4(sum[k], sum[k + 1], sum[k + 2], sum[k + 3]);
             barrier_arrive(&summed);
         }
@@ -257,30 +258,38 @@ __global__ void __launch_bounds__(kTilesThreads + kTilesAdders, 1)
         int const turn_before = factors_of.stage;
         barrier_wait(factored + turn_before, factors_of.phase);
         factors_of.advance(int(turns));
-        bool usual = true;
-#pragma unroll
-        for (int i = 0; i < ADDERS / WARP; ++i)
-            usual = usual && all_usual[turn_before][i];
-        Tile const before = tile_of(item_of(count - g.lag), channel);
+        static_assert(ADDERS / WARP == 4, "the adders' warps fill an int4");
+        int4 const usual_of = *reinterpret_cast<int4 const*>(all_usual[turn_before]);
+        bool const usual = (usual_of.x & usual_of.y & usual_of.z & usual_of.w) != 0;
+        Tile const before = tile_of(item_of(count - g.lag), offset);
 
         // What the tile owns of the piece, counted from a sector's begin.
-        int const lo = before.lo(), columns = int(g.inner) - before.begin, last = lo + g.width;
-        int const first = before.begin == 0 ? lo : ceil_div(lo, SECTOR) * SECTOR;
-        int const stop = columns <= g.width ? lo + columns : min(ceil_div(last, SECTOR) * SECTOR, lo + columns);
+        auto const whole_sectors = [](unsigned columns) { return int((columns + SECTOR - 1) / SECTOR * SECTOR); };
+        int const lo = before.lo(), columns = int(inner) - before.begin, end = lo + columns;
+        int const first = before.begin == 0 ? lo : whole_sectors(lo);
+        int const stop = columns <= g.width + g.extra ? end : min(whole_sectors(lo + g.width), end);
         float const* const factors_before = factors + turn_before * 2 * SHIFTED + SECTOR;
-        // A vector of all of the unit's channels by elements, of which each lane has some.
+        // A vector of all of the unit's channels by elements: a lane has the same one of every few channels, and waits
+        // for all of them at once.
         auto const write_elements = [&](int vector) {
-            int const lane = vector - thread % X + own;
-            if (lane < 0 || lane >= LANES)
+            constexpr int APART = LANES / VEC, EACH = ceil_div(R, APART);
+            static_assert(LANES % VEC == 0, "or a lane has other columns of the next channel");
+            int const lane = vector - first_vector, k = own % VEC, at = vector * VEC + k, column = at - lo;
+            if (lane < 0 || lane >= g.box || at < first || at >= stop || of_unit == 0)
                 return;
-#pragma unroll 1
-            for (int i = own; i < of_unit * VEC; i += LANES)
+            float const factor = factors_before[column], extra = extras[turn_before * COLUMNS + column];
+            T const* const element = place(slot_before, 0, lane) + k;
+            T out[EACH];
+#pragma unroll
+            for (int j = 0; j < EACH; ++j)
             {
-                int const r = i / VEC, k = i % VEC, at = vector * VEC + k, column = at - lo;
-                if (at >= first && at < stop)
-                    y[before.start + r * step + column] = from_float<T>(to_float(place(slot_before, r, lane)[k])
-                        * factors_before[column] * weights[row * R + r] * extras[turn_before * COLUMNS + column]);
+                int const r = min(own / VEC + j * APART, of_unit - 1); // rather than a branch around each
+                out[j] = from_float<T>(to_float(element[r * pitch]) * factor * weights[row * R + r] * extra);
             }
+#pragma unroll
+            for (int j = 0; j < EACH; ++j)
+                if (int const r = own / VEC + j * APART; r < of_unit)
+                    y[before.start + unsigned(r) * step + column] = out[j];
         };
         if (!usual)
             for (int vector = 0; vector < X; ++vector)
@@ -311,18 +320,26 @@ __global__ void __launch_bounds__(kTilesThreads + kTilesAdders, 1)
             float2 const two = f[k / 2];
             factor[k] = two.x, factor[k + 1] = two.y;
         }
-        T* p = y + before.start + from_lo - lo;
+        auto const write = [&](auto weighted) {
+            T* p = y + (before.start + from_lo - lo);
 #pragma unroll
-        for (int r = 0; r < R; ++r, p += step)
-        {
-            float const of_channel = weights[row * R + r];
-            float out[VEC];
+            for (int r = 0; r < R; ++r, p += step)
+            {
+                float out[VEC];
 #pragma unroll
-            for (int k = 0; k < VEC; ++k)
-                out[k] = v[r][k] * factor[k] * of_channel;
-            if (r < packs)
-                store_whole(p, Vector<T>::of(out));
-        }
+                for (int k = 0; k < VEC; ++k)
+                {
+                    out[k] = v[r][k] * factor[k];
+                    if constexpr (decltype(weighted)::value)
+                        out[k] *= weights[row * R + r];
+                }
+                store_whole(p, Vector<T>::of(out), r < packs);
+            }
+        };
+        if (weight.data)
+            write(std::true_type{});
+        else
+            write(std::false_type{});
     }
 #endif
 }
