@@ -145,15 +145,14 @@ double speed_of(TilesPlan const& plan, Type type, int64_t channels, int64_t inne
     constexpr double kWay = 1.017, kPiece = 13, kTile = 13000, kFloats = 1000, kHalves = 1850, kColumn = 10,
                      kSentColumn = 3.3, kSharp = 12;
     constexpr double kIdle[] = {0, 0.03, 0.12, 0.11, 0.16, 0.24, 0.23, 0.07}; // by blocks of a cluster
-    constexpr double kSplitFloats = 8, kSplitHalves = 25; // bytes of a channel
+    constexpr double kSplit = 33; // bytes of a channel
     if (plan.blocks == 0)
         return 0;
-    bool const floats = type == Type::kFloat;
     int const columns = vectors_of(plan) * vector_elements(type);
     int64_t const bytes = inner * size_of(type);
     double const piece = double(bytes) / channel_tiles(plan, type, 1, channels, inner).tiles,
-                 of_block = piece * channels / plan.blocks, vectors = floats ? kFloats : kHalves,
-                 split = bytes % kVectorBytes == 0 ? 0 : floats ? kSplitFloats : kSplitHalves;
+                 of_block = piece * channels / plan.blocks, vectors = type == Type::kFloat ? kFloats : kHalves,
+                 split = bytes % kVectorBytes == 0 ? 0 : kSplit;
     double const memory = kWay + kPiece / piece;
     double const work = (kTile + vectors * packs_of(plan, channels) + (kColumn + kSentColumn * plan.blocks) * columns)
         / of_block / (1 - kIdle[plan.blocks - 1]);
