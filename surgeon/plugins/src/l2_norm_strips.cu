@@ -28,8 +28,8 @@ cudaError_t launch(StripsPlan const& plan, Type type, void const* x, Scalars wei
         if (g.channels % kStripsAtOnce > REST)
             return launch<REST + 1, T>(plan, type, x, weight, y, g, norm, tickets, on);
     return launch_resident(l2norm_strips_kernel<T, REST>, 1, plan.threads + kStripMovers,
-        strips_bytes(plan, type, g.channels, g.inner), g.items, on, static_cast<T const*>(x), weight, static_cast<T*>(y), g, norm,
-        tickets);
+        strips_bytes(plan, type, g.channels, g.inner), g.items, on, static_cast<T const*>(x), weight,
+        static_cast<T*>(y), g, norm, tickets);
 }
 
 } // namespace

@@ -591,7 +591,7 @@ __device__ inline void barrier_arrive(uint64_t* barrier)
 }
 
 // A warp arrives as one, where a tile waits for it: __syncwarp() orders what its lanes did before lane 0's arrival.
-// racecheck of compute-sanitizer knows no such order, so for it every lane arrives, as it does where that costs nothing.
+// racecheck of compute-sanitizer knows no such order, so for it every lane arrives, as it does elsewhere.
 #ifdef SURGEON_EVERY_LANE_ARRIVES
 constexpr int kArrivalsOfWarp = 32;
 #else

@@ -38,10 +38,11 @@ constexpr int kStripsAtOnce = 8; // channels
 // Of a block; a thread has a column of floats, or two of halves, for which it takes more registers.
 __host__ __device__ constexpr int most_strip_threads(int size) { return (size == 4 ? 960 : 640) + kStripMovers; }
 
-// A block has some strips in shared memory, a bulk copy for every channel's piece. Each worker has whole columns of the
-// strip at work, of halves two neighbours. One warp brings strips, one sends them: of a piece, the sectors that begin in
-// the strip, but at a channel's ends, and so no sector is written by two blocks. Strips are drawn from *tickets, which is
-// 0 before and after; without tickets the blocks take them in turn. REST channels are left after the last kStripsAtOnce.
+// A block has some strips in shared memory, a bulk copy for every channel's piece. Each worker has whole columns of
+// the strip at work, of halves two neighbours. One warp brings strips, one sends them: of a piece, the sectors that
+// begin in the strip, but at a channel's ends, and so no sector is written by two blocks. Strips are drawn from
+// *tickets, which is 0 before and after; without tickets the blocks take them in turn. REST channels are left after
+// the last kStripsAtOnce.
 template <class T, int REST>
 __global__ void __launch_bounds__(most_strip_threads(sizeof(T)), 1)
     l2norm_strips_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, ChannelStrips g, Norm norm,
