@@ -52,8 +52,7 @@ namespace
 StagedPlan new_staged_plan(Type type, int64_t channels, int64_t inner)
 {
     constexpr int64_t kItems[] = {16 << 10, 24 << 10, 32 << 10};
-    StagedPlan best{0, 0, 0};
-    double most = 0;
+    Fastest<StagedPlan> best;
     for (int64_t const item : kItems)
         for (int const threads : {288, 512, kMostStagedImageThreads - kStagedMover})
             for (int stages = 2; stages <= kMostStages; ++stages)
@@ -62,16 +61,10 @@ StagedPlan new_staged_plan(Type type, int64_t channels, int64_t inner)
                 int64_t const columns = images * inner, rounds = ceil_div(columns, int64_t(threads));
                 StagedPlan const plan{
                     int(images), stages, int(ceil_div(ceil_div(columns, rounds), int64_t(32)) * 32)};
-                if (!staged_fits(plan, type, channels, inner))
-                    continue;
-                double const here = speed_of(plan, type, channels, inner);
-                if (here > most)
-                {
-                    most = here;
-                    best = plan;
-                }
+                if (staged_fits(plan, type, channels, inner))
+                    best.consider(plan, speed_of(plan, type, channels, inner));
             }
-    return best;
+    return best.plan;
 }
 
 } // namespace

@@ -78,20 +78,13 @@ namespace
 
 ImagesPlan new_images_plan(Type type, int64_t channels, int64_t inner)
 {
-    ImagesPlan best{0, 0};
-    double most = 0;
+    Fastest<ImagesPlan> best;
     for (int blocks = 1; blocks <= kMostBlocksInCluster; blocks *= 2)
         for (ImagesPlan plan{blocks, 1}; image_threads(image_shares(plan, type, channels, inner)) <= kMostImageThreads;
              ++plan.groups)
-        {
-            double const here = images_fit(plan, type, channels, inner) ? speed_of(plan, type, channels, inner) : 0;
-            if (here > most)
-            {
-                most = here;
-                best = plan;
-            }
-        }
-    return best;
+            if (images_fit(plan, type, channels, inner))
+                best.consider(plan, speed_of(plan, type, channels, inner));
+    return best.plan;
 }
 
 } // namespace

@@ -94,8 +94,7 @@ namespace
 
 SpansPlan new_spans_plan(Type type, int64_t channels, int64_t inner)
 {
-    SpansPlan best{0, 0, 0, 0};
-    double most = 0;
+    Fastest<SpansPlan> best;
     int64_t const period = period_words(type, inner);
     for (int blocks = 1; blocks <= kMostBlocksInCluster; blocks *= 2)
         for (int words = 1; words <= kMostSpanWords; ++words)
@@ -103,16 +102,10 @@ SpansPlan new_spans_plan(Type type, int64_t channels, int64_t inner)
                 for (int stages : {1, 2})
                 {
                     SpansPlan const plan{blocks, words, turns, stages};
-                    if (!spans_fit(plan, type, channels, inner))
-                        continue;
-                    double const here = speed_of(plan, type, channels, inner);
-                    if (here > most)
-                    {
-                        most = here;
-                        best = plan;
-                    }
+                    if (spans_fit(plan, type, channels, inner))
+                        best.consider(plan, speed_of(plan, type, channels, inner));
                 }
-    return best;
+    return best.plan;
 }
 
 } // namespace

@@ -166,17 +166,14 @@ TilesPlan new_tiles_plan(Type type, int64_t channels, int64_t inner)
 {
     constexpr int kWays[][2]{ // vectors of a block and of a copy
         {64, 32}, {64, 24}, {32, 32}, {32, 24}, {16, 16}, {8, 8}};
-    TilesPlan best = kNoTiles;
-    double most = 0;
+    Fastest<TilesPlan> best;
     for (auto const& way : kWays)
         for (int blocks = 1; blocks <= kMostBlocksInCluster; ++blocks)
         {
             TilesPlan const plan = tiles_over(blocks, way[0], way[1], type, channels);
-            double const speed = speed_of(plan, type, channels, inner);
-            if (speed > most)
-                best = plan, most = speed;
+            best.consider(plan, speed_of(plan, type, channels, inner));
         }
-    return best;
+    return best.plan;
 }
 
 } // namespace

@@ -267,6 +267,20 @@ inline double speed_of(ShareFlow const& f, double most)
         f.resident * f.bytes / f.work / kBytesOfNs);
 }
 
+// The fastest of some plans by what they say of themselves; of those that say the same, the first.
+template <class Plan>
+struct Fastest
+{
+    Plan plan{};
+    double speed = 0;
+
+    void consider(Plan const& other, double others_speed)
+    {
+        if (others_speed > speed)
+            plan = other, speed = others_speed;
+    }
+};
+
 // What MAKE(type, channels, inner) plans for this device, asked once for each shape: it takes longer than a launch.
 template <auto MAKE>
 auto planned_once(Type type, int64_t channels, int64_t inner)
