@@ -157,9 +157,8 @@ def main() -> None:
     cli.add_argument("--program", type=Path, help="kernels_test, built already")
     cli.add_argument("--out", type=Path, help="the rows as JSON")
     args = cli.parse_args()
-    arch = f"sm_{args.arch}" if args.arch.isdigit() else args.arch
     with tempfile.TemporaryDirectory() as folder:
-        program = args.program or build(arch, Path(folder))
+        program = args.program or build(args.arch, Path(folder))
         rows = lines([str(program), "bench"])
         torch_us = torch_times()
         tensorrt_us = tensorrt_times(args.driver, Path(folder)) if args.driver else {}

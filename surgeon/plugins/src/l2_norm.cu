@@ -77,13 +77,15 @@ struct Mapping
     bool columns() const { return planes.images == 0 && !draws(); }
 };
 
-// The fastest, by what each plan says of itself; columns where that is none of those that stay on the device. Longer
-// planes are not taken by whole images: nothing says how fast that is, and tiles do.
-Mapping fastest(Type type, int64_t channels, int64_t inner, TilesPlan const& tiles)
+// The fastest in tensors that outgrow the L2 cache, by what each plan says of itself; columns where that is none of
+// those that stay on the device. Longer planes are not taken by whole images: nothing says how fast that is, and
+// tiles do.
+Mapping fastest(Type type, int64_t channels, int64_t inner)
 {
     constexpr int64_t kLong = 4 << 10;
     constexpr double kStrips = 0.94;
     bool const whole = inner * size_of(type) <= kLong;
+    TilesPlan const tiles = plan_l2norm_tiles(type, channels, inner, true);
     StagedPlan const staged = plan_staged(type, channels, inner);
     StripsPlan const strips = plan_l2norm_strips(type, channels, inner);
     ImagesPlan const images = whole ? plan_images(type, channels, inner) : ImagesPlan{0, 0};
@@ -120,11 +122,10 @@ Mapping choose(Type type, int64_t outer, int64_t channels, int64_t inner, bool w
         m.planes = planes;
         return m;
     }
-    TilesPlan const tiles = plan_l2norm_tiles(type, channels, inner, stream);
     if (stream && (bytes <= kLineBytes || bytes % kLineBytes != 0))
-        m = fastest(type, channels, inner, tiles);
+        m = planned_once<fastest>(type, channels, inner);
     else
-        m.tiles = tiles;
+        m.tiles = plan_l2norm_tiles(type, channels, inner, stream);
     if (stream && tickets && m.tiles.blocks > 0)
         m.exchange = plan_l2norm_exchange(type, channels, inner);
     if (m.columns())

@@ -45,12 +45,11 @@ double speed_of(StagedPlan const& plan, Type type, int64_t channels, int64_t inn
         ShareFlow{double(columns * channels * size_of(type)), resident, plan.stages, kItem + rounds * round}, kMost);
 }
 
-namespace
-{
-
 // Items of some KiB, or an image each, by so many threads that few have no column.
-StagedPlan new_staged_plan(Type type, int64_t channels, int64_t inner)
+StagedPlan plan_staged(Type type, int64_t channels, int64_t inner)
 {
+    if (channels * inner > device().shared_bytes / int64_t(size_of(type)))
+        return StagedPlan{0, 0, 0};
     constexpr int64_t kItems[] = {16 << 10, 24 << 10, 32 << 10};
     Fastest<StagedPlan> best;
     for (int64_t const item : kItems)
@@ -65,15 +64,6 @@ StagedPlan new_staged_plan(Type type, int64_t channels, int64_t inner)
                     best.consider(plan, speed_of(plan, type, channels, inner));
             }
     return best.plan;
-}
-
-} // namespace
-
-StagedPlan plan_staged(Type type, int64_t channels, int64_t inner)
-{
-    if (channels * inner > device().shared_bytes / int64_t(size_of(type)))
-        return StagedPlan{0, 0, 0};
-    return planned_once<new_staged_plan>(type, channels, inner);
 }
 
 namespace

@@ -73,11 +73,11 @@ double speed_of(ImagesPlan const& plan, Type type, int64_t channels, int64_t inn
     return kBestOfMany * speed_of(flow, kMost * (cut ? kCut : 1));
 }
 
-namespace
+ImagesPlan plan_images(Type type, int64_t channels, int64_t inner)
 {
-
-ImagesPlan new_images_plan(Type type, int64_t channels, int64_t inner)
-{
+    if (!kStAsync || inner < vector_elements(type)
+        || channels * inner > kMostBlocksInCluster * device().shared_bytes / size_of(type))
+        return ImagesPlan{0, 0};
     Fastest<ImagesPlan> best;
     for (int blocks = 1; blocks <= kMostBlocksInCluster; blocks *= 2)
         for (ImagesPlan plan{blocks, 1}; image_threads(image_shares(plan, type, channels, inner)) <= kMostImageThreads;
@@ -85,16 +85,6 @@ ImagesPlan new_images_plan(Type type, int64_t channels, int64_t inner)
             if (images_fit(plan, type, channels, inner))
                 best.consider(plan, speed_of(plan, type, channels, inner));
     return best.plan;
-}
-
-} // namespace
-
-ImagesPlan plan_images(Type type, int64_t channels, int64_t inner)
-{
-    if (!kStAsync || inner < vector_elements(type)
-        || channels * inner > kMostBlocksInCluster * device().shared_bytes / size_of(type))
-        return ImagesPlan{0, 0};
-    return planned_once<new_images_plan>(type, channels, inner);
 }
 
 cudaError_t launch_l2norm_images(ImagesPlan const& plan, Type type, void const* x, Scalars weight, void* y,

@@ -89,11 +89,10 @@ double speed_of(SpansPlan const& plan, Type type, int64_t channels, int64_t inne
     return kBestOfMany * speed_of(flow, kMost * (1 - kOfPieces / g.pieces));
 }
 
-namespace
+SpansPlan plan_spans(Type type, int64_t channels, int64_t inner)
 {
-
-SpansPlan new_spans_plan(Type type, int64_t channels, int64_t inner)
-{
+    if (!kStAsync || channels * inner > kMostBlocksInCluster * device().shared_bytes / size_of(type))
+        return SpansPlan{0, 0, 0, 0};
     Fastest<SpansPlan> best;
     int64_t const period = period_words(type, inner);
     for (int blocks = 1; blocks <= kMostBlocksInCluster; blocks *= 2)
@@ -106,15 +105,6 @@ SpansPlan new_spans_plan(Type type, int64_t channels, int64_t inner)
                         best.consider(plan, speed_of(plan, type, channels, inner));
                 }
     return best.plan;
-}
-
-} // namespace
-
-SpansPlan plan_spans(Type type, int64_t channels, int64_t inner)
-{
-    if (!kStAsync || channels * inner > kMostBlocksInCluster * device().shared_bytes / size_of(type))
-        return SpansPlan{0, 0, 0, 0};
-    return planned_once<new_spans_plan>(type, channels, inner);
 }
 
 namespace
