@@ -107,25 +107,25 @@ Mapping fastest(Type type, int64_t channels, int64_t inner)
     return m;
 }
 
-// Images of short planes of which a multiprocessor holds fewer than three are other mappings' if they can, and from the
-// L2 cache planes of two vectors.
+// Images of short planes of which a multiprocessor holds fewer than three are other mappings' if they can. In tensors
+// that stay in the L2 cache blocks of vectors, or of halves of them, are as good as any: lines may be cut there.
 Mapping choose(Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted, bool stream, bool tickets)
 {
-    constexpr int64_t kThird = 72 << 10;
+    constexpr int64_t kThird = 72 << 10, kHalfVector = kVectorBytes / 2;
     int64_t const bytes = inner * size_of(type), weights = stream && weighted ? sizeof(float) : 0;
-    ShortPlanesPlan planes{0, 0, 0};
-    if (stream || bytes != 2 * kVectorBytes)
-        planes = plan_short_planes(type, outer, channels, inner, weighted);
+    ShortPlanesPlan const planes = plan_short_planes(type, outer, channels, inner, weighted);
     Mapping m;
     if (planes.images > 0 && channels * (bytes + weights) <= kThird)
     {
         m.planes = planes;
         return m;
     }
-    if (stream && (bytes <= kLineBytes || bytes % kLineBytes != 0))
-        m = planned_once<fastest>(type, channels, inner);
-    else
+    bool const in_vectors = stream ? bytes > kLineBytes && bytes % kLineBytes == 0
+                                   : bytes >= 2 * kLineBytes && bytes % kHalfVector == 0;
+    if (in_vectors)
         m.tiles = plan_l2norm_tiles(type, channels, inner, stream);
+    else
+        m = planned_once<fastest>(type, channels, inner);
     if (stream && tickets && m.tiles.blocks > 0)
         m.exchange = plan_l2norm_exchange(type, channels, inner);
     if (m.columns())

@@ -240,11 +240,11 @@ std::vector<RawAxis> pad_axes(Attributes const& a, Tensor const& x)
 PadPlan plan_pad(Attributes const& a, Tensor const& x, Tensor const& y)
 {
     RawAxis const last = pad_axes(a, x).back();
-    constexpr int64_t kNarrow = int64_t(1) << 30, kLongRow = 256, kFewPads = 32;
+    constexpr int64_t kNarrow = int64_t(1) << 30, kLongRow = 256, kFewPads = 32, kInCache = 2 * kLineBytes;
     bool const wide = std::max(x.elements(), y.elements()) > kNarrow;
     int64_t const pads = std::max<int64_t>(last.begin, 0) + std::max<int64_t>(last.end, 0);
     // Rows that are mostly whole vectors, shorter ones without pads that fill groups of threads (but of 128 bytes: in fp32
-    // chunks are 0.02 better there), and tensors that stay in the L2 cache.
+    // chunks are 0.02 better there), and in tensors that stay in the L2 cache those of some lines.
     int64_t const bytes = last.in * size_of(x.type), vectors = bytes / kVectorBytes;
     bool const stream = streams((x.elements() + y.elements()) * size_of(x.type));
     bool const filled = bytes >= 2 * kSectorBytes && bytes != kLineBytes
@@ -255,7 +255,8 @@ PadPlan plan_pad(Attributes const& a, Tensor const& x, Tensor const& y)
     int64_t const row_bytes = (last.in + last.begin + last.end) * size_of(x.type);
     bool const repeated = !last.plain() && y.elements() * 8 >= x.elements() * 9
         && chunk / row_bytes * row_bytes * 10 >= chunk * 9;
-    if ((last.in >= kLongRow && pads * kFewPads <= last.in && !repeated) || (last.plain() && filled) || !stream)
+    if ((last.in >= kLongRow && pads * kFewPads <= last.in && !repeated) || (last.plain() && filled)
+        || (!stream && bytes >= kInCache))
         return PadPlan{0, wide};
     return PadPlan{int(chunk), wide};
 }
