@@ -1286,6 +1286,10 @@ void bench(std::string const& only)
         prelu.slope = {64, 1, 1};
         prelu.affine_type = t;
         time_case(prelu, "per channel");
+        for (Dims const& d : std::vector<Dims>{{1, 512, 38, 38}, {8, 512, 38, 38}, {8, 512, 7, 7}, {8, 16, 255, 255}})
+            time_case(weighted({Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), d}), "in the L2 cache, weight");
+        for (Dims const& d : std::vector<Dims>{{1, 256, 64, 64}, {8, 256, 31, 31}, {8, 512, 14, 14}, {8, 2048, 7, 7}})
+            time_case({Kind::kSurgeonReflectPad, pads({0, 0, 1, 1, 0, 0, 1, 1}), d, t}, "in the L2 cache, reflect 1");
 
         for (Dims const& d : std::vector<Dims>{{16 * twice, 64, 256, 256}, {8 * twice, 512, 128, 128},
             {16 * twice, 2048, 48, 48},
