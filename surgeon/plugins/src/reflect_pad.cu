@@ -94,8 +94,8 @@ void set_units(PadUnits<U>& g, int units)
     g.room = int(ceil_div(units * int64_t(axis.stride) + stretches * more, int64_t(line))) * line;
 }
 
-constexpr int64_t kFewUnits = 32;        // that one warp asks for one by one
-constexpr int64_t kMostStretched = 4096; // of a chunk, as far as 16 bits name their places
+constexpr int64_t kFewUnits = 32, kManyUnits = 1024; // of a chunk
+constexpr int64_t kMostStretched = 4096;             // of a chunk, as far as 16 bits name their places
 
 // No units where a chunk is not even a row, or much of x lies between what is needed of it.
 template <class T, class U>
@@ -107,9 +107,10 @@ PadUnits<U> pad_units(PadGeometry<U> const& geometry, int64_t elements, int chun
     PadUnits<U> g{};
     g.geometry = geometry;
     g.width = FastDiv<uint32_t>(uint32_t(axes[geometry.rank - 1].out.d));
-    int64_t filled = 0;
+    int64_t filled = 0, best = 0;
     int64_t units = 0;
-    // Units as large as can be, but not where they make less than nine tenths of the chunk that smaller ones do.
+    // Units as large as can be, but not where they make less than three quarters of the chunk that smaller ones do. Of
+    // more than kManyUnits it takes so long to say where they are that a chunk is worth no more than with as many.
     auto const consider = [&](int axis, int64_t pack, int64_t unit, int64_t span) {
         bool const stretches = pack == 1 && axis > 0 && in_stretches(axes[axis - 1], geometry.mode, unit);
         int64_t most = kMostUnits<U>;
@@ -120,8 +121,10 @@ PadUnits<U> pad_units(PadGeometry<U> const& geometry, int64_t elements, int chun
         int64_t const count = std::min({chunk / unit, most, all}) / together * together;
         if (count == 0 || span > unit * 9 / 8 + 8 * vec || span * size >= 65536)
             return;
-        if (count * unit * 10 < filled * 9)
+        int64_t const worth = std::min(count, kManyUnits) * unit;
+        if (worth * 4 < best * 3)
             return;
+        best = worth;
         units = count;
         filled = units * unit;
         g.axis = axis;
