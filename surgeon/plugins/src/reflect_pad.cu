@@ -12,8 +12,7 @@ namespace
 constexpr int64_t kMostBlocksOfY = 65535; // and of z
 constexpr int kPadChunk = 16 << 10;
 template <class U>
-constexpr int64_t kMostUnits = 32 * kUnitsOfLane<U> * kUnitSharers;  // of a chunk
-constexpr int64_t kMostPacks = 32 * kPacksOfLane * kUnitSharers; // where they may be torn
+constexpr int64_t kMostUnits = 32 * kUnitsOfLane<U> * kUnitSharers; // of a chunk
 
 struct RawAxis
 {
@@ -52,43 +51,51 @@ PadGeometry<U> pad_geometry(std::vector<RawAxis> const& axes, PadMode mode)
 template <class T, class U>
 size_t units_bytes(PadUnits<U> const& g)
 {
-    return 2 * (size_t(g.words) * 32 * kUnitWarps * 4 + kPadLine + size_t(g.room) * sizeof(T) + g.units * sizeof(uint2)
-        + size_t(kUnitSharers) * g.parts * sizeof(int));
+    return 2 * (size_t(g.words) * 32 * kUnitWarps * 4 + kPadLine + size_t(g.room) * sizeof(T)
+        + size_t(g.units) * unit_place_bytes<T>(g));
 }
 
-constexpr int64_t kMostPacked = 32; // where packs may be torn: a lane for each
-
-// So many neighbours on an axis that a chunk's units are not too many, where few packs cross the axis's ends; else 1.
+// Whether units of `unit` elements of y can be brought by stretches along the axis before theirs: where nothing is
+// reflected twice, most of x is needed, and 32 bits count the axis.
 template <class U>
-int64_t few_torn(PadAxis<U> const& axis, int64_t in_chunk)
+bool in_stretches(PadAxis<U> const& axis, PadMode mode, int64_t unit)
 {
-    constexpr int64_t kFew = 16;
-    int64_t const pack = ceil_div(in_chunk, 2 * kMostPacks) * 2; // whole words
-    int64_t const out = int64_t(axis.out.d), outside = out - int64_t(axis.size);
-    return pack <= kMostPacked && (outside + pack) * kFew <= out ? pack : 1;
+    int64_t const size = axis.size, begin = axis.begin, end = int64_t(axis.out.d) - begin - size;
+    int64_t const most = mode == PadMode::kReflect ? size - 1 : size;
+    return (mode == PadMode::kEdge || std::max(begin, end) <= most) && int64_t(axis.stride) * 8 <= unit * 9
+        && int64_t(axis.out.d) < int64_t(1) << 30;
 }
 
-// The units of a chunk, and what the parts of x that they need take at most, in elements: a vector before and after
-// each, and some lines for every warp, to begin in them as in memory. One warp brings what it can by a unit a lane, so
-// that nothing comes twice; more is shared out. Torn packs need parts besides, and room: where an axis ends, a few packs
-// together need up to four runs of x, each with vectors that stick out.
-template <class T, class U>
-void set_units(PadUnits<U>& g, int units, bool torn)
+// So many units touch no more planes than lanes have stretches of.
+template <class U>
+int64_t most_in_stretches(PadAxis<U> const& axis)
 {
-    constexpr int kRuns = 4, kVectorsOfRun = 3, vec = kVectorBytes / int(sizeof(T)), line = kPadLine / int(sizeof(T));
+    return (kMostStretches / kStretchesOfPlane - 2) * int64_t(axis.out.d);
+}
+
+// The units of a chunk, and what the parts of x that they need take at most, in elements. By stretches each of these
+// begins and ends with a part of a line; else there is a vector before and after each unit's, and some lines for every
+// warp, to begin in them as in memory. One warp brings what it can by a unit a lane, so that nothing comes twice; more
+// is shared out.
+template <class T, class U>
+void set_units(PadUnits<U>& g, int units)
+{
+    constexpr int vec = kVectorBytes / int(sizeof(T)), line = kPadLine / int(sizeof(T));
     g.units = units;
     g.share = units <= 32 ? units : ceil_div(units, kUnitSharers);
-    if (torn)
-    {
-        PadAxis<U> const& packed = g.geometry.axes[g.axis - 1];
-        int64_t const out = int64_t(packed.out.d), outside = out - int64_t(packed.size), pack = g.pack;
-        int const ends = int((g.share * pack + outside) / out) + 1, some = int((outside + 2 * pack - 2) / pack);
-        g.parts = ends * some * g.pack;
-        g.spare = ends * ceil_div(some, int(kMostPacked) / g.pack) * kRuns * kVectorsOfRun * vec;
-    }
     int const warps = ceil_div(units, g.share);
-    g.room = (ceil_div(warps * (g.share * (g.span + 2 * vec) + g.spare), line) + kUnitCongruent * warps) * line;
+    g.room = (ceil_div(warps * g.share * (g.span + 2 * vec), line) + kUnitCongruent * warps) * line;
+    if (!g.stretched)
+        return;
+    PadAxis<U> const& axis = g.geometry.axes[g.axis - 1];
+    int64_t const of_plane = 1 + (axis.begin > 0) + (int64_t(axis.out.d) > int64_t(axis.begin + axis.size));
+    int64_t const stretches = of_plane * ceil_div(int64_t(units - 1), int64_t(axis.out.d)) + 1;
+    int64_t const more = std::max<int64_t>(g.span - int64_t(axis.stride), 0) + 2 * line + vec;
+    g.room = int(ceil_div(units * int64_t(axis.stride) + stretches * more, int64_t(line))) * line;
 }
+
+constexpr int64_t kFewUnits = 32, kManyUnits = 1024; // of a chunk
+constexpr int64_t kMostStretched = 4096;             // of a chunk, as far as 16 bits name their places
 
 // No units where a chunk is not even a row, or much of x lies between what is needed of it.
 template <class T, class U>
@@ -100,64 +107,56 @@ PadUnits<U> pad_units(PadGeometry<U> const& geometry, int64_t elements, int chun
     PadUnits<U> g{};
     g.geometry = geometry;
     g.width = FastDiv<uint32_t>(uint32_t(axes[geometry.rank - 1].out.d));
-    int64_t filled = 0;
+    int64_t filled = 0, best = 0;
     int64_t units = 0;
-    // Units as large as can be, but not where they make less than nine tenths of the chunk that smaller ones do.
-    auto const consider = [&](int axis, int64_t pack, int64_t unit, int64_t span, int64_t most) {
+    // Units as large as can be, but not where they make less than three quarters of the chunk that smaller ones do. Of
+    // more than kManyUnits it takes so long to say where they are that a chunk is worth no more than with as many.
+    auto const consider = [&](int axis, int64_t pack, int64_t unit, int64_t span) {
+        bool const stretches = pack == 1 && axis > 0 && in_stretches(axes[axis - 1], geometry.mode, unit);
+        int64_t most = kMostUnits<U>;
+        if (stretches)
+            most = std::max(most, std::min(kMostStretched, most_in_stretches(axes[axis - 1])));
         int64_t const together = unit * size % 4 ? 2 : 1; // a chunk is whole words
         int64_t const all = ceil_div(elements, unit) + together - 1;
         int64_t const count = std::min({chunk / unit, most, all}) / together * together;
         if (count == 0 || span > unit * 9 / 8 + 8 * vec || span * size >= 65536)
             return;
-        if (count * unit * 10 < filled * 9)
+        int64_t const worth = std::min(count, kManyUnits) * unit;
+        if (worth * 4 < best * 3)
             return;
+        best = worth;
         units = count;
         filled = units * unit;
         g.axis = axis;
         g.pack = int(pack);
         g.unit = FastDiv<uint32_t>(uint32_t(unit));
         g.span = int(span);
+        g.stretched = stretches && units > kFewUnits && units <= most_in_stretches(axes[axis - 1]);
     };
-    // Packs do not cross the ends of the first axis, where that is as x's.
-    auto const untorn = [&](int axis) {
-        PadAxis<U> const& first = axes[0];
-        return axis == 1 && first.begin == 0 && int64_t(first.out.d) == int64_t(first.size);
-    };
-    auto const consider_all = [&](bool with_torn) {
-        int64_t unit = 1, span = 1;
-        for (int a = geometry.rank - 1; a >= 0 && unit * int64_t(axes[a].out.d) <= chunk; --a)
-        {
-            unit *= int64_t(axes[a].out.d);
-            span += int64_t(axes[a].size - 1) * axes[a].stride;
-            consider(a, 1, unit, span, kMostUnits<U>);
-            if (a == 0)
-                return;
-            PadAxis<U> const& before = axes[a - 1];
-            int64_t pack = with_torn ? few_torn(before, chunk / unit) : 1;
-            if (untorn(a))
-            {
-                pack = std::min(chunk / unit, int64_t(before.out.d));
-                pack -= unit * size % 4 ? pack % 2 : 0;
-            }
-            if (pack > 1)
-                consider(a, pack, unit * pack, span + (pack - 1) * before.stride, kMostPacks);
-        }
-    };
-    consider_all(false);
-    if (filled * 5 < chunk * 3) // what a torn pack costs is less than what chunks of less bytes do
-        consider_all(true);
+    int64_t unit = 1, span = 1;
+    for (int a = geometry.rank - 1; a >= 0 && unit * int64_t(axes[a].out.d) <= chunk; --a)
+    {
+        unit *= int64_t(axes[a].out.d);
+        span += int64_t(axes[a].size - 1) * axes[a].stride;
+        consider(a, 1, unit, span);
+        // Neighbours along the first axis, where that is as x's.
+        if (a != 1 || axes[0].begin != 0 || int64_t(axes[0].out.d) != int64_t(axes[0].size))
+            continue;
+        int64_t pack = std::min(chunk / unit, int64_t(axes[0].out.d));
+        pack -= unit * size % 4 ? pack % 2 : 0;
+        if (pack > 1)
+            consider(a, pack, unit * pack, span + (pack - 1) * axes[0].stride);
+    }
     if (units == 0)
         return g;
-    if (g.pack > 1)
-        g.step = FastDiv<uint32_t>(uint32_t(axes[g.axis - 1].stride));
-    bool const torn = g.pack > 1 && !untorn(g.axis);
+    g.step = g.pack > 1 ? int(axes[0].stride) : 0;
     g.count = U(ceil_div(elements, int64_t(g.unit.d)));
     g.words = int(ceil_div<int64_t>(filled * size, 4 * 32 * kUnitWarps * kUnitPiece)) * kUnitPiece;
-    set_units<T>(g, int(units), torn);
+    set_units<T>(g, int(units));
     int const together = g.unit.d * size % 4 ? 2 : 1;
     // As many blocks a multiprocessor as of any shape.
     while (g.units > together && units_bytes<T>(g) > size_t(chunk_bytes) / 8 * 37)
-        set_units<T>(g, g.units - together, torn);
+        set_units<T>(g, g.units - together);
     g.chunks = unsigned(ceil_div(int64_t(g.count), int64_t(g.units)));
     return g;
 }

@@ -47,7 +47,8 @@ __device__ __noinline__ I fold_again(I i, I size, PadMode mode)
     return i < size ? i : (symmetric ? period - 1 : period) - i;
 }
 
-__device__ inline int64_t smallest_of_warp(int64_t v)
+template <class I>
+__device__ inline I smallest_of_warp(I v)
 {
     for (int step = 16; step > 0; step /= 2)
         v = min(v, __shfl_xor_sync(kWholeWarp, v, step));
@@ -133,13 +134,12 @@ struct PadGeometry
 constexpr int kUnitWarps = 8, kUnitSharers = 2, kUnitBringers = 2 * kUnitSharers;
 constexpr int kUnitThreads = 32 * (kUnitWarps + kUnitBringers + 1);
 constexpr int kUnitWords = 16, kUnitPiece = 4; // of a thread: at most, and at a time
-// Of a lane that brings, at most: units, as far as registers go, and packs that may be torn.
+// Of a lane that brings, at most, as far as registers go.
 template <class U>
 constexpr int kUnitsOfLane = sizeof(U) == 4 ? 4 : 2;
-constexpr int kPacksOfLane = 2;
 constexpr int kPadLine = 128;
 constexpr int kUnitCongruent = 4; // runs that a warp brings to where they lie in lines as in memory
-constexpr unsigned kTornUnit = 1u << 31; // of a place
+constexpr int kStretchesOfPlane = 3, kMostStretches = 32; // of a chunk: one a lane
 // Blocks a multiprocessor: as far as its threads, registers and shared memory go.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 constexpr int kUnitBlocks = 2, kPadBlocksResident = 4;
@@ -160,27 +160,15 @@ struct PadUnits
     PadGeometry<U> geometry;
     FastDiv<uint32_t> unit, width; // elements of y in a unit, and in a row of it
     int axis, pack;
-    int span;        // elements of x from the first that a unit needs to the last
-    FastDiv<uint32_t> step; // from one of a pack to the next, in x
-    int parts;       // of x that a warp brings for packs which cross the ends of their axis, at most; 0: none does
-    int spare;       // elements that these take at most, beyond what packs take
-    U count;         // of all units
-    int units;       // of a chunk
-    int share;       // of these, that a warp brings
+    int span;       // elements of x from the first that a unit needs to the last
+    int step;       // from one of a pack to the next, in x
+    bool stretched; // brought by stretches
+    U count;        // of all units
+    int units;      // of a chunk
+    int share;      // of these, that a warp brings
     unsigned chunks;
-    int room;        // elements that a chunk's parts of x take at most, as they are brought
-    int words;       // of y, that a thread makes
-
-    // Whether a unit's pack crosses an end of its axis, so that its parts of x are not `step` apart.
-    __device__ bool is_torn(U u) const
-    {
-        if (parts == 0 || u >= count)
-            return false;
-        PadAxis<U> const& packed = geometry.axes[axis - 1];
-        U const first = u * U(pack), before = axis > 1 ? packed.out(first) * packed.out.d : 0;
-        Index const i = Index(first - before) - packed.begin;
-        return i < 0 || i + pack > packed.size;
-    }
+    int room;       // elements that a chunk's parts of x take at most, as they are brought
+    int words;      // of y, that a thread makes
 
     // How far from there the row of a unit has its source, of its own first column.
     __device__ Index row(int r) const
@@ -195,7 +183,7 @@ struct PadUnits
             at += geometry.fold(Index(rest - next * one.out.d) - one.begin, one) * one.stride;
             rest = next;
         }
-        return at + Index(rest) * Index(step.d);
+        return at + Index(rest) * Index(step);
     }
 
     __device__ Index column(Index c) const
@@ -211,6 +199,13 @@ struct PadUnits
         return geometry.input_row(row) + column(e - Index(row * geometry.last().out.d));
     }
 };
+
+// Of a unit: a second place where words may have halves of two.
+template <class T, class U>
+__host__ __device__ int unit_place_bytes(PadUnits<U> const& g)
+{
+    return g.unit.d * sizeof(T) % 4 ? 8 : 4;
+}
 
 // What a chunk is of y: whole lines, up to the tensor's end. Its units begin after the words that the chunk before
 // leaves of its last line.
@@ -239,8 +234,8 @@ struct PadChunk
 // places in the chunk; one draws, and sends. Where in its unit's part of x each word has its source is asked once, and
 // kept in registers. Two of all there is, by turns: nobody is two turns ahead of another, so that the barriers' phases
 // tell the turns apart.
-// Short rows in tall planes come in packs, which make units. Where a pack crosses a plane's end it is torn: its rows are
-// brought as units of their own, and its words ask for the row that they are of.
+// What a chunk needs of x is asked unit by unit; where units are many, by stretches: the units of a plane (the axis
+// before theirs) that lie before x's, those inside, and those after, whose parts of x are each as far from the last.
 template <class T, class U>
 __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (kUnitBlocks + 1) / 2)
     pad_units_kernel(T const* __restrict__ x, T* __restrict__ y, PadUnits<U> const __grid_constant__ g,
@@ -254,10 +249,10 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
     int const made_room = g.words * 32 * kUnitWarps * PER_WORD + LINE;
     auto* const made = reinterpret_cast<Bits<T>*>(staged); // [2][made_room]
     auto* const windows = made + 2 * made_room;            // [2][g.room]
-    // [2][g.units]: where in the window a unit's part of x is, in bytes: x for a word of it, once for each half; y for
-    // one of which the second half is the next unit's. Of a torn unit kTornUnit and its pack's first place in `parts`.
-    auto* const places = reinterpret_cast<uint2*>(windows + 2 * g.room);
-    auto* const parts = reinterpret_cast<int*>(places + 2 * g.units); // [2][kUnitSharers][g.parts]
+    // [2][g.units]: where in the window a unit's part of x is, in bytes, once for each half of a word; where words have
+    // halves of two units, then a second one, for the first half of one and the second half of the other.
+    int const place_words = unit_place_bytes<T>(g) / 4;
+    auto* const places = reinterpret_cast<unsigned*>(windows + 2 * g.room);
     int const warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, bringer = warp - kUnitWarps;
     int const sharer = bringer < 2 ? 0 : 1; // of those who bring every other chunk
     bool const makes = bringer < 0, brings = bringer >= 0 && bringer < kUnitBringers;
@@ -280,17 +275,15 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
     __syncthreads();
 #endif
 
-    auto const set_place = [&](uint2* of_unit, unsigned at, bool follows) {
-        if constexpr (PER_WORD == 1)
-            of_unit->x = at;
-        else
-        {
-            auto* const halves = reinterpret_cast<unsigned short*>(of_unit);
-            of_unit->x = at << 16 | at;
-            halves[2] = (unsigned short)at;
-            if (follows)
-                halves[-1] = (unsigned short)at;
-        }
+    auto const set_place = [&](unsigned turn, int unit, unsigned at) {
+        unsigned* const of_unit = places + (turn % 2 * g.units + unit) * place_words;
+        *of_unit = PER_WORD == 1 ? at : at << 16 | at;
+        if (place_words == 1)
+            return;
+        auto* const halves = reinterpret_cast<unsigned short*>(of_unit);
+        halves[2] = (unsigned short)at;
+        if (unit > 0)
+            halves[-1] = (unsigned short)at;
     };
     // Where in x the parts of a lane's units of a chunk begin; there is a place for each, also beyond y's last.
     auto const inputs_of = [&](unsigned which, auto& inputs) {
@@ -304,156 +297,177 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
         }
         g.geometry.inputs(rows, g.axis, inputs);
     };
+    // By all lanes of a warp that brings, with the bytes that each has asked for.
+    auto const have_asked = [&](unsigned which, unsigned turn, [[maybe_unused]] unsigned bytes) {
+        if (sharer == 0 && lane == 0)
+            which_of[turn % 2] = which;
+#if SURGEON_DEVICE_HAS_ST_ASYNC
+        bulk_announce(bytes, arrived + turn % 2);
+#endif
+    };
     // By a warp that brings, for whose units the parts of x begin at `inputs`. They come as one run where they lie in
-    // no more than their room, else neighbours in x do. What the packs of torn units are made of comes as units do,
-    // neighbouring packs' together, where it is not there yet.
+    // no more than their room, else neighbours in x do.
     auto const bring = [&](unsigned which, unsigned turn, auto& inputs) {
         constexpr int A_LANE = int(std::extent<std::remove_reference_t<decltype(inputs)>>::value);
         constexpr Index kVec = VEC;
         auto* const window = windows + turn % 2 * g.room;
         int const n = which < g.chunks ? g.units : 0, begin = sharer * g.share, count = min(g.share, n - begin);
-        auto* const place_of = places + turn % 2 * g.units + begin;
         [[maybe_unused]] unsigned bytes = 0;
         if (count > 0)
         {
-            U const first = U(which) * U(n) + U(begin);
             Index const in_whole = g.geometry.in_elements & -kVec;
-            constexpr bool kPacks = A_LANE <= kPacksOfLane;
-            unsigned torn[A_LANE], wanted[A_LANE], any_torn = 0;
-#pragma unroll
-            for (int k = 0; k < A_LANE; ++k)
-            {
-                int const u = 32 * k + lane;
-                torn[k] = kPacks && g.parts > 0 ? __ballot_sync(kWholeWarp, u < count && g.is_torn(first + U(u))) : 0;
-                wanted[k] = __ballot_sync(kWholeWarp, u < count) & ~torn[k];
-                any_torn |= torn[k];
-            }
             int const room = g.share * (g.span + 2 * VEC);
-            int place = sharer * (room + kUnitCongruent * LINE + g.spare), congruent = kUnitCongruent, span = g.span;
-            Index held = 0, held_end = 0, held_at = 0; // what came together, and how far from there its places are
-            int part = -1, next_part = (int(turn % 2) * kUnitSharers + sharer) * g.parts; // -1: lanes have units
-            for (;;)
-            {
-                // Where what those from `head` to before `next` need of x begins, first and last.
-                Index lowest, highest;
-                auto const between = [&](int k, int head, int next) {
-                    int const u = 32 * k + lane;
-                    return u >= head && u < next && (kPacks ? wanted[k] >> lane & 1 : u < count);
-                };
-                auto const extent = [&](int head, int next) {
-                    lowest = g.geometry.in_elements, highest = 0;
+            int place = sharer * (room + kUnitCongruent * LINE), congruent = kUnitCongruent;
+            // Where what those from `head` to before `next` need of x begins, first and last.
+            Index lowest, highest;
+            auto const between = [&](int k, int head, int next) {
+                return 32 * k + lane >= head && 32 * k + lane < next;
+            };
+            auto const extent = [&](int head, int next) {
+                lowest = g.geometry.in_elements, highest = 0;
 #pragma unroll
-                    for (int k = 0; k < A_LANE; ++k)
-                        if (between(k, head, next))
-                        {
-                            lowest = min(lowest, inputs[k]);
-                            highest = max(highest, inputs[k]);
-                        }
-                    lowest = smallest_of_warp(lowest), highest = -smallest_of_warp(-highest);
-                };
-                // The first of the units in `masks` from `u` on.
-                auto const first_of = [](unsigned const (&masks)[A_LANE], int u) {
-                    int found = 32 * A_LANE;
+                for (int k = 0; k < A_LANE; ++k)
+                    if (between(k, head, next))
+                    {
+                        lowest = min(lowest, inputs[k]);
+                        highest = max(highest, inputs[k]);
+                    }
+                lowest = smallest_of_warp(lowest), highest = -smallest_of_warp(-highest);
+            };
+            extent(0, count);
+            bool const together = highest - lowest <= room - g.span - 2 * VEC;
+            unsigned heads[A_LANE];
+            if (!together)
+#pragma unroll
+                for (int k = 0; k < A_LANE; ++k)
+                {
+                    Index const last_before = k > 0 && lane == 31 ? inputs[k > 0 ? k - 1 : 0] : inputs[k];
+                    Index const before = __shfl_sync(kWholeWarp, last_before, lane + 31), reach = g.span + VEC;
+                    heads[k] = __ballot_sync(kWholeWarp, inputs[k] - before > reach || before - inputs[k] > reach);
+                }
+            for (int head = 0, next = count; head < count; head = next)
+            {
+                if (!together)
+                {
+                    next = count;
 #pragma unroll
                     for (int k = A_LANE - 1; k >= 0; --k)
                     {
-                        unsigned const left = u <= 32 * k ? masks[k] : u < 32 * k + 32 ? masks[k] & ~0u << u % 32 : 0;
-                        found = left ? 32 * k + __ffs(left) - 1 : found;
+                        int const first = 32 * k;
+                        unsigned const left = head < first ? heads[k]
+                            : head < first + 31            ? heads[k] & ~1u << head % 32
+                                                           : 0;
+                        next = left ? min(count, first + __ffs(left) - 1) : next;
                     }
-                    return found;
-                };
-                int head = first_of(wanted, 0), next = 32 * A_LANE;
-                extent(head, next);
-                bool const together = part < 0 && highest - lowest <= room - span - 2 * VEC;
-                unsigned heads[A_LANE];
-                Index const reach = part < 0 ? span + VEC : max(span + VEC, int(g.step.d));
-                if (!together)
+                    extent(head, next);
+                }
+                Index const from = lowest & -kVec, to = highest + g.span;
+                if (congruent-- > 0) // what lies in lines as it does in memory comes faster
+                    place += int(from - place) & (LINE - 1);
 #pragma unroll
-                    for (int k = 0; k < A_LANE; ++k)
-                    {
-                        Index const last_before = k > 0 && lane == 31 ? inputs[k > 0 ? k - 1 : 0] : inputs[k];
-                        Index const before = __shfl_sync(kWholeWarp, last_before, lane + 31);
-                        bool const follows = !kPacks ? k > 0 || lane > 0
-                            : lane > 0 ? wanted[k] >> (lane - 1) & 1 : k > 0 && wanted[k > 0 ? k - 1 : 0] >> 31;
-                        bool const far = inputs[k] - before > reach || before - inputs[k] > reach;
-                        heads[k] = __ballot_sync(kWholeWarp, far || !follows) & wanted[k];
-                    }
-                for (; head < 32 * A_LANE; head = next)
-                {
-                    if (!together)
-                    {
-                        next = first_of(heads, head + 1);
-                        extent(head, next);
-                    }
-                    Index const from = lowest & -kVec, to = highest + span;
-                    if (congruent-- > 0) // what lies in lines as it does in memory comes faster
-                        place += int(from - place) & (LINE - 1);
-#pragma unroll
-                    for (int k = 0; k < A_LANE; ++k)
-                        if (between(k, head, next))
-                        {
-                            int const at = (place + int(inputs[k] - from)) * int(sizeof(T));
-                            if (part < 0)
-                                set_place(place_of + 32 * k + lane, unsigned(at), begin + 32 * k + lane > 0);
-                            else
-                                parts[part + lane] = at;
-                        }
-                    Index const after = (to + kVec - 1) & -kVec;
-                    int const whole = int(max(min(after, in_whole) - from, Index(0)));
+                for (int k = 0; k < A_LANE; ++k)
+                    if (between(k, head, next))
+                        set_place(turn, begin + 32 * k + lane,
+                            unsigned(place + int(inputs[k] - from)) * unsigned(sizeof(T)));
+                Index const after = (to + kVec - 1) & -kVec;
+                int const whole = int(max(min(after, in_whole) - from, Index(0)));
 #if SURGEON_DEVICE_HAS_ST_ASYNC
-                    unsigned const bytes_of_run = unsigned(whole) * unsigned(sizeof(T));
-                    if (lane == 0)
-                        bulk_load(window + place, x + from, bytes_of_run, arrived + turn % 2, policy);
-                    bytes += bytes_of_run;
-#else
-                    for (int e = lane * VEC; e < whole; e += 32 * VEC)
-                        __pipeline_memcpy_async(window + place + e, x + from + e, kVectorBytes);
-#endif
-                    if (from + whole + lane < min(to, g.geometry.in_elements)) // x's last, which fill no vector
-                        window[place + whole + lane] = in[from + whole + lane];
-                    if (together)
-                        held = from, held_end = to, held_at = place - from;
-                    place += int(after - from);
-                }
-                if (!kPacks || any_torn == 0)
-                    break;
-                int const torn_head = first_of(torn, 0), most = 32 / g.pack;
-                unsigned mask = 0;
-#pragma unroll
-                for (int k = 0; k < A_LANE; ++k)
-                    if (torn_head >= 32 * k && torn_head < 32 * k + 32)
-                        mask = torn[k] >> torn_head % 32;
-                int const run = __ffs(~mask) - 1, packs = run < 0 ? most : min(run, most);
-                any_torn = 0;
-#pragma unroll
-                for (int k = 0; k < A_LANE; ++k)
+                unsigned const bytes_of_run = unsigned(whole) * unsigned(sizeof(T));
+                if (lane == 0)
                 {
-                    if (torn_head >= 32 * k && torn_head < 32 * k + 32)
-                        torn[k] &= ~(((1u << packs) - 1) << torn_head % 32);
-                    any_torn |= torn[k];
-                    wanted[k] = k > 0 ? 0 : ~0u >> (32 - packs * g.pack);
+                    bulk_load(window + place, x + from, bytes_of_run, arrived + turn % 2, policy);
+                    bytes += bytes_of_run;
                 }
-                part = next_part;
-                next_part += packs * g.pack;
-                if (lane < packs)
-                    place_of[torn_head + lane].x = kTornUnit | unsigned(part + lane * g.pack);
-                inputs[0] = g.geometry.input((first + U(torn_head)) * U(g.pack) + U(lane), g.axis);
-                congruent = 0;
-                span = g.span - (g.pack - 1) * int(g.step.d);
-                bool const is_held = inputs[0] >= held && inputs[0] + span <= held_end;
-                if (is_held && wanted[0] >> lane & 1)
-                    parts[part + lane] = int(inputs[0] + held_at) * int(sizeof(T));
-                wanted[0] &= ~__ballot_sync(kWholeWarp, is_held);
+#else
+                for (int e = lane * VEC; e < whole; e += 32 * VEC)
+                    __pipeline_memcpy_async(window + place + e, x + from + e, kVectorBytes);
+#endif
+                if (from + whole + lane < min(to, g.geometry.in_elements)) // x's last, which fill no vector
+                    window[place + whole + lane] = in[from + whole + lane];
+                place += int(after - from);
             }
         }
-        if (sharer == 0 && lane == 0)
-            which_of[turn % 2] = which;
+        have_asked(which, turn, bytes);
+    };
+    // The same by stretches, of which each lane has one of the chunk's; f before anything is overwritten.
+    auto const bring_stretches = [&](unsigned which, unsigned turn, auto const& f) {
+        constexpr Index kVec = VEC;
+        PadAxis<U> const& axis = g.geometry.axes[g.axis - 1];
+        auto* const window = windows + turn % 2 * g.room;
+        int const stride = int(axis.stride);
+        U const first = U(which) * U(g.units), plane = axis.out(first);
+        int const count = which < g.chunks ? int(min(U(g.units), g.count - first)) : 0;
+        // Of a plane's units, how many lie before the chunk's first, are there, and lie before x's and up to their end.
+        Index const skipped = Index(first - plane * axis.out.d), out = Index(axis.out.d);
+        Index const x_begin = axis.begin, x_end = axis.begin + axis.size;
+        int const of_plane = lane / kStretchesOfPlane, part = lane % kStretchesOfPlane;
+        // From the chunk's first unit to its plane's; planes as large as chunks are no matter.
+        Index const origin = of_plane == 0 ? -skipped
+            : min(out - skipped, Index(g.units)) + (of_plane - 1) * min(out, Index(g.units));
+        int const begin = int(max(origin + (part == 0 ? 0 : part == 1 ? x_begin : x_end), Index(0)));
+        int const end = int(min(origin + (part == 0 ? x_begin : part == 1 ? x_end : out), Index(count)));
+        int const direction = part == 1 ? 1 : g.geometry.sign;
+        // What it needs of x, and how far from there the part of its first unit is.
+        Index from = 0, to = 0;
+        int first_at = 0;
+        if (begin < end)
+        {
+            int const more = (end - begin - 1) * stride;
+            from = g.geometry.input(plane + U(of_plane), g.axis - 1)
+                + g.geometry.fold(Index(begin) - origin - x_begin, axis) * axis.stride;
+            first_at = direction < 0 ? more : 0;
+            from -= first_at;
+            to = from + g.span + (direction != 0 ? more : 0);
+            first_at += int(from & (kVec - 1));
+            from &= -kVec;
+        }
+        Index const after = (to + kVec - 1) & -kVec, in_whole = g.geometry.in_elements & -kVec;
+        int const whole = int(max(min(after, in_whole) - from, Index(0))), in_line = int(from & (LINE - 1));
+        int const lines = (in_line + int(after - from) + LINE - 1) / LINE;
+        int lines_before = lines;
+        for (int step = 1; step < 32; step *= 2)
+        {
+            int const before = __shfl_up_sync(kWholeWarp, lines_before, step);
+            lines_before += lane >= step ? before : 0;
+        }
+        int const place = (lines_before - lines) * LINE + in_line; // in lines as in memory
+        int const unit_step = direction * stride * int(sizeof(T));
+        int const unit_zero = (place + first_at) * int(sizeof(T)) - begin * unit_step; // as if the stretch began there
+        f();
+        unsigned bytes = 0;
 #if SURGEON_DEVICE_HAS_ST_ASYNC
-        if (lane == 0)
-            bulk_announce(bytes, arrived + turn % 2);
-        else
-            barrier_arrive(arrived + turn % 2);
+        if (sharer == 0 && whole > 0)
+        {
+            bytes = unsigned(whole) * unsigned(sizeof(T));
+            bulk_load(window + place, x + from, bytes, arrived + turn % 2, policy);
+        }
+#else
+        for (int stretch = 0; stretch < kMostStretches; ++stretch)
+        {
+            int const vectors = __shfl_sync(kWholeWarp, whole, stretch) / VEC;
+            int const at = __shfl_sync(kWholeWarp, place, stretch);
+            Index const of_x = __shfl_sync(kWholeWarp, from, stretch);
+            for (int v = sharer * 32 + lane; v < vectors; v += 32 * kUnitSharers)
+                __pipeline_memcpy_async(window + at + v * VEC, x + of_x + v * kVec, kVectorBytes);
+        }
 #endif
+        if (sharer == 0)
+            for (Index e = from + whole; e < min(to, g.geometry.in_elements); ++e) // x's last, which fill no vector
+                window[place + int(e - from)] = in[e];
+        int const share_end = count > 0 ? min((sharer + 1) * g.share, g.units) : 0;
+#pragma unroll 2
+        for (int u = sharer * g.share; u < share_end; u += 32)
+        {
+            int const unit = min(u + lane, count - 1); // there is a place for each, also beyond y's last
+            U const since = U(skipped) + U(unit), planes = axis.out(since);
+            Index const i = Index(since - planes * axis.out.d);
+            int const stretch = int(planes) * kStretchesOfPlane + int(i >= x_begin) + int(i >= x_end);
+            int const zero = __shfl_sync(kWholeWarp, unit_zero, stretch);
+            int const at = zero + unit * __shfl_sync(kWholeWarp, unit_step, stretch);
+            if (u + lane < share_end)
+                set_place(turn, u + lane, unsigned(at));
+        }
+        have_asked(which, turn, bytes);
     };
     // Writes what the chunk before leaves, once f returns.
     auto const complete = [&](unsigned which, unsigned turn, auto const& f) {
@@ -469,7 +483,7 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
             for (int j = 0; j < PER_WORD; ++j)
                 made[turn % 2 * made_room + lane * PER_WORD + j] = left[j];
     };
-    // With as many units a lane as a warp brings; f before anything is overwritten.
+    // f before anything is overwritten.
     auto const bring_chunk = [&](unsigned which, unsigned turn, auto const& f) {
         auto const with_units = [&](auto a_lane) {
             Index inputs[decltype(a_lane)::value];
@@ -477,10 +491,10 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
             f();
             bring(which, turn, inputs);
         };
-        if (g.share <= 32)
+        if (g.stretched)
+            bring_stretches(which, turn, f);
+        else if (g.share <= 32)
             with_units(std::integral_constant<int, 1>{});
-        else if (g.share <= 32 * kPacksOfLane)
-            with_units(std::integral_constant<int, kPacksOfLane>{});
         else
             with_units(std::integral_constant<int, kUnitsOfLane<U>>{});
     };
@@ -544,7 +558,7 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
                         continue;
                     if (j == 0)
                         unit_of = unit;
-                    place_of = unit_of * unsigned(sizeof(uint2)) + (unit - unit_of) * 4;
+                    place_of = (unit_of * place_words + (unit - unit_of)) * 4;
                     source |= unsigned(columns[in_unit - row * g.width.d] + columns[width + row]) << 16 * j;
                 }
             sources[k] = source;
@@ -557,23 +571,9 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
 #endif
     }
 
-    // A word of a torn unit: packs are of whole words.
-    auto const torn_word = [&](unsigned char const* window, int first_part, unsigned source) {
-        unsigned word = 0;
-#pragma unroll
-        for (int j = 0; j < PER_WORD; ++j)
-        {
-            unsigned const at = PER_WORD == 1 ? source : source >> 16 * j & 0xffffu;
-            unsigned const part = g.step(at / unsigned(sizeof(T)));
-            unsigned const in_part = at - part * g.step.d * unsigned(sizeof(T));
-            auto const* const from = window + parts[first_part + int(part)] + in_part;
-            word |= unsigned(*reinterpret_cast<Bits<T> const*>(from)) << 16 * j;
-        }
-        return word;
-    };
-    auto const make = [&](unsigned turn, auto with_torn) {
+    auto const make = [&](unsigned turn) {
         auto const* const window = reinterpret_cast<unsigned char const*>(windows + turn % 2 * g.room);
-        auto const* const place = reinterpret_cast<unsigned char const*>(places + turn % 2 * g.units);
+        auto const* const place = reinterpret_cast<unsigned char const*>(places + turn % 2 * g.units * place_words);
         PadChunk<T, U> const c(g, which_of[turn % 2], elements);
         auto* const to = reinterpret_cast<unsigned*>(made + turn % 2 * made_room + c.left) + first;
         auto const of_word = [&](int k, auto const& f) {
@@ -594,32 +594,14 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
         {
             if (k >= g.words)
                 break;
-            unsigned torn = 0; // kTornUnit: one of these is
-            if constexpr (decltype(with_torn)::value)
-#pragma unroll
-                for (int j = 0; j < kUnitPiece; ++j)
-                    torn |= of_word(k + j, [](unsigned at, unsigned) { return at; });
             unsigned v[kUnitPiece];
-            if (torn & kTornUnit)
 #pragma unroll
-                for (int j = 0; j < kUnitPiece; ++j)
-                    v[j] = of_word(k + j, [&](unsigned at, unsigned source) {
-                        return at & kTornUnit ? torn_word(window, int(at & ~kTornUnit), source) : word(at, source);
-                    });
-            else
-#pragma unroll
-                for (int j = 0; j < kUnitPiece; ++j)
-                    v[j] = of_word(k + j, word);
+            for (int j = 0; j < kUnitPiece; ++j)
+                v[j] = of_word(k + j, word);
 #pragma unroll
             for (int j = 0; j < kUnitPiece; ++j)
                 to[(k + j) * 32] = v[j];
         }
-    };
-    auto const make_any = [&](unsigned turn) {
-        if (g.parts > 0)
-            make(turn, std::true_type{});
-        else
-            make(turn, std::false_type{});
     };
 #if SURGEON_DEVICE_HAS_ST_ASYNC
     if (makes)
@@ -629,7 +611,7 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
             if (which_of[turn % 2] >= g.chunks)
                 return;
             until_free(turn);
-            make_any(turn);
+            make(turn);
             asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
             barrier_arrive(done + turn % 2);
         }
@@ -676,7 +658,7 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
             return;
         PadChunk<T, U> const c(g, which, elements);
         if (makes)
-            make_any(turn);
+            make(turn);
         else if (!brings)
             complete(which, turn, [] {});
         __syncthreads();
