@@ -554,14 +554,15 @@ void verify(Case const& c)
         int64_t const inner = volume(Dims(c.x.begin() + axis + 1, c.x.end())),
                       outer = volume(Dims(c.x.begin(), c.x.begin() + axis));
         static int turn = 0;
-        int const x = 8 << turn % 4;
+        constexpr int kWidths[] = {8, 16, 24, 32, 40, 64};
+        int const x = kWidths[turn % 6], round = turn / 6;
         ++turn;
         Scalars const weight = count == 2 ? Scalars{dw, c.affine_type} : Scalars{};
         Norm const norm{NormMode(c.a.mode), c.a.epsilon};
         // As run() would, and over any number of blocks, with tiles of any kind.
         TilesPlan const chosen = plan_tiles(c.type, c.x[axis], inner);
-        int const box = x >= 32 && turn % 3 ? 24 : std::min(x, 32);
-        TilesPlan const others{1 + turn / 4 % 8, x, box, 3 + turn % 3, 1 + turn / 3 % 2};
+        int const box = x % 32 == 0 && round / 2 % 3 ? 24 : tiles_lanes(x);
+        TilesPlan const others{1 + round % 8, x, box, 3 + round % 3, 1 + round / 3 % 2};
         for (TilesPlan const& tiles : {chosen, others})
             if (tiles_fit(tiles, c.type, c.x[axis]))
                 again(" in tiles of " + std::to_string(tiles.x) + " vectors over " + std::to_string(tiles.blocks)
@@ -607,7 +608,7 @@ void verify(Case const& c)
         // As run() would, and over every number of blocks, by few threads and many.
         int const most_turns = std::max(int(480 * 4 / size / inner), 1);
         for (SpansPlan const& spans : {plan_spans(c.type, c.x[axis], inner),
-                 SpansPlan{1 << turn % 4, 1 + turn % 2, 1 + turn % most_turns, 1 + turn % 3},
+                 SpansPlan{1 + turn % 8, 1 + turn / 8 % 2, 1 + turn % most_turns, 1 + turn % 3},
                  SpansPlan{1 << turn / 2 % 4, 1 + turn / 3 % 2, most_turns, 1 + turn % 4}})
             if (spans_fit(spans, c.type, c.x[axis], inner))
                 again(" in spans over " + std::to_string(spans.blocks) + " blocks, words " + std::to_string(spans.words)
@@ -1479,10 +1480,10 @@ void tune(std::string const& only)
                             Norm{NormMode::kAddNorm, 1e-10f}, tickets(), 0));
                     });
                 }
-                for (int x : {8, 16, 32, 64})
+                for (int x : {8, 16, 24, 32, 40, 64})
                     for (int blocks = 1; blocks <= 8; ++blocks)
                     {
-                        TilesPlan const plan = tiles_over(blocks, x, std::min(x, 32), t, d[1]);
+                        TilesPlan const plan = tiles_over(blocks, x, tiles_lanes(x), t, d[1]);
                         if (plan.blocks == 0)
                             continue;
                         std::string const how = "x " + std::to_string(x) + " blocks " + std::to_string(plan.blocks)

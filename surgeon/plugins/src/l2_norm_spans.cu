@@ -72,6 +72,8 @@ double speed_of(SpansPlan const& plan, Type type, int64_t channels, int64_t inne
     constexpr double kFloats[] = {3.48, 4.71}, kHalves[] = {2.49, 6.26}; // of a warp's round, by words
     constexpr double kBeside = 0.372;                                    // of one that is a piece's but no share's
     constexpr double kMost = 0.975, kOfPieces = 0.093, kBestOfMany = 0.98; // the highest of many guesses is too high
+    constexpr int kNear = 16;     // multiprocessors, about: a cluster's blocks lie within so many
+    constexpr double kLeft = 1.3; // what places cost that are too few for one more cluster
     if (plan.blocks == 0)
         return 0;
     bool const halves = type != Type::kFloat;
@@ -84,7 +86,8 @@ double speed_of(SpansPlan const& plan, Type type, int64_t channels, int64_t inne
     double const issued = resident
         * (kColumn * inner + rounds * (threads / 32) * (halves ? kHalves : kFloats)[plan.words - 1]);
     double const exchange = plan.blocks > 1 ? kExchange[halves] * (1 + std::log2(plan.blocks)) : 0;
-    ShareFlow const flow{double(channels * inner * size_of(type)) / plan.blocks, resident, plan.stages,
+    double const used = 1 - kLeft * (kNear * resident % plan.blocks) / (kNear * resident);
+    ShareFlow const flow{used * double(channels * inner * size_of(type)) / plan.blocks, resident, plan.stages,
         kShare + (crosses(type, inner) ? kCross : 0) + kPiece * g.pieces + exchange + issued};
     return kBestOfMany * speed_of(flow, kMost * (1 - kOfPieces / g.pieces));
 }
@@ -95,7 +98,7 @@ SpansPlan plan_spans(Type type, int64_t channels, int64_t inner)
         return SpansPlan{0, 0, 0, 0};
     Fastest<SpansPlan> best;
     int64_t const period = period_words(type, inner);
-    for (int blocks = 1; blocks <= kMostBlocksInCluster; blocks *= 2)
+    for (int blocks = 1; blocks <= kMostBlocksInCluster; ++blocks)
         for (int words = 1; words <= kMostSpanWords; ++words)
             for (int turns = 1; turns * period <= kMostSpanThreads * words; ++turns)
                 for (int stages : {1, 2})

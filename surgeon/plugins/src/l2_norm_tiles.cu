@@ -12,11 +12,11 @@ namespace
 
 int packs_of(TilesPlan const& plan, int64_t channels)
 {
-    return int(ceil_div(channels, int64_t(kTilesThreads / plan.x) * plan.blocks));
+    return int(ceil_div(channels, int64_t(tiles_rows(plan.x)) * plan.blocks));
 }
 
 // The vectors of a channel that a block has.
-int vectors_of(TilesPlan const& plan) { return plan.x / std::min(plan.x, kMostTilesBox) * plan.box; }
+int vectors_of(TilesPlan const& plan) { return tiles_parts(plan.x) * plan.box; }
 
 int whole_lines(int vectors) { return int(ceil_div(vectors, kVectorsOfLine) * kVectorsOfLine); }
 
@@ -37,7 +37,7 @@ ChannelTiles channel_tiles(TilesPlan const& plan, Type type, int64_t outer, int6
     g.items = unsigned(outer * g.tiles);
     g.over_tiles = FastDiv<uint32_t>(g.tiles);
     g.packs = packs_of(plan, channels);
-    int const boxes = plan.x / std::min(plan.x, kMostTilesBox);
+    int const boxes = tiles_parts(plan.x);
     g.box = std::min(whole_lines(ceil_div(g.width + 2 * g.extra, vec * boxes)), plan.box);
     g.unit = whole_lines(g.packs * g.box);
     g.stages = plan.stages;
@@ -54,7 +54,7 @@ int64_t memory_bytes(TilesPlan const& plan, Type type)
 
 int64_t stage_bytes(TilesPlan const& plan, int64_t channels)
 {
-    int64_t const units = kTilesThreads / std::min(plan.x, kMostTilesBox);
+    int64_t const units = tiles_rows(plan.x) * tiles_parts(plan.x);
     return units * whole_lines(packs_of(plan, channels) * plan.box) * kVectorBytes;
 }
 
@@ -74,7 +74,7 @@ cudaError_t launch_part(TilesPlan const& plan, Type type, void const* x, Scalars
 {
     ChannelTiles const g = channel_tiles(plan, type, outer, channels, inner);
     ChannelMaps maps{};
-    int64_t const step = int64_t(kTilesThreads / plan.x) * plan.blocks * inner;
+    int64_t const step = int64_t(tiles_rows(plan.x)) * plan.blocks * inner;
     cudaError_t const status = tensor_maps(
         maps, type, x, outer * channels * inner, step, g.packs, g.box * vector_elements(type), kLineBytes);
     if (status != cudaSuccess)
@@ -82,10 +82,13 @@ cudaError_t launch_part(TilesPlan const& plan, Type type, void const* x, Scalars
     return with_type(type, [&](auto tag) {
         using T = typename decltype(tag)::type;
         auto const go = [&](auto width, auto packs) {
+            constexpr int X = decltype(width)::value, R = decltype(packs)::value;
             // As much memory for any plan: how many clusters there are takes long to ask.
-            return launch_resident(l2norm_tiles_kernel<T, decltype(width)::value, decltype(packs)::value>, plan.blocks,
-                kTilesThreads + kTilesAdders, most_tiles_bytes(), g.items, on, maps, weight, static_cast<T*>(y), g,
-                norm, tickets);
+            if constexpr (tiles_have(X, sizeof(T)))
+                return launch_resident(l2norm_tiles_kernel<T, X, R>, plan.blocks, tiles_threads(X) + kTilesAdders,
+                    most_tiles_bytes(), g.items, on, maps, weight, static_cast<T*>(y), g, norm, tickets);
+            else
+                return cudaErrorInvalidValue;
         };
         auto const with_packs = [&](auto width) {
             switch (g.packs)
@@ -101,7 +104,9 @@ cudaError_t launch_part(TilesPlan const& plan, Type type, void const* x, Scalars
         {
         case 8: return with_packs(std::integral_constant<int, 8>{});
         case 16: return with_packs(std::integral_constant<int, 16>{});
+        case 24: return with_packs(std::integral_constant<int, 24>{});
         case 32: return with_packs(std::integral_constant<int, 32>{});
+        case 40: return with_packs(std::integral_constant<int, 40>{});
         case 64: return with_packs(std::integral_constant<int, 64>{});
         }
         return cudaErrorInvalidValue;
@@ -112,8 +117,9 @@ cudaError_t launch_part(TilesPlan const& plan, Type type, void const* x, Scalars
 
 bool tiles_fit(TilesPlan const& plan, Type type, int64_t channels)
 {
-    return kStAsync && device().clusters && plan.blocks >= 1 && plan.blocks <= kMostBlocksInCluster
-        && kTilesThreads / plan.x * plan.blocks * size_of(type) % kSectorBytes == 0
+    return kStAsync && device().clusters && tiles_have(plan.x, int(size_of(type))) && plan.blocks >= 1
+        && plan.blocks <= kMostBlocksInCluster
+        && tiles_rows(plan.x) * plan.blocks * size_of(type) % kSectorBytes == 0
         && packs_of(plan, channels) <= kMostTilesPacks && plan.lag >= 1 && plan.lag <= kMostTilesLag
         && plan.lag + 1 < plan.stages && plan.stages <= kMostTilesStages
         && block_bytes(plan, type, channels) <= most_tiles_bytes();
@@ -136,27 +142,30 @@ TilesPlan tiles_over(int blocks, int x, int box, Type type, int64_t channels)
     return kNoTiles;
 }
 
-// Fitted to 4,000 timings of 141 shapes and types. Memory costs more where pieces of channels are short, since they end
-// inside lines. A tile costs a block a time, in bytes that pass meanwhile: for itself, for a thread's vectors, whole or
-// not, and for the columns that are brought together; and multiprocessors are left over that are too few for one more
-// cluster. The slower of the two decides. Channels that cut vectors lose what each end costs.
+// Fitted to 14,000 timings of 640 shapes and types. Memory costs more where pieces of channels are short, since they
+// end inside lines, and where channels cut vectors. A tile costs a block a time, in bytes that pass meanwhile: for
+// itself, for a thread's vectors, whole or not, more where copies are single lines, and for the columns that are brought
+// together; and multiprocessors are left over that are too few for one more cluster. The slower of the two decides.
 double speed_of(TilesPlan const& plan, Type type, int64_t channels, int64_t inner)
 {
-    constexpr double kWay = 1.017, kPiece = 13, kTile = 13000, kFloats = 1000, kHalves = 1850, kColumn = 10,
-                     kSentColumn = 3.3, kSharp = 12;
-    constexpr double kIdle[] = {0, 0.03, 0.12, 0.11, 0.16, 0.24, 0.23, 0.07}; // by blocks of a cluster
-    constexpr double kSplit = 33; // bytes of a channel
+    constexpr double kWay = 1.015, kPiece = 14.2, kTile = 10100, kFloats = 1.67, kHalves = 2.96, kLine = 0.83,
+                     kColumn = 11.8, kSentColumn = 6.9, kSharp = 13;
+    constexpr double kIdle[] = {0.13, 0.035, 0.145, 0.12, 0.23, 0.28, 0.23, 0.025}; // by blocks of a cluster
+    constexpr double kSplit = 31.6; // bytes of a channel
     if (plan.blocks == 0)
         return 0;
     int const columns = vectors_of(plan) * vector_elements(type);
     int64_t const bytes = inner * size_of(type);
     double const piece = double(bytes) / channel_tiles(plan, type, 1, channels, inner).tiles,
-                 of_block = piece * channels / plan.blocks, vectors = type == Type::kFloat ? kFloats : kHalves,
+                 of_block = piece * channels / plan.blocks,
+                 of_line = tiles_lanes(plan.x) == kVectorsOfLine ? kLine : 0,
+                 vectors = (type == Type::kFloat ? kFloats : kHalves) + of_line,
                  split = bytes % kVectorBytes == 0 ? 0 : kSplit;
-    double const memory = kWay + kPiece / piece;
-    double const work = (kTile + vectors * packs_of(plan, channels) + (kColumn + kSentColumn * plan.blocks) * columns)
+    double const memory = kWay + kPiece / piece + split / bytes;
+    double const work = (kTile + vectors * tiles_threads(plan.x) * packs_of(plan, channels)
+                            + (kColumn + kSentColumn * plan.blocks) * columns)
         / of_block / (1 - kIdle[plan.blocks - 1]);
-    return std::pow(std::pow(memory, kSharp) + std::pow(work, kSharp), -1 / kSharp) * (1 - split / bytes);
+    return std::pow(std::pow(memory, kSharp) + std::pow(work, kSharp), -1 / kSharp);
 }
 
 namespace
@@ -165,7 +174,7 @@ namespace
 TilesPlan new_tiles_plan(Type type, int64_t channels, int64_t inner)
 {
     constexpr int kWays[][2]{ // vectors of a block and of a copy
-        {64, 32}, {64, 24}, {32, 32}, {32, 24}, {16, 16}, {8, 8}};
+        {64, 32}, {64, 24}, {40, 8}, {32, 32}, {32, 24}, {24, 8}, {16, 16}, {8, 8}};
     Fastest<TilesPlan> best;
     for (auto const& way : kWays)
         for (int blocks = 1; blocks <= kMostBlocksInCluster; ++blocks)

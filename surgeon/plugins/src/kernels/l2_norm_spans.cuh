@@ -344,7 +344,8 @@ __global__ void __launch_bounds__(kMostSpanThreads, SURGEON_DEVICE_HAS_ST_ASYNC 
 #pragma unroll
                 for (int k = 0; k < PER; ++k)
                     factor[w][k] = reciprocal_of(factor[w][k]);
-        auto const write = [&](auto const& scaled) {
+        auto const write = [&](auto weighted, auto const& scaled) {
+            constexpr bool WEIGHTED = decltype(weighted)::value;
             for (int i = 0; i < g.pieces; ++i)
             {
                 with_piece(i, s.stop, [&](auto whole) {
@@ -365,10 +366,13 @@ __global__ void __launch_bounds__(kMostSpanThreads, SURGEON_DEVICE_HAS_ST_ASYNC 
                                 if (inside(first + r, w))
                                 {
                                     v[r][w].words[0] = p[(first + r) * g.turn + w * g.width];
-                                    float const* const at = of_row[w] + row + (first + r) * g.rows;
-                                    weigh[r][w][0] = at[0];
-                                    if (PER > 1)
-                                        weigh[r][w][PER - 1] = CROSS ? at[after[w]] : weigh[r][w][0];
+                                    if constexpr (WEIGHTED)
+                                    {
+                                        float const* const at = of_row[w] + row + (first + r) * g.rows;
+                                        weigh[r][w][0] = at[0];
+                                        if (PER > 1)
+                                            weigh[r][w][PER - 1] = CROSS ? at[after[w]] : weigh[r][w][0];
+                                    }
                                 }
 #pragma unroll
                         for (int r = 0; r < AT_ONCE; ++r)
@@ -379,7 +383,11 @@ __global__ void __launch_bounds__(kMostSpanThreads, SURGEON_DEVICE_HAS_ST_ASYNC 
                                     float out[PER];
 #pragma unroll
                                     for (int k = 0; k < PER; ++k)
-                                        out[k] = scaled(v[r][w][k], factor[w][k]) * weigh[r][w][k];
+                                    {
+                                        out[k] = scaled(v[r][w][k], factor[w][k]);
+                                        if constexpr (WEIGHTED)
+                                            out[k] *= weigh[r][w][k];
+                                    }
                                     p[(first + r) * g.turn + w * g.width] = Word::of(out).words[0];
                                 }
                     }
@@ -388,10 +396,12 @@ __global__ void __launch_bounds__(kMostSpanThreads, SURGEON_DEVICE_HAS_ST_ASYNC 
                 barrier_arrive(done + ring.stage * g.pieces + i);
             }
         };
-        if (multiply)
-            write([](float v, float f) { return v * f; });
+        if (!multiply)
+            write(std::true_type{}, [](float v, float f) { return Scale(f)(v); });
+        else if (weight.data)
+            write(std::true_type{}, [](float v, float f) { return v * f; });
         else
-            write([](float v, float f) { return Scale(f)(v); });
+            write(std::false_type{}, [](float v, float f) { return v * f; });
     }
 #endif
 }

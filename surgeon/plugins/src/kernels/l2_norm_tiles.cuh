@@ -21,8 +21,26 @@ struct ChannelTiles
     int stages, lag;  // tiles in shared memory, and how many of those wait for their factors
 };
 
-constexpr int kTilesThreads = 512, kTilesAdders = 128, kMostTilesPacks = 8, kMostTilesStages = 8, kMostTilesLag = 2;
-constexpr int kMostTilesBox = 32, kVectorsOfLine = kLineBytes / kVectorBytes;
+constexpr int kTilesAdders = 128, kMostTilesPacks = 8, kMostTilesStages = 8, kMostTilesLag = 2;
+constexpr int kVectorsOfLine = kLineBytes / kVectorBytes;
+
+// Of a block of `x` vectors, which are whole lines: the lanes that share copies, and how many such parts a channel has.
+__host__ __device__ constexpr int tiles_lanes(int x) { return x % 32 == 0 ? 32 : x % 16 == 0 ? 16 : kVectorsOfLine; }
+__host__ __device__ constexpr int tiles_parts(int x) { return x / tiles_lanes(x); }
+
+// The channels that it takes at once: up to 512 threads, in whole warps of one part.
+__host__ __device__ constexpr int tiles_rows(int x)
+{
+    int const of_warp = 32 / tiles_lanes(x);
+    return 512 / x / of_warp * of_warp;
+}
+__host__ __device__ constexpr int tiles_threads(int x) { return x * tiles_rows(x); }
+
+// Powers of two, and of halves what short channels that cut vectors fill better.
+__host__ __device__ constexpr bool tiles_have(int x, int size)
+{
+    return x == 8 || x == 16 || x == 32 || x == 64 || (size < 4 && (x == 24 || x == 40));
+}
 
 // The floats of a block's shared memory, in the order in which they lie there.
 struct TilesMemory
@@ -30,10 +48,10 @@ struct TilesMemory
     int sums, factors, extras, weights, partials;
 
     __host__ __device__ constexpr TilesMemory(int x, int vec, int sector, int blocks, int turns)
-        : sums(kTilesThreads / x * (x * vec + sector)), // [Y][columns + sector]
-          factors(turns * 2 * (x * vec + 2 * sector)),  // [turns][2][columns + 2 sectors]: for even and odd shifts
-          extras(turns * x * vec),                      // [turns][columns]
-          weights(kTilesThreads / x * kMostTilesPacks), // [Y][packs]
+        : sums(tiles_rows(x) * (x * vec + sector)),    // [Y][columns + sector]
+          factors(turns * 2 * (x * vec + 2 * sector)), // [turns][2][columns + 2 sectors]: for even and odd shifts
+          extras(turns * x * vec),                     // [turns][columns]
+          weights(tiles_rows(x) * kMostTilesPacks),    // [Y][packs]
           partials(2 * blocks * (x * vec > kTilesAdders ? x * vec : kTilesAdders)) // [2][blocks][parts][columns]
     {
     }
@@ -52,16 +70,17 @@ struct TilesMemory
 // Clusters draw their tiles from *tickets, which is 0 before and after, so that the tiles at work are neighbours and
 // the DRAM's pages are used while they are open; without tickets the clusters take tiles in turn.
 template <class T, int X, int R>
-__global__ void __launch_bounds__(kTilesThreads + kTilesAdders, 1)
+__global__ void __launch_bounds__(tiles_threads(X) + kTilesAdders, 1)
     l2norm_tiles_kernel(const __grid_constant__ ChannelMaps x, Scalars weight, T* __restrict__ y, ChannelTiles g,
         Norm norm, unsigned* tickets)
 {
 #if SURGEON_DEVICE_HAS_ST_ASYNC
     constexpr int VEC = kVectorBytes / sizeof(T), SECTOR = kSectorBytes / sizeof(T);
-    constexpr int THREADS = kTilesThreads, ADDERS = kTilesAdders, ORDER = 16;
+    constexpr int THREADS = tiles_threads(X), ADDERS = kTilesAdders, ORDER = 16;
     constexpr int TURNS = kMostTilesLag + 1, WARP = 32, WARPS = THREADS / WARP;
-    constexpr int LANES = X < WARP ? X : WARP, UNITS = THREADS / LANES; // a unit is the lanes that share copies
-    constexpr int Y = THREADS / X, COLUMNS = X * VEC, PITCH = COLUMNS + SECTOR, SHIFTED = PITCH + SECTOR;
+    // A unit is the lanes that share copies; a warp's have the same part of their channels.
+    constexpr int LANES = tiles_lanes(X), UNITS = THREADS / LANES, OF_ROW = tiles_parts(X), OF_WARP = WARP / LANES;
+    constexpr int Y = tiles_rows(X), COLUMNS = X * VEC, PITCH = COLUMNS + SECTOR, SHIFTED = PITCH + SECTOR;
     static_assert(ORDER > kMostTilesStages + kMostTilesLag + 1, "or a tile is forgotten before all have done with it");
     extern __shared__ __align__(128) unsigned char tiles_memory[];
     // A tile's phases: its sums are in the block's memory, and added up; the cluster's are here; its factors are.
@@ -117,9 +136,10 @@ __global__ void __launch_bounds__(kTilesThreads + kTilesAdders, 1)
     if (thread >= THREADS)
     {
         // An adder has EACH columns, or one of PARTS shares of a column's rows.
-        constexpr int EACH = COLUMNS > ADDERS ? COLUMNS / ADDERS : 1, PARTS = COLUMNS < ADDERS ? ADDERS / COLUMNS : 1;
+        constexpr int EACH = ceil_div(COLUMNS, ADDERS), PARTS = COLUMNS < ADDERS ? ADDERS / COLUMNS : 1;
         constexpr int ROWS = Y / PARTS, SENT = COLUMNS * PARTS;
         int const adder = thread - THREADS, column = adder % COLUMNS, first_row = adder / COLUMNS * ROWS;
+        auto const has = [&](int j, int columns) { return columns % ADDERS == 0 || adder + j * ADDERS < columns; };
         bool const draws = cluster_rank() == 0 && adder == 0;
         unsigned drawn = cluster;
         if (draws && tickets)
@@ -138,7 +158,8 @@ __global__ void __launch_bounds__(kTilesThreads + kTilesAdders, 1)
             for (int i = 0; i < ROWS; ++i, shift += row) // a row has the columns shifted by its place in a sector
 #pragma unroll
                 for (int j = 0; j < EACH; ++j)
-                    total[j] += sums[(first_row + i) * PITCH + column + j * ADDERS + int(shift % SECTOR)];
+                    if (has(j, SENT))
+                        total[j] += sums[(first_row + i) * PITCH + column + j * ADDERS + int(shift % SECTOR)];
             barrier_arrive(&added);
             if (adder == 0 && blocks > 1)
                 bulk_announce((blocks * SENT + 1) * unsigned(sizeof(float)), exchanged + turn);
@@ -153,7 +174,8 @@ __global__ void __launch_bounds__(kTilesThreads + kTilesAdders, 1)
             };
 #pragma unroll
             for (int j = 0; j < EACH; ++j)
-                send(partial + cluster_rank() * SENT + adder + j * ADDERS, total[j]);
+                if (has(j, SENT))
+                    send(partial + cluster_rank() * SENT + adder + j * ADDERS, total[j]);
             if (draws)
             {
                 send(order + (count + g.stages) % ORDER, __uint_as_float(g.stages * clusters + drawn));
@@ -167,9 +189,9 @@ __global__ void __launch_bounds__(kTilesThreads + kTilesAdders, 1)
             else
                 barrier_wait(exchanged + turn, count / 2 % 2);
             bool usual = true;
-            if (adder < COLUMNS)
 #pragma unroll
-                for (int j = 0; j < EACH; ++j)
+            for (int j = 0; j < EACH; ++j)
+                if (has(j, COLUMNS))
                 {
                     int const at = column + j * ADDERS;
                     float all = 0.f;
@@ -195,8 +217,8 @@ __global__ void __launch_bounds__(kTilesThreads + kTilesAdders, 1)
         return;
     }
 
-    int const own = thread % LANES, warp = thread / WARP, row = thread / X,
-              first_vector = thread % X / LANES * g.box, from_lo = (first_vector + own) * VEC,
+    int const own = thread % LANES, warp = thread / WARP, row = warp / OF_ROW * OF_WARP + thread % WARP / LANES,
+              first_vector = warp % OF_ROW * g.box, from_lo = (first_vector + own) * VEC,
               channel = first_channel + row * int(blocks);
     int const of_unit = ceil_div(max(g.channels - channel, 0), stride), packs = own < g.box ? of_unit : 0;
     unsigned const offset = unsigned(channel) * inner, step = unsigned(stride) * inner;
