@@ -22,7 +22,7 @@ constexpr int kChunk = (32 << 10) / kVectorBytes;
 constexpr int64_t kFewBytes = 112 << 10;
 
 // The longer periods of fewer threads cost more than what the L2 cache brings soon.
-constexpr int kMostPeriodBytes = 52, kMostPeriodBytesInCache = 32;
+constexpr int kMostPeriodBytesInCache = 32;
 
 int64_t bytes_in_registers(RowsPlan const& plan, int64_t vectors)
 {

@@ -149,7 +149,7 @@ cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t ou
 {
     if (inner == 1 || channels == 1)
         return l2norm_rows(type, x, weight, y, outer * inner, channels, norm, workspace, tickets, on);
-    if (channels * inner * size_of(type) <= kMostL2PeriodBytes)
+    if (channels * inner * size_of(type) <= kMostImagePeriodBytes)
         return l2norm_small_images(type, x, weight, y, outer, channels, inner, norm, on);
     bool const stream = streams(2 * outer * channels * inner * size_of(type));
     Mapping const mapping = choose(type, outer, channels, inner, weight.data != nullptr, stream, tickets != nullptr);

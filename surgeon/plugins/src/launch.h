@@ -305,7 +305,8 @@ constexpr int kTicketWords = kVectorBytes / sizeof(unsigned);
 // Of memory behind the counter, 0 before and after a launch.
 size_t exchange_bytes();
 
-constexpr int kMostL2PeriodBytes = 32; // of L2Norm's rows and images
+// Of rows, and of L2Norm's images, that threads take some at a time.
+constexpr int kMostPeriodBytes = 52, kMostImagePeriodBytes = 32;
 
 // The operators that have no plan of their own for the tests to choose.
 cudaError_t l2norm_rows(Type type, void const* x, Scalars weight, void* y, int64_t rows, int64_t length, Norm norm,
