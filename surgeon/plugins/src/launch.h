@@ -176,7 +176,8 @@ inline cudaError_t ready_tickets(unsigned*& tickets, bool draws, void* workspace
 }
 
 // Rows that a block takes in shared memory as one span: each by a thread as 32-bit words, or by some lanes as vectors.
-constexpr int kMostWordBytes = 400, kMostBytesOfLane = 272, kMostStagedBytes = 32 * kMostBytesOfLane;
+constexpr int kMostWordBytes = 400, kMostBytesOfLane = 272, kMostLanesOfRow = 32,
+              kMostStagedBytes = kMostLanesOfRow * kMostBytesOfLane;
 
 // The lanes that share a row; 1 for words.
 inline int staged_lanes(int64_t bytes, int most_word_bytes = kMostWordBytes)
@@ -184,7 +185,7 @@ inline int staged_lanes(int64_t bytes, int most_word_bytes = kMostWordBytes)
     if (bytes <= most_word_bytes)
         return 1;
     int lanes = 8;
-    while (bytes > lanes * kMostBytesOfLane)
+    while (lanes < kMostLanesOfRow && bytes > lanes * kMostBytesOfLane)
         lanes *= 2;
     return lanes;
 }
@@ -208,8 +209,8 @@ int spread_threads(int threads, int least, BlocksOf const& blocks_of)
     return threads;
 }
 
-// Rows of up to kMostStagedBytes, by so many lanes each; invalid configuration where the device has too little shared
-// memory, of which the kernel has `beside` bytes for more than rows.
+// Rows by so many lanes each; invalid configuration where the device has too little shared memory, of which the kernel
+// has `beside` bytes for more than rows.
 template <class T, class... Arguments>
 cudaError_t launch_staged(StagedKernels<T, Arguments...> const& kernels, T const* x, T* y, int64_t rows, int64_t length,
     int lanes, size_t beside, bool stream, cudaStream_t on, Arguments... arguments)
