@@ -47,14 +47,14 @@ double speed_of_columns(Type type, int64_t channels, int64_t inner)
     return kLineBytes % bytes == 0 && channels <= kMany ? kOfLine : 0;
 }
 
-// Few long channels that cut vectors: so few that tiles would be half empty. Of halves also some more that cut lines.
+// Few long channels that cut vectors, of halves lines: so few that tiles would be half empty.
 StripsPlan plan_l2norm_strips(Type type, int64_t channels, int64_t inner)
 {
-    constexpr int64_t kShortest = 2048, kMany = 40;
+    constexpr int64_t kShortest = 2048;
     bool const halves = type != Type::kFloat;
     int64_t const bytes = inner * size_of(type), most = halves ? 52 : 40;
-    bool const split = bytes % kVectorBytes != 0, cut = halves && channels >= kMany && bytes % kLineBytes != 0;
-    bool const does = (split || cut) && bytes >= kShortest && channels <= most;
+    bool const does
+        = bytes % (halves ? kLineBytes : kVectorBytes) != 0 && bytes >= kShortest && channels <= most;
     return does ? plan_strips(type, channels, inner) : StripsPlan{0, 0, 0};
 }
 
