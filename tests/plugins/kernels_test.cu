@@ -629,11 +629,12 @@ void verify(Case const& c)
                     return launch_l2norm_staged(
                         staged, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
                 });
-        // As run() would, and spans that begin anywhere, by a few lanes an image or a block.
-        ShortPlanesPlan const few = plan_short_planes(c.type, outer, c.x[axis], inner, count == 2);
+        // As run() would, here and with many images, and spans that begin anywhere, by a few lanes an image or a block.
+        ShortPlanesPlan const few = plan_short_planes(c.type, outer, c.x[axis], inner, count == 2),
+                              many = plan_short_planes(c.type, int64_t(1) << 30, c.x[axis], inner, count == 2);
         int const lanes = 1 << turn % 7, threads = 32 << turn % 4;
         ShortPlanesPlan const other{1 + turn % 5, lanes > 32 ? threads : lanes, threads};
-        for (ShortPlanesPlan const& planes : {few, other})
+        for (ShortPlanesPlan const& planes : {few, many, other})
             if (short_planes_fit(planes, c.type, c.x[axis], inner))
                 again(" in short planes, " + std::to_string(planes.images) + " images by "
                         + std::to_string(planes.lanes) + " lanes of " + std::to_string(planes.threads),

@@ -44,7 +44,7 @@ double speed_of_columns(Type type, int64_t channels, int64_t inner)
         return 0;
     if (bytes >= 2 * kLineBytes)
         return bytes % kVectorBytes != 0 ? kHalfVectors : halves ? kHalves : kFloats;
-    return kLineBytes % bytes == 0 && channels <= kMany ? kOfLine : 0;
+    return bytes > kMostPlaneBytes && kLineBytes % bytes == 0 && channels <= kMany ? kOfLine : 0;
 }
 
 // Few long channels that cut vectors, of halves lines: so few that tiles would be half empty.
@@ -74,20 +74,20 @@ struct Mapping
         return staged.images > 0 || strips.width > 0 || images.blocks > 0 || spans.blocks > 0 || exchange.blocks > 0
             || tiles.blocks > 0;
     }
-    bool columns() const { return planes.images == 0 && !draws(); }
 };
 
 // The fastest in tensors that outgrow the L2 cache, by what each plan says of itself; columns where that is none of
 // those that stay on the device. Longer planes are not taken by whole images: nothing says how fast that is, and
 // tiles do.
-Mapping fastest(Type type, int64_t channels, int64_t inner)
+Mapping fastest(Type type, int64_t channels, int64_t inner, bool weighted)
 {
-    constexpr int64_t kLong = 4 << 10;
+    constexpr int64_t kLong = 4 << 10, kMany = int64_t(1) << 30;
     constexpr double kStrips = 0.94;
     bool const whole = inner * size_of(type) <= kLong;
     TilesPlan const tiles = plan_l2norm_tiles(type, channels, inner, true);
     StagedPlan const staged = plan_staged(type, channels, inner);
     StripsPlan const strips = plan_l2norm_strips(type, channels, inner);
+    ShortPlanesPlan const planes = plan_short_planes(type, kMany, channels, inner, weighted);
     ImagesPlan const images = whole ? plan_images(type, channels, inner) : ImagesPlan{0, 0};
     SpansPlan const spans = whole ? plan_spans(type, channels, inner) : SpansPlan{0, 0, 0, 0};
     Mapping m;
@@ -104,32 +104,23 @@ Mapping fastest(Type type, int64_t channels, int64_t inner)
     take(speed_of(images, type, channels, inner), &Mapping::images, images);
     take(speed_of(spans, type, channels, inner), &Mapping::spans, spans);
     take(speed_of(staged, type, channels, inner), &Mapping::staged, staged);
+    take(speed_of(planes, type, kMany, channels, inner, weighted), &Mapping::planes, planes);
     return m;
 }
 
-// Images of short planes of which a multiprocessor holds fewer than three are other mappings' if they can, and from the
-// L2 cache planes of two vectors.
+// From the L2 cache columns are the fastest for planes of two vectors.
 Mapping choose(Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted, bool stream, bool tickets)
 {
-    constexpr int64_t kThird = 72 << 10;
-    int64_t const bytes = inner * size_of(type), weights = stream && weighted ? sizeof(float) : 0;
-    ShortPlanesPlan planes{0, 0, 0};
-    if (stream || bytes != 2 * kVectorBytes)
-        planes = plan_short_planes(type, outer, channels, inner, weighted);
+    int64_t const bytes = inner * size_of(type);
     Mapping m;
-    if (planes.images > 0 && channels * (bytes + weights) <= kThird)
-    {
-        m.planes = planes;
-        return m;
-    }
     if (stream && (bytes <= kLineBytes || bytes % kLineBytes != 0))
-        m = planned_once<fastest>(type, channels, inner);
+        m = planned_once<fastest>(type, channels, inner, weighted);
     else
         m.tiles = plan_l2norm_tiles(type, channels, inner, stream);
     if (stream && tickets && m.tiles.blocks > 0)
         m.exchange = plan_l2norm_exchange(type, channels, inner);
-    if (m.columns())
-        m.planes = planes;
+    if (!stream && bytes != 2 * kVectorBytes)
+        m.planes = plan_short_planes(type, outer, channels, inner, weighted);
     return m;
 }
 
