@@ -97,13 +97,15 @@ bool short_planes_fit(ShortPlanesPlan const& plan, Type type, int64_t channels, 
 // A block takes its time: its own way, one of each vector of a thread to and from memory, a round of images, weights
 // brought. All blocks of a multiprocessor share what it issues: a block's start, a lane's halves, which become floats
 // and halves again, a column's sum between the lanes of an image, weights. So does its shared memory, which each unit
-// asks three times. What the blocks hold at once beyond that costs a little, and a span that ends inside a sector as
-// much as one that is some bytes longer. Fitted to 18,000 timings of 480 shapes and types, with weights and without.
+// asks three times. What the blocks hold at once beyond that costs a little; a span that ends inside a sector, or
+// weights that end inside a vector, as much as some bytes more. Fitted to 18,000 timings of 480 shapes and types, with
+// weights and without.
 double speed_of(ShortPlanesPlan const& plan, Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted)
 {
-    constexpr double kBlock = 1327, kVector = 198, kRound = 722, kBrought = 407;               // ns of a block
-    constexpr double kStart = 16, kHalf = 0.649, kSum = 0.428, kWeight = 0.0692, kUnit = 2.5; // of a multiprocessor
-    constexpr double kMost = 1.037, kOfHeld = 3.47e-7, kSoftOfFew = 0.084, kCut = 348;
+    constexpr double kBlock = 1349, kVector = 198, kRound = 721, kBrought = 377;               // ns of a block
+    constexpr double kStart = 15.3, kHalf = 0.645, kSum = 0.429, kWeight = 0.07, kUnit = 2.5; // of a multiprocessor
+    constexpr double kMost = 1.042, kOfHeld = 3.6e-7, kSoftOfFew = 0.086;
+    constexpr double kCut = 340, kRest = 200; // bytes
     constexpr int kWarp = 32;
     if (plan.images == 0)
         return 0;
@@ -124,7 +126,8 @@ double speed_of(ShortPlanesPlan const& plan, Type type, int64_t outer, int64_t c
                  weights = weighted ? brought * kBrought + resident * channels * kWeight : 0,
                  time = kBlock + vectors * kVector + rounds * kRound + resident * issue + weights;
     double const held = resident * bytes, cut = bytes % kSectorBytes != 0 ? kCut : 0,
-                 most = (kMost - kOfHeld * held) * bytes / (bytes + cut),
+                 rest = weighted && channels % vector_elements(type) != 0 ? kRest : 0,
+                 most = (kMost - kOfHeld * held) * bytes / (bytes + cut + rest),
                  memory = double(of_warps * steps * u.units) * kUnit
         * turns_of_unit(plan, u, type, int(channels), int(inner));
     return std::min(least(held / time / kBytesOfNs, most, kSoftOfFew / resident), bytes / memory / kBytesOfNs);

@@ -174,8 +174,7 @@ template <int N, class W>
 __device__ inline void bring_weights(float* to, W const* from, int channels)
 {
     constexpr int AT_ONCE = N > 1 ? kWeightVectorsAtOnce : kWeightsAtOnce, STORED = N > 1 ? 4 : 1;
-    int const whole = channels / N * N, step = blockDim.x * N, rest = whole + threadIdx.x;
-    W const last = rest < channels ? from[rest] : W{}; // on its way with the others
+    int const whole = channels / N * N, step = blockDim.x * N;
     for (int first = threadIdx.x * N; first < whole; first += AT_ONCE * step)
     {
         Pack<W, N> some[AT_ONCE];
@@ -196,8 +195,8 @@ __device__ inline void bring_weights(float* to, W const* from, int channels)
                     Pack<float, STORED>::of(out).store(to + first + i * step + k, false);
                 }
     }
-    if (rest < channels)
-        to[rest] = to_float(last);
+    if (whole + int(threadIdx.x) < channels)
+        to[whole + threadIdx.x] = to_float(from[whole + threadIdx.x]);
 }
 
 template <class W>
