@@ -520,8 +520,12 @@ void verify(Case const& c)
     int64_t const rows = c.x.size() > 1 ? c.x[0] * c.x[1] : 1, length = volume(c.x) / rows;
     InstanceNormParams const params{c.affine ? Scalars{dw, c.affine_type} : Scalars{},
         c.affine ? Scalars{db, c.affine_type} : Scalars{}, c.x.size() > 1 ? c.x[1] : 1, c.a.epsilon, c.a.slope};
-    bool const by_periods = plan_rows(c.type, int64_t(1) << 30, length, device()).periods; // where tensors are large
-    if (c.kind == Kind::kSurgeonInstanceNorm && by_periods)
+    RowsPlan const in_large = plan_rows(c.type, int64_t(1) << 30, length, device());
+    if (c.kind == Kind::kSurgeonInstanceNorm && in_large.staged)
+        again(" as in large tensors", [&] {
+            return launch_instance_norm(in_large, c.type, dx.p, dy.p, rows, length, params, ws.p, 0);
+        });
+    if (c.kind == Kind::kSurgeonInstanceNorm && in_large.periods)
         for (bool periods : {false, true})
             again(periods ? " by periods" : " staged", [&] {
                 RowsPlan plan = plan_rows(c.type, rows, length, device());
@@ -626,11 +630,12 @@ void verify(Case const& c)
                     return launch_l2norm_staged(
                         staged, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
                 });
-        // As run() would, and spans that begin anywhere, by a few lanes an image or a block.
-        ShortPlanesPlan const few = plan_short_planes(c.type, outer, c.x[axis], inner, count == 2);
+        // As run() would, here and with many images, and spans that begin anywhere, by a few lanes an image or a block.
+        ShortPlanesPlan const few = plan_short_planes(c.type, outer, c.x[axis], inner, count == 2),
+                              many = plan_short_planes(c.type, int64_t(1) << 30, c.x[axis], inner, count == 2);
         int const lanes = 1 << turn % 7, threads = 32 << turn % 4;
         ShortPlanesPlan const other{1 + turn % 5, lanes > 32 ? threads : lanes, threads};
-        for (ShortPlanesPlan const& planes : {few, other})
+        for (ShortPlanesPlan const& planes : {few, many, other})
             if (short_planes_fit(planes, c.type, c.x[axis], inner))
                 again(" in short planes, " + std::to_string(planes.images) + " images by "
                         + std::to_string(planes.lanes) + " lanes of " + std::to_string(planes.threads),
@@ -964,7 +969,7 @@ void quick()
         for (int64_t length :
             {1, 9, 30, 64, 201, 255, 512, 1000, 1023, 2048, 4352, 5001, 8192, 8195, 17001, 20000, 65001})
             weighted_rows(length < 1000 ? 70 : 9, length, t);
-        for (int64_t length : {20, 64, 121, 255, 1023, 2100, 4001, 4352})
+        for (int64_t length : {20, 64, 121, 255, 1023, 2100, 4001, 4352, 5855})
             short_rows(30, length, t);
         for (int64_t length : {17, 24}) // blocks of all their threads
             short_rows(8500, length, t);
@@ -1132,7 +1137,7 @@ void check_all()
             verify(Case{Kind::kSurgeonInstanceNorm, instance(1e-5f, 0.3f), {2, 150, length}, t, Values::kShifted});
         for (int64_t length = 1; length < 40; ++length)
             short_rows(9001, length, t);
-        for (int64_t length = 40; length < 4400; length += length / 4)
+        for (int64_t length = 40; length < 5900; length += length / 4)
             for (int64_t rows : {3, 1101})
                 short_rows(rows, length, t);
         for (int64_t length = 1; length <= 26; ++length)

@@ -21,8 +21,11 @@ constexpr int kChunk = (32 << 10) / kVectorBytes;
 // its way.
 constexpr int64_t kFewBytes = 112 << 10;
 
+// Of rows of halves, several of which a block takes where there are many; else each has a block.
+constexpr int64_t kMostStagedHalves = 11776;
+
 // The longer periods of fewer threads cost more than what the L2 cache brings soon.
-constexpr int kMostPeriodBytes = 52, kMostPeriodBytesInCache = 32;
+constexpr int kMostPeriodBytesInCache = 32;
 
 int64_t bytes_in_registers(RowsPlan const& plan, int64_t vectors)
 {
@@ -65,9 +68,10 @@ RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on)
     bool const clusters = on.clusters && kStAsync, crooked = length % vector_elements(type) != 0,
                better = crooked || bytes_in_registers(plan, vectors) < kFewBytes;
     int64_t const bytes = length * size_of(type);
-    plan.staged = better && bytes <= kMostStagedBytes;
-    plan.periods = bytes <= (2 * rows * bytes > on.l2_bytes ? kMostPeriodBytes : kMostPeriodBytesInCache);
-    bool const shared = better && !plan.staged && clusters && size_of(type) == 2;
+    bool const halves = clusters && size_of(type) == 2, stream = 2 * rows * bytes > on.l2_bytes;
+    plan.staged = better && bytes <= (halves && stream ? kMostStagedHalves : kMostStagedBytes);
+    plan.periods = bytes <= (stream ? kMostPeriodBytes : kMostPeriodBytesInCache);
+    bool const shared = better && !plan.staged && halves;
     int blocks = shared && vectors > kSmallShare ? 2 : 1;
     while (clusters && vectors > kTileVectors && blocks < kMostBlocksOfRow && vectors / blocks > kSmallShare)
         blocks *= 2;

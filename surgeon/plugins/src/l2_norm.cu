@@ -44,17 +44,17 @@ double speed_of_columns(Type type, int64_t channels, int64_t inner)
         return 0;
     if (bytes >= 2 * kLineBytes)
         return bytes % kVectorBytes != 0 ? kHalfVectors : halves ? kHalves : kFloats;
-    return kLineBytes % bytes == 0 && channels <= kMany ? kOfLine : 0;
+    return bytes > kMostPlaneBytes && kLineBytes % bytes == 0 && channels <= kMany ? kOfLine : 0;
 }
 
-// Few long channels that cut vectors: so few that tiles would be half empty. Of halves also some more that cut lines.
+// Few long channels that cut vectors, of halves lines: so few that tiles would be half empty.
 StripsPlan plan_l2norm_strips(Type type, int64_t channels, int64_t inner)
 {
-    constexpr int64_t kShortest = 2048, kMany = 40;
+    constexpr int64_t kShortest = 2048;
     bool const halves = type != Type::kFloat;
     int64_t const bytes = inner * size_of(type), most = halves ? 52 : 40;
-    bool const split = bytes % kVectorBytes != 0, cut = halves && channels >= kMany && bytes % kLineBytes != 0;
-    bool const does = (split || cut) && bytes >= kShortest && channels <= most;
+    bool const does
+        = bytes % (halves ? kLineBytes : kVectorBytes) != 0 && bytes >= kShortest && channels <= most;
     return does ? plan_strips(type, channels, inner) : StripsPlan{0, 0, 0};
 }
 
@@ -74,20 +74,20 @@ struct Mapping
         return staged.images > 0 || strips.width > 0 || images.blocks > 0 || spans.blocks > 0 || exchange.blocks > 0
             || tiles.blocks > 0;
     }
-    bool columns() const { return planes.images == 0 && !draws(); }
 };
 
 // The fastest in tensors that outgrow the L2 cache, by what each plan says of itself; columns where that is none of
 // those that stay on the device. Longer planes are not taken by whole images: nothing says how fast that is, and
 // tiles do.
-Mapping fastest(Type type, int64_t channels, int64_t inner)
+Mapping fastest(Type type, int64_t channels, int64_t inner, bool weighted)
 {
-    constexpr int64_t kLong = 4 << 10;
+    constexpr int64_t kLong = 4 << 10, kMany = int64_t(1) << 30;
     constexpr double kStrips = 0.94;
     bool const whole = inner * size_of(type) <= kLong;
     TilesPlan const tiles = plan_l2norm_tiles(type, channels, inner, true);
     StagedPlan const staged = plan_staged(type, channels, inner);
     StripsPlan const strips = plan_l2norm_strips(type, channels, inner);
+    ShortPlanesPlan const planes = plan_short_planes(type, kMany, channels, inner, weighted);
     ImagesPlan const images = whole ? plan_images(type, channels, inner) : ImagesPlan{0, 0};
     SpansPlan const spans = whole ? plan_spans(type, channels, inner) : SpansPlan{0, 0, 0, 0};
     Mapping m;
@@ -104,32 +104,29 @@ Mapping fastest(Type type, int64_t channels, int64_t inner)
     take(speed_of(images, type, channels, inner), &Mapping::images, images);
     take(speed_of(spans, type, channels, inner), &Mapping::spans, spans);
     take(speed_of(staged, type, channels, inner), &Mapping::staged, staged);
+    take(speed_of(planes, type, kMany, channels, inner, weighted), &Mapping::planes, planes);
     return m;
 }
 
-// Images of short planes of which a multiprocessor holds fewer than three are other mappings' if they can. In tensors
-// that stay in the L2 cache blocks of vectors, or of halves of them, are as good as any: lines may be cut there.
+// In tensors that stay in the L2 cache blocks of vectors, or of halves of them, are as good as any but for short planes:
+// lines may be cut there.
 Mapping choose(Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted, bool stream, bool tickets)
 {
-    constexpr int64_t kThird = 72 << 10, kHalfVector = kVectorBytes / 2;
-    int64_t const bytes = inner * size_of(type), weights = stream && weighted ? sizeof(float) : 0;
-    ShortPlanesPlan const planes = plan_short_planes(type, outer, channels, inner, weighted);
+    constexpr int64_t kHalfVector = kVectorBytes / 2;
+    int64_t const bytes = inner * size_of(type);
     Mapping m;
-    if (planes.images > 0 && channels * (bytes + weights) <= kThird)
-    {
-        m.planes = planes;
+    if (!stream)
+        m.planes = plan_short_planes(type, outer, channels, inner, weighted);
+    if (m.planes.images > 0)
         return m;
-    }
     bool const in_vectors = stream ? bytes > kLineBytes && bytes % kLineBytes == 0
                                    : bytes >= 2 * kLineBytes && bytes % kHalfVector == 0;
     if (in_vectors)
         m.tiles = plan_l2norm_tiles(type, channels, inner, stream);
     else
-        m = planned_once<fastest>(type, channels, inner);
+        m = planned_once<fastest>(type, channels, inner, weighted);
     if (stream && tickets && m.tiles.blocks > 0)
         m.exchange = plan_l2norm_exchange(type, channels, inner);
-    if (m.columns())
-        m.planes = planes;
     return m;
 }
 
@@ -149,7 +146,7 @@ cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t ou
 {
     if (inner == 1 || channels == 1)
         return l2norm_rows(type, x, weight, y, outer * inner, channels, norm, workspace, tickets, on);
-    if (channels * inner * size_of(type) <= kMostL2PeriodBytes)
+    if (channels * inner * size_of(type) <= kMostImagePeriodBytes)
         return l2norm_small_images(type, x, weight, y, outer, channels, inner, norm, on);
     bool const stream = streams(2 * outer * channels * inner * size_of(type));
     Mapping const mapping = choose(type, outer, channels, inner, weight.data != nullptr, stream, tickets != nullptr);

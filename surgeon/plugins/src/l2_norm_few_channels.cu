@@ -25,24 +25,49 @@ bool staged_fits(StagedPlan const& plan, Type type, int64_t channels, int64_t in
         && staged_bytes(plan, type, channels, inner) <= most_shared_of_block();
 }
 
+namespace
+{
+
+// Of shared memory for a channel of a warp's columns, `pack` neighbours a thread: that of an item's first warps.
+double turns_of_columns(Type type, int64_t channels, int64_t inner, int64_t columns, int pack)
+{
+    constexpr int kWarp = 32, kSome = 8;
+    int turns = 0, warps = 0;
+    for (int64_t first = 0; first < columns && warps < kSome; first += kWarp * pack, ++warps)
+    {
+        std::vector<int> words;
+        for (int64_t column = first; column < std::min(first + kWarp * pack, columns); column += pack)
+            words.push_back(int((column / inner * (channels - 1) * inner + column) * size_of(type) / 4));
+        turns += turns_at_banks(words);
+    }
+    return double(turns) / warps;
+}
+
+} // namespace
+
 // Each round of a block's threads, a channel for each, takes the time in which it comes from shared memory, or in which
-// the multiprocessor issues all blocks'.
+// the multiprocessor issues all blocks'. Shared memory limits all of them.
 double speed_of(StagedPlan const& plan, Type type, int64_t channels, int64_t inner)
 {
     constexpr int kMostThreads = 1344; // that a multiprocessor has the registers for
-    constexpr double kItem = 963, kFloatWait = 12, kHalfWait = 15.1, kFloats = 1.64, kHalves = 1.82;
-    constexpr double kMost = 0.975;
+    constexpr double kItem = 963, kFloatWait = 12, kHalfWait = 15.1, kFloats = 1.64, kHalves = 1.82,
+                     kTurn = 1.8;
+    constexpr double kMost = 0.975, kSoft = 0.004;
     if (plan.images == 0)
         return 0;
     bool const halves = type != Type::kFloat, pairs = halves && channels < kStagedAtOnce && inner % 2 == 0;
     int const threads = plan.threads + kStagedMover;
     int64_t const block = staged_bytes(plan, type, channels, inner) + kReservedOfBlock, columns = plan.images * inner;
     int const resident = int(std::min<int64_t>(device().shared_bytes / block, kMostThreads / threads));
-    double const round = std::max(halves ? kHalfWait : kFloatWait,
-        resident * (threads / 32) * (halves ? kHalves : kFloats));
-    int64_t const rounds = ceil_div(columns, int64_t(plan.threads * (pairs ? 2 : 1))) * channels;
-    return speed_of(
-        ShareFlow{double(columns * channels * size_of(type)), resident, plan.stages, kItem + rounds * round}, kMost);
+    double const round
+        = std::max(halves ? kHalfWait : kFloatWait, resident * (threads / 32) * (halves ? kHalves : kFloats));
+    int const pack = pairs ? 2 : 1;
+    int64_t const rounds = ceil_div(columns, int64_t(plan.threads * pack)) * channels,
+                  of_warps = ceil_div(columns, int64_t(32 * pack)) * channels;
+    double const bytes = double(columns * channels * size_of(type)),
+                 memory = double(of_warps) * turns_of_columns(type, channels, inner, columns, pack) * kTurn;
+    return least(speed_of(ShareFlow{bytes, resident, plan.stages, kItem + rounds * round}, kMost),
+        bytes / memory / kBytesOfNs, kSoft);
 }
 
 // Items of some KiB, or an image each, by so many threads that few have no column.

@@ -27,11 +27,11 @@ cudaError_t launch_l2norm_rows(RowsPlan plan, T const* x, W const* weights, T* y
     return cudaGetLastError();
 }
 
-// That of `inner`, a divisor of LENGTH from INNER to LENGTH / 2.
+// That of `inner`, a divisor of LENGTH from INNER to LENGTH / 2, or 1 where that is no image.
 template <class T, int LENGTH, int INNER = 1>
 auto periods_kernel(int64_t inner)
 {
-    if constexpr (INNER < LENGTH / 2)
+    if constexpr (INNER < LENGTH / 2 && LENGTH * sizeof(T) <= kMostImagePeriodBytes)
         if (inner > INNER)
             return periods_kernel<T, LENGTH, INNER + 1>(inner);
     return l2norm_periods_kernel<T, LENGTH, LENGTH % INNER == 0 ? INNER : 1>;
@@ -41,7 +41,7 @@ template <class T>
 cudaError_t l2norm_periods(T const* x, Scalars weight, T* y, int64_t rows, int64_t length, int64_t inner, Norm norm,
     bool stream, cudaStream_t on)
 {
-    return with_period<T, kMostL2PeriodBytes>(length, [&](auto period) {
+    return with_period<T, kMostPeriodBytes>(length, [&](auto period) {
         using P = decltype(period);
         constexpr int kWarp = 32;
         auto const blocks_of = [&](int threads) { return ceil_div(rows, int64_t(P::rows_of(threads))); };
@@ -97,7 +97,7 @@ LongRowsPlan choose_long_rows(
 cudaError_t l2norm_small_images(Type type, void const* x, Scalars weight, void* y, int64_t outer, int64_t channels,
     int64_t inner, Norm norm, cudaStream_t on)
 {
-    if (channels < 2 || inner < 1 || channels * inner * size_of(type) > kMostL2PeriodBytes)
+    if (channels < 2 || inner < 1 || channels * inner * size_of(type) > kMostImagePeriodBytes)
         return cudaErrorInvalidValue;
     bool const stream = streams(2 * outer * channels * inner * size_of(type));
     return with_type(type, [&](auto tag) {
@@ -124,7 +124,7 @@ cudaError_t l2norm_rows(Type type, void const* x, Scalars weight, void* y, int64
         using T = typename decltype(tag)::type;
         auto const* const in = static_cast<T const*>(x);
         auto* const out = static_cast<T*>(y);
-        if (length * sizeof(T) <= kMostL2PeriodBytes)
+        if (length * sizeof(T) <= kMostPeriodBytes)
             return l2norm_periods(in, weight, out, rows, length, 1, norm, stream, on);
         cudaError_t status = cudaErrorInvalidConfiguration; // so far nothing has been launched
         if (plan.staged)

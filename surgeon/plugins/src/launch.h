@@ -7,6 +7,7 @@
 #include <mutex>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "operators.h"
 #include "plans.h"
@@ -176,7 +177,8 @@ inline cudaError_t ready_tickets(unsigned*& tickets, bool draws, void* workspace
 }
 
 // Rows that a block takes in shared memory as one span: each by a thread as 32-bit words, or by some lanes as vectors.
-constexpr int kMostWordBytes = 400, kMostBytesOfLane = 272, kMostStagedBytes = 32 * kMostBytesOfLane;
+constexpr int kMostWordBytes = 400, kMostBytesOfLane = 272, kMostLanesOfRow = 32,
+              kMostStagedBytes = kMostLanesOfRow * kMostBytesOfLane;
 
 // The lanes that share a row; 1 for words.
 inline int staged_lanes(int64_t bytes, int most_word_bytes = kMostWordBytes)
@@ -184,7 +186,7 @@ inline int staged_lanes(int64_t bytes, int most_word_bytes = kMostWordBytes)
     if (bytes <= most_word_bytes)
         return 1;
     int lanes = 8;
-    while (bytes > lanes * kMostBytesOfLane)
+    while (lanes < kMostLanesOfRow && bytes > lanes * kMostBytesOfLane)
         lanes *= 2;
     return lanes;
 }
@@ -208,8 +210,8 @@ int spread_threads(int threads, int least, BlocksOf const& blocks_of)
     return threads;
 }
 
-// Rows of up to kMostStagedBytes, by so many lanes each; invalid configuration where the device has too little shared
-// memory, of which the kernel has `beside` bytes for more than rows.
+// Rows by so many lanes each; invalid configuration where the device has too little shared memory, of which the kernel
+// has `beside` bytes for more than rows.
 template <class T, class... Arguments>
 cudaError_t launch_staged(StagedKernels<T, Arguments...> const& kernels, T const* x, T* y, int64_t rows, int64_t length,
     int lanes, size_t beside, bool stream, cudaStream_t on, Arguments... arguments)
@@ -248,6 +250,9 @@ inline double least(double a, double b, double soft)
     return 2 * a * b / (a + b + std::sqrt((a - b) * (a - b) + 4 * soft * a * b));
 }
 
+// What a copy makes of x on a multiprocessor.
+constexpr double kBytesOfNs = 16;
+
 // Shares of x that a multiprocessor's blocks bring, work on and send.
 struct ShareFlow
 {
@@ -261,10 +266,22 @@ struct ShareFlow
 // This and the work of each mapping's plans are fitted to 20,000 timings of 210 shapes, fp32 and fp16.
 inline double speed_of(ShareFlow const& f, double most)
 {
-    constexpr double kBytesOfNs = 16, kWay = 720, kSoft = 0.0135, kSoftOfFew = 0.043;
+    constexpr double kWay = 720, kSoft = 0.0135, kSoftOfFew = 0.043;
     double const shares = f.resident * f.stages, ways = shares * f.bytes / (f.work + kWay) / kBytesOfNs;
     return std::min(least(ways, most, kSoft + kSoftOfFew / (shares * shares)),
         f.resident * f.bytes / f.work / kBytesOfNs);
+}
+
+// How often shared memory turns to one of its banks for the 32-bit words that a warp asks for at once.
+inline int turns_at_banks(std::vector<int>& words)
+{
+    constexpr int kBanks = 32;
+    std::sort(words.begin(), words.end());
+    words.erase(std::unique(words.begin(), words.end()), words.end());
+    int turns[kBanks] = {};
+    for (int word : words)
+        ++turns[word % kBanks];
+    return *std::max_element(turns, turns + kBanks);
 }
 
 // The fastest of some plans by what they say of themselves; of those that say the same, the first.
@@ -281,16 +298,16 @@ struct Fastest
     }
 };
 
-// What MAKE(type, channels, inner) plans for this device, asked once for each shape: it takes longer than a launch.
-template <auto MAKE>
-auto planned_once(Type type, int64_t channels, int64_t inner)
+// What MAKE(shape...) plans for this device, asked once for each shape: it takes longer than a launch.
+template <auto MAKE, class... Shape>
+auto planned_once(Shape... shape)
 {
     static std::mutex mutex;
-    static std::map<std::tuple<bool, int64_t, Type, int64_t, int64_t>, decltype(MAKE(type, channels, inner))> known;
-    auto const key = std::make_tuple(device().clusters, device().shared_bytes, type, channels, inner);
+    static std::map<std::tuple<bool, int64_t, Shape...>, decltype(MAKE(shape...))> known;
+    auto const key = std::make_tuple(device().clusters, device().shared_bytes, shape...);
     std::lock_guard<std::mutex> const lock(mutex);
     auto const found = known.find(key);
-    return found != known.end() ? found->second : known[key] = MAKE(type, channels, inner);
+    return found != known.end() ? found->second : known[key] = MAKE(shape...);
 }
 
 // x as [packs][elements] for tensor copies: each pack is x again, `step` elements after the one before, so that a box
@@ -305,7 +322,8 @@ constexpr int kTicketWords = kVectorBytes / sizeof(unsigned);
 // Of memory behind the counter, 0 before and after a launch.
 size_t exchange_bytes();
 
-constexpr int kMostL2PeriodBytes = 32; // of L2Norm's rows and images
+// Of rows, and of L2Norm's images, that threads take some at a time.
+constexpr int kMostPeriodBytes = 52, kMostImagePeriodBytes = 32;
 
 // The operators that have no plan of their own for the tests to choose.
 cudaError_t l2norm_rows(Type type, void const* x, Scalars weight, void* y, int64_t rows, int64_t length, Norm norm,

@@ -122,6 +122,7 @@ double speed_of(TilesPlan const& plan, Type type, int64_t channels, int64_t inne
 double speed_of(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner);
 double speed_of(SpansPlan const& plan, Type type, int64_t channels, int64_t inner);
 double speed_of(StagedPlan const& plan, Type type, int64_t channels, int64_t inner);
+double speed_of(ShortPlanesPlan const& plan, Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted);
 RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on);
 
 cudaError_t launch_l2norm_columns(ColumnsPlan const& plan, Type type, void const* x, Scalars weight, void* y,

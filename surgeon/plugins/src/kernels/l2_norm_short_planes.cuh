@@ -20,6 +20,10 @@ struct ShortPlanes
 };
 
 constexpr int kMostPlaneBytes = 32, kMostShortPlanesThreads = 256;
+
+// That a multiprocessor has the registers for, by a plane's elements.
+constexpr int short_planes_threads(int64_t inner) { return inner > 10 ? 768 : 1024; }
+
 constexpr int kWeightVectorsAtOnce = 4, kWeightsAtOnce = 16; // of a thread: as vectors, or where they cannot be such
 
 // A plane as units, the largest that are aligned wherever an image begins; of an odd number of halves, two planes, from
@@ -30,7 +34,6 @@ struct PlaneUnits
     static constexpr int VEC = kVectorBytes / sizeof(T);
     static constexpr int PER = std::max(std::gcd(INNER, VEC), int(4 / sizeof(T)));
     static constexpr int STEP = std::lcm(INNER, PER), UNITS = STEP / PER, PLANES = STEP / INNER;
-    static constexpr int BANKS = 128 / int(PER * sizeof(T)); // of a unit each
     static constexpr int AT_ONCE = std::max(kMostPlaneBytes / int(STEP * sizeof(T)), 1); // steps
     using Unit = Pack<T, PER>;
 };
@@ -221,7 +224,7 @@ __device__ inline void bring_weights(float* to, Scalars const& from, int channel
 // A block has some images in shared memory as one span, which comes and goes as vectors. A lane's steps are such that
 // its columns are always the same: their sums stay in registers.
 template <class T, int INNER>
-__global__ void __launch_bounds__(kMostShortPlanesThreads, INNER > 10 ? 3 : 4)
+__global__ void __launch_bounds__(kMostShortPlanesThreads, short_planes_threads(INNER) / kMostShortPlanesThreads)
     l2norm_short_planes_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, ShortPlanes g, Norm norm,
         bool stream)
 {
