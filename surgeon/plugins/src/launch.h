@@ -303,8 +303,9 @@ template <auto MAKE, class... Shape>
 auto planned_once(Shape... shape)
 {
     static std::mutex mutex;
-    static std::map<std::tuple<bool, int64_t, Shape...>, decltype(MAKE(shape...))> known;
-    auto const key = std::make_tuple(device().clusters, device().shared_bytes, shape...);
+    static std::map<std::tuple<int, bool, int64_t, Shape...>, decltype(MAKE(shape...))> known;
+    Device const& on = device();
+    auto const key = std::make_tuple(on.multiprocessors, on.clusters, on.shared_bytes, shape...);
     std::lock_guard<std::mutex> const lock(mutex);
     auto const found = known.find(key);
     return found != known.end() ? found->second : known[key] = MAKE(shape...);
