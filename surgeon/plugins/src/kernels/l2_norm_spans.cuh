@@ -358,7 +358,7 @@ __global__ void __launch_bounds__(kMostSpanThreads, SURGEON_DEVICE_HAS_ST_ASYNC 
                     for (int first = 0; first < ROUNDS; first += AT_ONCE) // ROUNDS is a multiple
                     {
                         Word v[AT_ONCE][WORDS];
-                        float weigh[AT_ONCE][WORDS][PER];
+                        [[maybe_unused]] float weigh[AT_ONCE][WORDS][PER];
 #pragma unroll
                         for (int r = 0; r < AT_ONCE; ++r)
 #pragma unroll
