@@ -273,7 +273,7 @@ inline double speed_of(ShareFlow const& f, double most)
 }
 
 // How often shared memory turns to one of its banks for the 32-bit words that a warp asks for at once.
-inline int turns_at_banks(std::vector<int>& words)
+inline int turns_at_banks(std::vector<int> words)
 {
     constexpr int kBanks = 32;
     std::sort(words.begin(), words.end());

@@ -107,8 +107,7 @@ PadUnits<U> pad_units(PadGeometry<U> const& geometry, int64_t elements, int chun
     PadUnits<U> g{};
     g.geometry = geometry;
     g.width = FastDiv<uint32_t>(uint32_t(axes[geometry.rank - 1].out.d));
-    int64_t filled = 0, best = 0;
-    int64_t units = 0;
+    int64_t units = 0, best = 0;
     // Units as large as can be, but not where they make less than three quarters of the chunk that smaller ones do. Of
     // more than kManyUnits it takes so long to say where they are that a chunk is worth no more than with as many.
     auto const consider = [&](int axis, int64_t pack, int64_t unit, int64_t span) {
@@ -126,7 +125,6 @@ PadUnits<U> pad_units(PadGeometry<U> const& geometry, int64_t elements, int chun
             return;
         best = worth;
         units = count;
-        filled = units * unit;
         g.axis = axis;
         g.pack = int(pack);
         g.unit = FastDiv<uint32_t>(uint32_t(unit));
@@ -151,7 +149,7 @@ PadUnits<U> pad_units(PadGeometry<U> const& geometry, int64_t elements, int chun
         return g;
     g.step = g.pack > 1 ? int(axes[0].stride) : 0;
     g.count = U(ceil_div(elements, int64_t(g.unit.d)));
-    g.words = int(ceil_div<int64_t>(filled * size, 4 * 32 * kUnitWarps * kUnitPiece)) * kUnitPiece;
+    g.words = int(ceil_div(units * int64_t(g.unit.d) * size, int64_t(4 * 32 * kUnitWarps * kUnitPiece))) * kUnitPiece;
     set_units<T>(g, int(units));
     int const together = g.unit.d * size % 4 ? 2 : 1;
     // As many blocks a multiprocessor as of any shape.
