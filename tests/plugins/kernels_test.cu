@@ -588,11 +588,13 @@ void verify(Case const& c)
                     return launch_l2norm_exchange(
                         exchange, c.type, sx, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
                 });
-        LongRowsPlan const as_run = plan_long_rows(c.type, c.x[axis], count == 2);
-        for (LongRowsPlan const& long_rows : {as_run, LongRowsPlan{1 << turn % 4, 1 + turn % 3}})
-            if (inner == 1 && c.x[axis] > 1 && long_rows_fit(long_rows, c.type, c.x[axis], count == 2))
+        int const weight_bytes = count == 2 ? int(size_of(c.affine_type)) : 0, kept = turn / 4 % 2 ? weight_bytes : 4;
+        LongRowsPlan const as_run = plan_long_rows(c.type, c.x[axis], weight_bytes),
+                           any{1 << turn % 4, 1 + turn % 3, count == 2 ? kept : 0};
+        for (LongRowsPlan const& long_rows : {as_run, any})
+            if (inner == 1 && c.x[axis] > 1 && long_rows_fit(long_rows, c.type, c.x[axis]))
                 again(" over " + std::to_string(long_rows.blocks) + " blocks, stages "
-                        + std::to_string(long_rows.stages),
+                        + std::to_string(long_rows.stages) + ", weights of " + std::to_string(long_rows.kept),
                     [&] {
                         return launch_l2norm_long_rows(
                             long_rows, c.type, dx.p, weight, dy.p, outer, c.x[axis], norm, tickets(), 0);
@@ -967,7 +969,8 @@ void quick()
         for (int64_t length : {1, 2, 3, 5}) // blocks of all their periods
             short_channels(500, 20 + length % 3, length, t);
         for (int64_t length :
-            {1, 9, 30, 64, 201, 255, 512, 1000, 1023, 2048, 4352, 5001, 8192, 8195, 17001, 20000, 65001})
+            {1, 9, 30, 64, 201, 255, 512, 1000, 1023, 2048, 4352, 5001, 8192, 8195, 17001, 20000, 46341, 65001,
+                131073})
             weighted_rows(length < 1000 ? 70 : 9, length, t);
         for (int64_t length : {20, 64, 121, 255, 1023, 2100, 4001, 4352, 5855})
             short_rows(30, length, t);
@@ -1250,14 +1253,14 @@ void compare(std::string const& op, std::string const& shape, Type t, std::strin
 void time_case(Case const& c, std::string const& note, PadPlan const* plan = nullptr)
 {
     Dims const out = c.y();
-    int64_t const size = size_of(c.type), in_bytes = volume(c.x) * size, out_bytes = volume(out) * size;
-    Buffer dx(in_bytes), dy(std::max(in_bytes, out_bytes)), dw(65536 * 4),
-        ws(workspace_bytes(c.kind, int(c.x.size()), c.x.data()));
-    fill(dx.p, volume(c.x), c.type);
-    fill(dw.p, 65536, Type::kFloat);
     Dims wd{c.kind == Kind::kSurgeonL2Norm ? c.x[c.a.axis < 0 ? c.a.axis + int(c.x.size()) : c.a.axis] : c.x[1]};
     if (c.kind == Kind::kSurgeonPRelu)
         wd = c.slope;
+    int64_t const size = size_of(c.type), in_bytes = volume(c.x) * size, out_bytes = volume(out) * size;
+    Buffer dx(in_bytes), dy(std::max(in_bytes, out_bytes)), dw(volume(wd) * 4),
+        ws(workspace_bytes(c.kind, int(c.x.size()), c.x.data()));
+    fill(dx.p, volume(c.x), c.type);
+    fill(dw.p, volume(wd), Type::kFloat);
     Tensor const in[3] = {tensor(dx.p, c.x, c.type, c.layout), tensor(dw.p, wd, c.affine_type),
         tensor(dw.p, wd, c.affine_type)};
     int const count = c.kind == Kind::kSurgeonPRelu ? 2 : !c.affine ? 1 : c.kind == Kind::kSurgeonL2Norm ? 2 : 3;

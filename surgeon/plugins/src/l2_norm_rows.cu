@@ -65,7 +65,7 @@ cudaError_t l2norm_staged(
     bool const crooked = length % (kVectorBytes / int(sizeof(T))) != 0;
     int const lanes
         = staged_lanes(length * sizeof(T), weight.data && crooked ? kMostWeightedWordBytes : kMostWordBytes);
-    auto const floats = lanes > 1 ? StagedWeights<T, true>::floats : StagedWeights<T, false>::floats;
+    auto const floats = lanes > 1 ? StagedVectorWeights<T>::floats : StagedWordWeights<T>::floats;
     return launch_staged<T, Scalars, Norm>(
         {l2norm_staged_kernel<T, PlainWords>, l2norm_staged_kernel<T, TurningWords>,
             l2norm_staged_kernel<T, RowVectors>},
@@ -76,8 +76,9 @@ cudaError_t l2norm_staged(
 // registers leave little room and which each row would read again, or of many vectors a thread: those that begin inside
 // a vector, or of which registers would hold too little.
 LongRowsPlan choose_long_rows(
-    RowsPlan const& plan, Type type, int64_t rows, int64_t length, bool weighted, bool stream)
+    RowsPlan const& plan, Type type, int64_t rows, int64_t length, int weight_bytes, bool stream)
 {
+    bool const weighted = weight_bytes > 0;
     constexpr int64_t kLong = 8 << 10, kFewBytes = 112 << 10;
     constexpr int64_t kVectors = 8192; // that the threads of a multiprocessor have registers for
     int64_t const bytes = length * size_of(type);
@@ -89,7 +90,7 @@ LongRowsPlan choose_long_rows(
                    large = weighted && plan.threads > kMostWeightedThreads;
         does = crooked || few || large;
     }
-    return does && rows <= kMostBlocks ? plan_long_rows(type, length, weighted) : LongRowsPlan{0, 0};
+    return does && rows <= kMostBlocks ? plan_long_rows(type, length, weight_bytes) : kNoLongRows;
 }
 
 } // namespace
@@ -112,7 +113,7 @@ cudaError_t l2norm_rows(Type type, void const* x, Scalars weight, void* y, int64
 {
     RowsPlan const plan = plan_rows(type, rows, length, Device{});
     bool const stream = streams(2 * rows * length * size_of(type));
-    LongRowsPlan const over_blocks = choose_long_rows(plan, type, rows, length, weight.data != nullptr, stream);
+    LongRowsPlan const over_blocks = choose_long_rows(plan, type, rows, length, bytes_of_one(weight), stream);
     if (over_blocks.blocks > 0)
     {
         cudaError_t const status = ready_tickets(tickets, stream, workspace, on);

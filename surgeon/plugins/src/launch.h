@@ -40,6 +40,12 @@ inline int vector_elements(Type type)
     return int(kVectorBytes / size_of(type));
 }
 
+// 0 where there are none.
+inline int bytes_of_one(Scalars const& s)
+{
+    return s.data ? int(size_of(s.type)) : 0;
+}
+
 inline Scalars scalars(Tensor const& t)
 {
     return Scalars{t.data, t.type};

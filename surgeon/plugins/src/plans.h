@@ -79,7 +79,10 @@ struct LongRowsPlan
 {
     int blocks; // of a cluster, which share a row; 0: this mapping does not do
     int stages; // rows that they have
+    int kept;   // bytes that a weight is kept in: as it comes, or 4; 0 without weights
 };
+
+constexpr LongRowsPlan kNoLongRows{0, 0, 0};
 
 struct RowsPlan
 {
@@ -115,8 +118,9 @@ ShortPlanesPlan plan_short_planes(Type type, int64_t outer, int64_t channels, in
 bool short_planes_fit(ShortPlanesPlan const& plan, Type type, int64_t channels, int64_t inner);
 StripsPlan plan_strips(Type type, int64_t channels, int64_t inner);
 bool strips_fit(StripsPlan const& plan, Type type, int64_t channels, int64_t inner);
-LongRowsPlan plan_long_rows(Type type, int64_t length, bool weighted);
-bool long_rows_fit(LongRowsPlan const& plan, Type type, int64_t length, bool weighted);
+// With weights of so many bytes each, 0 for none.
+LongRowsPlan plan_long_rows(Type type, int64_t length, int weight_bytes);
+bool long_rows_fit(LongRowsPlan const& plan, Type type, int64_t length);
 // What a plan makes of a copy's speed, about, in tensors that outgrow the L2 cache; 0 for one that does not.
 double speed_of(TilesPlan const& plan, Type type, int64_t channels, int64_t inner);
 double speed_of(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner);

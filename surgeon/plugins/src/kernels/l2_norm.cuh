@@ -82,6 +82,103 @@ struct Scale
     __device__ float operator()(float x) const { return x * factor * extra; }
 };
 
+// Weights in shared memory, kept as W, beside rows of which lanes have neighbouring vectors. Their 32-bit words with
+// one place in a vector are neighbours, so that lanes read neighbours wherever in a vector rows begin; where all begin
+// with one they stay together by four, which a lane reads at once.
+template <class T, class W>
+struct VectorWeights
+{
+    static constexpr int VEC = kVectorBytes / sizeof(T), PER = 4 / sizeof(W), WORDS = VEC / PER, QUAD = 4;
+    unsigned* const words;
+    int const stride; // vectors that there is room for
+    bool const whole; // all rows begin with a vector
+
+    // Where the words of a vector's weights are found, less the vector's number. Halves may begin inside a word.
+    struct Places
+    {
+        static constexpr int COUNT = WORDS + PER - 1;
+        int at[COUNT];
+        int shift; // bits
+    };
+
+    // Those of some vectors, from the weight `first` on, which may lie before the first; anything for those outside.
+    __device__ void fill(Scalars const& from, int first, int vectors, int count, int thread, int threads) const
+    {
+        for (int j = thread; j < vectors; j += threads)
+        {
+            float some[VEC];
+            neighbours<T>(from, first + j * VEC, count, some);
+            auto const kept = Pack<W, VEC>::of(some);
+#pragma unroll
+            for (int i = 0; i < WORDS; ++i)
+                words[place(j * WORDS + i)] = kept.words[i];
+        }
+    }
+
+    // Of a row whose vector 0 has the weights from `first` on, not before the first.
+    __device__ Places find(int first) const
+    {
+        int const word = int(unsigned(first) / PER);
+        Places p;
+        p.shift = int(unsigned(first) % PER * 8 * sizeof(W));
+        if (whole)
+#pragma unroll
+            for (int i = 0; i < WORDS; i += QUAD)
+                p.at[i] = place(word + i) / QUAD;
+        else
+#pragma unroll
+            for (int i = 0; i < Places::COUNT; ++i)
+                p.at[i] = place(word + i);
+        return p;
+    }
+
+    // The vector j's, where all rows begin with a vector, and where they need not.
+    __device__ void weigh_whole(float (&values)[VEC], int j, Places const& p) const
+    {
+#pragma unroll
+        for (int i = 0; i < WORDS; i += QUAD)
+        {
+            auto const w = Pack<W, QUAD * PER>::of_shared(reinterpret_cast<W const*>(words + (p.at[i] + j) * QUAD));
+#pragma unroll
+            for (int k = 0; k < QUAD * PER; ++k)
+                values[i * PER + k] *= w[k];
+        }
+    }
+
+    __device__ void weigh_any(float (&values)[VEC], int j, Places const& p) const
+    {
+        Pack<W, VEC> w;
+        unsigned next = words[p.at[0] + j];
+#pragma unroll
+        for (int i = 0; i < WORDS; ++i)
+        {
+            w.words[i] = next;
+            if (i + 1 < Places::COUNT)
+                next = words[p.at[i + 1] + j];
+            if (PER > 1)
+                w.words[i] = __funnelshift_r(w.words[i], next, p.shift);
+        }
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+            values[k] *= w[k];
+    }
+
+    // That of one element.
+    __device__ float at(int e) const
+    {
+        Pack<W, PER> w;
+        w.words[0] = words[place(e / PER)];
+        return PER == 1 || e % PER == 0 ? w[0] : w[PER - 1];
+    }
+
+private:
+    __device__ int place(int word) const
+    {
+        unsigned const in = unsigned(word) % WORDS, vector = unsigned(word) / WORDS;
+        return whole ? (in / QUAD * stride + vector) * QUAD + in % QUAD : in * stride + vector;
+    }
+};
+
 // The elements whose bits are set.
 template <class T>
 __device__ inline void store_inside(T* p, Vector<T> const& v, unsigned inside)

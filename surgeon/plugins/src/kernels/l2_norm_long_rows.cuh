@@ -13,7 +13,14 @@ struct LongRows
     int length;
     int per;    // vectors of a share, whole lines
     int stages; // shares that a block has
+    int kept;   // bytes that a weight is kept in
 };
+
+// Vectors that a block keeps the weights of.
+SURGEON_BOTH inline int weighted_vectors(int per)
+{
+    return per + kLineBytes / kVectorBytes;
+}
 
 constexpr int kLongRowsAdders = 4, kLongRowsWriters = 8; // warps
 constexpr int kLongRowsThreads = (kLongRowsAdders + kLongRowsWriters + 1) * 32;
@@ -31,46 +38,37 @@ __device__ inline RowWindow<T> share_of_row(unsigned row, LongRows const& g, int
     return RowWindow<T>(begin + before, lo, max(lo, hi));
 }
 
-// The weights of a block's shares, and a line before them, since rows begin anywhere in one. Those with the same place
-// in a vector are neighbours, so that lanes read neighbours wherever rows begin; where all begin on vectors they stay
-// together by four, which a lane reads at once.
-template <class T>
-struct LongRowsWeights
+// The weights of a block's shares, and a line before them, since rows begin anywhere in one.
+template <class T, class W>
+struct LongRowsWeights : VectorWeights<T, W>
 {
-    static constexpr int VEC = kVectorBytes / sizeof(T), LINE = kLineBytes / sizeof(T), QUAD = 4;
-    float* const weights;
-    LongRows const& g;
-    bool const whole = g.length % VEC == 0;
+    using VectorWeights<T, W>::VEC;
+    static constexpr int LINE = kLineBytes / sizeof(T);
 
-    SURGEON_BOTH static int vectors(int per) { return per + kLineBytes / kVectorBytes; }
-    SURGEON_BOTH static int floats(int per) { return vectors(per) * VEC; }
-
-    __device__ void fill(Scalars const& from, int rank, int thread, int threads) const
+    __device__ LongRowsWeights(void* shared, LongRows const& g, Scalars const& from, int rank, int thread, int threads)
+        : VectorWeights<T, W>{static_cast<unsigned*>(shared), weighted_vectors(g.per), g.length % VEC == 0}
     {
-        for (int j = thread; j < vectors(g.per); j += threads)
-        {
-            float some[VEC];
-            neighbours<T>(from, (rank * g.per + j) * VEC - LINE, g.length, some);
-#pragma unroll
-            for (int k = 0; k < VEC; ++k)
-                weights[place(j * VEC + k)] = some[k];
-        }
+        this->fill(from, rank * g.per * VEC - LINE, this->stride, g.length, thread, threads);
     }
 
-    // Where those of a vector j of the row's share are found, less j; by four where all rows begin on vectors.
-    __device__ void find(unsigned row, int (&at)[VEC]) const
+    __device__ auto find(unsigned row, LongRows const& g) const
     {
-        int const first = LINE - int(int64_t(row) * g.length % LINE);
-#pragma unroll
-        for (int k = 0; k < VEC; ++k)
-            at[k] = whole ? place(first + k) / QUAD : place(first + k);
+        return VectorWeights<T, W>::find(LINE - int(int64_t(row) * g.length % LINE));
     }
+};
 
-private:
-    __device__ int place(int e) const
+struct NoWeights
+{
+    static constexpr bool whole = true;
+
+    __device__ int find(unsigned, LongRows const&) const { return 0; }
+    template <class V>
+    __device__ void weigh_whole(V&, int, int) const
     {
-        unsigned const in = unsigned(e) % VEC, vector = unsigned(e) / VEC;
-        return whole ? (in / QUAD * vectors(g.per) + vector) * QUAD + in % QUAD : in * vectors(g.per) + vector;
+    }
+    template <class V>
+    __device__ void weigh_any(V&, int, int) const
+    {
     }
 };
 
@@ -217,58 +215,48 @@ __global__ void __launch_bounds__(kLongRowsThreads, 3)
     {
         constexpr int THREADS = WRITERS * 32;
         int const thread = threadIdx.x - ADDERS * 32;
-        LongRowsWeights<T> const weights{sums + 2 * g.stages * parts, g};
-        if (weight.data)
-            weights.fill(weight, rank, thread, THREADS);
-        asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
-        for (;; advance())
-        {
-            barrier_wait(full + at.stage, at.phase);
-            unsigned const row = row_of[at.stage];
-            if (row >= g.rows)
-                break;
-            RowWindow<T> const share = share_of_row<T>(row, g, rank);
-            T const* const stage = stages + at.stage * g.per * VEC;
-            int found[VEC];
-            weights.find(row, found);
-            barrier_wait(met + set.stage, set.phase);
-            float const total = warp_sum(lane < parts ? sums[set.stage * parts + lane] : 0.f);
-            Scale const scale(divisor_of(total, norm));
-            auto const write = [&](auto const& weigh) {
+        auto const write_rows = [&](auto const& weights) {
+            asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
+            for (;; advance())
+            {
+                barrier_wait(full + at.stage, at.phase);
+                unsigned const row = row_of[at.stage];
+                if (row >= g.rows)
+                    break;
+                RowWindow<T> const share = share_of_row<T>(row, g, rank);
+                T const* const stage = stages + at.stage * g.per * VEC;
+                auto const found = weights.find(row, g);
+                barrier_wait(met + set.stage, set.phase);
+                float const total = warp_sum(lane < parts ? sums[set.stage * parts + lane] : 0.f);
+                Scale const scale(divisor_of(total, norm));
+                auto const write = [&](auto const& weigh) {
 #pragma unroll 2
-                for (int j = thread + (thread * VEC + VEC <= share.lo ? THREADS : 0); j * VEC < share.hi; j += THREADS)
-                {
-                    auto const v = Vector<T>::of_shared(stage + j * VEC);
-                    float out[VEC];
-#pragma unroll
-                    for (int k = 0; k < VEC; ++k)
-                        out[k] = scale(v[k]);
-                    weigh(out, j);
-                    share.put(y, j, Vector<T>::of(out), stream);
-                }
-            };
-            if (!weight.data)
-                write([](auto&, int) {});
-            else if (weights.whole)
-                write([&](auto& out, int j) {
-                    constexpr int QUAD = LongRowsWeights<T>::QUAD;
-#pragma unroll
-                    for (int k = 0; k < VEC; k += QUAD)
+                    for (int j = thread + (thread * VEC + VEC <= share.lo ? THREADS : 0); j * VEC < share.hi;
+                         j += THREADS)
                     {
-                        auto const w = Pack<float, QUAD>::of_shared(weights.weights + (found[k] + j) * QUAD);
+                        auto const v = Vector<T>::of_shared(stage + j * VEC);
+                        float out[VEC];
 #pragma unroll
-                        for (int i = 0; i < QUAD; ++i)
-                            out[k + i] *= w[i];
+                        for (int k = 0; k < VEC; ++k)
+                            out[k] = scale(v[k]);
+                        weigh(out, j);
+                        share.put(y, j, Vector<T>::of(out), stream);
                     }
-                });
-            else
-                write([&](auto& out, int j) {
-#pragma unroll
-                    for (int k = 0; k < VEC; ++k)
-                        out[k] *= weights.weights[found[k] + j];
-                });
-            barrier_arrive(empty + at.stage);
-        }
+                };
+                if (weights.whole)
+                    write([&](auto& out, int j) { weights.weigh_whole(out, j, found); });
+                else
+                    write([&](auto& out, int j) { weights.weigh_any(out, j, found); });
+                barrier_arrive(empty + at.stage);
+            }
+        };
+        void* const kept = sums + 2 * g.stages * parts;
+        if (!weight.data)
+            write_rows(NoWeights{});
+        else if (g.kept == sizeof(float))
+            write_rows(LongRowsWeights<T, float>(kept, g, weight, rank, thread, THREADS));
+        else
+            write_rows(LongRowsWeights<T, T>(kept, g, weight, rank, thread, THREADS));
     }
     __syncwarp();
     cluster_arrive(); // no block leaves while others may still send to it

@@ -59,28 +59,21 @@ __global__ void __launch_bounds__(512, R <= 8 && std::is_void<W>::value ? 2 : 1)
     }
 }
 
-// Weights behind staged rows, where lanes find theirs in different banks. Of rows by words they have a gap after every
-// 32. Of rows by vectors those with the same place in a vector are neighbours, so that lanes read neighbours wherever
-// rows begin; where all begin on vectors they stay together by four, which a lane reads at once.
-template <class T, bool VECTORS>
-struct StagedWeights
+// Weights behind staged rows by words, as floats: a gap after every 32, so that lanes find theirs in different banks.
+template <class T>
+struct StagedWordWeights
 {
-    static constexpr int VEC = kVectorBytes / sizeof(T), QUAD = 4;
     float* const weights;
-    int const length;
-    bool const whole = length % VEC == 0;
 
-    // 8 more than a multiple of 32, so that groups of 8 lanes whose rows begin at other elements have other banks.
-    SURGEON_BOTH static int stride(int length) { return (ceil_div(length, VEC) + 23) / 32 * 32 + 8; }
-    SURGEON_BOTH static int floats(int length) { return VECTORS ? VEC * stride(length) : length + length / 32; }
+    SURGEON_BOTH static int floats(int length) { return length + length / 32; }
 
-    template <class W>
-    __device__ void fill(W const* from) const
+    __device__ StagedWordWeights(void* shared, int length, Scalars const& from) : weights(static_cast<float*>(shared))
     {
-        for (int e = threadIdx.x * VEC; e < length; e += blockDim.x * VEC)
+        constexpr int VEC = kVectorBytes / sizeof(T);
+        for (int e = threadIdx.x * VEC; from.data && e < length; e += blockDim.x * VEC)
         {
             float some[VEC];
-            neighbours(from, e, length, some);
+            neighbours<T>(from, e, length, some);
 #pragma unroll
             for (int k = 0; k < VEC; ++k)
                 if (e + k < length)
@@ -88,46 +81,48 @@ struct StagedWeights
         }
     }
 
-    // Where those of a row's vectors lie, less the vectors' numbers, when the first is `skipped` elements into the row;
-    // not needed where all rows begin on vectors.
-    __device__ void find(int skipped, int (&at)[VEC]) const
-    {
-        if (whole)
-            return;
-#pragma unroll
-        for (int k = 0; k < VEC; ++k)
-            at[k] = place(skipped + k);
-    }
+    __device__ int find(int) const { return 0; }
 
     template <int N>
-    __device__ void weigh(float (&values)[N], int first, int const (&at)[VEC]) const
+    __device__ void weigh(float (&values)[N], int first, int) const
     {
-        if (VECTORS && N == VEC && whole)
 #pragma unroll
-            for (int k = 0; k < N; k += QUAD)
-            {
-                auto const w = Pack<float, QUAD>::of_shared(weights + place(first + k));
-#pragma unroll
-                for (int i = 0; i < QUAD && k + i < N; ++i)
-                    values[k + i] *= w[i];
-            }
-        else if (VECTORS && N == VEC)
-#pragma unroll
-            for (int k = 0; k < N; ++k)
-                values[k] *= weights[at[k] + unsigned(first) / VEC];
-        else
-#pragma unroll
-            for (int k = 0; k < N; ++k)
-                values[k] *= weights[place(first + k)];
+        for (int k = 0; k < N; ++k)
+            values[k] *= weights[place(first + k)];
     }
 
 private:
-    __device__ int place(int e) const
+    __device__ static int place(int e) { return e + e / 32; }
+};
+
+// The same of rows by vectors.
+template <class T>
+struct StagedVectorWeights : VectorWeights<T, float>
+{
+    using VectorWeights<T, float>::VEC;
+
+    // 8 more than a multiple of 32, so that groups of 8 lanes whose rows begin at other elements have other banks.
+    SURGEON_BOTH static int stride(int length) { return (ceil_div(length, VEC) + 23) / 32 * 32 + 8; }
+    SURGEON_BOTH static int floats(int length) { return VEC * stride(length); }
+
+    __device__ StagedVectorWeights(void* shared, int length, Scalars const& from)
+        : VectorWeights<T, float>{static_cast<unsigned*>(shared), stride(length), length % VEC == 0}
     {
-        if (!VECTORS)
-            return e + e / 32;
-        unsigned const in = unsigned(e) % VEC, vector = unsigned(e) / VEC;
-        return whole ? (in / QUAD * stride(length) + vector) * QUAD + in % QUAD : in * stride(length) + vector;
+        if (from.data)
+            this->fill(from, 0, ceil_div(length, VEC), length, threadIdx.x, blockDim.x);
+    }
+
+    template <int N, class P>
+    __device__ void weigh(float (&values)[N], int first, P const& found) const
+    {
+        if constexpr (N != VEC)
+#pragma unroll
+            for (int k = 0; k < N; ++k)
+                values[k] *= this->at(first + k);
+        else if (this->whole)
+            this->weigh_whole(values, unsigned(first) / VEC, found);
+        else
+            this->weigh_any(values, unsigned(first) / VEC, found);
     }
 };
 
@@ -139,12 +134,9 @@ __global__ void __launch_bounds__(kMostStagedThreads, 6)
 {
     extern __shared__ __align__(128) unsigned char staged[];
     StagedRows<T> const block(staged, rows, length, lanes);
-    StagedWeights<T, Row<T>::VECTORS> const weights{static_cast<float*>(block.behind()), length};
     block.ask_for(x);
-    if (weight.data && weight.type == Type::kFloat)
-        weights.fill(static_cast<float const*>(weight.data));
-    else if (weight.data)
-        weights.fill(static_cast<T const*>(weight.data));
+    std::conditional_t<Row<T>::VECTORS, StagedVectorWeights<T>, StagedWordWeights<T>> const weights(
+        block.behind(), length, weight);
     block.await();
     Row<T> const row(block);
     float sum = 0.f;
@@ -156,8 +148,7 @@ __global__ void __launch_bounds__(kMostStagedThreads, 6)
     };
     if (weight.data)
     {
-        int found[StagedSpan<T>::VEC];
-        weights.find(-block.start & (StagedSpan<T>::VEC - 1), found);
+        auto const found = weights.find(-block.start & (StagedSpan<T>::VEC - 1));
         row.change([&](auto& values, int first) {
             scaled(values);
             weights.weigh(values, first, found);
