@@ -237,23 +237,32 @@ std::vector<RawAxis> pad_axes(Attributes const& a, Tensor const& x)
 PadPlan plan_pad(Attributes const& a, Tensor const& x, Tensor const& y)
 {
     RawAxis const last = pad_axes(a, x).back();
-    constexpr int64_t kNarrow = int64_t(1) << 30, kLongRow = 256, kFewPads = 32, kInCache = 2 * kLineBytes;
+    constexpr int64_t kNarrow = int64_t(1) << 30, kLongRow = 256, kFewPads = 32;
     bool const wide = std::max(x.elements(), y.elements()) > kNarrow;
     int64_t const pads = std::max<int64_t>(last.begin, 0) + std::max<int64_t>(last.end, 0);
-    // Rows that are mostly whole vectors, shorter ones without pads that fill groups of threads (but of 128 bytes: in fp32
-    // chunks are 0.02 better there), and in tensors that stay in the L2 cache those of some lines.
+    // Rows that are mostly whole vectors, shorter ones without pads that fill groups of threads (but of 128 bytes: in
+    // fp32 chunks are 0.02 better there), and in tensors that stay in the L2 cache those of some lines. Of these the
+    // small ones are over before blocks that stay have found the sources of their words: there shorter rows too, and
+    // chunks of half as many words.
     int64_t const bytes = last.in * size_of(x.type), vectors = bytes / kVectorBytes;
     bool const stream = streams((x.elements() + y.elements()) * size_of(x.type));
     bool const filled = bytes >= 2 * kSectorBytes && bytes != kLineBytes
         && next_power_of_two(vectors) * kVectorBytes == bytes;
+    constexpr int64_t kShortRows = 24 << 10, kSmallChunks = 64 << 10; // of y, a multiprocessor
+    auto const small = [&](int64_t share) {
+        return !stream && y.elements() * size_of(x.type) <= share * device().multiprocessors;
+    };
+    bool const short_rows = small(kShortRows) && pads * 4 <= last.in;
+    int64_t const in_cache = short_rows ? 2 * kSectorBytes : 2 * kLineBytes;
     // Two chunks and what they need, of three blocks.
-    int64_t const chunk = std::min<int64_t>(device().shared_bytes / 14 / 4096 * 4096, kPadChunk);
+    int64_t const most = std::min<int64_t>(device().shared_bytes / 14 / 4096 * 4096, kPadChunk),
+                  chunk = small(kSmallChunks) ? std::min<int64_t>(kPadChunk / 2, most) : most;
     // Rows that y has more often than x, and that fill chunks, are read once for some of y.
     int64_t const row_bytes = (last.in + last.begin + last.end) * size_of(x.type);
     bool const repeated = !last.plain() && y.elements() * 8 >= x.elements() * 9
         && chunk / row_bytes * row_bytes * 10 >= chunk * 9;
     if ((last.in >= kLongRow && pads * kFewPads <= last.in && !repeated) || (last.plain() && filled)
-        || (!stream && bytes >= kInCache))
+        || (!stream && bytes >= in_cache))
         return PadPlan{0, wide};
     return PadPlan{int(chunk), wide};
 }
