@@ -613,7 +613,7 @@ void verify(Case const& c)
         }
         // As run() would, and over every number of blocks, by few threads and many.
         int const most_turns = std::max(int(480 * 4 / size / inner), 1);
-        for (SpansPlan const& spans : {plan_spans(c.type, c.x[axis], inner),
+        for (SpansPlan const& spans : {plan_spans(c.type, c.x[axis], inner, count == 2),
                  SpansPlan{1 + turn % 8, 1 + turn / 8 % 2, 1 + turn % most_turns, 1 + turn % 3},
                  SpansPlan{1 << turn / 2 % 4, 1 + turn / 3 % 2, most_turns, 1 + turn % 4}})
             if (spans_fit(spans, c.type, c.x[axis], inner))

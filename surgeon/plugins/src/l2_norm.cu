@@ -89,7 +89,7 @@ Mapping fastest(Type type, int64_t channels, int64_t inner, bool weighted)
     StripsPlan const strips = plan_l2norm_strips(type, channels, inner);
     ShortPlanesPlan const planes = plan_short_planes(type, kMany, channels, inner, weighted);
     ImagesPlan const images = whole ? plan_images(type, channels, inner) : ImagesPlan{0, 0};
-    SpansPlan const spans = whole ? plan_spans(type, channels, inner) : SpansPlan{0, 0, 0, 0};
+    SpansPlan const spans = whole ? plan_spans(type, channels, inner, weighted) : SpansPlan{0, 0, 0, 0};
     Mapping m;
     double most = tiles.blocks == 0 ? speed_of_columns(type, channels, inner) : 0;
     auto const take = [&](double speed, auto Mapping::*which, auto const& plan) {
@@ -102,7 +102,7 @@ Mapping fastest(Type type, int64_t channels, int64_t inner, bool weighted)
     take(speed_of(tiles, type, channels, inner), &Mapping::tiles, tiles);
     take(strips.width > 0 ? kStrips : 0, &Mapping::strips, strips);
     take(speed_of(images, type, channels, inner), &Mapping::images, images);
-    take(speed_of(spans, type, channels, inner), &Mapping::spans, spans);
+    take(speed_of(spans, type, channels, inner, weighted), &Mapping::spans, spans);
     take(speed_of(staged, type, channels, inner), &Mapping::staged, staged);
     take(speed_of(planes, type, kMany, channels, inner, weighted), &Mapping::planes, planes);
     return m;

@@ -63,36 +63,45 @@ bool spans_fit(SpansPlan const& plan, Type type, int64_t channels, int64_t inner
         && (plan.words - 1) * g.width < g.turn && spans_bytes(g, type, plan.blocks) <= most_shared_of_block();
 }
 
-// A round of a block's threads, and each column, costs all that the multiprocessor's blocks issue for it meanwhile, a
-// share, its pieces and the exchange as much as they would alone.
-double speed_of(SpansPlan const& plan, Type type, int64_t channels, int64_t inner)
+// A round of a block's threads, and each column, costs all that the multiprocessor's blocks issue for it meanwhile, and
+// more the words of a piece that may end with the share, since each has a test of its own; a share's pieces, its warps
+// and the exchange cost as much as they would alone. Weights cost a share some time, more where a word may have two of
+// them, and all of it where planes are short. Places that are too few for one more cluster hold nothing. Fitted to
+// 16,000 timings of 350 shapes, fp32 and fp16, with weights and without.
+double speed_of(SpansPlan const& plan, Type type, int64_t channels, int64_t inner, bool weighted)
 {
     constexpr int kMostThreads = 1024; // that a multiprocessor has the registers for
-    constexpr double kShare = 2128, kCross = 656, kPiece = 187, kExchange[] = {236, 324}, kColumn = 0.22;
-    constexpr double kFloats[] = {3.48, 4.71}, kHalves[] = {2.49, 6.26}; // of a warp's round, by words
-    constexpr double kBeside = 0.372;                                    // of one that is a piece's but no share's
-    constexpr double kMost = 0.975, kOfPieces = 0.093, kBestOfMany = 0.98; // the highest of many guesses is too high
-    constexpr int kNear = 16;     // multiprocessors, about: a cluster's blocks lie within so many
-    constexpr double kLeft = 1.3; // what places cost that are too few for one more cluster
+    constexpr double kPiece = 328, kExchange[] = {239, 270}, kColumn = 0.188, kWarp = 39.7;
+    // Of a share with weights, and of one whose words may have two of them; of memory, by columns.
+    constexpr double kWeights = 322, kTwoWeights = 474, kOfWeights = 0.12;
+    // Of a warp's round, by words, without weights and with them; of a word that is tested.
+    constexpr double kFloats[][2] = {{2.62, 3.41}, {2.62, 3.86}}, kHalves[][2] = {{1.76, 4.17}, {2.05, 5.1}},
+                     kCrossing[] = {1.67, 1.96}, kTested[] = {5.68, 6.31};
+    constexpr double kMost = 0.965, kBestOfMany = 0.99; // the highest of many guesses is too high
+    constexpr int kNear = 16; // multiprocessors, about: a cluster's blocks lie within so many
     if (plan.blocks == 0)
         return 0;
-    bool const halves = type != Type::kFloat;
+    bool const halves = type != Type::kFloat, cross = crosses(type, inner);
     ImageSpans const g = image_spans(plan, type, channels, inner);
-    int const threads = span_workers(g) + kSpansMover;
+    int const threads = span_workers(g) + kSpansMover, warps = threads / 32;
     int64_t const block = spans_bytes(g, type, plan.blocks) + kReservedOfBlock;
     int const resident = int(std::min<int64_t>(device().shared_bytes / block, kMostThreads / threads));
-    int64_t const of_share = ceil_div(g.share * size_of(type) / 4, int64_t(g.turn));
-    double const rounds = of_share + kBeside * (g.pieces * span_rounds(plan.words) - of_share);
-    double const issued = resident
-        * (kColumn * inner + rounds * (threads / 32) * (halves ? kHalves : kFloats)[plan.words - 1]);
-    double const exchange = plan.blocks > 1 ? kExchange[halves] * (1 + std::log2(plan.blocks)) : 0;
-    double const used = 1 - kLeft * (kNear * resident % plan.blocks) / (kNear * resident);
+    int64_t const words = g.share * size_of(type) / 4, of_share = ceil_div(words, int64_t(g.turn)),
+                  half_line = kLineBytes / 8, // in words: where a share begins, on average
+                  whole = (words + half_line) / (span_rounds(plan.words) * g.turn);
+    double const round = cross && plan.words == 1 ? kCrossing[weighted]
+                                                  : (halves ? kHalves : kFloats)[weighted][plan.words - 1],
+                 of_warp = of_share * round + (g.pieces - whole) * kSpanWords * kTested[halves],
+                 issued = resident * (kColumn * inner + warps * of_warp),
+                 exchange = plan.blocks > 1 ? kExchange[halves] * (1 + std::log2(plan.blocks)) : 0,
+                 weights = !weighted ? 0 : cross ? kWeights + kTwoWeights : kWeights,
+                 used = 1 - double(kNear * resident % plan.blocks) / (kNear * resident);
     ShareFlow const flow{used * double(channels * inner * size_of(type)) / plan.blocks, resident, plan.stages,
-        kShare + (crosses(type, inner) ? kCross : 0) + kPiece * g.pieces + exchange + issued};
-    return kBestOfMany * speed_of(flow, kMost * (1 - kOfPieces / g.pieces));
+        weights + kPiece * g.pieces + kWarp * warps + exchange + issued};
+    return kBestOfMany * speed_of(flow, kMost * (weighted ? 1 - kOfWeights / inner : 1));
 }
 
-SpansPlan plan_spans(Type type, int64_t channels, int64_t inner)
+SpansPlan plan_spans(Type type, int64_t channels, int64_t inner, bool weighted)
 {
     if (!kStAsync || channels * inner > kMostBlocksInCluster * device().shared_bytes / size_of(type))
         return SpansPlan{0, 0, 0, 0};
@@ -105,7 +114,7 @@ SpansPlan plan_spans(Type type, int64_t channels, int64_t inner)
                 {
                     SpansPlan const plan{blocks, words, turns, stages};
                     if (spans_fit(plan, type, channels, inner))
-                        best.consider(plan, speed_of(plan, type, channels, inner));
+                        best.consider(plan, speed_of(plan, type, channels, inner, weighted));
                 }
     return best.plan;
 }

@@ -269,7 +269,7 @@ struct ShareFlow
 
 // The part of a copy's speed that they reach, `most` at best. More shares than are worked on must be on their way. What
 // limits is memory, as many shares as there are in the time that one takes for its way and work, or the blocks' work.
-// This and the work of each mapping's plans are fitted to 20,000 timings of 210 shapes, fp32 and fp16.
+// This and the work of the mappings' plans, but for words, are fitted to 20,000 timings of 210 shapes, fp32 and fp16.
 inline double speed_of(ShareFlow const& f, double most)
 {
     constexpr double kWay = 720, kSoft = 0.0135, kSoftOfFew = 0.043;

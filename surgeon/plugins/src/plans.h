@@ -110,7 +110,7 @@ ExchangePlan plan_exchange(Type type, int64_t channels);
 bool exchange_fits(ExchangePlan const& plan, Type type, int64_t channels);
 ImagesPlan plan_images(Type type, int64_t channels, int64_t inner);
 bool images_fit(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner);
-SpansPlan plan_spans(Type type, int64_t channels, int64_t inner);
+SpansPlan plan_spans(Type type, int64_t channels, int64_t inner, bool weighted);
 bool spans_fit(SpansPlan const& plan, Type type, int64_t channels, int64_t inner);
 StagedPlan plan_staged(Type type, int64_t channels, int64_t inner);
 bool staged_fits(StagedPlan const& plan, Type type, int64_t channels, int64_t inner);
@@ -124,7 +124,7 @@ bool long_rows_fit(LongRowsPlan const& plan, Type type, int64_t length);
 // What a plan makes of a copy's speed, about, in tensors that outgrow the L2 cache; 0 for one that does not.
 double speed_of(TilesPlan const& plan, Type type, int64_t channels, int64_t inner);
 double speed_of(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner);
-double speed_of(SpansPlan const& plan, Type type, int64_t channels, int64_t inner);
+double speed_of(SpansPlan const& plan, Type type, int64_t channels, int64_t inner, bool weighted);
 double speed_of(StagedPlan const& plan, Type type, int64_t channels, int64_t inner);
 double speed_of(ShortPlanesPlan const& plan, Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted);
 RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on);
