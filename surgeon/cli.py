@@ -328,6 +328,14 @@ def _words(given: Iterable[str]) -> list[str]:
     return [w.strip() for item in given for w in item.split(",") if w.strip()]
 
 
+def _only(given: Sequence[str]) -> list[str] | None:
+    """None where all passes are to run."""
+    names = _words(given)
+    if given and not names:
+        raise UsageError("--only is empty: name passes, or leave it out.")
+    return names or None
+
+
 def _skips(given: Iterable[str]) -> list[str]:
     """Like `_words`, but a node glob may have commas of its own."""
     return [w for item in given for w in ([item] if ":" in item else _words([item]))]
@@ -349,6 +357,8 @@ def _shapes(given: Iterable[str]) -> dict[str, tuple[int, ...]]:
         name, colon, text = item.rpartition(":")
         if not colon or not name:
             raise UsageError(f"--shapes takes INPUT:SIZES, such as x:1x3x224x224, not '{item}'.")
+        if name in found:
+            raise UsageError(f"--shapes names the input '{name}' twice.")
         found[name] = _sizes(text, item)
     return found
 
@@ -370,6 +380,8 @@ def _profile(given: Iterable[str]) -> dict[str, list[tuple[int, ...]]]:
                 "--profile takes INPUT:MIN,OPT,MAX or INPUT:SHAPE, such as x:1x3x64x64,4x3x256x256,8x3x512x512, not "
                 f"'{item}'."
             )
+        if name in found:
+            raise UsageError(f"--profile names the input '{name}' twice.")
         found[name] = shapes * (3 if len(shapes) == 1 else 1)
     return found
 
@@ -394,7 +406,7 @@ def _options(args: argparse.Namespace) -> dict[str, float]:
 
 def _target(args: argparse.Namespace) -> tuple[Target, str]:
     """The target, and how the first line calls it."""
-    target = Target.parse(args.target or "installed")
+    target = Target.parse("installed" if args.target is None else args.target)
     words = [] if args.target else ["the default"]
     if target.note:
         words.append(target.note)
@@ -429,7 +441,7 @@ def _rewrite(args: argparse.Namespace) -> int:
             target=target,
             plugins=_words(args.plugins),
             strategy=_strategies(args.strategy),
-            only=_words(args.only) or None,
+            only=_only(args.only),
             skip=_skips(args.skip),
             verify=args.verify,
             shapes=_shapes(args.shapes),
@@ -438,6 +450,9 @@ def _rewrite(args: argparse.Namespace) -> int:
             options=options,
             progress=progress,
         )
+    for path in (out, *reports):
+        if path is not None:
+            check_writable(path, *result.files)
     report = result.report
     started = time.perf_counter()
     half = _to_half(result, args, target, options) if args.fp16 else None
@@ -645,7 +660,7 @@ def _explain_node(args: argparse.Namespace, screen: Screen) -> int:
     screen.line(f"{args.model}, {title}")
     found = verdicts(
         Path(args.model), args.explain, target=target, plugins=_words(args.plugins),
-        strategy=_strategies(args.strategy), only=_words(args.only) or None,
+        strategy=_strategies(args.strategy), only=_only(args.only),
         skip=_skips(args.skip), passes=args.passes, options=_options(args),
     )  # fmt: skip
     screen.line(found.node)
@@ -670,7 +685,7 @@ def _check(args: argparse.Namespace) -> int:
     screen.line(f"{args.model}, {title}")
     found = check(
         Path(args.model), target=target, plugins=_words(args.plugins),
-        strategy=_strategies(args.strategy), only=_words(args.only) or None,
+        strategy=_strategies(args.strategy), only=_only(args.only),
         skip=_skips(args.skip), passes=args.passes,
     )  # fmt: skip
     rows = [(r.node, r.op, r.mended_by or "no pass", r.why) for r in found.untaken]

@@ -27,9 +27,9 @@ from polygraphy.comparator import (
 )
 from polygraphy.logger import G_LOGGER
 
-from .engine import RTX, computes_in_half
+from .engine import RTX, choose_runtime, computes_in_half, plugin_library
 from .errors import EngineError, ModelError, UsageError, did_you_mean
-from .files import Staged, check_writable, read
+from .files import Staged, check_writable, read_all
 from .prove import (
     HALVES,
     NOT_COUNTED,
@@ -190,14 +190,22 @@ def compare_files(
     is asked for and no TensorRT runs here; EngineError where TensorRT refuses a model that it was
     asked to run or to parse.
     """
-    before, after = read(original), read(rewritten)
+    (before, files), (after, more) = read_all(original), read_all(rewritten)
     _check_interfaces(before, after)
     for saved in (save_inputs, save_outputs):
         if saved is not None:
-            check_writable(Path(saved), original, rewritten, *([Path(data)] if data else []))
+            check_writable(Path(saved), *files, *more, *([Path(data)] if data else []))
+    if save_inputs and save_outputs and Path(save_inputs).resolve() == Path(save_outputs).resolve():
+        raise UsageError(f"inputs and outputs cannot both be written to '{save_inputs}'.")
+    if runtime is not None:
+        choose_runtime(runtime)
+    for library in plugins:
+        plugin_library(library)
     names = [o.name for o in before.graph.output]
     window, symbols = whole_window(before, after, shapes or {})
     inputs = list(_inputs(window, symbols, data))
+    if not inputs:
+        raise UsageError(f"'{data}' gives no inputs.")
     dynamic = [name for name, _, dims in window.inputs if not all(isinstance(d, int) for d in dims)]
     comparison = Comparison(shapes=_ranges(dynamic, [feeds for _, feeds, _ in inputs]))
     floor = 0.0
@@ -217,12 +225,15 @@ def compare_files(
         for side, _ in runs:
             side.statistics = [Statistics(n) for n in names]
             comparison.sides.append(side)
+        noted = len(comparison.notes)
         ran = _run_all(before, original.parent, runs, reference, inputs, floor, comparison, progress)
-    if not any(s.runs for s in comparison.sides):
+    if not ran:
         raise ModelError(
-            f"'{original}' runs on none of the inputs that surgeon tried: {comparison.notes[0]}. Give sizes that it "
-            "takes with --shapes, or inputs with --data."
+            f"'{original}' runs on none of the inputs that surgeon tried: {comparison.notes[noted].rstrip('.')}. Give "
+            "sizes that it takes with --shapes, or inputs with --data."
         )
+    if not any(array.size for _, _, outputs in ran for array in outputs.values()):
+        raise ModelError(f"the outputs of '{original}' have no elements on these inputs: nothing was compared.")
     if save_inputs or save_outputs:
         _save([(f, given) for kind, f, given in ran if kind not in NOT_FINITE], save_inputs, save_outputs)
     return comparison
@@ -478,12 +489,7 @@ def _inputs(window: Window, symbols: Mapping[str, int], data: str | None) -> Ite
 def _load(data: str, window: Window) -> list[Feeds]:
     from .precision import load_data
 
-    try:
-        items = load_data(data)
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"'{data}' does not hold arrays: {error}. Write one with numpy.savez(path, **inputs)."
-        ) from None
+    items = load_data(data)
     wanted = [name for name, _, _ in window.inputs]
     for found in items:
         for name in wanted:

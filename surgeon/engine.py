@@ -27,7 +27,7 @@ from typing import Any
 
 from .errors import EngineError, SurgeonError, UsageError, did_you_mean
 from .explain import Untaken, mended_by
-from .files import as_text, check_writable, put, read
+from .files import as_text, check_writable, put, read, read_all
 from .prove import HALVES
 from .targets import Target
 
@@ -160,10 +160,9 @@ def build(
     Raises EngineError with every refused node and the pass that could mend it, UsageError, ModelError.
     """
     source, path = Path(model), Path(out)
-    check_writable(path, source)
-    if timing_cache is not None:
-        check_writable(Path(timing_cache), source)
-    proto = read(source)
+    proto, files = read_all(source)
+    for place in (path, *([Path(timing_cache)] if timing_cache is not None else [])):
+        check_writable(place, *files)
     trt = use(choose_runtime(runtime))
     if fp16 and (trt.__name__ == RTX or int(trt.__version__.split(".")[0]) >= 11):
         raise UsageError(

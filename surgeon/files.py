@@ -27,6 +27,12 @@ _EXTERNAL = b"location"  # the key under which a tensor names its file: bytes wi
 
 def read(path: Path) -> ModelProto:
     """The model without its external weights. Raises ModelError with a paragraph that says what to do."""
+    return read_all(path)[0]
+
+
+def read_all(path: Path) -> tuple[ModelProto, list[Path]]:
+    """The model without its external weights, and the files that it is made of: its own, and those of its weights.
+    Raises ModelError."""
     if not path.exists():
         hint = " surgeon reads files, no pipes." if path.name == "-" else ""
         raise ModelError(f"there is no file '{path}'.{hint}")
@@ -53,8 +59,10 @@ def read(path: Path) -> ModelProto:
     if not model.HasField("graph"):
         raise ModelError(f"'{path}' holds no graph: it is not an ONNX model, or was cut off while being written.")
     _check_types(model.graph, path)
+    files = [path]
     for file in external_files(model) if _EXTERNAL in data else ():
         where = path.parent / file
+        files.append(where)
         if Path(file).is_absolute() or ".." in Path(file).parts:
             raise ModelError(
                 f"'{path}' keeps weights in '{file}', outside its own folder, which ONNX forbids. "
@@ -65,7 +73,7 @@ def read(path: Path) -> ModelProto:
                 f"'{path}' keeps weights in '{file}', which is not there. Put it beside the model, where the exporter "
                 "wrote it."
             )
-    return model
+    return model, files
 
 
 def _check_types(graph: onnx.GraphProto, path: Path) -> None:
@@ -193,7 +201,7 @@ def check_writable(path: Path, *sources: Path) -> None:
         raise ModelError("surgeon writes files, no pipes: name a file in place of '-'.")
     if path.is_dir():
         raise ModelError(f"'{path}' is a folder; name the file to write.")
-    if path.exists() and not path.is_file():
+    if (path.exists() and not path.is_file()) or _is_descriptor(path):
         raise ModelError(
             f"'{path}' is a device or a pipe. surgeon writes a file whole or not at all: name a regular file, or let "
             "--check write nothing."
@@ -201,7 +209,8 @@ def check_writable(path: Path, *sources: Path) -> None:
     for source in sources:
         if path.exists() and source.exists() and path.samefile(source):
             raise ModelError(
-                f"'{path}' is the input itself. surgeon never overwrites what it reads: name another file."
+                f"'{path}' is the input itself, or holds its weights. surgeon never overwrites what it reads: name "
+                "another file."
             )
     folder = _real(path).parent
     if not folder.is_dir():
@@ -209,6 +218,12 @@ def check_writable(path: Path, *sources: Path) -> None:
         raise ModelError(f"there is no folder '{named}' to write '{path.name}' into.")
     if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
         raise ModelError(f"'{path}' cannot be written: permission denied.")
+
+
+def _is_descriptor(path: Path) -> bool:
+    """Whether this is a name of an open file, such as /dev/stdout, which may be a log that others write to."""
+    folder = os.path.realpath(path.parent)
+    return folder == "/dev" or folder.startswith("/proc/")
 
 
 def write(
@@ -278,6 +293,8 @@ class Staged:
     def place(self, path: Path) -> Path:
         """Where to write what shall become `path`."""
         real = _real(path)
+        if real in self._moves.values():
+            raise ModelError(f"two files cannot both be written to '{path}': name another one, or another folder.")
         if real.parent not in self._folders:
             with _told(path):
                 self._folders[real.parent] = Path(tempfile.mkdtemp(dir=real.parent, prefix=".surgeon-"))

@@ -27,7 +27,7 @@ import numpy as np
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from .errors import ModelError, SurgeonError
+from .errors import ModelError, SurgeonError, UsageError, did_you_mean
 from .files import UNWRITABLE, as_text, external_files, resolved_weights, with_weights
 from .graph import Dim, Graph, Model, Node, Shape, Value
 from .meaning import DOMAIN, IR_WITH_OVERLOADS, attach
@@ -985,19 +985,42 @@ def prove_models(
 def whole_window(before: ModelProto, after: ModelProto, shapes: Any = None) -> tuple[Window, dict[str, int]]:
     """Two whole models as one window, and the sizes of the symbolic dimensions that `shapes` fixes by input name."""
     given = dict(shapes or {})
-    infos = [
-        (i.name, i.type.tensor_type.elem_type, tuple(_declared_dim(d) for d in i.type.tensor_type.shape.dim))
-        for i in before.graph.input
-        if i.name not in {t.name for t in before.graph.initializer}
-    ]
-    symbols = {
-        d: n
-        for name, _, dims in infos
-        if name in given
-        for d, n in zip(dims, given[name], strict=True)
-        if isinstance(d, str)
-    }
+    symbols = fixed_symbols(before, given)
+    infos = []
+    for i in before.graph.input:
+        if i.name in {t.name for t in before.graph.initializer}:
+            continue
+        dims = [_declared_dim(d) for d in i.type.tensor_type.shape.dim]
+        for k, size in enumerate(given.get(i.name, ())):
+            if dims[k] is None:  # a name of its own for a dimension that has neither name nor size
+                dims[k] = f"{i.name}#{k}"
+                symbols[f"{i.name}#{k}"] = size
+        infos.append((i.name, i.type.tensor_type.elem_type, tuple(dims)))
     return Window(before, after, infos, _largest_pad(before)), symbols
+
+
+def fixed_symbols(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """The size of each named dimension that `shapes` fixes, by input. Raises UsageError where they are not the model's,
+    contradict each other, or are below 1: without elements everything is equal."""
+    found: dict[str, int] = {}
+    inputs = {i.name: i for i in model.graph.input}
+    for name, sizes in shapes.items():
+        if name not in inputs:
+            raise UsageError(f"the model has no input '{name}'.{did_you_mean(name, inputs)}")
+        dims = inputs[name].type.tensor_type.shape.dim
+        if len(dims) != len(sizes):
+            raise UsageError(f"the input '{name}' has {len(dims)} dimensions; {len(sizes)} were given.")
+        for k, (dim, size) in enumerate(zip(dims, sizes, strict=True)):
+            declared = _declared_dim(dim)
+            if not isinstance(size, int | np.integer) or size < 1:
+                raise UsageError(f"dimension {k} of the input '{name}' needs a size of 1 or more, not {size}.")
+            if isinstance(declared, int) and declared > 0 and size != declared:  # some exporters write -1
+                raise UsageError(f"dimension {k} of the input '{name}' is {declared} in the model; {size} was given.")
+            if isinstance(declared, str) and found.setdefault(declared, int(size)) != size:
+                raise UsageError(
+                    f"'{declared}' cannot be both {found[declared]} and {size}: inputs share that dimension."
+                )
+    return found
 
 
 def sizes_that_run(

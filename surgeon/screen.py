@@ -30,6 +30,8 @@ class Screen:
 
     def line(self, text: str = "", style: str = "") -> None:
         if self.quiet:
+            if style == "bad":
+                complain(text)
             return
         if self._console is None:
             _write(text, sys.stdout)

@@ -15,7 +15,7 @@ from onnx import ModelProto
 
 from . import registry
 from .errors import ModelError, PassError, SurgeonError, UsageError, did_you_mean
-from .files import SMALL, UNWRITABLE, as_text, check_writable, read, without_data, write
+from .files import SMALL, UNWRITABLE, as_text, check_writable, read_all, without_data, write
 from .graph import PLACE, Model, no_collection
 from .interop import GraphRule, Outcome, run_graph_rules
 from .meaning import attach
@@ -32,7 +32,7 @@ REFUSALS = (onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
 # Of a model whose plugin nodes of one operator have different attributes.
 OVERLOADED = (
     "nodes with other attributes have other functions (overloads): ONNX Runtime up to 1.23 runs the first one for all "
-    "of them, so compare with a newer one"
+    "of them, and newer ones do inside the file's own functions. TensorRT reads the attributes"
 )
 MAX_RUNS = 20  # each run but the last leaves at least one unproved rewrite out
 Progress = Callable[[str, int, int], None]
@@ -40,11 +40,13 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(slots=True)
 class Result:
-    """`model`: the rewritten ModelProto (external data still on disk beside the input). `report`: what was done."""
+    """`model`: the rewritten ModelProto (external data still on disk beside the input). `report`: what was done.
+    `files`: those that were read, which `save` never overwrites."""
 
     model: ModelProto
     report: Report
     base: Path | None = None
+    files: Sequence[Path] = ()
 
     def gs(self) -> Any:
         """The rewritten model as an onnx-graphsurgeon graph."""
@@ -53,7 +55,9 @@ class Result:
         return to_graphsurgeon(self.model, self.base)
 
     def save(self, path: str | Path, also: Mapping[Path, bytes] | None = None) -> None:
-        """Write the model; see `files.write`."""
+        """Write the model; see `files.write`. Raises ModelError."""
+        for place in (Path(path), *(also or ())):
+            check_writable(place, *self.files)
         write(self.model, Path(path), self.base, also)
 
 
@@ -91,7 +95,7 @@ def rewrite(
     if verify not in MODES:
         raise UsageError(f"verify is one of {', '.join(MODES)}, not '{verify}'.")
     source = _Source(model)
-    chosen = target if isinstance(target, Target) else Target.parse(target or "installed")
+    chosen = target if isinstance(target, Target) else Target.parse("installed" if target is None else target)
     known = registry.passes(passes)
     names, globs = _split_skips(skip, known)
     selected = registry.select(known, only, names)
@@ -175,6 +179,7 @@ class _Source:
     def __init__(self, given: Any, base: Path | None = None) -> None:
         self.path: Path | None = None
         self.base = base
+        self.files: Sequence[Path] = ()  # that were read
         self._proto: ModelProto | None = None
         if isinstance(given, ModelProto):
             self._proto = given
@@ -191,7 +196,8 @@ class _Source:
     def proto(self) -> ModelProto:
         if self._proto is None:
             assert self.path is not None
-            return read(self.path)
+            model, self.files = read_all(self.path)
+            return model
         copy = ModelProto()
         copy.CopyFrom(self._proto)
         return copy
@@ -238,7 +244,7 @@ class _Run:
         self.source = _Source(early.model, given.base)
         result = self._rewrite()
         late = self._run_functions([r for r in functions if r.stage is Stage.LOWER], result.model)
-        self.source, result.model = given, late.model
+        self.source, result.model, result.files = given, late.model, given.files
         self._merge(result, early, late)
         return result
 
@@ -307,11 +313,13 @@ class _Run:
         return driver
 
     def _prove(self, driver: Driver, undone: dict[Declined, None], unproved: dict[Declined, None]) -> list[Rewrite]:
-        from .prove import Prover
+        from .prove import Prover, fixed_symbols
 
         failed = []
         originals = {o: n for r in driver.rewrites for n in r.removed for o in n.outputs if o is not None}
-        prover = Prover(driver.model, driver.present, _symbols(driver.model, self.shapes), self.verdicts, originals)
+        prover = Prover(
+            driver.model, driver.present, fixed_symbols(driver.model.proto, self.shapes), self.verdicts, originals
+        )
         refusal = _refusal(self.source) if driver.rewrites else ""
         verdicts = {}
         for done, record in enumerate(driver.rewrites):
@@ -365,7 +373,7 @@ class _Run:
         proto = model.sync()
         if self.verify == "full":
             self._compare_whole(proto, report)
-        return Result(proto, report, self.source.base)
+        return Result(proto, report, self.source.base, self.source.files)
 
     def _compare_whole(self, proto: ModelProto, report: Report) -> None:
         from .prove import prove_models
@@ -417,20 +425,6 @@ def _refusal(source: _Source, *, full_check: bool = False) -> str:
 
 def _with_hint(verdict: Verdict) -> str:
     return f"{verdict.why}; with --shapes the sizes may go together" if verdict.sizes else verdict.why
-
-
-def _symbols(model: Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """The size of each symbolic dimension that `shapes` fixes."""
-    found: dict[str, int] = {}
-    inputs = {i.name: i for i in model.proto.graph.input}
-    for name, sizes in shapes.items():
-        if name not in inputs:
-            raise UsageError(f"the model has no input '{name}'.{did_you_mean(name, inputs)}")
-        dims = inputs[name].type.tensor_type.shape.dim
-        if len(dims) != len(sizes):
-            raise UsageError(f"the input '{name}' has {len(dims)} dimensions; {len(sizes)} were given.")
-        found.update({d.dim_param: s for d, s in zip(dims, sizes, strict=True) if d.dim_param})
-    return found
 
 
 def _in_file_order(records: Iterable[Rewrite]) -> list[Rewrite]:

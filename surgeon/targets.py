@@ -1208,6 +1208,10 @@ class Target:
         """
         if text == "installed":
             return installed()
+        if not text.strip():
+            raise UsageError(
+                "the target is empty. It is a version such as 8.4 or 10.9, 'rtx', '8.6+dla', or 'installed'."
+            )
         base, plus, suffix = text.partition("+")
         if (plus and suffix != "dla") or (base != "rtx" and not re.fullmatch(r"\d+(\.\d+){0,3}", base)):
             raise UsageError(

@@ -14,7 +14,9 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+import surgeon
 from surgeon.cli import main
+from surgeon.errors import ModelError
 
 OLD = b"the model of yesterday"
 
@@ -288,6 +290,90 @@ def test_external_weights_of_another_model_are_not_overwritten(
     assert not (elsewhere / "out.onnx").exists()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["rewrite", "IN", "WEIGHTS", "--target", "8.4"],
+        ["rewrite", "IN", "OUT", "--target", "8.4", "--report", "WEIGHTS"],
+        ["rewrite", "IN", "--check", "--target", "8.4", "--report", "WEIGHTS"],
+        ["compare", "IN", "IN", "--save-inputs", "WEIGHTS"],
+        ["build", "IN", "WEIGHTS"],
+        ["build", "IN", "OUT", "--timing-cache", "WEIGHTS"],
+        ["rewrite", "IN", "ELSEWHERE/weights.bin", "--target", "8.4"],
+        ["rewrite", "IN", "ELSEWHERE/out.onnx", "--target", "8.4", "--report", "ELSEWHERE/weights.bin"],
+    ],
+)
+def test_own_weights_are_not_overwritten(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, weights, elsewhere = tmp_path / "in.onnx", tmp_path / "weights.bin", tmp_path / "elsewhere"
+    onnx.save(good(weights=True), source, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    elsewhere.mkdir()
+    data = weights.read_bytes()
+    places = {"IN": source, "WEIGHTS": weights, "OUT": tmp_path / "out"}
+    refused([str(places.get(w, w)).replace("ELSEWHERE", str(elsewhere)) for w in words], capsys)
+    assert weights.read_bytes() == data
+    assert not (tmp_path / "out").exists() and not list(elsewhere.iterdir())
+
+
+def test_saving_over_what_was_read(tmp_path: Path) -> None:
+    source = tmp_path / "in.onnx"
+    onnx.save(good(weights=True), source, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    result = surgeon.rewrite(source, target="8.4")
+    for name in ("in.onnx", "weights.bin"):
+        data = (tmp_path / name).read_bytes()
+        with pytest.raises(ModelError, match="never overwrites"):
+            result.save(tmp_path / name)
+        assert (tmp_path / name).read_bytes() == data
+
+
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="needs /dev/stdout")
+@pytest.mark.parametrize("words", [["/dev/stdout"], ["out.onnx", "--report", "/dev/stdout"], ["/dev/fd/1"]])
+def test_the_log_is_not_overwritten(words: list[str], tmp_path: Path) -> None:
+    source, log = put(tmp_path / "in.onnx", good()), tmp_path / "log"
+    log.write_bytes(OLD)
+    command = [sys.executable, "-m", "surgeon", "rewrite", str(source), *words, "--target", "8.4"]
+    with log.open("ab") as stdout:
+        done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 2 and "a device or a pipe" in done.stderr
+    assert log.read_bytes() == OLD
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("cut.npz", b"PK\x03\x04 and no more", "does not hold arrays"),
+        ("text.npz", b"1 2 3", "does not hold arrays"),
+        ("raises.py", b"def load_data():\n    raise RuntimeError('no camera')\n", "no camera"),
+        ("raises_late.py", b"def load_data():\n    yield {}['x']\n", "KeyError"),
+        ("broken.py", b"def (", "broken.py"),
+        ("nothing.py", b"def load_data():\n    return []\n", "gives no inputs"),
+    ],
+)
+def test_data_that_cannot_be_read(
+    name: str, content: bytes, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, data = put(tmp_path / "in.onnx", good()), tmp_path / name
+    data.write_bytes(content)
+    assert words in refused(["compare", str(source), str(source), "--data", str(data)], capsys)
+
+
+def test_comparing_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, data = good(), tmp_path / "empty.npz"
+    for info in (model.graph.input[0], model.graph.output[0]):
+        info.type.tensor_type.shape.dim[0].dim_param = "n"
+    source = put(tmp_path / "in.onnx", model)
+    np.savez(data, x=np.zeros((0, 3), np.float32))
+    assert "nothing was compared" in refused(["compare", str(source), str(source), "--data", str(data)], capsys)
+
+
+def test_a_quiet_failure_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = good()
+    other.graph.node[0].op_type = "Neg"
+    first, second = put(tmp_path / "in.onnx", good()), put(tmp_path / "other.onnx", other)
+    assert main(["compare", "-q", str(first), str(second)]) == 1
+    said = capsys.readouterr()
+    assert not said.out and "differ" in said.err
+
+
 # ---- bad arguments ---------------------------------------------------------------------------------------------------
 
 ARGUMENTS = {
@@ -320,6 +406,21 @@ ARGUMENTS = {
     "no plugin library": (["build", "IN", "ENGINE", "--plugin-library", "no.so"], "no plugin library"),
     "compare strangers": (["compare", "IN", "STRANGER"], "different inputs"),
     "data from nowhere": (["compare", "IN", "IN", "--data", "no.npz"], "npz"),
+    "empty target": (["rewrite", "IN", "OUT", "--target", ""], "target is empty"),
+    "only nothing": (["rewrite", "IN", "OUT", "--only", ""], "--only is empty"),
+    "shapes without elements": (["rewrite", "IN", "OUT", "--target", "8.4", "--shapes", "x:0x3"], "1 or more"),
+    "shapes of other sizes": (["rewrite", "IN", "OUT", "--target", "8.4", "--shapes", "x:2x5"], "is 3 in the model"),
+    "shapes twice": (["rewrite", "IN", "OUT", "--shapes", "x:2x3", "--shapes", "x:4x3"], "twice"),
+    "profile twice": (["build", "IN", "ENGINE", "--profile", "x:2x3", "--profile", "x:4x3"], "twice"),
+    "compare shapes of nobody": (["compare", "IN", "IN", "--shapes", "z:1x2"], "no input 'z'"),
+    "compare shapes of another rank": (["compare", "IN", "IN", "--shapes", "x:1x2x3"], "2 dimensions"),
+    "compare shapes without elements": (["compare", "IN", "IN", "--shapes", "x:0x3"], "1 or more"),
+    "compare with nobody": (["compare", "IN", "IN", "--with", "tensort"], "Did you mean 'tensorrt'?"),
+    "compare without a plugin library": (["compare", "IN", "IN", "--plugins", "no.so"], "no plugin library"),
+    "inputs and outputs in one file": (
+        ["compare", "IN", "IN", "--save-inputs", "ENGINE", "--save-outputs", "ENGINE"],
+        "cannot both be written",
+    ),
 }
 
 

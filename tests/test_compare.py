@@ -143,8 +143,8 @@ def test_an_engine_that_cannot_start_says_why() -> None:
 
 def test_a_missing_plugin_library_is_said(tmp_path: Path, capsys: Captured) -> None:
     source, library = write(tmp_path, LEAKY), tmp_path / "libplugins.so"
-    assert run("compare", source, source, "--plugins", library) == 0
-    assert f"TensorRT is not run: there is no plugin library '{library}'" in capsys.readouterr().out
+    assert run("compare", source, source, "--plugins", library) == 2
+    assert f"there is no plugin library '{library}'" in capsys.readouterr().err
     assert run("compare", source, source, "--trt", "--plugin-library", library) == 2
     with pytest.raises(UsageError, match="there is no plugin library"):
         engine_way(plugins=[library])

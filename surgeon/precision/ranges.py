@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from onnx import ModelProto, ValueInfoProto
@@ -109,8 +110,13 @@ def load_data(path: str | Path) -> list[Feeds]:
     if not where.is_file():
         raise UsageError(f"there is no data file '{where}'.")
     if where.suffix == ".npz":
-        with np.load(where) as arrays:
-            return [{name: arrays[name] for name in arrays.files}]
+        try:
+            with np.load(where) as arrays:
+                return [{name: arrays[name] for name in arrays.files}]
+        except (OSError, ValueError, EOFError, AttributeError, BadZipFile) as error:  # AttributeError: one array alone
+            raise UsageError(
+                f"'{where}' does not hold arrays: {str(error).rstrip('.')}. Write one with numpy.savez(path, **inputs)."
+            ) from None
     if where.suffix != ".py":
         raise UsageError(f"'{where}' is neither an .npz file nor a Polygraphy data loader script (.py).")
     return _from_script(where)
@@ -119,13 +125,20 @@ def load_data(path: str | Path) -> list[Feeds]:
 def _from_script(where: Path) -> list[Feeds]:
     """What the script's `load_data()` gives: the convention of `polygraphy run --data-loader-script`."""
     from polygraphy.exception import PolygraphyException
+    from polygraphy.logger import G_LOGGER
     from polygraphy.mod import import_from_script
 
     try:
-        loader: Any = import_from_script(str(where), "load_data")
+        with G_LOGGER.verbosity(G_LOGGER.CRITICAL + 1):  # what it would say is in the error
+            loader: Any = import_from_script(str(where), "load_data")
     except PolygraphyException as error:
         raise UsageError(f"'{where}' defines no function load_data(): {str(error).strip().splitlines()[0]}") from None
-    return [{name: np.asarray(array) for name, array in feeds.items()} for feeds in loader()]
+    except Exception as error:  # the user's own code
+        raise UsageError(f"'{where}' failed: {type(error).__name__}: {error}.") from None
+    try:
+        return [{name: np.asarray(array) for name, array in feeds.items()} for feeds in loader()]
+    except Exception as error:
+        raise UsageError(f"load_data() of '{where}' failed: {type(error).__name__}: {error}.") from None
 
 
 __all__ = ["Ranges", "check_feeds", "load_data", "measure"]
