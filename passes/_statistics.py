@@ -120,7 +120,7 @@ class Spelling:
         view = self._view(x)
         deviation = cast(op.Sub(view, mean(self._view(x), "second")) | op.Sub(view, mean(view, "second")))
         centre = mean(self._view(x), "second")
-        fast = op.Sub(mean(square(self._view(x)), "square"), square(centre))
+        fast = op.Sub(mean(square(self._view(x)), "fast"), square(centre))
         return mean_of_squares(deviation, "square") | op.Max(fast, 0) | op.Relu(fast) | fast
 
 
@@ -226,6 +226,10 @@ def mended_epsilon(b: Builder, epsilon: float) -> float:
     return float(wanted)
 
 
+# Of the sums that a norm's mean and variance may be: "square" may leave Bessel's correction in, "fast" may not.
+STEMS = ("first", "second", "folded", "fast", "square")
+
+
 def _ratio(b: Builder, count: int | None, found: dict[str, Any]) -> float:
     """What the variance is multiplied with, against the mean of the squares; every sum must stand over its count."""
 
@@ -243,7 +247,7 @@ def _ratio(b: Builder, count: int | None, found: dict[str, Any]) -> float:
     ratio = 1.0
     for name, given in found.items():
         stem, _, what = name.rpartition("_")
-        if what not in ("count", "share", "factor", "divisor") or stem not in ("first", "second", "folded", "square"):
+        if what not in ("count", "share", "factor", "divisor") or stem not in STEMS:
             continue
         value = number(given)
         require(value > 0, "one element has no unbiased variance")
@@ -413,6 +417,8 @@ def _folded(array: np.ndarray, rank: int, axes: Sequence[int], sizes: list[int])
     for axis in range(rank):
         if axis in axes or array.shape[axis] == 1:
             continue
+        if not array.shape[axis]:
+            return None
         first = np.take(array, [0], axis)
         if not np.array_equal(np.broadcast_to(first, array.shape), array):
             return None

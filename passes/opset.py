@@ -56,6 +56,19 @@ VALUES = {
 ORDINARY = ("tensor(float)", "tensor(float16)", "tensor(int32)", "tensor(int64)", "tensor(bool)")
 
 
+# What a step writes in place of an operator, where that is not the operator alone.
+WRITES = {
+    "CastLike": ("Cast",),
+    "Constant": (),
+    "Dropout": ("Identity",),
+    "GreaterOrEqual": ("Greater", "Equal"),
+    "Hardmax": ("Hardmax", "Transpose"),
+    "LessOrEqual": ("Less", "Equal"),
+    "LogSoftmax": ("LogSoftmax", "Transpose"),
+    "Softmax": ("Softmax", "Transpose"),
+}
+
+
 class Refused(Exception):
     """The node cannot be written at the older opset; the message is the reason."""
 
@@ -164,11 +177,25 @@ def _plan(r):
     """What makes the node's replacement, given a builder; None where the node may stay as it is."""
     special = STEPS.get(r.node.key)
     plan = special(r) if special is not None else None
+    if plan is not None and r.changed:
+        for op in WRITES.get(r.node.op, (r.node.op,)):
+            _require_types(r, op)
     if plan is not None or not r.changed:
         return plan
     if r.after is None:
         raise Refused(f"{r.node.op} came with opset {_first(r.node.op)}")
     return _respelled(r)
+
+
+def _require_types(r, op):
+    """Refuse where the operator that a step writes does not take the node's tensors at the older opset."""
+    spec = schema(op, "", r.opset)
+    if spec is None:
+        raise Refused(f"{op} is not in opset {r.opset}")
+    name = _type_name(r.dtype(r.input(0)))
+    allowed = _allowed(spec, spec.inputs[0])
+    if name not in allowed if name else not set(ORDINARY) & _all_types(spec, spec.inputs[0]) <= allowed:
+        raise Refused(f"{op} takes no {name or 'tensor of unknown type'} at opset {r.opset}")
 
 
 def _respelled(r):
@@ -316,9 +343,19 @@ def reduce(r):
         return None
     axes = r.attrs.get("axes") if "axes" in r.before.attributes else r.value(1, "axes")
     if axes is None or np.size(axes) == 0:
-        return _itself(r)
+        return _of_each(r)
     kept = {"keepdims": r.node.attr("keepdims")}
     return lambda b: b.node(r.node.op, [r.input(0)], 1, "", {"axes": np.asarray(axes).tolist(), **kept})
+
+
+def _of_each(r):
+    """A Reduce over nothing: what the operator makes of each number alone."""
+    x, op = r.input(0), r.node.op
+    if op in ("ReduceL1", "ReduceL2"):
+        return lambda b: b.Abs(x)
+    if op == "ReduceSumSquare":
+        return lambda b: b.Mul(x, x)
+    return (lambda b: b.Log(x)) if op == "ReduceLogSum" else _itself(r)
 
 
 def _itself(r):

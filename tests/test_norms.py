@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from helpers import compare_models, require_opset
+from helpers import model as written
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
@@ -519,3 +520,27 @@ def test_what_a_plugin_refuses_is_the_next_library_s(plugins: list[str], written
     assert [words in w for w in result.report.warnings if words] == [True] * bool(words)
     again = surgeon.rewrite(result.model, target="8.4", plugins=plugins)
     assert not again.report.applied
+
+
+def test_a_factor_without_elements_is_no_crash() -> None:
+    proto = written(
+        "(float[2,0,4] x) => (float[2,0,4] y) <float e = {0.001}, float[0,4] w = {}, float two = {2}> {"
+        " q = Pow (x, two) v = ReduceMean <axes = [-1]> (q) a = Add (v, e) s = Sqrt (a) d = Div (x, s)"
+        " y = Mul (d, w) }",
+        17,
+    )
+    assert surgeon.rewrite(proto, target="8.4").model.graph.output[0].name == "y"
+
+
+@pytest.mark.parametrize(("count", "fused"), [(6, True), (5, False)])
+def test_the_fast_variance_takes_no_other_count(count: int, fused: bool) -> None:
+    """E[x^2] - E[x]^2 where the first mean is over another count is no variance, whatever Bessel says."""
+    proto = written(
+        f"(float[2,6] x) => (float[2,6] y) <float e = {{0.001}}, float k = {{{count}}}, int64[1] ax = {{1}}> {{"
+        " m = ReduceMean <axes = [1], keepdims = 1> (x) d = Sub (x, m) q = Mul (x, x)"
+        " s = ReduceSum <keepdims = 1> (q, ax) f = Div (s, k) mm = Mul (m, m) v = Sub (f, mm)"
+        " a = Add (v, e) r = Sqrt (a) y = Div (d, r) }",
+        17,
+    )
+    report = surgeon.rewrite(proto, target="10.9", verify="none").report
+    assert any(a.pass_name == "layer-norm" for a in report.applied) == fused

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from helpers import model
@@ -116,6 +117,39 @@ def test_a_type_that_the_older_opset_lacks_is_refused() -> None:
     result = surgeon.rewrite(proto, target="8.2")
     assert opset(result.model) == 14
     assert any("its X is tensor(int32)" in d.why for d in result.report.declined)
+
+
+@pytest.mark.parametrize(
+    ("body", "opset_of_file", "target"),
+    [
+        ("(float[2,3] x, float[2,3] z) => (bool[2,3] y) { y = GreaterOrEqual (x, z) }", 13, "6.0"),
+        ("(float[2,3] x, float[2,3] z) => (bool[2,3] y) { y = LessOrEqual (x, z) }", 13, "6.0"),
+        (
+            "(bool[2,4,4] x) => (bool[2,1,4] y) <int64[1] a = {1}> { y = ReduceMax <noop_with_empty_axes = 1> (x, a) }",
+            20,
+            "8.4",
+        ),
+        ("(bfloat16[2,3,4] x) => (bfloat16[2,3,4] y) { y = Softmax <axis = 1> (x) }", 16, "7.2"),
+        ("(bfloat16[2,4,4] x) => (bfloat16[2,4,4] y) { y = Dropout (x) }", 13, "7.2"),
+    ],
+)
+def test_a_type_that_what_is_written_lacks_is_refused(body: str, opset_of_file: int, target: str) -> None:
+    result = surgeon.rewrite(model(body, opset_of_file), target=target)
+    assert opset(result.model) == opset_of_file
+    assert any("takes no " in d.why for d in result.report.declined)
+
+
+@pytest.mark.parametrize(
+    "op", ["ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp", "ReduceSum"]
+)
+def test_a_reduction_over_nothing_is_what_it_makes_of_each_number(op: str) -> None:
+    proto = model(f"(float[2,3] x) => (float[2,3] y) {{ z = {op} <noop_with_empty_axes = 1> (x) y = Add (z, x) }}", 18)
+    result = surgeon.rewrite(proto, target="8.4")
+    assert not result.report.undone and opset(result.model) < 18
+    x = np.abs(np.random.default_rng(0).normal(size=(2, 3))).astype(np.float32)
+    first, second = (Runner(m).run({"x": x}) for m in (proto, result.model))
+    for a, b in zip(np.atleast_1d(first), np.atleast_1d(second), strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-6)
 
 
 def test_layout_of_recurrent_layers_is_written_out_for_every_target() -> None:

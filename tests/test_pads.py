@@ -394,6 +394,12 @@ def test_a_reflection_by_the_whole_axis_is_refused_with_the_reason() -> None:
     assert any("reflects by 3 an axis of 3" in d.why for d in result.report.declined)
 
 
+def test_a_wrap_on_an_axis_of_unknown_size_says_what_it_needs() -> None:
+    model = written('(float[1,N] x) => (float[A,B] y) <int64[4] p={0,2,0,1}> { y = Pad <mode = "wrap"> (x, p) }', 19)
+    report = surgeon.rewrite(model, target="9.0").report
+    assert report.applied and any("axis 1 must have 2 elements" in w for w in report.warnings)
+
+
 def test_pads_of_run_time_lose_their_axes_for_a_target_that_refuses_a_fourth_input() -> None:
     info = helper.make_tensor_value_info
     graph = helper.make_graph(
