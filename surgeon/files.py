@@ -372,7 +372,8 @@ def _carry(source: Path, into: Path, staged: Staged) -> None:
         if into.samefile(source) or filecmp.cmp(source, into, shallow=False):
             return
         raise ModelError(
-            f"'{into}' is there already and is not the model's own weights. Write the model into another folder."
+            f"'{into}' is there already and is not the model's own weights. Delete it, or write the model into "
+            "another folder."
         )
     with _told(into):
         into.parent.mkdir(parents=True, exist_ok=True)

@@ -103,7 +103,8 @@ def test_rewrite_writes_and_reports(tmp_path: Path, capsys: Captured) -> None:
     assert f"written to {out}" in printed[-1]
     assert [n.op_type for n in onnx.load(out).graph.node] == ["LeakyRelu", "Neg"]
     written = json.loads(report.read_text())
-    keys = {"schema", "surgeon", "target", "undone", "warnings", "verify", "applied", "declined", "ops", "seconds"}
+    keys = {"schema", "surgeon", "target", "failed", "undone", "untaken", "warnings", "verify"}
+    keys |= {"applied", "declined", "ops", "seconds"}
     assert keys <= set(written)
     assert (written["schema"], written["target"]) == (1, "8.4")
     (applied,) = written["applied"]
@@ -225,7 +226,10 @@ def test_a_wrong_pass_is_undone(tmp_path: Path, capsys: Captured) -> None:
 
 def test_strict_writes_nothing(tmp_path: Path, capsys: Captured) -> None:
     source, out = write(tmp_path, UNKNOWN), tmp_path / "out.onnx"
-    assert run("rewrite", source, out, "--target", "8.4", "--strict") == 1
+    report = tmp_path / "r.json"
+    assert run("rewrite", source, out, "--target", "8.4", "--strict", "--report", report) == 1
+    told = json.loads(report.read_text(encoding="utf-8"))
+    assert told["failed"] and [set(node) for node in told["untaken"]] == [{"pass", "node", "why"}]
     assert not out.exists()
     assert "nothing written (--strict)" in capsys.readouterr().out
     assert run("rewrite", source, out, "--target", "8.4") == 1
