@@ -3,6 +3,8 @@
 Why       Exporters write modules as functions of the model
           (PyTorch's newer one, and ONNX's own functions of opset 18 on).
           TensorRT imports them from 9.0 on; before, a call is an operator without an importer.
+          With --plugins they go in any case: plugin nodes bring functions of their own,
+          which ONNX Runtime mixes up inside another function.
 Rewrites  a call of a local function   ->   the function's nodes, calls in them included
 Exact     Bit for bit. Functions of plugin nodes (domains `surgeon` and `trt.plugins`) stay:
           they only say what those compute.
@@ -21,7 +23,9 @@ PLUGINS = (DOMAIN, STOCK_DOMAIN)
 
 @rewrite_model(stage=Stage.CLEAN)
 def inline(editor):
-    if editor.target.reads_functions or not editor.model.functions:
+    # Inside a function ONNX Runtime 1.32 takes the first of a plugin node's functions, whatever the node's attributes.
+    plugin_nodes = editor.plugins and editor.target.carries_functions
+    if (editor.target.reads_functions and not plugin_nodes) or not editor.model.functions:
         return False
     changed = False
     for node in editor.nodes(editor.model.functions.__contains__):

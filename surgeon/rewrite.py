@@ -772,6 +772,7 @@ class Editor:
         self._stage = stage
         self.model = driver.model
         self.target = driver.target
+        self.plugins = driver.plugins
 
     def nodes(self, wanted: Callable[[str], Any] | None = None) -> Iterator[Node]:
         """The nodes of every scope, in order, as they are now; only those whose operators are `wanted`."""

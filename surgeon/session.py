@@ -32,7 +32,7 @@ REFUSALS = (onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
 # Of a model whose plugin nodes of one operator have different attributes.
 OVERLOADED = (
     "nodes with other attributes have other functions (overloads): ONNX Runtime up to 1.23 runs the first one for all "
-    "of them, and newer ones do inside the file's own functions. TensorRT reads the attributes"
+    "of them, so compare with a newer one"
 )
 MAX_RUNS = 20  # each run but the last leaves at least one unproved rewrite out
 Progress = Callable[[str, int, int], None]

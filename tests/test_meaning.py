@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from helpers import model, ops
 
@@ -49,3 +51,25 @@ def test_types_are_known_behind_plugin_nodes_without_a_proof(library: str) -> No
     unproved = surgeon.rewrite(model(NORMS), verify="none", **options)  # type: ignore[arg-type]
     assert sum(op.startswith(("Surgeon", "InstanceNormalization_")) for op in ops(unproved.model)) == 3
     assert _written(unproved.model) == _written(surgeon.rewrite(model(NORMS), **options).model)  # type: ignore[arg-type]
+
+
+def test_plugin_nodes_inside_a_function_of_the_file_are_evaluated_right() -> None:
+    """ONNX Runtime takes the first overload of a function inside another one: with plugin nodes there is no other."""
+    proto = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 19, "my.dom" : 1]>
+        g (float[2,6,2,8] x) => (float[2,6,2,8] y) <int64[1] axis = {2}, float e = {0.5}> {
+          t = my.dom.Unit (x) n = ReduceL2 <keepdims = 1> (t, axis) a = Add (n, e) y = Div (t, a)
+        }
+        <domain: "my.dom", opset_import: ["" : 19]>
+        Unit (X) => (Y) { axis = Constant <value: tensor = int64[1] {-1}> () n = ReduceL2 <keepdims = 1> (X, axis)
+          Y = Div (X, n) }"""
+    )
+    result = surgeon.rewrite(proto, target="10.9", plugins=["surgeon"])
+    assert [n.op_type for n in result.model.graph.node].count("SurgeonL2Norm") == 2
+    x = np.random.default_rng(0).normal(size=(2, 6, 2, 8)).astype(np.float32)
+    before, after = (
+        onnxruntime.InferenceSession(m.SerializeToString()).run(None, {"x": x})[0] for m in (proto, result.model)
+    )
+    np.testing.assert_allclose(after, before, rtol=1e-5)
+    kept = surgeon.rewrite(proto, target="10.9")
+    assert [n.op_type for n in kept.model.graph.node][0] == "Unit"
