@@ -986,9 +986,9 @@ def whole_window(before: ModelProto, after: ModelProto, shapes: Any = None) -> t
     """Two whole models as one window, and the sizes of the symbolic dimensions that `shapes` fixes by input name."""
     given = dict(shapes or {})
     symbols = fixed_symbols(before, given)
-    infos = []
+    infos, constants = [], {t.name for t in before.graph.initializer}
     for i in before.graph.input:
-        if i.name in {t.name for t in before.graph.initializer}:
+        if i.name in constants:
             continue
         dims = [_declared_dim(d) for d in i.type.tensor_type.shape.dim]
         for k, size in enumerate(given.get(i.name, ())):
