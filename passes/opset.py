@@ -193,8 +193,7 @@ def _require_types(r, op):
     if spec is None:
         raise Refused(f"{op} is not in opset {r.opset}")
     name = _type_name(r.dtype(r.input(0)))
-    allowed = _allowed(spec, spec.inputs[0])
-    if name not in allowed if name else not set(ORDINARY) & _all_types(spec, spec.inputs[0]) <= allowed:
+    if not _takes(spec, spec.inputs[0], name):
         raise Refused(f"{op} takes no {name or 'tensor of unknown type'} at opset {r.opset}")
 
 
@@ -287,13 +286,18 @@ def _invalid(spec, inputs, attrs, outputs):
                     return f"its input {formal.name} is left out"
                 continue
             name = _type_name(dtype)
-            allowed = _allowed(spec, formal)
-            if name not in allowed if name else not set(ORDINARY) & _all_types(spec, formal) <= allowed:
+            if not _takes(spec, formal, name):
                 return f"its {formal.name} is {name or 'of unknown type'}"
             homogeneous = formal.option != defs.OpSchema.FormalParameterOption.Variadic or formal.is_homogeneous
             if name and homogeneous and bound.setdefault(formal.type_str, name) != name:
                 return f"its {formal.name} is {name} beside {bound[formal.type_str]}"
     return ""
+
+
+def _takes(spec, formal, name):
+    """Whether an operator takes a type there; of an unknown one, all ordinary types that its newest form takes."""
+    allowed = _allowed(spec, formal)
+    return name in allowed if name else set(ORDINARY) & _all_types(spec, formal) <= allowed
 
 
 def _allowed(spec, formal):

@@ -429,8 +429,8 @@ def decompose(b: Builder, x: Value) -> Value:
     if native is not None:
         return native
     for axis, begin, end in _axes(pads):
-        if found.mode == "wrap" and size[axis] is None and max(begin, end) > 1:
-            most = max(begin, end)
+        most = max(begin, end)
+        if found.mode == "wrap" and size[axis] is None and most > 1:
             b.warn(f"wrap by {most}: at run time axis {axis} must have {most} elements or more, or less is padded")
         y = _padded(b, y, axis, begin, end, found.mode, size[axis])
     return y  # type: ignore[no-any-return]

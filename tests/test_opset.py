@@ -148,8 +148,8 @@ def test_a_reduction_over_nothing_is_what_it_makes_of_each_number(op: str) -> No
     assert not result.report.undone and opset(result.model) < 18
     x = np.abs(np.random.default_rng(0).normal(size=(2, 3))).astype(np.float32)
     first, second = (Runner(m).run({"x": x}) for m in (proto, result.model))
-    for a, b in zip(np.atleast_1d(first), np.atleast_1d(second), strict=True):
-        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-6)
+    for a, b in zip(first, second, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
 def test_layout_of_recurrent_layers_is_written_out_for_every_target() -> None:
