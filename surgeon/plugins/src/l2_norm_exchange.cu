@@ -33,11 +33,13 @@ ChannelBlocks channel_blocks(ExchangePlan const& plan, Type type, void const* x,
 template <class F>
 cudaError_t with_packs(int64_t packs, F const& f)
 {
-    if (packs <= 6)
-        return f(std::integral_constant<int, 6>{});
-    if (packs <= kMostExchangePacks)
-        return f(std::integral_constant<int, kMostExchangePacks>{});
-    return cudaErrorInvalidValue;
+    switch (packs)
+    {
+    case 6: return f(std::integral_constant<int, 6>{});
+    case 7: return f(std::integral_constant<int, 7>{});
+    case 8: return f(std::integral_constant<int, 8>{});
+    }
+    return packs <= 5 ? f(std::integral_constant<int, 5>{}) : cudaErrorInvalidValue;
 }
 
 } // namespace
@@ -101,7 +103,7 @@ cudaError_t launch_l2norm_exchange(ExchangePlan const& plan, Type type, void con
             constexpr int R = decltype(most)::value;
             using E = Exchange<T, R>;
             return launch_resident<true>(l2norm_exchange_kernel<T, R>, plan.blocks, E::kThreads, E::kBytes, g.items, on,
-                maps, weight, static_cast<T*>(y), g, norm, words);
+                maps, weight, static_cast<T*>(y), g, norm, words, tickets);
         });
     });
 }

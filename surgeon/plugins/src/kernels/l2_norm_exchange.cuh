@@ -9,7 +9,6 @@ namespace surgeon
 constexpr int kExchangeBlockBytes = 256; // of memory: pieces that begin and end on less cost up to a tenth
 constexpr int kExchangeThreads = 512, kExchangePublishers = 32, kExchangePollers = 32;
 constexpr int kExchangeStride = kExchangeThreads * kVectorBytes / kExchangeBlockBytes; // channels that a block has at once
-constexpr int kMostExchangePacks = 8;
 constexpr int kExchangeRing = 256; // tiles that have words in memory at once
 
 // Two columns' sums in memory, and their state.
@@ -33,13 +32,15 @@ struct ChannelBlocks
 };
 
 // How a block of threads works on tiles whose threads have up to R packs: in shared memory there are `stages`, and the
-// registers have one tile more; of as many tiles as there are `turns` the sums are on their way. A tile's columns are
-// seen as vectors, [in a vector][vectors]; a block of a cluster owns some neighbouring vectors, fours of which come
-// together.
+// registers have one tile more; of as many tiles as there are `turns` the sums are on their way, and one more than that
+// are known ahead. A tile's columns are seen as vectors, [in a vector][vectors]; a block of a cluster owns some
+// neighbouring vectors, fours of which come together.
 template <class T, int R>
 struct Exchange
 {
-    static constexpr int kStages = 24 / R, kLook = kStages - 1, kTurns = kLook + 1, kWarps = kExchangeThreads / 32;
+    static constexpr int kStages = (sizeof(T) == 4 ? 25 : 24) / R, kLook = kStages - 1, kTurns = kLook + 1;
+    static constexpr int kAhead = kTurns + 1, kOrder = 16, kWarps = kExchangeThreads / 32;
+    static_assert(kOrder > kAhead + kTurns, "or a tile is forgotten before all have done with it");
     static constexpr int kVector = kVectorBytes / sizeof(T), kBlock = kExchangeBlockBytes / sizeof(T);
     static constexpr int kColumns = 2 * kBlock, kVectors = kColumns / kVector, kFour = 4, kAdders = kColumns / kFour;
     static constexpr int kThreads = kExchangeThreads + kAdders + kExchangePublishers + kExchangePollers;
@@ -52,7 +53,7 @@ struct Exchange
     static constexpr int kBytes = kStageBytes + kSumsBytes + kFactorsBytes + kPartialsBytes;
     // What the kernel has besides: weights and barriers.
     static constexpr int kStaticBytes = kExchangeStride * R * int(sizeof(float))
-        + (2 + 3 * kTurns + kStages * kWarps) * int(sizeof(uint64_t)) + 64;
+        + (2 + 3 * kTurns + kStages * kWarps) * int(sizeof(uint64_t)) + kOrder * int(sizeof(float)) + 64;
 };
 
 #if SURGEON_DEVICE_HAS_WORDS_OF_16
@@ -83,19 +84,21 @@ __device__ inline void store_word(ExchangeWord* p, ExchangeWord const& w)
 // channels in the tile before, half in the tile after, which other clusters have: so publishers write the sums to
 // memory, and pollers wait for the neighbours', and send the factors to all blocks of the cluster. A word in memory has
 // two columns' sums and a state: twice the number of the tile that may write it, and one more once that has; who reads
-// it hands it to the tile that is kExchangeRing later; all are 0 before and after. Clusters take tiles in turn, so that
-// neighbours are worked on at the same time, and publish a tile before they wait for another's. All of them must be
-// resident.
+// it hands it to the tile that is kExchangeRing later; all are 0 before and after. Neighbours are worked on at the same
+// time: clusters draw tiles from *tickets, which is 0 before and after, and publish a tile before they wait for
+// another's. A tile's number comes with the factors of one before. All clusters must be resident, for their first tiles
+// are not drawn.
 template <class T, int R>
 __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
     l2norm_exchange_kernel(const __grid_constant__ ChannelMaps x, Scalars weight, T* __restrict__ y, ChannelBlocks g,
-        Norm norm, ExchangeWord* words)
+        Norm norm, ExchangeWord* words, unsigned* tickets)
 {
 #if SURGEON_DEVICE_HAS_WORDS_OF_16
     using E = Exchange<T, R>;
     constexpr int VEC = E::kVector, BLOCK = E::kBlock, COLUMNS = E::kColumns, VECTORS = E::kVectors;
     constexpr int THREADS = kExchangeThreads, ADDERS = E::kAdders, Y = kExchangeStride, WARP = 32, HALF = VECTORS / 2;
     constexpr int STAGES = E::kStages, LOOK = E::kLook, TURNS = E::kTurns, WARPS = E::kWarps, FOUR = E::kFour;
+    constexpr unsigned AHEAD = E::kAhead, ORDER = E::kOrder;
     static_assert(WARPS % VEC == 0, "a warp's channels must lie alike in vectors");
     static_assert(ADDERS % WARP == 0 && VECTORS == WARP, "warps are adders as a whole, a lane has a vector of columns");
     extern __shared__ __align__(128) unsigned char exchange_memory[];
@@ -104,6 +107,7 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
     __shared__ uint64_t summed, added, exchanged[TURNS], totalled[TURNS], factored[TURNS];
     __shared__ uint64_t loaded[STAGES * WARPS]; // a warp's part of a stage's tile is there
     __shared__ float weights[Y * R];
+    __shared__ float order[ORDER]; // of this cluster's tiles, as bits: its n-th is at n % ORDER
     int const blocks = int(cluster_size()), rank = int(cluster_rank());
     unsigned const cluster = blockIdx.x / blocks, clusters = gridDim.x / blocks;
     T* const stages = reinterpret_cast<T*>(exchange_memory); // [STAGES][Y][R] blocks of memory
@@ -118,8 +122,13 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
         unsigned outer;
         int k; // its block of memory, counted from each channel's first
     };
-    auto const item_of = [&](unsigned count) { return cluster + count * clusters; };
-    unsigned const tiles = (g.items - cluster + clusters - 1) / clusters; // of the cluster, one or more
+    auto const item_of = [&](unsigned count) { return __float_as_uint(order[count % ORDER]); };
+    auto const has = [&](unsigned count) { return item_of(count) < g.items; };
+    // Behind it the number of the next tile is known: it is AHEAD of one whose factors are here.
+    auto const know_next = [&](unsigned count) {
+        if (count >= TURNS)
+            barrier_wait(factored + count % TURNS, (count / TURNS - 1) % 2);
+    };
     auto const tile_of = [&](unsigned item) {
         unsigned const outer = g.over_tiles(item);
         return Tile{outer, int(item - outer * g.tiles)};
@@ -140,6 +149,8 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
         }
         for (int i = 0; i < STAGES * WARPS; ++i)
             barrier_init(loaded + i, WARP / HALF);
+        for (unsigned i = 0; i < AHEAD; ++i)
+            order[i] = __uint_as_float(cluster + i * clusters);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     for (int i = thread; weight.data && i < Y * g.packs; i += blockDim.x)
@@ -165,24 +176,39 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
     if (thread >= THREADS + ADDERS + kExchangePublishers) // pollers
     {
         int const in_vector = at / owned_vectors, vector = rank * owned_vectors + at % owned_vectors;
-        for (unsigned count = 0; count < tiles; ++count)
+        auto const other_of = [&](unsigned item) { return with_before ? item - 1 : item + 1; };
+        auto const waits_for = [&](unsigned item) { return owns && item < g.items && !alone(tile_of(item)); };
+        auto const look = [&](unsigned item) {
+            return waits_for(item) ? load_word(word_of(other_of(item), partner)) : ExchangeWord{};
+        };
+        bool const draws = rank == 0 && lane == 0;
+        ExchangeWord got = look(item_of(0));
+        for (unsigned count = 0; has(count); ++count)
         {
-            unsigned const turn = count % TURNS, item = item_of(count), other = with_before ? item - 1 : item + 1;
+            unsigned const turn = count % TURNS, item = item_of(count), other = other_of(item);
             Tile const tile = tile_of(item);
-            bool const waits = owns && !alone(tile);
+            bool const waits = waits_for(item);
             ExchangeWord* const word = word_of(other, partner);
-            ExchangeWord got{};
-            if (waits)
-                got = load_word(word);
+            unsigned const drawn = draws ? atomicAdd(tickets, 1u) : 0;
+            know_next(count);
+            ExchangeWord const next = look(item_of(count + 1)); // as a rule it is there, and need not be waited for
             barrier_wait(totalled + turn, count / TURNS % 2);
             __syncwarp(); // a lane that nobody waits for could miss a phase
-            if (lane == 0) // not before: the turn's tile before must have all of its factors
-                bulk_announce(unsigned(COLUMNS * sizeof(float2)), factored + turn);
+            if (lane == 0)
+                bulk_announce(unsigned(COLUMNS * sizeof(float2) + sizeof(float)), factored + turn);
             while (waits && got.state != written_by(other))
                 got = load_word(word);
             __syncwarp(); // lanes that found theirs earlier would go on alone, and what follows be done again and again
             if (waits)
                 store_word(word, ExchangeWord{{0.f, 0.f}, free_for(other + kExchangeRing), 0});
+            if (draws)
+            {
+                for (int to = 0; to < blocks; ++to)
+                    send_remote(order + (count + AHEAD) % ORDER, __uint_as_float(AHEAD * clusters + drawn),
+                        factored + turn, to);
+                if (drawn == g.items - 1)
+                    *tickets = 0; // every tile has drawn once
+            }
             auto const partial = *reinterpret_cast<float2 const*>(partials + turn * COLUMNS + at); // the first's place
             auto const scale_of = [&](int v, float sum) { // an extra of 0 is none
                 int const column = (tile.k - 1) * BLOCK + v * VEC + in_vector;
@@ -194,12 +220,13 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
             auto* const here = reinterpret_cast<float4*>(factors + (turn * VEC + in_vector) * VECTORS + vector);
             for (int to = 0; owns && to < blocks; ++to)
                 send_remote(here, make_float4(first.x, first.y, second.x, second.y), factored + turn, to);
+            got = next;
         }
         return;
     }
     if (thread >= THREADS + ADDERS) // publishers
     {
-        for (unsigned count = 0; count < tiles; ++count)
+        for (unsigned count = 0; has(count); ++count)
         {
             unsigned const turn = count % TURNS, item = item_of(count);
             bool const nobodys = alone(tile_of(item));
@@ -209,6 +236,7 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
             ExchangeWord there{}, sum{};
             if (owns)
                 there = load_word(word); // as a rule free for long
+            know_next(count);
             barrier_wait(exchanged + turn, count / TURNS % 2);
             if (owns)
             {
@@ -240,9 +268,10 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
         int const owner = vector / owned_vectors;
         float* const to = partials + rank * owned + in_vector * owned_vectors + vector % owned_vectors;
         auto const* const from = reinterpret_cast<float4 const*>(sums + adder * FOUR);
-        for (unsigned count = 0; count < tiles; ++count)
+        for (unsigned count = 0; has(count); ++count)
         {
             unsigned const turn = count % TURNS;
+            know_next(count);
             barrier_wait(&summed, count % 2);
             float4 total = make_float4(0.f, 0.f, 0.f, 0.f);
 #pragma unroll
@@ -296,13 +325,13 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
         tensor_load(place(slot, 0), less ? &x.less : &x.full, start - at + tile.k * BLOCK, 0, barrier);
     };
     for (int i = 0; i < STAGES; ++i)
-        fetch(item_of(i), i);
+        fetch(cluster + i * clusters, i);
     Vector<T> v[R];
 
-    for (unsigned count = 0; count < tiles + LOOK; ++count)
+    for (unsigned count = 0; count < LOOK || has(count - LOOK); ++count)
     {
         int const ahead = STAGES - (count + 1 < LOOK ? 1 + int(count) : LOOK); // tiles asked for after this one
-        if (count < tiles)
+        if (has(count))
         {
             int const slot = int(count % STAGES);
             barrier_wait(loaded + slot * WARPS + warp, count / STAGES % 2);
@@ -357,12 +386,13 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
             int const first = tile.k * BLOCK + p.vector * VEC - p.at; // the first element's column
             int const from = max(-first, 0), stop = min(g.inner - first, VEC);
             unsigned const inside = from < stop ? ALL >> (VEC - stop) & ALL << from : 0;
-            T* out = y + start_of(tile, channel) + first;
+            int const to = start_of(tile, channel) + first; // pointers take two registers
 #pragma unroll
-            for (int r = 0; r < R; ++r, out += stride * g.inner)
+            for (int r = 0; r < R; ++r)
             {
                 if (r >= packs)
                     break;
+                T* const out = y + (to + r * stride * g.inner);
                 float scaled[VEC];
 #pragma unroll
                 for (int k = 0; k < VEC; ++k)
