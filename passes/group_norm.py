@@ -45,6 +45,8 @@ from ._statistics import (
     with_affine,
 )
 
+OPTIONS = ("repair_eps",)
+
 x, scale, bias = var("x"), var("scale"), var("bias")
 epsilon, groups = attr("epsilon"), attr("num_groups")
 NATIVE = (

@@ -50,6 +50,8 @@ from ._statistics import (
     with_affine,
 )
 
+OPTIONS = ("repair_eps",)
+
 x, scale, bias = var("x"), var("scale"), var("bias")
 epsilon = attr("epsilon")
 spelling = Spelling(x)

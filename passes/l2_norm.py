@@ -38,6 +38,8 @@ from surgeon.rewrite import Builder
 from ._shapes import bare, dims, elements, no_larger, output_of
 from ._types import HALVES
 
+OPTIONS = ("repair_eps",)
+
 WIDTH: dict[int, int] = {TensorProto.FLOAT16: 1, TensorProto.BFLOAT16: 1, TensorProto.FLOAT: 2, TensorProto.DOUBLE: 3}
 BELOW_EVERY_NORM = 2.0**-75
 FX_NODE = "pkg.torch.onnx.fx_node"  # what PyTorch's dynamo exporter records with each node

@@ -51,6 +51,8 @@ from ._statistics import (
 )
 from ._types import HALVES
 
+OPTIONS = ("repair_eps",)
+
 x, scale, bias = var("x"), var("scale"), var("bias")
 epsilon = attr("epsilon")
 spelling = Spelling(x)

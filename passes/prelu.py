@@ -29,6 +29,8 @@ from ._linear import FORMS, above, fits, same_slope, slopes
 from ._shapes import cancel
 from ._types import require_op
 
+OPTIONS = ("repair_prelu",)
+
 STRUCTURAL = frozenset(
     {"Identity", "Reshape", "Unsqueeze", "Squeeze", "Transpose", "Expand", "Cast", "CastLike", "Flatten"}
 )

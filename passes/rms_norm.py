@@ -41,6 +41,8 @@ from ._statistics import (
     working_type,
 )
 
+OPTIONS = ("repair_eps",)
+
 x, scale = var("x"), var("scale")
 epsilon = attr("epsilon")
 spelling = Spelling(x, centred=False)

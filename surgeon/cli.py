@@ -832,6 +832,8 @@ def _explain(args: argparse.Namespace) -> int:
     screen.line()
     screen.line(f"Stages      {', '.join(s.value for s in p.stages)}")
     screen.line(f"Strategies  {', '.join(p.strategies) or 'none: it does not lower'}")
+    if p.options:
+        screen.line(f"Options     {', '.join(p.options)}")
     path = Path(p.path)
     screen.line(f"File        {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}")
     return DONE

@@ -71,13 +71,15 @@ class ModelRule:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """`keeps`: whether the pass can leave its canonical node to the target (strategy `keep`)."""
+    """`keeps`: whether the pass can leave its canonical node to the target (strategy `keep`). `options`: what it reads
+    of those that a run is given."""
 
     name: str
     doc: str
     rules: tuple[Rule, ...]
     model_rules: tuple[ModelRule, ...]
     path: str = ""
+    options: tuple[str, ...] = ()
 
     @property
     def stages(self) -> list[Stage]:
@@ -206,17 +208,17 @@ class Builder:
     )  # fmt: skip
 
     def __init__(
-        self, driver: Driver, rule_name: str, root: Node, strategy: str | None, matched: tuple[Node, ...] = ()
+        self, driver: Driver, pass_name: str, root: Node, strategy: str | None, matched: tuple[Node, ...] = ()
     ) -> None:
         self._driver = driver
         self._model = driver.model
         self._graph = root.graph
-        self._prefix = f"{_out_name(root)}~{rule_name}"
+        self._prefix = f"{_out_name(root)}~{pass_name}"
         self.root = root
         self.matched = matched or (root,)  # what the window replaces: a body that looks further adds what it saw
         self.strategy = strategy
         self.target = driver.target
-        self.options = driver.options
+        self.options = {n: driver.options[n] for n in driver.passes[pass_name].options if n in driver.options}
         self.made: list[Node] = []
         self.constants: list[Value] = []
         self.warnings: list[str] = []

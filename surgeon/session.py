@@ -87,20 +87,24 @@ def rewrite(
     shapes          {"input": (1, 3, 224, 224)}: sizes for the proof, where dimensions are symbolic
     passes          folders of further passes
     allow_unproved  keep rewrites whose window cannot be run; whole models that cannot be compared are no failure
-    options         what single passes read, such as {"repair_eps": 1e-6}
+    options         what single passes read, such as {"repair_eps": 1e-6}; a pass names its own in OPTIONS
 
-    Raises UsageError and ModelError; a rewrite that fails its proof is no error but is undone and in `report.undone`.
+    One name or folder may stand for itself where several are taken. Raises UsageError and ModelError; a rewrite that
+    fails its proof is no error but is undone and in `report.undone`.
     """
     started = time.perf_counter()
     if verify not in MODES:
         raise UsageError(f"verify is one of {', '.join(MODES)}, not '{verify}'.")
+    if not isinstance(target, str | Target | None):
+        raise UsageError(f"a target is text, such as '8.4', not the {type(target).__name__} {target!r}.")
     source = _Source(model)
     chosen = target if isinstance(target, Target) else Target.parse("installed" if target is None else target)
-    known = registry.passes(passes)
-    names, globs = _split_skips(skip, known)
-    selected = registry.select(known, only, names)
+    known = registry.passes(_several(passes))
+    names, globs = _split_skips(_several(skip), known)
+    selected = registry.select(known, None if only is None else _several(only), names)
     strategies = _check_strategies(strategy or {}, known, chosen)
-    libraries = _check_libraries(plugins, chosen)
+    libraries = _check_libraries(_several(plugins), chosen)
+    _check_options(options or {}, known)
     run = _Run(
         source,
         chosen,
@@ -129,6 +133,10 @@ def rewrite_file(source: str | Path, out: str | Path, **options: Any) -> Report:
 
 
 # ---- arguments -------------------------------------------------------------------------------------------------------
+
+
+def _several(given: Any) -> Any:
+    return (given,) if isinstance(given, str | os.PathLike) else given
 
 
 def _split_skips(skip: Iterable[str], known: Sequence[Pass]) -> tuple[list[str], list[tuple[str, str]]]:
@@ -168,6 +176,13 @@ def _check_libraries(plugins: Sequence[str], target: Target) -> tuple[str, ...]:
             f"the target {target} has no plugins. Leave --plugins out: every pass has a native form there."
         )
     return tuple(plugins)
+
+
+def _check_options(options: Mapping[str, Any], known: Sequence[Pass]) -> None:
+    offered = {name for p in known for name in p.options}
+    for name in options:
+        if name not in offered:
+            raise UsageError(f"no pass has an option '{name}'.{did_you_mean(name, offered)}")
 
 
 # ---- one run ---------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import surgeon
 from surgeon.cli import main
-from surgeon.errors import ModelError
+from surgeon.errors import ModelError, UsageError
 
 OLD = b"the model of yesterday"
 
@@ -397,6 +397,7 @@ ARGUMENTS = {
     "passes from nowhere": (["rewrite", "IN", "OUT", "--passes", "no-such-folder"], "is not a folder"),
     "epsilon below zero": (["rewrite", "IN", "OUT", "--repair-eps", "-1"], "above 0"),
     "option without a number": (["rewrite", "IN", "OUT", "--option", "repair_prelu=yes"], "NAME=NUMBER"),
+    "option of nobody": (["rewrite", "IN", "OUT", "--option", "repair_perlu=1"], "Did you mean 'repair_prelu'?"),
     "explain nobody": (["explain", "leakyrelu"], "Did you mean 'leaky-relu'?"),
     "explain no node": (["rewrite", "IN", "--explain", "frst"], "Did you mean 'first'?"),
     "profile of nobody": (["build", "IN", "ENGINE", "--profile", "z:1x2"], "no input 'z'"),
@@ -450,3 +451,36 @@ def test_bad_arguments(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_bad_pass(name: str, code: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / f"{name}.py").write_text(code)
     assert words in refused(["passes", "--passes", str(tmp_path)], capsys)
+
+
+TWO_OPTIONS = '''"""Say which options come here."""
+
+from surgeon import Stage, op, require, rewrite, var
+
+OPTIONS = ("mine",)
+
+
+@rewrite(op.Neg(var("x")), stage=Stage.FUSE)
+def look(b, x):
+    require(False, f"{sorted(b.options)}")
+'''
+
+
+def test_a_pass_has_the_options_that_it_names(tmp_path: Path) -> None:
+    (tmp_path / "look.py").write_text(TWO_OPTIONS)
+    given = {"mine": 1.0, "repair_eps": 1e-6}
+    report = surgeon.rewrite(good(), target="8.4", passes=[tmp_path], only=["look"], options=given).report
+    assert [d.why for d in report.declined] == ["['mine']"]
+    with pytest.raises(UsageError, match="Did you mean 'mine'"):
+        surgeon.rewrite(good(), target="8.4", passes=[tmp_path], options={"mne": 1.0})
+
+
+@pytest.mark.parametrize("given", [{"only": "identity"}, {"skip": "identity"}, {"plugins": "surgeon"}])
+def test_a_single_name(given: dict[str, str]) -> None:
+    names = {k: [v] for k, v in given.items()}
+    assert surgeon.rewrite(good(), target="8.4", **given).model == surgeon.rewrite(good(), target="8.4", **names).model
+
+
+def test_a_target_that_is_no_text() -> None:
+    with pytest.raises(UsageError, match="'8.4'"):
+        surgeon.rewrite(good(), target=8.4)  # type: ignore[arg-type]
