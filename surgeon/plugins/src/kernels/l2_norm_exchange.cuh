@@ -87,7 +87,8 @@ __device__ inline void store_word(ExchangeWord* p, ExchangeWord const& w)
 // it hands it to the tile that is kExchangeRing later; all are 0 before and after. Neighbours are worked on at the same
 // time: clusters draw tiles from *tickets, which is 0 before and after, and publish a tile before they wait for
 // another's. A tile's number comes with the factors of one before. All clusters must be resident, for their first tiles
-// are not drawn.
+// are not drawn. Nobody waits in a circle: a cluster's tiles have rising numbers, and it sums the LOOK next before it
+// writes one; so the neighbours of the first tile that is not written yet will be published whatever that one does.
 template <class T, int R>
 __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
     l2norm_exchange_kernel(const __grid_constant__ ChannelMaps x, Scalars weight, T* __restrict__ y, ChannelBlocks g,
