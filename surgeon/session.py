@@ -71,7 +71,7 @@ def rewrite(
     skip: Iterable[str] = (),
     verify: str = "window",
     shapes: Mapping[str, Sequence[int]] | None = None,
-    passes: Iterable[str | Path] = (),
+    passes: str | Path | Iterable[str | Path] = (),
     allow_unproved: bool = False,
     options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,

@@ -472,7 +472,7 @@ def test_a_pass_has_the_options_that_it_names(tmp_path: Path) -> None:
     report = surgeon.rewrite(good(), target="8.4", passes=[tmp_path], only=["look"], options=given).report
     assert [d.why for d in report.declined] == ["['mine']"]
     with pytest.raises(UsageError, match="Did you mean 'mine'"):
-        surgeon.rewrite(good(), target="8.4", passes=[tmp_path], options={"mne": 1.0})
+        surgeon.rewrite(good(), target="8.4", passes=tmp_path, options={"mne": 1.0})
 
 
 @pytest.mark.parametrize("given", [{"only": "identity"}, {"skip": "identity"}, {"plugins": "surgeon"}])
