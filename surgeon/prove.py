@@ -4,8 +4,8 @@ A window is cut out with its inputs' types and shapes and run before and after t
 on random and adversarial inputs. Two results are equal as design.md section 5 says:
 
 - finite inputs up to 1e18: `max|a - b| <= tolerance * max|b|` (1e-5 in fp32; 2e-3 in fp16 and bf16, against an fp32
-  reference), or the rewritten window's error against a float64 evaluation is at most 4 times the original's; never a
-  NaN or inf where the original has a number;
+  reference), or no more than the steps between fp32's denormal numbers round off, or the rewritten window's error
+  against a float64 evaluation is at most 4 times the original's; never a NaN or inf where the original has a number;
 - inputs with inf and NaN, and where the original overflows: any difference only where the original is NaN or saturates.
 """
 
@@ -51,6 +51,7 @@ LACKS = ("NOT_IMPLEMENTED", "are not supported", "is under development and suppo
 MOST_ELEMENTS = 1 << 26  # of an input whose size is chosen here; a size that the model says itself may be larger
 TOO_LARGE = f"at the sizes tried an input has more than {MOST_ELEMENTS} elements"
 QUOTIENT = 8.0  # divided by an inf that was cut off at the type's maximum a number leaves up to this part of it, not 0
+ROUNDINGS = 4  # of denormal numbers, by up to a step each, that either side may have more than the other
 LARGEST = 1e18  # finite inputs beyond this may overflow on either side
 CONE_LIMIT = 400  # nodes that compute shapes, pulled into one window
 # What the sizes of a whole model grow by until it runs, and whether they are alike: convolutions of sound need many
@@ -178,7 +179,7 @@ def compare(
         return Difference(0.0)
     scale = float(np.abs(b[counted]).max())
     gap = float(np.abs(a[counted] - b[counted]).max())
-    if gap <= max(tolerance * scale, 0.0 if finite else QUOTIENT / limit):
+    if gap <= max(tolerance * scale, ROUNDINGS * _step(before.dtype), 0.0 if finite else QUOTIENT / limit):
         return Difference(gap / scale if scale else 0.0)
     if exact is not None:
         reference = exact()
@@ -213,6 +214,11 @@ def _saturated(a: np.ndarray, b: np.ndarray, reference: np.ndarray | None) -> np
     if reference is not None and reference.shape == b.shape:
         beyond |= ~(np.abs(reference) / 2 <= np.abs(b))
     return np.isinf(a) & (np.sign(a) == np.sign(b)) & beyond
+
+
+def _step(dtype: np.dtype) -> float:
+    """Between a type's denormal numbers; 0 for half precision, whose tolerance is wider than they need."""
+    return float(np.nextafter(dtype.type(0), dtype.type(1))) if dtype.itemsize >= 4 else 0.0
 
 
 def _limit(dtype: np.dtype) -> float:

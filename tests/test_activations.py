@@ -93,6 +93,17 @@ def finite(shape: tuple[int, ...], dtype: Any = np.float32, seed: int = 0) -> np
     return np.clip(x, -(10**top), 10**top).astype(dtype)
 
 
+@pytest.mark.parametrize(("linear", "absolute"), [(1.25, -0.25), (0.6, 0.4), (0.55, 0.45)])
+@pytest.mark.parametrize("size", [2, 4, 8, 16, 100])
+def test_slopes_that_round_denormal_numbers_otherwise(linear: float, absolute: float, size: int) -> None:
+    """0.55 x + 0.45 |x| rounds twice, by half a step of the denormal numbers each, where LeakyRelu rounds once."""
+    text = f"""<ir_version: 8, opset_import: ["" : 17]> g (float[{size}] x) => (float[{size}] y) {{
+        a = Constant<value_float={linear}>()  b = Constant<value_float={absolute}>()
+        scaled = Mul(x, a)  size = Abs(x)  bent = Mul(size, b)  y = Add(scaled, bent) }}"""
+    report = surgeon.rewrite(onnx.parser.parse_model(text), target="10.9").report
+    assert [a.pass_name for a in report.applied] == ["leaky-relu"] and not report.undone
+
+
 def rewritten(model: ModelProto, **options: Any) -> surgeon.Result:
     """Proved, by the checker too, and settled: a second run finds nothing."""
     onnx.checker.check_model(model, full_check=True)
