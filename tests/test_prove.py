@@ -292,7 +292,7 @@ def test_what_equal_means() -> None:
     )
     saturated = float(np.finfo(np.float32).max)
     step = float(np.nextafter(np.float32(0), np.float32(1)))
-    assert not compare(arrays(1003 * step, 0), arrays(1000 * step, 0), 1e-5, True).why, "denormal numbers are rounded so"
+    assert not compare(arrays(1003 * step, 0), arrays(1000 * step, 0), 1e-5, True).why, "rounded to denormal numbers"
     assert compare(arrays(1010 * step, 0), arrays(1000 * step, 0), 1e-5, True).why
     assert not compare(arrays(np.inf, 1), arrays(saturated, 1), 1e-5, False).why
     assert compare(arrays(np.inf, 1), arrays(5, 1), 1e-5, False).why
