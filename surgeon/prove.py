@@ -4,7 +4,7 @@ A window is cut out with its inputs' types and shapes and run before and after t
 on random and adversarial inputs. Two results are equal as design.md section 5 says:
 
 - finite inputs up to 1e18: `max|a - b| <= tolerance * max|b|` (1e-5 in fp32; 2e-3 in fp16 and bf16, against an fp32
-  reference), or no more than the steps between fp32's denormal numbers round off, or the rewritten window's error
+  reference), or no more than the steps between denormal numbers round off, or the rewritten window's error
   against a float64 evaluation is at most 4 times the original's; never a NaN or inf where the original has a number;
 - inputs with inf and NaN, and where the original overflows: any difference only where the original is NaN or saturates.
 """

@@ -38,7 +38,8 @@ struct ChannelBlocks
 template <class T, int R>
 struct Exchange
 {
-    static constexpr int kStages = (sizeof(T) == 4 ? 25 : 24) / R, kLook = kStages - 1, kTurns = kLook + 1;
+    static constexpr int kMostPacks = sizeof(T) == 4 ? 25 : 24; // of all stages; floats have fewer sums beside them
+    static constexpr int kStages = kMostPacks / R, kLook = kStages - 1, kTurns = kLook + 1;
     static constexpr int kAhead = kTurns + 1, kOrder = 16, kWarps = kExchangeThreads / 32;
     static_assert(kOrder > kAhead + kTurns, "or a tile is forgotten before all have done with it");
     static constexpr int kVector = kVectorBytes / sizeof(T), kBlock = kExchangeBlockBytes / sizeof(T);
