@@ -11,11 +11,12 @@ constexpr int kExchangeThreads = 512, kExchangePublishers = 32, kExchangePollers
 constexpr int kExchangeStride = kExchangeThreads * kVectorBytes / kExchangeBlockBytes; // channels that a block has at once
 constexpr int kExchangeRing = 256; // tiles that have words in memory at once
 
-// Two columns' sums in memory, and their state.
+// Two columns' sums in memory, and their state. Every bit has a use: a register of a word that is on its way but not
+// looked at would be given to something else, which would then wait for the word.
 struct alignas(16) ExchangeWord
 {
     float2 sums;
-    unsigned state, unused;
+    uint64_t state;
 };
 
 // How [outer, channels, inner] is cut where channels begin anywhere: memory is seen as blocks of 256 bytes, and a tile
@@ -63,15 +64,14 @@ __device__ inline ExchangeWord load_word(ExchangeWord const* p)
     uint64_t sums, state;
     asm volatile("{.reg .b128 v; ld.relaxed.gpu.global.b128 v, [%2]; mov.b128 {%0, %1}, v;}"
                  : "=l"(sums), "=l"(state) : "l"(p) : "memory");
-    return ExchangeWord{
-        make_float2(__uint_as_float(unsigned(sums)), __uint_as_float(unsigned(sums >> 32))), unsigned(state), 0};
+    return ExchangeWord{make_float2(__uint_as_float(unsigned(sums)), __uint_as_float(unsigned(sums >> 32))), state};
 }
 
 __device__ inline void store_word(ExchangeWord* p, ExchangeWord const& w)
 {
-    uint64_t const sums = uint64_t(__float_as_uint(w.sums.y)) << 32 | __float_as_uint(w.sums.x), state = w.state;
+    uint64_t const sums = uint64_t(__float_as_uint(w.sums.y)) << 32 | __float_as_uint(w.sums.x);
     asm volatile("{.reg .b128 v; mov.b128 v, {%1, %2}; st.relaxed.gpu.global.b128 [%0], v;}" ::"l"(p), "l"(sums),
-        "l"(state)
+        "l"(w.state)
         : "memory");
 }
 #endif
@@ -180,20 +180,21 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
         int const in_vector = at / owned_vectors, vector = rank * owned_vectors + at % owned_vectors;
         auto const other_of = [&](unsigned item) { return with_before ? item - 1 : item + 1; };
         auto const waits_for = [&](unsigned item) { return owns && item < g.items && !alone(tile_of(item)); };
-        auto const look = [&](unsigned item) {
-            return waits_for(item) ? load_word(word_of(other_of(item), partner)) : ExchangeWord{};
+        auto const look = [&](unsigned item) { // any word where there is none to wait for: a choice would wait for it
+            return load_word(waits_for(item) ? word_of(other_of(item), partner) : words);
         };
         bool const draws = rank == 0 && lane == 0;
-        ExchangeWord got = look(item_of(0));
-        for (unsigned count = 0; has(count); ++count)
-        {
+        // `got` was looked at while the tile before was handled; `next` is as a rule there when it is needed.
+        auto const poll = [&](unsigned count, ExchangeWord& got, ExchangeWord& next) {
             unsigned const turn = count % TURNS, item = item_of(count), other = other_of(item);
             Tile const tile = tile_of(item);
             bool const waits = waits_for(item);
             ExchangeWord* const word = word_of(other, partner);
-            unsigned const drawn = draws ? atomicAdd(tickets, 1u) : 0;
+            unsigned drawn;
+            if (draws) // comes while the sums do, where atomicAdd() would be waited for; the last leaves 0 behind
+                drawn = atomicInc(tickets, g.items - 1);
             know_next(count);
-            ExchangeWord const next = look(item_of(count + 1)); // as a rule it is there, and need not be waited for
+            next = look(item_of(count + 1));
             barrier_wait(totalled + turn, count / TURNS % 2);
             __syncwarp(); // a lane that nobody waits for could miss a phase
             if (lane == 0)
@@ -201,28 +202,32 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
             while (waits && got.state != written_by(other))
                 got = load_word(word);
             __syncwarp(); // lanes that found theirs earlier would go on alone, and what follows be done again and again
+            auto sum = *reinterpret_cast<float2 const*>(partials + turn * COLUMNS + at); // the first's place
             if (waits)
-                store_word(word, ExchangeWord{{0.f, 0.f}, free_for(other + kExchangeRing), 0});
-            if (draws)
             {
-                for (int to = 0; to < blocks; ++to)
-                    send_remote(order + (count + AHEAD) % ORDER, __uint_as_float(AHEAD * clusters + drawn),
-                        factored + turn, to);
-                if (drawn == g.items - 1)
-                    *tickets = 0; // every tile has drawn once
+                store_word(word, ExchangeWord{{0.f, 0.f}, free_for(other + kExchangeRing)});
+                sum.x += got.sums.x, sum.y += got.sums.y;
             }
-            auto const partial = *reinterpret_cast<float2 const*>(partials + turn * COLUMNS + at); // the first's place
             auto const scale_of = [&](int v, float sum) { // an extra of 0 is none
                 int const column = (tile.k - 1) * BLOCK + v * VEC + in_vector;
                 Scale const scale(column >= 0 && column < g.inner ? divisor_of(sum, norm) : 1.f);
                 return make_float2(scale.factor, scale.extra == 1.f ? 0.f : scale.extra);
             };
-            float2 const first = scale_of(vector, partial.x + got.sums.x),
-                         second = scale_of(vector + 1, partial.y + got.sums.y);
+            float2 const first = scale_of(vector, sum.x), second = scale_of(vector + 1, sum.y);
             auto* const here = reinterpret_cast<float4*>(factors + (turn * VEC + in_vector) * VECTORS + vector);
             for (int to = 0; owns && to < blocks; ++to)
                 send_remote(here, make_float4(first.x, first.y, second.x, second.y), factored + turn, to);
-            got = next;
+            for (int to = 0; draws && to < blocks; ++to)
+                send_remote(order + (count + AHEAD) % ORDER, __uint_as_float(AHEAD * clusters + drawn),
+                    factored + turn, to);
+        };
+        ExchangeWord one = look(item_of(0)), two;
+        for (unsigned count = 0; has(count); ++count)
+        {
+            poll(count, one, two);
+            if (!has(++count))
+                break;
+            poll(count, two, one); // a word on its way cannot be moved
         }
         return;
     }
@@ -258,7 +263,7 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
             __syncwarp();
             sum.state = written_by(item);
             if (owns)
-                store_word(word, nobodys ? ExchangeWord{{0.f, 0.f}, free_for(item + kExchangeRing), 0} : sum);
+                store_word(word, nobodys ? ExchangeWord{{0.f, 0.f}, free_for(item + kExchangeRing)} : sum);
             __syncwarp();
         }
         return;
@@ -356,13 +361,13 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
             }
             if (count > 0)
                 barrier_wait(&added, (count - 1) % 2);
-            int const begin = lane * VEC - p.at % VEC; // the first sum's column; before 0 are zeros, for columns nobody has
+            // The first `skip` belong to the vector before; the first vector's are zeros, for columns nobody has.
+            int const skip = p.at % VEC, last = (lane + VECTORS - 1) % VECTORS;
+            float *const own_sums = sums + warp * COLUMNS + lane - skip * VECTORS,
+                         *const last_sums = sums + warp * COLUMNS + last + (VEC - skip) * VECTORS;
 #pragma unroll
             for (int k = 0; k < VEC; ++k)
-            {
-                unsigned const column = unsigned(begin + k) % COLUMNS;
-                sums[warp * COLUMNS + column % VEC * VECTORS + column / VEC] = sum[k];
-            }
+                (k < skip ? last_sums : own_sums)[k * VECTORS] = sum[k];
             warp_arrive(&summed);
         }
         if (count >= LOOK)
@@ -371,9 +376,11 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
             barrier_wait(factored + turn, done / TURNS % 2);
             Tile const tile = tile_of(item_of(done));
             Place const p = place_of(ahead + LOOK);
+            int const skip = p.at % VEC;
+            float2 const* const own_factors = factors + turn * COLUMNS + own + (p.before ? 0 : HALF) - skip * VECTORS;
+            float2 const* const last_factors = own_factors - 1 + VEC * VECTORS;
             auto const scale_of = [&](int k) { // of its column, which all channels share
-                int const in_vector = k - p.at % VEC, less = in_vector < 0, vector = own + (p.before ? 0 : HALF);
-                return factors[(turn * VEC + in_vector + less * VEC) * VECTORS + vector - less];
+                return (k < skip ? last_factors : own_factors)[k * VECTORS];
             };
             float factor[VEC];
             unsigned extras = 0; // 0: every factor is all of it
@@ -389,32 +396,39 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
             int const from = max(-first, 0), stop = min(g.inner - first, VEC);
             unsigned const inside = from < stop ? ALL >> (VEC - stop) & ALL << from : 0;
             int const to = start_of(tile, channel) + first; // pointers take two registers
+            auto const write = [&](auto whole) { // whether all is inside the channel, and every factor all of it
+                constexpr bool WHOLE = decltype(whole)::value;
 #pragma unroll
-            for (int r = 0; r < R; ++r)
-            {
-                if (r >= packs)
-                    break;
-                T* const out = y + (to + r * stride * g.inner);
-                float scaled[VEC];
-#pragma unroll
-                for (int k = 0; k < VEC; ++k)
-                    scaled[k] = v[r][k] * factor[k];
-                if (weight.data)
+                for (int r = 0; r < R; ++r)
+                {
+                    if (r >= packs)
+                        break;
+                    T* const out = y + (to + r * stride * g.inner);
+                    float scaled[VEC];
 #pragma unroll
                     for (int k = 0; k < VEC; ++k)
-                        scaled[k] *= weights[row + r * Y];
-                if (extras != 0)
+                        scaled[k] = v[r][k] * factor[k];
+                    if (weight.data)
 #pragma unroll
-                    for (int k = 0; k < VEC; ++k)
-                    {
-                        float const extra = scale_of(k).y;
-                        scaled[k] *= extra == 0.f ? 1.f : extra;
-                    }
-                if (inside == ALL)
-                    store_whole(out, Vector<T>::of(scaled));
-                else
-                    store_inside(out, Vector<T>::of(scaled), inside);
-            }
+                        for (int k = 0; k < VEC; ++k)
+                            scaled[k] *= weights[row + r * Y];
+                    if (!WHOLE && extras != 0)
+#pragma unroll
+                        for (int k = 0; k < VEC; ++k)
+                        {
+                            float const extra = scale_of(k).y;
+                            scaled[k] *= extra == 0.f ? 1.f : extra;
+                        }
+                    if (WHOLE || inside == ALL)
+                        store_whole(out, Vector<T>::of(scaled));
+                    else
+                        store_inside(out, Vector<T>::of(scaled), inside);
+                }
+            };
+            if (__all_sync(kWholeWarp, inside == ALL && extras == 0))
+                write(std::true_type{});
+            else
+                write(std::false_type{});
         }
         if (count + 1 >= LOOK) // the next to be scaled
         {
