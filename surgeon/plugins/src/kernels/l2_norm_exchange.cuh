@@ -202,18 +202,18 @@ __global__ void __launch_bounds__(Exchange<T, R>::kThreads, 1)
             while (waits && got.state != written_by(other))
                 got = load_word(word);
             __syncwarp(); // lanes that found theirs earlier would go on alone, and what follows be done again and again
-            auto sum = *reinterpret_cast<float2 const*>(partials + turn * COLUMNS + at); // the first's place
+            auto total = *reinterpret_cast<float2 const*>(partials + turn * COLUMNS + at); // the first's place
             if (waits)
             {
                 store_word(word, ExchangeWord{{0.f, 0.f}, free_for(other + kExchangeRing)});
-                sum.x += got.sums.x, sum.y += got.sums.y;
+                total.x += got.sums.x, total.y += got.sums.y;
             }
             auto const scale_of = [&](int v, float sum) { // an extra of 0 is none
                 int const column = (tile.k - 1) * BLOCK + v * VEC + in_vector;
                 Scale const scale(column >= 0 && column < g.inner ? divisor_of(sum, norm) : 1.f);
                 return make_float2(scale.factor, scale.extra == 1.f ? 0.f : scale.extra);
             };
-            float2 const first = scale_of(vector, sum.x), second = scale_of(vector + 1, sum.y);
+            float2 const first = scale_of(vector, total.x), second = scale_of(vector + 1, total.y);
             auto* const here = reinterpret_cast<float4*>(factors + (turn * VEC + in_vector) * VECTORS + vector);
             for (int to = 0; owns && to < blocks; ++to)
                 send_remote(here, make_float4(first.x, first.y, second.x, second.y), factored + turn, to);
