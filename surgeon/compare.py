@@ -433,8 +433,8 @@ def tolerance_of(dtype: np.dtype) -> float:
 
 def differs(a: np.ndarray, b: np.ndarray, tolerance: float, kind: str, exact: Exact, index: int) -> Difference:
     """surgeon's verdict on the output of that number: see `prove`."""
-    judge = partial(compare, exact=partial(exact.output, index), rounding=partial(exact.rounding, index))
-    return judge(a, b, tolerance, kind not in NOT_FINITE)
+    output, rounding = partial(exact.output, index), partial(exact.rounding, index)
+    return compare(a, b, tolerance, kind not in NOT_FINITE, output, rounding)
 
 
 def figures(kind: str, given: np.ndarray, expected: np.ndarray) -> Figures:

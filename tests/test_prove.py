@@ -319,6 +319,7 @@ def test_what_the_exact_evaluation_rounds_off_is_no_error_and_only_there() -> No
     assert not compare(after, zeros, 1e-5, True, lambda: exact, lambda: np.full(2, 2e-16)).why
     assert compare(after, zeros, 1e-5, True, lambda: exact, lambda: np.asarray([2e-16, 0])).why
     assert compare(after, zeros, 1e-5, True, lambda: exact, lambda: None).why
+    assert compare(arrays(2e-5, 0), zeros, 1e-5, True, lambda: exact, lambda: np.ones(2)).why, "beyond the tolerance"
 
 
 LOG_EXP = "{ e = Exp (a)  s = Add (e, one)  r = Log (s) }"
@@ -345,7 +346,6 @@ def of_type(body: str, dtype: np.dtype | type, shape: str = "N,3", opset: int = 
         pytest.param(LOG_EXP, np.float64, 17, id="softplus in fp64"),
         pytest.param(LOG_EXP, np.float16, 17, id="softplus in fp16"),
         pytest.param(QUOTIENT, np.float32, 17, id="mish"),
-        pytest.param(QUOTIENT, np.float16, 18, id="mish in fp16"),
         pytest.param(LESS_ONE, np.float64, 17, id="elu in fp64"),
     ],
 )
@@ -414,6 +414,15 @@ def test_the_rounding_of_an_evaluation_follows_its_nodes(body: str, x: float, be
     assert rounding is not None
     (steps,) = rounding / np.finfo(np.float64).eps
     assert 1.99 * beside <= steps <= 4.01 * beside
+
+
+def test_an_epsilon_is_seen_where_half_precision_holds_few_digits() -> None:
+    """Behind inputs of 1e-7 the outputs are denormal numbers, and onnx's reference evaluator finds them equal."""
+    text = """(float16[2,8] a) => (float16[2,8] r) {{
+        o = Constant <value = float16[8] {{15360, 15360, 15360, 15360, 15360, 15360, 15360, 15360}}> ()
+        r = LayerNormalization <epsilon = {}> (a, o) }}"""
+    verdict = prove_models(model(text.format(0.001)), model(text.format(0.002)))
+    assert verdict.ok is False and "on tiny inputs" in verdict.why
 
 
 def test_what_cannot_be_evaluated_has_no_known_rounding() -> None:
