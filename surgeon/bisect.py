@@ -17,7 +17,6 @@ import re
 import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -257,7 +256,7 @@ class _Search:
         for index, name in enumerate(_outputs(marked)):
             b = values[name]
             tolerance = max(floor, tolerance_of(b.dtype))
-            why = differs(as_onnx(given[name], b), b, tolerance, self.kind, partial(exact.output, index)).why
+            why = differs(as_onnx(given[name], b), b, tolerance, self.kind, exact, index).why
             if why:
                 found[name] = why
         order = [o for n in model.graph.node for o in n.output if o in found]

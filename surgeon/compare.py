@@ -36,7 +36,6 @@ from .prove import (
     NOT_FINITE,
     TOLERANCE,
     Difference,
-    Evaluation,
     Exact,
     Unrunnable,
     Window,
@@ -401,9 +400,9 @@ def _compare_one(
         b = expected[statistics.output]
         a = as_onnx(given[statistics.output], b)
         tolerance = max(floor, tolerance_of(b.dtype))
-        found = differs(a, b, tolerance, kind, partial(exact.output, index))
+        found = differs(a, b, tolerance, kind, exact, index)
         if found.why and kind == "denormal" and isinstance(side.way, Engine):
-            found = differs(a, b, math.inf, kind, partial(exact.output, index))
+            found = differs(a, b, math.inf, kind, exact, index)
             _note_once(comparison, FLUSHED.format(side.title))
         if kind not in NOT_COUNTED:
             statistics.add(figures(kind, a, b), tolerance, found.why)
@@ -432,9 +431,10 @@ def tolerance_of(dtype: np.dtype) -> float:
     return TOLERANCE.get(helper.np_dtype_to_tensor_dtype(dtype), 0.0)
 
 
-def differs(a: np.ndarray, b: np.ndarray, tolerance: float, kind: str, exact: Evaluation) -> Difference:
-    """surgeon's verdict on one output: see `prove`."""
-    return compare(a, b, tolerance, kind not in NOT_FINITE, exact)
+def differs(a: np.ndarray, b: np.ndarray, tolerance: float, kind: str, exact: Exact, index: int) -> Difference:
+    """surgeon's verdict on the output of that number: see `prove`."""
+    output, rounding = partial(exact.output, index), partial(exact.rounding, index)
+    return compare(a, b, tolerance, kind not in NOT_FINITE, output, rounding)
 
 
 def figures(kind: str, given: np.ndarray, expected: np.ndarray) -> Figures:

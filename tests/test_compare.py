@@ -186,6 +186,17 @@ def test_inputs_of_a_polygraphy_loader_script(tmp_path: Path, capsys: Captured) 
     assert run("compare", source, other, "--data", script) == 1
 
 
+def test_what_the_float64_evaluation_rounds_off_is_no_difference(tmp_path: Path, capsys: Captured) -> None:
+    """As in the proof: 1 + exp(-93) is 1 in float64, too."""
+    text = "(float[2] x) => (float[2] y) <float one = {1}> { e = Exp(x) s = Add(e, one) y = Log(s) }"
+    source, other = write(tmp_path, text), write(tmp_path, "(float[2] x) => (float[2] y) { y = Softplus(x) }", "o.onnx")
+    script = tmp_path / "loader.py"
+    script.write_text("import numpy as np\ndef load_data():\n    yield {'x': np.float32([-93, -60])}\n")
+    assert run("compare", source, other, "--data", script, "--no-trt") == 0
+    wrong = write(tmp_path, "(float[2] x) => (float[2] y) { s = Softplus(x) y = Sqrt(s) }", "wrong.onnx")
+    assert run("compare", source, wrong, "--data", script, "--no-trt") == 1
+
+
 @pytest.mark.parametrize("saved", [True, False])
 def test_the_printed_polygraphy_command_runs(saved: bool, tmp_path: Path, capsys: Captured) -> None:
     source, other = write(tmp_path, LEAKY), write(tmp_path, LEAKY.replace("0.1", "0.2"), "other.onnx")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,10 @@ import pytest
 from helpers import compare_models, model, ops
 
 import surgeon
+import surgeon.prove
 from surgeon.prove import (
+    Exact,
+    Feeds,
     Reference,
     Runner,
     Window,
@@ -305,6 +310,125 @@ def test_an_error_no_worse_than_the_originals_is_equal() -> None:
     assert not compare(good, original, 1e-5, True, lambda: exact).why
     assert compare(bad, original, 1e-5, True, lambda: exact).why
     assert compare(good, original, 1e-5, True).why
+
+
+def test_what_the_exact_evaluation_rounds_off_is_no_error_and_only_there() -> None:
+    """1e-16 beside an exact 0: within what the float64 evaluation may be off by, in the elements where it may."""
+    zeros, after, exact = arrays(0, 0), arrays(1e-16, 1e-16), np.zeros(2)
+    assert compare(after, zeros, 1e-5, True, lambda: exact).why
+    assert not compare(after, zeros, 1e-5, True, lambda: exact, lambda: np.full(2, 2e-16)).why
+    assert compare(after, zeros, 1e-5, True, lambda: exact, lambda: np.asarray([2e-16, 0])).why
+    assert compare(after, zeros, 1e-5, True, lambda: exact, lambda: None).why
+    assert compare(arrays(2e-5, 0), zeros, 1e-5, True, lambda: exact, lambda: np.ones(2)).why, "beyond the tolerance"
+
+
+LOG_EXP = "{ e = Exp (a)  s = Add (e, one)  r = Log (s) }"
+QUOTIENT = """{
+    e = Exp (a)  q = Mul (e, e)  d = Mul (e, two)  n = Add (q, d)  p = Add (n, two)  f = Div (n, p)  r = Mul (a, f) }"""
+LESS_ONE = "{ c = Greater (a, zero)  e = Exp (a)  m = Sub (e, one)  r = Where (c, a, m) }"
+
+
+def of_type(body: str, dtype: np.dtype | type, shape: str = "N,3", opset: int = 17) -> onnx.ModelProto:
+    """The nodes with the constants `zero`, `one` and `two`, all in one type."""
+    name = {"float32": "float", "float64": "double"}.get(np.dtype(dtype).name, np.dtype(dtype).name)
+    proto = model(f"({name}[{shape}] a) => ({name}[{shape}] r) {body}", opset)
+    constants = {"zero": 0, "one": 1, "two": 2}
+    proto.graph.initializer.extend(
+        onnx.numpy_helper.from_array(np.asarray(v, dtype), k) for k, v in constants.items() if f" {k})" in body
+    )
+    return proto
+
+
+@pytest.mark.parametrize(
+    ("body", "dtype", "opset"),
+    [
+        pytest.param(LOG_EXP, np.float32, 17, id="softplus"),
+        pytest.param(LOG_EXP, np.float64, 17, id="softplus in fp64"),
+        pytest.param(LOG_EXP, np.float16, 17, id="softplus in fp16"),
+        pytest.param(QUOTIENT, np.float32, 17, id="mish"),
+        pytest.param(LESS_ONE, np.float64, 17, id="elu in fp64"),
+    ],
+)
+@pytest.mark.parametrize("size", ["N,3", "1", "2"])
+def test_no_draw_undoes_a_right_rewrite(
+    body: str, dtype: type, opset: int, size: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where all numbers drawn are far below zero, the original and its float64 evaluation give exact zeros, and what
+    stands for them does not."""
+    proto, undone = of_type(body, dtype, size, opset), []
+    for seed in range(40):
+        monkeypatch.setattr(surgeon.prove, "feeds_of", partial(feeds_of, seed=seed * 1000003))
+        report = surgeon.rewrite(proto, target="10.9").report
+        assert report.applied or report.undone
+        undone += [(seed, u.why) for u in report.undone]
+    assert not undone
+
+
+def far_below_zero(infos: list[tuple[str, int, tuple[int, ...]]]) -> Iterator[tuple[str, Feeds]]:
+    yield "random", {name: arrays(-93, -60) for name, _, _ in infos}
+
+
+@pytest.mark.parametrize(("more", "stays"), [(1e-16, True), (1e-15, False), (-1e-15, False)])
+def test_what_is_added_beyond_the_rounding_of_the_exact_evaluation_is_found(
+    more: float, stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four steps beside 1 are 8.9e-16 in float64."""
+    monkeypatch.setattr(surgeon.prove, "feeds_of", far_below_zero)
+    body = f"b.Add(b.Softplus(x), {more})"
+    result = with_pass(tmp_path, "Log(op.Exp(x) + 1)", body, of_type(LOG_EXP, np.float32, "2"))
+    assert bool(result.report.applied) is stays and bool(result.report.undone) is not stays
+
+
+@pytest.mark.parametrize(
+    ("original", "root", "body"),
+    [
+        ("{ e = Exp (a)  r = Floor (e) }", "Floor(op.Exp(x))", "b.Sub(b.Ceil(b.Exp(x)), 1.0)"),
+        (
+            "{ e = Exp (a)  c = GreaterOrEqual (e, one)  r = Where (c, e, zero) }",
+            "Where(op.GreaterOrEqual(op.Exp(x), 1), op.Exp(x), 0)",
+            "b.Where(b.Greater(x, 0.0), b.Exp(x), 0.0)",
+        ),
+    ],
+)
+def test_a_jump_is_no_rounding(original: str, root: str, body: str, tmp_path: Path) -> None:
+    """exp(0) stands on the step, where the result moves by 1 if exp(0) does by anything."""
+    proto = of_type(original, np.float32)
+    (undone,) = with_pass(tmp_path, root, body, proto).report.undone
+    assert "on zero inputs" in undone.why
+
+
+@pytest.mark.parametrize(
+    ("body", "x", "beside"),
+    [
+        (LOG_EXP, -93, 1),
+        ("{ r = Exp (a) }", -93, math.exp(-93)),
+        ("{ n = Neg (a)  r = Relu (n) }", -93, 0),
+        ("{ e = Exp (a)  r = Floor (e) }", 0, 0),
+        ("{ e = Exp (a)  c = GreaterOrEqual (e, one)  r = Where (c, one, zero) }", 0, 0),
+    ],
+)
+def test_the_rounding_of_an_evaluation_follows_its_nodes(body: str, x: float, beside: float) -> None:
+    """Two to four steps beside 1 where 1 is added, of its own where a number is computed, none where it is handed on,
+    and none across a jump."""
+    rounding = Exact(of_type(body, np.float32, "1"), {"a": arrays(x)}, half=False).rounding(0)
+    assert rounding is not None
+    (steps,) = rounding / np.finfo(np.float64).eps
+    assert 1.99 * beside <= steps <= 4.01 * beside
+
+
+def test_an_epsilon_is_seen_where_half_precision_holds_few_digits() -> None:
+    """Behind inputs of 1e-7 the outputs are denormal numbers, and onnx's reference evaluator finds them equal."""
+    text = """(float16[2,8] a) => (float16[2,8] r) {{
+        o = Constant <value = float16[8] {{15360, 15360, 15360, 15360, 15360, 15360, 15360, 15360}}> ()
+        r = LayerNormalization <epsilon = {}> (a, o) }}"""
+    verdict = prove_models(model(text.format(0.001)), model(text.format(0.002)))
+    assert verdict.ok is False and "on tiny inputs" in verdict.why
+
+
+def test_what_cannot_be_evaluated_has_no_known_rounding() -> None:
+    proto = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17, "vendor" : 1]>
+        g (float[2] a) => (float[2] r) { r = vendor.Secret (a) }""")
+    assert Exact(proto, {"a": arrays(1, 2)}, half=False).rounding(0) is None
 
 
 def test_the_evaluator_keeps_the_digits_of_a_celu_near_zero() -> None:
