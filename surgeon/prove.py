@@ -16,7 +16,7 @@ import contextlib
 import hashlib
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import product
@@ -39,6 +39,17 @@ if TYPE_CHECKING:
 TOLERANCE = {TensorProto.FLOAT: 1e-5, TensorProto.DOUBLE: 1e-5, TensorProto.FLOAT16: 2e-3, TensorProto.BFLOAT16: 2e-3}
 FLOATS = frozenset(TOLERANCE)
 Evaluation = Callable[[], "np.ndarray | None"]
+INTEGERS = frozenset(getattr(TensorProto, f"{sign}INT{bits}") for sign in ("", "U") for bits in (8, 16, 32, 64))
+# Operators that make nothing but integers and bools of integers, and neither look up nor size anything by them.
+ARITHMETIC = frozenset({
+    "Abs", "Add", "And", "Cast", "Clip", "Concat", "Div", "Equal", "Greater", "GreaterOrEqual", "Identity", "Less",
+    "LessOrEqual", "Max", "Min", "Mod", "Mul", "Neg", "Not", "Or", "Relu", "Sign", "Sub", "Sum", "Where", "Xor",
+})  # fmt: skip
+# Those of whose inputs this holds for the first.
+MOVING = frozenset({
+    "Expand", "Flatten", "Gather", "Pad", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Slice",
+    "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+})  # fmt: skip
 HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
 KERNEL_NOISE = 1e-3  # a relative difference that a single kernel's rounding may make; the definition decides
 # Operators with the attribute `stash_type`, and the opset from which they have it.
@@ -82,8 +93,14 @@ class Verdict:
 # ---- inputs ----------------------------------------------------------------------------------------------------------
 
 
-def feeds_of(infos: Sequence[tuple[str, int, tuple[int, ...]]], seed: int = 0) -> Iterator[tuple[str, Feeds]]:
-    """(kind, feeds) for the kinds of input on which a rewrite must hold; every kind is finite but the last two."""
+def feeds_of(
+    infos: Sequence[tuple[str, int, tuple[int, ...]]], seed: int = 0, numbers: Collection[str] = ()
+) -> Iterator[tuple[str, Feeds]]:
+    """(kind, feeds) for the kinds of input on which a rewrite must hold; every kind is finite but `inf` and `nan`.
+
+    An integer is between 0 and 3, and may be a position or a size. Those called in `numbers` are neither: there are
+    kinds with negative and with large ones.
+    """
     rng = np.random.default_rng(seed)
     floats = [i for i in infos if i[1] in FLOATS]
 
@@ -104,6 +121,9 @@ def feeds_of(infos: Sequence[tuple[str, int, tuple[int, ...]]], seed: int = 0) -
         return rng.standard_normal(shape)
 
     yield "random", feed(lambda s, e: normal(s))
+    for kind, draw in (("negative integer", _small_integers), ("large integer", _large_integers)) if numbers else ():
+        drawn = {n: draw(rng, s, helper.tensor_dtype_to_np_dtype(e)) for n, e, s in infos if n in numbers}
+        yield kind, {**feed(lambda s, e: normal(s)), **drawn}
     if not floats:
         return
     yield "zero", feed(lambda s, e: np.zeros(s))
@@ -127,6 +147,22 @@ def feeds_of(infos: Sequence[tuple[str, int, tuple[int, ...]]], seed: int = 0) -
 
 NOT_FINITE = frozenset({"inf", "nan"})
 NOT_COUNTED = NOT_FINITE | {"denormal"}  # the steps between denormal numbers are large against the numbers themselves
+
+
+def _small_integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Without 0, which nothing is divided by."""
+    return _with_signs(rng.integers(1, 100, shape, dtype))
+
+
+def _large_integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """From half of the type's range on; without the lowest number, which has no opposite."""
+    most = np.iinfo(dtype).max
+    return _with_signs(rng.integers(most // 2, most, shape, dtype, endpoint=True))
+
+
+def _with_signs(x: np.ndarray) -> np.ndarray:
+    """Every other number negative, the first one too, where the type has signs."""
+    return np.where(np.arange(x.size).reshape(x.shape) % 2, x, -x) if x.dtype.kind == "i" else x
 
 
 def _zero_rows(x: np.ndarray) -> np.ndarray:
@@ -852,10 +888,10 @@ def prove_window(
         return Verdict(False, None, f"ONNX Runtime does not run the rewritten window: {error}")
     after.follow(before)
     worst, ran, why, note = 0.0, 0, "", ""
-    halves = _has_halves(window.before)
+    halves, numbers = _has_halves(window.before), _plain_numbers(window)
     for infos, given in window.runs(shapes):
         half = any(elem in HALVES for _, elem, _ in infos)
-        for kind, drawn in feeds_of(infos):
+        for kind, drawn in feeds_of(infos, numbers=numbers):
             feeds = {**drawn, **given}
             try:
                 expected = before.run(feeds)
@@ -890,6 +926,26 @@ def prove_window(
     if not ran:
         return Verdict(None, None, f"the original window does not run: {why or TOO_LARGE}", True)
     return Verdict(True, worst, note)
+
+
+def _plain_numbers(window: Window) -> frozenset[str]:
+    """The integer inputs that either side computes with and moves about, and that are no position or size anywhere."""
+    names = frozenset(name for name, elem, _ in window.inputs if elem in INTEGERS)
+    for side in (window.before, window.after) if names else ():
+        sources: dict[str, frozenset[str]] = {name: frozenset([name]) for name in names}
+        for node in side.graph.node:
+            read = [sources.get(i, frozenset()) for i in _read_by(node)]
+            plain = _takes_numbers(node)
+            names -= frozenset().union(*(s for position, s in enumerate(read) if not plain(position)))
+            sources.update(dict.fromkeys(node.output, frozenset().union(*read)))
+    return names
+
+
+def _takes_numbers(node: NodeProto) -> Callable[[int], bool]:
+    """Whether an input of a node is numbers to compute with, or to move about, and the output integers or bools."""
+    if node.domain or (node.op_type == "Cast" and node.attribute[0].i not in INTEGERS | {TensorProto.BOOL}):
+        return lambda position: False
+    return lambda position: node.op_type in ARITHMETIC or (node.op_type in MOVING and position == 0)
 
 
 def _has_halves(model: ModelProto) -> bool:

@@ -16,10 +16,12 @@ from surgeon.prove import (
     Reference,
     Runner,
     Window,
+    _plain_numbers,
     compare,
     feeds_of,
     prove_models,
     prove_window,
+    whole_window,
     widened,
 )
 
@@ -361,6 +363,37 @@ def test_inputs_cover_the_kinds_that_the_design_names() -> None:
     assert 0 < np.abs(feeds["denormal"]["x"]).max() < np.finfo(np.float32).tiny
     assert np.isinf(feeds["inf"]["x"]).any() and np.isnan(feeds["nan"]["x"]).any()
     assert (np.signbit(feeds["negative zero"]["x"]) & (feeds["negative zero"]["x"] == 0)).any()
+
+
+INTEGER_WINDOWS = {
+    "{ s = Mul (x, k)  r = Add (s, x) }": {"x", "k"},
+    "{ s = Reshape (x, k)  r = Neg (s) }": {"x"},
+    "{ s = Gather (x, k)  r = Abs (s) }": {"x"},
+    "{ i = Add (x, k)  r = Gather (x, i) }": set(),
+    "{ f = Cast <to = 1> (x)  g = Neg (f)  r = Cast <to = 7> (g) }": {"k"},
+    "{ s = Equal (x, k)  r = Cast <to = 7> (s) }": {"x", "k"},
+    "{ r = If (c) <then_branch = t () => (int64[2] u) { u = Add (x, k) }, else_branch = e () => (int64[2] v)"
+    " { v = Identity (k) }> }": set(),
+}
+
+
+@pytest.mark.parametrize("body", INTEGER_WINDOWS)
+def test_integers_that_are_no_positions_and_no_sizes(body: str) -> None:
+    proto = model(f"(int64[2] x, int64[2] k, bool c) => (int64[2] r) {body}")
+    window, _ = whole_window(proto, proto)
+    assert _plain_numbers(window) == INTEGER_WINDOWS[body]
+
+
+def test_large_and_negative_integers_are_tried() -> None:
+    one = model("(int32[N] a) => (int32[N] r) <int32 d = {5}> { r = Mod (a, d) }")
+    fmod = model("(int32[N] a) => (int32[N] r) <int32 d = {5}> { r = Mod <fmod = 1> (a, d) }")
+    assert "negative integer" in compare_models(one, fmod)[1]
+    sum_first = model("(int32[N] a) => (int32[N] r) <int32 d = {2}> { s = Add (a, a)  r = Div (s, d) }")
+    itself = model("(int32[N] a) => (int32[N] r) { r = Identity (a) }")
+    assert "large integer" in compare_models(itself, sum_first)[1]
+    feeds = dict(feeds_of([("k", onnx.TensorProto.INT32, (99,)), ("p", onnx.TensorProto.INT64, (9,))], numbers={"k"}))
+    assert feeds["large integer"]["k"].min() < -(2**30) and feeds["large integer"]["k"].max() > 2**30
+    assert all(set(given["p"]) <= {0, 1, 2, 3} for given in feeds.values())
 
 
 def test_whole_models_are_compared_on_every_kind() -> None:
