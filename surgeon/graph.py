@@ -1146,6 +1146,8 @@ class Model:
         _forget_sizes_of_bodies(self.graph, graph)
         for info in graph.output:
             _forget_size(info)
+        for dim in [d for info in graph.input for d in info.type.tensor_type.shape.dim if d.dim_value < 0]:
+            dim.Clear()  # inference would compute with the -1
         listed = {i.name for i in source.input}
         for tensor in source.initializer:
             if (
@@ -1507,8 +1509,15 @@ def _read_type(kind: onnx.TypeProto) -> tuple[int, Shape | None]:
     dims: list[Dim] = []
     for dim in tensor.shape.dim:
         size = dim.dim_value  # 0 where there is none
-        dims.append(size if size or dim.HasField("dim_value") else dim.dim_param or None)
+        dims.append(size if size > 0 else declared_dim(dim))
     return tensor.elem_type, tuple(dims)
+
+
+def declared_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
+    """The size or name that a file gives a dimension; None where it gives neither, or a -1 for it."""
+    if dim.HasField("dim_value"):
+        return dim.dim_value if dim.dim_value >= 0 else None
+    return dim.dim_param or None
 
 
 class _Declared:

@@ -29,7 +29,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 
 from .errors import ModelError, SurgeonError, UsageError, did_you_mean
 from .files import UNWRITABLE, as_text, external_files, resolved_weights, with_weights
-from .graph import Dim, Graph, Model, Node, Shape, Value
+from .graph import Dim, Graph, Model, Node, Shape, Value, declared_dim
 from .meaning import DOMAIN, IR_WITH_OVERLOADS, attach
 from .pattern import key_of
 
@@ -1052,7 +1052,7 @@ def whole_window(before: ModelProto, after: ModelProto, shapes: Any = None) -> t
     for i in before.graph.input:
         if i.name in constants:
             continue
-        dims = [_declared_dim(d) for d in i.type.tensor_type.shape.dim]
+        dims = [declared_dim(d) for d in i.type.tensor_type.shape.dim]
         for k, size in enumerate(given.get(i.name, ())):
             if dims[k] is None:  # a name of its own for a dimension that has neither name nor size
                 dims[k] = f"{i.name}#{k}"
@@ -1073,10 +1073,10 @@ def fixed_symbols(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> dic
         if len(dims) != len(sizes):
             raise UsageError(f"the input '{name}' has {len(dims)} dimensions; {len(sizes)} were given.")
         for k, (dim, size) in enumerate(zip(dims, sizes, strict=True)):
-            declared = _declared_dim(dim)
+            declared = declared_dim(dim)
             if not isinstance(size, int | np.integer) or size < 1:
                 raise UsageError(f"dimension {k} of the input '{name}' needs a size of 1 or more, not {size}.")
-            if isinstance(declared, int) and declared > 0 and size != declared:  # some exporters write -1
+            if isinstance(declared, int) and declared > 0 and size != declared:
                 raise UsageError(f"dimension {k} of the input '{name}' is {declared} in the model; {size} was given.")
             if isinstance(declared, str) and found.setdefault(declared, int(size)) != size:
                 raise UsageError(
@@ -1157,10 +1157,6 @@ def _known_sizes(window: Window) -> list[int]:
 
 def _names(infos: Iterable[onnx.ValueInfoProto]) -> list[str]:
     return [i.name for i in infos]
-
-
-def _declared_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
-    return dim.dim_value if dim.HasField("dim_value") else (dim.dim_param or None)
 
 
 def _largest_pad(model: ModelProto) -> int:

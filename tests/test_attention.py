@@ -95,8 +95,8 @@ def test_attention(given: tuple[ModelProto, dict[str, np.ndarray]], target: str)
 
 @pytest.mark.parametrize("target", ["8.6", "10.9", "rtx"])
 def test_a_mask_of_the_lowest_number_hides_no_key_from_the_causal_one(target: str) -> None:
-    """Padding on the left as transformers writes it. By ONNX the causal mask is -inf and the other one is added: a query
-    in the padding attends to what came before it. (ONNX Runtime gives 0 there.)"""
+    """Padding on the left as transformers writes it. By ONNX the causal mask is -inf and the other one is added: a
+    query in the padding attends to what came before it. (ONNX Runtime gives 0 there.)"""
     model = written(
         """(float[1,1,4,2] q, float[1,1,4,2] k, float[1,1,4,2] v, float[4,4] m) => (float[1,1,4,2] y) {
             y = Attention <is_causal = 1> (q, k, v, m)

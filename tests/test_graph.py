@@ -519,3 +519,28 @@ def test_a_file_of_fixed_sizes_says_what_inference_leaves_open() -> None:
     assert sizes(Model(model(OPEN))) == [(4, 2)]
     assert sizes(Model(model(OPEN.replace("float[2,3] r", "float[1,3] r")))) == [(None, 2)]
     assert sizes(Model(model(OPEN.replace("float[2,3] x", "float[N,3] x")))) == [(None, 2)]
+
+
+def unknown_as_minus_one(body: str) -> onnx.ModelProto:
+    """The first dimension of the input and of the output written as -1, as some exporters do."""
+    proto = model(body)
+    for infos in (proto.graph.input, proto.graph.output):
+        infos[0].type.tensor_type.shape.dim[0].dim_value = -1
+    return proto
+
+
+def test_a_negative_size_is_an_unknown_one() -> None:
+    proto = unknown_as_minus_one(
+        "(float[2,3] x) => (float[2,3] y) <float a = {0.1}> { z = Mul (x, a)  y = Max (x, z) }"
+    )
+    assert sizes(Model(proto)) == [(None, 3)]
+    result = surgeon.rewrite(proto, target="8.4", verify="full", shapes={"x": (5, 3)})
+    assert ops(result.model) == ["LeakyRelu"] and result.report.verify["max_error"] == 0.0
+    assert result.model.graph.input == proto.graph.input and result.model.graph.output == proto.graph.output
+    assert surgeon.rewrite(proto, target="8.4").report.applied
+
+
+def test_a_negative_size_is_no_number_to_compute_with() -> None:
+    proto = unknown_as_minus_one("(float[2,3] x) => (float[5,3] y) <float[3,3] w = {1, 2, 3, 4, 5, 6, 7, 8, 9}> "
+                                 "{ y = Concat <axis = 0> (x, w) }")  # fmt: skip
+    assert sizes(Model(proto)) == [(None, 3)]
