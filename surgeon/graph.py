@@ -852,6 +852,11 @@ class Model:
             found[passed] = answer
         return answer
 
+    def kind(self, value: Value) -> str:
+        """The field of a TypeProto that a sequence, an optional and their like have; empty for a tensor."""
+        found = self._type(value)
+        return found.kind if isinstance(found, NoTensor) else ""
+
     def _declared(self, value: Value) -> int:
         if value.graph is self.graph:
             for info in self.proto.graph.input:
@@ -978,8 +983,8 @@ class Model:
             result = {}
         for out in node.outputs:
             if out is not None and out.name in result:
-                elem, dims = _read_type(result[out.name])
-                types[out] = elem, _merged(_known(types, out)[1], dims)
+                elem, dims = found = _read_type(result[out.name])
+                types[out] = (elem, _merged(_known(types, out)[1], dims)) if elem else found
         for out, elem, sizes in _more_by_likeness(node, types):
             types[out] = elem, sizes
 
@@ -1500,9 +1505,22 @@ def _type_proto(elem: int, dims: Shape | None) -> onnx.TypeProto:
     return helper.make_tensor_type_proto(elem, None if dims is None else list(dims))
 
 
+class NoTensor(tuple[int, None]):
+    """What is known of a sequence, an optional and their like, as of a tensor of which nothing is known: (0, None), and
+    `kind`, the field of the TypeProto."""
+
+    kind: str
+
+    def __new__(cls, kind: str) -> NoTensor:
+        made = super().__new__(cls, (0, None))
+        made.kind = kind
+        return made
+
+
 def _read_type(kind: onnx.TypeProto) -> tuple[int, Shape | None]:
     if not kind.HasField("tensor_type"):
-        return 0, None
+        other = kind.WhichOneof("value")
+        return (0, None) if other is None else NoTensor(other)
     tensor = kind.tensor_type
     if not tensor.HasField("shape"):
         return tensor.elem_type, None

@@ -192,3 +192,31 @@ def test_fused_and_lowered_windows_come_down_too() -> None:
     assert opset(result.model) == 17 and not misread(result.model)
     assert [a.pass_name for a in result.report.applied] == ["layer-norm+opset"]
     assert result.report.applied[0].max_error is not None
+
+
+SEQUENCES = {
+    "(seq(float[N]) s) => (seq(float[N]) y) { y = Identity (s) }": 21,
+    "(float[N] x) => (seq(float[N]) y) { s = SequenceConstruct (x, x)  y = Identity (s) }": 21,
+    "(optional(float[N]) s) => (optional(float[N]) y) { y = Identity (s) }": 21,
+}
+
+
+@pytest.mark.parametrize("body", SEQUENCES)
+def test_a_sequence_is_no_tensor_of_a_type_that_is_not_known(body: str) -> None:
+    """Identity takes tensors alone at opset 13."""
+    result = surgeon.rewrite(model(body, opset=SEQUENCES[body], ir=10), target="8.2")
+    assert opset(result.model) == SEQUENCES[body] and "cannot be written at opset" in result.report.warnings[0]
+
+
+def test_a_sequence_comes_down_where_the_older_operator_takes_it() -> None:
+    body = """(float[N] x, bool c) => (seq(float[N]) y) {
+        y = If (c) <then_branch = t () => (seq(float[N]) p) { p = SequenceConstruct (x) },
+                    else_branch = e () => (seq(float[N]) q) { q = SequenceConstruct (x, x) }>
+    }"""
+    assert opset(surgeon.rewrite(model(body, opset=16, ir=8), target="8.2").model) == 13
+
+
+def test_a_bound_that_no_attribute_holds_stays_an_input() -> None:
+    body = "(double[N] x) => (double[N] y) <double low = {-1e300}> { y = Clip (x, low) }"
+    result = surgeon.rewrite(model(body, opset=12, ir=7), target="6.0")
+    assert opset(result.model) == 12 and any("does not fit into an attribute" in w for w in result.report.warnings)

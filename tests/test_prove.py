@@ -464,3 +464,41 @@ def test_whole_models_are_run_at_sizes_that_networks_are_made_for(tmp_path: Path
         u = ConvTranspose <strides = [16, 16], kernel_shape = [16, 16]> (r, w)  y = Add (u, x) }""")
     proto.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((1, 1, 16, 16), np.float32), "w"))
     assert compare_models(proto, proto) == (0.0, "")
+
+
+EXPOSED = """(float[1,3] x) => (float[1,3] y) <int64 zero = {0}, int64[1] n = {3}, int64 one = {1}> {
+    d = Shape (x)
+    l = Size (d)
+    c = Greater (l, one)
+    m = If (c) <then_branch = t () => (int64[] p) { p = Identity (n) },
+                else_branch = e () => (int64[] q) { q = Squeeze (n) }>
+    r = Range (zero, m, one)
+    f = Cast <to = 1> (r)
+    y = Add (x, f)
+}"""
+
+
+def test_a_model_that_onnx_runtime_would_not_load_any_more_is_not_written() -> None:
+    """Range up to a tensor with one dimension: ONNX Runtime refuses it where it can tell, behind the If it cannot."""
+    proto = model(EXPOSED)
+    for branch in proto.graph.node[3].attribute:
+        branch.g.output[0].type.tensor_type.ClearField("shape")
+    assert Runner(proto).session is not None
+    result = surgeon.rewrite(proto, target="10.9")
+    assert Runner(result.model).session is not None and "If" in ops(result.model)
+    assert [d.pass_name.split("+")[0] for d in result.report.undone] == ["constant-if"] and result.report.failed
+    assert "loads the original" in result.report.undone[0].why
+    assert not surgeon.rewrite(proto, target="10.9", verify="none").report.undone
+
+
+def test_an_opset_for_which_onnx_runtime_has_no_kernel_is_not_declared() -> None:
+    proto = model("(double[N] x) => (double[N] y) <double high = {6}> { y = Clip (x, , high) }", opset=13)
+    result = surgeon.rewrite(proto, target="7.2")
+    assert result.model.opset_import[0].version == 13 and result.report.failed
+    assert [d.pass_name for d in result.report.undone] == ["opset"]
+
+
+def test_a_window_that_onnx_runtime_runs_no_more_is_wrong(tmp_path: Path) -> None:
+    proto = model("(double[3] a) => (double[3] r) { b = Neg (a)  r = Sigmoid (b) }")
+    result = with_pass(tmp_path, "Sigmoid(x)", "b.Sub(1.0, b.Selu(x))", proto)
+    assert "not the rewritten one" in result.report.undone[0].why
