@@ -578,6 +578,14 @@ def _all_sizes(b, x, dims, places, sizes):
     return np.concatenate(parts) if all(isinstance(p, np.ndarray) for p in parts) else b.Concat(*parts, axis=0)
 
 
+@step("Mod")
+def mod(r):
+    whole = r.dtype(r.input(0)) in (TensorProto.INT32, TensorProto.INT64)
+    if r.crosses(28) and not (whole or r.node.attr("fmod")):
+        raise Refused("fmod = 0 of floating-point numbers came with opset 28")
+    return None
+
+
 @step("GridSample")
 def grid_sample(r):
     mode = r.node.attr("mode")

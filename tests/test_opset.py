@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from helpers import model
+from helpers import model, require_opset
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 import surgeon
@@ -220,3 +220,28 @@ def test_a_bound_that_no_attribute_holds_stays_an_input() -> None:
     body = "(double[N] x) => (double[N] y) <double low = {-1e300}> { y = Clip (x, low) }"
     result = surgeon.rewrite(model(body, opset=12, ir=7), target="6.0")
     assert opset(result.model) == 12 and any("does not fit into an attribute" in w for w in result.report.warnings)
+
+
+def test_a_remainder_of_floats_with_the_sign_of_the_divisor_is_refused() -> None:
+    require_opset(28)
+    result = surgeon.rewrite(
+        model("(float[N] x, float[N] d) => (float[N] y) { y = Mod (x, d) }", opset=28), target="8.4"
+    )
+    assert opset(result.model) == 28 and "fmod = 0 of floating-point numbers" in result.report.warnings[0]
+
+
+CALL = """<ir_version: 9, opset_import: ["" : 18, "l" : 1]> g (float[N,4] x) => (float[N,4] y) { y = l.F (x) }
+<domain: "l", opset_import: ["" : 13]> F (a) => (b) { %s }"""
+
+
+def test_a_function_of_another_opset_goes_where_that_means_the_same() -> None:
+    same = surgeon.rewrite(onnx.parser.parse_model(CALL % "b = Neg (a)"), target="8.4")
+    assert [n.op_type for n in same.model.graph.node] == ["Neg"] and not same.report.failed
+    other = surgeon.rewrite(
+        onnx.parser.parse_model(CALL % "c = ReduceMax <axes = [1]> (a)  b = Add (a, c)"), target="8.4"
+    )
+    assert [n.op_type for n in other.model.graph.node] == ["F"] and other.report.failed
+    assert other.report.declined[0].why.endswith(
+        "declares opset 13 of ONNX's operators, the model 18, and ReduceMax is another operator there: export both at "
+        "opset 13"
+    )
