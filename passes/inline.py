@@ -79,7 +79,7 @@ def _opset(function):
 
 
 def _changed(function, opset):
-    """The operators of a function that have other inputs, outputs, attributes or defaults at `opset` than at its own."""
+    """The operators of a function with other inputs, outputs, attributes or defaults at `opset` than at its own."""
     own, used = _opset(function), {n.op_type for n in _nodes(function.node) if n.domain in ONNX}
     return sorted(op for op in used if _signature(op, own) != _signature(op, opset))
 
