@@ -586,6 +586,26 @@ def mod(r):
     return None
 
 
+@step("AveragePool")
+def average_pool(r):
+    """With strides above the kernel SAME_UPPER may take away from the input: ONNX Runtime does so from opset 19 on."""
+    upper, kernel = r.node.attr("auto_pad") == "SAME_UPPER", r.attrs.get("kernel_shape", [])
+    strides = r.attrs.get("strides") or [1] * len(kernel)
+    plain = all(d == 1 for d in r.attrs.get("dilations", []))
+    same = upper or r.node.attr("auto_pad") == "SAME_LOWER"
+    if not (r.crosses(19) and same and plain and any(s > k for s, k in zip(strides, kernel, strict=True))):
+        return None
+    sizes = r.shape(0)[2:]
+    if not all(isinstance(n, int) for n in sizes):
+        raise Refused("its strides are above its kernel, and its sizes are not static")
+    rows = zip(sizes, strides, kernel, strict=True)
+    total = [max((-(-n // stride) - 1) * stride + k - n, 0) for n, stride, k in rows]
+    less, more = [t // 2 for t in total], [t - t // 2 for t in total]
+    attrs = {name: v for name, v in r.attrs.items() if name in r.after.attributes and name != "auto_pad"}
+    pads = [*less, *more] if upper else [*more, *less]
+    return lambda b: b.AveragePool(r.input(0), **attrs | {"pads": pads})
+
+
 @step("GridSample")
 def grid_sample(r):
     mode = r.node.attr("mode")

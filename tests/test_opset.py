@@ -245,3 +245,19 @@ def test_a_function_of_another_opset_goes_where_that_means_the_same() -> None:
         "declares opset 13 of ONNX's operators, the model 18, and ReduceMax is another operator there: export both at "
         "opset 13"
     )
+
+
+@pytest.mark.parametrize("pad", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("size", [7, 8, 9, 12])
+def test_a_pooling_that_leaves_out_part_of_its_input_runs_at_the_older_opset(size: int, pad: str) -> None:
+    proto = model(
+        f"""(float[1,1,{size},9] x) => (float[1,1,A,B] y) {{
+            y = AveragePool <kernel_shape = [2, 2], strides = [3, 3], auto_pad = "{pad}"> (x)
+        }}""",
+        opset=19,
+        ir=9,
+    )
+    result = surgeon.rewrite(proto, target="8.4")
+    assert opset(result.model) == 17 and not result.report.failed
+    feeds = {"x": np.random.default_rng(0).standard_normal((1, 1, size, 9)).astype(np.float32)}
+    np.testing.assert_array_equal(Runner(result.model).run(feeds)[0], Runner(proto).run(feeds)[0])
