@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 
 from surgeon import Builder, require
 from surgeon.graph import Value, schema
+from surgeon.prove import has_kernel
 from surgeon.rewrite import Declined
 
 FLOATS = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE})
@@ -17,10 +18,14 @@ HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
 
 
 def require_op(b: Builder, op: str, x: Value) -> None:
-    """Decline unless x is a float tensor of a type that ONNX's `op` takes at the model's opset. An operator that is not
-    there at all is no news; that it does not take the type is."""
+    """Decline unless x is a float tensor of a type that ONNX's `op` takes at the model's opset, and that ONNX Runtime
+    runs where the file's own nodes may stay. An operator that is not there at all is no news; that it does not take the
+    type is.
+    """
     dtype, opset = b.dtype(x), b.opset
     if dtype in FLOATS and _takes(op, dtype, 0, opset):
+        may_stay = dtype == TensorProto.DOUBLE and b.strategy is None
+        require(not may_stay or has_kernel(op, dtype, opset), f"ONNX Runtime has no kernel for {op} in double")
         return
     require(dtype in FLOATS and schema(op, "", opset) is not None, "")
     raise Declined(f"{op} takes no {TensorProto.DataType.Name(dtype).lower()} at opset {opset}")

@@ -5,7 +5,8 @@ Why       ONNX has Attention from opset 23 on, and PyTorch's newer exporter writ
           read the lengths (nonpad_kv_seqlen) nor the window of opset 24 and 25: it attends to the padding, silently.
 Rewrites  decompose: Softmax(scale * q @ k' + mask) @ v, with the heads of three-dimensional inputs taken apart, keys
           and values repeated for grouped queries, softcap, is_causal and lengths. What is masked out has the lowest
-          number for a score and 0 for a weight, so a query without any key gives 0, as ONNX says.
+          number for a score (-inf beside a mask that is added) and 0 for a weight, so a query without any key gives 0,
+          as ONNX says.
 Exact     To rounding.
 Kept      Past keys and values; more than one output; a window; is_causal together with lengths, which say where the
           diagonal begins (ONNX changed that with its release 1.23); a mask that is added together with lengths, and
@@ -21,7 +22,7 @@ from surgeon import Stage, op, require, rewrite, var
 
 from ._types import HALVES
 
-# Below every score: -inf would make NaN of a query that has no key.
+# At most every score: -inf would make NaN of a query that has no key.
 LOWEST = {
     TensorProto.FLOAT16: -65504.0,
     TensorProto.BFLOAT16: -3.3895313892515355e38,
@@ -93,14 +94,12 @@ def _repeated(b, x, heads, size):
 
 
 def _with_numbers(b, scores, mask, causal, axis, dtype):
-    """(the scores and the mask, which queries have a key): a key behind the query's position has the lowest number."""
+    """(the scores and the mask, which queries have a key): a key behind the query's position has -inf, since the mask
+    itself may have the lowest number. Then a query may be left with scores that are -inf themselves."""
     _require_whole(b, mask, axis)
     nothing = b.constant(-np.inf, dtype)
-    bias = least = mask
-    if causal:
-        seen = _not_after(b, axis)
-        bias, least = b.Where(seen, mask, b.constant(LOWEST[dtype], dtype)), b.Where(seen, mask, nothing)
-    return b.Add(scores, bias), b.Greater(b.ReduceMax(least, axes=[-1], keepdims=1), nothing)
+    biased = b.Add(scores, b.Where(_not_after(b, axis), mask, nothing) if causal else mask)
+    return biased, b.Greater(b.ReduceMax(biased if causal else mask, axes=[-1], keepdims=1), nothing)
 
 
 def _with_booleans(b, scores, mask, lengths, causal, axis, dtype):

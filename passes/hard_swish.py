@@ -10,13 +10,15 @@ Decompose x * HardSigmoid(x, 1/6, 1/2), what TensorRT itself makes of the node. 
 Exact     To rounding.
 """
 
+import numpy as np
+
 from surgeon import Stage, op, rewrite, var
 from surgeon.graph import schema
 
 from ._clipped import clipped
 from ._types import require_op
 
-SIXTH = 1 / 6
+SIXTH = float(np.float32(1 / 6))  # as ONNX defines HardSwish
 
 x = var("x")
 relu6 = clipped(x + 3, 6)

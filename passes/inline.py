@@ -10,13 +10,15 @@ Exact     Bit for bit. Functions of plugin nodes (domains `surgeon` and `trt.plu
           they only say what those compute.
 """
 
-from onnx import ModelProto, helper, inliner
+from onnx import FunctionProto, ModelProto, helper, inliner
 
 from surgeon import DOMAIN, Stage, rewrite_model
-from surgeon.graph import key_of
+from surgeon.graph import body_protos, key_of, schema
 from surgeon.targets import STOCK_DOMAIN
 
 from ._copy import copied
+
+ONNX = ("", "ai.onnx")
 
 PLUGINS = (DOMAIN, STOCK_DOMAIN)
 
@@ -30,6 +32,10 @@ def inline(editor):
     changed = False
     for node in editor.nodes(editor.model.functions.__contains__):
         if node.proto.domain in PLUGINS or _in_function(node.graph) or editor.excluded(node):
+            continue
+        other = _of_another_opset(node.key, editor.model)
+        if other:
+            editor.decline(node, other)
             continue
         nodes = _inlined(node, editor.model)
         if any(key_of(n.domain, n.op_type) == node.key for n in nodes):
@@ -52,6 +58,60 @@ def _in_function(graph):
     return graph.is_function
 
 
+def _of_another_opset(key, model):
+    """Why a function, or one that it calls, is not of the model's opset; empty where it is, or means the same there."""
+    todo = [key]
+    for called in todo:  # grows
+        function = model.functions[called].proto
+        declared, changed = _opset(function), _changed(function, model.opset)
+        if changed:
+            return (
+                f"the function {called} declares opset {declared} of ONNX's operators, the model {model.opset}, and "
+                f"{changed[0]} is another operator there: export both at opset {declared}"
+            )
+        calls = [key_of(n.domain, n.op_type) for n in _nodes(function.node) if n.domain not in PLUGINS]
+        todo += [c for c in dict.fromkeys(calls) if c in model.functions and c not in todo]
+    return ""
+
+
+def _opset(function):
+    return next((o.version for o in function.opset_import if o.domain in ONNX), 1)
+
+
+def _changed(function, opset):
+    """The operators of a function with other inputs, outputs, attributes or defaults at `opset` than at its own."""
+    own, used = _opset(function), {n.op_type for n in _nodes(function.node) if n.domain in ONNX}
+    return sorted(op for op in used if _signature(op, own) != _signature(op, opset))
+
+
+def _signature(op, opset):
+    """Without the types, of which newer opsets take more."""
+    spec = schema(op, "", opset)
+    if spec is None:
+        return None
+    attrs = {name: (a.type, a.required, a.default_value.SerializeToString()) for name, a in spec.attributes.items()}
+    return attrs, [(f.name, f.option) for f in spec.inputs], [(f.name, f.option) for f in spec.outputs]
+
+
+def _nodes(nodes):
+    for node in nodes:
+        yield node
+        for body in body_protos(node):
+            yield from _nodes(body.node)
+
+
+def _at_opset(function, opset):
+    """The function, of the model's opset where that means the same: onnx's inliner takes no other."""
+    if _opset(function) == opset or _changed(function, opset):
+        return function
+    copy = FunctionProto()
+    copy.CopyFrom(function)
+    for entry in copy.opset_import:
+        if entry.domain in ONNX:
+            entry.version = opset
+    return copy
+
+
 def _inlined(node, model):
     """The nodes that onnx's inliner writes for one call, between `in0`... and `out0`..."""
     call = type(node.proto)()
@@ -69,7 +129,7 @@ def _inlined(node, model):
         ir_version=model.proto.ir_version,
         graph=graph,
         opset_import=model.proto.opset_import,
-        functions=model.proto.functions,
+        functions=[_at_opset(f, model.opset) for f in model.proto.functions],
     )
     kept = [(f.domain, f.name) for f in model.proto.functions if f.domain in PLUGINS]
     return list(inliner.inline_selected_functions(alone, kept, exclude=True).graph.node)

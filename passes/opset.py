@@ -29,6 +29,7 @@ from onnx import TensorProto, defs, helper
 from surgeon import Stage, rewrite_model
 from surgeon.graph import constant_value, schema
 from surgeon.pattern import MOVED
+from surgeon.rewrite import is_rounded
 
 from ._shapes import dims, elements
 
@@ -54,6 +55,10 @@ VALUES = {
 
 # The types that a tensor of unknown type may be taken to have.
 ORDINARY = ("tensor(float)", "tensor(float16)", "tensor(int32)", "tensor(int64)", "tensor(bool)")
+
+
+# How ONNX's definitions begin the types of what is no tensor, by the field of the TypeProto.
+BEGINNINGS = {"sequence_type": "seq(", "optional_type": "optional("}
 
 
 # What a step writes in place of an operator, where that is not the operator alone.
@@ -112,7 +117,10 @@ class Reading:
         return found
 
     def dtype(self, value):
-        return 0 if value is None else self.model.dtype(value)
+        """The type of a tensor, 0 where it is not known; for a sequence or an optional how its types begin."""
+        if value is None:
+            return 0
+        return self.model.dtype(value) or BEGINNINGS.get(self.model.kind(value), 0)
 
 
 STEPS: dict[str, Callable[..., Any]] = {}
@@ -231,7 +239,10 @@ def _respelled(r):
 def _attribute(op, name, array):
     """An input's value as the attribute that it was: a number for Clip, Pad's value and TopK, else a list."""
     if name in ("min", "max", "value"):
-        return float(array.reshape(-1)[0])
+        found = float(array.reshape(-1)[0])
+        if is_rounded(found):
+            raise Refused(f"{name} = {found:g} does not fit into an attribute")
+        return found
     return int(array.reshape(-1)[0]) if name == "k" else array.reshape(-1).tolist()
 
 
@@ -287,7 +298,7 @@ def _invalid(spec, inputs, attrs, outputs):
                 continue
             name = _type_name(dtype)
             if not _takes(spec, formal, name):
-                return f"its {formal.name} is {name or 'of unknown type'}"
+                return f"its {formal.name} is {_spoken(name)}"
             homogeneous = formal.option != defs.OpSchema.FormalParameterOption.Variadic or formal.is_homogeneous
             if name and homogeneous and bound.setdefault(formal.type_str, name) != name:
                 return f"its {formal.name} is {name} beside {bound[formal.type_str]}"
@@ -297,6 +308,8 @@ def _invalid(spec, inputs, attrs, outputs):
 def _takes(spec, formal, name):
     """Whether an operator takes a type there; of an unknown one, all ordinary types that its newest form takes."""
     allowed = _allowed(spec, formal)
+    if name in BEGINNINGS.values():
+        return any(a.startswith(name) for a in allowed)
     return name in allowed if name else set(ORDINARY) & _all_types(spec, formal) <= allowed
 
 
@@ -315,7 +328,13 @@ def _all_types(spec, formal):
 
 
 def _type_name(dtype):
+    if isinstance(dtype, str):
+        return dtype
     return f"tensor({_TYPES[dtype]})" if dtype in _TYPES else ""
+
+
+def _spoken(name):
+    return {"": "of unknown type", "seq(": "a sequence", "optional(": "an optional"}.get(name, name)
 
 
 _TYPES = {
@@ -557,6 +576,34 @@ def _all_sizes(b, x, dims, places, sizes):
             own = own or b.Shape(x)
             parts.append(b.Slice(own, starts=[axis], ends=[axis + 1], axes=[0]))
     return np.concatenate(parts) if all(isinstance(p, np.ndarray) for p in parts) else b.Concat(*parts, axis=0)
+
+
+@step("Mod")
+def mod(r):
+    whole = r.dtype(r.input(0)) in (TensorProto.INT32, TensorProto.INT64)
+    if r.crosses(28) and not (whole or r.node.attr("fmod")):
+        raise Refused("fmod = 0 of floating-point numbers came with opset 28")
+    return None
+
+
+@step("AveragePool")
+def average_pool(r):
+    """With strides above the kernel SAME_UPPER may take away from the input: ONNX Runtime does so from opset 19 on."""
+    upper, kernel = r.node.attr("auto_pad") == "SAME_UPPER", r.attrs.get("kernel_shape", [])
+    strides = r.attrs.get("strides") or [1] * len(kernel)
+    plain = all(d == 1 for d in r.attrs.get("dilations", []))
+    same = upper or r.node.attr("auto_pad") == "SAME_LOWER"
+    if not (r.crosses(19) and same and plain and any(s > k for s, k in zip(strides, kernel, strict=True))):
+        return None
+    sizes = r.shape(0)[2:]
+    if not all(isinstance(n, int) for n in sizes):
+        raise Refused("its strides are above its kernel, and its sizes are not static")
+    rows = zip(sizes, strides, kernel, strict=True)
+    total = [max((-(-n // stride) - 1) * stride + k - n, 0) for n, stride, k in rows]
+    less, more = [t // 2 for t in total], [t - t // 2 for t in total]
+    attrs = {name: v for name, v in r.attrs.items() if name in r.after.attributes and name != "auto_pad"}
+    pads = [*less, *more] if upper else [*more, *less]
+    return lambda b: b.AveragePool(r.input(0), **attrs | {"pads": pads})
 
 
 @step("GridSample")

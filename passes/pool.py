@@ -34,6 +34,8 @@ def decompose(b, x):
         not counts or behind == [a.behind for a in axes],
         "what is padded would count, where a last window is partly beyond it",
     )
+    kernels = zip(axes, behind, node.attr("kernel_shape"), strict=True)
+    require(all(p == a.behind or p < k for a, p, k in kernels), "the padding would be as large as its kernel")
     front = (node.attr("pads") or [0] * len(axes))[: len(axes)]
     attrs = {k: v for k, v in node.attrs.items() if k != "ceil_mode"} | {"pads": [*front, *behind]}
     return b.node(node.op, [x], len(node.outputs), "", attrs)

@@ -605,7 +605,9 @@ def _print_window(a: Applied, screen: Screen) -> None:
 def _print_closing(report: Report, screen: Screen, args: argparse.Namespace, withheld: bool) -> None:
     """One line that says how it ended."""
     count = len(report.applied)
-    said = ["nothing to rewrite"] if not count else [f"{count} rewrite{'s' if count > 1 else ''}"]
+    before, after = report.opset_before, report.opset_after
+    nothing = "nothing to rewrite" if before == after else f"only the opset, {before}, becomes {after}"
+    said = [nothing] if not count else [f"{count} rewrite{'s' if count > 1 else ''}"]
     if count:
         said.append(_proof(report))
     if report.undone:

@@ -28,6 +28,7 @@ from typing import Any
 from .errors import EngineError, SurgeonError, UsageError, did_you_mean
 from .explain import Untaken, mended_by
 from .files import as_text, check_writable, put, read, read_all
+from .graph import declared_dim
 from .prove import HALVES
 from .targets import Target
 
@@ -336,10 +337,10 @@ def _fixed_shapes(proto: Any, profiles: Sequence[Profile]) -> list[str]:
     given = set.intersection(*map(set, profiles)) if profiles else set()
     notes = []
     for info in proto.graph.input:
-        dims = info.type.tensor_type.shape.dim
-        if info.name in weights | given or all(d.HasField("dim_value") for d in dims):
+        dims = [declared_dim(d) for d in info.type.tensor_type.shape.dim]
+        if info.name in weights | given or all(isinstance(d, int) for d in dims):
             continue
-        shape = "x".join(str(d.dim_value) if d.HasField("dim_value") else "1" for d in dims)
+        shape = "x".join(str(d) if isinstance(d, int) else "1" for d in dims)
         notes.append(
             f"the input '{info.name}' is dynamic and has no --profile: the engine takes {shape} alone; --profile "
             f"{info.name}:MIN,OPT,MAX allows others"

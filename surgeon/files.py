@@ -240,9 +240,10 @@ def write(
     """
     check_writable(path)
     data = b"" if apart else _serialized(model)
+    folder = Path(os.path.realpath(path.parent))  # `new/..` names a folder whether or not there is one called new
     with Staged() as staged:
         for file in external_files(model) if _EXTERNAL in data or not data else ():
-            _carry((base or Path(".")) / file, path.parent / file, staged)
+            _carry((base or Path(".")) / file, folder / file, staged)
         if data:
             staged.put(data, path)
         else:

@@ -34,6 +34,7 @@ PLACE = attrgetter("place")
 MOST_SHOWN = 8  # elements of a tensor attribute that a person reads
 MOST_FOLLOWED = 32  # tensors that a constant is computed from, to be looked at while shapes are inferred
 SMALL_TENSOR = 1024  # elements: larger initializers never decide a shape, so shape inference does without them
+MADE_UP = "unk__"  # how ONNX's inference begins the names that it makes up for unknown sizes
 OWN_DOMAIN = "surgeon"  # its functions are written anew with every model, so no pass works on them
 # They read what may be known of a tensor whose values are not: its sizes, its type.
 VALUELESS = frozenset({"Shape", "Size", "EyeLike", "CastLike"})
@@ -851,6 +852,11 @@ class Model:
             found[passed] = answer
         return answer
 
+    def kind(self, value: Value) -> str:
+        """The field of a TypeProto that a sequence, an optional and their like have; empty for a tensor."""
+        found = self._type(value)
+        return found.kind if isinstance(found, NoTensor) else ""
+
     def _declared(self, value: Value) -> int:
         if value.graph is self.graph:
             for info in self.proto.graph.input:
@@ -977,13 +983,13 @@ class Model:
             result = {}
         for out in node.outputs:
             if out is not None and out.name in result:
-                elem, dims = _read_type(result[out.name])
-                types[out] = elem, _merged(_known(types, out)[1], dims)
+                elem, dims = found = _read_type(result[out.name])
+                types[out] = (elem, _merged(_known(types, out)[1], dims)) if elem else found
         for out, elem, sizes in _more_by_likeness(node, types):
             types[out] = elem, sizes
 
     def _infer(self) -> Types:
-        bare = self.bare()
+        bare, declared = self.bare(), _Declared(self)
         while True:
             try:
                 inferred = onnx.shape_inference.infer_shapes(bare, data_prop=True)
@@ -991,29 +997,35 @@ class Model:
                 inferred = bare
             types: Types = {}
             _collect_types(self.graph, inferred.graph, types)
-            listed = {info.name: info for info in bare.graph.value_info}
-            more = [info for info in self._left_out(self.graph, types) if listed.get(info.name) != info]
+            listed = {info.name: info for info in (*bare.graph.value_info, *bare.graph.output)}
+            more = [info for info in declared.left_open(types) if listed.get(info.name) != info]
+            more = more or [
+                info for info in self._left_out(self.graph, types, declared) if listed.get(info.name) != info
+            ]
             if not more:
                 break
             for info in more:  # each round knows more of them
                 (listed.get(info.name) or bare.graph.value_info.add()).CopyFrom(info)
-        self._infer_functions(types)
+        self._infer_functions(types, declared)
         return types
 
-    def _left_out(self, graph: Graph, types: Types, given: Iterable[Value] = ()) -> list[onnx.ValueInfoProto]:
+    def _left_out(
+        self, graph: Graph, types: Types, declared: _Declared, given: Iterable[Value] = (), repeated: bool = False
+    ) -> list[onnx.ValueInfoProto]:
         """What ONNX's inference leaves out where a target is computed: a Reshape has as many dimensions as it has
         elements, and what a Shape says of them reaches a Reshape from opset 14 on, an Expand from 13 on. And what it
         makes nothing of: GroupNormalization, what follows in a body from the graph around it, what a Loop hands from
         one iteration to the next, and what an If, a Loop or a Scan returns then.
 
         What follows from that in the nodes behind is written to `types`: the next Reshape may stand there. `given` are
-        tensors of which `types` has come to say more than ONNX's inference knew.
+        tensors of which `types` has come to say more than ONNX's inference knew. Where nothing else says anything, the
+        file does; of what is `repeated`, with other sizes each time, only the rank.
         """
         found: list[onnx.ValueInfoProto] = []
         fresh: set[Value | None] = set(given)
         for node in graph.live():
             if node.bodies:
-                self._left_out_of_bodies(node, types)
+                self._left_out_of_bodies(node, types, declared, repeated)
             unranked = not (node.bodies or all(o is None or _ranked(types, o) for o in node.outputs))
             for out, elem, sizes in (*self._more_by_target(node, types), *_more_by_likeness(node, types)):
                 types[out] = elem, sizes
@@ -1025,21 +1037,33 @@ class Model:
                 if vague:
                     self._infer_one(node, types)
                 if unranked:
+                    self._take_declared(node, types, declared, repeated)
                     vague = [o for o in vague if _ranked(types, o)]
                     found += [helper.make_value_info(o.name, _type_proto(*types[o])) for o in vague]  # type: ignore[misc]
                 fresh.update(vague)
         return found
 
-    def _left_out_of_bodies(self, node: Node, types: Types) -> None:
+    def _take_declared(self, node: Node, types: Types, declared: _Declared, repeated: bool) -> None:
+        """Of the outputs of unknown rank: what was known before a rewrite made the node, or what the file says."""
+        before = self._types or self._first_types
+        for out in node.outputs:
+            if out is None or _ranked(types, out):
+                continue
+            said = _look(before, out) if node.is_new else declared.type_of(out, types, repeated)
+            if said is not None and said[0]:
+                types[out] = _known(types, out)[0] or said[0], said[1]
+
+    def _left_out_of_bodies(self, node: Node, types: Types, declared: _Declared, repeated: bool) -> None:
         """`_left_out` of a node's bodies. Of a state that an iteration hands to the next one, that is known which holds
         before the first, and behind each one if it holds before that."""
+        repeated = repeated or node.key != "If"
         fed = _fed(node, types)
         values = [v for body in node.bodies if fed for scope in _scopes(body) for v in scope.values.values()]
         known = {v: types[v] for v in values if v in types}
         while True:
             given = [param for param, dims, _ in fed if _learn(types, param, dims)]
             for body in node.bodies:
-                self._left_out(body, types, given)
+                self._left_out(body, types, declared, given, repeated)
             kept = [
                 (param, dims if result is None else _common([dims, _numbers(types, result)]), result)
                 for param, dims, result in fed
@@ -1077,7 +1101,7 @@ class Model:
         if merged is not None and merged != dims:
             yield out, elem, merged
 
-    def _infer_functions(self, types: Types) -> None:
+    def _infer_functions(self, types: Types, declared: _Declared) -> None:
         """The types inside local functions, as the first call sees them."""
         todo = dict(self.functions)
         callers = list(_scopes(self.graph))
@@ -1088,7 +1112,7 @@ class Model:
                 arguments = [_known(types, v) for v in call.inputs]
                 if all(elem for elem, _ in arguments):
                     _collect_types(function, self._infer_call(function, call, arguments), types)
-                    self._left_out(function, types)
+                    self._left_out(function, types, declared, repeated=True)
                     callers += _scopes(function)
 
     def _infer_call(self, function: Graph, call: Node, arguments: list[tuple[int, Shape | None]]) -> GraphProto:
@@ -1099,6 +1123,7 @@ class Model:
         for name, (elem, dims) in zip(function.proto.input, arguments, strict=False):
             body.input.append(helper.make_value_info(name, _type_proto(elem, dims)))
         body.output.extend([onnx.ValueInfoProto(name=name) for name in function.proto.output])
+        _forget_sizes_of_bodies(function, body)
         given = {a.name: a for a in (*function.proto.attribute_proto, *call.proto.attribute)}
         for attribute in [a for n in body.node for a in n.attribute if a.ref_attr_name in given]:
             name = attribute.name
@@ -1113,7 +1138,8 @@ class Model:
             return body
 
     def bare(self) -> ModelProto:
-        """A copy of the model without its large weights, which become inputs: what shape inference needs."""
+        """A copy of the model without its large weights, which become inputs: what shape inference needs. Without the
+        sizes of other tensors than inputs, too: ONNX's inference would believe them before what follows."""
         copy = ModelProto(ir_version=max(self.proto.ir_version, 4))
         copy.opset_import.extend(self.proto.opset_import)
         copy.functions.extend(self.proto.functions)
@@ -1122,7 +1148,11 @@ class Model:
         self.graph.copy_into(graph)
         graph.input.extend(source.input)
         graph.output.extend(source.output)
-        graph.value_info.extend(source.value_info)
+        _forget_sizes_of_bodies(self.graph, graph)
+        for info in graph.output:
+            _forget_size(info)
+        for dim in [d for info in graph.input for d in info.type.tensor_type.shape.dim if d.dim_value < 0]:
+            dim.Clear()  # inference would compute with the -1
         listed = {i.name for i in source.input}
         for tensor in source.initializer:
             if (
@@ -1475,17 +1505,129 @@ def _type_proto(elem: int, dims: Shape | None) -> onnx.TypeProto:
     return helper.make_tensor_type_proto(elem, None if dims is None else list(dims))
 
 
+class NoTensor(tuple[int, None]):
+    """What is known of a sequence, an optional and their like, as of a tensor of which nothing is known: (0, None), and
+    `kind`, the field of the TypeProto."""
+
+    kind: str
+
+    def __new__(cls, kind: str) -> NoTensor:
+        made = super().__new__(cls, (0, None))
+        made.kind = kind
+        return made
+
+
 def _read_type(kind: onnx.TypeProto) -> tuple[int, Shape | None]:
     if not kind.HasField("tensor_type"):
-        return 0, None
+        other = kind.WhichOneof("value")
+        return (0, None) if other is None else NoTensor(other)
     tensor = kind.tensor_type
     if not tensor.HasField("shape"):
         return tensor.elem_type, None
     dims: list[Dim] = []
     for dim in tensor.shape.dim:
         size = dim.dim_value  # 0 where there is none
-        dims.append(size if size or dim.HasField("dim_value") else dim.dim_param or None)
+        dims.append(size if size > 0 else declared_dim(dim))
     return tensor.elem_type, tuple(dims)
+
+
+def declared_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
+    """The size or name that a file gives a dimension; None where it gives neither, or a -1 for it."""
+    if dim.HasField("dim_value"):
+        return dim.dim_value if dim.dim_value >= 0 else None
+    return dim.dim_param or None
+
+
+class _Declared:
+    """What the file says of the tensors that nodes make: value_info and the declared outputs.
+
+    Inference does without it. The inputs may have been given other sizes since (`onnx.tools.update_model_dims` leaves
+    the rest as it is), and a number that was right for one batch makes a dynamic model static.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._main = model.graph
+        shapes = [_read_type(info.type)[1] for info in model.proto.graph.input]
+        self._names = {d for dims in shapes for d in dims or () if isinstance(d, str)}
+        self._fixed = all(dims is not None and all(isinstance(d, int) for d in dims) for dims in shapes)
+        self._infos: dict[Graph, dict[str, onnx.ValueInfoProto]] = {}
+        self._stale: bool | None = None
+
+    def type_of(self, value: Value, types: Types, repeated: bool) -> tuple[int, Shape | None] | None:
+        """What the file says of a tensor, for one of unknown rank: without its sizes where others are not right."""
+        info = self._of(value.graph).get(value.name)
+        if info is None:
+            return None
+        elem, dims = _read_type(info.type)
+        if dims is not None and (repeated or self._is_stale(self._differing(types))):
+            dims = (None,) * len(dims)
+        return elem, dims
+
+    def left_open(self, types: Types) -> list[onnx.ValueInfoProto]:
+        """The tensors of which inference knows the rank and not each size, with the file's names; and with its numbers
+        where the inputs are all of fixed sizes."""
+        rows = list(self._differing(types))
+        if not rows or self._is_stale(rows):
+            return []
+        found = []
+        for value, dims, said in rows:
+            merged = tuple(s if self._tells(s) and not self._follows(d) else d for d, s in zip(dims, said, strict=True))
+            if merged != dims:
+                found.append(helper.make_value_info(value.name, _type_proto(_known(types, value)[0], merged)))
+        return found
+
+    def _follows(self, dim: Dim) -> bool:
+        """Whether an inferred size is one that follows from the inputs: no name that inference made up."""
+        return isinstance(dim, int) or dim in self._names
+
+    def _tells(self, dim: Dim) -> bool:
+        """Whether the file's size is a name that somebody gave, or a number that may be right."""
+        return self._fixed if isinstance(dim, int) else dim is not None and not dim.startswith(MADE_UP)
+
+    def _is_stale(self, rows: Iterable[tuple[Value, Shape, Shape]]) -> bool:
+        """Whether one of the file's sizes is not that which follows from the inputs."""
+        if self._stale is None:
+            self._stale = any(
+                isinstance(s, int) and s != d and self._follows(d)
+                for _, dims, said in rows
+                for d, s in zip(dims, said, strict=True)
+            )
+        return self._stale
+
+    def _differing(self, types: Types) -> Iterator[tuple[Value, Shape, Shape]]:
+        """(tensor, inferred dimensions, the file's) where they are not the same, but are as many."""
+        for name, info in self._of(self._main).items():
+            value = self._main.values.get(name)
+            inferred = types.get(value) if value is not None else None
+            if inferred is None or (isinstance(inferred, onnx.ValueInfoProto) and inferred.type == info.type):
+                continue
+            dims, said = _known(types, value)[1], _read_type(info.type)[1]
+            if dims is not None and said is not None and len(dims) == len(said):
+                yield value, dims, said  # type: ignore[misc]
+
+    def _of(self, graph: Graph) -> dict[str, onnx.ValueInfoProto]:
+        if graph not in self._infos:
+            proto = graph.proto
+            infos = () if isinstance(proto, onnx.FunctionProto) else (*proto.value_info, *proto.output)
+            self._infos[graph] = {info.name: info for info in infos}
+        return self._infos[graph]
+
+
+def _forget_sizes_of_bodies(graph: Graph, proto: GraphProto) -> None:
+    """Leave out what the bodies in a copy of the graph say of sizes; of an iteration's states and elements, too."""
+    for node, copied in zip(graph.live(), proto.node, strict=True) if graph.bodied else ():
+        for body, inner in zip(node.bodies, body_protos(copied), strict=True):
+            del inner.value_info[:]
+            for info in inner.output:
+                _forget_size(info)
+            for info in inner.input[2 if node.key == "Loop" else 0 :] if _iterates(node) else ():
+                _forget_size(info)
+            _forget_sizes_of_bodies(body, inner)
+
+
+def _forget_size(info: onnx.ValueInfoProto) -> None:
+    if info.type.HasField("tensor_type"):
+        info.type.tensor_type.ClearField("shape")
 
 
 def _ranked(types: Types, value: Value) -> bool:

@@ -99,6 +99,8 @@ class Report:
     verify: dict[str, Any] = field(default_factory=lambda: {"mode": "window", "skipped": []})
     ops_before: dict[str, int] = field(default_factory=dict)
     ops_after: dict[str, int] = field(default_factory=dict)
+    opset_before: int = 0
+    opset_after: int = 0
     seconds: float = 0.0
 
     @property
@@ -120,6 +122,7 @@ class Report:
             "applied": [a.to_json() for a in self.applied],
             "declined": [d.to_json() for d in self.declined],
             "ops": {"before": dict(sorted(self.ops_before.items())), "after": dict(sorted(self.ops_after.items()))},
+            "opset": {"before": self.opset_before, "after": self.opset_after},
             "seconds": round(self.seconds, 3),
         }
 

@@ -12,6 +12,7 @@ taken back and not reported.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -302,11 +303,19 @@ class Builder:
         for position, i in enumerate(given):
             if i is not None and type(i) is not Value:
                 given[position] = self._lift(i, position, given, formal_types(op, domain, opset))
+        self._require_exact(op, given, written)
         stem, fresh = f"{self._prefix}/{op}", self._driver.fresh
         names = [fresh(graph, stem)] if outputs == 1 else [fresh(graph, stem) for _ in range(outputs)]
         node = graph.make(op, given, written, domain, names, self.root)
         self.made.append(node)
         return node.outputs[0] if outputs == 1 else tuple(node.outputs)
+
+    def _require_exact(self, op: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> None:
+        """Decline where a float attribute, which is of fp32, does not hold what a constant of a double tensor says."""
+        lost = [f"{name} = {v}" for name, v in attrs.items() if isinstance(v, float) and is_rounded(v)]
+        first = next((i for i in inputs if isinstance(i, Value)), None)
+        if lost and first is not None:
+            require(self.dtype(first) != TensorProto.DOUBLE, f"an attribute of {op} does not hold {', '.join(lost)}")
 
     def constant(self, array: Any, dtype: int | np.dtype | None = None) -> Value:
         """A new constant tensor of the array's own type, or of `dtype`."""
@@ -401,7 +410,7 @@ class Driver:
             ]
             for p in self.passes.values()
         }
-        self.before = operators(model)
+        self.before, self.opset_before = operators(model), model.opset
         self._names: dict[str, int] = {}
         self._clearer = False  # a node was fused where little was known of the result: more of it can be inferred now
         self._aliases: dict[Value, Value] = {}
@@ -715,6 +724,12 @@ class Driver:
             return all(self._same_tensor(p, q, before, after) for p, q in zip(left, right, strict=True))
 
         return same(x, y) or (a.key in COMMUTATIVE and len(x) == 2 and same(x, reversed(y)))
+
+
+def is_rounded(number: float) -> bool:
+    """Whether fp32 does not hold a number."""
+    with np.errstate(over="ignore"):
+        return not math.isnan(number) and float(np.float32(number)) != number
 
 
 def _says_again(builder: Builder, outputs: Sequence[Value | None]) -> bool:

@@ -32,7 +32,7 @@ from polygraphy.logger import G_LOGGER
 from .engine import RTX, choose_runtime, gpu, plugin_library, polygraphy_log, serialized, tactics, title, told, use
 from .errors import EngineError, UsageError
 from .files import is_large, with_weights
-from .graph import Model
+from .graph import Model, declared_dim
 from .meaning import DOMAIN, attach
 from .prove import Reference, Runner, Unrunnable
 
@@ -132,7 +132,8 @@ class EvaluatorRunner(BaseRunner):
         for info in self._model.graph.input:
             if info.name not in weights:
                 kind = info.type.tensor_type
-                shape = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
+                dims = [declared_dim(d) for d in kind.shape.dim]
+                shape = [d if isinstance(d, int) else None for d in dims]
                 meta.add(info.name, DataType.from_dtype(kind.elem_type, "onnx"), shape)
         return meta
 

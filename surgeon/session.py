@@ -304,11 +304,46 @@ class _Run:
         for _ in range(MAX_RUNS):
             driver = self._drive(exclude)
             failed = self._prove(driver, undone, unproved) if self.verify != "none" else []
-            if not failed:
-                return self._finish(driver, list(undone), list(unproved))
-            for record in failed:
-                exclude.update(record.keys)
+            if failed:
+                for record in failed:
+                    exclude.update(record.keys)
+                continue
+            proto, overloaded = self._written(driver)
+            why = self._refused(driver, proto)
+            if not why:
+                return self._finish(driver, proto, overloaded, list(undone), list(unproved))
+            why = f"ONNX Runtime loads the original, not the rewritten model: {why}"
+            undone[self._leave_out(driver, exclude, why)] = None
         raise PassError(f"after {MAX_RUNS} runs there are still rewrites that fail their proof")
+
+    def _refused(self, driver: Driver, proto: ModelProto) -> str:
+        """Why ONNX Runtime does not load the rewritten model, where it loads the original; else empty."""
+        from .prove import refused
+
+        if self.verify == "none" or not (driver.rewrites or driver.model.opset != driver.opset_before):
+            return ""
+        return refused(self.source.proto(), proto, self.source.base)
+
+    def _leave_out(self, driver: Driver, exclude: set[tuple[str, str]], why: str) -> Declined:
+        """Leave out, from the next run on, the rewrite without which ONNX Runtime loads the model. Where it is none of
+        them, no rule over the whole model runs any more."""
+        records = _in_file_order(driver.rewrites)
+
+        def fails(kept: int) -> bool:
+            left_out = {key for record in records[kept:] for key in record.keys}
+            again = self._drive({*exclude, *left_out})
+            return bool(self._refused(again, self._written(again)[0]))
+
+        if fails(0):  # the opset came down, and no node had to change for it
+            self.passes = [replace(p, model_rules=()) for p in self.passes]
+            return Declined("opset", driver.model.graph.proto.name, why)
+        loads, refused = 0, len(records)
+        while refused - loads > 1:
+            middle = (loads + refused) // 2
+            loads, refused = (loads, middle) if fails(middle) else (middle, refused)
+        found = records[refused - 1]
+        exclude.update(found.keys)
+        return Declined(found.name, found.root.label, why)
 
     def _drive(self, exclude: Collection[tuple[str, str]]) -> Driver:
         model = Model(self.source.proto(), self.source.base)
@@ -358,17 +393,28 @@ class _Run:
             (undone if verdict.ok is False else unproved)[entry] = None
         return failed
 
-    def _finish(self, driver: Driver, undone: list[Declined], unproved: list[Declined]) -> Result:
-        from . import __version__
-
-        model = driver.model
+    def _written(self, driver: Driver) -> tuple[ModelProto, list[str]]:
+        """The model as it stands now, and the operators of plugin nodes with several functions."""
+        model, overloaded = driver.model, []
         if not self.target.reads_functions:
             model.drop_unused_functions()
-        overloaded: list[str] = []
         if self.target.carries_functions:
             overloaded = attach(model)
         elif any(k.startswith("surgeon::") and v for s in model.scopes for k, v in s.by_op.items()):
             model.import_domain("surgeon")
+        return model.sync(), overloaded
+
+    def _finish(
+        self,
+        driver: Driver,
+        proto: ModelProto,
+        overloaded: list[str],
+        undone: list[Declined],
+        unproved: list[Declined],
+    ) -> Result:
+        from . import __version__
+
+        model = driver.model
         report = Report(__version__, str(self.target))
         report.applied = [
             Applied(r.name, r.strategy, r.root.label, r, r.max_error) for r in _in_file_order(driver.rewrites)
@@ -385,7 +431,7 @@ class _Run:
             "mode": self.verify,
             "skipped": [r.root.label for r in driver.rewrites if self.verify != "none" and r.max_error is None],
         }
-        proto = model.sync()
+        report.opset_before, report.opset_after = driver.opset_before, model.opset
         if self.verify == "full":
             self._compare_whole(proto, report)
         return Result(proto, report, self.source.base, self.source.files)

@@ -18,7 +18,7 @@ from onnx import ModelProto, TensorProto, helper
 
 import surgeon
 from surgeon.network import evaluate, parse
-from surgeon.prove import Runner
+from surgeon.prove import Reference, Runner
 
 LENGTHS = "(float[1,1,1,4] q, int64[1] n) => (float[1,1,1,4] y) { y = Attention (q, q, q, , , , n) }"
 pytestmark = pytest.mark.skipif(
@@ -91,3 +91,25 @@ def test_attention(given: tuple[ModelProto, dict[str, np.ndarray]], target: str)
     for y in got:
         np.testing.assert_allclose(y.astype(np.float64), want, atol=tolerance * max(np.abs(want).max(), 1e-3))
     assert not surgeon.rewrite(result.model, target=target).report.applied
+
+
+@pytest.mark.parametrize("target", ["8.6", "10.9", "rtx"])
+def test_a_mask_of_the_lowest_number_hides_no_key_from_the_causal_one(target: str) -> None:
+    """Padding on the left as transformers writes it. By ONNX the causal mask is -inf and the other one is added: a
+    query in the padding attends to what came before it. (ONNX Runtime gives 0 there.)"""
+    model = written(
+        """(float[1,1,4,2] q, float[1,1,4,2] k, float[1,1,4,2] v, float[4,4] m) => (float[1,1,4,2] y) {
+            y = Attention <is_causal = 1> (q, k, v, m)
+        }""",
+        opset=23,
+        ir=11,
+    )
+    rng = np.random.default_rng(0)
+    feeds = {name: rng.standard_normal((1, 1, 4, 2)).astype(np.float32) for name in "qkv"}
+    feeds["m"] = np.zeros((4, 4), np.float32)
+    feeds["m"][:, :2] = np.finfo(np.float32).min
+    want = Reference(model).run(feeds)[0]
+    assert np.array_equal(want[0, 0, 0], feeds["v"][0, 0, 0])
+    result = surgeon.rewrite(model, target=target)
+    assert result.report.applied and not result.report.untaken
+    np.testing.assert_allclose(Runner(result.model).run(feeds)[0], want, atol=1e-5)

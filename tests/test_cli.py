@@ -571,3 +571,9 @@ def test_a_closed_pipe_is_no_error() -> None:
     )
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, cwd=ROOT)
     assert "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
+
+
+def test_an_opset_that_alone_comes_down_is_told(tmp_path: Path, capsys: Captured) -> None:
+    source = write(tmp_path, '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Tanh (x) }')
+    assert run("rewrite", source, tmp_path / "out.onnx", "--target", "8.2") == 0
+    assert "only the opset, 17, becomes 13; written" in capsys.readouterr().out

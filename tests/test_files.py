@@ -341,3 +341,11 @@ def test_output_that_cannot_be_printed_is_told(tmp_path: Path) -> None:
         done = surgeon("passes", capture_output=False, stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 2, done
     assert re.search(r"standard output cannot be .*no space left on device", done.stderr) and "None" not in done.stderr
+
+
+def test_no_folder_is_made_that_a_name_only_passes_through(tmp_path: Path) -> None:
+    source = model(tmp_path, width=400, external=True)
+    (tmp_path / "out").mkdir()
+    done = surgeon("rewrite", source, tmp_path / "out" / "new" / ".." / "out.onnx", "--target", "8.4")
+    assert done.returncode == 0, done.stderr
+    assert names(tmp_path / "out") == ["out.onnx", "weights.bin"]

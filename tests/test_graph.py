@@ -434,3 +434,113 @@ def test_each_tensor_that_a_loop_returns_has_its_own_type() -> None:
     found = Model(proto)
     wanted = [onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.BOOL]
     assert [found.dtype(v) for v in found.graph.outputs] == wanted
+
+
+# ---- sizes that the file says, of other inputs than it has --------------------------------------------------------
+
+FLATTENED = """(float[1,3,4] x) => (float[1,12] y) <int64 i = {0}, int64[1] ax = {0}, int64[1] rest = {-1}> {
+    r = Relu (x)  s = Shape (r)  b = Gather (s, i)  u = Unsqueeze (b, ax)  t = Concat <axis = 0> (u, rest)
+    y = Reshape (r, t)
+}"""
+PADDED = """(float[1,3,8,8] x) => (float[1,3,10,10] y) <int64[8] p = {0, 0, 1, 1, 0, 0, 1, 1}> {
+    r = Relu (x)  q = Pad <mode = "reflect"> (r, p)  y = Neg (q)
+}"""
+
+
+def resized(body: str, dims: list[int | str], out: list[int | str]) -> onnx.ModelProto:
+    """A model whose inner tensors were inferred before its input was given other sizes, as
+    `onnx.tools.update_model_dims` leaves it."""
+    proto = onnx.shape_inference.infer_shapes(model(body, opset=13))
+    for infos, wanted in ((proto.graph.input, dims), (proto.graph.output, out)):
+        infos[0].CopyFrom(helper.make_tensor_value_info(infos[0].name, 1, wanted))
+    return proto
+
+
+@pytest.mark.parametrize("target", ["7.2", "8.0", "8.4", "10.9", "rtx"])
+@pytest.mark.parametrize(
+    ("body", "dims", "out", "sizes"),
+    [
+        (FLATTENED, ["N", 3, 4], ["N", 12], [5, 3, 4]),
+        (FLATTENED, ["N", 3, 4], [1, 12], [5, 3, 4]),
+        (FLATTENED, [5, 3, 4], [5, 12], [5, 3, 4]),
+        (PADDED, ["N", 3, "H", "W"], ["N", 3, "h", "w"], [2, 3, 8, 12]),
+    ],
+)
+def test_sizes_of_other_inputs_are_not_believed(
+    body: str, dims: list[int | str], out: list[int | str], sizes: list[int], target: str
+) -> None:
+    proto = resized(body, dims, out)
+    feeds = {"x": np.random.default_rng(0).standard_normal(sizes).astype(np.float32)}
+    after = surgeon.rewrite(proto, target=target).model
+    for found, expected in zip(Runner(after).run(feeds), Runner(proto).run(feeds), strict=True):
+        assert np.array_equal(found, expected)
+
+
+def test_a_declared_output_is_not_believed_against_an_input() -> None:
+    found = Model(model("(float[N,3] x) => (float[1,3] y) { y = Relu (x) }"))
+    assert found.shape(found.graph.values["y"]) == ("N", 3)
+
+
+def test_a_state_that_grows_is_not_of_the_size_that_a_body_declares() -> None:
+    proto = model(
+        """(float[1,3] x, int64 n) => (float[K,3] y) <bool on = {1}> {
+            y = Loop (n, on, x) <body = l (int64 i, bool go, float[1,3] p) => (bool more, float[1,3] r) <float[1,3] s> {
+                more = Identity (go)  s = Neg (p)  r = Concat <axis = 0> (s, x) }>
+        }"""
+    )
+    found = Model(proto)
+    body = next(iter(found.graph.bodied)).bodies[0]
+    assert [found.shape(body.values[name]) for name in "psr"] == [(None, 3)] * 3
+
+
+CUSTOM = """(float[N,3] x) => (float[M,3] y) <float[2,3] c, float[1,3] r> {
+    r = Relu (x)  c = test.Custom (r)  y = Neg (c)
+}"""
+
+
+def test_the_file_says_what_cannot_be_inferred() -> None:
+    proto = model(CUSTOM.replace("float[1,3] r", "float[N,3] r"), extra=', "test" : 1')
+    found = Model(proto)
+    assert [found.shape(found.graph.values[name]) for name in "rcy"] == [("N", 3), (2, 3), (2, 3)]
+
+
+def test_of_a_file_with_sizes_of_other_inputs_only_ranks_are_believed() -> None:
+    found = Model(model(CUSTOM, extra=', "test" : 1'))
+    assert [found.shape(found.graph.values[name]) for name in "rc"] == [("N", 3), (None, None)]
+    assert sizes(found) == [(None, None)]
+
+
+OPEN = """(float[2,3] x) => (float[K,2] y) <float[2,3] r, int64[2,4] k> {
+    r = Relu (x)  k = NonZero (r)  t = Transpose (k)  y = Cast <to = 1> (t)
+}"""
+
+
+def test_a_file_of_fixed_sizes_says_what_inference_leaves_open() -> None:
+    assert sizes(Model(model(OPEN))) == [(4, 2)]
+    assert sizes(Model(model(OPEN.replace("float[2,3] r", "float[1,3] r")))) == [(None, 2)]
+    assert sizes(Model(model(OPEN.replace("float[2,3] x", "float[N,3] x")))) == [(None, 2)]
+
+
+def unknown_as_minus_one(body: str) -> onnx.ModelProto:
+    """The first dimension of the input and of the output written as -1, as some exporters do."""
+    proto = model(body)
+    for infos in (proto.graph.input, proto.graph.output):
+        infos[0].type.tensor_type.shape.dim[0].dim_value = -1
+    return proto
+
+
+def test_a_negative_size_is_an_unknown_one() -> None:
+    proto = unknown_as_minus_one(
+        "(float[2,3] x) => (float[2,3] y) <float a = {0.1}> { z = Mul (x, a)  y = Max (x, z) }"
+    )
+    assert sizes(Model(proto)) == [(None, 3)]
+    result = surgeon.rewrite(proto, target="8.4", verify="full", shapes={"x": (5, 3)})
+    assert ops(result.model) == ["LeakyRelu"] and result.report.verify["max_error"] == 0.0
+    assert result.model.graph.input == proto.graph.input and result.model.graph.output == proto.graph.output
+    assert surgeon.rewrite(proto, target="8.4").report.applied
+
+
+def test_a_negative_size_is_no_number_to_compute_with() -> None:
+    proto = unknown_as_minus_one("(float[2,3] x) => (float[5,3] y) <float[3,3] w = {1, 2, 3, 4, 5, 6, 7, 8, 9}> "
+                                 "{ y = Concat <axis = 0> (x, w) }")  # fmt: skip
+    assert sizes(Model(proto)) == [(None, 3)]

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from helpers import model
+from helpers import model, require_opset
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 import surgeon
@@ -192,3 +192,72 @@ def test_fused_and_lowered_windows_come_down_too() -> None:
     assert opset(result.model) == 17 and not misread(result.model)
     assert [a.pass_name for a in result.report.applied] == ["layer-norm+opset"]
     assert result.report.applied[0].max_error is not None
+
+
+SEQUENCES = {
+    "(seq(float[N]) s) => (seq(float[N]) y) { y = Identity (s) }": 21,
+    "(float[N] x) => (seq(float[N]) y) { s = SequenceConstruct (x, x)  y = Identity (s) }": 21,
+    "(optional(float[N]) s) => (optional(float[N]) y) { y = Identity (s) }": 21,
+}
+
+
+@pytest.mark.parametrize("body", SEQUENCES)
+def test_a_sequence_is_no_tensor_of_a_type_that_is_not_known(body: str) -> None:
+    """Identity takes tensors alone at opset 13."""
+    result = surgeon.rewrite(model(body, opset=SEQUENCES[body], ir=10), target="8.2")
+    assert opset(result.model) == SEQUENCES[body] and "cannot be written at opset" in result.report.warnings[0]
+
+
+def test_a_sequence_comes_down_where_the_older_operator_takes_it() -> None:
+    body = """(float[N] x, bool c) => (seq(float[N]) y) {
+        y = If (c) <then_branch = t () => (seq(float[N]) p) { p = SequenceConstruct (x) },
+                    else_branch = e () => (seq(float[N]) q) { q = SequenceConstruct (x, x) }>
+    }"""
+    assert opset(surgeon.rewrite(model(body, opset=16, ir=8), target="8.2").model) == 13
+
+
+def test_a_bound_that_no_attribute_holds_stays_an_input() -> None:
+    body = "(double[N] x) => (double[N] y) <double low = {-1e300}> { y = Clip (x, low) }"
+    result = surgeon.rewrite(model(body, opset=12, ir=7), target="6.0")
+    assert opset(result.model) == 12 and any("does not fit into an attribute" in w for w in result.report.warnings)
+
+
+def test_a_remainder_of_floats_with_the_sign_of_the_divisor_is_refused() -> None:
+    require_opset(28)
+    result = surgeon.rewrite(
+        model("(float[N] x, float[N] d) => (float[N] y) { y = Mod (x, d) }", opset=28), target="8.4"
+    )
+    assert opset(result.model) == 28 and "fmod = 0 of floating-point numbers" in result.report.warnings[0]
+
+
+CALL = """<ir_version: 9, opset_import: ["" : 18, "l" : 1]> g (float[N,4] x) => (float[N,4] y) { y = l.F (x) }
+<domain: "l", opset_import: ["" : 13]> F (a) => (b) { %s }"""
+
+
+def test_a_function_of_another_opset_goes_where_that_means_the_same() -> None:
+    same = surgeon.rewrite(onnx.parser.parse_model(CALL % "b = Neg (a)"), target="8.4")
+    assert [n.op_type for n in same.model.graph.node] == ["Neg"] and not same.report.failed
+    other = surgeon.rewrite(
+        onnx.parser.parse_model(CALL % "c = ReduceMax <axes = [1]> (a)  b = Add (a, c)"), target="8.4"
+    )
+    assert [n.op_type for n in other.model.graph.node] == ["F"] and other.report.failed
+    assert other.report.declined[0].why.endswith(
+        "declares opset 13 of ONNX's operators, the model 18, and ReduceMax is another operator there: export both at "
+        "opset 13"
+    )
+
+
+@pytest.mark.parametrize("pad", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("size", [7, 8, 9, 12])
+def test_a_pooling_that_leaves_out_part_of_its_input_runs_at_the_older_opset(size: int, pad: str) -> None:
+    proto = model(
+        f"""(float[1,1,{size},9] x) => (float[1,1,A,B] y) {{
+            y = AveragePool <kernel_shape = [2, 2], strides = [3, 3], auto_pad = "{pad}"> (x)
+        }}""",
+        opset=19,
+        ir=9,
+    )
+    result = surgeon.rewrite(proto, target="8.4")
+    assert opset(result.model) == 17 and not result.report.failed
+    feeds = {"x": np.random.default_rng(0).standard_normal((1, 1, size, 9)).astype(np.float32)}
+    np.testing.assert_array_equal(Runner(result.model).run(feeds)[0], Runner(proto).run(feeds)[0])

@@ -179,3 +179,12 @@ def test_global_lp_pool(p: int, axes: int, target: str, scale: float) -> None:
     result = surgeon.rewrite(proto, target=target)
     assert bool(result.report.applied) == bool(p % 2) and not result.report.undone
     assert difference(Runner(result.model).run(feeds)[0], onnxruntime_outputs(proto, feeds)["y"]) <= 1e-5
+
+
+def test_a_pooling_with_padding_as_large_as_its_kernel_is_left_alone() -> None:
+    """ONNX Runtime takes none, however far the kernel is dilated."""
+    body = """(float[1,1,10,10] x) => (float[1,1,A,B] y) {
+        y = MaxPool <kernel_shape = [2, 2], strides = [3, 3], dilations = [2, 2], ceil_mode = 1> (x)
+    }"""
+    report = surgeon.rewrite(model(body), target="10.9").report
+    assert not report.undone and [d.why for d in report.declined] == ["the padding would be as large as its kernel"]

@@ -21,10 +21,12 @@ from surgeon.prove import (
     Reference,
     Runner,
     Window,
+    _plain_numbers,
     compare,
     feeds_of,
     prove_models,
     prove_window,
+    whole_window,
     widened,
 )
 
@@ -487,6 +489,37 @@ def test_inputs_cover_the_kinds_that_the_design_names() -> None:
     assert (np.signbit(feeds["negative zero"]["x"]) & (feeds["negative zero"]["x"] == 0)).any()
 
 
+INTEGER_WINDOWS = {
+    "{ s = Mul (x, k)  r = Add (s, x) }": {"x", "k"},
+    "{ s = Reshape (x, k)  r = Neg (s) }": {"x"},
+    "{ s = Gather (x, k)  r = Abs (s) }": {"x"},
+    "{ i = Add (x, k)  r = Gather (x, i) }": set(),
+    "{ f = Cast <to = 1> (x)  g = Neg (f)  r = Cast <to = 7> (g) }": {"k"},
+    "{ s = Equal (x, k)  r = Cast <to = 7> (s) }": {"x", "k"},
+    "{ r = If (c) <then_branch = t () => (int64[2] u) { u = Add (x, k) }, else_branch = e () => (int64[2] v)"
+    " { v = Identity (k) }> }": set(),
+}
+
+
+@pytest.mark.parametrize("body", INTEGER_WINDOWS)
+def test_integers_that_are_no_positions_and_no_sizes(body: str) -> None:
+    proto = model(f"(int64[2] x, int64[2] k, bool c) => (int64[2] r) {body}")
+    window, _ = whole_window(proto, proto)
+    assert _plain_numbers(window) == INTEGER_WINDOWS[body]
+
+
+def test_large_and_negative_integers_are_tried() -> None:
+    one = model("(int32[N] a) => (int32[N] r) <int32 d = {5}> { r = Mod (a, d) }")
+    fmod = model("(int32[N] a) => (int32[N] r) <int32 d = {5}> { r = Mod <fmod = 1> (a, d) }")
+    assert "negative integer" in compare_models(one, fmod)[1]
+    sum_first = model("(int32[N] a) => (int32[N] r) <int32 d = {2}> { s = Add (a, a)  r = Div (s, d) }")
+    itself = model("(int32[N] a) => (int32[N] r) { r = Identity (a) }")
+    assert "large integer" in compare_models(itself, sum_first)[1]
+    feeds = dict(feeds_of([("k", onnx.TensorProto.INT32, (99,)), ("p", onnx.TensorProto.INT64, (9,))], numbers={"k"}))
+    assert feeds["large integer"]["k"].min() < -(2**30) and feeds["large integer"]["k"].max() > 2**30
+    assert all(set(given["p"]) <= {0, 1, 2, 3} for given in feeds.values())
+
+
 def test_whole_models_are_compared_on_every_kind() -> None:
     one = model("(float[N,3] a) => (float[N,3] r) { r = Relu (a) }")
     other = model("(float[N,3] a) => (float[N,3] r) { r = Abs (a) }")
@@ -555,3 +588,41 @@ def test_whole_models_are_run_at_sizes_that_networks_are_made_for(tmp_path: Path
         u = ConvTranspose <strides = [16, 16], kernel_shape = [16, 16]> (r, w)  y = Add (u, x) }""")
     proto.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((1, 1, 16, 16), np.float32), "w"))
     assert compare_models(proto, proto) == (0.0, "")
+
+
+EXPOSED = """(float[1,3] x) => (float[1,3] y) <int64 zero = {0}, int64[1] n = {3}, int64 one = {1}> {
+    d = Shape (x)
+    l = Size (d)
+    c = Greater (l, one)
+    m = If (c) <then_branch = t () => (int64[] p) { p = Identity (n) },
+                else_branch = e () => (int64[] q) { q = Squeeze (n) }>
+    r = Range (zero, m, one)
+    f = Cast <to = 1> (r)
+    y = Add (x, f)
+}"""
+
+
+def test_a_model_that_onnx_runtime_would_not_load_any_more_is_not_written() -> None:
+    """Range up to a tensor with one dimension: ONNX Runtime refuses it where it can tell, behind the If it cannot."""
+    proto = model(EXPOSED)
+    for branch in proto.graph.node[3].attribute:
+        branch.g.output[0].type.tensor_type.ClearField("shape")
+    assert Runner(proto).session is not None
+    result = surgeon.rewrite(proto, target="10.9")
+    assert Runner(result.model).session is not None and "If" in ops(result.model)
+    assert [d.pass_name.split("+")[0] for d in result.report.undone] == ["constant-if"] and result.report.failed
+    assert "loads the original" in result.report.undone[0].why
+    assert not surgeon.rewrite(proto, target="10.9", verify="none").report.undone
+
+
+def test_an_opset_for_which_onnx_runtime_has_no_kernel_is_not_declared() -> None:
+    proto = model("(double[N] x) => (double[N] y) <double high = {6}> { y = Clip (x, , high) }", opset=13)
+    result = surgeon.rewrite(proto, target="7.2")
+    assert result.model.opset_import[0].version == 13 and result.report.failed
+    assert [d.pass_name for d in result.report.undone] == ["opset"]
+
+
+def test_a_window_that_onnx_runtime_runs_no_more_is_wrong(tmp_path: Path) -> None:
+    proto = model("(double[3] a) => (double[3] r) { b = Neg (a)  r = Sigmoid (b) }")
+    result = with_pass(tmp_path, "Sigmoid(x)", "b.Sub(1.0, b.Selu(x))", proto)
+    assert "not the rewritten one" in result.report.undone[0].why
