@@ -48,12 +48,13 @@ bool images_fit(ImagesPlan const& plan, Type type, int64_t channels, int64_t inn
         && images_bytes(g, type, plan.blocks) <= most_shared_of_block();
 }
 
-// As of spans; besides, shares that begin or end inside sectors take memory longer.
+// As of spans; besides, shares that begin or end inside sectors take memory longer, and so do those that have a
+// multiprocessor to themselves.
 double speed_of(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner)
 {
     constexpr int kMostFloatThreads = 1024, kMostHalfThreads = 896; // that a multiprocessor has the registers for
     constexpr double kShare = 727, kPiece = 141, kExchange = 375, kColumn = 0.435, kSum = 5.95, kFloats = 6.77,
-                     kHalves = 9.08, kMost = 0.975, kCut = 0.9, kBestOfMany = 0.99;
+                     kHalves = 9.08, kMost = 0.975, kCut = 0.9, kBestOfMany = 0.99, kAlone = 0.9;
     if (plan.blocks == 0)
         return 0;
     bool const halves = type != Type::kFloat;
@@ -70,7 +71,7 @@ double speed_of(ImagesPlan const& plan, Type type, int64_t channels, int64_t inn
     bool const cut = image % kSectorBytes != 0 || (plan.blocks > 1 && share % kSectorBytes != 0);
     ShareFlow const flow{double(image) / plan.blocks, resident, 1,
         kShare + kPiece * ceil_div(packs, kImagesAtOnce) + exchange + sums + issued};
-    return kBestOfMany * speed_of(flow, kMost * (cut ? kCut : 1));
+    return kBestOfMany * speed_of(flow, kMost * (cut ? kCut : 1)) * (resident == 1 ? kAlone : 1);
 }
 
 ImagesPlan plan_images(Type type, int64_t channels, int64_t inner)
