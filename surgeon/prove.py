@@ -48,6 +48,20 @@ STASHING = {"GroupNormalization": 21, "LayerNormalization": 17, "RMSNormalizatio
 STASH_IGNORED = frozenset({"LayerNormalization", "RMSNormalization"})
 # How ONNX Runtime says that it lacks a kernel, the second of an LSTM's layout, and that it is older than the model.
 LACKS = ("NOT_IMPLEMENTED", "are not supported", "is under development and support", "Unsupported model IR version")
+# Types that ONNX Runtime neither takes from NumPy nor gives to it.
+UNSPOKEN = frozenset(
+    f"tensor({t})"
+    for t in (
+        "bfloat16",
+        "float8e4m3fn",
+        "float8e4m3fnuz",
+        "float8e5m2",
+        "float8e5m2fnuz",
+        "int4",
+        "uint4",
+        "float4e2m1",
+    )
+)
 MOST_ELEMENTS = 1 << 26  # of an input whose size is chosen here; a size that the model says itself may be larger
 TOO_LARGE = f"at the sizes tried an input has more than {MOST_ELEMENTS} elements"
 QUOTIENT = 8.0  # divided by an inf that was cut off at the type's maximum a number leaves up to this part of it, not 0
@@ -232,8 +246,8 @@ def _limit(dtype: np.dtype) -> float:
 
 
 class Runner:
-    """Runs one model: ONNX Runtime with optimisations off, or the reference evaluator where that has no kernel, or is
-    too old for the model.
+    """Runs one model: ONNX Runtime with optimisations off, or the reference evaluator where that has no kernel, is too
+    old for the model, or does not hand over the types of its inputs and outputs.
 
     `folder` is that of the external weights; nothing is written there. Raises Unrunnable.
     """
@@ -248,6 +262,9 @@ class Runner:
             if not any(words in str(error) for words in LACKS) and "NotImplemented" not in type(error).__name__:
                 raise Unrunnable(_first_line(error)) from None
             self._reference = Reference(model, folder)
+            return
+        if any(i.type in UNSPOKEN for i in (*self.session.get_inputs(), *self.session.get_outputs())):
+            self._reference, self.session = Reference(model, folder), None
 
     def follow(self, other: Runner) -> None:
         """Where the other side has no kernel in ONNX Runtime, this one runs in the reference evaluator as well:
@@ -258,9 +275,6 @@ class Runner:
                 self.session = None
 
     def run(self, feeds: Feeds) -> list[np.ndarray]:
-        if self.session is not None and any(a.dtype.name == "bfloat16" for a in feeds.values()):
-            self._reference = Reference(self.model, self.folder)  # ONNX Runtime takes no bfloat16 from NumPy
-            self.session = None
         if self.session is None:
             return self._reference.run(feeds)
         try:
