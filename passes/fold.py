@@ -9,7 +9,7 @@ Rewrites  an input that the target reads as weights, or that decides a shape, or
           CastLike(constant, x)                            ->   the constant in the type of x
           Cast of one number that follows from constants or static shapes (a count, an exponent), where
           the new type holds it exactly                    ->   the number
-Exact     Bit for bit for integers; floats to the rounding of NumPy.
+Exact     Bit for bit for integers; floats to the rounding of ONNX Runtime, which computes them.
 
 An initializer or a Constant node is left as it is. What is computed may have up to 65,536 elements, or as many as the
 constants that it is computed from: no Expand or Tile is ever written out in full. What depends on QuantizeLinear or
@@ -63,12 +63,14 @@ def cast_like(b, array, like):
     require(not b.root.outputs[0].is_output, "it names an output of the graph")
     require(b.dtype(like), "the type that it casts to is not known")
     require(array.size <= SMALL, f"it has {array.size} elements")
+    require(not _behind(b.root)[1], "")
     return b.constant(array, b.dtype(like))
 
 
 @rewrite(op.Cast(const("array")), stage=Stage.CLEAN)
 def cast_of_one(b, array):
     require(array.size == 1 and array.dtype.kind in "fiu", "")
+    require(not _behind(b.root)[1], "")
     require(not b.root.outputs[0].is_output, "it names an output of the graph")
     number = b.value(b.root.outputs[0])
     require(number is not None and number.dtype.kind in "fiu", "")
@@ -134,7 +136,7 @@ def _why_not(model, node, read):
             return f"'{out.name}' is an output of the graph"
         array = model.constant(out)
         if array is None:
-            return f"the value of '{out.name}' is too large to compute, or onnx cannot compute it"
+            return f"the value of '{out.name}' is too large to compute, or ONNX Runtime cannot compute it"
         if array.size > max(SMALL, largest):
             return f"'{out.name}' has {array.size} elements, computed from {largest}"
     return ""

@@ -180,7 +180,6 @@ def decompose(b, x, slope):
     ranks = b.rank(x), b.rank(slope)
     require(None in ranks or ranks[1] <= ranks[0], "the slope has more dimensions than x, which ONNX does not allow")
     known = b.value(slope)
-    known = _dequantized(b, slope) if known is None else known
     if known is None or not np.isfinite(known).all():  # 0 * inf is no slope's share of a number above zero
         require_op(b, "Where", x)
         y = b.Where(b.Less(x, 0.0), b.Mul(x, slope), x)
@@ -188,30 +187,14 @@ def decompose(b, x, slope):
         require(why is None, f"the slopes are no constant numbers, and {why}")
         return y
     if known is not None and slope.tensor is None:  # 8.4 does not survive slopes from a DequantizeLinear
-        made = b.PRelu(x, b.constant(known))
+        slope = b.constant(known)
+        made = b.PRelu(x, slope)
         if b.lowering(made, "prelu") == "keep":
             return made
         b.discard(made)
     if known is not None and known.all() and known.max() <= 1:
         return b.Max(x, b.Mul(x, slope))
     return b.Add(b.Relu(x), b.Mul(b.Min(x, 0.0), slope))
-
-
-def _dequantized(b, value):
-    """The value of a DequantizeLinear of constants, which onnx's reference evaluator computes
-    from opset 19 on alone."""
-    node = value.producer
-    if node is None or node.key != "DequantizeLinear" or node.attr("block_size"):
-        return None
-    array, scale, zero = (b.value(v) for v in [*node.inputs, None][:3])
-    if array is None or scale is None or (len(node.inputs) > 2 and zero is None):
-        return None
-    axis = [1] * array.ndim
-    if scale.size > 1:
-        axis[node.attr("axis")] = -1
-    shift = np.zeros(1, array.dtype) if zero is None else zero
-    whole = array.astype(np.int32) - shift.reshape(axis if shift.size > 1 else ()).astype(np.int32)
-    return (whole * scale.reshape(axis if scale.size > 1 else ())).astype(scale.dtype)
 
 
 @rewrite(op.PRelu(x, slope), stage=Stage.LOWER, strategy="plugin")

@@ -250,7 +250,8 @@ class _Search:
         except (EngineError, Unrunnable) as error:
             self.refused = f"no window that runs by itself differs; others do not run: {error}"
             return {}
-        exact = Exact(with_functions(marked), feeds, in_half(feeds))
+        made = [values[n] for n in _outputs(marked)]
+        exact = Exact(with_functions(marked), feeds, in_half(feeds), made, self.kind)
         floor = TOLERANCE[TensorProto.FLOAT16] if computes_in_half(marked) else 0.0
         found = {}
         for index, name in enumerate(_outputs(marked)):

@@ -308,7 +308,8 @@ def _run_all(
             comparison.notes.append(f"on {kind} inputs the original does not run: {error}")
             continue
         ran.append((kind, feeds, expected))
-        exact = Exact(with_functions(before), feeds, half, base)
+        given = [expected[o.name] for o in before.graph.output]
+        exact = Exact(with_functions(before), feeds, half, given, kind, base)
         for side, run in runs:
             _compare_one(side, run, kind, feeds, expected, exact, floor, comparison)
             if side.differing is None and not side.ok:

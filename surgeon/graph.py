@@ -22,7 +22,7 @@ import onnx
 from google.protobuf.message import Message
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from .errors import ModelError
+from .errors import ModelError, SurgeonError
 from .files import with_data
 from .pattern import MOVED, key_of
 
@@ -33,12 +33,17 @@ SERIALS = 1 << 40  # more nodes than anybody makes
 PLACE = attrgetter("place")
 MOST_SHOWN = 8  # elements of a tensor attribute that a person reads
 MOST_FOLLOWED = 32  # tensors that a constant is computed from, to be looked at while shapes are inferred
+IR_OF_NODES = 10  # of a model around a single node: every ONNX Runtime that surgeon takes reads it
 SMALL_TENSOR = 1024  # elements: larger initializers never decide a shape, so shape inference does without them
 MADE_UP = "unk__"  # how ONNX's inference begins the names that it makes up for unknown sizes
 OWN_DOMAIN = "surgeon"  # its functions are written anew with every model, so no pass works on them
 # They read what may be known of a tensor whose values are not: its sizes, its type.
 VALUELESS = frozenset({"Shape", "Size", "EyeLike", "CastLike"})
 BODIED = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+# What they return is no tensor, so no constant.
+UNTENSORED = frozenset(
+    {"Optional", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SplitToSequence"}
+)
 UNINFERRED = frozenset({"GroupNormalization"})  # of the type of their input, though onnx does not say so
 RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"}
@@ -596,6 +601,7 @@ class Model:
         self.dropped: set[Value] = set()  # those that leave the file
         self._first_types: Types = {}
         self._constants: dict[Value, np.ndarray] = {}
+        self._evaluated: dict[bytes, list[np.ndarray] | None] = {}  # a model of one node -> what it returns
         self._fingerprints: dict[Value, tuple[Any, ...]] = {}
         self._fixed: dict[Value, bool] = {}
         self._dtypes: dict[Value, int] = {}
@@ -727,14 +733,15 @@ class Model:
                 return False
             dims = self.shape(source)
             return dims is not None and all(isinstance(d, int) for d in _shape_range(node, dims))
-        if node.bodies or node.key in RANDOM or "::" in node.key or self.schema(node) is None:
+        if node.bodies or node.key in RANDOM | UNTENSORED or "::" in node.key or self.schema(node) is None:
             return False
         return not any(a.ref_attr_name for a in node.proto.attribute)
 
     def constant(self, value: Value | np.ndarray | None) -> np.ndarray | None:
         """The value of a tensor that depends on constants alone; None for any other, or one too large to be worth it.
 
-        The nodes behind it are evaluated with onnx's reference evaluator, each once.
+        The nodes behind it are run through ONNX Runtime, each once: what is proved with it is computed with it. What
+        it has no kernel for, and so runs in no model, onnx's reference evaluator computes.
         """
         if value is None or isinstance(value, np.ndarray):
             return value
@@ -792,29 +799,13 @@ class Model:
             return None if array is None else [array]
         if _elements_out(node, inputs) > FOLD_LIMIT:
             return None
-        from onnx.reference import ReferenceEvaluator
-
-        feeds = {f"i{k}": a for k, a in enumerate(inputs) if a is not None}
-        proto = NodeProto()
-        proto.CopyFrom(node.proto)
-        proto.input[:] = [f"i{k}" if a is not None else "" for k, a in enumerate(inputs)]
-        proto.output[:] = [f"o{k}" if o is not None else "" for k, o in enumerate(node.outputs)]
-        infos = [
-            helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-            for k, a in feeds.items()
-        ]
-        wanted = [o for o in proto.output if o]
-        graph = helper.make_graph([proto], "fold", infos, [onnx.ValueInfoProto(name=o) for o in wanted])
-        opset = helper.make_opsetid("", self.opset_in(node.graph))
-        try:
-            with np.errstate(all="ignore"):
-                results = ReferenceEvaluator(helper.make_model(graph, opset_imports=[opset])).run(None, feeds)
-        except Exception:  # whatever the reference evaluator cannot do is simply not a constant
-            return None
-        found = dict(zip(wanted, [np.asarray(r) for r in results], strict=True))
-        if any(a.size > FOLD_LIMIT for a in found.values()):
-            return None
-        return [found[o] if o else np.empty(0) for o in proto.output]
+        model, feeds = _alone(node, inputs, self.opset_in(node.graph))
+        if feeds:
+            return _run_alone(model, feeds)
+        key = model.SerializeToString(deterministic=True)
+        if key not in self._evaluated:  # exporters write the same arithmetic of shapes again for every layer
+            self._evaluated[key] = _run_alone(model, {})
+        return self._evaluated[key]
 
     def shape(self, value: Value) -> Shape | None:
         """int for a static dimension, str for a symbolic one, None for an unknown one;
@@ -1499,6 +1490,43 @@ def _elements_out(node: Node, inputs: list[np.ndarray | None]) -> int:
         start, stop, step = (float(a.reshape(-1)[0]) for a in (first, second, inputs[2]))
         return int(abs(stop - start) / max(abs(step), 1e-9))
     return first.size
+
+
+def _alone(node: Node, inputs: Sequence[np.ndarray | None], opset: int) -> tuple[ModelProto, dict[str, np.ndarray]]:
+    """A model of a single node, and what to feed it: small inputs are its initializers, since kernels ask for some
+    (the sizes of a Resize) before anything runs."""
+    proto = NodeProto()
+    proto.CopyFrom(node.proto)
+    proto.name = proto.doc_string = ""
+    del proto.metadata_props[:]
+    proto.input[:] = [f"i{k}" if a is not None else "" for k, a in enumerate(inputs)]
+    proto.output[:] = [f"o{k}" if o is not None else "" for k, o in enumerate(node.outputs)]
+    given = {f"i{k}": a for k, a in enumerate(inputs) if a is not None}
+    feeds = {k: a for k, a in given.items() if a.size > SMALL_TENSOR}
+    infos = [
+        helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for k, a in feeds.items()
+    ]
+    tensors = [numpy_helper.from_array(a, k) for k, a in given.items() if k not in feeds]
+    results = [onnx.ValueInfoProto(name=o) for o in proto.output if o]
+    graph = helper.make_graph([proto], "constant", infos, results, tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_OF_NODES), feeds
+
+
+def _run_alone(model: ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarray] | None:
+    """The outputs of a model of a single node, an empty array for one that the node leaves out; None where it does not
+    run, or returns more than FOLD_LIMIT elements."""
+    from .prove import Reference, Runner, Unrunnable
+
+    try:
+        try:
+            runner: Any = Runner(model)
+        except SurgeonError:  # without ONNX Runtime nothing is proved, either
+            runner = Reference(model)
+        results = iter(runner.run(feeds))
+    except Unrunnable:
+        return None
+    found = [next(results) if o else np.empty(0) for o in model.graph.node[0].output]
+    return None if any(a.size > FOLD_LIMIT for a in found) else found
 
 
 def _type_proto(elem: int, dims: Shape | None) -> onnx.TypeProto:

@@ -114,7 +114,7 @@ class OnnxRuntime:
         runnable = with_functions(model)
         folder = None if path is None else path.parent
         session = Runner(runnable, folder).session
-        if session is None or any(i.type == "tensor(bfloat16)" for i in session.get_inputs()):
+        if session is None:
             return Running(self.title, EvaluatorRunner(with_weights(runnable, folder)))
         return Running(self.title, OnnxrtRunner(session))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 
 from surgeon.cli import main
 from surgeon.files import put
@@ -140,6 +140,12 @@ def test_a_proof_needs_onnx_runtime(tmp_path: Path) -> None:
     assert done.returncode == 2 and not out.exists(), done
     assert "ONNX Runtime, which proves the rewrites, does not load: no such library: libfoo.so" in done.stderr
     assert surgeon("rewrite", source, out, "--target", "8.4", "--verify", "none", code=code).returncode == 0
+    computed = parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[2,3] x) => (float[3,2] y) <int64[2] a = {1, 0}, int64[2] b = {2, 2}> {
+            s = Add (a, b)  y = Reshape (x, s) }""")
+    onnx.save(computed, source)
+    assert surgeon("rewrite", source, out, "--target", "8.4", "--verify", "none", code=code).returncode == 0
+    assert [n.op_type for n in onnx.load(out).graph.node] == ["Reshape"]
 
 
 def test_several_files_are_written_together(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ SOUND: dict[str, tuple[dict[str, Any], str]] = {
             z = InstanceNormalization <epsilon = 0.25> (y, s, b)
         }""",
     ),
-    "slopes that onnx does not compute": (
+    "slopes from a DequantizeLinear": (
         {"target": "rtx", "strategy": {"prelu": "decompose"}},
         """<ir_version: 8, opset_import: ["" : 13]>
         g (float[N,3,H,W] x) => (float[N,3,H,W] y) <int8[3,1,1] q = {1, 2, 3}, float s = {0.25}, int8 z = {0}> {

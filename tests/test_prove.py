@@ -327,7 +327,7 @@ def test_what_the_exact_evaluation_rounds_off_is_no_error_and_only_there() -> No
 LOG_EXP = "{ e = Exp (a)  s = Add (e, one)  r = Log (s) }"
 QUOTIENT = """{
     e = Exp (a)  q = Mul (e, e)  d = Mul (e, two)  n = Add (q, d)  p = Add (n, two)  f = Div (n, p)  r = Mul (a, f) }"""
-LESS_ONE = "{ c = Greater (a, zero)  e = Exp (a)  m = Sub (e, one)  r = Where (c, a, m) }"
+TANH = "{ d = Add (a, a)  e = Exp (d)  m = Sub (e, one)  p = Add (e, one)  r = Div (m, p) }"
 
 
 def of_type(body: str, dtype: np.dtype | type, shape: str = "N,3", opset: int = 17) -> onnx.ModelProto:
@@ -345,10 +345,8 @@ def of_type(body: str, dtype: np.dtype | type, shape: str = "N,3", opset: int = 
     ("body", "dtype", "opset"),
     [
         pytest.param(LOG_EXP, np.float32, 17, id="softplus"),
-        pytest.param(LOG_EXP, np.float64, 17, id="softplus in fp64"),
         pytest.param(LOG_EXP, np.float16, 17, id="softplus in fp16"),
         pytest.param(QUOTIENT, np.float32, 17, id="mish"),
-        pytest.param(LESS_ONE, np.float64, 17, id="elu in fp64"),
     ],
 )
 @pytest.mark.parametrize("size", ["N,3", "1", "2"])
@@ -366,7 +364,17 @@ def test_no_draw_undoes_a_right_rewrite(
     assert not undone
 
 
-def far_below_zero(infos: list[tuple[str, int, tuple[int, ...]]]) -> Iterator[tuple[str, Feeds]]:
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_the_original_rounds_off_in_float64_too_is_no_difference(dtype: type) -> None:
+    """Of 1e-41 beside 1 nothing is left in either type, and Tanh keeps it. ONNX Runtime has all of it in double."""
+    original, rewritten = of_type(TANH, dtype), of_type("{ r = Tanh (a) }", dtype)
+    assert prove_models(original, rewritten).ok
+    assert not prove_models(original, of_type("{ t = Tanh (a)  r = Mul (t, two) }", dtype)).ok
+
+
+def far_below_zero(
+    infos: list[tuple[str, int, tuple[int, ...]]], numbers: frozenset[str]
+) -> Iterator[tuple[str, Feeds]]:
     yield "random", {name: arrays(-93, -60) for name, _, _ in infos}
 
 
@@ -412,7 +420,8 @@ def test_a_jump_is_no_rounding(original: str, root: str, body: str, tmp_path: Pa
 def test_the_rounding_of_an_evaluation_follows_its_nodes(body: str, x: float, beside: float) -> None:
     """Two to four steps beside 1 where 1 is added, of its own where a number is computed, none where it is handed on,
     and none across a jump."""
-    rounding = Exact(of_type(body, np.float32, "1"), {"a": arrays(x)}, half=False).rounding(0)
+    proto, feeds = of_type(body, np.float32, "1"), {"a": arrays(x)}
+    rounding = Exact(proto, feeds, False, Runner(proto).run(feeds), "random").rounding(0)
     assert rounding is not None
     (steps,) = rounding / np.finfo(np.float64).eps
     assert 1.99 * beside <= steps <= 4.01 * beside
@@ -430,7 +439,57 @@ def test_an_epsilon_is_seen_where_half_precision_holds_few_digits() -> None:
 def test_what_cannot_be_evaluated_has_no_known_rounding() -> None:
     proto = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17, "vendor" : 1]>
         g (float[2] a) => (float[2] r) { r = vendor.Secret (a) }""")
-    assert Exact(proto, {"a": arrays(1, 2)}, half=False).rounding(0) is None
+    assert Exact(proto, {"a": arrays(1, 2)}, False, [arrays(1, 2)], "random").rounding(0) is None
+
+
+SOFTMAX = "(float[N,3,4] a) => (float[N,3,4] r) { r = Softmax <axis = 1> (a) }"
+LRN = "(float[1,8,3,3] a) => (float[1,8,3,3] r) { r = LRN <size = 5, alpha = 0.0001> (a) }"
+HIDDEN = """(float[N,3,4] a) => (float[N,3,4] r) <float part = {0.0002}> {
+    s = Softmax <axis = 1> (a)  t = Mul (s, part)  c = Cos (a)  d = Add (c, c)  r = Add (d, t) }"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        *((model(SOFTMAX.replace("Softmax", op), 11), model(SOFTMAX.replace("Softmax", op), 13))
+          for op in ("Softmax", "LogSoftmax", "Hardmax")),
+        (model(LRN), model(LRN.replace("0.0001", "0.0002"))),
+        (model(LRN.replace("0.0001", "1.0")), model(LRN.replace("0.0001", "2.0"))),
+        (model(HIDDEN, 11), model(HIDDEN, 13)),
+    ],
+)  # fmt: skip
+def test_what_only_onnx_runtime_tells_apart_differs(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
+    """To onnx's reference evaluator a Softmax of any opset is that of opset 13, and its LRN is another one: how far it
+    is from ONNX Runtime says nothing about rounding."""
+    assert "differs" in compare_models(before, after)[1]
+    assert compare_models(before, before)[1] == ""
+
+
+def test_in_half_precision_the_evaluator_alone_explains_no_difference() -> None:
+    """Not even where the whole models may round operator by operator, as it does."""
+    before, after = (model(SOFTMAX.replace("float", "float16"), opset) for opset in (11, 13))
+    verdict = prove_models(before, after, own_rounding=True)
+    assert verdict.ok is False and "differs" in verdict.why
+
+
+def test_a_kernel_that_is_missing_afterwards_is_missed_in_bfloat16_too() -> None:
+    """ONNX Runtime takes no bfloat16 from NumPy, so the evaluator runs both; what loads is known all the same."""
+    text = "(bfloat16[2,3] a) => (bfloat16[2,3] r) {{ {} }}"
+    proto = model(text.format("f = Cast <to = 1> (a)  g = Neg (f)  r = Cast <to = 16> (g)"))
+    assert prove_models(proto, proto).ok
+    verdict = prove_models(proto, model(text.format("r = Neg (a)")))
+    assert verdict.ok is False and "ONNX Runtime runs the original window, not the rewritten one" in verdict.why
+
+
+def test_the_evaluator_stacks_what_a_loop_returns() -> None:
+    proto = model("""(float[2,3] a) => (float[2,3] r, float[n,2,3] s, int64[n] t) <int64 most = {2}> {
+        r, s, t = Loop (most, , a) <body = b (int64 i, bool go, float[2,3] p) => (bool on, float[2,3] q, float[2,3] u,
+            int64 v) { on = Identity (go)  q = Add (p, p)  u = Neg (p)  v = Identity (i) }> }""")
+    feeds = {"a": np.arange(6, dtype=np.float32).reshape(2, 3)}
+    runner = Runner(proto)
+    assert runner.session is not None
+    for given, expected in zip(Reference(proto).run(feeds), runner.run(feeds), strict=True):
+        np.testing.assert_array_equal(given, expected)
 
 
 def test_the_evaluator_keeps_the_digits_of_a_celu_near_zero() -> None:

@@ -31,6 +31,8 @@ REFUSED = {
     "prelu/mxnet_unknown_width": "dimensions not compatible",
     "reflect_pad/no_symmetric_padding": "Compress",
     "reflect_pad/run_time_pads": "no optimization profile",  # its pads are an input: it takes a profile of values
+    "fold/cast_like_quantized": "Quantized constant (w) is only allowed before DQ",
+    "fold/cast_of_quantized_at_19": "Quantized constant (w) is only allowed before DQ",
     "sequence/computed_index": "SequenceAt",
     "sequence/unknown_size": "SequenceAt",
     "shape_tensor/unknown_size": "Expand",  # a shape that follows from the model's input
