@@ -48,8 +48,8 @@ bool images_fit(ImagesPlan const& plan, Type type, int64_t channels, int64_t inn
         && images_bytes(g, type, plan.blocks) <= most_shared_of_block();
 }
 
-// As of spans; besides, shares that begin or end inside sectors take memory longer, and so do those that have a
-// multiprocessor to themselves.
+// As of spans; besides, shares that begin or end inside sectors take memory longer, and so do those of floats that
+// have a multiprocessor's shared memory to themselves.
 double speed_of(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner)
 {
     constexpr int kMostFloatThreads = 1024, kMostHalfThreads = 896; // that a multiprocessor has the registers for
@@ -69,9 +69,10 @@ double speed_of(ImagesPlan const& plan, Type type, int64_t channels, int64_t inn
     double const sums = ceil_div(g.inner, threads - kImagesMover) * g.groups * g.period_channels * kSum;
     double const issued = resident * (kColumn * inner + packs * (threads / 32) * (halves ? kHalves : kFloats));
     bool const cut = image % kSectorBytes != 0 || (plan.blocks > 1 && share % kSectorBytes != 0);
+    bool const alone = !halves && 2 * block > device().shared_bytes;
     ShareFlow const flow{double(image) / plan.blocks, resident, 1,
         kShare + kPiece * ceil_div(packs, kImagesAtOnce) + exchange + sums + issued};
-    return kBestOfMany * speed_of(flow, kMost * (cut ? kCut : 1)) * (resident == 1 ? kAlone : 1);
+    return kBestOfMany * speed_of(flow, kMost * (cut ? kCut : 1)) * (alone ? kAlone : 1);
 }
 
 ImagesPlan plan_images(Type type, int64_t channels, int64_t inner)
