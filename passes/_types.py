@@ -9,8 +9,8 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from surgeon import Builder, require
+from surgeon.evaluate import has_kernel
 from surgeon.graph import Value, schema
-from surgeon.prove import has_kernel
 from surgeon.rewrite import Declined
 
 FLOATS = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE})

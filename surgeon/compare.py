@@ -28,21 +28,12 @@ from polygraphy.comparator import (
 from polygraphy.logger import G_LOGGER
 
 from .engine import RTX, choose_runtime, computes_in_half, plugin_library
+from .equality import TOLERANCE, Difference, compare
 from .errors import EngineError, ModelError, UsageError, did_you_mean
+from .evaluate import Exact, Unrunnable
+from .feeds import HALVES, NOT_COUNTED, NOT_FINITE, feeds_of
 from .files import Staged, check_writable, read_all
-from .prove import (
-    HALVES,
-    NOT_COUNTED,
-    NOT_FINITE,
-    TOLERANCE,
-    Difference,
-    Exact,
-    Unrunnable,
-    Window,
-    compare,
-    feeds_of,
-    whole_window,
-)
+from .prove import Window, whole_window
 from .runners import Engine, Feeds, OnnxRuntime, ParsedNetwork, Running, Way, engine_way, with_functions
 
 Progress = Callable[[str, int, int], None]

@@ -27,9 +27,9 @@ from typing import Any
 
 from .errors import EngineError, SurgeonError, UsageError, did_you_mean
 from .explain import Untaken, mended_by
+from .feeds import HALVES
 from .files import as_text, check_writable, put, read, read_all
 from .graph import declared_dim
-from .prove import HALVES
 from .targets import Target
 
 CLASSIC, RTX = "tensorrt", "tensorrt_rtx"

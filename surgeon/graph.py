@@ -1515,7 +1515,7 @@ def _alone(node: Node, inputs: Sequence[np.ndarray | None], opset: int) -> tuple
 def _run_alone(model: ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarray] | None:
     """The outputs of a model of a single node, an empty array for one that the node leaves out; None where it does not
     run, or returns more than FOLD_LIMIT elements."""
-    from .prove import Reference, Runner, Unrunnable
+    from .evaluate import Reference, Runner, Unrunnable
 
     try:
         try:

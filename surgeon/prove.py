@@ -18,7 +18,7 @@ import contextlib
 import hashlib
 import math
 import operator
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import product
@@ -27,20 +27,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from .errors import ModelError, SurgeonError, UsageError, did_you_mean
-from .files import UNWRITABLE, as_text, external_files, resolved_weights, with_weights, without_data
-from .graph import SMALL_TENSOR, Dim, Graph, Model, Node, Shape, Value, declared_dim
+from .equality import TOLERANCE, Difference, compare, is_float, smallest_normal
+from .errors import ModelError, UsageError, did_you_mean
+from .evaluate import Exact, Reference, Runner, Unrunnable, all_nodes, holders, widen_stash
+from .feeds import HALVES, NOT_COUNTED, NOT_FINITE, Feeds, feeds_of
+from .graph import Dim, Graph, Model, Node, Shape, Value, declared_dim
 from .meaning import DOMAIN, IR_WITH_OVERLOADS, attach
 from .pattern import key_of
 
 if TYPE_CHECKING:
     from .rewrite import Rewrite
 
-TOLERANCE = {TensorProto.FLOAT: 1e-5, TensorProto.DOUBLE: 1e-5, TensorProto.FLOAT16: 2e-3, TensorProto.BFLOAT16: 2e-3}
-FLOATS = frozenset(TOLERANCE)
-Evaluation = Callable[[], "np.ndarray | None"]
 INTEGERS = frozenset(getattr(TensorProto, f"{sign}INT{bits}") for sign in ("", "U") for bits in (8, 16, 32, 64))
 # Operators that make nothing but integers and bools of integers, and neither look up nor size anything by them.
 ARITHMETIC = frozenset({
@@ -52,27 +51,9 @@ MOVING = frozenset({
     "Expand", "Flatten", "Gather", "Pad", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Slice",
     "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
 })  # fmt: skip
-HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
 KERNEL_NOISE = 1e-3  # a relative difference that a single kernel's rounding may make; the definition decides
-OTHER_ORDER = 32  # times as much as NumPy, which adds in pairs, a kernel may round off that adds in a row
-SHAKEN = 64.0  # steps of its type by up to which a result is moved: more than rounding moves it, little all the same
-SHAKES = 3  # that two results move against each other in all of them is unlikely
-OWN_STEPS = 4  # by up to which a result of an evaluation is taken to be off
-# Operators with the attribute `stash_type`, and the opset from which they have it.
-STASHING = {"GroupNormalization": 21, "LayerNormalization": 17, "RMSNormalization": 23}
-# onnx's reference evaluator computes these in the type of their input, whatever they say;
-# it refuses all but the default.
-STASH_IGNORED = frozenset({"LayerNormalization", "RMSNormalization"})
-# How ONNX Runtime says that it lacks a kernel, the second of an LSTM's layout, and that it is older than the model.
-LACKS = ("NOT_IMPLEMENTED", "are not supported", "is under development and support", "Unsupported model IR version")
-# Types that ONNX Runtime neither takes from NumPy nor gives to it.
-_EIGHT_BITS = ("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz")
-UNSPOKEN = frozenset(f"tensor({kind})" for kind in ("bfloat16", *_EIGHT_BITS, "float4e2m1", "int4", "uint4"))
 MOST_ELEMENTS = 1 << 26  # of an input whose size is chosen here; a size that the model says itself may be larger
 TOO_LARGE = f"at the sizes tried an input has more than {MOST_ELEMENTS} elements"
-QUOTIENT = 8.0  # divided by an inf that was cut off at the type's maximum a number leaves up to this part of it, not 0
-ROUNDINGS = 4  # of denormal numbers, by up to a step each, that either side may have more than the other
-LARGEST = 1e18  # finite inputs beyond this may overflow on either side
 CONE_LIMIT = 400  # nodes that compute shapes, pulled into one window
 # What the sizes of a whole model grow by until it runs, and whether they are alike: convolutions of sound need many
 # samples, and exporters name the length of a sentence and that of its mask by two names.
@@ -81,32 +62,6 @@ GROWN = ((0, False), (0, True), (64, False), (64, True), (1024, False))
 # Then the sizes that networks for pictures are made for, two at a time: (the first dimension, each other one).
 USUAL = (((1, 64), (2, 96)), ((1, 32), (2, 112)), ((1, 224), (2, 256)), ((1, 160), (1, 320)), ((1, 512), (1, 640)))
 MOST_SIZES = 8  # of inputs and constants, tried for each symbolic dimension
-Feeds = dict[str, np.ndarray]
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-# ONNX's operators whose results are rounded, and that do not jump: where what they read moves by little, so do they.
-ROUNDS = _words(
-    "Acos Acosh Add Asin Asinh Atan Atanh AveragePool BatchNormalization Celu Conv ConvTranspose Cos Cosh CumSum Div "
-    "Einsum Elu Erf Exp Gelu Gemm GlobalAveragePool GlobalLpPool GroupNormalization HardSigmoid HardSwish "
-    "InstanceNormalization LayerNormalization LeakyRelu Log LogSoftmax LpNormalization LpPool MatMul Mean "
-    "MeanVarianceNormalization Mish Mul PRelu Pow RMSNormalization Reciprocal ReduceL1 ReduceL2 ReduceLogSum "
-    "ReduceLogSumExp ReduceMean ReduceProd ReduceSum ReduceSumSquare Selu Sigmoid Sin Sinh Softmax Softplus Softsign "
-    "Sqrt Sub Sum Swish Tan Tanh"
-)
-# Those that hand on numbers as they are, or pick among them, and do not jump either.
-HANDS_ON = _words(
-    "Abs Cast Clip Compress Concat DepthToSpace Expand Flatten Gather GatherElements GatherND GlobalMaxPool Identity "
-    "Max MaxPool Min Neg Pad ReduceMax ReduceMin Relu Reshape ReverseSequence ScatterElements ScatterND Slice "
-    "SpaceToDepth Split Squeeze Tile Transpose Trilu Unsqueeze Where"
-)
-
-
-class Unrunnable(Exception):
-    """The window cannot be run; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,501 +73,6 @@ class Verdict:
     max_error: float | None = None
     why: str = ""
     sizes: bool = False  # whether the original ran with none of the sizes that were chosen
-
-
-# ---- inputs ----------------------------------------------------------------------------------------------------------
-
-
-def feeds_of(
-    infos: Sequence[tuple[str, int, tuple[int, ...]]], seed: int = 0, numbers: Collection[str] = ()
-) -> Iterator[tuple[str, Feeds]]:
-    """(kind, feeds) for the kinds of input on which a rewrite must hold; every kind is finite but `inf` and `nan`.
-
-    An integer is between 0 and 3, and may be a position or a size. Those called in `numbers` are neither: there are
-    kinds with negative and with large ones.
-    """
-    rng = np.random.default_rng(seed)
-    floats = [i for i in infos if i[1] in FLOATS]
-
-    def feed(make: Any) -> Feeds:
-        found: Feeds = {}
-        for name, elem, shape in infos:
-            dtype = helper.tensor_dtype_to_np_dtype(elem)
-            if elem in FLOATS:
-                with np.errstate(over="ignore"):
-                    found[name] = np.asarray(make(shape, elem), np.float64).astype(dtype)
-            elif dtype == np.bool_:
-                found[name] = rng.integers(0, 2, shape).astype(np.bool_)
-            else:
-                found[name] = rng.integers(0, 4, shape).astype(dtype)
-        return found
-
-    def normal(shape: tuple[int, ...]) -> np.ndarray:
-        return rng.standard_normal(shape)
-
-    yield "random", feed(lambda s, e: normal(s))
-    for kind, draw in (("negative integer", _small_integers), ("large integer", _large_integers)) if numbers else ():
-        drawn = {n: draw(rng, s, helper.tensor_dtype_to_np_dtype(e)) for n, e, s in infos if n in numbers}
-        yield kind, {**feed(lambda s, e: normal(s)), **drawn}
-    if not floats:
-        return
-    yield "zero", feed(lambda s, e: np.zeros(s))
-    yield "zero rows", feed(lambda s, e: _zero_rows(normal(s)))
-    yield "tiny", feed(lambda s, e: normal(s) * 1e-7)
-    yield "large", feed(lambda s, e: normal(s) * 1e3)
-    yield "shifted", feed(lambda s, e: normal(s) + 5.0)
-    yield "negative zero", feed(lambda s, e: np.where(rng.random(s) < 0.5, -0.0, normal(s)))
-    yield "denormal", feed(lambda s, e: normal(s) * (1e-41 if e not in HALVES else 1e-7))
-    yield (
-        "huge",
-        feed(
-            lambda s, e: (
-                np.clip(normal(s) * (LARGEST / 4), -LARGEST, LARGEST) if e != TensorProto.FLOAT16 else normal(s) * 1.5e4
-            )
-        ),
-    )
-    yield "inf", feed(lambda s, e: _sprinkle(normal(s), rng, (np.inf, -np.inf)))
-    yield "nan", feed(lambda s, e: _sprinkle(normal(s), rng, (np.nan,)))
-
-
-NOT_FINITE = frozenset({"inf", "nan"})
-OUT_OF_RANGE = NOT_FINITE | {"huge"}  # here kernels saturate, each at a place of its own
-NEXT_TO_NOTHING = frozenset({"zero", "zero rows", "tiny", "denormal"})
-ALL_IS_ROUNDING = 1e-2  # of the largest output: what a deep model normalises there is each kernel's own rounding
-NOT_COUNTED = NOT_FINITE | {"denormal"}  # the steps between denormal numbers are large against the numbers themselves
-
-
-def _small_integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Without 0, which nothing is divided by."""
-    return _with_signs(rng.integers(1, 100, shape, dtype))
-
-
-def _large_integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """From half of the type's range on; without the lowest number, which has no opposite."""
-    most = np.iinfo(dtype).max
-    return _with_signs(rng.integers(most // 2, most, shape, dtype, endpoint=True))
-
-
-def _with_signs(x: np.ndarray) -> np.ndarray:
-    """Every other number negative, the first one too, where the type has signs."""
-    return np.where(np.arange(x.size).reshape(x.shape) % 2, x, -x) if x.dtype.kind == "i" else x
-
-
-def _zero_rows(x: np.ndarray) -> np.ndarray:
-    """One row of zeros along each axis."""
-    for axis in range(x.ndim if x.size else 0):
-        x[tuple(slice(None) if a == axis else axis % x.shape[a] for a in range(x.ndim))] = 0.0
-    return x
-
-
-def _sprinkle(x: np.ndarray, rng: np.random.Generator, values: Sequence[float]) -> np.ndarray:
-    flat = x.reshape(-1)
-    for value in values:
-        if flat.size:
-            flat[rng.integers(0, flat.size, max(1, flat.size // 50))] = value
-    return x
-
-
-# ---- equality --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """`error`: max|a-b| / max|b| over the numbers that both have; `why` is empty where the results are equal. `gap`:
-    max|a-b| where they are not."""
-
-    error: float
-    why: str = ""
-    gap: float = math.inf
-
-
-def compare(
-    after: np.ndarray,
-    before: np.ndarray,
-    tolerance: float,
-    finite: bool,
-    exact: Evaluation | None = None,
-    rounding: Evaluation | None = None,
-) -> Difference:
-    """Whether `after` may stand for `before`. `exact` gives, on demand, the float64 (or fp32) evaluation, `rounding`
-    what that rounds off itself, element by element."""
-    if after.shape != before.shape or after.dtype != before.dtype:
-        return Difference(
-            math.inf, f"it returns {after.dtype}{list(after.shape)} instead of {before.dtype}{list(before.shape)}"
-        )
-    if not _is_float(before.dtype):
-        return Difference(0.0) if np.array_equal(after, before) else Difference(math.inf, "integer results differ")
-    limit = _limit(before.dtype)
-    a, b = after.astype(np.float64), before.astype(np.float64)
-    counted = np.isfinite(b) & (np.abs(b) < limit)
-    if not finite and exact is not None and np.isinf(a[counted]).any():
-        counted &= ~_saturated(a, b, exact())
-    if not counted.any():
-        return Difference(0.0)
-    if not np.isfinite(a[counted]).all():
-        bad = a[counted][~np.isfinite(a[counted])][0]
-        if not (exact is not None and _reference_agrees(a, exact(), counted)):
-            return Difference(math.inf, f"it returns {bad} where the original returns a number")
-        return Difference(0.0)
-    scale = float(np.abs(b[counted]).max())
-    gap = float(np.abs(a[counted] - b[counted]).max())
-    if gap <= max(tolerance * scale, ROUNDINGS * _step(before.dtype), 0.0 if finite else QUOTIENT / limit):
-        return Difference(gap / scale if scale else 0.0)
-    if exact is not None:
-        reference = exact()
-        if reference is not None and reference.shape == b.shape:
-            known = counted & np.isfinite(reference)
-            errors = np.abs(a[known] - reference[known])
-            mine, theirs = float(errors.max(initial=0.0)), float(np.abs(b[known] - reference[known]).max(initial=0.0))
-            allowed = max(4 * theirs, tolerance * float(np.abs(reference[known]).max(initial=0.0)))
-            # Rounding in the wider type is far below the tolerance: more than that is not worth the runs.
-            if mine <= allowed or (mine <= tolerance and _is_rounding(errors - allowed, known, rounding)):
-                return Difference(mine / scale if scale and mine < gap else 0.0)
-    return Difference(
-        gap / scale if scale else math.inf, f"it differs by {gap:.3g} where the largest output is {scale:.3g}", gap
-    )
-
-
-def _is_rounding(errors: np.ndarray, known: np.ndarray, rounding: Evaluation | None) -> bool:
-    """Whether the errors, those `known` of an output, are no more than what the evaluation rounds off itself there."""
-    unsure = rounding() if rounding is not None else None
-    return unsure is not None and unsure.shape == known.shape and bool((errors <= unsure[known]).all())
-
-
-def _reference_agrees(a: np.ndarray, reference: np.ndarray | None, where: np.ndarray) -> bool:
-    """Whether a non-finite result is what an exact evaluation gives too."""
-    bad = where & ~np.isfinite(a)
-    same_shape = reference is not None and reference.shape == a.shape
-    return same_shape and bool(np.array_equal(a[bad], reference[bad], equal_nan=True))  # type: ignore[index]
-
-
-def _is_float(dtype: np.dtype) -> bool:
-    return dtype.kind == "f" or dtype.name == "bfloat16"
-
-
-def _saturated(a: np.ndarray, b: np.ndarray, reference: np.ndarray | None) -> np.ndarray:
-    """Where the original's number comes of an inf that was cut off at the type's maximum, and scaled behind that: a
-    wider type gives another number, or the number is out of reach of finite inputs;
-    the rewritten window gives inf of its sign."""
-    beyond = np.abs(b) > LARGEST**1.5
-    if reference is not None and reference.shape == b.shape:
-        beyond |= ~(np.abs(reference) / 2 <= np.abs(b))
-    return np.isinf(a) & (np.sign(a) == np.sign(b)) & beyond
-
-
-def _step(dtype: np.dtype) -> float:
-    """Between a type's denormal numbers; 0 for half precision, whose tolerance is wider than they need."""
-    return float(np.nextafter(dtype.type(0), dtype.type(1))) if dtype.itemsize >= 4 else 0.0
-
-
-def _smallest_normal(dtype: np.dtype) -> float:
-    """Below it are the type's denormal numbers, of which a kernel may keep few digits: ONNX Runtime's Tanh is off by a
-    hundred steps there. 0 for what is no float, and for half precision, whose denormal numbers are no exception: what
-    an epsilon is, is seen where the inputs are 1e-7."""
-    return float(np.finfo(dtype).smallest_normal) if dtype.kind == "f" and dtype.itemsize >= 4 else 0.0
-
-
-def _limit(dtype: np.dtype) -> float:
-    """Where numbers of the type saturate."""
-    if dtype.name == "bfloat16":
-        return 3.38e38
-    return float(np.finfo(dtype).max)
-
-
-# ---- running ---------------------------------------------------------------------------------------------------------
-
-
-class Runner:
-    """Runs one model: ONNX Runtime with optimisations off, or the reference evaluator where that has no kernel, is too
-    old for the model, or does not hand over the types of its inputs and outputs.
-
-    `folder` is that of the external weights; nothing is written there. Raises Unrunnable.
-    """
-
-    def __init__(self, model: ModelProto, folder: str | Path | None = None) -> None:
-        self.model, self.folder = model, folder
-        self.session: Any = None  # ONNX Runtime's; None where the reference evaluator runs the model
-        self.lacking = ""  # why ONNX Runtime does not load it
-        ort = _onnxruntime()
-        try:
-            self.session = _session(ort, model, folder)
-        except Exception as error:  # ONNX Runtime raises its own types, some of them plain RuntimeError
-            if not any(words in str(error) for words in LACKS) and "NotImplemented" not in type(error).__name__:
-                raise Unrunnable(_first_line(error)) from None
-            self.lacking = _first_line(error)
-            self._reference = Reference(model, folder)
-            return
-        if any(i.type in UNSPOKEN for i in (*self.session.get_inputs(), *self.session.get_outputs())):
-            self._reference, self.session = Reference(model, folder), None
-
-    def follow(self, other: Runner) -> None:
-        """Where the other side has no kernel in ONNX Runtime, this one runs in the reference evaluator as well:
-        denormals and tiny numbers come out of the two with other roundings."""
-        if other.session is None and self.session is not None:
-            with contextlib.suppress(Unrunnable):
-                self._reference = Reference(self.model, self.folder)
-                self.session = None
-
-    def run(self, feeds: Feeds) -> list[np.ndarray]:
-        if self.session is None:
-            return self._reference.run(feeds)
-        try:
-            return [np.asarray(r) for r in self.session.run(None, feeds)]
-        except Exception as error:
-            raise Unrunnable(_first_line(error)) from None
-
-
-def _onnxruntime() -> Any:
-    """The package. Raises SurgeonError where it does not load: that is no word about a model."""
-    try:
-        import onnxruntime
-    except Exception as error:
-        raise SurgeonError(
-            f"ONNX Runtime, which proves the rewrites, does not load: {_first_line(error)}. Install the package "
-            "onnxruntime again, or say --verify none."
-        ) from error
-    return onnxruntime
-
-
-def _session(ort: Any, model: ModelProto, folder: str | Path | None) -> Any:
-    """An ONNX Runtime session without optimisations."""
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-
-    if folder is not None and external_files(model):
-        model, base = resolved_weights(model, folder)
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", as_text(base))
-    try:
-        data = model.SerializeToString()
-    except UNWRITABLE:
-        raise Unrunnable("the model holds more than 2 GiB of weights itself") from None
-    return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-
-
-@cache
-def has_kernel(op: str, elem: int, opset: int) -> bool:
-    """Whether ONNX Runtime runs ONNX's operator on tensors of a type: it has few kernels for double."""
-    inputs = [f"x{k}" for k in range(onnx.defs.get_schema(op, opset).min_input)]
-    infos = [onnx.ValueInfoProto(name=i, type=helper.make_tensor_type_proto(elem, None)) for i in inputs]
-    graph = helper.make_graph([helper.make_node(op, inputs, ["y"])], "g", infos, [onnx.ValueInfoProto(name="y")])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_WITH_OVERLOADS)
-    return not _load_error(_onnxruntime(), model, None)
-
-
-def refused(before: ModelProto, after: ModelProto, folder: str | Path | None) -> str:
-    """Why ONNX Runtime does not load the rewritten model, where it loads the original; else empty.
-
-    Loaded without the weights, which takes 0.2 s for ten thousand nodes (512 MB of weights took 3.6 s); with them where
-    only that settles it.
-    """
-    ort = _onnxruntime()
-    if not _load_error(ort, _without_weights(after), None) or _load_error(ort, _without_weights(before), None):
-        return ""
-    why = _load_error(ort, after, folder)
-    return why if why and not _load_error(ort, before, folder) else ""
-
-
-def _load_error(ort: Any, model: ModelProto, folder: str | Path | None) -> str:
-    """What ONNX Runtime says against a model; empty where it loads it."""
-    try:
-        _session(ort, _with_meanings(model), folder)
-    except Exception as error:  # ONNX Runtime raises its own types, some of them plain RuntimeError
-        return _first_line(error)
-    return ""
-
-
-def _with_meanings(model: ModelProto) -> ModelProto:
-    """The model itself; where it is for a TensorRT that reads no functions, a copy with those of surgeon's nodes."""
-    if any(f.domain == DOMAIN for f in model.functions) or all(n.domain != DOMAIN for n in _nodes(model.graph)):
-        return model
-    indexed = Model(without_data(model))
-    attach(indexed)
-    return indexed.sync()
-
-
-def _without_weights(model: ModelProto) -> ModelProto:
-    """A copy with inputs in place of the larger initializers."""
-    copy = ModelProto(ir_version=max(model.ir_version, 4))
-    copy.opset_import.extend(model.opset_import)
-    copy.functions.extend(model.functions)
-    graph, source = copy.graph, model.graph
-    graph.name = source.name
-    graph.node.extend(source.node)
-    graph.input.extend(source.input)
-    graph.output.extend(source.output)
-    graph.value_info.extend(source.value_info)
-    graph.sparse_initializer.extend(source.sparse_initializer)
-    listed = set(_names(source.input))
-    for tensor in source.initializer:
-        if math.prod(tensor.dims) <= SMALL_TENSOR and tensor.data_location != TensorProto.EXTERNAL:
-            graph.initializer.append(tensor)
-        elif tensor.name not in listed:
-            graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
-    return copy
-
-
-class Reference:
-    """onnx's reference evaluator over a model in its own types; its external weights are read from `folder`."""
-
-    def __init__(self, model: ModelProto, folder: str | Path | None = None) -> None:
-        from onnx.reference import ReferenceEvaluator
-
-        try:
-            self._evaluator = ReferenceEvaluator(with_weights(model, folder), new_ops=_mended())
-        except Exception as error:
-            raise Unrunnable(_first_line(error)) from None
-
-    def run(self, feeds: Feeds) -> list[np.ndarray]:
-        try:
-            with np.errstate(all="ignore"):
-                return [np.asarray(r) for r in self._evaluator.run(None, feeds)]
-        except Exception as error:
-            raise Unrunnable(_first_line(error)) from None
-
-    def rounding(self, feeds: Feeds) -> list[np.ndarray]:
-        """How far what `run` returns may be from the numbers that it stands for, for each output and of its shape: by
-        as much as it moves where the result of every operator on the way moves by OWN_STEPS steps of its type.
-
-        An operator that jumps (Floor, a comparison), or of which that is not known, reads what it reads in `run`.
-        Zeros for what is no float. Raises Unrunnable.
-        """
-        try:
-            with np.errstate(all="ignore"):
-                found: Any = self._evaluator.run(None, feeds, intermediate=True)
-                moves = [self._moves(found, np.random.default_rng(seed)) for seed in range(SHAKES)]
-                return [OWN_STEPS / SHAKEN * np.max(m, axis=0) for m in zip(*moves, strict=True)]
-        except Exception as error:
-            raise Unrunnable(_first_line(error)) from None
-
-    def _moves(self, found: Mapping[str, Any], rng: np.random.Generator) -> list[np.ndarray]:
-        """How far each output moves from what was `found` where each rounded result is moved by steps of its own."""
-        values = dict(found)
-        for node in self._evaluator.rt_nodes_:
-            if node.onnx_node.domain or node.op_type not in ROUNDS | HANDS_ON:
-                continue
-            steps = rng.choice((-SHAKEN, SHAKEN)) * rng.uniform(0.5, 1.0) if node.op_type in ROUNDS else 0.0
-            for name, result in zip(node.output, node.run(*(values[i] for i in node.input)), strict=False):
-                if _is_float(result.dtype):
-                    values[name] = (result * (1 + steps * np.finfo(result.dtype).eps)).astype(result.dtype)
-        return [_distance(values[o], found[o]) for o in self._evaluator.output_names]
-
-
-def _distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """|a - b|, element by element; 0 where that is no finite number, and for what is no float."""
-    if not _is_float(b.dtype):
-        return np.zeros(b.shape)
-    distance = np.abs(a.astype(np.float64) - b.astype(np.float64))
-    return np.where(np.isfinite(distance), distance, 0.0)
-
-
-@cache
-def _mended() -> list[Any]:
-    """What onnx's reference evaluator computes wrongly: Celu before onnx 1.23, Loop in every one."""
-    from onnx.reference import op_run
-    from onnx.reference.ops import op_loop
-
-    class Celu(op_run.OpRun):
-        def _run(self, x: Any, alpha: float = 1.0) -> Any:
-            """Near zero exp(x) - 1 keeps no digits."""
-            return ((np.maximum(0, x) + alpha * np.expm1(np.minimum(0, x) / alpha)).astype(x.dtype),)
-
-    class Loop(op_loop.Loop):  # type: ignore[misc]
-        def _run(self, most: Any, cond: Any, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
-            """It makes no iteration where there is no condition, and joins results instead of stacking them."""
-            iterate: Any = self._run_body  # type: ignore[has-type]
-            shapes: list[tuple[int, ...]] = []
-
-            def watched(*given: Any, **more: Any) -> Any:
-                outputs = iterate(*given, **more)
-                shapes[:] = [np.shape(o) for o in outputs[1 + self.N :]]
-                return outputs
-
-            self._run_body = watched
-            try:
-                results = super()._run(most, np.asarray(True) if cond is None else cond, *args, **kwargs)
-            finally:
-                self._run_body = iterate
-            return (
-                *results[: self.N],
-                *(np.reshape(r, (-1, *s)) for r, s in zip(results[self.N :], shapes, strict=True)),
-            )
-
-    return [Celu, Loop]
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0][:300] or type(error).__name__
-
-
-def widened(model: ModelProto, to: int) -> ModelProto:
-    """The model with every float tensor, constant and cast in `to` (FLOAT or DOUBLE): a more exact evaluation."""
-    wide = ModelProto()
-    wide.CopyFrom(model)
-    narrower = FLOATS if to == TensorProto.DOUBLE else HALVES
-    for info in (*wide.graph.input, *wide.graph.output):
-        if info.type.tensor_type.elem_type in narrower:
-            info.type.tensor_type.elem_type = to
-    for holder, opset in _holders(wide):
-        _widen_nodes(holder, narrower, to, opset)
-    return wide
-
-
-def _holders(model: ModelProto) -> Iterator[tuple[GraphProto | onnx.FunctionProto, int]]:
-    """The graph and the functions of a model, each with its opset of ONNX's own operators."""
-    for holder, declares in ((model.graph, model), *((f, f) for f in model.functions)):
-        yield holder, next((o.version for o in declares.opset_import if not o.domain), 1)
-
-
-def _nodes(holder: GraphProto | onnx.FunctionProto) -> Iterator[NodeProto]:
-    """The nodes of a graph or function and of all bodies inside."""
-    for node in holder.node:
-        yield node
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                yield from _nodes(attribute.g)
-
-
-def _widen_nodes(holder: GraphProto | onnx.FunctionProto, narrower: frozenset[int], to: int, opset: int) -> None:
-    del holder.value_info[:]  # the file's types; ONNX Runtime infers the new ones
-    for tensor in holder.initializer if isinstance(holder, GraphProto) else ():
-        _widen_tensor(tensor, narrower, to)
-    for node in holder.node:
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.TENSOR:
-                _widen_tensor(attribute.t, narrower, to)
-            elif attribute.type == onnx.AttributeProto.GRAPH:
-                for info in (*attribute.g.input, *attribute.g.output):
-                    if info.type.tensor_type.elem_type in narrower:
-                        info.type.tensor_type.elem_type = to
-                _widen_nodes(attribute.g, narrower, to, opset)
-            elif (
-                attribute.name in ("to", "dtype")
-                and node.op_type in ("Cast", "EyeLike", "RandomNormal")
-                and attribute.i in narrower
-            ):
-                attribute.i = to
-        _widen_stash(node, to, opset)
-
-
-def _widen_stash(node: NodeProto, to: int, opset: int) -> None:
-    """Let an operator whose attribute `stash_type` says in which type it computes
-    (float unless said) compute in `to`."""
-    if node.domain or node.op_type not in STASHING or opset < STASHING[node.op_type]:
-        return
-    kept = [a for a in node.attribute if a.name != "stash_type"]
-    del node.attribute[:]
-    node.attribute.extend(kept)
-    if node.op_type not in STASH_IGNORED:
-        node.attribute.append(helper.make_attribute("stash_type", to))
-
-
-def _widen_tensor(tensor: TensorProto, narrower: frozenset[int], to: int) -> None:
-    if tensor.data_type in narrower:
-        array = numpy_helper.to_array(tensor).astype(helper.tensor_dtype_to_np_dtype(to))
-        tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
 
 
 # ---- windows ---------------------------------------------------------------------------------------------------------
@@ -654,7 +114,7 @@ class Window:
         for feeds in self.met:
             for array in feeds.values():
                 digest.update(repr(array.shape).encode())
-                digest.update(b"" if _is_float(array.dtype) else array.tobytes())
+                digest.update(b"" if is_float(array.dtype) else array.tobytes())
         return digest.digest()
 
     def runs(self, shapes: dict[str, int]) -> Iterator[tuple[list[tuple[str, int, tuple[int, ...]]], Feeds]]:
@@ -665,7 +125,7 @@ class Window:
         for feeds in self.met:
             yield (
                 [(name, elem, feeds[name].shape) for name, elem, _ in self.inputs],
-                {name: array for name, array in feeds.items() if not _is_float(array.dtype)},
+                {name: array for name, array in feeds.items() if not is_float(array.dtype)},
             )
 
     def sizes(self, shapes: dict[str, int]) -> Iterator[list[tuple[str, int, tuple[int, ...]]]]:
@@ -1066,7 +526,7 @@ def prove_window(
         return Verdict(False, None, f"ONNX Runtime runs the original window, not the rewritten one: {after.lacking}")
     after.follow(before)
     worst, ran, why, note = 0.0, 0, "", ""
-    halves, numbers = _has_halves(window.before), _plain_numbers(window)
+    halves, numbers = _has_halves(window.before), plain_numbers(window)
     for infos, given in window.runs(shapes):
         half = any(elem in HALVES for _, elem, _ in infos)
         for kind, drawn in feeds_of(infos, numbers=numbers):
@@ -1091,7 +551,7 @@ def prove_window(
                 found = judge(a, b)
                 wide = partial(judge, tolerance=max(tolerance, TOLERANCE[TensorProto.FLOAT16])) if halves else judge
                 by_rounding = bool(found.why) and _equal_but_for_rounding(exact, exact_after, index, wide)
-                little = found.error <= KERNEL_NOISE or found.gap <= _smallest_normal(b.dtype)
+                little = found.error <= KERNEL_NOISE or found.gap <= smallest_normal(b.dtype)
                 if by_rounding and little and _equal_by_definition(window, feeds, index, b, judge, folder):
                     found = Difference(found.error)
                 # What half precision does not hold is a number where ONNX Runtime computes in fp32: 1e-12 in x / 1e-12.
@@ -1111,7 +571,7 @@ def prove_window(
     return Verdict(True, worst, note)
 
 
-def _plain_numbers(window: Window) -> frozenset[str]:
+def plain_numbers(window: Window) -> frozenset[str]:
     """The integer inputs that either side computes with and moves about, and that are no position or size anywhere."""
     names = frozenset(name for name, elem, _ in window.inputs if elem in INTEGERS)
     for side in (window.before, window.after) if names else ():
@@ -1134,7 +594,7 @@ def _takes_numbers(node: NodeProto) -> Callable[[int], bool]:
 def _has_halves(model: ModelProto) -> bool:
     """Whether a model holds tensors in half precision: its inputs, its weights, or what it casts to."""
     types = [i.type.tensor_type.elem_type for i in model.graph.input] + [t.data_type for t in model.graph.initializer]
-    casts = [n for holder, _ in _holders(model) for n in _nodes(holder) if n.op_type == "Cast"]
+    casts = [n for holder, _ in holders(model) for n in all_nodes(holder) if n.op_type == "Cast"]
     return any(t in HALVES for t in (*types, *(a.i for n in casts for a in n.attribute if a.name == "to")))
 
 
@@ -1184,98 +644,13 @@ def _by_definition(model: ModelProto, feeds: Feeds, index: int, folder: str | Pa
     """
     stashed = ModelProto()
     stashed.CopyFrom(model)
-    for holder, opset in _holders(stashed):
-        for node in _nodes(holder):
-            _widen_stash(node, TensorProto.DOUBLE, opset)
+    for holder, opset in holders(stashed):
+        for node in all_nodes(holder):
+            widen_stash(node, TensorProto.DOUBLE, opset)
     try:
         return Reference(stashed, folder).run(feeds)[index]
     except Unrunnable:
         return None
-
-
-class Exact:
-    """A model in float64 (for fp16 and bf16: float32) on the same feeds, run when somebody asks: what is its own noise.
-
-    ONNX Runtime evaluates it, which is the judge; onnx's reference evaluator where that has no kernels of the type. To
-    the evaluator an operator may mean something else, and the difference would pass for noise: so it has a say about
-    an output alone where in the model's own types it makes of the feeds what ONNX Runtime made of them (`given`), but
-    for rounding. On the kinds of feeds in OUT_OF_RANGE it always has: ONNX Runtime cuts inf off, in float64 too.
-
-    `folder` is that of the model's external weights.
-    """
-
-    def __init__(
-        self,
-        model: ModelProto,
-        feeds: Feeds,
-        half: bool,
-        given: Sequence[np.ndarray],
-        kind: str,
-        folder: str | Path | None = None,
-    ) -> None:
-        self._model, self._feeds, self._given, self._kind, self._folder = model, feeds, given, kind, folder
-        self._to = TensorProto.FLOAT if half else TensorProto.DOUBLE
-        self._results: list[np.ndarray] | None = None
-        self._own: list[np.ndarray] | None = None  # the evaluator's in the model's own types; None where it is not used
-        self._rounding: list[np.ndarray] | None = None
-
-    def output(self, index: int) -> np.ndarray | None:
-        """The graph's output of that number; None where it cannot be evaluated, or is of no floats."""
-        if self._results is None:
-            self._results = self._run()
-        if index >= len(self._results) or not _is_float(self._results[index].dtype):
-            return None
-        result = self._results[index].astype(np.float64)
-        if self._own is None:
-            return result
-        part = ALL_IS_ROUNDING if self._kind in NEXT_TO_NOTHING else 0.0
-        return result if _explains(self._own[index], result, self._given[index], part) else None
-
-    def rounding(self, index: int) -> np.ndarray | None:
-        """What this evaluation may have rounded off that output, element by element; None where that cannot be told, or
-        there is no such evaluation. The reference evaluator measures it, whichever of the two made `output`."""
-        if self.output(index) is None:
-            return None
-        if self._rounding is None:
-            try:
-                wide, feeds = self._widened()
-                self._rounding = Reference(wide).rounding(feeds)
-            except (Unrunnable, ModelError):
-                self._rounding = []
-        return self._rounding[index] if index < len(self._rounding) else None
-
-    def _run(self) -> list[np.ndarray]:
-        try:
-            wide, feeds = self._widened()
-            if self._kind in OUT_OF_RANGE:
-                return (Runner(wide) if self._to == TensorProto.FLOAT else Reference(wide)).run(feeds)
-            with contextlib.suppress(Unrunnable):
-                runner = Runner(wide)
-                if runner.session is not None:
-                    return runner.run(feeds)
-            self._own = Reference(self._model, self._folder).run(self._feeds)
-            return Reference(wide).run(feeds)
-        except (Unrunnable, ModelError):
-            return []
-
-    def _widened(self) -> tuple[ModelProto, Feeds]:
-        dtype = helper.tensor_dtype_to_np_dtype(self._to)
-        feeds = {k: v.astype(dtype) if _is_float(v.dtype) else v for k, v in self._feeds.items()}
-        return widened(with_weights(self._model, self._folder), self._to), feeds
-
-
-def _explains(own: np.ndarray, exact: np.ndarray, given: np.ndarray, part: float) -> bool:
-    """Whether it may be rounding that leads from `exact` to `given`: `own`, which another one rounded, is not much less
-    off, or not far from `given`, by up to a `part` of it. No two operators differ in denormal numbers alone."""
-    known = np.isfinite(given)
-    if own.shape != given.shape or exact.shape != given.shape or not np.isfinite(own[known]).all():
-        return False
-    a, b, c = (x[known].astype(np.float64) for x in (own, exact, given))
-    noise = float(np.abs(a - b)[np.isfinite(b)].max(initial=0.0))
-    scale = float(np.abs(c).max(initial=0.0))
-    part = max(part, TOLERANCE.get(helper.np_dtype_to_tensor_dtype(given.dtype), 0.0))
-    allowed = max(part * scale, OTHER_ORDER * noise, _smallest_normal(given.dtype))
-    return float(np.abs(a - c).max(initial=0.0)) <= allowed
 
 
 # ---- whole models ----------------------------------------------------------------------------------------------------

@@ -31,10 +31,10 @@ from polygraphy.logger import G_LOGGER
 
 from .engine import RTX, choose_runtime, gpu, plugin_library, polygraphy_log, serialized, tactics, title, told, use
 from .errors import EngineError, UsageError
+from .evaluate import Reference, Runner, Unrunnable
 from .files import is_large, with_weights
 from .graph import Model, declared_dim
 from .meaning import DOMAIN, attach
-from .prove import Reference, Runner, Unrunnable
 
 Feeds = dict[str, np.ndarray]
 

@@ -318,7 +318,7 @@ class _Run:
 
     def _refused(self, driver: Driver, proto: ModelProto) -> str:
         """Why ONNX Runtime does not load the rewritten model, where it loads the original; else empty."""
-        from .prove import refused
+        from .evaluate import refused
 
         if self.verify == "none" or not (driver.rewrites or driver.model.opset != driver.opset_before):
             return ""

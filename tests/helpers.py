@@ -9,8 +9,10 @@ import onnx
 import onnx.parser
 import pytest
 
+from surgeon.evaluate import Runner, Unrunnable
+from surgeon.feeds import feeds_of
 from surgeon.graph import Model
-from surgeon.prove import Runner, Unrunnable, feeds_of, prove_models
+from surgeon.prove import prove_models
 from surgeon.rewrite import Driver, Pass, Rule
 from surgeon.targets import Target
 

@@ -20,7 +20,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 import surgeon
 from surgeon import registry
-from surgeon.prove import Runner
+from surgeon.evaluate import Runner
 
 SAMPLES = Path(__file__).parent.parent / "samples" / "worked_examples"
 PASSES = (

@@ -12,9 +12,9 @@ from onnx import helper, numpy_helper
 
 import surgeon
 from surgeon.errors import ModelError
+from surgeon.evaluate import Runner, Unrunnable
 from surgeon.graph import Model
 from surgeon.pattern import attr, const, op, var
-from surgeon.prove import Runner, Unrunnable
 from surgeon.rewrite import Stage, require, rewrite
 
 x = var("x")

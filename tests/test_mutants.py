@@ -12,7 +12,8 @@ import pytest
 from helpers import compare_models, require_opset
 
 import surgeon
-from surgeon.prove import MOST_ELEMENTS, Window, feeds_of
+from surgeon.feeds import feeds_of
+from surgeon.prove import MOST_ELEMENTS, Window
 
 # name: (the options of surgeon.rewrite, the model)
 SOUND: dict[str, tuple[dict[str, Any], str]] = {

@@ -13,6 +13,7 @@ import onnxruntime
 import pytest
 from helpers import onnxruntime_runs, require_opset
 
+from surgeon.evaluate import Reference, Runner, Unrunnable
 from surgeon.network import (
     EvaluationError,
     NetworkError,
@@ -25,7 +26,6 @@ from surgeon.network import (
 )
 from surgeon.network import layers as layer_table
 from surgeon.network.definition import _collecting_logger
-from surgeon.prove import Reference, Runner, Unrunnable
 
 trt = pytest.importorskip("tensorrt_rtx", reason="TensorRT-RTX parses here, without a GPU")
 

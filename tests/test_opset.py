@@ -16,7 +16,8 @@ from helpers import model, require_opset
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 import surgeon
-from surgeon.prove import Runner, Unrunnable, feeds_of
+from surgeon.evaluate import Runner, Unrunnable
+from surgeon.feeds import feeds_of
 from surgeon.targets import Target
 
 CORPUS = Path(__file__).parent / "corpus"

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import surgeon
+from surgeon.evaluate import Runner
 from surgeon.graph import Model
-from surgeon.prove import Runner
 from surgeon.targets import Target
 
 TARGETS = ["6.0", "7.2", "8.0", "8.2", "8.4", "9.3", "10.2", "10.9", "rtx"]

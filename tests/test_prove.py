@@ -15,20 +15,10 @@ from helpers import compare_models, model, ops
 
 import surgeon
 import surgeon.prove
-from surgeon.prove import (
-    Exact,
-    Feeds,
-    Reference,
-    Runner,
-    Window,
-    _plain_numbers,
-    compare,
-    feeds_of,
-    prove_models,
-    prove_window,
-    whole_window,
-    widened,
-)
+from surgeon.equality import compare
+from surgeon.evaluate import Exact, Reference, Runner, widened
+from surgeon.feeds import Feeds, feeds_of
+from surgeon.prove import Window, plain_numbers, prove_models, prove_window, whole_window
 
 WRONG = '''"""A pass that is wrong in one place. For a test."""
 from surgeon import Stage, op, rewrite, var
@@ -564,7 +554,7 @@ INTEGER_WINDOWS = {
 def test_integers_that_are_no_positions_and_no_sizes(body: str) -> None:
     proto = model(f"(int64[2] x, int64[2] k, bool c) => (int64[2] r) {body}")
     window, _ = whole_window(proto, proto)
-    assert _plain_numbers(window) == INTEGER_WINDOWS[body]
+    assert plain_numbers(window) == INTEGER_WINDOWS[body]
 
 
 def test_large_and_negative_integers_are_tried() -> None:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import surgeon
+from surgeon.evaluate import Runner
 from surgeon.graph import Model
-from surgeon.prove import Runner
 from surgeon.targets import Target, deep_tensor
 
 LENGTH = 5  # of the computed shape

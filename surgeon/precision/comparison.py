@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, TensorProto, numpy_helper
 
+from ..equality import TOLERANCE
+from ..evaluate import Runner, Unrunnable, widened
+from ..feeds import HALVES, Feeds, feeds_of
 from ..files import with_weights
-from ..prove import HALVES, TOLERANCE, Feeds, Runner, Unrunnable, feeds_of, sizes_that_run, whole_window, widened
+from ..prove import sizes_that_run, whole_window
 from .rounding import rounded
 
 LIMIT = TOLERANCE[TensorProto.FLOAT16]

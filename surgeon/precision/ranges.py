@@ -12,8 +12,9 @@ import numpy as np
 from onnx import ModelProto, ValueInfoProto
 
 from ..errors import ModelError, UsageError, did_you_mean
+from ..evaluate import Runner, Unrunnable
+from ..feeds import Feeds
 from ..graph import Model
-from ..prove import Feeds, Runner, Unrunnable
 
 AT_ONCE = 256  # tensors fetched by one run: memory, not time, is what limits it
 FLOATS = frozenset({1, 10})
