@@ -146,6 +146,10 @@ def test_a_proof_needs_onnx_runtime(tmp_path: Path) -> None:
     onnx.save(computed, source)
     assert surgeon("rewrite", source, out, "--target", "8.4", "--verify", "none", code=code).returncode == 0
     assert [n.op_type for n in onnx.load(out).graph.node] == ["Reshape"]
+    double = parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        g (double[N,3] x) => (double[N,3] y) <double slope = {0.25}> { z = Mul (x, slope)  y = Max (x, z) }""")
+    onnx.save(double, source)
+    assert surgeon("rewrite", source, out, "--target", "8.4", "--verify", "none", code=code).returncode == 0
 
 
 def test_several_files_are_written_together(tmp_path: Path) -> None:
