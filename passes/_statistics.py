@@ -466,6 +466,7 @@ def of_full_shape(b: Builder, n: Normalisation) -> bool:
 
 
 def numpy_type(dtype: int) -> np.dtype:
+    require(dtype, "its type is not known")
     return np.dtype(helper.tensor_dtype_to_np_dtype(dtype))
 
 

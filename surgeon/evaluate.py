@@ -129,7 +129,8 @@ def _session(ort: Any, model: ModelProto, folder: str | Path | None) -> Any:
         data = model.SerializeToString()
     except UNWRITABLE:
         raise Unrunnable("the model holds more than 2 GiB of weights itself") from None
-    return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    # Without the second try, of which ONNX Runtime speaks on stdout.
+    return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"], enable_fallback=0)
 
 
 @cache

@@ -797,7 +797,7 @@ class Model:
         if node.key == "Constant":
             array = constant_value(node.proto)
             return None if array is None else [array]
-        if _elements_out(node, inputs) > FOLD_LIMIT:
+        if _elements_out(node, inputs) > FOLD_LIMIT or _overflows(node, inputs):
             return None
         model, feeds = _alone(node, inputs, self.opset_in(node.graph))
         if feeds:
@@ -1044,15 +1044,24 @@ class Model:
             if said is not None and said[0]:
                 types[out] = _known(types, out)[0] or said[0], said[1]
 
+    def _take_rank(self, param: Value, types: Types, declared: _Declared) -> bool:
+        """Whether the file says of how many dimensions a body's parameter is, where nothing else does."""
+        said = None if _ranked(types, param) else declared.type_of(param, types, repeated=True)
+        if said is None or said[1] is None:
+            return False
+        types[param] = _known(types, param)[0] or said[0], said[1]
+        return True
+
     def _left_out_of_bodies(self, node: Node, types: Types, declared: _Declared, repeated: bool) -> None:
         """`_left_out` of a node's bodies. Of a state that an iteration hands to the next one, that is known which holds
         before the first, and behind each one if it holds before that."""
         repeated = repeated or node.key != "If"
         fed = _fed(node, types)
+        said = [param for param in _parameters(node) if self._take_rank(param, types, declared)]
         values = [v for body in node.bodies if fed for scope in _scopes(body) for v in scope.values.values()]
         known = {v: types[v] for v in values if v in types}
         while True:
-            given = [param for param, dims, _ in fed if _learn(types, param, dims)]
+            given = [*said, *(param for param, dims, _ in fed if _learn(types, param, dims))]
             for body in node.bodies:
                 self._left_out(body, types, declared, given, repeated)
             kept = [
@@ -1500,16 +1509,24 @@ def _alone(node: Node, inputs: Sequence[np.ndarray | None], opset: int) -> tuple
     proto.name = proto.doc_string = ""
     del proto.metadata_props[:]
     proto.input[:] = [f"i{k}" if a is not None else "" for k, a in enumerate(inputs)]
-    proto.output[:] = [f"o{k}" if o is not None else "" for k, o in enumerate(node.outputs)]
+    proto.output[:] = [f"o{k}" for k in range(len(node.outputs))]  # a Split without one of them kills ONNX Runtime
     given = {f"i{k}": a for k, a in enumerate(inputs) if a is not None}
     feeds = {k: a for k, a in given.items() if a.size > SMALL_TENSOR}
     infos = [
         helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for k, a in feeds.items()
     ]
     tensors = [numpy_helper.from_array(a, k) for k, a in given.items() if k not in feeds]
-    results = [onnx.ValueInfoProto(name=o) for o in proto.output if o]
+    wanted = [name for name, o in zip(proto.output, node.outputs, strict=True) if o is not None]
+    results = [onnx.ValueInfoProto(name=name) for name in wanted]
     graph = helper.make_graph([proto], "constant", infos, results, tensors)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_OF_NODES), feeds
+
+
+def _overflows(node: Node, inputs: Sequence[np.ndarray | None]) -> bool:
+    """Whether an integer division may have no result in its type: the lowest number by -1, of which processes die."""
+    if node.key != "Div" or inputs[0] is None or inputs[1] is None or inputs[0].dtype.kind != "i":
+        return False
+    return bool((inputs[0] == np.iinfo(inputs[0].dtype).min).any() and (inputs[1] == -1).any())
 
 
 def _run_alone(model: ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarray] | None:
@@ -1522,10 +1539,10 @@ def _run_alone(model: ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarr
             runner: Any = Runner(model)
         except SurgeonError:  # without ONNX Runtime nothing is proved, either
             runner = Reference(model)
-        results = iter(runner.run(feeds))
+        results = dict(zip([o.name for o in model.graph.output], runner.run(feeds), strict=True))
     except Unrunnable:
         return None
-    found = [next(results) if o else np.empty(0) for o in model.graph.node[0].output]
+    found = [results.get(o, np.empty(0)) for o in model.graph.node[0].output]
     return None if any(a.size > FOLD_LIMIT for a in found) else found
 
 
@@ -1636,8 +1653,9 @@ class _Declared:
     def _of(self, graph: Graph) -> dict[str, onnx.ValueInfoProto]:
         if graph not in self._infos:
             proto = graph.proto
-            infos = () if isinstance(proto, onnx.FunctionProto) else (*proto.value_info, *proto.output)
-            self._infos[graph] = {info.name: info for info in infos}
+            fields = () if isinstance(proto, onnx.FunctionProto) else [proto.value_info, proto.output]
+            parameters = [] if graph is self._main or not fields else [proto.input]
+            self._infos[graph] = {info.name: info for field in (*fields, *parameters) for info in field}
         return self._infos[graph]
 
 
@@ -1728,15 +1746,22 @@ def _iterates(node: Node) -> bool:
     return node.key == "Scan" and told and node.graph.model.opset_in(node.graph) >= 9
 
 
+def _parameters(node: Node) -> list[Value]:
+    """What a Loop or a Scan hands to its body in each iteration: states and elements."""
+    if not _iterates(node):
+        return []
+    body = node.bodies[0]
+    return [body.values[info.name] for info in body.proto.input[2 if node.key == "Loop" else 0 :]]  # type: ignore[union-attr]
+
+
 def _fed(node: Node, types: Types) -> list[tuple[Value, Shape | None, Value | None]]:
     """(parameter of the body, what is known of it before the first iteration, the result that it is in the next
     iteration) for each state of a Loop or a Scan."""
     if not _iterates(node):
         return []
     body, loop = node.bodies[0], node.key == "Loop"
-    parameters = [body.values[info.name] for info in body.proto.input[2 if loop else 0 :]]  # type: ignore[union-attr]
     states = node.inputs[2:] if loop else node.inputs[: len(node.inputs) - node.attr("num_scan_inputs")]
-    rows = zip(parameters, states, body.results[loop:], strict=False)
+    rows = zip(_parameters(node), states, body.results[loop:], strict=False)
     return [(parameter, _numbers(types, state), result) for parameter, state, result in rows]
 
 

@@ -229,6 +229,23 @@ def test_a_constant_that_would_be_huge_is_not_computed() -> None:
     assert indexed.constant(indexed.graph.values["r"]) is None
 
 
+def test_an_integer_division_without_a_result_is_no_constant() -> None:
+    """It ends the process in ONNX Runtime: the lowest number by -1."""
+    lowest = model("() => (int32[2] r) <int32[2] a = {1, -2147483648}, int32 b = {-1}> { d = Div (a, b)  r = Neg (d) }")
+    indexed = Model(lowest)
+    assert indexed.constant(indexed.graph.values["d"]) is None
+
+
+def test_of_a_constant_node_the_outputs_that_nobody_names_are_made_as_well() -> None:
+    """A Split that leaves one out ends the process in ONNX Runtime."""
+    indexed = Model(
+        model("() => (float[1] r) <float[2] a = {1, 3}, int64[2] n = {1, 1}> { s, t = Split (a, n)  r = Neg (s) }")
+    )
+    node = indexed.graph.values["s"].producer
+    node.proto.output[1], node.outputs[1] = "", None
+    np.testing.assert_array_equal(indexed.constant(indexed.graph.values["r"]), np.asarray([-1], np.float32))
+
+
 def test_random_numbers_are_no_constants() -> None:
     indexed = Model(model("(float[2] a) => (float[2] r) { n = RandomNormal <shape = [2]> ()  r = Add (a, n) }"))
     assert not indexed.is_constant(indexed.graph.values["n"])
@@ -571,6 +588,18 @@ def test_a_state_that_grows_is_not_of_the_size_that_a_body_declares() -> None:
     found = Model(proto)
     body = next(iter(found.graph.bodied)).bodies[0]
     assert [found.shape(body.values[name]) for name in "psr"] == [(None, 3)] * 3
+
+
+def test_a_body_says_the_rank_of_what_it_is_handed_where_nothing_else_does() -> None:
+    proto = model(
+        """(float[2,3] x, int64[k] t, int64 n) => (float[K,L] y) <bool on = {1}> {
+            h = Reshape (x, t)
+            y = Loop (n, on, h) <body = l (int64 i, bool go, float[1,6] p) => (bool more, float[1,6] r) {
+                more = Identity (go)  s = Neg (p)  r = Neg (s) }>
+        }"""
+    )
+    body = next(iter((found := Model(proto)).graph.bodied)).bodies[0]
+    assert [found.shape(body.values[name]) for name in "psr"] == [(None, None)] * 3
 
 
 CUSTOM = """(float[N,3] x) => (float[M,3] y) <float[2,3] c, float[1,3] r> {

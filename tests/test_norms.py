@@ -544,3 +544,16 @@ def test_the_fast_variance_takes_no_other_count(count: int, fused: bool) -> None
     )
     report = surgeon.rewrite(proto, target="10.9", verify="none").report
     assert any(a.pass_name == "layer-norm" for a in report.applied) == fused
+
+
+def test_a_norm_of_an_unknown_type_is_left_alone() -> None:
+    """Of what an operator that ONNX does not know makes."""
+    proto = written(
+        """(float[1,4,2,2] x, float[4] s, float[4] b) => (float[1,4,2,2] y) {
+            c = test.Custom (x)  y = GroupNormalization <num_groups = 2> (c, s, b) }""",
+        opset=21,
+        extra=', "test" : 1',
+    )
+    result = surgeon.rewrite(proto, target="8.4")
+    assert [n.op_type for n in result.model.graph.node] == ["Custom", "GroupNormalization"]
+    assert "its type is not known" in [d.why for d in result.report.declined if d.pass_name == "group-norm"]
