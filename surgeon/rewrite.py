@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ class Stage(enum.Enum):
 
 FUSED, LOWERED = Stage.FUSE.value, Stage.LOWER.value  # how a rewrite of that stage is called
 STRATEGIES = ("decompose", "plugin")  # that a rule of the stage LOWER may have
+FP32 = Struct("<f")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -728,8 +730,10 @@ class Driver:
 
 def is_rounded(number: float) -> bool:
     """Whether fp32 does not hold a number."""
-    with np.errstate(over="ignore"):
-        return not math.isnan(number) and float(np.float32(number)) != number
+    try:
+        return not math.isnan(number) and FP32.unpack(FP32.pack(number))[0] != number
+    except OverflowError:
+        return True
 
 
 def _says_again(builder: Builder, outputs: Sequence[Value | None]) -> bool:
