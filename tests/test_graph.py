@@ -229,6 +229,14 @@ def test_a_constant_that_would_be_huge_is_not_computed() -> None:
     assert indexed.constant(indexed.graph.values["r"]) is None
 
 
+@pytest.mark.parametrize("kind", [21, 22])
+def test_what_onnx_runtime_rounds_to_four_bits_is_no_constant(kind: int) -> None:
+    """It does not hand such tensors to NumPy, and onnx's reference evaluator makes 0 of 0.64."""
+    text = f"() => (float[2] r) <float[2] a = {{0.64, 2}}> {{ c = Cast <to = {kind}> (a)  r = Cast <to = 1> (c) }}"
+    indexed = Model(model(text, opset=22))
+    assert indexed.constant(indexed.graph.values["c"]) is None
+
+
 def test_an_integer_division_without_a_result_is_no_constant() -> None:
     """It ends the process in ONNX Runtime: the lowest number by -1."""
     lowest = model("() => (int32[2] r) <int32[2] a = {1, -2147483648}, int32 b = {-1}> { d = Div (a, b)  r = Neg (d) }")
