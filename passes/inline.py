@@ -13,7 +13,8 @@ Exact     Bit for bit. Functions of plugin nodes (domains `surgeon` and `trt.plu
 from onnx import FunctionProto, ModelProto, helper, inliner
 
 from surgeon import DOMAIN, Stage, rewrite_model
-from surgeon.graph import body_protos, key_of, schema
+from surgeon.evaluate import all_nodes
+from surgeon.graph import key_of, schema
 from surgeon.targets import STOCK_DOMAIN
 
 from ._copy import copied
@@ -69,7 +70,7 @@ def _of_another_opset(key, model):
                 f"the function {called} declares opset {declared} of ONNX's operators, the model {model.opset}, and "
                 f"{changed[0]} is another operator there: export both at opset {declared}"
             )
-        calls = [key_of(n.domain, n.op_type) for n in _nodes(function.node) if n.domain not in PLUGINS]
+        calls = [key_of(n.domain, n.op_type) for n in all_nodes(function) if n.domain not in PLUGINS]
         todo += [c for c in dict.fromkeys(calls) if c in model.functions and c not in todo]
     return ""
 
@@ -80,7 +81,7 @@ def _opset(function):
 
 def _changed(function, opset):
     """The operators of a function with other inputs, outputs, attributes or defaults at `opset` than at its own."""
-    own, used = _opset(function), {n.op_type for n in _nodes(function.node) if n.domain in ONNX}
+    own, used = _opset(function), {n.op_type for n in all_nodes(function) if n.domain in ONNX}
     return sorted(op for op in used if _signature(op, own) != _signature(op, opset))
 
 
@@ -91,13 +92,6 @@ def _signature(op, opset):
         return None
     attrs = {name: (a.type, a.required, a.default_value.SerializeToString()) for name, a in spec.attributes.items()}
     return attrs, [(f.name, f.option) for f in spec.inputs], [(f.name, f.option) for f in spec.outputs]
-
-
-def _nodes(nodes):
-    for node in nodes:
-        yield node
-        for body in body_protos(node):
-            yield from _nodes(body.node)
 
 
 def _at_opset(function, opset):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from .equality import TOLERANCE, is_float, smallest_normal
 from .errors import ModelError, SurgeonError
 from .feeds import FLOATS, HALVES, NEXT_TO_NOTHING, OUT_OF_RANGE, Feeds
 from .files import UNWRITABLE, as_text, external_files, resolved_weights, with_weights, without_data
-from .graph import SMALL_TENSOR, Model
+from .graph import Model, add_small_weights, body_protos
 from .meaning import DOMAIN, IR_WITH_OVERLOADS, attach
 
 # Operators with the attribute `stash_type`, and the opset from which they have it.
@@ -37,12 +36,12 @@ OWN_STEPS = 4  # by up to which a result of an evaluation is taken to be off
 ALL_IS_ROUNDING = 1e-2  # of the largest output: what a deep model normalises there is each kernel's own rounding
 
 
-def _words(text: str) -> frozenset[str]:
+def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
 # ONNX's operators whose results are rounded, and that do not jump: where what they read moves by little, so do they.
-ROUNDS = _words(
+ROUNDS = words(
     "Acos Acosh Add Asin Asinh Atan Atanh AveragePool BatchNormalization Celu Conv ConvTranspose Cos Cosh CumSum Div "
     "Einsum Elu Erf Exp Gelu Gemm GlobalAveragePool GlobalLpPool GroupNormalization HardSigmoid HardSwish "
     "InstanceNormalization LayerNormalization LeakyRelu Log LogSoftmax LpNormalization LpPool MatMul Mean "
@@ -51,7 +50,7 @@ ROUNDS = _words(
     "Sqrt Sub Sum Swish Tan Tanh"
 )
 # Those that hand on numbers as they are, or pick among them, and do not jump either.
-HANDS_ON = _words(
+HANDS_ON = words(
     "Abs Cast Clip Compress Concat DepthToSpace Expand Flatten Gather GatherElements GatherND GlobalMaxPool Identity "
     "Max MaxPool Min Neg Pad ReduceMax ReduceMin Relu Reshape ReverseSequence ScatterElements ScatterND Slice "
     "SpaceToDepth Split Squeeze Tile Transpose Trilu Unsqueeze Where"
@@ -77,7 +76,7 @@ class Runner:
         try:
             self.session = _session(ort, model, folder)
         except Exception as error:  # ONNX Runtime raises its own types, some of them plain RuntimeError
-            if not any(words in str(error) for words in LACKS) and "NotImplemented" not in type(error).__name__:
+            if not any(told in str(error) for told in LACKS) and "NotImplemented" not in type(error).__name__:
                 raise Unrunnable(first_line(error)) from None
             self.lacking = first_line(error)
             self._reference = Reference(model, folder)
@@ -150,14 +149,18 @@ def has_kernel(op: str, elem: int, opset: int) -> bool:
     return not _load_error(ort, model, None)
 
 
-def refused(before: ModelProto, after: ModelProto, folder: str | Path | None) -> str:
-    """Why ONNX Runtime does not load the rewritten model, where it loads the original; else empty.
+def refused(original: Callable[[], ModelProto], after: ModelProto, folder: str | Path | None) -> str:
+    """Why ONNX Runtime does not load the rewritten model, where it loads the original, which is asked for where that
+    matters; else empty.
 
     Loaded without the weights, which takes 0.2 s for ten thousand nodes (512 MB of weights took 3.6 s); with them where
     only that settles it.
     """
     ort = _onnxruntime()
-    if not _load_error(ort, _without_weights(after), None) or _load_error(ort, _without_weights(before), None):
+    if not _load_error(ort, _without_weights(after), None):
+        return ""
+    before = original()
+    if _load_error(ort, _without_weights(before), None):
         return ""
     why = _load_error(ort, after, folder)
     return why if why and not _load_error(ort, before, folder) else ""
@@ -193,12 +196,7 @@ def _without_weights(model: ModelProto) -> ModelProto:
     graph.output.extend(source.output)
     graph.value_info.extend(source.value_info)
     graph.sparse_initializer.extend(source.sparse_initializer)
-    listed = {i.name for i in source.input}
-    for tensor in source.initializer:
-        if math.prod(tensor.dims) <= SMALL_TENSOR and tensor.data_location != TensorProto.EXTERNAL:
-            graph.initializer.append(tensor)
-        elif tensor.name not in listed:
-            graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    add_small_weights(graph, source)
     return copy
 
 
@@ -318,9 +316,8 @@ def all_nodes(holder: GraphProto | onnx.FunctionProto) -> Iterator[NodeProto]:
     """The nodes of a graph or function and of all bodies inside."""
     for node in holder.node:
         yield node
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                yield from all_nodes(attribute.g)
+        for body in body_protos(node):
+            yield from all_nodes(body)
 
 
 def _widen_nodes(holder: GraphProto | onnx.FunctionProto, narrower: frozenset[int], to: int, opset: int) -> None:

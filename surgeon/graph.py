@@ -1039,26 +1039,18 @@ class Model:
         """Of the outputs of unknown rank: what was known before a rewrite made the node, or what the file says."""
         before = self._types or self._first_types
         for out in node.outputs:
-            if out is None or _ranked(types, out):
-                continue
-            said = _look(before, out) if node.is_new else declared.type_of(out, types, repeated)
-            if said is not None and said[0]:
-                types[out] = _known(types, out)[0] or said[0], said[1]
-
-    def _take_rank(self, param: Value, types: Types, declared: _Declared) -> bool:
-        """Whether the file says of how many dimensions a body's parameter is, where nothing else does."""
-        said = None if _ranked(types, param) else declared.type_of(param, types, repeated=True)
-        if said is None or said[1] is None:
-            return False
-        types[param] = _known(types, param)[0] or said[0], said[1]
-        return True
+            if out is not None and not _ranked(types, out):
+                _believe(types, out, _look(before, out) if node.is_new else declared.type_of(out, types, repeated))
 
     def _left_out_of_bodies(self, node: Node, types: Types, declared: _Declared, repeated: bool) -> None:
         """`_left_out` of a node's bodies. Of a state that an iteration hands to the next one, that is known which holds
         before the first, and behind each one if it holds before that."""
         repeated = repeated or node.key != "If"
         fed = _fed(node, types)
-        said = [param for param in _parameters(node) if self._take_rank(param, types, declared)]
+        unknown = [p for p in _parameters(node) if not _ranked(types, p)]
+        for param in unknown:
+            _believe(types, param, declared.type_of(param, types, repeated=True))
+        said = [p for p in unknown if _ranked(types, p)]
         values = [v for body in node.bodies if fed for scope in _scopes(body) for v in scope.values.values()]
         known = {v: types[v] for v in values if v in types}
         while True:
@@ -1154,15 +1146,7 @@ class Model:
             _forget_size(info)
         for dim in [d for info in graph.input for d in info.type.tensor_type.shape.dim if d.dim_value < 0]:
             dim.Clear()  # inference would compute with the -1
-        listed = {i.name for i in source.input}
-        for tensor in source.initializer:
-            if (
-                int(np.prod(tensor.dims, dtype=np.int64)) <= SMALL_TENSOR
-                and tensor.data_location != TensorProto.EXTERNAL
-            ):
-                graph.initializer.append(tensor)
-            elif tensor.name not in listed:
-                graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+        add_small_weights(graph, source)
         return copy
 
     # ---- writing ---------------------------------------------------------------------------------------------------
@@ -1454,6 +1438,16 @@ def _keep(entries: Any, wanted: list[bool]) -> None:
     entries.extend(kept)
 
 
+def add_small_weights(graph: GraphProto, source: GraphProto) -> None:
+    """The smaller initializers of `source`; in place of the larger ones, and of those on disk, inputs."""
+    listed = {i.name for i in source.input}
+    for tensor in source.initializer:
+        if math.prod(tensor.dims) <= SMALL_TENSOR and tensor.data_location != TensorProto.EXTERNAL:
+            graph.initializer.append(tensor)
+        elif tensor.name not in listed:
+            graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+
+
 def body_protos(proto: NodeProto) -> list[GraphProto]:
     """The bodies of a node, in the order of its attributes."""
     found: list[GraphProto] = []
@@ -1656,9 +1650,9 @@ class _Declared:
     def _of(self, graph: Graph) -> dict[str, onnx.ValueInfoProto]:
         if graph not in self._infos:
             proto = graph.proto
-            fields = () if isinstance(proto, onnx.FunctionProto) else [proto.value_info, proto.output]
-            parameters = [] if graph is self._main or not fields else [proto.input]
-            self._infos[graph] = {info.name: info for field in (*fields, *parameters) for info in field}
+            said = [] if isinstance(proto, onnx.FunctionProto) else [*proto.value_info, *proto.output]
+            parameters = proto.input if said and graph is not self._main else ()
+            self._infos[graph] = {info.name: info for info in (*said, *parameters)}
         return self._infos[graph]
 
 
@@ -1677,6 +1671,12 @@ def _forget_sizes_of_bodies(graph: Graph, proto: GraphProto) -> None:
 def _forget_size(info: onnx.ValueInfoProto) -> None:
     if info.type.HasField("tensor_type"):
         info.type.tensor_type.ClearField("shape")
+
+
+def _believe(types: Types, value: Value, said: tuple[int, Shape | None] | None) -> None:
+    """Of a tensor of unknown rank take what is said."""
+    if said is not None and said[0]:
+        types[value] = _known(types, value)[0] or said[0], said[1]
 
 
 def _ranked(types: Types, value: Value) -> bool:

@@ -322,7 +322,7 @@ class _Run:
 
         if self.verify == "none" or not (driver.rewrites or driver.model.opset != driver.opset_before):
             return ""
-        return refused(self.source.proto(), proto, self.source.base)
+        return refused(self.source.proto, proto, self.source.base)
 
     def _leave_out(self, driver: Driver, exclude: set[tuple[str, str]], why: str) -> Declined:
         """Leave out, from the next run on, the rewrite without which ONNX Runtime loads the model. Where it is none of

@@ -10,60 +10,53 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..evaluate import HANDS_ON, words
+
 UNBOUNDED = (
     4.0  # of what grows faster than any norm takes back: exponentials, products over an axis, constants beyond fp16
 )
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 # Hand numbers on as they are, or pick among them: no rounding of their own, so they take the type of their neighbours.
-MOVES = _words(
-    "Identity Reshape Transpose Squeeze Unsqueeze Flatten Expand Tile Slice Split Concat Gather GatherND "
-    "GatherElements Pad DepthToSpace SpaceToDepth ReverseSequence Compress Where Max Min Clip Relu Neg Abs MaxPool "
-    "GlobalMaxPool ReduceMax ReduceMin ScatterElements ScatterND Scatter TopK Trilu Dropout Sign Round Floor Ceil "
-    "MaxUnpool CenterCropPad Col2Im Unique"
-)
+MOVES = HANDS_ON - {"Cast"} | words("Scatter TopK Dropout Sign Round Floor Ceil MaxUnpool CenterCropPad Col2Im Unique")
 # What a conversion to fp16 is made for. They sum in fp32 on tensor cores,
 # and stay fp16 unless their numbers do not fit.
-HEAVY = _words("Conv ConvTranspose DeformConv MatMul Gemm Einsum LSTM GRU RNN Attention")
+HEAVY = words("Conv ConvTranspose DeformConv MatMul Gemm Einsum LSTM GRU RNN Attention")
 # Their own sums, squares or exponentials leave fp16, or lose digits there, whatever comes in and goes out.
 SENSITIVE = {
     **dict.fromkeys(
-        _words(
+        words(
             "InstanceNormalization LayerNormalization GroupNormalization RMSNormalization LpNormalization "
             "MeanVarianceNormalization LRN SimplifiedLayerNormalization SkipLayerNormalization"
         ),
         "a normalisation",
     ),
     **dict.fromkeys(
-        _words("Softmax LogSoftmax Exp Softplus Sinh Cosh Pow Log"), "an exponential, a power or a logarithm"
+        words("Softmax LogSoftmax Exp Softplus Sinh Cosh Pow Log"), "an exponential, a power or a logarithm"
     ),
     **dict.fromkeys(
-        _words(
+        words(
             "ReduceSum ReduceMean ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum ReduceLogSumExp ReduceProd "
             "GlobalAveragePool GlobalLpPool LpPool CumSum CumProd"
         ),
         "a sum over many numbers",
     ),
-    **dict.fromkeys(_words("Reciprocal"), "a reciprocal"),
-    **dict.fromkeys(_words("Sin Cos Tan Range Mod STFT DFT MelWeightMatrix"), "digits of large arguments"),
+    **dict.fromkeys(words("Reciprocal"), "a reciprocal"),
+    **dict.fromkeys(words("Sin Cos Tan Range Mod STFT DFT MelWeightMatrix"), "digits of large arguments"),
 }
 # Sensitive by the range of their numbers alone: measured ranges overrule the rule.
-BY_RANGE = _words("Exp Softplus Sinh Cosh Pow Log Reciprocal")
+BY_RANGE = words("Exp Softplus Sinh Cosh Pow Log Reciprocal")
 # Read and write numbers in types that say something about the hardware: they and their neighbours stay as they are.
-QUANTIZED = _words(
+QUANTIZED = words(
     "QuantizeLinear DequantizeLinear DynamicQuantizeLinear QLinearConv QLinearMatMul ConvInteger MatMulInteger"
 )
 
-_BOUNDED = _words(
+_BOUNDED = words(
     "Sigmoid Tanh Softmax LogSoftmax Hardmax Erf HardSigmoid Softsign Sin Cos Sign InstanceNormalization "
     "LayerNormalization GroupNormalization RMSNormalization LpNormalization MeanVarianceNormalization Log "
     "ReduceLogSum ReduceLogSumExp Acos Asin Atan OneHot LSTM GRU RNN Equal Greater Less GreaterOrEqual LessOrEqual"
 )
-_LARGEST = _words("Add Sub Sum Mean Max Min Where Concat ScatterElements ScatterND Clip")
+_LARGEST = words("Add Sub Sum Mean Max Min Where Concat ScatterElements ScatterND Clip")
 
 
 def degree(op: str, inputs: Sequence[float | None], exponent: float | None = None) -> float:
