@@ -314,10 +314,11 @@ class Builder:
 
     def _require_exact(self, op: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> None:
         """Decline where a float attribute, which is of fp32, does not hold what a constant of a double tensor says."""
-        lost = [f"{name} = {v}" for name, v in attrs.items() if isinstance(v, float) and is_rounded(v)]
-        first = next((i for i in inputs if isinstance(i, Value)), None)
-        if lost and first is not None:
-            require(self.dtype(first) != TensorProto.DOUBLE, f"an attribute of {op} does not hold {', '.join(lost)}")
+        lost = [name for name, v in attrs.items() if isinstance(v, float) and is_rounded(v)]
+        first = next((i for i in inputs if isinstance(i, Value)), None) if lost else None
+        if first is not None and self.dtype(first) == TensorProto.DOUBLE:
+            told = ", ".join(f"{name} = {attrs[name]}" for name in lost)
+            raise Declined(f"an attribute of {op} does not hold {told}")
 
     def constant(self, array: Any, dtype: int | np.dtype | None = None) -> Value:
         """A new constant tensor of the array's own type, or of `dtype`."""
