@@ -185,7 +185,20 @@ def _bind(p: Pattern, v: Any, s: _State, then: Next) -> bool:
 def _compile_var(p: Var) -> Matcher:
     if p.name is None:
         return lambda v, s, then: then()  # ANY: unnamed variables are not compared
-    return lambda v, s, then: v is not None and not isinstance(v, Reference) and _bind(p, v, s, then)
+
+    def variable(v: Any, s: _State, then: Next) -> bool:
+        if v is None or type(v) is Reference:
+            return False
+        seen = s.seen
+        if p in seen:
+            return seen[p] is v and then()
+        seen[p] = v
+        if then():
+            return True
+        del seen[p]
+        return False
+
+    return variable
 
 
 def _compile_const(p: Const) -> Matcher:
@@ -216,32 +229,25 @@ def _equals(wanted: float, v: Value | np.ndarray, model: Model) -> bool:
 def _compile_choice(p: Choice) -> Matcher:
     matchers = [(_matcher(q), _producers(q)) for q in p.alternatives]
     by_producer: dict[str | None, list[Matcher]] = {}  # the alternatives worth trying, by the operator in front
+    names = " or ".join(dict.fromkeys(sorted(k for _, wanted in matchers for k in wanted or ())))
 
     def choice(v: Any, s: _State, then: Next) -> bool:
         seen = s.seen
         if p in seen:
             return seen[p] is v and then()
-        producer = v.producer.key if isinstance(v, Value) and v.producer is not None else None
+        producer = _maker(v)
         worth = by_producer.get(producer)
         if worth is None:
             worth = by_producer[producer] = [m for m, wanted in matchers if wanted is None or producer in wanted]
-
-        def bind() -> bool:
-            seen[p] = v
-            if then():
-                return True
-            del seen[p]
-            return False
-
-        for matcher in worth:
-            if matcher(v, s, bind):
-                return True
-        if not worth and s.attempt is not None:
-            names = sorted(k for _, wanted in matchers for k in wanted or ())
-            s.failed(
-                f"'{getattr(v, 'name', v)}' comes from {producer or 'an input or initializer'}, not "
-                f"{' or '.join(dict.fromkeys(names))}"
+        if not worth:
+            return s.attempt is not None and s.failed(
+                f"'{getattr(v, 'name', v)}' comes from {producer or 'an input or initializer'}, not {names}"
             )
+        seen[p] = v  # before an alternative has held: none of them holds the choice itself
+        for matcher in worth:
+            if matcher(v, s, then):
+                return True
+        del seen[p]
         return False
 
     return choice
@@ -252,7 +258,7 @@ def _compile_output(p: Op, index: int) -> Matcher:
     inner = _node_matcher(p)
 
     def produced(v: Any, s: _State, then: Next) -> bool:
-        if not isinstance(v, Value):
+        if type(v) is not Value:
             return False
         node = v.producer
         if node is None or node.key != key:
@@ -275,8 +281,10 @@ def _node_matcher(p: Op) -> Matcher:
 
 def _compile_node(p: Op) -> Matcher:
     fixed = _fixed(p)
-    orders = [([_matcher(q) for q in order], [_producers(q) for q in order]) for order in p.orders()]
-    telling = len(orders) > 1 and any(keys is not None for _, wanted in orders for keys in wanted)
+    orders = [(_in_order([_matcher(q) for q in order]), [_producers(q) for q in order]) for order in p.orders()]
+    telling = any(keys is not None for _, wanted in orders for keys in wanted)
+    every = [holds for holds, _ in orders]
+    by_makers: dict[tuple[str | None, ...], list[Matcher]] = {}  # the orders worth trying, by what makes the inputs
     count, open_ended = len(p.inputs), p.open
     key = p.key
     moved = key in MOVED
@@ -292,15 +300,21 @@ def _compile_node(p: Op) -> Matcher:
         operands: Sequence[Any] = node.inputs
         if moved or (operands and operands[-1] is None):
             operands = node.operands()
-        if len(operands) > count and not open_ended:
-            return s.attempt is not None and s.failed(f"{node.label} has {len(operands)} inputs, not {count}")
-        if len(operands) < count:
-            operands = [*operands, *[None] * (count - len(operands))]
+        given = len(operands)
+        if given > count and not open_ended:
+            return s.attempt is not None and s.failed(f"{node.label} has {given} inputs, not {count}")
+        if given < count:
+            operands = [*operands, *[None] * (count - given)]
+        worth = every
+        if telling and s.attempt is None:
+            makers = tuple([_maker(v) for v in operands[:count]])
+            found = by_makers.get(makers)
+            if found is None:
+                found = by_makers[makers] = [holds for holds, wanted in orders if _worth_trying(wanted, makers)]
+            worth = found
         s.seen[p] = node
-        for order, wanted in orders:
-            if telling and s.attempt is None and not _worth_trying(wanted, operands):
-                continue
-            if _inputs_hold(order, operands, 0, s, then):
+        for inputs_hold in worth:
+            if inputs_hold(operands, s, then):
                 return True
         del s.seen[p]
         return False
@@ -308,25 +322,28 @@ def _compile_node(p: Op) -> Matcher:
     return node_holds
 
 
-def _worth_trying(wanted: list[frozenset[str] | None], operands: Sequence[Any]) -> bool:
+def _maker(v: Any) -> str | None:
+    """The operator that makes an operand; None for one that no node makes."""
+    return v.producer.key if type(v) is Value and v.producer is not None else None
+
+
+def _worth_trying(wanted: list[frozenset[str] | None], makers: Sequence[str | None]) -> bool:
     """Whether each input comes from an operator that its pattern names, where it names any."""
-    for keys, v in zip(wanted, operands, strict=False):
-        if keys is not None and (not isinstance(v, Value) or v.producer is None or v.producer.key not in keys):
-            return False
-    return True
+    return all(keys is None or maker in keys for keys, maker in zip(wanted, makers, strict=False))
 
 
-def _inputs_hold(order: list[Matcher], operands: Sequence[Any], i: int, s: _State, then: Next) -> bool:
-    """Whether the inputs from number i on hold, and what comes after them."""
-    left = len(order) - i
-    if left == 2:
-        last, operand = order[i + 1], operands[i + 1]
-        return order[i](operands[i], s, lambda: last(operand, s, then))
-    if left == 1:
-        return order[i](operands[i], s, then)
-    if left == 0:
-        return then()
-    return order[i](operands[i], s, lambda: _inputs_hold(order, operands, i + 1, s, then))
+def _in_order(matchers: Sequence[Matcher]) -> Matcher:
+    """Whether the inputs hold, each by its matcher, and what comes after them. Nodes have one or two, most of them."""
+    if not matchers:
+        return lambda operands, s, then: then()
+    first = matchers[0]
+    if len(matchers) == 1:
+        return lambda operands, s, then: first(operands[0], s, then)
+    if len(matchers) == 2:
+        second = matchers[1]
+        return lambda operands, s, then: first(operands[0], s, lambda: second(operands[1], s, then))
+    rest = _in_order(matchers[1:])
+    return lambda operands, s, then: first(operands[0], s, lambda: rest(operands[1:], s, then))
 
 
 def _fixed(p: Op) -> list[tuple[str, Any]]:
@@ -386,7 +403,7 @@ class Index(Generic[T]):
                     self._rows.setdefault(root.key, []).append((root, list(root.orders()), owners[root]))
                 owners[root].append(owner)
         # By the node's operator, then those in front of its first three inputs, then the number of its inputs.
-        self._near: dict[Any, Any] = {key: {} for key in self._rows}
+        self._near: dict[Any, Any] = {}
 
     @property
     def operators(self) -> frozenset[str]:
@@ -396,37 +413,39 @@ class Index(Generic[T]):
         inputs = node.inputs
         count = len(inputs)
         first = inputs if count <= 3 else inputs[:3]
-        level = self._near.get(node.key)
-        if level is None:
-            return ()
-        for v in first:  # a look-up each and no call: this runs for every node
-            if v is None:
-                maker = None
-            else:
-                producer = v.producer
-                maker = "" if producer is None else producer.key
-            deeper = level.get(maker)
-            if deeper is None:
-                deeper = level[maker] = {}
-            level = deeper
-        near = level.get(count)
-        if near is None:
-            near = level[count] = self._fitting_near(node.key, count, _makers(first))
+        try:
+            level = self._near[node.key]
+            for v in first:  # a look-up each and no call: this runs for every node
+                if v is None:
+                    level = level[None]
+                else:
+                    producer = v.producer
+                    level = level["" if producer is None else producer.key]
+            near = level[count]
+        except KeyError:
+            near = self._remember_near(node.key, count, _makers(first))
         if near.attributes and not _has_one(node, near.attributes):
             return ()
         if near.found is not None:
-            return near.found
+            return near.found  # type: ignore[no-any-return]
         constant = self._model.is_constant
-        seen: list[Any] = []
+        seen: list[Any] = []  # of each input whether it is a constant, and where that matters what stands further up
         for v, look in zip(first, near.further, strict=True):
-            if v is None:
-                seen.append(None)
-            else:
-                seen.append((not v.varies and constant(v)) or (look and _front(v, constant)))
+            known = v is not None and not v.varies and constant(v)
+            seen.append(known)
+            if v is not None and look and not known:
+                _note_above(v, seen, constant)
         found = near.memo.get(signature := tuple(seen))
         if found is None:
-            fronts = [(key, f, None) if isinstance(f, bool) else f for key, f in zip(_makers(first), seen, strict=True)]
+            fronts = [_front(v, look, constant) for v, look in zip(first, near.further, strict=True)]
             found = near.memo[signature] = _owned(self._fitting(near.rows, count, fronts))
+        return found
+
+    def _remember_near(self, key: str, count: int, makers: Sequence[str | None]) -> _Near[T]:
+        level = self._near
+        for step in (key, *makers):
+            level = level.setdefault(step, {})
+        found = level[count] = self._fitting_near(key, count, makers)
         return found
 
     def _fitting_near(self, key: str, count: int, makers: Sequence[str | None]) -> _Near[T]:
@@ -456,14 +475,34 @@ def _makers(inputs: Iterable[Value | None]) -> list[str | None]:
 
 def _has_one(node: Node, attributes: Iterable[list[tuple[str, Any]]]) -> bool:
     """Whether the node has what one of the lists asks of its attributes."""
-    return any(all(_same_attribute(node.attr(name), value) for name, value in wanted) for wanted in attributes)
+    for wanted in attributes:
+        for name, value in wanted:
+            if not _same_attribute(node.attr(name), value):
+                break
+        else:
+            return True
+    return False
 
 
-def _front(value: Value, constant: Callable[[Value], bool]) -> Front:
-    """What makes a tensor that is no constant: the operator, and those one further up."""
+def _note_above(value: Value, seen: list[Any], constant: Callable[[Value], bool]) -> None:
+    """Add to `seen` what makes the inputs of a tensor's producer, and whether they are constants."""
+    for v in value.producer.inputs[:3]:  # type: ignore[union-attr]
+        if v is None:
+            seen.append(None)
+            continue
+        producer = v.producer
+        seen.append("" if producer is None else producer.key)
+        seen.append(not v.varies and constant(v))
+
+
+def _front(value: Value | None, look: bool, constant: Callable[[Value], bool]) -> Front:
+    """What makes a tensor: the operator, and where it is no constant and `look` asks for it, those one further up."""
+    if value is None:
+        return None
     producer = value.producer
-    if producer is None:
-        return (None, False, ())
+    known = not value.varies and constant(value)
+    if producer is None or known or not look:
+        return ("" if producer is None else producer.key, known, None)
     above = [v and (v.producer and v.producer.key, not v.varies and constant(v), None) for v in producer.inputs[:3]]
     return (producer.key, False, tuple(above))
 
