@@ -46,6 +46,8 @@ UNTENSORED = frozenset(
     {"Optional", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SplitToSequence"}
 )
 UNINFERRED = frozenset({"GroupNormalization"})  # of the type of their input, though onnx does not say so
+TARGETED = frozenset({"Reshape", "Expand"})  # an input says which shape they return
+TOLD_MORE = UNINFERRED | TARGETED  # nodes without bodies of which there is more to know than ONNX's inference says
 RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"}
 )
@@ -146,7 +148,7 @@ class Node:
     def attrs(self) -> dict[str, Any]:
         """The attributes that the file writes, as Python values; strings decoded."""
         if self._attrs is None:
-            self._attrs = {a.name: _attribute(a) for a in self.proto.attribute}
+            self._attrs = {a.name: _attribute(a) for a in self.proto.attribute[:]}
         return self._attrs
 
     def attr(self, name: str) -> Any:
@@ -1018,8 +1020,8 @@ class Model:
         for node in graph.live():
             if node.bodies:
                 self._left_out_of_bodies(node, types, declared, repeated)
-            unranked = not (node.bodies or all(o is None or _ranked(types, o) for o in node.outputs))
-            for out, elem, sizes in (*self._more_by_target(node, types), *_more_by_likeness(node, types)):
+            unranked = [] if node.bodies else [o for o in node.outputs if o is not None and not _ranked(types, o)]
+            for out, elem, sizes in self._more(node, types) if node.bodies or node.key in TOLD_MORE else ():
                 types[out] = elem, sizes
                 fresh.add(out)
                 found.append(helper.make_value_info(out.name, _type_proto(elem, sizes)))
@@ -1068,9 +1070,13 @@ class Model:
                 types.pop(value, None)
             types.update(known)
 
+    def _more(self, node: Node, types: Types) -> list[Typed]:
+        """The outputs of which more is known than `types` has, before any of that is written there."""
+        return [*self._more_by_target(node, types), *_more_by_likeness(node, types)]
+
     def _more_by_target(self, node: Node, types: Types) -> Iterator[Typed]:
         """The output of a Reshape or Expand, where the target says more of it than `types` has."""
-        if node.key not in ("Reshape", "Expand"):
+        if node.key not in TARGETED:
             return
         out, source, target = node.outputs[0], *[*node.inputs, None][:2]
         if out is None or source is None or target is None:
@@ -1567,7 +1573,7 @@ def _read_type(kind: onnx.TypeProto) -> tuple[int, Shape | None]:
     if not tensor.HasField("shape"):
         return tensor.elem_type, None
     dims: list[Dim] = []
-    for dim in tensor.shape.dim:
+    for dim in tensor.shape.dim[:]:
         size = dim.dim_value  # 0 where there is none
         dims.append(size if size > 0 else declared_dim(dim))
     return tensor.elem_type, tuple(dims)
@@ -1745,8 +1751,9 @@ def _iterates(node: Node) -> bool:
     one whose attributes a function's call says."""
     if node.key == "Loop":
         return True
-    told = not any(a.ref_attr_name for a in node.proto.attribute)
-    return node.key == "Scan" and told and node.graph.model.opset_in(node.graph) >= 9
+    if node.key != "Scan" or node.graph.model.opset_in(node.graph) < 9:
+        return False
+    return not any(a.ref_attr_name for a in node.proto.attribute)
 
 
 def _parameters(node: Node) -> list[Value]:
@@ -1856,7 +1863,7 @@ def _collect_types(graph: Graph, proto: GraphProto, types: Types) -> None:
     for value in graph.values.values():
         if value.tensor is not None:
             types[value] = (value.tensor.data_type, tuple(value.tensor.dims))
-    for node, inferred in zip(graph.live(), proto.node, strict=True):
+    for node, inferred in zip(graph.live(), proto.node, strict=True) if graph.bodied else ():
         if not node.bodies:
             continue
         bodies = [a.g for a in inferred.attribute if a.type == AttributeProto.GRAPH]
