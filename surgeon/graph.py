@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
+from sys import intern
 from typing import Any
 
 import numpy as np
@@ -97,7 +98,7 @@ class Value:
 class Node:
     """A node of one graph. `inputs` and `outputs` hold a `Value`, or None where the file has an empty name."""
 
-    __slots__ = ("key", "proto", "graph", "inputs", "outputs", "slot", "place", "alive", "bodies", "origin", "_attrs")
+    __slots__ = ("key", "proto", "graph", "inputs", "outputs", "place", "alive", "bodies", "origin", "_attrs")
 
     def __init__(
         self, key: str, proto: NodeProto, graph: Graph, inputs: list[Value | None], slot: int, serial: int = SERIALS - 1
@@ -107,7 +108,6 @@ class Node:
         self.graph = graph
         self.inputs = inputs
         self.outputs: list[Value | None] = []
-        self.slot = slot
         # Orders the nodes of a graph: those of one slot as they were made, and behind them the file's own.
         self.place = slot * SERIALS + serial
         self.alive = True
@@ -117,6 +117,11 @@ class Node:
 
     def __repr__(self) -> str:
         return f"Node({self.label})"
+
+    @property
+    def slot(self) -> int:
+        """The number of the file's node that stands there or in front of which it stands."""
+        return self.place // SERIALS
 
     @property
     def is_new(self) -> bool:
@@ -270,7 +275,7 @@ class Graph:
         return value
 
     def _add(self, proto: NodeProto) -> None:
-        values, key, domain = self.values, proto.op_type, proto.domain
+        values, key, domain = self.values, intern(proto.op_type), proto.domain  # one text for all nodes of an operator
         if domain and domain != "ai.onnx":
             key = f"{domain}::{key}"
         nodes = self.nodes
@@ -368,8 +373,9 @@ class Graph:
 
     def position(self, node: Node) -> tuple[int, int]:
         """Sorts the graph's nodes as they stand: what is made anew in a slot may stand before what was made first."""
-        row = self.extra.get(node.slot, [])
-        return node.slot, row.index(node) if node in row else len(row)
+        slot = node.slot
+        row = self.extra.get(slot, [])
+        return slot, row.index(node) if node in row else len(row)
 
     # ---- editing ---------------------------------------------------------------------------------------------------
 
@@ -384,7 +390,7 @@ class Graph:
     ) -> Node:
         """A new node that stands where `at` stands; its outputs carry `names`, which no tensor has,
         and the node is called like the first."""
-        proto = self.model.new_nodes.node.add()
+        proto = self.model.new_nodes.add()
         proto.op_type, proto.name = op, names[0]
         key = op
         if domain:
@@ -392,26 +398,28 @@ class Graph:
             proto.domain = domain
             key = key_of(domain, op)
         self.model.made += 1
-        node = Node(key, proto, self, list(inputs), at.slot, self.model.made)
-        node._attrs = _write_attributes(proto, attrs)
+        slot = at.slot
+        node = Node(key, proto, self, list(inputs), slot, self.model.made)
+        node._attrs = _write_attributes(proto, attrs) if attrs else {}
         if domain or op in BODIED:
             self._add_bodies(node)
-        varies = False
+        varies, read_names = False, []
         for read in inputs:
             if read is None:
-                proto.input.append("")
+                read_names.append("")
                 continue
-            proto.input.append(read.name)
+            read_names.append(read.name)
             read.users[node] = None
             if read.varies:
                 varies = True
         if op in VALUELESS:
             varies = False
+        proto.input.extend(read_names)  # at once: to get at a repeated field takes longer than to add to it
+        proto.output.extend(names)
         for index, name in enumerate(names):
-            proto.output.append(name)
             value = self.values[name] = Value(name, self, node, index, varies)
             node.outputs.append(value)
-        row = self.extra.setdefault(at.slot, [])
+        row = self.extra.setdefault(slot, [])
         row.insert(row.index(at) if at in row else len(row), node)
         self.by_op.setdefault(key, {})[node] = None
         self.edited = True
@@ -599,7 +607,7 @@ class Model:
         self._types: Types | None = None
         self._stale = False  # more can be inferred now than `_types` says
         self.made = 0  # nodes made so far
-        self.new_nodes = GraphProto()  # holds their protobufs: in one message they share one block of memory
+        self.new_nodes = GraphProto().node  # holds their protobufs: in one message they share one block of memory
         self.orphans: dict[Value, None] = {}  # initializers that a removal left without a reader
         self.dropped: set[Value] = set()  # those that leave the file
         self._first_types: Types = {}
@@ -819,9 +827,12 @@ class Model:
     def dtype(self, value: Value) -> int:
         """The TensorProto.DataType; 0 (UNDEFINED) where it is not known.
         Costs no shape inference where schemas say it."""
-        found, path = self._dtypes, []
+        found = self._dtypes
+        answer = found.get(value, 0)
+        if answer:
+            return answer
+        path = []
         v: Value | None = value
-        answer = 0
         while v is not None:
             if v in found:
                 answer = found[v]
@@ -1315,22 +1326,29 @@ def constant_value(proto: NodeProto) -> np.ndarray | None:
 def _write_attributes(proto: NodeProto, attrs: dict[str, Any]) -> dict[str, Any] | None:
     """Write a new node's attributes; what reading them back gives where they are plain, else None."""
     written: dict[str, Any] = {}
+    field, plain = proto.attribute, True
     for key, given in attrs.items():
         if type(given) is float:
-            attribute = proto.attribute.add()
+            attribute = field.add()
             attribute.name, attribute.type, attribute.f = key, AttributeProto.FLOAT, given
             written[key] = attribute.f  # rounded to fp32
         elif type(given) is int:
-            written[key] = proto.attribute.add(name=key, type=AttributeProto.INT, i=given).i
+            attribute = field.add()
+            attribute.name, attribute.type, attribute.i = key, AttributeProto.INT, given
+            written[key] = given
         elif type(given) is str:
-            proto.attribute.add(name=key, type=AttributeProto.STRING, s=given.encode())
+            attribute = field.add()
+            attribute.name, attribute.type, attribute.s = key, AttributeProto.STRING, given.encode()
             written[key] = given
         elif type(given) is list and all(type(i) is int for i in given):  # an empty one is of axes
-            proto.attribute.add(name=key, type=AttributeProto.INTS, ints=given)
+            attribute = field.add()
+            attribute.name, attribute.type = key, AttributeProto.INTS
+            attribute.ints.extend(given)
             written[key] = list(given)
         elif given is not None:
-            proto.attribute.append(given if isinstance(given, AttributeProto) else helper.make_attribute(key, given))
-    return written if len(written) == len(proto.attribute) else None
+            plain = False
+            field.append(given if isinstance(given, AttributeProto) else helper.make_attribute(key, given))
+    return written if plain else None
 
 
 def _attribute(attribute: AttributeProto) -> Any:
