@@ -206,7 +206,7 @@ class Builder:
     """
 
     __slots__ = (
-        "_driver", "_model", "_graph", "_prefix", "root", "matched", "strategy", "target", "options", "made",
+        "_driver", "_model", "_graph", "_prefix", "root", "name", "matched", "strategy", "target", "options", "made",
         "constants", "warnings", "tolerance",
     )  # fmt: skip
 
@@ -216,12 +216,13 @@ class Builder:
         self._driver = driver
         self._model = driver.model
         self._graph = root.graph
-        self._prefix = f"{_out_name(root)}~{pass_name}"
+        self.name = _out_name(root)  # before the root's outputs are handed on
+        self._prefix = f"{self.name}~{pass_name}"
         self.root = root
         self.matched = matched or (root,)  # what the window replaces: a body that looks further adds what it saw
         self.strategy = strategy
         self.target = driver.target
-        self.options = {n: driver.options[n] for n in driver.passes[pass_name].options if n in driver.options}
+        self.options = driver.options_of[pass_name]
         self.made: list[Node] = []
         self.constants: list[Value] = []
         self.warnings: list[str] = []
@@ -305,7 +306,8 @@ class Builder:
         for position, i in enumerate(given):
             if i is not None and type(i) is not Value:
                 given[position] = self._lift(i, position, given, formal_types(op, domain, opset))
-        self._require_exact(op, given, written)
+        if written:
+            self._require_exact(op, given, written)
         stem, fresh = f"{self._prefix}/{op}", self._driver.fresh
         names = [fresh(graph, stem)] if outputs == 1 else [fresh(graph, stem) for _ in range(outputs)]
         node = graph.make(op, given, written, domain, names, self.root)
@@ -397,7 +399,8 @@ class Driver:
         self.plugins = tuple(plugins)
         self.skip = tuple(skip)
         self.exclude = frozenset(exclude)
-        self.options = options or {}
+        given = options or {}
+        self.options_of = {p.name: {n: given[n] for n in p.options if n in given} for p in self.passes.values()}
         self.rewrites: dict[Rewrite, None] = {}
         self.declined: dict[Entry, None] = {}
         self.warnings: list[str] = []
@@ -583,7 +586,6 @@ class Driver:
     ) -> Rewrite:
         """Put what `builder` made in the place of `root`, and merge the windows of the rewrites that it builds on."""
         made = dict.fromkeys(builder.made)
-        name = _out_name(root)
         aliases: dict[Value, Value] = {}
         for old, new in zip(root.outputs, outputs, strict=True):
             if old is None or new is None or old is new:
@@ -611,7 +613,7 @@ class Driver:
             [pass_name],
             strategy,
             root,
-            [(pass_name, name)],
+            [(pass_name, builder.name)],
             removed,
             made,
             [n for n in nodes if n.origin is None],
@@ -619,7 +621,7 @@ class Driver:
             builder.warnings,
             builder.tolerance,
         )
-        if len(record.removed) < len(gone):
+        if len(removed) < len(gone):
             for origin in dict.fromkeys([n.origin for n in gone if n.origin is not None]):
                 self._absorb(record, origin)
         for node in record.added:
@@ -681,8 +683,7 @@ class Driver:
 
     def _same_window(self, record: Rewrite) -> bool:
         """Whether the window computes its outputs with the same operators, inputs and attributes as the file did."""
-        count = [sum(n.key != "Constant" for n in nodes) for nodes in (record.removed, record.added)]
-        if record.aliases or count[0] != count[1]:
+        if record.aliases or _computing(record.removed) != _computing(record.added):
             return False
         before = {o: n for n in record.removed for o in n.outputs if o is not None}
         after = {o: n for n in record.added for o in n.outputs if o is not None}
@@ -732,7 +733,7 @@ class Driver:
 def is_rounded(number: float) -> bool:
     """Whether fp32 does not hold a number."""
     try:
-        return not math.isnan(number) and FP32.unpack(FP32.pack(number))[0] != number
+        return FP32.unpack(FP32.pack(number))[0] != number and not math.isnan(number)
     except OverflowError:
         return True
 
@@ -753,6 +754,15 @@ def _larger_first(found: tuple[Match, Rule]) -> tuple[int, str]:
 def _called(node: Node, glob: str) -> bool:
     """Whether a node's name, or what reports call it where it has none, is like the glob."""
     return fnmatchcase(node.name or node.label, glob)
+
+
+def _computing(nodes: Iterable[Node]) -> int:
+    """How many of the nodes compute something."""
+    count = 0
+    for node in nodes:
+        if node.key != "Constant":
+            count += 1
+    return count
 
 
 def _out_name(node: Node) -> str:
