@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from surgeon import Builder, const, op, require, var
 from surgeon.graph import Value
+from surgeon.meaning import attribute_names
 from surgeon.pattern import Pattern
 from surgeon.rewrite import Declined
 
@@ -112,6 +113,7 @@ class _Sides:
 
 _read: dict[Any, Slopes | None] = {}  # windows that were evaluated before: a network repeats itself
 REMEMBERED = 4096
+UNREAD: Any = object()
 
 
 def slopes(b: Builder, x: Value) -> Slopes:
@@ -119,13 +121,14 @@ def slopes(b: Builder, x: Value) -> Slopes:
     slopes."""
     require(b.dtype(x) in FLOATS, "")
     window = _described(b, x)
-    if window is None or window not in _read:
+    found = UNREAD if window is None else _read.get(window, UNREAD)
+    if found is UNREAD:
         if len(_read) > REMEMBERED:
             _read.clear()
-        _read[window] = _evaluated(b, x)
-    found = _read[window]
-    require(found is not None, "")
-    return found  # type: ignore[return-value]
+        found = _read[window] = _evaluated(b, x)
+    if found is None:
+        raise Declined("")
+    return found
 
 
 def _described(b: Builder, x: Value) -> Any:
@@ -136,11 +139,13 @@ def _described(b: Builder, x: Value) -> Any:
         for out in node.outputs:
             place[out] = number
     told: list[Any] = []
+    opset = b.opset
     for node in b.matched:
         told.append(node.key)
-        told.append(repr(node.attrs) if node.proto.attribute else "")
+        if attribute_names(node.key, opset):  # asked first, since a look into the file takes longer
+            told.append(repr(node.attrs))
         for v in node.operands():
-            if v is None or (type(v) is not np.ndarray and v in place):
+            if v is None or (type(v) is Value and v in place):
                 told.append(place.get(v))
                 continue
             written = b.fingerprint(v)

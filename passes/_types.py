@@ -24,8 +24,8 @@ def require_op(b: Builder, op: str, x: Value) -> None:
     """
     dtype, opset = b.dtype(x), b.opset
     if dtype in FLOATS and _takes(op, dtype, 0, opset):
-        may_stay = dtype == TensorProto.DOUBLE and b.strategy is None
-        require(not may_stay or has_kernel(op, dtype, opset), f"ONNX Runtime has no kernel for {op} in double")
+        if dtype == TensorProto.DOUBLE and b.strategy is None:
+            require(has_kernel(op, dtype, opset), f"ONNX Runtime has no kernel for {op} in double")
         return
     require(dtype in FLOATS and schema(op, "", opset) is not None, "")
     raise Declined(f"{op} takes no {TensorProto.DataType.Name(dtype).lower()} at opset {opset}")

@@ -17,6 +17,8 @@ DequantizeLinear is left alone: the quantized weight is what the parser wants to
 elements is computed.
 """
 
+from functools import cache
+
 from surgeon import Stage, const, op, require, rewrite, rewrite_model, var
 
 SMALL = 65_536  # elements
@@ -93,9 +95,9 @@ def what_is_left(editor):
 def _everywhere(editor, final):
     changed = False
     target = editor.target
-    for node in editor.nodes(lambda key: key in READ or target.constant_inputs(key)):
-        positions = {*target.constant_inputs(node.key), *READ.get(node.key, ())}
-        for position in sorted(positions):
+    asked = cache(lambda key: sorted({*target.constant_inputs(key), *READ.get(key, ())}))  # the inputs of an operator
+    for node in editor.nodes(asked):
+        for position in asked(node.key):
             value = node.inputs[position] if node.alive and position < len(node.inputs) else None
             maker = None if value is None else value.producer
             if (

@@ -52,7 +52,7 @@ def arrange(
     moved = MOVED.get(op) if attrs and not domain else None
     if moved is not None:
         written = dict(attrs)
-        attributes = _attribute_names(op, opset)
+        attributes = attribute_names(op, opset)
         for name in [n for n in moved if n in written and n not in attributes]:
             value, position = written.pop(name), moved[name]
             if value is None:
@@ -69,7 +69,7 @@ def arrange(
 
 
 @cache
-def _attribute_names(op: str, opset: int) -> frozenset[str]:
+def attribute_names(op: str, opset: int) -> frozenset[str]:
     """The attributes that the schema of ONNX's own operator has; none for one that onnx does not know."""
     spec = schema(op, "", opset)
     return frozenset() if spec is None else frozenset(spec.attributes)
