@@ -430,10 +430,13 @@ class Index(Generic[T]):
             return near.found  # type: ignore[no-any-return]
         constant = self._model.is_constant
         seen: list[Any] = []  # of each input whether it is a constant, and where that matters what stands further up
-        for v, look in zip(first, near.further, strict=True):
-            known = v is not None and not v.varies and constant(v)
+        further = near.further
+        for k, v in enumerate(first):
+            if v is None:
+                continue
+            known = not v.varies and constant(v)
             seen.append(known)
-            if v is not None and look and not known:
+            if further[k] and not known:
                 _note_above(v, seen, constant)
         found = near.memo.get(signature := tuple(seen))
         if found is None:

@@ -477,8 +477,9 @@ class Driver:
         found: list[tuple[Match, Rule]] = []
         tried, held = None, None
         choosy = self.exclude or self.skip
+        chosen: dict[str, tuple[str, str]] = {}  # the strategy of each pass for this node
         for pattern, rule in rules:
-            if (choosy or rule.strategy is not None) and not self._wanted(rule, node):
+            if (choosy or rule.strategy is not None) and not self._wanted(rule, node, chosen):
                 continue
             if pattern is not tried:  # passes may share a pattern, and then come one after the other
                 self.attempts += 1
@@ -494,7 +495,7 @@ class Driver:
             return False
         return True
 
-    def _wanted(self, rule: Rule, node: Node) -> bool:
+    def _wanted(self, rule: Rule, node: Node, chosen: dict[str, tuple[str, str]]) -> bool:
         """Whether the rule may be tried at the node: neither excluded nor skipped, and of the strategy that it has."""
         if self.exclude and (rule.pass_name, _out_name(node)) in self.exclude:
             return False
@@ -503,7 +504,10 @@ class Driver:
         if rule.strategy is None:
             return True
         p = self.passes[rule.pass_name]
-        strategy, library = self.strategy(p, node)
+        found = chosen.get(rule.pass_name)
+        if found is None:
+            found = chosen[rule.pass_name] = self.strategy(p, node)
+        strategy, library = found
         if strategy == "decompose" and rule.strategy == "plugin" and rule.library in self._asked(p):
             self.warnings.append(f"{node.label}: {self._refusal(p, rule.library, node)}: decomposed instead")
         return rule.strategy == strategy and (strategy != "plugin" or rule.library == library)
@@ -587,7 +591,10 @@ class Driver:
         """Put what `builder` made in the place of `root`, and merge the windows of the rewrites that it builds on."""
         made = dict.fromkeys(builder.made)
         aliases: dict[Value, Value] = {}
-        for old, new in zip(root.outputs, outputs, strict=True):
+        if len(outputs) != len(root.outputs):
+            raise PassError(f"the pass '{pass_name}' gives {len(outputs)} tensors for the outputs of {root.label}")
+        for index, old in enumerate(root.outputs):
+            new = outputs[index]
             if old is None or new is None or old is new:
                 continue
             if new.producer is None or new.producer not in made or new in aliases.values():

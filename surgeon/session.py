@@ -16,7 +16,7 @@ from onnx import ModelProto
 from . import registry
 from .errors import ModelError, PassError, SurgeonError, UsageError, did_you_mean
 from .files import SMALL, UNWRITABLE, as_text, check_writable, read_all, without_data, write
-from .graph import PLACE, Model, no_collection
+from .graph import Model, no_collection
 from .interop import GraphRule, Outcome, run_graph_rules
 from .meaning import attach
 from .report import Applied, Declined, Report
@@ -489,4 +489,9 @@ def _with_hint(verdict: Verdict) -> str:
 
 
 def _in_file_order(records: Iterable[Rewrite]) -> list[Rewrite]:
-    return sorted(records, key=lambda r: min(map(PLACE, r.removed), default=r.root.place))
+    return sorted(records, key=_first_place)
+
+
+def _first_place(record: Rewrite) -> int:
+    places = [node.place for node in record.removed]
+    return min(places) if places else record.root.place
