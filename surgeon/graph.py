@@ -100,16 +100,15 @@ class Node:
 
     __slots__ = ("key", "proto", "graph", "inputs", "outputs", "place", "alive", "bodies", "origin", "_attrs")
 
-    def __init__(
-        self, key: str, proto: NodeProto, graph: Graph, inputs: list[Value | None], slot: int, serial: int = SERIALS - 1
-    ) -> None:
+    def __init__(self, key: str, proto: NodeProto, graph: Graph, inputs: list[Value | None], place: int) -> None:
         self.key = key
         self.proto = proto
         self.graph = graph
         self.inputs = inputs
         self.outputs: list[Value | None] = []
-        # Orders the nodes of a graph: those of one slot as they were made, and behind them the file's own.
-        self.place = slot * SERIALS + serial
+        # Orders the nodes of a graph, in slots of SERIALS places each: the nodes made for a slot, and behind them the
+        # file's own, at its last place.
+        self.place = place
         self.alive = True
         self.bodies: tuple[Graph, ...] = ()
         self.origin: Any = None  # the rewrite that made this node; None for a node of the file
@@ -238,12 +237,10 @@ class Graph:
             for sparse in proto.sparse_initializer:
                 self._define(sparse.values.name)
         try:
-            for node in proto.node:
-                self._add(node)
+            self._add_nodes(proto.node)
         except _ReadsLater:
             self._forget_nodes()
-            for node in _sorted(proto.node, self):
-                self._add(node)
+            self._add_nodes(_sorted(proto.node, self))
             self.edited = True
         outputs = list(proto.output) if self.is_function else [info.name for info in proto.output]
         for name in outputs:
@@ -274,44 +271,47 @@ class Graph:
         value = self.values[name] = Value(name, self)
         return value
 
-    def _add(self, proto: NodeProto) -> None:
-        values, key, domain = self.values, intern(proto.op_type), proto.domain  # one text for all nodes of an operator
-        if domain and domain != "ai.onnx":
-            key = f"{domain}::{key}"
-        nodes = self.nodes
-        inputs: list[Value | None] = []
-        node = Node(key, proto, self, inputs, len(nodes))
-        varies = False
-        for name in proto.input[:]:  # a slice is a list: twice as fast as walking the field
-            value = values.get(name)
-            if value is None and name:
-                value = self._outer(name, node)
-            if value is not None:
-                value.users[node] = None
-                if value.varies:
-                    varies = True
-            inputs.append(value)
-        if domain or key in BODIED:
-            self._add_bodies(node)
-        if varies and key in VALUELESS:
+    def _add_nodes(self, protos: Iterable[NodeProto]) -> None:
+        values, nodes, by_op = self.values, self.nodes, self.by_op
+        place = SERIALS - 1
+        for proto in protos:  # the one loop over everything in the file: what it calls costs more than what it does
+            key, domain = intern(proto.op_type), proto.domain  # one text for all nodes of an operator
+            if domain and domain != "ai.onnx":
+                key = f"{domain}::{key}"
+            inputs: list[Value | None] = []
+            node = Node(key, proto, self, inputs, place)
+            place += SERIALS
             varies = False
-        outputs = node.outputs
-        for name in proto.output[:]:
-            if not name:
-                outputs.append(None)
-                continue
-            if name in values:
-                raise ModelError(
-                    f"the tensor '{name}' of {self.title} is produced twice, the second time by {node.label}. "
-                    "Tensor names must be unique."
-                )
-            value = values[name] = Value(name, self, node, len(outputs), varies)
-            outputs.append(value)
-        nodes.append(node)
-        row = self.by_op.get(key)
-        if row is None:
-            row = self.by_op[key] = {}
-        row[node] = None
+            for name in proto.input[:]:  # a slice is a list: twice as fast as walking the field
+                value = values.get(name)
+                if value is None and name:
+                    value = self._outer(name, node)
+                if value is not None:
+                    value.users[node] = None
+                    if value.varies:
+                        varies = True
+                inputs.append(value)
+            if domain or key in BODIED:
+                self._add_bodies(node)
+            if varies and key in VALUELESS:
+                varies = False
+            outputs = node.outputs
+            for name in proto.output[:]:
+                if not name:
+                    outputs.append(None)
+                    continue
+                if name in values:
+                    raise ModelError(
+                        f"the tensor '{name}' of {self.title} is produced twice, the second time by {node.label}. "
+                        "Tensor names must be unique."
+                    )
+                value = values[name] = Value(name, self, node, len(outputs), varies)
+                outputs.append(value)
+            nodes.append(node)
+            row = by_op.get(key)
+            if row is None:
+                row = by_op[key] = {}
+            row[node] = None
 
     def _outer(self, name: str, reader: Node) -> Value:
         """The tensor of an enclosing scope that a node reads; raises where no node before it makes one."""
@@ -399,7 +399,7 @@ class Graph:
             key = key_of(domain, op)
         self.model.made += 1
         slot = at.slot
-        node = Node(key, proto, self, list(inputs), slot, self.model.made)
+        node = Node(key, proto, self, list(inputs), slot * SERIALS + self.model.made)
         node._attrs = _write_attributes(proto, attrs) if attrs else {}
         if domain or op in BODIED:
             self._add_bodies(node)
