@@ -27,6 +27,7 @@ from .pattern import MOVED
 DOMAIN = "surgeon"  # of the canonical nodes and of the plugin nodes
 IR_WITH_FUNCTIONS = 8
 IR_WITH_OVERLOADS = 10
+CONSTANTS_OF_ANY_TYPE = 9  # the opset from which a Constant may hold integers; before that it has floats alone
 
 PLAIN = frozenset({int, float, str})
 
@@ -110,6 +111,8 @@ class Speller:
     def constant(self, given: Any) -> str:
         """A number takes the type in which the function computes; an array keeps its own."""
         array = given if isinstance(given, np.ndarray) else np.asarray(given, self._type)
+        if self.opset < CONSTANTS_OF_ANY_TYPE and array.dtype.kind == "i":
+            return self.Cast(array.astype(np.float64), to=helper.np_dtype_to_tensor_dtype(array.dtype))
         name = f"t{len(self.nodes)}"
         self.nodes.append(helper.make_node("Constant", [], [name], value=numpy_helper.from_array(array)))
         return name
