@@ -79,7 +79,9 @@ def test_plugin_nodes_inside_a_function_of_the_file_are_evaluated_right() -> Non
 @pytest.mark.parametrize("opset", [7, 8])
 def test_plugin_nodes_of_an_opset_without_integer_constants(opset: int, library: str) -> None:
     """Constant holds no integers before opset 9, and ONNX Runtime checks that inside a function."""
-    graph = "(float[2,3,8,8] x, float[3] s, float[3] z) => (float[2,3,8,8] y) <float[3] s = {1,2,3}, float[3] z = {0,0,1}>"
+    graph = (
+        "(float[2,3,8,8] x, float[3] s, float[3] z) => (float[2,3,8,8] y) <float[3] s = {1,2,3}, float[3] z = {0,0,1}>"
+    )
     text = graph + "{ y = InstanceNormalization <epsilon = 1e-3> (x, s, z) }"
     result = surgeon.rewrite(model(text, opset=opset, ir=3), target="8.4", plugins=[library])
     assert not result.report.failed
