@@ -9,6 +9,9 @@ A pass that makes canonical or plugin nodes says what they compute:
 `f` spells nodes as a rewrite's builder does; `f.dtype` is the type of the first input. One function is generated for
 each distinct use in a model (attributes, type, inputs given), at the model's own opset: ONNX Runtime inlines it there.
 The first carries the plain name; further ones are overloads, which need IR version 10.
+
+A meaning by the name of one of ONNX's own operators is that of ONNX's definition, which ONNX Runtime's kernel strays
+from: a window's proof computes by it. No such node of the domain `surgeon` is written.
 """
 
 from __future__ import annotations
@@ -43,6 +46,11 @@ def meaning(*op_types: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
         return body
 
     return mark
+
+
+def has_meaning(op_type: str) -> bool:
+    """Whether a pass says what an operator of that name computes."""
+    return op_type in _meanings
 
 
 def arrange(
