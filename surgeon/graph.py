@@ -45,7 +45,8 @@ BODIED = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 UNTENSORED = frozenset(
     {"Optional", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SplitToSequence"}
 )
-UNINFERRED = frozenset({"GroupNormalization"})  # of the type of their input, though onnx does not say so
+# Of the type and shape of their input, though onnx does not say so.
+UNINFERRED = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
 RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"}
 )
@@ -1006,7 +1007,7 @@ class Model:
     ) -> list[onnx.ValueInfoProto]:
         """What ONNX's inference leaves out where a target is computed: a Reshape has as many dimensions as it has
         elements, and what a Shape says of them reaches a Reshape from opset 14 on, an Expand from 13 on. And what it
-        makes nothing of: GroupNormalization, what follows in a body from the graph around it, what a Loop hands from
+        makes nothing of: what is UNINFERRED, what follows in a body from the graph around it, what a Loop hands from
         one iteration to the next, and what an If, a Loop or a Scan returns then.
 
         What follows from that in the nodes behind is written to `types`: the next Reshape may stand there. `given` are
