@@ -84,6 +84,10 @@ REFUSED = {
         "(float[2,3] x) => (float[2,3] y) <float s = {-0.1}, int8 z = {0}> { q = QuantizeLinear (x, s, z) y = DequantizeLinear (q, s, z) }",
         13,
     ),
+    "uint8 weights": (
+        "(float[2] x) => (float[2] y) <uint8[2] w = {1, 2}, float s = {0.1}, uint8 z = {0}> { d = DequantizeLinear (w, s, z) y = Add (x, d) }",
+        13,
+    ),
     "int16": ("(int16[2] x) => (float[2] y) { y = Cast <to = 1> (x) }", 17),
     "uint8": ("(uint8[2] x) => (uint8[2] y) { y = Add (x, x) }", 17),
     "uint8 between": ("(uint8[2,3,4] x) => (float[2,12] z) { y = Flatten (x) z = Cast <to = 1> (y) }", 17),

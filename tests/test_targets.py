@@ -276,6 +276,11 @@ def test_every_condition_is_about_an_importer_and_has_a_source() -> None:
         ("(float[2] x) => (float[2] y) <float a = {1}, float b = {-1}> { y = Clip (x, a, b) }", 13, "return 1, not -1"),
         ("(float[2] x) => (uint8[2] y) <float s = {0.1}> { y = QuantizeLinear (x, s) }", 13, "is read as int8"),
         (
+            "(uint8[2] x) => (float[2] y) <float s = {0.1}, uint8 z = {0}> { y = DequantizeLinear (x, s, z) }",
+            13,
+            "no QuantizeLinear makes",
+        ),
+        (
             "(float[3,1,4] x, float[2,5,4] w, float[2,5,5] r) => (float[3,2,1,5] y) { y = RNN <hidden_size = 5,"
             ' direction = "bidirectional", activations = ["Tanh", "Relu"]> (x, w, r) }',
             14,
