@@ -2,11 +2,13 @@
 
 Why       Clip(x, 0) is Relu, which TensorRT fuses into the convolution in front of it. TensorRT 7.x takes bounds that
           are initializers alone; 8.0 to 8.4 read fp16 bounds as fp32, silently; up to 8.6 computed bounds must be fp32.
+          Where the lower bound is above the upper one, TensorRT-RTX gives the lower one, ONNX the upper one.
 Rewrites  Min(Max(x, low), high), Max(Min(x, high), low), with constant low <= high   ->  Clip(x, low, high)
           Clip(x, 0), Max(x, 0)                                                      ->  Relu(x)
           Min(Relu(x), high), Relu(Min(x, high)), with high >= 0                     ->  Clip(x, 0, high)
           Clip without bounds                                                        ->  x
-Decompose Min(Max(x, low), high) for constant bounds of any type, with Relu for a lower bound of 0. For computed ones
+Decompose Relu of integers that the target takes in floats alone as Max(x, 0).
+          Min(Max(x, low), high) for constant bounds of any type, with Relu for a lower bound of 0. For computed ones
           Where(x < low, low, x) and its like: a bound that is NaN does not count, and Max and Min would spread it.
 Exact     To the last bit; NaN stays NaN.
 """
@@ -63,6 +65,12 @@ def decompose(b, x, some_low=None, some_high=None):
     for name in ("Max", "Min"):
         require(takes_type(b, name, b.dtype(x)), f"{name} does not take the type of its input at opset {b.opset}")
     return _below(b, _above(b, x, some_low), some_high)
+
+
+@rewrite(op.Relu(x), stage=Stage.LOWER, strategy="decompose")
+def decompose_relu(b, x):
+    require(b.target.takes(b.root) is not None and takes_type(b, "Max", b.dtype(x)), "")
+    return b.Max(x, 0)
 
 
 def _above(b, x, low):

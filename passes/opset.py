@@ -11,6 +11,8 @@ Rewrites  For targets up to 9.3 every node whose definition is newer than the pa
           GridSample by its old mode names
           Shape(start, end) -> Slice(Shape)   Reduce over nothing -> its input   GreaterOrEqual -> Or(Greater, Equal)
           For any target: LSTM, GRU and RNN with layout 1 -> layout 0 between Transposes
+          Einsum's capital letters -> lower-case ones   ReduceMax and ReduceMin of bool -> of int32
+          Reduce over nothing -> Abs, Mul, Log or its input   Softmax of one dimension -> of two
           GridSample's 'linear' -> the default   ScatterND's reduction 'none' -> left out
 Exact     Bit for bit.
 
@@ -21,6 +23,7 @@ at the older opset: inputs, attributes and types.
 
 from collections.abc import Callable
 from itertools import zip_longest
+from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
@@ -362,13 +365,27 @@ def _check_made(node, model):
     "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare"
 )
 def reduce(r):
-    if not (r.node.attr("noop_with_empty_axes") and r.target.lowers_opset):
+    if not r.target.lowers_opset and r.target.takes(r.node) is None:
+        return None
+    if r.dtype(r.input(0)) == TensorProto.BOOL and not r.changed:
+        return _in_integers(r)
+    if not r.node.attr("noop_with_empty_axes"):
         return None
     axes = r.attrs.get("axes") if "axes" in r.before.attributes else r.value(1, "axes")
     if axes is None or np.size(axes) == 0:
         return _of_each(r)
     kept = {"keepdims": r.node.attr("keepdims")}
     return lambda b: b.node(r.node.op, [r.input(0)], 1, "", {"axes": np.asarray(axes).tolist(), **kept})
+
+
+def _in_integers(r):
+    """A ReduceMax or ReduceMin of bools: of 0 and 1."""
+
+    def plan(b):
+        numbers = b.Cast(r.input(0), to=TensorProto.INT32)
+        return b.Cast(b.node(r.node.op, [numbers, *r.node.inputs[1:]], 1, "", r.attrs), to=TensorProto.BOOL)
+
+    return plan
 
 
 def _of_each(r):
@@ -387,6 +404,9 @@ def _itself(r):
 
 @step("Softmax LogSoftmax Hardmax")
 def softmax(r):
+    flat = len(r.model.shape(r.input(0)) or ()) == 1
+    if flat and not r.changed and r.target.imports(r.node.op) and r.target.takes(r.node) is not None:
+        return lambda b: b.Squeeze(b.node(r.node.op, [b.Unsqueeze(r.input(0), axes=[0])], 1, "", {"axis": 1}), axes=[0])
     if not r.crosses(13):
         return None
     dims = r.shape(0)
@@ -397,6 +417,21 @@ def softmax(r):
     return lambda b: b.Transpose(
         b.node(r.node.op, [b.Transpose(r.input(0), perm=perm)], 1, "", {"axis": last}), perm=perm
     )
+
+
+@step("Einsum")
+def einsum(r):
+    equation = r.node.attr("equation")
+    capitals = sorted({c for c in equation if c.isupper()})
+    if not capitals or r.after is None or not r.target.imports("Einsum"):
+        return None
+    if "->" not in equation:
+        raise Refused("where its capital letters stand in the output, which it leaves out, is not defined")
+    free = [c for c in ascii_lowercase if c not in equation]
+    if len(free) < len(capitals):
+        raise Refused("it has more than 26 letters")
+    names = str.maketrans(dict(zip(capitals, free, strict=False)))
+    return lambda b: b.Einsum(*r.node.inputs, equation=equation.translate(names))
 
 
 @step("Shape")

@@ -89,7 +89,7 @@ def verdicts(
     report = rewrite(path, target=target, only=only, passes=passes, verify="none", **options).report
     model = Model(read(path), path.parent)
     node = _find(model, wanted)
-    found = Explanation(node.text, untaken=target.takes(node) or "")
+    found = Explanation(node.text, untaken=target.takes(node) or target.mistyped(node) or "")
     found.applied = [a for a in report.applied if node.label in a.removed]
     names, _ = _split(options.get("skip", ()))
     selected = registry.select(registry.passes(passes), only, names)

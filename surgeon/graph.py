@@ -46,7 +46,8 @@ BODIED = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 UNTENSORED = frozenset(
     {"Optional", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SplitToSequence"}
 )
-UNINFERRED = frozenset({"GroupNormalization"})  # of the type of their input, though onnx does not say so
+# Of the type and shape of their input, though onnx does not say so.
+UNINFERRED = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
 TARGETED = frozenset({"Reshape", "Expand"})  # an input says which shape they return
 TOLD_MORE = UNINFERRED | TARGETED  # nodes without bodies of which there is more to know than ONNX's inference says
 RANDOM = frozenset(
@@ -1019,7 +1020,7 @@ class Model:
     ) -> list[onnx.ValueInfoProto]:
         """What ONNX's inference leaves out where a target is computed: a Reshape has as many dimensions as it has
         elements, and what a Shape says of them reaches a Reshape from opset 14 on, an Expand from 13 on. And what it
-        makes nothing of: GroupNormalization, what follows in a body from the graph around it, what a Loop hands from
+        makes nothing of: what is UNINFERRED, what follows in a body from the graph around it, what a Loop hands from
         one iteration to the next, and what an If, a Loop or a Scan returns then.
 
         What follows from that in the nodes behind is written to `types`: the next Reshape may stand there. `given` are

@@ -9,6 +9,9 @@ A pass that makes canonical or plugin nodes says what they compute:
 `f` spells nodes as a rewrite's builder does; `f.dtype` is the type of the first input. One function is generated for
 each distinct use in a model (attributes, type, inputs given), at the model's own opset: ONNX Runtime inlines it there.
 The first carries the plain name; further ones are overloads, which need IR version 10.
+
+A meaning by the name of one of ONNX's own operators is that of ONNX's definition, which ONNX Runtime's kernel strays
+from: a window's proof computes by it. No such node of the domain `surgeon` is written.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from .pattern import MOVED
 DOMAIN = "surgeon"  # of the canonical nodes and of the plugin nodes
 IR_WITH_FUNCTIONS = 8
 IR_WITH_OVERLOADS = 10
+CONSTANTS_OF_ANY_TYPE = 9  # the opset from which a Constant may hold integers; before that it has floats alone
 
 PLAIN = frozenset({int, float, str})
 
@@ -42,6 +46,11 @@ def meaning(*op_types: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
         return body
 
     return mark
+
+
+def has_meaning(op_type: str) -> bool:
+    """Whether a pass says what an operator of that name computes."""
+    return op_type in _meanings
 
 
 def arrange(
@@ -110,6 +119,8 @@ class Speller:
     def constant(self, given: Any) -> str:
         """A number takes the type in which the function computes; an array keeps its own."""
         array = given if isinstance(given, np.ndarray) else np.asarray(given, self._type)
+        if self.opset < CONSTANTS_OF_ANY_TYPE and array.dtype.kind == "i":
+            return self.Cast(array.astype(np.float64), to=helper.np_dtype_to_tensor_dtype(array.dtype))
         name = f"t{len(self.nodes)}"
         self.nodes.append(helper.make_node("Constant", [], [name], value=numpy_helper.from_array(array)))
         return name

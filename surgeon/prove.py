@@ -34,7 +34,7 @@ from .errors import ModelError, UsageError, did_you_mean
 from .evaluate import Exact, Reference, Runner, Unrunnable, all_nodes, holders, widen_stash
 from .feeds import HALVES, NOT_COUNTED, NOT_FINITE, Feeds, feeds_of
 from .graph import Dim, Graph, Model, Node, Shape, Value, declared_dim
-from .meaning import DOMAIN, IR_WITH_OVERLOADS, attach
+from .meaning import DOMAIN, IR_WITH_OVERLOADS, attach, has_meaning
 from .pattern import key_of
 
 if TYPE_CHECKING:
@@ -421,6 +421,8 @@ class _Cut:
         del proto.metadata_props[:]
         proto.input[:] = ["" if v is None else self._name(self._source(v, made), made) for v in node.inputs]
         proto.output[:] = ["" if v is None else self._name(v, made) for v in node.outputs]
+        if node.key == proto.op_type and has_meaning(proto.op_type):
+            proto.domain = DOMAIN
         if node.key == "Pad":
             for source in node.operands()[1:2]:
                 array = self.model.constant(source)

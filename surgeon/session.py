@@ -456,10 +456,11 @@ def untaken(model: Model, target: Target) -> list[Declined]:
     """The nodes of the main graph and its bodies that the target does not take, with the reason."""
     found = []
     newer = any(model.opset_in(s) > target.opset for s in model.scopes)
+    others = target.has_other_types(model)
     for scope in model.scopes:
-        asked = [key for key in scope.by_op if newer or not target.takes_every(key)]
+        asked = [key for key in scope.by_op if newer or others or not target.takes_every(key)]
         for node in scope.of(asked):
-            why = target.takes(node) or target.outdated(node)
+            why = target.takes(node) or target.outdated(node) or (target.mistyped(node) if others else None)
             if why is not None:
                 found.append(Declined("", node.label, why))
     return found

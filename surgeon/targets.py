@@ -266,6 +266,41 @@ def _reduce_noop(node: Node) -> str | None:
     return None
 
 
+@condition(
+    "ReduceL1 ReduceL2 ReduceLogSum ReduceSumSquare",
+    RTX_ONLY,
+    rtx=True,
+    source="measured with TensorRT-RTX alone: with noop_with_empty_axes and no axes it hands its input on",
+)
+def _reduce_nothing(node: Node) -> str | None:
+    if node.attr("noop_with_empty_axes") and _input(node, 1) is None and "axes" not in node.attrs:
+        return "noop_with_empty_axes would return the input, not what the operator makes of each number"
+    return None
+
+
+@condition(
+    "ReduceMax ReduceMin",
+    (10, 0),
+    rtx=True,
+    source="trt-support.md section 4, onnx-tensorrt@886aff9: BOOL and UINT8 are rejected from 10.0 on; measured with "
+    "TensorRT-RTX",
+)
+def _reduce_type(node: Node) -> str | None:
+    return f"{_name(_dtype(node))} is refused" if _dtype(node) in (TensorProto.BOOL, TensorProto.UINT8) else None
+
+
+@condition(
+    "Softmax LogSoftmax Hardmax",
+    RTX_ONLY,
+    rtx=True,
+    source="measured with TensorRT-RTX alone: `Invalid Node`; below opset 13 it is read in two dimensions",
+)
+def _softmax_rank(node: Node) -> str | None:
+    if _model(node).opset_in(node.graph) < 13 or _rank(node) not in (0, 1):
+        return None
+    return f"an input of {_rank(node)} dimensions is refused"
+
+
 @condition("Celu", (7, 2, 2), (8, 2), source="onnx-tensorrt@4f54a19: kPOW stands where kPROD belongs")
 def _celu(node: Node) -> str | None:
     return "this parser computes Celu wrongly"
@@ -387,6 +422,50 @@ def _lstm_coupled(node: Node) -> str | None:
     return "input_forget is refused" if node.attr("input_forget") else None
 
 
+@condition("RNN", RTX_ONLY, rtx=True, source="measured with TensorRT-RTX alone")
+@condition(
+    "LSTM GRU",
+    (7, 0),
+    rtx=True,
+    source="trt-support.md section 6: `does not currently support cases where activations for the reverse pass of the "
+    "LSTM do not match the forward pass`; measured with TensorRT-RTX",
+)
+def _recurrent_reverse(node: Node) -> str | None:
+    return (
+        "the reverse pass has other activations than the forward one" if _differ_backward(node, "activations") else None
+    )
+
+
+@condition("LSTM GRU RNN", RTX_ONLY, rtx=True, source="measured with TensorRT-RTX alone")
+def _recurrent_reverse_numbers(node: Node) -> str | None:
+    for name in ("activation_alpha", "activation_beta"):
+        if _differ_backward(node, name):
+            return f"the reverse pass has another {name} than the forward one"
+    return None
+
+
+def _differ_backward(node: Node, name: str) -> bool:
+    """Whether the second half of a list, which is for the reverse pass, is another one than the first."""
+    given = list(node.attrs.get(name) or [])
+    half = len(given) // 2
+    return node.attr("direction") == "bidirectional" and len(given) == 2 * half and given[:half] != given[half:]
+
+
+@condition(
+    "Loop",
+    RTX_ONLY,
+    rtx=True,
+    source="measured with TensorRT-RTX alone: `Node input was not registered`",
+)
+def _loop_condition(node: Node) -> str | None:
+    if _input(node, 1) is not None or not node.bodies:
+        return None
+    body = node.bodies[0]
+    handed = body.values[body.proto.input[1].name]  # type: ignore[union-attr]
+    read = handed.users or handed in body.results
+    return f"the condition is left out, and its body reads it as '{handed.name}'" if read else None
+
+
 @condition(
     "Selu", rtx=True, source="onnx-tensorrt@6.0 to @5ab48c5: defaults 1.6732 and 1.0507; measured with TensorRT-RTX"
 )
@@ -422,6 +501,20 @@ def _clip_tensors(node: Node) -> str | None:
     ):
         return None
     return f"bounds that are computed are taken in fp32 and int32, not in {_name(_dtype(node))}"
+
+
+@condition(
+    "Clip",
+    RTX_ONLY,
+    rtx=True,
+    source="measured with TensorRT-RTX alone: ActivationType.CLIP is max(alpha, min(beta, x))",
+)
+def _clip_crossed(node: Node) -> str | None:
+    low, high = _known(node, 1), _known(node, 2)
+    if low is None or high is None or low.dtype.kind in "iu" or low.size != 1 or high.size != 1:
+        return None
+    bottom, top = low.reshape(()), high.reshape(())
+    return f"its lower bound is above the upper one: it would return {bottom:g}, not {top:g}" if bottom > top else None
 
 
 # ---- constants and what is computed from shapes
@@ -612,6 +705,17 @@ def _group_norm_rank(node: Node) -> str | None:
     return None
 
 
+@condition(
+    "GroupNormalization",
+    (8, 6),
+    rtx=True,
+    source="trt-support.md section 11, onnx-tensorrt@6ba67d3: Input to normalization should be at least 3D; measured "
+    "with TensorRT-RTX",
+)
+def _group_norm_flat(node: Node) -> str | None:
+    return _instance_norm_rank(node)
+
+
 @condition("LayerNormalization", (8, 6), rtx=True, source="onnx-tensorrt@9c69a24; measured with TensorRT-RTX")
 def _layer_norm_outputs(node: Node) -> str | None:
     return "more than one output is refused" if sum(o is not None for o in node.outputs) > 1 else None
@@ -673,8 +777,31 @@ def _prelu_rank(node: Node) -> str | None:
     )
 
 
-@condition("PRelu", (7, 0), (8, 4), source="onnx-tensorrt@9f82b2b: does not support INT32 input")
-def _prelu_type(node: Node) -> str | None:
+@condition(
+    "Relu",
+    (9, 0),
+    rtx=True,
+    source="trt-support.md section 2, onnx-tensorrt@3b9c961: Found unsupported input type of INT32; measured with "
+    "TensorRT-RTX, which takes INT64",
+)
+def _relu_type(node: Node) -> str | None:
+    return "int32 is refused" if _dtype(node) == TensorProto.INT32 else None
+
+
+@condition(
+    "Relu",
+    (7, 0),
+    (8, 6),
+    source="trt-support.md section 2, onnx-tensorrt@7994a46 to @fd119fe: no activations on INT32, nor so on INT64",
+)
+@condition(
+    "PRelu",
+    (7, 0),
+    rtx=True,
+    source="trt-support.md section 2, onnx-tensorrt@7994a46, @6ba67d3, @886aff9: does not support INT32 input, nor "
+    "INT64 from 9.0 on, which is INT32 before; measured with TensorRT-RTX",
+)
+def _no_integers(node: Node) -> str | None:
     return "integers are refused" if _dtype(node) in (TensorProto.INT32, TensorProto.INT64) else None
 
 
@@ -688,23 +815,30 @@ def _prelu_dequantized(node: Node) -> str | None:
 
 # ---- the rest
 
-# What convertDtype knows at some release. DOUBLE is read as fp32, INT64 as int32 up to 8.6.
-READABLE = frozenset(
-    {
-        TensorProto.FLOAT,
-        TensorProto.DOUBLE,
-        TensorProto.FLOAT16,
-        TensorProto.BFLOAT16,
-        TensorProto.FLOAT8E4M3FN,
-        TensorProto.INT8,
-        TensorProto.UINT8,
-        TensorProto.INT32,
-        TensorProto.INT64,
-        TensorProto.INT4,
-        TensorProto.FLOAT4E2M1,
-        TensorProto.BOOL,
-    }
+# What convertDtype knows, from which release on. DOUBLE is read as fp32, INT64 as int32 up to 8.6. UINT8 came with 8.5
+# as a type of inputs and outputs, BF16 and FP8 with 9.0, INT4 with 10.0, FP4 with 10.8 (trt-support.md section 1).
+READABLE: dict[int, Version] = {
+    TensorProto.FLOAT: FIRST,
+    TensorProto.DOUBLE: FIRST,
+    TensorProto.FLOAT16: FIRST,
+    TensorProto.INT8: FIRST,
+    TensorProto.INT32: FIRST,
+    TensorProto.INT64: FIRST,
+    TensorProto.BOOL: FIRST,
+    TensorProto.UINT8: (8, 5),
+    TensorProto.BFLOAT16: (9, 0),
+    TensorProto.FLOAT8E4M3FN: (9, 0),
+    TensorProto.INT4: (10, 0),
+    TensorProto.FLOAT4E2M1: (10, 8),
+}
+ORDINARY = frozenset(t for t, since in READABLE.items() if since == FIRST)
+# What reads uint8 (trt-support.md section 6: inputs and outputs alone, by Cast and DequantizeLinear; the others were
+# measured with TensorRT-RTX). Anything else is refused with `Found unsupported input type of UINT8`, or as no legal
+# intermediate tensor. What quantizes has conditions of its own, and of bodies nothing is known.
+UINT8_READERS = frozenset(
+    {"Cast", "CastLike", "DequantizeLinear", "Equal", "If", "Loop", "QuantizeLinear", "Scan", "Shape", "Size"}
 )
+HANDED_ON = frozenset({"Identity", "Flatten"})  # where an input of the model is handed on as an output
 
 
 @condition("Cast", rtx=True, source="onnx-tensorrt@96e7811 importerUtils.cpp convertDtype; measured with TensorRT-RTX")
@@ -829,6 +963,17 @@ def _einsum(node: Node) -> str | None:
     if "..." in equation:
         return "an ellipsis is refused"
     return "a diagonal is refused" if any(len(set(o)) != len(o) for o in operands) else None
+
+
+@condition(
+    "Einsum",
+    (8, 2),
+    rtx=True,
+    source="trt-support.md section 6: `Invalid character(s) in Einsum equation`; measured with TensorRT-RTX",
+)
+def _einsum_capitals(node: Node) -> str | None:
+    equation = str(node.attr("equation"))
+    return "capital letters are refused" if equation != equation.lower() else None
 
 
 @condition("Einsum", (9, 0), (10, 11), source="onnx-tensorrt@9d2d786; diagonals with 10.12")
@@ -1038,6 +1183,35 @@ def _symmetric(node: Node) -> str | None:
         if zero is not None and zero.dtype.kind in "iu" and bool(zero.any())
         else None
     )
+
+
+@condition(
+    "QuantizeLinear DequantizeLinear",
+    (7, 0),
+    rtx=True,
+    source="trt-support.md section 6: `Scale coefficients must all be positive`; measured with TensorRT-RTX",
+)
+def _positive_scale(node: Node) -> str | None:
+    scale = _known(node, 1)
+    return "a scale that is not positive is refused" if scale is not None and not bool((scale > 0).all()) else None
+
+
+@condition(
+    "QuantizeLinear", RTX_ONLY, rtx=True, source="measured with TensorRT-RTX alone, with and without a zero point"
+)
+def _quantized_unsigned(node: Node) -> str | None:
+    value = node.outputs[0]
+    unsigned = value is not None and _model(node).dtype(value) == TensorProto.UINT8
+    return "uint8, which is what it returns without a zero point, is read as int8" if unsigned else None
+
+
+@condition(
+    "DequantizeLinear", RTX_ONLY, rtx=True, source="measured with TensorRT-RTX alone: unsupported input type of UINT8"
+)
+def _dequantized_unsigned(node: Node) -> str | None:
+    data = _input(node, 0)
+    made = data is not None and data.producer is not None and data.producer.key == "QuantizeLinear"
+    return "uint8 that no QuantizeLinear makes is refused" if not made and _dtype(node) == TensorProto.UINT8 else None
 
 
 @condition("DequantizeLinear", rtx=True, source="measured with TensorRT-RTX: `input has type Int32`; the others alike")
@@ -1359,6 +1533,31 @@ class Target:
             last = rank is not None and node.attr("axis") in (-1, rank - 1) and "axis" in node.attrs
             return None if last else f"its meaning of axis {came}"
         return None
+
+    def has_other_types(self, model: Model) -> bool:
+        """Whether a model has tensors of a type that not every release knows: then `mistyped` is to be asked."""
+        given = (info.type.tensor_type.elem_type for info in model.proto.graph.input)
+        weights = (tensor.data_type for tensor in model.proto.graph.initializer)
+        casts = (node.attr("to") for scope in model.scopes for node in scope.of(["Cast"]))
+        return any(t and t not in ORDINARY for types in (given, weights, casts) for t in types)
+
+    def mistyped(self, node: Node) -> str | None:
+        """The reason where the node reads or makes tensors of a type that the parser does not know, or computes with
+        uint8. Apart from `takes`: few models have such types, and no pass mends it."""
+        model = _model(node)
+        read = {model.dtype(v) for v in node.inputs if v is not None}
+        made = {model.dtype(v): v for v in node.outputs if v is not None}
+        for dtype in (read | made.keys()) - {0}:
+            since = READABLE.get(dtype)
+            if since is None or since > self.version:
+                return f"there is no {_name(dtype)}{f' before {_dotted(since)}' if since else ''}"
+        if "::" in node.key:
+            return None
+        if TensorProto.UINT8 in read and node.key not in UINT8_READERS | HANDED_ON:
+            return "uint8 is refused"
+        value = made.get(TensorProto.UINT8)
+        between = value is not None and not value.is_output and node.key not in ("Constant", "QuantizeLinear")
+        return "uint8 between two nodes is refused" if between else None
 
     def takes_every(self, key: str) -> bool:
         """Whether every node of an operator is taken, whatever its inputs: then no node need be asked about."""

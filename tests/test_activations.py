@@ -20,7 +20,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 import surgeon
 from surgeon import registry
-from surgeon.evaluate import Runner
+from surgeon.evaluate import Runner, has_kernel
 
 SAMPLES = Path(__file__).parent.parent / "samples" / "worked_examples"
 PASSES = (
@@ -394,3 +394,17 @@ def test_dla_runs_all_of_what_is_written_for_it(op: str, target: str) -> None:
     np.testing.assert_allclose(
         run(result.model, x), run(model, x), rtol=2e-5, atol=3e-6
     )  # what ONNX Runtime's Sigmoid rounds to 0
+
+
+@pytest.mark.parametrize("target", ["10.9", "11.1", "rtx"])
+@pytest.mark.parametrize("opset", [24, 25])
+def test_swish_is_fused_where_onnxruntime_runs_it(opset: int, target: str) -> None:
+    """ONNX Runtime 1.32 expands Swish at opset 24 alone: at 25 every SiLU was fused, and undone."""
+    require_opset(opset)
+    silu = written("(float[N,8] x) => (float[N,8] y) { s = Sigmoid (x) y = Mul (x, s) }", opset, 10)
+    result = surgeon.rewrite(silu, target=target)
+    runs = has_kernel("Swish", TensorProto.FLOAT, opset)
+    assert not result.report.failed
+    assert ops(result.model) == (["Swish"] if runs and target != "10.9" else ["Sigmoid", "Mul"])
+    told = [d.why for d in result.report.declined if d.pass_name == "swish"]
+    assert bool(told) == (not runs and target != "10.9")

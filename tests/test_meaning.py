@@ -73,3 +73,16 @@ def test_plugin_nodes_inside_a_function_of_the_file_are_evaluated_right() -> Non
     np.testing.assert_allclose(after, before, rtol=1e-5)
     kept = surgeon.rewrite(proto, target="10.9")
     assert [n.op_type for n in kept.model.graph.node][0] == "Unit"
+
+
+@pytest.mark.parametrize("library", ["surgeon", "stock"])
+@pytest.mark.parametrize("opset", [7, 8])
+def test_plugin_nodes_of_an_opset_without_integer_constants(opset: int, library: str) -> None:
+    """Constant holds no integers before opset 9, and ONNX Runtime checks that inside a function."""
+    graph = (
+        "(float[2,3,8,8] x, float[3] s, float[3] z) => (float[2,3,8,8] y) <float[3] s = {1,2,3}, float[3] z = {0,0,1}>"
+    )
+    text = graph + "{ y = InstanceNormalization <epsilon = 1e-3> (x, s, z) }"
+    result = surgeon.rewrite(model(text, opset=opset, ir=3), target="8.4", plugins=[library])
+    assert not result.report.failed
+    assert ops(result.model) == [{"surgeon": "SurgeonInstanceNorm", "stock": "InstanceNormalization_TRT"}[library]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -341,6 +342,47 @@ def test_mean_variance_normalization_as_onnx_defines_it(target: str) -> None:
         assert close(
             np.asarray(list(ReferenceEvaluator(result.model).run(None, {"x": x.astype(np.float32)}))[0]), wanted, 1e-5
         )
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [([1, 3, 8, 8], [2]), ([2, 4, 4, 6], [2]), ([3, 1, "W", 1], [2, 3]), ([2, 3, "N", "N"], [2]), ([1, 2, 1, 3], [3])],
+)
+def test_mean_variance_normalization_of_few_elements(shape: list[int | str], axes: list[int]) -> None:
+    """Their deviation may be far below that of the proof's tiny inputs, and 1e-9 be much beside it."""
+    m = Spelled(13)
+    m.MeanVarianceNormalization("x", axes=axes, outputs="y")
+    result = surgeon.rewrite(m.model(shape, 4), target="8.4")
+    assert not result.report.failed and "MeanVarianceNormalization" not in operators(result)
+    assert (result.report.applied[0].max_error or 0) < 1e-5
+
+
+@pytest.mark.parametrize("wrong", ["axes=[3]", "axes=list(axes), keepdims=0"])
+def test_a_wrong_mean_variance_normalization_is_undone(wrong: str, tmp_path: Path) -> None:
+    code = """'Wrong.'
+
+from surgeon import Stage, attr, op, rewrite, var
+
+@rewrite(op.MeanVarianceNormalization(var("x"), axes=attr("axes")), stage=Stage.LOWER, strategy="decompose")
+def wrong(b, x, axes):
+    d = b.Sub(x, b.ReduceMean(x, axes=list(axes), keepdims=1))
+    return b.Div(d, b.Add(b.Sqrt(b.ReduceMean(b.Mul(d, d), {})), 1e-9))
+"""
+    (tmp_path / "wrong.py").write_text(code.format(wrong))
+    m = Spelled(13)
+    m.MeanVarianceNormalization("x", axes=[2], outputs="y")
+    result = surgeon.rewrite(m.model([1, 3, 3, 3], 4), target="8.4", passes=[tmp_path], only=["wrong"])
+    assert result.report.undone
+
+
+@pytest.mark.parametrize("shape", [[1, 16, 2], [2, 8, 2], [1, 16, "H"]])
+def test_instance_norm_of_two_elements(shape: list[int | str]) -> None:
+    """Where they are close to each other, ONNX Runtime's own kernel is the one that rounds: it scales them first."""
+    m, size = Spelled(13), int(shape[1])
+    scale, bias = 0.5 + np.arange(size) % 4, np.arange(size) % 3
+    m.InstanceNormalization("x", scale.astype(np.float32), bias.astype(np.float32), outputs="y")
+    result = surgeon.rewrite(m.model(shape, 3), target="8.4")
+    assert not result.report.failed and "InstanceNormalization" not in operators(result)
 
 
 @FEW

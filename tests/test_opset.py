@@ -114,10 +114,22 @@ def test_a_skipped_node_keeps_everything_up() -> None:
 
 
 def test_a_type_that_the_older_opset_lacks_is_refused() -> None:
-    proto = model("(int32[2,3] x) => (int32[2,3] y) { y = Relu (x) }", 14)
+    proto = model("(int8[2,3] x) => (int8[2,3] y) { y = Add (x, x) }", 14)
     result = surgeon.rewrite(proto, target="8.2")
     assert opset(result.model) == 14
-    assert any("its X is tensor(int32)" in d.why for d in result.report.declined)
+    assert any("its A is tensor(int8)" in d.why for d in result.report.declined)
+
+
+def test_an_einsum_of_more_letters_than_there_are_lower_case_ones_is_refused() -> None:
+    every = "abcdefghijklmnopqrstuvwxyz"
+    sizes = ",".join("1" * 27)
+    body = f'(float[{sizes}] x) => (float[{sizes}] y) {{ y = Einsum <equation = "{every}A->{every}A"> (x) }}'
+    report = surgeon.rewrite(model(body), target="10.9").report
+    assert not report.applied and "capital letters are refused" in report.untaken[0].why
+    assert any("more than 26 letters" in d.why for d in report.declined)
+    implicit = '(float[2,3] x) => (float[3,2] y) { y = Einsum <equation = "bA"> (x) }'
+    report = surgeon.rewrite(model(implicit), target="10.9").report
+    assert not report.applied and any("which it leaves out" in d.why for d in report.declined)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,59 @@ NODES = {
         "{ y = ConvTranspose <strides = [3, 3], dilations = [2, 1], output_shape = [17, 19]> (x, w, b) }",
         17,
     ),
+    "einsum": ("(float[2,3,4] x) => (float[2,3,3] y) { y = Einsum <equation = \"Bij, Bkj -> Bik\"> (x, x) }", 17),
+    "relu of integers": ("(int32[2,3] x) => (int32[2,3] y) { y = Relu (x) }", 17),
+    "any": ("(bool[2,3,4] x) => (bool[2,3,1] y) <int64[1] a = {-1}> { y = ReduceMax (x, a) }", 20),
+    "absolute values": ("(float[2,3] x) => (float[2,3] y) { y = ReduceL1 <noop_with_empty_axes = 1> (x) }", 18),
+    "squares": ("(float[2,3] x) => (float[2,3] y) { y = ReduceSumSquare <noop_with_empty_axes = 1> (x) }", 18),
+    "softmax": ("(float[4] x) => (float[4] y) { y = Softmax (x) }", 17),
+    "log softmax": ("(float[N] x) => (float[N] y) { y = LogSoftmax <axis = 0> (x) }", 17),
+    "clip": ("(float[2,3] x) => (float[2,3] y) <float a = {1}, float b = {-1}> { y = Clip (x, a, b) }", 17),
+    "group norm": (
+        "(float[4,6] x) => (float[4,6] y) <float[6] s = {1, 2, 3, 1, 2, 3}> { y = GroupNormalization <num_groups = 3> (x, s, s) }",
+        21,
+    ),
 }  # fmt: skip
+REFUSED = {
+    "reverse activations": (
+        "(float[3,1,4] x, float[2,15,4] w, float[2,15,5] r) => (float[3,2,1,5] y) { y = GRU <hidden_size = 5,"
+        " direction = \"bidirectional\", activations = [\"Sigmoid\", \"Tanh\", \"Sigmoid\", \"Relu\"]> (x, w, r) }",
+        14,
+    ),
+    "loop": (
+        "(float[2] x) => (float[2] y) { n = Constant <value = int64 {2}> () y = Loop (n, \"\", x) <body = b (int64 i, bool c, float[2] s) =>"
+        " (bool d, float[2] t) { d = Identity (c) t = Neg (s) }> }",
+        17,
+    ),
+    "negative scale": (
+        "(float[2,3] x) => (float[2,3] y) <float s = {-0.1}, int8 z = {0}> { q = QuantizeLinear (x, s, z) y = DequantizeLinear (q, s, z) }",
+        13,
+    ),
+    "uint8 weights": (
+        "(float[2] x) => (float[2] y) <uint8[2] w = {1, 2}, float s = {0.1}, uint8 z = {0}> { d = DequantizeLinear (w, s, z) y = Add (x, d) }",
+        13,
+    ),
+    "int16": ("(int16[2] x) => (float[2] y) { y = Cast <to = 1> (x) }", 17),
+    "uint8": ("(uint8[2] x) => (uint8[2] y) { y = Add (x, x) }", 17),
+    "uint8 between": ("(uint8[2,3,4] x) => (float[2,12] z) { y = Flatten (x) z = Cast <to = 1> (y) }", 17),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_parser_refuses_what_is_called_untaken(name: str, tmp_path: Path) -> None:
+    body, opset = REFUSED[name]
+    result = surgeon.rewrite(model(body, opset), target="rtx")
+    assert result.report.untaken
+    result.save(tmp_path / "model.onnx")
+    with pytest.raises(ParserRejected):
+        parse(tmp_path / "model.onnx")
+
+
+def test_the_parser_reads_uint8_as_int8(tmp_path: Path) -> None:
+    body = "(float[9] x) => (float[9] y) <float s = {0.1}> { q = QuantizeLinear (x, s) y = DequantizeLinear (q, s) }"
+    original = model(body)
+    assert apart(original, original, tmp_path) > 1e-3
+    assert "uint8" in surgeon.rewrite(original, target="rtx").report.untaken[0].why
 
 
 def apart(proto: ModelProto, original: ModelProto, folder: Path) -> float:

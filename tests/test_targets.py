@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from helpers import model, require_opset
 
+import surgeon
 from surgeon import targets
 from surgeon.errors import UsageError
 from surgeon.graph import Model, Node
@@ -143,6 +144,15 @@ NODES = {
     "integer": ("() => (int64 y) { y = Constant <value_int = 3> () }", 17),
     "number": ("() => (float y) { y = Constant <value_float = 3.0> () }", 17),
     "swish": ("(float[2] x) => (float[2] y) { y = Swish (x) }", 24),
+    "reverse activations": ("(float[3,1,4] x, float[2,15,4] w, float[2,15,5] r) => (float[3,2,1,5] y) { y = GRU <hidden_size = 5, direction = \"bidirectional\", activations = [\"Sigmoid\", \"Tanh\", \"Sigmoid\", \"Relu\"]> (x, w, r) }", 14),
+    "alike both ways": ("(float[3,1,4] x, float[2,15,4] w, float[2,15,5] r) => (float[3,2,1,5] y) { y = GRU <hidden_size = 5, direction = \"bidirectional\", activations = [\"Sigmoid\", \"Tanh\", \"Sigmoid\", \"Tanh\"]> (x, w, r) }", 14),
+    "capitals": ("(float[2,3,4] x) => (float[2,3,3] y) { y = Einsum <equation = \"Bij,Bkj->Bik\"> (x, x) }", 13),
+    "relu int32": ("(int32[2,3] x) => (int32[2,3] y) { y = Relu (x) }", 14),
+    "relu int64": ("(int64[2,3] x) => (int64[2,3] y) { y = Relu (x) }", 14),
+    "prelu int32": ("(int32[2,3] x) => (int32[2,3] y) <int32[3] s = {1,2,3}> { y = PRelu (x, s) }", 16),
+    "negative scale": ("(float[2,3] x) => (int8[2,3] y) <float s = {-0.1}, int8 z = {0}> { y = QuantizeLinear (x, s, z) }", 13),
+    "bools": ("(bool[2,3] x) => (bool[2,1] y) <int64[1] axes = {1}> { y = ReduceMax (x, axes) }", 20),
+    "group flat": ("(float[4,6] x) => (float[4,6] y) <float[6] s = {1,1,1,1,1,1}> { y = GroupNormalization <num_groups = 3> (x, s, s) }", 21),
 }
 # fmt: on
 TAKEN = {
@@ -177,6 +187,15 @@ TAKEN = {
     "integer": "9.3 10.0 10.9 11.4 rtx",
     "number": "8.0 8.2 8.4 9.3 10.0 10.9 11.4 rtx",
     "swish": "11.4 rtx",
+    "reverse activations": "",
+    "alike both ways": "7.0 7.2 8.0 8.2 8.4 9.3 10.0 10.9 11.4 rtx",
+    "capitals": "",
+    "relu int32": "6.0",
+    "relu int64": "6.0 9.3 10.0 10.9 11.4 rtx",
+    "prelu int32": "6.0",
+    "negative scale": "",
+    "bools": "",
+    "group flat": "",
 }
 
 
@@ -252,6 +271,33 @@ def test_every_condition_is_about_an_importer_and_has_a_source() -> None:
             18,
             "divided by its part",
         ),
+        ("(float[2] x) => (float[2] y) { y = ReduceL2 <noop_with_empty_axes = 1> (x) }", 18, "would return the input"),
+        ("(float[4] x) => (float[4] y) { y = Softmax (x) }", 13, "an input of 1 dimensions is refused"),
+        ("(float[2] x) => (float[2] y) <float a = {1}, float b = {-1}> { y = Clip (x, a, b) }", 13, "return 1, not -1"),
+        ("(float[2] x) => (uint8[2] y) <float s = {0.1}> { y = QuantizeLinear (x, s) }", 13, "is read as int8"),
+        (
+            "(uint8[2] x) => (float[2] y) <float s = {0.1}, uint8 z = {0}> { y = DequantizeLinear (x, s, z) }",
+            13,
+            "no QuantizeLinear makes",
+        ),
+        (
+            "(float[3,1,4] x, float[2,5,4] w, float[2,5,5] r) => (float[3,2,1,5] y) { y = RNN <hidden_size = 5,"
+            ' direction = "bidirectional", activations = ["Tanh", "Relu"]> (x, w, r) }',
+            14,
+            "other activations",
+        ),
+        (
+            "(float[3,1,4] x, float[2,5,4] w, float[2,5,5] r) => (float[3,2,1,5] y) { y = RNN <hidden_size = 5,"
+            ' direction = "bidirectional", activations = ["Elu", "Elu"], activation_alpha = [0.5, 1.0]> (x, w, r) }',
+            14,
+            "another activation_alpha",
+        ),
+        (
+            '(float[2] x, int64 n) => (float[2] y) { y = Loop (n, "", x) <body = b (int64 i, bool c, float[2] s) =>'
+            " (bool d, float[2] t) { d = Identity (c) t = Neg (s) }> }",
+            17,
+            "its body reads it as 'c'",
+        ),
     ],
 )
 def test_what_was_measured_with_tensorrt_rtx_alone_is_said_of_it_alone(body: str, opset: int, why: str) -> None:
@@ -259,3 +305,27 @@ def test_what_was_measured_with_tensorrt_rtx_alone_is_said_of_it_alone(body: str
     node = last(body, opset)
     assert why in (Target.parse("rtx").takes(node) or "")
     assert why not in (Target.parse("11.4").takes(node) or "")
+
+
+@pytest.mark.parametrize(
+    ("body", "target", "why"),
+    [
+        ("(int16[2] x) => (float[2] y) { y = Cast <to = 1> (x) }", "10.9", "there is no int16"),
+        ("(uint8[2] x) => (float[2] y) { y = Cast <to = 1> (x) }", "10.9", ""),
+        ("(uint8[2] x) => (float[2] y) { y = Cast <to = 1> (x) }", "8.4", "there is no uint8 before 8.5"),
+        ("(uint8[2] x) => (uint8[2] y) { y = Add (x, x) }", "rtx", "uint8 is refused"),
+        ("(uint8[2] x) => (uint8[2] y) { y = Identity (x) }", "rtx", ""),
+        (
+            "(uint8[2,3,4] x) => (float[2,12] z) { y = Flatten (x) z = Cast <to = 1> (y) }",
+            "rtx",
+            "uint8 between two nodes",
+        ),
+        ("(bfloat16[2] x) => (bfloat16[2] y) { y = Relu (x) }", "8.6", "there is no bfloat16 before 9.0"),
+        ("(bfloat16[2] x) => (bfloat16[2] y) { y = Relu (x) }", "9.0", ""),
+        ("(double[2] x) => (double[2] y) { y = Relu (x) }", "8.4", ""),
+    ],
+)
+def test_types_that_a_parser_does_not_know(body: str, target: str, why: str) -> None:
+    report = surgeon.rewrite(model(body, 14), target=target).report
+    told = [d.why for d in report.untaken]
+    assert (why in told[0] if why else not told) and report.failed == bool(why)
