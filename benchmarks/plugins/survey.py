@@ -1,12 +1,14 @@
 """Time the kernels on shapes drawn at random, so that no shape is looked at because it is fast.
 
-    python benchmarks/plugins/survey.py [--seed 1] [--shapes 100] [--mb 256] [--arch 90] [--program kernels_test]
+    python benchmarks/plugins/survey.py [--seed 1] [--shapes 100] [--mb 256] [--tactics] [--arch 90]
+                                        [--program kernels_test]
 
 For each operator, `--shapes` shapes within what networks have (up to 2,048 channels, planes up to 512 by 512, rows up
 to 8,192), in fp32 and fp16, the first extent as large as makes `--mb` MB. Prints the ratio to a device-to-device copy
 of the same bytes for those below their bar, how many of all are, and the median; exit code 1 where any are. Shapes of
 which one outer index has more than twice `--mb` are left out. The bars are surgeon/plugins/README.md's, for tensors of
-256 MB; of InstanceNorm's, the one for channels that fit on chip or the one for those that do not.
+256 MB; of InstanceNorm's, the one for channels that fit on chip or the one for those that do not. `--tactics`: of each
+shape the fastest of the tactics that TensorRT 10 and later time, not the one taken without timing.
 """
 
 from __future__ import annotations
@@ -71,9 +73,11 @@ def bar_of(operator: str, shape: str, size: int) -> float:
     return 0.85 if height * width * size <= ON_CHIP else 0.60
 
 
-def survey(program: Path, operator: str, shapes: list[str], megabytes: int) -> int:
+def survey(program: Path, operator: str, shapes: list[str], options: argparse.Namespace) -> int:
     """Prints what misses its bar; how many shapes do. The program takes about 25 of them a second."""
-    done = subprocess.run([str(program), "time", str(megabytes), *shapes], capture_output=True, text=True, check=False)
+    chosen = ["--tactics"] if options.tactics else []
+    command = [str(program), "time", str(options.mb), *shapes, *chosen]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = [RESULT.match(line) for line in done.stdout.splitlines()]
     results = [m.groups() for m in found if m]
     if done.returncode != 0 or len(results) != len(shapes):
@@ -98,6 +102,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--shapes", type=int, default=100, help="of each operator")
     parser.add_argument("--mb", type=int, default=256, help="bytes of x, in MB")
+    parser.add_argument("--tactics", action="store_true", help="the fastest of what TensorRT 10 would time")
     parser.add_argument("--arch", default="native", help="native or, as of `surgeon plugins build`, 90")
     parser.add_argument("--program", type=Path, help="kernels_test, built before")
     options = parser.parse_args()
@@ -108,7 +113,7 @@ def main() -> int:
             draw = random.Random(f"{operator} {options.seed}")
             drawn = dict.fromkeys(shape_of(draw) for _ in range(options.shapes))
             shapes = [shape for shape in drawn if bytes_of(shape) <= options.mb << 21]
-            missed += survey(program, operator, shapes, options.mb)
+            missed += survey(program, operator, shapes, options)
     return 1 if missed else 0
 
 

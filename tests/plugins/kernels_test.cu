@@ -12,6 +12,7 @@
 //                               reflect, symmetric, edge, wrap and a number of pads on the last two axes, with hwc
 //                               at the end on the two before the last; or so many, of each axis of SHAPE its begin
 //                               and its end: edge1,2,0,-1:30x50; with @ and a number in chunks of so many bytes
+//     --tactics                 the best of what TensorRT 10 and later would time
 //
 // Exit status 0 when everything agreed. The bars: error relative to the largest output, 2e-6 fp32, 1e-3 fp16, 8e-3
 // bf16.
@@ -564,7 +565,7 @@ void verify(Case const& c)
         Scalars const weight = count == 2 ? Scalars{dw, c.affine_type} : Scalars{};
         Norm const norm{NormMode(c.a.mode), c.a.epsilon};
         // As run() would, and over any number of blocks, with tiles of any kind.
-        TilesPlan const chosen = plan_tiles(c.type, c.x[axis], inner);
+        TilesPlan const chosen = rank_tiles(c.type, c.x[axis], inner).best(kNoTiles);
         int const box = x % 32 == 0 && round / 2 % 3 ? 24 : tiles_lanes(x);
         TilesPlan const others{1 + round % 8, x, box, 3 + round % 3, 1 + round / 3 % 2};
         for (TilesPlan const& tiles : {chosen, others})
@@ -613,7 +614,7 @@ void verify(Case const& c)
         }
         // As run() would, and over every number of blocks, by few threads and many.
         int const most_turns = std::max(int(480 * 4 / size / inner), 1);
-        for (SpansPlan const& spans : {plan_spans(c.type, c.x[axis], inner, count == 2),
+        for (SpansPlan const& spans : {rank_spans(c.type, c.x[axis], inner, count == 2).best(SpansPlan{}),
                  SpansPlan{1 + turn % 8, 1 + turn / 8 % 2, 1 + turn % most_turns, 1 + turn % 3},
                  SpansPlan{1 << turn / 2 % 4, 1 + turn / 3 % 2, most_turns, 1 + turn % 4}})
             if (spans_fit(spans, c.type, c.x[axis], inner))
@@ -625,7 +626,7 @@ void verify(Case const& c)
                     });
         // As run() would, and in small items that begin anywhere: by few threads, or by so many that the device holds
         // fewer blocks.
-        StagedPlan const usual = plan_staged(c.type, c.x[axis], inner);
+        StagedPlan const usual = rank_staged(c.type, c.x[axis], inner).best(StagedPlan{});
         for (StagedPlan const& staged : {usual, StagedPlan{1 + turn % 7, 2 + turn % 3, outer > 1000 ? 608 : 32}})
             if (staged_fits(staged, c.type, c.x[axis], inner))
                 again(" staged by " + std::to_string(staged.images), [&] {
@@ -633,8 +634,10 @@ void verify(Case const& c)
                         staged, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
                 });
         // As run() would, here and with many images, and spans that begin anywhere, by a few lanes an image or a block.
-        ShortPlanesPlan const few = plan_short_planes(c.type, outer, c.x[axis], inner, count == 2),
-                              many = plan_short_planes(c.type, int64_t(1) << 30, c.x[axis], inner, count == 2);
+        auto const of_images = [&](int64_t images) {
+            return rank_short_planes(c.type, images, c.x[axis], inner, count == 2).best(ShortPlanesPlan{});
+        };
+        ShortPlanesPlan const few = of_images(outer), many = of_images(int64_t(1) << 30);
         int const lanes = 1 << turn % 7, threads = 32 << turn % 4;
         ShortPlanesPlan const other{1 + turn % 5, lanes > 32 ? threads : lanes, threads};
         for (ShortPlanesPlan const& planes : {few, many, other})
@@ -1020,7 +1023,7 @@ void tiles_in_parts()
 {
     int64_t const channels = 131, inner = 1003, image = channels * inner, some = 16, size = 2,
                   part = ((int64_t(1) << 31) - 1) / image / 8 * 8, outer = part + 40;
-    TilesPlan const plan = plan_tiles(Type::kHalf, channels, inner);
+    TilesPlan const plan = rank_tiles(Type::kHalf, channels, inner).best(kNoTiles);
     bool const wanted = std::string(plugin_info(Kind::kSurgeonL2Norm).name).find(only) != std::string::npos;
     if (plan.blocks == 0 || shard != 0 || !wanted)
         return;
@@ -1046,9 +1049,38 @@ void tiles_in_parts()
     }
 }
 
+// Every way that TensorRT would time of a tensor that outgrows the L2 cache.
+void all_tactics(int64_t channels, int64_t inner, Type type, bool weighted)
+{
+    int64_t const most = (int64_t(40) << 20) / size_of(type), outer = std::max<int64_t>(most / (channels * inner), 1);
+    Case c{Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), {outer, channels, inner}, type, Values::kNormal};
+    c.affine = weighted;
+    if (std::string(plugin_info(c.kind).name).find(only) == std::string::npos || seen++ % shards != shard)
+        return;
+    std::vector<float> const x = values(c.x, c.values, type, 7);
+    std::vector<float> const w = weighted ? values({channels}, c.values, Type::kFloat, 8) : std::vector<float>{};
+    std::vector<double> const want = reference(c, x, w, {});
+    Buffer const dx(x.size() * size_of(type)), dy(x.size() * size_of(type)), dw(channels * sizeof(float));
+    upload(dx.p, x, type);
+    upload(dw.p, w, Type::kFloat);
+    Tensor const in[2] = {tensor(dx.p, c.x, type), tensor(dw.p, {channels}, Type::kFloat)};
+    int const count = weighted ? 2 : 1, ways = tactics(c.kind, c.a, in, count);
+    for (int tactic = 0; tactic <= ways; ++tactic) // one beyond, as of other extents
+    {
+        CHECK(cudaMemset(dy.p, 0xdb, x.size() * size_of(type)));
+        CHECK(run(c.kind, c.a, in, count, tensor(dy.p, c.x, type), nullptr, 0, tickets(), tactic));
+        CHECK(cudaDeviceSynchronize());
+        judge(c, want, download(dy.p, x.size(), type), " by tactic " + std::to_string(tactic));
+    }
+}
+
 void check_all()
 {
     tiles_in_parts();
+    for (Type t : kTypes)
+        for (Dims const& d : std::vector<Dims>{{971, 925}, {290, 25}, {1795, 78}, {135, 734}, {64, 4096}, {21, 3},
+            {640, 16641}, {1200, 6001}, {300, 2048}, {5, 40001}, {512, 49}})
+            all_tactics(d[0], d[1], t, d[0] % 2 == 0);
     std::vector<Dims> shapes;
     for (int64_t n : {1, 2, 8})
         for (int64_t c : {1, 3, 64, 511, 2048})
@@ -1212,10 +1244,12 @@ double median(std::vector<double> v)
 }
 
 bool ratio_alone = false; // printed
+bool best_tactic = false; // timed, as TensorRT would choose it, instead of the first
 
-// Times f and a copy of as many bytes in turn, and prints the medians and the median of the pairs' ratios.
+// Times f and a copy of as many bytes in turn, prints the medians, unless the ratio alone is wanted, and returns the
+// median of the pairs' ratios.
 template <class F>
-void compare(std::string const& op, std::string const& shape, Type t, std::string const& note, size_t in_bytes,
+double compare(std::string const& op, std::string const& shape, Type t, std::string const& note, size_t in_bytes,
     size_t out_bytes, void* x, void* y, F const& f)
 {
     static Timer timer;
@@ -1238,19 +1272,17 @@ void compare(std::string const& op, std::string const& shape, Type t, std::strin
         ratio.push_back(scaled / m);
     }
     if (ratio_alone)
-    {
-        std::printf(" %s %.3f", kTypeNames[int(t)], median(ratio));
-        return;
-    }
+        return median(ratio);
     std::printf("{\"op\": \"%s\", \"shape\": \"%s\", \"type\": \"%s\", \"note\": \"%s\", \"us\": %.2f, \"gb_s\": %.0f, "
                 "\"copy_us\": %.2f, \"of_copy\": %.3f}\n",
         op.c_str(), shape.c_str(), kTypeNames[int(t)], note.c_str(), median(mine),
         double(in_bytes + out_bytes) / median(mine) / 1e3, median(copy), median(ratio));
     std::fflush(stdout);
+    return median(ratio);
 }
 
-// With a plan: ReflectPad's.
-void time_case(Case const& c, std::string const& note, PadPlan const* plan = nullptr)
+// The ratio to a copy; with a plan: ReflectPad's.
+double time_case(Case const& c, std::string const& note, PadPlan const* plan = nullptr)
 {
     Dims const out = c.y();
     Dims wd{c.kind == Kind::kSurgeonL2Norm ? c.x[c.a.axis < 0 ? c.a.axis + int(c.x.size()) : c.a.axis] : c.x[1]};
@@ -1265,11 +1297,14 @@ void time_case(Case const& c, std::string const& note, PadPlan const* plan = nul
         tensor(dw.p, wd, c.affine_type)};
     int const count = c.kind == Kind::kSurgeonPRelu ? 2 : !c.affine ? 1 : c.kind == Kind::kSurgeonL2Norm ? 2 : 3;
     Tensor const y = tensor(dy.p, out, c.type, c.layout);
-    compare(plugin_info(c.kind).name, text(c.x), c.type, note, in_bytes, out_bytes, dx.p, dy.p,
-        [&] {
-            CHECK(plan ? launch_pad(*plan, c.a, in[0], y, ws.p, tickets(), 0)
-                       : run(c.kind, c.a, in, count, y, ws.p, 0, tickets()));
-        });
+    double best = 0;
+    for (int tactic = 0, ways = best_tactic ? tactics(c.kind, c.a, in, count) : 1; tactic < ways; ++tactic)
+        best = std::max(best, compare(plugin_info(c.kind).name, text(c.x), c.type, note, in_bytes, out_bytes, dx.p, dy.p,
+            [&] {
+                CHECK(plan ? launch_pad(*plan, c.a, in[0], y, ws.p, tickets(), 0)
+                           : run(c.kind, c.a, in, count, y, ws.p, 0, tickets(), tactic));
+            }));
+    return best;
 }
 
 void bench(std::string const& only)
@@ -1397,7 +1432,7 @@ bool time_word(int64_t bytes, std::string const& word)
             c = Case{Kind::kSurgeonReflectPad, pads(p, int(mode - modes)), d, t};
         c.affine = what.back() == 'w' || what == "instance";
         c.affine_type = t;
-        time_case(c, "", padded && chunked < what.size() ? &plan : nullptr);
+        std::printf(" %s %.3f", kTypeNames[int(t)], time_case(c, "", padded && chunked < what.size() ? &plan : nullptr));
     }
     std::printf("\n");
     std::fflush(stdout);
@@ -1515,6 +1550,8 @@ int main(int argc, char** argv)
         std::string const word = argv[i];
         if (word == "--blocks" && i + 1 < argc)
             most_in_cluster = std::atoi(argv[++i]);
+        else if (word == "--tactics")
+            best_tactic = true;
         else if (word == "--shard" && i + 1 < argc && std::sscanf(argv[i + 1], "%u/%u", &shard, &shards) == 2)
             ++i;
         else
@@ -1532,7 +1569,7 @@ int main(int argc, char** argv)
     if ((!judged && mode != "bench" && mode != "tune") || words.size() > 2 || shard >= shards)
     {
         std::printf("usage: kernels_test quick | check [NAME] [--shard I/N] [--blocks B], bench [NAME], "
-                    "tune [pad | instance | l2norm], time MB WHAT:SHAPE...\n");
+                    "tune [pad | instance | l2norm], time MB WHAT:SHAPE... [--tactics]\n");
         return 2;
     }
     if (!judged)

@@ -70,13 +70,16 @@ double speed_of(StagedPlan const& plan, Type type, int64_t channels, int64_t inn
         bytes / memory / kBytesOfNs, kSoft);
 }
 
-// Items of some KiB, or an image each, by so many threads that few have no column.
-StagedPlan plan_staged(Type type, int64_t channels, int64_t inner)
+namespace
 {
+
+// Items of some KiB, or an image each, by so many threads that few have no column.
+Ranking<StagedPlan> ranked(Type type, int64_t channels, int64_t inner)
+{
+    Ranking<StagedPlan> plans;
     if (channels * inner > device().shared_bytes / int64_t(size_of(type)))
-        return StagedPlan{0, 0, 0};
+        return plans;
     constexpr int64_t kItems[] = {16 << 10, 24 << 10, 32 << 10};
-    Fastest<StagedPlan> best;
     for (int64_t const item : kItems)
         for (int const threads : {288, 512, kMostStagedImageThreads - kStagedMover})
             for (int stages = 2; stages <= kMostStages; ++stages)
@@ -86,13 +89,10 @@ StagedPlan plan_staged(Type type, int64_t channels, int64_t inner)
                 StagedPlan const plan{
                     int(images), stages, int(ceil_div(ceil_div(columns, rounds), int64_t(32)) * 32)};
                 if (staged_fits(plan, type, channels, inner))
-                    best.consider(plan, speed_of(plan, type, channels, inner));
+                    plans.consider(plan, speed_of(plan, type, channels, inner));
             }
-    return best.plan;
+    return plans;
 }
-
-namespace
-{
 
 template <int FEW, class T>
 cudaError_t launch_staged_images(StagedPlan const& plan, StagedImages const& g, T const* x, Scalars weight, T* y,
@@ -110,6 +110,11 @@ cudaError_t launch_staged_images(StagedPlan const& plan, StagedImages const& g, 
 }
 
 } // namespace
+
+Ranking<StagedPlan> const& rank_staged(Type type, int64_t channels, int64_t inner)
+{
+    return planned_once<ranked>(type, channels, inner);
+}
 
 cudaError_t launch_l2norm_staged(StagedPlan const& plan, Type type, void const* x, Scalars weight, void* y,
     int64_t outer, int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t on)

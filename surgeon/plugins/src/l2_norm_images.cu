@@ -75,18 +75,28 @@ double speed_of(ImagesPlan const& plan, Type type, int64_t channels, int64_t inn
     return kBestOfMany * speed_of(flow, kMost * (cut ? kCut : 1)) * (alone ? kAlone : 1);
 }
 
-ImagesPlan plan_images(Type type, int64_t channels, int64_t inner)
+namespace
 {
+
+Ranking<ImagesPlan> ranked(Type type, int64_t channels, int64_t inner)
+{
+    Ranking<ImagesPlan> plans;
     if (!kStAsync || inner < vector_elements(type)
         || channels * inner > kMostBlocksInCluster * device().shared_bytes / size_of(type))
-        return ImagesPlan{0, 0};
-    Fastest<ImagesPlan> best;
+        return plans;
     for (int blocks = 1; blocks <= kMostBlocksInCluster; blocks *= 2)
         for (ImagesPlan plan{blocks, 1}; image_threads(image_shares(plan, type, channels, inner)) <= kMostImageThreads;
              ++plan.groups)
             if (images_fit(plan, type, channels, inner))
-                best.consider(plan, speed_of(plan, type, channels, inner));
-    return best.plan;
+                plans.consider(plan, speed_of(plan, type, channels, inner));
+    return plans;
+}
+
+} // namespace
+
+Ranking<ImagesPlan> const& rank_images(Type type, int64_t channels, int64_t inner)
+{
+    return planned_once<ranked>(type, channels, inner);
 }
 
 cudaError_t launch_l2norm_images(ImagesPlan const& plan, Type type, void const* x, Scalars weight, void* y,

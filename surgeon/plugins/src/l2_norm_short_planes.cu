@@ -137,14 +137,16 @@ namespace
 {
 
 // Some images by some lanes each, or one by a block.
-ShortPlanesPlan new_short_planes_plan(Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted)
+Ranking<ShortPlanesPlan> ranked(Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted)
 {
     constexpr int64_t kSpan = 40 << 10;
     constexpr int kMostRounds = 8, kWarp = 32;
-    Fastest<ShortPlanesPlan> best;
+    Ranking<ShortPlanesPlan> plans;
+    if (inner * size_of(type) > kMostPlaneBytes || channels * inner * size_of(type) > device().shared_bytes)
+        return plans;
     auto const consider = [&](ShortPlanesPlan const& plan) {
         if (short_planes_fit(plan, type, channels, inner))
-            best.consider(plan, speed_of(plan, type, outer, channels, inner, weighted));
+            plans.consider(plan, speed_of(plan, type, outer, channels, inner, weighted));
     };
     int64_t const image = channels * inner * size_of(type);
     for (int const threads : {64, 128, kMostShortPlanesThreads})
@@ -158,16 +160,15 @@ ShortPlanesPlan new_short_planes_plan(Type type, int64_t outer, int64_t channels
                 consider(ShortPlanesPlan{rounds * images, lanes, threads});
         }
     }
-    return best.plan;
+    return plans;
 }
 
 } // namespace
 
-ShortPlanesPlan plan_short_planes(Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted)
+Ranking<ShortPlanesPlan> const& rank_short_planes(
+    Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted)
 {
-    if (inner * size_of(type) > kMostPlaneBytes || channels * inner * size_of(type) > device().shared_bytes)
-        return ShortPlanesPlan{0, 0, 0};
-    return planned_once<new_short_planes_plan>(type, outer, channels, inner, weighted);
+    return planned_once<ranked>(type, outer, channels, inner, weighted);
 }
 
 cudaError_t launch_l2norm_short_planes(ShortPlanesPlan const& plan, Type type, void const* x, Scalars weight, void* y,

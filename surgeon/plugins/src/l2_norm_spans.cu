@@ -101,11 +101,14 @@ double speed_of(SpansPlan const& plan, Type type, int64_t channels, int64_t inne
     return kBestOfMany * speed_of(flow, kMost * (weighted ? 1 - kOfWeights / inner : 1));
 }
 
-SpansPlan plan_spans(Type type, int64_t channels, int64_t inner, bool weighted)
+namespace
 {
+
+Ranking<SpansPlan> ranked(Type type, int64_t channels, int64_t inner, bool weighted)
+{
+    Ranking<SpansPlan> plans;
     if (!kStAsync || channels * inner > kMostBlocksInCluster * device().shared_bytes / size_of(type))
-        return SpansPlan{0, 0, 0, 0};
-    Fastest<SpansPlan> best;
+        return plans;
     int64_t const period = period_words(type, inner);
     for (int blocks = 1; blocks <= kMostBlocksInCluster; ++blocks)
         for (int words = 1; words <= kMostSpanWords; ++words)
@@ -114,13 +117,10 @@ SpansPlan plan_spans(Type type, int64_t channels, int64_t inner, bool weighted)
                 {
                     SpansPlan const plan{blocks, words, turns, stages};
                     if (spans_fit(plan, type, channels, inner))
-                        best.consider(plan, speed_of(plan, type, channels, inner, weighted));
+                        plans.consider(plan, speed_of(plan, type, channels, inner, weighted));
                 }
-    return best.plan;
+    return plans;
 }
-
-namespace
-{
 
 template <int WORDS, bool CROSS, class T>
 cudaError_t launch_spans(SpansPlan const& plan, T const* x, Scalars weight, T* y, ImageSpans const& g, size_t shared,
@@ -134,6 +134,11 @@ cudaError_t launch_spans(SpansPlan const& plan, T const* x, Scalars weight, T* y
 }
 
 } // namespace
+
+Ranking<SpansPlan> const& rank_spans(Type type, int64_t channels, int64_t inner, bool weighted)
+{
+    return planned_once<ranked>(type, channels, inner, weighted);
+}
 
 cudaError_t launch_l2norm_spans(SpansPlan const& plan, Type type, void const* x, Scalars weight, void* y,
     int64_t outer, int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t on)

@@ -171,25 +171,25 @@ double speed_of(TilesPlan const& plan, Type type, int64_t channels, int64_t inne
 namespace
 {
 
-TilesPlan new_tiles_plan(Type type, int64_t channels, int64_t inner)
+Ranking<TilesPlan> ranked(Type type, int64_t channels, int64_t inner)
 {
     constexpr int kWays[][2]{ // vectors of a block and of a copy
         {64, 32}, {64, 24}, {40, 8}, {32, 32}, {32, 24}, {24, 8}, {16, 16}, {8, 8}};
-    Fastest<TilesPlan> best;
+    Ranking<TilesPlan> plans;
     for (auto const& way : kWays)
         for (int blocks = 1; blocks <= kMostBlocksInCluster; ++blocks)
         {
             TilesPlan const plan = tiles_over(blocks, way[0], way[1], type, channels);
-            best.consider(plan, speed_of(plan, type, channels, inner));
+            plans.consider(plan, speed_of(plan, type, channels, inner));
         }
-    return best.plan;
+    return plans;
 }
 
 } // namespace
 
-TilesPlan plan_tiles(Type type, int64_t channels, int64_t inner)
+Ranking<TilesPlan> const& rank_tiles(Type type, int64_t channels, int64_t inner)
 {
-    return planned_once<new_tiles_plan>(type, channels, inner);
+    return planned_once<ranked>(type, channels, inner);
 }
 
 cudaError_t launch_l2norm_tiles(TilesPlan const& plan, Type type, void const* x, Scalars weight, void* y,

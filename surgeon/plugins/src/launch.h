@@ -290,26 +290,12 @@ inline int turns_at_banks(std::vector<int> words)
     return *std::max_element(turns, turns + kBanks);
 }
 
-// The fastest of some plans by what they say of themselves; of those that say the same, the first.
-template <class Plan>
-struct Fastest
-{
-    Plan plan{};
-    double speed = 0;
-
-    void consider(Plan const& other, double others_speed)
-    {
-        if (others_speed > speed)
-            plan = other, speed = others_speed;
-    }
-};
-
-// What MAKE(shape...) plans for this device, asked once for each shape: it takes longer than a launch.
+// What MAKE(shape...) says for this device, asked once for each shape: it takes longer than a launch.
 template <auto MAKE, class... Shape>
-auto planned_once(Shape... shape)
+auto const& planned_once(Shape... shape)
 {
     static std::mutex mutex;
-    static std::map<std::tuple<int, bool, int64_t, Shape...>, decltype(MAKE(shape...))> known;
+    static std::map<std::tuple<int, bool, int64_t, Shape...>, decltype(MAKE(shape...))> known; // whose places stay
     Device const& on = device();
     auto const key = std::make_tuple(on.multiprocessors, on.clusters, on.shared_bytes, shape...);
     std::lock_guard<std::mutex> const lock(mutex);
@@ -338,7 +324,8 @@ cudaError_t l2norm_rows(Type type, void const* x, Scalars weight, void* y, int64
 cudaError_t l2norm_small_images(Type type, void const* x, Scalars weight, void* y, int64_t outer, int64_t channels,
     int64_t inner, Norm norm, cudaStream_t on);
 cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t outer, int64_t channels, int64_t inner,
-    Norm norm, void* workspace, unsigned* tickets, cudaStream_t on);
+    Norm norm, void* workspace, unsigned* tickets, int tactic, cudaStream_t on);
+int l2norm_tactics(Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted);
 cudaError_t leaky_relu(Attributes const& a, Tensor const& x, Tensor const& y, cudaStream_t on);
 cudaError_t prelu(Tensor const& x, Tensor const& slope, Tensor const& y, cudaStream_t on);
 

@@ -67,6 +67,22 @@ std::string check_slope(Tensor const& x, Tensor const& slope)
     return slope.type == x.type || slope.type == Type::kFloat ? "" : "slope must be fp32 or of the input's type";
 }
 
+// L2Norm's view of a tensor.
+struct Planes
+{
+    int64_t outer, channels, inner;
+};
+
+Planes planes_of(Attributes const& a, Tensor const& x)
+{
+    int const axis = axis_in(a, x.rank);
+    int64_t outer = 1, inner = 1;
+    for (int i = 0; i < x.rank; ++i)
+        (i < axis ? outer : inner) *= i == axis ? 1 : x.dims[i];
+    return x.layout == Layout::kChannelsLast8 ? Planes{outer * inner, x.dims[axis], 1}
+                                              : Planes{outer, x.dims[axis], inner};
+}
+
 } // namespace
 
 int64_t growth(Kind kind, Attributes const& a, int axis)
@@ -142,8 +158,17 @@ size_t workspace_bytes(Kind kind, int rank, int64_t const* dims)
     return instance_norm_workspace_bytes(std::max<int64_t>(dims[0], 1) * std::max<int64_t>(dims[1], 1), length);
 }
 
+int tactics(Kind kind, Attributes const& a, Tensor const* inputs, int count)
+{
+    Tensor const& x = inputs[0];
+    if (kind != Kind::kSurgeonL2Norm || x.elements() <= 0)
+        return 1;
+    Planes const p = planes_of(a, x);
+    return l2norm_tactics(x.type, p.outer, p.channels, p.inner, count == 2);
+}
+
 cudaError_t run(Kind kind, Attributes const& a, Tensor const* inputs, int count, Tensor const& output,
-    void* workspace, cudaStream_t on, unsigned* tickets)
+    void* workspace, cudaStream_t on, unsigned* tickets, int tactic)
 {
     Tensor const& x = inputs[0];
     if (output.elements() == 0)
@@ -154,17 +179,9 @@ cudaError_t run(Kind kind, Attributes const& a, Tensor const* inputs, int count,
     {
     case Kind::kSurgeonL2Norm:
     {
-        int const axis = axis_in(a, x.rank);
-        int64_t outer = 1, inner = 1;
-        for (int i = 0; i < x.rank; ++i)
-            (i < axis ? outer : inner) *= i == axis ? 1 : x.dims[i];
-        if (x.layout == Layout::kChannelsLast8)
-        {
-            outer *= inner;
-            inner = 1;
-        }
-        return l2norm(x.type, x.data, count == 2 ? scalars(inputs[1]) : Scalars{}, output.data, outer, x.dims[axis],
-            inner, Norm{NormMode(a.mode), a.epsilon}, workspace, tickets, on);
+        Planes const p = planes_of(a, x);
+        return l2norm(x.type, x.data, count == 2 ? scalars(inputs[1]) : Scalars{}, output.data, p.outer, p.channels,
+            p.inner, Norm{NormMode(a.mode), a.epsilon}, workspace, tickets, tactic, on);
     }
     case Kind::kSurgeonInstanceNorm:
     {

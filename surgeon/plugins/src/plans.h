@@ -1,11 +1,49 @@
 // How a shape is mapped to threads: separate from operators.h for the tests and for tuning.
 #pragma once
 
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
 #include "kernels.cuh"
 #include "operators.h"
 
 namespace surgeon
 {
+
+// The best of some plans by what they say of themselves, the fastest first, and of those that say the same the first
+// considered.
+template <class Plan>
+class Ranking
+{
+public:
+    struct Entry
+    {
+        Plan plan;
+        double speed;
+    };
+
+    void consider(Plan const& plan, double speed)
+    {
+        static_assert(std::has_unique_object_representations_v<Plan>, "equal plans have equal bytes");
+        auto const same = [&](Entry const& e) { return std::memcmp(&e.plan, &plan, sizeof plan) == 0; };
+        auto const slower = [&](Entry const& e) { return e.speed < speed; };
+        auto const place = std::find_if(mEntries.begin(), mEntries.end(), slower);
+        bool const last = place == mEntries.end() && mEntries.size() == kMost;
+        if (speed <= 0 || last || std::any_of(mEntries.begin(), mEntries.end(), same))
+            return;
+        mEntries.insert(place, Entry{plan, speed});
+        mEntries.resize(std::min(mEntries.size(), kMost));
+    }
+    Plan best(Plan const& none) const { return mEntries.empty() ? none : mEntries.front().plan; }
+    auto begin() const { return mEntries.begin(); }
+    auto end() const { return mEntries.end(); }
+
+private:
+    static constexpr size_t kMost = 8;
+    std::vector<Entry> mEntries;
+};
 
 struct ColumnsPlan
 {
@@ -103,18 +141,18 @@ struct PadPlan
 };
 
 ColumnsPlan plan_columns(Type type, int64_t outer, int64_t channels, int64_t inner);
-TilesPlan plan_tiles(Type type, int64_t channels, int64_t inner);
+Ranking<TilesPlan> const& rank_tiles(Type type, int64_t channels, int64_t inner);
 TilesPlan tiles_over(int blocks, int x, int box, Type type, int64_t channels);
 bool tiles_fit(TilesPlan const& plan, Type type, int64_t channels);
 ExchangePlan plan_exchange(Type type, int64_t channels);
 bool exchange_fits(ExchangePlan const& plan, Type type, int64_t channels);
-ImagesPlan plan_images(Type type, int64_t channels, int64_t inner);
+Ranking<ImagesPlan> const& rank_images(Type type, int64_t channels, int64_t inner);
 bool images_fit(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner);
-SpansPlan plan_spans(Type type, int64_t channels, int64_t inner, bool weighted);
+Ranking<SpansPlan> const& rank_spans(Type type, int64_t channels, int64_t inner, bool weighted);
 bool spans_fit(SpansPlan const& plan, Type type, int64_t channels, int64_t inner);
-StagedPlan plan_staged(Type type, int64_t channels, int64_t inner);
+Ranking<StagedPlan> const& rank_staged(Type type, int64_t channels, int64_t inner);
 bool staged_fits(StagedPlan const& plan, Type type, int64_t channels, int64_t inner);
-ShortPlanesPlan plan_short_planes(Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted);
+Ranking<ShortPlanesPlan> const& rank_short_planes(Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted);
 bool short_planes_fit(ShortPlanesPlan const& plan, Type type, int64_t channels, int64_t inner);
 StripsPlan plan_strips(Type type, int64_t channels, int64_t inner);
 bool strips_fit(StripsPlan const& plan, Type type, int64_t channels, int64_t inner);
