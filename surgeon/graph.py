@@ -163,6 +163,13 @@ class Node:
         names = [a.name for a in self.proto.attribute if a.type == AttributeProto.GRAPH]
         return self.bodies[names.index(name)]
 
+    def reads(self) -> Iterator[Value]:
+        """The tensors that the node and its bodies read."""
+        yield from (v for v in self.inputs if v is not None)
+        for body in self.bodies:
+            for inner in body.live_deep():
+                yield from (v for v in inner.inputs if v is not None)
+
     def operands(self) -> Sequence[Any]:
         """The inputs without trailing empty ones; what older opsets write as attributes stands in
         its place as an array."""

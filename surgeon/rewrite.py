@@ -157,6 +157,7 @@ class Rewrite:
     warnings: list[str] = field(default_factory=list)
     tolerance: float = 1.0
     max_error: float | None = None
+    part_of: Rewrite | None = None  # the one that builds on this one
 
     @property
     def name(self) -> str:
@@ -640,6 +641,7 @@ class Driver:
         record.tolerance = max(record.tolerance, origin.tolerance)
         if origin.root.origin is None:
             record.root = origin.root
+        origin.part_of = record
         self.rewrites.pop(origin, None)
 
     def fresh(self, graph: Graph, stem: str) -> str:
@@ -662,16 +664,44 @@ class Driver:
 
     def take_back(self, record: Rewrite) -> None:
         for node in reversed(list(record.removed)):
-            for position, value in enumerate(node.inputs):
-                present = self.present(value)
-                if present is not value and present is not None:
-                    node.inputs[position] = present
-                    node.proto.input[position] = present.name
-            node.graph.restore(node)
+            self._put_back(node)
+        for node in record.removed:
+            self._put_back_sources(node)
         for node in reversed(list(record.added)):
             if node.alive:
                 node.graph.remove(node)
         del self.rewrites[record]
+
+    def _put_back(self, node: Node) -> None:
+        """Put back a node that went; it reads what stands now."""
+        for position, value in enumerate(node.inputs):
+            present = self.present(value)
+            if present is not value and present is not None:
+                node.inputs[position] = present
+                node.proto.input[position] = present.name
+        node.graph.restore(node)
+
+    def _put_back_sources(self, reader: Node) -> None:
+        """Put back what a node that is back reads, where that went since: with another rewrite, as its last reader."""
+        todo = [reader]
+        for node in todo:  # grows
+            for source in [v.producer for v in node.reads() if v.producer is not None]:
+                if source.alive:
+                    continue
+                self._put_back(source)
+                self._own_again(source)
+                todo.append(source)
+
+    def _own_again(self, node: Node) -> None:
+        """Have the rewrite that a node went with know that it stands."""
+        record = node.origin
+        while record is not None and record.part_of is not None:
+            record = record.part_of
+        if record is not None:
+            record.added[node] = None
+            return
+        for record in self.rewrites:
+            record.removed.pop(node, None)
 
     def present(self, value: Value | None) -> Value | None:
         """The tensor that readers of `value` read now."""
