@@ -33,6 +33,7 @@ SERIALS = 1 << 40  # more nodes than anybody makes
 PLACE = attrgetter("place")
 MOST_SHOWN = 8  # elements of a tensor attribute that a person reads
 MOST_FOLLOWED = 32  # tensors that a constant is computed from, to be looked at while shapes are inferred
+IR_WITH_DEFAULTS = 4  # since then an initializer that is an input too is what it has where the caller gives nothing
 IR_OF_NODES = 10  # of a model around a single node: every ONNX Runtime that surgeon takes reads it
 FOUR_BITS = frozenset({"int4", "uint4"})
 SMALL_TENSOR = 1024  # elements: larger initializers never decide a shape, so shape inference does without them
@@ -88,8 +89,11 @@ class Value:
 
     @property
     def is_written(self) -> bool:
-        """Whether the value stands in the file as an initializer or a Constant node, and nothing computes it."""
-        return self.tensor is not None or (self.producer is not None and self.producer.key == "Constant")
+        """Whether the value stands in the file as an initializer or a Constant node, nothing computes it, and no caller
+        replaces it: an initializer that is an input too (since IR version 4) is a default."""
+        if self.producer is not None:
+            return self.producer.key == "Constant"
+        return self.tensor is not None and not self.is_input
 
 
 class Node:
@@ -223,7 +227,7 @@ class Graph:
                 value = self._define(name)
                 value.is_input = value.varies = True
         else:
-            overridable = self.model.proto.ir_version >= 4
+            overridable = self.model.proto.ir_version >= IR_WITH_DEFAULTS
             for info in proto.input:
                 value = self._define(info.name)
                 value.is_input = value.varies = True
@@ -471,7 +475,7 @@ class Graph:
                     continue
                 producer = value.producer
                 if producer is None:
-                    if value.tensor is not None:
+                    if value.is_written:
                         orphans[value] = None
                 elif producer.alive and (len(producer.outputs) == 1 or not _is_read(producer)):
                     todo.append(producer)
@@ -1153,7 +1157,7 @@ class Model:
             _forget_size(info)
         for dim in [d for info in graph.input for d in info.type.tensor_type.shape.dim if d.dim_value < 0]:
             dim.Clear()  # inference would compute with the -1
-        add_small_weights(graph, source)
+        add_small_weights(graph, self.proto)
         return copy
 
     # ---- writing ---------------------------------------------------------------------------------------------------
@@ -1445,10 +1449,13 @@ def _keep(entries: Any, wanted: list[bool]) -> None:
     entries.extend(kept)
 
 
-def add_small_weights(graph: GraphProto, source: GraphProto) -> None:
-    """The smaller initializers of `source`; in place of the larger ones, and of those on disk, inputs."""
-    listed = {i.name for i in source.input}
-    for tensor in source.initializer:
+def add_small_weights(graph: GraphProto, source: ModelProto) -> None:
+    """The smaller initializers of `source`; in place of the larger ones, and of those on disk, inputs. Those that are
+    inputs already stay no more than that: ONNX's inference would believe a default that a caller may replace."""
+    listed = {i.name for i in source.graph.input}
+    for tensor in source.graph.initializer:
+        if tensor.name in listed and source.ir_version >= IR_WITH_DEFAULTS:
+            continue
         if math.prod(tensor.dims) <= SMALL_TENSOR and tensor.data_location != TensorProto.EXTERNAL:
             graph.initializer.append(tensor)
         elif tensor.name not in listed:
@@ -1838,7 +1845,7 @@ def _written_sizes(target: Value, types: Types) -> Shape:
     for part in concat.inputs if concat is not None and concat.key == "Concat" else [target] * target.is_written:
         if part is None:
             continue
-        tensor = part.tensor if part.tensor is not None and not part.is_input else None
+        tensor = part.tensor if part.is_written else None
         node = part.producer
         array: np.ndarray | None
         if tensor is not None and tensor.data_location != TensorProto.EXTERNAL:
@@ -1861,7 +1868,7 @@ def _collect_types(graph: Graph, proto: GraphProto, types: Types) -> None:
         if value is not None:
             types[value] = info  # read when somebody asks
     for value in graph.values.values():
-        if value.tensor is not None:
+        if value.tensor is not None and not value.is_input:  # what replaces a default has the sizes of the input
             types[value] = (value.tensor.data_type, tuple(value.tensor.dims))
     for node, inferred in zip(graph.live(), proto.node, strict=True):
         if not node.bodies:

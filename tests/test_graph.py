@@ -129,6 +129,34 @@ def test_since_ir_4_an_initializer_that_is_an_input_is_no_constant() -> None:
     assert not indexed.is_constant(indexed.graph.values["c"])
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "(float[2,3] a, int64[2] c) => (float[p,q] r) <int64[2] c = {2,3}> { m = Reshape (a, c)  r = Relu (m) }",
+        """(float[8,4] a, int64[2] c) => (float[8,4] r) <int64[2] c = {1,4}> {
+            n = ReduceL2 <axes = [0], keepdims = 0> (a)  k = Reshape (n, c)  r = Div (a, k)
+        }""",
+    ],
+)
+def test_the_default_of_an_input_decides_no_shape(body: str) -> None:
+    proto = model(body)
+    result = surgeon.rewrite(proto, target="10.9")
+    assert not result.report.applied and result.model.SerializeToString() == proto.SerializeToString()
+
+
+def test_an_input_with_a_default_stays_when_nobody_reads_it_any_more() -> None:
+    @rewrite(op.Max(x, x * var("c")), stage=Stage.FUSE)
+    def alone(b, x, c):  # type: ignore[no-untyped-def]
+        return b.Relu(x)
+
+    proto = model("(float[2] a, float[p] c) => (float[2] r) <float[2] c = {0,0}> { m = Mul (a, c)  r = Max (a, m) }")
+    inputs = list(proto.graph.input)
+    driver = drive(proto, a_pass("p", alone))
+    assert ops(proto) == ["Relu"] and list(proto.graph.input) == inputs
+    assert [t.name for t in proto.graph.initializer] == ["c"], "without its default the input must be given"
+    assert driver.model.shape(driver.model.graph.values["c"]) == ("p",)
+
+
 def test_constants_are_computed_on_demand() -> None:
     indexed = Model(
         model("""(float[2,3] a) => (float[6] r) {
