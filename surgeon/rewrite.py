@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import combinations
 from struct import Struct
 from typing import Any
 
@@ -47,6 +48,8 @@ class Stage(enum.Enum):
 FUSED, LOWERED = Stage.FUSE.value, Stage.LOWER.value  # how a rewrite of that stage is called
 STRATEGIES = ("decompose", "plugin")  # that a rule of the stage LOWER may have
 FP32 = Struct("<f")
+OF_ONE_SHAPE = frozenset({"Max", "Mean", "Min", "Sum"})  # what their inputs must be before the opset that follows
+BROADCASTING = 8
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -307,6 +310,8 @@ class Builder:
             if i is not None and type(i) is not Value:
                 given[position] = self._lift(i, position, given, formal_types(op, domain, opset))
         self._require_exact(op, given, written)
+        if opset < BROADCASTING and op in OF_ONE_SHAPE and not domain:
+            self._require_one_shape(op, given, opset)
         stem, fresh = f"{self._prefix}/{op}", self._driver.fresh
         names = [fresh(graph, stem)] if outputs == 1 else [fresh(graph, stem) for _ in range(outputs)]
         node = graph.make(op, given, written, domain, names, self.root)
@@ -320,6 +325,16 @@ class Builder:
         if first is not None and self.dtype(first) == TensorProto.DOUBLE:
             told = ", ".join(f"{name} = {attrs[name]}" for name in lost)
             raise Declined(f"an attribute of {op} does not hold {told}")
+
+    def _require_one_shape(self, op: str, inputs: Sequence[Value], opset: int) -> None:
+        """Decline where the inputs are known to be of several shapes, and where a constant is not known to be of the
+        shape of the others: at that opset the operator does not broadcast."""
+        shapes = [self.shape(i) for i in inputs]
+        if any(i.is_written for i in inputs):
+            alike = None not in shapes and len(set(shapes)) == 1
+        else:
+            alike = all(_may_be_alike(one, other) for one, other in combinations(shapes, 2))
+        require(alike, f"{op} does not broadcast at opset {opset}")
 
     def constant(self, array: Any, dtype: int | np.dtype | None = None) -> Value:
         """A new constant tensor of the array's own type, or of `dtype`."""
@@ -757,6 +772,13 @@ class Driver:
             return all(self._same_tensor(p, q, before, after) for p, q in zip(left, right, strict=True))
 
         return same(x, y) or (a.key in COMMUTATIVE and len(x) == 2 and same(x, reversed(y)))
+
+
+def _may_be_alike(one: Shape | None, other: Shape | None) -> bool:
+    """Whether nothing is known that tells two shapes apart."""
+    if one is None or other is None:
+        return True
+    return len(one) == len(other) and all(p == q or None in (p, q) for p, q in zip(one, other, strict=True))
 
 
 def is_rounded(number: float) -> bool:
