@@ -257,6 +257,10 @@ class Graph:
                     f"the output '{name}' of {self.title} is produced by no node. Every graph output needs a producer."
                 )
             returned.is_output = True
+        for name in named_by_training(self.model.proto) if self.parent is None and not self.is_function else ():
+            trained = self.values.get(name)
+            if trained is not None:
+                trained.is_output = True
 
     @property
     def title(self) -> str:
@@ -1398,6 +1402,19 @@ def _sorted(nodes: Sequence[NodeProto], graph: Graph) -> list[NodeProto]:
             "acyclic."
         )
     return [nodes[position] for position in ready]
+
+
+def named_by_training(model: ModelProto) -> set[str]:
+    """The tensors of the main graph that `training_info` may name: what it updates, and what its algorithm reads, which
+    a Gradient does by attributes."""
+    found: set[str] = set()
+    for info in model.training_info:
+        found.update(entry.key for entry in (*info.initialization_binding, *info.update_binding))
+        found.update(output.name for output in info.algorithm.output)
+        for node in info.algorithm.node:
+            found.update(_reads(node))
+            found.update(text.decode("utf-8", "replace") for a in node.attribute for text in (a.s, *a.strings))
+    return found
 
 
 def _reads(node: NodeProto) -> Iterator[str]:

@@ -391,6 +391,27 @@ def test_an_initializer_that_loses_its_last_reader_goes() -> None:
     assert [t.name for t in proto.graph.initializer] == ["d"]
 
 
+def test_what_training_info_names_stays_as_an_output_does() -> None:
+    proto = model(
+        "(float[2] a) => (float[2] r) <float c = {0.25}, float d = {0.5}> "
+        "{ m = Mul (a, c)  l = Max (a, m)  n = Mul (l, d)  k = Max (l, n)  r = Exp (k) }"
+    )
+    info = proto.training_info.add()
+    info.algorithm.name = "step"
+    info.algorithm.node.add(op_type="Mul", input=["c", "c"], output=["next"])
+    info.algorithm.node.add(op_type="Gradient", domain="ai.onnx.preview.training", input=["a"], output=["slope"])
+    info.algorithm.node[1].attribute.append(helper.make_attribute("y", "n"))
+    info.algorithm.output.add(name="next")
+    info.update_binding.add(key="c", value="next")
+    result = surgeon.rewrite(proto, target="10.9")
+    assert ops(result.model) == ["LeakyRelu", "Mul", "Max", "Exp"]
+    assert [t.name for t in result.model.graph.initializer] == ["c", "d"]
+    assert result.model.training_info == proto.training_info
+    assert [w for w in result.report.warnings if "training_info" in w]
+    plain = model("(float[2] a) => (float[2] r) <float c = {0.25}> { m = Mul (a, c)  r = Max (a, m) }")
+    assert not surgeon.rewrite(plain, target="10.9").report.warnings
+
+
 def test_weights_on_disk_are_not_read(tmp_path) -> None:  # type: ignore[no-untyped-def]
     weight = numpy_helper.from_array(np.ones((64, 64), np.float32), "w")
     graph = helper.make_graph(
