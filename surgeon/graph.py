@@ -83,7 +83,9 @@ class Value:
     @property
     def text(self) -> str:
         """The name; of an initializer with one element the number too: `floor=1e-12`."""
-        if self.tensor is None or math.prod(self.tensor.dims) != 1 or self.tensor.data_location == TensorProto.EXTERNAL:
+        if self.tensor is None or self.is_input or math.prod(self.tensor.dims) != 1:
+            return self.name
+        if self.tensor.data_location == TensorProto.EXTERNAL:
             return self.name
         return f"{self.name}={shown(self.tensor)}"
 

@@ -180,7 +180,8 @@ class Rewrite:
     def read_instead(self) -> list[str]:
         """What the readers of a tensor that went without a node in its place read now: `y = x`, `pads = [0, 1]`."""
         return [
-            f"{old.name} = {new.name if new.tensor is None else shown(new.tensor)}" for old, new in self.aliases.items()
+            f"{old.name} = {new.name if new.tensor is None or new.is_input else shown(new.tensor)}"
+            for old, new in self.aliases.items()
         ]
 
     @property

@@ -127,6 +127,7 @@ def test_since_ir_4_an_initializer_that_is_an_input_is_no_constant() -> None:
     proto.graph.input.append(helper.make_tensor_value_info("c", onnx.TensorProto.FLOAT, []))
     indexed = Model(proto)
     assert not indexed.is_constant(indexed.graph.values["c"])
+    assert indexed.graph.values["c"].text == "c"
 
 
 @pytest.mark.parametrize(
