@@ -166,6 +166,15 @@ class Normalisation:
         return len(self.dims)
 
     @property
+    def sizes(self) -> list[Dim]:
+        """Those of the axes."""
+        return [self.dims[a] for a in self.axes]
+
+    def channels(self, axis: int) -> int | None:
+        """The size of an axis, where it is known."""
+        return self.dims[axis] if isinstance(self.dims[axis], int) else None
+
+    @property
     def trailing(self) -> bool:
         return self.axes == tuple(range(self.rank - len(self.axes), self.rank))
 
@@ -204,8 +213,7 @@ def count(b: Builder, n: Normalisation) -> None:
     """Fill in `epsilon` and `factor`, once a pass knows that the window is its own. Declines where it is none."""
     found = n.found
     require("outside" not in found, "epsilon is added to the root, not under it")
-    sizes = [n.dims[a] for a in n.axes]
-    ratio = _ratio(b, int(np.prod(sizes)) if all(isinstance(s, int) for s in sizes) else None, found)
+    ratio = _ratio(b, int(np.prod(n.sizes)) if all(isinstance(s, int) for s in n.sizes) else None, found)
     epsilon = found.get("epsilon")
     require(epsilon is None or epsilon.size == 1, "epsilon differs from element to element")
     value = float(np.asarray(epsilon, np.float64).reshape(())) if epsilon is not None else 0.0
@@ -308,6 +316,8 @@ class _Layout:
         if node.key in SHAPING:
             if role == "full":
                 return "full", value, True  # a view of x
+            if node.key == "Expand" and role == "reduced":
+                self._require_kept_sizes(node)
             return role, layout, False
         if node.key == "Cast" and role == "reduced":
             self._require_type(value)
@@ -319,6 +329,13 @@ class _Layout:
         if reduced:
             return "reduced", reduced[0][1], all(r[2] for r in reduced)
         return "other", None, True
+
+    def _require_kept_sizes(self, expand: Node) -> None:
+        """A size that is not known may be 1, which an Expand to a number makes more of: of the result, too."""
+        given, wanted = dims(self.b, expand.inputs[0]) or [], elements(self.b, expand.inputs[1]) or []  # type: ignore[arg-type]
+        pairs = zip(reversed(given), reversed(wanted), strict=False)
+        grows = any(isinstance(w, int) and w != 1 and not isinstance(g, int) for g, w in pairs)
+        require(not grows, "it cannot be shown that Expand makes a mean no larger than the input")
 
     def _require_type(self, value: Value) -> None:
         """A statistic is of the type of x, or of a wider one."""
@@ -388,7 +405,8 @@ def along(b: Builder, value: Value, n: Normalisation, axes: Sequence[int]) -> Fa
     """A tensor that multiplies x, as one that varies along `axes` of x alone, of their sizes in one row-major vector.
 
     An array where the values are constant (full spatial copies are folded; one number stays one), the tensor itself
-    otherwise; None where it varies along other axes too or broadcasts x.
+    otherwise; None where it varies along other axes too or broadcasts x. Declines where it may broadcast x: where an
+    axis of unknown size has one element at run time, a vector along it makes more of it, and one of ones alone, too.
     """
     shape = b.shape(value)
     if shape is None or len(shape) > n.rank:
@@ -398,14 +416,13 @@ def along(b: Builder, value: Value, n: Normalisation, axes: Sequence[int]) -> Fa
     if array is not None and array.size == 1:
         return array.reshape(1)
     if array is not None:
-        if not all(isinstance(s, int) for s in sizes):
-            own = [1] * (n.rank - array.ndim) + list(array.shape)
-            sizes = [s if isinstance(s, int) else own[a] for s, a in zip(sizes, axes, strict=True)]
-            if any(s == 1 for s in sizes):
-                return None
         own = [1] * (n.rank - array.ndim) + list(array.shape)
-        if any(d not in (1, n.dims[a]) for a, d in enumerate(own) if a not in axes):
-            return None  # where x has one element, it makes more of it
+        may_grow = any(own[a] != 1 and not isinstance(n.dims[a], int) for a in axes)
+        require(
+            not may_grow, f"a factor or a shift of shape {list(array.shape)} may make the result larger than its input"
+        )
+        if any(d not in (1, n.dims[a]) for a, d in enumerate(own)) or not all(isinstance(s, int) for s in sizes):
+            return None
         return _folded(np.asarray(array), n.rank, axes, [int(s) for s in sizes])
     padded = [1] * (n.rank - len(shape)) + list(shape)
     fits = all(padded[a] == n.dims[a] if a in axes else padded[a] == 1 for a in range(n.rank))
@@ -427,23 +444,6 @@ def _folded(array: np.ndarray, rank: int, axes: Sequence[int], sizes: list[int])
         return None
     kept = array.reshape([array.shape[a] for a in axes])
     return np.broadcast_to(kept, sizes).reshape(-1)
-
-
-def channels(b: Builder, n: Normalisation, axis: int) -> int | None:
-    """The size of an axis: x's own, or that of a factor along it."""
-    if isinstance(n.dims[axis], int):
-        return int(n.dims[axis])
-    for _, value in n.affine:
-        shape = b.shape(value) or ()
-        at = len(shape) - (n.rank - axis)
-        if at >= 0 and isinstance(shape[at], int) and shape[at] != 1:
-            return int(shape[at])  # type: ignore[arg-type]
-    return None
-
-
-def sizes_of_axes(b: Builder, n: Normalisation) -> list[Dim]:
-    """The sizes of the axes that are normalised, as far as they are known."""
-    return [channels(b, n, a) or n.dims[a] for a in n.axes]
 
 
 def of_full_shape(b: Builder, n: Normalisation) -> bool:
@@ -707,8 +707,12 @@ def channels_behind(
     shape = known(dims(b, x), f"the rank of '{x.name}' is not known")
     kind, factor = ("Add", outer_shift) if outer_scale is None else ("Mul", outer_scale)
     assert factor is not None
-    n = Normalisation(x, shape, tuple(range(2, len(shape))), affine=[(kind, factor)])
     require({b.rank(scale), b.rank(bias)} <= {1, None}, "")
+    dtype = b.dtype(x)
+    known_scale, known_bias = b.value(scale), b.value(bias)
+    size = shape[1] if isinstance(shape[1], int) else known_scale.size if known_scale is not None else None
+    sizes = [*shape[:1], size or shape[1], *shape[2:]]
+    n = Normalisation(x, sizes, tuple(range(2, len(shape))), affine=[(kind, factor)])
     found = along(b, factor, n, [1])
     # the sum of two branches, which nobody takes for an affine part
     residual = kind == "Add" and b.value(factor) is None
@@ -716,9 +720,6 @@ def channels_behind(
         found is not None,
         "" if residual else f"the {'scale' if kind == 'Mul' else 'shift'} behind it is not one number a channel",
     )
-    dtype = b.dtype(x)
-    known_scale, known_bias = b.value(scale), b.value(bias)
-    size = shape[1] if isinstance(shape[1], int) else known_scale.size if known_scale is not None else None
     if not isinstance(found, np.ndarray):
         found = vector(b, found, size, dtype)
     s, t = (scale if known_scale is None else known_scale), (bias if known_bias is None else known_bias)

@@ -25,7 +25,6 @@ from ._statistics import (
     Normalisation,
     Spelling,
     by_channel,
-    channels,
     channels_behind,
     count,
     grouped_last,
@@ -72,7 +71,7 @@ def by_reshape(b, x, epsilon, group_scale, group_bias, outer_scale=None, outer_s
     affine = [("Mul", outer_scale)] if outer_scale is not None else []
     affine += [("Add", outer_shift)] if outer_shift is not None else []
     n = Normalisation(x, whole, tuple(range(2, len(whole))), epsilon, 1.0, affine)
-    size = known(channels(b, n, 1), "the number of channels is not known")
+    size = known(n.channels(1), "the number of channels is not known")
     require(size % folded[1] == 0, "the groups do not divide the channels")
     dtype = b.dtype(b.root.outputs[0])
     parts = known(

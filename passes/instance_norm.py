@@ -29,7 +29,6 @@ from ._statistics import (
     apply_affine,
     by_channel,
     chain,
-    channels,
     channels_behind,
     count,
     instance_axis,
@@ -67,7 +66,7 @@ def fuse(b, x, **found):
     n = read(b, x, **found)
     axis = known(instance_axis(b, n), "")
     count(b, n)
-    size = known(channels(b, n, axis), "the number of channels is not known")
+    size = known(n.channels(axis), "the number of channels is not known")
     dtype = b.dtype(b.root.outputs[0])
     require(dtype != TensorProto.DOUBLE or b.dtype(x) == dtype, "it computes in double precision")
     parts = merged(b, n, [axis], dtype)

@@ -45,7 +45,6 @@ from ._statistics import (
     of_shape,
     read,
     require_shorter,
-    sizes_of_axes,
     vector,
     with_affine,
 )
@@ -86,7 +85,7 @@ def fuse(b, x, **found):
     )
     source = narrowed(b, x, dtype)
     if n.trailing and declared_opset(b) >= NATIVE:
-        require(all(isinstance(d, int) for d in sizes_of_axes(b, n)) or whole, "the size of the last axis is not known")
+        require(all(isinstance(d, int) for d in n.sizes) or whole, "the size of the last axis is not known")
         y = _native(b, source, n, (scale, shift), dtype)
         if b.lowering(y, "layer-norm") == "decompose":
             require_shorter(b, chain(b, n, source))
@@ -121,7 +120,7 @@ def by_instance_norm(b, x, scale, bias, epsilon, outer_scale, outer_shift):
 
 
 def _native(b, source, n, parts, dtype):
-    (scale, shift), shape = parts, sizes_of_axes(b, n)
+    (scale, shift), shape = parts, n.sizes
     size = int(np.prod(shape)) if all(isinstance(d, int) for d in shape) else None
     row = vector(b, scale, size, dtype)
     offset = None if is_constant(shift, 0) else vector(b, shift, size, dtype)
@@ -132,7 +131,7 @@ def _native(b, source, n, parts, dtype):
 
 
 def _own(b, source, n, parts, dtype):
-    shape = [*sizes_of_axes(b, n), *[1] * (n.rank - 1 - n.axes[-1])]
+    shape = [*n.sizes, *[1] * (n.rank - 1 - n.axes[-1])]
     factors = [along_axes(b, f, shape, dtype, neutral) for f, neutral in zip(parts, (1, 0), strict=True)]
     return b.LayerNorm(source, *factors, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon)
 

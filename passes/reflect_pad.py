@@ -52,8 +52,8 @@ def _padded(f: Any, x: Any, axis: int, begin: int, end: int, mode: str, size: in
     if size is not None:
         return f.Gather(x, np.pad(np.arange(size, dtype=np.int64), (begin, end), mode), axis=axis)  # type: ignore[call-overload]
 
-    def part(start: int, stop: int) -> Any:
-        return f.Slice(x, starts=[start], ends=[stop], axes=[axis])
+    def part(start: int, stop: int, of: Any = x) -> Any:
+        return f.Slice(of, starts=[start], ends=[stop], axes=[axis])
 
     def turned(value: Any, count: int, last: int) -> Any:
         return f.Gather(value, np.arange(last, last - count, -1, dtype=np.int64), axis=axis)
@@ -61,17 +61,24 @@ def _padded(f: Any, x: Any, axis: int, begin: int, end: int, mode: str, size: in
     def repeated(value: Any, count: int) -> Any:
         return f.Gather(value, np.zeros(count, np.int64), axis=axis)
 
+    def again(count: int, start: int, stop: int) -> Any:
+        """So many elements from an end of x; x again and again where it has fewer."""
+        y = part(start, stop)
+        for _ in range((count - 1).bit_length()):
+            y = part(start, stop, f.Concat(y, y, axis=axis))
+        return y
+
     left = {
         "reflect": lambda: turned(x, begin, begin),
         "symmetric": lambda: turned(x, begin, begin - 1),
         "edge": lambda: repeated(x, begin),
-        "wrap": lambda: part(-begin, END),
+        "wrap": lambda: again(begin, -begin, END),
     }
     right = {
         "reflect": lambda: turned(part(-end - 1, -1), end, end - 1),
         "symmetric": lambda: turned(part(-end, END), end, end - 1),
         "edge": lambda: repeated(part(-1, END), end),
-        "wrap": lambda: part(0, end),
+        "wrap": lambda: again(end, 0, end),
     }
     parts = [*([left[mode]()] if begin else []), x, *([right[mode]()] if end else [])]
     return f.Concat(*parts, axis=axis)
@@ -429,9 +436,6 @@ def decompose(b: Builder, x: Value) -> Value:
     if native is not None:
         return native
     for axis, begin, end in _axes(pads):
-        most = max(begin, end)
-        if found.mode == "wrap" and size[axis] is None and most > 1:
-            b.warn(f"wrap by {most}: at run time axis {axis} must have {most} elements or more, or less is padded")
         y = _padded(b, y, axis, begin, end, found.mode, size[axis])
     return y  # type: ignore[no-any-return]
 

@@ -34,7 +34,6 @@ from ._statistics import (
     read,
     require_shorter,
     scaled_behind,
-    sizes_of_axes,
     typed,
     vector,
     with_affine,
@@ -74,7 +73,7 @@ def fuse(b, x, **found):
     )
     source = narrowed(b, x, dtype)
     if n.trailing and declared_opset(b) >= NATIVE:
-        require(all(isinstance(d, int) for d in sizes_of_axes(b, n)) or whole, "the size of the last axis is not known")
+        require(all(isinstance(d, int) for d in n.sizes) or whole, "the size of the last axis is not known")
         y = _native(b, source, n, (scale, shift), dtype)
         if b.lowering(y, "rms-norm") == "decompose":
             require_shorter(b, chain(b, n, source, centred=False))
@@ -89,7 +88,7 @@ def behind(b, x, epsilon, **found):
 
 
 def _native(b, source, n, parts, dtype):
-    shape = sizes_of_axes(b, n)
+    shape = n.sizes
     row = vector(b, parts[0], int(np.prod(shape)) if all(isinstance(d, int) for d in shape) else None, dtype)
     if len(n.axes) > 1:
         row = of_shape(b, row, shape)
@@ -97,7 +96,7 @@ def _native(b, source, n, parts, dtype):
 
 
 def _own(b, source, n, parts, dtype):
-    row = along_axes(b, parts[0], [*sizes_of_axes(b, n), *[1] * (n.rank - 1 - n.axes[-1])], dtype, 1)
+    row = along_axes(b, parts[0], [*n.sizes, *[1] * (n.rank - 1 - n.axes[-1])], dtype, 1)
     return b.RMSNorm(source, row, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon)
 
 

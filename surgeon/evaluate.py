@@ -197,7 +197,7 @@ def _without_weights(model: ModelProto) -> ModelProto:
     graph.output.extend(source.output)
     graph.value_info.extend(source.value_info)
     graph.sparse_initializer.extend(source.sparse_initializer)
-    add_small_weights(graph, source)
+    add_small_weights(graph, model)
     return copy
 
 

@@ -34,6 +34,7 @@ SERIALS = 1 << 40  # more nodes than anybody makes
 PLACE = attrgetter("place")
 MOST_SHOWN = 8  # elements of a tensor attribute that a person reads
 MOST_FOLLOWED = 32  # tensors that a constant is computed from, to be looked at while shapes are inferred
+IR_WITH_DEFAULTS = 4  # since then an initializer that is an input too is what it has where the caller gives nothing
 IR_OF_NODES = 10  # of a model around a single node: every ONNX Runtime that surgeon takes reads it
 FOUR_BITS = frozenset({"int4", "uint4"})
 SMALL_TENSOR = 1024  # elements: larger initializers never decide a shape, so shape inference does without them
@@ -86,14 +87,19 @@ class Value:
     @property
     def text(self) -> str:
         """The name; of an initializer with one element the number too: `floor=1e-12`."""
-        if self.tensor is None or math.prod(self.tensor.dims) != 1 or self.tensor.data_location == TensorProto.EXTERNAL:
+        if self.tensor is None or self.is_input or math.prod(self.tensor.dims) != 1:
+            return self.name
+        if self.tensor.data_location == TensorProto.EXTERNAL:
             return self.name
         return f"{self.name}={shown(self.tensor)}"
 
     @property
     def is_written(self) -> bool:
-        """Whether the value stands in the file as an initializer or a Constant node, and nothing computes it."""
-        return self.tensor is not None or (self.producer is not None and self.producer.key == "Constant")
+        """Whether the value stands in the file as an initializer or a Constant node, nothing computes it, and no caller
+        replaces it: an initializer that is an input too (since IR version 4) is a default."""
+        if self.producer is not None:
+            return self.producer.key == "Constant"
+        return self.tensor is not None and not self.is_input
 
 
 class Node:
@@ -170,6 +176,13 @@ class Node:
         names = [a.name for a in self.proto.attribute if a.type == AttributeProto.GRAPH]
         return self.bodies[names.index(name)]
 
+    def reads(self) -> Iterator[Value]:
+        """The tensors that the node and its bodies read."""
+        yield from (v for v in self.inputs if v is not None)
+        for body in self.bodies:
+            for inner in body.live_deep():
+                yield from (v for v in inner.inputs if v is not None)
+
     def operands(self) -> Sequence[Any]:
         """The inputs without trailing empty ones; what older opsets write as attributes stands in
         its place as an array."""
@@ -223,7 +236,7 @@ class Graph:
                 value = self._define(name)
                 value.is_input = value.varies = True
         else:
-            overridable = self.model.proto.ir_version >= 4
+            overridable = self.model.proto.ir_version >= IR_WITH_DEFAULTS
             for info in proto.input:
                 value = self._define(info.name)
                 value.is_input = value.varies = True
@@ -251,6 +264,10 @@ class Graph:
                     f"the output '{name}' of {self.title} is produced by no node. Every graph output needs a producer."
                 )
             returned.is_output = True
+        for name in named_by_training(self.model.proto) if self.parent is None and not self.is_function else ():
+            trained = self.values.get(name)
+            if trained is not None:
+                trained.is_output = True
 
     @property
     def title(self) -> str:
@@ -475,7 +492,7 @@ class Graph:
                     continue
                 producer = value.producer
                 if producer is None:
-                    if value.tensor is not None:
+                    if value.is_written:
                         orphans[value] = None
                 elif producer.alive and (len(producer.outputs) == 1 or not _is_read(producer)):
                     todo.append(producer)
@@ -1164,7 +1181,7 @@ class Model:
             _forget_size(info)
         for dim in [d for info in graph.input for d in info.type.tensor_type.shape.dim if d.dim_value < 0]:
             dim.Clear()  # inference would compute with the -1
-        add_small_weights(graph, source)
+        add_small_weights(graph, self.proto)
         return copy
 
     # ---- writing ---------------------------------------------------------------------------------------------------
@@ -1414,6 +1431,19 @@ def _sorted(nodes: Sequence[NodeProto], graph: Graph) -> list[NodeProto]:
     return [nodes[position] for position in ready]
 
 
+def named_by_training(model: ModelProto) -> set[str]:
+    """The tensors of the main graph that `training_info` may name: what it updates, and what its algorithm reads, which
+    a Gradient does by attributes."""
+    found: set[str] = set()
+    for info in model.training_info:
+        found.update(entry.key for entry in (*info.initialization_binding, *info.update_binding))
+        found.update(output.name for output in info.algorithm.output)
+        for node in info.algorithm.node:
+            found.update(_reads(node))
+            found.update(text.decode("utf-8", "replace") for a in node.attribute for text in (a.s, *a.strings))
+    return found
+
+
 def _reads(node: NodeProto) -> Iterator[str]:
     """What a node reads, captures of its bodies included."""
     yield from (i for i in node.input if i)
@@ -1463,10 +1493,13 @@ def _keep(entries: Any, wanted: list[bool]) -> None:
     entries.extend(kept)
 
 
-def add_small_weights(graph: GraphProto, source: GraphProto) -> None:
-    """The smaller initializers of `source`; in place of the larger ones, and of those on disk, inputs."""
-    listed = {i.name for i in source.input}
-    for tensor in source.initializer:
+def add_small_weights(graph: GraphProto, source: ModelProto) -> None:
+    """The smaller initializers of `source`; in place of the larger ones, and of those on disk, inputs. Those that are
+    inputs already stay no more than that: ONNX's inference would believe a default that a caller may replace."""
+    listed = {i.name for i in source.graph.input}
+    for tensor in source.graph.initializer:
+        if tensor.name in listed and source.ir_version >= IR_WITH_DEFAULTS:
+            continue
         if math.prod(tensor.dims) <= SMALL_TENSOR and tensor.data_location != TensorProto.EXTERNAL:
             graph.initializer.append(tensor)
         elif tensor.name not in listed:
@@ -1857,7 +1890,7 @@ def _written_sizes(target: Value, types: Types) -> Shape:
     for part in concat.inputs if concat is not None and concat.key == "Concat" else [target] * target.is_written:
         if part is None:
             continue
-        tensor = part.tensor if part.tensor is not None and not part.is_input else None
+        tensor = part.tensor if part.is_written else None
         node = part.producer
         array: np.ndarray | None
         if tensor is not None and tensor.data_location != TensorProto.EXTERNAL:
@@ -1880,7 +1913,7 @@ def _collect_types(graph: Graph, proto: GraphProto, types: Types) -> None:
         if value is not None:
             types[value] = info  # read when somebody asks
     for value in graph.values.values():
-        if value.tensor is not None:
+        if value.tensor is not None and not value.is_input:  # what replaces a default has the sizes of the input
             types[value] = (value.tensor.data_type, tuple(value.tensor.dims))
     for node, inferred in zip(graph.live(), proto.node, strict=True) if graph.bodied else ():
         if not node.bodies:

@@ -13,7 +13,7 @@ so the proof is the whole model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -23,7 +23,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from .errors import ModelError, PassError
 from .files import with_data, with_weights
-from .graph import Model
+from .graph import Model, named_by_training
 from .report import Applied
 from .report import Declined as Entry
 from .rewrite import Declined, ModelRule, Stage
@@ -152,7 +152,7 @@ def restored(
     after = ModelProto()
     after.CopyFrom(model)
     changed = _restore_nodes(after.graph, untouched.graph, touched.graph)
-    changed |= _restore_tensors(after.graph, model.graph, touched.graph, base)
+    changed |= _restore_tensors(after.graph, model.graph, touched.graph, base, named_by_training(model))
     changed |= _restore_infos(
         after.graph.input, untouched.graph.input, touched.graph.input, {t.name for t in model.graph.initializer}
     )
@@ -203,10 +203,12 @@ def _copy(node: NodeProto) -> NodeProto:
     return copy
 
 
-def _restore_tensors(graph: GraphProto, original: GraphProto, touched: GraphProto, base: Path | None) -> bool:
+def _restore_tensors(
+    graph: GraphProto, original: GraphProto, touched: GraphProto, base: Path | None, trained: Collection[str]
+) -> bool:
     """Equal weights are the file's own (external ones stay external); those that lost their last reader leave."""
     exported = {t.name: t for t in touched.initializer}
-    read_before, read_after = _reads(original), _reads(graph)
+    read_before, read_after = _reads(original), _reads(graph).union(trained)
     made = {o for n in graph.node for o in n.output}
     kept, changed = [], False
     for tensor in original.initializer:

@@ -308,7 +308,7 @@ class Prover:
             if v in known:
                 stack.pop()
                 continue
-            if v.tensor is not None or (node is not None and node.key in ("Shape", "Size", "Constant")):
+            if v.is_written or (node is not None and node.key in ("Shape", "Size")):
                 known[v] = True
             elif node is None or node.bodies or "::" in node.key:
                 known[v] = False

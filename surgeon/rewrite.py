@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import combinations
 from struct import Struct
 from typing import Any
 
@@ -47,6 +48,8 @@ class Stage(enum.Enum):
 FUSED, LOWERED = Stage.FUSE.value, Stage.LOWER.value  # how a rewrite of that stage is called
 STRATEGIES = ("decompose", "plugin")  # that a rule of the stage LOWER may have
 FP32 = Struct("<f")
+OF_ONE_SHAPE = frozenset({"Max", "Mean", "Min", "Sum"})  # what their inputs must be before the opset that follows
+BROADCASTING = 8
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -157,6 +160,7 @@ class Rewrite:
     warnings: list[str] = field(default_factory=list)
     tolerance: float = 1.0
     max_error: float | None = None
+    part_of: Rewrite | None = None  # the one that builds on this one
 
     @property
     def name(self) -> str:
@@ -176,7 +180,8 @@ class Rewrite:
     def read_instead(self) -> list[str]:
         """What the readers of a tensor that went without a node in its place read now: `y = x`, `pads = [0, 1]`."""
         return [
-            f"{old.name} = {new.name if new.tensor is None else shown(new.tensor)}" for old, new in self.aliases.items()
+            f"{old.name} = {new.name if new.tensor is None or new.is_input else shown(new.tensor)}"
+            for old, new in self.aliases.items()
         ]
 
     @property
@@ -308,6 +313,8 @@ class Builder:
                 given[position] = self._lift(i, position, given, formal_types(op, domain, opset))
         if written:
             self._require_exact(op, given, written)
+        if opset < BROADCASTING and op in OF_ONE_SHAPE and not domain:
+            self._require_one_shape(op, given, opset)
         stem, fresh = f"{self._prefix}/{op}", self._driver.fresh
         names = [fresh(graph, stem)] if outputs == 1 else [fresh(graph, stem) for _ in range(outputs)]
         node = graph.make(op, given, written, domain, names, self.root)
@@ -321,6 +328,16 @@ class Builder:
         if first is not None and self.dtype(first) == TensorProto.DOUBLE:
             told = ", ".join(f"{name} = {attrs[name]}" for name in lost)
             raise Declined(f"an attribute of {op} does not hold {told}")
+
+    def _require_one_shape(self, op: str, inputs: Sequence[Value], opset: int) -> None:
+        """Decline where the inputs are known to be of several shapes, and where a constant is not known to be of the
+        shape of the others: at that opset the operator does not broadcast."""
+        shapes = [self.shape(i) for i in inputs]
+        if any(i.is_written for i in inputs):
+            alike = None not in shapes and len(set(shapes)) == 1
+        else:
+            alike = all(_may_be_alike(one, other) for one, other in combinations(shapes, 2))
+        require(alike, f"{op} does not broadcast at opset {opset}")
 
     def constant(self, array: Any, dtype: int | np.dtype | None = None) -> Value:
         """A new constant tensor of the array's own type, or of `dtype`."""
@@ -649,6 +666,7 @@ class Driver:
         record.tolerance = max(record.tolerance, origin.tolerance)
         if origin.root.origin is None:
             record.root = origin.root
+        origin.part_of = record
         self.rewrites.pop(origin, None)
 
     def fresh(self, graph: Graph, stem: str) -> str:
@@ -671,16 +689,44 @@ class Driver:
 
     def take_back(self, record: Rewrite) -> None:
         for node in reversed(list(record.removed)):
-            for position, value in enumerate(node.inputs):
-                present = self.present(value)
-                if present is not value and present is not None:
-                    node.inputs[position] = present
-                    node.proto.input[position] = present.name
-            node.graph.restore(node)
+            self._put_back(node)
+        for node in record.removed:
+            self._put_back_sources(node)
         for node in reversed(list(record.added)):
             if node.alive:
                 node.graph.remove(node)
         del self.rewrites[record]
+
+    def _put_back(self, node: Node) -> None:
+        """Put back a node that went; it reads what stands now."""
+        for position, value in enumerate(node.inputs):
+            present = self.present(value)
+            if present is not value and present is not None:
+                node.inputs[position] = present
+                node.proto.input[position] = present.name
+        node.graph.restore(node)
+
+    def _put_back_sources(self, reader: Node) -> None:
+        """Put back what a node that is back reads, where that went since: with another rewrite, as its last reader."""
+        todo = [reader]
+        for node in todo:  # grows
+            for source in [v.producer for v in node.reads() if v.producer is not None]:
+                if source.alive:
+                    continue
+                self._put_back(source)
+                self._own_again(source)
+                todo.append(source)
+
+    def _own_again(self, node: Node) -> None:
+        """Have the rewrite that a node went with know that it stands."""
+        record = node.origin
+        while record is not None and record.part_of is not None:
+            record = record.part_of
+        if record is not None:
+            record.added[node] = None
+            return
+        for record in self.rewrites:
+            record.removed.pop(node, None)
 
     def present(self, value: Value | None) -> Value | None:
         """The tensor that readers of `value` read now."""
@@ -735,6 +781,13 @@ class Driver:
             return all(self._same_tensor(p, q, before, after) for p, q in zip(left, right, strict=True))
 
         return same(x, y) or (a.key in COMMUTATIVE and len(x) == 2 and same(x, reversed(y)))
+
+
+def _may_be_alike(one: Shape | None, other: Shape | None) -> bool:
+    """Whether nothing is known that tells two shapes apart."""
+    if one is None or other is None:
+        return True
+    return len(one) == len(other) and all(p == q or None in (p, q) for p, q in zip(one, other, strict=True))
 
 
 def is_rounded(number: float) -> bool:

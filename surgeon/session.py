@@ -34,6 +34,10 @@ OVERLOADED = (
     "nodes with other attributes have other functions (overloads): ONNX Runtime up to 1.23 runs the first one for all "
     "of them, so compare with a newer one"
 )
+TRAINED = (
+    "the tensors that its training_info names are kept, but what is rewritten computes with the weights of now: train "
+    "the original, and rewrite it again"
+)
 MAX_RUNS = 20  # each run but the last leaves at least one unproved rewrite out
 Progress = Callable[[str, int, int], None]
 
@@ -424,6 +428,8 @@ class _Run:
         report.warnings = list(dict.fromkeys([*driver.warnings, *(w for r in driver.rewrites for w in r.warnings)]))
         if overloaded:
             report.warnings.append(f"{', '.join(overloaded)}: {OVERLOADED}")
+        if proto.training_info and report.applied:
+            report.warnings.append(TRAINED)
         report.ops_before = driver.before
         report.ops_after = operators(model)
         report.untaken = untaken(model, self.target)

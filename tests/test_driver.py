@@ -40,6 +40,31 @@ def test_what_lower_writes_as_the_file_had_it_is_taken_back() -> None:
     assert not driver.rewrites and proto.SerializeToString() == before
 
 
+@pytest.mark.parametrize("ir", [3, 8])
+@pytest.mark.parametrize(
+    "made", ["c = Constant <value_float = 0.25> ()", "q = Constant <value_float = 0.0625> ()  c = Sqrt (q)"]
+)
+def test_what_is_taken_back_has_a_constant_that_went_with_another_rewrite(made: str, ir: int) -> None:
+    @rewrite(x - const("shared"), stage=Stage.FUSE)
+    def other(b, x, shared):  # type: ignore[no-untyped-def]
+        return b.Exp(x)
+
+    @rewrite(op.Sqrt(const("q")), stage=Stage.CLEAN)
+    def fold(b, q):  # type: ignore[no-untyped-def]
+        return b.constant(np.sqrt(q))
+
+    body = f"{made}  s = Sub (a, c)  m = Mul (s, c)  r = Max (s, m)"
+    proto = model(f"(float[2] a) => (float[2] r) {{ {body} }}", ir=ir)
+    driver = drive(proto, LEAKY, a_pass("other", other, fold), strategies={"leaky": "decompose"})
+    assert [o for o in ops(proto) if o != "Constant"] == ["Exp", "Mul", "Max"]
+    onnx.checker.check_model(proto, full_check=True)
+    assert all(n.alive for r in driver.rewrites for n in r.added)
+    assert not [n for r in driver.rewrites for n in r.removed if n.alive]
+    assert [n.op for n in driver.model.graph.live() if n.origin] == [
+        n.op for r in driver.rewrites for n in r.nodes_after
+    ]
+
+
 @pytest.mark.parametrize(
     "body", [SPELLED.replace("(a, c)", "(c, a)").replace("(a, m)", "(m, a)"), SPELLED.replace("float c", "float[1] c")]
 )

@@ -127,6 +127,35 @@ def test_since_ir_4_an_initializer_that_is_an_input_is_no_constant() -> None:
     proto.graph.input.append(helper.make_tensor_value_info("c", onnx.TensorProto.FLOAT, []))
     indexed = Model(proto)
     assert not indexed.is_constant(indexed.graph.values["c"])
+    assert indexed.graph.values["c"].text == "c"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "(float[2,3] a, int64[2] c) => (float[p,q] r) <int64[2] c = {2,3}> { m = Reshape (a, c)  r = Relu (m) }",
+        """(float[8,4] a, int64[2] c) => (float[8,4] r) <int64[2] c = {1,4}> {
+            n = ReduceL2 <axes = [0], keepdims = 0> (a)  k = Reshape (n, c)  r = Div (a, k)
+        }""",
+    ],
+)
+def test_the_default_of_an_input_decides_no_shape(body: str) -> None:
+    proto = model(body)
+    result = surgeon.rewrite(proto, target="10.9")
+    assert not result.report.applied and result.model.SerializeToString() == proto.SerializeToString()
+
+
+def test_an_input_with_a_default_stays_when_nobody_reads_it_any_more() -> None:
+    @rewrite(op.Max(x, x * var("c")), stage=Stage.FUSE)
+    def alone(b, x, c):  # type: ignore[no-untyped-def]
+        return b.Relu(x)
+
+    proto = model("(float[2] a, float[p] c) => (float[2] r) <float[2] c = {0,0}> { m = Mul (a, c)  r = Max (a, m) }")
+    inputs = list(proto.graph.input)
+    driver = drive(proto, a_pass("p", alone))
+    assert ops(proto) == ["Relu"] and list(proto.graph.input) == inputs
+    assert [t.name for t in proto.graph.initializer] == ["c"], "without its default the input must be given"
+    assert driver.model.shape(driver.model.graph.values["c"]) == ("p",)
 
 
 def test_constants_are_computed_on_demand() -> None:
@@ -361,6 +390,27 @@ def test_an_initializer_that_loses_its_last_reader_goes() -> None:
     )
     drive(proto, a_pass("drop", drop))
     assert [t.name for t in proto.graph.initializer] == ["d"]
+
+
+def test_what_training_info_names_stays_as_an_output_does() -> None:
+    proto = model(
+        "(float[2] a) => (float[2] r) <float c = {0.25}, float d = {0.5}> "
+        "{ m = Mul (a, c)  l = Max (a, m)  n = Mul (l, d)  k = Max (l, n)  r = Exp (k) }"
+    )
+    info = proto.training_info.add()
+    info.algorithm.name = "step"
+    info.algorithm.node.add(op_type="Mul", input=["c", "c"], output=["next"])
+    info.algorithm.node.add(op_type="Gradient", domain="ai.onnx.preview.training", input=["a"], output=["slope"])
+    info.algorithm.node[1].attribute.append(helper.make_attribute("y", "n"))
+    info.algorithm.output.add(name="next")
+    info.update_binding.add(key="c", value="next")
+    result = surgeon.rewrite(proto, target="10.9")
+    assert ops(result.model) == ["LeakyRelu", "Mul", "Max", "Exp"]
+    assert [t.name for t in result.model.graph.initializer] == ["c", "d"]
+    assert result.model.training_info == proto.training_info
+    assert [w for w in result.report.warnings if "training_info" in w]
+    plain = model("(float[2] a) => (float[2] r) <float c = {0.25}> { m = Mul (a, c)  r = Max (a, m) }")
+    assert not surgeon.rewrite(plain, target="10.9").report.warnings
 
 
 def test_weights_on_disk_are_not_read(tmp_path) -> None:  # type: ignore[no-untyped-def]

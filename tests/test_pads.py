@@ -394,10 +394,18 @@ def test_a_reflection_by_the_whole_axis_is_refused_with_the_reason() -> None:
     assert any("reflects by 3 an axis of 3" in d.why for d in result.report.declined)
 
 
-def test_a_wrap_on_an_axis_of_unknown_size_says_what_it_needs() -> None:
-    model = written('(float[1,N] x) => (float[A,B] y) <int64[4] p={0,2,0,1}> { y = Pad <mode = "wrap"> (x, p) }', 19)
-    report = surgeon.rewrite(model, target="9.0").report
-    assert report.applied and any("axis 1 must have 2 elements" in w for w in report.warnings)
+@pytest.mark.parametrize("plugins", [[], ["surgeon"]])
+def test_a_wrap_on_an_axis_of_unknown_size_goes_round_as_often_as_it_must(plugins: list[str]) -> None:
+    model = written('(float[1,N] x) => (float[A,B] y) <int64[4] p={0,7,0,5}> { y = Pad <mode = "wrap"> (x, p) }', 19)
+    result = surgeon.rewrite(
+        model, target="8.4", plugins=plugins, strategy={"reflect-pad": "plugin"} if plugins else {}
+    )
+    assert result.report.applied and not result.report.warnings
+    assert not surgeon.rewrite(result.model, target="8.4", plugins=plugins).report.applied
+    rewritten = Runner(result.model)
+    for size in range(1, 10):
+        x = numbers((1, size), TensorProto.FLOAT)
+        np.testing.assert_array_equal(rewritten.run({"x": x})[0], np.pad(x, [(0, 0), (7, 5)], "wrap"))
 
 
 def test_pads_of_run_time_lose_their_axes_for_a_target_that_refuses_a_fourth_input() -> None:
