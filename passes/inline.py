@@ -32,7 +32,7 @@ def inline(editor):
         return False
     changed = False
     for node in editor.nodes(editor.model.functions.__contains__):
-        if node.proto.domain in PLUGINS or _in_function(node.graph) or editor.excluded(node):
+        if node.proto.domain in PLUGINS or node.graph.in_function or editor.excluded(node):
             continue
         other = _of_another_opset(node.key, editor.model)
         if other:
@@ -51,12 +51,6 @@ def inline(editor):
         changed = True
     editor.model.drop_unused_functions()  # no pass need look at what will not be written
     return changed
-
-
-def _in_function(graph):
-    while graph.parent is not None:
-        graph = graph.parent
-    return graph.is_function
 
 
 def _of_another_opset(key, model):

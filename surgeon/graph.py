@@ -198,6 +198,7 @@ class Graph:
         self.parent = parent
         self.owner = owner
         self.is_function = isinstance(proto, onnx.FunctionProto)
+        self.in_function: bool = self.is_function or (parent is not None and parent.in_function)
         self.values: dict[str, Value] = {}
         self.nodes: list[Node] = []  # as the file has them; `extra` holds what came since
         self.extra: dict[int, list[Node]] = {}
@@ -416,9 +417,12 @@ class Graph:
         return node
 
     def constant(self, array: np.ndarray, name: str, at: Node) -> Value:
-        """A new constant: an initializer, or a Constant node where the scope or the IR version has no initializers."""
+        """A new constant: an initializer, or a Constant node where the scope or the IR version has no initializers.
+
+        ONNX lets a body inside a function have them, but TensorRT's parser reads freed memory for those.
+        """
         tensor = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
-        if self.is_function or self.model.proto.ir_version < 4:
+        if self.in_function or self.model.proto.ir_version < 4:
             return self.make("Constant", [], {"value": tensor}, "", [name], at).outputs[0]  # type: ignore[return-value]
         value = self._define(name)
         value.tensor = tensor
