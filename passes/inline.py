@@ -1,13 +1,15 @@
-"""Put local functions in the place of their calls, for a TensorRT that reads none.
+"""Put local functions in the place of their calls.
 
 Why       Exporters write modules as functions of the model
           (PyTorch's newer one, and ONNX's own functions of opset 18 on).
-          TensorRT imports them from 9.0 on; before, a call is an operator without an importer.
-          With --plugins they go in any case: plugin nodes bring functions of their own,
-          which ONNX Runtime mixes up inside another function.
+          Before TensorRT 9.0 a call is an operator without an importer. From then on the parser imports functions,
+          but knows them by name alone, behind ONNX's own operators, and binds what is in them by name too.
+          Other numbers, silently: a function called Softmax, two overloads, an attribute that a call leaves out or
+          that a body inside reads. So every call goes.
+          ONNX Runtime, too, mixes up the functions of plugin nodes inside another function.
 Rewrites  a call of a local function   ->   the function's nodes, calls in them included
-Exact     Bit for bit. Functions of plugin nodes (domains `surgeon` and `trt.plugins`) stay:
-          they only say what those compute.
+Exact     Bit for bit. Functions of plugin nodes (domains `surgeon` and `trt.plugins`, and what has a `plugin_version`
+          or a `plugin_namespace`) stay where the target takes the plugin: they only say what those compute.
 """
 
 from onnx import FunctionProto, ModelProto, helper, inliner
@@ -15,7 +17,7 @@ from onnx import FunctionProto, ModelProto, helper, inliner
 from surgeon import DOMAIN, Stage, rewrite_model
 from surgeon.evaluate import all_nodes
 from surgeon.graph import key_of, schema
-from surgeon.targets import STOCK_DOMAIN
+from surgeon.targets import STOCK_DOMAIN, names_plugin
 
 from ._copy import copied
 
@@ -26,19 +28,18 @@ PLUGINS = (DOMAIN, STOCK_DOMAIN)
 
 @rewrite_model(stage=Stage.CLEAN)
 def inline(editor):
-    # Inside a function ONNX Runtime 1.32 takes the first of a plugin node's functions, whatever the node's attributes.
-    plugin_nodes = editor.plugins and editor.target.carries_functions
-    if (editor.target.reads_functions and not plugin_nodes) or not editor.model.functions:
+    if not editor.model.functions:
         return False
     changed = False
+    meanings = _meanings(editor)
     for node in editor.nodes(editor.model.functions.__contains__):
-        if node.proto.domain in PLUGINS or node.graph.in_function or editor.excluded(node):
+        if node.key in meanings or node.graph.in_function or editor.excluded(node):
             continue
-        other = _of_another_opset(node.key, editor.model)
+        other = _of_another_opset(node.key, editor.model, meanings)
         if other:
             editor.decline(node, other)
             continue
-        nodes = _inlined(node, editor.model)
+        nodes = _inlined(node, editor.model, meanings)
         if any(key_of(n.domain, n.op_type) == node.key for n in nodes):
             editor.decline(
                 node, "the function declares another opset than the model, and a node of it has no form there"
@@ -53,7 +54,16 @@ def inline(editor):
     return changed
 
 
-def _of_another_opset(key, model):
+def _meanings(editor):
+    """The functions that only say what plugin nodes compute; 9.0 to 10.6 import a function before a plugin."""
+    functions = editor.model.functions
+    own = {key for key, function in functions.items() if function.proto.domain in PLUGINS}
+    if not (editor.target.plugins and editor.target.carries_functions):
+        return own
+    return own | {node.key for node in editor.nodes(functions.__contains__) if names_plugin(node)}
+
+
+def _of_another_opset(key, model, meanings):
     """Why a function, or one that it calls, is not of the model's opset; empty where it is, or means the same there."""
     todo = [key]
     for called in todo:  # grows
@@ -64,8 +74,8 @@ def _of_another_opset(key, model):
                 f"the function {called} declares opset {declared} of ONNX's operators, the model {model.opset}, and "
                 f"{changed[0]} is another operator there: export both at opset {declared}"
             )
-        calls = [key_of(n.domain, n.op_type) for n in all_nodes(function) if n.domain not in PLUGINS]
-        todo += [c for c in dict.fromkeys(calls) if c in model.functions and c not in todo]
+        calls = dict.fromkeys(key_of(n.domain, n.op_type) for n in all_nodes(function))
+        todo += [c for c in calls if c in model.functions and c not in meanings and c not in todo]
     return ""
 
 
@@ -100,7 +110,7 @@ def _at_opset(function, opset):
     return copy
 
 
-def _inlined(node, model):
+def _inlined(node, model, meanings):
     """The nodes that onnx's inliner writes for one call, between `in0`... and `out0`..."""
     call = type(node.proto)()
     call.CopyFrom(node.proto)
@@ -119,5 +129,5 @@ def _inlined(node, model):
         opset_import=model.proto.opset_import,
         functions=[_at_opset(f, model.opset) for f in model.proto.functions],
     )
-    kept = [(f.domain, f.name) for f in model.proto.functions if f.domain in PLUGINS]
+    kept = [(f.domain, f.name) for f in model.proto.functions if key_of(f.domain, f.name) in meanings]
     return list(inliner.inline_selected_functions(alone, kept, exclude=True).graph.node)
