@@ -329,7 +329,7 @@ class Graph:
         scope: Graph | None = self
         while scope is not None:
             for value in scope.values.values():
-                value.users = {n: None for n in value.users if not _inside(n.graph, self)}
+                value.users = {n: None for n in value.users if not is_inside(n.graph, self)}
             scope = scope.parent
         self.nodes, self.by_op, self.bodied = [], {}, {}
 
@@ -484,7 +484,7 @@ class Graph:
         for body in node.bodies:
             for inner in body.live_deep():
                 for value in inner.inputs:
-                    if value is not None and not _inside(value.graph, body):
+                    if value is not None and not is_inside(value.graph, body):
                         value.users.pop(inner, None)
                         yield value
 
@@ -1427,7 +1427,8 @@ def _settle(nodes: Iterable[Node]) -> None:
                 todo += out.users
 
 
-def _inside(graph: Graph | None, outer: Graph) -> bool:
+def is_inside(graph: Graph | None, outer: Graph) -> bool:
+    """Whether a scope is `outer`, or a body in it."""
     while graph is not None and graph is not outer:
         graph = graph.parent
     return graph is outer
