@@ -177,11 +177,19 @@ def _load_error(ort: Any, model: ModelProto, folder: str | Path | None) -> str:
 
 def _with_meanings(model: ModelProto) -> ModelProto:
     """The model itself; where it is for a TensorRT that reads no functions, a copy with those of surgeon's nodes."""
-    if any(f.domain == DOMAIN for f in model.functions) or all(n.domain != DOMAIN for n in all_nodes(model.graph)):
+    if not lacks_meanings(model):
         return model
     indexed = Model(without_data(model))
     attach(indexed)
     return indexed.sync()
+
+
+def lacks_meanings(model: ModelProto) -> bool:
+    """Whether it has nodes of surgeon's own, in bodies and functions too, without the functions that say what those
+    compute."""
+    if any(f.domain == DOMAIN for f in model.functions):
+        return False
+    return any(n.domain == DOMAIN for holder, _ in holders(model) for n in all_nodes(holder))
 
 
 def _without_weights(model: ModelProto) -> ModelProto:
