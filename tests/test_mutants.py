@@ -396,6 +396,16 @@ SOUND: dict[str, tuple[dict[str, Any], str]] = {
             y = InstanceNormalization (x, s, s)
         }""",
     ),
+    "slopes in a function that stays": (
+        {"target": "10.9", "strategy": {"prelu": "decompose"}, "skip": ["inline"]},
+        """<ir_version: 8, opset_import: ["" : 18, "local" : 1]>
+        g (float[6,7,5] x) => (float[6,7,5] y) { y = local.F (x) }
+        <domain: "local", opset_import: ["" : 18]>
+        F (x) => (y) {
+            s = Constant <value = float[7,1] {2, 1, 0, 0.2, -1, 0, 1}> ()
+            y = PRelu (x, s)
+        }""",
+    ),
     "a branch that is read twice": (
         {"target": "10.9"},
         """<ir_version: 8, opset_import: ["" : 17]>
