@@ -15,7 +15,7 @@ Exact     Bit for bit. Functions of plugin nodes (domains `surgeon` and `trt.plu
 from onnx import FunctionProto, ModelProto, helper, inliner
 
 from surgeon import DOMAIN, Stage, rewrite_model
-from surgeon.evaluate import all_nodes
+from surgeon.evaluate import all_nodes, functions_behind
 from surgeon.graph import key_of, schema
 from surgeon.targets import STOCK_DOMAIN, names_plugin
 
@@ -32,14 +32,16 @@ def inline(editor):
         return False
     changed = False
     meanings = _meanings(editor)
+    expanded = [f for f in editor.model.proto.functions if key_of(f.domain, f.name) not in meanings]
     for node in editor.nodes(editor.model.functions.__contains__):
         if node.key in meanings or node.graph.in_function or editor.excluded(node):
             continue
-        other = _of_another_opset(node.key, editor.model, meanings)
+        functions = functions_behind([node.proto], expanded)
+        other = _of_another_opset(functions, editor.model)
         if other:
             editor.decline(node, other)
             continue
-        nodes = _inlined(node, editor.model, meanings)
+        nodes = _inlined(node, editor.model, functions)
         if any(key_of(n.domain, n.op_type) == node.key for n in nodes):
             editor.decline(
                 node, "the function declares another opset than the model, and a node of it has no form there"
@@ -63,19 +65,16 @@ def _meanings(editor):
     return own | {node.key for node in editor.nodes(functions.__contains__) if names_plugin(node)}
 
 
-def _of_another_opset(key, model, meanings):
-    """Why a function, or one that it calls, is not of the model's opset; empty where it is, or means the same there."""
-    todo = [key]
-    for called in todo:  # grows
-        function = model.functions[called].proto
-        declared, changed = _opset(function), _changed(function, model.opset)
+def _of_another_opset(functions, model):
+    """Why one of the functions is not of the model's opset; empty where all are, or mean the same there."""
+    for function in functions:
+        changed = _changed(function, model.opset)
         if changed:
+            declared = _opset(function)
             return (
-                f"the function {called} declares opset {declared} of ONNX's operators, the model {model.opset}, and "
-                f"{changed[0]} is another operator there: export both at opset {declared}"
+                f"the function {key_of(function.domain, function.name)} declares opset {declared} of ONNX's operators, "
+                f"the model {model.opset}, and {changed[0]} is another operator there: export both at opset {declared}"
             )
-        calls = dict.fromkeys(key_of(n.domain, n.op_type) for n in all_nodes(function))
-        todo += [c for c in calls if c in model.functions and c not in meanings and c not in todo]
     return ""
 
 
@@ -110,8 +109,8 @@ def _at_opset(function, opset):
     return copy
 
 
-def _inlined(node, model, meanings):
-    """The nodes that onnx's inliner writes for one call, between `in0`... and `out0`..."""
+def _inlined(node, model, functions):
+    """The nodes that onnx's inliner writes for a call of one of the functions, between `in0`... and `out0`..."""
     call = type(node.proto)()
     call.CopyFrom(node.proto)
     call.input[:] = [f"in{k}" if v is not None else "" for k, v in enumerate(node.inputs)]
@@ -127,7 +126,6 @@ def _inlined(node, model, meanings):
         ir_version=model.proto.ir_version,
         graph=graph,
         opset_import=model.proto.opset_import,
-        functions=[_at_opset(f, model.opset) for f in model.proto.functions],
+        functions=[_at_opset(f, model.opset) for f in functions],
     )
-    kept = [(f.domain, f.name) for f in model.proto.functions if key_of(f.domain, f.name) in meanings]
-    return list(inliner.inline_selected_functions(alone, kept, exclude=True).graph.node)
+    return list(inliner.inline_local_functions(alone).graph.node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from .feeds import FLOATS, HALVES, NEXT_TO_NOTHING, OUT_OF_RANGE, Feeds
 from .files import UNWRITABLE, as_text, external_files, resolved_weights, with_weights, without_data
 from .graph import Model, add_small_weights, body_protos
 from .meaning import DOMAIN, IR_WITH_OVERLOADS, attach
+from .pattern import key_of
 
 # Operators with the attribute `stash_type`, and the opset from which they have it.
 STASHING = {"GroupNormalization": 21, "LayerNormalization": 17, "RMSNormalization": 23}
@@ -326,6 +327,21 @@ def all_nodes(holder: GraphProto | onnx.FunctionProto) -> Iterator[NodeProto]:
         yield node
         for body in body_protos(node):
             yield from all_nodes(body)
+
+
+def functions_behind(nodes: Iterable[NodeProto], functions: Iterable[onnx.FunctionProto]) -> list[onnx.FunctionProto]:
+    """Those of the functions that the nodes call, and that these call."""
+    found: dict[str, list[onnx.FunctionProto]] = {}
+    for function in functions:
+        found.setdefault(key_of(function.domain, function.name), []).append(function)
+    called = dict.fromkeys(key for n in nodes if (key := key_of(n.domain, n.op_type)) in found)
+    todo = list(called)
+    for key in todo:  # grows
+        inner = (key_of(n.domain, n.op_type) for function in found[key] for n in all_nodes(function))
+        fresh = dict.fromkeys(k for k in inner if k in found and k not in called)
+        called |= fresh
+        todo += fresh
+    return [function for key in called for function in found[key]]
 
 
 def _widen_nodes(holder: GraphProto | onnx.FunctionProto, narrower: frozenset[int], to: int, opset: int) -> None:

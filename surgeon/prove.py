@@ -31,11 +31,10 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from .equality import TOLERANCE, Difference, compare, is_float, smallest_normal
 from .errors import ModelError, UsageError, did_you_mean
-from .evaluate import Exact, Reference, Runner, Unrunnable, all_nodes, holders, widen_stash
+from .evaluate import Exact, Reference, Runner, Unrunnable, all_nodes, functions_behind, holders, widen_stash
 from .feeds import HALVES, NOT_COUNTED, NOT_FINITE, Feeds, feeds_of
 from .graph import Dim, Graph, Model, Node, Shape, Value, body_protos, declared_dim, is_inside
 from .meaning import DOMAIN, IR_WITH_OVERLOADS, attach
-from .pattern import key_of
 
 if TYPE_CHECKING:
     from .rewrite import Rewrite
@@ -233,7 +232,6 @@ class Prover:
         self.present = present  # a tensor -> the one that its readers read now
         self.shapes = shapes or {}
         self._verdicts = verdicts if verdicts is not None else {}
-        self.functions = {key_of(f.domain, f.name) for f in model.file_functions}
         self._shape_only: dict[Value, bool] = {}
         self.unsized: dict[Rewrite, Window] = {}  # what ran with no sizes that the prover chose
 
@@ -478,8 +476,8 @@ class _Cut:
         opsets = [helper.make_opsetid(d, v) for d, v in {**declared, DOMAIN: 1}.items()]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_WITH_OVERLOADS)
         inside = list(all_nodes(graph))
-        if any(key_of(n.domain, n.op_type) in self.prover.functions for n in inside):
-            model.functions.extend(self.model.file_functions)
+        if self.model.file_functions:
+            model.functions.extend(functions_behind(inside, self.model.file_functions))
         if any(n.domain == DOMAIN for n in inside):
             attach(Model(model))
         return model
