@@ -1,21 +1,23 @@
-"""Put local functions in the place of their calls, for a TensorRT that reads none.
+"""Put local functions in the place of their calls.
 
 Why       Exporters write modules as functions of the model
           (PyTorch's newer one, and ONNX's own functions of opset 18 on).
-          TensorRT imports them from 9.0 on; before, a call is an operator without an importer.
-          With --plugins they go in any case: plugin nodes bring functions of their own,
-          which ONNX Runtime mixes up inside another function.
+          Before TensorRT 9.0 a call is an operator without an importer. From then on the parser imports functions,
+          but knows them by name alone, behind ONNX's own operators, and binds what is in them by name too.
+          Other numbers, silently: a function called Softmax, two overloads, an attribute that a call leaves out or
+          that a body inside reads. So every call goes.
+          ONNX Runtime, too, mixes up the functions of plugin nodes inside another function.
 Rewrites  a call of a local function   ->   the function's nodes, calls in them included
-Exact     Bit for bit. Functions of plugin nodes (domains `surgeon` and `trt.plugins`) stay:
-          they only say what those compute.
+Exact     Bit for bit. Functions of plugin nodes (domains `surgeon` and `trt.plugins`, and what has a `plugin_version`
+          or a `plugin_namespace`) stay where the target takes the plugin: they only say what those compute.
 """
 
 from onnx import FunctionProto, ModelProto, helper, inliner
 
 from surgeon import DOMAIN, Stage, rewrite_model
-from surgeon.evaluate import all_nodes
+from surgeon.evaluate import all_nodes, functions_behind
 from surgeon.graph import key_of, schema
-from surgeon.targets import STOCK_DOMAIN
+from surgeon.targets import STOCK_DOMAIN, names_plugin
 
 from ._copy import copied
 
@@ -26,19 +28,20 @@ PLUGINS = (DOMAIN, STOCK_DOMAIN)
 
 @rewrite_model(stage=Stage.CLEAN)
 def inline(editor):
-    # Inside a function ONNX Runtime 1.32 takes the first of a plugin node's functions, whatever the node's attributes.
-    plugin_nodes = editor.plugins and editor.target.carries_functions
-    if (editor.target.reads_functions and not plugin_nodes) or not editor.model.functions:
+    if not editor.model.functions:
         return False
     changed = False
+    meanings = _meanings(editor)
+    expanded = [f for f in editor.model.proto.functions if key_of(f.domain, f.name) not in meanings]
     for node in editor.nodes(editor.model.functions.__contains__):
-        if node.proto.domain in PLUGINS or _in_function(node.graph) or editor.excluded(node):
+        if node.key in meanings or node.graph.in_function or editor.excluded(node):
             continue
-        other = _of_another_opset(node.key, editor.model)
+        functions = functions_behind([node.proto], expanded)
+        other = _of_another_opset(functions, editor.model)
         if other:
             editor.decline(node, other)
             continue
-        nodes = _inlined(node, editor.model)
+        nodes = _inlined(node, editor.model, functions)
         if any(key_of(n.domain, n.op_type) == node.key for n in nodes):
             editor.decline(
                 node, "the function declares another opset than the model, and a node of it has no form there"
@@ -53,25 +56,25 @@ def inline(editor):
     return changed
 
 
-def _in_function(graph):
-    while graph.parent is not None:
-        graph = graph.parent
-    return graph.is_function
+def _meanings(editor):
+    """The functions that only say what plugin nodes compute; 9.0 to 10.6 import a function before a plugin."""
+    functions = editor.model.functions
+    own = {key for key, function in functions.items() if function.proto.domain in PLUGINS}
+    if not (editor.target.plugins and editor.target.carries_functions):
+        return own
+    return own | {node.key for node in editor.nodes(functions.__contains__) if names_plugin(node)}
 
 
-def _of_another_opset(key, model):
-    """Why a function, or one that it calls, is not of the model's opset; empty where it is, or means the same there."""
-    todo = [key]
-    for called in todo:  # grows
-        function = model.functions[called].proto
-        declared, changed = _opset(function), _changed(function, model.opset)
+def _of_another_opset(functions, model):
+    """Why one of the functions is not of the model's opset; empty where all are, or mean the same there."""
+    for function in functions:
+        changed = _changed(function, model.opset)
         if changed:
+            declared = _opset(function)
             return (
-                f"the function {called} declares opset {declared} of ONNX's operators, the model {model.opset}, and "
-                f"{changed[0]} is another operator there: export both at opset {declared}"
+                f"the function {key_of(function.domain, function.name)} declares opset {declared} of ONNX's operators, "
+                f"the model {model.opset}, and {changed[0]} is another operator there: export both at opset {declared}"
             )
-        calls = [key_of(n.domain, n.op_type) for n in all_nodes(function) if n.domain not in PLUGINS]
-        todo += [c for c in dict.fromkeys(calls) if c in model.functions and c not in todo]
     return ""
 
 
@@ -106,8 +109,8 @@ def _at_opset(function, opset):
     return copy
 
 
-def _inlined(node, model):
-    """The nodes that onnx's inliner writes for one call, between `in0`... and `out0`..."""
+def _inlined(node, model, functions):
+    """The nodes that onnx's inliner writes for a call of one of the functions, between `in0`... and `out0`..."""
     call = type(node.proto)()
     call.CopyFrom(node.proto)
     call.input[:] = [f"in{k}" if v is not None else "" for k, v in enumerate(node.inputs)]
@@ -123,7 +126,6 @@ def _inlined(node, model):
         ir_version=model.proto.ir_version,
         graph=graph,
         opset_import=model.proto.opset_import,
-        functions=[_at_opset(f, model.opset) for f in model.proto.functions],
+        functions=[_at_opset(f, model.opset) for f in functions],
     )
-    kept = [(f.domain, f.name) for f in model.proto.functions if f.domain in PLUGINS]
-    return list(inliner.inline_selected_functions(alone, kept, exclude=True).graph.node)
+    return list(inliner.inline_local_functions(alone).graph.node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from .feeds import FLOATS, HALVES, NEXT_TO_NOTHING, OUT_OF_RANGE, Feeds
 from .files import UNWRITABLE, as_text, external_files, resolved_weights, with_weights, without_data
 from .graph import Model, add_small_weights, body_protos
 from .meaning import DOMAIN, IR_WITH_OVERLOADS, attach
+from .pattern import key_of
 
 # Operators with the attribute `stash_type`, and the opset from which they have it.
 STASHING = {"GroupNormalization": 21, "LayerNormalization": 17, "RMSNormalization": 23}
@@ -178,11 +179,19 @@ def _load_error(ort: Any, model: ModelProto, folder: str | Path | None) -> str:
 
 def _with_meanings(model: ModelProto) -> ModelProto:
     """The model itself; where it is for a TensorRT that reads no functions, a copy with those of surgeon's nodes."""
-    if any(f.domain == DOMAIN for f in model.functions) or all(n.domain != DOMAIN for n in all_nodes(model.graph)):
+    if not lacks_meanings(model):
         return model
     indexed = Model(without_data(model))
     attach(indexed)
     return indexed.sync()
+
+
+def lacks_meanings(model: ModelProto) -> bool:
+    """Whether it has nodes of surgeon's own, in bodies and functions too, without the functions that say what those
+    compute."""
+    if any(f.domain == DOMAIN for f in model.functions):
+        return False
+    return any(n.domain == DOMAIN for holder, _ in holders(model) for n in all_nodes(holder))
 
 
 def _without_weights(model: ModelProto) -> ModelProto:
@@ -319,6 +328,21 @@ def all_nodes(holder: GraphProto | onnx.FunctionProto) -> Iterator[NodeProto]:
         yield node
         for body in body_protos(node):
             yield from all_nodes(body)
+
+
+def functions_behind(nodes: Iterable[NodeProto], functions: Iterable[onnx.FunctionProto]) -> list[onnx.FunctionProto]:
+    """Those of the functions that the nodes call, and that these call."""
+    found: dict[str, list[onnx.FunctionProto]] = {}
+    for function in functions:
+        found.setdefault(key_of(function.domain, function.name), []).append(function)
+    called = dict.fromkeys(key for n in nodes if (key := key_of(n.domain, n.op_type)) in found)
+    todo = list(called)
+    for key in todo:  # grows
+        inner = (key_of(n.domain, n.op_type) for function in found[key] for n in all_nodes(function))
+        fresh = dict.fromkeys(k for k in inner if k in found and k not in called)
+        called |= fresh
+        todo += fresh
+    return [function for key in called for function in found[key]]
 
 
 def _widen_nodes(holder: GraphProto | onnx.FunctionProto, narrower: frozenset[int], to: int, opset: int) -> None:

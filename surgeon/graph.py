@@ -218,6 +218,7 @@ class Graph:
         self.parent = parent
         self.owner = owner
         self.is_function = isinstance(proto, onnx.FunctionProto)
+        self.in_function: bool = self.is_function or (parent is not None and parent.in_function)
         self.values: dict[str, Value] = {}
         self.nodes: list[Node] = []  # as the file has them; `extra` holds what came since
         self.extra: dict[int, list[Node]] = {}
@@ -353,7 +354,7 @@ class Graph:
         scope: Graph | None = self
         while scope is not None:
             for value in scope.values.values():
-                value.users = {n: None for n in value.users if not _inside(n.graph, self)}
+                value.users = {n: None for n in value.users if not is_inside(n.graph, self)}
             scope = scope.parent
         self.nodes, self.by_op, self.bodied = [], {}, {}
 
@@ -444,9 +445,12 @@ class Graph:
         return node
 
     def constant(self, array: np.ndarray, name: str, at: Node) -> Value:
-        """A new constant: an initializer, or a Constant node where the scope or the IR version has no initializers."""
+        """A new constant: an initializer, or a Constant node where the scope or the IR version has no initializers.
+
+        ONNX lets a body inside a function have them, but TensorRT's parser reads freed memory for those.
+        """
         tensor = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
-        if self.is_function or self.model.proto.ir_version < 4:
+        if self.in_function or self.model.proto.ir_version < 4:
             return self.make("Constant", [], {"value": tensor}, "", [name], at).outputs[0]  # type: ignore[return-value]
         value = self._define(name)
         value.tensor = tensor
@@ -508,7 +512,7 @@ class Graph:
         for body in node.bodies:
             for inner in body.live_deep():
                 for value in inner.inputs:
-                    if value is not None and not _inside(value.graph, body):
+                    if value is not None and not is_inside(value.graph, body):
                         value.users.pop(inner, None)
                         yield value
 
@@ -1478,7 +1482,8 @@ def _settle(nodes: Iterable[Node]) -> None:
                 todo += out.users
 
 
-def _inside(graph: Graph | None, outer: Graph) -> bool:
+def is_inside(graph: Graph | None, outer: Graph) -> bool:
+    """Whether a scope is `outer`, or a body in it."""
     while graph is not None and graph is not outer:
         graph = graph.parent
     return graph is outer

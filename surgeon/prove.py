@@ -31,11 +31,10 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from .equality import TOLERANCE, Difference, compare, is_float, smallest_normal
 from .errors import ModelError, UsageError, did_you_mean
-from .evaluate import Exact, Reference, Runner, Unrunnable, all_nodes, holders, widen_stash
+from .evaluate import Exact, Reference, Runner, Unrunnable, all_nodes, functions_behind, holders, widen_stash
 from .feeds import HALVES, NOT_COUNTED, NOT_FINITE, Feeds, feeds_of
-from .graph import Dim, Graph, Model, Node, Shape, Value, declared_dim
+from .graph import Dim, Graph, Model, Node, Shape, Value, body_protos, declared_dim, is_inside
 from .meaning import DOMAIN, IR_WITH_OVERLOADS, attach, has_meaning
-from .pattern import key_of
 
 if TYPE_CHECKING:
     from .rewrite import Rewrite
@@ -233,7 +232,6 @@ class Prover:
         self.present = present  # a tensor -> the one that its readers read now
         self.shapes = shapes or {}
         self._verdicts = verdicts if verdicts is not None else {}
-        self.functions = {key_of(f.domain, f.name) for f in model.file_functions}
         self._shape_only: dict[Value, bool] = {}
         self.unsized: dict[Rewrite, Window] = {}  # what ran with no sizes that the prover chose
 
@@ -350,18 +348,19 @@ class _Cut:
     ) -> list[NodeProto]:
         """The nodes of one side in topological order; `before` or `after` says which nodes make its tensors."""
         made = before if after is None else after
-        file = after is None and self.lowered
+        now = after is not None
+        file = not now and self.lowered
         nodes: list[NodeProto] = []
         done: set[Node] = set()
         for out in outputs:
             alias = (aliases or {}).get(out)
             if alias is not None and after is not None:
-                self._walk(self._resolve(alias), made, done, nodes, model, file)
+                self._walk(self._resolve(alias), made, done, nodes, model, file, now)
                 nodes.append(
                     helper.make_node("Identity", [self._name(self._resolve(alias), after)], [self._name(out, made)])
                 )
             else:
-                self._walk(out, made, done, nodes, model, file)
+                self._walk(out, made, done, nodes, model, file, now)
         return nodes
 
     def _resolve(self, value: Value) -> Value:
@@ -372,8 +371,16 @@ class _Cut:
         return value if value in made else self._resolve(value)
 
     def _walk(
-        self, out: Value, made: dict[Value, Node], done: set[Node], nodes: list[NodeProto], model: Model, file: bool
+        self,
+        out: Value,
+        made: dict[Value, Node],
+        done: set[Node],
+        nodes: list[NodeProto],
+        model: Model,
+        file: bool,
+        now: bool,
     ) -> None:
+        """Add to `nodes` what makes `out`. `now`: with bodies as they stand, not as the file has them."""
         stack: list[tuple[Value, bool]] = [(out, False)]
         while stack:
             value, ready = stack.pop()
@@ -395,27 +402,29 @@ class _Cut:
                 continue
             if ready:
                 done.add(node)
-                nodes += self._named_again(node, made, nodes)
-                nodes.append(self._copy(node, made))
+                nodes += self._named_again(node, made, nodes, now)
+                nodes.append(self._copy(node, made, now))
                 continue
             stack.append((value, True))
-            for source in (*node.inputs, *(_captures(node) if node.bodies else ())):
+            for source in (*node.inputs, *_captures(node, now)):
                 if source is not None:
                     stack.append((self._source(source, made), False))
 
-    def _named_again(self, node: Node, made: dict[Value, Node], nodes: list[NodeProto]) -> list[NodeProto]:
+    def _named_again(self, node: Node, made: dict[Value, Node], nodes: list[NodeProto], now: bool) -> list[NodeProto]:
         """What a body reads by a name that the tensor has no more, by that name."""
         present = {o for n in nodes for o in n.output}
         found: dict[str, NodeProto] = {}
-        for captured in _captures(node) if node.bodies else ():
-            now, name = self._source(captured, made), captured.name
-            if now is not captured and name not in present:
-                found[name] = helper.make_node("Identity", [self._name(now, made)], [name])
+        for captured in _captures(node, now):
+            read, name = self._source(captured, made), captured.name
+            if read is not captured and name not in present:
+                found[name] = helper.make_node("Identity", [self._name(read, made)], [name])
         return list(found.values())
 
-    def _copy(self, node: Node, made: dict[Value, Node]) -> NodeProto:
+    def _copy(self, node: Node, made: dict[Value, Node], now: bool) -> NodeProto:
         proto = NodeProto()
         proto.CopyFrom(node.proto)
+        for body, copied in zip(node.bodies, body_protos(proto), strict=True) if now else ():
+            body.copy_into(copied)
         proto.name = ""
         proto.doc_string = ""
         del proto.metadata_props[:]
@@ -468,9 +477,10 @@ class _Cut:
         graph = helper.make_graph(nodes, "window", infos, [onnx.ValueInfoProto(name=o) for o in outputs], tensors)
         opsets = [helper.make_opsetid(d, v) for d, v in {**declared, DOMAIN: 1}.items()]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_WITH_OVERLOADS)
-        if any(key_of(n.domain, n.op_type) in self.prover.functions for n in nodes):
-            model.functions.extend(self.model.file_functions)
-        if any(n.domain == DOMAIN for n in nodes):
+        inside = list(all_nodes(graph))
+        if self.model.file_functions:
+            model.functions.extend(functions_behind(inside, self.model.file_functions))
+        if any(n.domain == DOMAIN for n in inside):
             attach(Model(model))
         return model
 
@@ -495,12 +505,20 @@ def _read_by(node: NodeProto) -> Iterator[str]:
             yield from _names(attribute.g.output)
 
 
-def _captures(node: Node) -> Iterator[Value]:
+def _captures(node: Node, now: bool) -> Iterator[Value]:
+    """What the bodies read of the graphs around them: as they stand, or as the file has them."""
     for body in node.bodies:
-        for inner in body.live_deep():
+        for inner in body.live_deep() if now else _nodes_of_file(body):
             for value in inner.inputs:
-                if value is not None and value.graph is node.graph:
+                if value is not None and not is_inside(value.graph, body):
                     yield value
+
+
+def _nodes_of_file(graph: Graph) -> Iterator[Node]:
+    for node in graph.nodes:
+        yield node
+        for body in node.bodies:
+            yield from _nodes_of_file(body)
 
 
 def prove_window(

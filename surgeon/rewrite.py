@@ -272,12 +272,13 @@ class Builder:
 
     def discard(self, value: Value, *keep: Any) -> None:
         """Take away the node that a body made for `value`, to make another instead, and what was made for it alone;
-        what the tensors in `keep` are computed from stays (anything else in it is passed over)."""
+        what the tensors in `keep` are computed from stays (anything else in it is passed over), and so do constants,
+        which a body may go on with, until the rewrite is made."""
         if value.producer is None or value.producer not in self.made:
             return
         gone = self._graph.remove(value.producer)
         needed: set[Node] = set()
-        todo = [v.producer for v in keep if isinstance(v, Value)]
+        todo = [v.producer for v in (*keep, *self.constants) if isinstance(v, Value)]
         while todo:
             node = todo.pop()
             if node is not None and not node.alive and node not in needed:
@@ -373,6 +374,12 @@ class Builder:
             return found
         whole = np.asarray(all_given[position]).dtype.kind in "iu"
         return int(TensorProto.INT64 if whole else TensorProto.FLOAT)
+
+    def drop_unread_constants(self) -> None:
+        """Take away the Constant nodes that nothing reads; initializers are not written then."""
+        for node in [v.producer for v in self.constants if v.producer is not None and v.producer.alive]:
+            if not any(o is not None and (o.users or o.is_output) for o in node.outputs):
+                self._graph.remove(node)
 
     def undo(self) -> None:
         """Take away what a body made before it declined."""
@@ -626,6 +633,7 @@ class Driver:
                 self._clearer = True
             root.graph.take_over(old, new)
         gone = root.graph.remove(root)
+        builder.drop_unread_constants()
         removed: dict[Node, None] = {}
         for n in gone:
             if n.origin is None:

@@ -31,10 +31,10 @@ from polygraphy.logger import G_LOGGER
 
 from .engine import RTX, choose_runtime, gpu, plugin_library, polygraphy_log, serialized, tactics, title, told, use
 from .errors import EngineError, UsageError
-from .evaluate import Reference, Runner, Unrunnable
+from .evaluate import Reference, Runner, Unrunnable, lacks_meanings
 from .files import is_large, with_weights
 from .graph import Model, declared_dim
-from .meaning import DOMAIN, attach
+from .meaning import attach
 
 Feeds = dict[str, np.ndarray]
 
@@ -146,7 +146,7 @@ class EvaluatorRunner(BaseRunner):
 
 def with_functions(model: ModelProto) -> ModelProto:
     """surgeon's own nodes carry their meaning: a model written for TensorRT 9.0 to 10.6 leaves it out."""
-    if any(f.domain == DOMAIN for f in model.functions) or not any(n.domain == DOMAIN for n in model.graph.node):
+    if not lacks_meanings(model):
         return model
     copy = ModelProto()
     copy.CopyFrom(model)

@@ -400,8 +400,7 @@ class _Run:
     def _written(self, driver: Driver) -> tuple[ModelProto, list[str]]:
         """The model as it stands now, and the operators of plugin nodes with several functions."""
         model, overloaded = driver.model, []
-        if not self.target.reads_functions:
-            model.drop_unused_functions()
+        model.drop_unused_functions()
         if self.target.carries_functions:
             overloaded = attach(model)
         elif any(k.startswith("surgeon::") and v for s in model.scopes for k, v in s.by_op.items()):

@@ -142,6 +142,12 @@ SHAPE_INPUTS: dict[str, tuple[int, ...]] = {
 }
 SHAPE_CONE = 256  # nodes that are looked at behind one such input
 
+# LocalFunctionImporter (onnx-tensorrt@9.0-GA to @10.1-GA) looks functions up without domain and overload, behind the
+# operators; binds an input to whatever tensor in sight is called like it; hands attributes no further than to the
+# function's own nodes, and reads 0 for one that the call leaves out; and keeps pointers into a copy of the function,
+# which it frees, so Constant nodes are garbage. TensorRT-RTX 1.7.1 reads Constant nodes and most inputs right, no more.
+MISREAD_FUNCTION = "this parser ties functions and what is in them by name alone, and may mix them up with others"
+
 # Native on DLA at some release (NVIDIA/Deep-Learning-Accelerator-SW operators/README.md, dla-layer-restrictions): any
 # other operator falls back to the GPU.
 DLA_OPS = (
@@ -167,6 +173,13 @@ STOCK_VERSIONS: dict[str, tuple[tuple[Version, str], ...]] = {  # the newest ver
 }
 STOCK_DOMAIN = "trt.plugins"
 OWN_DOMAIN = "surgeon"
+
+
+def names_plugin(node: Node) -> bool:
+    """Whether a node that the parser has no importer for says that it is a plugin."""
+    if node.proto.domain in (STOCK_DOMAIN, OWN_DOMAIN):
+        return True
+    return any(a.name in ("plugin_version", "plugin_namespace") for a in node.proto.attribute)
 
 
 # ---- conditions ------------------------------------------------------------------------------------------------------
@@ -1433,7 +1446,7 @@ class Target:
 
     @property
     def reads_functions(self) -> bool:
-        """Whether the parser imports local functions: from 9.0 on."""
+        """Whether the parser imports local functions: from 9.0 on, though not always as ONNX means them."""
         return self.version >= (9, 0)
 
     @property
@@ -1565,16 +1578,16 @@ class Target:
         return checks is not None and not checks and key not in _constant_inputs(self.version, self.rtx)
 
     def _why_unknown(self, node: Node) -> str | None:
-        """The reason for an operator that the table has no importer for; None for plugins and local functions."""
+        """The reason for an operator that the table has no importer for; None for plugins."""
         domain, op = node.proto.domain, node.op
         if domain == OWN_DOMAIN and op not in STOCK_PLUGINS:
             if not op.startswith("Surgeon"):
                 return f"{op} is surgeon's own canonical node, which no parser reads"
             return None if self.plugins else "there are no plugins"
-        if domain in (STOCK_DOMAIN, OWN_DOMAIN) or "plugin_version" in node.attrs or "plugin_namespace" in node.attrs:
+        if names_plugin(node):
             return self._why_no_plugin(op)
         if node.key in _model(node).functions:
-            return None if self.reads_functions else "local functions are read from TensorRT 9.0 on"
+            return MISREAD_FUNCTION if self.reads_functions else "local functions are read from TensorRT 9.0 on"
         if domain in ("", "ai.onnx"):
             return f"{'TensorRT-RTX' if self.rtx else 'TensorRT ' + _dotted(self.version)} has no importer for {op}"
         if self.imports(op):

@@ -104,6 +104,32 @@ def test_a_function_has_no_initializers_so_new_constants_are_nodes() -> None:
     assert [n.op_type for n in proto.functions[0].node] == ["Constant", "Max"]
 
 
+def test_in_a_body_inside_a_function_new_constants_are_nodes() -> None:
+    """TensorRT-RTX 1.7.1 reads freed memory for an initializer of such a body."""
+
+    @rewrite(op.Relu(x), stage=Stage.FUSE)
+    def relu(b, x):  # type: ignore[no-untyped-def]
+        return b.Max(x, 0.0)
+
+    proto = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17, "f" : 1]>
+        g (float[2] a, bool c) => (float[2] r) { r = f.act (a, c) }
+        <domain: "f", opset_import: ["" : 17]>
+        act (p, c) => (q) {
+            q = If (c) <then_branch = t () => (float[2] u) {
+                            u = If (c) <then_branch = tt () => (float[2] w) { w = Relu (p) },
+                                        else_branch = te () => (float[2] o) { o = Tanh (p) }> },
+                        else_branch = e () => (float[2] v) { v = Relu (p) }>
+        }
+    """)
+    drive(proto, a_pass("max", relu))
+    then, other = (a.g for a in proto.functions[0].node[0].attribute)
+    inner = then.node[0].attribute[0].g
+    for body in (inner, other):
+        assert not body.initializer and [n.op_type for n in body.node] == ["Constant", "Max"]
+    onnx.checker.check_model(proto)
+
+
 def test_before_ir_4_new_constants_are_nodes_and_initializers_are_inputs() -> None:
     @rewrite(op.Add(x, const("c")), stage=Stage.FUSE)
     def twice_as_much(b, x, c):  # type: ignore[no-untyped-def]
@@ -481,7 +507,7 @@ def test_a_rewrite_inside_a_function_is_proved() -> None:
         <domain: "f", opset_import: ["" : 17]>
         leaky (p) => (q) { c = Constant <value_float = 0.25> ()  m = Mul (p, c)  q = Max (p, m) }
     """)
-    result = surgeon.rewrite(proto, target="10.9")
+    result = surgeon.rewrite(proto, target="10.9", skip=["inline"])
     assert [n.op_type for n in result.model.functions[0].node] == ["LeakyRelu"]
     assert result.report.applied[0].max_error == 0.0
 

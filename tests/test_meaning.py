@@ -71,8 +71,6 @@ def test_plugin_nodes_inside_a_function_of_the_file_are_evaluated_right() -> Non
         onnxruntime.InferenceSession(m.SerializeToString()).run(None, {"x": x})[0] for m in (proto, result.model)
     )
     np.testing.assert_allclose(after, before, rtol=1e-5)
-    kept = surgeon.rewrite(proto, target="10.9")
-    assert [n.op_type for n in kept.model.graph.node][0] == "Unit"
 
 
 @pytest.mark.parametrize("library", ["surgeon", "stock"])

@@ -13,6 +13,7 @@ import onnxruntime
 import pytest
 from helpers import onnxruntime_runs, require_opset
 
+import surgeon
 from surgeon.evaluate import Reference, Runner, Unrunnable
 from surgeon.network import (
     EvaluationError,
@@ -654,6 +655,64 @@ def test_parser_mistake_is_found(name: str, tmp_path: Path) -> None:
         pytest.skip(f"ONNX Runtime {onnxruntime.__version__} does not run it, nor does onnx's reference evaluator")
     got, _ = worst_difference(path)
     assert least <= got <= largest
+
+
+# Calls of functions that the parser reads otherwise than ONNX, or refuses. Of overloads ONNX's text form knows nothing.
+FUNCTIONS = {
+    "called like an operator": """{ y = d.Softmax (x) }
+        <domain: "d", opset_import: ["" : 17]> Softmax (a) => (r) { r = Softmax <axis = 1> (a) }""",
+    "called like an operator that TensorRT never takes": """{ y = d.Unique (x) }
+        <domain: "d", opset_import: ["" : 17]> Unique (a) => (r) { r = LeakyRelu <alpha = 0.5> (a) }""",
+    "one name in two domains": """{ t = d.F (x) y = e.F (t) }
+        <domain: "d", opset_import: ["" : 17]> F (a) => (r) { r = LeakyRelu <alpha = 0.5> (a) }
+        <domain: "e", opset_import: ["" : 17]> F (a) => (r) { r = Elu (a) }""",
+    "swapped names": """{ a = Exp (x) b = Abs (x) y = d.F (b, a) }
+        <domain: "d", opset_import: ["" : 17]> F (a, b) => (r) { r = Sub (a, b) }""",
+    "an input left out": """{ y = d.F (x) }
+        <domain: "d", opset_import: ["" : 17]> F (a, low) => (r) { r = Clip (a, low) }""",
+    "an attribute left out": """{ y = d.F (x) }
+        <domain: "d", opset_import: ["" : 17]> F <by> (a) => (r) { r = LeakyRelu <alpha: float = @by> (a) }""",
+    "an attribute handed on": """{ y = d.F <by = 0.5> (x) }
+        <domain: "d", opset_import: ["" : 17, "d" : 1]> F <by> (a) => (r) { r = d.G <be: float = @by> (a) }
+        <domain: "d", opset_import: ["" : 17]> G <be> (a) => (r) { r = LeakyRelu <alpha: float = @be> (a) }""",
+    "an attribute in a body": """{ t = Constant <value = bool {1}> () y = d.F <by = 0.5> (x, t) }
+        <domain: "d", opset_import: ["" : 17]> F <by> (a, c) => (r) { r = If (c) <
+            then_branch = t () => (float[2,3,4] u) { u = LeakyRelu <alpha: float = @by> (a) },
+            else_branch = e () => (float[2,3,4] v) { v = Neg (a) }> }""",
+    "an initializer in a body": """{ t = Constant <value = bool {1}> () y = d.F (x, t) }
+        <domain: "d", opset_import: ["" : 17]> F (a, c) => (r) { r = If (c) <
+            then_branch = t () => (float[2,3,4] u) <float[3,1] w = {1, 2, 3}> { u = Mul (a, w) },
+            else_branch = e () => (float[2,3,4] v) { v = Neg (a) }> }""",
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_go_because_the_parser_knows_names_alone(name: str, tmp_path: Path) -> None:
+    head = '<ir_version: 10, opset_import: ["" : 17, "d" : 1, "e" : 1]> g (float[2,3,4] x) => (float[2,3,4] y) '
+    proto = onnx.parser.parse_model(head + FUNCTIONS[name])
+    onnx.checker.check_model(proto)
+    path, result = tmp_path / "model.onnx", surgeon.rewrite(proto, target="rtx")
+    result.save(path)
+    assert not result.report.failed and not result.report.untaken and not result.model.functions
+    feeds = random_feeds(proto)
+    want, got = onnxruntime_outputs(proto, feeds)["y"], evaluate(parse(path), feeds)["y"]
+    assert difference(got, want) < 1e-5
+    kept = surgeon.rewrite(proto, target="rtx", skip=["inline"]).report
+    assert kept.failed and any("by name alone" in d.why for d in kept.untaken)
+
+
+def test_of_two_overloads_each_call_gets_its_own(tmp_path: Path) -> None:
+    proto = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 17, "d" : 1]>
+        g (float[2,3,4] x) => (float[2,3,4] y) { t = d.F (x) y = d.F (t) }
+        <domain: "d", opset_import: ["" : 17]> F (a) => (r) { r = LeakyRelu <alpha = 0.5> (a) }"""
+    )
+    proto.functions.add().CopyFrom(proto.functions[0])
+    proto.functions[1].overload = proto.graph.node[1].overload = "other"
+    proto.functions[1].node[0].attribute[0].f = -0.25
+    result = surgeon.rewrite(proto, target="rtx")
+    assert not result.report.failed
+    assert [n.attribute[0].f for n in result.model.graph.node] == [0.5, -0.25]
 
 
 def test_selu_difference_is_the_measured_one(tmp_path: Path) -> None:
