@@ -15,8 +15,7 @@ Exact     Bit for bit. Functions of plugin nodes (domains `surgeon` and `trt.plu
 from onnx import FunctionProto, ModelProto, helper, inliner
 
 from surgeon import DOMAIN, Stage, rewrite_model
-from surgeon.evaluate import all_nodes, functions_behind
-from surgeon.graph import key_of, schema
+from surgeon.graph import all_nodes, functions_behind, key_of, schema
 from surgeon.targets import STOCK_DOMAIN, names_plugin
 
 from ._copy import copied
@@ -47,6 +46,8 @@ def inline(editor):
                 node, "the function declares another opset than the model, and a node of it has no form there"
             )
             continue
+        for entry in [o for f in functions for o in f.opset_import if o.domain not in (*ONNX, *editor.model.opsets)]:
+            editor.model.set_opset(entry.version, entry.domain)
         builder = editor.builder(node)
         known = {f"in{k}": v for k, v in enumerate(node.inputs) if v is not None}
         copied(builder, nodes, known)
@@ -97,16 +98,30 @@ def _signature(op, opset):
     return attrs, [(f.name, f.option) for f in spec.inputs], [(f.name, f.option) for f in spec.outputs]
 
 
-def _at_opset(function, opset):
-    """The function, of the model's opset where that means the same: onnx's inliner takes no other."""
-    if _opset(function) == opset or _changed(function, opset):
-        return function
+def _as_inliner_reads(function, opset, functions):
+    """A copy of which onnx's inliner (1.23) makes what it means: of the model's opset, where that means the same, with
+    a node for every output and with the defaults of what it calls."""
     copy = FunctionProto()
     copy.CopyFrom(function)
-    for entry in copy.opset_import:
-        if entry.domain in ONNX:
-            entry.version = opset
+    if not _changed(function, opset):
+        for entry in copy.opset_import:
+            if entry.domain in ONNX:
+                entry.version = opset
+    _say_defaults(all_nodes(copy), functions)
+    for position, name in enumerate(copy.output):
+        if name in copy.input:
+            copy.output[position] = f"{name}~{position}"
+            copy.node.add(op_type="Identity", input=[name], output=[copy.output[position]])
     return copy
+
+
+def _say_defaults(calls, functions):
+    """Write to each call of a function the attributes that it leaves out and the function has defaults for."""
+    for call in calls:
+        for function in functions:
+            if (function.domain, function.name, function.overload) == (call.domain, call.op_type, call.overload):
+                given = {a.name for a in call.attribute}
+                call.attribute.extend(a for a in function.attribute_proto if a.name not in given)
 
 
 def _inlined(node, model, functions):
@@ -121,11 +136,12 @@ def _inlined(node, model, functions):
         if v is not None
     ]
     outputs = [helper.make_tensor_value_info(n, 1, None) for n in call.output if n]
+    _say_defaults([call], functions)
     graph = helper.make_graph([call], "call", infos, outputs)
     alone = ModelProto(
         ir_version=model.proto.ir_version,
         graph=graph,
         opset_import=model.proto.opset_import,
-        functions=[_at_opset(f, model.opset) for f in functions],
+        functions=[_as_inliner_reads(f, model.opset, functions) for f in functions],
     )
     return list(inliner.inline_local_functions(alone).graph.node)

@@ -426,7 +426,7 @@ def tolerance_of(dtype: np.dtype) -> float:
 def differs(a: np.ndarray, b: np.ndarray, tolerance: float, kind: str, exact: Exact, index: int) -> Difference:
     """surgeon's verdict on the output of that number: see `prove`."""
     output, rounding = partial(exact.output, index), partial(exact.rounding, index)
-    return compare(a, b, tolerance, kind not in NOT_FINITE, output, rounding)
+    return compare(a, b, tolerance, kind not in NOT_FINITE, output, rounding, kind == "inf")
 
 
 def figures(kind: str, given: np.ndarray, expected: np.ndarray) -> Figures:

@@ -36,9 +36,11 @@ def compare(
     finite: bool,
     exact: Evaluation | None = None,
     rounding: Evaluation | None = None,
+    cut_off: bool = False,
 ) -> Difference:
     """Whether `after` may stand for `before`. `exact` gives, on demand, the float64 (or fp32) evaluation, `rounding`
-    what that rounds off itself, element by element."""
+    what that rounds off itself, element by element. `cut_off`: of inf inputs, which one side may have made the type's
+    maximum."""
     if after.shape != before.shape or after.dtype != before.dtype:
         return Difference(
             math.inf, f"it returns {after.dtype}{list(after.shape)} instead of {before.dtype}{list(before.shape)}"
@@ -48,7 +50,7 @@ def compare(
     limit = _limit(before.dtype)
     a, b = after.astype(np.float64), before.astype(np.float64)
     counted = np.isfinite(b) & (np.abs(b) < limit)
-    if not finite and before.dtype.itemsize >= 4:
+    if cut_off and before.dtype.itemsize >= 4:
         counted &= ~((a == 0) & (np.abs(b) <= ROOT_QUOTIENT))
     if not finite and exact is not None and np.isinf(a[counted]).any():
         counted &= ~_saturated(a, b, exact())

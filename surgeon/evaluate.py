@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,8 @@ from .equality import TOLERANCE, is_float, smallest_normal
 from .errors import ModelError, SurgeonError
 from .feeds import FLOATS, HALVES, NEXT_TO_NOTHING, OUT_OF_RANGE, Feeds
 from .files import UNWRITABLE, as_text, external_files, resolved_weights, with_weights, without_data
-from .graph import Model, add_small_weights, body_protos
+from .graph import Model, add_small_weights, all_nodes
 from .meaning import DOMAIN, IR_WITH_OVERLOADS, attach
-from .pattern import key_of
 
 # Operators with the attribute `stash_type`, and the opset from which they have it.
 STASHING = {"GroupNormalization": 21, "LayerNormalization": 17, "RMSNormalization": 23}
@@ -260,7 +259,8 @@ def _distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """|a - b|, element by element; 0 where that is no finite number, and for what is no float."""
     if not is_float(b.dtype):
         return np.zeros(b.shape)
-    distance = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    with np.errstate(all="ignore"):
+        distance = np.abs(a.astype(np.float64) - b.astype(np.float64))
     return np.where(np.isfinite(distance), distance, 0.0)
 
 
@@ -320,29 +320,6 @@ def holders(model: ModelProto) -> Iterator[tuple[GraphProto | onnx.FunctionProto
     """The graph and the functions of a model, each with its opset of ONNX's own operators."""
     for holder, declares in ((model.graph, model), *((f, f) for f in model.functions)):
         yield holder, next((o.version for o in declares.opset_import if not o.domain), 1)
-
-
-def all_nodes(holder: GraphProto | onnx.FunctionProto) -> Iterator[NodeProto]:
-    """The nodes of a graph or function and of all bodies inside."""
-    for node in holder.node:
-        yield node
-        for body in body_protos(node):
-            yield from all_nodes(body)
-
-
-def functions_behind(nodes: Iterable[NodeProto], functions: Iterable[onnx.FunctionProto]) -> list[onnx.FunctionProto]:
-    """Those of the functions that the nodes call, and that these call."""
-    found: dict[str, list[onnx.FunctionProto]] = {}
-    for function in functions:
-        found.setdefault(key_of(function.domain, function.name), []).append(function)
-    called = dict.fromkeys(key for n in nodes if (key := key_of(n.domain, n.op_type)) in found)
-    todo = list(called)
-    for key in todo:  # grows
-        inner = (key_of(n.domain, n.op_type) for function in found[key] for n in all_nodes(function))
-        fresh = dict.fromkeys(k for k in inner if k in found and k not in called)
-        called |= fresh
-        todo += fresh
-    return [function for key in called for function in found[key]]
 
 
 def _widen_nodes(holder: GraphProto | onnx.FunctionProto, narrower: frozenset[int], to: int, opset: int) -> None:
@@ -423,7 +400,8 @@ class Exact:
         part = ALL_IS_ROUNDING if self._kind in NEXT_TO_NOTHING else 0.0
         off = _unexplained(self._own[index], result, self._given[index], part)
         if off is not None and off.any() and index < len(moved := self._moved()):
-            off = off & ~(np.abs(self._given[index].astype(np.float64) - result) <= moved[index])
+            with np.errstate(all="ignore"):
+                off = off & ~(np.abs(self._given[index].astype(np.float64) - result) <= moved[index])
         return result if off is not None and not off.any() else None
 
     def _moved(self) -> list[np.ndarray]:

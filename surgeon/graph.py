@@ -450,7 +450,7 @@ class Graph:
         ONNX lets a body inside a function have them, but TensorRT's parser reads freed memory for those.
         """
         tensor = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
-        if self.in_function or self.model.proto.ir_version < 4:
+        if self.in_function or self.model.proto.ir_version < IR_WITH_DEFAULTS:
             return self.make("Constant", [], {"value": tensor}, "", [name], at).outputs[0]  # type: ignore[return-value]
         value = self._define(name)
         value.tensor = tensor
@@ -1161,9 +1161,8 @@ class Model:
             name = attribute.name
             attribute.CopyFrom(given[attribute.ref_attr_name])
             attribute.name = name
-        model = helper.make_model(
-            body, opset_imports=list(function.proto.opset_import), functions=list(self.proto.functions)
-        )
+        behind = functions_behind(all_nodes(body), self.proto.functions)
+        model = helper.make_model(body, opset_imports=list(function.proto.opset_import), functions=behind)
         try:
             return onnx.shape_inference.infer_shapes(model, data_prop=True).graph
         except Exception:  # as for the main graph: what cannot be inferred stays unknown
@@ -1520,6 +1519,29 @@ def body_protos(proto: NodeProto) -> list[GraphProto]:
         elif attribute.type == AttributeProto.GRAPHS:
             found.extend(attribute.graphs)
     return found
+
+
+def all_nodes(holder: GraphProto | onnx.FunctionProto) -> Iterator[NodeProto]:
+    """The nodes of a graph or function and of all bodies inside."""
+    for node in holder.node:
+        yield node
+        for body in body_protos(node):
+            yield from all_nodes(body)
+
+
+def functions_behind(nodes: Iterable[NodeProto], functions: Iterable[onnx.FunctionProto]) -> list[onnx.FunctionProto]:
+    """Those of the functions that the nodes call, and that these call."""
+    found: dict[str, list[onnx.FunctionProto]] = {}
+    for function in functions:
+        found.setdefault(key_of(function.domain, function.name), []).append(function)
+    called = dict.fromkeys(key for n in nodes if (key := key_of(n.domain, n.op_type)) in found)
+    todo = list(called)
+    for key in todo:  # grows
+        inner = (key_of(n.domain, n.op_type) for function in found[key] for n in all_nodes(function))
+        fresh = dict.fromkeys(k for k in inner if k in found and k not in called)
+        called |= fresh
+        todo += fresh
+    return [function for key in called for function in found[key]]
 
 
 def _rebind(node: Node) -> None:

@@ -672,6 +672,13 @@ FUNCTIONS = {
         <domain: "d", opset_import: ["" : 17]> F (a, low) => (r) { r = Clip (a, low) }""",
     "an attribute left out": """{ y = d.F (x) }
         <domain: "d", opset_import: ["" : 17]> F <by> (a) => (r) { r = LeakyRelu <alpha: float = @by> (a) }""",
+    "a default": """{ y = d.F (x) }
+        <domain: "d", opset_import: ["" : 17]> F <by: float = 0.25> (a) => (r) {
+            r = LeakyRelu <alpha: float = @by> (a) }""",
+    "a default of a function in a function": """{ y = d.F (x) }
+        <domain: "d", opset_import: ["" : 17, "d" : 1]> F (a) => (r) { r = d.G (a) }
+        <domain: "d", opset_import: ["" : 17]> G <by: float = 0.25> (a) => (r) {
+            r = LeakyRelu <alpha: float = @by> (a) }""",
     "an attribute handed on": """{ y = d.F <by = 0.5> (x) }
         <domain: "d", opset_import: ["" : 17, "d" : 1]> F <by> (a) => (r) { r = d.G <be: float = @by> (a) }
         <domain: "d", opset_import: ["" : 17]> G <be> (a) => (r) { r = LeakyRelu <alpha: float = @be> (a) }""",
