@@ -98,11 +98,13 @@ def _signature(op, opset):
     return attrs, [(f.name, f.option) for f in spec.inputs], [(f.name, f.option) for f in spec.outputs]
 
 
-def _as_inliner_reads(function, opset, functions):
+def _as_inliner_reads(function, opset, functions, call):
     """A copy of which onnx's inliner (1.23) makes what it means: of the model's opset, where that means the same, with
     a node for every output and with the defaults of what it calls."""
     copy = FunctionProto()
     copy.CopyFrom(function)
+    if _is_of(function, call):
+        _drop_left_out(all_nodes(copy), {a.name for a in call.attribute})
     if not _changed(function, opset):
         for entry in copy.opset_import:
             if entry.domain in ONNX:
@@ -115,11 +117,25 @@ def _as_inliner_reads(function, opset, functions):
     return copy
 
 
+def _is_of(function, call):
+    return (function.domain, function.name, function.overload) == (call.domain, call.op_type, call.overload)
+
+
+def _drop_left_out(nodes, given):
+    """Take away the attributes that would be a call's, where it does not give them: then the operator's default counts,
+    or that of the function that is called."""
+    for node in nodes:
+        kept = [a for a in node.attribute if not a.ref_attr_name or a.ref_attr_name in given]
+        if len(kept) < len(node.attribute):
+            del node.attribute[:]
+            node.attribute.extend(kept)
+
+
 def _say_defaults(calls, functions):
     """Write to each call of a function the attributes that it leaves out and the function has defaults for."""
     for call in calls:
         for function in functions:
-            if (function.domain, function.name, function.overload) == (call.domain, call.op_type, call.overload):
+            if _is_of(function, call):
                 given = {a.name for a in call.attribute}
                 call.attribute.extend(a for a in function.attribute_proto if a.name not in given)
 
@@ -142,6 +158,6 @@ def _inlined(node, model, functions):
         ir_version=model.proto.ir_version,
         graph=graph,
         opset_import=model.proto.opset_import,
-        functions=[_as_inliner_reads(f, model.opset, functions) for f in functions],
+        functions=[_as_inliner_reads(f, model.opset, functions, call) for f in functions],
     )
     return list(inliner.inline_local_functions(alone).graph.node)

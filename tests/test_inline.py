@@ -22,6 +22,18 @@ def test_a_default_that_a_call_leaves_out_is_said(verify: str) -> None:
     assert (node.op_type, node.attribute[0].f) == ("LeakyRelu", 0.25)
 
 
+def test_a_default_behind_an_attribute_that_a_call_leaves_out_is_said() -> None:
+    proto = onnx.parser.parse_model(
+        HEAD
+        + """g (float[3] x) => (float[3] y) { y = d.F (x) }
+        <domain: "d", opset_import: ["" : 17, "d" : 1]> F <by> (a) => (r) { r = d.G <be: float = @by> (a) }
+        <domain: "d", opset_import: ["" : 17]> G <be: float = 0.25> (a) => (r) {
+            r = LeakyRelu <alpha: float = @be> (a) }"""
+    )
+    (node,) = surgeon.rewrite(proto, target="8.4", verify="none").model.graph.node
+    assert (node.op_type, node.attribute[0].f) == ("LeakyRelu", 0.25)
+
+
 def test_a_function_may_hand_its_input_on() -> None:
     proto = onnx.parser.parse_model(
         HEAD
