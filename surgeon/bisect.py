@@ -27,11 +27,11 @@ from .compare import Comparison, as_onnx, differs, in_half, tolerance_of
 from .engine import computes_in_half
 from .equality import TOLERANCE, compare
 from .errors import EngineError, ModelError
-from .evaluate import Exact, Runner, Unrunnable
+from .evaluate import Exact, Runner, Unrunnable, with_functions
 from .feeds import NOT_FINITE
 from .files import check_writable, read, with_weights
 from .meaning import DOMAIN
-from .runners import Engine, Feeds, OnnxRuntime, Way, save, with_functions
+from .runners import Engine, Feeds, OnnxRuntime, Way, save
 
 MADE = re.compile(r"~([a-z0-9-]+)/")  # new tensors and nodes are called <old output>~<pass>/<Op>_<n>
 

@@ -30,11 +30,11 @@ from polygraphy.logger import G_LOGGER
 from .engine import RTX, choose_runtime, computes_in_half, plugin_library
 from .equality import TOLERANCE, Difference, compare
 from .errors import EngineError, ModelError, UsageError, did_you_mean
-from .evaluate import Exact, Unrunnable
+from .evaluate import Exact, Unrunnable, with_functions
 from .feeds import HALVES, NOT_COUNTED, NOT_FINITE, feeds_of
 from .files import Staged, check_writable, read_all
 from .prove import Window, whole_window
-from .runners import Engine, Feeds, OnnxRuntime, ParsedNetwork, Running, Way, engine_way, with_functions
+from .runners import Engine, Feeds, OnnxRuntime, ParsedNetwork, Running, Way, engine_way
 
 Progress = Callable[[str, int, int], None]
 Shapes = tuple[tuple[int, ...], ...]  # smallest, usual, largest

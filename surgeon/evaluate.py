@@ -16,9 +16,9 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 from .equality import TOLERANCE, is_float, smallest_normal
 from .errors import ModelError, SurgeonError
 from .feeds import FLOATS, HALVES, NEXT_TO_NOTHING, OUT_OF_RANGE, Feeds
-from .files import UNWRITABLE, as_text, external_files, resolved_weights, with_weights, without_data
-from .graph import Model, add_small_weights, all_nodes
-from .meaning import DOMAIN, IR_WITH_OVERLOADS, attach
+from .files import UNWRITABLE, as_text, external_files, resolved_weights, with_weights
+from .graph import add_small_weights, all_nodes
+from .meaning import DOMAIN, IR_WITH_OVERLOADS, with_meanings
 
 # Operators with the attribute `stash_type`, and the opset from which they have it.
 STASHING = {"GroupNormalization": 21, "LayerNormalization": 17, "RMSNormalization": 23}
@@ -170,22 +170,18 @@ def refused(original: Callable[[], ModelProto], after: ModelProto, folder: str |
 def _load_error(ort: Any, model: ModelProto, folder: str | Path | None) -> str:
     """What ONNX Runtime says against a model; empty where it loads it."""
     try:
-        _session(ort, _with_meanings(model), folder)
+        _session(ort, with_functions(model), folder)
     except Exception as error:  # ONNX Runtime raises its own types, some of them plain RuntimeError
         return first_line(error)
     return ""
 
 
-def _with_meanings(model: ModelProto) -> ModelProto:
+def with_functions(model: ModelProto) -> ModelProto:
     """The model itself; where it is for a TensorRT that reads no functions, a copy with those of surgeon's nodes."""
-    if not lacks_meanings(model):
-        return model
-    indexed = Model(without_data(model))
-    attach(indexed)
-    return indexed.sync()
+    return with_meanings(model) if _lacks_meanings(model) else model
 
 
-def lacks_meanings(model: ModelProto) -> bool:
+def _lacks_meanings(model: ModelProto) -> bool:
     """Whether it has nodes of surgeon's own, in bodies and functions too, without the functions that say what those
     compute."""
     if any(f.domain == DOMAIN for f in model.functions):

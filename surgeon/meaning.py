@@ -21,7 +21,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from onnx import FunctionProto, NodeProto, helper, numpy_helper
+from onnx import FunctionProto, ModelProto, NodeProto, helper, numpy_helper
 
 from .errors import PassError
 from .graph import Model, Node, Value, schema
@@ -154,6 +154,15 @@ def attach(model: Model) -> list[str]:
     model.import_domain(DOMAIN)
     model.proto.ir_version = max(model.proto.ir_version, IR_WITH_OVERLOADS if overloaded else IR_WITH_FUNCTIONS)
     return overloaded
+
+
+def with_meanings(model: ModelProto) -> ModelProto:
+    """A copy in which every node of surgeon's own carries its meaning; targets 9.0 to 10.6 get their files without."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    indexed = Model(copy)
+    attach(indexed)
+    return indexed.sync()
 
 
 def functions_of(nodes: Iterable[Node], model: Model) -> list[FunctionProto]:

@@ -31,10 +31,9 @@ from polygraphy.logger import G_LOGGER
 
 from .engine import RTX, choose_runtime, gpu, plugin_library, polygraphy_log, serialized, tactics, title, told, use
 from .errors import EngineError, UsageError
-from .evaluate import Reference, Runner, Unrunnable, lacks_meanings
+from .evaluate import Reference, Runner, Unrunnable, with_functions
 from .files import is_large, with_weights
-from .graph import Model, declared_dim
-from .meaning import attach
+from .graph import declared_dim
 
 Feeds = dict[str, np.ndarray]
 
@@ -142,17 +141,6 @@ class EvaluatorRunner(BaseRunner):
         found = self._evaluator.run(feed_dict)
         self.inference_time = time.perf_counter() - started
         return {o.name: a for o, a in zip(self._model.graph.output, found, strict=True)}
-
-
-def with_functions(model: ModelProto) -> ModelProto:
-    """surgeon's own nodes carry their meaning: a model written for TensorRT 9.0 to 10.6 leaves it out."""
-    if not lacks_meanings(model):
-        return model
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    indexed = Model(copy)
-    attach(indexed)
-    return indexed.sync()
 
 
 # ---- what TensorRT's parser understood -------------------------------------------------------------------------------

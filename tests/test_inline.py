@@ -5,6 +5,7 @@ import pytest
 from helpers import ops
 
 import surgeon
+from surgeon import precision
 
 HEAD = '<ir_version: 9, opset_import: ["" : 17, "d" : 1]> '
 
@@ -20,6 +21,17 @@ def test_a_default_that_a_call_leaves_out_is_said(verify: str) -> None:
     result = surgeon.rewrite(proto, target="8.4", verify=verify)
     (node,) = result.model.graph.node
     assert (node.op_type, node.attribute[0].f) == ("LeakyRelu", 0.25)
+
+
+def test_a_default_counts_where_half_precision_inlines() -> None:
+    proto = onnx.parser.parse_model(
+        HEAD
+        + """g (float[3] x) => (float[3] y) { y = d.F (x) }
+        <domain: "d", opset_import: ["" : 17]> F <by: float = 0.25> (a) => (r) {
+            r = LeakyRelu <alpha: float = @by> (a) }"""
+    )
+    (node,) = [n for n in precision.convert(proto).model.graph.node if n.op_type == "LeakyRelu"]
+    assert node.attribute[0].f == 0.25
 
 
 def test_a_default_behind_an_attribute_that_a_call_leaves_out_is_said() -> None:

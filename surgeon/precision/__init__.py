@@ -51,8 +51,9 @@ from onnx import GraphProto, ModelProto
 
 from ..errors import UsageError
 from ..files import is_large, write
-from ..graph import Model, Node
-from ..meaning import DOMAIN, attach
+from ..functions import as_inliner_reads, by_name, opset_of, say_defaults
+from ..graph import Model, Node, all_nodes
+from ..meaning import DOMAIN, with_meanings
 from ..targets import Target
 from .comparison import KINDS, LIMIT, OutputError, compare
 from .emit import IR_WITH_PLAIN_INITIALIZERS, Emitter
@@ -144,7 +145,7 @@ def convert(
     Raises UsageError where `data` does not fit the model or a word of `keep_fp32` names nothing.
     """
     feeds = None if data is None else [check_feeds(model, dict(d)) for d in data]
-    source = _with_functions(_inlined(model))  # what a plugin node returns is known from its function alone
+    source = with_meanings(_inlined(model))  # what a plugin node returns is known from its function alone
     index = Model(source, base)
     ranges = None if feeds is None else measure_ranges(source, feeds, base)
     _check_words(keep_fp32, index)
@@ -157,14 +158,14 @@ def convert(
         emitter = Emitter(plan)
         converted = emitter.emit()
     if any(f.domain == DOMAIN for f in model.functions):
-        converted = _with_functions(converted)
+        converted = with_meanings(converted)
     else:
         _forget_overloads(converted.graph)
         converted.ir_version = max(model.ir_version, IR_WITH_PLAIN_INITIALIZERS)
     result = PrecisionResult(converted, _kept(plan), _warnings(plan), casts=emitter.casts)
     result.half, result.single = _counts(plan)
     if verify:
-        result.errors, result.not_compared = compare(source, _with_functions(converted), base, feeds, shapes)
+        result.errors, result.not_compared = compare(source, with_meanings(converted), base, feeds, shapes)
         result.unproved = bool(result.not_compared) and not allow_unproved
         result.warnings += _too_large(result.errors)
     else:
@@ -179,17 +180,12 @@ def _inlined(model: ModelProto) -> ModelProto:
     copy.CopyFrom(model)
     if any(f.domain != DOMAIN for f in copy.functions):
         own = [(f.domain, f.name) for f in copy.functions if f.domain == DOMAIN]
+        functions, opset = by_name(model.functions), opset_of(model)
+        say_defaults(all_nodes(copy.graph), functions)
+        del copy.functions[:]
+        copy.functions.extend(as_inliner_reads(f, opset, functions) for f in model.functions)
         copy = onnx.inliner.inline_selected_functions(copy, own, exclude=True)
     return copy
-
-
-def _with_functions(model: ModelProto) -> ModelProto:
-    """A copy in which every node of surgeon's own carries its meaning; targets 9.0 to 10.6 get their files without."""
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    indexed = Model(copy)
-    attach(indexed)
-    return indexed.sync()
 
 
 def _forget_overloads(graph: GraphProto) -> None:
