@@ -185,20 +185,7 @@ def _bind(p: Pattern, v: Any, s: _State, then: Next) -> bool:
 def _compile_var(p: Var) -> Matcher:
     if p.name is None:
         return lambda v, s, then: then()  # ANY: unnamed variables are not compared
-
-    def variable(v: Any, s: _State, then: Next) -> bool:
-        if v is None or type(v) is Reference:
-            return False
-        seen = s.seen
-        if p in seen:
-            return seen[p] is v and then()
-        seen[p] = v
-        if then():
-            return True
-        del seen[p]
-        return False
-
-    return variable
+    return lambda v, s, then: v is not None and type(v) is not Reference and _bind(p, v, s, then)
 
 
 def _compile_const(p: Const) -> Matcher:

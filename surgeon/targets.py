@@ -679,7 +679,14 @@ def _instance_norm_plugin(node: Node) -> str | None:
     rtx=True,
     source="onnx-tensorrt@eb43908: Input to normalization should be at least 3D",
 )
-def _instance_norm_rank(node: Node) -> str | None:
+@condition(
+    "GroupNormalization",
+    (8, 6),
+    rtx=True,
+    source="trt-support.md section 11, onnx-tensorrt@6ba67d3: Input to normalization should be at least 3D; measured "
+    "with TensorRT-RTX",
+)
+def _norm_rank(node: Node) -> str | None:
     rank = _rank(node)
     return f"the input has {rank} dimensions; at least three are needed" if rank is not None and rank < 3 else None
 
@@ -716,17 +723,6 @@ def _group_norm_rank(node: Node) -> str | None:
     if rank not in (None, 4) and _model(node).opset_in(node.graph) >= 21:
         return f"the input has {rank} dimensions; four are normalised over the right axes"
     return None
-
-
-@condition(
-    "GroupNormalization",
-    (8, 6),
-    rtx=True,
-    source="trt-support.md section 11, onnx-tensorrt@6ba67d3: Input to normalization should be at least 3D; measured "
-    "with TensorRT-RTX",
-)
-def _group_norm_flat(node: Node) -> str | None:
-    return _instance_norm_rank(node)
 
 
 @condition("LayerNormalization", (8, 6), rtx=True, source="onnx-tensorrt@9c69a24; measured with TensorRT-RTX")

@@ -142,8 +142,6 @@ Ranking<ShortPlanesPlan> ranked(Type type, int64_t outer, int64_t channels, int6
     constexpr int64_t kSpan = 40 << 10;
     constexpr int kMostRounds = 8, kWarp = 32;
     Ranking<ShortPlanesPlan> plans;
-    if (inner * size_of(type) > kMostPlaneBytes || channels * inner * size_of(type) > device().shared_bytes)
-        return plans;
     auto const consider = [&](ShortPlanesPlan const& plan) {
         if (short_planes_fit(plan, type, channels, inner))
             plans.consider(plan, speed_of(plan, type, outer, channels, inner, weighted));
@@ -168,6 +166,9 @@ Ranking<ShortPlanesPlan> ranked(Type type, int64_t outer, int64_t channels, int6
 Ranking<ShortPlanesPlan> const& rank_short_planes(
     Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted)
 {
+    static Ranking<ShortPlanesPlan> const none; // most tensors: not to be remembered for each number of images
+    if (inner * size_of(type) > kMostPlaneBytes || channels * inner * size_of(type) > device().shared_bytes)
+        return none;
     return planned_once<ranked>(type, outer, channels, inner, weighted);
 }
 
