@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from surgeon import op
-from surgeon.pattern import Pattern
+from surgeon.rules.pattern import Pattern
 
 
 def clipped(x: Pattern, high: float) -> Pattern:

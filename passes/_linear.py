@@ -14,10 +14,10 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from surgeon import Builder, const, op, require, var
-from surgeon.graph import Value
-from surgeon.meaning import attribute_names
-from surgeon.pattern import Pattern
-from surgeon.rewrite import Declined
+from surgeon.ir.graph import Value
+from surgeon.rules.meaning import attribute_names
+from surgeon.rules.pattern import Pattern
+from surgeon.rules.rewrite import Declined
 
 from ._types import FLOATS
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from surgeon import Builder
-from surgeon.graph import Node, Value
+from surgeon.ir.graph import Node, Value
 
 # int; a symbol of the shape inference; (tensor, axis) for a dimension that has no name; None where nothing is known.
 Dim = Any

@@ -16,8 +16,8 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from surgeon import ANY, Builder, Stage, const, op, require, var
-from surgeon.graph import Node, Value
-from surgeon.pattern import Pattern
+from surgeon.ir.graph import Node, Value
+from surgeon.rules.pattern import Pattern
 
 from ._shapes import Dim, cancel, dims, elements, no_larger
 from ._types import FLOATS, HALVES

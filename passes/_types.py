@@ -9,9 +9,9 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from surgeon import Builder, require
-from surgeon.evaluate import has_kernel
-from surgeon.graph import Value, schema
-from surgeon.rewrite import Declined
+from surgeon.ir.graph import Value, schema
+from surgeon.proof.evaluate import has_kernel
+from surgeon.rules.rewrite import Declined
 
 FLOATS = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE})
 HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})

@@ -20,7 +20,7 @@ import numpy as np
 from onnx import TensorProto
 
 from surgeon import DOMAIN, Stage, attr, meaning, op, require, rewrite, var
-from surgeon.graph import Value
+from surgeon.ir.graph import Value
 
 from ._shapes import dims
 from ._statistics import (

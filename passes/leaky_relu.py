@@ -19,7 +19,7 @@ Exact     To rounding, for every alpha of either sign. With slope 0 the output a
 import numpy as np
 
 from surgeon import DOMAIN, Stage, attr, const, meaning, op, require, rewrite, var
-from surgeon.rewrite import Declined
+from surgeon.rules.rewrite import Declined
 
 from ._linear import FORMS, fits, same_slope, slopes
 from ._types import holds, require_op

@@ -30,9 +30,9 @@ import numpy as np
 from onnx import TensorProto, defs, helper
 
 from surgeon import Stage, rewrite_model
-from surgeon.graph import constant_value, schema
-from surgeon.pattern import MOVED
-from surgeon.rewrite import is_rounded
+from surgeon.ir.graph import constant_value, schema
+from surgeon.rules.pattern import MOVED
+from surgeon.rules.rewrite import is_rounded
 
 from ._shapes import dims, elements
 

@@ -30,9 +30,9 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from surgeon import ANY, Stage, attr, const, meaning, op, output, require, rewrite, var
-from surgeon.graph import Node, Value
-from surgeon.pattern import Pattern
-from surgeon.rewrite import Builder
+from surgeon.ir.graph import Node, Value
+from surgeon.rules.pattern import Pattern
+from surgeon.rules.rewrite import Builder
 
 from ._shapes import dims, elements
 from ._types import FLOATS, HALVES

@@ -19,8 +19,8 @@ import numpy as np
 from onnx import TensorProto
 
 from surgeon import Stage, require, rewrite_model
-from surgeon.rewrite import Declined
-from surgeon.targets import deep_tensor
+from surgeon.rules.rewrite import Declined
+from surgeon.targets.target import deep_tensor
 
 LARGEST = 64  # elements
 NODES = 256

@@ -12,7 +12,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from surgeon.cli import main
+from surgeon.app.cli import main
 
 HERE = Path(os.path.relpath(Path(__file__).resolve().parent))
 SAMPLES = {

@@ -10,20 +10,20 @@ The vocabulary of a pass is here too: `op var const attr output ANY rewrite requ
 
 from __future__ import annotations
 
-from . import start
+from surgeon.app import start
 
 if start.is_program():
     start.begin()
 
-from .errors import EngineError, ModelError, PassError, SurgeonError, UsageError
-from .interop import gs_pass
-from .meaning import DOMAIN, meaning
-from .pattern import ANY, attr, const, op, output, var
-from .rewrite import Builder, Editor, Stage, require, rewrite_model
-from .rewrite import rewrite as _mark
-from .session import Result, rewrite_file
-from .session import rewrite as _run
-from .targets import Target
+from surgeon.errors import EngineError, ModelError, PassError, SurgeonError, UsageError
+from surgeon.pipeline.interop import gs_pass
+from surgeon.pipeline.session import Result, rewrite_file
+from surgeon.pipeline.session import rewrite as _run
+from surgeon.rules.meaning import DOMAIN, meaning
+from surgeon.rules.pattern import ANY, attr, const, op, output, var
+from surgeon.rules.rewrite import Builder, Editor, Stage, require, rewrite_model
+from surgeon.rules.rewrite import rewrite as _mark
+from surgeon.targets.target import Target
 
 start.done()
 __version__ = "0.1.0"
@@ -33,9 +33,9 @@ def rewrite(first, /, **options):  # type: ignore[no-untyped-def]
     """Two uses of one word. Over a pattern, `@surgeon.rewrite(pattern, stage=...)` marks the body of a pass; over a
     model, a path or a `gs.Graph`, `surgeon.rewrite(model, target="8.4")` runs the passes and returns a `Result`.
 
-    See `surgeon.session.rewrite` for the options of the second, `surgeon.rewrite.rewrite` for those of the first.
+    See `surgeon.pipeline.session.rewrite` for the options of the second, `surgeon.rules.rewrite.rewrite` for the first.
     """
-    from .pattern import Pattern
+    from surgeon.rules.pattern import Pattern
 
     return _mark(first, **options) if isinstance(first, Pattern) else _run(first, **options)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from . import start
+from surgeon.app import start
 
 
 def program() -> NoReturn:
     start.begin()
-    from .cli import program
+    from surgeon.app.cli import program
 
     start.done()
     program()

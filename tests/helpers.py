@@ -9,12 +9,12 @@ import onnx
 import onnx.parser
 import pytest
 
-from surgeon.evaluate import Runner, Unrunnable
-from surgeon.feeds import feeds_of
-from surgeon.graph import Model
-from surgeon.prove import prove_models
-from surgeon.rewrite import Driver, Pass, Rule
-from surgeon.targets import Target
+from surgeon.ir.graph import Model
+from surgeon.proof.evaluate import Runner, Unrunnable
+from surgeon.proof.feeds import feeds_of
+from surgeon.proof.prove import prove_models
+from surgeon.rules.rewrite import Driver, Pass, Rule
+from surgeon.targets.target import Target
 
 
 def model(body: str, opset: int = 17, ir: int = 8, extra: str = "") -> onnx.ModelProto:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper
 
 import surgeon
-from surgeon.evaluate import Reference, Runner
-from surgeon.network import evaluate, parse
+from surgeon.proof.evaluate import Reference, Runner
+from surgeon.trt.network import evaluate, parse
 
 LENGTHS = "(float[1,1,1,4] q, int64[1] n) => (float[1,1,1,4] y) { y = Attention (q, q, q, , , , n) }"
 pytestmark = pytest.mark.skipif(

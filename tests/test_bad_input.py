@@ -15,7 +15,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import surgeon
-from surgeon.cli import main
+from surgeon.app.cli import main
 from surgeon.errors import ModelError, UsageError
 
 OLD = b"the model of yesterday"
@@ -250,7 +250,7 @@ def test_report_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[
 def as_nobody(*words: str) -> subprocess.CompletedProcess[str]:
     """A command as a user who may not do everything: to root, who runs the tests in a container, all is writable."""
     drop = "os.setuid(65534)" if os.geteuid() == 0 else "pass"
-    code = f"import os, sys; from surgeon.cli import main; {drop}; sys.exit(main({list(words)!r}))"
+    code = f"import os, sys; from surgeon.app.cli import main; {drop}; sys.exit(main({list(words)!r}))"
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=Path(__file__).parent.parent
     )

@@ -12,7 +12,7 @@ from casefile import Case
 from helpers import compare_models, onnxruntime_runs, require_opset
 
 import surgeon
-from surgeon import registry
+from surgeon.rules import registry
 
 CASES = casefile.paths()
 

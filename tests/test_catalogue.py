@@ -27,8 +27,8 @@ import pytest
 from onnx import numpy_helper
 
 import surgeon
-from surgeon import registry
-from surgeon.graph import constant_value
+from surgeon.ir.graph import constant_value
+from surgeon.rules import registry
 
 CORPUS = Path(__file__).parent / "corpus"
 INDEX: list[dict[str, Any]] = json.loads((CORPUS / "index.json").read_text(encoding="utf-8"))

@@ -15,8 +15,8 @@ import onnx.parser
 import pytest
 
 import surgeon
-from surgeon import prove
-from surgeon.cli import main
+from surgeon.app.cli import main
+from surgeon.proof import prove
 
 ROOT = Path(__file__).resolve().parent.parent
 STYLE = ROOT / "samples" / "style_transfer" / "style_transfer_ts_op11.onnx"
@@ -75,7 +75,7 @@ HEAVY = ("onnxruntime", "polygraphy", "tensorrt", "tensorrt_rtx", "onnx_graphsur
 )
 def test_answers_without_heavy_imports(words: list[str]) -> None:
     code = (
-        "import sys\nfrom surgeon.cli import main\n"
+        "import sys\nfrom surgeon.app.cli import main\n"
         f"try: status = main({words!r})\nexcept SystemExit as end: status = end.code or 0\n"
         f"print(sorted(set({HEAVY!r}) & set(sys.modules)), status)"
     )

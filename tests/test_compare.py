@@ -17,12 +17,12 @@ import onnx.parser
 import pytest
 from helpers import model
 
-from surgeon.bisect import Culprit, bisect_way
-from surgeon.cli import main
-from surgeon.compare import compare_files, figures, polygraphy_command
-from surgeon.engine import gpu, use
+from surgeon.app.cli import main
 from surgeon.errors import EngineError, UsageError
-from surgeon.runners import (
+from surgeon.trt.bisect import Culprit, bisect_way
+from surgeon.trt.compare import compare_files, figures, polygraphy_command
+from surgeon.trt.engine import gpu, use
+from surgeon.trt.runners import (
     BindingsRunner,
     Engine,
     EvaluatorRunner,
@@ -159,7 +159,7 @@ def test_rtx_has_no_tactic_sources(tmp_path: Path, capsys: Captured) -> None:
 
 @needs_rtx
 def test_the_profile_covers_the_sizes_used(tmp_path: Path) -> None:
-    from surgeon.network import parse
+    from surgeon.trt.network import parse
 
     path = tmp_path / "in.onnx"
     onnx.save(model("(float[N,3] x, float[2,3] k) => (float[N,3] y) { s = ReduceSum(k) y = Mul(x, s) }"), path)
@@ -217,7 +217,7 @@ def test_the_polygraphy_command_for_an_engine(tmp_path: Path) -> None:
     """What `surgeon compare` prints where a classic TensorRT runs: the profile, the plugins and the tactic sources."""
     from types import SimpleNamespace
 
-    from surgeon.compare import Side
+    from surgeon.trt.compare import Side
 
     source = write(tmp_path, LEAKY)
     comparison = compare_files(source, source, engine=False)

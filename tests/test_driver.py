@@ -13,8 +13,8 @@ from onnx import helper
 
 import surgeon
 from surgeon.errors import PassError
-from surgeon.pattern import ANY, attr, const, op, var
-from surgeon.rewrite import ModelRule, Pass, Stage, require, rewrite
+from surgeon.rules.pattern import ANY, attr, const, op, var
+from surgeon.rules.rewrite import ModelRule, Pass, Stage, require, rewrite
 
 x, alpha = var("x"), const("alpha")
 
@@ -206,10 +206,10 @@ def test_the_work_is_linear_in_the_size_of_the_graph() -> None:
 
 
 def test_models_that_nobody_holds_are_collected_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(surgeon.graph, "MOST_UNLOOKED", 20_000)
+    monkeypatch.setattr(surgeon.ir.graph, "MOST_UNLOOKED", 20_000)
 
     def graphs() -> int:
-        return sum(type(o) is surgeon.graph.Graph for o in gc.get_objects())
+        return sum(type(o) is surgeon.ir.graph.Graph for o in gc.get_objects())
 
     gc.collect()
     before = graphs()

@@ -13,11 +13,11 @@ import onnx
 import onnx.parser
 import pytest
 
-from surgeon.cli import main
+from surgeon.app.cli import main
 
 pytest.importorskip("tensorrt_rtx", reason="TensorRT-RTX is not installed: surgeon's extra 'rtx'")
-from surgeon import engine
 from surgeon.errors import EngineError, UsageError
+from surgeon.trt import engine
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "samples"

@@ -14,8 +14,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
-from surgeon.cli import main
-from surgeon.files import put
+from surgeon.app.cli import main
+from surgeon.ir.files import put
 
 ROOT = Path(__file__).resolve().parent.parent
 OLD = b"the model of yesterday"
@@ -45,7 +45,7 @@ def model(folder: Path, name: str = "in.onnx", width: int = 3, external: bool = 
 
 def surgeon(*words: str | Path, code: str = "", **how: object) -> subprocess.CompletedProcess[str]:
     """The program in a process of its own; `code` runs in it first."""
-    start = f"{code}\nfrom surgeon.cli import program\nprogram()"
+    start = f"{code}\nfrom surgeon.app.cli import program\nprogram()"
     return subprocess.run(  # type: ignore[call-overload, no-any-return]
         [sys.executable, "-c", start, *words],
         **{"capture_output": True, "text": True, "check": False, "cwd": ROOT, **how},
@@ -78,7 +78,7 @@ def test_no_room_leaves_the_old_output(most: int, tmp_path: Path) -> None:
 def test_a_signal_leaves_the_old_output(number: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "out.onnx").write_bytes(OLD)
     code = (
-        f"{HEARING}\nimport os, pathlib, sys, time\nfrom surgeon.files import Staged\n"
+        f"{HEARING}\nimport os, pathlib, sys, time\nfrom surgeon.ir.files import Staged\n"
         "with Staged() as staged:\n"
         "    staged.place(pathlib.Path(sys.argv[1])).write_bytes(b'half of')\n"
         f"    os.kill(os.getpid(), {int(number)})\n"
@@ -186,7 +186,7 @@ def test_a_large_fp16_model_replaces_its_weights(tmp_path: Path, monkeypatch: py
     """Written twice, the file of the weights does not grow, and the model in memory keeps them."""
     from surgeon.precision import convert
 
-    monkeypatch.setattr("surgeon.files.LARGE", 100)
+    monkeypatch.setattr("surgeon.ir.files.LARGE", 100)
     result, out = convert(onnx.load(model(tmp_path, width=1000))), tmp_path / "half.onnx"
     before = result.model.SerializeToString(deterministic=True)
     for _ in range(2):

@@ -12,10 +12,10 @@ from onnx import helper, numpy_helper
 
 import surgeon
 from surgeon.errors import ModelError
-from surgeon.evaluate import Runner, Unrunnable
-from surgeon.graph import Model
-from surgeon.pattern import attr, const, op, var
-from surgeon.rewrite import Stage, require, rewrite
+from surgeon.ir.graph import Model
+from surgeon.proof.evaluate import Runner, Unrunnable
+from surgeon.rules.pattern import attr, const, op, var
+from surgeon.rules.rewrite import Stage, require, rewrite
 
 x = var("x")
 

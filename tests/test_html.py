@@ -16,8 +16,8 @@ import pytest
 from onnx import ModelProto, helper, numpy_helper
 
 import surgeon
-from surgeon.html import MOST_DRAWN, MOST_ROWS, render
-from surgeon.html.drawing import Sketch, draw, sketch
+from surgeon.app.html import MOST_DRAWN, MOST_ROWS, render
+from surgeon.app.html.drawing import Sketch, draw, sketch
 from surgeon.precision import convert
 from surgeon.report import Declined, Report
 
@@ -118,7 +118,7 @@ def test_many_shapes_of_window() -> None:
     first = report.applied[0]
     chains = []
     for k in range(MOST_DRAWN + 5):
-        model = surgeon.graph.Model(_chain(k + 1))
+        model = surgeon.ir.graph.Model(_chain(k + 1))
         chains.append(
             first._replace(
                 root=f"r{k}",
@@ -185,7 +185,7 @@ def _sketch(body: str, **weights: np.ndarray) -> Sketch:
     proto = helpers.model(body)
     for name, array in weights.items():
         proto.graph.initializer.append(numpy_helper.from_array(array, name))
-    model = surgeon.graph.Model(proto)
+    model = surgeon.ir.graph.Model(proto)
     return sketch(model.graph.live(), [o.name for o in proto.graph.output])
 
 

@@ -15,7 +15,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import surgeon
-from surgeon.interop import changed_by, from_graphsurgeon, to_graphsurgeon
+from surgeon.pipeline.interop import changed_by, from_graphsurgeon, to_graphsurgeon
 
 PASS = '''"""A pass of the test.
 

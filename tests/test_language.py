@@ -7,10 +7,10 @@ import onnx
 import pytest
 from helpers import a_pass, drive, model, ops
 
-from surgeon.graph import Model
-from surgeon.match import Attempt, match
-from surgeon.pattern import ANY, Op, attr, const, op, output, var
-from surgeon.rewrite import Stage, rewrite
+from surgeon.ir.graph import Model
+from surgeon.rules.match import Attempt, match
+from surgeon.rules.pattern import ANY, Op, attr, const, op, output, var
+from surgeon.rules.rewrite import Stage, rewrite
 
 x, y = var("x"), var("y")
 

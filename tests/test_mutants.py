@@ -12,9 +12,9 @@ import pytest
 from helpers import compare_models, require_opset
 
 import surgeon
-from surgeon.feeds import feeds_of
-from surgeon.prove import MOST_ELEMENTS, Window
-from surgeon.runners import with_functions
+from surgeon.proof.feeds import feeds_of
+from surgeon.proof.prove import MOST_ELEMENTS, Window
+from surgeon.trt.runners import with_functions
 
 # name: (the options of surgeon.rewrite, the model)
 SOUND: dict[str, tuple[dict[str, Any], str]] = {

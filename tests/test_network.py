@@ -14,8 +14,8 @@ import pytest
 from helpers import onnxruntime_runs, require_opset
 
 import surgeon
-from surgeon.evaluate import Reference, Runner, Unrunnable
-from surgeon.network import (
+from surgeon.proof.evaluate import Reference, Runner, Unrunnable
+from surgeon.trt.network import (
     EvaluationError,
     NetworkError,
     ParserRejected,
@@ -25,8 +25,8 @@ from surgeon.network import (
     read,
     unsupported,
 )
-from surgeon.network import layers as layer_table
-from surgeon.network.definition import _collecting_logger
+from surgeon.trt.network import layers as layer_table
+from surgeon.trt.network.definition import _collecting_logger
 
 trt = pytest.importorskip("tensorrt_rtx", reason="TensorRT-RTX parses here, without a GPU")
 
@@ -861,7 +861,7 @@ def test_an_index_out_of_bounds_names_the_layer(tmp_path: Path) -> None:
 
 def test_importing_needs_neither_tensorrt_nor_onnxruntime() -> None:
     heavy = "{'tensorrt', 'tensorrt_rtx', 'onnxruntime', 'polygraphy'}"
-    code = f"import sys, surgeon.network; print(sorted({heavy} & set(sys.modules)))"
+    code = f"import sys, surgeon.trt.network; print(sorted({heavy} & set(sys.modules)))"
     root = Path(__file__).parents[1]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -869,7 +869,7 @@ def test_importing_needs_neither_tensorrt_nor_onnxruntime() -> None:
 
 def test_every_layer_kind_of_this_runtime_is_known_or_named_as_left_out() -> None:
     """A new TensorRT layer must be looked at, not only refused when it turns up."""
-    from surgeon.network.evaluation import CONTROL_FLOW
+    from surgeon.trt.network.evaluation import CONTROL_FLOW
 
     left_out = {
         "ASSERTION",

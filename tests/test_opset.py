@@ -16,9 +16,9 @@ from helpers import model, require_opset
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 import surgeon
-from surgeon.evaluate import Runner, Unrunnable
-from surgeon.feeds import feeds_of
-from surgeon.targets import Target
+from surgeon.proof.evaluate import Runner, Unrunnable
+from surgeon.proof.feeds import feeds_of
+from surgeon.targets.target import Target
 
 CORPUS = Path(__file__).parent / "corpus"
 FILES = [row["file"] for row in json.loads((CORPUS / "index.json").read_text(encoding="utf-8"))]

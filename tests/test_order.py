@@ -16,11 +16,11 @@ from casefile import canonical
 from helpers import a_pass
 from onnx import ModelProto
 
-from surgeon import registry
-from surgeon.graph import Model
-from surgeon.pattern import op, var
-from surgeon.rewrite import Driver, Pass, Stage, rewrite
-from surgeon.targets import Target
+from surgeon.ir.graph import Model
+from surgeon.rules import registry
+from surgeon.rules.pattern import op, var
+from surgeon.rules.rewrite import Driver, Pass, Stage, rewrite
+from surgeon.targets.target import Target
 
 CORPUS = Path(__file__).parent / "corpus"
 INDEX: list[dict[str, Any]] = json.loads((CORPUS / "index.json").read_text(encoding="utf-8"))

@@ -17,9 +17,9 @@ import typecheck
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("surgeon", "passes", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
 WHERE = (
-    "import surgeon, surgeon.passes, surgeon.registry, sys\n"
+    "import surgeon, surgeon.passes, surgeon.rules.registry, sys\n"
     "print(surgeon.__file__); print(surgeon.passes.__file__)\n"
-    "print(len(surgeon.registry.passes()))"
+    "print(len(surgeon.rules.registry.passes()))"
 )
 
 

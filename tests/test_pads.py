@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import surgeon
-from surgeon.evaluate import Runner
-from surgeon.graph import Model
-from surgeon.targets import Target
+from surgeon.ir.graph import Model
+from surgeon.proof.evaluate import Runner
+from surgeon.targets.target import Target
 
 TARGETS = ["6.0", "7.2", "8.0", "8.2", "8.4", "9.3", "10.2", "10.9", "rtx"]
 TYPES: dict[int, Any] = {

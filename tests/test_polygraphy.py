@@ -23,7 +23,7 @@ import os
 os.environ["POLYGRAPHY_USE_TENSORRT_RTX"] = "1"
 from polygraphy.backend.onnx import BytesFromOnnx, OnnxFromPath
 from polygraphy.backend.trt import NetworkFromOnnxBytes
-from surgeon.polygraphy import RewriteOnnx
+from surgeon.trt.polygraphy import RewriteOnnx
 
 builder, network, parser = NetworkFromOnnxBytes(BytesFromOnnx(RewriteOnnx(OnnxFromPath({path!r}), target="rtx")))()
 print([network.get_layer(i).type.name for i in range(network.num_layers)])
@@ -49,7 +49,7 @@ def test_the_loader_composes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["path", "bytes", "model", "loader"])
 def test_the_loader_takes_what_polygraphy_gives(kind: str, tmp_path: Path) -> None:
-    from surgeon.polygraphy import RewriteOnnx, RewrittenOnnxBytes, RewrittenOnnxPath
+    from surgeon.trt.polygraphy import RewriteOnnx, RewrittenOnnxBytes, RewrittenOnnxPath
 
     path = write(tmp_path)
     model = {
@@ -69,7 +69,7 @@ def test_the_loader_takes_what_polygraphy_gives(kind: str, tmp_path: Path) -> No
 def test_what_surgeon_refuses_is_polygraphys_exception(tmp_path: Path) -> None:
     from polygraphy.exception import PolygraphyException
 
-    from surgeon.polygraphy import RewriteOnnx
+    from surgeon.trt.polygraphy import RewriteOnnx
 
     with pytest.raises(PolygraphyException, match="no target is called 'eight'"):
         RewriteOnnx(str(write(tmp_path)), target="eight")()
@@ -87,7 +87,7 @@ def polygraphy_run(folder: Path, *words: str) -> subprocess.CompletedProcess[str
         info.mkdir()
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: extension\nVersion: 0\n")
         (info / "entry_points.txt").write_text(
-            "[polygraphy.run.plugins]\nsurgeon = surgeon.polygraphy:export_argument_groups\n"
+            "[polygraphy.run.plugins]\nsurgeon = surgeon.trt.polygraphy:export_argument_groups\n"
         )
         paths.append(str(folder))
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "POLYGRAPHY_USE_TENSORRT_RTX": "1"}
@@ -98,7 +98,7 @@ def polygraphy_run(folder: Path, *words: str) -> subprocess.CompletedProcess[str
 
 
 def test_setup_cfg_has_the_entry_point() -> None:
-    assert "surgeon = surgeon.polygraphy:export_argument_groups" in (ROOT / "setup.cfg").read_text()
+    assert "surgeon = surgeon.trt.polygraphy:export_argument_groups" in (ROOT / "setup.cfg").read_text()
 
 
 def test_onnx_runtime_gets_the_original_and_tensorrt_the_rewritten_model(tmp_path: Path) -> None:

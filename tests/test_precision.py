@@ -17,11 +17,11 @@ from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 import surgeon
 from surgeon.errors import UsageError
-from surgeon.evaluate import Runner
 from surgeon.precision import LIMIT, convert, load_data
 from surgeon.precision.operators import degree
 from surgeon.precision.rounding import rounded
-from surgeon.targets import Target
+from surgeon.proof.evaluate import Runner
+from surgeon.targets.target import Target
 
 CORPUS = Path(__file__).parent / "corpus"
 HALF, SINGLE = TensorProto.FLOAT16, TensorProto.FLOAT

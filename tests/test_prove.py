@@ -14,11 +14,11 @@ import pytest
 from helpers import compare_models, model, ops
 
 import surgeon
-import surgeon.prove
-from surgeon.equality import compare
-from surgeon.evaluate import Exact, Reference, Runner, widened
-from surgeon.feeds import Feeds, feeds_of
-from surgeon.prove import Window, plain_numbers, prove_models, prove_window, whole_window
+import surgeon.proof.prove
+from surgeon.proof.equality import compare
+from surgeon.proof.evaluate import Exact, Reference, Runner, widened
+from surgeon.proof.feeds import Feeds, feeds_of
+from surgeon.proof.prove import Window, plain_numbers, prove_models, prove_window, whole_window
 
 WRONG = '''"""A pass that is wrong in one place. For a test."""
 from surgeon import Stage, op, rewrite, var
@@ -352,7 +352,7 @@ def test_no_draw_undoes_a_right_rewrite(
     stands for them does not."""
     proto, undone = of_type(body, dtype, size, opset), []
     for seed in range(40):
-        monkeypatch.setattr(surgeon.prove, "feeds_of", partial(feeds_of, seed=seed * 1000003))
+        monkeypatch.setattr(surgeon.proof.prove, "feeds_of", partial(feeds_of, seed=seed * 1000003))
         report = surgeon.rewrite(proto, target="10.9").report
         assert report.applied or report.undone
         undone += [(seed, u.why) for u in report.undone]
@@ -378,7 +378,7 @@ def test_what_is_added_beyond_the_rounding_of_the_exact_evaluation_is_found(
     more: float, stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four steps beside 1 are 8.9e-16 in float64."""
-    monkeypatch.setattr(surgeon.prove, "feeds_of", far_below_zero)
+    monkeypatch.setattr(surgeon.proof.prove, "feeds_of", far_below_zero)
     body = f"b.Add(b.Softplus(x), {more})"
     result = with_pass(tmp_path, "Log(op.Exp(x) + 1)", body, of_type(LOG_EXP, np.float32, "2"))
     assert bool(result.report.applied) is stays and bool(result.report.undone) is not stays

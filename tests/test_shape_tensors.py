@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import surgeon
-from surgeon.evaluate import Runner
-from surgeon.graph import Model
-from surgeon.targets import Target, deep_tensor
+from surgeon.ir.graph import Model
+from surgeon.proof.evaluate import Runner
+from surgeon.targets.target import Target, deep_tensor
 
 LENGTH = 5  # of the computed shape
 

@@ -6,10 +6,10 @@ import pytest
 from helpers import model, require_opset
 
 import surgeon
-from surgeon import targets
 from surgeon.errors import UsageError
-from surgeon.graph import Model, Node
-from surgeon.targets import Target
+from surgeon.ir.graph import Model, Node
+from surgeon.targets import target as targets
+from surgeon.targets.target import Target
 
 
 def last(body: str, opset: int = 17, extra: str = "", name: str = "y") -> Node:

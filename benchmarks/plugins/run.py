@@ -30,7 +30,7 @@ Row = dict[str, object]
 def build(arch: str, work: Path) -> Path:
     """tests/plugins/kernels_test.cu and the operators, compiled for one architecture."""
     program = work / "kernels_test"
-    operators = sorted((ROOT / "surgeon/plugins/src").glob("*.cu"))
+    operators = sorted((ROOT / "surgeon/trt/plugins/src").glob("*.cu"))
     sources = [str(ROOT / "tests/plugins/kernels_test.cu"), *map(str, operators)]
     target = f"-arch=sm_{arch}" if arch.isdigit() else f"-arch={arch}"
     subprocess.run(["nvcc", "-std=c++17", "-O3", target, *sources, "-o", str(program)], check=True)

@@ -6,7 +6,7 @@
 For each operator, `--shapes` shapes within what networks have (up to 2,048 channels, planes up to 512 by 512, rows up
 to 8,192), in fp32 and fp16, the first extent as large as makes `--mb` MB. Prints the ratio to a device-to-device copy
 of the same bytes for those below their bar, how many of all are, and the median; exit code 1 where any are. Shapes of
-which one outer index has more than twice `--mb` are left out. The bars are surgeon/plugins/README.md's, for tensors of
+which one outer index has more than twice `--mb` are left out. The bars are those of the plugins' README, for tensors of
 256 MB; of InstanceNorm's, the one for channels that fit on chip or the one for those that do not. `--tactics`: of each
 shape the fastest of the tactics that TensorRT 10 and later time, not the one taken without timing.
 """

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import surgeon
-from surgeon.compare import compare_files
-from surgeon.engine import build
-from surgeon.html import render
+from surgeon.app.html import render
 from surgeon.precision import convert
+from surgeon.trt.compare import compare_files
+from surgeon.trt.engine import build
 
 Sizes = list[tuple[int, ...]]
 

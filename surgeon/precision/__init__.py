@@ -49,17 +49,17 @@ import onnx
 import onnx.inliner
 from onnx import GraphProto, ModelProto
 
-from ..errors import UsageError
-from ..files import is_large, write
-from ..functions import as_inliner_reads, by_name, opset_of, say_defaults
-from ..graph import Model, Node, all_nodes
-from ..meaning import DOMAIN, with_meanings
-from ..targets import Target
-from .comparison import KINDS, LIMIT, OutputError, compare
-from .emit import IR_WITH_PLAIN_INITIALIZERS, Emitter
-from .plan import COMPUTED, FAMILY, HALF, Plan, make_plan
-from .ranges import check_feeds, load_data
-from .ranges import measure as measure_ranges
+from surgeon.errors import UsageError
+from surgeon.ir.files import is_large, write
+from surgeon.ir.functions import as_inliner_reads, by_name, opset_of, say_defaults
+from surgeon.ir.graph import Model, Node, all_nodes
+from surgeon.precision.comparison import KINDS, LIMIT, OutputError, compare
+from surgeon.precision.emit import IR_WITH_PLAIN_INITIALIZERS, Emitter
+from surgeon.precision.plan import COMPUTED, FAMILY, HALF, Plan, make_plan
+from surgeon.precision.ranges import check_feeds, load_data
+from surgeon.precision.ranges import measure as measure_ranges
+from surgeon.rules.meaning import DOMAIN, with_meanings
+from surgeon.targets.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ def _forget_overloads(graph: GraphProto) -> None:
 
 
 def _check_words(words: Collection[str], model: Model) -> None:
-    from ..registry import passes
+    from surgeon.rules.registry import passes
 
     known = {p.name for p in passes(())}
     nodes = [n for s in model.scopes for n in s.live()]

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from ..equality import TOLERANCE
-from ..evaluate import Runner, Unrunnable, widened
-from ..feeds import HALVES, Feeds, feeds_of
-from ..files import with_weights
-from ..prove import sizes_that_run, whole_window
-from .rounding import rounded
+from surgeon.ir.files import with_weights
+from surgeon.precision.rounding import rounded
+from surgeon.proof.equality import TOLERANCE
+from surgeon.proof.evaluate import Runner, Unrunnable, widened
+from surgeon.proof.feeds import HALVES, Feeds, feeds_of
+from surgeon.proof.prove import sizes_that_run, whole_window
 
 LIMIT = TOLERANCE[TensorProto.FLOAT16]
 ALLOWED = 4.0  # times what rounding the weights and inputs alone makes

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from ..files import with_data
-from ..graph import FLOAT_LIMIT, Graph, Model, Node, Value, body_protos, constant_value
-from .plan import FAMILY, GENERATORS, HALF, SINGLE, Plan
+from surgeon.ir.files import with_data
+from surgeon.ir.graph import FLOAT_LIMIT, Graph, Model, Node, Value, body_protos, constant_value
+from surgeon.precision.plan import FAMILY, GENERATORS, HALF, SINGLE, Plan
 
 IR_WITH_PLAIN_INITIALIZERS = 4  # before it, every initializer is an input too
 OPSET_OF_CASTS = 13  # for a model that has used no operator of ONNX's own domain

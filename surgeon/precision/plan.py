@@ -10,10 +10,10 @@ from functools import cache
 import numpy as np
 from onnx import TensorProto
 
-from ..graph import BODIED, FLOAT_LIMIT, Graph, Model, Node, Value, schema
-from ..meaning import DOMAIN
-from .operators import BY_RANGE, HEAVY, MOVES, QUANTIZED, SENSITIVE, UNBOUNDED, degree, fits
-from .ranges import Ranges
+from surgeon.ir.graph import BODIED, FLOAT_LIMIT, Graph, Model, Node, Value, schema
+from surgeon.precision.operators import BY_RANGE, HEAVY, MOVES, QUANTIZED, SENSITIVE, UNBOUNDED, degree, fits
+from surgeon.precision.ranges import Ranges
+from surgeon.rules.meaning import DOMAIN
 
 HALF, SINGLE = int(TensorProto.FLOAT16), int(TensorProto.FLOAT)
 FAMILY = frozenset({HALF, SINGLE})

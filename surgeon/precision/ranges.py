@@ -11,10 +11,10 @@ from zipfile import BadZipFile
 import numpy as np
 from onnx import ModelProto, ValueInfoProto
 
-from ..errors import ModelError, UsageError, did_you_mean
-from ..evaluate import Runner, Unrunnable
-from ..feeds import Feeds
-from ..graph import Model
+from surgeon.errors import ModelError, UsageError, did_you_mean
+from surgeon.ir.graph import Model
+from surgeon.proof.evaluate import Runner, Unrunnable
+from surgeon.proof.feeds import Feeds
 
 AT_ONCE = 256  # tensors fetched by one run: memory, not time, is what limits it
 FLOATS = frozenset({1, 10})

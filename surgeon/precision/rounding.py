@@ -15,8 +15,8 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from ..graph import Graph, Model
-from .operators import MOVES
+from surgeon.ir.graph import Graph, Model
+from surgeon.precision.operators import MOVES
 
 DOMAIN = "surgeon.precision"
 OLDEST = 9  # Where and Sign came with opset 9

@@ -16,8 +16,8 @@
 //
 // Exit status 0 when everything agreed. The bars: error relative to the largest output, 2e-6 fp32, 1e-3 fp16, 8e-3
 // bf16.
-#include "../../surgeon/plugins/src/operators.h"
-#include "../../surgeon/plugins/src/plans.h"
+#include "../../surgeon/trt/plugins/src/operators.h"
+#include "../../surgeon/trt/plugins/src/plans.h"
 
 #include <algorithm>
 #include <cmath>

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from surgeon.plugins import NAMESPACE, load, plugins
-from surgeon.plugins import build as building
-from surgeon.plugins.build import BuildError
+from surgeon.trt.plugins import NAMESPACE, load, plugins
+from surgeon.trt.plugins import build as building
+from surgeon.trt.plugins.build import BuildError
 
 HERE = Path(__file__).resolve().parent
 SOURCES = Path(building.__file__).resolve().parent
@@ -234,7 +234,7 @@ def test_a_failed_compilation_is_one_paragraph(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root becomes another user")
 def test_a_user_without_a_home_is_told_to_name_a_folder() -> None:
     code = (
-        "import os\nfrom surgeon.plugins.build import BuildError, default_folder\nos.setuid(54321)\n"
+        "import os\nfrom surgeon.trt.plugins.build import BuildError, default_folder\nos.setuid(54321)\n"
         "try: default_folder(8)\nexcept BuildError as error: print(error)"
     )
     env = {k: v for k, v in os.environ.items() if k not in ("HOME", "XDG_CACHE_HOME")}
@@ -253,7 +253,7 @@ def test_loading_nothing_says_how_to_build(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_the_package_imports_nothing_heavy() -> None:
     code = (
         "import sys, types; s = types.ModuleType('surgeon'); s.__path__ = [sys.argv[1]]; sys.modules['surgeon'] = s;"
-        "import surgeon.plugins; print(sorted({'numpy', 'onnx', 'onnxruntime', 'polygraphy', 'tensorrt'} & "
+        "import surgeon.trt.plugins; print(sorted({'numpy', 'onnx', 'onnxruntime', 'polygraphy', 'tensorrt'} & "
         "set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(SOURCES.parent)], capture_output=True, text=True, check=True)

@@ -1,0 +1,1 @@
+"""The ONNX model in memory: protobufs, the indexed graph, types, constants, files."""

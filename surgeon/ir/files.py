@@ -1,0 +1,381 @@
+"""Model files: read without the external weights, written through a temporary file, weights on disk carried along."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import EncodeError
+from onnx import ModelProto, TensorProto, numpy_helper
+
+from surgeon.errors import ModelError
+
+LARGE = 1 << 30  # bytes: a larger model is written with its weights in a file of their own
+SMALL = 1 << 20  # bytes: of a larger tensor no check needs the elements
+UNWRITABLE = (ValueError, EncodeError)  # what the protobuf library says, by its version, of a message above 2 GiB
+_EXTERNAL = b"location"  # the key under which a tensor names its file: bytes without it hold no external tensor
+
+
+def read(path: Path) -> ModelProto:
+    """The model without its external weights. Raises ModelError with a paragraph that says what to do."""
+    return read_all(path)[0]
+
+
+def read_all(path: Path) -> tuple[ModelProto, list[Path]]:
+    """The model without its external weights, and the files that it is made of: its own, and those of its weights.
+    Raises ModelError."""
+    if not path.exists():
+        hint = " surgeon reads files, no pipes." if path.name == "-" else ""
+        raise ModelError(f"there is no file '{path}'.{hint}")
+    if path.is_dir():
+        raise ModelError(f"'{path}' is a folder; surgeon reads an ONNX file.")
+    if not path.is_file():
+        raise ModelError(
+            f"'{path}' is a pipe or a device, and surgeon reads a model more than once. Write it to a file first."
+        )
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"'{path}' cannot be read: {(error.strerror or str(error)).lower()}.") from None
+    if not data:
+        raise ModelError(f"'{path}' is empty. Export the model again.")
+    model = ModelProto()
+    try:
+        model.ParseFromString(data)
+    except Exception:
+        raise ModelError(
+            f"'{path}' is not an ONNX model, or was cut off while being written: its protobuf does not parse. Export "
+            "it again, or copy it again whole."
+        ) from None
+    if not model.HasField("graph"):
+        raise ModelError(f"'{path}' holds no graph: it is not an ONNX model, or was cut off while being written.")
+    _check_types(model.graph, path)
+    files = [path]
+    for file in external_files(model) if _EXTERNAL in data else ():
+        where = path.parent / file
+        files.append(where)
+        if Path(file).is_absolute() or ".." in Path(file).parts:
+            raise ModelError(
+                f"'{path}' keeps weights in '{file}', outside its own folder, which ONNX forbids. "
+                "Export the model again into one folder with its weights."
+            )
+        if not where.is_file():
+            raise ModelError(
+                f"'{path}' keeps weights in '{file}', which is not there. Put it beside the model, where the exporter "
+                "wrote it."
+            )
+    return model, files
+
+
+def _check_types(graph: onnx.GraphProto, path: Path) -> None:
+    known = TensorProto.DataType.values()
+    types = [(t.name, t.data_type) for t in graph.initializer]
+    types += [(i.name, i.type.tensor_type.elem_type) for i in (*graph.input, *graph.output)]
+    for name, number in types:
+        if number not in known:
+            raise ModelError(
+                f"the tensor '{name}' of '{path}' has a type (number {number}) that the installed onnx package does "
+                "not know. Upgrade onnx, or export again."
+            )
+
+
+def as_text(path: str | os.PathLike[str]) -> str:
+    """A path for a library written in C++. Raises ModelError for one that is no UTF-8, which those do not take."""
+    text = os.fspath(path)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ModelError(
+            f"the name '{text}' is no text in UTF-8, and onnx, ONNX Runtime and TensorRT open no file by such a name. "
+            "Rename what is not, or name a link to it."
+        ) from None
+    return text
+
+
+def external_files(model: ModelProto) -> list[str]:
+    """The files, relative to the model, that hold external tensors."""
+    found: dict[str, None] = {}
+    for tensor in _tensors(model.graph):
+        if tensor.data_location == TensorProto.EXTERNAL:
+            for entry in tensor.external_data:
+                if entry.key == "location":
+                    found[entry.value] = None
+    return list(found)
+
+
+def with_weights(model: ModelProto, folder: str | Path | None) -> ModelProto:
+    """The model, or where it has external weights a copy that holds them, read from `folder`. Raises ModelError."""
+    if folder is None or not external_files(model):
+        return model
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    for tensor in _tensors(copy.graph):
+        if tensor.data_location == TensorProto.EXTERNAL:
+            tensor.CopyFrom(with_data(tensor, folder))
+    return copy
+
+
+def with_data(tensor: TensorProto, folder: str | Path | None) -> TensorProto:
+    """The tensor, or where it is external a copy that holds its data, read from `folder`. Raises ModelError.
+
+    A model cache holds weights as links to files elsewhere, which onnx refuses to follow. A link is the user's own, and
+    no part of the model.
+    """
+    if tensor.data_location != TensorProto.EXTERNAL:
+        return tensor
+    copy = TensorProto()
+    copy.CopyFrom(tensor)
+    where = Path(folder or ".")
+    for entry in copy.external_data:
+        if entry.key == "location":
+            where = (where / entry.value).resolve()
+            entry.value = where.name
+    real = as_text(where.parent)
+    try:
+        onnx.external_data_helper.load_external_data_for_tensor(copy, real)
+        copy.data_location = TensorProto.DEFAULT
+        del copy.external_data[:]
+        numpy_helper.to_array(copy)  # onnx reads too short a file without a word
+    except Exception as error:  # OSError; onnx's checker raises a type of its own
+        raise ModelError(f"the weights of '{tensor.name}' cannot be read from '{where}': {error}") from None
+    return copy
+
+
+def resolved_weights(model: ModelProto, folder: str | Path) -> tuple[ModelProto, Path]:
+    """A copy whose external weights are named by the real files, and the folder to which those names are relative.
+
+    A model cache holds weights as links to files elsewhere, which ONNX Runtime refuses to follow from 1.24 on.
+    """
+    real = {name: Path(folder, name).resolve() for name in external_files(model)}
+    common = Path(os.path.commonpath([path.parent for path in real.values()]))
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    for tensor in _tensors(copy.graph):
+        for entry in tensor.external_data if tensor.data_location == TensorProto.EXTERNAL else ():
+            if entry.key == "location":
+                entry.value = real[entry.value].relative_to(common).as_posix()
+    return copy, common
+
+
+def without_data(model: ModelProto, most: int = sys.maxsize) -> ModelProto:
+    """A copy whose external tensors, and those of more than `most` bytes, have no elements: what onnx's checker may
+    look at wherever the weights are, and however many."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    for tensor in _tensors(copy.graph):
+        if tensor.data_location == TensorProto.EXTERNAL or len(tensor.raw_data) > most:
+            tensor.CopyFrom(TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0]))
+    return copy
+
+
+def _tensors(graph: onnx.GraphProto) -> Iterable[TensorProto]:
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.TENSOR:
+                yield attribute.t
+            elif attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _tensors(attribute.g)
+
+
+def is_large(model: ModelProto) -> bool:
+    """Whether the weights that the model holds itself are better written to a file of their own."""
+    try:
+        return model.ByteSize() > LARGE
+    except UNWRITABLE:
+        return True
+
+
+def check_writable(path: Path, *sources: Path) -> None:
+    """Raise ModelError where `path` cannot become an output, as one of the `sources` that are read cannot."""
+    if path.name == "-":
+        raise ModelError("surgeon writes files, no pipes: name a file in place of '-'.")
+    if path.is_dir():
+        raise ModelError(f"'{path}' is a folder; name the file to write.")
+    if (path.exists() and not path.is_file()) or _is_descriptor(path):
+        raise ModelError(
+            f"'{path}' is a device or a pipe. surgeon writes a file whole or not at all: name a regular file, or let "
+            "--check write nothing."
+        )
+    for source in sources:
+        if path.exists() and source.exists() and path.samefile(source):
+            raise ModelError(
+                f"'{path}' is the input itself, or holds its weights. surgeon never overwrites what it reads: name "
+                "another file."
+            )
+    folder = _real(path).parent
+    if not folder.is_dir():
+        named = folder if path.is_symlink() else path.parent
+        raise ModelError(f"there is no folder '{named}' to write '{path.name}' into.")
+    if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        raise ModelError(f"'{path}' cannot be written: permission denied.")
+
+
+def _is_descriptor(path: Path) -> bool:
+    """Whether this is a name of an open file, such as /dev/stdout, which may be a log that others write to."""
+    folder = os.path.realpath(path.parent)
+    return folder == "/dev" or folder.startswith("/proc/")
+
+
+def write(
+    model: ModelProto,
+    path: Path,
+    base: Path | None = None,
+    also: Mapping[Path, bytes] | None = None,
+    apart: bool = False,
+) -> None:
+    """Write a model, and the files in `also` with it; files of external weights go along into another folder.
+
+    `apart`: the weights that the model holds itself go to a file beside it, as those of a model above 2 GiB, which no
+    file can hold, do in any case.
+    """
+    check_writable(path)
+    data = b"" if apart else _serialized(model)
+    folder = Path(os.path.realpath(path.parent))  # `new/..` names a folder whether or not there is one called new
+    with Staged() as staged:
+        for file in external_files(model) if _EXTERNAL in data or not data else ():
+            _carry((base or Path(".")) / file, folder / file, staged)
+        if data:
+            staged.put(data, path)
+        else:
+            _put_apart(model, path, staged)
+        for name, content in (also or {}).items():
+            staged.put(content, name)
+
+
+def _serialized(model: ModelProto) -> bytes:
+    """The model as bytes; none for one above 2 GiB."""
+    try:
+        return bytes(model.SerializeToString(deterministic=True))
+    except UNWRITABLE:
+        return b""
+
+
+def _put_apart(model: ModelProto, path: Path, staged: Staged) -> None:
+    """Write the weights to a file beside the model's. onnx takes them out of what it writes: that is a copy."""
+    weights = path.with_name(f"{path.name}.data")
+    place = staged.place(path)
+    staged.place(weights)
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    onnx.save_model(copy, as_text(place), save_as_external_data=True, location=weights.name)
+
+
+def put(contents: Mapping[Path, bytes]) -> None:
+    """Write files, all of them whole or none. Raises ModelError."""
+    with Staged() as staged:
+        for path, data in contents.items():
+            staged.put(data, path)
+
+
+class Staged:
+    """Files that are written in a hidden folder beside their places, and moved there at the end of a `with`, where all
+    are whole; else what stood there stays. A signal that ends the process takes the folders away too.
+
+    A link as the place of a file stays a link: the file that it names is replaced.
+    """
+
+    stopped = False  # the user has interrupted the program: nothing is moved to its place any more
+
+    def __init__(self) -> None:
+        self._folders: dict[Path, Path] = {}  # where a file is to stand: where it is written
+        self._moves: dict[Path, Path] = {}
+        self._caught: list[int] = []
+
+    def place(self, path: Path) -> Path:
+        """Where to write what shall become `path`."""
+        real = _real(path)
+        if real in self._moves.values():
+            raise ModelError(f"two files cannot both be written to '{path}': name another one, or another folder.")
+        if real.parent not in self._folders:
+            with _told(path):
+                self._folders[real.parent] = Path(tempfile.mkdtemp(dir=real.parent, prefix=".surgeon-"))
+        written = self._folders[real.parent] / real.name
+        self._moves[written] = real
+        return written
+
+    def put(self, data: bytes, path: Path) -> None:
+        written = self.place(path)
+        with _told(path):
+            written.write_bytes(data)
+
+    def copy(self, source: Path, path: Path) -> None:
+        written = self.place(path)
+        with _told(path):
+            shutil.copyfile(source, written)
+
+    def __enter__(self) -> Staged:
+        if threading.current_thread() is threading.main_thread():
+            self._caught = [n for n in ENDING if signal.getsignal(n) is signal.SIG_DFL]
+            for number in self._caught:
+                signal.signal(number, _end)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        try:
+            if error is None and Staged.stopped:
+                raise KeyboardInterrupt
+            for written, real in self._moves.items() if error is None else ():
+                with _told(real):
+                    written.chmod(real.stat().st_mode & 0o777 if real.exists() else 0o666 & ~_umask())
+                    os.replace(written, real)
+        finally:
+            for folder in self._folders.values():
+                shutil.rmtree(folder, ignore_errors=True)
+            for number in self._caught:
+                signal.signal(number, signal.SIG_DFL)
+        if isinstance(error, _Ended):
+            signal.raise_signal(error.number)
+
+
+ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+class _Ended(BaseException):
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def _end(number: int, frame: object) -> None:
+    raise _Ended(number)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ModelError(f"'{path}' cannot be written: {(error.strerror or str(error)).lower()}.") from None
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _carry(source: Path, into: Path, staged: Staged) -> None:
+    """Copy a file of external weights, unless it is there already."""
+    if into.exists():
+        if into.samefile(source) or filecmp.cmp(source, into, shallow=False):
+            return
+        raise ModelError(
+            f"'{into}' is there already and is not the model's own weights. Delete it, or write the model into "
+            "another folder."
+        )
+    with _told(into):
+        into.parent.mkdir(parents=True, exist_ok=True)
+    staged.copy(source, into)

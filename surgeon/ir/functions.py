@@ -1,0 +1,84 @@
+"""Local functions as onnx's inliner reads them right: it forgets defaults, and takes one opset alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from onnx import FunctionProto, ModelProto, NodeProto
+
+from surgeon.ir.graph import all_nodes, schema
+
+ONNX = ("", "ai.onnx")
+Name = tuple[str, str, str]  # domain, name, overload
+
+
+def by_name(functions: Iterable[FunctionProto]) -> dict[Name, FunctionProto]:
+    return {(f.domain, f.name, f.overload): f for f in functions}
+
+
+def called(node: NodeProto) -> Name:
+    """The name of the function that a node calls, if it calls one."""
+    return (node.domain, node.op_type, node.overload)
+
+
+def opset_of(declaring: FunctionProto | ModelProto) -> int:
+    return next((o.version for o in declaring.opset_import if o.domain in ONNX), 1)
+
+
+def changed_operators(function: FunctionProto, opset: int) -> list[str]:
+    """The operators of a function with other inputs, outputs, attributes or defaults at `opset` than at its own."""
+    own = opset_of(function)
+    if own == opset:
+        return []
+    used = {n.op_type for n in all_nodes(function) if n.domain in ONNX}
+    return sorted(op for op in used if _signature(op, own) != _signature(op, opset))
+
+
+def _signature(op: str, opset: int) -> Any:
+    """Without the types, of which newer opsets take more."""
+    spec = schema(op, "", opset)
+    if spec is None:
+        return None
+    attrs = {name: (a.type, a.required, a.default_value.SerializeToString()) for name, a in spec.attributes.items()}
+    return attrs, [(f.name, f.option) for f in spec.inputs], [(f.name, f.option) for f in spec.outputs]
+
+
+def as_inliner_reads(
+    function: FunctionProto, opset: int, functions: Mapping[Name, FunctionProto], call: NodeProto | None = None
+) -> FunctionProto:
+    """A copy of which onnx's inliner (1.23) makes what it means: of the model's opset, where that means the same, with
+    a node for every output and with the defaults of what it calls. `call`: the only one that there is of it."""
+    copy = FunctionProto()
+    copy.CopyFrom(function)
+    if call is not None and called(call) == (function.domain, function.name, function.overload):
+        _drop_left_out(all_nodes(copy), {a.name for a in call.attribute})
+    if not changed_operators(function, opset):
+        for entry in copy.opset_import:
+            if entry.domain in ONNX:
+                entry.version = opset
+    say_defaults(all_nodes(copy), functions)
+    for position, name in enumerate(copy.output):
+        if name in copy.input:
+            copy.output[position] = f"{name}~{position}"
+            copy.node.add(op_type="Identity", input=[name], output=[copy.output[position]])
+    return copy
+
+
+def _drop_left_out(nodes: Iterable[NodeProto], given: set[str]) -> None:
+    """Take away the attributes that would be a call's, where it does not give them: then the operator's default counts,
+    or that of the function that is called."""
+    for node in nodes:
+        kept = [a for a in node.attribute if not a.ref_attr_name or a.ref_attr_name in given]
+        if len(kept) < len(node.attribute):
+            del node.attribute[:]
+            node.attribute.extend(kept)
+
+
+def say_defaults(calls: Iterable[NodeProto], functions: Mapping[Name, FunctionProto]) -> None:
+    """Write to each call of a function the attributes that it leaves out and the function has defaults for."""
+    for call in calls:
+        function = functions.get(called(call))
+        if function is not None:
+            given = {a.name for a in call.attribute}
+            call.attribute.extend(a for a in function.attribute_proto if a.name not in given)

@@ -1,0 +1,1 @@
+"""One run from a model to a proved model."""

@@ -1,0 +1,383 @@
+"""onnx-graphsurgeon: graphs taken and given, and its functions as passes,
+with what a round trip through it drops restored.
+
+    @surgeon.gs_pass
+    def drop_identities(graph):            # a gs.Graph, edited in place
+        for node in graph.nodes: ...
+
+onnx-graphsurgeon drops metadata, doc strings, quantization annotations and unused initializers, and it writes into the
+model that it imports. So a pass gets a graph of a copy, and from what it gives back only the nodes and tensors that it
+changed are taken; everything else is the file's own. What it changed may stand anywhere,
+so the proof is the whole model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+import onnx
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
+
+from surgeon.errors import ModelError, PassError
+from surgeon.ir.files import with_data, with_weights
+from surgeon.ir.graph import Model, named_by_training
+from surgeon.report import Applied
+from surgeon.report import Declined as Entry
+from surgeon.rules.rewrite import Declined, ModelRule, Stage
+
+if TYPE_CHECKING:
+    from surgeon.proof.prove import Verdict
+
+GraphFunction = Callable[[Any], Any]
+
+
+class GraphRule(ModelRule):
+    """A pass that is a function over a `gs.Graph`. Runs before surgeon's own passes, with stage LOWER behind them."""
+
+    __slots__ = ()
+
+
+@overload
+def gs_pass(function: GraphFunction, /) -> GraphRule: ...
+@overload
+def gs_pass(*, stage: Stage) -> Callable[[GraphFunction], GraphRule]: ...
+def gs_pass(function: GraphFunction | None = None, /, *, stage: Stage = Stage.CLEAN) -> Any:
+    """Mark a function over a `gs.Graph` as a pass.
+
+    It edits the graph in place or returns another; `surgeon.require` declines. It need not clean up or sort. It runs
+    once over the whole model, and its result stays only where both whole models compute the same.
+    `@gs_pass(stage=Stage.LOWER)` runs behind surgeon's own passes, on what they wrote for the target.
+    """
+    if function is None:
+        return lambda body: GraphRule(body, stage)
+    return GraphRule(function, stage)
+
+
+def to_graphsurgeon(model: ModelProto, base: Path | None = None) -> Any:
+    """A `gs.Graph` of a copy of the model, weights from the folder `base` included."""
+    import onnx_graphsurgeon as gs
+
+    copy = ModelProto()
+    copy.CopyFrom(with_weights(model, base))
+    return gs.import_onnx(copy)
+
+
+def from_graphsurgeon(graph: Any) -> ModelProto:
+    """The ModelProto of a `gs.Graph`, its nodes in topological order. The graph is not changed."""
+    import onnx_graphsurgeon as gs
+
+    return Model(gs.export_onnx(graph, do_type_check=False)).sync()
+
+
+# ---- running passes --------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The model behind the passes, and what they did to it."""
+
+    model: ModelProto
+    applied: list[Applied] = field(default_factory=list)
+    declined: list[Entry] = field(default_factory=list)
+    undone: list[Entry] = field(default_factory=list)
+
+
+def run_graph_rules(
+    rules: Iterable[ModelRule],
+    model: ModelProto,
+    base: Path | None,
+    *,
+    prove: bool = True,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    allow_unproved: bool = False,
+) -> Outcome:
+    """Run functions over `gs.Graph`s one after the other; each result stays only where the whole models agree."""
+    outcome = Outcome(model)
+    for rule in rules:
+        try:
+            after = changed_by(rule.body, outcome.model, base, rule.pass_name)
+        except Declined as refusal:
+            outcome.declined.append(Entry(rule.pass_name, "the graph", str(refusal)))
+            continue
+        if after is None:
+            continue
+        record = _applied(rule, outcome.model, after)
+        verdict = _compare(outcome.model, after, base, shapes or {}) if prove else None
+        if verdict is not None and verdict.ok is False:
+            outcome.undone.append(Entry(rule.pass_name, record.root, verdict.why))
+        elif verdict is not None and verdict.ok is None and not allow_unproved:
+            outcome.declined.append(Entry(rule.pass_name, record.root, f"unproved: {verdict.why}"))
+        else:
+            outcome.model = after
+            outcome.applied.append(record._replace(max_error=None if verdict is None else verdict.max_error))
+    return outcome
+
+
+def changed_by(
+    function: GraphFunction, model: ModelProto, base: Path | None = None, name: str = "gs-pass"
+) -> ModelProto | None:
+    """What `function` makes of the model, with what onnx-graphsurgeon drops restored; None where it changed nothing.
+
+    Raises PassError where the function or onnx-graphsurgeon fails, and lets `Declined` through.
+    """
+    import onnx_graphsurgeon as gs
+
+    try:
+        graph = to_graphsurgeon(model, base)
+        untouched = gs.export_onnx(graph, do_type_check=False)
+    except Exception as error:
+        raise PassError(
+            f"onnx-graphsurgeon cannot read this model ({type(error).__name__}: {error}), so the pass '{name}' cannot "
+            f"run. Leave it out with --skip {name}."
+        ) from error
+    try:
+        given = function(graph)
+        touched = gs.export_onnx(graph if given is None else given, do_type_check=False)
+    except Declined:
+        raise
+    except Exception as error:
+        raise PassError(
+            f"the pass '{name}' failed: {type(error).__name__}: {error}. Leave it out with --skip {name}, or mend it."
+        ) from error
+    return restored(model, untouched, touched, base)
+
+
+def restored(
+    model: ModelProto, untouched: ModelProto, touched: ModelProto, base: Path | None = None
+) -> ModelProto | None:
+    """The model with what differs between two exports of it, before and after an edit; None where nothing differs."""
+    after = ModelProto()
+    after.CopyFrom(model)
+    changed = _restore_nodes(after.graph, untouched.graph, touched.graph)
+    changed |= _restore_tensors(after.graph, model.graph, touched.graph, base, named_by_training(model))
+    changed |= _restore_infos(
+        after.graph.input, untouched.graph.input, touched.graph.input, {t.name for t in model.graph.initializer}
+    )
+    changed |= _restore_infos(after.graph.output, untouched.graph.output, touched.graph.output, set())
+    changed |= _restore_header(after, untouched, touched)
+    if not changed:
+        return None
+    _drop_stale(after.graph, model.graph)
+    try:
+        return Model(after, base).sync()
+    except ModelError as error:
+        raise PassError(f"the edited graph is not valid: {error}") from None
+
+
+def _restore_nodes(graph: GraphProto, untouched: GraphProto, touched: GraphProto) -> bool:
+    """Nodes that the edit left alone are the file's own; the others keep doc string and metadata
+    of what they replace."""
+    originals: dict[bytes, list[NodeProto]] = {}
+    by_outputs: dict[tuple[str, ...], NodeProto] = {}
+    for exported, original in zip(untouched.node, graph.node, strict=True):
+        originals.setdefault(exported.SerializeToString(deterministic=True), []).append(original)
+        by_outputs[tuple(original.output)] = original
+    nodes, same = [], len(touched.node) == len(untouched.node)
+    for node in touched.node:
+        known = originals.get(node.SerializeToString(deterministic=True))
+        if known:
+            nodes.append(_copy(known.pop(0)))
+            continue
+        same = False
+        fresh, stood_here = _copy(node), by_outputs.get(tuple(node.output))
+        if stood_here is not None:
+            fresh.metadata_props.extend(stood_here.metadata_props)
+            if stood_here.doc_string:
+                fresh.doc_string = stood_here.doc_string
+            if stood_here.overload and fresh.op_type == stood_here.op_type:
+                fresh.overload = stood_here.overload
+        nodes.append(fresh)
+    if same:
+        return False  # at most their order differs, and the file's own is topological
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return True
+
+
+def _copy(node: NodeProto) -> NodeProto:
+    copy = NodeProto()
+    copy.CopyFrom(node)
+    return copy
+
+
+def _restore_tensors(
+    graph: GraphProto, original: GraphProto, touched: GraphProto, base: Path | None, trained: Collection[str]
+) -> bool:
+    """Equal weights are the file's own (external ones stay external); those that lost their last reader leave."""
+    exported = {t.name: t for t in touched.initializer}
+    read_before, read_after = _reads(original), _reads(graph).union(trained)
+    made = {o for n in graph.node for o in n.output}
+    kept, changed = [], False
+    for tensor in original.initializer:
+        now = exported.pop(tensor.name, None)
+        if tensor.name in made or (tensor.name in read_before and tensor.name not in read_after):
+            changed = True
+        elif now is None or _same_tensor(tensor, now, base):
+            kept.append(tensor)
+        else:
+            kept.append(now)
+            changed = True
+    added = [t for t in exported.values() if t.name in read_after]
+    if changed or added:
+        del graph.initializer[:]
+        graph.initializer.extend([*kept, *added])
+    return changed or bool(added)
+
+
+def _reads(graph: GraphProto) -> set[str]:
+    """The tensors that nodes, bodies included, and the graph's outputs read."""
+    found = {o.name for o in graph.output}
+    stack = [graph]
+    while stack:
+        for node in stack.pop().node:
+            found.update(node.input)
+            stack.extend(a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH)
+    for body in _bodies(graph):
+        found.update(o.name for o in body.output)
+    return found
+
+
+def _bodies(graph: GraphProto) -> list[GraphProto]:
+    stack, found = [graph], []
+    while stack:
+        inner = [a.g for n in stack.pop().node for a in n.attribute if a.type == onnx.AttributeProto.GRAPH]
+        stack += inner
+        found += inner
+    return found
+
+
+def _same_tensor(a: TensorProto, b: TensorProto, base: Path | None) -> bool:
+    if a.data_type != b.data_type or list(a.dims) != list(b.dims):
+        return False
+    return bool(_bytes(a, base) == _bytes(b, base))
+
+
+def _bytes(tensor: TensorProto, base: Path | None) -> bytes:
+    if tensor.data_location != TensorProto.EXTERNAL and tensor.HasField("raw_data"):
+        return tensor.raw_data
+    return numpy_helper.to_array(with_data(tensor, base)).tobytes()
+
+
+def _restore_infos(infos: Any, untouched: Any, touched: Any, weights: set[str]) -> bool:
+    """The inputs or outputs: those exported alike are the file's own; `weights` listed among the inputs stay."""
+    if [i.SerializeToString() for i in untouched] == [i.SerializeToString() for i in touched]:
+        return False
+    originals = {i.name: i for i in infos}
+    exported = {i.name: i.SerializeToString() for i in untouched}
+    fresh = [i for i in infos if i.name in weights]
+    fresh += [
+        originals[i.name] if exported.get(i.name) == i.SerializeToString() else i
+        for i in touched
+        if i.name not in weights
+    ]
+    copies = [onnx.ValueInfoProto.FromString(i.SerializeToString()) for i in fresh]
+    del infos[:]
+    infos.extend(copies)
+    return True
+
+
+def _restore_header(after: ModelProto, untouched: ModelProto, touched: ModelProto) -> bool:
+    before = {o.domain: o.version for o in untouched.opset_import}
+    changed = False
+    for entry in touched.opset_import:
+        if before.get(entry.domain) == entry.version:
+            continue
+        mine = [o for o in after.opset_import if o.domain == entry.domain]
+        if mine:
+            mine[0].version = entry.version
+        else:
+            after.opset_import.append(entry)
+        changed = True
+    known = {(f.domain, f.name): f.SerializeToString(deterministic=True) for f in untouched.functions}
+    now = {(f.domain, f.name): f.SerializeToString(deterministic=True) for f in touched.functions}
+    if known == now:
+        return changed
+    originals = {(f.domain, f.name): onnx.FunctionProto.FromString(f.SerializeToString()) for f in after.functions}
+    del after.functions[:]
+    after.functions.extend(
+        [originals[k] if known.get(k) == v else onnx.FunctionProto.FromString(v) for k, v in now.items()]
+    )
+    return True
+
+
+def _drop_stale(graph: GraphProto, original: GraphProto) -> None:
+    """Types and annotations of tensors that another node makes now, or nobody, no longer hold."""
+    before = {o: n.SerializeToString(deterministic=True) for n in original.node for o in n.output}
+    now = {o: n.SerializeToString(deterministic=True) for n in graph.node for o in n.output}
+    fixed = {t.name for t in graph.initializer} | {i.name for i in graph.input}
+    for rows, key in ((graph.value_info, "name"), (graph.quantization_annotation, "tensor_name")):
+        for position in range(len(rows) - 1, -1, -1):
+            name = getattr(rows[position], key)
+            if name not in fixed and (name not in now or before.get(name) != now[name]):
+                del rows[position]
+
+
+# ---- what the report says --------------------------------------------------------------------------------------------
+
+
+def _applied(rule: ModelRule, before: ModelProto, after: ModelProto) -> Applied:
+    old = {n.SerializeToString(deterministic=True): n for n in before.graph.node}
+    new = {n.SerializeToString(deterministic=True): n for n in after.graph.node}
+    removed = [n for k, n in old.items() if k not in new]
+    added = [n for k, n in new.items() if k not in old]
+    made = {o for n in added for o in n.output}
+    outputs = [o for n in removed for o in n.output if o in made]
+    root = _label(removed[0]) if removed else "the graph"
+    window = _Window([_Text(n) for n in removed], [_Text(n) for n in added], outputs)
+    return Applied(rule.pass_name, rule.stage.value, root, window)
+
+
+def _label(node: NodeProto) -> str:
+    return node.name or f"{node.op_type} -> {node.output[0] if node.output else '?'}"
+
+
+@dataclass(slots=True)
+class _Window:
+    nodes_before: list[_Text]
+    nodes_after: list[_Text]
+    output_names: list[str]
+    read_instead: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A NodeProto by name and as a line, when somebody asks for it."""
+
+    node: NodeProto
+
+    @property
+    def label(self) -> str:
+        return _label(self.node)
+
+    @property
+    def text(self) -> str:
+        return f"{', '.join(self.node.output)} = {self.node.op_type}({', '.join(self.node.input)})"
+
+
+def _compare(before: ModelProto, after: ModelProto, base: Path | None, shapes: Mapping[str, Sequence[int]]) -> Verdict:
+    from surgeon.proof.prove import Verdict, prove_models
+
+    if _interface(before) != _interface(after):
+        return Verdict(False, None, "it changes the names or types of the model's inputs or outputs")
+    return prove_models(before, after, base, shapes)
+
+
+def _interface(model: ModelProto) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+    weights = {t.name for t in model.graph.initializer}
+    inputs = [(i.name, i.type.tensor_type.elem_type) for i in model.graph.input if i.name not in weights]
+    return inputs, [(o.name, o.type.tensor_type.elem_type) for o in model.graph.output]
+
+
+__all__ = [
+    "GraphRule",
+    "Outcome",
+    "changed_by",
+    "from_graphsurgeon",
+    "gs_pass",
+    "restored",
+    "run_graph_rules",
+    "to_graphsurgeon",
+]

@@ -1,0 +1,1 @@
+"""Whether two models are equal: windows cut out, inputs drawn, results judged."""

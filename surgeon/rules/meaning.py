@@ -1,0 +1,200 @@
+"""The meaning of surgeon's own nodes: an ONNX function each, so that ONNX Runtime runs any model that surgeon writes.
+
+A pass that makes canonical or plugin nodes says what they compute:
+
+    @meaning("L2Norm", "SurgeonL2Norm")
+    def l2_norm(f, x, weight=None, *, axis, epsilon, mode): ...
+        return f.Div(x, ...)
+
+`f` spells nodes as a rewrite's builder does; `f.dtype` is the type of the first input. One function is generated for
+each distinct use in a model (attributes, type, inputs given), at the model's own opset: ONNX Runtime inlines it there.
+The first carries the plain name; further ones are overloads, which need IR version 10.
+
+A meaning by the name of one of ONNX's own operators is that of ONNX's definition, which ONNX Runtime's kernel strays
+from: a window's proof computes by it. No such node of the domain `surgeon` is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from onnx import FunctionProto, ModelProto, NodeProto, helper, numpy_helper
+
+from surgeon.errors import PassError
+from surgeon.ir.graph import Model, Node, Value, schema
+from surgeon.rules.pattern import MOVED
+
+DOMAIN = "surgeon"  # of the canonical nodes and of the plugin nodes
+IR_WITH_FUNCTIONS = 8
+IR_WITH_OVERLOADS = 10
+CONSTANTS_OF_ANY_TYPE = 9  # the opset from which a Constant may hold integers; before that it has floats alone
+
+PLAIN = frozenset({int, float, str})
+
+_meanings: dict[str, Callable[..., Any]] = {}
+
+
+def meaning(*op_types: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Mark a function that spells what the node types of the domain `surgeon` compute."""
+
+    def mark(body: Callable[..., Any]) -> Callable[..., Any]:
+        for op_type in op_types:
+            _meanings[op_type] = body
+        return body
+
+    return mark
+
+
+def has_meaning(op_type: str) -> bool:
+    """Whether a pass says what an operator of that name computes."""
+    return op_type in _meanings
+
+
+def arrange(
+    op: str, inputs: Sequence[Any], attrs: dict[str, Any], domain: str, opset: int
+) -> tuple[list[Any], dict[str, Any]]:
+    """Inputs and attributes as `opset` wants them: what ONNX moved from an attribute to an input is given by name."""
+    given, written = list(inputs), attrs
+    moved = MOVED.get(op) if attrs and not domain else None
+    if moved is not None:
+        written = dict(attrs)
+        attributes = attribute_names(op, opset)
+        for name in [n for n in moved if n in written and n not in attributes]:
+            value, position = written.pop(name), moved[name]
+            if value is None:
+                continue
+            given += [None] * (position + 1 - len(given))
+            integers = name not in ("min", "max", "value", "scales") and not hasattr(value, "producer")
+            given[position] = np.asarray(value, np.int64) if integers else value
+    while given and given[-1] is None:
+        given.pop()
+    for value in written.values():
+        if type(value) not in PLAIN:
+            return given, {k: _plain(v) for k, v in written.items() if v is not None}
+    return given, written
+
+
+@cache
+def attribute_names(op: str, opset: int) -> frozenset[str]:
+    """The attributes that the schema of ONNX's own operator has; none for one that onnx does not know."""
+    spec = schema(op, "", opset)
+    return frozenset() if spec is None else frozenset(spec.attributes)
+
+
+def _plain(given: Any) -> Any:
+    """An attribute's value from whatever a body gives: arrays become lists, NumPy numbers Python's."""
+    if isinstance(given, np.ndarray):
+        return given.tolist()
+    if isinstance(given, np.generic):
+        return given.item()
+    return list(given) if isinstance(given, tuple) else given
+
+
+class Speller:
+    """Builds the body of a function: `f.Mul(x, 2.0)` adds a node and returns the name of its output."""
+
+    def __init__(self, opset: int, dtype: int) -> None:
+        self.opset = opset
+        self.dtype = dtype
+        self.nodes: list[NodeProto] = []
+        self._type = helper.tensor_dtype_to_np_dtype(dtype)
+
+    def __getattr__(self, op: str) -> Callable[..., str]:
+        if not op[:1].isupper():
+            raise AttributeError(op)
+
+        def make(*inputs: Any, **attrs: Any) -> str:
+            given, written = arrange(op, inputs, attrs, "", self.opset)
+            name = f"t{len(self.nodes)}"
+            names = [i if isinstance(i, str) else "" if i is None else self.constant(i) for i in given]
+            name = f"t{len(self.nodes)}"
+            self.nodes.append(helper.make_node(op, names, [name], **written))
+            return name
+
+        return make
+
+    def constant(self, given: Any) -> str:
+        """A number takes the type in which the function computes; an array keeps its own."""
+        array = given if isinstance(given, np.ndarray) else np.asarray(given, self._type)
+        if self.opset < CONSTANTS_OF_ANY_TYPE and array.dtype.kind == "i":
+            return self.Cast(array.astype(np.float64), to=helper.np_dtype_to_tensor_dtype(array.dtype))
+        name = f"t{len(self.nodes)}"
+        self.nodes.append(helper.make_node("Constant", [], [name], value=numpy_helper.from_array(array)))
+        return name
+
+    def compute_in(self, dtype: int) -> None:
+        """Bare numbers from here on have `dtype`."""
+        self._type = helper.tensor_dtype_to_np_dtype(dtype)
+
+
+def attach(model: Model) -> list[str]:
+    """Give the model the functions of its surgeon nodes, and the opset import and IR version that they need.
+    The operators with several functions (overloads)."""
+    uses: dict[str, list[Node]] = {}
+    for op in sorted(_meanings):  # and the nodes as they stand in the file: the same functions whatever made the nodes
+        key = f"{DOMAIN}::{op}"
+        nodes = [node for scope in model.scopes for node in scope.of([key])]
+        if nodes:
+            uses[key] = nodes
+    if not uses:
+        return []
+    for nodes in uses.values():  # while the file's own functions are there still: inference goes through them
+        for node in nodes:
+            model.dtype(_first(node))
+    model.keep_functions(lambda key: not key.startswith(f"{DOMAIN}::"))
+    overloaded = []
+    for nodes in uses.values():
+        functions = functions_of(nodes, model)
+        if len(functions) > 1:
+            overloaded.append(nodes[0].op)
+        model.proto.functions.extend(functions)
+    model.import_domain(DOMAIN)
+    model.proto.ir_version = max(model.proto.ir_version, IR_WITH_OVERLOADS if overloaded else IR_WITH_FUNCTIONS)
+    return overloaded
+
+
+def with_meanings(model: ModelProto) -> ModelProto:
+    """A copy in which every node of surgeon's own carries its meaning; targets 9.0 to 10.6 get their files without."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    indexed = Model(copy)
+    attach(indexed)
+    return indexed.sync()
+
+
+def functions_of(nodes: Iterable[Node], model: Model) -> list[FunctionProto]:
+    """The functions of nodes of one operator, one a distinct use; sets each node's `overload`."""
+    functions: dict[Any, FunctionProto] = {}
+    for node in nodes:
+        dtype = model.dtype(_first(node))
+        opset = model.opset_in(node.graph)
+        use = (repr(sorted(node.attrs.items())), dtype, tuple(v is not None for v in node.inputs), opset)
+        if use not in functions:
+            functions[use] = function_of(node, dtype, opset)
+            functions[use].overload = "" if len(functions) == 1 else str(len(functions))
+        if node.proto.overload != functions[use].overload:
+            node.proto.overload = functions[use].overload
+            node.graph.edited = True
+    return list(functions.values())
+
+
+def _first(node: Node) -> Value:
+    return next(v for v in node.inputs if v is not None)
+
+
+def function_of(node: Node, dtype: int, opset: int) -> FunctionProto:
+    """The node's meaning as an ONNX function at `opset`, for inputs of type `dtype`."""
+    body = _meanings[node.op]
+    if not dtype:
+        raise PassError(f"the type of the input of {node.label} is not known")
+    speller = Speller(opset, dtype)
+    names = [f"x{k}" for k in range(len(node.inputs))]
+    attrs = {k: v for k, v in node.attrs.items() if not k.startswith("plugin_")}
+    result = body(speller, *[n if v is not None else None for n, v in zip(names, node.inputs, strict=True)], **attrs)
+    speller.nodes.append(helper.make_node("Identity", [result], ["y"]))
+    return helper.make_function(
+        DOMAIN, node.op, names, ["y"], speller.nodes, [helper.make_opsetid("", opset)], list(node.attrs)
+    )

@@ -1,0 +1,95 @@
+"""Finds passes and orders them: the package `surgeon.passes`, folders given by `--passes`,
+entry points "surgeon.passes".
+
+A pass is a module; its name is the file's with hyphens. The order is that of the names: which pass comes first never
+decides a result (the largest window does), so there is nothing to rank.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+
+from surgeon.errors import PassError, UsageError, did_you_mean
+from surgeon.rules.rewrite import ModelRule, Pass, Rule
+
+GROUP = "surgeon.passes"
+
+
+@cache
+def _own() -> tuple[Pass, ...]:
+    import surgeon.passes as package
+
+    found = []
+    for info in pkgutil.iter_modules(package.__path__):
+        if not info.name.startswith("_"):
+            found.append(pass_of(importlib.import_module(f"{package.__name__}.{info.name}")))
+    for entry in entry_points(group=GROUP):
+        found.append(pass_of(entry.load()))
+    return tuple(found)
+
+
+def passes(folders: Iterable[str | Path] = ()) -> list[Pass]:
+    """Every pass in reach, by name. A pass in a folder replaces one of the same name. Raises UsageError, PassError."""
+    found = {p.name: p for p in _own()}
+    for folder in folders:
+        found.update({p.name: p for p in _in_folder(Path(folder))})
+    return [found[name] for name in sorted(found)]
+
+
+def select(known: Sequence[Pass], only: Iterable[str] | None, skip: Iterable[str]) -> list[Pass]:
+    """The passes called in `only` (None: all) without those in `skip`. Raises UsageError for a name nobody has."""
+    names = {p.name for p in known}
+    for name in (*(only or ()), *skip):
+        if name not in names:
+            raise UsageError(f"no pass is called '{name}'.{did_you_mean(name, names)}")
+    wanted = names if only is None else set(only)
+    return [p for p in known if p.name in wanted and p.name not in set(skip)]
+
+
+def _in_folder(folder: Path) -> list[Pass]:
+    if not folder.is_dir():
+        raise UsageError(f"'{folder}' is not a folder. --passes takes a folder of Python files, one pass each.")
+    found = []
+    for path in sorted(folder.glob("*.py")):
+        if path.name.startswith("_"):
+            continue
+        spec = importlib.util.spec_from_file_location(f"surgeon_user_passes.{path.stem}", path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            raise UsageError(f"the pass file '{path}' does not load: {type(error).__name__}: {error}") from error
+        found.append(pass_of(module))
+    return found
+
+
+def pass_of(module: ModuleType) -> Pass:
+    """The pass that a module is. Raises PassError where it has no rule or no docstring."""
+    name = module.__name__.rpartition(".")[2].replace("_", "-")
+    if not (module.__doc__ or "").strip():
+        raise PassError(
+            f"the pass '{name}' has no docstring. Say why it exists, what it rewrites and how exact that is."
+        )
+    rules, model_rules = [], []
+    for thing in vars(module).values():
+        for rule in thing if isinstance(thing, list | tuple) else (thing,):
+            if isinstance(rule, Rule):
+                rules.append(dataclasses.replace(rule, pass_name=name))
+            elif isinstance(rule, ModelRule):
+                model_rules.append(dataclasses.replace(rule, pass_name=name))
+    if not rules and not model_rules:
+        raise PassError(f"the pass '{name}' has no rule. Mark a function with @rewrite or @gs_pass.")
+    options = tuple(getattr(module, "OPTIONS", ()))
+    doc, path = (module.__doc__ or "").strip(), str(module.__file__ or "")
+    return Pass(name, doc, tuple(rules), tuple(model_rules), path, options)

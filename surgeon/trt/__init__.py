@@ -1,0 +1,1 @@
+"""TensorRT: engines built and run, models compared, the plugin library."""

@@ -1,0 +1,507 @@
+"""Two models on the same inputs: through ONNX Runtime, as TensorRT's parser understood the second, and on its engine.
+
+Polygraphy runs them and its Comparator counts the differences; whether they may be is decided as in `prove`: within the
+tolerance of the type, or no further from a float64 evaluation than the original itself is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from onnx import ModelProto, TensorProto, helper
+from polygraphy.comparator import (
+    Comparator,
+    CosineSimilarityCompareFunc,
+    IterationResult,
+    L2CompareFunc,
+    PsnrCompareFunc,
+    RunResults,
+    SimpleCompareFunc,
+)
+from polygraphy.logger import G_LOGGER
+
+from surgeon.errors import EngineError, ModelError, UsageError, did_you_mean
+from surgeon.ir.files import Staged, check_writable, read_all
+from surgeon.proof.equality import TOLERANCE, Difference, compare
+from surgeon.proof.evaluate import Exact, Unrunnable, with_functions
+from surgeon.proof.feeds import HALVES, NOT_COUNTED, NOT_FINITE, feeds_of
+from surgeon.proof.prove import Window, whole_window
+from surgeon.trt.engine import RTX, choose_runtime, computes_in_half, plugin_library
+from surgeon.trt.runners import Engine, Feeds, OnnxRuntime, ParsedNetwork, Running, Way, engine_way
+
+Progress = Callable[[str, int, int], None]
+Shapes = tuple[tuple[int, ...], ...]  # smallest, usual, largest
+COLUMNS = ("output", "inputs", "error", "absolute", "relative", "L2", "cosine", "PSNR", "verdict")
+PLAIN = ("{}", "{} inputs", "error {}", "absolute {}", "relative {}", "L2 {}", "cosine {}", "PSNR {}", "{}")
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Polygraphy's statistics of one output on one set of inputs, over the numbers that both sides have.
+
+    error     the largest difference over the largest number of the original: what the verdict goes by
+    absolute  the largest difference; relative the largest of an element to the original's
+              element; l2 of all differences
+    cosine    of the angle between the two; psnr in dB, inf where the two are equal
+    """
+
+    kind: str = "-"
+    error: float = 0.0
+    absolute: float = 0.0
+    relative: float = 0.0
+    l2: float = 0.0
+    cosine: float = 1.0
+    psnr: float = math.inf
+
+
+@dataclass(slots=True)
+class Statistics:
+    """One output over all inputs: the figures of those inputs on which the error is largest (where some differ, among
+    those), and the verdict over all."""
+
+    output: str
+    figures: Figures = field(default_factory=Figures)
+    why: str = ""
+    noisy: bool = False
+    _ranked: tuple[bool, float] = (False, -1.0)  # whether the figures' inputs differ, and by how much
+
+    @property
+    def verdict(self) -> str:
+        """Equal within the type's tolerance; or where the original itself is off by more than that, no further off."""
+        return self.why or ("equal to the original's own rounding" if self.noisy else "equal")
+
+    def add(self, found: Figures, tolerance: float, why: str) -> None:
+        """Take in one run; `why` it differs."""
+        self.noisy |= found.error > tolerance
+        ranked = bool(why), found.error
+        if ranked > self._ranked:
+            self.figures, self._ranked = found, ranked
+
+
+@dataclass(slots=True)
+class Side:
+    """One way of running the second model, against ONNX Runtime on the first.
+
+    differing   the kind and values of the first inputs on which it differs
+    """
+
+    way: Way
+    statistics: list[Statistics] = field(default_factory=list)
+    runs: int = 0
+    differing: tuple[str, Feeds] | None = None
+
+    @property
+    def title(self) -> str:
+        return self.way.title
+
+    @property
+    def ok(self) -> bool:
+        return not any(s.why for s in self.statistics)
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """In the order of COLUMNS."""
+        return [(s.output, *_cells(s.figures), s.verdict) for s in self.statistics]
+
+
+def _cells(f: Figures) -> tuple[str, ...]:
+    psnr = "-" if math.isinf(f.psnr) else f"{f.psnr:.0f} dB"
+    return f.kind, f"{f.error:.1e}", f"{f.absolute:.1e}", f"{f.relative:.1e}", f"{f.l2:.1e}", f"{f.cosine:.6f}", psnr
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Every way of running the second model.
+
+    notes      what could not be run, and why
+    shapes     the smallest, first and largest shape of each dynamic input
+    tolerance  the largest difference that counts as equal in fp32, relative to the largest number
+    """
+
+    sides: list[Side] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    shapes: dict[str, Shapes] = field(default_factory=dict)
+    tolerance: float = TOLERANCE[TensorProto.FLOAT]
+
+    @property
+    def ok(self) -> bool:
+        return bool(self.sides) and all(s.ok for s in self.sides)
+
+    @property
+    def verdict(self) -> str:
+        bad = [s.title for s in self.sides if not s.ok]
+        if not self.sides:
+            return "nothing could be compared"
+        if bad:
+            return f"the models differ ({', '.join(bad)})"
+        runs = self.sides[0].runs
+        sets = "1 set" if runs == 1 else f"{runs} sets"
+        return f"the models agree on {sets} of inputs ({', '.join(s.title for s in self.sides)})"
+
+    @property
+    def engine(self) -> Engine | None:
+        """The TensorRT that ran, where one did."""
+        return next((s.way for s in self.sides if isinstance(s.way, Engine)), None)
+
+
+def compare_files(
+    original: Path,
+    rewritten: Path,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    data: str | None = None,
+    network: bool = False,
+    engine: bool | None = None,
+    runtime: str | None = None,
+    plugins: Sequence[str | Path] = (),
+    tactic_sources: Sequence[str] | None = None,
+    save_inputs: str | None = None,
+    save_outputs: str | None = None,
+    progress: Progress = lambda phase, done, total: None,
+) -> Comparison:
+    """Run both models on random and adversarial inputs (or those of `data`) and compare output by output.
+
+    shapes    sizes of symbolic dimensions, by input
+    data      an .npz file, or a Polygraphy data loader script (a .py with a function load_data)
+    network   evaluate the network that TensorRT's parser builds of `rewritten` too:
+              needs TensorRT or TensorRT-RTX, no GPU
+    engine    run `rewritten` on TensorRT too: None where that can be done (a note says why not), True in any case
+    runtime, plugins, tactic_sources   of the engine, as in `surgeon.trt.engine.build`
+    save_*    files for the inputs, and for the original's outputs on them, in Polygraphy's JSON; of surgeon's own
+              inputs the finite ones, since Polygraphy counts a NaN as different from a NaN
+
+    Raises ModelError where a model cannot be read or run, UsageError where the inputs are others, or where the engine
+    is asked for and no TensorRT runs here; EngineError where TensorRT refuses a model that it was
+    asked to run or to parse.
+    """
+    (before, files), (after, more) = read_all(original), read_all(rewritten)
+    _check_interfaces(before, after)
+    for saved in (save_inputs, save_outputs):
+        if saved is not None:
+            check_writable(Path(saved), *files, *more, *([Path(data)] if data else []))
+    if save_inputs and save_outputs and Path(save_inputs).resolve() == Path(save_outputs).resolve():
+        raise UsageError(f"inputs and outputs cannot both be written to '{save_inputs}'.")
+    if runtime is not None:
+        choose_runtime(runtime)
+    for library in plugins:
+        plugin_library(library)
+    names = [o.name for o in before.graph.output]
+    window, symbols = whole_window(before, after, shapes or {})
+    inputs = list(_inputs(window, symbols, data))
+    if not inputs:
+        raise UsageError(f"'{data}' gives no inputs.")
+    dynamic = [name for name, _, dims in window.inputs if not all(isinstance(d, int) for d in dims)]
+    comparison = Comparison(shapes=_ranges(dynamic, [feeds for _, feeds, _ in inputs]))
+    floor = 0.0
+    if computes_in_half(after) and not computes_in_half(before):
+        floor = comparison.tolerance = TOLERANCE[TensorProto.FLOAT16]
+        comparison.notes.append(
+            f"the second model computes in half precision: differences up to {floor:g} count as equal"
+        )
+    with contextlib.ExitStack() as held:
+        reference = held.enter_context(_onnx_runtime(before, original, "original"))
+        runs = [(Side(OnnxRuntime()), held.enter_context(_onnx_runtime(after, rewritten, "rewritten")))]
+        for way in _further_ways(comparison, network, engine, runtime, plugins, tactic_sources, progress):
+            asked = bool(engine) or not isinstance(way, Engine)
+            running = _start(held, way, after, rewritten, [feeds for _, feeds, _ in inputs], asked, comparison)
+            if running is not None:
+                runs.append((Side(way), held.enter_context(running)))
+        for side, _ in runs:
+            side.statistics = [Statistics(n) for n in names]
+            comparison.sides.append(side)
+        noted = len(comparison.notes)
+        ran = _run_all(before, original.parent, runs, reference, inputs, floor, comparison, progress)
+    if not ran:
+        raise ModelError(
+            f"'{original}' runs on none of the inputs that surgeon tried: {comparison.notes[noted].rstrip('.')}. Give "
+            "sizes that it takes with --shapes, or inputs with --data."
+        )
+    if not any(array.size for _, _, outputs in ran for array in outputs.values()):
+        raise ModelError(f"the outputs of '{original}' have no elements on these inputs: nothing was compared.")
+    if save_inputs or save_outputs:
+        _save([(f, given) for kind, f, given in ran if kind not in NOT_FINITE], save_inputs, save_outputs)
+    return comparison
+
+
+def _further_ways(
+    comparison: Comparison,
+    network: bool,
+    engine: bool | None,
+    runtime: str | None,
+    plugins: Sequence[str | Path],
+    tactic_sources: Sequence[str] | None,
+    progress: Progress,
+) -> Iterator[Way]:
+    if network:
+        yield ParsedNetwork(runtime)
+    if engine is False:
+        return
+    try:
+        yield engine_way(runtime, plugins, tactic_sources, progress)
+    except (UsageError, EngineError) as error:
+        if engine:
+            raise
+        comparison.notes.append(f"TensorRT is not run: {error}")
+
+
+def _start(
+    held: contextlib.ExitStack,
+    way: Way,
+    model: ModelProto,
+    path: Path,
+    inputs: Sequence[Feeds],
+    asked: bool,
+    comparison: Comparison,
+) -> Running | None:
+    """The way, running until `held` is left; None with a note where it does not take the model
+    and nobody asked for it."""
+    try:
+        return held.enter_context(way.start(model, path, inputs))
+    except Unrunnable as error:
+        comparison.notes.append(str(error))
+    except EngineError as error:
+        if asked:
+            raise
+        comparison.notes.append(f"TensorRT is not run: {error}")
+    return None
+
+
+def _onnx_runtime(model: ModelProto, path: Path, which: str) -> Running:
+    try:
+        return OnnxRuntime().start(model, path)
+    except Unrunnable as error:
+        raise ModelError(f"ONNX Runtime does not run the {which} model '{path}': {error}") from None
+
+
+def _run_all(
+    before: ModelProto,
+    base: Path,
+    runs: Sequence[tuple[Side, Running]],
+    reference: Running,
+    inputs: Sequence[tuple[str, Feeds, bool]],
+    floor: float,
+    comparison: Comparison,
+    progress: Progress,
+) -> list[tuple[str, Feeds, Feeds]]:
+    """Every side on every set of inputs; the inputs on which the original runs, of which kind, and its outputs."""
+    ran: list[tuple[str, Feeds, Feeds]] = []
+    for done, (kind, feeds, half) in enumerate(inputs):
+        progress("comparing", done, len(inputs))
+        try:
+            expected = reference(feeds)
+        except Unrunnable as error:
+            comparison.notes.append(f"on {kind} inputs the original does not run: {error}")
+            continue
+        ran.append((kind, feeds, expected))
+        given = [expected[o.name] for o in before.graph.output]
+        exact = Exact(with_functions(before), feeds, half, given, kind, base)
+        for side, run in runs:
+            _compare_one(side, run, kind, feeds, expected, exact, floor, comparison)
+            if side.differing is None and not side.ok:
+                side.differing = kind, feeds
+    return ran
+
+
+def _ranges(dynamic: Collection[str], inputs: Sequence[Feeds]) -> dict[str, Shapes]:
+    found: dict[str, Shapes] = {}
+    for name in dynamic:
+        shapes = [feeds[name].shape for feeds in inputs]
+        if len({len(s) for s in shapes}) == 1:
+            smallest, largest = (tuple(f(sizes) for sizes in zip(*shapes, strict=True)) for f in (min, max))
+            found[name] = smallest, shapes[0], largest
+    return found
+
+
+def polygraphy_command(
+    comparison: Comparison,
+    original: str,
+    rewritten: str,
+    inputs: str | None = None,
+    outputs: str | None = None,
+    plugins: Sequence[str] = (),
+    tactic_sources: Sequence[str] | None = None,
+) -> str:
+    """The shell command that lets Polygraphy compare the two models as `comparison` did,
+    the reference evaluations apart.
+
+    inputs, outputs   files that `compare_files` saved; without both, a first command makes them, of Polygraphy's random
+                      inputs
+
+    Polygraphy judges each element by itself, by that one tolerance.
+    """
+    engine = comparison.engine
+    first: list[str] = []
+    if inputs is None or outputs is None:
+        inputs, outputs = "inputs.json", "outputs.json"
+        first = ["polygraphy", "run", original, "--onnxrt", "--save-inputs", inputs, "--save-outputs", outputs]
+        first += _shape_words("--input-shapes", comparison.shapes, 1)
+    words = ["polygraphy", "run", rewritten, "--trt" if engine else "--onnxrt"]
+    words += ["--load-inputs", inputs, "--load-outputs", outputs]
+    words += ["--rtol", f"{comparison.tolerance:g}", "--atol", f"{comparison.tolerance:g}"]
+    if engine is not None:
+        for index, size in enumerate(("min", "opt", "max")):
+            words += _shape_words(f"--trt-{size}-shapes", comparison.shapes, index)
+        words += ["--plugins", *plugins] if plugins else []
+        words += ["--tactic-sources", *tactic_sources] if tactic_sources is not None else []
+    commands = [shlex.join(c) for c in (first, words) if c]
+    if engine is not None and engine.trt.__name__ == RTX:
+        commands[-1] = f"POLYGRAPHY_USE_TENSORRT_RTX=1 {commands[-1]}"
+    return " && ".join(commands)
+
+
+def _shape_words(option: str, shapes: Mapping[str, Shapes], index: int) -> list[str]:
+    return [option, *(f"{n}:[{','.join(map(str, s[index]))}]" for n, s in shapes.items())] if shapes else []
+
+
+def _save(ran: Sequence[tuple[Feeds, Feeds]], inputs: str | None, outputs: str | None) -> None:
+    """What `polygraphy run` takes with --load-inputs and --load-outputs."""
+    from polygraphy.json import save_json
+
+    with Staged() as staged:
+        if inputs is not None:
+            save_json([feeds for feeds, _ in ran], str(staged.place(Path(inputs))))
+        if outputs is not None:
+            results = [IterationResult(given, runner_name="onnxrt-surgeon") for _, given in ran]
+            save_json(RunResults([("onnxrt-surgeon", results)]), str(staged.place(Path(outputs))))
+
+
+def _compare_one(
+    side: Side,
+    run: Running,
+    kind: str,
+    feeds: Feeds,
+    expected: Feeds,
+    exact: Exact,
+    floor: float,
+    comparison: Comparison,
+) -> None:
+    side.runs += 1
+    try:
+        given = run(feeds)
+    except Unrunnable as error:
+        for statistics in side.statistics:
+            statistics.why = statistics.why or f"on {kind} inputs it does not run: {error}"
+        return
+    for index, statistics in enumerate(side.statistics):
+        b = expected[statistics.output]
+        a = as_onnx(given[statistics.output], b)
+        tolerance = max(floor, tolerance_of(b.dtype))
+        found = differs(a, b, tolerance, kind, exact, index)
+        if found.why and kind == "denormal" and isinstance(side.way, Engine):
+            found = differs(a, b, math.inf, kind, exact, index)
+            _note_once(comparison, FLUSHED.format(side.title))
+        if kind not in NOT_COUNTED:
+            statistics.add(figures(kind, a, b), tolerance, found.why)
+        if found.why and not statistics.why:
+            statistics.why = f"on {kind} inputs {found.why}"
+
+
+FLUSHED = (
+    "on denormal inputs {} differs, as kernels do that flush denormal numbers to zero: only shapes, NaN and inf "
+    "count there"
+)
+
+
+def _note_once(comparison: Comparison, text: str) -> None:
+    if text not in comparison.notes:
+        comparison.notes.append(text)
+
+
+def as_onnx(given: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """Integers in ONNX's own type: TensorRT up to 9 computes int64 as int32."""
+    return given.astype(expected.dtype) if given.dtype.kind in "iu" and expected.dtype.kind in "iu" else given
+
+
+def tolerance_of(dtype: np.dtype) -> float:
+    """How far apart two results of a type may be, relative to the largest number; 0 for what is no float."""
+    return TOLERANCE.get(helper.np_dtype_to_tensor_dtype(dtype), 0.0)
+
+
+def differs(a: np.ndarray, b: np.ndarray, tolerance: float, kind: str, exact: Exact, index: int) -> Difference:
+    """surgeon's verdict on the output of that number: see `prove`."""
+    output, rounding = partial(exact.output, index), partial(exact.rounding, index)
+    return compare(a, b, tolerance, kind not in NOT_FINITE, output, rounding, kind == "inf")
+
+
+def figures(kind: str, given: np.ndarray, expected: np.ndarray) -> Figures:
+    """Polygraphy's Comparator on one output, over the numbers that both sides have.
+
+    They go in as float64: Polygraphy squares fp32 in fp32, where 1e20 overflows, knows no bfloat16 of NumPy, and makes
+    a single NaN the result of every statistic.
+    """
+    if expected.dtype.kind in "OSU":  # text: there is nothing to count
+        return Figures(kind)
+    if given.shape != expected.shape:
+        return Figures(kind, math.inf, math.inf, math.inf, math.inf, math.nan, -math.inf)
+    a, b = given.astype(np.float64).reshape(-1), expected.astype(np.float64).reshape(-1)
+    known = np.isfinite(a) & np.isfinite(b)
+    if not known.any():
+        return Figures(kind)
+    a, b = a[known], b[known]
+    results = RunResults([(n, [IterationResult({"": v}, 0.0, n)]) for n, v in (("given", a), ("expected", b))])
+    functions = [
+        SimpleCompareFunc(check_error_stat="max"),
+        L2CompareFunc(),
+        CosineSimilarityCompareFunc(),
+        PsnrCompareFunc(),
+    ]
+    with G_LOGGER.verbosity(), np.errstate(all="ignore"):
+        simple, l2, cosine, psnr = (
+            result["given", "expected"][0][""]
+            for result in Comparator.compare_accuracy(results, compare_func=functions)
+        )
+    scale = float(np.abs(b).max())
+    error = simple.max_absdiff / scale if scale else (math.inf if simple.max_absdiff else 0.0)
+    return Figures(kind, error, simple.max_absdiff, simple.max_reldiff, l2.l2_norm, cosine.cosine_similarity, psnr.psnr)
+
+
+def in_half(feeds: Feeds) -> bool:
+    """Whether an input is in half precision."""
+    return any(helper.np_dtype_to_tensor_dtype(a.dtype) in HALVES for a in feeds.values())
+
+
+def _inputs(window: Window, symbols: Mapping[str, int], data: str | None) -> Iterator[tuple[str, Feeds, bool]]:
+    """(kind, feeds, whether an input is in half precision)"""
+    half = any(elem in (10, 16) for _, elem, _ in window.inputs)
+    if data is not None:
+        for feeds in _load(data, window):
+            yield "the given", feeds, half
+        return
+    for infos in window.sizes(dict(symbols)):
+        for kind, feeds in feeds_of(infos):
+            yield kind, feeds, half
+
+
+def _load(data: str, window: Window) -> list[Feeds]:
+    from surgeon.precision import load_data
+
+    items = load_data(data)
+    wanted = [name for name, _, _ in window.inputs]
+    for found in items:
+        for name in wanted:
+            if name not in found:
+                raise UsageError(f"'{data}' has no array for the input '{name}'.{did_you_mean(name, found)}")
+    return [{name: found[name] for name in wanted} for found in items]
+
+
+def _check_interfaces(before: ModelProto, after: ModelProto) -> None:
+    for what, left, right in (
+        ("input", _input_names(before), _input_names(after)),
+        ("output", [o.name for o in before.graph.output], [o.name for o in after.graph.output]),
+    ):
+        if left != right:
+            raise UsageError(
+                f"the models have different {what}s: {', '.join(left) or 'none'} and {', '.join(right) or 'none'}. "
+                "Compare a model with its own rewritten form."
+            )
+
+
+def _input_names(model: ModelProto) -> list[str]:
+    weights = {t.name for t in model.graph.initializer}
+    return [i.name for i in model.graph.input if i.name not in weights]

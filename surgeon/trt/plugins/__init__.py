@@ -1,0 +1,55 @@
+"""surgeon's TensorRT plugins: their table of fields, their build, their loading.
+
+Nothing here is needed unless plugin nodes were asked for, and importing this package imports no other.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from importlib import import_module, util
+from pathlib import Path
+
+from surgeon.trt.plugins.fields import NAMESPACE, Field, Plugin, plugins
+
+__all__ = ["NAMESPACE", "Field", "Plugin", "load", "plugins"]
+
+LIBRARY_VARIABLE = "SURGEON_PLUGINS"
+_loaded: dict[str, ctypes.CDLL] = {}
+
+
+def load(library: str | os.PathLike[str] | None = None) -> ctypes.CDLL:
+    """Load the plugin library into this process, which registers its creators with TensorRT.
+
+    ``library`` is the file; without it, the one that the environment variable SURGEON_PLUGINS names, else the one
+    that ``surgeon plugins build`` made for the TensorRT that this Python imports. TensorRT is imported first, so that
+    the library finds it where wheels put it. Loading twice is harmless.
+
+    Raises BuildError where there is no such file, or it cannot be loaded, or it was built for another major version.
+    """
+    build = import_module("surgeon.trt.plugins.build")
+    tensorrt = import_module("tensorrt") if util.find_spec("tensorrt") is not None else None
+    major = int(tensorrt.__version__.split(".")[0]) if tensorrt is not None else None
+    path = Path(library or os.environ.get(LIBRARY_VARIABLE) or build.built_library(major)).resolve()
+    if str(path) in _loaded:
+        return _loaded[str(path)]
+    if not path.is_file():
+        raise build.BuildError(
+            f"the plugin library {path} does not exist. Build it with `surgeon plugins build`, or name another one by"
+            f" the environment variable {LIBRARY_VARIABLE}."
+        )
+    try:
+        handle = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise build.BuildError(
+            f"the plugin library {path} cannot be loaded: {error}. If it is libnvinfer that is missing, import tensorrt"
+            " first or put the folder of TensorRT's libraries on LD_LIBRARY_PATH."
+        ) from error
+    built_for = int(handle.surgeon_plugins_tensorrt_major())
+    if major is not None and built_for != major:
+        raise build.BuildError(
+            f"the plugin library {path} was built for TensorRT {built_for}, and this Python imports TensorRT {major}."
+            f" Build one for it: surgeon plugins build --tensorrt-root DIR, DIR holding TensorRT {major}'s headers."
+        )
+    _loaded[str(path)] = handle
+    return handle

@@ -1,0 +1,211 @@
+"""surgeon inside Polygraphy: a loader, and an extension of `polygraphy run`.
+
+    from polygraphy.backend.onnx import BytesFromOnnx
+    from polygraphy.backend.trt import NetworkFromOnnxBytes
+    from surgeon.trt.polygraphy import RewriteOnnx
+
+    network = NetworkFromOnnxBytes(BytesFromOnnx(RewriteOnnx("model.onnx", target="8.4")))
+
+    polygraphy run model.onnx --surgeon-target 8.4 --onnxrt --trt
+
+In the second, ONNX Runtime gets the original model and TensorRT the rewritten one. The entry point group is
+`polygraphy.run.plugins`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import ModelProto
+from polygraphy import util
+from polygraphy.backend.base import BaseLoader
+from polygraphy.logger import G_LOGGER
+from polygraphy.mod.trt_importer import lazy_import_trt
+from polygraphy.tools.args import ModelArgs, TrtLoadEngineArgs, TrtLoadNetworkArgs, TrtLoadPluginsArgs, TrtRunnerArgs
+from polygraphy.tools.args.base import BaseArgs
+from polygraphy.tools.script import make_invocable
+
+from surgeon.errors import SurgeonError
+from surgeon.pipeline.session import Result, rewrite
+
+Source = ModelProto | str | bytes | Callable[[], Any]
+
+
+class RewriteOnnx(BaseLoader):
+    """A loader that rewrites an ONNX model: `RewriteOnnx(loader, target="8.4")()` is a ModelProto.
+
+    The model is a ModelProto, a path, serialized bytes, or a loader that gives one of these. The options are those of
+    `surgeon.rewrite`; without a target it is the installed TensorRT. Raises PolygraphyException where surgeon cannot
+    read the model or an option is wrong; a rewrite that was undone is a warning in Polygraphy's log.
+    """
+
+    def __init__(self, model: Source, target: str | None = None, **options: Any) -> None:
+        self._model = model
+        self._options = {"target": target, **options}
+
+    def call_impl(self) -> ModelProto:
+        return self._rewrite().model
+
+    def _rewrite(self) -> Result:
+        model, _ = util.invoke_if_callable(self._model)
+        if isinstance(model, bytes):
+            model = onnx.load_model_from_string(model)
+        try:
+            result = rewrite(model, **self._options)
+        except SurgeonError as error:
+            G_LOGGER.critical(f"surgeon: {error}")
+            raise  # `critical` has raised already
+        _log(result)
+        return result
+
+
+class RewrittenOnnxBytes(RewriteOnnx):
+    """Like `RewriteOnnx`, and gives serialized bytes."""
+
+    def call_impl(self) -> bytes:  # type: ignore[override]
+        return self._rewrite().model.SerializeToString()
+
+
+class RewrittenOnnxPath(RewriteOnnx):
+    """Like `RewriteOnnx`, and gives the path of a file, with external weights beside it.
+    The file goes with the loader."""
+
+    def call_impl(self) -> str:  # type: ignore[override]
+        result = self._rewrite()
+        self._folder = tempfile.TemporaryDirectory(prefix="surgeon-")
+        path = Path(self._folder.name) / "rewritten.onnx"
+        result.save(path)
+        return str(path)
+
+
+def _log(result: Result) -> None:
+    report = result.report
+    G_LOGGER.info(f"surgeon: {len(report.applied)} rewrites for target {report.target}")
+    for entry in report.undone:
+        G_LOGGER.warning(f"surgeon: '{entry.pass_name}' at {entry.node} was undone: {entry.why}")
+    for entry in report.untaken:
+        G_LOGGER.warning(f"surgeon: the target does not take {entry.node}: {entry.why}")
+    for text in report.warnings:
+        G_LOGGER.warning(f"surgeon: {text}")
+
+
+# ---- polygraphy run --------------------------------------------------------------------------------------------------
+
+
+class SurgeonArgs(BaseArgs):
+    """
+    surgeon: rewriting the model that TensorRT gets, and no other runner.
+
+    Depends on:
+
+        - ModelArgs
+        - TrtLoadPluginsArgs
+        - TrtLoadNetworkArgs
+        - TrtLoadEngineArgs
+        - TrtRunnerArgs
+    """
+
+    def add_parser_args_impl(self) -> None:
+        self.group.add_argument(
+            "--surgeon-target",
+            metavar="T",
+            default=None,
+            help="Rewrite the model for this target (8.4, 10.9, rtx, installed) before TensorRT parses it.",
+        )
+        self.group.add_argument(
+            "--surgeon-plugins",
+            metavar="NAME",
+            nargs="+",
+            default=None,
+            help="Plugin libraries that the rewritten model may use: surgeon, stock.",
+        )
+        self.group.add_argument(
+            "--surgeon-strategy",
+            metavar="PASS=S",
+            nargs="+",
+            default=None,
+            help="keep, decompose or plugin, over the target's own choice.",
+        )
+
+    def parse_impl(self, args: Any) -> None:
+        """
+        Parses command-line arguments and populates the following attributes:
+
+        Attributes:
+            options (Dict[str, Any]): the options of surgeon.rewrite; None where nothing is to be rewritten
+        """
+        self.options = _options(args.surgeon_target, args.surgeon_plugins, args.surgeon_strategy)
+        self._run_engines_of_old_versions()
+        if self.options is not None:
+            self._stand_before_the_parser()
+
+    def _run_engines_of_old_versions(self) -> None:
+        """Polygraphy's own TrtRunner needs TensorRT 8.5: before it, surgeon's takes its place, without its options."""
+        group = self.arg_groups[TrtRunnerArgs]
+        original = group.add_to_script_impl
+
+        def add_to_script_impl(script: Any) -> None:
+            trt = lazy_import_trt()
+            if not trt.is_importable() or hasattr(trt, "TensorIOMode"):
+                return original(script)
+            script.add_import(imports=["BindingsRunner"], frm="surgeon.trt.runners")
+            engine = self.arg_groups[TrtLoadEngineArgs].add_to_script(script)
+            script.add_runner(make_invocable("BindingsRunner", engine))
+            return None
+
+        group.add_to_script_impl = add_to_script_impl
+
+    def _stand_before_the_parser(self) -> None:
+        """Every ONNX model on its way to TensorRT's parser passes TrtLoadPluginsArgs last:
+        Polygraphy has no other place.
+
+        Networks and engines pass there too, later: what TrtLoadNetworkArgs hands over is the model.
+        """
+        plugins, model = self.arg_groups[TrtLoadPluginsArgs], self.arg_groups[ModelArgs]
+        network = self.arg_groups[TrtLoadNetworkArgs]
+        original, original_network = plugins.add_to_script_impl, network.add_to_script_impl
+        parsing = False
+
+        def add_network_to_script_impl(*args: Any, **kwargs: Any) -> Any:
+            nonlocal parsing
+            parsing = True
+            try:
+                return original_network(*args, **kwargs)
+            finally:
+                parsing = False
+
+        def add_to_script_impl(script: Any, loader_name: Any) -> Any:
+            if not parsing:
+                return original(script, loader_name)
+            loader = "RewrittenOnnxPath" if loader_name == model.path else "RewrittenOnnxBytes"
+            script.add_import(imports=[loader], frm="surgeon.trt.polygraphy")
+            text = make_invocable(loader, loader_name, **(self.options or {}))
+            return original(script, script.add_loader(text, "rewrite_onnx"))
+
+        plugins.add_to_script_impl = add_to_script_impl
+        network.add_to_script_impl = add_network_to_script_impl
+
+
+def _options(
+    target: str | None, plugins: Sequence[str] | None, strategy: Sequence[str] | None
+) -> Mapping[str, Any] | None:
+    if target is None:
+        if plugins or strategy:
+            G_LOGGER.critical("--surgeon-plugins and --surgeon-strategy go with --surgeon-target.")
+        return None
+    strategies = {}
+    for item in strategy or ():
+        name, equals, word = item.partition("=")
+        if not equals:
+            G_LOGGER.critical(f"--surgeon-strategy takes PASS=STRATEGY, such as l2-norm=decompose, not '{item}'.")
+        strategies[name] = word
+    return {"target": target, "plugins": list(plugins or ()), "strategy": strategies}
+
+
+def export_argument_groups() -> list[BaseArgs]:
+    """The argument groups that `polygraphy run` adds: what the entry point names."""
+    return [SurgeonArgs()]
