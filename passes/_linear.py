@@ -17,7 +17,7 @@ from surgeon import Builder, const, op, require, var
 from surgeon.ir.graph import Value
 from surgeon.rules.meaning import attribute_names
 from surgeon.rules.pattern import Pattern
-from surgeon.rules.rewrite import Declined
+from surgeon.rules.rule import Decline
 
 from ._types import FLOATS
 
@@ -127,7 +127,7 @@ def slopes(b: Builder, x: Value) -> Slopes:
             _read.clear()
         found = _read[window] = _evaluated(b, x)
     if found is None:
-        raise Declined("")
+        raise Decline("")
     return found
 
 
@@ -159,7 +159,7 @@ def _evaluated(b: Builder, x: Value) -> Slopes | None:
     reader = _Reader(b, x)
     try:
         found = reader.of(b.root.outputs[0])
-    except Declined:
+    except Decline:
         return None
     up, down, nan = found.at
     if found.degree != 1 or not (np.isnan(nan).all() and np.isfinite(up).all() and np.isfinite(down).all()):

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from surgeon import Builder, require
 from surgeon.ir.graph import Value, schema
 from surgeon.proof.evaluate import has_kernel
-from surgeon.rules.rewrite import Declined
+from surgeon.rules.rule import Decline
 
 FLOATS = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE})
 HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
@@ -30,7 +30,7 @@ def require_op(b: Builder, op: str, x: Value) -> None:
             require(False, lacking if b.target.imports(op) else "")
         return
     require(dtype in FLOATS and schema(op, "", opset) is not None, "")
-    raise Declined(f"{op} takes no {_name(dtype)} at opset {opset}")
+    raise Decline(f"{op} takes no {_name(dtype)} at opset {opset}")
 
 
 def _name(dtype: int) -> str:

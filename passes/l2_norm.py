@@ -32,8 +32,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from surgeon import ANY, Stage, attr, const, meaning, op, require, rewrite, var
 from surgeon.ir.graph import Model, Node, Value
+from surgeon.rules.builder import Builder
 from surgeon.rules.pattern import Pattern
-from surgeon.rules.rewrite import Builder
 
 from ._shapes import bare, dims, elements, no_larger, output_of
 from ._types import HALVES

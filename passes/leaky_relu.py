@@ -19,7 +19,7 @@ Exact     To rounding, for every alpha of either sign. With slope 0 the output a
 import numpy as np
 
 from surgeon import DOMAIN, Stage, attr, const, meaning, op, require, rewrite, var
-from surgeon.rules.rewrite import Declined
+from surgeon.rules.rule import Decline
 
 from ._linear import FORMS, fits, same_slope, slopes
 from ._types import holds, require_op
@@ -34,9 +34,9 @@ def fuse(b, x):
     f = slopes(b, x)
     up, down = f.up, f.down
     if up is None or down is None:
-        raise Declined("")  # of many slopes: PRelu's business
+        raise Decline("")  # of many slopes: PRelu's business
     if not fits(b, x, f.above.shape):
-        raise Declined(f"a constant of shape {list(f.above.shape)} makes the result larger than its input")
+        raise Decline(f"a constant of shape {list(f.above.shape)} makes the result larger than its input")
     require_op(b, "LeakyRelu", x)
     if up == 1.0 or same_slope(b, x, f.above, 1.0):
         return b.Relu(x) if down == 0 else b.LeakyRelu(x, alpha=down)

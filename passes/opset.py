@@ -31,8 +31,8 @@ from onnx import TensorProto, defs, helper
 
 from surgeon import Stage, rewrite_model
 from surgeon.ir.graph import constant_value, schema
+from surgeon.rules.builder import is_rounded
 from surgeon.rules.pattern import MOVED
-from surgeon.rules.rewrite import is_rounded
 
 from ._shapes import dims, elements
 

@@ -31,8 +31,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from surgeon import ANY, Stage, attr, const, meaning, op, output, require, rewrite, var
 from surgeon.ir.graph import Node, Value
+from surgeon.rules.builder import Builder
 from surgeon.rules.pattern import Pattern
-from surgeon.rules.rewrite import Builder
 
 from ._shapes import dims, elements
 from ._types import FLOATS, HALVES

@@ -19,7 +19,7 @@ import numpy as np
 from onnx import TensorProto
 
 from surgeon import Stage, require, rewrite_model
-from surgeon.rules.rewrite import Declined
+from surgeon.rules.rule import Decline
 from surgeon.targets.target import deep_tensor
 
 LARGEST = 64  # elements
@@ -60,7 +60,7 @@ def _in_vectors(editor, maker, final):
     read = [o for o in maker.outputs if o is not None and (o.users or o.is_output)]
     try:
         made = {o: elements.again(o) for o in read}
-    except Declined as refusal:
+    except Decline as refusal:
         builder.undo()
         if final:
             editor.decline(maker, f"a shape is computed through a tensor of several dimensions, and {refusal}")

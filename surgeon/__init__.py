@@ -5,7 +5,8 @@
     result.save("out.onnx")
     print(result.report.applied)
 
-The vocabulary of a pass is here too: `op var const attr output ANY rewrite require meaning Stage`, and `gs_pass`.
+The vocabulary of a pass is here too: `op var const attr output ANY`, `rule model_rule gs_pass meaning Stage` and
+`require require_some not_mine`.
 """
 
 from __future__ import annotations
@@ -19,25 +20,28 @@ from surgeon.errors import EngineError, ModelError, PassError, SurgeonError, Usa
 from surgeon.pipeline.interop import gs_pass
 from surgeon.pipeline.session import Result, rewrite_file
 from surgeon.pipeline.session import rewrite as _run
+from surgeon.rules.builder import Builder
+from surgeon.rules.driver import Editor
 from surgeon.rules.meaning import DOMAIN, meaning
 from surgeon.rules.pattern import ANY, attr, const, op, output, var
-from surgeon.rules.rewrite import Builder, Editor, Stage, require, rewrite_model
-from surgeon.rules.rewrite import rewrite as _mark
+from surgeon.rules.rule import Stage, model_rule, not_mine, require, require_some, rule
 from surgeon.targets.target import Target
 
 start.done()
+
+rewrite_model = model_rule
 __version__ = "0.1.0"
 
 
 def rewrite(first, /, **options):  # type: ignore[no-untyped-def]
-    """Two uses of one word. Over a pattern, `@surgeon.rewrite(pattern, stage=...)` marks the body of a pass; over a
+    """Two uses of one word. Over a pattern, `@surgeon.rewrite(pattern, stage=...)` is `@surgeon.rule`; over a
     model, a path or a `gs.Graph`, `surgeon.rewrite(model, target="8.4")` runs the passes and returns a `Result`.
 
-    See `surgeon.pipeline.session.rewrite` for the options of the second, `surgeon.rules.rewrite.rewrite` for the first.
+    See `surgeon.pipeline.session.rewrite` for the options of the second, `surgeon.rule` for the first.
     """
     from surgeon.rules.pattern import Pattern
 
-    return _mark(first, **options) if isinstance(first, Pattern) else _run(first, **options)
+    return rule(first, **options) if isinstance(first, Pattern) else _run(first, **options)
 
 
 __all__ = [
@@ -58,11 +62,15 @@ __all__ = [
     "const",
     "gs_pass",
     "meaning",
+    "model_rule",
+    "not_mine",
     "op",
     "output",
     "require",
+    "require_some",
     "rewrite",
     "rewrite_file",
     "rewrite_model",
+    "rule",
     "var",
 ]

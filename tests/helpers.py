@@ -13,7 +13,8 @@ from surgeon.ir.graph import Model
 from surgeon.proof.evaluate import Runner, Unrunnable
 from surgeon.proof.feeds import feeds_of
 from surgeon.proof.prove import prove_models
-from surgeon.rules.rewrite import Driver, Pass, Rule
+from surgeon.rules.driver import Driver
+from surgeon.rules.rule import Pass, Rule
 from surgeon.targets.target import Target
 
 

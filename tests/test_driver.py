@@ -14,17 +14,17 @@ from onnx import helper
 import surgeon
 from surgeon.errors import PassError
 from surgeon.rules.pattern import ANY, attr, const, op, var
-from surgeon.rules.rewrite import ModelRule, Pass, Stage, require, rewrite
+from surgeon.rules.rule import ModelRule, Pass, Stage, require, rule
 
 x, alpha = var("x"), const("alpha")
 
 
-@rewrite(op.Max(x, x * alpha), stage=Stage.FUSE)
+@rule(op.Max(x, x * alpha), stage=Stage.FUSE)
 def fuse(b, x, alpha):  # type: ignore[no-untyped-def]
     return b.LeakyRelu(x, alpha=float(alpha.reshape(())))
 
 
-@rewrite(op.LeakyRelu(x, alpha=attr("alpha")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.LeakyRelu(x, alpha=attr("alpha")), stage=Stage.LOWER, strategy="decompose")
 def lower(b, x, alpha):  # type: ignore[no-untyped-def]
     return b.Max(x, b.Mul(x, alpha))
 
@@ -45,11 +45,11 @@ def test_what_lower_writes_as_the_file_had_it_is_taken_back() -> None:
     "made", ["c = Constant <value_float = 0.25> ()", "q = Constant <value_float = 0.0625> ()  c = Sqrt (q)"]
 )
 def test_what_is_taken_back_has_a_constant_that_went_with_another_rewrite(made: str, ir: int) -> None:
-    @rewrite(x - const("shared"), stage=Stage.FUSE)
+    @rule(x - const("shared"), stage=Stage.FUSE)
     def other(b, x, shared):  # type: ignore[no-untyped-def]
         return b.Exp(x)
 
-    @rewrite(op.Sqrt(const("q")), stage=Stage.CLEAN)
+    @rule(op.Sqrt(const("q")), stage=Stage.CLEAN)
     def fold(b, q):  # type: ignore[no-untyped-def]
         return b.constant(np.sqrt(q))
 
@@ -85,11 +85,11 @@ def test_a_fused_and_lowered_window_is_one_rewrite() -> None:
 
 
 def test_the_larger_window_wins_whatever_the_order_of_the_passes() -> None:
-    @rewrite(op.Tanh(op.Softplus(x)), stage=Stage.FUSE)
+    @rule(op.Tanh(op.Softplus(x)), stage=Stage.FUSE)
     def small(b, x):  # type: ignore[no-untyped-def]
         return b.Abs(x)
 
-    @rewrite(x * op.Tanh(op.Softplus(x)), stage=Stage.FUSE)
+    @rule(x * op.Tanh(op.Softplus(x)), stage=Stage.FUSE)
     def large(b, x):  # type: ignore[no-untyped-def]
         return b.Exp(x)
 
@@ -101,7 +101,7 @@ def test_the_larger_window_wins_whatever_the_order_of_the_passes() -> None:
 
 
 def test_a_body_that_declines_leaves_no_trace() -> None:
-    @rewrite(op.Relu(x), stage=Stage.FUSE)
+    @rule(op.Relu(x), stage=Stage.FUSE)
     def half_way(b, x):  # type: ignore[no-untyped-def]
         b.Mul(b.Exp(x), 2.0)
         require(False, "not today")
@@ -114,7 +114,7 @@ def test_a_body_that_declines_leaves_no_trace() -> None:
 
 
 def test_passes_that_never_end_are_named() -> None:
-    @rewrite(op.Relu(x), stage=Stage.FUSE)
+    @rule(op.Relu(x), stage=Stage.FUSE)
     def again(b, x):  # type: ignore[no-untyped-def]
         return b.Relu(x)
 
@@ -123,7 +123,7 @@ def test_passes_that_never_end_are_named() -> None:
 
 
 def test_a_node_may_be_removed_only_when_nobody_reads_it() -> None:
-    @rewrite(op.Exp(x), stage=Stage.CLEAN)
+    @rule(op.Exp(x), stage=Stage.CLEAN)
     def drop(b, x):  # type: ignore[no-untyped-def]
         return ()
 
@@ -155,7 +155,7 @@ def test_a_shared_constant_stays_for_its_other_readers() -> None:
 
 
 def test_new_constants_take_the_type_of_the_tensor_that_they_meet() -> None:
-    @rewrite(op.Relu(x), stage=Stage.FUSE)
+    @rule(op.Relu(x), stage=Stage.FUSE)
     def relu(b, x):  # type: ignore[no-untyped-def]
         return b.Where(b.Greater(x, 0.0), x, b.Mul(x, 0.5))
 
@@ -167,11 +167,11 @@ def test_new_constants_take_the_type_of_the_tensor_that_they_meet() -> None:
 
 
 def test_names_are_unique_on_a_second_run_too() -> None:
-    @rewrite(op.LeakyRelu(x, alpha=0.25), stage=Stage.FUSE)
+    @rule(op.LeakyRelu(x, alpha=0.25), stage=Stage.FUSE)
     def twice(b, x):  # type: ignore[no-untyped-def]
         return b.LeakyRelu(b.LeakyRelu(x, alpha=0.5), alpha=0.75)
 
-    @rewrite(op.LeakyRelu(x, alpha=0.75), stage=Stage.FUSE)
+    @rule(op.LeakyRelu(x, alpha=0.75), stage=Stage.FUSE)
     def once_more(b, x):  # type: ignore[no-untyped-def]
         return b.Abs(b.Exp(x))
 
@@ -195,7 +195,7 @@ def _near_misses(count: int) -> onnx.ModelProto:
 
 
 def test_the_work_is_linear_in_the_size_of_the_graph() -> None:
-    @rewrite(x * op.Sigmoid(x), stage=Stage.FUSE)
+    @rule(x * op.Sigmoid(x), stage=Stage.FUSE)
     def silu(b, x):  # type: ignore[no-untyped-def]
         return b.Abs(x)
 
@@ -220,7 +220,7 @@ def test_models_that_nobody_holds_are_collected_in_time(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(("alpha", "attempts"), [(0.0, 1), (0.25, 0)])
 def test_an_attribute_that_no_pattern_asks_for_costs_no_attempt(alpha: float, attempts: int) -> None:
-    @rewrite(op.LeakyRelu(x, alpha=0.0), stage=Stage.FUSE)
+    @rule(op.LeakyRelu(x, alpha=0.0), stage=Stage.FUSE)
     def bare(b, x):  # type: ignore[no-untyped-def]
         return b.Relu(x)
 
@@ -262,7 +262,7 @@ def test_the_same_run_twice_writes_the_same_bytes() -> None:
 def test_what_a_fused_node_makes_known_is_known_to_the_windows_behind_it() -> None:
     """A Reshape by a computed target hid the rank from a second window, which only a second run rewrote."""
 
-    @rewrite(op.Reshape(op.Abs(x), ANY), stage=Stage.FUSE)
+    @rule(op.Reshape(op.Abs(x), ANY), stage=Stage.FUSE)
     def known_sizes(b, x):  # type: ignore[no-untyped-def]
         require(b.shape(x)[1] == 3, f"its sizes are {b.shape(x)}")
         return b.Neg(x)

@@ -15,17 +15,17 @@ from surgeon.errors import ModelError
 from surgeon.ir.graph import Model
 from surgeon.proof.evaluate import Runner, Unrunnable
 from surgeon.rules.pattern import attr, const, op, var
-from surgeon.rules.rewrite import Stage, require, rewrite
+from surgeon.rules.rule import Stage, require, rule
 
 x = var("x")
 
 
-@rewrite(op.Neg(op.Neg(x)), stage=Stage.FUSE)
+@rule(op.Neg(op.Neg(x)), stage=Stage.FUSE)
 def twice(b, x):  # type: ignore[no-untyped-def]
     return x
 
 
-@rewrite(op.Relu(op.Abs(x)), stage=Stage.FUSE)
+@rule(op.Relu(op.Abs(x)), stage=Stage.FUSE)
 def magnitude(b, x):  # type: ignore[no-untyped-def]
     return b.Abs(x)
 
@@ -90,7 +90,7 @@ def test_local_functions_are_graphs_like_any_other() -> None:
 
 
 def test_a_function_has_no_initializers_so_new_constants_are_nodes() -> None:
-    @rewrite(op.Relu(x), stage=Stage.FUSE)
+    @rule(op.Relu(x), stage=Stage.FUSE)
     def relu(b, x):  # type: ignore[no-untyped-def]
         return b.Max(x, 0.0)
 
@@ -107,7 +107,7 @@ def test_a_function_has_no_initializers_so_new_constants_are_nodes() -> None:
 def test_in_a_body_inside_a_function_new_constants_are_nodes() -> None:
     """TensorRT-RTX 1.7.1 reads freed memory for an initializer of such a body."""
 
-    @rewrite(op.Relu(x), stage=Stage.FUSE)
+    @rule(op.Relu(x), stage=Stage.FUSE)
     def relu(b, x):  # type: ignore[no-untyped-def]
         return b.Max(x, 0.0)
 
@@ -131,7 +131,7 @@ def test_in_a_body_inside_a_function_new_constants_are_nodes() -> None:
 
 
 def test_before_ir_4_new_constants_are_nodes_and_initializers_are_inputs() -> None:
-    @rewrite(op.Add(x, const("c")), stage=Stage.FUSE)
+    @rule(op.Add(x, const("c")), stage=Stage.FUSE)
     def twice_as_much(b, x, c):  # type: ignore[no-untyped-def]
         require(c < 1.5, "it is done")
         return b.Add(x, np.asarray(c * 2, np.float32))
@@ -172,7 +172,7 @@ def test_the_default_of_an_input_decides_no_shape(body: str) -> None:
 
 
 def test_an_input_with_a_default_stays_when_nobody_reads_it_any_more() -> None:
-    @rewrite(op.Max(x, x * var("c")), stage=Stage.FUSE)
+    @rule(op.Max(x, x * var("c")), stage=Stage.FUSE)
     def alone(b, x, c):  # type: ignore[no-untyped-def]
         return b.Relu(x)
 
@@ -407,7 +407,7 @@ def test_everything_that_is_not_rewritten_survives() -> None:
 
 
 def test_an_initializer_that_loses_its_last_reader_goes() -> None:
-    @rewrite(op.Mul(x, const("c")), stage=Stage.FUSE)
+    @rule(op.Mul(x, const("c")), stage=Stage.FUSE)
     def drop(b, x, c):  # type: ignore[no-untyped-def]
         return b.Abs(x)
 
@@ -469,7 +469,7 @@ def test_weights_on_disk_are_not_read(tmp_path) -> None:  # type: ignore[no-unty
 
 
 def test_attributes_of_functions_that_are_references_do_not_match() -> None:
-    @rewrite(op.LeakyRelu(x, alpha=attr("alpha")), stage=Stage.FUSE)
+    @rule(op.LeakyRelu(x, alpha=attr("alpha")), stage=Stage.FUSE)
     def leaky(b, x, alpha):  # type: ignore[no-untyped-def]
         require(alpha > 0.5, "small")
         return b.Relu(x)

@@ -10,7 +10,7 @@ from helpers import a_pass, drive, model, ops
 from surgeon.ir.graph import Model
 from surgeon.rules.match import Attempt, match
 from surgeon.rules.pattern import ANY, Op, attr, const, op, output, var
-from surgeon.rules.rewrite import Stage, rewrite
+from surgeon.rules.rule import Stage, rule
 
 x, y = var("x"), var("y")
 
@@ -73,7 +73,7 @@ def test_rule_4_what_the_taken_branch_did_not_bind_is_not_passed() -> None:
     root = op.Sqrt(x + const("eps") | x)
     seen: list[dict] = []
 
-    @rewrite(root, stage=Stage.FUSE)
+    @rule(root, stage=Stage.FUSE)
     def body(b, x, eps=None):  # type: ignore[no-untyped-def]
         seen.append({"eps": eps})
         return b.Identity(x)
@@ -164,7 +164,7 @@ def test_a_constant_is_whatever_can_be_computed() -> None:
 def test_a_root_with_several_outputs() -> None:
     split = op.Split(x, ..., axis=0)
 
-    @rewrite(split, stage=Stage.FUSE)
+    @rule(split, stage=Stage.FUSE)
     def swap(b, x):  # type: ignore[no-untyped-def]
         one = b.Slice(x, [0], [1], [0])
         two = b.Slice(x, [1], [2], [0])

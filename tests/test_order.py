@@ -18,8 +18,9 @@ from onnx import ModelProto
 
 from surgeon.ir.graph import Model
 from surgeon.rules import registry
+from surgeon.rules.driver import Driver
 from surgeon.rules.pattern import op, var
-from surgeon.rules.rewrite import Driver, Pass, Stage, rewrite
+from surgeon.rules.rule import Pass, Stage, rule
 from surgeon.targets.target import Target
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -140,11 +141,11 @@ def test_passes_that_fight_are_seen() -> None:
     but one alone does not wait."""
     x = var("x")
 
-    @rewrite(op.Relu(x), stage=Stage.FUSE)
+    @rule(op.Relu(x), stage=Stage.FUSE)
     def to_clip(b, x):  # type: ignore[no-untyped-def]
         return b.Clip(x, 0.0)
 
-    @rewrite(op.Relu(x), stage=Stage.FUSE)
+    @rule(op.Relu(x), stage=Stage.FUSE)
     def to_max(b, x):  # type: ignore[no-untyped-def]
         return b.Max(x, 0.0)
 

@@ -14,7 +14,9 @@ from surgeon.pipeline.check import called
 from surgeon.pipeline.session import rewrite
 from surgeon.report import Applied, Report
 from surgeon.rules import registry
-from surgeon.rules.rewrite import Driver, Pass, Stage, attempts_at
+from surgeon.rules.attempts import attempts_at
+from surgeon.rules.driver import Driver
+from surgeon.rules.rule import Pass, Stage
 from surgeon.targets.target import Target
 
 REACH = 6  # how many nodes further down a pattern is looked for that may contain the node

@@ -24,9 +24,8 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 from surgeon.errors import ModelError, PassError
 from surgeon.ir.files import with_data, with_weights
 from surgeon.ir.graph import Model, named_by_training
-from surgeon.report import Applied
-from surgeon.report import Declined as Entry
-from surgeon.rules.rewrite import Declined, ModelRule, Stage
+from surgeon.report import Applied, Declined
+from surgeon.rules.rule import Decline, ModelRule, Stage
 
 if TYPE_CHECKING:
     from surgeon.proof.prove import Verdict
@@ -81,8 +80,8 @@ class Outcome:
 
     model: ModelProto
     applied: list[Applied] = field(default_factory=list)
-    declined: list[Entry] = field(default_factory=list)
-    undone: list[Entry] = field(default_factory=list)
+    declined: list[Declined] = field(default_factory=list)
+    undone: list[Declined] = field(default_factory=list)
 
 
 def run_graph_rules(
@@ -99,17 +98,17 @@ def run_graph_rules(
     for rule in rules:
         try:
             after = changed_by(rule.body, outcome.model, base, rule.pass_name)
-        except Declined as refusal:
-            outcome.declined.append(Entry(rule.pass_name, "the graph", str(refusal)))
+        except Decline as refusal:
+            outcome.declined.append(Declined(rule.pass_name, "the graph", str(refusal)))
             continue
         if after is None:
             continue
         record = _applied(rule, outcome.model, after)
         verdict = _compare(outcome.model, after, base, shapes or {}) if prove else None
         if verdict is not None and verdict.ok is False:
-            outcome.undone.append(Entry(rule.pass_name, record.root, verdict.why))
+            outcome.undone.append(Declined(rule.pass_name, record.root, verdict.why))
         elif verdict is not None and verdict.ok is None and not allow_unproved:
-            outcome.declined.append(Entry(rule.pass_name, record.root, f"unproved: {verdict.why}"))
+            outcome.declined.append(Declined(rule.pass_name, record.root, f"unproved: {verdict.why}"))
         else:
             outcome.model = after
             outcome.applied.append(record._replace(max_error=None if verdict is None else verdict.max_error))
@@ -121,7 +120,7 @@ def changed_by(
 ) -> ModelProto | None:
     """What `function` makes of the model, with what onnx-graphsurgeon drops restored; None where it changed nothing.
 
-    Raises PassError where the function or onnx-graphsurgeon fails, and lets `Declined` through.
+    Raises PassError where the function or onnx-graphsurgeon fails, and lets `Decline` through.
     """
     import onnx_graphsurgeon as gs
 
@@ -136,7 +135,7 @@ def changed_by(
     try:
         given = function(graph)
         touched = gs.export_onnx(graph if given is None else given, do_type_check=False)
-    except Declined:
+    except Decline:
         raise
     except Exception as error:
         raise PassError(

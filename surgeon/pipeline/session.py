@@ -19,8 +19,10 @@ from surgeon.ir.graph import Model, no_collection
 from surgeon.pipeline.interop import GraphRule, Outcome, run_graph_rules
 from surgeon.report import Applied, Declined, Report
 from surgeon.rules import registry
+from surgeon.rules.driver import Driver, operators
 from surgeon.rules.meaning import attach
-from surgeon.rules.rewrite import Driver, ModelRule, Pass, Rewrite, Stage, operators
+from surgeon.rules.rule import ModelRule, Pass, Stage
+from surgeon.rules.window import Rewrite
 from surgeon.targets.target import Target
 
 if TYPE_CHECKING:

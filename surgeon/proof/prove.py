@@ -49,7 +49,7 @@ from surgeon.proof.feeds import HALVES, NOT_COUNTED, NOT_FINITE, Feeds, feeds_of
 from surgeon.rules.meaning import DOMAIN, IR_WITH_OVERLOADS, attach, has_meaning
 
 if TYPE_CHECKING:
-    from surgeon.rules.rewrite import Rewrite
+    from surgeon.rules.window import Rewrite
 
 INTEGERS = frozenset(getattr(TensorProto, f"{sign}INT{bits}") for sign in ("", "U") for bits in (8, 16, 32, 64))
 # Operators that make nothing but integers and bools of integers, and neither look up nor size anything by them.

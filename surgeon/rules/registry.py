@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 
 from surgeon.errors import PassError, UsageError, did_you_mean
-from surgeon.rules.rewrite import ModelRule, Pass, Rule
+from surgeon.rules.rule import ModelRule, Pass, Rule
 
 GROUP = "surgeon.passes"
 

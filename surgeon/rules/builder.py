@@ -1,0 +1,251 @@
+"""What the body of a rule builds the replacement with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import combinations
+from struct import Struct
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from surgeon.errors import PassError
+from surgeon.ir.graph import Node, Shape, Value, formal_types
+from surgeon.rules.context import Context
+from surgeon.rules.meaning import arrange
+from surgeon.rules.rule import Decline, require
+
+FP32 = Struct("<f")
+VARIADIC = frozenset({"Max", "Mean", "Min", "Sum"})  # their inputs are of one shape before the opset that follows
+OPSET_WITH_BROADCASTING = 8
+
+
+class Builder:
+    """Makes the replacement: `b.Mul(x, 2.0)` spells a node as the pattern does.
+
+    Inputs are values, numbers and arrays; a number takes the type of the tensor that it meets. What ONNX moved from an
+    attribute to an input (`axes=`, `min=`, `pads=`, ...) is given by name and written as the model's opset wants it.
+    """
+
+    __slots__ = (
+        "_context",
+        "_graph",
+        "_model",
+        "_prefix",
+        "constants",
+        "made",
+        "matched",
+        "name",
+        "options",
+        "root",
+        "strategy",
+        "target",
+        "tolerance",
+        "warnings",
+    )
+
+    def __init__(
+        self, context: Context, pass_name: str, root: Node, strategy: str | None, matched: tuple[Node, ...] = ()
+    ) -> None:
+        self._context = context
+        self._model = context.model
+        self._graph = root.graph
+        self.name = name_of_rewrite(root)  # before the root's outputs are handed on
+        self._prefix = f"{self.name}~{pass_name}"
+        self.root = root
+        self.matched = matched or (root,)  # what the window replaces: a body that looks further adds what it saw
+        self.strategy = strategy
+        self.target = context.target
+        self.options = context.options[pass_name]
+        self.made: list[Node] = []
+        self.constants: list[Value] = []
+        self.warnings: list[str] = []
+        self.tolerance = 1.0
+
+    # ---- what a body may ask -----------------------------------------------------------------------------------------
+
+    @property
+    def opset(self) -> int:
+        return self._model.opset_in(self._graph)
+
+    def shape(self, value: Value) -> Shape | None:
+        """int for a static dimension, str for a symbolic one, None for an unknown one;
+        None where the rank is unknown."""
+        return self._model.shape(value)
+
+    def rank(self, value: Value) -> int | None:
+        shape = self._model.shape(value)
+        return None if shape is None else len(shape)
+
+    def dtype(self, value: Value) -> int:
+        """The TensorProto.DataType; 0 where it is not known."""
+        return self._model.dtype(value)
+
+    def value(self, value: Value | np.ndarray | None) -> np.ndarray | None:
+        """The tensor's value where it can be computed without the model's inputs, else None."""
+        return self._model.constant(value)
+
+    def fingerprint(self, value: Value | np.ndarray | None) -> tuple[Any, ...] | None:
+        """(shape, type, bytes) of a tensor's value, to look it up by; None where it cannot be computed."""
+        return self._model.fingerprint(value)
+
+    def lowering(self, value: Value, pass_name: str) -> str:
+        """What becomes of the node that makes `value` in the stage LOWER: keep, decompose or plugin."""
+        return self._context.lowering_of(value, pass_name)
+
+    def discard(self, value: Value, *keep: Any) -> None:
+        """Take away the node that a body made for `value`, and what was made for it alone.
+
+        1. What the tensors in `keep` are computed from stays. Anything else in `keep` is passed over.
+        2. Constants stay until the rewrite is made, since a body may go on with them.
+        3. A tensor that the body did not make stays.
+        """
+        if value.producer is None or value.producer not in self.made:
+            return
+        gone = self._graph.remove(value.producer)
+        needed = _dead_nodes_behind(v for v in (*keep, *self.constants) if isinstance(v, Value))
+        for node in reversed(gone):
+            if node in needed:
+                self._graph.restore(node)
+
+    def warn(self, text: str) -> None:
+        """Say something in the report's warnings, with the node."""
+        self.warnings.append(f"{self.root.label}: {text}")
+
+    # ---- what a body may make ----------------------------------------------------------------------------------------
+
+    def __getattr__(self, op: str) -> Callable[..., Any]:
+        """`b.Mul`: a function that makes a node of that operator."""
+        if not op[:1].isupper():
+            raise AttributeError(op)
+        return partial(self._make, op)
+
+    def _make(self, op: str, /, *inputs: Any, outputs: int = 1, domain: str = "", **attrs: Any) -> Any:
+        return self.node(op, inputs, outputs, domain, attrs)
+
+    def node(self, op: str, inputs: Sequence[Any], outputs: int, domain: str, attrs: dict[str, Any]) -> Any:
+        """Make a node; returns its output, or a tuple of its outputs where it has several."""
+        graph = self._graph
+        opset = self._model.opset_in(graph, domain)
+        given, written = arrange(op, inputs, attrs, domain, opset)
+        for position, i in enumerate(given):
+            if i is not None and type(i) is not Value:
+                given[position] = self._lift(i, position, given, formal_types(op, domain, opset))
+        if written:
+            self._require_exact(op, given, written)
+        if opset < OPSET_WITH_BROADCASTING and op in VARIADIC and not domain:
+            self._require_one_shape(op, given, opset)
+        stem = f"{self._prefix}/{op}"
+        names = [self._context.fresh_name(graph, stem) for _ in range(outputs)]
+        node = graph.make(op, given, written, domain, names, self.root)
+        self.made.append(node)
+        return node.outputs[0] if outputs == 1 else tuple(node.outputs)
+
+    def _require_exact(self, op: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> None:
+        """Decline where a float attribute, which is of fp32, does not hold what a constant of a double tensor says."""
+        lost = [name for name, v in attrs.items() if isinstance(v, float) and is_rounded(v)]
+        first = next((i for i in inputs if isinstance(i, Value)), None) if lost else None
+        if first is not None and self.dtype(first) == TensorProto.DOUBLE:
+            told = ", ".join(f"{name} = {attrs[name]}" for name in lost)
+            raise Decline(f"an attribute of {op} does not hold {told}")
+
+    def _require_one_shape(self, op: str, inputs: Sequence[Value], opset: int) -> None:
+        """Decline where the inputs are known to be of several shapes, and where a constant is not known to be of the
+        shape of the others: at that opset the operator does not broadcast."""
+        shapes = [self.shape(i) for i in inputs]
+        if any(i.is_written for i in inputs):
+            alike = None not in shapes and len(set(shapes)) == 1
+        else:
+            alike = all(_may_be_equal(one, other) for one, other in combinations(shapes, 2))
+        require(alike, f"{op} does not broadcast at opset {opset}")
+
+    def constant(self, array: Any, dtype: int | np.dtype | None = None) -> Value:
+        """A new constant tensor of the array's own type, or of `dtype`."""
+        array = np.asarray(array)
+        if dtype is not None:
+            array = array.astype(helper.tensor_dtype_to_np_dtype(dtype) if isinstance(dtype, int) else dtype)
+        value = self._graph.constant(array, self._context.fresh_name(self._graph, f"{self._prefix}/const"), self.root)
+        if value.producer is not None:
+            self.made.append(value.producer)
+        self.constants.append(value)
+        return value
+
+    def _lift(self, given: Any, position: int, all_given: list[Any], formal: tuple[str, ...]) -> Value:
+        if isinstance(given, np.ndarray):
+            return self.constant(given)
+        if not isinstance(given, int | float | np.generic | list | tuple):
+            raise PassError(f"a node's input is a tensor, a number or an array, got {given!r}")
+        return self.constant(given, self._type_at(position, all_given, formal))
+
+    def _type_at(self, position: int, all_given: list[Any], formal: tuple[str, ...]) -> int:
+        """The type that a bare number takes: the schema's own, or that of a tensor that must have the same type."""
+        if not formal:
+            like = next((i for i in all_given if isinstance(i, Value)), None)
+            return self.dtype(like) or TensorProto.FLOAT if like is not None else TensorProto.FLOAT
+        kinds = [*formal, *[formal[-1]] * (len(all_given) - len(formal))][: len(all_given)]
+        if kinds[position] == "tensor(int64)":
+            return int(TensorProto.INT64)
+        like = next(
+            (i for i, k in zip(all_given, kinds, strict=True) if isinstance(i, Value) and k == kinds[position]), None
+        )
+        found = self.dtype(like) if like is not None else 0
+        if found:
+            return found
+        whole = np.asarray(all_given[position]).dtype.kind in "iu"
+        return int(TensorProto.INT64 if whole else TensorProto.FLOAT)
+
+    def drop_unread_constants(self) -> None:
+        """Take away the Constant nodes that nothing reads; initializers are not written then."""
+        for node in [v.producer for v in self.constants if v.producer is not None and v.producer.alive]:
+            if not any(o is not None and (o.users or o.is_output) for o in node.outputs):
+                self._graph.remove(node)
+
+    def undo(self) -> None:
+        """Take away what a body made before it declined."""
+        for node in reversed(self.made):
+            if node.alive:
+                self._graph.remove(node)
+        for value in (*self.constants, *(o for n in self.made for o in n.outputs if o is not None)):
+            self._graph.values.pop(value.name, None)
+        made, dead = self._graph.new_tensors, set(self.constants)
+        while made and made[-1] in dead:  # what a body makes stands at the end
+            made.pop()
+
+
+def _dead_nodes_behind(values: Iterable[Value]) -> set[Node]:
+    """The nodes that were taken away and that the tensors are computed from."""
+    found: set[Node] = set()
+    todo = [v.producer for v in values]
+    while todo:
+        node = todo.pop()
+        if node is None or node.alive or node in found:
+            continue
+        found.add(node)
+        todo += [i.producer for i in node.inputs if i is not None]
+    return found
+
+
+def _may_be_equal(one: Shape | None, other: Shape | None) -> bool:
+    """Whether nothing is known that tells two shapes apart."""
+    if one is None or other is None:
+        return True
+    return len(one) == len(other) and all(p == q or None in (p, q) for p, q in zip(one, other, strict=True))
+
+
+def is_rounded(number: float) -> bool:
+    """Whether fp32 rounds a number."""
+    try:
+        return FP32.unpack(FP32.pack(number))[0] != number and not math.isnan(number)
+    except OverflowError:
+        return True
+
+
+def name_of_rewrite(node: Node) -> str:
+    """The name of a rewrite at `node`: that of the node's first output, which rewriting keeps."""
+    for out in node.outputs:
+        if out is not None:
+            return out.name
+    return node.label

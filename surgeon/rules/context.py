@@ -1,0 +1,97 @@
+"""What one run knows: the model, the target, and how each pass lowers its canonical nodes there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from surgeon.ir.graph import Graph, Model, Node, Value
+from surgeon.rules.meaning import DOMAIN
+from surgeon.rules.rule import Pass
+from surgeon.targets.target import Target
+
+
+class Lowering(NamedTuple):
+    """How a canonical node is lowered: `keep`, `decompose` or `plugin`, and the library that the plugin is from."""
+
+    strategy: str
+    library: str = ""
+
+
+class Context:
+    """One run's model, target, passes and options.
+
+    strategies  pass name -> strategy, over the target's own choice
+    plugins     the libraries that plugin nodes may come from, in order of preference
+    options     what single passes read
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        passes: Iterable[Pass],
+        target: Target,
+        *,
+        strategies: Mapping[str, str] | None = None,
+        plugins: Sequence[str] = (),
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.model = model
+        self.target = target
+        self.passes = {p.name: p for p in passes}
+        self.strategies = dict(strategies or {})
+        self.plugins = tuple(plugins)
+        given = options or {}
+        self.options = {p.name: {n: given[n] for n in p.options if n in given} for p in self.passes.values()}
+        self._keeping = {p.name for p in self.passes.values() if p.keeps}
+        self._libraries = {p.name: _libraries_of(p, self.plugins or ("surgeon",)) for p in self.passes.values()}
+        self._last_number: dict[str, int] = {}
+
+    def lowering(self, p: Pass, node: Node) -> Lowering:
+        """How a pass lowers its canonical node: as the user says, else as the target asks."""
+        forced = self.strategies.get(p.name)
+        kept = forced == "keep" or (forced is None and p.name in self._keeping and self.target.takes(node) is None)
+        if kept and node.proto.domain != DOMAIN:  # no target keeps a node of surgeon's own
+            return Lowering("keep")
+        for library in self.libraries_asked(p):
+            if not self.refusal(p, library, node):
+                return Lowering("plugin", library)
+        return Lowering("decompose")
+
+    def lowering_of(self, value: Value, pass_name: str) -> str:
+        """The strategy for the node that makes `value`. Without that pass in the run the target alone decides."""
+        if value.producer is None:
+            return "keep"
+        p = self.passes.get(pass_name)
+        if p is None:
+            return "keep" if self.target.takes(value.producer) is None else "decompose"
+        return self.lowering(p, value.producer).strategy
+
+    def libraries_asked(self, p: Pass) -> Sequence[str]:
+        """The libraries that plugin nodes of the pass may come from; none where no plugin is asked for."""
+        wanted = self.strategies.get(p.name, "plugin" if self.plugins else "decompose")
+        return self._libraries[p.name] if wanted == "plugin" else ()
+
+    def refusal(self, p: Pass, library: str, node: Node) -> str:
+        """Why the library's plugin does not take the node; empty where it does."""
+        for r in p.rules:
+            if r.strategy != "plugin" or r.library != library or r.refuses is None:
+                continue
+            why = r.refuses(self.model, node)
+            if why:
+                return why
+        return ""
+
+    def fresh_name(self, graph: Graph, stem: str) -> str:
+        """`stem_n` with the first number n that no tensor in sight carries."""
+        number = self._last_number.get(stem, 0) + 1
+        while graph.find(name := f"{stem}_{number}") is not None:
+            number += 1
+        self._last_number[stem] = number
+        return name
+
+
+def _libraries_of(p: Pass, plugins: Iterable[str]) -> list[str]:
+    """Those of the plugin libraries that the pass has a rule for, in the order given."""
+    offered = {r.library for r in p.rules if r.strategy == "plugin"}
+    return [library for library in plugins if library in offered]

@@ -1,0 +1,377 @@
+"""The driver runs the rules of a run's passes to a fixed point.
+
+The stages run in order, each to a fixed point. Rewrites that build on one another (a spelling fused, then lowered)
+become one `Rewrite` with one window: what the file had, and what stands there now. A rewrite whose result is what the
+file had is taken back and not reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from surgeon.errors import PassError
+from surgeon.ir.graph import Model, Node, Value
+from surgeon.report import Declined
+from surgeon.rules.builder import Builder, name_of_rewrite
+from surgeon.rules.context import Context, Lowering
+from surgeon.rules.index import Index
+from surgeon.rules.match import Match, match
+from surgeon.rules.pattern import Op, roots
+from surgeon.rules.rule import Decline, Pass, Rule, Stage, require
+from surgeon.rules.skips import Skips
+from surgeon.rules.unchanged import Unchanged
+from surgeon.rules.window import Rewrite
+from surgeon.targets.target import Target
+
+GROWTH = 10  # rewrites a node, on the average, after which a stage is taken not to come to an end
+FUSED = Stage.FUSE.value
+
+
+class Driver:
+    """Runs passes over a model, stage by stage.
+
+    strategies  pass name -> strategy, over the target's own choice
+    plugins     the libraries that plugin nodes may come from, in order of preference
+    skip        (pass name, node glob) pairs; one that meets no node becomes a warning
+    exclude     (pass name, output name) pairs that an earlier run could not prove
+
+    Afterwards `rewrites` has the rewrites that stay, `declined` the refusals, `warnings` what the bodies said.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        passes: Iterable[Pass],
+        target: Target,
+        *,
+        strategies: Mapping[str, str] | None = None,
+        plugins: Sequence[str] = (),
+        skip: Collection[tuple[str, str]] = (),
+        exclude: Collection[tuple[str, str]] = (),
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.context = Context(model, passes, target, strategies=strategies, plugins=plugins, options=options)
+        self.model = model
+        self.target = target
+        self.exclude = frozenset(exclude)
+        self.rewrites: dict[Rewrite, None] = {}
+        self.declined: dict[Declined, None] = {}
+        self.warnings: list[str] = []
+        self.attempts = 0  # matches tried
+        self.before, self.opset_before = operators(model), model.opset
+        self._skips = Skips(skip)
+        self._budget = 0  # rewrites that the stage may still make
+        self._stage = ""  # the value of the stage that runs now
+        self._more_to_infer = False  # a node was fused where little was known of the result
+        self._aliases: dict[Value, Value] = {}
+
+    def run(self) -> None:
+        """Run CLEAN, FUSE and LOWER, each to its fixed point; then take back what changed nothing."""
+        self._skips.meet(n for s in self.model.scopes for n in s.live())
+        for stage in Stage:
+            self.run_stage(stage)
+        self.settle()
+        self.model.drop_orphans()
+        self.warnings += self._skips.warnings()
+
+    def run_stage(self, stage: Stage) -> None:
+        """Run the rules of one stage to their fixed point."""
+        passes = self.context.passes.values()
+        rules = [
+            (r.pattern, r)
+            for p in sorted(passes, key=lambda p: p.name)
+            for r in p.rules
+            if r.stage is stage and not self._is_idle(p, r)
+        ]
+        model_rules = [r for p in passes for r in p.model_rules if r.stage is stage]
+        index: Index[Rule] = Index(rules, self.model)
+        self._stage = stage.value
+        self._budget = GROWTH * sum(operators(self.model).values()) + 1000
+        while True:
+            changed = False
+            while self._sweep(index):
+                changed = True
+            for model_rule in model_rules:
+                if model_rule.body(Editor(self, model_rule.pass_name, stage)):
+                    changed = True
+            if not changed or not (stage is Stage.CLEAN or self._more_to_infer):
+                break
+            self._more_to_infer = False
+            self.model.forget_types()  # what was computed or fused makes more shapes known, and those more to rewrite
+
+    def _is_idle(self, p: Pass, rule: Rule) -> bool:
+        """Whether a rule of the stage LOWER has nothing to do: the target takes every node that it could lower."""
+        if rule.strategy is None or p.name in self.context.strategies:
+            return False
+        return p.keeps and all(self.target.takes_every(root.key) for root in roots(rule.pattern))
+
+    def _sweep(self, index: Index[Rule]) -> bool:
+        """Look at every node once, from the outputs up, so that the larger of two nested windows comes first."""
+        changed = False
+        wanted = index.operators
+        for graph in self.model.standing_scopes():
+            for node in reversed(graph.of(wanted)):
+                while node.alive and (rules := index.at(node)) and self._rewrite_at(node, rules):
+                    changed = True
+        return changed
+
+    def _rewrite_at(self, node: Node, rules: Iterable[tuple[Op, Rule]]) -> bool:
+        """Apply the largest match at `node` whose body does not decline."""
+        candidates = self._candidates_at(node, rules)
+        if len(candidates) > 1 and candidates[0][0] is not candidates[-1][0]:
+            candidates.sort(key=_larger_first)
+        return any(self._apply(held, rule) for held, rule in candidates)
+
+    def _candidates_at(self, node: Node, rules: Iterable[tuple[Op, Rule]]) -> list[tuple[Match, Rule]]:
+        """The rules that may be applied at the node, each with its match."""
+        found: list[tuple[Match, Rule]] = []
+        tried, held = None, None
+        choosy = self.exclude or self._skips
+        lowerings: dict[str, Lowering] = {}  # of each pass for this node
+        for pattern, rule in rules:
+            if (choosy or rule.strategy is not None) and not self._may_apply(rule, node, lowerings):
+                continue
+            if pattern is not tried:  # passes may share a pattern, and then come one after the other
+                self.attempts += 1
+                tried, held = pattern, match(pattern, node, self.model)
+            if held is not None:
+                found.append((held, rule))
+        return found
+
+    def _may_apply(self, rule: Rule, node: Node, lowerings: dict[str, Lowering]) -> bool:
+        """Whether the rule is neither excluded nor skipped at the node, and of the strategy that the node gets."""
+        if self.is_excluded(rule.pass_name, node):
+            return False
+        if rule.strategy is None:
+            return True
+        p = self.context.passes[rule.pass_name]
+        lowering = lowerings.get(p.name)
+        if lowering is None:
+            lowering = lowerings[p.name] = self.context.lowering(p, node)
+        strategy, library = lowering
+        refused = strategy == "decompose" and rule.strategy == "plugin"
+        if refused and rule.library in self.context.libraries_asked(p):
+            why = self.context.refusal(p, rule.library, node)
+            self.warnings.append(f"{node.label}: {why}: decomposed instead")
+        return rule.strategy == strategy and (strategy != "plugin" or rule.library == library)
+
+    def is_excluded(self, pass_name: str, node: Node) -> bool:
+        """Whether the pass leaves the node alone: an earlier run could not prove it, or the user skips it."""
+        if self.exclude and (pass_name, name_of_rewrite(node)) in self.exclude:
+            return True
+        return bool(self._skips) and self._skips.applies(pass_name, node)
+
+    # ---- one rewrite -------------------------------------------------------------------------------------------------
+
+    def _apply(self, held: Match, rule: Rule) -> bool:
+        """Run the rule's body on a match; whether it rewrote anything."""
+        builder = Builder(self.context, rule.pass_name, held.root, rule.strategy, held.nodes)
+        try:
+            result = rule.body(builder, **held.bound)
+            outputs = _outputs_of(result, held.root, rule)
+        except Decline as refusal:
+            builder.undo()
+            if str(refusal):
+                self.declined[Declined(rule.pass_name, held.root.label, str(refusal))] = None
+            return False
+        if rule.stage is Stage.LOWER and _wrote_its_root(builder, outputs):
+            builder.undo()
+            return False
+        self.commit(builder, outputs, rule.pass_name, rule.strategy or self._stage)
+        self._budget -= 1
+        if self._budget < 0:
+            raise PassError(
+                f"the passes of the stage {rule.stage.name} do not come to an end: '{rule.pass_name}' keeps applying "
+                "to what it made"
+            )
+        return True
+
+    def commit(self, builder: Builder, outputs: Sequence[Value | None], pass_name: str, strategy: str) -> None:
+        """Put what `builder` made in the place of its root, and absorb the rewrites that it builds on."""
+        root = builder.root
+        made = dict.fromkeys(builder.made)
+        if len(outputs) != len(root.outputs):
+            raise PassError(f"the pass '{pass_name}' gives {len(outputs)} tensors for the outputs of {root.label}")
+        aliases = self._hand_over(builder, outputs, made, strategy)
+        gone = root.graph.remove(root)
+        builder.drop_unread_constants()
+        record = Rewrite(
+            passes=[pass_name],
+            strategy=strategy,
+            root=root,
+            keys=[(pass_name, builder.name)],
+            removed={n: None for n in gone if n.origin is None},
+            added={n: None for n in made if n.alive},
+            matched=[n for n in builder.matched if n.origin is None],
+            aliases=aliases,
+            warnings=builder.warnings,
+            tolerance=builder.tolerance,
+        )
+        for origin in dict.fromkeys([n.origin for n in gone if n.origin is not None]):
+            record.absorb(origin)
+            self.rewrites.pop(origin, None)
+        for node in record.added:
+            node.origin = record
+        self.rewrites[record] = None
+
+    def _hand_over(
+        self, builder: Builder, outputs: Sequence[Value | None], made: dict[Node, None], strategy: str
+    ) -> dict[Value, Value]:
+        """Give the readers of the root's outputs the new tensors; the outputs that no new node makes, as aliases."""
+        root = builder.root
+        aliases: dict[Value, Value] = {}
+        for old, new in zip(root.outputs, outputs, strict=True):
+            if old is None or new is None or old is new:
+                continue
+            if new.producer is None or new.producer not in made or new in aliases.values():
+                if not old.is_output:
+                    aliases[old] = self._aliases[old] = new
+                    root.graph.point(old, new)
+                    continue
+                new = builder.node("Identity", [new], 1, "", {})  # an output's name is the model's interface
+                made[new.producer] = None
+            if strategy == FUSED and self.model.is_vague(old):
+                self._more_to_infer = True
+            root.graph.take_over(old, new)
+        return aliases
+
+    # ---- taking back what changed nothing ----------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """A rewrite whose window reads like the file's is taken back: nothing was applied."""
+        unchanged = Unchanged(self.model, self.target, self.present)
+        for record in list(self.rewrites):
+            if unchanged.holds(record):
+                # What a body says of the file holds whether or not anything is written.
+                self.warnings += record.warnings
+                self.take_back(record)
+
+    def take_back(self, record: Rewrite) -> None:
+        for node in reversed(list(record.removed)):
+            self._put_back(node)
+        for node in record.removed:
+            self._put_back_sources(node)
+        for node in reversed(list(record.added)):
+            if node.alive:
+                node.graph.remove(node)
+        del self.rewrites[record]
+
+    def _put_back(self, node: Node) -> None:
+        """Put back a node that went; it reads what stands now."""
+        for position, value in enumerate(node.inputs):
+            present = self.present(value)
+            if present is not value and present is not None:
+                node.inputs[position] = present
+                node.proto.input[position] = present.name
+        node.graph.restore(node)
+
+    def _put_back_sources(self, reader: Node) -> None:
+        """Put back what a node that is back reads, where that went since: with another rewrite, as its last reader."""
+        todo = [reader]
+        for node in todo:  # grows
+            for source in [v.producer for v in node.reads() if v.producer is not None]:
+                if source.alive:
+                    continue
+                self._put_back(source)
+                self._own_again(source)
+                todo.append(source)
+
+    def _own_again(self, node: Node) -> None:
+        """Have the rewrite that a node went with know that it stands."""
+        record = node.origin
+        while record is not None and record.part_of is not None:
+            record = record.part_of
+        if record is not None:
+            record.added[node] = None
+            return
+        for record in self.rewrites:
+            record.removed.pop(node, None)
+
+    def present(self, value: Value | None) -> Value | None:
+        """The tensor that readers of `value` read now."""
+        while value is not None and value in self._aliases:
+            value = self._aliases[value]
+        return value
+
+
+def _outputs_of(result: Any, root: Node, rule: Rule) -> list[Value | None]:
+    """What a body returns, as one tensor or None for each output of the root."""
+    if isinstance(result, Value) and len(root.outputs) == 1:
+        return [result]
+    given = list(result) if isinstance(result, tuple | list) else [result]
+    if any(v is not None and not isinstance(v, Value) for v in given):
+        raise PassError(f"the pass '{rule.pass_name}' returned {result!r}; a body returns tensors")
+    given += [None] * (len(root.outputs) - len(given))
+    if len(given) > len(root.outputs):
+        raise PassError(
+            f"the pass '{rule.pass_name}' returned {len(given)} tensors for {root.label}, which has "
+            f"{len(root.outputs)} outputs"
+        )
+    for old, new in zip(root.outputs, given, strict=True):
+        if old is not None and new is None:
+            require(not old.users and not old.is_output, f"its output '{old.name}' is read")
+    return given
+
+
+def _wrote_its_root(builder: Builder, outputs: Sequence[Value | None]) -> bool:
+    """Whether a body has written its root once more, to the letter. What the target lacks is not its to mend."""
+    root, made = builder.root, builder.made[-1:]
+    return any(
+        n.key == root.key and outputs == n.outputs and n.inputs == root.inputs and n.attrs == root.attrs for n in made
+    )
+
+
+def _larger_first(found: tuple[Match, Rule]) -> tuple[int, str]:
+    """Sort the larger window first, and of equal ones the pass that comes first by name."""
+    return -len(found[0].nodes), found[1].pass_name
+
+
+def operators(model: Model) -> dict[str, int]:
+    """Count the nodes of each operator, those of bodies and local functions included."""
+    found: dict[str, int] = {}
+    for scope in model.scopes:
+        for key, nodes in scope.by_op.items():
+            if nodes:
+                op = key.rpartition("::")[2]
+                found[op] = found.get(op, 0) + len(nodes)
+    return found
+
+
+# ---- rules over the whole model --------------------------------------------------------------------------------------
+
+
+class Editor:
+    """What a rule over the whole model works with: every node in reach, and `replace` for each change."""
+
+    def __init__(self, driver: Driver, pass_name: str, stage: Stage) -> None:
+        self._driver = driver
+        self._pass = pass_name
+        self._stage = stage
+        self.model = driver.model
+        self.target = driver.target
+        self.plugins = driver.context.plugins
+
+    def nodes(self, wanted: Callable[[str], Any] | None = None) -> Iterator[Node]:
+        """The nodes of every scope, in order, as they are now; only those whose operators are `wanted`."""
+        for graph in self.model.scopes:
+            yield from graph.live() if wanted is None else graph.of([k for k in graph.by_op if wanted(k)])
+
+    def excluded(self, node: Node) -> bool:
+        """Whether the rewrite at this node was asked to be skipped, or could not be proved."""
+        return self._driver.is_excluded(self._pass, node)
+
+    def decline(self, node: Node, why: str) -> None:
+        self._driver.declined[Declined(self._pass, node.label, why)] = None
+
+    def warn(self, text: str) -> None:
+        self._driver.warnings.append(text)
+
+    def builder(self, node: Node) -> Builder:
+        """A builder for what is to stand in the place of `node`."""
+        return Builder(self._driver.context, self._pass, node, None)
+
+    def replace(self, node: Node, outputs: Sequence[Value | None], builder: Builder) -> None:
+        """Put `outputs`, made with `builder`, in the place of those of `node`."""
+        assert builder.root is node
+        self._driver.commit(builder, outputs, self._pass, self._stage.value)

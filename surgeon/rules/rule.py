@@ -1,0 +1,153 @@
+"""What a rule and a pass are, and the words with which the body of a rule declines.
+
+    @rule(x / norm | x * op.Reciprocal(norm), stage=Stage.FUSE)
+    def l2_norm(b, x, axes, eps=None, floor=None): ...
+
+A pass is a file. Its rules are the functions in it that `@rule` or `@model_rule` marks.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+
+from surgeon.errors import PassError
+from surgeon.ir.graph import Model, Node
+from surgeon.rules.meaning import DOMAIN
+from surgeon.rules.pattern import Pattern, roots
+
+LOWERING = ("decompose", "plugin")  # the strategies that a rule of the stage LOWER may have
+
+Refusal = Callable[[Model, Node], str]  # why a plugin does not take a node; empty where it does
+Some = TypeVar("Some")
+
+
+class Stage(enum.Enum):
+    """CLEAN computes what can be computed; FUSE turns spellings into one node; LOWER writes what the target takes."""
+
+    CLEAN = "clean"
+    FUSE = "fuse"
+    LOWER = "lower"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Rule:
+    """One pattern and the function that replaces what it matches.
+
+    strategy  "decompose" or "plugin" for a rule of the stage LOWER, else None
+    library   the plugin library that the nodes of a "plugin" rule come from
+    refuses   why that plugin does not take a node; None where it takes every node
+    """
+
+    pattern: Pattern
+    body: Callable[..., Any]
+    stage: Stage
+    strategy: str | None = None
+    library: str = "surgeon"
+    refuses: Refusal | None = None
+    pass_name: str = ""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ModelRule:
+    """A rule over the whole model: `body(editor)` runs once behind the other rules of its stage."""
+
+    body: Callable[..., Any]
+    stage: Stage
+    pass_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """The rules of one file. `options` names those of a run's options that the pass reads."""
+
+    name: str
+    doc: str
+    rules: tuple[Rule, ...]
+    model_rules: tuple[ModelRule, ...]
+    path: str = ""
+    options: tuple[str, ...] = ()
+
+    @property
+    def stages(self) -> list[Stage]:
+        """The stages that the pass has rules for, in the order in which they run."""
+        rules: list[Rule | ModelRule] = [*self.rules, *self.model_rules]
+        return [s for s in Stage if any(r.stage is s for r in rules)]
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the pass can leave its canonical node to the target (the strategy `keep`)."""
+        lower = [r for r in self.rules if r.stage is Stage.LOWER]
+        return any(_root_domain(r) != DOMAIN for r in lower)
+
+    @property
+    def strategies(self) -> list[str]:
+        """Those of keep, decompose and plugin that the pass has; none for a pass that does not lower."""
+        found = {r.strategy for r in self.rules if r.strategy}
+        return [s for s in ("keep", *LOWERING) if s in found or (s == "keep" and self.keeps)]
+
+
+def _root_domain(rule: Rule) -> str:
+    return next(roots(rule.pattern)).domain
+
+
+def rule(
+    pattern: Pattern,
+    *,
+    stage: Stage,
+    strategy: str | None = None,
+    library: str = "surgeon",
+    refuses: Refusal | None = None,
+) -> Callable[[Callable[..., Any]], Rule]:
+    """Mark a function as the body of a rule.
+
+    The body gets a `Builder` and the names that the pattern bound. It returns what takes the place of the root's
+    output:
+
+    - a tensor that it made, or one that exists;
+    - a tuple where the root has several outputs, with None for one that nobody reads;
+    - `()` to remove a node none of whose outputs is read.
+
+    `require`, `require_some` and `not_mine` decline. A plugin that does not take every canonical node says so with
+    `refuses(model, node)`: the next library or the decomposition takes that node then. Raises PassError for a rule of
+    the stage LOWER without a strategy.
+    """
+    if stage is Stage.LOWER and strategy not in LOWERING:
+        raise PassError(f"a rule of the stage LOWER has strategy 'decompose' or 'plugin', not {strategy!r}")
+    return lambda body: Rule(pattern, body, stage, strategy, library, refuses)
+
+
+def model_rule(*, stage: Stage) -> Callable[[Callable[..., Any]], ModelRule]:
+    """Mark a function that edits the whole model.
+
+    It gets an `Editor`, runs behind its stage's rules and returns whether it changed anything. In CLEAN both run again
+    until nothing changes.
+    """
+    return lambda body: ModelRule(body, stage)
+
+
+# ---- how a body declines ---------------------------------------------------------------------------------------------
+
+
+class Decline(Exception):
+    """Ends the body of a rule: the pattern holds, but the rewrite must not be made. The message is the reason."""
+
+
+def require(ok: Any, why: str) -> None:
+    """Decline the rewrite unless `ok`. The report gives the reason `why` with the node."""
+    if not ok:
+        raise Decline(why)
+
+
+def require_some(value: Some | None, why: str) -> Some:
+    """Decline the rewrite where `value` is None, for the reason `why`; else return it."""
+    if value is None:
+        raise Decline(why)
+    return value
+
+
+def not_mine() -> NoReturn:
+    """Decline the rewrite without a report: the window is another pass's business."""
+    raise Decline("")

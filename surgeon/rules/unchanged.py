@@ -1,0 +1,88 @@
+"""Whether a rewrite writes what the file had: such a rewrite is taken back and not reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from surgeon.ir.graph import Model, Node, Value, constant_value
+from surgeon.rules.pattern import COMMUTATIVE
+from surgeon.rules.window import Rewrite
+from surgeon.targets.target import Target
+
+Present = Callable[[Value | None], Value | None]  # the tensor that the readers of a tensor read now
+
+
+class Unchanged:
+    """Compares the nodes of a window with those that the file had."""
+
+    def __init__(self, model: Model, target: Target, present: Present) -> None:
+        self._model = model
+        self._target = target
+        self._present = present
+
+    def holds(self, record: Rewrite) -> bool:
+        """Whether the new nodes have the operators, inputs and attributes that the file had."""
+        if record.aliases or _count_computing(record.removed) != _count_computing(record.added):
+            return False
+        before = {o: n for n in record.removed for o in n.outputs if o is not None}
+        after = {o: n for n in record.added for o in n.outputs if o is not None}
+        roots = [o for o in before if o in after]
+        return bool(roots) and all(self._same_node(before[o], after[o], before, after) for o in roots)
+
+    def _same_tensor(
+        self, a: Value | None, b: Value | None, before: dict[Value, Node], after: dict[Value, Node]
+    ) -> bool:
+        if a is None or b is None:
+            return a is b
+        made_a, made_b = before.get(a), after.get(b)
+        if made_a is not None and made_b is not None and made_a.key != "Constant":
+            return self._same_node(made_a, made_b, before, after)
+        if self._present(a) is self._present(b):
+            return True
+        x, y = _written_value(a, made_a, self._model), _written_value(b, made_b, self._model)
+        if x is None or y is None or x.dtype != y.dtype:
+            return False
+        return bool(x.size == y.size == 1 and x.reshape(()) == y.reshape(())) or (
+            x.shape == y.shape and bool(np.array_equal(x, y))
+        )
+
+    def _same_node(self, a: Node, b: Node, before: dict[Value, Node], after: dict[Value, Node]) -> bool:
+        if a.key != b.key or a.bodies or len(a.outputs) != len(b.outputs):
+            return False
+        if any(a.attr(k) != b.attr(k) for k in {*a.attrs, *b.attrs}):
+            return False
+        written_alike = a.attrs.keys() == b.attrs.keys() and len(a.inputs) == len(b.inputs)
+        if not written_alike and self._target.takes(a) != self._target.takes(b):
+            return False  # equal to ONNX, not to a parser that has defaults of its own
+        spec = self._model.schema(a)
+        if spec is not None and len(a.inputs) > spec.max_input:
+            return False  # an empty name where the opset has no input
+        x, y = list(a.inputs), list(b.inputs)
+        while x and x[-1] is None:
+            x.pop()
+        if len(x) != len(y):
+            return False
+
+        def same(left: Iterable[Value | None], right: Iterable[Value | None]) -> bool:
+            return all(self._same_tensor(p, q, before, after) for p, q in zip(left, right, strict=True))
+
+        return same(x, y) or (a.key in COMMUTATIVE and len(x) == 2 and same(x, reversed(y)))
+
+
+def _count_computing(nodes: Iterable[Node]) -> int:
+    """How many of the nodes are no Constant."""
+    count = 0
+    for node in nodes:
+        if node.key != "Constant":
+            count += 1
+    return count
+
+
+def _written_value(value: Value, made: Node | None, model: Model) -> np.ndarray | None:
+    """The value of an initializer or a Constant node; None for any other tensor."""
+    node = made or value.producer
+    if value.tensor is not None:
+        return model.constant(value)
+    return constant_value(node.proto) if node is not None and node.key == "Constant" else None
