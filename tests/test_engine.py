@@ -190,10 +190,15 @@ def test_old_parsers_name_a_node_by_its_number() -> None:
 
 
 def test_one_process_drives_one_of_the_two() -> None:
-    code = (
-        "from surgeon import engine\nengine.use('tensorrt_rtx')\nimport polygraphy.backend.trt\nengine.use('tensorrt')"
+    lines = (
+        "from surgeon.trt import engine",
+        "engine.use('tensorrt_rtx')",
+        "import polygraphy.backend.trt",
+        "engine.use('tensorrt')",
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False, cwd=ROOT
+    )
     assert "Use a process for each" in done.stderr
 
 
