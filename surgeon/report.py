@@ -109,7 +109,7 @@ class Report:
         return bool(self.undone or self.untaken or self.verify.get("failed"))
 
     def to_json(self) -> dict[str, Any]:
-        """The report's JSON value: design.md section 6."""
+        """The report's JSON value, field by field in docs/report.md."""
         return {
             "schema": SCHEMA,
             "surgeon": self.surgeon,

@@ -184,7 +184,7 @@ COUNTED = "ReduceMean Sub Mul ReduceMean Mul Sub Div"
 
 # fmt: off
 TABLE = [
-    # L2 normalisation: patterns.md 3.1
+    # L2 normalisation: docs/patterns.md section 3.1
     becomes("F_normalize_dim1_4d", "L2-a to L2-d, L2-f", norm("max_norm", 1e-12, "1")),
     becomes("F_normalize_dim1_4d_dyn", "L2-a to L2-c, L2-e, L2-f", norm("max_norm", 1e-12, "1")),
     becomes("F_normalize_dim_neg1_2d", "L2-a to L2-d, L2-f", norm("max_norm", 1e-12, "1|-1")),
@@ -257,7 +257,7 @@ TABLE = [
     becomes("keras_RMSNormalization", "RMS from TensorFlow, GlobalAveragePool for the mean", rms(1e-6, "")),
     stays("FRN_TLU", "FRN: the mean of x squared over the spatial axes", "Mul Pow ReduceMean Add=1e-6 Sqrt Div Mul Add Max", "the scale varies along other axes"),
     stays("FRN_TLU", "FRN", "Mul Pow ReduceMean Add=1e-6 Sqrt Reciprocal Mul Add Max", "the scale varies along other axes", "dynamo dynamo_noopt"),
-    # Instance normalisation: patterns.md 3.2
+    # Instance normalisation: docs/patterns.md section 3.2
     becomes("InstanceNorm2d_noaffine", "IN-a, IN-b", instance(1e-5, "")),
     becomes("InstanceNorm2d_affine", "IN-a", instance(1e-5)),
     becomes("InstanceNorm3d_affine", "IN-a in five dimensions", instance(1e-5)),
@@ -305,7 +305,7 @@ TABLE = [
         "batchnorm2d_train_mode", "dynamo", STAYS, "training mode: the batch is normalised over",
         same("ReduceMean ReduceMean Sub Mul ReduceMean BatchNormalization:epsilon=1e-5"), "it normalises over the batch",
     ),
-    # Group and layer normalisation: patterns.md 3.3
+    # Group and layer normalisation: docs/patterns.md section 3.3
     becomes("GroupNorm", "GN-a, GN-b: Reshape, instance normalisation, Reshape, scale and shift is the best form below opset 21", group(1e-5)),
     becomes("GroupNorm", "GN-a, its scale and shift behind an Unsqueeze each", group(1e-5) + WEIGHTS_BY_UNSQUEEZE, "ts_nofold"),
     becomes("GroupNorm", "GN-c", group(1e-5).but("GroupNormalization:epsilon=1e-5"), "dynamo21"),
@@ -338,7 +338,7 @@ TABLE = [
             ("dynamo_noopt", f"ReduceMean Sub Mul {COUNTED} Reshape Sqrt Add=1e-6 Div Add"),
         )
     ),
-    # Paddings: patterns.md 3.4
+    # Paddings: docs/patterns.md section 3.4
     becomes("ReflectionPad2d", "P-a, P-b, P-d", pad("reflect", "0,0,2,2,0,0,2,2")),
     becomes("ReflectionPad3d", "P-b to P-d", pad("reflect", "0,0,1,1,1,0,0,1,1,1")),
     becomes("F_pad_reflect", "P-a, P-b, P-d", pad("reflect", "0,0,1,1,0,0,1,1")),
@@ -376,7 +376,7 @@ TABLE = [
             ("dynamo_noopt", "Shape Squeeze Shape Squeeze Mod Mul Add Mod Mod Mul Add Mod Reshape Reshape Concat Pad Conv Reshape Slice Reshape Slice"),
         )
     ),
-    # Activations: patterns.md 3.5
+    # Activations: docs/patterns.md section 3.5
     is_best("LeakyReLU", "LR-a", leaky(0.1)),
     is_best("F_leaky_relu_inplace", "LR-a", leaky(0.2)),
     is_best("RReLU_eval", "LR-a: the mean of 1/8 and 1/3", leaky((1 / 8 + 1 / 3) / 2)),
@@ -423,7 +423,7 @@ TABLE = [
     becomes("tf_hard_swish", "no operator below opset 14", same("HardSigmoid:alpha=0.16666667 Mul")),
     becomes("tf_hard_swish", "HardSwish", same("HardSwish"), "tf2onnx18"),
     becomes("CELU", "alpha is 1: TensorRT has a kernel for Elu, and none for Celu", same("Elu:alpha=1")),
-    # Bodies: patterns.md 3.6
+    # Bodies: docs/patterns.md section 3.6
     becomes(
         "script_if_branches", "in both branches of an If",
         same("ReduceSum Greater If") + pad("reflect", "0,0,1,1,0,0,1,1") * 2 + instance(1e-5) + leaky(0.1),

@@ -29,7 +29,7 @@ class OutputError:
 
     `relative`: max|a - b| / max|b|, inf where a number became inf or NaN. `largest`: max|b|. `rounding`: the error of
     the fp32 original when its weights and inputs alone are rounded to fp16, which no conversion avoids. `ok`: at most
-    2e-3, or at most 4 times `rounding`: what design.md section 5 says of windows, said of whole models.
+    2e-3, or at most 4 times `rounding`: what docs/proof.md section 2 says of windows, said of models.
     """
 
     output: str

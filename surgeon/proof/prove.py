@@ -1,7 +1,7 @@
 """Proof: does a rewritten window, or a whole model, compute what the original computes?
 
 A window is cut out with its inputs' types and shapes and run before and after through ONNX Runtime, optimisations off,
-on random and adversarial inputs. Two results are equal as design.md section 5 says:
+on random and adversarial inputs. Two results are equal as docs/proof.md section 2 says:
 
 - finite inputs up to 1e18: `max|a - b| <= tolerance * max|b|` (1e-5 in fp32; 2e-3 in fp16 and bf16, against an fp32
   reference), or no more than the steps between denormal numbers round off, or the rewritten window's error

@@ -295,8 +295,8 @@ def _reduce_nothing(node: Node) -> str | None:
     "ReduceMax ReduceMin",
     (10, 0),
     rtx=True,
-    source="trt-support.md section 4, onnx-tensorrt@886aff9: BOOL and UINT8 are rejected from 10.0 on; measured with "
-    "TensorRT-RTX",
+    source="docs/trt-support.md section 4, onnx-tensorrt@886aff9: BOOL and UINT8 are rejected from 10.0 on; measured "
+    "with TensorRT-RTX",
 )
 def _reduce_type(node: Node) -> str | None:
     return f"{_name(_dtype(node))} is refused" if _dtype(node) in (TensorProto.BOOL, TensorProto.UINT8) else None
@@ -440,8 +440,8 @@ def _lstm_coupled(node: Node) -> str | None:
     "LSTM GRU",
     (7, 0),
     rtx=True,
-    source="trt-support.md section 6: `does not currently support cases where activations for the reverse pass of the "
-    "LSTM do not match the forward pass`; measured with TensorRT-RTX",
+    source="docs/trt-support.md section 6: `does not currently support cases where activations for the reverse pass of "
+    "the LSTM do not match the forward pass`; measured with TensorRT-RTX",
 )
 def _recurrent_reverse(node: Node) -> str | None:
     return (
@@ -683,8 +683,8 @@ def _instance_norm_plugin(node: Node) -> str | None:
     "GroupNormalization",
     (8, 6),
     rtx=True,
-    source="trt-support.md section 11, onnx-tensorrt@6ba67d3: Input to normalization should be at least 3D; measured "
-    "with TensorRT-RTX",
+    source="docs/trt-support.md section 11, onnx-tensorrt@6ba67d3: Input to normalization should be at least 3D; "
+    "measured with TensorRT-RTX",
 )
 def _norm_rank(node: Node) -> str | None:
     rank = _rank(node)
@@ -790,7 +790,7 @@ def _prelu_rank(node: Node) -> str | None:
     "Relu",
     (9, 0),
     rtx=True,
-    source="trt-support.md section 2, onnx-tensorrt@3b9c961: Found unsupported input type of INT32; measured with "
+    source="docs/trt-support.md section 2, onnx-tensorrt@3b9c961: Found unsupported input type of INT32; measured with "
     "TensorRT-RTX, which takes INT64",
 )
 def _relu_type(node: Node) -> str | None:
@@ -801,14 +801,14 @@ def _relu_type(node: Node) -> str | None:
     "Relu",
     (7, 0),
     (8, 6),
-    source="trt-support.md section 2, onnx-tensorrt@7994a46 to @fd119fe: no activations on INT32, nor so on INT64",
+    source="docs/trt-support.md section 2, onnx-tensorrt@7994a46 to @fd119fe: no activations on INT32, nor so on INT64",
 )
 @condition(
     "PRelu",
     (7, 0),
     rtx=True,
-    source="trt-support.md section 2, onnx-tensorrt@7994a46, @6ba67d3, @886aff9: does not support INT32 input, nor "
-    "INT64 from 9.0 on, which is INT32 before; measured with TensorRT-RTX",
+    source="docs/trt-support.md section 2, onnx-tensorrt@7994a46, @6ba67d3, @886aff9: does not support INT32 input, "
+    "nor INT64 from 9.0 on, which is INT32 before; measured with TensorRT-RTX",
 )
 def _no_integers(node: Node) -> str | None:
     return "integers are refused" if _dtype(node) in (TensorProto.INT32, TensorProto.INT64) else None
@@ -825,7 +825,7 @@ def _prelu_dequantized(node: Node) -> str | None:
 # ---- the rest
 
 # What convertDtype knows, from which release on. DOUBLE is read as fp32, INT64 as int32 up to 8.6. UINT8 came with 8.5
-# as a type of inputs and outputs, BF16 and FP8 with 9.0, INT4 with 10.0, FP4 with 10.8 (trt-support.md section 1).
+# as a type of inputs and outputs, BF16 and FP8 with 9.0, INT4 with 10.0, FP4 with 10.8 (docs/trt-support.md section 1).
 READABLE: dict[int, Version] = {
     TensorProto.FLOAT: FIRST,
     TensorProto.DOUBLE: FIRST,
@@ -841,9 +841,9 @@ READABLE: dict[int, Version] = {
     TensorProto.FLOAT4E2M1: (10, 8),
 }
 ORDINARY = frozenset(t for t, since in READABLE.items() if since == FIRST)
-# What reads uint8 (trt-support.md section 6: inputs and outputs alone, by Cast and DequantizeLinear; the others were
-# measured with TensorRT-RTX). Anything else is refused with `Found unsupported input type of UINT8`, or as no legal
-# intermediate tensor. What quantizes has conditions of its own, and of bodies nothing is known.
+# What reads uint8 (docs/trt-support.md section 6: inputs and outputs alone, by Cast and DequantizeLinear; the others
+# were measured with TensorRT-RTX). Anything else is refused with `Found unsupported input type of UINT8`, or as no
+# legal intermediate tensor. What quantizes has conditions of its own, and of bodies nothing is known.
 UINT8_READERS = frozenset(
     {"Cast", "CastLike", "DequantizeLinear", "Equal", "If", "Loop", "QuantizeLinear", "Scan", "Shape", "Size"}
 )
@@ -978,7 +978,7 @@ def _einsum(node: Node) -> str | None:
     "Einsum",
     (8, 2),
     rtx=True,
-    source="trt-support.md section 6: `Invalid character(s) in Einsum equation`; measured with TensorRT-RTX",
+    source="docs/trt-support.md section 6: `Invalid character(s) in Einsum equation`; measured with TensorRT-RTX",
 )
 def _einsum_capitals(node: Node) -> str | None:
     equation = str(node.attr("equation"))
@@ -1198,7 +1198,7 @@ def _symmetric(node: Node) -> str | None:
     "QuantizeLinear DequantizeLinear",
     (7, 0),
     rtx=True,
-    source="trt-support.md section 6: `Scale coefficients must all be positive`; measured with TensorRT-RTX",
+    source="docs/trt-support.md section 6: `Scale coefficients must all be positive`; measured with TensorRT-RTX",
 )
 def _positive_scale(node: Node) -> str | None:
     scale = _known(node, 1)

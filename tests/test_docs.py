@@ -1,0 +1,117 @@
+"""The documents: links lead somewhere, sections that the code names are there, report.md has what a report has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import surgeon
+
+ROOT = Path(__file__).parents[1]
+DOCS = {path.name: path for path in sorted((ROOT / "docs").glob("*.md"))}
+PAGES = [p for n in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md") if (p := ROOT / n).exists()] + [*DOCS.values()]
+CODE = [p for folder in ("surgeon", "passes", "tests", "benchmarks", "samples") for p in (ROOT / folder).rglob("*.py")]
+CODE.remove(Path(__file__))
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"(docs/)?\b([\w-]+\.md)\b(?:#([\w-]+)|,? section (\d+(?:\.\d+)?[a-z]?))?")
+NUMBER = re.compile(r"\d+(?:\.\d+)?[a-z]?(?=[. ])")
+
+
+def text_of(path: Path) -> str:
+    """A page without its blocks of code."""
+    return FENCED.sub("", path.read_text(encoding="utf-8"))
+
+
+def anchors(path: Path) -> set[str]:
+    """What a heading is called in a link: lower case, without punctuation, hyphens for spaces."""
+    found: set[str] = set()
+    for heading in HEADING.findall(text_of(path)):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        name = stem = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        again = 0
+        while name in found:
+            again += 1
+            name = f"{stem}-{again}"
+        found.add(name)
+    return found
+
+
+def sections(path: Path) -> set[str]:
+    """The numbers of a document's headings: 2, 2.1, 11b."""
+    return {m.group() for heading in HEADING.findall(text_of(path)) if (m := NUMBER.match(heading))}
+
+
+def broken_links(path: Path, root: Path = ROOT) -> Iterator[str]:
+    for link in LINK.findall(text_of(path)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        file, _, anchor = link.partition("#")
+        to = (path.parent / file).resolve() if file else path
+        if not to.exists() or not to.is_relative_to(root.resolve()):
+            yield f"{link}: there is no such file"
+        elif anchor and anchor not in anchors(to):
+            yield f"{link}: there is no such heading"
+
+
+def broken_references(path: Path) -> Iterator[str]:
+    """What the code says of documents: `docs/x.md`, `docs/x.md section 4`, `docs/x.md#anchor`."""
+    # A reference may go on in the next line: of a comment, or of a text in two parts.
+    text = re.sub(r'"?\s*\n\s*(?:# |f?")?', " ", path.read_text(encoding="utf-8"))
+    for found in NAMED.finditer(text):
+        folder, name, anchor, section = found.groups()
+        if folder is None:
+            if name in DOCS:
+                yield f"{found[0]}: write docs/{name}"
+        elif name not in DOCS:
+            yield f"{found[0]}: there is no such document"
+        elif anchor and anchor not in anchors(DOCS[name]):
+            yield f"{found[0]}: there is no such heading"
+        elif section and section not in sections(DOCS[name]):
+            yield f"{found[0]}: there is no such section"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    assert list(broken_links(path)) == []
+
+
+def test_what_the_code_says_of_documents_is_there() -> None:
+    assert [f"{p.relative_to(ROOT)}: {why}" for p in CODE for why in broken_references(p)] == []
+
+
+def test_no_document_outside_the_repository_is_named() -> None:
+    assert [str(p.relative_to(ROOT)) for p in CODE if "design.md" in p.read_text(encoding="utf-8")] == []
+
+
+def test_broken_links_and_references_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# One\n[a](#one) [b](#two) [c](none.md) [d](https://x.org)\n```\n[e](none)\n```\n", encoding="utf-8"
+    )
+    assert list(broken_links(page, tmp_path)) == ["#two: there is no such heading", "none.md: there is no such file"]
+    code = tmp_path / "code.py"
+    code.write_text(
+        "# docs/none.md, trt-support.md section 4, docs/trt-support.md\n# section 99, docs/proof.md section 2\n"
+    )
+    assert list(broken_references(code)) == [
+        "docs/none.md: there is no such document",
+        "trt-support.md section 4: write docs/trt-support.md",
+        "docs/trt-support.md section 99: there is no such section",
+    ]
+
+
+def test_the_reports_fields_are_those_that_are_documented() -> None:
+    written = surgeon.rewrite(ROOT / "samples/ssd_l2norm/ssd_l2norm_ts_op13.onnx", target="8.4").report.to_json()
+    fields, entry, refusal = (
+        re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)
+        for part in re.split(r"^## ", DOCS["report.md"].read_text(encoding="utf-8"), flags=re.MULTILINE)[1:4]
+    )
+    assert fields == [*written, "precision"]
+    assert entry == list(written["applied"][0])
+    assert refusal == list(surgeon.report.Declined("pass", "node", "why").to_json())
