@@ -12,7 +12,7 @@ An output_shape is of use only where the spatial sizes are static.
 """
 
 from surgeon import Stage, op, require, rewrite, var
-from surgeon.targets.target import deconvolution_padding
+from surgeon.targets.conditions.convolutions import deconvolution_padding
 
 x, weight = var("x"), var("weight")
 

@@ -538,7 +538,7 @@ def reshape(r):
 
 @step("Pad")
 def pad(r):
-    if r.input(3) is None or r.target.pad_axes_input != "none":
+    if r.input(3) is None or r.target.pad_axes_input:
         return None
     rank = len(r.shape(0))
     axes = [int(a) % rank for a in r.value(3, "axes")]

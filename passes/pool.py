@@ -11,7 +11,7 @@ it is left alone where an axis needs that.
 """
 
 from surgeon import Stage, op, require, rewrite, var
-from surgeon.targets.target import pool_axes
+from surgeon.targets.conditions.pools import pool_axes
 
 x = var("x")
 

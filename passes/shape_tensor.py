@@ -20,7 +20,7 @@ from onnx import TensorProto
 
 from surgeon import Stage, require, rewrite_model
 from surgeon.rules.rule import Decline
-from surgeon.targets.target import deep_tensor
+from surgeon.targets.conditions.shapes import deep_tensor
 
 LARGEST = 64  # elements
 NODES = 256

@@ -15,7 +15,8 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 import surgeon
 from surgeon.ir.graph import Model
 from surgeon.proof.evaluate import Runner
-from surgeon.targets.target import Target, deep_tensor
+from surgeon.targets.conditions.shapes import deep_tensor
+from surgeon.targets.target import Target
 
 LENGTH = 5  # of the computed shape
 

@@ -8,7 +8,9 @@ from helpers import model, require_opset
 import surgeon
 from surgeon.errors import UsageError
 from surgeon.ir.graph import Model, Node
+from surgeon.targets import releases, tables
 from surgeon.targets import target as targets
+from surgeon.targets.conditions import CONDITIONS
 from surgeon.targets.target import Target
 
 
@@ -55,7 +57,7 @@ def test_other_names_are_refused(name: str) -> None:
 
 def test_installed_says_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     found: dict[str, str] = {}
-    monkeypatch.setattr(targets, "_version_of", lambda module, _: found.get(module, ""))
+    monkeypatch.setattr(targets, "installed_version", lambda module: found.get(module, ""))
     assert (Target.parse("installed").name, Target.parse("installed").note) == (
         "10.9",
         "no TensorRT can be imported here",
@@ -66,7 +68,7 @@ def test_installed_says_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Target.parse("installed").version == (8, 6) and "8.6.1.post1" in Target.parse("installed").note
     found["tensorrt"] = "12.0.1"
     assert (
-        Target.parse("installed").version == targets.LAST and "newer than the table" in Target.parse("installed").note
+        Target.parse("installed").version == releases.LAST and "newer than the table" in Target.parse("installed").note
     )
 
 
@@ -103,12 +105,9 @@ def test_facts() -> None:
     assert [n for n, t in facts.items() if t.lowers_opset] == ["6.0", "7.2", "8.0", "8.2", "8.4", "8.6", "9.0", "9.3"]
     assert [n for n, t in facts.items() if not t.plugins] == ["6.0", "rtx"]
     assert [n for n, t in facts.items() if not t.carries_functions] == ["9.0", "9.3", "10.0", "10.4"]
-    assert [n for n, t in facts.items() if not t.pad_empty_value] == ["8.2", "8.4"]
     assert [n for n, t in facts.items() if "reflect" not in t.pad_modes] == ["6.0", "7.2", "8.0", "10.9+dla"]
     assert [n for n, t in facts.items() if "wrap" in t.pad_modes] == ["10.0", "10.4", "10.7", "11.0", "rtx"]
-    assert [facts[n].pad_axes_input for n in ("8.4", "10.0", "10.4", "rtx")] == ["none", "constant", "any", "constant"]
-    assert [n for n, t in facts.items() if t.reduce_axes_input] == ["10.0", "10.4", "10.7", "11.0", "rtx", "10.9+dla"]
-    assert facts["9.0"].reads_functions and not facts["8.6"].reads_functions
+    assert [n for n, t in facts.items() if t.pad_axes_input] == ["10.0", "10.4", "10.7", "11.0", "rtx", "10.9+dla"]
 
 
 # fmt: off
@@ -246,10 +245,10 @@ def test_a_model_above_the_ceiling_is_outdated_where_it_uses_what_came_later() -
 
 
 def test_every_condition_is_about_an_importer_and_has_a_source() -> None:
-    known = {op for _, _, ops in targets.IMPORTERS for op in ops.split()}
-    for c in targets.CONDITIONS:
-        assert set(c.ops) <= known, c.ops
-        assert c.source and (c.since <= c.until or c.since == targets.RTX_ONLY)
+    for condition in CONDITIONS:
+        for scope in condition.scopes:
+            assert set(scope.operators) <= tables.IMPORTED, condition.name
+            assert scope.source and str(scope.targets)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,148 @@
+"""What a condition is: where it holds, what it says of a node, and how it looks at one.
+
+A condition says when a node of an operator that a parser imports is refused all the same, or read with another meaning
+than ONNX's. How to add one stands in `surgeon.targets.conditions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import TensorProto
+
+from surgeon.ir.graph import Node, Shape, Value
+from surgeon.targets.releases import Range
+
+Check: TypeAlias = "Callable[[Node], str | None]"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where a condition holds, and who says so: the operators, the targets, the source."""
+
+    operators: tuple[str, ...]
+    targets: Range
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One reason why some targets do not take some nodes.
+
+    `check(node)` gives the reason, a part of a sentence without a full stop, or None where the node is taken.
+    """
+
+    name: str
+    check: Check
+    scopes: tuple[Scope, ...]
+
+
+def condition(
+    operators: str, targets: Range, *, section: str = "", source: str = ""
+) -> Callable[[Check | Condition], Condition]:
+    """Make a condition of a function from a node to the reason why it is not taken, or None.
+
+    operators  names of ONNX operators, with spaces between them
+    targets    where it holds: `since`, `up_to`, `between`, `EVERYWHERE`, `RTX` or `DLA` of `surgeon.targets.releases`
+    section    the section of docs/trt-support.md that says it
+    source     file, commit and words that say it, or what it was measured with
+
+    Used again above itself it makes the condition hold elsewhere too, with a source of its own.
+    """
+    document = f"docs/trt-support.md section {section}" if section else ""
+    scope = Scope(tuple(operators.split()), targets, "; ".join(filter(None, (document, source))))
+
+    def declare(given: Check | Condition) -> Condition:
+        if isinstance(given, Condition):
+            return Condition(given.name, given.check, (*given.scopes, scope))
+        return Condition(given.__name__, given, (scope,))
+
+    return declare
+
+
+def unread(
+    attribute: str,
+    operators: str,
+    targets: Range,
+    *,
+    right: object,
+    effect: str,
+    section: str = "",
+    source: str = "",
+) -> Condition:
+    """Make the condition of an attribute that a parser does not read, and so takes for one value.
+
+    right      the value that the parser takes for granted: with it, and with the schema's default where that is the
+               same, nothing is lost
+    effect     what the parser does instead: "it would saturate"
+
+    The other arguments are those of `condition`.
+    """
+
+    def check(node: Node) -> str | None:
+        given = node.attr(attribute)
+        return None if given in (None, right) else f"{attribute} {given} is not read: {effect}"
+
+    name = f"{operators.split()[0]}.{attribute}"
+    return condition(operators, targets, section=section, source=source)(Condition(name, check, ()))
+
+
+# ---- how a condition looks at a node ---------------------------------------------------------------------------------
+
+
+def input_of(node: Node, position: int) -> Value | None:
+    """The input at a position; None where it is empty or left out."""
+    return node.inputs[position] if position < len(node.inputs) else None
+
+
+def is_weights(value: Value | None) -> bool:
+    """Whether the parser sees weights or nothing: an initializer, a Constant node, or no value."""
+    if value is None or value.tensor is not None:
+        return True
+    return value.producer is not None and value.producer.key == "Constant"
+
+
+def dtype_of(node: Node, position: int = 0) -> int:
+    """The type of an input, as TensorProto.DataType has it; 0 where it is left out or not inferred."""
+    value = input_of(node, position)
+    return 0 if value is None else node.graph.model.dtype(value)
+
+
+def shape_of(node: Node, position: int = 0) -> Shape | None:
+    """The sizes of an input, names and None for those that are not static; None where the rank is not inferred."""
+    value = input_of(node, position)
+    return None if value is None else node.graph.model.shape(value)
+
+
+def rank_of(node: Node, position: int = 0) -> int | None:
+    """How many dimensions an input has; None where it is left out or not inferred."""
+    shape = shape_of(node, position)
+    return None if shape is None else len(shape)
+
+
+def constant_of(node: Node, position: int) -> NDArray[Any] | None:
+    """The value of an input, or of the attribute that it is in older opsets; None where it cannot be computed."""
+    operands = node.operands()
+    given = operands[position] if position < len(operands) else None
+    if isinstance(given, np.ndarray):
+        return given
+    return node.graph.model.constant(given) if isinstance(given, Value) else None
+
+
+def opset_of(node: Node) -> int:
+    """The opset of ONNX's own operators that holds where the node stands."""
+    return node.graph.model.opset_in(node.graph)
+
+
+def outputs_of(node: Node) -> int:
+    """How many outputs are named."""
+    return sum(output is not None for output in node.outputs)
+
+
+def dtype_name(dtype: int) -> str:
+    """A type as ONNX writes it, in lower case: "float16"."""
+    return str(TensorProto.DataType.Name(dtype)).lower()

@@ -1,0 +1,134 @@
+"""Activations."""
+
+from __future__ import annotations
+
+from onnx import TensorProto
+
+from surgeon.ir.graph import Node
+from surgeon.targets.condition import (
+    condition,
+    constant_of,
+    dtype_name,
+    dtype_of,
+    input_of,
+    is_weights,
+    rank_of,
+)
+from surgeon.targets.releases import EVERYWHERE, RTX, between, since
+
+CLIPPED_BY_TENSORS = (0, TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64)  # 0: not inferred
+
+
+@condition(
+    "Celu",
+    between((7, 2, 2), (8, 2)),
+    section="1b",
+    source="onnx-tensorrt@4f54a19: kPOW stands where kPROD belongs",
+)
+def celu(node: Node) -> str | None:
+    return "this parser computes Celu wrongly"
+
+
+@condition(
+    "Celu",
+    since(11, 0, rtx=True),
+    source="measured with TensorRT-RTX: its fp32 constants meet the input's type; releases from 11.0 are strongly "
+    "typed too",
+)
+def celu_type(node: Node) -> str | None:
+    dtype = dtype_of(node)
+    return f"{dtype_name(dtype)} is refused" if dtype in (TensorProto.FLOAT16, TensorProto.BFLOAT16) else None
+
+
+@condition(
+    "Selu",
+    EVERYWHERE,
+    section="1b",
+    source="onnx-tensorrt@6.0 to @5ab48c5: defaults 1.6732 and 1.0507; measured with TensorRT-RTX",
+)
+def selu_defaults(node: Node) -> str | None:
+    if "alpha" in node.attrs and "gamma" in node.attrs:
+        return None
+    return "alpha and gamma are left out, and this parser's own defaults are rounded to 1.6732 and 1.0507"
+
+
+@condition(
+    "PRelu",
+    since(7, 0, rtx=True),
+    section="2",
+    source="onnx-tensorrt@7994a46: the slope is broadcast from the left; rank of slope <= rank of input",
+)
+def prelu_rank(node: Node) -> str | None:
+    rank, slope = rank_of(node), rank_of(node, 1)
+    if rank is None or slope is None or slope <= rank:
+        return None
+    return "the slope has more dimensions than the input"
+
+
+@condition(
+    "Relu",
+    since(9, 0, rtx=True),
+    section="2",
+    source="onnx-tensorrt@3b9c961: Found unsupported input type of INT32; measured with TensorRT-RTX, which takes "
+    "INT64",
+)
+def relu_type(node: Node) -> str | None:
+    return "int32 is refused" if dtype_of(node) == TensorProto.INT32 else None
+
+
+@condition(
+    "PRelu",
+    since(7, 0, rtx=True),
+    section="2",
+    source="onnx-tensorrt@7994a46, @6ba67d3, @886aff9: does not support INT32 input, nor INT64 from 9.0 on, which is "
+    "INT32 before; measured with TensorRT-RTX",
+)
+@condition(
+    "Relu",
+    between((7, 0), (8, 6)),
+    section="2",
+    source="onnx-tensorrt@7994a46 to @fd119fe: no activations on INT32, nor so on INT64",
+)
+def no_integers(node: Node) -> str | None:
+    return "integers are refused" if dtype_of(node) in (TensorProto.INT32, TensorProto.INT64) else None
+
+
+@condition("PRelu", between((8, 4), (8, 4)), source="measured with TensorRT 8.4.1.5: its process dies while it parses")
+def prelu_dequantized(node: Node) -> str | None:
+    slope = input_of(node, 1)
+    if slope is None or slope.producer is None or slope.producer.key != "DequantizeLinear":
+        return None
+    return "the parser's process dies of a slope that comes from a DequantizeLinear"
+
+
+@condition(
+    "Clip",
+    between((8, 0), (8, 4)),
+    section="1b",
+    source="onnx-tensorrt@4225037: static_cast<float*>(weights.values)",
+)
+def clip_half(node: Node) -> str | None:
+    if dtype_of(node) != TensorProto.FLOAT16 or all(input_of(node, bound) is None for bound in (1, 2)):
+        return None
+    return "fp16 bounds are read as fp32"
+
+
+@condition(
+    "Clip",
+    between((8, 0), (8, 6)),
+    section="2",
+    source="onnx-tensorrt@6ba67d3: only supports FLOAT or INT32 inputs for Clip",
+)
+def clip_tensors(node: Node) -> str | None:
+    if dtype_of(node) in CLIPPED_BY_TENSORS or all(is_weights(input_of(node, bound)) for bound in (1, 2)):
+        return None
+    return f"bounds that are computed are taken in fp32 and int32, not in {dtype_name(dtype_of(node))}"
+
+
+@condition("Clip", RTX, source="measured with TensorRT-RTX alone: ActivationType.CLIP is max(alpha, min(beta, x))")
+def clip_crossed(node: Node) -> str | None:
+    low, high = constant_of(node, 1), constant_of(node, 2)
+    if low is None or high is None or low.dtype.kind in "iu" or low.size != 1 or high.size != 1:
+        return None
+    bottom, top = low.reshape(()), high.reshape(())
+    return f"its lower bound is above the upper one: it would return {bottom:g}, not {top:g}" if bottom > top else None

@@ -1,0 +1,61 @@
+"""Einsum and Mod."""
+
+from __future__ import annotations
+
+from onnx import TensorProto
+
+from surgeon.ir.graph import Node
+from surgeon.targets.condition import condition, dtype_of
+from surgeon.targets.releases import between, since
+
+
+def _operands(node: Node) -> list[str]:
+    """The letters of each operand of an Einsum: ["bij", "bkj"] for "bij,bkj->bik"."""
+    return str(node.attr("equation")).replace(" ", "").partition("->")[0].split(",")
+
+
+def _has_diagonal(node: Node) -> bool:
+    return any(len(set(o)) != len(o) for o in (operand.replace("...", "") for operand in _operands(node)))
+
+
+@condition("Einsum", between((8, 2), (8, 6)), section="6", source="onnx-tensorrt@6ba67d3: two operands at most")
+def einsum_operands(node: Node) -> str | None:
+    return "more than two operands are refused" if len(_operands(node)) > 2 else None
+
+
+@condition("Einsum", between((8, 2), (8, 6)), section="6", source="onnx-tensorrt@6ba67d3: no ellipsis")
+def einsum_ellipsis(node: Node) -> str | None:
+    return "an ellipsis is refused" if "..." in str(node.attr("equation")) else None
+
+
+@condition(
+    "Einsum",
+    since(8, 2, rtx=True),
+    section="6",
+    source="`Invalid character(s) in Einsum equation`; measured with TensorRT-RTX",
+)
+def einsum_capitals(node: Node) -> str | None:
+    equation = str(node.attr("equation"))
+    return "capital letters are refused" if equation != equation.lower() else None
+
+
+@condition(
+    "Einsum",
+    between((8, 2), (10, 11)),
+    section="6",
+    source="onnx-tensorrt@6ba67d3, @9d2d786; diagonals with 10.12",
+)
+def einsum_diagonal(node: Node) -> str | None:
+    return "a diagonal is refused" if _has_diagonal(node) else None
+
+
+@condition(
+    "Mod",
+    since(8, 5, rtx=True),
+    section="6",
+    source="onnx-tensorrt@fd119fe; measured with TensorRT-RTX: fmod 0 is for integers, fmod 1 for floats",
+)
+def mod_of_floats(node: Node) -> str | None:
+    if node.attr("fmod") or dtype_of(node) in (0, TensorProto.INT32, TensorProto.INT64):
+        return None
+    return "fmod 0 takes integers alone"

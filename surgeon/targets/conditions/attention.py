@@ -1,0 +1,55 @@
+"""Attention."""
+
+from __future__ import annotations
+
+from onnx import TensorProto
+
+from surgeon.ir.graph import Node
+from surgeon.targets.condition import condition, dtype_name, dtype_of, input_of, outputs_of, shape_of
+from surgeon.targets.releases import RTX, since
+
+
+@condition(
+    "Attention",
+    since(10, 14, rtx=True),
+    section="6",
+    source="AttentionHelpers.cpp@5ab48c5; measured with TensorRT-RTX",
+)
+def attention_refused(node: Node) -> str | None:
+    if outputs_of(node) > 1:
+        return "more than one output is refused"
+    if node.attr("softcap"):
+        return "softcap is refused"
+    return "past keys and values are refused" if any(input_of(node, past) is not None for past in (4, 5)) else None
+
+
+@condition("Attention", RTX, source="measured with TensorRT-RTX alone")
+def attention_window(node: Node) -> str | None:
+    named = [side for side in ("left_window_size", "right_window_size") if node.attrs.get(side, -1) >= 0]
+    return f"{named[0]} is not read: it would attend to every key" if named else None
+
+
+@condition("Attention", RTX, source="measured with TensorRT-RTX alone: IAttention::setMask, CausalMaskKind")
+def attention_causal_mask(node: Node) -> str | None:
+    if not node.attr("is_causal") or input_of(node, 3) is None:
+        return None
+    return "a mask together with is_causal is refused"
+
+
+@condition("Attention", RTX, source="measured with TensorRT-RTX alone: Key and Value must have the same shape")
+def attention_sizes(node: Node) -> str | None:
+    keys, values = shape_of(node, 1), shape_of(node, 2)
+    if keys is None or values is None or not (isinstance(keys[-1], int) and isinstance(values[-1], int)):
+        return None
+    return "keys and values of different sizes are refused" if keys[-1] != values[-1] else None
+
+
+@condition("Attention", RTX, source="measured with TensorRT-RTX alone: it is parsed, and not built")
+def attention_kernel(node: Node) -> str | None:
+    dtype = dtype_of(node)
+    return f"there is no kernel for {dtype_name(dtype)}" if dtype in (TensorProto.FLOAT, TensorProto.DOUBLE) else None
+
+
+@condition("Attention", RTX, source="measured with TensorRT-RTX alone")
+def attention_lengths(node: Node) -> str | None:
+    return "nonpad_kv_seqlen is not read: it would attend to the padding" if input_of(node, 6) is not None else None

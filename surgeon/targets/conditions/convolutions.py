@@ -1,0 +1,88 @@
+"""ConvTranspose."""
+
+from __future__ import annotations
+
+from surgeon.ir.graph import Node
+from surgeon.targets.condition import condition, input_of, is_weights, shape_of
+from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
+from surgeon.targets.releases import since
+
+
+def deconvolution_padding(node: Node) -> list[int] | None:
+    """What output_shape of a ConvTranspose makes the sum of begin and end padding, by axis.
+
+    None where a size is not static.
+    """
+    shape = shape_of(node)
+    window = node.attr("kernel_shape") or shape_of(node, 1)
+    if shape is None or window is None:
+        return None
+    sizes = [size for size in shape[2:] if isinstance(size, int)]
+    window = [extent for extent in list(window)[-len(shape[2:]) :] if isinstance(extent, int)]
+    if len(sizes) < len(shape[2:]) or len(window) < len(sizes):
+        return None
+    rows = zip(
+        sizes,
+        window,
+        per_axis(node, "strides", 1),
+        per_axis(node, "dilations", 1),
+        per_axis(node, "output_padding", 0),
+        list(node.attr("output_shape"))[-len(sizes) :],
+        strict=True,
+    )
+    return [
+        stride * (size - 1) + more + (extent - 1) * dilation + 1 - out
+        for size, extent, stride, dilation, more, out in rows
+    ]
+
+
+@condition(
+    "ConvTranspose",
+    since(7, 2, 2, rtx=True),
+    source="onnx-tensorrt@803e699 to @96e7811 generatePadding: begin = total / 2, where ONNX from opset 11 on has it "
+    "at the end; measured with TensorRT-RTX",
+)
+def output_shape(node: Node) -> str | None:
+    if "output_shape" not in node.attrs or not is_padded_explicitly(node):
+        return None
+    totals = deconvolution_padding(node)
+    if totals is None:
+        return "output_shape needs static sizes"
+    if len(totals) == 1:
+        return "output_shape is read wrongly where there is one spatial dimension, which is taken for two"
+    if any(t < -1 or (t < 0 and more) for t, more in zip(totals, per_axis(node, "output_padding", 0), strict=True)):
+        return "output_shape asks for a negative padding"
+    if any(t > 0 and t % 2 for t in totals):
+        return "output_shape leaves an odd padding, of which it would cut more at the end than at the beginning"
+    return None
+
+
+@condition(
+    "ConvTranspose",
+    since(7, 2, 2, rtx=True),
+    source="onnx-tensorrt@803e699 to @96e7811: output_padding is read where auto_pad is NOTSET; measured with "
+    "TensorRT-RTX",
+)
+def valid_padding(node: Node) -> str | None:
+    if node.attr("auto_pad") != "VALID" or not any(per_axis(node, "output_padding", 0)):
+        return None
+    return "output_padding is not read with auto_pad VALID"
+
+
+@condition(
+    "ConvTranspose",
+    since(8, 5, rtx=True),
+    source="onnx-tensorrt@fd119fe to @96e7811: setInput(2, bias) in front of the padding; measured with TensorRT-RTX",
+)
+def computed_bias(node: Node) -> str | None:
+    if is_weights(input_of(node, 2)) or not is_padded_explicitly(node):
+        return None
+    more = per_axis(node, "output_padding", 0)
+    ends = per_axis(node, "pads", 0)[-len(more) :]
+    totals = deconvolution_padding(node) if "output_shape" in node.attrs else None
+    if totals is not None:
+        more = [m if t >= 0 else -t for m, t in zip(more, totals, strict=True)]
+        ends = [max(t - t // 2, 0) for t in totals]
+    if all(m <= e for m, e in zip(more, ends, strict=True)):
+        return None
+    return "a computed bias is not added to what output_padding adds"

@@ -1,0 +1,108 @@
+"""What takes tensors apart: Slice, Split, Squeeze, Scatter, Trilu."""
+
+from __future__ import annotations
+
+from surgeon.ir.graph import Node
+from surgeon.targets.condition import condition, constant_of, input_of, rank_of, shape_of
+from surgeon.targets.releases import RTX, between, since, up_to
+
+
+@condition(
+    "ScatterElements ScatterND",
+    between((8, 2), (9, 3)),
+    section="1b",
+    source="onnx-tensorrt@1def182: reduction is not read",
+)
+def scatter_unread(node: Node) -> str | None:
+    return f"reduction '{node.attr('reduction')}' is not read: it would overwrite" if _reduces(node) else None
+
+
+@condition(
+    "ScatterND", between((10, 0), (10, 8)), section="1b", source='onnx-tensorrt@eb43908: !attrs.count("reduction")'
+)
+def scatter_nd_attribute(node: Node) -> str | None:
+    return "the attribute reduction is refused, even as 'none'" if "reduction" in node.attrs else None
+
+
+@condition("ScatterND", since(10, 9, rtx=True), section="6", source='onnx-tensorrt@d5dce67: mode == "none"')
+def scatter_nd_reduction(node: Node) -> str | None:
+    return "ScatterND with a reduction is refused" if _reduces(node) else None
+
+
+@condition("ScatterElements", RTX, source="measured with TensorRT-RTX: Unsupported reduction type")
+def scatter_elements_reduction(node: Node) -> str | None:
+    return "ScatterElements with a reduction is refused" if _reduces(node) else None
+
+
+def _reduces(node: Node) -> bool:
+    return node.attr("reduction") not in (None, "none")
+
+
+@condition(
+    "Trilu",
+    since(8, 5, rtx=True),
+    source='onnx-tensorrt@fd119fe to @96e7811: attrs.get("upper", 0), where ONNX has 1; measured with TensorRT-RTX',
+)
+def trilu_upper(node: Node) -> str | None:
+    if "upper" in node.attrs:
+        return None
+    return "upper is left out, and this parser's own default is 0, the lower triangle"
+
+
+@condition("Trilu", between((8, 5), (8, 5)), section="6", source="onnx-tensorrt@fd119fe: 2-D alone; N-D from 8.6")
+def trilu_rank(node: Node) -> str | None:
+    rank = rank_of(node)
+    return f"the input has {rank} dimensions; two are taken" if rank not in (None, 2) else None
+
+
+@condition("Slice", up_to(7, 2, 2), section="5", source="onnx-tensorrt@84b5be1: no documented negative stride")
+def slice_backward(node: Node) -> str | None:
+    steps = constant_of(node, 4)
+    if steps is None or not (steps < 0).any():
+        return None
+    return "negative steps are not documented before 8.0"
+
+
+@condition(
+    "Slice",
+    since(7, 0, rtx=True),
+    source="onnx-tensorrt@84b5be1 to @96e7811: iotaShapeVector(dims.size()), starts.size() == axes.size(); measured "
+    "with TensorRT-RTX",
+)
+def slice_axes(node: Node) -> str | None:
+    starts, rank = shape_of(node, 1), rank_of(node)
+    if starts is None or rank is None or input_of(node, 3) is not None or starts == (rank,):
+        return None
+    return "axes is left out, which stands for every dimension"
+
+
+@condition(
+    "Slice",
+    between((7, 0), (10, 1)),
+    source="onnx-tensorrt@84b5be1 to @96e7811: ShapeTensor(ctx, inputs.at(3)) where there are steps",
+)
+def slice_empty_axes(node: Node) -> str | None:
+    if input_of(node, 3) is not None or input_of(node, 4) is None:
+        return None
+    return "the empty axes are read as a tensor"
+
+
+@condition("Squeeze Unsqueeze Split", up_to(7, 2, 2), source="onnx-tensorrt@84b5be1: the attribute alone is read")
+def attribute_alone(node: Node) -> str | None:
+    return "the second input is not read: the attribute is" if input_of(node, 1) is not None else None
+
+
+@condition(
+    "Split",
+    between((8, 0), (9, 3)),
+    source="onnx-tensorrt@1def182: num_outputs is not read, equal parts alone",
+)
+def split_uneven(node: Node) -> str | None:
+    count = node.attrs.get("num_outputs")
+    if count is None or input_of(node, 0) is None:
+        return None
+    sizes = shape_of(node)
+    size = sizes[node.attr("axis") or 0] if sizes else None
+    if isinstance(size, int) and size % count == 0:
+        return None
+    return f"num_outputs {count} does not divide the dimension"

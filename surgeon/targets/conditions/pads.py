@@ -1,0 +1,110 @@
+"""Pad."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import TensorProto
+
+from surgeon.ir.graph import Node
+from surgeon.targets.condition import condition, constant_of, dtype_of, input_of
+from surgeon.targets.releases import between, up_to
+
+
+def mode_of(node: Node) -> str:
+    """The mode of a Pad."""
+    return str(node.attr("mode") or "constant")
+
+
+def _pads(node: Node) -> NDArray[Any] | None:
+    """The pads, [2 * rank]: every begin, then every end."""
+    return constant_of(node, 1)
+
+
+def _crops(node: Node) -> bool:
+    pads = _pads(node)
+    return pads is not None and bool((pads < 0).any())
+
+
+@condition("Pad", up_to(8, 0), section="5", source="onnx-tensorrt@4225037: only supports constant 0 padding")
+def constant_mode(node: Node) -> str | None:
+    mode = mode_of(node)
+    return f"only constant padding is taken, not '{mode}'" if mode != "constant" else None
+
+
+@condition("Pad", up_to(8, 0), section="5", source="onnx-tensorrt@4225037: only supports constant 0 padding")
+def zero_value(node: Node) -> str | None:
+    value = constant_of(node, 2)
+    if value is None or not value.size or float(value.reshape(-1)[0]) == 0:
+        return None
+    return "only padding with 0 is taken"
+
+
+@condition("Pad", up_to(8, 0), section="5", source="onnx-tensorrt@4225037: the pads are required to be an initializer")
+def constant_pads(node: Node) -> str | None:
+    return "the pads must be an initializer" if _pads(node) is None else None
+
+
+@condition("Pad", between((8, 2), (9, 3)), section="5", source="onnx-tensorrt@306247b: Unsupported pad mode")
+def wrap_mode(node: Node) -> str | None:
+    return "the mode 'wrap' is refused" if mode_of(node) == "wrap" else None
+
+
+@condition("Pad", up_to(10, 3), section="5", source="onnx-tensorrt@eb43908: Failed to convert padding")
+def negative_pads(node: Node) -> str | None:
+    return "negative pads are refused" if _crops(node) else None
+
+
+@condition(
+    "Pad",
+    up_to(7, 2, 2),
+    section="5",
+    source="onnx-tensorrt@7994a46: only supports padding on the outer two dimensions",
+)
+def last_two(node: Node) -> str | None:
+    pads = _pads(node)
+    if pads is None or not pads.reshape(2, -1)[:, :-2].any():
+        return None
+    return "only the last two dimensions are padded"
+
+
+@condition(
+    "Pad", between((8, 0), (8, 0)), section="5", source="onnx-tensorrt@4225037: TensorRT only supports 2D padding"
+)
+def any_two(node: Node) -> str | None:
+    pads = _pads(node)
+    if pads is None or int(np.count_nonzero(pads.reshape(2, -1).any(axis=0))) <= 2:
+        return None
+    return "only two dimensions are padded at once"
+
+
+@condition(
+    "Pad",
+    between((8, 2), (8, 4)),
+    section="5",
+    source="onnx-tensorrt@4f54a19: the third input is not checked for being empty",
+)
+def empty_value(node: Node) -> str | None:
+    if len(node.proto.input) <= 2 or node.proto.input[2]:
+        return None
+    return "the empty third input is read as a tensor"
+
+
+@condition("Pad", between((8, 2), (8, 2)), section="1b", source="onnx-tensorrt@4f54a19: static_cast<const float*>")
+def half_value(node: Node) -> str | None:
+    value = constant_of(node, 2)
+    if mode_of(node) != "constant" or dtype_of(node) != TensorProto.FLOAT16 or value is None or not value.any():
+        return None
+    return "an fp16 padding value is read as fp32"
+
+
+@condition(
+    "Pad",
+    up_to(9, 3),
+    section="5",
+    source="onnx-tensorrt@1def182: does not support dynamic axes for pad, even constant ones",
+)
+def axes_input(node: Node) -> str | None:
+    return "the fourth input, axes, is refused" if input_of(node, 3) is not None else None

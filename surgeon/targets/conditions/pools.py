@@ -1,0 +1,112 @@
+"""Pooling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from surgeon.ir.graph import Node
+from surgeon.targets.condition import condition, outputs_of, shape_of
+from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
+from surgeon.targets.releases import EVERYWHERE, RTX, since
+
+
+@dataclass(frozen=True, slots=True)
+class PoolAxis:
+    """One axis of a pooling.
+
+    `size` counts the padding in front, `behind` is the padding behind, `window` the extent of a dilated window.
+    """
+
+    size: int
+    behind: int
+    window: int
+    stride: int
+
+    @property
+    def rounded_up(self) -> int:
+        """How many windows there are if a part of one counts."""
+        return -(-(self.size + self.behind - self.window) // self.stride) + 1
+
+    @property
+    def windows(self) -> int:
+        """How many ONNX has with ceil_mode 1: none that begins in the padding behind."""
+        return self.rounded_up - ((self.rounded_up - 1) * self.stride >= self.size)
+
+    @property
+    def missing(self) -> int:
+        """How much padding behind these windows reach into."""
+        return max((self.windows - 1) * self.stride + self.window - self.size, 0)
+
+
+def pool_axes(node: Node) -> list[PoolAxis] | None:
+    """The spatial axes of a pooling; None where a size is not static or auto_pad says the padding."""
+    shape = shape_of(node)
+    if shape is None or not is_padded_explicitly(node):
+        return None
+    sizes = [size for size in shape[2:] if isinstance(size, int)]
+    if len(sizes) < len(shape[2:]):
+        return None
+    window = per_axis(node, "kernel_shape", 1)
+    pads = list(node.attr("pads") or [0] * (2 * len(window)))
+    rows = zip(
+        sizes,
+        pads[: len(window)],
+        pads[len(window) :],
+        window,
+        per_axis(node, "dilations", 1),
+        per_axis(node, "strides", 1),
+        strict=True,
+    )
+    return [
+        PoolAxis(size + front, behind, (extent - 1) * dilation + 1, stride)
+        for size, front, behind, extent, dilation, stride in rows
+    ]
+
+
+@condition(
+    "AveragePool MaxPool LpPool",
+    since(8, 0, rtx=True),
+    section="4",
+    source="onnx-tensorrt@1def182: does not support dilations other than 1",
+)
+def pool_dilations(node: Node) -> str | None:
+    return "dilations other than 1 are refused" if any(d != 1 for d in node.attr("dilations") or ()) else None
+
+
+@condition(
+    "AveragePool MaxPool LpPool",
+    EVERYWHERE,
+    source="NvInfer.h, PaddingMode::kEXPLICIT_ROUND_UP: O = ceil((M - DK) / S) + 1; measured with TensorRT-RTX",
+)
+def pool_rounded_up(node: Node) -> str | None:
+    axes = pool_axes(node) if node.attr("ceil_mode") else None
+    if axes is None or all(axis.windows == axis.rounded_up for axis in axes):
+        return None
+    return "with ceil_mode 1 it has a last window that begins in the padding"
+
+
+@condition("LpPool", RTX, source="measured with TensorRT-RTX alone")
+def pool_part(node: Node) -> str | None:
+    axes = pool_axes(node) if node.attr("ceil_mode") else None
+    if axes is None or all(axis.missing <= axis.behind for axis in axes):
+        return None
+    return "with ceil_mode 1 a last window that is partly beyond the padding is divided by its part"
+
+
+@condition(
+    "MaxPool",
+    EVERYWHERE,
+    source="onnx-tensorrt@1def182: does not support the indices output in MaxPool",
+)
+def max_pool_indices(node: Node) -> str | None:
+    return "the output of indices is refused" if outputs_of(node) > 1 else None
+
+
+@condition(
+    "GlobalLpPool",
+    since(7, 1, rtx=True),
+    source="onnx-tensorrt@7994a46 to @96e7811: pow(x, p) without the absolute value; measured with TensorRT-RTX",
+)
+def global_lp_pool(node: Node) -> str | None:
+    p = int(node.attr("p") or 2)
+    return f"p = {p} is taken of x, not of its absolute value" if p % 2 else None

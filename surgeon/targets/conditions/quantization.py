@@ -1,0 +1,59 @@
+"""QuantizeLinear and DequantizeLinear."""
+
+from __future__ import annotations
+
+from onnx import TensorProto
+
+from surgeon.ir.graph import Node
+from surgeon.targets.condition import condition, constant_of, dtype_of, input_of
+from surgeon.targets.releases import EVERYWHERE, RTX, since
+
+
+@condition(
+    "QuantizeLinear DequantizeLinear",
+    since(7, 0, rtx=True),
+    section="6",
+    source="onnx-tensorrt@4225037: TRT only supports symmetric quantization",
+)
+def zero_point(node: Node) -> str | None:
+    zero = constant_of(node, 2)
+    if zero is None or zero.dtype.kind not in "iu" or not zero.any():
+        return None
+    return "a zero point other than 0 is refused"
+
+
+@condition(
+    "QuantizeLinear DequantizeLinear",
+    since(7, 0, rtx=True),
+    section="6",
+    source="`Scale coefficients must all be positive`; measured with TensorRT-RTX",
+)
+def positive_scale(node: Node) -> str | None:
+    scale = constant_of(node, 1)
+    return "a scale that is not positive is refused" if scale is not None and not bool((scale > 0).all()) else None
+
+
+@condition("QuantizeLinear", RTX, source="measured with TensorRT-RTX alone, with and without a zero point")
+def quantized_unsigned(node: Node) -> str | None:
+    made = node.outputs[0]
+    if made is None or node.graph.model.dtype(made) != TensorProto.UINT8:
+        return None
+    return "uint8, which is what it returns without a zero point, is read as int8"
+
+
+@condition("DequantizeLinear", RTX, source="measured with TensorRT-RTX alone: unsupported input type of UINT8")
+def dequantized_unsigned(node: Node) -> str | None:
+    data = input_of(node, 0)
+    quantized = data is not None and data.producer is not None and data.producer.key == "QuantizeLinear"
+    if quantized or dtype_of(node) != TensorProto.UINT8:
+        return None
+    return "uint8 that no QuantizeLinear makes is refused"
+
+
+@condition(
+    "DequantizeLinear",
+    EVERYWHERE,
+    source="measured with TensorRT-RTX: `input has type Int32`; the others alike",
+)
+def dequantized_int32(node: Node) -> str | None:
+    return "integers of 32 bits are refused" if dtype_of(node) == TensorProto.INT32 else None

@@ -1,0 +1,51 @@
+"""LSTM, GRU and RNN."""
+
+from __future__ import annotations
+
+from surgeon.ir.graph import Node
+from surgeon.targets.condition import condition, unread
+from surgeon.targets.releases import RTX, since
+
+layout = unread(
+    "layout",
+    "LSTM GRU RNN",
+    since(7, 0, rtx=True),
+    right=0,
+    effect="batch and time would be swapped",
+    section="1b",
+    source="onnx-tensorrt@3b9c961: layout is not read; the same measured with TensorRT-RTX",
+)
+
+
+@condition("LSTM", since(7, 0, rtx=True), section="6", source="onnx-tensorrt@1def182 builtin_op_static_checkers.cpp")
+def lstm_coupled(node: Node) -> str | None:
+    return "input_forget is refused" if node.attr("input_forget") else None
+
+
+@condition(
+    "LSTM GRU",
+    since(7, 0, rtx=True),
+    section="6",
+    source="`does not currently support cases where activations for the reverse pass of the LSTM do not match the "
+    "forward pass`; measured with TensorRT-RTX",
+)
+@condition("RNN", RTX, source="measured with TensorRT-RTX alone")
+def reverse_activations(node: Node) -> str | None:
+    if not _differ_backward(node, "activations"):
+        return None
+    return "the reverse pass has other activations than the forward one"
+
+
+@condition("LSTM GRU RNN", RTX, source="measured with TensorRT-RTX alone")
+def reverse_numbers(node: Node) -> str | None:
+    for name in ("activation_alpha", "activation_beta"):
+        if _differ_backward(node, name):
+            return f"the reverse pass has another {name} than the forward one"
+    return None
+
+
+def _differ_backward(node: Node, name: str) -> bool:
+    """Whether the second half of a list, which is for the reverse pass, is another one than the first."""
+    given = list(node.attrs.get(name) or [])
+    half = len(given) // 2
+    return node.attr("direction") == "bidirectional" and len(given) == 2 * half and given[:half] != given[half:]

@@ -1,0 +1,88 @@
+"""What samples images: Resize, GridSample, RoiAlign."""
+
+from __future__ import annotations
+
+from surgeon.ir.graph import Node
+from surgeon.targets.condition import condition, rank_of
+from surgeon.targets.releases import between, since, up_to
+
+
+@condition(
+    "GridSample",
+    between((8, 5), (11, 0)),
+    section="1b",
+    source="onnx-tensorrt@1def182: an unknown mode stays kNEAREST; TensorRT-RTX 1.7.1 reads it right",
+)
+def grid_sample_mode(node: Node) -> str | None:
+    mode = node.attrs.get("mode")
+    if mode not in ("linear", "cubic"):
+        return None
+    return f"the mode name '{mode}' of opset 20 is not read: it would take the nearest pixel"
+
+
+@condition(
+    "GridSample",
+    since(8, 5),
+    section="6",
+    source="onnx-tensorrt@fd119fe: addGridSample takes four dimensions; TensorRT-RTX 1.7.1 builds five",
+)
+def grid_sample_rank(node: Node) -> str | None:
+    rank = rank_of(node)
+    return f"the input has {rank} dimensions; four are supported" if rank not in (None, 4) else None
+
+
+@condition(
+    "Resize",
+    up_to(9, 3),
+    section="1b",
+    source="onnx-tensorrt@1def182: antialias, keep_aspect_ratio_policy and axes are not read",
+)
+def resize_unread(node: Node) -> str | None:
+    if node.attr("antialias"):
+        return "antialias is not read: it would resize without"
+    if node.attr("keep_aspect_ratio_policy") not in (None, "stretch"):
+        return "keep_aspect_ratio_policy is not read: it would stretch"
+    return "axes is not read" if "axes" in node.attrs else None
+
+
+@condition("Resize", since(10, 0, rtx=True), section="6", source="onnx-tensorrt@eb43908 onnxOpCheckers.cpp")
+def resize_refused(node: Node) -> str | None:
+    if node.attr("antialias"):
+        return "antialias is refused"
+    if node.attr("keep_aspect_ratio_policy") not in (None, "stretch"):
+        return "only 'stretch' is taken as keep_aspect_ratio_policy"
+    return None
+
+
+@condition("Resize", since(8, 0, rtx=True), section="6", source="onnx-tensorrt@4225037: no importer of this mode")
+def resize_crop(node: Node) -> str | None:
+    if node.attr("coordinate_transformation_mode") != "tf_crop_and_resize":
+        return None
+    return "coordinate_transformation_mode 'tf_crop_and_resize' is refused"
+
+
+@condition("Resize", up_to(8, 4), section="6", source="onnx-tensorrt@9f82b2b: does not support cubic interpolation")
+def resize_cubic(node: Node) -> str | None:
+    return "cubic interpolation is refused" if node.attr("mode") == "cubic" else None
+
+
+@condition("Resize", between((7, 0), (7, 2, 2)), source="onnx-tensorrt@84b5be1: asymmetric and floor alone")
+def resize_asymmetric(node: Node) -> str | None:
+    coordinates, rounding = node.attr("coordinate_transformation_mode"), node.attr("nearest_mode")
+    if coordinates not in (None, "asymmetric"):
+        return f"coordinate_transformation_mode '{coordinates}' is refused; only 'asymmetric' is taken"
+    if node.attr("mode") == "nearest" and rounding not in (None, "floor"):
+        return f"nearest_mode '{rounding}' is refused; only 'floor' is taken"
+    return None
+
+
+@condition(
+    "RoiAlign",
+    since(8, 5),
+    section="1b",
+    source="onnx-tensorrt@1def182: the default of sampling_ratio is 1, ONNX's is 0 (adaptive)",
+)
+def roi_align(node: Node) -> str | None:
+    if node.attr("sampling_ratio"):
+        return None
+    return "sampling_ratio 0 (adaptive) is not there: it would take one sample a bin"

@@ -1,0 +1,108 @@
+"""Shapes: what is computed from them, and what needs one of a certain kind."""
+
+from __future__ import annotations
+
+from onnx import TensorProto
+
+from surgeon.ir.graph import Model, Node, Value
+from surgeon.targets.condition import condition, constant_of, input_of, opset_of, rank_of, shape_of
+from surgeon.targets.releases import EVERYWHERE, RTX, between, up_to
+from surgeon.targets.tables import SHAPE_INPUTS
+
+SHAPE_CONE = 256  # nodes that are looked at behind one computed shape
+
+
+@condition(
+    "Shape",
+    up_to(9, 3),
+    source="onnx-tensorrt@1def182 builtin_op_importers.cpp: addShape alone; 10.0 reads both",
+)
+def shape_range(node: Node) -> str | None:
+    if not node.attr("start") and "end" not in node.attrs:
+        return None
+    return "start and end are not read: it would return the whole shape"
+
+
+@condition(
+    " ".join(SHAPE_INPUTS),
+    up_to(8, 4),
+    source="NvInfer.h of 7.1 to 8.4, ITensor::isShapeTensor: 'It must be 0D or 1D', no longer in 8.5; "
+    "NVIDIA/TensorRT#229 (6.0), #1743 (8.2), #2088 (8.4): 'IShuffleLayer applied to shape tensor must have 0 or 1 "
+    "reshape dimensions'; #2487: mended in 8.5",
+)
+def shape_tensor_rank(node: Node) -> str | None:
+    model = node.graph.model
+    for position in SHAPE_INPUTS[node.key]:
+        deep = deep_tensor(model, input_of(node, position))
+        if deep is not None:
+            rank = len(model.shape(deep) or ())
+            return f"its input {position} is computed through '{deep.name}' of {rank} dimensions; one at most is taken"
+    return None
+
+
+def deep_tensor(model: Model, value: Value | None) -> Value | None:
+    """An integer tensor of two or more dimensions that `value` is computed through, or is; None where there is none."""
+    todo = [] if value is None else [value]
+    seen = set(todo)
+    while todo and len(seen) <= SHAPE_CONE:
+        v = todo.pop()
+        maker = v.producer
+        if maker is None or maker.bodies or maker.key in ("Shape", "Size", "Constant"):
+            continue
+        shape = model.shape(v)
+        if shape is not None and len(shape) > 1 and model.dtype(v) in (TensorProto.INT32, TensorProto.INT64):
+            return v
+        fresh = [i for i in maker.inputs if i is not None and i not in seen]
+        seen.update(fresh)
+        todo += fresh
+    return None
+
+
+@condition(
+    "Reshape",
+    between((7, 0), (8, 2)),
+    source="onnx-tensorrt@4225037 reads allowzero from opset 14 on, and 8.2 declares 13",
+)
+def reshape_zero(node: Node) -> str | None:
+    if not node.attr("allowzero"):
+        return None
+    shape = constant_of(node, 1)
+    if shape is not None and bool((shape != 0).all()):
+        return None
+    return "allowzero is not read: 0 would copy the dimension"
+
+
+@condition(
+    "Reshape",
+    between((8, 4), (8, 6)),
+    source="measured with TensorRT 8.4.1.5: `Attribute not found: allowzero`; 8.5 and 8.6 taken to be alike",
+)
+def reshape_bare(node: Node) -> str | None:
+    if "allowzero" in node.attrs or opset_of(node) < 14:
+        return None
+    return "allowzero must be written out from opset 14 on"
+
+
+@condition(
+    "EyeLike",
+    EVERYWHERE,
+    section="6",
+    source="onnx-tensorrt@803e699: !isDynamic(dims); measured with TensorRT-RTX",
+)
+def eye_like(node: Node) -> str | None:
+    shape = shape_of(node)
+    if shape is not None and all(isinstance(size, int) for size in shape):
+        return None
+    return "its size is not static: `Eyelike does not work for dynamically shaped tensors`"
+
+
+@condition("SpaceToDepth", RTX, source="measured with TensorRT-RTX alone: the mode came with opset 28")
+def space_to_depth_mode(node: Node) -> str | None:
+    mode = node.attrs.get("mode", "DCR")
+    return None if mode == "DCR" else f"the mode '{mode}' is not read"
+
+
+@condition("DepthToSpace SpaceToDepth", EVERYWHERE, section="6", source="onnx-tensorrt@3b9c961: N, C, H, W")
+def depth_to_space_rank(node: Node) -> str | None:
+    rank = rank_of(node)
+    return f"the input has {rank} dimensions; four are taken" if rank not in (None, 4) else None

@@ -1,0 +1,64 @@
+"""Which types of tensors a parser knows."""
+
+from __future__ import annotations
+
+from onnx import TensorProto
+
+from surgeon.ir.graph import Model, Node
+from surgeon.targets.condition import dtype_name
+from surgeon.targets.releases import FIRST, Version, dotted
+
+# What convertDtype knows, from which release on. DOUBLE is read as fp32, INT64 as int32 up to 8.6. UINT8 came with 8.5
+# as a type of inputs and outputs, BF16 and FP8 with 9.0, INT4 with 10.0, FP4 with 10.8 (docs/trt-support.md section 1).
+READABLE: dict[int, Version] = {
+    TensorProto.FLOAT: FIRST,
+    TensorProto.DOUBLE: FIRST,
+    TensorProto.FLOAT16: FIRST,
+    TensorProto.INT8: FIRST,
+    TensorProto.INT32: FIRST,
+    TensorProto.INT64: FIRST,
+    TensorProto.BOOL: FIRST,
+    TensorProto.UINT8: (8, 5),
+    TensorProto.BFLOAT16: (9, 0),
+    TensorProto.FLOAT8E4M3FN: (9, 0),
+    TensorProto.INT4: (10, 0),
+    TensorProto.FLOAT4E2M1: (10, 8),
+}
+ORDINARY = frozenset(dtype for dtype, first in READABLE.items() if first == FIRST)
+# What reads uint8 (docs/trt-support.md section 6: inputs and outputs alone, by Cast and DequantizeLinear; the others
+# were measured with TensorRT-RTX). Anything else is refused with `Found unsupported input type of UINT8`, or as no
+# legal intermediate tensor. What quantizes has conditions of its own, and of bodies nothing is known.
+UINT8_READERS = frozenset(
+    {"Cast", "CastLike", "DequantizeLinear", "Equal", "If", "Loop", "QuantizeLinear", "Scan", "Shape", "Size"}
+)
+HANDED_ON = frozenset({"Identity", "Flatten"})  # where an input of the model is handed on as an output
+UINT8_MAKERS = frozenset({"Constant", "QuantizeLinear"})
+
+
+def has_other_types(model: Model) -> bool:
+    """Whether a model has tensors of a type that not every release knows."""
+    given = (info.type.tensor_type.elem_type for info in model.proto.graph.input)
+    weights = (tensor.data_type for tensor in model.proto.graph.initializer)
+    casts = (node.attr("to") for scope in model.scopes for node in scope.of(["Cast"]))
+    return any(dtype and dtype not in ORDINARY for dtypes in (given, weights, casts) for dtype in dtypes)
+
+
+def why_mistyped(node: Node, version: Version) -> str | None:
+    """Why a release does not take the types that a node reads and makes; None where it does."""
+    model = node.graph.model
+    read = {model.dtype(value) for value in node.inputs if value is not None}
+    made = {model.dtype(value): value for value in node.outputs if value is not None}
+    for dtype in (read | made.keys()) - {0}:
+        first = READABLE.get(dtype)
+        if first is None:
+            return f"there is no {dtype_name(dtype)}"
+        if first > version:
+            return f"there is no {dtype_name(dtype)} before {dotted(first)}"
+    if "::" in node.key:
+        return None
+    if TensorProto.UINT8 in read and node.key not in UINT8_READERS | HANDED_ON:
+        return "uint8 is refused"
+    value = made.get(TensorProto.UINT8)
+    if value is None or value.is_output or node.key in UINT8_MAKERS:
+        return None
+    return "uint8 between two nodes is refused"

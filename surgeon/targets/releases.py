@@ -1,0 +1,86 @@
+"""The releases of TensorRT that the table knows, and ranges of them.
+
+Nobody else compares version numbers: a range is asked whether it covers a target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Version = tuple[int, ...]
+
+RELEASES: tuple[Version, ...] = (
+    (6, 0),
+    (7, 0),
+    (7, 1),
+    (7, 2),
+    (7, 2, 2),
+    (8, 0),
+    (8, 2),
+    (8, 4),
+    (8, 5),
+    (8, 6),
+    (9, 0),
+    (9, 1),
+    (9, 2),
+    (9, 3),
+    *((10, minor) for minor in range(17)),
+    *((11, minor) for minor in range(5)),
+)
+FIRST, LAST = RELEASES[0], RELEASES[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The targets that something holds for: releases of TensorRT, TensorRT-RTX, or DLA.
+
+    `releases` are rows of the table, in order. `rtx` adds TensorRT-RTX, which has no row of its own. With `dla`
+    it holds for DLA and nothing else; where a release holds without, it holds for DLA too.
+    """
+
+    releases: tuple[Version, ...] = ()
+    rtx: bool = False
+    dla: bool = False
+
+    def covers(self, version: Version, *, rtx: bool = False, dla: bool = False) -> bool:
+        """Whether it holds for the target with this row of the table."""
+        if self.dla:
+            return dla
+        return self.rtx if rtx else version in self.releases
+
+    def __str__(self) -> str:
+        if self.dla:
+            return "dla"
+        words = [f"{dotted(self.releases[0])} to {dotted(self.releases[-1])}"] if self.releases else []
+        return ", ".join([*words, "rtx"] if self.rtx else words)
+
+
+def between(first: Version, last: Version, *, rtx: bool = False) -> Range:
+    """The releases from `first` to `last`, both included. Raises ValueError where one has no row in the table."""
+    return Range(RELEASES[RELEASES.index(first) : RELEASES.index(last) + 1], rtx)
+
+
+def since(*first: int, rtx: bool = False) -> Range:
+    """A release and every later one: `since(8, 5)`."""
+    return between(first, LAST, rtx=rtx)
+
+
+def up_to(*last: int) -> Range:
+    """A release and every earlier one: `up_to(9, 3)`."""
+    return between(FIRST, last)
+
+
+EVERY_RELEASE = between(FIRST, LAST)
+EVERYWHERE = between(FIRST, LAST, rtx=True)
+RTX = Range(rtx=True)
+DLA = Range(dla=True)
+
+
+def row_of(version: Version) -> Version:
+    """The row that stands for a version: its own, or the nearest one below. Raises ValueError below the first row."""
+    return max(row for row in RELEASES if row <= version)
+
+
+def dotted(version: Version) -> str:
+    """A version as people write it: "8.4"."""
+    return ".".join(map(str, version))
