@@ -12,7 +12,7 @@ import pytest
 from surgeon.ir.graph import Model
 from surgeon.proof.evaluate import Runner, Unrunnable
 from surgeon.proof.feeds import feeds_of
-from surgeon.proof.prove import prove_models
+from surgeon.proof.whole import prove_models
 from surgeon.rules.driver import Driver
 from surgeon.rules.rule import Pass, Rule
 from surgeon.targets.target import Target
@@ -64,7 +64,7 @@ def compare_models(
 
     `base` is the folder of external data; `shapes` fixes sizes by input name.
     """
-    verdict = prove_models(before, after, base, shapes)
+    verdict = prove_models(before, after, base=base, shapes=shapes)
     if verdict.ok is None:
         return None, verdict.why
     return verdict.max_error, "" if verdict.ok else verdict.why

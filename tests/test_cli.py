@@ -16,7 +16,8 @@ import pytest
 
 import surgeon
 from surgeon.app.cli import main
-from surgeon.proof import prove
+from surgeon.proof import whole
+from surgeon.proof.judge import Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 STYLE = ROOT / "samples" / "style_transfer" / "style_transfer_ts_op11.onnx"
@@ -284,7 +285,7 @@ def test_whole_models_that_cannot_be_compared(tmp_path: Path, capsys: Captured) 
 def test_whole_models_that_differ_are_a_failure(
     more: list[str], tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prove, "prove_models", lambda *_, **__: prove.Verdict(False, 0.5, "they differ by half"))
+    monkeypatch.setattr(whole, "prove_models", lambda *_, **__: Verdict(False, 0.5, "they differ by half"))
     words = ["rewrite", write(tmp_path, LEAKY), tmp_path / "out.onnx", "--target", "8.4", "--verify", "full"]
     assert run(*words, *more) == 1
     assert "the whole models differ: they differ by half; written to" in capsys.readouterr().out

@@ -14,11 +14,15 @@ import pytest
 from helpers import compare_models, model, ops
 
 import surgeon
-import surgeon.proof.prove
+import surgeon.proof.judge
 from surgeon.proof.equality import compare
 from surgeon.proof.evaluate import Exact, Reference, Runner, widened
 from surgeon.proof.feeds import Feeds, feeds_of
-from surgeon.proof.prove import Window, plain_numbers, prove_models, prove_window, whole_window
+from surgeon.proof.integers import plain_integers
+from surgeon.proof.judge import judge
+from surgeon.proof.pair import ModelPair
+from surgeon.proof.sizes import sized_inputs
+from surgeon.proof.whole import prove_models, whole_pair
 
 WRONG = '''"""A pass that is wrong in one place. For a test."""
 from surgeon import Stage, op, rewrite, var
@@ -143,8 +147,8 @@ def test_a_dimension_named_by_a_formula_has_its_size(tmp_path: Path) -> None:
 
 def test_a_formula_gives_no_dimension_of_one_element_unless_it_must() -> None:
     for names, fewest in ((("s0", "(s1//5) - 1"), 4), (("s0", "s1//s1"), 1)):
-        window = Window(onnx.ModelProto(), onnx.ModelProto(), [("a", onnx.TensorProto.FLOAT, names)], 1)
-        sizes = [infos[0][2] for infos in window.sizes({})]
+        inputs = [("a", onnx.TensorProto.FLOAT, names)]
+        sizes = [sized[0][2] for sized in sized_inputs(inputs, largest_pad=1, fixed={})]
         assert len(sizes) == 2 and all(dims[1] >= fewest for dims in sizes) and sizes[0] != sizes[1]
 
 
@@ -154,10 +158,10 @@ def test_what_clip_makes_of_inf_may_be_nan() -> None:
         c = {} (a, low)
         r = Mul (c, zero)
     }}"""
-    inputs = [("a", onnx.TensorProto.FLOAT, ("N", 3))]
+    inputs = (("a", onnx.TensorProto.FLOAT, ("N", 3)),)
     before, after, wrong = (model(text.format(op)) for op in ("Clip", "Max", "Div"))
-    assert prove_window(Window(before, after, inputs, 1), {}).ok
-    assert not prove_window(Window(before, wrong, inputs, 1), {}).ok
+    assert judge(ModelPair(before, after, inputs)).ok
+    assert not judge(ModelPair(before, wrong, inputs)).ok
 
 
 def test_whole_models_get_sizes_with_which_they_run(tmp_path: Path) -> None:
@@ -277,46 +281,47 @@ def arrays(*values: float) -> np.ndarray:
     return np.asarray(values, np.float32)
 
 
+near = partial(compare, tolerance=1e-5, finite=True)
+
+
 def test_what_equal_means() -> None:
     b = arrays(1.0, -2.0, 3.0)
-    assert not compare(b + arrays(2e-5, 0, 0), b, 1e-5, True).why
-    assert compare(b + arrays(4e-5, 0, 0), b, 1e-5, True).why
-    assert compare(b.astype(np.float16), b, 1e-5, True).why
-    assert compare(b[:2], b, 1e-5, True).why
-    assert compare(arrays(np.nan, -2, 3), b, 1e-5, True).why
-    assert not compare(arrays(7, -2, 3), arrays(np.nan, -2, 3), 1e-5, True).why, (
-        "where the original is NaN anything may stand"
-    )
+    assert not near(b + arrays(2e-5, 0, 0), b).why
+    assert near(b + arrays(4e-5, 0, 0), b).why
+    assert near(b.astype(np.float16), b).why
+    assert near(b[:2], b).why
+    assert near(arrays(np.nan, -2, 3), b).why
+    assert not near(arrays(7, -2, 3), arrays(np.nan, -2, 3)).why, "where the original is NaN anything may stand"
     saturated = float(np.finfo(np.float32).max)
     step = float(np.nextafter(np.float32(0), np.float32(1)))
-    assert not compare(arrays(1003 * step, 0), arrays(1000 * step, 0), 1e-5, True).why, "rounded to denormal numbers"
-    assert compare(arrays(1010 * step, 0), arrays(1000 * step, 0), 1e-5, True).why
-    assert not compare(arrays(np.inf, 1), arrays(saturated, 1), 1e-5, False).why
-    assert compare(arrays(np.inf, 1), arrays(5, 1), 1e-5, False).why
-    assert not compare(arrays(0, 0), arrays(1.5e-19, -1e-19), 1e-5, False, cut_off=True).why, "by the root of 3.4e38"
-    assert compare(arrays(0, 0), arrays(1.5e-19, -1e-19), 1e-5, False).why, "no inf, so none that was cut off"
-    assert compare(arrays(0, 0), arrays(1.5e-19, -1e-19), 1e-5, True).why
-    assert compare(arrays(0, 0), arrays(1e-18, 1e-19), 1e-5, False, cut_off=True).why
-    assert compare(arrays(3e-19, 0), arrays(1.5e-19, 0), 1e-5, False, cut_off=True).why
+    assert not near(arrays(1003 * step, 0), arrays(1000 * step, 0)).why, "rounded to denormal numbers"
+    assert near(arrays(1010 * step, 0), arrays(1000 * step, 0)).why
+    assert not near(arrays(np.inf, 1), arrays(saturated, 1), finite=False).why
+    assert near(arrays(np.inf, 1), arrays(5, 1), finite=False).why
+    assert not near(arrays(0, 0), arrays(1.5e-19, -1e-19), finite=False, cut_off=True).why, "by the root of 3.4e38"
+    assert near(arrays(0, 0), arrays(1.5e-19, -1e-19), finite=False).why, "no inf, so none that was cut off"
+    assert near(arrays(0, 0), arrays(1.5e-19, -1e-19)).why
+    assert near(arrays(0, 0), arrays(1e-18, 1e-19), finite=False, cut_off=True).why
+    assert near(arrays(3e-19, 0), arrays(1.5e-19, 0), finite=False, cut_off=True).why
 
 
 def test_an_error_no_worse_than_the_originals_is_equal() -> None:
     """Both are rounding noise around an exact zero: the float64 evaluation decides."""
     exact = np.zeros(3)
     original, good, bad = arrays(1e-7, -1e-7, 0), arrays(-2e-7, 1e-7, 0), arrays(1e-6, 0, 0)
-    assert not compare(good, original, 1e-5, True, lambda: exact).why
-    assert compare(bad, original, 1e-5, True, lambda: exact).why
-    assert compare(good, original, 1e-5, True).why
+    assert not near(good, original, exact=lambda: exact).why
+    assert near(bad, original, exact=lambda: exact).why
+    assert near(good, original).why
 
 
 def test_what_the_exact_evaluation_rounds_off_is_no_error_and_only_there() -> None:
     """1e-16 beside an exact 0: within what the float64 evaluation may be off by, in the elements where it may."""
     zeros, after, exact = arrays(0, 0), arrays(1e-16, 1e-16), np.zeros(2)
-    assert compare(after, zeros, 1e-5, True, lambda: exact).why
-    assert not compare(after, zeros, 1e-5, True, lambda: exact, lambda: np.full(2, 2e-16)).why
-    assert compare(after, zeros, 1e-5, True, lambda: exact, lambda: np.asarray([2e-16, 0])).why
-    assert compare(after, zeros, 1e-5, True, lambda: exact, lambda: None).why
-    assert compare(arrays(2e-5, 0), zeros, 1e-5, True, lambda: exact, lambda: np.ones(2)).why, "beyond the tolerance"
+    assert near(after, zeros, exact=lambda: exact).why
+    assert not near(after, zeros, exact=lambda: exact, rounding=lambda: np.full(2, 2e-16)).why
+    assert near(after, zeros, exact=lambda: exact, rounding=lambda: np.asarray([2e-16, 0])).why
+    assert near(after, zeros, exact=lambda: exact, rounding=lambda: None).why
+    assert near(arrays(2e-5, 0), zeros, exact=lambda: exact, rounding=lambda: np.ones(2)).why, "beyond the tolerance"
 
 
 LOG_EXP = "{ e = Exp (a)  s = Add (e, one)  r = Log (s) }"
@@ -352,7 +357,7 @@ def test_no_draw_undoes_a_right_rewrite(
     stands for them does not."""
     proto, undone = of_type(body, dtype, size, opset), []
     for seed in range(40):
-        monkeypatch.setattr(surgeon.proof.prove, "feeds_of", partial(feeds_of, seed=seed * 1000003))
+        monkeypatch.setattr(surgeon.proof.judge, "feeds_of", partial(feeds_of, seed=seed * 1000003))
         report = surgeon.rewrite(proto, target="10.9").report
         assert report.applied or report.undone
         undone += [(seed, u.why) for u in report.undone]
@@ -378,7 +383,7 @@ def test_what_is_added_beyond_the_rounding_of_the_exact_evaluation_is_found(
     more: float, stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four steps beside 1 are 8.9e-16 in float64."""
-    monkeypatch.setattr(surgeon.proof.prove, "feeds_of", far_below_zero)
+    monkeypatch.setattr(surgeon.proof.judge, "feeds_of", far_below_zero)
     body = f"b.Add(b.Softplus(x), {more})"
     result = with_pass(tmp_path, "Log(op.Exp(x) + 1)", body, of_type(LOG_EXP, np.float32, "2"))
     assert bool(result.report.applied) is stays and bool(result.report.undone) is not stays
@@ -524,7 +529,7 @@ def test_an_empty_region_of_interest_is_none_to_the_evaluator() -> None:
 
 def test_a_nan_that_no_exact_evaluation_explains_is_a_difference() -> None:
     """Not an error either: whatever cannot be evaluated more exactly has no opinion."""
-    assert "nan" in compare(arrays(np.nan, 1, 2), arrays(0, 1, 2), 1e-5, True, lambda: None).why
+    assert "nan" in near(arrays(np.nan, 1, 2), arrays(0, 1, 2), exact=lambda: None).why
 
 
 def test_inputs_cover_the_kinds_that_the_design_names() -> None:
@@ -556,8 +561,7 @@ INTEGER_WINDOWS = {
 @pytest.mark.parametrize("body", INTEGER_WINDOWS)
 def test_integers_that_are_no_positions_and_no_sizes(body: str) -> None:
     proto = model(f"(int64[2] x, int64[2] k, bool c) => (int64[2] r) {body}")
-    window, _ = whole_window(proto, proto)
-    assert plain_numbers(window) == INTEGER_WINDOWS[body]
+    assert plain_integers(whole_pair(proto, proto)) == INTEGER_WINDOWS[body]
 
 
 def test_large_and_negative_integers_are_tried() -> None:

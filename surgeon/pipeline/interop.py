@@ -28,7 +28,7 @@ from surgeon.report import Applied, Declined
 from surgeon.rules.rule import Decline, ModelRule, Stage
 
 if TYPE_CHECKING:
-    from surgeon.proof.prove import Verdict
+    from surgeon.proof.judge import Verdict
 
 GraphFunction = Callable[[Any], Any]
 
@@ -357,11 +357,12 @@ class _Text:
 
 
 def _compare(before: ModelProto, after: ModelProto, base: Path | None, shapes: Mapping[str, Sequence[int]]) -> Verdict:
-    from surgeon.proof.prove import Verdict, prove_models
+    from surgeon.proof.judge import Verdict
+    from surgeon.proof.whole import prove_models
 
     if _interface(before) != _interface(after):
         return Verdict(False, None, "it changes the names or types of the model's inputs or outputs")
-    return prove_models(before, after, base, shapes)
+    return prove_models(before, after, base=base, shapes=shapes)
 
 
 def _interface(model: ModelProto) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:

@@ -26,7 +26,7 @@ from surgeon.rules.window import Rewrite
 from surgeon.targets.target import Target
 
 if TYPE_CHECKING:
-    from surgeon.proof.prove import Verdict
+    from surgeon.proof.judge import Verdict
 
 MODES = ("window", "full", "none")
 LIBRARIES = ("surgeon", "stock")
@@ -369,12 +369,17 @@ class _Run:
         return driver
 
     def _prove(self, driver: Driver, undone: dict[Declined, None], unproved: dict[Declined, None]) -> list[Rewrite]:
-        from surgeon.proof.prove import Prover, fixed_symbols
+        from surgeon.proof.prove import Prover
+        from surgeon.proof.whole import fixed_symbols
 
         failed = []
         originals = {o: n for r in driver.rewrites for n in r.removed for o in n.outputs if o is not None}
         prover = Prover(
-            driver.model, driver.present, fixed_symbols(driver.model.proto, self.shapes), self.verdicts, originals
+            driver.model,
+            present=driver.present,
+            fixed=fixed_symbols(driver.model.proto, self.shapes),
+            verdicts=self.verdicts,
+            originals=originals,
         )
         refusal = _refusal(self.source) if driver.rewrites else ""
         verdicts = {}
@@ -383,7 +388,7 @@ class _Run:
                 self.progress("proving", done, len(driver.rewrites))
             verdicts[record] = prover.prove(record)
         if prover.unsized:
-            verdicts.update(prover.prove_by_a_run(self.source.proto(), self.source.base, self.shapes))
+            verdicts.update(prover.prove_by_a_run(self.source.proto(), folder=self.source.base, shapes=self.shapes))
         for record, verdict in verdicts.items():
             record.max_error = verdict.max_error
             if refusal and verdict.ok:
@@ -444,9 +449,9 @@ class _Run:
         return Result(proto, report, self.source.base, self.source.files)
 
     def _compare_whole(self, proto: ModelProto, report: Report) -> None:
-        from surgeon.proof.prove import prove_models
+        from surgeon.proof.whole import prove_models
 
-        verdict = prove_models(self.source.proto(), proto, self.source.base, self.shapes, own_rounding=True)
+        verdict = prove_models(self.source.proto(), proto, base=self.source.base, shapes=self.shapes, own_rounding=True)
         report.verify["max_error"] = verdict.max_error
         if verdict.ok and verdict.why:
             report.warnings.append(f"whole models: {verdict.why}")
@@ -493,7 +498,7 @@ def _refusal(source: _Source, *, full_check: bool = False) -> str:
 
 
 def _with_hint(verdict: Verdict) -> str:
-    return f"{verdict.why}; with --shapes the sizes may go together" if verdict.sizes else verdict.why
+    return f"{verdict.why}; with --shapes the sizes may go together" if verdict.unsized else verdict.why
 
 
 def _in_file_order(records: Iterable[Rewrite]) -> list[Rewrite]:

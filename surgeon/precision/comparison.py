@@ -16,7 +16,7 @@ from surgeon.precision.rounding import rounded
 from surgeon.proof.equality import TOLERANCE
 from surgeon.proof.evaluate import Runner, Unrunnable, widened
 from surgeon.proof.feeds import HALVES, Feeds, feeds_of
-from surgeon.proof.prove import sizes_that_run, whole_window
+from surgeon.proof.whole import sizes_that_run, whole_pair
 
 LIMIT = TOLERANCE[TensorProto.FLOAT16]
 ALLOWED = 4.0  # times what rounding the weights and inputs alone makes
@@ -124,9 +124,8 @@ def _inputs(
     """(kind, feeds), those that surgeon makes of sizes on which `run` runs the original. Raises Unrunnable."""
     for feeds in data or ():
         yield "data", feeds
-    window, symbols = whole_window(model, model, shapes)
     try:
-        sizes = sizes_that_run(window, symbols, run)
+        sizes = sizes_that_run(whole_pair(model, model, shapes=shapes), run)
     except Unrunnable:
         if data:
             return  # it is what counts

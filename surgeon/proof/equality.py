@@ -1,4 +1,4 @@
-"""When two results are equal; the rule stands at the head of prove.py."""
+"""When two results are equal: `compare` has the rule, which docs/proof.md section 2 gives reasons for."""
 
 from __future__ import annotations
 
@@ -9,20 +9,27 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import TensorProto
 
-from surgeon.proof.feeds import LARGEST
+from surgeon.proof.feeds import LARGEST_INPUT
 
+# How far two results of a type may be apart, relative to the largest number; results of other types have to be equal.
 TOLERANCE = {TensorProto.FLOAT: 1e-5, TensorProto.DOUBLE: 1e-5, TensorProto.FLOAT16: 2e-3, TensorProto.BFLOAT16: 2e-3}
-Evaluation = Callable[[], "np.ndarray | None"]
+TIMES_THE_ORIGINAL = 4.0  # as far as the original may the other one be from an exact evaluation
 QUOTIENT = 8.0  # divided by an inf that was cut off at the type's maximum a number leaves up to this part of it, not 0
 # The same of the root of such an inf, which is of fp32 in double, too: Clip's own maximum is. Half precision has none.
 ROOT_QUOTIENT = QUOTIENT / math.sqrt(np.finfo(np.float32).max)
 ROUNDINGS = 4  # of denormal numbers, by up to a step each, that either side may have more than the other
 
+Evaluation = Callable[[], "np.ndarray | None"]  # of one output, on demand; None where it cannot be evaluated
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`error`: max|a-b| / max|b| over the numbers that both have; `why` is empty where the results are equal. `gap`:
-    max|a-b| where they are not."""
+    """What is between two arrays.
+
+    error  max|a - b| / max|b| over the numbers that both have
+    why    how they differ; empty where they are equal
+    gap    max|a - b| where they are not
+    """
 
     error: float
     why: str = ""
@@ -32,79 +39,137 @@ class Difference:
 def compare(
     after: np.ndarray,
     before: np.ndarray,
+    *,
     tolerance: float,
     finite: bool,
     exact: Evaluation | None = None,
     rounding: Evaluation | None = None,
     cut_off: bool = False,
 ) -> Difference:
-    """Whether `after` may stand for `before`. `exact` gives, on demand, the float64 (or fp32) evaluation, `rounding`
-    what that rounds off itself, element by element. `cut_off`: of inf inputs, which one side may have made the type's
-    maximum."""
+    """Whether `after` may stand for `before`.
+
+    tolerance  how far apart they may be, relative to the largest number of `before`
+    finite     whether the inputs were finite
+    exact      the output in a wider type, float64 or for half precision fp32
+    rounding   what that evaluation may have rounded off itself, element by element
+    cut_off    whether the inputs had an inf, which one side may have made the type's maximum
+
+    1. Shape and type must be the same. Integers must be equal.
+    2. A number of the original counts where it is finite and does not saturate (see `_counted`). Where none counts,
+       anything may stand there.
+    3. A NaN or inf where a number counts is a difference, unless `exact` has the same there.
+    4. Numbers are equal within the tolerance, or within what the steps between denormal numbers round off.
+    5. So they are where `after` is no further from `exact` than TIMES_THE_ORIGINAL what `before` is, or the tolerance,
+       or beyond these no more than `rounding`: 1 + exp(-40) is 1 in float64, too.
+    """
     if after.shape != before.shape or after.dtype != before.dtype:
-        return Difference(
-            math.inf, f"it returns {after.dtype}{list(after.shape)} instead of {before.dtype}{list(before.shape)}"
-        )
+        given, expected = (f"{x.dtype}{list(x.shape)}" for x in (after, before))
+        return Difference(math.inf, f"it returns {given} instead of {expected}")
     if not is_float(before.dtype):
         return Difference(0.0) if np.array_equal(after, before) else Difference(math.inf, "integer results differ")
-    limit = _limit(before.dtype)
     a, b = after.astype(np.float64), before.astype(np.float64)
-    counted = np.isfinite(b) & (np.abs(b) < limit)
-    if cut_off and before.dtype.itemsize >= 4:
-        counted &= ~((a == 0) & (np.abs(b) <= ROOT_QUOTIENT))
-    if not finite and exact is not None and np.isinf(a[counted]).any():
-        counted &= ~_saturated(a, b, exact())
+    limit = _saturation(before.dtype)
+    counted = _counted(a, b, limit, exact=None if finite else exact, cut_off=cut_off and before.dtype.itemsize >= 4)
     if not counted.any():
         return Difference(0.0)
-    if not np.isfinite(a[counted]).all():
-        bad = a[counted][~np.isfinite(a[counted])][0]
-        if not (exact is not None and _reference_agrees(a, exact(), counted)):
-            return Difference(math.inf, f"it returns {bad} where the original returns a number")
-        return Difference(0.0)
+    bad = a[counted & ~np.isfinite(a)]
+    if bad.size:
+        if exact is not None and _has_the_same(exact(), a, counted & ~np.isfinite(a)):
+            return Difference(0.0)
+        return Difference(math.inf, f"it returns {bad[0]} where the original returns a number")
     scale = float(np.abs(b[counted]).max())
     gap = float(np.abs(a[counted] - b[counted]).max())
     if gap <= max(tolerance * scale, ROUNDINGS * _step(before.dtype), 0.0 if finite else QUOTIENT / limit):
         return Difference(gap / scale if scale else 0.0)
-    if exact is not None:
-        reference = exact()
-        if reference is not None and reference.shape == b.shape:
-            known = counted & np.isfinite(reference)
-            errors = np.abs(a[known] - reference[known])
-            mine, theirs = float(errors.max(initial=0.0)), float(np.abs(b[known] - reference[known]).max(initial=0.0))
-            allowed = max(4 * theirs, tolerance * float(np.abs(reference[known]).max(initial=0.0)))
-            # Rounding in the wider type is far below the tolerance: more than that is not worth the runs.
-            if mine <= allowed or (mine <= tolerance and _is_rounding(errors - allowed, known, rounding)):
-                return Difference(mine / scale if scale and mine < gap else 0.0)
-    return Difference(
-        gap / scale if scale else math.inf, f"it differs by {gap:.3g} where the largest output is {scale:.3g}", gap
-    )
-
-
-def _is_rounding(errors: np.ndarray, known: np.ndarray, rounding: Evaluation | None) -> bool:
-    """Whether the errors, those `known` of an output, are no more than what the evaluation rounds off itself there."""
-    unsure = rounding() if rounding is not None else None
-    return unsure is not None and unsure.shape == known.shape and bool((errors <= unsure[known]).all())
-
-
-def _reference_agrees(a: np.ndarray, reference: np.ndarray | None, where: np.ndarray) -> bool:
-    """Whether a non-finite result is what an exact evaluation gives too."""
-    bad = where & ~np.isfinite(a)
-    same_shape = reference is not None and reference.shape == a.shape
-    return same_shape and bool(np.array_equal(a[bad], reference[bad], equal_nan=True))  # type: ignore[index]
+    distance = _distance_as_small(a, b, counted, tolerance=tolerance, exact=exact, rounding=rounding)
+    if distance is not None:
+        return Difference(distance / scale if scale and distance < gap else 0.0)
+    error = gap / scale if scale else math.inf
+    return Difference(error, f"it differs by {gap:.3g} where the largest output is {scale:.3g}", gap)
 
 
 def is_float(dtype: np.dtype) -> bool:
+    """Whether numbers of the type are rounded."""
     return dtype.kind == "f" or dtype.name == "bfloat16"
 
 
-def _saturated(a: np.ndarray, b: np.ndarray, reference: np.ndarray | None) -> np.ndarray:
-    """Where the original's number comes of an inf that was cut off at the type's maximum, and scaled behind that: a
-    wider type gives another number, or the number is out of reach of finite inputs;
-    the rewritten window gives inf of its sign."""
-    beyond = np.abs(b) > LARGEST**1.5
-    if reference is not None and reference.shape == b.shape:
-        beyond |= ~(np.abs(reference) / 2 <= np.abs(b))
-    return np.isinf(a) & (np.sign(a) == np.sign(b)) & beyond
+def smallest_normal(dtype: np.dtype) -> float:
+    """The smallest number of a type of which a kernel keeps all digits: ONNX Runtime's Tanh is off by a hundred steps
+    between the denormal numbers below it.
+
+    0 for what is no float, and for half precision, whose denormal numbers are no exception: what an epsilon is, is seen
+    where the inputs are 1e-7.
+    """
+    return float(np.finfo(dtype).smallest_normal) if dtype.kind == "f" and dtype.itemsize >= 4 else 0.0
+
+
+def _counted(a: np.ndarray, b: np.ndarray, limit: float, *, exact: Evaluation | None, cut_off: bool) -> np.ndarray:
+    """Where the original's number has to be met.
+
+    1. It is finite, and no maximum of its type at which numbers saturate.
+    2. It is no quotient by an inf that was cut off at that maximum, where the rewritten window has 0.
+    3. It does not come of such an inf itself, where the rewritten window has inf. `exact` is given where that counts.
+    """
+    counted: np.ndarray = np.isfinite(b) & (np.abs(b) < limit)
+    if cut_off:
+        counted &= ~((a == 0) & (np.abs(b) <= ROOT_QUOTIENT))
+    if exact is not None and np.isinf(a[counted]).any():
+        counted &= ~_saturated(a, b, exact())
+    return counted
+
+
+def _saturated(a: np.ndarray, b: np.ndarray, exact: np.ndarray | None) -> np.ndarray:
+    """Where the original's number comes of an inf that was cut off at the type's maximum, and scaled behind that.
+
+    A wider type gives another number, or the number is out of reach of finite inputs; the rewritten window gives inf of
+    its sign.
+    """
+    beyond = np.abs(b) > LARGEST_INPUT**1.5
+    if exact is not None and exact.shape == b.shape:
+        beyond |= ~(np.abs(exact) / 2 <= np.abs(b))
+    saturated: np.ndarray = np.isinf(a) & (np.sign(a) == np.sign(b)) & beyond
+    return saturated
+
+
+def _has_the_same(exact: np.ndarray | None, a: np.ndarray, where: np.ndarray) -> bool:
+    """Whether an evaluation gives the same NaN and inf."""
+    if exact is None or exact.shape != a.shape:
+        return False
+    return bool(np.array_equal(a[where], exact[where], equal_nan=True))
+
+
+def _distance_as_small(
+    a: np.ndarray,
+    b: np.ndarray,
+    counted: np.ndarray,
+    *,
+    tolerance: float,
+    exact: Evaluation | None,
+    rounding: Evaluation | None,
+) -> float | None:
+    """How far `a` is from the exact evaluation, where it is about as near to that as `b` is; else None."""
+    reference = exact() if exact is not None else None
+    if reference is None or reference.shape != b.shape:
+        return None
+    counted = counted & np.isfinite(reference)
+    distances = np.abs(a[counted] - reference[counted])
+    farthest = float(distances.max(initial=0.0))
+    original = float(np.abs(b[counted] - reference[counted]).max(initial=0.0))
+    largest = float(np.abs(reference[counted]).max(initial=0.0))
+    allowed = max(TIMES_THE_ORIGINAL * original, tolerance * largest)
+    if farthest <= allowed:
+        return farthest
+    # Rounding in the wider type is far below the tolerance: more than that is not worth the runs.
+    if farthest <= tolerance and rounding is not None and _is_rounded_off(distances - allowed, counted, rounding()):
+        return farthest
+    return None
+
+
+def _is_rounded_off(distances: np.ndarray, counted: np.ndarray, rounding: np.ndarray | None) -> bool:
+    """Whether distances at the counted elements are no more than what the evaluation rounds off itself there."""
+    if rounding is None or rounding.shape != counted.shape:
+        return False
+    return bool((distances <= rounding[counted]).all())
 
 
 def _step(dtype: np.dtype) -> float:
@@ -112,15 +177,9 @@ def _step(dtype: np.dtype) -> float:
     return float(np.nextafter(dtype.type(0), dtype.type(1))) if dtype.itemsize >= 4 else 0.0
 
 
-def smallest_normal(dtype: np.dtype) -> float:
-    """Below it are the type's denormal numbers, of which a kernel may keep few digits: ONNX Runtime's Tanh is off by a
-    hundred steps there. 0 for what is no float, and for half precision, whose denormal numbers are no exception: what
-    an epsilon is, is seen where the inputs are 1e-7."""
-    return float(np.finfo(dtype).smallest_normal) if dtype.kind == "f" and dtype.itemsize >= 4 else 0.0
-
-
-def _limit(dtype: np.dtype) -> float:
+def _saturation(dtype: np.dtype) -> float:
     """Where numbers of the type saturate."""
-    if dtype.name == "bfloat16":
-        return 3.38e38
-    return float(np.finfo(dtype).max)
+    return 3.38e38 if dtype.name == "bfloat16" else float(np.finfo(dtype).max)
+
+
+__all__ = ["TOLERANCE", "Difference", "Evaluation", "compare", "is_float", "smallest_normal"]

@@ -2,100 +2,130 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 from onnx import TensorProto, helper
 
 FLOATS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})
 HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
-LARGEST = 1e18  # finite inputs beyond this may overflow on either side
+LARGEST_INPUT = 1e18  # of the finite ones: what is larger may overflow on either side
 NOT_FINITE = frozenset({"inf", "nan"})
 OUT_OF_RANGE = NOT_FINITE | {"huge"}  # here kernels saturate, each at a place of its own
 NEXT_TO_NOTHING = frozenset({"zero", "zero rows", "tiny", "denormal"})
 NOT_COUNTED = NOT_FINITE | {"denormal"}  # the steps between denormal numbers are large against the numbers themselves
 Feeds = dict[str, np.ndarray]
+SizedInput = tuple[str, int, tuple[int, ...]]  # its name, its element type, its shape
 
 
-def feeds_of(
-    infos: Sequence[tuple[str, int, tuple[int, ...]]], seed: int = 0, numbers: Collection[str] = ()
-) -> Iterator[tuple[str, Feeds]]:
+def feeds_of(inputs: Sequence[SizedInput], seed: int = 0, numbers: Collection[str] = ()) -> Iterator[tuple[str, Feeds]]:
     """(kind, feeds) for the kinds of input on which a rewrite must hold; every kind is finite but `inf` and `nan`.
 
-    An integer is between 0 and 3, and may be a position or a size. Those called in `numbers` are neither: there are
-    kinds with negative and with large ones.
+    inputs   what the model takes
+    seed     of what is drawn at random
+    numbers  names of integer inputs that are neither positions nor sizes: for them there are kinds with negative and
+             with large integers. Any other integer is between 0 and 3, and may be a position or a size.
     """
-    rng = np.random.default_rng(seed)
-    floats = [i for i in infos if i[1] in FLOATS]
-
-    def feed(make: Any) -> Feeds:
-        found: Feeds = {}
-        for name, elem, shape in infos:
-            dtype = helper.tensor_dtype_to_np_dtype(elem)
-            if elem in FLOATS:
-                with np.errstate(over="ignore"):
-                    found[name] = np.asarray(make(shape, elem), np.float64).astype(dtype)
-            elif dtype == np.bool_:
-                found[name] = rng.integers(0, 2, shape).astype(np.bool_)
-            else:
-                found[name] = rng.integers(0, 4, shape).astype(dtype)
-        return found
-
-    def normal(shape: tuple[int, ...]) -> np.ndarray:
-        return rng.standard_normal(shape)
-
-    yield "random", feed(lambda s, e: normal(s))
-    for kind, draw in (("negative integer", _small_integers), ("large integer", _large_integers)) if numbers else ():
-        drawn = {n: draw(rng, s, helper.tensor_dtype_to_np_dtype(e)) for n, e, s in infos if n in numbers}
-        yield kind, {**feed(lambda s, e: normal(s)), **drawn}
-    if not floats:
+    draws = _Draws(inputs, np.random.default_rng(seed))
+    rng, normal = draws.rng, draws.normal
+    yield "random", draws.feeds(lambda s, e: normal(s))
+    if numbers:
+        for kind, draw in (("negative integer", _small_integers), ("large integer", _large_integers)):
+            integers = {n: draw(rng, s, helper.tensor_dtype_to_np_dtype(e)) for n, e, s in inputs if n in numbers}
+            yield kind, {**draws.feeds(lambda s, e: normal(s)), **integers}
+    if not any(elem in FLOATS for _, elem, _ in inputs):
         return
-    yield "zero", feed(lambda s, e: np.zeros(s))
-    yield "zero rows", feed(lambda s, e: _zero_rows(normal(s)))
-    yield "tiny", feed(lambda s, e: normal(s) * 1e-7)
-    yield "large", feed(lambda s, e: normal(s) * 1e3)
-    yield "shifted", feed(lambda s, e: normal(s) + 5.0)
-    yield "negative zero", feed(lambda s, e: np.where(rng.random(s) < 0.5, -0.0, normal(s)))
-    yield "denormal", feed(lambda s, e: normal(s) * (1e-41 if e not in HALVES else 1e-7))
-    yield (
-        "huge",
-        feed(
-            lambda s, e: (
-                np.clip(normal(s) * (LARGEST / 4), -LARGEST, LARGEST) if e != TensorProto.FLOAT16 else normal(s) * 1.5e4
-            )
-        ),
-    )
-    yield "inf", feed(lambda s, e: _sprinkle(normal(s), rng, (np.inf, -np.inf)))
-    yield "nan", feed(lambda s, e: _sprinkle(normal(s), rng, (np.nan,)))
+    yield "zero", draws.feeds(lambda s, e: np.zeros(s))
+    yield "zero rows", draws.feeds(lambda s, e: _zero_rows(normal(s)))
+    yield "tiny", draws.feeds(lambda s, e: normal(s) * 1e-7)
+    yield "large", draws.feeds(lambda s, e: normal(s) * 1e3)
+    yield "shifted", draws.feeds(lambda s, e: normal(s) + 5.0)
+    yield "negative zero", draws.feeds(lambda s, e: np.where(rng.random(s) < 0.5, -0.0, normal(s)))
+    yield "denormal", draws.feeds(lambda s, e: normal(s) * (1e-7 if e in HALVES else 1e-41))
+    yield "huge", draws.feeds(lambda s, e: _huge(normal(s), e))
+    yield "inf", draws.feeds(lambda s, e: _sprinkle(normal(s), rng, (np.inf, -np.inf)))
+    yield "nan", draws.feeds(lambda s, e: _sprinkle(normal(s), rng, (np.nan,)))
+
+
+class _Draws:
+    """Draws arrays for inputs, one after the other from the same random numbers."""
+
+    def __init__(self, inputs: Sequence[SizedInput], rng: np.random.Generator) -> None:
+        self.inputs = inputs
+        self.rng = rng
+
+    def normal(self, shape: tuple[int, ...]) -> np.ndarray:
+        return self.rng.standard_normal(shape)
+
+    def feeds(self, floats: Callable[[tuple[int, ...], int], np.ndarray]) -> Feeds:
+        """An array for every input; `floats` makes those that hold floats, of a shape and an element type."""
+        return {name: self._array(shape, elem, floats) for name, elem, shape in self.inputs}
+
+    def _array(
+        self, shape: tuple[int, ...], elem: int, floats: Callable[[tuple[int, ...], int], np.ndarray]
+    ) -> np.ndarray:
+        dtype = helper.tensor_dtype_to_np_dtype(elem)
+        if elem in FLOATS:
+            with np.errstate(over="ignore"):
+                return np.asarray(floats(shape, elem), np.float64).astype(dtype)
+        if dtype == np.bool_:
+            return self.rng.integers(0, 2, shape).astype(np.bool_)
+        return self.rng.integers(0, 4, shape).astype(dtype)
+
+
+def _huge(x: np.ndarray, elem: int) -> np.ndarray:
+    """Numbers about as large as LARGEST_INPUT; in fp16, as its largest one."""
+    if elem == TensorProto.FLOAT16:
+        return x * 1.5e4
+    return np.clip(x * (LARGEST_INPUT / 4), -LARGEST_INPUT, LARGEST_INPUT)
 
 
 def _small_integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Without 0, which nothing is divided by."""
+    """Integers below 100, without 0, which nothing is divided by."""
     return _with_signs(rng.integers(1, 100, shape, dtype))
 
 
 def _large_integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """From half of the type's range on; without the lowest number, which has no opposite."""
+    """Integers from half of the type's range on, without the lowest one, which has no opposite."""
     most = np.iinfo(dtype).max
     return _with_signs(rng.integers(most // 2, most, shape, dtype, endpoint=True))
 
 
 def _with_signs(x: np.ndarray) -> np.ndarray:
-    """Every other number negative, the first one too, where the type has signs."""
-    return np.where(np.arange(x.size).reshape(x.shape) % 2, x, -x) if x.dtype.kind == "i" else x
+    """Make every other number negative, the first one too, where the type has signs."""
+    if x.dtype.kind != "i":
+        return x
+    return np.where(np.arange(x.size).reshape(x.shape) % 2, x, -x)
 
 
 def _zero_rows(x: np.ndarray) -> np.ndarray:
-    """One row of zeros along each axis."""
-    for axis in range(x.ndim if x.size else 0):
+    """Write a row of zeros along each axis."""
+    if not x.size:
+        return x
+    for axis in range(x.ndim):
         x[tuple(slice(None) if a == axis else axis % x.shape[a] for a in range(x.ndim))] = 0.0
     return x
 
 
 def _sprinkle(x: np.ndarray, rng: np.random.Generator, values: Sequence[float]) -> np.ndarray:
+    """Write each of some values to one element in 50, and to one at least."""
     flat = x.reshape(-1)
+    if not flat.size:
+        return x
     for value in values:
-        if flat.size:
-            flat[rng.integers(0, flat.size, max(1, flat.size // 50))] = value
+        flat[rng.integers(0, flat.size, max(1, flat.size // 50))] = value
     return x
+
+
+__all__ = [
+    "FLOATS",
+    "HALVES",
+    "LARGEST_INPUT",
+    "NEXT_TO_NOTHING",
+    "NOT_COUNTED",
+    "NOT_FINITE",
+    "OUT_OF_RANGE",
+    "Feeds",
+    "SizedInput",
+    "feeds_of",
+]

@@ -335,7 +335,7 @@ def _differs(name: str, before: ModelProto, after: ModelProto, values: Feeds, ki
     except Unrunnable as error:
         return Culprit(name, passes, nodes, f"it does not run: {error}", left, right, inputs)
     tolerance = TOLERANCE.get(helper.np_dtype_to_tensor_dtype(expected.dtype), 0.0)
-    found = compare(given, expected, tolerance, kind not in NOT_FINITE)
+    found = compare(given, expected, tolerance=tolerance, finite=kind not in NOT_FINITE)
     return Culprit(name, passes, nodes, found.why, left, right, inputs) if found.why else None
 
 

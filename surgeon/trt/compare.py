@@ -32,7 +32,8 @@ from surgeon.ir.files import Staged, check_writable, read_all
 from surgeon.proof.equality import TOLERANCE, Difference, compare
 from surgeon.proof.evaluate import Exact, Unrunnable, with_functions
 from surgeon.proof.feeds import HALVES, NOT_COUNTED, NOT_FINITE, feeds_of
-from surgeon.proof.prove import Window, whole_window
+from surgeon.proof.pair import ModelPair
+from surgeon.proof.whole import whole_pair
 from surgeon.trt.engine import RTX, choose_runtime, computes_in_half, plugin_library
 from surgeon.trt.runners import Engine, Feeds, OnnxRuntime, ParsedNetwork, Running, Way, engine_way
 
@@ -192,11 +193,11 @@ def compare_files(
     for library in plugins:
         plugin_library(library)
     names = [o.name for o in before.graph.output]
-    window, symbols = whole_window(before, after, shapes or {})
-    inputs = list(_inputs(window, symbols, data))
+    pair = whole_pair(before, after, shapes=shapes)
+    inputs = list(_inputs(pair, data))
     if not inputs:
         raise UsageError(f"'{data}' gives no inputs.")
-    dynamic = [name for name, _, dims in window.inputs if not all(isinstance(d, int) for d in dims)]
+    dynamic = [name for name, _, dims in pair.inputs if not all(isinstance(d, int) for d in dims)]
     comparison = Comparison(shapes=_ranges(dynamic, [feeds for _, feeds, _ in inputs]))
     floor = 0.0
     if computes_in_half(after) and not computes_in_half(before):
@@ -426,7 +427,15 @@ def tolerance_of(dtype: np.dtype) -> float:
 def differs(a: np.ndarray, b: np.ndarray, tolerance: float, kind: str, exact: Exact, index: int) -> Difference:
     """surgeon's verdict on the output of that number: see `prove`."""
     output, rounding = partial(exact.output, index), partial(exact.rounding, index)
-    return compare(a, b, tolerance, kind not in NOT_FINITE, output, rounding, kind == "inf")
+    return compare(
+        a,
+        b,
+        tolerance=tolerance,
+        finite=kind not in NOT_FINITE,
+        exact=output,
+        rounding=rounding,
+        cut_off=kind == "inf",
+    )
 
 
 def figures(kind: str, given: np.ndarray, expected: np.ndarray) -> Figures:
@@ -466,23 +475,23 @@ def in_half(feeds: Feeds) -> bool:
     return any(helper.np_dtype_to_tensor_dtype(a.dtype) in HALVES for a in feeds.values())
 
 
-def _inputs(window: Window, symbols: Mapping[str, int], data: str | None) -> Iterator[tuple[str, Feeds, bool]]:
+def _inputs(pair: ModelPair, data: str | None) -> Iterator[tuple[str, Feeds, bool]]:
     """(kind, feeds, whether an input is in half precision)"""
-    half = any(elem in (10, 16) for _, elem, _ in window.inputs)
+    half = any(elem in (10, 16) for _, elem, _ in pair.inputs)
     if data is not None:
-        for feeds in _load(data, window):
+        for feeds in _load(data, pair):
             yield "the given", feeds, half
         return
-    for infos in window.sizes(dict(symbols)):
+    for infos in pair.sizes():
         for kind, feeds in feeds_of(infos):
             yield kind, feeds, half
 
 
-def _load(data: str, window: Window) -> list[Feeds]:
+def _load(data: str, pair: ModelPair) -> list[Feeds]:
     from surgeon.precision import load_data
 
     items = load_data(data)
-    wanted = [name for name, _, _ in window.inputs]
+    wanted = [name for name, _, _ in pair.inputs]
     for found in items:
         for name in wanted:
             if name not in found:

@@ -13,7 +13,7 @@ from helpers import compare_models, require_opset
 
 import surgeon
 from surgeon.proof.feeds import feeds_of
-from surgeon.proof.prove import MOST_ELEMENTS, Window
+from surgeon.proof.sizes import MOST_ELEMENTS, SizeChoice, sized_inputs
 from surgeon.trt.runners import with_functions
 
 # name: (the options of surgeon.rewrite, the model)
@@ -929,11 +929,9 @@ def test_inputs_without_elements() -> None:
 
 
 def test_no_size_is_chosen_that_takes_all_memory() -> None:
-    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
-        g (float[A,B,C,D,E,F] x) => (float[A,B,C,D,E,F] y) { y = Relu (x) }""")
-    window = Window(model, model, [("x", onnx.TensorProto.FLOAT, tuple("ABCDEF"))], 1)
-    assert len(list(window.sizes({}))) == 2
-    window.longer = 1024
-    assert not list(window.sizes({}))
-    static = Window(model, model, [("x", onnx.TensorProto.FLOAT, (MOST_ELEMENTS, 2))], 1)
-    assert [np.prod(shape) for ((_, _, shape),) in static.sizes({})] == [2 * MOST_ELEMENTS]
+    named = [("x", onnx.TensorProto.FLOAT, tuple("ABCDEF"))]
+    assert len(list(sized_inputs(named, largest_pad=1, fixed={}))) == 2
+    assert not list(sized_inputs(named, largest_pad=1, fixed={}, choice=SizeChoice(longer=1024)))
+    static = [("x", onnx.TensorProto.FLOAT, (MOST_ELEMENTS, 2))]
+    sizes = sized_inputs(static, largest_pad=1, fixed={})
+    assert [np.prod(shape) for ((_, _, shape),) in sizes] == [2 * MOST_ELEMENTS]

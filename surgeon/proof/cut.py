@@ -1,0 +1,388 @@
+"""Cutting the window of one rewrite out of the model, as two small models with the same inputs and outputs.
+
+What a side reads becomes one of these:
+
+1. A constant of the window, where its value is known.
+2. Nodes of the window, where it follows from shapes alone: shapes are computed, not drawn.
+3. An input of both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+from onnx import ModelProto, NodeProto, helper, numpy_helper
+
+from surgeon.ir.graph import (
+    Dim,
+    Graph,
+    Model,
+    Node,
+    Shape,
+    Value,
+    all_nodes,
+    body_protos,
+    functions_behind,
+    is_inside,
+)
+from surgeon.proof.evaluate import Unrunnable
+from surgeon.proof.integers import tensors_read
+from surgeon.proof.pair import ModelPair
+from surgeon.rules.meaning import DOMAIN, IR_WITH_OVERLOADS, attach, has_meaning
+
+if TYPE_CHECKING:
+    from surgeon.rules.window import Rewrite
+
+CONE_LIMIT = 400  # nodes that compute shapes, pulled into one window
+
+
+@dataclass(frozen=True, slots=True)
+class CutWindow:
+    """The window of one rewrite, cut out.
+
+    pair      its two sides
+    tensors   the tensors of the model that the inputs of both sides stand for, in the order of the inputs
+    unranked  the name of one of them of which not even the rank is known; empty where all are
+    """
+
+    pair: ModelPair
+    tensors: tuple[Value, ...]
+    unranked: str = ""
+
+
+class Cutter:
+    """Cuts windows out of one model.
+
+    present    a tensor -> the one that its readers read now
+    originals  a tensor -> the file's node for it, where that was rewritten
+    fixed      the sizes of named dimensions that the user gives
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        present: Callable[[Value | None], Value | None],
+        originals: Mapping[Value, Node],
+        fixed: Mapping[str, int],
+    ) -> None:
+        self.model = model
+        self.fixed = fixed
+        self._present = present
+        self._originals = originals
+        self._from_shapes: dict[Value, bool] = {}
+
+    def cut(self, record: Rewrite) -> CutWindow | None:
+        """The rewrite's window; None where it has no outputs, since what went was read by nobody.
+
+        Raises Unrunnable where the type of an input is not known.
+        """
+        outputs = [o for o in record.outputs if not self._is_unread(record.aliases.get(o))]
+        if not outputs:
+            return None
+        went = dict.fromkeys([*record.removed, *record.matched])
+        stands = (*record.added, *_standing(record.matched))
+        has_bodies = any(n.bodies for n in (*went, *record.added))
+        window = _Window(self, record.root.graph, keeps_names=has_bodies)
+        before = _Before(window, {o: n for n in went for o in n.outputs if o is not None})
+        after = _After(window, {o: n for n in stands for o in n.outputs if o is not None})
+        for out in outputs:
+            before.add(out)
+        for out in outputs:
+            after.add(out, record.aliases.get(out))
+        return window.closed(before.nodes, after.nodes, outputs)
+
+    def read_now(self, value: Value) -> Value:
+        """The tensor that the readers of another one read now."""
+        return self._present(value) or value
+
+    def producer_in_file(self, value: Value) -> Node | None:
+        """The node that made a tensor in the file."""
+        return self._originals.get(value, value.producer)
+
+    def follows_from_shapes(self, value: Value) -> bool:
+        """Whether a tensor follows from constants and from the *shapes* of other tensors alone."""
+        stack = [value]
+        while stack:
+            open_input = self._decide(stack[-1])
+            if open_input is None:
+                stack.pop()
+            else:
+                stack.append(open_input)
+        return self._from_shapes[value]
+
+    def _decide(self, value: Value) -> Value | None:
+        """Note whether a tensor follows from shapes; or return an input of its node to decide first."""
+        answers, node = self._from_shapes, value.producer
+        if value in answers:
+            return None
+        if value.is_written or (node is not None and node.key in ("Shape", "Size")):
+            answers[value] = True
+            return None
+        if node is None or node.bodies or "::" in node.key:
+            answers[value] = False
+            return None
+        inputs = [i for i in node.inputs if i is not None]
+        if any(answers.get(i) is False for i in inputs):
+            answers[value] = False
+            return None
+        open_input = next((i for i in inputs if i not in answers), None)
+        if open_input is None:
+            answers[value] = True
+        return open_input
+
+    def _is_unread(self, alias: Value | None) -> bool:
+        """Whether a tensor that stands for a window's output has gone since: nobody was left to read it."""
+        now = self._present(alias) if alias is not None else None
+        return now is not None and now.producer is not None and not now.producer.alive and not now.users
+
+
+class _Window:
+    """What both sides of a window share: names, inputs, constants, opsets.
+
+    keeps_names  tensors are called as in the model: a body captures outer tensors by name
+    """
+
+    def __init__(self, cutter: Cutter, graph: Graph, *, keeps_names: bool) -> None:
+        self.cutter = cutter
+        self.model = cutter.model
+        self.opsets_before = self.model.opsets_in(graph, file=True)
+        self.opsets_after = self.model.opsets_in(graph)
+        self.keeps_names = keeps_names
+        self.inputs: dict[Value, None] = {}
+        self.constants: dict[str, np.ndarray] = {}
+        self.largest_pad = 0
+        self._names: dict[Value, str] = {}
+
+    @property
+    def is_lowered(self) -> bool:
+        """Whether the opset has come down: then the file's nodes are not valid beside the present ones."""
+        return self.opsets_before != self.opsets_after
+
+    def name(self, value: Value) -> str:
+        if value not in self._names:
+            self._names[value] = value.name if self.keeps_names else f"v{len(self._names)}"
+        return self._names[value]
+
+    def has_source(self, value: Value) -> bool:
+        """Whether a tensor is an input or a constant of the window; it becomes a constant where its value is known."""
+        if value in self.inputs or self.name(value) in self.constants:
+            return True
+        if not self.model.is_constant(value):
+            return False
+        array = self.model.constant(value)
+        if array is None:
+            return False
+        self.constants[self.name(value)] = array
+        return True
+
+    def closed(self, before: Sequence[NodeProto], after: Sequence[NodeProto], outputs: Sequence[Value]) -> CutWindow:
+        """The window with both sides' nodes. Raises Unrunnable where the type of an input is not known."""
+        untyped = next((v for v in self.inputs if not self.model.dtype(v)), None)
+        if untyped is not None:
+            raise Unrunnable(f"the type of '{untyped.name}' is not known")
+        declared = [(self.name(v), self.model.dtype(v), self.model.shape(v)) for v in self.inputs]
+        names = [self.name(o) for o in outputs]
+        pair = ModelPair(
+            self._side(before, declared, names, self.opsets_before),
+            self._side(after, declared, names, self.opsets_after),
+            tuple((name, elem, shape or ()) for name, elem, shape in declared),
+            largest_pad=self.largest_pad,
+            fixed=self.cutter.fixed,
+        )
+        unranked = [v.name for v in self.inputs if self.model.shape(v) is None]
+        return CutWindow(pair, tuple(self.inputs), unranked[-1] if unranked else "")
+
+    def _side(
+        self,
+        nodes: Sequence[NodeProto],
+        inputs: Sequence[tuple[str, int, Shape | None]],
+        outputs: Sequence[str],
+        opsets: Mapping[str, int],
+    ) -> ModelProto:
+        """One side as a model, with the functions that its nodes call."""
+        needed = {*outputs, *(name for n in nodes for name in tensors_read(n))}
+        tensors = [numpy_helper.from_array(array, name) for name, array in self.constants.items() if name in needed]
+        results = [onnx.ValueInfoProto(name=o) for o in outputs]
+        graph = helper.make_graph(nodes, "window", _declarations(inputs), results, tensors)
+        declared = [helper.make_opsetid(d, v) for d, v in {**opsets, DOMAIN: 1}.items()]
+        model = helper.make_model(graph, opset_imports=declared, ir_version=IR_WITH_OVERLOADS)
+        if self.model.file_functions:
+            model.functions.extend(functions_behind(all_nodes(graph), self.model.file_functions))
+        _define(model)
+        return model
+
+
+class _Side:
+    """The nodes of one side of a window, in topological order. `made`: a tensor -> the node that makes it here."""
+
+    def __init__(self, window: _Window, made: Mapping[Value, Node]) -> None:
+        self.window = window
+        self.made = made
+        self.nodes: list[NodeProto] = []
+        self._done: set[Node] = set()
+
+    def add(self, out: Value) -> None:
+        """Add what makes a tensor, inputs first."""
+        stack = [(out, False)]
+        while stack:
+            value, inputs_are_there = stack.pop()
+            node = self._maker(value)
+            if node is None or node in self._done:
+                continue
+            if inputs_are_there:
+                self._done.add(node)
+                self.nodes += self._named_again(node)
+                self.nodes.append(self._copy(node))
+                continue
+            stack.append((value, True))
+            stack.extend((self._read(v), False) for v in (*node.inputs, *self._captures(node)) if v is not None)
+
+    def _producer(self, value: Value) -> Node | None:
+        """The node that makes a tensor outside the window."""
+        raise NotImplementedError
+
+    def _nodes_in(self, body: Graph) -> Iterable[Node]:
+        """The nodes of a body and of the bodies inside."""
+        raise NotImplementedError
+
+    def _maker(self, value: Value) -> Node | None:
+        """The node of the window that makes a tensor; None for a constant and for an input, which is noted."""
+        if value in self.made:
+            return self.made[value]
+        if self.window.has_source(value):
+            return None
+        producer = self._producer(value)
+        follows = producer is not None and self.window.cutter.follows_from_shapes(value)
+        if follows and len(self._done) <= CONE_LIMIT:
+            return producer
+        self.window.inputs[value] = None
+        return None
+
+    def _read(self, value: Value) -> Value:
+        """The tensor of this side that a node reads."""
+        return value if value in self.made else self.window.cutter.read_now(value)
+
+    def _captures(self, node: Node) -> Iterator[Value]:
+        """What the bodies of a node read of the graphs around them."""
+        for body in node.bodies:
+            for inner in self._nodes_in(body):
+                yield from (v for v in inner.inputs if v is not None and not is_inside(v.graph, body))
+
+    def _named_again(self, node: Node) -> list[NodeProto]:
+        """What a body reads by a name that the tensor has no more, by that name."""
+        present = {o for n in self.nodes for o in n.output}
+        found: dict[str, NodeProto] = {}
+        for captured in self._captures(node):
+            read, name = self._read(captured), captured.name
+            if read is not captured and name not in present:
+                found[name] = helper.make_node("Identity", [self.window.name(read)], [name])
+        return list(found.values())
+
+    def _copy(self, node: Node) -> NodeProto:
+        """A node as the window has it: with the window's names, without its own and what is said about it."""
+        proto = NodeProto()
+        proto.CopyFrom(node.proto)
+        self._copy_bodies(node, proto)
+        proto.name = ""
+        proto.doc_string = ""
+        del proto.metadata_props[:]
+        proto.input[:] = ["" if v is None else self.window.name(self._read(v)) for v in node.inputs]
+        proto.output[:] = ["" if v is None else self.window.name(v) for v in node.outputs]
+        if node.key == "Pad":
+            self.window.largest_pad = max(self.window.largest_pad, largest_pad(node, self.window.model))
+        return proto
+
+    def _copy_bodies(self, node: Node, proto: NodeProto) -> None:
+        """Nothing where the bodies are those of the file, which `proto` has."""
+
+
+class _Before(_Side):
+    """The original's side: nodes and bodies as the file has them."""
+
+    def _producer(self, value: Value) -> Node | None:
+        if self.window.is_lowered:
+            return self.window.cutter.producer_in_file(value)
+        return value.producer
+
+    def _nodes_in(self, body: Graph) -> Iterable[Node]:
+        return _nodes_of_file(body)
+
+
+class _After(_Side):
+    """The rewritten side: nodes and bodies as they stand."""
+
+    def add(self, out: Value, alias: Value | None = None) -> None:
+        """Add what makes a tensor; `alias`: the one that stands for it, where no node makes it any more."""
+        if alias is None:
+            super().add(out)
+            return
+        stands = self.window.cutter.read_now(alias)
+        super().add(stands)
+        self.nodes.append(helper.make_node("Identity", [self.window.name(stands)], [self.window.name(out)]))
+
+    def _producer(self, value: Value) -> Node | None:
+        return value.producer
+
+    def _nodes_in(self, body: Graph) -> Iterable[Node]:
+        return body.live_deep()
+
+    def _copy_bodies(self, node: Node, proto: NodeProto) -> None:
+        for body, copied in zip(node.bodies, body_protos(proto), strict=True):
+            body.copy_into(copied)
+
+
+def _declarations(inputs: Sequence[tuple[str, int, Shape | None]]) -> list[onnx.ValueInfoProto]:
+    """The inputs as a file declares them. Names of dimensions are numbered, so that like windows are alike."""
+    names = dict.fromkeys(d for _, _, shape in inputs for d in shape or () if isinstance(d, str))
+    numbered: dict[Dim, Dim] = {d: f"d{k}" for k, d in enumerate(names)}
+    return [
+        helper.make_tensor_value_info(name, elem, None if shape is None else [numbered.get(d, d) for d in shape])
+        for name, elem, shape in inputs
+    ]
+
+
+def _define(model: ModelProto) -> None:
+    """Let surgeon's own nodes, and those from whose definition ONNX Runtime strays, be computed by their meaning."""
+    holders = (model.graph, *(f for f in model.functions if f.domain != DOMAIN))
+    nodes = [n for holder in holders for n in all_nodes(holder)]
+    for node in nodes:
+        if not node.domain and has_meaning(node.op_type):
+            node.domain = DOMAIN
+    if any(n.domain == DOMAIN for n in nodes):
+        attach(Model(model))
+
+
+def _standing(matched: Iterable[Node]) -> Iterator[Node]:
+    """What stands inside a match, on which a body may build: its nodes, or what another rewrite has made of them."""
+    for node in matched:
+        if node.alive:
+            yield node
+            continue
+        for out in node.outputs:
+            origin = out.producer.origin if out is not None and out.producer is not None else None
+            if origin is not None:
+                yield from (n for n in origin.added if n.alive)
+
+
+def _nodes_of_file(graph: Graph) -> Iterator[Node]:
+    for node in graph.nodes:
+        yield node
+        for body in node.bodies:
+            yield from _nodes_of_file(body)
+
+
+def largest_pad(node: Node, model: Model) -> int:
+    """The largest number of a Pad's constant pads, which chosen sizes exceed; 0 where they are not known."""
+    operands = node.operands()
+    array = model.constant(operands[1]) if len(operands) > 1 else None
+    if array is None or not array.size or array.dtype.kind != "i":
+        return 0
+    return int(np.abs(array).max())
+
+
+__all__ = ["CutWindow", "Cutter", "largest_pad"]

@@ -1,0 +1,259 @@
+"""The judge: runs both sides of a pair on the inputs of `feeds`, and says whether their results are equal.
+
+ONNX Runtime runs both, without optimisations. What equal means for two arrays stands in `equality`. Results that are
+not equal by that rule may still be, where rounding alone makes the difference; see `_Judge.compare`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from onnx import ModelProto, TensorProto, helper
+
+from surgeon.ir.graph import all_nodes
+from surgeon.proof.equality import TOLERANCE, Difference, compare, smallest_normal
+from surgeon.proof.evaluate import Exact, Reference, Runner, Unrunnable, holders, widen_stash
+from surgeon.proof.feeds import HALVES, NOT_COUNTED, NOT_FINITE, Feeds, feeds_of
+from surgeon.proof.integers import plain_integers
+from surgeon.proof.pair import ModelPair
+from surgeon.proof.sizes import FIRST_CHOICE, TOO_LARGE, SizeChoice
+
+KERNEL_NOISE = 1e-3  # a relative difference that a single kernel's rounding may make; the definition decides
+
+Comparison = Callable[[np.ndarray, np.ndarray], Difference]  # of (what stands for the original, the original)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the proof says about a pair of models.
+
+    ok         True: equal. False: not equal. None: that could not be found out
+    max_error  the largest difference, relative to the largest output, over finite inputs without the denormal ones
+    why        why they differ or were not compared; where they are equal, what has to be said about it
+    unsized    whether the original ran with none of the sizes that were chosen; others may do
+    """
+
+    ok: bool | None
+    max_error: float | None = None
+    why: str = ""
+    unsized: bool = False
+
+    @classmethod
+    def different(cls, why: str, error: float | None = None) -> Verdict:
+        return cls(False, error, why)
+
+    @classmethod
+    def unproved(cls, why: str, *, unsized: bool = False) -> Verdict:
+        return cls(None, None, why, unsized)
+
+
+def judge(
+    pair: ModelPair, choice: SizeChoice = FIRST_CHOICE, *, slack: float = 1.0, own_rounding: bool = False
+) -> Verdict:
+    """Run both sides of a pair on every kind of input, at each size, and compare all outputs.
+
+    choice        how symbolic dimensions get their sizes
+    slack         what the tolerance is multiplied by: a rewrite that is an approximation says so
+    own_rounding  a model in half precision may be as far from an exact evaluation as the original's own rounding,
+                  operator by operator, takes that (four times as far, as everywhere): ONNX Runtime leaves most of that
+                  rounding out, and a deep model makes much of little
+    """
+    try:
+        before = pair.runner("before")
+    except Unrunnable as error:
+        return Verdict.unproved(f"ONNX Runtime does not run the original window: {error}")
+    try:
+        after = pair.runner("after")
+    except Unrunnable as error:
+        return Verdict.different(f"ONNX Runtime does not run the rewritten window: {error}")
+    if after.lacking and not before.lacking:
+        return Verdict.different(f"ONNX Runtime runs the original window, not the rewritten one: {after.lacking}")
+    after.follow(before)
+    return _Judge(pair, before, after, slack=slack, own_rounding=own_rounding).verdict(choice)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """Both sides, run on the same inputs. `exact` and `exact_after` evaluate each side in a wider type."""
+
+    kind: str
+    feeds: Feeds
+    expected: list[np.ndarray]
+    results: list[np.ndarray]
+    exact: Exact
+    exact_after: Exact
+    slack: float
+
+    def comparison(self, index: int, *, at_least: float = 0.0) -> Comparison:
+        """The rule by which arrays are compared that stand for an output; `at_least`: no smaller tolerance will do."""
+        dtype = helper.np_dtype_to_tensor_dtype(self.expected[index].dtype)
+        return partial(
+            compare,
+            tolerance=max(TOLERANCE.get(dtype, 0.0) * self.slack, at_least),
+            finite=self.kind not in NOT_FINITE,
+            exact=partial(self.exact.output, index),
+            rounding=partial(self.exact.rounding, index),
+            cut_off=self.kind == "inf",
+        )
+
+
+class _Judge:
+    """Judges one pair whose sides both load."""
+
+    def __init__(self, pair: ModelPair, before: Runner, after: Runner, *, slack: float, own_rounding: bool) -> None:
+        self.pair = pair
+        self.before = before
+        self.after = after
+        self.slack = slack
+        self.own_rounding = own_rounding
+        self.reads_halves = any(elem in HALVES for _, elem, _ in pair.inputs)
+        self.holds_halves = _holds_halves(pair.before)
+        self.max_error = 0.0
+        self.note = ""
+
+    def verdict(self, choice: SizeChoice) -> Verdict:
+        """Try one set of inputs after the other, until one shows a difference."""
+        runs, why = 0, ""
+        integers = plain_integers(self.pair)
+        for infos, given in self.pair.runs(choice):
+            for kind, drawn in feeds_of(infos, numbers=integers):
+                feeds = {**drawn, **given}
+                try:
+                    expected = self.before.run(feeds)
+                except Unrunnable as error:
+                    why = why or str(error)
+                    break
+                runs += 1
+                difference = self._tried(kind, feeds, expected)
+                if difference is not None:
+                    return difference
+        if not runs:
+            return Verdict.unproved(f"the original window does not run: {why or TOO_LARGE}", unsized=True)
+        return Verdict(True, self.max_error, self.note)
+
+    def _tried(self, kind: str, feeds: Feeds, expected: list[np.ndarray]) -> Verdict | None:
+        """The verdict where the inputs show a difference; None where they show none."""
+        try:
+            results = self.after.run(feeds)
+        except Unrunnable as error:
+            return Verdict.different(f"on {kind} inputs the rewritten window does not run: {error}")
+        exact = Exact(self.pair.before, feeds, self.reads_halves, expected, kind, self.pair.folder)
+        exact_after = Exact(self.pair.after, feeds, self.reads_halves, results, kind, self.pair.folder)
+        trial = _Trial(kind, feeds, expected, results, exact, exact_after, self.slack)
+        for index in range(len(expected)):
+            found = self.compare(trial, index)
+            if found.why:
+                strays = self._strays(trial, index)
+                return Verdict.different(f"on {kind} inputs {found.why}{strays}", found.error)
+            if kind not in NOT_COUNTED:
+                self.max_error = max(self.max_error, found.error)
+        return None
+
+    def compare(self, trial: _Trial, index: int) -> Difference:
+        """The difference of one output. There is none in these cases:
+
+        1. The results are equal by the rule of `equality`.
+        2. In a wider type both sides are equal, what is left is little, and by ONNX's definition there is none: it is a
+           single kernel's rounding.
+        3. In a wider type both sides are equal, and by ONNX's definition the original rounds as much in half precision.
+           That counts where `own_rounding` says so, and where what half precision does not hold makes no number at all
+           of the original: ONNX Runtime computes x / 1e-12 in fp32.
+        """
+        comparison = trial.comparison(index)
+        found = comparison(trial.results[index], trial.expected[index])
+        if not found.why or not self._agree_in_wider_type(trial, index):
+            return found
+        is_little = found.error <= KERNEL_NOISE or found.gap <= smallest_normal(trial.expected[index].dtype)
+        if is_little and self._agree_by_definition(trial, index, comparison):
+            return Difference(found.error)
+        if self.holds_halves and (self.own_rounding or math.isinf(found.error)):
+            defined = _by_definition(self.pair.before, trial.feeds, index, self.pair.folder)
+            if defined is not None and not comparison(trial.results[index], defined).why:
+                reason = "no more than its rounding in half precision does"
+                self.note = self.note or f"on {trial.kind} inputs {found.why}: {reason}"
+                return Difference(0.0)
+        return found
+
+    def _agree_in_wider_type(self, trial: _Trial, index: int) -> bool:
+        """Whether both sides give the same numbers in a wider type.
+
+        ONNX Runtime says so where it has the kernels: to the evaluator two operators may be one that ONNX Runtime tells
+        apart.
+        """
+        a, b = trial.exact_after.output(index), trial.exact.output(index)
+        if a is None or b is None or a.shape != b.shape:
+            return False
+        comparison = trial.comparison(index, at_least=TOLERANCE[TensorProto.FLOAT16] if self.holds_halves else 0.0)
+        # Of 1e-12 half precision makes 0, and 0 / 0 of what a constant divides: only where both are numbers.
+        return not comparison(a, np.where(np.isfinite(a), b, np.nan)).why
+
+    def _agree_by_definition(self, trial: _Trial, index: int, comparison: Comparison) -> bool:
+        """Whether the rewritten side, as ONNX defines it, gives one of these:
+
+        1. What ONNX Runtime made of the original.
+        2. What the original is by definition: ONNX Runtime leaves the rounding to fp16 out between two kernels that it
+           has in fp32 alone.
+        """
+        after = _by_definition(self.pair.after, trial.feeds, index, self.pair.folder)
+        if after is None:
+            return False
+        if not comparison(after, trial.expected[index]).why:
+            return True
+        before = _by_definition(self.pair.before, trial.feeds, index, self.pair.folder)
+        return before is not None and not comparison(after, before).why
+
+    def _strays(self, trial: _Trial, index: int) -> str:
+        """What to add to a verdict where ONNX Runtime itself strays from ONNX: old ones have wrong kernels."""
+        comparison = trial.comparison(index)
+        sides = (
+            (self.before, trial.expected, "the original"),
+            (self.after, trial.results, "the rewritten window"),
+        )
+        return "".join(
+            _stray(runner, trial.feeds, index, results[index], side, comparison) for runner, results, side in sides
+        )
+
+
+def _stray(runner: Runner, feeds: Feeds, index: int, result: np.ndarray, side: str, comparison: Comparison) -> str:
+    if runner.session is None:
+        return ""
+    defined = _by_definition(runner.model, feeds, index, runner.folder)
+    if defined is None or not comparison(result, defined).why:
+        return ""
+    import onnxruntime as ort
+
+    return f"; ONNX Runtime {ort.__version__} computes {side} otherwise than onnx's reference evaluator"
+
+
+def _holds_halves(model: ModelProto) -> bool:
+    """Whether a model holds tensors in half precision: its inputs, its weights, or what it casts to."""
+    types = [i.type.tensor_type.elem_type for i in model.graph.input] + [t.data_type for t in model.graph.initializer]
+    casts = [n for holder, _ in holders(model) for n in all_nodes(holder) if n.op_type == "Cast"]
+    return any(t in HALVES for t in (*types, *(a.i for n in casts for a in n.attribute if a.name == "to")))
+
+
+def _by_definition(model: ModelProto, feeds: Feeds, index: int, folder: str | Path | None) -> np.ndarray | None:
+    """An output as onnx's reference evaluator computes it in the model's own types; None where it cannot.
+
+    How one operator rounds inside is its runtime's, and no difference between two models. ONNX Runtime computes the
+    variance as E[x^2] - E[x]^2 for LayerNormalization up to 1.23 and for GroupNormalization, whose definition is
+    spelled like that: where the elements of a group are few and close to each other, nothing is left of 1e-5. So what
+    has a `stash_type` computes in double here; every other operator, as the file's own, rounds as its type does.
+    """
+    stashed = ModelProto()
+    stashed.CopyFrom(model)
+    for holder, opset in holders(stashed):
+        for node in all_nodes(holder):
+            widen_stash(node, TensorProto.DOUBLE, opset)
+    try:
+        return Reference(stashed, folder).run(feeds)[index]
+    except Unrunnable:
+        return None
+
+
+__all__ = ["Verdict", "judge"]

@@ -1,0 +1,79 @@
+"""A pair of models: an original, and what is to stand for it. The proof asks whether they compute the same."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from onnx import ModelProto
+
+from surgeon.proof.equality import is_float
+from surgeon.proof.evaluate import Runner
+from surgeon.proof.feeds import Feeds, SizedInput
+from surgeon.proof.sizes import FIRST_CHOICE, DeclaredInput, SizeChoice, sized_inputs
+
+Side = Literal["before", "after"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelPair:
+    """Two models with the same inputs and outputs: the two sides of a window, or two whole models.
+
+    before       the original
+    after        what is to stand for it
+    inputs       (name, element type, shape) of each input of both
+    largest_pad  the largest constant pad of either: the sizes chosen are larger
+    fixed        the sizes of named dimensions that somebody gives
+    folder       where the external weights of both are, if they have any
+    met          the inputs as a run of the whole model has them, at each size; then no sizes are chosen
+    runners      what runs each side, at every size; made when it is asked for
+    """
+
+    before: ModelProto
+    after: ModelProto
+    inputs: tuple[DeclaredInput, ...]
+    largest_pad: int = 1
+    fixed: Mapping[str, int] = field(default_factory=dict)
+    folder: str | Path | None = None
+    met: tuple[Feeds, ...] = ()
+    runners: dict[Side, Runner] = field(default_factory=dict, repr=False)
+
+    def runner(self, side: Side) -> Runner:
+        """What runs one side. Raises Unrunnable."""
+        if side not in self.runners:
+            self.runners[side] = Runner(self.before if side == "before" else self.after, self.folder)
+        return self.runners[side]
+
+    def sizes(self, choice: SizeChoice = FIRST_CHOICE) -> Iterator[list[SizedInput]]:
+        """The inputs with every dimension a number: twice, or once where all are known."""
+        return sized_inputs(self.inputs, largest_pad=self.largest_pad, fixed=self.fixed, choice=choice)
+
+    def runs(self, choice: SizeChoice = FIRST_CHOICE) -> Iterator[tuple[list[SizedInput], Feeds]]:
+        """The inputs with every dimension a number, and the values of those that are not drawn.
+
+        Not drawn are the integers that a run of the whole model has there: they may be positions.
+        """
+        if not self.met:
+            yield from ((inputs, {}) for inputs in self.sizes(choice))
+        for feeds in self.met:
+            yield (
+                [(name, elem, feeds[name].shape) for name, elem, _ in self.inputs],
+                {name: array for name, array in feeds.items() if not is_float(array.dtype)},
+            )
+
+    def digest(self) -> bytes:
+        """Equal for pairs that compute the same on the same inputs: of both sides, and of what was met."""
+        digest = hashlib.sha256()
+        for model in (self.before, self.after):
+            digest.update(model.SerializeToString(deterministic=True))
+        for feeds in self.met:
+            for array in feeds.values():
+                digest.update(repr(array.shape).encode())
+                digest.update(b"" if is_float(array.dtype) else array.tobytes())
+        return digest.digest()
+
+
+__all__ = ["ModelPair"]

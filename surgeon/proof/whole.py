@@ -1,0 +1,150 @@
+"""Whole models: two of them proved equal, and the sizes and tensors of a run of one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto
+
+from surgeon.errors import ModelError, UsageError, did_you_mean
+from surgeon.ir.graph import Model, declared_dim
+from surgeon.proof.cut import largest_pad
+from surgeon.proof.evaluate import Runner, Unrunnable
+from surgeon.proof.feeds import Feeds, SizedInput, feeds_of
+from surgeon.proof.judge import Verdict, judge
+from surgeon.proof.pair import ModelPair
+from surgeon.proof.sizes import TOO_LARGE, DeclaredInput, all_choices
+
+Shapes = Mapping[str, Sequence[int]]  # the shapes of inputs that the user gives, by name
+
+
+def prove_models(
+    before: ModelProto,
+    after: ModelProto,
+    *,
+    base: str | Path | None = None,
+    shapes: Shapes | None = None,
+    own_rounding: bool = False,
+) -> Verdict:
+    """Whether two whole models compute the same, at the first choice of sizes with which the original runs.
+
+    base          the folder of the external weights of both
+    shapes        the shapes of inputs that are symbolic in the file
+    own_rounding  see `judge`
+
+    Raises UsageError where `shapes` does not fit the model.
+    """
+    pair = whole_pair(before, after, base=base, shapes=shapes)
+    first = None
+    for choice in all_choices(pair.inputs, pair.before):
+        verdict = judge(pair, choice, own_rounding=own_rounding)
+        if not verdict.unsized:
+            return verdict
+        first = first or verdict
+    assert first is not None
+    return first
+
+
+def whole_pair(
+    before: ModelProto, after: ModelProto, *, base: str | Path | None = None, shapes: Shapes | None = None
+) -> ModelPair:
+    """Two whole models as a pair. Raises UsageError where `shapes` does not fit the first one."""
+    given = dict(shapes or {})
+    fixed = fixed_symbols(before, given)
+    inputs: list[DeclaredInput] = []
+    weights = {t.name for t in before.graph.initializer}
+    for info in before.graph.input:
+        if info.name in weights:
+            continue
+        dims = [declared_dim(d) for d in info.type.tensor_type.shape.dim]
+        for k, size in enumerate(given.get(info.name, ())):
+            if dims[k] is None:  # a name of its own for a dimension that has neither name nor size
+                dims[k] = f"{info.name}#{k}"
+                fixed[f"{info.name}#{k}"] = size
+        inputs.append((info.name, info.type.tensor_type.elem_type, tuple(dims)))
+    return ModelPair(before, after, tuple(inputs), largest_pad=_largest_pad(before), fixed=fixed, folder=base)
+
+
+def fixed_symbols(model: ModelProto, shapes: Shapes) -> dict[str, int]:
+    """The size of each named dimension that `shapes` fixes.
+
+    Raises UsageError where the shapes are not those of the model's inputs, contradict each other, or have a size below
+    1: without elements everything is equal.
+    """
+    found: dict[str, int] = {}
+    inputs = {i.name: i for i in model.graph.input}
+    for name, sizes in shapes.items():
+        if name not in inputs:
+            raise UsageError(f"the model has no input '{name}'.{did_you_mean(name, inputs)}")
+        dims = [declared_dim(d) for d in inputs[name].type.tensor_type.shape.dim]
+        if len(dims) != len(sizes):
+            raise UsageError(f"the input '{name}' has {len(dims)} dimensions; {len(sizes)} were given.")
+        for k, (dim, size) in enumerate(zip(dims, sizes, strict=True)):
+            if not isinstance(size, int | np.integer) or size < 1:
+                raise UsageError(f"dimension {k} of the input '{name}' needs a size of 1 or more, not {size}.")
+            if isinstance(dim, int) and dim > 0 and size != dim:
+                raise UsageError(f"dimension {k} of the input '{name}' is {dim} in the model; {size} was given.")
+            if isinstance(dim, str) and found.setdefault(dim, int(size)) != size:
+                raise UsageError(f"'{dim}' cannot be both {found[dim]} and {size}: inputs share that dimension.")
+    return found
+
+
+def sizes_that_run(pair: ModelPair, run: Callable[[Feeds], Any]) -> list[SizedInput]:
+    """The inputs with the first sizes on which `run` does not raise Unrunnable.
+
+    Raises Unrunnable where there are none.
+    """
+    why = ""
+    for choice in all_choices(pair.inputs, pair.before):
+        for sized in pair.sizes(choice):
+            _, feeds = next(feeds_of(sized))
+            try:
+                run(feeds)
+            except Unrunnable as error:
+                why = why or str(error)
+            else:
+                return sized
+    raise Unrunnable(why or TOO_LARGE)
+
+
+def tensors_of_a_run(model: ModelProto, tensors: Sequence[str], *, folder: Path | None, shapes: Shapes) -> list[Feeds]:
+    """The tensors of the main graph as random inputs make them, at one or two sizes.
+
+    Tensors that the model does not have are left out, and the list is empty where the model does not run. `model` is
+    changed: the tensors become outputs.
+    """
+    made = {o for n in model.graph.node for o in n.output} | {i.name for i in model.graph.input}
+    wanted = [t for t in tensors if t in made]
+    outputs = {o.name for o in model.graph.output}
+    model.graph.output.extend(onnx.ValueInfoProto(name=t) for t in wanted if t not in outputs)
+    pair = whole_pair(model, model, base=folder, shapes=shapes)
+    try:
+        runner = Runner(model, folder)
+    except (Unrunnable, ModelError):
+        return []
+    names = [o.name for o in model.graph.output]
+    for choice in all_choices(pair.inputs, pair.before):
+        found = []
+        for sized in pair.sizes(choice):
+            _, feeds = next(feeds_of(sized))
+            with contextlib.suppress(Unrunnable):
+                results = dict(zip(names, runner.run(feeds), strict=True))
+                found.append({t: results[t] for t in wanted})
+        if found:
+            return found
+    return []
+
+
+def _largest_pad(model: ModelProto) -> int:
+    """The largest constant pad of a model; 1 where there is none."""
+    indexed = Model(model)
+    pads = [node for scope in indexed.scopes for node in scope.by_op.get("Pad", ())]
+    return max([1, *(largest_pad(node, indexed) for node in pads)])
+
+
+__all__ = ["fixed_symbols", "prove_models", "sizes_that_run", "tensors_of_a_run", "whole_pair"]
