@@ -1,19 +1,16 @@
-"""Bring the opset down to what the parser really reads, and write out what it would silently misread.
+"""Bring the opset down to what the parser really reads.
 
 Why       No TensorRT parser checks the declared opset: a node of a newer one is read with the older
           meaning, without a word.
           Up to 9.3 a Reduce whose axes are an input (opset 18) reduces over every axis, Shape ignores start and end,
-          GridSample takes 'linear' for nearest; no parser at all reads the layout of LSTM.
+          GridSample takes 'linear' for nearest.
           ONNX Runtime cannot see such a mistake.
-Rewrites  For targets up to 9.3 every node whose definition is newer than the parser, as the older opset spells it:
+Rewrites  Every node whose definition is newer than the parser, as the older opset spells it:
           axes, pads, split and bounds as attributes where they were   Pad over every axis
-          Split into equal or listed parts   Resize with every scale   CastLike -> Cast   Softmax along the last axis
-          GridSample by its old mode names
-          Shape(start, end) -> Slice(Shape)   Reduce over nothing -> its input   GreaterOrEqual -> Or(Greater, Equal)
-          For any target: LSTM, GRU and RNN with layout 1 -> layout 0 between Transposes
-          Einsum's capital letters -> lower-case ones   ReduceMax and ReduceMin of bool -> of int32
-          Reduce over nothing -> Abs, Mul, Log or its input   Softmax of one dimension -> of two
-          GridSample's 'linear' -> the default   ScatterND's reduction 'none' -> left out
+          Split into equal or listed parts   Resize with every scale   Softmax along the last axis
+          GridSample by its old mode names   GreaterOrEqual -> Or(Greater, Equal)
+          At every opset, for the same targets, what they read with an older meaning all the same:
+          Shape(start, end) -> Slice(Shape)   Reduce over nothing -> its input   Reshape -> Reshape<allowzero = 0>
 Exact     Bit for bit.
 
 It is all or nothing: where a single node cannot be written at the older opset, nothing comes down, a warning says why,
@@ -23,7 +20,6 @@ at the older opset: inputs, attributes and types.
 
 from collections.abc import Callable
 from itertools import zip_longest
-from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
@@ -34,6 +30,7 @@ from surgeon.ir.graph import constant_value, schema
 from surgeon.rules.builder import is_rounded
 from surgeon.rules.pattern import MOVED
 
+from ._reduction import over_nothing
 from ._shapes import dims, elements
 
 END = 2**31 - 1  # "to the end" for a parser that reads 32 bits
@@ -66,7 +63,6 @@ BEGINNINGS = {"sequence_type": "seq(", "optional_type": "optional("}
 
 # What a step writes in place of an operator, where that is not the operator alone.
 WRITES = {
-    "CastLike": ("Cast",),
     "Constant": (),
     "Dropout": ("Identity",),
     "GreaterOrEqual": ("Greater", "Equal"),
@@ -365,48 +361,17 @@ def _check_made(node, model):
     "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare"
 )
 def reduce(r):
-    if not r.target.lowers_opset and r.target.takes(r.node) is None:
-        return None
-    if r.dtype(r.input(0)) == TensorProto.BOOL and not r.changed:
-        return _in_integers(r)
-    if not r.node.attr("noop_with_empty_axes"):
+    if not r.target.lowers_opset or not r.node.attr("noop_with_empty_axes"):
         return None
     axes = r.attrs.get("axes") if "axes" in r.before.attributes else r.value(1, "axes")
     if axes is None or np.size(axes) == 0:
-        return _of_each(r)
+        return lambda b: over_nothing(b, r.node.op, r.input(0))
     kept = {"keepdims": r.node.attr("keepdims")}
     return lambda b: b.node(r.node.op, [r.input(0)], 1, "", {"axes": np.asarray(axes).tolist(), **kept})
 
 
-def _in_integers(r):
-    """A ReduceMax or ReduceMin of bools: of 0 and 1."""
-
-    def plan(b):
-        numbers = b.Cast(r.input(0), to=TensorProto.INT32)
-        return b.Cast(b.node(r.node.op, [numbers, *r.node.inputs[1:]], 1, "", r.attrs), to=TensorProto.BOOL)
-
-    return plan
-
-
-def _of_each(r):
-    """A Reduce over nothing: what the operator makes of each number alone."""
-    x, op = r.input(0), r.node.op
-    if op in ("ReduceL1", "ReduceL2"):
-        return lambda b: b.Abs(x)
-    if op == "ReduceSumSquare":
-        return lambda b: b.Mul(x, x)
-    return (lambda b: b.Log(x)) if op == "ReduceLogSum" else _itself(r)
-
-
-def _itself(r):
-    return lambda b: b.Identity(r.input(0)) if r.node.outputs[0].is_output else r.input(0)
-
-
 @step("Softmax LogSoftmax Hardmax")
 def softmax(r):
-    flat = len(r.model.shape(r.input(0)) or ()) == 1
-    if flat and not r.changed and r.target.imports(r.node.op) and r.target.takes(r.node) is not None:
-        return lambda b: b.Squeeze(b.node(r.node.op, [b.Unsqueeze(r.input(0), axes=[0])], 1, "", {"axis": 1}), axes=[0])
     if not r.crosses(13):
         return None
     dims = r.shape(0)
@@ -417,21 +382,6 @@ def softmax(r):
     return lambda b: b.Transpose(
         b.node(r.node.op, [b.Transpose(r.input(0), perm=perm)], 1, "", {"axis": last}), perm=perm
     )
-
-
-@step("Einsum")
-def einsum(r):
-    equation = r.node.attr("equation")
-    capitals = sorted({c for c in equation if c.isupper()})
-    if not capitals or r.after is None or not r.target.imports("Einsum"):
-        return None
-    if "->" not in equation:
-        raise Refused("where its capital letters stand in the output, which it leaves out, is not defined")
-    free = [c for c in ascii_lowercase if c not in equation]
-    if len(free) < len(capitals):
-        raise Refused("it has more than 26 letters")
-    names = str.maketrans(dict(zip(capitals, free, strict=False)))
-    return lambda b: b.Einsum(*r.node.inputs, equation=equation.translate(names))
 
 
 @step("Shape")
@@ -446,16 +396,6 @@ def shape(r):
     if sizes is not None and sizes[start:end] == sizes:
         return lambda b: b.Shape(r.input(0))
     return lambda b: b.Slice(b.Shape(r.input(0)), starts=[start], ends=[END if end is None else end], axes=[0])
-
-
-@step("CastLike")
-def cast_like(r):
-    if r.after is not None and r.target.imports("CastLike"):
-        return None
-    to = r.dtype(r.input(1))
-    if not to:
-        raise Refused("the type that it casts to is not known")
-    return lambda b: b.Cast(r.input(0), to=to)
 
 
 @step("GreaterOrEqual")
@@ -643,45 +583,10 @@ def average_pool(r):
 
 @step("GridSample")
 def grid_sample(r):
-    mode = r.node.attr("mode")
-    if r.after is None:
+    old = {"linear": "bilinear", "cubic": "bicubic"}.get(r.node.attr("mode"))
+    if r.after is None or old is None or not r.crosses(20):
         return None
-    old = {"linear": "bilinear", "cubic": "bicubic"}.get(mode)
-    if old is None:
-        return None
-    rest = {k: v for k, v in r.attrs.items() if k != "mode"}
-    if r.crosses(20):
-        if len(r.shape(0)) != 4:
-            raise Refused("more than two spatial dimensions came with opset 20")
-        return lambda b: b.node("GridSample", list(r.node.inputs), 1, "", {**rest, "mode": old})
-    if mode == "linear" and "mode" in r.attrs and r.target.takes(r.node) is not None:
-        return lambda b: b.node("GridSample", list(r.node.inputs), 1, "", rest)  # the parser's own default is right
-    return None
-
-
-@step("ScatterND")
-def scatter_nd(r):
-    if r.attrs.get("reduction") != "none" or r.target.takes(r.node) is None:
-        return None
-    return lambda b: b.node("ScatterND", list(r.node.inputs), 1, "", {})
-
-
-@step("LSTM GRU RNN")
-def recurrent(r):
-    if not r.attrs.get("layout"):
-        return None
-    attrs = {k: v for k, v in r.attrs.items() if k != "layout"}
-
-    def plan(b):
-        def turned(value):
-            return None if value is None else b.Transpose(value, perm=[1, 0, 2])
-
-        inputs = [turned(v) if k in (0, 5, 6) else v for k, v in enumerate(r.node.inputs)]
-        made = b.node(r.node.op, inputs, len(r.node.outputs), "", attrs)
-        made = made if isinstance(made, tuple) else (made,)
-        outputs = [None if o is None else m for o, m in zip(r.node.outputs, made, strict=True)]
-        return tuple(
-            None if m is None else turned(m) if k else b.Transpose(m, perm=[2, 0, 1, 3]) for k, m in enumerate(outputs)
-        )
-
-    return plan
+    if len(r.shape(0)) != 4:
+        raise Refused("more than two spatial dimensions came with opset 20")
+    attrs = {k: v for k, v in r.attrs.items() if k != "mode"} | {"mode": old}
+    return lambda b: b.node("GridSample", list(r.node.inputs), 1, "", attrs)

@@ -1,0 +1,96 @@
+"""Respell a node that the target's parser refuses or misreads in one spelling and reads right in another.
+
+Why       Each of these is a peculiarity of some parser, at every opset: no parser reads the layout of LSTM, none takes
+          an Einsum with capital letters, 10.0 to 10.8 refuse a ScatterND that says that it has no reduction, and
+          TensorRT-RTX 1.7.1 refuses a Softmax of one dimension.
+Rewrites  LSTM, GRU and RNN with layout 1         ->  with layout 0, between Transposes
+          Einsum with capital letters             ->  Einsum with lower-case ones
+          ReduceMax and ReduceMin of bool         ->  of int32, between Casts
+          a Reduce with noop_with_empty_axes and no axes  ->  Abs(x), Mul(x, x), Log(x) or x
+          Softmax, LogSoftmax and Hardmax of one dimension  ->  of two, between Unsqueeze and Squeeze
+          GridSample<mode = "linear">             ->  GridSample, whose default that is
+          ScatterND<reduction = "none">           ->  ScatterND
+          CastLike(x, like)                       ->  Cast(x)
+Exact     Bit for bit.
+"""
+
+from string import ascii_lowercase
+
+from onnx import TensorProto
+
+from surgeon import Stage, attr, op, require, rewrite, var
+
+from ._reduction import over_nothing
+
+x, like = var("x"), var("like")
+
+
+@rewrite(
+    op.LSTM(..., layout=1) | op.GRU(..., layout=1) | op.RNN(..., layout=1), stage=Stage.LOWER, strategy="decompose"
+)
+def recurrent(b):
+    """Batch and time change places in x, in the initial states and in every output."""
+    root = b.root
+    inputs = [b.Transpose(v, perm=[1, 0, 2]) if k in (0, 5, 6) and v else v for k, v in enumerate(root.inputs)]
+    attrs = {name: value for name, value in root.attrs.items() if name != "layout"}
+    made = b.node(root.op, inputs, len(root.outputs), "", attrs)
+    made = made if isinstance(made, tuple) else (made,)
+    perms = [[2, 0, 1, 3], [1, 0, 2], [1, 0, 2]]
+    return tuple(
+        None if old is None else b.Transpose(new, perm=perm)
+        for old, new, perm in zip(root.outputs, made, perms, strict=False)
+    )
+
+
+@rewrite(op.Einsum(..., equation=attr("equation")), stage=Stage.LOWER, strategy="decompose")
+def einsum(b, equation):
+    capitals = sorted({c for c in equation if c.isupper()})
+    require(capitals and b.target.imports("Einsum"), "")
+    require("->" in equation, "where its capital letters stand in the output, which it leaves out, is not defined")
+    free = [c for c in ascii_lowercase if c not in equation]
+    require(len(free) >= len(capitals), "it has more than 26 letters")
+    names = str.maketrans(dict(zip(capitals, free, strict=False)))
+    return b.Einsum(*b.root.inputs, equation=equation.translate(names))
+
+
+@rewrite(op.ReduceMax(x, ...) | op.ReduceMin(x, ...), stage=Stage.LOWER, strategy="decompose")
+def reduce_bool(b, x):
+    require(b.dtype(x) == TensorProto.BOOL and not b.target.lowers_opset, "")  # of opset 20, above that ceiling
+    numbers = b.Cast(x, to=TensorProto.INT32)
+    return b.Cast(b.node(b.root.op, [numbers, *b.root.inputs[1:]], 1, "", b.root.attrs), to=TensorProto.BOOL)
+
+
+@rewrite(
+    op.ReduceL1(x, noop_with_empty_axes=1) | op.ReduceL2(x, noop_with_empty_axes=1)
+    | op.ReduceLogSum(x, noop_with_empty_axes=1) | op.ReduceLogSumExp(x, noop_with_empty_axes=1)
+    | op.ReduceMax(x, noop_with_empty_axes=1) | op.ReduceMean(x, noop_with_empty_axes=1)
+    | op.ReduceMin(x, noop_with_empty_axes=1) | op.ReduceProd(x, noop_with_empty_axes=1)
+    | op.ReduceSum(x, noop_with_empty_axes=1) | op.ReduceSumSquare(x, noop_with_empty_axes=1),
+    stage=Stage.LOWER,
+    strategy="decompose",
+)  # fmt: skip
+def reduce_nothing(b, x):
+    return over_nothing(b, b.root.op, x)
+
+
+@rewrite(op.Softmax(x) | op.LogSoftmax(x) | op.Hardmax(x), stage=Stage.LOWER, strategy="decompose")
+def softmax(b, x):
+    require(b.rank(x) == 1 and b.target.imports(b.root.op), "")
+    return b.Squeeze(b.node(b.root.op, [b.Unsqueeze(x, axes=[0])], 1, "", {"axis": 1}), axes=[0])
+
+
+@rewrite(op.GridSample(..., mode="linear"), stage=Stage.LOWER, strategy="decompose")
+def grid_sample(b):
+    require("mode" in b.root.attrs, "")
+    return b.node("GridSample", b.root.inputs, 1, "", {k: v for k, v in b.root.attrs.items() if k != "mode"})
+
+
+@rewrite(op.ScatterND(..., reduction="none"), stage=Stage.LOWER, strategy="decompose")
+def scatter_nd(b):
+    return b.ScatterND(*b.root.inputs)
+
+
+@rewrite(op.CastLike(x, like), stage=Stage.LOWER, strategy="decompose")
+def cast_like(b, x, like):
+    require(b.dtype(like), "the type that it casts to is not known")
+    return b.Cast(x, to=b.dtype(like))
