@@ -12,10 +12,12 @@ Exact     Bit for bit: every channel is computed with the same numbers.
 
 import numpy as np
 
-from surgeon import ANY, Stage, attr, op, require, rewrite, var
+from surgeon import ANY, Builder, Stage, attr, not_mine, op, require, require_some, rewrite, var
+from surgeon.ir.graph import Node, Value
 
+from ._norm.factors import of_channels
+from ._norm.writing import normalised, with_affine
 from ._shapes import dims, same_shape
-from ._statistics import by_channel, known, normalised, with_affine
 
 x = var("x")
 NAMES = ("scale", "bias", "mean", "variance")
@@ -26,20 +28,23 @@ node = op.BatchNormalization(op.Reshape(x, ANY), *repeated, epsilon=attr("epsilo
 @rewrite(op.Reshape(node, ANY), stage=Stage.FUSE)
 def folded_batch(b, x, epsilon, momentum, **parameters):
     inside = next(m for m in b.matched if m.key == "BatchNormalization")
-    _at_inference(b, inside)
+    require(not _is_training(b, inside), "it is in training mode")
     require(same_shape(b, b.root.outputs[0], x), "it is not reshaped back to the shape that it had")
-    whole, folded = known(dims(b, x), ""), known(dims(b, inside.inputs[0]), "")
+    whole, folded = dims(b, x), dims(b, inside.inputs[0])
+    if whole is None or folded is None:
+        not_mine()
     require(len(whole) >= 3 and isinstance(whole[1], int), "the number of channels is not known")
-    require(folded[0] == 1, "" if folded == whole else "it folds something else than the batch")
+    if folded == whole and folded[0] != 1:
+        not_mine()  # it folds nothing
+    require(folded[0] == 1, "it folds something else than the batch")
     return b.BatchNormalization(x, *_once(b, whole[1], parameters), epsilon=epsilon, momentum=momentum)
 
 
 @rewrite(node, stage=Stage.FUSE)
 def reshaped_to_itself(b, x, epsilon, momentum, **parameters):
-    _at_inference(b, b.root)
-    whole = known(dims(b, x), "")
-    require(len(whole) >= 2 and isinstance(whole[1], int) and same_shape(b, b.root.inputs[0], x), "")
-    return b.BatchNormalization(x, *_once(b, whole[1], parameters), epsilon=epsilon, momentum=momentum)
+    require(not _is_training(b, b.root), "it is in training mode")
+    channels = _channels_beside_reshape(b, x, b.root.inputs[0])
+    return b.BatchNormalization(x, *_once(b, channels, parameters), epsilon=epsilon, momentum=momentum)
 
 
 @rewrite(
@@ -47,24 +52,31 @@ def reshaped_to_itself(b, x, epsilon, momentum, **parameters):
     stage=Stage.FUSE,
 )
 def reshaped_back_to_itself(b, x, epsilon, momentum, **parameters):
-    _at_inference(b, next(m for m in b.matched if m.key == "BatchNormalization"))
-    whole = known(dims(b, x), "")
-    require(len(whole) >= 2 and isinstance(whole[1], int) and same_shape(b, b.root.outputs[0], x), "")
-    return b.BatchNormalization(x, *_once(b, whole[1], parameters), epsilon=epsilon, momentum=momentum)
+    inside = next(m for m in b.matched if m.key == "BatchNormalization")
+    require(not _is_training(b, inside), "it is in training mode")
+    channels = _channels_beside_reshape(b, x, b.root.outputs[0])
+    return b.BatchNormalization(x, *_once(b, channels, parameters), epsilon=epsilon, momentum=momentum)
 
 
-def _at_inference(b, inside):
-    training = inside.attr("training_mode") or (b.opset < 14 and sum(o is not None for o in inside.outputs) > 1)
-    require(not training, "it is in training mode")
+def _channels_beside_reshape(b: Builder, x: Value, reshaped: Value) -> int:
+    """The number of channels of x; declines silently unless a Reshape on one side of the node changes nothing."""
+    whole = dims(b, x)
+    if whole is None or len(whole) < 2 or not isinstance(whole[1], int) or not same_shape(b, reshaped, x):
+        not_mine()
+    return whole[1]
 
 
-def _once(b, size, parameters):
+def _is_training(b: Builder, node: Node) -> bool:
+    """Whether a BatchNormalization is in training mode, which before opset 14 its further outputs say."""
+    return bool(node.attr("training_mode")) or (b.opset < 14 and sum(o is not None for o in node.outputs) > 1)
+
+
+def _once(b: Builder, size: int, parameters: dict[str, Value]) -> list[np.ndarray]:
     """The parameters of one instance; every instance must have the same."""
     found = []
     for name in NAMES:
-        array = b.value(parameters[f"{name}_once"]) if f"{name}_once" in parameters else b.value(parameters[name])
-        require(array is not None, f"the {name} is not constant")
-        flat = array.reshape(-1)
+        given = parameters.get(f"{name}_once", parameters.get(name))
+        flat = require_some(b.value(given), f"the {name} is not constant").reshape(-1)
         require(
             flat.size % size == 0 and np.array_equal(np.resize(flat[:size], flat.size), flat),
             f"the {name} differs from instance to instance",
@@ -80,10 +92,11 @@ scale, bias = var("scale"), var("bias")
     op.BatchNormalization(x, scale, bias, ANY, ANY, epsilon=attr("epsilon")), stage=Stage.LOWER, strategy="decompose"
 )
 def in_training(b, x, scale, bias, epsilon):
-    outputs = b.root.outputs
-    require(b.root.attr("training_mode") or (b.opset < 14 and sum(o is not None for o in outputs) > 1), "")
-    require(all(o is None or not (o.users or o.is_output) for o in outputs[1:]), "its running statistics are read")
-    rank = b.rank(x)
-    require(rank is not None and rank >= 2, f"the rank of '{x.name}' is not known")
+    if not _is_training(b, b.root):
+        not_mine()
+    statistics = [o for o in b.root.outputs[1:] if o is not None]
+    require(not any(o.users or o.is_output for o in statistics), "its running statistics are read")
+    rank = require_some(b.rank(x), f"the rank of '{x.name}' is not known")
+    require(rank >= 2, f"the rank of '{x.name}' is not known")
     y = normalised(b, x, [0, *range(2, rank)], epsilon)
-    return with_affine(b, y, by_channel(b, scale, rank), by_channel(b, bias, rank), b.dtype(x))
+    return with_affine(b, y, of_channels(b, scale, rank), of_channels(b, bias, rank), b.dtype(x))

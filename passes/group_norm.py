@@ -15,42 +15,40 @@ Rewrites  Reshape InstanceNormalization Reshape [* scale] [+ bias];
 Exact     To rounding. Sums of fp16 and bf16 are in fp32.
 """
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, DOMAIN, Stage, attr, const, meaning, op, require, rewrite, var
+from surgeon import ANY, DOMAIN, Builder, Stage, attr, const, meaning, not_mine, op, require, require_some, rewrite, var
+from surgeon.ir.graph import Node, Value
 
-from ._shapes import cancel, dims, same_shape
-from ._statistics import (
-    Normalisation,
-    Spelling,
-    by_channel,
-    channels_behind,
-    count,
-    grouped_last,
+from ._norm.epsilon import with_epsilon
+from ._norm.factors import (
+    Factor,
+    channels_with_behind,
     is_constant,
-    known,
     merged,
-    narrowed,
-    normalised,
+    neutral_of,
     numpy_type,
+    of_channels,
     of_shape,
-    read,
-    require_fewer,
-    require_shorter,
-    source_through,
-    undoes_transpose,
     vector,
-    with_affine,
 )
+from ._norm.kind import is_grouped_last
+from ._norm.precision import narrowed
+from ._norm.spelling import Spelling
+from ._norm.window import Normalisation, affine_of, read
+from ._norm.worth import require_fewer, require_shorter
+from ._norm.writing import normalised, source_through, undoes_transpose, with_affine
+from ._shapes import Dim, cancel, dims, same_shape
 
 OPTIONS = ("repair_eps",)
 
 x, scale, bias = var("x"), var("scale"), var("bias")
 epsilon, groups = attr("epsilon"), attr("num_groups")
-NATIVE = (
-    21  # the opset from which GroupNormalization has a scale a channel; from 18 to 20 it has one a group, deprecated
-)
+NATIVE = 21  # the opset from which GroupNormalization has a scale a channel; before, it has one a group, deprecated
 
 grouped = op.InstanceNormalization(op.Reshape(x, ANY), const("group_scale"), const("group_bias"), epsilon=epsilon)
 back = op.Reshape(grouped, ANY)
@@ -58,60 +56,56 @@ scaled = op.Mul(back, var("outer_scale"))
 
 
 @rewrite(op.Add(scaled | back, var("outer_shift")) | scaled | back, stage=Stage.FUSE)
-def by_reshape(b, x, epsilon, group_scale, group_bias, outer_scale=None, outer_shift=None):
+def by_reshape(b, x, epsilon, group_scale, group_bias, **outer):
     inside = next(m for m in b.matched if m.key == "InstanceNormalization")
     behind = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is inside.outputs[0])
-    whole, folded = (known(dims(b, v), "the rank of the input is not known") for v in (x, inside.inputs[0]))
-    require(len(whole) >= 3, "")
-    require(
-        folded[0] == whole[0] and isinstance(folded[1], int),
-        "" if folded[0] != whole[0] else "the number of groups is not known",
-    )
+    whole, folded = (require_some(dims(b, v), "the rank of the input is not known") for v in (x, inside.inputs[0]))
+    if len(whole) < 3 or folded[0] != whole[0]:
+        not_mine()
+    groups = folded[1]
+    require(isinstance(groups, int), "the number of groups is not known")
     require(same_shape(b, behind.outputs[0], x), "it is not reshaped back to the shape that it had")
-    affine = [("Mul", outer_scale)] if outer_scale is not None else []
-    affine += [("Add", outer_shift)] if outer_shift is not None else []
-    n = Normalisation(x, whole, tuple(range(2, len(whole))), epsilon, 1.0, affine)
-    size = known(n.channels(1), "the number of channels is not known")
-    require(size % folded[1] == 0, "the groups do not divide the channels")
+    n = Normalisation(x, whole, tuple(range(2, len(whole))), epsilon, affine=affine_of(outer))
+    size = require_some(n.channels(1), "the number of channels is not known")
+    require(size % groups == 0, "the groups do not divide the channels")
     dtype = b.dtype(b.root.outputs[0])
-    parts = known(
-        merged(b, n, [1], dtype),
-        f"the {'scale' if outer_shift is None else 'shift or the scale'} is not one number a channel",
-    )
-    each = size // folded[1]
-    for factor in (group_scale, group_bias):
-        require(factor.size == folded[1], "the scales do not fit the groups")
+    what = "shift or the scale" if "outer_shift" in outer else "scale"
+    parts = require_some(merged(b, n, [1], dtype), f"the {what} is not one number a channel")
+    require(group_scale.size == groups == group_bias.size, "the scales do not fit the groups")
     if not (is_constant(group_scale, 1) and is_constant(group_bias, 0)):
-        require(all(isinstance(p, np.ndarray) for p in parts), "a computed scale follows one that is not 1")
-        parts = (
-            parts[0] * np.repeat(group_scale, each).astype(np.float64),
-            parts[1] + parts[0] * np.repeat(group_bias, each).astype(np.float64),
-        )
-    return _fused(b, x, folded[1], size, parts, epsilon, dtype)
+        scale, shift = parts
+        constant = isinstance(scale, np.ndarray) and isinstance(shift, np.ndarray)
+        require(constant, "a computed scale follows one that is not 1")
+        inner_scale, inner_shift = (np.repeat(f, size // groups).astype(np.float64) for f in (group_scale, group_bias))
+        parts = scale * inner_scale, shift + scale * inner_shift
+    return _fused(b, n, groups, size, parts, dtype)
 
 
 @rewrite(op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilon), stage=Stage.FUSE)
 def all_groups(b, x, scale, bias, num_groups, epsilon):
     shape = dims(b, x)
-    require(b.opset >= NATIVE and shape is not None and len(shape) >= 3 and shape[1] == num_groups, "")
+    if b.opset < NATIVE or shape is None or len(shape) < 3 or shape[1] != num_groups:
+        not_mine()
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
-def _fused(b, x, number, size, parts, epsilon, dtype):
-    """The canonical node, unless the window is as short as what it would become."""
+def _fused(b: Builder, n: Normalisation, groups: int, size: int, parts: tuple[Factor, Factor], dtype: int) -> Value:
+    """The canonical node over n.x, [N, C, ...] of `size` channels; declines where the window is as short already."""
     scale, shift = parts
     factors = [vector(b, f, size, dtype) for f in parts]
-    affine = [kind for kind, f, neutral in (("Mul", scale, 1), ("Add", shift, 0)) if not is_constant(f, neutral)]
+    if groups == size:
+        return b.InstanceNormalization(n.x, *factors, epsilon=n.epsilon)  # type: ignore[no-any-return]
+    affine = [kind for kind, f in (("Mul", scale), ("Add", shift)) if not is_constant(f, neutral_of(kind))]
     spelled = ["Reshape", "InstanceNormalization", "Reshape", *affine]
-    if number == size:
-        return b.InstanceNormalization(x, *factors, epsilon=epsilon)
+    y: Value
     if b.opset >= NATIVE:
-        y = b.GroupNormalization(x, *factors, num_groups=number, epsilon=epsilon)
+        y = b.GroupNormalization(n.x, *factors, num_groups=groups, epsilon=n.epsilon)
         if b.lowering(y, "group-norm") == "decompose":
             require_shorter(b, spelled)
         return y
     require_shorter(b, spelled)
-    return b.GroupNorm(x, *factors, domain=DOMAIN, num_groups=number, epsilon=epsilon)
+    y = b.GroupNorm(n.x, *factors, domain=DOMAIN, num_groups=groups, epsilon=n.epsilon)
+    return y
 
 
 split = op.Reshape(x, ANY)
@@ -122,38 +116,46 @@ spelling = Spelling(split)
 def channels_last(b, x, **found):
     """[N, H, W, C] as [N, H, W, groups, C / groups]: tensorflow_addons and Keras."""
     inner = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is x and m is not b.root)
-    n = read(b, inner.outputs[0], **found)
-    require(grouped_last(n), "")
-    whole = known(dims(b, x), "the rank of the input is not known")
-    require(len(whole) == n.rank - 1, "it is another reshape than that of the channels")
-    number, each = n.dims[-2:]
-    require(
-        isinstance(number, int) and isinstance(each, int) and isinstance(whole[-1], int) and number * each == whole[-1],
-        "the channels are not known",
-    )
-    agree = [p == q for p, q in zip(n.dims[:-2], whole[:-1], strict=True)]
-    require(sum(agree) >= len(agree) - 1, "it is another reshape than that of the channels")
+    n = read(b, inner.outputs[0], found)
+    if not is_grouped_last(n):
+        not_mine()
+    whole = require_some(dims(b, x), "the rank of the input is not known")
+    number, each = _split_channels(n.dims, whole)
     require(same_shape(b, b.root.outputs[0], x), "it is not reshaped back to the shape that it had")
-    count(b, n)
+    n = with_epsilon(b, n, found)
     dtype = b.dtype(b.root.outputs[0])
     require(dtype != TensorProto.DOUBLE, "it computes in double precision")
-    parts = known(merged(b, n, [n.rank - 2, n.rank - 1], dtype), "the scale or the shift is not one number a channel")
+    parts = merged(b, n, [n.rank - 2, n.rank - 1], dtype)
+    parts = require_some(parts, "the scale or the shift is not one number a channel")
     value, perm = narrowed(b, x, dtype), [0, n.rank - 2, *range(1, n.rank - 2)]
     probe = b.InstanceNormalization(value, *[vector(b, f, number * each, dtype) for f in parts], epsilon=n.epsilon)
     lowering = b.lowering(probe, "instance-norm")
     b.discard(probe, value, *parts)
     if lowering == "decompose" and not undoes_transpose(value, perm):
         y = normalised(b, b.Reshape(value, inner.inputs[1]), n.axes, n.epsilon)
-        scale, shift = (_by_group(b, f, number, each) for f in parts)
-        y = with_affine(b, y, scale, shift, dtype)
-        y = b.Reshape(y, b.root.inputs[1])
+        row, offset = (_by_group(b, f, number, each) for f in parts)
+        y = b.Reshape(with_affine(b, y, row, offset, dtype), b.root.inputs[1])
         require_shorter(b, [node.key for node in b.made if node.alive])
         return y
-    y = _fused(b, source_through(b, value, perm), number, number * each, parts, n.epsilon, dtype)
+    first = replace(n, x=source_through(b, value, perm))
+    y = _fused(b, first, number, number * each, parts, dtype)
     return b.Transpose(y, perm=[0, *range(2, n.rank - 1), 1])
 
 
-def _by_group(b, factor, number, each):
+def _split_channels(split: list[Dim], whole: list[Dim]) -> tuple[int, int]:
+    """(groups, channels of each) of a reshape of [..., C] to [..., groups, C / groups]; declines for another one."""
+    require(len(whole) == len(split) - 1, "it is another reshape than that of the channels")
+    *kept, number, each = split
+    *given, channels = whole
+    known = isinstance(number, int) and isinstance(each, int) and isinstance(channels, int)
+    require(known and number * each == channels, "the channels are not known")
+    # one dimension follows from the others
+    differing = sum(p != q for p, q in zip(kept, given, strict=True))
+    require(differing <= 1, "it is another reshape than that of the channels")
+    return number, each
+
+
+def _by_group(b: Builder, factor: Factor, number: int, each: int) -> Factor:
     """A vector of the channels as a factor of [..., groups, channels of a group]."""
     if isinstance(factor, np.ndarray):
         return factor if factor.size == 1 else factor.reshape(number, each)
@@ -167,28 +169,35 @@ either = op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilo
 
 @rewrite(op.Transpose(op.Transpose(either, perm=attr("inner")), perm=attr("outer")), stage=Stage.FUSE)
 def transposed_back(b, x, scale, bias, num_groups, epsilon, inner, outer):
-    require(cancel(inner, outer), "")
-    return _over(b, _matched(b), [x, scale, bias], num_groups, epsilon)
+    if not cancel(inner, outer):
+        not_mine()
+    return _like(b, _matched(b), [x, scale, bias])
 
 
 @rewrite(op.Mul(either, var("outer_scale")) | op.Add(either, var("outer_shift")), stage=Stage.FUSE)
 def behind(b, x, scale, bias, num_groups, epsilon, **outer):
-    """Written out, the node leaves its neutral weights away, and the next run would take what stands behind for
-    them."""
+    """A factor or a shift behind the node, one number a channel, becomes part of its own.
+
+    Written out, the node leaves its neutral weights away, and the next run would take what stands behind for them.
+    """
     node = _matched(b)
-    require(node.proto.domain == DOMAIN or b.opset >= NATIVE, "")
-    y = _over(b, node, [x, *channels_behind(b, x, scale, bias, **outer)], num_groups, epsilon)
+    if node.proto.domain != DOMAIN and b.opset < NATIVE:
+        not_mine()
+    y = _like(b, node, [x, *channels_with_behind(b, x, scale, bias, **outer)])
     require_fewer(b)
     return y
 
 
-def _matched(b):
+def _matched(b: Builder) -> Node:
+    """The group normalisation of a match."""
     return next(m for m in b.matched if m.op in ("GroupNorm", "GroupNormalization"))
 
 
-def _over(b, node, inputs, num_groups, epsilon):
-    """Such a node, of other inputs."""
-    return b.node(node.op, inputs, 1, node.proto.domain, {"num_groups": num_groups, "epsilon": epsilon})
+def _like(b: Builder, node: Node, inputs: list[Value]) -> Value:
+    """Such a group normalisation, of other inputs."""
+    attrs: dict[str, Any] = {"num_groups": node.attr("num_groups"), "epsilon": node.attr("epsilon")}
+    y: Value = b.node(node.op, inputs, 1, node.proto.domain, attrs)
+    return y
 
 
 # ---- writing it ------------------------------------------------------------------------------------------------------
@@ -212,33 +221,36 @@ def decompose_own(b, x, scale, bias, num_groups, epsilon):
     return _with_channels(b, _by_reshape(b, x, num_groups, epsilon), scale, bias, b.rank(x))
 
 
-def _by_reshape(b, x, number, epsilon, scale=None, bias=None):
+def _by_reshape(
+    b: Builder, x: Value, number: int, epsilon: float, scale: Value | None = None, bias: Value | None = None
+) -> Value:
     """Every group as a channel of [N, groups, all the rest], which InstanceNormalization normalises."""
     require(number > 0, f"there are no {number} groups")
     dtype = numpy_type(b.dtype(x))
-    scale = np.ones(number, dtype) if scale is None else scale
-    bias = np.zeros(number, dtype) if bias is None else bias
+    group_scale = np.ones(number, dtype) if scale is None else scale
+    group_bias = np.zeros(number, dtype) if bias is None else bias
     flat = b.Reshape(x, np.asarray([0, number, -1], np.int64))
-    return b.Reshape(b.InstanceNormalization(flat, scale, bias, epsilon=epsilon), _sizes(b, x))
+    y: Value = b.Reshape(b.InstanceNormalization(flat, group_scale, group_bias, epsilon=epsilon), _sizes(b, x))
+    return y
 
 
-def _sizes(b, x):
-    """The shape of x as the target of a Reshape: constant where no more than one dimension behind
-    the batch is unknown."""
+def _sizes(b: Builder, x: Value) -> Value | np.ndarray:
+    """The shape of x as the target of a Reshape; constant where only one dimension behind the batch is unknown."""
     shape = dims(b, x)
     unknown = [a for a, d in enumerate(shape or ()) if a and not isinstance(d, int)]
     if shape is None or len(unknown) > 1:
-        return b.Shape(x)
+        sizes: Value = b.Shape(x)
+        return sizes
     first = shape[0] if isinstance(shape[0], int) else 0
     return np.asarray([first, *[d if isinstance(d, int) else -1 for d in shape[1:]]], np.int64)
 
 
-def _with_channels(b, y, scale, bias, rank):
+def _with_channels(b: Builder, y: Value, scale: Value, bias: Value, rank: int | None) -> Value:
     """y times one number a channel, plus one."""
-    require(rank is not None, "the rank of the input is not known")
-    for kind, factor, neutral in (("Mul", scale, 1), ("Add", bias, 0)):
-        if not is_constant(b.value(factor), neutral):
-            y = b.node(kind, [y, by_channel(b, factor, rank)], 1, "", {})
+    rank = require_some(rank, "the rank of the input is not known")
+    for kind, factor in (("Mul", scale), ("Add", bias)):
+        if not is_constant(b.value(factor), neutral_of(kind)):
+            y = b.node(kind, [y, of_channels(b, factor, rank)], 1, "", {})
     return y
 
 

@@ -17,37 +17,38 @@ Rewrites  (x - mean) / sqrt(var + eps) [* scale] [+ bias] over the spatial axes,
 Exact     To rounding. Sums of fp16 and bf16 are in fp32.
 """
 
+from typing import Any
+
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, DOMAIN, Stage, attr, const, meaning, op, require, rewrite, rewrite_model, var
-
-from ._shapes import cancel, dims, same_shape
-from ._statistics import (
-    Normalisation,
-    Spelling,
-    apply_affine,
-    by_channel,
-    chain,
-    channels_behind,
-    count,
-    instance_axis,
-    is_uniform,
-    known,
-    mean,
-    merged,
-    narrowed,
-    normalised,
-    of_the_file,
-    read,
-    require_shorter,
-    source_through,
-    square,
-    typed,
-    undoes_transpose,
-    vector,
-    with_affine,
+from surgeon import (
+    ANY,
+    DOMAIN,
+    Builder,
+    Stage,
+    attr,
+    const,
+    meaning,
+    not_mine,
+    op,
+    require,
+    require_some,
+    rewrite,
+    rewrite_model,
+    var,
 )
+from surgeon.ir.graph import Model, Node, Value
+
+from ._norm.epsilon import with_epsilon
+from ._norm.factors import Factor, channels_with_behind, is_uniform, merged, of_channels, vector
+from ._norm.kind import instance_axis
+from ._norm.precision import narrowed, typed
+from ._norm.spelling import Spelling, mean, square
+from ._norm.window import Normalisation, outer_part, read
+from ._norm.worth import is_of_the_file, operators_of_chain, require_shorter
+from ._norm.writing import normalised, source_through, undoes_transpose, with_affine, with_affine_behind
+from ._shapes import Dim, cancel, dims, output_of, same_shape
 
 OPTIONS = ("repair_eps",)
 
@@ -63,46 +64,48 @@ LAYER_NORM = 17  # the opset that brought LayerNormalization
 
 @rewrite(spelling.affine, stage=Stage.FUSE)
 def fuse(b, x, **found):
-    n = read(b, x, **found)
-    axis = known(instance_axis(b, n), "")
-    count(b, n)
-    size = known(n.channels(axis), "the number of channels is not known")
+    n = read(b, x, found)
+    axis = instance_axis(b, n)
+    if axis is None:
+        not_mine()
+    n = with_epsilon(b, n, found)
+    size = require_some(n.channels(axis), "the number of channels is not known")
     dtype = b.dtype(b.root.outputs[0])
     require(dtype != TensorProto.DOUBLE or b.dtype(x) == dtype, "it computes in double precision")
     parts = merged(b, n, [axis], dtype)
-    outer = [k for k in ("outer_scale", "outer_shift") if k in found]
-    require(
-        parts is not None or not outer,
-        f"the {'scale' if outer[:1] == ['outer_scale'] else 'shift'} is not one number a channel",
-    )
-    shift = parts[1] if parts else None
+    outer = outer_part(found)
+    require(parts is not None or outer is None, f"the {outer} is not one number a channel")
+    source = narrowed(b, x, dtype)
+    factors = [vector(b, f, size, dtype) for f in parts or (np.ones(1), np.zeros(1))]
+    y = b.InstanceNormalization(source, *factors, epsilon=n.epsilon)
+    decomposes = b.lowering(y, "instance-norm") == "decompose"
+    if decomposes and not (axis == 1 and _is_between_reshapes(b, x)):
+        require_shorter(b, operators_of_chain(b, n, source))
+    if axis == 1:
+        return y if parts else with_affine_behind(b, y, n)
     perm = [0, n.rank - 1, *range(1, n.rank - 1)]
-    value = narrowed(b, x, dtype)
-    last = axis != 1
-    factors = [vector(b, f, size, dtype) for f in (parts or (np.ones(1), np.zeros(1)))]
-    probe = b.InstanceNormalization(value, *factors, epsilon=n.epsilon)
-    lowering = b.lowering(probe, "instance-norm")
-    if lowering == "decompose" and (last or not _between_reshapes(b, x)):
-        require_shorter(b, chain(b, n, value))
-    if not last:
-        return probe if parts else apply_affine(b, probe, n)
-    decomposed = lowering == "decompose" and not undoes_transpose(value, perm)
-    b.discard(probe, value, *((parts or ()) if decomposed else factors))
-    if decomposed:
-        y = normalised(b, value, n.axes, n.epsilon)
-        return (
-            with_affine(b, y, *parts, dtype) if parts and shift is not None else typed(b, apply_affine(b, y, n), dtype)
-        )
-    y = b.InstanceNormalization(source_through(b, value, perm), *factors, epsilon=n.epsilon)
+    if decomposes and not undoes_transpose(source, perm):
+        b.discard(y, source, *(parts or ()))
+        return _shortened(b, n, source, parts, dtype)
+    b.discard(y, source, *factors)
+    y = b.InstanceNormalization(source_through(b, source, perm), *factors, epsilon=n.epsilon)
     y = b.Transpose(y, perm=[0, *range(2, n.rank), 1])
-    return y if parts else apply_affine(b, y, n)
+    return y if parts else with_affine_behind(b, y, n)
 
 
-def _between_reshapes(b, x):
+def _shortened(b: Builder, n: Normalisation, source: Value, parts: tuple[Factor, Factor] | None, dtype: int) -> Value:
+    """The shortest chain, channels last as the file has it."""
+    y = normalised(b, source, n.axes, n.epsilon)
+    if parts is None:
+        return typed(b, with_affine_behind(b, y, n), dtype)
+    return with_affine(b, y, *parts, dtype)
+
+
+def _is_between_reshapes(b: Builder, x: Value) -> bool:
     """Whether the pass group-norm may want to see one node here. Where it does not, LOWER writes what the file had."""
-    readers = list(b.root.outputs[0].users)
+    readers = list(output_of(b.root).users)
     return (
-        of_the_file(b.root)
+        is_of_the_file(b.root)
         and x.producer is not None
         and x.producer.key == "Reshape"
         and len(readers) == 1
@@ -115,24 +118,27 @@ def _between_reshapes(b, x):
 
 @rewrite(op.Mul(node, var("outer_scale")) | op.Add(node, var("outer_shift")), stage=Stage.FUSE)
 def behind(b, x, scale, bias, epsilon, **outer):
-    return b.InstanceNormalization(x, *channels_behind(b, x, scale, bias, **outer), epsilon=epsilon)
+    return b.InstanceNormalization(x, *channels_with_behind(b, x, scale, bias, **outer), epsilon=epsilon)
 
 
 @rewrite(op.Transpose(op.Transpose(node, perm=attr("inner")), perm=attr("outer")), stage=Stage.FUSE)
 def transposed_back(b, x, scale, bias, epsilon, inner, outer):
-    require(cancel(inner, outer), "")
+    if not cancel(inner, outer):
+        not_mine()
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
 @rewrite(op.InstanceNormalization(op.Reshape(x, ANY), scale, bias, epsilon=epsilon), stage=Stage.FUSE)
 def reshaped_to_itself(b, x, scale, bias, epsilon):
-    require(same_shape(b, b.root.inputs[0], x), "")
+    if not same_shape(b, b.root.inputs[0], x):
+        not_mine()
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
 @rewrite(op.Reshape(node, ANY), stage=Stage.FUSE)
 def reshaped_back_to_itself(b, x, scale, bias, epsilon):
-    require(same_shape(b, b.root.outputs[0], x), "")
+    if not same_shape(b, b.root.outputs[0], x):
+        not_mine()
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
@@ -143,20 +149,25 @@ def reshaped_back_to_itself(b, x, scale, bias, epsilon):
 def batch_in_channels(b, x, scale, bias, epsilon):
     """[N, C, ...] as [1, N C, ...]: every instance is a channel there, with the scales repeated N times."""
     inside = next(m for m in b.matched if m.key == "InstanceNormalization")
-    whole, folded = known(dims(b, x), ""), known(dims(b, inside.inputs[0]), "")
-    require(len(whole) == len(folded) >= 3, "")
-    require(folded[0] == 1 and whole[0] != 1 and folded[2:] == whole[2:] and isinstance(whole[1], int), "")
+    whole, folded = dims(b, x), dims(b, inside.inputs[0])
+    if whole is None or folded is None or not _is_folded_batch(whole, folded):
+        not_mine()
     require(same_shape(b, b.root.outputs[0], x), "it is not reshaped back")
     size = whole[1]
-    require(
-        scale.size % size == 0 and np.array_equal(np.resize(scale[:size], scale.size), scale),
-        "the scale differs from instance to instance",
-    )
-    require(
-        bias.size % size == 0 and np.array_equal(np.resize(bias[:size], bias.size), bias),
-        "the bias differs from instance to instance",
-    )
+    for name, factor in (("scale", scale), ("bias", bias)):
+        same = factor.size % size == 0 and np.array_equal(np.resize(factor[:size], factor.size), factor)
+        require(same, f"the {name} differs from instance to instance")
     return b.InstanceNormalization(x, scale[:size], bias[:size], epsilon=epsilon)
+
+
+def _is_folded_batch(whole: list[Dim], folded: list[Dim]) -> bool:
+    """Whether the dimensions `folded` are [1, N C, ...] of `whole`, [N, C, ...]; the number of channels is known."""
+    return (
+        len(whole) == len(folded) >= 3
+        and folded[0] == 1 != whole[0]
+        and folded[2:] == whole[2:]
+        and isinstance(whole[1], int)
+    )
 
 
 deviation = op.Sub(x, mean(x, "second"))
@@ -165,9 +176,11 @@ by_statistics = op.BatchNormalization(
 )
 
 
-def _one_instance(b, x):
-    shape = known(dims(b, x), "")
-    require(len(shape) >= 3, "")
+def _require_one_instance(b: Builder, x: Value) -> list[Dim]:
+    """The dimensions of x, [1, C, ...]; declines for other ones."""
+    shape = dims(b, x)
+    if shape is None or len(shape) < 3:
+        not_mine()
     require(shape[0] == 1, "it normalises over the batch, which is not one")
     return shape
 
@@ -175,7 +188,7 @@ def _one_instance(b, x):
 @rewrite(by_statistics, stage=Stage.FUSE)
 def batch_norm_by_its_statistics(b, x, scale, bias, epsilon, **counts):
     """BatchNormalization with the mean and variance of its own input, whose batch is one."""
-    shape = _one_instance(b, x)
+    shape = _require_one_instance(b, x)
     wanted = {0, *range(2, len(shape))}
     for m in b.matched:
         if m.key.startswith("Reduce"):
@@ -190,11 +203,11 @@ def batch_norm_by_its_statistics(b, x, scale, bias, epsilon, **counts):
 
 @rewrite(op.BatchNormalization(x, scale, bias, ANY, ANY, epsilon=epsilon), stage=Stage.FUSE)
 def batch_norm_in_training(b, x, scale, bias, epsilon):
-    """In training mode BatchNormalization takes the statistics of its input: with a batch of one,
-    those of the instance."""
+    """BatchNormalization in training mode: of a batch of one, the statistics are those of the instance."""
     training = b.root.attr("training_mode") if b.opset >= 14 else len(b.root.outputs) > 1
-    require(training, "")
-    _one_instance(b, x)
+    if not training:
+        not_mine()
+    _require_one_instance(b, x)
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
@@ -203,19 +216,18 @@ def batch_norm_in_training(b, x, scale, bias, epsilon):
 
 @rewrite(node, stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, scale, bias, epsilon):
-    rank = b.rank(x)
-    require(rank is not None, f"the rank of '{x.name}' is not known, so its spatial axes are not")
+    rank = require_some(b.rank(x), f"the rank of '{x.name}' is not known, so its spatial axes are not")
     require(rank > 2, "it has no spatial axes")
     y = _by_layer_norm(b, x, scale, bias, epsilon)
     if y is not None:
         return y
     y = normalised(b, x, range(2, rank), epsilon)
-    row = None if is_uniform(b, scale, 1) else by_channel(b, scale, rank)
-    offset = None if is_uniform(b, bias, 0) else by_channel(b, bias, rank)
+    row = None if is_uniform(b, scale, 1) else of_channels(b, scale, rank)
+    offset = None if is_uniform(b, bias, 0) else of_channels(b, bias, rank)
     return with_affine(b, y, row, offset, b.dtype(x))
 
 
-def _by_layer_norm(b, x, scale, bias, epsilon):
+def _by_layer_norm(b: Builder, x: Value, scale: Value, bias: Value, epsilon: float) -> Value | None:
     """A layer normalisation, where the chain would be read as one by the next run and the target has a node for it."""
     shape = dims(b, x) or []
     n = Normalisation(x, shape, (2,), epsilon)
@@ -223,7 +235,8 @@ def _by_layer_norm(b, x, scale, bias, epsilon):
         return None
     if not (is_uniform(b, scale, 1) and is_uniform(b, bias, 0)):
         return None
-    y = b.LayerNormalization(x, vector(b, np.ones(1), shape[2], b.dtype(x)), axis=-1, epsilon=epsilon)
+    ones = vector(b, np.ones(1), shape[2], b.dtype(x))
+    y: Value = b.LayerNormalization(x, ones, axis=-1, epsilon=epsilon)
     if b.lowering(y, "layer-norm") == "keep":
         return y
     b.discard(y)
@@ -237,12 +250,15 @@ def plugin(b, x, scale, bias, epsilon):
     )
 
 
-def _stock_refuses(model, node):
-    x, *factors = node.inputs
-    shape = model.shape(x)
-    if model.dtype(x) not in (TensorProto.FLOAT, TensorProto.FLOAT16) or shape is None or len(shape) not in (3, 4, 5):
+def _stock_refuses(model: Model, node: Node) -> str:
+    """Why the stock plugin does not take a node; empty where it does."""
+    shapes = [() if i is None else model.shape(i) or () for i in node.inputs]
+    x = node.inputs[0]
+    dtype = TensorProto.UNDEFINED if x is None else model.dtype(x)
+    if dtype not in (TensorProto.FLOAT, TensorProto.FLOAT16) or len(shapes[0]) not in (3, 4, 5):
         return "the stock plugin takes fp32 and fp16 of three to five dimensions"
-    known = any(isinstance(d, int) for d in (shape[1], *[d for f in factors for d in model.shape(f) or ()]))
+    sizes = [shapes[0][1], *shapes[1], *shapes[2]]
+    known = any(isinstance(size, int) for size in sizes)
     return "" if known else "the stock plugin takes no unknown number of channels"
 
 
@@ -265,34 +281,40 @@ def stock_plugin(b, x, scale, bias, epsilon):
     why = b.target.takes(y.producer)
     require(why is None, why)
     y = b.Squeeze(y, axes=[rank]) if rank == 3 else y
-    row = by_channel(b, scale, rank) if s is None and not is_uniform(b, scale, 1) else None
-    offset = by_channel(b, bias, rank) if (s is None or t is None) and not is_uniform(b, bias, 0) else None
+    row = of_channels(b, scale, rank) if s is None and not is_uniform(b, scale, 1) else None
+    offset = of_channels(b, bias, rank) if (s is None or t is None) and not is_uniform(b, bias, 0) else None
     return with_affine(b, y, row, offset, b.dtype(x))
 
 
 @rewrite_model(stage=Stage.LOWER)
 def with_slope(editor):
-    """The plugin applies a LeakyRelu or Relu that alone reads its result;
-    a rule rooted there would be the target's to keep."""
+    """The plugin applies a LeakyRelu or Relu that alone reads its result.
+
+    A rule rooted there would be the target's to keep.
+    """
     changed = False
     for node in editor.nodes(("LeakyRelu", "Relu").__contains__):
         inside = node.inputs[0].producer if node.inputs[0] is not None else None
-        if (
-            inside is None
-            or inside.key != f"{DOMAIN}::SurgeonInstanceNorm"
-            or inside.origin is None
-            or editor.excluded(node)
-        ):
+        if editor.excluded(node) or inside is None or not _takes_slope(editor.model, inside, node):
             continue
-        if len(inside.outputs[0].users) > 1 or inside.outputs[0].is_output or inside.graph is not node.graph:
-            continue
-        if node.key == "Relu" and any(editor.model.constant(factor) is None for factor in inside.inputs[1:]):
-            continue  # a computed factor may be inf, and 0 times that is NaN
         b = editor.builder(node)
         slope = node.attr("alpha") if node.key == "LeakyRelu" else 0.0
         editor.replace(node, [b.node(inside.op, inside.inputs, 1, DOMAIN, {**inside.attrs, "slope": slope})], b)
         changed = True
     return changed
+
+
+def _takes_slope(model: Model, inside: Node, activation: Node) -> bool:
+    """Whether a node is a plugin that surgeon wrote and that can apply the activation behind it, its only reader."""
+    if inside.key != f"{DOMAIN}::SurgeonInstanceNorm" or inside.origin is None or inside.graph is not activation.graph:
+        return False
+    y = output_of(inside)
+    if len(y.users) > 1 or y.is_output:
+        return False
+    if activation.key == "LeakyRelu":
+        return True
+    # a computed factor may be inf, and 0 times that is NaN
+    return all(model.constant(factor) is not None for factor in inside.inputs[1:])
 
 
 @meaning("SurgeonInstanceNorm")
@@ -305,7 +327,7 @@ def stock_instance_norm(f, x, *, epsilon, scales, bias):
     return _spelled(f, x, np.asarray(scales, np.float32), np.asarray(bias, np.float32), epsilon, 1.0)
 
 
-def _spelled(f, x, scale, bias, epsilon, slope):
+def _spelled(f: Any, x: Any, scale: Any, bias: Any, epsilon: float, slope: float) -> Any:
     """Over x as [N, C, all the rest], in fp32 (in double for double)."""
     dtype, type = f.dtype, TensorProto.DOUBLE if f.dtype == TensorProto.DOUBLE else TensorProto.FLOAT
     f.compute_in(type)

@@ -16,38 +16,32 @@ Rewrites  (x - mean) / sqrt(var + eps) [* scale] [+ bias] over trailing axes    
 Exact     To rounding. Sums of fp16 and bf16 are in fp32.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import DOMAIN, Stage, attr, meaning, op, require, rewrite, var
+from surgeon import DOMAIN, Builder, Stage, attr, meaning, not_mine, op, require, require_some, rewrite, var
 from surgeon.ir.graph import Value
 
-from ._shapes import dims
-from ._statistics import (
-    Normalisation,
-    Spelling,
-    affine_behind,
+from ._norm.epsilon import with_epsilon
+from ._norm.factors import (
+    Factor,
     along_axes,
-    apply_affine,
-    chain,
-    count,
-    declared_opset,
-    grouped_last,
-    instance_axis,
+    has_full_shape,
     is_constant,
     is_uniform,
-    known,
     merged,
-    narrowed,
-    node_behind,
-    normalised,
-    of_full_shape,
     of_shape,
-    read,
-    require_shorter,
     vector,
-    with_affine,
 )
+from ._norm.kind import instance_axis, is_grouped_last
+from ._norm.precision import narrowed
+from ._norm.spelling import Spelling, affine_behind
+from ._norm.window import Normalisation, outer_part, read
+from ._norm.worth import operators_of_chain, opset_to_write, require_shorter
+from ._norm.writing import normalised, with_affine, with_affine_behind, with_weights
+from ._shapes import dims
 from ._types import HALVES
 
 OPTIONS = ("repair_eps",)
@@ -62,43 +56,43 @@ NATIVE = 17  # the opset that brought LayerNormalization
 
 @rewrite(spelling.affine | op.Cast(spelling.bare), stage=Stage.FUSE)
 def fuse(b, x, **found):
-    n = read(b, x, **found)
-    require(instance_axis(b, n) is None and not grouped_last(n), "")
+    n = read(b, x, found)
+    if instance_axis(b, n) is not None or is_grouped_last(n):
+        not_mine()
     require(
-        n.trailing and n.axes[0] > 0 or n.axes == (1,),
+        n.is_trailing and n.axes[0] > 0 or n.axes == (1,),
         f"means over the axes {list(n.axes)} of {n.rank} are no layer normalisation",
     )
-    count(b, n)
+    n = with_epsilon(b, n, found)
     dtype = b.dtype(b.root.outputs[0])
     require(dtype != TensorProto.DOUBLE, "it computes in double precision")
     parts = merged(b, n, n.axes, dtype, weights=True)
-    outer = [k for k in ("outer_scale", "outer_shift") if k in found]
+    outer = outer_part(found)
     require(
-        parts is not None or not outer,
-        f"the {'scale' if outer[:1] == ['outer_scale'] else 'shift'} varies along other axes than those of the means",
+        parts is not None or outer is None,
+        f"the {outer} varies along other axes than those of the means",
     )
     scale, shift = parts or (np.full(1, n.factor), np.zeros(1))
-    whole = not isinstance(scale, np.ndarray) or scale.size > 1
     require(
-        len(n.axes) == 1 or of_full_shape(b, n),
+        len(n.axes) == 1 or has_full_shape(b, n, [value for _, value in n.affine]),
         f"a mean over the axes {list(n.axes)} without a scale of their shape is a group normalisation of one group",
     )
     source = narrowed(b, x, dtype)
-    if n.trailing and declared_opset(b) >= NATIVE:
-        require(all(isinstance(d, int) for d in n.sizes) or whole, "the size of the last axis is not known")
+    if n.is_trailing and opset_to_write(b) >= NATIVE:
+        require(n.is_static or _has_size(scale), "the size of the last axis is not known")
         y = _native(b, source, n, (scale, shift), dtype)
         if b.lowering(y, "layer-norm") == "decompose":
-            require_shorter(b, chain(b, n, source))
-        return y if parts else apply_affine(b, y, n)
-    require_shorter(b, chain(b, n, source))
-    if not parts:
-        return apply_affine(b, b.LayerNorm(source, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon), n)
-    return _own(b, source, n, parts, dtype)
+            require_shorter(b, operators_of_chain(b, n, source))
+        return y if parts else with_affine_behind(b, y, n)
+    require_shorter(b, operators_of_chain(b, n, source))
+    if parts:
+        return _own(b, source, n, parts, dtype)
+    return with_affine_behind(b, b.LayerNorm(source, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon), n)
 
 
 @rewrite(affine_behind(native | own), stage=Stage.FUSE)
 def behind(b, x, epsilon, **found):
-    return node_behind(b, x, epsilon, _native, _own, **found)
+    return with_weights(b, x, epsilon, _native, _own, found)
 
 
 instance = op.InstanceNormalization(x, scale, bias, epsilon=epsilon)
@@ -107,33 +101,49 @@ instance = op.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 @rewrite(op.Add(op.Mul(instance, var("outer_scale")), var("outer_shift")), stage=Stage.FUSE)
 def by_instance_norm(b, x, scale, bias, epsilon, outer_scale, outer_shift):
     """tf2onnx: [N, S, H] normalised as S channels, without scale, and weights over H behind it."""
-    n = Normalisation(x, known(dims(b, x), ""), (2,), epsilon, 1.0, [("Mul", outer_scale), ("Add", outer_shift)])
-    require(b.opset >= NATIVE and n.rank == 3 and is_uniform(b, scale, 1) and is_uniform(b, bias, 0), "")
+    shape = dims(b, x)
+    if b.opset < NATIVE or shape is None or len(shape) != 3:
+        not_mine()
+    if not (is_uniform(b, scale, 1) and is_uniform(b, bias, 0)):
+        not_mine()
+    n = Normalisation(x, shape, (2,), epsilon, affine=(("Mul", outer_scale), ("Add", outer_shift)))
     dtype = b.dtype(x)
-    row, offset = known(merged(b, n, n.axes, dtype, weights=True), "")
-    require(
-        isinstance(n.dims[2], int) or isinstance(row, Value) or row.size > 1, "the size of the last axis is not known"
-    )
-    y = _native(b, x, n, (row, offset), dtype)
-    require(b.lowering(y, "layer-norm") != "decompose", "")
+    parts = merged(b, n, n.axes, dtype, weights=True)
+    if parts is None:
+        not_mine()
+    require(n.is_static or _has_size(parts[0]), "the size of the last axis is not known")
+    y = _native(b, x, n, parts, dtype)
+    if b.lowering(y, "layer-norm") == "decompose":
+        not_mine()
     return y
 
 
-def _native(b, source, n, parts, dtype):
-    (scale, shift), shape = parts, n.sizes
-    size = int(np.prod(shape)) if all(isinstance(d, int) for d in shape) else None
+def _has_size(scale: Factor) -> bool:
+    """Whether a scale tells the size of the axes: it is not one number."""
+    return isinstance(scale, Value) or scale.size > 1
+
+
+def _native(b: Builder, source: Value, n: Normalisation, parts: tuple[Factor, Factor], dtype: int) -> Value:
+    """ONNX's LayerNormalization, of one scale for each element."""
+    scale, shift = parts
+    size = int(np.prod(n.sizes)) if n.is_static else None
     row = vector(b, scale, size, dtype)
     offset = None if is_constant(shift, 0) else vector(b, shift, size, dtype)
+    factors: list[Factor | None] = [row, offset]
     if len(n.axes) > 1:
-        row = of_shape(b, row, shape)
-        offset = None if offset is None else of_shape(b, offset, shape)
-    return b.LayerNormalization(source, row, offset, axis=-len(n.axes), epsilon=n.epsilon)
+        factors = [f and of_shape(b, f, n.sizes) for f in (row, offset)]
+    y: Value = b.LayerNormalization(source, *factors, axis=-len(n.axes), epsilon=n.epsilon)
+    return y
 
 
-def _own(b, source, n, parts, dtype):
-    shape = [*n.sizes, *[1] * (n.rank - 1 - n.axes[-1])]
-    factors = [along_axes(b, f, shape, dtype, neutral) for f, neutral in zip(parts, (1, 0), strict=True)]
-    return b.LayerNorm(source, *factors, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon)
+def _own(b: Builder, source: Value, n: Normalisation, parts: tuple[Factor, Factor], dtype: int) -> Value:
+    """surgeon's LayerNorm, over any axes, whose factors broadcast against x."""
+    sizes = [*n.sizes, *[1] * (n.rank - 1 - n.axes[-1])]
+    scale, shift = parts
+    row = along_axes(b, scale, sizes, dtype, 1)
+    offset = along_axes(b, shift, sizes, dtype, 0)
+    y: Value = b.LayerNorm(source, row, offset, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon)
+    return y
 
 
 # ---- writing it ------------------------------------------------------------------------------------------------------
@@ -141,8 +151,7 @@ def _own(b, source, n, parts, dtype):
 
 @rewrite(native, stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, scale, axis, epsilon, bias=None):
-    rank = b.rank(x)
-    require(rank is not None, f"the rank of '{x.name}' is not known, so the normalised axes are not")
+    rank = require_some(b.rank(x), f"the rank of '{x.name}' is not known, so the normalised axes are not")
     return _written(b, x, range(axis % rank, rank), epsilon, scale, bias)
 
 
@@ -151,22 +160,28 @@ def decompose_own(b, x, axes, epsilon, scale=None, bias=None):
     return _written(b, x, axes, epsilon, scale, bias)
 
 
-def _written(b, x, axes, epsilon, scale, bias):
-    if all(f is None or is_uniform(b, f, neutral) for f, neutral in ((scale, 1), (bias, 0))):
+def _written(
+    b: Builder, x: Value, axes: Sequence[int], epsilon: float, scale: Value | None, bias: Value | None
+) -> Value:
+    """The normalisation as the target takes it without a LayerNormalization."""
+    without_weights = (scale is None or is_uniform(b, scale, 1)) and (bias is None or is_uniform(b, bias, 0))
+    if without_weights:
         y = _by_instances(b, x, axes, epsilon)
         if y is not None:
             return y
     return with_affine(b, normalised(b, x, axes, epsilon), scale, bias, b.dtype(x))
 
 
-def _by_instances(b, x, axes, epsilon):
-    """An instance normalisation, where the target has a node for it: without weights it is the same, and a bare chain
-    of [N, S, H] would be read as one by the next run. None where there is no such node."""
+def _by_instances(b: Builder, x: Value, axes: Sequence[int], epsilon: float) -> Value | None:
+    """An instance normalisation, where the target has a node for it; None where there is no such node.
+
+    Without weights it is the same, and the next run would read a bare chain of [N, S, H] as one.
+    """
     shape = dims(b, x)
     if shape is None or tuple(axes) != tuple(range(2, len(shape))) or not isinstance(shape[1], int):
         return None
-    factors = [vector(b, np.full(1, neutral), shape[1], b.dtype(x)) for neutral in (1, 0)]
-    y = b.InstanceNormalization(x, *factors, epsilon=epsilon)
+    ones, zeros = (vector(b, np.full(1, number), shape[1], b.dtype(x)) for number in (1, 0))
+    y: Value = b.InstanceNormalization(x, ones, zeros, epsilon=epsilon)
     if b.lowering(y, "instance-norm") != "decompose":
         return y
     b.discard(y)

@@ -15,30 +15,17 @@ Exact     To rounding. Sums of fp16 and bf16 are in fp32.
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import DOMAIN, Stage, attr, meaning, op, require, rewrite, var
+from surgeon import DOMAIN, Builder, Stage, attr, meaning, not_mine, op, require, require_some, rewrite, var
+from surgeon.ir.graph import Value
 
-from ._statistics import (
-    Spelling,
-    along_axes,
-    centred_already,
-    chain,
-    count,
-    declared_opset,
-    known,
-    merged,
-    narrowed,
-    node_behind,
-    normalised,
-    of_full_shape,
-    of_shape,
-    read,
-    require_shorter,
-    scaled_behind,
-    typed,
-    vector,
-    with_affine,
-    working_type,
-)
+from ._norm.epsilon import with_epsilon
+from ._norm.factors import Factor, along_axes, has_full_shape, merged, of_shape, vector
+from ._norm.kind import is_centred
+from ._norm.precision import narrowed, typed, working_type
+from ._norm.spelling import Spelling, scaled_behind
+from ._norm.window import Normalisation, read
+from ._norm.worth import operators_of_chain, opset_to_write, require_shorter
+from ._norm.writing import normalised, with_affine, with_weights
 
 OPTIONS = ("repair_eps",)
 
@@ -52,58 +39,60 @@ NATIVE = 23  # the opset that brought RMSNormalization
 
 @rewrite(spelling.scaled | spelling.bare | op.Cast(spelling.bare), stage=Stage.FUSE)
 def fuse(b, x, **found):
-    require(not centred_already(b, x), "")
-    n = read(b, x, **found)
+    if is_centred(x):
+        not_mine()
+    n = read(b, x, found)
     require(
-        n.trailing and n.axes[0] > 0 or len(n.axes) == 1 and n.axes[0] > 0,
+        (n.is_trailing or len(n.axes) == 1) and n.axes[0] > 0,
         f"means of squares over the axes {list(n.axes)} of {n.rank} are no RMS normalisation",
     )
-    count(b, n)
+    n = with_epsilon(b, n, found)
     result = b.dtype(b.root.outputs[0])
     require(result != TensorProto.DOUBLE, "it computes in double precision")
     dtype = working_type(b, x, result)
-    scale, shift = known(
-        merged(b, n, n.axes, dtype, weights=True), "the scale varies along other axes than those of the mean"
-    )
+    parts = merged(b, n, n.axes, dtype, weights=True)
+    scale, shift = require_some(parts, "the scale varies along other axes than those of the mean")
     scale = scale if isinstance(scale, np.ndarray) else typed(b, scale, dtype)
-    whole = not isinstance(scale, np.ndarray) or scale.size > 1
     require(
-        len(n.axes) == 1 or of_full_shape(b, n),
+        len(n.axes) == 1 or has_full_shape(b, n, [value for _, value in n.affine]),
         f"a mean of squares over the axes {list(n.axes)} without a scale of their shape is no RMS normalisation",
     )
     source = narrowed(b, x, dtype)
-    if n.trailing and declared_opset(b) >= NATIVE:
-        require(all(isinstance(d, int) for d in n.sizes) or whole, "the size of the last axis is not known")
+    operators = operators_of_chain(b, n, source, centred=False)
+    if n.is_trailing and opset_to_write(b) >= NATIVE:
+        has_size = n.is_static or isinstance(scale, Value) or scale.size > 1
+        require(has_size, "the size of the last axis is not known")
         y = _native(b, source, n, (scale, shift), dtype)
         if b.lowering(y, "rms-norm") == "decompose":
-            require_shorter(b, chain(b, n, source, centred=False))
+            require_shorter(b, operators)
         return typed(b, y, result)
-    require_shorter(b, chain(b, n, source, centred=False))
+    require_shorter(b, operators)
     return typed(b, _own(b, source, n, (scale, shift), dtype), result)
 
 
 @rewrite(scaled_behind(native | own), stage=Stage.FUSE)
 def behind(b, x, epsilon, **found):
-    return node_behind(b, x, epsilon, _native, _own, **found)
+    return with_weights(b, x, epsilon, _native, _own, found)
 
 
-def _native(b, source, n, parts, dtype):
-    shape = n.sizes
-    row = vector(b, parts[0], int(np.prod(shape)) if all(isinstance(d, int) for d in shape) else None, dtype)
-    if len(n.axes) > 1:
-        row = of_shape(b, row, shape)
-    return b.RMSNormalization(source, row, axis=-len(n.axes), epsilon=n.epsilon)
+def _native(b: Builder, source: Value, n: Normalisation, parts: tuple[Factor, Factor], dtype: int) -> Value:
+    """ONNX's RMSNormalization, of one scale for each element."""
+    row = vector(b, parts[0], int(np.prod(n.sizes)) if n.is_static else None, dtype)
+    scale = of_shape(b, row, n.sizes) if len(n.axes) > 1 else row
+    y: Value = b.RMSNormalization(source, scale, axis=-len(n.axes), epsilon=n.epsilon)
+    return y
 
 
-def _own(b, source, n, parts, dtype):
+def _own(b: Builder, source: Value, n: Normalisation, parts: tuple[Factor, Factor], dtype: int) -> Value:
+    """surgeon's RMSNorm, over any axes, whose scale broadcasts against x."""
     row = along_axes(b, parts[0], [*n.sizes, *[1] * (n.rank - 1 - n.axes[-1])], dtype, 1)
-    return b.RMSNorm(source, row, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon)
+    y: Value = b.RMSNorm(source, row, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon)
+    return y
 
 
 @rewrite(native, stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, scale, axis, epsilon):
-    rank = b.rank(x)
-    require(rank is not None, f"the rank of '{x.name}' is not known, so the normalised axes are not")
+    rank = require_some(b.rank(x), f"the rank of '{x.name}' is not known, so the normalised axes are not")
     y = normalised(b, x, range(axis % rank, rank), epsilon, centred=False)
     return with_affine(b, y, scale, None, b.dtype(x))
 

@@ -31,7 +31,8 @@ def listed() -> set[str]:
 
 def test_setup_cfg_lists_every_package() -> None:
     found = {".".join(p.parent.relative_to(ROOT).parts) for p in (ROOT / "surgeon").rglob("__init__.py")}
-    assert listed() == found | {"surgeon.passes"}
+    inside = {".".join(("surgeon", *p.parent.relative_to(ROOT).parts)) for p in (ROOT / "passes").rglob("__init__.py")}
+    assert listed() == found | inside
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_wheel_holds_everything(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    passes = {f"surgeon/passes/{p.name}" for p in (ROOT / "passes").glob("*.py")}
+    passes = {"surgeon/" + str(p.relative_to(ROOT)).replace(os.sep, "/") for p in (ROOT / "passes").rglob("*.py")}
     modules = {str(p.relative_to(ROOT)).replace(os.sep, "/") for p in (ROOT / "surgeon").rglob("*.py")}
     plugins = {
         str(p.relative_to(ROOT)).replace(os.sep, "/")

@@ -1,0 +1,176 @@
+"""Over which axes of x the means of a normalisation are taken, and whether they stand where they must.
+
+A mean keeps its dimensions, or is reshaped or expanded until it meets x again. The nodes that matched are followed from
+x to the root; each mean must meet x as one with kept dimensions would.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from onnx import TensorProto
+
+from surgeon import Builder, require, require_some
+from surgeon.ir.graph import Node, Value
+
+from .._shapes import Dim, dims, elements, output_of
+from .._types import FLOATS, HALVES
+
+SHAPING = frozenset({"Reshape", "Expand", "Unsqueeze", "Squeeze"})
+REDUCING = frozenset({"ReduceMean", "ReduceSum", "ReduceSumSquare", "GlobalAveragePool"})
+
+
+def axes_of_the_means(b: Builder, x: Value) -> tuple[int, ...]:
+    """The axes of x over which all the means of the match are taken, in order and not negative; else declines."""
+    walk = _Walk(b, x)
+    walk.role(output_of(b.root))
+    for node in b.matched:
+        if node.key not in SHAPING and node.key not in REDUCING:
+            walk.require_that_means_fit(node)
+    return walk.axes_of_x()
+
+
+@dataclass(frozen=True)
+class _Role:
+    """What a tensor of the match is to x.
+
+    full      it varies like x. `layout` is x, or the view of x whose shape it has.
+    reduced   it is a statistic of `layout`. `kept`: it has kept dimensions because of how it was computed.
+    other     it is neither.
+    """
+
+    kind: Literal["full", "reduced", "other"]
+    layout: Value | None = None
+    kept: bool = True
+
+
+OTHER = _Role("other")
+
+
+class _Walk:
+    """Finds the roles of the tensors of a match, and the axes that are reduced in each layout."""
+
+    def __init__(self, b: Builder, x: Value) -> None:
+        self.b, self.x = b, x
+        self.matched = frozenset(b.matched)
+        self.roles = {x: _Role("full", x)}
+        self.axes: dict[Value, tuple[int, ...]] = {}
+
+    def axes_of_x(self) -> tuple[int, ...]:
+        """The axes of x over which all the means are taken."""
+        found = {self._translated(layout, axes) for layout, axes in self.axes.items()}
+        require(len(found) == 1, "the means are taken over different axes")
+        return found.pop()
+
+    def role(self, value: Value | None) -> _Role:
+        """What a tensor is to x."""
+        if value is None:
+            return OTHER
+        if value not in self.roles:
+            node = value.producer
+            self.roles[value] = OTHER
+            if node is not None and node in self.matched:
+                self.roles[value] = self._role_of(node, value)
+        return self.roles[value]
+
+    def _role_of(self, node: Node, value: Value) -> _Role:
+        first = self.role(node.inputs[0])
+        if node.key in REDUCING:
+            return self._role_of_mean(node, first)
+        if node.key in SHAPING:
+            return self._role_of_shaped(node, value, first)
+        if node.key == "Cast" and first.kind == "reduced":
+            self._require_type(value)
+        roles = [self.role(i) for i in node.inputs]
+        for role in roles:
+            if role.kind == "full":
+                return _Role("full", role.layout)
+        reduced = [role for role in roles if role.kind == "reduced"]
+        if not reduced:
+            return OTHER
+        return _Role("reduced", reduced[0].layout, all(role.kept for role in reduced))
+
+    def _role_of_mean(self, node: Node, source: _Role) -> _Role:
+        require(source.kind == "full", "a mean is taken of something else")
+        assert source.layout is not None
+        axes = self._reduced_axes(node, source.layout)
+        require(self.axes.setdefault(source.layout, axes) == axes, "the means are taken over different axes")
+        return _Role("reduced", source.layout, node.key == "GlobalAveragePool" or bool(node.attr("keepdims")))
+
+    def _role_of_shaped(self, node: Node, value: Value, source: _Role) -> _Role:
+        if source.kind == "full":
+            return _Role("full", value)  # a view of x
+        if node.key == "Expand" and source.kind == "reduced":
+            self._require_kept_sizes(node)
+        return _Role(source.kind, source.layout, kept=False)
+
+    def _require_kept_sizes(self, expand: Node) -> None:
+        """Decline where an Expand may make a mean larger than x.
+
+        A size that is not known may be 1. An Expand to a number makes more of that one, and so of the result.
+        """
+        source = expand.inputs[0]
+        given = [] if source is None else dims(self.b, source) or []
+        wanted = elements(self.b, expand.inputs[1]) or []
+        pairs = zip(reversed(given), reversed(wanted), strict=False)
+        grows = any(isinstance(w, int) and w != 1 and not isinstance(g, int) for g, w in pairs)
+        require(not grows, "it cannot be shown that Expand makes a mean no larger than the input")
+
+    def _require_type(self, value: Value) -> None:
+        """Decline where a statistic is cast to another type than that of x or a wider one."""
+        own, given = self.b.dtype(self.x), self.b.dtype(value)
+        wider = given in FLOATS and (given == TensorProto.DOUBLE or given == TensorProto.FLOAT and own in HALVES)
+        require(given == own or wider, "a mean or a variance is cast to a narrower type")
+
+    def _reduced_axes(self, node: Node, layout: Value) -> tuple[int, ...]:
+        rank = len(self._dims(layout))
+        if node.key == "GlobalAveragePool":
+            return tuple(range(2, rank))
+        operands = node.operands()
+        axes = self.b.value(operands[1]) if len(operands) > 1 else None
+        axes = require_some(axes, "the axes of a mean are not constant")
+        require(axes.size, "the axes of a mean are not constant")
+        return tuple(sorted(int(a) % rank for a in axes.reshape(-1)))
+
+    def _dims(self, value: Value) -> list[Dim]:
+        return require_some(dims(self.b, value), f"the rank of '{value.name}' is not known")
+
+    def _translated(self, layout: Value, axes: tuple[int, ...]) -> tuple[int, ...]:
+        """Axes of a view of x as axes of x: the view keeps the leading dimensions and has the others in one."""
+        if layout is self.x:
+            return axes
+        view, whole = self._dims(layout), self._dims(self.x)
+        kept = len(view) - 1
+        require(
+            axes == (kept,) and kept < len(whole) and view[:kept] == whole[:kept],
+            "the statistics are those of another shape",
+        )
+        return tuple(range(kept, len(whole)))
+
+    def require_that_means_fit(self, node: Node) -> None:
+        """Decline where a mean meets a full tensor otherwise than with its own dimensions kept."""
+        roles = [(value, self.role(value)) for value in node.inputs]
+        layout = next((role.layout for _, role in roles if role.kind == "full"), None)
+        if layout is None:
+            return
+        for value, role in roles:
+            if role.kind == "full":
+                require(role.layout is layout, "it mixes two shapes of the same tensor")
+            if value is not None and role.kind == "reduced" and not (role.kept and role.layout is layout):
+                require(self._fits(value, layout), "a mean does not stand where its own dimensions were")
+
+    def _fits(self, mean: Value, layout: Value) -> bool:
+        """Whether a mean has the rank of a full tensor, one at the reduced axes, and no larger dimension."""
+        whole, own = dims(self.b, layout), dims(self.b, mean)
+        if whole is None or own is None or len(whole) != len(own):
+            return False
+        axes = self.axes.get(layout) or (self.axes_of_x() if layout is self.x else ())
+        return all(
+            mine in (1, full) if axis in axes else _may_be_equal(mine, full)
+            for axis, (mine, full) in enumerate(zip(own, whole, strict=True))
+        )
+
+
+def _may_be_equal(one: Dim, other: Dim) -> bool:
+    return bool(one == other) or not isinstance(one, int) or not isinstance(other, int)

@@ -1,0 +1,98 @@
+"""The same normalisation in other nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from onnx import TensorProto
+
+from surgeon import Builder, not_mine
+from surgeon.ir.graph import Value
+
+from .._shapes import cancel, dims, no_larger, output_of
+from .._types import HALVES
+from .factors import Factor, is_constant, is_uniform, merged, neutral_of, numpy_type
+from .precision import typed
+from .window import Normalisation, affine_of
+from .worth import require_fewer
+
+# Writes a normalisation as one node: (b, source, n, (scale, shift), dtype).
+Writer = Callable[[Builder, Value, Normalisation, tuple[Factor, Factor], int], Value]
+
+
+def normalised(b: Builder, x: Value, axes: Sequence[int], epsilon: float, centred: bool = True) -> Value:
+    """The normalisation in the fewest operators; sums of fp16 and bf16 in fp32, in which type the result is then."""
+    wide = b.Cast(x, to=TensorProto.FLOAT) if b.dtype(x) in HALVES else x
+    deviation = b.Sub(wide, b.ReduceMean(wide, axes=list(axes), keepdims=1)) if centred else wide
+    variance = b.ReduceMean(b.Mul(deviation, deviation), axes=list(axes), keepdims=1)
+    y: Value = b.Div(deviation, b.Sqrt(b.Add(variance, epsilon) if epsilon else variance))
+    return y
+
+
+def with_affine(b: Builder, y: Value, scale: Factor | None, shift: Factor | None, dtype: int) -> Value:
+    """y * scale + shift in the type `dtype`, without a factor or a shift that changes nothing.
+
+    It is computed in the type of y, or in `dtype` where the model computes the scale or the shift.
+    """
+    if any(isinstance(f, Value) and b.value(f) is None for f in (scale, shift)):
+        y = typed(b, y, dtype)
+    for kind, factor in (("Mul", scale), ("Add", shift)):
+        array = b.value(factor)
+        if factor is None or is_constant(array, neutral_of(kind)):
+            continue
+        if array is None:
+            assert isinstance(factor, Value)
+            factor = typed(b, factor, b.dtype(y))
+        elif not isinstance(factor, Value) or b.dtype(factor) != b.dtype(y):
+            factor = b.constant(array.astype(numpy_type(b.dtype(y))))
+        y = b.node(kind, [y, factor], 1, "", {})
+    return typed(b, y, dtype)
+
+
+def with_affine_behind(b: Builder, y: Value, n: Normalisation) -> Value:
+    """The affine part of a window as operators of its own, where it is none along the normalised axes or channels."""
+    if n.factor != 1:
+        y = b.Mul(y, n.factor)
+    for kind, value in n.affine:
+        if not (is_uniform(b, value, neutral_of(kind)) and no_larger(b.shape(value), n.dims)):
+            y = b.node(kind, [y, value], 1, "", {})
+    return y
+
+
+def with_weights(b: Builder, x: Value, epsilon: float, native: Writer, own: Writer, found: dict[str, Any]) -> Value:
+    """A node that normalises x, with what stands behind it taken into its weights.
+
+    For a match of `scaled_behind` or `affine_behind`, of which `found` is what the pattern bound: a node with an `axis`
+    is written by `native`, one with `axes` by `own`. Declines silently where it cannot be, or saves nothing. Written
+    out, a node leaves its neutral weights away, and the next run would take what stands behind it for them.
+    """
+    shape = dims(b, x)
+    dtype, result = b.dtype(x), b.dtype(output_of(b.root))
+    rounds_first = dtype != result and not (dtype == TensorProto.FLOAT and result in HALVES)  # to a wider type
+    if shape is None or rounds_first:
+        not_mine()
+    axes = found["axes"] if "axes" in found else range(found["axis"] % len(shape), len(shape))
+    n = Normalisation(x, shape, tuple(axes), epsilon, affine=affine_of(found))
+    parts = merged(b, n, n.axes, dtype, weights=True)
+    if parts is None:
+        not_mine()
+    write = own if "axes" in found else native
+    y = typed(b, write(b, x, n, parts, dtype), result)
+    require_fewer(b)
+    return y
+
+
+def source_through(b: Builder, x: Value, perm: Sequence[int]) -> Value:
+    """Transpose(x, perm), or what x was transposed from where the two undo each other."""
+    node = x.producer
+    if node is not None and undoes_transpose(x, perm) and node.inputs[0] is not None:
+        return node.inputs[0]
+    made: Value = b.Transpose(x, perm=list(perm))
+    return made
+
+
+def undoes_transpose(x: Value, perm: Sequence[int]) -> bool:
+    """Whether x comes from a Transpose that one by `perm` would undo."""
+    node = x.producer
+    return node is not None and node.key == "Transpose" and cancel(node.attr("perm"), perm)
