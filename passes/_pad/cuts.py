@@ -1,0 +1,148 @@
+"""Which positions of a tensor the inputs of a Concat take, where they are cut from it with Slice, Gather and others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from surgeon import Builder, not_mine
+from surgeon.ir.graph import Node, Value
+
+from .._shapes import output_of
+
+CUTS = frozenset({"Slice", "Gather", "Expand", "Tile", "Unsqueeze"})
+
+
+def sources(value: Value | None) -> list[Value]:
+    """The tensors that `value` may be cut from, itself first."""
+    found = [] if value is None else [value]
+    while found and found[-1].producer is not None and found[-1].producer.key in CUTS:
+        source = found[-1].producer.inputs[0]
+        if source is None:
+            break
+        found.append(source)
+    return found
+
+
+def common_source(inputs: list[Value | None]) -> int | None:
+    """Which input of a Concat is x: the only one that is itself, and that all the others may be cut from."""
+    chains = [sources(v) for v in inputs]
+    for at, x in enumerate(inputs):
+        others = [chain for k, chain in enumerate(chains) if k != at]
+        if all(x in chain for chain in others):
+            return None if any(v is x for k, v in enumerate(inputs) if k != at) else at
+    return None
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Reads the positions that are taken along one axis of x, which has `rank` dimensions and `size` elements there.
+
+    Every other dimension is that of x, or the Concat would not be valid. The nodes that were read become part of the
+    window. Declines silently what is no such cut.
+    """
+
+    b: Builder
+    x: Value
+    axis: int
+    rank: int
+    size: int
+
+    def positions(self, value: Value) -> np.ndarray:
+        """The positions that a chain of cuts takes; those of x itself are all."""
+        if value is self.x:
+            return np.arange(self.size)
+        node = value.producer
+        if (
+            node is None
+            or value.is_output
+            or any(u is not self.b.root and u not in self.b.matched for u in value.users)
+        ):
+            not_mine()
+        self.b.matched = (*self.b.matched, node)
+        if node.key == "Unsqueeze":
+            return self._one(node)
+        source = node.inputs[0]
+        assert source is not None
+        before = self.positions(source)
+        if node.key == "Slice":
+            return self._sliced(node, before)
+        if node.key == "Gather":
+            return self._gathered(node, before)
+        if node.key == "Tile":
+            return self._tiled(node, before)
+        return self._expanded(node, before)
+
+    def _one(self, unsqueeze: Node) -> np.ndarray:
+        """Unsqueeze(Gather(x, i)) along the axis: one position."""
+        value = unsqueeze.inputs[0]
+        gather = None if value is None else value.producer
+        if value is None or gather is None or gather.key != "Gather" or gather.inputs[0] is not self.x:
+            not_mine()
+        axes, position = self.b.value(unsqueeze.operands()[1]), self.b.value(gather.inputs[1])
+        if axes is None or position is None or position.ndim:
+            not_mine()
+        if [int(a) % self.rank for a in axes.reshape(-1)] != [self.axis] or not self._is_along(gather):
+            not_mine()
+        if value.is_output or len(value.users) != 1:
+            not_mine()
+        self.b.matched = (*self.b.matched, gather)
+        return np.arange(self.size)[position.reshape(1)]
+
+    def _is_along(self, gather: Node) -> bool:
+        return (gather.attr("axis") or 0) % self.rank == self.axis
+
+    def _sliced(self, node: Node, before: np.ndarray) -> np.ndarray:
+        given = [*node.operands(), None, None, None][1:5]
+        starts, ends, axes, steps = (self.b.value(v) for v in given)
+        if any(v is not None and self.b.value(v) is None for v in given):
+            not_mine()
+        if starts is None or ends is None or starts.size != 1:
+            not_mine()
+        if [int(a) % self.rank for a in ([0] if axes is None else axes.reshape(-1))] != [self.axis]:
+            not_mine()
+        step = 1 if steps is None else int(steps.reshape(-1)[0])
+        if not step:
+            not_mine()
+        start, end = int(starts.reshape(-1)[0]), int(ends.reshape(-1)[0])
+        if step < 0 and end < -len(before):
+            return before[start::step]  # in ONNX such an end stands in front of the first element
+        return before[start:end:step]
+
+    def _gathered(self, node: Node, before: np.ndarray) -> np.ndarray:
+        positions = self.b.value(node.inputs[1])
+        if positions is None or positions.ndim != 1 or not self._is_along(node):
+            not_mine()
+        if not ((-before.size <= positions) & (positions < before.size)).all():
+            not_mine()
+        taken: np.ndarray = before[positions]
+        return taken
+
+    def _tiled(self, node: Node, before: np.ndarray) -> np.ndarray:
+        repeats = self.b.value(node.inputs[1])
+        if repeats is None or repeats.size != self.rank:
+            not_mine()
+        return np.tile(before, int(repeats[self.axis]))
+
+    def _expanded(self, node: Node, before: np.ndarray) -> np.ndarray:
+        shape = self.b.shape(output_of(node))
+        if shape is None or len(shape) != self.rank:
+            not_mine()
+        size = shape[self.axis]
+        if not isinstance(size, int) or len(before) not in (1, size):
+            not_mine()
+        return np.broadcast_to(before, (size,))
+
+
+def mode_of(found: np.ndarray, size: int, begin: int, end: int) -> str | None:
+    """The mode of padding that puts these positions of an axis of that size around it; None where it is none.
+
+    `begin` and `end`: how many of the positions stand in front of the axis itself, and how many behind it.
+    """
+    whole = np.arange(size)
+    most = {"edge": begin + end if size else -1, "reflect": size - 1, "wrap": size, "symmetric": size}
+    for mode, allowed in most.items():
+        if max(begin, end) <= allowed and np.array_equal(found, np.pad(whole, (begin, end), mode)):  # type: ignore[call-overload]
+            return mode
+    return None
