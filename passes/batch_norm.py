@@ -12,7 +12,7 @@ Exact     Bit for bit: every channel is computed with the same numbers.
 
 import numpy as np
 
-from surgeon import ANY, Builder, Stage, attr, not_mine, op, require, require_some, rewrite, var
+from surgeon import ANY, Builder, Stage, attr, not_mine, op, require, require_some, rule, var
 from surgeon.ir.graph import Node, Value
 
 from ._norm.factors import of_channels
@@ -25,7 +25,7 @@ repeated = [op.Tile(var(f"{name}_once"), ANY) | var(name) for name in NAMES]
 node = op.BatchNormalization(op.Reshape(x, ANY), *repeated, epsilon=attr("epsilon"), momentum=attr("momentum"))
 
 
-@rewrite(op.Reshape(node, ANY), stage=Stage.FUSE)
+@rule(op.Reshape(node, ANY), stage=Stage.FUSE)
 def folded_batch(b, x, epsilon, momentum, **parameters):
     inside = next(m for m in b.matched if m.key == "BatchNormalization")
     require(not _is_training(b, inside), "it is in training mode")
@@ -40,14 +40,14 @@ def folded_batch(b, x, epsilon, momentum, **parameters):
     return b.BatchNormalization(x, *_once(b, whole[1], parameters), epsilon=epsilon, momentum=momentum)
 
 
-@rewrite(node, stage=Stage.FUSE)
+@rule(node, stage=Stage.FUSE)
 def reshaped_to_itself(b, x, epsilon, momentum, **parameters):
     require(not _is_training(b, b.root), "it is in training mode")
     channels = _channels_beside_reshape(b, x, b.root.inputs[0])
     return b.BatchNormalization(x, *_once(b, channels, parameters), epsilon=epsilon, momentum=momentum)
 
 
-@rewrite(
+@rule(
     op.Reshape(op.BatchNormalization(x, *repeated, epsilon=attr("epsilon"), momentum=attr("momentum")), ANY),
     stage=Stage.FUSE,
 )
@@ -88,9 +88,7 @@ def _once(b: Builder, size: int, parameters: dict[str, Value]) -> list[np.ndarra
 scale, bias = var("scale"), var("bias")
 
 
-@rewrite(
-    op.BatchNormalization(x, scale, bias, ANY, ANY, epsilon=attr("epsilon")), stage=Stage.LOWER, strategy="decompose"
-)
+@rule(op.BatchNormalization(x, scale, bias, ANY, ANY, epsilon=attr("epsilon")), stage=Stage.LOWER, strategy="decompose")
 def in_training(b, x, scale, bias, epsilon):
     if not _is_training(b, b.root):
         not_mine()

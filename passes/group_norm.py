@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, DOMAIN, Builder, Stage, attr, const, meaning, not_mine, op, require, require_some, rewrite, var
+from surgeon import ANY, DOMAIN, Builder, Stage, attr, const, meaning, not_mine, op, require, require_some, rule, var
 from surgeon.ir.graph import Node, Value
 
 from ._norm.epsilon import with_epsilon
@@ -55,7 +55,7 @@ back = op.Reshape(grouped, ANY)
 scaled = op.Mul(back, var("outer_scale"))
 
 
-@rewrite(op.Add(scaled | back, var("outer_shift")) | scaled | back, stage=Stage.FUSE)
+@rule(op.Add(scaled | back, var("outer_shift")) | scaled | back, stage=Stage.FUSE)
 def by_reshape(b, x, epsilon, group_scale, group_bias, **outer):
     inside = next(m for m in b.matched if m.key == "InstanceNormalization")
     behind = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is inside.outputs[0])
@@ -72,16 +72,23 @@ def by_reshape(b, x, epsilon, group_scale, group_bias, **outer):
     what = "shift or the scale" if "outer_shift" in outer else "scale"
     parts = require_some(merged(b, n, [1], dtype), f"the {what} is not one number a channel")
     require(group_scale.size == groups == group_bias.size, "the scales do not fit the groups")
-    if not (is_constant(group_scale, 1) and is_constant(group_bias, 0)):
-        scale, shift = parts
-        constant = isinstance(scale, np.ndarray) and isinstance(shift, np.ndarray)
-        require(constant, "a computed scale follows one that is not 1")
-        inner_scale, inner_shift = (np.repeat(f, size // groups).astype(np.float64) for f in (group_scale, group_bias))
-        parts = scale * inner_scale, shift + scale * inner_shift
-    return _fused(b, n, groups, size, parts, dtype)
+    return _fused(b, n, groups, size, _with_groups(parts, group_scale, group_bias, size // groups), dtype)
 
 
-@rewrite(op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilon), stage=Stage.FUSE)
+def _with_groups(
+    parts: tuple[Factor, Factor], group_scale: np.ndarray, group_bias: np.ndarray, each: int
+) -> tuple[Factor, Factor]:
+    """(scale, shift) of the channels behind those of the groups, of `each` channels, as one pair."""
+    if is_constant(group_scale, 1) and is_constant(group_bias, 0):
+        return parts
+    constants = [f for f in parts if isinstance(f, np.ndarray)]
+    require(len(constants) == 2, "a computed scale follows one that is not 1")
+    scale, shift = constants
+    inner_scale, inner_shift = (np.repeat(f, each).astype(np.float64) for f in (group_scale, group_bias))
+    return scale * inner_scale, shift + scale * inner_shift
+
+
+@rule(op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilon), stage=Stage.FUSE)
 def all_groups(b, x, scale, bias, num_groups, epsilon):
     shape = dims(b, x)
     if b.opset < NATIVE or shape is None or len(shape) < 3 or shape[1] != num_groups:
@@ -112,7 +119,7 @@ split = op.Reshape(x, ANY)
 spelling = Spelling(split)
 
 
-@rewrite(op.Reshape(spelling.affine, ANY), stage=Stage.FUSE)
+@rule(op.Reshape(spelling.affine, ANY), stage=Stage.FUSE)
 def channels_last(b, x, **found):
     """[N, H, W, C] as [N, H, W, groups, C / groups]: tensorflow_addons and Keras."""
     inner = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is x and m is not b.root)
@@ -167,14 +174,14 @@ either = op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilo
 )
 
 
-@rewrite(op.Transpose(op.Transpose(either, perm=attr("inner")), perm=attr("outer")), stage=Stage.FUSE)
+@rule(op.Transpose(op.Transpose(either, perm=attr("inner")), perm=attr("outer")), stage=Stage.FUSE)
 def transposed_back(b, x, scale, bias, num_groups, epsilon, inner, outer):
     if not cancel(inner, outer):
         not_mine()
     return _like(b, _matched(b), [x, scale, bias])
 
 
-@rewrite(op.Mul(either, var("outer_scale")) | op.Add(either, var("outer_shift")), stage=Stage.FUSE)
+@rule(op.Mul(either, var("outer_scale")) | op.Add(either, var("outer_shift")), stage=Stage.FUSE)
 def behind(b, x, scale, bias, num_groups, epsilon, **outer):
     """A factor or a shift behind the node, one number a channel, becomes part of its own.
 
@@ -203,7 +210,7 @@ def _like(b: Builder, node: Node, inputs: list[Value]) -> Value:
 # ---- writing it ------------------------------------------------------------------------------------------------------
 
 
-@rewrite(
+@rule(
     op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilon), stage=Stage.LOWER, strategy="decompose"
 )
 def decompose(b, x, scale, bias, num_groups, epsilon):
@@ -212,7 +219,7 @@ def decompose(b, x, scale, bias, num_groups, epsilon):
     return _with_channels(b, _by_reshape(b, x, num_groups, epsilon), scale, bias, b.rank(x))
 
 
-@rewrite(
+@rule(
     op.GroupNorm(x, scale, bias, domain=DOMAIN, num_groups=groups, epsilon=epsilon),
     stage=Stage.LOWER,
     strategy="decompose",

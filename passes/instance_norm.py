@@ -30,12 +30,12 @@ from surgeon import (
     attr,
     const,
     meaning,
+    model_rule,
     not_mine,
     op,
     require,
     require_some,
-    rewrite,
-    rewrite_model,
+    rule,
     var,
 )
 from surgeon.ir.graph import Model, Node, Value
@@ -62,7 +62,7 @@ LAYER_NORM = 17  # the opset that brought LayerNormalization
 # ---- recognising it --------------------------------------------------------------------------------------------------
 
 
-@rewrite(spelling.affine, stage=Stage.FUSE)
+@rule(spelling.affine, stage=Stage.FUSE)
 def fuse(b, x, **found):
     n = read(b, x, found)
     axis = instance_axis(b, n)
@@ -116,33 +116,33 @@ def _is_between_reshapes(b: Builder, x: Value) -> bool:
 # ---- what stands around it -------------------------------------------------------------------------------------------
 
 
-@rewrite(op.Mul(node, var("outer_scale")) | op.Add(node, var("outer_shift")), stage=Stage.FUSE)
+@rule(op.Mul(node, var("outer_scale")) | op.Add(node, var("outer_shift")), stage=Stage.FUSE)
 def behind(b, x, scale, bias, epsilon, **outer):
     return b.InstanceNormalization(x, *channels_with_behind(b, x, scale, bias, **outer), epsilon=epsilon)
 
 
-@rewrite(op.Transpose(op.Transpose(node, perm=attr("inner")), perm=attr("outer")), stage=Stage.FUSE)
+@rule(op.Transpose(op.Transpose(node, perm=attr("inner")), perm=attr("outer")), stage=Stage.FUSE)
 def transposed_back(b, x, scale, bias, epsilon, inner, outer):
     if not cancel(inner, outer):
         not_mine()
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
-@rewrite(op.InstanceNormalization(op.Reshape(x, ANY), scale, bias, epsilon=epsilon), stage=Stage.FUSE)
+@rule(op.InstanceNormalization(op.Reshape(x, ANY), scale, bias, epsilon=epsilon), stage=Stage.FUSE)
 def reshaped_to_itself(b, x, scale, bias, epsilon):
     if not same_shape(b, b.root.inputs[0], x):
         not_mine()
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
-@rewrite(op.Reshape(node, ANY), stage=Stage.FUSE)
+@rule(op.Reshape(node, ANY), stage=Stage.FUSE)
 def reshaped_back_to_itself(b, x, scale, bias, epsilon):
     if not same_shape(b, b.root.outputs[0], x):
         not_mine()
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
-@rewrite(
+@rule(
     op.Reshape(op.InstanceNormalization(op.Reshape(x, ANY), const("scale"), const("bias"), epsilon=epsilon), ANY),
     stage=Stage.FUSE,
 )
@@ -185,7 +185,7 @@ def _require_one_instance(b: Builder, x: Value) -> list[Dim]:
     return shape
 
 
-@rewrite(by_statistics, stage=Stage.FUSE)
+@rule(by_statistics, stage=Stage.FUSE)
 def batch_norm_by_its_statistics(b, x, scale, bias, epsilon, **counts):
     """BatchNormalization with the mean and variance of its own input, whose batch is one."""
     shape = _require_one_instance(b, x)
@@ -201,7 +201,7 @@ def batch_norm_by_its_statistics(b, x, scale, bias, epsilon, **counts):
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
-@rewrite(op.BatchNormalization(x, scale, bias, ANY, ANY, epsilon=epsilon), stage=Stage.FUSE)
+@rule(op.BatchNormalization(x, scale, bias, ANY, ANY, epsilon=epsilon), stage=Stage.FUSE)
 def batch_norm_in_training(b, x, scale, bias, epsilon):
     """BatchNormalization in training mode: of a batch of one, the statistics are those of the instance."""
     training = b.root.attr("training_mode") if b.opset >= 14 else len(b.root.outputs) > 1
@@ -214,7 +214,7 @@ def batch_norm_in_training(b, x, scale, bias, epsilon):
 # ---- writing it ------------------------------------------------------------------------------------------------------
 
 
-@rewrite(node, stage=Stage.LOWER, strategy="decompose")
+@rule(node, stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, scale, bias, epsilon):
     rank = require_some(b.rank(x), f"the rank of '{x.name}' is not known, so its spatial axes are not")
     require(rank > 2, "it has no spatial axes")
@@ -243,7 +243,7 @@ def _by_layer_norm(b: Builder, x: Value, scale: Value, bias: Value, epsilon: flo
     return None
 
 
-@rewrite(node, stage=Stage.LOWER, strategy="plugin")
+@rule(node, stage=Stage.LOWER, strategy="plugin")
 def plugin(b, x, scale, bias, epsilon):
     return b.SurgeonInstanceNorm(
         x, scale, bias, domain=DOMAIN, epsilon=epsilon, plugin_version="1", plugin_namespace="surgeon"
@@ -262,7 +262,7 @@ def _stock_refuses(model: Model, node: Node) -> str:
     return "" if known else "the stock plugin takes no unknown number of channels"
 
 
-@rewrite(node, stage=Stage.LOWER, strategy="plugin", library="stock", refuses=_stock_refuses)
+@rule(node, stage=Stage.LOWER, strategy="plugin", library="stock", refuses=_stock_refuses)
 def stock_plugin(b, x, scale, bias, epsilon):
     """Scale and bias are attributes: computed ones are applied to the result."""
     rank, s, t = b.rank(x), b.value(scale), b.value(bias)
@@ -286,7 +286,7 @@ def stock_plugin(b, x, scale, bias, epsilon):
     return with_affine(b, y, row, offset, b.dtype(x))
 
 
-@rewrite_model(stage=Stage.LOWER)
+@model_rule(stage=Stage.LOWER)
 def with_slope(editor):
     """The plugin applies a LeakyRelu or Relu that alone reads its result.
 

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from surgeon import ANY, Stage, attr, const, meaning, op, require, rewrite, var
+from surgeon import ANY, Stage, attr, const, meaning, op, require, rule, var
 from surgeon.ir.graph import Model, Node, Value
 from surgeon.rules.builder import Builder
 from surgeon.rules.pattern import Pattern
@@ -138,7 +138,7 @@ def _at_least(f: Any, value: Any, floor: float) -> Any:
 # ---- FUSE ------------------------------------------------------------------------------------------------------------
 
 
-@rewrite(normalised, stage=Stage.FUSE)
+@rule(normalised, stage=Stage.FUSE)
 def fuse(
     b: Builder,
     x: Value,
@@ -174,7 +174,7 @@ def fuse(
     return b.L2Norm(wide, weight, domain="surgeon", axis=axis, epsilon=epsilon, mode=mode)
 
 
-@rewrite(op.LpNormalization(x, p=2, axis=attr("axis")), stage=Stage.FUSE)
+@rule(op.LpNormalization(x, p=2, axis=attr("axis")), stage=Stage.FUSE)
 def lp_normalization(b: Builder, x: Value, axis: int) -> Value:
     require(b.value(x) is None, "it normalises a constant, which `fold` computes")
     require(b.dtype(x) in WIDTH, "the type is not known")
@@ -186,7 +186,7 @@ attributes: dict[str, Any] = {name: attr(name) for name in ("axis", "epsilon", "
 bare_node = op.L2Norm(x, domain="surgeon", **attributes)
 
 
-@rewrite(op.Mul(bare_node, gain), stage=Stage.FUSE)
+@rule(op.Mul(bare_node, gain), stage=Stage.FUSE)
 def weighted(b: Builder, x: Value, gain: np.ndarray, **attributes: Any) -> Value:
     return b.L2Norm(x, _weight(b, x, attributes["axis"], gain), domain="surgeon", **attributes)
 
@@ -194,7 +194,7 @@ def weighted(b: Builder, x: Value, gain: np.ndarray, **attributes: Any) -> Value
 island = op.Cast(x)
 
 
-@rewrite(
+@rule(
     op.Cast(
         op.L2Norm(island, domain="surgeon", **attributes)
         | op.L2Norm(island, var("weight"), domain="surgeon", **attributes),
@@ -454,7 +454,7 @@ def _name(dtype: int) -> str:
 either = bare_node | op.L2Norm(x, var("weight"), domain="surgeon", **attributes)
 
 
-@rewrite(either, stage=Stage.LOWER, strategy="decompose")
+@rule(either, stage=Stage.LOWER, strategy="decompose")
 def decompose(b: Builder, x: Value, axis: int, epsilon: float, mode: str, weight: Value | None = None) -> Value:
     dtype = b.dtype(x)
     half = dtype in HALVES
@@ -484,7 +484,7 @@ def _refuses(model: Model, node: Node) -> str:
     return "the plugin has no double precision" if x is not None and model.dtype(x) == TensorProto.DOUBLE else ""
 
 
-@rewrite(either, stage=Stage.LOWER, strategy="plugin", refuses=_refuses)
+@rule(either, stage=Stage.LOWER, strategy="plugin", refuses=_refuses)
 def plugin(b: Builder, x: Value, axis: int, epsilon: float, mode: str, weight: Value | None = None) -> Value:
     return b.SurgeonL2Norm(
         x,

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import DOMAIN, Builder, Stage, attr, meaning, not_mine, op, require, require_some, rewrite, var
+from surgeon import DOMAIN, Builder, Stage, attr, meaning, not_mine, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
 
 from ._norm.epsilon import with_epsilon
@@ -54,7 +54,7 @@ own = op.LayerNorm(x, scale | None, bias | None, domain=DOMAIN, axes=attr("axes"
 NATIVE = 17  # the opset that brought LayerNormalization
 
 
-@rewrite(spelling.affine | op.Cast(spelling.bare), stage=Stage.FUSE)
+@rule(spelling.affine | op.Cast(spelling.bare), stage=Stage.FUSE)
 def fuse(b, x, **found):
     n = read(b, x, found)
     if instance_axis(b, n) is not None or is_grouped_last(n):
@@ -90,7 +90,7 @@ def fuse(b, x, **found):
     return with_affine_behind(b, b.LayerNorm(source, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon), n)
 
 
-@rewrite(affine_behind(native | own), stage=Stage.FUSE)
+@rule(affine_behind(native | own), stage=Stage.FUSE)
 def behind(b, x, epsilon, **found):
     return with_weights(b, x, epsilon, _native, _own, found)
 
@@ -98,7 +98,7 @@ def behind(b, x, epsilon, **found):
 instance = op.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
-@rewrite(op.Add(op.Mul(instance, var("outer_scale")), var("outer_shift")), stage=Stage.FUSE)
+@rule(op.Add(op.Mul(instance, var("outer_scale")), var("outer_shift")), stage=Stage.FUSE)
 def by_instance_norm(b, x, scale, bias, epsilon, outer_scale, outer_shift):
     """tf2onnx: [N, S, H] normalised as S channels, without scale, and weights over H behind it."""
     shape = dims(b, x)
@@ -149,13 +149,13 @@ def _own(b: Builder, source: Value, n: Normalisation, parts: tuple[Factor, Facto
 # ---- writing it ------------------------------------------------------------------------------------------------------
 
 
-@rewrite(native, stage=Stage.LOWER, strategy="decompose")
+@rule(native, stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, scale, axis, epsilon, bias=None):
     rank = require_some(b.rank(x), f"the rank of '{x.name}' is not known, so the normalised axes are not")
     return _written(b, x, range(axis % rank, rank), epsilon, scale, bias)
 
 
-@rewrite(own, stage=Stage.LOWER, strategy="decompose")
+@rule(own, stage=Stage.LOWER, strategy="decompose")
 def decompose_own(b, x, axes, epsilon, scale=None, bias=None):
     return _written(b, x, axes, epsilon, scale, bias)
 
@@ -188,7 +188,7 @@ def _by_instances(b: Builder, x: Value, axes: Sequence[int], epsilon: float) -> 
     return None
 
 
-@rewrite(op.MeanVarianceNormalization(x, axes=attr("axes")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.MeanVarianceNormalization(x, axes=attr("axes")), stage=Stage.LOWER, strategy="decompose")
 def mean_variance(b, x, axes):
     wide = b.Cast(x, to=TensorProto.FLOAT) if b.dtype(x) in HALVES else x
     deviation = b.Sub(wide, b.ReduceMean(wide, axes=list(axes), keepdims=1))

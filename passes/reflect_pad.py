@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, Builder, Stage, attr, const, meaning, not_mine, op, require, require_some, rewrite, var
+from surgeon import ANY, Builder, Stage, attr, const, meaning, not_mine, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
 from surgeon.rules.pattern import Pattern
 
@@ -60,7 +60,7 @@ def reflect_pad(f, x, *, pads, mode):
 # ---- FUSE ------------------------------------------------------------------------------------------------------------
 
 
-@rewrite(op.Pad(x, const("pads"), ...), stage=Stage.FUSE)
+@rule(op.Pad(x, const("pads"), ...), stage=Stage.FUSE)
 def computed_pads(b, x, pads):
     """Pads that are computed from constants alone become a constant; one that ONNX forbids is named."""
     found = read(b, b.root, x)
@@ -76,7 +76,7 @@ def computed_pads(b, x, pads):
 inner = op.Pad(x, const("first"), mode=attr("first_mode"))
 
 
-@rewrite(op.Pad(inner, const("second"), mode=attr("mode")), stage=Stage.FUSE)
+@rule(op.Pad(inner, const("second"), mode=attr("mode")), stage=Stage.FUSE)
 def twice(b, x, first, first_mode, second, mode):
     """Two Pads of one mode; from its own values, x is padded along different axes."""
     one, two = first.reshape(2, -1), second.reshape(2, -1)
@@ -104,7 +104,7 @@ for _ in range(3):
 around_it = [op.Transpose(p, perm=attr("back")) for p in choices]
 
 
-@rewrite(around_it[2] | around_it[1] | around_it[0] | choices[2] | choices[1] | choices[0], stage=Stage.FUSE)
+@rule(around_it[2] | around_it[1] | around_it[0] | choices[2] | choices[1] | choices[0], stage=Stage.FUSE)
 def symmetric(b, x, ones, mirrored, perm=None, back=None):
     """Zeros around x, a reflection about them, and the zeros taken out again: the edge itself is doubled."""
     ones, mirrored = ones.reshape(2, -1), mirrored.reshape(2, -1)
@@ -145,7 +145,7 @@ def _removed_of_each(b: Builder, perm: list[int]) -> dict[int, list[int]]:
     return gone
 
 
-@rewrite(op.Concat(ANY, ANY, ..., axis=attr("axis")), stage=Stage.FUSE)
+@rule(op.Concat(ANY, ANY, ..., axis=attr("axis")), stage=Stage.FUSE)
 def around(b, axis):
     """What is cut from x, on one or both of its sides: circular padding, reflection by a flip, a repeated edge."""
     inputs = b.root.inputs
@@ -181,7 +181,7 @@ pad = op.Pad(x, ...)
 symmetric_node = op.ReflectPad(x, domain="surgeon", pads=attr("pads"), mode=attr("mode"))
 
 
-@rewrite(pad, stage=Stage.LOWER, strategy="decompose")
+@rule(pad, stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x):
     found = read(b, b.root, x)
     refused = b.target.takes(b.root)
@@ -206,7 +206,7 @@ def decompose(b, x):
     return y
 
 
-@rewrite(pad, stage=Stage.LOWER, strategy="plugin")
+@rule(pad, stage=Stage.LOWER, strategy="plugin")
 def plugin(b, x):
     found = read(b, b.root, x)
     if found.pads is None or found.mode == "constant" or b.dtype(x) not in PLUGIN_TYPES or not (found.pads > 0).any():
@@ -220,7 +220,7 @@ def plugin(b, x):
     return _plugin(b, x, found.pads, found.mode)
 
 
-@rewrite(symmetric_node, stage=Stage.LOWER, strategy="decompose")
+@rule(symmetric_node, stage=Stage.LOWER, strategy="decompose")
 def decompose_symmetric(b, x, pads, mode):
     both = np.asarray(pads, np.int64).reshape(2, -1)
     size, y = sizes_cropped(b, x, both), x
@@ -229,7 +229,7 @@ def decompose_symmetric(b, x, pads, mode):
     return y
 
 
-@rewrite(symmetric_node, stage=Stage.LOWER, strategy="plugin")
+@rule(symmetric_node, stage=Stage.LOWER, strategy="plugin")
 def plugin_symmetric(b, x, pads, mode):
     if b.dtype(x) not in PLUGIN_TYPES:
         return decompose_symmetric.body(b, x, pads, mode)

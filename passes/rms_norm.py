@@ -15,7 +15,7 @@ Exact     To rounding. Sums of fp16 and bf16 are in fp32.
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import DOMAIN, Builder, Stage, attr, meaning, not_mine, op, require, require_some, rewrite, var
+from surgeon import DOMAIN, Builder, Stage, attr, meaning, not_mine, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
 
 from ._norm.epsilon import with_epsilon
@@ -37,7 +37,7 @@ own = op.RMSNorm(x, scale | None, domain=DOMAIN, axes=attr("axes"), epsilon=epsi
 NATIVE = 23  # the opset that brought RMSNormalization
 
 
-@rewrite(spelling.scaled | spelling.bare | op.Cast(spelling.bare), stage=Stage.FUSE)
+@rule(spelling.scaled | spelling.bare | op.Cast(spelling.bare), stage=Stage.FUSE)
 def fuse(b, x, **found):
     if is_centred(x):
         not_mine()
@@ -70,7 +70,7 @@ def fuse(b, x, **found):
     return typed(b, _own(b, source, n, (scale, shift), dtype), result)
 
 
-@rewrite(scaled_behind(native | own), stage=Stage.FUSE)
+@rule(scaled_behind(native | own), stage=Stage.FUSE)
 def behind(b, x, epsilon, **found):
     return with_weights(b, x, epsilon, _native, _own, found)
 
@@ -90,14 +90,14 @@ def _own(b: Builder, source: Value, n: Normalisation, parts: tuple[Factor, Facto
     return y
 
 
-@rewrite(native, stage=Stage.LOWER, strategy="decompose")
+@rule(native, stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, scale, axis, epsilon):
     rank = require_some(b.rank(x), f"the rank of '{x.name}' is not known, so the normalised axes are not")
     y = normalised(b, x, range(axis % rank, rank), epsilon, centred=False)
     return with_affine(b, y, scale, None, b.dtype(x))
 
 
-@rewrite(own, stage=Stage.LOWER, strategy="decompose")
+@rule(own, stage=Stage.LOWER, strategy="decompose")
 def decompose_own(b, x, axes, epsilon, scale=None):
     return with_affine(b, normalised(b, x, axes, epsilon, centred=False), scale, None, b.dtype(x))
 

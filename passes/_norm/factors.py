@@ -268,10 +268,11 @@ def channels_with_behind(
         found = along(b, outer_shift, n, [1])
         if found is None and b.value(outer_shift) is None:
             not_mine()  # the sum of two branches, which nobody takes for an affine part
-        shift = _channels(b, require_some(found, "the shift behind it is not one number a channel"), size, dtype)
-        return scale, vector(b, plus(b, old_bias, shift), size, dtype)
+        shift: Factor = require_some(found, "the shift behind it is not one number a channel")
+        return scale, vector(b, plus(b, old_bias, _channels(b, shift, size, dtype)), size, dtype)
     found = along(b, outer_scale, n, [1])
-    factor = _channels(b, require_some(found, "the scale behind it is not one number a channel"), size, dtype)
+    given: Factor = require_some(found, "the scale behind it is not one number a channel")
+    factor = _channels(b, given, size, dtype)
     new_scale = vector(b, times(b, old_scale, factor), size, dtype)
     new_bias = old_bias if is_constant(old_bias, 0) else times(b, old_bias, factor)
     return new_scale, vector(b, new_bias, size, dtype)

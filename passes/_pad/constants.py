@@ -18,11 +18,11 @@ def padded_with(b: Builder, x: Value, pads: np.ndarray, value: Value | np.ndarra
     `size`: the dimensions of x. Declines where the target takes no such Pad and a padded axis is not static.
     """
     refused = f"{b.target.takes(b.root)}"
-    number = value if isinstance(value, Value) else float(np.asarray(value, np.float64).reshape(-1)[0])
-    made = _pad(b, x, pads, number)
+    constant = None if isinstance(value, Value) else float(value.astype(np.float64).reshape(-1)[0])
+    made = _pad(b, x, pads, value if isinstance(value, Value) else constant)
     if made is not None:
         return made
-    require(not isinstance(number, Value), f"the value is computed at run time, and {refused}")
+    number = require_some(constant, f"the value is computed at run time, and {refused}")
     dtype = b.dtype(x)
     if dtype in HALVES:
         cast = b.Cast(x, to=TensorProto.FLOAT)

@@ -9,7 +9,7 @@ from onnx import numpy_helper
 
 from surgeon import Builder, const, op, output, require, require_some
 from surgeon.ir.graph import Value
-from surgeon.rules.pattern import Pattern
+from surgeon.rules.pattern import Op, Pattern
 
 from .._shapes import elements
 
@@ -17,7 +17,7 @@ NOT_SYMMETRIC = "it is no symmetric padding"
 OTHER_SIZE = "its mask is not known to be as long as the axis"
 
 
-def kept_of(parts: Pattern) -> Pattern:
+def kept_of(parts: Op) -> Pattern:
     """What Compress keeps: a constant, or one value everywhere but at some positions, as long as one of the `parts`."""
     part = output(parts, 0) | output(parts, 1) | output(parts, 2) | output(parts, 3) | output(parts, 4)
     return const() | op.ScatterElements(op.ConstantOfShape(part), const(), const())
