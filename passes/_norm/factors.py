@@ -268,19 +268,18 @@ def channels_with_behind(
         found = along(b, outer_shift, n, [1])
         if found is None and b.value(outer_shift) is None:
             not_mine()  # the sum of two branches, which nobody takes for an affine part
-        shift: Factor = require_some(found, "the shift behind it is not one number a channel")
-        return scale, vector(b, plus(b, old_bias, _channels(b, shift, size, dtype)), size, dtype)
+        shift = _of_channels(b, found, size, dtype, "the shift behind it is not one number a channel")
+        return scale, vector(b, plus(b, old_bias, shift), size, dtype)
     found = along(b, outer_scale, n, [1])
-    given: Factor = require_some(found, "the scale behind it is not one number a channel")
-    factor = _channels(b, given, size, dtype)
+    factor = _of_channels(b, found, size, dtype, "the scale behind it is not one number a channel")
     new_scale = vector(b, times(b, old_scale, factor), size, dtype)
     new_bias = old_bias if is_constant(old_bias, 0) else times(b, old_bias, factor)
     return new_scale, vector(b, new_bias, size, dtype)
 
 
-def _channels(b: Builder, factor: Factor, size: int | None, dtype: int) -> Factor:
-    """A computed factor as a vector of channels; a constant as it is."""
-    return factor if isinstance(factor, np.ndarray) else vector(b, factor, size, dtype)
+def _of_channels(b: Builder, factor: Factor | None, size: int | None, dtype: int, why: str) -> Factor:
+    """A computed factor as a vector of channels, a constant as it is; declines where it is none."""
+    return factor if isinstance(factor, np.ndarray) else vector(b, require_some(factor, why), size, dtype)
 
 
 def neutral_of(kind: str) -> float:
