@@ -15,9 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from surgeon import Builder, const, op, require, var
 from surgeon.ir.graph import Value
-from surgeon.rules.meaning import attribute_names
 from surgeon.rules.pattern import Pattern
 from surgeon.rules.rule import Decline
+from surgeon.rules.spelling import attribute_names
 
 from ._types import FLOATS
 

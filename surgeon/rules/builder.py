@@ -15,8 +15,8 @@ from onnx import TensorProto, helper
 from surgeon.errors import PassError
 from surgeon.ir.graph import Node, Shape, Value, formal_types
 from surgeon.rules.context import Context
-from surgeon.rules.meaning import arrange
 from surgeon.rules.rule import Decline, require
+from surgeon.rules.spelling import arrange
 
 FP32 = Struct("<f")
 VARIADIC = frozenset({"Max", "Mean", "Min", "Sum"})  # their inputs are of one shape before the opset that follows

@@ -7,34 +7,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from surgeon.ir.graph import Model, Node, Value
 from surgeon.rules.match import required_attributes, same_attribute
 from surgeon.rules.pattern import Absent, Choice, Const, Op, Output, Pattern, Var, roots
 
 T = TypeVar("T")
-Row = tuple[Op, list[tuple[Pattern, ...]], list[T]]  # a root, the orders of its inputs, whose it is
-# (operator or None, whether it is a constant, the fronts of its inputs),
-# None for what was not looked at; None: left out
-Front = Any
+# The producer signature of an input: (its producer's operator, "" where no node makes it; whether it is a constant; the
+# signatures of the producer's own inputs). None in it for what was not looked at; None for an input left out.
+Signature = Any
+
+
+class Candidate(NamedTuple, Generic[T]):
+    """A root pattern, the orders in which its inputs may come, and the owners of the pattern."""
+
+    root: Op
+    orders: list[tuple[Pattern, ...]]
+    owners: list[T]
 
 
 @dataclass(frozen=True, slots=True)
-class _Near(Generic[T]):
-    """The rows that fit the operators in front of a node; the inputs at which they look further up; and what they come
-    to, where it tells nothing more which inputs are constant and what stands further up, else `memo`, by what was seen.
-    `attributes`: what one of the rows asks of the node's own, where every row asks something."""
+class _Bucket(Generic[T]):
+    """The candidates for the nodes of one operator whose inputs are made by the same operators.
 
-    rows: tuple[Row[T], ...]
+    attributes   what each candidate asks of the node's own attributes; empty where one of them asks nothing
+    looks_above  for each input, whether a candidate looks at what stands in front of its producer
+    owned        the (root, owner) pairs, where neither constants nor what stands above decide; else None
+    memo         the pairs by signature, where `owned` is None
+    """
+
+    candidates: tuple[Candidate[T], ...]
     attributes: list[list[tuple[str, Any]]]
-    further: list[bool]
-    found: tuple[tuple[Op, T], ...] | None
+    looks_above: list[bool]
+    owned: tuple[tuple[Op, T], ...] | None
     memo: dict[tuple[Any, ...], tuple[tuple[Op, T], ...]] = field(default_factory=dict)
 
 
-def _owned(rows: Iterable[Row[T]]) -> tuple[tuple[Op, T], ...]:
-    return tuple((root, owner) for root, _, owners in rows for owner in owners)
+def _pairs(candidates: Iterable[Candidate[T]]) -> tuple[tuple[Op, T], ...]:
+    return tuple((c.root, owner) for c in candidates for owner in c.owners)
 
 
 class Index(Generic[T]):
@@ -48,89 +59,101 @@ class Index(Generic[T]):
 
     def __init__(self, owned: Iterable[tuple[Pattern, T]], model: Model) -> None:
         self._model = model
-        self._rows: dict[str, list[Row[T]]] = {}
+        self._by_operator: dict[str, list[Candidate[T]]] = {}
         owners: dict[Op, list[T]] = {}
         for pattern, owner in owned:
             for root in roots(pattern):
                 if root not in owners:
                     owners[root] = []
-                    self._rows.setdefault(root.key, []).append((root, list(root.orders()), owners[root]))
+                    self._by_operator.setdefault(root.key, []).append(
+                        Candidate(root, list(root.orders()), owners[root])
+                    )
                 owners[root].append(owner)
         # By the node's operator, then those in front of its first three inputs, then the number of its inputs.
-        self._near: dict[Any, Any] = {}
+        self._buckets: dict[Any, Any] = {}
 
     @property
     def operators(self) -> frozenset[str]:
-        return frozenset(self._rows)
+        """The operators that a pattern's root may have."""
+        return frozenset(self._by_operator)
 
     def at(self, node: Node) -> tuple[tuple[Op, T], ...]:
+        """The (root, owner) pairs that can hold at the node."""
         inputs = node.inputs
         count = len(inputs)
         first = inputs if count <= 3 else inputs[:3]
         try:
-            level = self._near[node.key]
+            level = self._buckets[node.key]
             for v in first:  # a look-up each and no call: this runs for every node
                 if v is None:
                     level = level[None]
                 else:
                     producer = v.producer
                     level = level["" if producer is None else producer.key]
-            near = level[count]
+            bucket: _Bucket[T] = level[count]
         except KeyError:
-            near = self._remember_near(node.key, count, _makers(first))
-        if near.attributes and not _has_one(node, near.attributes):
+            bucket = self._add_bucket(node.key, count, _producers_of(first))
+        if bucket.attributes and not _has_any(node, bucket.attributes):
             return ()
-        if near.found is not None:
-            return near.found  # type: ignore[no-any-return]
+        if bucket.owned is not None:
+            return bucket.owned
         constant = self._model.is_constant
-        seen: list[Any] = []  # of each input whether it is a constant, and where that matters what stands further up
-        further = near.further
+        signed: list[Any] = []
+        looks_above = bucket.looks_above
         for k, v in enumerate(first):
             if v is None:
                 continue
-            known = not v.varies and constant(v)
-            seen.append(known)
-            if further[k] and not known:
-                _note_above(v, seen, constant)
-        found = near.memo.get(signature := tuple(seen))
+            is_constant = not v.varies and constant(v)
+            signed.append(is_constant)
+            if looks_above[k] and not is_constant:
+                _sign_inputs_of(v, signed, constant)
+        found = bucket.memo.get(key := tuple(signed))
         if found is None:
-            fronts = [_front(v, look, constant) for v, look in zip(first, near.further, strict=True)]
-            found = near.memo[signature] = _owned(self._fitting(near.rows, count, fronts))
+            signatures = [_signature(v, above, constant) for v, above in zip(first, looks_above, strict=True)]
+            found = bucket.memo[key] = _pairs(_that_fit(bucket.candidates, count, signatures))
         return found
 
-    def _remember_near(self, key: str, count: int, makers: Sequence[str | None]) -> _Near[T]:
-        level = self._near
-        for step in (key, *makers):
+    def _add_bucket(self, key: str, count: int, producers: Sequence[str | None]) -> _Bucket[T]:
+        level = self._buckets
+        for step in (key, *producers):
             level = level.setdefault(step, {})
-        found = level[count] = self._fitting_near(key, count, makers)
+        found = level[count] = self._make_bucket(key, count, producers)
         return found
 
-    def _fitting_near(self, key: str, count: int, makers: Sequence[str | None]) -> _Near[T]:
-        fronts: list[Front] = [None if maker is None else (maker, None, None) for maker in makers]
-        rows = tuple(self._fitting(self._rows.get(key, ()), count, fronts))
-        orders = [order for _, orders, _ in rows for order in orders]
-        standing = [[(q, m) for o in orders for q in o[i : i + 1]] for i, m in enumerate(makers)]
-        further = [any(_looks_further(q, m) for q, m in those) for those in standing]
-        asked = [required_attributes(root) for root, _, _ in rows]
-        told = any(further) or any(_asks_constant(q) for those in standing for q, _ in those)
-        return _Near(rows, asked if all(asked) else [], further, None if told else _owned(rows))
-
-    def _fitting(self, rows: Iterable[Row[T]], count: int, fronts: Sequence[Front]) -> Iterator[Row[T]]:
-        for row in rows:
-            root, orders, _ = row
-            most = len(root.inputs)
-            if not root.open and most < min(count, len(fronts)) and fronts[most] is not None:
-                continue  # the node has more inputs
-            if any(all(_fits(q, front) for q, front in zip(order, fronts, strict=False)) for order in orders):
-                yield row
+    def _make_bucket(self, key: str, count: int, producers: Sequence[str | None]) -> _Bucket[T]:
+        signatures: list[Signature] = [None if op is None else (op, None, None) for op in producers]
+        candidates = tuple(_that_fit(self._by_operator.get(key, ()), count, signatures))
+        orders = [order for c in candidates for order in c.orders]
+        at_input = [[order[k] for order in orders if k < len(order)] for k in range(len(producers))]
+        above = [any(_looks_above(q, op) for q in those) for those, op in zip(at_input, producers, strict=True)]
+        attributes = [required_attributes(c.root) for c in candidates]
+        decided = not any(above) and not any(_asks_for_constant(q) for those in at_input for q in those)
+        return _Bucket(
+            candidates,
+            attributes if all(attributes) else [],
+            above,
+            _pairs(candidates) if decided else None,
+        )
 
 
-def _makers(inputs: Iterable[Value | None]) -> list[str | None]:
+def _that_fit(
+    candidates: Iterable[Candidate[T]], count: int, signatures: Sequence[Signature]
+) -> Iterator[Candidate[T]]:
+    """The candidates that can hold at a node with `count` inputs of these signatures."""
+    for candidate in candidates:
+        most = len(candidate.root.inputs)
+        if not candidate.root.open and most < min(count, len(signatures)) and signatures[most] is not None:
+            continue  # the node has more inputs
+        if any(all(_fits(q, s) for q, s in zip(order, signatures, strict=False)) for order in candidate.orders):
+            yield candidate
+
+
+def _producers_of(inputs: Iterable[Value | None]) -> list[str | None]:
     """The operators that make the inputs; "" for one that no node makes, None for one left out."""
     return [None if v is None else "" if v.producer is None else v.producer.key for v in inputs]
 
 
-def _has_one(node: Node, attributes: Iterable[list[tuple[str, Any]]]) -> bool:
+def _has_any(node: Node, attributes: Iterable[list[tuple[str, Any]]]) -> bool:
     """Whether the node has what one of the lists asks of its attributes."""
     for wanted in attributes:
         for name, value in wanted:
@@ -141,53 +164,54 @@ def _has_one(node: Node, attributes: Iterable[list[tuple[str, Any]]]) -> bool:
     return False
 
 
-def _note_above(value: Value, seen: list[Any], constant: Callable[[Value], bool]) -> None:
-    """Add to `seen` what makes the inputs of a tensor's producer, and whether they are constants."""
-    for v in value.producer.inputs[:3]:  # type: ignore[union-attr]
+def _sign_inputs_of(value: Value, signed: list[Any], constant: Callable[[Value], bool]) -> None:
+    """Add to `signed` what makes the inputs of a tensor's producer, and whether they are constants."""
+    assert value.producer is not None
+    for v in value.producer.inputs[:3]:
         if v is None:
-            seen.append(None)
+            signed.append(None)
             continue
         producer = v.producer
-        seen.append("" if producer is None else producer.key)
-        seen.append(not v.varies and constant(v))
+        signed.append("" if producer is None else producer.key)
+        signed.append(not v.varies and constant(v))
 
 
-def _front(value: Value | None, look: bool, constant: Callable[[Value], bool]) -> Front:
-    """What makes a tensor: the operator, and where it is no constant and `look` asks for it, those one further up."""
+def _signature(value: Value | None, above: bool, constant: Callable[[Value], bool]) -> Signature:
+    """The signature of an input; with `above` those of its producer's inputs too, unless it is a constant."""
     if value is None:
         return None
     producer = value.producer
-    known = not value.varies and constant(value)
-    if producer is None or known or not look:
-        return ("" if producer is None else producer.key, known, None)
-    above = [v and (v.producer and v.producer.key, not v.varies and constant(v), None) for v in producer.inputs[:3]]
-    return (producer.key, False, tuple(above))
+    is_constant = not value.varies and constant(value)
+    if producer is None or is_constant or not above:
+        return ("" if producer is None else producer.key, is_constant, None)
+    inputs = [v and (v.producer and v.producer.key, not v.varies and constant(v), None) for v in producer.inputs[:3]]
+    return (producer.key, False, tuple(inputs))
 
 
-def _asks_constant(pattern: Pattern) -> bool:
+def _asks_for_constant(pattern: Pattern) -> bool:
     """Whether it matters to the pattern that the tensor is a constant."""
     return isinstance(pattern, Const) or (
-        isinstance(pattern, Choice) and any(_asks_constant(q) for q in pattern.alternatives)
+        isinstance(pattern, Choice) and any(_asks_for_constant(q) for q in pattern.alternatives)
     )
 
 
-def _looks_further(pattern: Pattern, maker: str | None) -> bool:
+def _looks_above(pattern: Pattern, maker: str | None) -> bool:
     """Whether it matters to the pattern what stands in front of the operator `maker`."""
     if isinstance(pattern, Choice):
-        return any(_looks_further(q, maker) for q in pattern.alternatives)
+        return any(_looks_above(q, maker) for q in pattern.alternatives)
     node = pattern.node if isinstance(pattern, Output) else pattern
     return isinstance(node, Op) and node.key == maker and any(not isinstance(q, Var) for q in node.inputs)
 
 
-def _fits(pattern: Pattern, front: Front) -> bool:
-    """Whether a tensor that is made so can match; never False for one that does."""
+def _fits(pattern: Pattern, signature: Signature) -> bool:
+    """Whether an input of that signature can match the pattern; never False for one that does."""
     if isinstance(pattern, Choice):
-        return any(_fits(q, front) for q in pattern.alternatives)
+        return any(_fits(q, signature) for q in pattern.alternatives)
     if isinstance(pattern, Var):
-        return pattern.name is None or front is not None
-    if isinstance(pattern, Absent) or front is None:
-        return isinstance(pattern, Absent) and front is None
-    key, constant, inputs = front
+        return pattern.name is None or signature is not None
+    if isinstance(pattern, Absent) or signature is None:
+        return isinstance(pattern, Absent) and signature is None
+    key, constant, inputs = signature
     if isinstance(pattern, Const):
         return constant is not False
     node = pattern.node if isinstance(pattern, Output) else pattern
@@ -195,4 +219,4 @@ def _fits(pattern: Pattern, front: Front) -> bool:
         return False
     if constant or inputs is None:
         return True
-    return any(all(_fits(q, f) for q, f in zip(order, inputs, strict=False)) for order in node.orders())
+    return any(all(_fits(q, s) for q, s in zip(order, inputs, strict=False)) for order in node.orders())

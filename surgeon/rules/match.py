@@ -1,8 +1,7 @@
 """Decide whether a pattern holds at a node: match(pattern, node, model) -> Match | None.
 
-A pattern is compiled once into nested closures in continuation-passing style, so commuting inputs and choices backtrack
-without copying what is bound. `Index` finds the patterns that can hold at a node from the operators of the node and of
-its inputs' producers alone; most nodes are rejected by one dictionary look-up.
+A pattern is compiled once into nested closures in continuation-passing style. So commuting inputs and choices backtrack
+without copying what is captured. `index.py` finds the patterns that are worth matching at a node.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ import numpy as np
 from surgeon.ir.graph import Model, Node, Reference, Value
 from surgeon.rules.pattern import MOVED, Absent, Attr, Choice, Const, Op, Output, Pattern, Var
 
-FREE = frozenset({"Shape", "Constant"})  # they cost nothing, so sharing them is no reason to give up
+SHAREABLE = frozenset({"Shape", "Constant"})  # they cost nothing, so a reader outside is no reason to give up
 
-SIZES = 32  # nodes that may stand between the shape of an interior tensor and the window that it serves
+MOST_SIZE_NODES = 32  # between the Shape of an interior tensor and the window that it serves
 
 Next = Callable[[], bool]
 Matcher = Callable[[Any, "_State", Next], bool]
@@ -45,21 +44,21 @@ class Attempt:
 
 
 class _State:
-    """One attempt at a root: `seen` says what each pattern stands for, `found` is the match once it is complete."""
+    """One attempt at a root: `captures` says what each pattern stands for, `found` is the match once it is complete."""
 
-    __slots__ = ("model", "root", "seen", "attempt", "found")
+    __slots__ = ("model", "root", "captures", "attempt", "found")
 
     def __init__(self, model: Model, root: Node, attempt: Attempt | None) -> None:
         self.model = model
         self.root = root
-        self.seen: dict[Pattern, Any] = {}
+        self.captures: dict[Pattern, Any] = {}
         self.attempt = attempt
         self.found: Match | None = None
 
     def failed(self, why: str) -> bool:
         """Record why the match ends here. Call it behind `attempt is not None`: near misses are many, texts cost."""
         if self.attempt is not None:
-            self.attempt.note(sum(isinstance(p, Op) for p in self.seen), why)
+            self.attempt.note(sum(isinstance(p, Op) for p in self.captures), why)
         return False
 
     def complete(self) -> bool:
@@ -67,7 +66,7 @@ class _State:
         nodes = {self.root: None}
         bound: dict[str, Any] = {}
         constants: list[tuple[str, Value]] = []
-        for p, v in self.seen.items():
+        for p, v in self.captures.items():
             if type(p) is Op:
                 nodes[v] = None
                 if p.attrs and not self._bind_attributes(p, v, bound):
@@ -98,7 +97,7 @@ class _State:
         """Whether every interior tensor is read by the window alone and is no output."""
         graph = self.root.graph
         for node in nodes:
-            if node is self.root or node.key in FREE:
+            if node is self.root or node.key in SHAREABLE:
                 continue
             if node.graph is not graph:
                 return self.failed(f"{node.label} stands outside the body that holds {self.root.label}")
@@ -133,7 +132,7 @@ def _sizes_alone(value: Value, user: Node, nodes: Collection[Node]) -> bool:
             for reader in out.users:
                 if reader in nodes or reader in seen:
                     continue
-                if len(seen) >= SIZES:
+                if len(seen) >= MOST_SIZE_NODES:
                     return False
                 seen.add(reader)
                 todo.append(reader)
@@ -170,22 +169,22 @@ def _compile(p: Pattern) -> Matcher:
     raise TypeError(f"not a pattern: {p!r}")
 
 
-def _bind(p: Pattern, v: Any, s: _State, then: Next) -> bool:
+def _capture(p: Pattern, v: Any, s: _State, then: Next) -> bool:
     """Bind `p` to `v` for the rest of the match; the same pattern again must be the same tensor."""
-    seen = s.seen
-    if p in seen:
-        return seen[p] is v and then()
-    seen[p] = v
+    captures = s.captures
+    if p in captures:
+        return captures[p] is v and then()
+    captures[p] = v
     if then():
         return True
-    del seen[p]
+    del captures[p]
     return False
 
 
 def _compile_var(p: Var) -> Matcher:
     if p.name is None:
         return lambda v, s, then: then()  # ANY: unnamed variables are not compared
-    return lambda v, s, then: v is not None and type(v) is not Reference and _bind(p, v, s, then)
+    return lambda v, s, then: v is not None and type(v) is not Reference and _capture(p, v, s, then)
 
 
 def _compile_const(p: Const) -> Matcher:
@@ -196,7 +195,7 @@ def _compile_const(p: Const) -> Matcher:
             return s.attempt is not None and s.failed(f"'{v.name}' is not a constant")
         if p.value is not None and not _equals(p.value, v, s.model):
             return s.attempt is not None and s.failed(f"a constant is not {p.value:g}")
-        return _bind(p, v, s, then)
+        return _capture(p, v, s, then)
 
     return const
 
@@ -219,10 +218,10 @@ def _compile_choice(p: Choice) -> Matcher:
     names = " or ".join(dict.fromkeys(sorted(k for _, wanted in matchers for k in wanted or ())))
 
     def choice(v: Any, s: _State, then: Next) -> bool:
-        seen = s.seen
-        if p in seen:
-            return seen[p] is v and then()
-        producer = _maker(v)
+        captures = s.captures
+        if p in captures:
+            return captures[p] is v and then()
+        producer = _producer_of(v)
         worth = by_producer.get(producer)
         if worth is None:
             worth = by_producer[producer] = [m for m, wanted in matchers if wanted is None or producer in wanted]
@@ -230,11 +229,11 @@ def _compile_choice(p: Choice) -> Matcher:
             return s.attempt is not None and s.failed(
                 f"'{getattr(v, 'name', v)}' comes from {producer or 'an input or initializer'}, not {names}"
             )
-        seen[p] = v  # before an alternative has held: none of them holds the choice itself
+        captures[p] = v  # before an alternative has held: none of them holds the choice itself
         for matcher in worth:
             if matcher(v, s, then):
                 return True
-        del seen[p]
+        del captures[p]
         return False
 
     return choice
@@ -271,14 +270,14 @@ def _compile_node(p: Op) -> Matcher:
     orders = [(_in_order([_matcher(q) for q in order]), [_producers(q) for q in order]) for order in p.orders()]
     telling = any(keys is not None for _, wanted in orders for keys in wanted)
     every = [holds for holds, _ in orders]
-    by_makers: dict[tuple[str | None, ...], list[Matcher]] = {}  # the orders worth trying, by what makes the inputs
+    by_producers: dict[tuple[str | None, ...], list[Matcher]] = {}  # the orders worth trying, by what makes the inputs
     count, open_ended = len(p.inputs), p.open
     key = p.key
     moved = key in MOVED
 
     def node_holds(node: Node, s: _State, then: Next) -> bool:
-        if p in s.seen:
-            return s.seen[p] is node and then()
+        if p in s.captures:
+            return s.captures[p] is node and then()
         if node.key != key:
             return False
         for name, wanted in fixed:
@@ -294,29 +293,30 @@ def _compile_node(p: Op) -> Matcher:
             operands = [*operands, *[None] * (count - given)]
         worth = every
         if telling and s.attempt is None:
-            makers = tuple([_maker(v) for v in operands[:count]])
-            found = by_makers.get(makers)
+            producers = tuple([_producer_of(v) for v in operands[:count]])
+            found = by_producers.get(producers)
             if found is None:
-                found = by_makers[makers] = [holds for holds, wanted in orders if _worth_trying(wanted, makers)]
+                found = [holds for holds, wanted in orders if _worth_trying(wanted, producers)]
+                by_producers[producers] = found
             worth = found
-        s.seen[p] = node
+        s.captures[p] = node
         for inputs_hold in worth:
             if inputs_hold(operands, s, then):
                 return True
-        del s.seen[p]
+        del s.captures[p]
         return False
 
     return node_holds
 
 
-def _maker(v: Any) -> str | None:
+def _producer_of(v: Any) -> str | None:
     """The operator that makes an operand; None for one that no node makes."""
     return v.producer.key if type(v) is Value and v.producer is not None else None
 
 
-def _worth_trying(wanted: list[frozenset[str] | None], makers: Sequence[str | None]) -> bool:
+def _worth_trying(wanted: list[frozenset[str] | None], producers: Sequence[str | None]) -> bool:
     """Whether each input comes from an operator that its pattern names, where it names any."""
-    return all(keys is None or maker in keys for keys, maker in zip(wanted, makers, strict=False))
+    return all(keys is None or maker in keys for keys, maker in zip(wanted, producers, strict=False))
 
 
 def _in_order(matchers: Sequence[Matcher]) -> Matcher:

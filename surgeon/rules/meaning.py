@@ -16,23 +16,20 @@ from: a window's proof computes by it. No such node of the domain `surgeon` is w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 from onnx import FunctionProto, ModelProto, NodeProto, helper, numpy_helper
 
 from surgeon.errors import PassError
-from surgeon.ir.graph import Model, Node, Value, schema
-from surgeon.rules.pattern import MOVED
+from surgeon.ir.graph import Model, Node, Value
+from surgeon.rules.spelling import arrange
 
 DOMAIN = "surgeon"  # of the canonical nodes and of the plugin nodes
 IR_WITH_FUNCTIONS = 8
 IR_WITH_OVERLOADS = 10
 CONSTANTS_OF_ANY_TYPE = 9  # the opset from which a Constant may hold integers; before that it has floats alone
-
-PLAIN = frozenset({int, float, str})
 
 _meanings: dict[str, Callable[..., Any]] = {}
 
@@ -53,46 +50,6 @@ def has_meaning(op_type: str) -> bool:
     return op_type in _meanings
 
 
-def arrange(
-    op: str, inputs: Sequence[Any], attrs: dict[str, Any], domain: str, opset: int
-) -> tuple[list[Any], dict[str, Any]]:
-    """Inputs and attributes as `opset` wants them: what ONNX moved from an attribute to an input is given by name."""
-    given, written = list(inputs), attrs
-    moved = MOVED.get(op) if attrs and not domain else None
-    if moved is not None:
-        written = dict(attrs)
-        attributes = attribute_names(op, opset)
-        for name in [n for n in moved if n in written and n not in attributes]:
-            value, position = written.pop(name), moved[name]
-            if value is None:
-                continue
-            given += [None] * (position + 1 - len(given))
-            integers = name not in ("min", "max", "value", "scales") and not hasattr(value, "producer")
-            given[position] = np.asarray(value, np.int64) if integers else value
-    while given and given[-1] is None:
-        given.pop()
-    for value in written.values():
-        if type(value) not in PLAIN:
-            return given, {k: _plain(v) for k, v in written.items() if v is not None}
-    return given, written
-
-
-@cache
-def attribute_names(op: str, opset: int) -> frozenset[str]:
-    """The attributes that the schema of ONNX's own operator has; none for one that onnx does not know."""
-    spec = schema(op, "", opset)
-    return frozenset() if spec is None else frozenset(spec.attributes)
-
-
-def _plain(given: Any) -> Any:
-    """An attribute's value from whatever a body gives: arrays become lists, NumPy numbers Python's."""
-    if isinstance(given, np.ndarray):
-        return given.tolist()
-    if isinstance(given, np.generic):
-        return given.item()
-    return list(given) if isinstance(given, tuple) else given
-
-
 class Speller:
     """Builds the body of a function: `f.Mul(x, 2.0)` adds a node and returns the name of its output."""
 
@@ -108,7 +65,6 @@ class Speller:
 
         def make(*inputs: Any, **attrs: Any) -> str:
             given, written = arrange(op, inputs, attrs, "", self.opset)
-            name = f"t{len(self.nodes)}"
             names = [i if isinstance(i, str) else "" if i is None else self.constant(i) for i in given]
             name = f"t{len(self.nodes)}"
             self.nodes.append(helper.make_node(op, names, [name], **written))
