@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import onnx
 import pytest
 from helpers import model, require_opset
+from onnx import TensorProto
 
 import surgeon
 from surgeon.errors import UsageError
 from surgeon.ir.graph import Model, Node
-from surgeon.targets import releases, tables
+from surgeon.targets import plugins, releases, tables
 from surgeon.targets import target as targets
 from surgeon.targets.conditions import CONDITIONS
+from surgeon.targets.conditions.convolutions import deconvolution_padding
+from surgeon.targets.conditions.pools import PoolAxis, pool_axes
+from surgeon.targets.conditions.shapes import deep_tensor
 from surgeon.targets.target import Target
 
 
@@ -328,3 +333,376 @@ def test_types_that_a_parser_does_not_know(body: str, target: str, why: str) -> 
     report = surgeon.rewrite(model(body, 14), target=target).report
     told = [d.why for d in report.untaken]
     assert (why in told[0] if why else not told) and report.failed == bool(why)
+
+
+# ---- the tables, release by release ----------------------------------------------------------------------------------
+
+RELEASES = [Target(releases.dotted(row), row) for row in releases.RELEASES]
+ON_RTX = Target.parse("rtx")
+FIRST_IMPORTED = {
+    "6.0": "Abs",
+    "7.0": "And",
+    "7.1": "If",
+    "7.2.2": "Celu",
+    "8.0": "NonMaxSuppression",
+    "8.2": "Einsum",
+    "8.4": "HardSwish",
+    "8.5": "Trilu",
+    "8.6": "IsInf",
+    "9.1": "CastLike",
+    "9.2": "Hardmax",
+    "10.0": "Mish",
+    "10.1": "DeformConv",
+    "10.4": "HannWindow",
+    "10.5": "STFT",
+    "10.14": "Attention",
+    "10.15": "RMSNormalization",
+    "11.0": "Swish",
+}
+OPSETS = {"6.0": 10, "7.0": 11, "8.0": 13, "8.4": 17, "10.0": 20, "10.8": 22, "10.16": 24, "11.0": 25}
+READABLE = {"uint8": "8.5", "bfloat16": "9.0", "float8e4m3fn": "9.0", "int4": "10.0", "float4e2m1": "10.8"}
+UP_TO = {
+    "BatchNormalization": {1: "6.0", 2: "6.0", 3: "6.0", 4: "6.0"},
+    "Clip": {1: "7.2.2", 2: "7.2.2"},
+    "Conv": {1: "6.0", 2: "8.4"},
+    "ConvTranspose": {1: "7.2.2", 2: "8.4"},
+    "CumSum": {1: "10.7"},
+    "DequantizeLinear": {1: "rtx", 2: "rtx"},
+    "Dropout": {2: "rtx"},
+    "InstanceNormalization": {1: "9.3", 2: "9.3"},
+    "NonMaxSuppression": {3: "8.4", 4: "8.4"},
+    "Pad": {1: "8.0", 2: "8.0", 3: "10.3"},
+    "QuantizeLinear": {1: "rtx", 2: "rtx"},
+    "Resize": {2: "8.2"},
+    "STFT": {1: "rtx", 2: "rtx"},
+    "Slice": {3: "rtx"},
+    "Squeeze": {1: "rtx"},
+    "TopK": {1: "8.4"},
+    "Unsqueeze": {1: "rtx"},
+    "Upsample": {1: "8.4"},
+    **{
+        f"Reduce{kind}": {1: "rtx"}
+        for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+    },
+}
+
+
+def from_first(holds: list[bool]) -> str:
+    """The release from which on something holds, and without a break."""
+    first = holds.index(True)
+    assert all(holds[first:])
+    return RELEASES[first].name
+
+
+def test_rows_are_in_order_and_a_range_wants_them() -> None:
+    assert list(releases.RELEASES) == sorted(set(releases.RELEASES))
+    for start in ((8, 3), (5, 0), (12, 0)):
+        with pytest.raises(ValueError, match="not in"):
+            releases.since(*start)
+    assert str(releases.between((8, 2), (9, 3))) == "8.2 to 9.3" and str(releases.DLA) == "dla"
+    assert str(releases.since(11, 0, rtx=True)) == "11.0 to 11.4, rtx" and str(releases.RTX) == "rtx"
+
+
+def test_rows() -> None:
+    older = ["6.0", "7.0", "7.1", "7.2", "7.2.2", "8.0", "8.2", "8.4", "8.5", "8.6", "9.0", "9.1", "9.2", "9.3"]
+    assert [t.name for t in RELEASES] == [*older, *(f"10.{k}" for k in range(17)), *(f"11.{k}" for k in range(5))]
+
+
+def test_which_release_learned_which_operator() -> None:
+    assert {from_first([t.imports(op) for t in RELEASES]): op for op in FIRST_IMPORTED.values()} == FIRST_IMPORTED
+    assert len(tables.IMPORTERS) == len(FIRST_IMPORTED)
+    without = {op for op in tables.IMPORTED if not ON_RTX.imports(op)}
+    assert without == {"DeformConv", "NonMaxSuppression", "NonZero", "RoiAlign"}
+
+
+def test_opsets_by_release() -> None:
+    told = {opset: from_first([t.opset >= opset for t in RELEASES]) for opset in {t.opset for t in RELEASES}}
+    assert {first: opset for opset, first in told.items()} == OPSETS
+    assert ON_RTX.opset == 25
+
+
+def test_facts_by_release() -> None:
+    names = [t.name for t in RELEASES]
+    assert from_first([t.plugins for t in RELEASES]) == "7.1" and not ON_RTX.plugins
+    assert from_first([not t.lowers_opset for t in RELEASES]) == "10.0" and not ON_RTX.lowers_opset
+    carried = names.index("9.0"), names.index("10.7")
+    assert [t.carries_functions for t in RELEASES] == [k < carried[0] or k >= carried[1] for k in range(len(names))]
+    assert ON_RTX.carries_functions
+    assert from_first([t.pad_axes_count is None for t in RELEASES]) == "8.2" and ON_RTX.pad_axes_count is None
+    assert from_first([t.pad_any_axis for t in RELEASES]) == "8.0" and ON_RTX.pad_any_axis
+    assert from_first([t.pad_axes_input for t in RELEASES]) == "10.0" and ON_RTX.pad_axes_input
+    assert from_first(["edge" in t.pad_modes for t in RELEASES]) == "8.2"
+    assert from_first(["wrap" in t.pad_modes for t in RELEASES]) == "10.0"
+    assert Target.parse("10.9+dla").pad_modes == {"constant"}
+    assert Target.parse("8.4").pad_modes == {"constant", "reflect", "edge"}
+    assert from_first([not t.shape_inputs for t in RELEASES]) == "8.5" and not ON_RTX.shape_inputs
+
+
+@pytest.mark.parametrize("op", UP_TO)
+def test_inputs_that_must_be_initializers(op: str) -> None:
+    count = 1 + max(UP_TO[op])
+    weights = [f"w{k}" for k in range(count)]
+    stored = [onnx.helper.make_tensor(w, TensorProto.INT64, [], [1]) for w in weights]
+    given = [onnx.helper.make_tensor_value_info("c", TensorProto.INT64, [])]
+    for position in range(count):
+        read = ["c" if k == position else weights[k] for k in range(count)]
+        nodes = [
+            onnx.helper.make_node("Constant", [], ["w0"], value_int=1),
+            onnx.helper.make_node(op, read, ["y"]),
+            onnx.helper.make_node(op, weights, ["z"]),
+        ]
+        graph = onnx.helper.make_graph(nodes, "g", given, [], stored[1:])
+        indexed = Model(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 10)]))
+        node, constant = (indexed.graph.find(name) for name in "yz")
+        why = f"its input {position} must be an initializer"
+        asked = [t for t in RELEASES if t.imports(op)]
+        refusing = [t for t in asked if t.takes(node.producer) == why]
+        assert refusing == asked[: len(refusing)]
+        on_rtx = ON_RTX.imports(op) and ON_RTX.takes(node.producer) == why
+        assert on_rtx == (UP_TO[op].get(position) == "rtx")
+        last = "11.4" if on_rtx else UP_TO[op].get(position, "")
+        assert (refusing[-1].name if refusing else "") == last
+        assert not any(t.takes(constant.producer) == why for t in [*RELEASES, ON_RTX])
+        assert all((position in t.constant_inputs(op)) == (t in refusing) for t in asked)
+
+
+def test_no_other_input_must_be_an_initializer() -> None:
+    assert UP_TO.keys() == tables.CONSTANT_INPUTS.keys()
+
+
+def test_stock_plugins_by_release() -> None:
+    extra = f', "{plugins.STOCK_DOMAIN}" : 1'
+    first = {"InstanceNormalization_TRT": "7.1", "GroupNormalizationPlugin": "8.0", "ROIAlign_TRT": "8.5"}
+    for op, since in first.items():
+        node = last(f"(float[2] x) => (float[2] y) {{ y = trt.plugins.{op} (x) }}", extra=extra)
+        assert from_first([t.takes(node) is None for t in RELEASES]) == since, op
+        assert ON_RTX.takes(node) == Target.parse("7.0").takes(node) == "there are no plugins"
+    leaky = last("(float[2] x) => (float[2] y) { y = trt.plugins.LReLU_TRT (x) }", extra=extra)
+    assert [t.name for t in RELEASES if t.takes(leaky) is None] == [
+        t.name for t in RELEASES if (7, 2) <= t.version <= (10, 16)
+    ]
+    assert Target.parse("11.0").takes(leaky) == "the plugin LReLU_TRT is there from 7.2 to 10.16 alone"
+    scatter = last("(float[2] x) => (float[2] y) { y = surgeon.ScatterElements (x) }", extra=', "surgeon" : 1')
+    assert "from 10.0 to 11.4" in (Target.parse("9.3").takes(scatter) or "")
+    assert plugins.why_no_plugin("ScatterElements", (10, 0), rtx=False) is None
+    named = {t.name: t.stock_version("InstanceNormalization_TRT") for t in RELEASES}
+    assert [named[n] for n in ("6.0", "7.0", "7.1", "10.1", "10.2", "11.4")] == ["1", "001", "1", "1", "3", "3"]
+    assert Target.parse("10.9").stock_version("LReLU_TRT") == "1"
+
+
+def test_which_nodes_name_a_plugin() -> None:
+    extra = ', "com.custom" : 1'
+    for body, why in (
+        ('Mine <plugin_version = "1"> (x)', None),
+        ('Mine <plugin_namespace = ""> (x)', None),
+        ("Mine (x)", "there is no importer for com.custom::Mine; a plugin of that name would be needed"),
+        ("Relu (x)", "this parser ignores domains and would read it as ONNX's own Relu"),
+    ):
+        node = last(f"(float[2] x) => (float[2] y) {{ y = com.custom.{body} }}", extra=extra)
+        assert Target.parse("10.9").takes(node) == why
+
+
+def test_local_functions_by_release() -> None:
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17, "f" : 1]> g (float[2] x) => (float[2] y) { y = f.Own (x) }'
+        ' <domain: "f", opset_import: ["" : 17]> Own (a) => (b) { b = Relu (a) }'
+    )
+    (node,) = Model(proto).graph.live()
+    told = {t.name: t.takes(node) for t in (*RELEASES, ON_RTX)}
+    assert set(told.values()) == {targets.MISREAD_FUNCTION, "local functions are read from TensorRT 9.0 on"}
+    assert from_first([told[t.name] == targets.MISREAD_FUNCTION for t in RELEASES]) == "9.0"
+    assert told["rtx"] == targets.MISREAD_FUNCTION
+
+
+def test_an_operator_that_the_opset_of_the_parser_lacks() -> None:
+    hidden = last("(float[2] x) => (float[2] y) { y = IsInf (x) }", 20)
+    assert Target.parse("8.6").takes(hidden) is None
+    hidden = last("(float[2] x) => (float[2] y) { y = GroupNormalization <num_groups = 2> (x) }", 21)
+    lacking = "GroupNormalization is not in opset {}, the newest that this parser reads"
+    assert [Target.parse(t).takes(hidden) for t in ("8.6", "9.3")] == [lacking.format(17)] * 2
+    assert "not in opset" not in (Target.parse("10.0").takes(hidden) or "")
+    swish = last("(float[2] x) => (float[2] y) { y = Swish (x) }", 17)
+    assert Target.parse("11.0").takes(swish) is None, "an operator of a later opset than the model's"
+    celu = last("(float[2] x) => (float[2] y) { y = Celu (x) }", 17)
+    assert Target.parse("7.2.2").takes(celu) == "Celu is not in opset 11, the newest that this parser reads"
+
+
+@pytest.mark.parametrize("kind", READABLE)
+def test_which_release_knows_which_type(kind: str) -> None:
+    code = TensorProto.DataType.Value(kind.upper())
+    given = onnx.helper.make_tensor_value_info("x", code, [2])
+    out = onnx.helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Cast", ["x"], ["y"], to=1)], "g", [given], [out])
+    indexed = Model(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 23)]))
+    (node,) = indexed.graph.live()
+    assert Target.parse("10.9").has_other_types(indexed)
+    told = [t.mistyped(node) for t in RELEASES]
+    assert from_first([why is None for why in told]) == READABLE[kind]
+    assert set(told) - {None} == {f"there is no {kind} before {READABLE[kind]}"}
+
+
+def test_types_that_every_release_knows() -> None:
+    for kind in ("float", "double", "float16", "int8", "int32", "int64", "bool"):
+        indexed = Model(model(f"({kind}[2] x) => ({kind}[2] y) {{ y = Identity (x) }}"))
+        assert not ON_RTX.has_other_types(indexed)
+        assert not any(t.mistyped(indexed.graph.live()[0]) for t in (*RELEASES, ON_RTX))
+
+
+@pytest.mark.parametrize(
+    ("body", "others"),
+    [
+        ("(float[2] x) => (uint8[2] y) { y = Cast <to = 2> (x) }", True),
+        ("(float[2] x) => (float16[2] y) { y = Cast <to = 10> (x) }", False),
+        ("(float[2] x) => (float[2] y) <uint8[1] w = {1}> { y = Relu (x) }", True),
+        ("(float[2] x) => (float[2] y) <int8[1] w = {1}> { y = Relu (x) }", False),
+    ],
+)
+def test_where_types_must_be_asked_about(body: str, others: bool) -> None:
+    assert ON_RTX.has_other_types(Model(model(body))) == others
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("(uint8[2] x) => (uint8[2] y) { y = Abs (x) }", "uint8 is refused"),
+        ("(uint8[2] x) => (uint8[2] z) { y = Identity (x) z = Identity (y) }", "uint8 between two nodes is refused"),
+        ("(uint8[2] x) => (float[2] z) { y = Constant <value = uint8[2] {1, 2}> () z = Cast <to = 1> (y) }", None),
+        (
+            "(float[2] x) => (float[2] z) <float s = {1}> { y = QuantizeLinear (x, s) z = DequantizeLinear (y, s) }",
+            None,
+        ),
+        ("(uint8[2] x) => (uint8[2] y) { y = com.custom.Mine (x) }", None),
+        ("(uint8[2] x) => (int64[1] y) { y = Shape (x) }", None),
+        ("(uint8[2] x) => (bool[2] y) { y = Equal (x, x) }", None),
+    ],
+)
+def test_where_uint8_may_be(body: str, why: str | None) -> None:
+    assert ON_RTX.mistyped(last(body, extra=', "com.custom" : 1')) == why
+
+
+def test_takes_every_means_that_no_node_need_be_asked_about() -> None:
+    new, old = Target.parse("10.9"), Target.parse("8.4")
+    assert new.takes_every("Relu") is False and new.takes_every("Add") and new.takes_every("Sigmoid")
+    assert not new.takes_every("Unique") and not new.takes_every("Selu")
+    assert not old.takes_every("Upsample") and Target.parse("8.5").takes_every("Upsample")
+    assert not Target.parse("10.9+dla").takes_every("Softplus") and new.takes_every("Softplus")
+
+
+# ---- what came with a later opset ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "opset", "target", "why"),
+    [
+        ("(float[2,4] x) => (float[2,4] y) { y = Softmax <axis = -1> (x) }", 13, "7.2", ""),
+        ("(float[2,4] x) => (float[2,4] y) { y = Softmax <axis = 1> (x) }", 13, "7.2", ""),
+        ("(float[2,4] x) => (float[2,4] y) { y = Softmax <axis = 0> (x) }", 13, "7.2", "its meaning of axis"),
+        ("(float[2,4] x) => (float[2,4] y) { y = LogSoftmax (x) }", 13, "7.2", "its meaning of axis"),
+        ("(float[2,4] x) => (float[2,4] y) { y = Softmax <axis = 0> (x) }", 11, "7.2", ""),
+        ("(float[2,4] x) => (float[2,4] y) { y = Softmax <axis = 0> (x) }", 13, "8.0", ""),
+        ("(float[] x) => (float[] y) { y = Hardmax <axis = 1> (x) }", 13, "7.2", "its meaning of axis"),
+        ("(float[2,4] x) => (int64[1] y) { y = Shape <start = 1> (x) }", 15, "8.2", "its attribute start"),
+        ("(float[2,4] x) => (int64[1] y) { y = Shape <start = 0> (x) }", 15, "8.2", ""),
+        ("(float[2,4] x) => (int64[1] y) { y = Shape <start = 1> (x) }", 15, "8.4", ""),
+        ("(float[2] x) => (float[2] y) { y = com.custom.Shape <start = 1> (x) }", 15, "8.2", ""),
+        (
+            "(float[2,4] x) => (float[a,b] y) <int64[2] p = {0, 1}, float v = {0}, int64[1] k = {1}>"
+            " { y = Pad (x, p, v, k) }",
+            18,
+            "8.4",
+            "its input 3",
+        ),
+        ("(float[2,4] x) => (float[a,b] y) <int64[4] p = {0, 1, 0, 0}> { y = Pad (x, p) }", 18, "8.4", ""),
+        (
+            "(float[2,4] x) => (float[a,b] y) <int64[2] p = {0, 1}, int64[1] k = {1}> { y = Pad (x, p, , k) }",
+            18,
+            "10.0",
+            "",
+        ),
+    ],
+)
+def test_what_came_with_a_later_opset(body: str, opset: int, target: str, why: str) -> None:
+    told = Target.parse(target).outdated(last(body, opset, extra=', "com.custom" : 1'))
+    newest = Target.parse(target).opset
+    assert told == (f"{why} came with an opset above {newest}, the newest that this parser reads" if why else None)
+
+
+# ---- what the geometry of a window comes to --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("attributes", "size", "axis", "counts"),
+    [
+        ("kernel_shape = [3], strides = [2], pads = [1, 2]", 6, (7, 2, 3, 2), (4, 4, 2)),
+        ("kernel_shape = [3], strides = [2], pads = [1, 1]", 6, (7, 1, 3, 2), (4, 4, 2)),
+        ("kernel_shape = [2], strides = [3], dilations = [2]", 6, (6, 0, 3, 3), (2, 2, 0)),
+        ("kernel_shape = [1], strides = [2]", 4, (4, 0, 1, 2), (3, 2, 0)),
+        ("kernel_shape = [2], strides = [3], pads = [0, 1]", 6, (6, 1, 2, 3), (3, 2, 0)),
+        ("kernel_shape = [4]", 5, (5, 0, 4, 1), (2, 2, 0)),
+    ],
+)
+def test_the_windows_of_a_pooling(
+    attributes: str, size: int, axis: tuple[int, ...], counts: tuple[int, int, int]
+) -> None:
+    found = pool_axes(last(f"(float[1,1,{size}] x) => (float[1,1,n] y) {{ y = MaxPool <{attributes}> (x) }}"))
+    assert found == [PoolAxis(*axis)]
+    assert (found[0].rounded_up, found[0].windows, found[0].missing) == counts
+
+
+@pytest.mark.parametrize(
+    ("attributes", "size", "totals"),
+    [
+        ("strides = [2], output_shape = [11]", "5", [0]),
+        ("strides = [2], output_shape = [9]", "5", [2]),
+        ("strides = [2], output_padding = [1], output_shape = [11]", "5", [1]),
+        ("dilations = [2], output_shape = [7]", "5", [2]),
+        ("strides = [3], dilations = [3], output_shape = [1, 1, 16]", "5", [3]),
+        ("kernel_shape = [3], strides = [2], output_shape = [10]", "5", [1]),
+        ("output_shape = [7]", "N", None),
+    ],
+)
+def test_the_padding_of_a_deconvolution(attributes: str, size: str, totals: list[int] | None) -> None:
+    body = f"(float[1,1,{size}] x, float[1,1,3] w) => (float[1,1,n] y) {{ y = ConvTranspose <{attributes}> (x, w) }}"
+    assert deconvolution_padding(last(body)) == totals
+
+
+def test_the_padding_of_a_deconvolution_wants_a_static_kernel() -> None:
+    body = "(float[1,1,5] x, float[1,1,K] w) => (float[1,1,n] y) { y = ConvTranspose <output_shape = [7]> (x, w) }"
+    assert deconvolution_padding(last(body)) is None
+    assert deconvolution_padding(last(body.replace("float[1,1,K]", "float[]"))) is None
+    assert deconvolution_padding(last(body.replace("<output", "<kernel_shape = [3], output"))) == [0]
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ("(int32[2,2] x) => (int32[n] y) <int64[1] k = {-1}> { a = Neg (x) y = Reshape (a, k) }", "a"),
+        ("(float[2,2] x) => (float[n] y) <int64[1] k = {-1}> { a = Neg (x) y = Reshape (a, k) }", None),
+        ("(int64[2] x) => (int64[2] y) { a = Neg (x) y = Neg (a) }", None),
+        ("(int64[2,2] x) => (int64[2,2] y) { y = Neg (x) }", "y"),
+        ("(int64[2,2] x) => (int64[2] y) { a = Neg (x) y = Shape (a) }", None),
+        ("(int64[2,2] x) => (int64 y) { a = Neg (x) y = Size (a) }", None),
+        ("() => (int64[2,1] y) { y = Constant <value = int64[2,1] {1, 2}> () }", None),
+        (
+            "(bool c, int64[2,1] x) => (int64[2,1] y) { y = If (c) <then_branch = t () => (int64[2,1] a) { a = Neg (x) },"
+            " else_branch = e () => (int64[2,1] b) { b = Abs (x) }> }",
+            None,
+        ),
+    ],
+)
+def test_the_integer_tensor_of_several_dimensions_behind_a_shape(body: str, name: str | None) -> None:
+    node = last(body)
+    found = deep_tensor(node.graph.model, node.outputs[0])
+    assert (found and found.name) == name
+    assert deep_tensor(node.graph.model, None) is None
+
+
+def test_the_cone_behind_a_shape_ends_somewhere() -> None:
+    steps = [f"a{k} = Neg (a{k - 1})" for k in range(2, 255)]
+    body = (
+        "(int64[2,1] x) => (int64[n] a999) <int64[1] k = {-1}> { m = Neg (x) a1 = Reshape (m, k) %s a999 = Neg (a%d) }"
+    )
+    for length, seen in ((250, True), (254, True), (255, False)):
+        proto = model(body % (" ".join(steps[: length - 2]), length - 1))
+        value = Model(proto).graph.find("a999")
+        assert bool(deep_tensor(value.producer.graph.model, value)) == seen, length
