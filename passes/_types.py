@@ -9,8 +9,9 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from surgeon import Builder, require
-from surgeon.ir.graph import Value, schema
-from surgeon.proof.evaluate import has_kernel
+from surgeon.ir.graph import Value
+from surgeon.ir.run import has_kernel
+from surgeon.ir.schemas import schema
 from surgeon.rules.rule import Decline
 
 FLOATS = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE})

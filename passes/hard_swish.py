@@ -13,7 +13,7 @@ Exact     To rounding.
 import numpy as np
 
 from surgeon import Stage, op, rewrite, var
-from surgeon.ir.graph import schema
+from surgeon.ir.schemas import schema
 
 from ._clipped import clipped
 from ._types import require_op

@@ -16,7 +16,8 @@ from onnx import ModelProto, helper, inliner
 
 from surgeon import DOMAIN, Stage, rewrite_model
 from surgeon.ir.functions import ONNX, as_inliner_reads, by_name, changed_operators, opset_of, say_defaults
-from surgeon.ir.graph import functions_behind, key_of
+from surgeon.ir.protos import functions_behind
+from surgeon.ir.schemas import key_of
 from surgeon.targets.plugins import STOCK_DOMAIN, names_plugin
 
 from ._copy import copied

@@ -38,7 +38,8 @@ from surgeon import (
     rule,
     var,
 )
-from surgeon.ir.graph import Model, Node, Value
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.model import Model
 
 from ._norm.epsilon import with_epsilon
 from ._norm.factors import Factor, channels_with_behind, is_uniform, merged, of_channels, vector

@@ -31,7 +31,8 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from surgeon import ANY, Stage, attr, const, meaning, op, require, rule, var
-from surgeon.ir.graph import Model, Node, Value
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.model import Model
 from surgeon.rules.builder import Builder
 from surgeon.rules.pattern import Pattern
 

@@ -26,9 +26,9 @@ import numpy as np
 from onnx import TensorProto, defs, helper
 
 from surgeon import Stage, rewrite_model
-from surgeon.ir.graph import constant_value, schema
+from surgeon.ir.attributes import constant_value
+from surgeon.ir.schemas import MOVED, schema
 from surgeon.rules.builder import is_rounded
-from surgeon.rules.pattern import MOVED
 
 from ._reduction import over_nothing
 from ._shapes import dims, elements

@@ -17,12 +17,13 @@ if start.is_program():
     start.begin()
 
 from surgeon.errors import EngineError, ModelError, PassError, SurgeonError, UsageError
+from surgeon.ir.schemas import DOMAIN
 from surgeon.pipeline.interop import gs_pass
 from surgeon.pipeline.session import Result, rewrite_file
 from surgeon.pipeline.session import rewrite as _run
 from surgeon.rules.builder import Builder
 from surgeon.rules.driver import Editor
-from surgeon.rules.meaning import DOMAIN, meaning
+from surgeon.rules.meaning import meaning
 from surgeon.rules.pattern import ANY, attr, const, op, output, var
 from surgeon.rules.rule import Stage, model_rule, not_mine, require, require_some, rule
 from surgeon.targets.target import Target

@@ -111,7 +111,7 @@ def _graph_lines(graph: GraphProto, outer: dict[str, str], indent: str) -> Itera
     yield indent + "inputs " + ", ".join(i.name for i in graph.input)
     for node in graph.node:
         if node.op_type == "Constant" and not node.domain:
-            from surgeon.ir.graph import constant_value
+            from surgeon.ir.attributes import constant_value
 
             names[node.output[0]] = _array(constant_value(node))
             continue

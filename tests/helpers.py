@@ -9,8 +9,8 @@ import onnx
 import onnx.parser
 import pytest
 
-from surgeon.ir.graph import Model
-from surgeon.proof.evaluate import Runner, Unrunnable
+from surgeon.ir.model import Model
+from surgeon.ir.run import Runner, Unrunnable
 from surgeon.proof.feeds import feeds_of
 from surgeon.proof.whole import prove_models
 from surgeon.rules.driver import Driver

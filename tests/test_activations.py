@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 import surgeon
-from surgeon.proof.evaluate import Runner, has_kernel
+from surgeon.ir.run import Runner, has_kernel
 from surgeon.rules import registry
 
 SAMPLES = Path(__file__).parent.parent / "samples" / "worked_examples"

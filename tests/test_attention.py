@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper
 
 import surgeon
-from surgeon.proof.evaluate import Reference, Runner
+from surgeon.ir.run import Reference, Runner
 from surgeon.trt.network import evaluate, parse
 
 LENGTHS = "(float[1,1,1,4] q, int64[1] n) => (float[1,1,1,4] y) { y = Attention (q, q, q, , , , n) }"

@@ -27,7 +27,7 @@ import pytest
 from onnx import numpy_helper
 
 import surgeon
-from surgeon.ir.graph import constant_value
+from surgeon.ir.attributes import constant_value
 from surgeon.rules import registry
 
 CORPUS = Path(__file__).parent / "corpus"

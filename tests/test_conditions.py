@@ -13,7 +13,8 @@ from typing import NamedTuple
 import pytest
 from helpers import model, require_opset
 
-from surgeon.ir.graph import Model, Node
+from surgeon.ir.graph import Node
+from surgeon.ir.model import Model
 from surgeon.targets import releases
 from surgeon.targets.condition import Condition
 from surgeon.targets.conditions import CONDITIONS

@@ -12,8 +12,8 @@ from onnx import helper, numpy_helper
 
 import surgeon
 from surgeon.errors import ModelError
-from surgeon.ir.graph import Model
-from surgeon.proof.evaluate import Runner, Unrunnable
+from surgeon.ir.model import Model
+from surgeon.ir.run import Runner, Unrunnable
 from surgeon.rules.pattern import attr, const, op, var
 from surgeon.rules.rule import Stage, require, rule
 

@@ -118,7 +118,7 @@ def test_many_shapes_of_window() -> None:
     first = report.applied[0]
     chains = []
     for k in range(MOST_DRAWN + 5):
-        model = surgeon.ir.graph.Model(_chain(k + 1))
+        model = surgeon.ir.model.Model(_chain(k + 1))
         chains.append(
             first._replace(
                 root=f"r{k}",
@@ -185,7 +185,7 @@ def _sketch(body: str, **weights: np.ndarray) -> Sketch:
     proto = helpers.model(body)
     for name, array in weights.items():
         proto.graph.initializer.append(numpy_helper.from_array(array, name))
-    model = surgeon.ir.graph.Model(proto)
+    model = surgeon.ir.model.Model(proto)
     return sketch(model.graph.live(), [o.name for o in proto.graph.output])
 
 

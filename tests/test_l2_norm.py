@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import surgeon
-from surgeon.proof.evaluate import Runner
+from surgeon.ir.run import Runner
 
 SHAPE = (2, 6, 5, 3)
 EPSILONS = {

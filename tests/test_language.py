@@ -7,7 +7,7 @@ import onnx
 import pytest
 from helpers import a_pass, drive, model, ops
 
-from surgeon.ir.graph import Model
+from surgeon.ir.model import Model
 from surgeon.rules.match import Attempt, match
 from surgeon.rules.pattern import ANY, Op, attr, const, op, output, var
 from surgeon.rules.rule import Stage, rule

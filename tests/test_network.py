@@ -14,7 +14,7 @@ import pytest
 from helpers import onnxruntime_runs, require_opset
 
 import surgeon
-from surgeon.proof.evaluate import Reference, Runner, Unrunnable
+from surgeon.ir.run import Reference, Runner, Unrunnable
 from surgeon.trt.network import (
     EvaluationError,
     NetworkError,

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import surgeon
-from surgeon.proof.evaluate import Runner
+from surgeon.ir.run import Runner
 
 FEW = settings(max_examples=40, deadline=None, derandomize=True)
 NORMS = ["batch-norm", "group-norm", "instance-norm", "layer-norm", "rms-norm"]

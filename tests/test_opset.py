@@ -16,7 +16,7 @@ from helpers import model, require_opset
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 import surgeon
-from surgeon.proof.evaluate import Runner, Unrunnable
+from surgeon.ir.run import Runner, Unrunnable
 from surgeon.proof.feeds import feeds_of
 from surgeon.targets.target import Target
 

@@ -16,7 +16,7 @@ from casefile import canonical
 from helpers import a_pass
 from onnx import ModelProto
 
-from surgeon.ir.graph import Model
+from surgeon.ir.model import Model
 from surgeon.rules import registry
 from surgeon.rules.driver import Driver
 from surgeon.rules.pattern import op, var

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import surgeon
-from surgeon.ir.graph import Model
-from surgeon.proof.evaluate import Runner
+from surgeon.ir.model import Model
+from surgeon.ir.run import Runner
 from surgeon.targets.target import Target
 
 TARGETS = ["6.0", "7.2", "8.0", "8.2", "8.4", "9.3", "10.2", "10.9", "rtx"]

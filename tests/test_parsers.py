@@ -20,7 +20,7 @@ from onnx import ModelProto, TensorProto, helper
 from test_network import AGREES, difference, onnxruntime_outputs, random_feeds, strays
 
 import surgeon
-from surgeon.proof.evaluate import Runner
+from surgeon.ir.run import Runner
 from surgeon.trt.network import ParserRejected, evaluate, parse
 
 pytest.importorskip("tensorrt_rtx", reason="TensorRT-RTX parses here, without a GPU")

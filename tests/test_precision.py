@@ -17,10 +17,10 @@ from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 import surgeon
 from surgeon.errors import UsageError
+from surgeon.ir.run import Runner
 from surgeon.precision import LIMIT, convert, load_data
 from surgeon.precision.operators import degree
 from surgeon.precision.rounding import rounded
-from surgeon.proof.evaluate import Runner
 from surgeon.targets.target import Target
 
 CORPUS = Path(__file__).parent / "corpus"

@@ -15,8 +15,9 @@ from helpers import compare_models, model, ops
 
 import surgeon
 import surgeon.proof.judge
+from surgeon.ir.run import Reference, Runner
 from surgeon.proof.equality import compare
-from surgeon.proof.evaluate import Exact, Reference, Runner, widened
+from surgeon.proof.exact import Exact, widened
 from surgeon.proof.feeds import Feeds, feeds_of
 from surgeon.proof.integers import plain_integers
 from surgeon.proof.judge import judge

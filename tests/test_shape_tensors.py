@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import surgeon
-from surgeon.ir.graph import Model
-from surgeon.proof.evaluate import Runner
+from surgeon.ir.model import Model
+from surgeon.ir.run import Runner
 from surgeon.targets.conditions.shapes import deep_tensor
 from surgeon.targets.target import Target
 

@@ -9,7 +9,8 @@ from onnx import TensorProto
 
 import surgeon
 from surgeon.errors import UsageError
-from surgeon.ir.graph import Model, Node
+from surgeon.ir.graph import Node
+from surgeon.ir.model import Model
 from surgeon.targets import plugins, releases, tables
 from surgeon.targets import target as targets
 from surgeon.targets.conditions import CONDITIONS

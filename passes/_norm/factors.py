@@ -12,7 +12,8 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from surgeon import Builder, not_mine, require, require_some
-from surgeon.ir.graph import Shape, Value
+from surgeon.ir.graph import Value
+from surgeon.ir.lattice import Shape
 
 from .._shapes import Dim, dims
 from .window import Normalisation

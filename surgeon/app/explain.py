@@ -9,7 +9,8 @@ from typing import Any
 
 from surgeon.errors import UsageError, did_you_mean
 from surgeon.ir.files import read
-from surgeon.ir.graph import Model, Node
+from surgeon.ir.graph import Node
+from surgeon.ir.model import Model
 from surgeon.pipeline.check import called
 from surgeon.pipeline.session import rewrite
 from surgeon.report import Applied, Report

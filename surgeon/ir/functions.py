@@ -7,7 +7,8 @@ from typing import Any
 
 from onnx import FunctionProto, ModelProto, NodeProto
 
-from surgeon.ir.graph import all_nodes, schema
+from surgeon.ir.protos import all_nodes
+from surgeon.ir.schemas import schema
 
 ONNX = ("", "ai.onnx")
 Name = tuple[str, str, str]  # domain, name, overload

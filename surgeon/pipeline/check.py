@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from surgeon.ir.files import read
-from surgeon.ir.graph import Model
+from surgeon.ir.model import Model
 from surgeon.pipeline.session import rewrite, untaken
 from surgeon.report import Report
 from surgeon.targets.target import Target

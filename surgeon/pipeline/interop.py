@@ -23,7 +23,8 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from surgeon.errors import ModelError, PassError
 from surgeon.ir.files import with_data, with_weights
-from surgeon.ir.graph import Model, named_by_training
+from surgeon.ir.model import Model
+from surgeon.ir.protos import named_by_training
 from surgeon.report import Applied, Declined
 from surgeon.rules.rule import Decline, ModelRule, Stage
 

@@ -15,7 +15,8 @@ from onnx import ModelProto
 
 from surgeon.errors import ModelError, PassError, SurgeonError, UsageError, did_you_mean
 from surgeon.ir.files import SMALL, UNWRITABLE, as_text, check_writable, read_all, without_data, write
-from surgeon.ir.graph import Model, no_collection
+from surgeon.ir.memory import no_collection
+from surgeon.ir.model import Model
 from surgeon.pipeline.interop import GraphRule, Outcome, run_graph_rules
 from surgeon.report import Applied, Declined, Report
 from surgeon.rules import registry
@@ -324,7 +325,7 @@ class _Run:
 
     def _refused(self, driver: Driver, proto: ModelProto) -> str:
         """Why ONNX Runtime does not load the rewritten model, where it loads the original; else empty."""
-        from surgeon.proof.evaluate import refused
+        from surgeon.proof.loading import refused
 
         if self.verify == "none" or not (driver.rewrites or driver.model.opset != driver.opset_before):
             return ""

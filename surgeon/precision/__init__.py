@@ -52,13 +52,16 @@ from onnx import GraphProto, ModelProto
 from surgeon.errors import UsageError
 from surgeon.ir.files import is_large, write
 from surgeon.ir.functions import as_inliner_reads, by_name, opset_of, say_defaults
-from surgeon.ir.graph import Model, Node, all_nodes
+from surgeon.ir.graph import Node
+from surgeon.ir.model import Model
+from surgeon.ir.protos import all_nodes
+from surgeon.ir.schemas import DOMAIN
 from surgeon.precision.comparison import KINDS, LIMIT, OutputError, compare
 from surgeon.precision.emit import IR_WITH_PLAIN_INITIALIZERS, Emitter
 from surgeon.precision.plan import COMPUTED, FAMILY, HALF, Plan, make_plan
 from surgeon.precision.ranges import check_feeds, load_data
 from surgeon.precision.ranges import measure as measure_ranges
-from surgeon.rules.meaning import DOMAIN, with_meanings
+from surgeon.rules.meaning import with_meanings
 from surgeon.targets.target import Target
 
 

@@ -12,9 +12,10 @@ import numpy as np
 from onnx import ModelProto, TensorProto, numpy_helper
 
 from surgeon.ir.files import with_weights
+from surgeon.ir.run import Runner, Unrunnable
 from surgeon.precision.rounding import rounded
 from surgeon.proof.equality import TOLERANCE
-from surgeon.proof.evaluate import Runner, Unrunnable, widened
+from surgeon.proof.exact import widened
 from surgeon.proof.feeds import HALVES, Feeds, feeds_of
 from surgeon.proof.whole import sizes_that_run, whole_pair
 

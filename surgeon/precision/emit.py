@@ -7,8 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from surgeon.ir.attributes import constant_value
 from surgeon.ir.files import with_data
-from surgeon.ir.graph import FLOAT_LIMIT, Graph, Model, Node, Value, body_protos, constant_value
+from surgeon.ir.graph import Graph, Node, Value
+from surgeon.ir.model import Model
+from surgeon.ir.protos import body_protos
+from surgeon.ir.schemas import FLOAT_LIMIT
 from surgeon.precision.plan import FAMILY, GENERATORS, HALF, SINGLE, Plan
 
 IR_WITH_PLAIN_INITIALIZERS = 4  # before it, every initializer is an input too

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from surgeon.proof.evaluate import HANDS_ON, words
+from surgeon.proof.exact import HANDS_ON, words
 
 UNBOUNDED = (
     4.0  # of what grows faster than any norm takes back: exponentials, products over an axis, constants beyond fp16

@@ -10,10 +10,11 @@ from functools import cache
 import numpy as np
 from onnx import TensorProto
 
-from surgeon.ir.graph import BODIED, FLOAT_LIMIT, Graph, Model, Node, Value, schema
+from surgeon.ir.graph import BODIED, Graph, Node, Value
+from surgeon.ir.model import Model
+from surgeon.ir.schemas import DOMAIN, FLOAT_LIMIT, schema
 from surgeon.precision.operators import BY_RANGE, HEAVY, MOVES, QUANTIZED, SENSITIVE, UNBOUNDED, degree, fits
 from surgeon.precision.ranges import Ranges
-from surgeon.rules.meaning import DOMAIN
 
 HALF, SINGLE = int(TensorProto.FLOAT16), int(TensorProto.FLOAT)
 FAMILY = frozenset({HALF, SINGLE})

@@ -12,8 +12,8 @@ import numpy as np
 from onnx import ModelProto, ValueInfoProto
 
 from surgeon.errors import ModelError, UsageError, did_you_mean
-from surgeon.ir.graph import Model
-from surgeon.proof.evaluate import Runner, Unrunnable
+from surgeon.ir.model import Model
+from surgeon.ir.run import Runner, Unrunnable
 from surgeon.proof.feeds import Feeds
 
 AT_ONCE = 256  # tensors fetched by one run: memory, not time, is what limits it

@@ -15,7 +15,8 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from surgeon.ir.graph import Graph, Model
+from surgeon.ir.graph import Graph
+from surgeon.ir.model import Model
 from surgeon.precision.operators import MOVES
 
 DOMAIN = "surgeon.precision"

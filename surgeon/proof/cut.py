@@ -17,22 +17,15 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
-from surgeon.ir.graph import (
-    Dim,
-    Graph,
-    Model,
-    Node,
-    Shape,
-    Value,
-    all_nodes,
-    body_protos,
-    functions_behind,
-    is_inside,
-)
-from surgeon.proof.evaluate import Unrunnable
+from surgeon.ir.graph import Graph, Node, Value, is_inside
+from surgeon.ir.lattice import Dim, Shape
+from surgeon.ir.model import Model
+from surgeon.ir.protos import all_nodes, body_protos, functions_behind
+from surgeon.ir.run import Unrunnable
+from surgeon.ir.schemas import DOMAIN
 from surgeon.proof.integers import tensors_read
 from surgeon.proof.pair import ModelPair
-from surgeon.rules.meaning import DOMAIN, IR_WITH_OVERLOADS, attach, has_meaning
+from surgeon.rules.meaning import IR_WITH_OVERLOADS, attach, has_meaning
 
 if TYPE_CHECKING:
     from surgeon.rules.window import Rewrite

@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
-from surgeon.ir.graph import all_nodes
+from surgeon.ir.protos import all_nodes, holders
+from surgeon.ir.run import Reference, Runner, Unrunnable
 from surgeon.proof.equality import TOLERANCE, Difference, compare, smallest_normal
-from surgeon.proof.evaluate import Exact, Reference, Runner, Unrunnable, holders, widen_stash
+from surgeon.proof.exact import Exact, widen_stash
 from surgeon.proof.feeds import HALVES, NOT_COUNTED, NOT_FINITE, Feeds, feeds_of
 from surgeon.proof.integers import plain_integers
 from surgeon.proof.pair import ModelPair

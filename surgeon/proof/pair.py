@@ -10,8 +10,8 @@ from typing import Literal
 
 from onnx import ModelProto
 
+from surgeon.ir.run import Runner
 from surgeon.proof.equality import is_float
-from surgeon.proof.evaluate import Runner
 from surgeon.proof.feeds import Feeds, SizedInput
 from surgeon.proof.sizes import FIRST_CHOICE, DeclaredInput, SizeChoice, sized_inputs
 

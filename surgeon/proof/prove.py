@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING
 
 from onnx import ModelProto
 
-from surgeon.ir.graph import Model, Node, Value
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.model import Model
+from surgeon.ir.run import Unrunnable
 from surgeon.proof.cut import Cutter, CutWindow
-from surgeon.proof.evaluate import Unrunnable
 from surgeon.proof.feeds import Feeds
 from surgeon.proof.judge import Verdict, judge
 from surgeon.proof.pair import ModelPair

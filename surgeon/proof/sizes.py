@@ -20,7 +20,7 @@ from itertools import product
 
 from onnx import ModelProto
 
-from surgeon.ir.graph import Dim, Shape
+from surgeon.ir.lattice import Dim, Shape
 from surgeon.proof.feeds import SizedInput
 
 DeclaredInput = tuple[str, int, Shape]  # its name, its element type, its shape with names and unknown dimensions

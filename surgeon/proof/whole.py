@@ -12,9 +12,10 @@ import onnx
 from onnx import ModelProto
 
 from surgeon.errors import ModelError, UsageError, did_you_mean
-from surgeon.ir.graph import Model, declared_dim
+from surgeon.ir.lattice import declared_dim
+from surgeon.ir.model import Model
+from surgeon.ir.run import Runner, Unrunnable
 from surgeon.proof.cut import largest_pad
-from surgeon.proof.evaluate import Runner, Unrunnable
 from surgeon.proof.feeds import Feeds, SizedInput, feeds_of
 from surgeon.proof.judge import Verdict, judge
 from surgeon.proof.pair import ModelPair

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from surgeon.ir.graph import Model, Node
+from surgeon.ir.graph import Node
+from surgeon.ir.model import Model
 from surgeon.rules.match import Attempt, Match, match
 from surgeon.rules.pattern import roots
 from surgeon.rules.rule import Pass, Stage

@@ -13,7 +13,9 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from surgeon.errors import PassError
-from surgeon.ir.graph import Node, Shape, Value, formal_types
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.lattice import Shape
+from surgeon.ir.schemas import formal_types
 from surgeon.rules.context import Context
 from surgeon.rules.rule import Decline, require
 from surgeon.rules.spelling import arrange

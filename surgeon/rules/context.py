@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from surgeon.ir.graph import Graph, Model, Node, Value
-from surgeon.rules.meaning import DOMAIN
+from surgeon.ir.graph import Graph, Node, Value
+from surgeon.ir.model import Model
+from surgeon.ir.schemas import DOMAIN
 from surgeon.rules.rule import Pass
 from surgeon.targets.target import Target
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from surgeon.errors import PassError
-from surgeon.ir.graph import Model, Node, Value
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.model import Model
 from surgeon.report import Declined
 from surgeon.rules.builder import Builder, name_of_rewrite
 from surgeon.rules.context import Context, Lowering

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from surgeon.ir.graph import Model, Node, Value
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.model import Model
 from surgeon.rules.match import required_attributes, same_attribute
 from surgeon.rules.pattern import Absent, Choice, Const, Op, Output, Pattern, Var, roots
 

@@ -12,8 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from surgeon.ir.graph import Model, Node, Reference, Value
-from surgeon.rules.pattern import MOVED, Absent, Attr, Choice, Const, Op, Output, Pattern, Var
+from surgeon.ir.attributes import AttributeReference
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.model import Model
+from surgeon.ir.schemas import MOVED
+from surgeon.rules.pattern import Absent, Attr, Choice, Const, Op, Output, Pattern, Var
 
 SHAREABLE = frozenset({"Shape", "Constant"})  # they cost nothing, so a reader outside is no reason to give up
 
@@ -89,7 +92,7 @@ class _State:
         for key, wanted in p.attrs.items():
             if isinstance(wanted, Attr):
                 bound[wanted.name] = given = node.attr(key)
-                if isinstance(given, Reference):
+                if isinstance(given, AttributeReference):
                     return self.failed(f"{node.label} takes {key} from the function's caller")
         return True
 
@@ -184,12 +187,12 @@ def _capture(p: Pattern, v: Any, s: _State, then: Next) -> bool:
 def _compile_var(p: Var) -> Matcher:
     if p.name is None:
         return lambda v, s, then: then()  # ANY: unnamed variables are not compared
-    return lambda v, s, then: v is not None and type(v) is not Reference and _capture(p, v, s, then)
+    return lambda v, s, then: v is not None and type(v) is not AttributeReference and _capture(p, v, s, then)
 
 
 def _compile_const(p: Const) -> Matcher:
     def const(v: Any, s: _State, then: Next) -> bool:
-        if v is None or isinstance(v, Reference):
+        if v is None or isinstance(v, AttributeReference):
             return False
         if isinstance(v, Value) and not s.model.is_constant(v):
             return s.attempt is not None and s.failed(f"'{v.name}' is not a constant")

@@ -23,10 +23,12 @@ import numpy as np
 from onnx import FunctionProto, ModelProto, NodeProto, helper, numpy_helper
 
 from surgeon.errors import PassError
-from surgeon.ir.graph import Model, Node, Value
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.model import Model
+from surgeon.ir.protos import all_nodes, holders
+from surgeon.ir.schemas import DOMAIN
 from surgeon.rules.spelling import arrange
 
-DOMAIN = "surgeon"  # of the canonical nodes and of the plugin nodes
 IR_WITH_FUNCTIONS = 8
 IR_WITH_OVERLOADS = 10
 CONSTANTS_OF_ANY_TYPE = 9  # the opset from which a Constant may hold integers; before that it has floats alone
@@ -154,3 +156,16 @@ def function_of(node: Node, dtype: int, opset: int) -> FunctionProto:
     return helper.make_function(
         DOMAIN, node.op, names, ["y"], speller.nodes, [helper.make_opsetid("", opset)], list(node.attrs)
     )
+
+
+def with_functions(model: ModelProto) -> ModelProto:
+    """The model itself; where it is for a TensorRT that reads no functions, a copy with those of surgeon's nodes."""
+    return with_meanings(model) if _lacks_meanings(model) else model
+
+
+def _lacks_meanings(model: ModelProto) -> bool:
+    """Whether it has nodes of surgeon's own, in bodies and functions too, without the functions that say what those
+    compute."""
+    if any(f.domain == DOMAIN for f in model.functions):
+        return False
+    return any(n.domain == DOMAIN for holder, _ in holders(model) for n in all_nodes(holder))

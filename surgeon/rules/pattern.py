@@ -24,23 +24,9 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any
 
-COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
+from surgeon.ir.schemas import MOVED, key_of
 
-# Where ONNX turned an attribute into an input: operator -> {attribute name: input position}.
-MOVED: dict[str, dict[str, int]] = {
-    **{
-        f"Reduce{kind}": {"axes": 1}
-        for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
-    },
-    "Squeeze": {"axes": 1},
-    "Unsqueeze": {"axes": 1},
-    "Split": {"split": 1},
-    "Clip": {"min": 1, "max": 2},
-    "Pad": {"pads": 1, "value": 2},
-    "Slice": {"starts": 1, "ends": 2, "axes": 3},
-    "TopK": {"k": 1},
-    "Upsample": {"scales": 1},
-}
+COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
 
 
 class Pattern:
@@ -171,11 +157,6 @@ attr = Attr
 output = Output
 ANY = Var()
 ABSENT = Absent()
-
-
-def key_of(domain: str, type: str) -> str:
-    """'Mul' for ONNX's own operators, 'domain::Mul' for any other."""
-    return type if domain in ("", "ai.onnx") else f"{domain}::{type}"
 
 
 def roots(pattern: Pattern) -> Iterator[Op]:

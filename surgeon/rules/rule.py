@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from surgeon.errors import PassError
-from surgeon.ir.graph import Model, Node
-from surgeon.rules.meaning import DOMAIN
+from surgeon.ir.graph import Node
+from surgeon.ir.model import Model
+from surgeon.ir.schemas import DOMAIN
 from surgeon.rules.pattern import Pattern, roots
 
 LOWERING = ("decompose", "plugin")  # the strategies that a rule of the stage LOWER may have

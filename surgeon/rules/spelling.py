@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from surgeon.ir.graph import schema
-from surgeon.rules.pattern import MOVED
+from surgeon.ir.schemas import MOVED, schema
 
 PLAIN = frozenset({int, float, str})
 

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from surgeon.ir.graph import Model, Node, Value, constant_value
+from surgeon.ir.attributes import constant_value
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.model import Model
 from surgeon.rules.pattern import COMMUTATIVE
 from surgeon.rules.window import Rewrite
 from surgeon.targets.target import Target

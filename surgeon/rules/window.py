@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from surgeon.ir.graph import PLACE, Node, Value, shown
+from surgeon.ir.attributes import shown
+from surgeon.ir.graph import PLACE, Node, Value
 from surgeon.rules.rule import LOWERING, Stage
 
 LOWERED = Stage.LOWER.value  # the strategy of a rewrite of the stage LOWER by a rule that has none

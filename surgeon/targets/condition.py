@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from surgeon.ir.graph import Node, Shape, Value
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.lattice import Shape
 from surgeon.targets.releases import Range
 
 Check: TypeAlias = "Callable[[Node], str | None]"

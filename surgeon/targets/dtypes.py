@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from surgeon.ir.graph import Model, Node
+from surgeon.ir.graph import Node
+from surgeon.ir.model import Model
 from surgeon.targets.condition import dtype_name
 from surgeon.targets.releases import FIRST, Version, dotted
 

@@ -8,7 +8,9 @@ from functools import cache
 from typing import NamedTuple
 
 from surgeon.errors import UsageError
-from surgeon.ir.graph import Model, Node, schema
+from surgeon.ir.graph import Node
+from surgeon.ir.model import Model
+from surgeon.ir.schemas import schema
 from surgeon.targets import dtypes, plugins, tables
 from surgeon.targets.condition import Check, Condition, input_of, is_weights, opset_of, rank_of
 from surgeon.targets.conditions import CONDITIONS, dla, pads, shapes

@@ -25,10 +25,12 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from surgeon.errors import EngineError, ModelError
 from surgeon.ir.files import check_writable, read, with_weights
+from surgeon.ir.run import Runner, Unrunnable
+from surgeon.ir.schemas import DOMAIN
 from surgeon.proof.equality import TOLERANCE, compare
-from surgeon.proof.evaluate import Exact, Runner, Unrunnable, with_functions
+from surgeon.proof.exact import Exact
 from surgeon.proof.feeds import NOT_FINITE
-from surgeon.rules.meaning import DOMAIN
+from surgeon.rules.meaning import with_functions
 from surgeon.trt.compare import Comparison, as_onnx, differs, in_half, tolerance_of
 from surgeon.trt.engine import computes_in_half
 from surgeon.trt.runners import Engine, Feeds, OnnxRuntime, Way, save

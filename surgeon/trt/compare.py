@@ -29,11 +29,13 @@ from polygraphy.logger import G_LOGGER
 
 from surgeon.errors import EngineError, ModelError, UsageError, did_you_mean
 from surgeon.ir.files import Staged, check_writable, read_all
+from surgeon.ir.run import Unrunnable
 from surgeon.proof.equality import TOLERANCE, Difference, compare
-from surgeon.proof.evaluate import Exact, Unrunnable, with_functions
+from surgeon.proof.exact import Exact
 from surgeon.proof.feeds import HALVES, NOT_COUNTED, NOT_FINITE, feeds_of
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.whole import whole_pair
+from surgeon.rules.meaning import with_functions
 from surgeon.trt.engine import RTX, choose_runtime, computes_in_half, plugin_library
 from surgeon.trt.runners import Engine, Feeds, OnnxRuntime, ParsedNetwork, Running, Way, engine_way
 

@@ -27,7 +27,7 @@ from typing import Any
 
 from surgeon.errors import EngineError, SurgeonError, UsageError, did_you_mean
 from surgeon.ir.files import as_text, check_writable, put, read, read_all
-from surgeon.ir.graph import declared_dim
+from surgeon.ir.lattice import declared_dim
 from surgeon.pipeline.check import Untaken, mended_by
 from surgeon.proof.feeds import HALVES
 from surgeon.targets.target import Target

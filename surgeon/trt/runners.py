@@ -31,8 +31,9 @@ from polygraphy.logger import G_LOGGER
 
 from surgeon.errors import EngineError, UsageError
 from surgeon.ir.files import is_large, with_weights
-from surgeon.ir.graph import declared_dim
-from surgeon.proof.evaluate import Reference, Runner, Unrunnable, with_functions
+from surgeon.ir.lattice import declared_dim
+from surgeon.ir.run import Reference, Runner, Unrunnable
+from surgeon.rules.meaning import with_functions
 from surgeon.trt.engine import (
     RTX,
     choose_runtime,

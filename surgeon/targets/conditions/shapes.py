@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from surgeon.ir.graph import Model, Node, Value
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.model import Model
 from surgeon.targets.condition import condition, constant_of, input_of, opset_of, rank_of, shape_of
 from surgeon.targets.releases import EVERYWHERE, RTX, between, up_to
 from surgeon.targets.tables import SHAPE_INPUTS

@@ -1,0 +1,182 @@
+"""Models run: in ONNX Runtime, which is the judge, or in onnx's reference evaluator."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto, helper
+
+from surgeon.errors import SurgeonError
+from surgeon.ir.files import UNWRITABLE, as_text, external_files, resolved_weights, with_weights
+
+# How ONNX Runtime says that it lacks a kernel, the second of an LSTM's layout, and that it is older than the model.
+LACKS = ("NOT_IMPLEMENTED", "are not supported", "is under development and support", "Unsupported model IR version")
+# Types that ONNX Runtime neither takes from NumPy nor gives to it.
+_EIGHT_BITS = ("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz")
+UNSPOKEN = frozenset(f"tensor({kind})" for kind in ("bfloat16", *_EIGHT_BITS, "float4e2m1", "int4", "uint4"))
+IR_OF_NODES = 10  # of a model around a single node: every ONNX Runtime that surgeon takes reads it
+
+
+class Unrunnable(Exception):
+    """A model cannot be run; the message says why."""
+
+
+class Runner:
+    """Runs one model: ONNX Runtime with optimisations off, or the reference evaluator where that has no kernel, is too
+    old for the model, or does not hand over the types of its inputs and outputs.
+
+    `folder` is that of the external weights; nothing is written there. Raises Unrunnable.
+    """
+
+    def __init__(self, model: ModelProto, folder: str | Path | None = None) -> None:
+        self.model, self.folder = model, folder
+        self.session: Any = None  # ONNX Runtime's; None where the reference evaluator runs the model
+        self.lacking = ""  # why ONNX Runtime does not load it
+        ort = _onnxruntime()
+        try:
+            self.session = _session(ort, model, folder)
+        except Exception as error:  # ONNX Runtime raises its own types, some of them plain RuntimeError
+            if not any(told in str(error) for told in LACKS) and "NotImplemented" not in type(error).__name__:
+                raise Unrunnable(first_line(error)) from None
+            self.lacking = first_line(error)
+            self._reference = Reference(model, folder)
+            return
+        if any(i.type in UNSPOKEN for i in (*self.session.get_inputs(), *self.session.get_outputs())):
+            self._reference, self.session = Reference(model, folder), None
+
+    def follow(self, other: Runner) -> None:
+        """Where the other side has no kernel in ONNX Runtime, this one runs in the reference evaluator as well:
+        denormals and tiny numbers come out of the two with other roundings."""
+        if other.session is None and self.session is not None:
+            with contextlib.suppress(Unrunnable):
+                self._reference = Reference(self.model, self.folder)
+                self.session = None
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        if self.session is None:
+            return self._reference.run(feeds)
+        try:
+            return [np.asarray(r) for r in self.session.run(None, feeds)]
+        except Exception as error:
+            raise Unrunnable(first_line(error)) from None
+
+
+def _onnxruntime() -> Any:
+    """The package. Raises SurgeonError where it does not load: that is no word about a model."""
+    try:
+        import onnxruntime
+    except Exception as error:
+        raise SurgeonError(
+            f"ONNX Runtime, which proves the rewrites, does not load: {first_line(error)}. Install the package "
+            "onnxruntime again, or say --verify none."
+        ) from error
+    return onnxruntime
+
+
+def _session(ort: Any, model: ModelProto, folder: str | Path | None) -> Any:
+    """An ONNX Runtime session without optimisations."""
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+
+    if folder is not None and external_files(model):
+        model, base = resolved_weights(model, folder)
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", as_text(base))
+    try:
+        data = model.SerializeToString()
+    except UNWRITABLE:
+        raise Unrunnable("the model holds more than 2 GiB of weights itself") from None
+    # Without the second try, of which ONNX Runtime speaks on stdout.
+    return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+
+
+@cache
+def has_kernel(op: str, elem: int, opset: int) -> bool:
+    """Whether ONNX Runtime runs ONNX's operator on tensors of a type: it has few kernels for double.
+
+    Where it does not load nothing is proved, either.
+    """
+    inputs = [f"x{k}" for k in range(onnx.defs.get_schema(op, opset).min_input)]
+    infos = [onnx.ValueInfoProto(name=i, type=helper.make_tensor_type_proto(elem, None)) for i in inputs]
+    graph = helper.make_graph([helper.make_node(op, inputs, ["y"])], "g", infos, [onnx.ValueInfoProto(name="y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_OF_NODES)
+    try:
+        return not load_error(model)
+    except SurgeonError:
+        return True
+
+
+def load_error(model: ModelProto, folder: str | Path | None = None) -> str:
+    """What ONNX Runtime says against a model; empty where it loads it. Raises SurgeonError where it does not load."""
+    ort = _onnxruntime()
+    try:
+        _session(ort, model, folder)
+    except Exception as error:  # ONNX Runtime raises its own types, some of them plain RuntimeError
+        return first_line(error)
+    return ""
+
+
+class Reference:
+    """onnx's reference evaluator over a model in its own types; its external weights are read from `folder`."""
+
+    def __init__(self, model: ModelProto, folder: str | Path | None = None) -> None:
+        from onnx.reference import ReferenceEvaluator
+
+        try:
+            self.evaluator = ReferenceEvaluator(with_weights(model, folder), new_ops=_mended())
+        except Exception as error:
+            raise Unrunnable(first_line(error)) from None
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        try:
+            with np.errstate(all="ignore"):
+                return [np.asarray(r) for r in self.evaluator.run(None, dict(feeds))]
+        except Exception as error:
+            raise Unrunnable(first_line(error)) from None
+
+
+@cache
+def _mended() -> list[Any]:
+    """What onnx's reference evaluator computes wrongly: Celu before onnx 1.23, Loop in every one."""
+    from onnx.reference import op_run
+    from onnx.reference.ops import op_loop
+
+    class Celu(op_run.OpRun):
+        def _run(self, x: Any, alpha: float = 1.0) -> Any:
+            """Near zero exp(x) - 1 keeps no digits."""
+            return ((np.maximum(0, x) + alpha * np.expm1(np.minimum(0, x) / alpha)).astype(x.dtype),)
+
+    class Loop(op_loop.Loop):  # type: ignore[misc]
+        def _run(self, most: Any, cond: Any, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+            """It makes no iteration where there is no condition, and joins results instead of stacking them."""
+            iterate: Any = self._run_body  # type: ignore[has-type]
+            shapes: list[tuple[int, ...]] = []
+
+            def watched(*given: Any, **more: Any) -> Any:
+                outputs = iterate(*given, **more)
+                shapes[:] = [np.shape(o) for o in outputs[1 + self.N :]]
+                return outputs
+
+            self._run_body = watched
+            try:
+                results = super()._run(most, np.asarray(True) if cond is None else cond, *args, **kwargs)
+            finally:
+                self._run_body = iterate
+            return (
+                *results[: self.N],
+                *(np.reshape(r, (-1, *s)) for r, s in zip(results[self.N :], shapes, strict=True)),
+            )
+
+    return [Celu, Loop]
+
+
+def first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0][:300] or type(error).__name__

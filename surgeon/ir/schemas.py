@@ -1,0 +1,91 @@
+"""What ONNX's schemas say of operators, and how an operator is called in an index."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, helper
+
+from surgeon.ir.attributes import read_attribute
+
+DOMAIN = "surgeon"  # of the canonical nodes and of the plugin nodes
+FLOAT_LIMIT = float(np.finfo(np.float32).max)  # Clip wrote "no bound" as this number up to opset 10
+# Where ONNX turned an attribute into an input: operator -> {attribute name: input position}.
+MOVED: dict[str, dict[str, int]] = {
+    **{
+        f"Reduce{kind}": {"axes": 1}
+        for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+    },
+    "Squeeze": {"axes": 1},
+    "Unsqueeze": {"axes": 1},
+    "Split": {"split": 1},
+    "Clip": {"min": 1, "max": 2},
+    "Pad": {"pads": 1, "value": 2},
+    "Slice": {"starts": 1, "ends": 2, "axes": 3},
+    "TopK": {"k": 1},
+    "Upsample": {"scales": 1},
+}
+
+
+_TYPE_NAMES = {
+    "tensor(bool)": np.bool_,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(float)": np.float32,
+    "tensor(uint8)": np.uint8,
+    "tensor(int8)": np.int8,
+    "tensor(float16)": np.float16,
+    "tensor(double)": np.float64,
+}
+
+
+def key_of(domain: str, type: str) -> str:
+    """'Mul' for ONNX's own operators, 'domain::Mul' for any other."""
+    return type if domain in ("", "ai.onnx") else f"{domain}::{type}"
+
+
+@cache
+def schema(op: str, domain: str, opset: int) -> onnx.defs.OpSchema | None:
+    """The operator's schema at an opset; None where onnx has none."""
+    try:
+        return onnx.defs.get_schema(op, opset, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+@cache
+def formal_types(op: str, domain: str, opset: int) -> tuple[str, ...]:
+    """The types that the schema writes for the inputs: 'T', 'tensor(int64)'. The last one repeats.
+    Empty without a schema."""
+    spec = schema(op, domain, opset)
+    return () if spec is None else tuple(formal.type_str for formal in spec.inputs)
+
+
+@cache
+def output_type(op: str, domain: str, opset: int, index: int) -> tuple[int, tuple[int, ...]]:
+    """(the type that the schema fixes for an output, or 0; the inputs that have the output's type)."""
+    spec = schema(op, domain, opset)
+    if spec is None:
+        return 0, (0,) if domain == DOMAIN else ()
+    formal = spec.outputs[min(index, len(spec.outputs) - 1)]
+    if not formal.is_homogeneous:  # what a Loop returns: each tensor is of a type of its own
+        return 0, ()
+    wanted = formal.type_str
+    if wanted.startswith("tensor("):
+        return (int(helper.np_dtype_to_tensor_dtype(np.dtype(_TYPE_NAMES[wanted]))) if wanted in _TYPE_NAMES else 0), ()
+    return 0, tuple(position for position, given in enumerate(spec.inputs) if given.type_str == wanted)
+
+
+@cache
+def defaults(op: str, domain: str, opset: int) -> dict[str, Any]:
+    spec = schema(op, domain, opset)
+    if spec is None:
+        return {}
+    return {
+        n: read_attribute(a.default_value)
+        for n, a in spec.attributes.items()
+        if a.default_value.type != AttributeProto.UNDEFINED
+    }

@@ -1,0 +1,258 @@
+"""A model evaluated in a wider type: what is its own noise."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from surgeon.errors import ModelError
+from surgeon.ir.files import with_weights
+from surgeon.ir.protos import holders
+from surgeon.ir.run import Reference, Runner, Unrunnable, first_line
+from surgeon.proof.equality import TOLERANCE, is_float, smallest_normal
+from surgeon.proof.feeds import FLOATS, HALVES, NEXT_TO_NOTHING, OUT_OF_RANGE, Feeds
+
+# Operators with the attribute `stash_type`, and the opset from which they have it.
+STASHING = {"GroupNormalization": 21, "LayerNormalization": 17, "RMSNormalization": 23}
+# onnx's reference evaluator computes these in the type of their input, whatever they say;
+# it refuses all but the default.
+STASH_IGNORED = frozenset({"LayerNormalization", "RMSNormalization"})
+OTHER_ORDER = 32  # times as much as NumPy, which adds in pairs, a kernel may round off that adds in a row
+SHAKEN = 64.0  # steps of its type by up to which a result is moved: more than rounding moves it, little all the same
+SHAKES = 3  # that two results move against each other in all of them is unlikely
+OWN_STEPS = 4  # by up to which a result of an evaluation is taken to be off
+ALL_IS_ROUNDING = 1e-2  # of the largest output: what a deep model normalises there is each kernel's own rounding
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# ONNX's operators whose results are rounded, and that do not jump: where what they read moves by little, so do they.
+ROUNDS = words(
+    "Acos Acosh Add Asin Asinh Atan Atanh AveragePool BatchNormalization Celu Conv ConvTranspose Cos Cosh CumSum Div "
+    "Einsum Elu Erf Exp Gelu Gemm GlobalAveragePool GlobalLpPool GroupNormalization HardSigmoid HardSwish "
+    "InstanceNormalization LayerNormalization LeakyRelu Log LogSoftmax LpNormalization LpPool MatMul Mean "
+    "MeanVarianceNormalization Mish Mul PRelu Pow RMSNormalization Reciprocal ReduceL1 ReduceL2 ReduceLogSum "
+    "ReduceLogSumExp ReduceMean ReduceProd ReduceSum ReduceSumSquare Selu Sigmoid Sin Sinh Softmax Softplus Softsign "
+    "Sqrt Sub Sum Swish Tan Tanh"
+)
+# Those that hand on numbers as they are, or pick among them, and do not jump either.
+HANDS_ON = words(
+    "Abs Cast Clip Compress Concat DepthToSpace Expand Flatten Gather GatherElements GatherND GlobalMaxPool Identity "
+    "Max MaxPool Min Neg Pad ReduceMax ReduceMin Relu Reshape ReverseSequence ScatterElements ScatterND Slice "
+    "SpaceToDepth Split Squeeze Tile Transpose Trilu Unsqueeze Where"
+)
+
+
+class Exact:
+    """A model in float64 (for fp16 and bf16: float32) on the same feeds, run when somebody asks: what is its own noise.
+
+    ONNX Runtime evaluates it, which is the judge; onnx's reference evaluator where that has no kernels of the type. To
+    the evaluator an operator may mean something else, and the difference would pass for noise: so it has a say about
+    an output alone where in the model's own types it makes of the feeds what ONNX Runtime made of them (`given`), but
+    for rounding. On the kinds of feeds in OUT_OF_RANGE it always has: ONNX Runtime cuts inf off, in float64 too.
+
+    `folder` is that of the model's external weights.
+    """
+
+    def __init__(
+        self,
+        model: ModelProto,
+        feeds: Feeds,
+        half: bool,
+        given: Sequence[np.ndarray],
+        kind: str,
+        folder: str | Path | None = None,
+    ) -> None:
+        self._model, self._feeds, self._given, self._kind, self._folder = model, feeds, given, kind, folder
+        self._to = TensorProto.FLOAT if half else TensorProto.DOUBLE
+        self._results: list[np.ndarray] | None = None
+        self._own: list[np.ndarray] | None = None  # the evaluator's in the model's own types; None where it is not used
+        self._rounding: list[np.ndarray] | None = None
+
+    def output(self, index: int) -> np.ndarray | None:
+        """The graph's output of that number; None where it cannot be evaluated, or is of no floats."""
+        if self._results is None:
+            self._results = self._run()
+        if index >= len(self._results) or not is_float(self._results[index].dtype):
+            return None
+        result = self._results[index].astype(np.float64)
+        if self._own is None:
+            return result
+        part = ALL_IS_ROUNDING if self._kind in NEXT_TO_NOTHING else 0.0
+        off = _unexplained(self._own[index], result, self._given[index], part)
+        if off is not None and off.any() and index < len(moved := self._moved()):
+            with np.errstate(all="ignore"):
+                off = off & ~(np.abs(self._given[index].astype(np.float64) - result) <= moved[index])
+        return result if off is not None and not off.any() else None
+
+    def _moved(self) -> list[np.ndarray]:
+        """How far each output moves, element by element, where the numbers of the feeds do by up to OWN_STEPS steps of
+        their type: by so much a good kernel may be off, which is right for what is next to its input. ONNX Runtime's
+        InstanceNormalization computes x * (scale / std) + (bias - mean * scale / std): where the elements are close to
+        each other, the difference of two large numbers."""
+        try:
+            wide, feeds = self._widened()
+            reference = Reference(wide)
+            exact, found = reference.run(feeds), []
+            for seed in range(SHAKES):
+                rng = np.random.default_rng(seed)
+                moved = {name: _shaken(v, self._feeds[name].dtype, rng) for name, v in feeds.items()}
+                found.append([_distance(a, b) for a, b in zip(reference.run(moved), exact, strict=True)])
+        except (Unrunnable, ModelError):
+            return []
+        return [np.max(draws, axis=0) for draws in zip(*found, strict=True)]
+
+    def rounding(self, index: int) -> np.ndarray | None:
+        """What this evaluation may have rounded off that output, element by element; None where that cannot be told, or
+        there is no such evaluation. The reference evaluator measures it, whichever of the two made `output`."""
+        if self.output(index) is None:
+            return None
+        if self._rounding is None:
+            try:
+                wide, feeds = self._widened()
+                self._rounding = rounding_of(Reference(wide), feeds)
+            except (Unrunnable, ModelError):
+                self._rounding = []
+        return self._rounding[index] if index < len(self._rounding) else None
+
+    def _run(self) -> list[np.ndarray]:
+        try:
+            wide, feeds = self._widened()
+            if self._kind in OUT_OF_RANGE:
+                return (Runner(wide) if self._to == TensorProto.FLOAT else Reference(wide)).run(feeds)
+            with contextlib.suppress(Unrunnable):
+                runner = Runner(wide)
+                if runner.session is not None:
+                    return runner.run(feeds)
+            self._own = Reference(self._model, self._folder).run(self._feeds)
+            return Reference(wide).run(feeds)
+        except (Unrunnable, ModelError):
+            return []
+
+    def _widened(self) -> tuple[ModelProto, Feeds]:
+        dtype = helper.tensor_dtype_to_np_dtype(self._to)
+        feeds = {k: v.astype(dtype) if is_float(v.dtype) else v for k, v in self._feeds.items()}
+        return widened(with_weights(self._model, self._folder), self._to), feeds
+
+
+def widened(model: ModelProto, to: int) -> ModelProto:
+    """The model with every float tensor, constant and cast in `to` (FLOAT or DOUBLE): a more exact evaluation."""
+    wide = ModelProto()
+    wide.CopyFrom(model)
+    narrower = FLOATS if to == TensorProto.DOUBLE else HALVES
+    for info in (*wide.graph.input, *wide.graph.output):
+        if info.type.tensor_type.elem_type in narrower:
+            info.type.tensor_type.elem_type = to
+    for holder, opset in holders(wide):
+        _widen_nodes(holder, narrower, to, opset)
+    return wide
+
+
+def _widen_nodes(holder: GraphProto | onnx.FunctionProto, narrower: frozenset[int], to: int, opset: int) -> None:
+    del holder.value_info[:]  # the file's types; ONNX Runtime infers the new ones
+    for tensor in holder.initializer if isinstance(holder, GraphProto) else ():
+        _widen_tensor(tensor, narrower, to)
+    for node in holder.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.TENSOR:
+                _widen_tensor(attribute.t, narrower, to)
+            elif attribute.type == onnx.AttributeProto.GRAPH:
+                for info in (*attribute.g.input, *attribute.g.output):
+                    if info.type.tensor_type.elem_type in narrower:
+                        info.type.tensor_type.elem_type = to
+                _widen_nodes(attribute.g, narrower, to, opset)
+            elif (
+                attribute.name in ("to", "dtype")
+                and node.op_type in ("Cast", "EyeLike", "RandomNormal")
+                and attribute.i in narrower
+            ):
+                attribute.i = to
+        widen_stash(node, to, opset)
+
+
+def widen_stash(node: NodeProto, to: int, opset: int) -> None:
+    """Let an operator whose attribute `stash_type` says in which type it computes
+    (float unless said) compute in `to`."""
+    if node.domain or node.op_type not in STASHING or opset < STASHING[node.op_type]:
+        return
+    kept = [a for a in node.attribute if a.name != "stash_type"]
+    del node.attribute[:]
+    node.attribute.extend(kept)
+    if node.op_type not in STASH_IGNORED:
+        node.attribute.append(helper.make_attribute("stash_type", to))
+
+
+def _widen_tensor(tensor: TensorProto, narrower: frozenset[int], to: int) -> None:
+    if tensor.data_type in narrower:
+        array = numpy_helper.to_array(tensor).astype(helper.tensor_dtype_to_np_dtype(to))
+        tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+
+
+def _shaken(x: np.ndarray, of: np.dtype, rng: np.random.Generator) -> np.ndarray:
+    """The numbers moved by up to OWN_STEPS steps of the type `of`; what is no float as it is."""
+    if not is_float(x.dtype):
+        return x
+    steps = rng.choice((-OWN_STEPS, OWN_STEPS), x.shape) * rng.uniform(0.5, 1.0, x.shape)
+    return np.asarray(x * (1 + steps * float(ml_dtypes.finfo(of).eps)), x.dtype)
+
+
+def rounding_of(reference: Reference, feeds: Feeds) -> list[np.ndarray]:
+    """How far the results of the reference evaluator may be from the numbers that they stand for.
+
+    An array for each output, of its shape: by as much as it moves where the result of every operator on the way moves
+    by OWN_STEPS steps of its type. An operator that jumps (Floor, a comparison), or of which that is not known, reads
+    what it reads in `run`. Zeros for what is no float. Raises Unrunnable.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            found: Any = reference.evaluator.run(None, feeds, intermediate=True)
+            moves = [_moves(reference, found, np.random.default_rng(seed)) for seed in range(SHAKES)]
+            return [OWN_STEPS / SHAKEN * np.max(m, axis=0) for m in zip(*moves, strict=True)]
+    except Exception as error:
+        raise Unrunnable(first_line(error)) from None
+
+
+def _moves(reference: Reference, found: Mapping[str, Any], rng: np.random.Generator) -> list[np.ndarray]:
+    """How far each output moves from what was `found` where each rounded result is moved by steps of its own."""
+    values = dict(found)
+    for node in reference.evaluator.rt_nodes_:
+        if node.onnx_node.domain or node.op_type not in ROUNDS | HANDS_ON:
+            continue
+        steps = rng.choice((-SHAKEN, SHAKEN)) * rng.uniform(0.5, 1.0) if node.op_type in ROUNDS else 0.0
+        for name, result in zip(node.output, node.run(*(values[i] for i in node.input)), strict=False):
+            if is_float(result.dtype):
+                values[name] = (result * (1 + steps * np.finfo(result.dtype).eps)).astype(result.dtype)
+    return [_distance(values[o], found[o]) for o in reference.evaluator.output_names]
+
+
+def _distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """|a - b|, element by element; 0 where that is no finite number, and for what is no float."""
+    if not is_float(b.dtype):
+        return np.zeros(b.shape)
+    with np.errstate(all="ignore"):
+        distance = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    return np.where(np.isfinite(distance), distance, 0.0)
+
+
+def _unexplained(own: np.ndarray, exact: np.ndarray, given: np.ndarray, part: float) -> np.ndarray | None:
+    """Where it is no rounding that leads from `exact` to `given`: `own`, which another one rounded, is much less off,
+    and far from `given`, by more than a `part` of it. No two operators differ in denormal numbers alone. None where
+    `own` is no such witness."""
+    known = np.isfinite(given)
+    if own.shape != given.shape or exact.shape != given.shape or not np.isfinite(own[known]).all():
+        return None
+    a, b, c = (np.where(known, x.astype(np.float64), 0.0) for x in (own, exact, given))
+    noise = float(np.abs(a - b)[np.isfinite(b)].max(initial=0.0))
+    scale = float(np.abs(c).max(initial=0.0))
+    part = max(part, TOLERANCE.get(helper.np_dtype_to_tensor_dtype(given.dtype), 0.0))
+    allowed = max(part * scale, OTHER_ORDER * noise, smallest_normal(given.dtype))
+    return ~(np.abs(a - c) <= allowed)
