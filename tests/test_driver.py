@@ -206,7 +206,7 @@ def test_the_work_is_linear_in_the_size_of_the_graph() -> None:
 
 
 def test_models_that_nobody_holds_are_collected_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(surgeon.ir.memory, "MOST_UNLOOKED", 20_000)
+    monkeypatch.setattr(surgeon.ir.memory.no_collection, "most_unseen", 20_000)
 
     def graphs() -> int:
         return sum(type(o) is surgeon.ir.graph.Graph for o in gc.get_objects())

@@ -190,7 +190,7 @@ def _tensors(graph: onnx.GraphProto) -> Iterable[TensorProto]:
 def is_large(model: ModelProto) -> bool:
     """Whether the weights that the model holds itself are better written to a file of their own."""
     try:
-        return model.ByteSize() > LARGE
+        return bool(model.ByteSize() > LARGE)
     except UNWRITABLE:
         return True
 

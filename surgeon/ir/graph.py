@@ -342,7 +342,7 @@ class Graph:
     @property
     def results(self) -> list[Value | None]:
         """What a body returns; a value of a graph around it among them."""
-        return [self.find(info.name) for info in self.proto.output]  # type: ignore[union-attr]
+        return [self.find(info.name) for info in self.proto.output]
 
     def live(self) -> list[Node]:
         """The nodes in their present, topological order."""
@@ -384,7 +384,7 @@ class Graph:
         proto.op_type, proto.name = op, names[0]
         key = op
         if domain:
-            self.model.infer_first()
+            self.model.types.infer_first()
             proto.domain = domain
             key = key_of(domain, op)
         self.model.made += 1

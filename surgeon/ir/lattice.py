@@ -1,44 +1,72 @@
-"""What can be known of a tensor's type and shape."""
+"""What can be known of a tensor's type and shape, from nothing at all to every size.
+
+A dimension is an int where its size is known, a str where only a name for it is, else None. A shape is None where not
+even the rank is known. Two facts about one tensor meet in a shape that says both. Two tensors that may stand in one
+place join in a shape that holds for either.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import onnx
-from onnx import helper
+from onnx import TypeProto, helper
 
 Dim = int | str | None
 Shape = tuple[Dim, ...]
 
 
-class NoTensor(tuple[int, None]):
-    """What is known of a sequence, an optional and their like, as of a tensor of which nothing is known: (0, None), and
-    `kind`, the field of the TypeProto."""
+class TensorType(NamedTuple):
+    """What is known of a tensor: its TensorProto.DataType (0 where unknown) and its shape.
 
-    kind: str
+    A sequence, an optional and their like have neither. `kind` is the field of the TypeProto that they have.
+    """
 
-    def __new__(cls, kind: str) -> NoTensor:
-        made = super().__new__(cls, (0, None))
-        made.kind = kind
-        return made
+    elem: int
+    shape: Shape | None
+    kind: str = ""
+
+    @property
+    def is_static(self) -> bool:
+        """Whether type and sizes are all known, so that inferring again cannot say more.
+
+        A name is not enough: it may be the inference's own for "unknown".
+        """
+        return self.elem != 0 and is_static(self.shape)
 
 
-def read_type(kind: onnx.TypeProto) -> tuple[int, Shape | None]:
-    if not kind.HasField("tensor_type"):
-        other = kind.WhichOneof("value")
-        return (0, None) if other is None else NoTensor(other)
-    tensor = kind.tensor_type
+UNKNOWN = TensorType(0, None)
+
+
+def is_static(shape: Shape | None) -> bool:
+    """Whether every size is known."""
+    return shape is not None and all(type(d) is int for d in shape)
+
+
+def read_type(proto: TypeProto) -> TensorType:
+    """What a TypeProto says."""
+    if not proto.HasField("tensor_type"):
+        kind = proto.WhichOneof("value")
+        return UNKNOWN if kind is None else TensorType(0, None, kind)
+    tensor = proto.tensor_type
     if not tensor.HasField("shape"):
-        return tensor.elem_type, None
+        return TensorType(tensor.elem_type, None)
     dims: list[Dim] = []
     for dim in tensor.shape.dim[:]:
         size = dim.dim_value  # 0 where there is none
         dims.append(size if size > 0 else declared_dim(dim))
-    return tensor.elem_type, tuple(dims)
+    return TensorType(tensor.elem_type, tuple(dims))
 
 
-def type_proto(elem: int, dims: Shape | None) -> onnx.TypeProto:
-    return helper.make_tensor_type_proto(elem, None if dims is None else list(dims))
+def type_proto(elem: int, shape: Shape | None) -> TypeProto:
+    """A TypeProto that says this of a tensor."""
+    return helper.make_tensor_type_proto(elem, None if shape is None else list(shape))
+
+
+def value_info(name: str, elem: int, shape: Shape | None) -> onnx.ValueInfoProto:
+    """A ValueInfoProto that says this of the tensor `name`."""
+    return helper.make_value_info(name, type_proto(elem, shape))
 
 
 def declared_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
@@ -48,22 +76,23 @@ def declared_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
     return dim.dim_param or None
 
 
+def without_names(shape: Shape | None) -> Shape | None:
+    """The shape with its numbers alone: a name may mean another size in each iteration."""
+    return None if shape is None else tuple(d if isinstance(d, int) else None for d in shape)
+
+
 def meet(one: Shape | None, other: Shape | None) -> Shape | None:
-    """The dimensions of one tensor of which two things are known: numbers before names."""
-    if one is None or other is None or len(one) != len(other):
-        return one if one is not None else other
+    """The shape of a tensor of which two things are known: numbers before names, and `one` before `other`."""
+    if one is None:
+        return other
+    if other is None or len(one) != len(other):
+        return one
     return tuple(a if isinstance(a, int) or b is None else b for a, b in zip(one, other, strict=True))
 
 
 def join(shapes: Sequence[Shape | None]) -> Shape | None:
-    """What is known of a tensor that has one of these shapes; None where it may have any number of dimensions."""
-    ranks = {None if dims is None else len(dims) for dims in shapes}
-    if len(ranks) != 1 or None in ranks:
+    """What holds of a tensor that has one of these shapes; None where its rank is open."""
+    ranked = [shape for shape in shapes if shape is not None]
+    if not ranked or len(ranked) < len(shapes) or len({len(shape) for shape in ranked}) > 1:
         return None
-    return tuple(d[0] if len(set(d)) == 1 else None for d in zip(*shapes, strict=True))  # type: ignore[arg-type]
-
-
-def is_static(found: tuple[int, Shape | None] | None) -> bool:
-    """Whether inferring again cannot say more: a type and sizes, where a name may be the
-    inference's own for "unknown"."""
-    return found is not None and found[0] != 0 and found[1] is not None and all(type(d) is int for d in found[1])
+    return tuple(d[0] if len(set(d)) == 1 else None for d in zip(*ranked, strict=True))

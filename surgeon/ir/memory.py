@@ -6,36 +6,55 @@ import contextlib
 import gc
 from collections.abc import Iterator
 
-MOST_UNLOOKED = 500_000  # objects, about 130 MB
+MOST_UNSEEN = 500_000  # objects, about 130 MB
 
 
-_unlooked = 0  # objects that joined the oldest generation since surgeon or Python looked at it
-_looks = 0  # how often it was, when they were counted
+class CollectionPause:
+    """Pauses Python's garbage collector, and collects in time all the same.
 
-
-@contextlib.contextmanager
-def no_collection() -> Iterator[None]:
-    """An indexed graph is a hundred thousand small objects that all stay: looking for garbage among them only costs.
-
-    What was made meanwhile joins the oldest generation unlooked at, since a run's report holds on to it: unfreezing
-    moves there what freezing set apart. Python does not count what comes there in this way, so this does, and collects
-    in time.
+    An indexed graph is a hundred thousand small objects that all stay: looking for garbage among them only costs. What
+    was made during a pause joins the oldest generation, since a run's report holds on to it. Unfreezing moves there
+    what freezing set apart. Python does not count what comes there in this way. So this does.
     """
-    global _unlooked, _looks
-    if not gc.isenabled():
-        yield
-        return
-    if _unlooked > MOST_UNLOOKED and gc.get_stats()[-1]["collections"] == _looks:
-        gc.collect()
-    if gc.get_stats()[-1]["collections"] != _looks:
-        _unlooked = 0
-    gc.disable()
-    try:
-        yield
-    finally:
+
+    def __init__(self, most_unseen: int = MOST_UNSEEN) -> None:
+        self.most_unseen = most_unseen
+        self._unseen = 0  # objects that joined the oldest generation since its last collection
+        self._collections = 0  # of the oldest generation, when they were counted
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[None]:
+        """A `with` block in which Python collects no garbage."""
+        if not gc.isenabled():
+            yield
+            return
+        self._collect_in_time()
+        gc.disable()
+        try:
+            yield
+        finally:
+            self._count_what_was_made()
+            gc.enable()
+
+    def _collect_in_time(self) -> None:
+        """Collect where nobody has for long."""
+        if self._unseen > self.most_unseen and _collections() == self._collections:
+            gc.collect()
+        if _collections() != self._collections:
+            self._unseen = 0
+
+    def _count_what_was_made(self) -> None:
+        """Move what the pause left to the oldest generation, and count it."""
         if not gc.get_freeze_count():  # what somebody else froze stays frozen
-            _unlooked += gc.get_count()[0]
+            self._unseen += gc.get_count()[0]
             gc.freeze()
             gc.unfreeze()
-        _looks = gc.get_stats()[-1]["collections"]
-        gc.enable()
+        self._collections = _collections()
+
+
+def _collections() -> int:
+    """How often Python has collected its oldest generation."""
+    return int(gc.get_stats()[-1]["collections"])
+
+
+no_collection = CollectionPause()  # the collector is the process's, and so is this

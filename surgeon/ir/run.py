@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import ModelProto, helper
+from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from surgeon.errors import SurgeonError
 from surgeon.ir.files import UNWRITABLE, as_text, external_files, resolved_weights, with_weights
+from surgeon.ir.graph import Node
+from surgeon.ir.protos import SMALL_TENSOR
 
 # How ONNX Runtime says that it lacks a kernel, the second of an LSTM's layout, and that it is older than the model.
 LACKS = ("NOT_IMPLEMENTED", "are not supported", "is under development and support", "Unsupported model IR version")
@@ -154,7 +156,7 @@ def _mended() -> list[Any]:
             """Near zero exp(x) - 1 keeps no digits."""
             return ((np.maximum(0, x) + alpha * np.expm1(np.minimum(0, x) / alpha)).astype(x.dtype),)
 
-    class Loop(op_loop.Loop):  # type: ignore[misc]
+    class Loop(op_loop.Loop):
         def _run(self, most: Any, cond: Any, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
             """It makes no iteration where there is no condition, and joins results instead of stacking them."""
             iterate: Any = self._run_body  # type: ignore[has-type]
@@ -167,7 +169,9 @@ def _mended() -> list[Any]:
 
             self._run_body = watched
             try:
-                results = super()._run(most, np.asarray(True) if cond is None else cond, *args, **kwargs)
+                results = super()._run(  # type: ignore[no-untyped-call]
+                    most, np.asarray(True) if cond is None else cond, *args, **kwargs
+                )
             finally:
                 self._run_body = iterate
             return (
@@ -180,3 +184,28 @@ def _mended() -> list[Any]:
 
 def first_line(error: Exception) -> str:
     return str(error).strip().split("\n")[0][:300] or type(error).__name__
+
+
+def model_of_one_node(
+    node: Node, inputs: Sequence[np.ndarray | None], opset: int
+) -> tuple[ModelProto, dict[str, np.ndarray]]:
+    """A model of a single node, and what to feed it. An input is None where the node leaves it out.
+
+    Small inputs are initializers of the model, since kernels ask for some (the sizes of a Resize) before anything runs.
+    """
+    proto = NodeProto()
+    proto.CopyFrom(node.proto)
+    proto.name = proto.doc_string = ""
+    del proto.metadata_props[:]
+    proto.input[:] = [f"i{k}" if a is not None else "" for k, a in enumerate(inputs)]
+    proto.output[:] = [f"o{k}" for k in range(len(node.outputs))]  # a Split without one of them kills ONNX Runtime
+    given = {f"i{k}": a for k, a in enumerate(inputs) if a is not None}
+    feeds = {k: a for k, a in given.items() if a.size > SMALL_TENSOR}
+    infos = [
+        helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for k, a in feeds.items()
+    ]
+    tensors = [numpy_helper.from_array(a, k) for k, a in given.items() if k not in feeds]
+    wanted = [name for name, o in zip(proto.output, node.outputs, strict=True) if o is not None]
+    results = [onnx.ValueInfoProto(name=name) for name in wanted]
+    graph = helper.make_graph([proto], "constant", infos, results, tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_OF_NODES), feeds

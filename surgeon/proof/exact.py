@@ -202,7 +202,8 @@ def _shaken(x: np.ndarray, of: np.dtype, rng: np.random.Generator) -> np.ndarray
     if not is_float(x.dtype):
         return x
     steps = rng.choice((-OWN_STEPS, OWN_STEPS), x.shape) * rng.uniform(0.5, 1.0, x.shape)
-    return np.asarray(x * (1 + steps * float(ml_dtypes.finfo(of).eps)), x.dtype)
+    step = float(ml_dtypes.finfo(of).eps)  # type: ignore[no-untyped-call]
+    return np.asarray(x * (1 + steps * step), x.dtype)
 
 
 def rounding_of(reference: Reference, feeds: Feeds) -> list[np.ndarray]:
@@ -255,4 +256,4 @@ def _unexplained(own: np.ndarray, exact: np.ndarray, given: np.ndarray, part: fl
     scale = float(np.abs(c).max(initial=0.0))
     part = max(part, TOLERANCE.get(helper.np_dtype_to_tensor_dtype(given.dtype), 0.0))
     allowed = max(part * scale, OTHER_ORDER * noise, smallest_normal(given.dtype))
-    return ~(np.abs(a - c) <= allowed)
+    return np.asarray(~(np.abs(a - c) <= allowed))

@@ -1,0 +1,116 @@
+"""What follows through the bodies of If, Loop and Scan.
+
+An If returns what either branch does. A Loop and a Scan hand states from one iteration to the next: each holds what the
+node was given, or what an iteration left. They return the last states, and stack the other results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.lattice import Shape, TensorType, join, meet, without_names
+from surgeon.ir.type_table import TypeTable
+
+OPSET_OF_SCAN = 9  # since then a Scan has no batch of its own
+# Of the type and shape of their input, though onnx does not say so.
+LIKE_INPUT = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
+
+
+class LoopCarried(NamedTuple):
+    """A state of a Loop or a Scan: the body's parameter, what is known of its shape before the first iteration (no
+    names), and the body's result that it is in the next one."""
+
+    parameter: Value
+    shape: Shape | None
+    result: Value | None
+
+
+def iterates(node: Node) -> bool:
+    """Whether it is a Loop or a Scan that is looked through.
+
+    That of opset 8, with a batch of its own, is left to ONNX's inference. So is one whose attributes a function's call
+    says.
+    """
+    if node.key == "Loop":
+        return True
+    if node.key != "Scan" or node.graph.model.opset_in(node.graph) < OPSET_OF_SCAN:
+        return False
+    return not any(a.ref_attr_name for a in node.proto.attribute)
+
+
+def first_parameter(node: Node) -> int:
+    """The position of the first state or element among a body's inputs: a Loop's count and condition come first."""
+    return 2 if node.key == "Loop" else 0
+
+
+def parameters(node: Node) -> list[Value]:
+    """What a Loop or a Scan hands to its body in each iteration: states and elements."""
+    if not iterates(node):
+        return []
+    body = node.bodies[0]
+    return [body.values[info.name] for info in body.proto.input[first_parameter(node) :]]
+
+
+def loop_carried(node: Node, table: TypeTable) -> list[LoopCarried]:
+    """The states of a Loop or a Scan, with what is known of those that the node is given."""
+    if not iterates(node):
+        return []
+    is_loop = node.key == "Loop"
+    states = node.inputs[2:] if is_loop else node.inputs[: len(node.inputs) - node.attr("num_scan_inputs")]
+    results = node.bodies[0].results[is_loop:]
+    rows = zip(parameters(node), states, results, strict=False)
+    return [LoopCarried(p, without_names(table.get(state).shape), result) for p, state, result in rows]
+
+
+def refined_outputs(node: Node, table: TypeTable) -> Iterator[tuple[Value, TensorType]]:
+    """The outputs of which more follows than the table says, each with what it is then."""
+    for out, elem, shape in _outputs(node, table):
+        if out is None or shape is None:
+            continue
+        own, before, _ = table.get(out)
+        refined = meet(shape, before)
+        if refined != before:
+            yield out, TensorType(own or elem, refined)
+
+
+def _outputs(node: Node, table: TypeTable) -> Iterator[tuple[Value | None, int, Shape | None]]:
+    """(output, element type, what is known of its shape) of what ONNX's inference may make nothing of."""
+    if node.key in LIKE_INPUT:
+        source = table.get(node.inputs[0])
+        yield node.outputs[0], source.elem, source.shape
+    elif node.key == "If":
+        yield from _branched(node, table)
+    elif iterates(node):
+        yield from _iterated(node, table)
+
+
+def _branched(node: Node, table: TypeTable) -> Iterator[tuple[Value | None, int, Shape | None]]:
+    """The outputs of an If."""
+    results = zip(*(body.results for body in node.bodies), strict=False)
+    for out, either in zip(node.outputs, results, strict=False):
+        types = [table.get(result) for result in either]
+        yield out, types[0].elem, join([known.shape for known in types])
+
+
+def _iterated(node: Node, table: TypeTable) -> Iterator[tuple[Value | None, int, Shape | None]]:
+    """The outputs of a Loop or a Scan: last states, then stacked results."""
+    carried = loop_carried(node, table)
+    for out, state in zip(node.outputs, carried, strict=False):
+        left = table.get(state.result)
+        yield out, left.elem, join([state.shape, without_names(left.shape)])
+    results = node.bodies[0].results[len(carried) + (node.key == "Loop") :]
+    for position, (out, result) in enumerate(zip(node.outputs[len(carried) :], results, strict=False)):
+        element = table.get(result)
+        yield out, element.elem, _stacked(node, position, without_names(element.shape))
+
+
+def _stacked(node: Node, position: int, shape: Shape | None) -> Shape | None:
+    """The shape of what a Loop or a Scan stacks: how many iterations there are is not known."""
+    axes = node.attrs.get("scan_output_axes") or [] if node.key == "Scan" else []
+    axis = axes[position] if position < len(axes) else 0
+    if shape is None or not -len(shape) - 1 <= axis <= len(shape):
+        return None
+    axis %= len(shape) + 1
+    return (*shape[:axis], None, *shape[axis:])
