@@ -2,64 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from html import escape
+from typing import Any, NamedTuple, Protocol, TypedDict
 
 SCHEMA = 1
+MOST_SHOWN = 6  # rows of each kind in a report's `repr`, which fits one screen
+Progress = Callable[[str, int, int], None]  # what a long run calls with (phase, done, total)
 
 
-class Window(Protocol):
-    """What was rewritten: its nodes, each with a `label` and a `text`, and the tensors that are read outside it."""
-
-    @property
-    def nodes_before(self) -> Sequence[Any]:
-        """In the order of the file."""
+class Line(Protocol):
+    """A node as a report shows it: its name and its text."""
 
     @property
-    def nodes_after(self) -> Sequence[Any]: ...
+    def label(self) -> str: ...
+
+    @property
+    def text(self) -> str: ...
+
+
+class Change(Protocol):
+    """What a rewrite changed: the nodes before and after, and the tensors that are read outside them."""
+
+    @property
+    def nodes_before(self) -> Sequence[Line]:
+        """The nodes that went, in the order of the file."""
+
+    @property
+    def nodes_after(self) -> Sequence[Line]:
+        """The nodes that stand there now."""
 
     @property
     def read_instead(self) -> Sequence[str]:
         """A line for each tensor that went without a node in its place."""
 
     @property
-    def output_names(self) -> list[str]: ...
+    def output_names(self) -> list[str]:
+        """The tensors that are read outside."""
 
 
 class Applied(NamedTuple):
-    """One rewrite that stays. `max_error`: the largest proved difference, relative to the largest output; None
-    unproved. What is asked of the window is read from it then: a run makes thousands."""
+    """One rewrite that stays.
+
+    max_error  the largest proved difference, relative to the largest output; None where it is not proved
+
+    What is asked of `change` is read from it then: a run makes thousands.
+    """
 
     pass_name: str
     strategy: str
     root: str
-    window: Window
+    change: Change
     max_error: float | None = None
 
     @property
     def outputs(self) -> list[str]:
-        return self.window.output_names
+        """The tensors that are read outside."""
+        return self.change.output_names
 
     @property
     def removed(self) -> list[str]:
         """The nodes that went, by name."""
-        return [n.label for n in self.window.nodes_before]
+        return [n.label for n in self.change.nodes_before]
 
     @property
     def added(self) -> list[str]:
         """The nodes that stand there now, by name."""
-        return [n.label for n in self.window.nodes_after]
+        return [n.label for n in self.change.nodes_after]
 
     @property
     def before(self) -> list[str]:
         """The window as the file had it, a line a node."""
-        return [n.text for n in self.window.nodes_before]
+        return [n.text for n in self.change.nodes_before]
 
     @property
     def after(self) -> list[str]:
         """The window as it stands now, a line a node."""
-        return [*(n.text for n in self.window.nodes_after), *self.window.read_instead]
+        return [*(n.text for n in self.change.nodes_after), *self.change.read_instead]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -85,9 +105,47 @@ class Declined:
         return {"pass": self.pass_name, "node": self.node, "why": self.why}
 
 
-@dataclass(slots=True)
+class Group(NamedTuple):
+    """All rewrites of one pass and strategy: how many, the nodes that went and came, and the largest error.
+
+    `max_error` is None where one of them is not proved.
+    """
+
+    pass_name: str
+    strategy: str
+    times: int
+    removed: int
+    added: int
+    max_error: float | None
+
+
+class _Asked(TypedDict):
+    mode: str
+    skipped: list[str]
+
+
+class Verified(_Asked, total=False):
+    """What was proved.
+
+    mode       "window", "full" or "none", as it was asked for
+    skipped    the roots of rewrites that are not proved, of those that were to be
+    max_error  the largest difference of the whole models, where they were compared
+    compared   False where the whole models could not be compared
+    failed     how the whole models differ, or why they were not compared; there only where that is a failure
+    """
+
+    max_error: float | None
+    compared: bool
+    failed: str
+
+
+@dataclass(slots=True, repr=False)
 class Report:
-    """`undone`: rewrites that failed their proof. `untaken`: nodes of the result that the target does not take."""
+    """What a run did to a model.
+
+    undone    rewrites that failed their proof
+    untaken   nodes of the result that the target does not take
+    """
 
     surgeon: str
     target: str
@@ -96,7 +154,7 @@ class Report:
     undone: list[Declined] = field(default_factory=list)
     untaken: list[Declined] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    verify: dict[str, Any] = field(default_factory=lambda: {"mode": "window", "skipped": []})
+    verify: Verified = field(default_factory=lambda: Verified(mode="window", skipped=[]))
     ops_before: dict[str, int] = field(default_factory=dict)
     ops_after: dict[str, int] = field(default_factory=dict)
     opset_before: int = 0
@@ -107,6 +165,13 @@ class Report:
     def failed(self) -> bool:
         """Whether the exit status is 1: something was undone, or whole models differ, or the target refuses a node."""
         return bool(self.undone or self.untaken or self.verify.get("failed"))
+
+    def groups(self) -> list[Group]:
+        """The rewrites by pass and strategy, in alphabetical order."""
+        found: dict[tuple[str, str], list[Applied]] = {}
+        for a in self.applied:
+            found.setdefault((a.pass_name, a.strategy), []).append(a)
+        return [_group(name, strategy, those) for (name, strategy), those in sorted(found.items())]
 
     def to_json(self) -> dict[str, Any]:
         """The report's JSON value, field by field in docs/report.md."""
@@ -126,5 +191,80 @@ class Report:
             "seconds": round(self.seconds, 3),
         }
 
+    def __repr__(self) -> str:
+        rows = [("  " + "  ".join(cells)).rstrip() for cells in self._rows()]
+        return "\n".join([f"Report: {self._headline()}", *rows])
 
-__all__ = ["SCHEMA", "Applied", "Declined", "Report", "Window"]
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        rows = ("".join(f"<td>{escape(cell)}</td>" for cell in cells) for cells in self._rows())
+        table = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<p>{escape(self._headline())}</p><table>{table}</table>"
+
+    def _headline(self) -> str:
+        nodes = f"{sum(self.ops_before.values())} -> {sum(self.ops_after.values())} nodes"
+        said = [counted(len(self.applied), "rewrite"), nodes]
+        said += [f"{len(self.declined)} declined"] if self.declined else []
+        failed = "; FAILED" if self.failed else ""
+        return f"{', '.join(said)} for {target_name(self.target)}, {self.seconds:.1f} s{failed}"
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        """(kind, what, ...) of what deserves a look, no more than MOST_SHOWN of a kind."""
+        applied = [
+            (g.pass_name, f"{g.strategy}, {g.times}x, {g.removed} -> {g.added} nodes, error {error_text(g.max_error)}")
+            for g in self.groups()
+        ]
+        rows = _shown("applied", applied)
+        rows += _shown("undone", [(d.node, d.why) for d in self.undone])
+        rows += _shown("not taken", [(d.node, d.why) for d in self.untaken])
+        if self.verify.get("failed"):
+            rows.append(("whole models", "", self.verify["failed"]))
+        return rows + _shown("warning", [("", w) for w in self.warnings])
+
+
+def _group(name: str, strategy: str, those: Sequence[Applied]) -> Group:
+    removed, added = sum(len(a.removed) for a in those), sum(len(a.added) for a in those)
+    errors = [a.max_error for a in those if a.max_error is not None]
+    return Group(name, strategy, len(those), removed, added, max(errors) if len(errors) == len(those) else None)
+
+
+def _shown(kind: str, entries: Iterable[tuple[str, str]]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [(kind, *entry) for entry in entries]
+    left = len(rows) - MOST_SHOWN
+    return [*rows[:MOST_SHOWN], (kind, "", f"and {left} more")] if left > 0 else rows
+
+
+# ---- words -----------------------------------------------------------------------------------------------------------
+
+
+def target_name(target: str) -> str:
+    """A target as a sentence calls it: "TensorRT 8.4", "TensorRT-RTX"."""
+    return "TensorRT-RTX" if target == "rtx" else f"TensorRT {target}"
+
+
+def counted(count: int, word: str) -> str:
+    """A number and its word: "1 node", "2 nodes"."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def error_text(error: float | None) -> str:
+    """A proved error as text: "2.1e-07", "0", or "not proved" for None."""
+    if error is None:
+        return "not proved"
+    return f"{error:.1e}" if error else "0"
+
+
+__all__ = [
+    "SCHEMA",
+    "Applied",
+    "Change",
+    "Declined",
+    "Group",
+    "Line",
+    "Progress",
+    "Report",
+    "Verified",
+    "counted",
+    "error_text",
+    "target_name",
+]

@@ -20,7 +20,7 @@ from helpers import model
 from surgeon.app.cli import main
 from surgeon.errors import EngineError, UsageError
 from surgeon.trt.bisect import Culprit, bisect_way
-from surgeon.trt.compare import compare_files, figures, polygraphy_command
+from surgeon.trt.compare import compare, figures, polygraphy_command
 from surgeon.trt.engine import gpu, use
 from surgeon.trt.runners import (
     BindingsRunner,
@@ -96,7 +96,7 @@ def test_figures_count_the_numbers_that_both_have() -> None:
 def test_another_shape_is_a_difference(tmp_path: Path) -> None:
     source = write(tmp_path, "(float[2,3] x) => (float[?,?] y) { y = Relu(x) }")
     other = write(tmp_path, "(float[2,3] x) => (float[?,?] y) { y = Transpose(x) }", "other.onnx")
-    found = compare_files(source, other, engine=False)
+    found = compare(source, other, engine=False)
     assert not found.ok and "instead of float32[2, 3]" in found.sides[0].statistics[0].why
     assert math.isinf(found.sides[0].statistics[0].figures.error)
 
@@ -220,9 +220,11 @@ def test_the_polygraphy_command_for_an_engine(tmp_path: Path) -> None:
     from surgeon.trt.compare import Side
 
     source = write(tmp_path, LEAKY)
-    comparison = compare_files(source, source, engine=False)
+    comparison = compare(source, source, engine=False)
     comparison.sides.append(Side(Engine(SimpleNamespace(__name__="tensorrt", __version__="8.4.1.5"))))
-    command = polygraphy_command(comparison, "a.onnx", "b.onnx", "i.json", "o.json", ["lib.so"], [])
+    command = polygraphy_command(
+        comparison, "a.onnx", "b.onnx", inputs="i.json", outputs="o.json", plugins=["lib.so"], tactic_sources=[]
+    )
     assert command == (
         "polygraphy run b.onnx --trt --load-inputs i.json --load-outputs o.json --rtol 1e-05 --atol 1e-05 "
         "--trt-min-shapes 'x:[2,3]' --trt-opt-shapes 'x:[2,3]' --trt-max-shapes 'x:[3,3]' --plugins lib.so "

@@ -16,8 +16,8 @@ import pytest
 from onnx import ModelProto, helper, numpy_helper
 
 import surgeon
-from surgeon.app.html import MOST_DRAWN, MOST_ROWS, render
 from surgeon.app.html.drawing import Sketch, draw, sketch
+from surgeon.app.html.page import MOST_DRAWN, MOST_ROWS, render
 from surgeon.precision import convert
 from surgeon.report import Declined, Report
 
@@ -122,7 +122,7 @@ def test_many_shapes_of_window() -> None:
         chains.append(
             first._replace(
                 root=f"r{k}",
-                window=SimpleNamespace(
+                change=SimpleNamespace(
                     output_names=["y"],
                     read_instead=[],
                     nodes_before=model.graph.live(),

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import surgeon
-from surgeon.app.html import render
+from surgeon.app.html.page import render
 from surgeon.precision import convert
-from surgeon.trt.compare import compare_files
+from surgeon.trt.compare import compare
 from surgeon.trt.engine import build
 
 Sizes = list[tuple[int, ...]]
@@ -68,7 +68,7 @@ def run(model: Path, target: str, folder: Path, profile: dict[str, Sizes]) -> in
         return not again, f"a second run applies {len(again)}"
 
     def compared() -> tuple[bool, str]:
-        found = compare_files(model, written, shapes=shapes, network=True)
+        found = compare(model, written, shapes=shapes, network=True)
         return found.ok, found.verdict
 
     def converted() -> tuple[bool, str]:

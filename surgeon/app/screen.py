@@ -6,11 +6,13 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-Progress = Callable[[str, int, int], None]
+from surgeon.app.text import aligned
+from surgeon.report import Progress
+
 SENTENCE = 28  # columns: what is longer gets lines of its own where it does not fit beside the rest
 PATIENCE = 1.0  # seconds before a progress bar appears
 STYLES = {"good": "green", "bad": "bold red", "warn": "yellow", "dim": "dim", "head": "bold"}
@@ -151,15 +153,6 @@ class _Bar:
     def close(self) -> None:
         if self._progress is not None:
             self._progress.stop()
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The rows as lines, columns two spaces apart; the last column is as long as it is."""
-    if not rows:
-        return
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    for row in rows:
-        yield "  ".join([*(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)), row[-1]]).rstrip()
 
 
 def complain(text: str) -> None:

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from surgeon.ir.files import read
 from surgeon.ir.model import Model
-from surgeon.pipeline.session import rewrite, untaken
-from surgeon.report import Report
+from surgeon.pipeline.options import Folders, Options
+from surgeon.pipeline.run import untaken
+from surgeon.pipeline.session import rewrite_source
+from surgeon.pipeline.source import ModelLike, Source
+from surgeon.report import Report, counted, target_name
 from surgeon.targets.target import Target
 
 QUOTED = re.compile("'([^']+)'")
+MOST_SHOWN = 12  # nodes in the `repr` of what was found, which fits one screen
 
 
 @dataclass(frozen=True, slots=True)
 class Untaken:
     """A node that the target does not take, by surgeon's table or in the words of a parser or builder.
 
-    `node`: its label in the ONNX file, empty where an error names none. `mended_by`: the passes that rewrite it, empty
-    where none does.
+    node       its label in the ONNX file, empty where an error names none
+    mended_by  the passes that rewrite it, empty where none does
     """
 
     node: str
@@ -34,32 +36,65 @@ class Untaken:
         return f"{where}: {self.why}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Checked:
-    """`untaken`: the nodes that a target rejects or reads with another meaning, in file order. `warnings`: what the
-    passes would say of the file, such as an epsilon that its exporter lost."""
+    """What a target makes of a model.
 
+    target    as it was given, in full
+    untaken   the nodes that the target rejects or reads with another meaning, in file order
+    warnings  what the passes would say of the file, such as an epsilon that its exporter lost
+    """
+
+    target: str
     untaken: list[Untaken]
     warnings: list[str]
 
+    def __repr__(self) -> str:
+        name = target_name(self.target)
+        if not self.untaken:
+            lines = [f"Checked: {name} takes every node, as far as surgeon's table knows"]
+        else:
+            lines = [f"Checked: {name} does not take {counted(len(self.untaken), 'node')}"]
+        for found in self.untaken[:MOST_SHOWN]:
+            lines.append(f"  {found}; mended by {found.mended_by or 'no pass'}")
+        if len(self.untaken) > MOST_SHOWN:
+            lines.append(f"  and {len(self.untaken) - MOST_SHOWN} more")
+        lines += [f"  warning: {w}" for w in self.warnings[:MOST_SHOWN]]
+        return "\n".join(lines)
 
-def called(target: str) -> str:
-    """A target as a sentence calls it: "TensorRT 8.4", "TensorRT-RTX"."""
-    return "TensorRT-RTX" if target == "rtx" else f"TensorRT {target}"
 
+def check(
+    model: ModelLike,
+    *,
+    target: str | Target | None = None,
+    plugins: Iterable[str] = (),
+    strategy: Mapping[str, str] | None = None,
+    only: Iterable[str] | None = None,
+    skip: Iterable[str] = (),
+    passes: Folders = (),
+    options: Mapping[str, float] | None = None,
+) -> Checked:
+    """What a target does not take of a model, each node with the passes that rewrite it.
 
-def check(path: Path, *, target: Target, **options: Any) -> Checked:
-    """What `target` does not take, each node with the passes that rewrite it, and what the passes say of the file.
-
-    `options` are those of `surgeon.rewrite`. Nothing is proved here: `surgeon rewrite` does that.
+    The model is a path, a ModelProto or a gs.Graph; the keywords are those of `surgeon.rewrite`. Nothing is proved
+    here, and nothing is changed: `surgeon.rewrite` does that. Raises UsageError and ModelError.
     """
-    model = Model(read(path), path.parent)
-    refused = untaken(model, target)
-    report = rewrite(path, target=target, verify="none", **options).report
-    mending = _mended_by(report, model) if refused else {}
-    nodes = [n for s in model.scopes for n in s.live()]
-    ops = {n.label: n.op for n in nodes}
-    makers = {o.name: n.label for n in nodes for o in n.outputs if o is not None}
+    source = Source(model)
+    asked = Options.checked(
+        target=target,
+        plugins=plugins,
+        strategy=strategy,
+        only=only,
+        skip=skip,
+        passes=passes,
+        options=options,
+        verify="none",
+    )
+    file = source.model()
+    refused = untaken(file, asked.target)
+    report = rewrite_source(source, asked).report
+    mending = _mended_by(report, file) if refused else {}
+    ops, makers = _operators(file), _makers(file)
 
     def mender(node: str, why: str) -> str:
         """A reason may name a tensor further up: then it is the pass that takes that tensor away."""
@@ -67,16 +102,27 @@ def check(path: Path, *, target: Target, **options: Any) -> Checked:
         return above[0] if above and node in mending else mending.get(node, "")
 
     found = [Untaken(d.node, ops.get(d.node, ""), d.why, mender(d.node, d.why)) for d in refused]
-    return Checked(found, report.warnings)
+    return Checked(str(asked.target), found, report.warnings)
 
 
-def mended_by(path: Path, *, target: Target, **options: Any) -> dict[str, str]:
+def mended_by(model: ModelLike, *, target: str | Target | None = None) -> dict[str, str]:
     """Node label -> the passes that take the node away, or change what it reads, on the way to what `target` takes.
 
-    `options` are those of `surgeon.rewrite`. Nothing is proved here.
+    Nothing is proved here. Raises UsageError and ModelError.
     """
-    report = rewrite(path, target=target, verify="none", **options).report
-    return _mended_by(report, Model(read(path), path.parent))
+    source = Source(model)
+    report = rewrite_source(source, Options.checked(target=target, verify="none")).report
+    return _mended_by(report, source.model())
+
+
+def _operators(file: Model) -> dict[str, str]:
+    """Node label -> operator."""
+    return {n.label: n.op for s in file.scopes for n in s.live()}
+
+
+def _makers(file: Model) -> dict[str, str]:
+    """Tensor name -> the label of the node that makes it."""
+    return {o.name: n.label for s in file.scopes for n in s.live() for o in n.outputs if o is not None}
 
 
 def _mended_by(report: Report, file: Model) -> dict[str, str]:

@@ -326,7 +326,7 @@ def _applied(rule: ModelRule, before: ModelProto, after: ModelProto) -> Applied:
     made = {o for n in added for o in n.output}
     outputs = [o for n in removed for o in n.output if o in made]
     root = _label(removed[0]) if removed else "the graph"
-    window = _Window([_Text(n) for n in removed], [_Text(n) for n in added], outputs)
+    window = _GraphChange([_Text(n) for n in removed], [_Text(n) for n in added], outputs)
     return Applied(rule.pass_name, rule.stage.value, root, window)
 
 
@@ -335,7 +335,7 @@ def _label(node: NodeProto) -> str:
 
 
 @dataclass(slots=True)
-class _Window:
+class _GraphChange:
     nodes_before: list[_Text]
     nodes_after: list[_Text]
     output_names: list[str]

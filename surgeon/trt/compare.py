@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -30,16 +31,17 @@ from polygraphy.logger import G_LOGGER
 from surgeon.errors import EngineError, ModelError, UsageError, did_you_mean
 from surgeon.ir.files import Staged, check_writable, read_all
 from surgeon.ir.run import Unrunnable
-from surgeon.proof.equality import TOLERANCE, Difference, compare
+from surgeon.proof import equality
+from surgeon.proof.equality import TOLERANCE, Difference
 from surgeon.proof.exact import Exact
 from surgeon.proof.feeds import HALVES, NOT_COUNTED, NOT_FINITE, feeds_of
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.whole import whole_pair
+from surgeon.report import Progress
 from surgeon.rules.meaning import with_functions
 from surgeon.trt.engine import RTX, choose_runtime, computes_in_half, plugin_library
 from surgeon.trt.runners import Engine, Feeds, OnnxRuntime, ParsedNetwork, Running, Way, engine_way
 
-Progress = Callable[[str, int, int], None]
 Shapes = tuple[tuple[int, ...], ...]  # smallest, usual, largest
 COLUMNS = ("output", "inputs", "error", "absolute", "relative", "L2", "cosine", "PSNR", "verdict")
 PLAIN = ("{}", "{} inputs", "error {}", "absolute {}", "relative {}", "L2 {}", "cosine {}", "PSNR {}", "{}")
@@ -153,9 +155,9 @@ class Comparison:
         return next((s.way for s in self.sides if isinstance(s.way, Engine)), None)
 
 
-def compare_files(
-    original: Path,
-    rewritten: Path,
+def compare(
+    original: str | os.PathLike[str],
+    rewritten: str | os.PathLike[str],
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
     data: str | None = None,
@@ -183,6 +185,7 @@ def compare_files(
     is asked for and no TensorRT runs here; EngineError where TensorRT refuses a model that it was
     asked to run or to parse.
     """
+    original, rewritten = Path(original), Path(rewritten)
     (before, files), (after, more) = read_all(original), read_all(rewritten)
     _check_interfaces(before, after)
     for saved in (save_inputs, save_outputs):
@@ -325,6 +328,7 @@ def polygraphy_command(
     comparison: Comparison,
     original: str,
     rewritten: str,
+    *,
     inputs: str | None = None,
     outputs: str | None = None,
     plugins: Sequence[str] = (),
@@ -333,7 +337,7 @@ def polygraphy_command(
     """The shell command that lets Polygraphy compare the two models as `comparison` did,
     the reference evaluations apart.
 
-    inputs, outputs   files that `compare_files` saved; without both, a first command makes them, of Polygraphy's random
+    inputs, outputs   files that `compare` saved; without both, a first command makes them, of Polygraphy's random
                       inputs
 
     Polygraphy judges each element by itself, by that one tolerance.
@@ -429,7 +433,7 @@ def tolerance_of(dtype: np.dtype) -> float:
 def differs(a: np.ndarray, b: np.ndarray, tolerance: float, kind: str, exact: Exact, index: int) -> Difference:
     """surgeon's verdict on the output of that number: see `prove`."""
     output, rounding = partial(exact.output, index), partial(exact.rounding, index)
-    return compare(
+    return equality.compare(
         a,
         b,
         tolerance=tolerance,

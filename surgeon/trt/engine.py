@@ -30,12 +30,12 @@ from surgeon.ir.files import as_text, check_writable, put, read, read_all
 from surgeon.ir.lattice import declared_dim
 from surgeon.pipeline.check import Untaken, mended_by
 from surgeon.proof.feeds import HALVES
+from surgeon.report import Progress
 from surgeon.targets.target import Target
 
 CLASSIC, RTX = "tensorrt", "tensorrt_rtx"
 Profile = Mapping[str, Sequence[Sequence[int]]]  # input name -> (min, opt, max) shapes
 Profiles = Sequence[Profile] | Callable[[Any], Sequence[Profile]]  # the second: of the parsed INetworkDefinition
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +286,7 @@ def _polygraphy_profile(backend: Any, shapes: Profile) -> Any:
 
 
 def _monitor(trt: Any, progress: Progress) -> Any:
-    class Monitor(trt.IProgressMonitor):  # type: ignore[name-defined, misc]
+    class Monitor(trt.IProgressMonitor):  # type: ignore[misc]
         def __init__(self) -> None:
             trt.IProgressMonitor.__init__(self)
             self.steps: dict[str, int] = {}

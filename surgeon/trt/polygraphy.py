@@ -17,7 +17,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 from onnx import ModelProto
@@ -30,12 +30,16 @@ from polygraphy.tools.args.base import BaseArgs
 from polygraphy.tools.script import make_invocable
 
 from surgeon.errors import SurgeonError
+from surgeon.pipeline.options import RewriteOptions
 from surgeon.pipeline.session import Result, rewrite
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Source = ModelProto | str | bytes | Callable[[], Any]
 
 
-class RewriteOnnx(BaseLoader):
+class RewriteOnnx(BaseLoader):  # type: ignore[misc]
     """A loader that rewrites an ONNX model: `RewriteOnnx(loader, target="8.4")()` is a ModelProto.
 
     The model is a ModelProto, a path, serialized bytes, or a loader that gives one of these. The options are those of
@@ -43,9 +47,9 @@ class RewriteOnnx(BaseLoader):
     read the model or an option is wrong; a rewrite that was undone is a warning in Polygraphy's log.
     """
 
-    def __init__(self, model: Source, target: str | None = None, **options: Any) -> None:
+    def __init__(self, model: Source, **options: Unpack[RewriteOptions]) -> None:
         self._model = model
-        self._options = {"target": target, **options}
+        self._options = options
 
     def call_impl(self) -> ModelProto:
         return self._rewrite().model
@@ -67,7 +71,7 @@ class RewrittenOnnxBytes(RewriteOnnx):
     """Like `RewriteOnnx`, and gives serialized bytes."""
 
     def call_impl(self) -> bytes:  # type: ignore[override]
-        return self._rewrite().model.SerializeToString()
+        return bytes(self._rewrite().model.SerializeToString())
 
 
 class RewrittenOnnxPath(RewriteOnnx):
@@ -96,7 +100,7 @@ def _log(result: Result) -> None:
 # ---- polygraphy run --------------------------------------------------------------------------------------------------
 
 
-class SurgeonArgs(BaseArgs):
+class SurgeonArgs(BaseArgs):  # type: ignore[misc]
     """
     surgeon: rewriting the model that TensorRT gets, and no other runner.
 
@@ -151,11 +155,11 @@ class SurgeonArgs(BaseArgs):
         def add_to_script_impl(script: Any) -> None:
             trt = lazy_import_trt()
             if not trt.is_importable() or hasattr(trt, "TensorIOMode"):
-                return original(script)
+                original(script)
+                return
             script.add_import(imports=["BindingsRunner"], frm="surgeon.trt.runners")
             engine = self.arg_groups[TrtLoadEngineArgs].add_to_script(script)
             script.add_runner(make_invocable("BindingsRunner", engine))
-            return None
 
         group.add_to_script_impl = add_to_script_impl
 

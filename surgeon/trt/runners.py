@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ from surgeon.errors import EngineError, UsageError
 from surgeon.ir.files import is_large, with_weights
 from surgeon.ir.lattice import declared_dim
 from surgeon.ir.run import Reference, Runner, Unrunnable
+from surgeon.report import Progress
 from surgeon.rules.meaning import with_functions
 from surgeon.trt.engine import (
     RTX,
@@ -130,7 +131,7 @@ class OnnxRuntime:
         return Running(self.title, OnnxrtRunner(session))
 
 
-class EvaluatorRunner(BaseRunner):
+class EvaluatorRunner(BaseRunner):  # type: ignore[misc]
     """onnx's reference evaluator, for what ONNX Runtime has no kernel for or cannot take from NumPy (bfloat16)."""
 
     def __init__(self, model: ModelProto) -> None:
@@ -178,7 +179,7 @@ class ParsedNetwork:
         return Running(self.title, NetworkRunner(network))
 
 
-class NetworkRunner(BaseRunner):
+class NetworkRunner(BaseRunner):  # type: ignore[misc]
     """surgeon.trt.network's evaluation of a parsed network."""
 
     def __init__(self, network: Any) -> None:
@@ -210,7 +211,7 @@ class Engine:
     trt: Any
     libraries: Sequence[str] = ()
     sources: Sequence[Any] | None = None
-    progress: Callable[[str, int, int], None] | None = None
+    progress: Progress | None = None
 
     @property
     def title(self) -> str:
@@ -247,7 +248,7 @@ def engine_way(
     runtime: str | None = None,
     plugins: Sequence[str | Path] = (),
     tactic_sources: Sequence[str] | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Engine:
     """Engines of a TensorRT that runs here; arguments as in `surgeon.trt.engine.build`.
 
@@ -284,7 +285,7 @@ def trt_runner(engine: Any, **options: Any) -> BaseRunner:
     return TrtRunner(engine, **options) if named else BindingsRunner(engine, name=options.get("name"))
 
 
-class BindingsRunner(BaseRunner):
+class BindingsRunner(BaseRunner):  # type: ignore[misc]
     """Polygraphy's TrtRunner for TensorRT 8.2 to 8.4, whose engines know inputs and outputs by number alone.
 
     `engine` is a trt.ICudaEngine or a callable that gives one. The first optimisation profile is used.

@@ -154,7 +154,8 @@ class _Run:
             return self.values[_tensor(layer, 0).id]
         inputs = [None if tensor is None else _widened(self.values[tensor.id], tensor) for tensor in layer.inputs]
         try:
-            return LAYERS[layer.kind](layer, *inputs)
+            results: np.ndarray | tuple[np.ndarray, ...] = LAYERS[layer.kind](layer, *inputs)
+            return results
         except NetworkError as error:
             raise EvaluationError(f"{layer}: {error}") from error
         except Exception as error:  # NumPy and ONNX Runtime raise many kinds: all mean that these values do not fit

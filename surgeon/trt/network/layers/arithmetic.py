@@ -35,7 +35,7 @@ def parametric_relu(layer: Layer, x: np.ndarray, slope: np.ndarray) -> np.ndarra
 
 
 def _gelu_tanh(x: np.ndarray) -> np.ndarray:
-    return f32(0.5) * x * (1 + np.tanh(f32(np.sqrt(2 / np.pi)) * (f32(0.044715) * x * x * x + x)))
+    return np.asarray(f32(0.5) * x * (1 + np.tanh(f32(np.sqrt(2 / np.pi)) * (f32(0.044715) * x * x * x + x))))
 
 
 def _erf(x: np.ndarray) -> np.ndarray:
@@ -101,13 +101,13 @@ def unary(layer: Layer, x: np.ndarray) -> np.ndarray:
 def _divide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Integers truncate towards zero, as in C; NumPy's own division rounds down."""
     if x.dtype.kind == "f":
-        return x / y
+        return np.asarray(x / y)
     quotient = np.floor_divide(x, y)
-    return quotient + ((quotient < 0) & (quotient * y != x)).astype(x.dtype)
+    return np.asarray(quotient + ((quotient < 0) & (quotient * y != x)).astype(x.dtype))
 
 
 def _floor_divide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return np.floor(x / y) if x.dtype.kind == "f" else np.floor_divide(x, y)
+    return np.asarray(np.floor(x / y) if x.dtype.kind == "f" else np.floor_divide(x, y))
 
 
 ELEMENTWISE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
@@ -176,14 +176,14 @@ def quantize(layer: Layer, x: np.ndarray, scales: np.ndarray, zero_point: np.nda
         values = np.rint(values)  # half to even
     if zero_point is not None:
         values = values + _spread(layer, zero_point.astype(f32), x)
-    return np.clip(values, low, high).astype(layer.outputs[0].dtype)
+    return np.asarray(np.clip(values, low, high).astype(layer.outputs[0].dtype))
 
 
 def dequantize(layer: Layer, x: np.ndarray, scales: np.ndarray, zero_point: np.ndarray | None = None) -> np.ndarray:
     values = x.astype(f32)
     if zero_point is not None:
         values = values - _spread(layer, zero_point.astype(f32), x)
-    return values * _spread(layer, scales.astype(f32), x)
+    return np.asarray(values * _spread(layer, scales.astype(f32), x))
 
 
 def _spread(layer: Layer, values: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ def run(operator: str, *inputs: np.ndarray | None, **attributes: Any) -> np.ndar
     output = helper.make_value_info("y", helper.make_tensor_type_proto(infos[0].type.tensor_type.elem_type, None))
     graph = helper.make_graph([node], operator, infos, [output])
     model = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", OPSET)])
-    return _session(model.SerializeToString()).run(None, present)[0]
+    return np.asarray(_session(model.SerializeToString()).run(None, present)[0])
 
 
 @lru_cache(maxsize=256)

@@ -32,7 +32,7 @@ def shuffle(layer: Layer, x: np.ndarray, dims: np.ndarray | None = None) -> np.n
     wanted = native.reshape_dims if dims is None else [int(d) for d in dims]
     if wanted is not None:
         x = x.reshape(_filled_in(list(wanted), x.shape, native.zero_is_placeholder))
-    return x.transpose(list(native.second_transpose)[: x.ndim])
+    return np.asarray(x.transpose(list(native.second_transpose)[: x.ndim]))
 
 
 def _filled_in(wanted: list[int], shape_before: tuple[int, ...], zero_copies: bool) -> list[int]:
@@ -85,9 +85,9 @@ def _inside(index: np.ndarray, size: int, mode: str) -> np.ndarray:
         return index % size
     if mode == "REFLECT" and size:
         period = max(2 * (size - 1), 1)
-        return np.minimum(index % period, (-index) % period)
+        return np.asarray(np.minimum(index % period, (-index) % period))
     if mode in ("CLAMP", "FILL"):
-        return np.clip(index, 0, max(size - 1, 0))
+        return np.asarray(np.clip(index, 0, max(size - 1, 0)))
     if index.size and (index.min() < 0 or index.max() >= size):
         raise IndexError(f"slice from {index.min()} to {index.max()} of a dimension of {size}")
     return index
@@ -113,10 +113,10 @@ def gather(layer: Layer, data: np.ndarray, indices: np.ndarray) -> np.ndarray:
     """As ONNX Gather, GatherElements and GatherND; negative indices count from the end, others outside raise."""
     mode, axis, leading = layer.native.mode.name, layer.native.axis, layer.native.num_elementwise_dims
     if mode == "ELEMENT":
-        return data[_elements(indices, axis)]
+        return np.asarray(data[_elements(indices, axis)])
     if mode == "ND":
         index = (*_grid(indices.shape[:leading], indices.ndim - 1), *np.moveaxis(indices, -1, 0))
-        return data[index]
+        return np.asarray(data[index])
     if leading == 0:
         return data.take(indices, axis)
     data, indices = _broadcast_first(data, indices)
@@ -146,7 +146,7 @@ def scatter(layer: Layer, data: np.ndarray, indices: np.ndarray, updates: np.nda
         result[_elements(indices, layer.native.axis)] = updates
     else:
         result[tuple(np.moveaxis(indices, -1, 0))] = updates
-    return result
+    return np.asarray(result)
 
 
 def one_hot(layer: Layer, indices: np.ndarray, values: np.ndarray, depth: np.ndarray) -> np.ndarray:
@@ -155,7 +155,7 @@ def one_hot(layer: Layer, indices: np.ndarray, values: np.ndarray, depth: np.nda
         raise IndexError(f"index {indices.min()}: TensorRT documents no negative indices here")
     axis = layer.native.axis % (indices.ndim + 1)
     classes = np.arange(int(depth)).reshape([-1] + [1] * (indices.ndim - axis))
-    return np.where(np.expand_dims(indices, axis) == classes, values[1], values[0])
+    return np.asarray(np.where(np.expand_dims(indices, axis) == classes, values[1], values[0]))
 
 
 def non_zero(layer: Layer, x: np.ndarray) -> np.ndarray:
@@ -193,4 +193,4 @@ def kv_cache_update(layer: Layer, cache: np.ndarray, update: np.ndarray, first: 
     result = cache.copy()
     for row, begin in enumerate(first):
         result[row, :, begin : begin + update.shape[2]] = update[row]
-    return result
+    return np.asarray(result)

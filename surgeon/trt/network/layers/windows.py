@@ -16,9 +16,9 @@ f32 = np.float32
 
 def _average(x: np.ndarray, **where: Any) -> np.ndarray:
     if x.dtype.kind == "f":
-        return np.mean(x, **where)
+        return np.asarray(np.mean(x, **where))
     total, count = np.sum(x, **where), np.sum(np.ones_like(x), **where)
-    return (np.sign(total) * (np.abs(total) // count)).astype(x.dtype)
+    return np.asarray((np.sign(total) * (np.abs(total) // count)).astype(x.dtype))
 
 
 REDUCTIONS: dict[str, Callable[..., np.ndarray]] = {
@@ -63,7 +63,7 @@ def softmax(layer: Layer, x: np.ndarray) -> np.ndarray:
 
 def _softmax(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     powers = np.exp(x - x.max(axes, keepdims=True, initial=-np.inf))
-    return powers / powers.sum(axes, keepdims=True)
+    return np.asarray(powers / powers.sum(axes, keepdims=True))
 
 
 def normalization(layer: Layer, x: np.ndarray, factor: np.ndarray, shift: np.ndarray) -> np.ndarray:
@@ -75,20 +75,20 @@ def normalization(layer: Layer, x: np.ndarray, factor: np.ndarray, shift: np.nda
     native, groups = layer.native, layer.native.num_groups
     axes = axes_of(native.axes, x.ndim)
     if groups == 1:
-        return _standardized(x, axes, native.epsilon) * factor + shift
+        return np.asarray(_standardized(x, axes, native.epsilon) * factor + shift)
     if axes != tuple(range(2, x.ndim)):
         raise ValueError(f"{groups} groups normalized over axes {axes}")
     grouped = x.reshape(x.shape[0], groups, -1)
     result = _standardized(grouped, (2,), native.epsilon).reshape(x.shape)
     if not getattr(native, "is_v2", False):  # the first version has a scale for each group, not for each channel
         factor, shift = (np.repeat(value, x.shape[1] // groups, axis=1) for value in (factor, shift))
-    return result * factor + shift
+    return np.asarray(result * factor + shift)
 
 
 def _standardized(x: np.ndarray, axes: tuple[int, ...], epsilon: float) -> np.ndarray:
     centred = x - x.mean(axes, keepdims=True)
     variance = np.square(centred).mean(axes, keepdims=True)
-    return centred / np.sqrt(variance + f32(epsilon))
+    return np.asarray(centred / np.sqrt(variance + f32(epsilon)))
 
 
 def lrn(layer: Layer, x: np.ndarray) -> np.ndarray:
@@ -96,7 +96,7 @@ def lrn(layer: Layer, x: np.ndarray) -> np.ndarray:
     native, half = layer.native, layer.native.window_size // 2
     squares = np.pad(np.square(x), [(0, 0), (half, half)] + [(0, 0)] * (x.ndim - 2))
     sums = np.lib.stride_tricks.sliding_window_view(squares, native.window_size, 1).sum(-1)
-    return x / np.power(f32(native.k) + f32(native.alpha / native.window_size) * sums, f32(native.beta))
+    return np.asarray(x / np.power(f32(native.k) + f32(native.alpha / native.window_size) * sums, f32(native.beta)))
 
 
 def matrix_multiply(layer: Layer, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -108,7 +108,7 @@ def matrix_multiply(layer: Layer, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         result = result[..., 0]
     if first == "VECTOR":
         result = result[..., 0] if second == "VECTOR" else result[..., 0, :]
-    return result
+    return np.asarray(result)
 
 
 def _matrix(x: np.ndarray, operation: str) -> np.ndarray:
@@ -116,7 +116,7 @@ def _matrix(x: np.ndarray, operation: str) -> np.ndarray:
 
 
 def einsum(layer: Layer, *inputs: np.ndarray) -> np.ndarray:
-    return np.einsum(layer.native.equation, *inputs, optimize=True)
+    return np.asarray(np.einsum(layer.native.equation, *inputs, optimize=True))
 
 
 def convolution(
@@ -194,11 +194,11 @@ def pooling(layer: Layer, x: np.ndarray) -> np.ndarray:
     around = [(p, q + extra) for p, q, extra in zip(before, after, beyond, strict=True)]
     axes = tuple(range(-len(size), 0))
     if native.type.name == "MAX":
-        return _windows(x, around, size, stride, -np.inf).max(axes)
+        return np.asarray(_windows(x, around, size, stride, -np.inf).max(axes))
     padding = 0 if native.average_count_excludes_padding else 1
     counted = np.pad(np.ones(inner, f32), list(zip(before, after, strict=True)), constant_values=padding)
     counts = _windows(counted, [(0, extra) for extra in beyond], size, stride, 0).sum(axes)
-    return _windows(x, around, size, stride, 0).sum(axes) / counts
+    return np.asarray(_windows(x, around, size, stride, 0).sum(axes) / counts)
 
 
 def _windows(
@@ -269,12 +269,12 @@ def attention(
         scores = np.where(seen, scores, f32(-np.inf))
     if native.norm_op.name == "SOFTMAX":
         scores = _softmax(scores, (scores.ndim - 1,))
-    return np.matmul(scores, value)
+    return np.asarray(np.matmul(scores, value))
 
 
 def _causal_kind(native: Any) -> str:
     if hasattr(native, "causal_kind"):
-        return native.causal_kind.name
+        return str(native.causal_kind.name)
     return "UPPER_LEFT" if native.causal else "NONE"
 
 

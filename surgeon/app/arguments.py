@@ -1,0 +1,385 @@
+"""The command line's arguments: the parser, and the options that are written as text read into values."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
+
+from surgeon import __version__
+from surgeon.errors import UsageError, did_you_mean
+from surgeon.targets.target import Target
+
+COMMANDS = ("rewrite", "check", "build", "compare", "passes", "explain", "plugins")
+Sizes = tuple[int, ...]
+
+
+# ---- the parser ------------------------------------------------------------------------------------------------------
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        if "invalid choice" in message and self.prog == "surgeon":
+            wrong = message.split("'")[1] if "'" in message else ""
+            message = f"there is no command '{wrong}'.{did_you_mean(wrong, COMMANDS)}"
+        end = "" if message.endswith((".", "?")) else "."
+        raise UsageError(f"{message}{end} See {self.prog} --help.")
+
+
+_Commands = argparse._SubParsersAction  # argparse has no public name for what `add_subparsers` returns
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line. Its `command` is the name of a module in `surgeon.app.commands`."""
+    top = _Parser(
+        prog="surgeon",
+        description="Rewrites ONNX models so that the TensorRT you have parses, builds and runs them right, and proves "
+        "it.",
+        epilog="surgeon COMMAND --help says more.",
+    )
+    top.add_argument("--version", action="version", version=f"surgeon {__version__}")
+    commands = top.add_subparsers(metavar="COMMAND", dest="command", required=True, parser_class=_Parser)
+    common, folders, target, sizes, engines = _common(), _folders(), _target_options(), _sizes_option(), _engines()
+    _add_rewrite(commands, [common, target, folders, sizes])
+    _add_check(commands, [common, target, folders])
+    _add_build(commands, [common, engines])
+    _add_compare(commands, [common, sizes, engines])
+    commands.add_parser("passes", parents=[common, folders], help="list the passes")
+    explain = commands.add_parser(
+        "explain", parents=[common, folders], help="what a pass rewrites, why, and how exact that is"
+    )
+    explain.add_argument("name", metavar="PASS")
+    _add_plugins(commands, [common])
+    return top
+
+
+def _common() -> _Parser:
+    options = _Parser(add_help=False)
+    options.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+    options.add_argument(
+        "-v",
+        "--verbose",
+        action="count",
+        default=0,
+        help="print every rewrite and every refusal; -vv also a defect's traceback",
+    )
+    return options
+
+
+def _folders() -> _Parser:
+    options = _Parser(add_help=False)
+    options.add_argument(
+        "--passes", metavar="DIR", action="append", default=[], help="a folder of further passes, one Python file each"
+    )
+    return options
+
+
+def _target_options() -> _Parser:
+    options = _Parser(add_help=False)
+    options.add_argument(
+        "--target",
+        metavar="T",
+        help="8.4, 10.9, 11.1, rtx, 8.6+dla, installed; without it, the TensorRT installed here",
+    )
+    options.add_argument(
+        "--plugins",
+        metavar="NAMES",
+        action="append",
+        default=[],
+        help="plugin libraries that nodes may come from, best first: surgeon, stock",
+    )
+    options.add_argument(
+        "--strategy",
+        metavar="PASS=S",
+        action="append",
+        default=[],
+        help="keep, decompose or plugin, over the target's own choice",
+    )
+    options.add_argument("--only", metavar="PASS", action="append", default=[], help="run these passes alone")
+    options.add_argument(
+        "--skip",
+        metavar="PASS[:NODE]",
+        action="append",
+        default=[],
+        help="leave out a pass, or leave the nodes that a glob names to themselves",
+    )
+    return options
+
+
+def _sizes_option() -> _Parser:
+    options = _Parser(add_help=False)
+    options.add_argument(
+        "--shapes",
+        metavar="X:1x3x224x224",
+        action="append",
+        default=[],
+        help="sizes of an input with symbolic dimensions",
+    )
+    return options
+
+
+def _engines() -> _Parser:
+    options = _Parser(add_help=False)
+    options.add_argument(
+        "--with",
+        dest="runtime",
+        metavar="RUNTIME",
+        help="tensorrt or rtx; without it, TensorRT where it and a GPU are there, else TensorRT-RTX",
+    )
+    options.add_argument(
+        "--plugin-library",
+        "--plugins",
+        dest="plugin_library",
+        metavar="LIB",
+        action="append",
+        default=[],
+        help="a shared library of plugins to load first",
+    )
+    options.add_argument(
+        "--tactic-sources",
+        metavar="NAMES",
+        help="the libraries whose kernels TensorRT may use, such as cublas,cudnn, or none; without it, its own choice",
+    )
+    return options
+
+
+def _add_rewrite(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
+    p = commands.add_parser("rewrite", parents=parents, help="rewrite a model for a target and prove every rewrite")
+    p.add_argument("model", metavar="IN.onnx")
+    p.add_argument(
+        "out", metavar="OUT.onnx", nargs="?", help="left out with --check and --explain, which write nothing"
+    )
+    p.add_argument("--check", action="store_true", help="write nothing; exit 1 where a rewrite would change something")
+    p.add_argument(
+        "--diff", action="store_true", help="print the operators before and after, and each rewritten window"
+    )
+    p.add_argument(
+        "--explain", metavar="NODE", help="write nothing; say of one node what each pass makes of it, and why not"
+    )
+    p.add_argument(
+        "--report", metavar="R", action="append", default=[], help="write what was done: R.json, or R.html as a page"
+    )
+    p.add_argument(
+        "--verify",
+        choices=("window", "full", "none"),
+        default="window",
+        help="prove each rewrite on its window (default), whole models too, or nothing",
+    )
+    p.add_argument(
+        "--allow-unproved",
+        action="store_true",
+        help="keep rewrites that cannot be run, and so not proved; whole models that cannot be compared are no failure",
+    )
+    p.add_argument(
+        "--strict", action="store_true", help="write nothing where something stays that the target does not take"
+    )
+    p.add_argument("--repair-eps", metavar="E", type=float, help="the epsilon for a normalisation that lost its own")
+    p.add_argument(
+        "--fp16", action="store_true", help="convert to fp16 as well, with fp32 islands where fp16 overflows"
+    )
+    p.add_argument(
+        "--keep-fp32", metavar="WORDS", action="append", default=[], help="operators, passes, node globs: fp32"
+    )
+    p.add_argument(
+        "--io-fp16", action="store_true", help="with --fp16: the model's own inputs and outputs become fp16 too"
+    )
+    p.add_argument(
+        "--data",
+        metavar="X.npz",
+        help="with --fp16: inputs (.npz, or a Polygraphy loader .py) to choose the islands by",
+    )
+    p.add_argument(
+        "--option", metavar="NAME=X", action="append", default=[], help="a number for a pass that asks for it"
+    )
+
+
+def _add_check(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
+    p = commands.add_parser(
+        "check",
+        parents=parents,
+        help="what the target rejects or gets silently wrong, node by node, and which pass mends it",
+    )
+    p.add_argument("model", metavar="IN.onnx")
+
+
+def _add_build(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
+    p = commands.add_parser(
+        "build", parents=parents, help="build an engine: TensorRT, or TensorRT-RTX ahead of time without a GPU"
+    )
+    p.add_argument("model", metavar="IN.onnx")
+    p.add_argument("out", metavar="OUT.engine")
+    p.add_argument(
+        "--profile",
+        metavar="X:MIN,OPT,MAX",
+        action="append",
+        default=[],
+        help="shapes of a dynamic input, such as x:1x3x64x64,4x3x256x256,8x3x512x512; one shape stands for all three",
+    )
+    p.add_argument("--fp16", action="store_true", help="allow fp16 kernels (weakly typed TensorRT alone: up to 10)")
+    p.add_argument("--timing-cache", metavar="FILE", help="read it where it is there, and add to it")
+
+
+def _add_compare(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
+    p = commands.add_parser(
+        "compare",
+        parents=parents,
+        help="run two models on the same inputs: through ONNX Runtime, and the second on TensorRT where one runs here",
+    )
+    p.add_argument("original", metavar="ORIGINAL.onnx")
+    p.add_argument("rewritten", metavar="REWRITTEN.onnx")
+    p.add_argument(
+        "--data",
+        metavar="X",
+        help="inputs, in place of surgeon's random and adversarial ones: an .npz file, or a Polygraphy loader script "
+        "(.py)",
+    )
+    p.add_argument(
+        "--trt",
+        action=argparse.BooleanOptionalAction,
+        help="run the second model on TensorRT in any case, or in no case; without it, where that can be done",
+    )
+    p.add_argument(
+        "--network",
+        action="store_true",
+        help="also evaluate what TensorRT's parser understood of the second model (needs no GPU)",
+    )
+    p.add_argument("--save-inputs", metavar="I.json", help="write the (finite) inputs for polygraphy run --load-inputs")
+    p.add_argument(
+        "--save-outputs", metavar="O.json", help="write the original's outputs for polygraphy run --load-outputs"
+    )
+    p.add_argument(
+        "--bisect",
+        metavar="DIR",
+        help="where they differ: name the rewrite, or the smallest window, and write it and its inputs to DIR",
+    )
+
+
+def _add_plugins(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
+    p = commands.add_parser("plugins", help="build the plugin library")
+    inner = p.add_subparsers(metavar="ACTION", dest="action", required=True, parser_class=_Parser)
+    p = inner.add_parser("build", parents=parents, help="compile the plugin library for a TensorRT and a GPU")
+    p.add_argument(
+        "--tensorrt-root", metavar="DIR", help="a folder with TensorRT's headers; without it, the usual places"
+    )
+    p.add_argument("--arch", default="native", help="native (this machine's GPUs), all, or such as 86,90")
+    p.add_argument("--out", metavar="DIR", help="the folder for the library; without it, one in the user's cache")
+
+
+# ---- text into values ------------------------------------------------------------------------------------------------
+
+
+def words(given: Iterable[str]) -> list[str]:
+    """The words of options that take several: `--only a,b --only c` is a, b, c."""
+    return [w.strip() for item in given for w in item.split(",") if w.strip()]
+
+
+def only(given: Sequence[str]) -> list[str] | None:
+    """The passes that --only names; None where all are to run."""
+    names = words(given)
+    if given and not names:
+        raise UsageError("--only is empty: name passes, or leave it out.")
+    return names or None
+
+
+def skips(given: Iterable[str]) -> list[str]:
+    """What --skip names: words, but a node glob may have commas of its own."""
+    return [w for item in given for w in ([item] if ":" in item else words([item]))]
+
+
+def strategies(given: Iterable[str]) -> dict[str, str]:
+    """Pass name -> strategy, from --strategy PASS=STRATEGY."""
+    found = {}
+    for item in words(given):
+        name, equals, strategy = item.partition("=")
+        if not equals:
+            raise UsageError(f"--strategy takes PASS=STRATEGY, such as l2-norm=decompose, not '{item}'.")
+        found[name] = strategy
+    return found
+
+
+def shapes(given: Iterable[str]) -> dict[str, Sizes]:
+    """Input name -> sizes, from --shapes INPUT:SIZES."""
+    found = {}
+    for item in given:
+        name, colon, text = item.rpartition(":")
+        if not colon or not name:
+            raise UsageError(f"--shapes takes INPUT:SIZES, such as x:1x3x224x224, not '{item}'.")
+        if name in found:
+            raise UsageError(f"--shapes names the input '{name}' twice.")
+        found[name] = _sizes(text, item)
+    return found
+
+
+def profile(given: Iterable[str]) -> dict[str, list[Sizes]]:
+    """Input name -> its smallest, usual and largest shape, from --profile INPUT:MIN,OPT,MAX."""
+    found = {}
+    for item in given:
+        name, colon, text = item.rpartition(":")
+        given_here = [_sizes(t, item) for t in text.split(",")]
+        if not colon or not name or len(given_here) not in (1, 3):
+            raise UsageError(
+                "--profile takes INPUT:MIN,OPT,MAX or INPUT:SHAPE, such as x:1x3x64x64,4x3x256x256,8x3x512x512, not "
+                f"'{item}'."
+            )
+        if name in found:
+            raise UsageError(f"--profile names the input '{name}' twice.")
+        found[name] = given_here * (3 if len(given_here) == 1 else 1)
+    return found
+
+
+def _sizes(text: str, item: str) -> Sizes:
+    parts = text.split("x") if text else []
+    if not all(p.isdecimal() for p in parts):
+        raise UsageError(f"sizes are numbers with an x between them, such as 1x3x224x224, not '{text}' (in '{item}').")
+    return tuple(int(p) for p in parts)
+
+
+def pass_options(args: argparse.Namespace) -> dict[str, float]:
+    """What single passes read: --option NAME=NUMBER, and --repair-eps."""
+    found = {}
+    for item in args.option:
+        name, equals, text = item.partition("=")
+        try:
+            found[name] = float(text)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise UsageError(f"--option takes NAME=NUMBER, such as repair_prelu=1, not '{item}'.")
+    if args.repair_eps is None:
+        return found
+    if not 0 < args.repair_eps < math.inf:
+        raise UsageError(f"--repair-eps takes a number above 0, such as 1e-12, not {args.repair_eps:g}.")
+    return found | {"repair_eps": args.repair_eps}
+
+
+def tactic_sources(args: argparse.Namespace) -> list[str] | None:
+    """The names of --tactic-sources; none of them for `none`, None where TensorRT chooses."""
+    if args.tactic_sources is None:
+        return None
+    return [] if args.tactic_sources == "none" else words([args.tactic_sources])
+
+
+def target_of(args: argparse.Namespace) -> tuple[Target, str]:
+    """The target, and how the first line calls it."""
+    target = Target.parse("installed" if args.target is None else args.target)
+    said = [] if args.target else ["the default"]
+    if target.note:
+        said.append(target.note)
+    return target, f"target {target}" + (f" ({': '.join(said)})" if said else "")
+
+
+__all__ = [
+    "COMMANDS",
+    "Sizes",
+    "only",
+    "parser",
+    "pass_options",
+    "profile",
+    "shapes",
+    "skips",
+    "strategies",
+    "tactic_sources",
+    "target_of",
+    "words",
+]

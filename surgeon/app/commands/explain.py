@@ -1,0 +1,29 @@
+"""`surgeon explain PASS`: what one pass says of itself."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from surgeon.app.commands import DONE
+from surgeon.app.screen import Screen
+from surgeon.errors import UsageError, did_you_mean
+from surgeon.rules.registry import passes
+
+
+def run(args: argparse.Namespace) -> int:
+    by_name = {p.name: p for p in passes(args.passes)}
+    if args.name not in by_name:
+        raise UsageError(f"no pass is called '{args.name}'.{did_you_mean(args.name, by_name)}")
+    p = by_name[args.name]
+    screen = Screen(args.quiet)
+    screen.line(p.name, "head")
+    screen.line(p.doc)
+    screen.line()
+    screen.line(f"Stages      {', '.join(s.value for s in p.stages)}")
+    screen.line(f"Strategies  {', '.join(p.strategies) or 'none: it does not lower'}")
+    if p.options:
+        screen.line(f"Options     {', '.join(p.options)}")
+    path = Path(p.path)
+    screen.line(f"File        {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}")
+    return DONE

@@ -1,0 +1,352 @@
+"""The report as one HTML page that needs nothing else: no network, no script, one style sheet inside."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from surgeon.app.html.drawing import MOST_NODES, Sketch, draw, sketch
+from surgeon.report import Applied, Declined, Report, target_name
+
+if TYPE_CHECKING:
+    from surgeon.precision import PrecisionResult
+
+MOST_DRAWN = 60  # windows of different shapes on one page
+MOST_ROWS = 500  # of one table
+OPEN_WINDOWS = 6  # a page with fewer windows shows them without a click
+
+
+def render(report: Report, *, title: str = "", written: str = "", precision: PrecisionResult | None = None) -> str:
+    """The page for one run.
+
+    title      the input model, as the user calls it
+    written    where the result went, empty where nothing was written
+    precision  what a conversion to fp16 did behind the rewrite
+    """
+    bodies = [
+        _head(report, title, written, precision),
+        _entries("Undone", "These rewrites failed their proof and are not in the written model.", report.undone, "bad"),
+        _entries(
+            "Not taken", f"{target_name(report.target)} does not take these nodes of the result.", report.untaken, "bad"
+        ),
+        _warnings(report.warnings),
+        _precision(precision) if precision is not None else "",
+        _rewrites(report.applied),
+        _declined(report.declined),
+        _operators(report),
+        _footer(report),
+    ]
+    style = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
+    name = escape(title or "surgeon's report")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{name}: surgeon</title><style>\n{style}</style></head>\n"
+        f"<body><main>\n{''.join(bodies)}</main></body></html>\n"
+    )
+
+
+# ---- the parts of the page -------------------------------------------------------------------------------------------
+
+
+def _head(report: Report, title: str, written: str, precision: PrecisionResult | None) -> str:
+    bad = report.failed or (precision is not None and precision.failed)
+    kind, word = ("bad", "needs a look") if bad else _proof(report)
+    where = f", written to <code>{escape(written)}</code>" if written else ", nothing written"
+    nodes = f"{sum(report.ops_before.values())} &rarr; {sum(report.ops_after.values())}"
+    tiles = [
+        _tile(str(len(report.applied)), _count_word(len(report.applied), "rewrite")),
+        _tile(nodes, "nodes"),
+        _tile(_largest(report), "largest error of a window"),
+        _tile(str(len(report.undone)), "undone", "bad" if report.undone else ""),
+        _tile(str(len(report.declined)), "declined"),
+        _tile(str(len(report.untaken)), "not taken", "bad" if report.untaken else ""),
+    ]
+    whole = ""
+    if report.verify.get("failed"):
+        differ = "differ" if report.verify.get("compared", True) else "were not compared"
+        whole = f'<p><span class="pill bad">whole models {differ}</span> {escape(str(report.verify["failed"]))}</p>'
+    elif not report.verify.get("compared", True):
+        whole = '<p><span class="pill warn">whole models were not compared</span></p>'
+    elif report.verify.get("max_error") is not None:
+        whole = f"<p>The whole models agree to {_error(report.verify['max_error'])} of the largest output.</p>"
+    if precision is not None:
+        tiles.append(_tile(_error(precision.worst), "largest error of fp16", "bad" if precision.failed else ""))
+    return (
+        f'<h1>{escape(title or "A rewritten model")} <span class="pill {kind}">{word}</span></h1>'
+        f'<p class="sub">for {escape(target_name(report.target))}{where}</p>'
+        f'<div class="tiles">{"".join(tiles)}</div>{whole}'
+    )
+
+
+def _proof(report: Report) -> tuple[str, str]:
+    if not report.applied:
+        return "good", "nothing to rewrite"
+    if report.verify.get("mode") == "none" or any(a.max_error is None for a in report.applied):
+        return "warn", "not proved"
+    return "good", "proved"
+
+
+def _largest(report: Report) -> str:
+    errors = [a.max_error for a in report.applied if a.max_error is not None]
+    return _error(max(errors)) if errors else "-"
+
+
+def _tile(number: str, word: str, kind: str = "") -> str:
+    return f'<div class="tile {kind}"><b>{number}</b><span>{word}</span></div>'
+
+
+def _entries(head: str, what: str, entries: Sequence[Declined], kind: str) -> str:
+    if not entries:
+        return ""
+    named = any(e.pass_name for e in entries)
+    rows = [_cells(("name", e.node), *([("", e.pass_name)] if named else []), ("why", e.why)) for e in entries]
+    headers = ("node", "pass", "why") if named else ("node", "why")
+    return (
+        f'<h2>{head} <span class="count">{len(entries)}</span></h2>'
+        f'<p class="sub">{escape(what)}</p>{_table(headers, rows, kind)}'
+    )
+
+
+def _warnings(warnings: Sequence[str]) -> str:
+    if not warnings:
+        return ""
+    rows = [_cells(("why", w)) for w in warnings]
+    return f'<h2>Warnings <span class="count">{len(warnings)}</span></h2>{_table(("",), rows, "warn")}'
+
+
+def _rewrites(applied: Sequence[Applied]) -> str:
+    head = f'<h2>Rewrites <span class="count">{len(applied)}</span></h2>'
+    if not applied:
+        return f'{head}<p class="none">Nothing to rewrite.</p>'
+    groups: dict[tuple[str, str], list[Applied]] = {}
+    for a in applied:
+        groups.setdefault((a.pass_name, a.strategy), []).append(a)
+    left = MOST_DRAWN
+    parts = []
+    for (name, strategy), those in sorted(groups.items()):
+        shapes = _shapes(those)
+        drawn = min(len(shapes), left)
+        left -= drawn
+        parts.append(_group(name, strategy, those, shapes, drawn, len(applied) <= OPEN_WINDOWS))
+    return head + "".join(parts)
+
+
+Windows = list[tuple[Sketch, Sketch, list[Applied]]]
+
+
+def _shapes(those: Iterable[Applied]) -> Windows:
+    """The windows with their sketches, those of the same shape together."""
+    found: dict[Any, tuple[Sketch, Sketch, list[Applied]]] = {}
+    for a in those:
+        before, after = sketch(a.change.nodes_before, a.outputs), sketch(a.change.nodes_after, a.outputs)
+        found.setdefault((before.shape, after.shape), (before, after, []))[2].append(a)
+    return list(found.values())
+
+
+def _group(name: str, strategy: str, those: Sequence[Applied], shapes: Windows, drawn: int, show: bool) -> str:
+    errors = [a.max_error for a in those if a.max_error is not None]
+    proof = (
+        f"largest error {_error(max(errors))}" if len(errors) == len(those) else f"{len(errors)} of {len(those)} proved"
+    )
+    removed, added = sum(len(a.removed) for a in those), sum(len(a.added) for a in those)
+    summary = (
+        f'<summary><b>{escape(name)}</b><span class="sub">{escape(strategy)}</span>'
+        f'<span class="sub">{len(those)}x</span>'
+        f'<span class="sub">{removed} &rarr; {added} nodes</span><span class="sub">{proof}</span></summary>'
+    )
+    windows = [_window(before, after, same) for before, after, same in shapes[:drawn]]
+    if drawn < len(shapes):
+        windows.append(
+            f'<p class="note">{len(shapes) - drawn} more shapes of window are not drawn: a page draws {MOST_DRAWN}.</p>'
+        )
+    rows = [
+        _cells(
+            ("name", a.root),
+            ("number", f"{len(a.removed)} &rarr; {len(a.added)}"),
+            ("number", _error(a.max_error)),
+            raw=(1,),
+        )
+        for a in those
+    ]
+    table = (
+        f'<details><summary>every rewrite of this pass <span class="sub">{len(those)}</span></summary>'
+        f"{_table(('node', '#nodes', '#error'), rows)}</details>"
+    )
+    listed = len(those) > len(shapes) or drawn < len(shapes)
+    inside = f'<div class="inside">{"".join(windows)}{table if listed else ""}</div>'
+    return f"<details{' open' if show else ''}>{summary}{inside}</details>"
+
+
+def _window(before: Sketch, after: Sketch, same: Sequence[Applied]) -> str:
+    first = same[0]
+    more = f' <span class="sub">and {len(same) - 1} more of this shape;</span>' if len(same) > 1 else ""
+    proof = "not proved" if first.max_error is None else f"error {_error(first.max_error)}"
+    return (
+        f'<div class="window"><code>{escape(first.root)}</code>{more} <span class="sub">{proof}</span>'
+        '<div class="sides">'
+        f"{_side('before', before, first.before, first)}{_side('after', after, first.after, first)}</div></div>"
+    )
+
+
+def _side(word: str, drawn: Sketch, lines: Sequence[str], record: Applied) -> str:
+    if len(drawn.boxes) > MOST_NODES:
+        text = (
+            f'<p class="note">{len(lines)} nodes, too many to draw.</p>'
+            f"<details><summary>as text</summary><pre>{escape(chr(10).join(lines))}</pre></details>"
+        )
+    elif not lines:
+        text = (
+            '<p class="none">nothing: its readers read its input</p>'
+            if word == "after"
+            else '<p class="none">not kept</p>'
+        )
+    else:
+        text = draw(drawn, f"{record.pass_name} at {record.root}, {word}: {'; '.join(lines)}")
+    return f'<div class="side {word}"><h3>{word}</h3>{text}</div>'
+
+
+def _declined(declined: Sequence[Declined]) -> str:
+    if not declined:
+        return ""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for d in declined:
+        groups.setdefault((d.pass_name, d.why), []).append(d.node)
+    rows = [
+        _cells(("", name), ("why", why), ("name", _listed(nodes)), raw=(2,))
+        for (name, why), nodes in sorted(groups.items())
+    ]
+    return (
+        f'<h2>Declined <span class="count">{len(declined)}</span></h2>'
+        '<p class="sub">A pattern held here, and the rewrite was not made.</p>'
+        f"{_table(('pass', 'why', 'nodes'), rows)}"
+    )
+
+
+def _listed(nodes: Sequence[str]) -> str:
+    """The first names, and the others behind a click."""
+    first = escape(nodes[0])
+    if len(nodes) == 1:
+        return first
+    others = "<br>".join(escape(n) for n in nodes[1:MOST_ROWS])
+    cut = f"<br>and {len(nodes) - MOST_ROWS} more" if len(nodes) > MOST_ROWS else ""
+    return (
+        f'{first}<details><summary>and {len(nodes) - 1} more</summary><div class="inside">{others}{cut}</div></details>'
+    )
+
+
+def _operators(report: Report) -> str:
+    before, after = report.ops_before, report.ops_after
+    if not before and not after:
+        return ""
+    names = sorted({*before, *after})
+    changed = [n for n in names if before.get(n, 0) != after.get(n, 0)]
+    same = [n for n in names if n not in set(changed)]
+    total = _op_row("all", sum(before.values()), sum(after.values()))
+    table = _table(
+        ("operator", "#before", "#after", "#change"),
+        [*(_op_row(n, before.get(n, 0), after.get(n, 0)) for n in changed), total],
+    )
+    rest = ""
+    if same:
+        rows = [_op_row(n, before[n], after[n]) for n in same]
+        rest = (
+            f'<details><summary>operators that did not change <span class="sub">{len(same)}</span></summary>'
+            f"{_table(('operator', '#before', '#after', '#change'), rows)}</details>"
+        )
+    return f"<h2>Operators</h2>{table}{rest}"
+
+
+def _op_row(name: str, before: int, after: int) -> str:
+    change = after - before
+    return _cells(
+        ("", name), ("number", str(before)), ("number", str(after)), ("number", f"{change:+d}" if change else "")
+    )
+
+
+def _precision(result: PrecisionResult) -> str:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for k in result.kept:
+        groups.setdefault((k.op, k.why), []).append(k.node)
+    kept = [
+        _cells(("", op), ("why", why), ("name", _listed(nodes)), raw=(2,))
+        for (op, why), nodes in sorted(groups.items(), key=lambda g: -len(g[1]))
+    ]
+    errors = [
+        _cells(
+            ("name", e.output),
+            ("", e.inputs),
+            ("number", _error(e.relative)),
+            ("number", _error(e.rounding)),
+            ("number", f"{e.largest:.3g}"),
+            ("word", "as fp16 explains" if e.ok else "more"),
+        )
+        for e in result.errors
+    ]
+    compared = (
+        _table(("output", "inputs", "#error", "#of rounding alone", "#largest number", "verdict"), errors)
+        if errors
+        else f'<p class="none">Not compared: {escape(result.not_compared)}.</p>'
+    )
+    warnings = _warnings(result.warnings).replace("h2>", "h3>")
+    islands = f"<h3>Kept in fp32</h3>{_table(('operator', 'why', 'nodes'), kept)}" if kept else ""
+    return (
+        f'<h2>Precision</h2><p class="sub">{result.half} nodes compute in fp16, {result.single} in fp32, with '
+        f"{result.casts} casts between. The error is max|a - b| / max|b| against the fp32 original, with every fp16 "
+        "tensor rounded; beside it, that of the original when its weights and inputs alone are rounded. "
+        f'"large" inputs are the random ones times 1000.</p>{compared}{islands}{warnings}'
+    )
+
+
+def _footer(report: Report) -> str:
+    mode = {
+        "window": "each rewrite proved on its own window",
+        "full": "each rewrite and the whole models proved",
+        "none": "nothing proved",
+    }[report.verify.get("mode", "window")]
+    return f"<footer>surgeon {escape(report.surgeon)}, {mode}, {report.seconds:.1f} s</footer>"
+
+
+# ---- small things ----------------------------------------------------------------------------------------------------
+
+
+def _count_word(count: int, word: str) -> str:
+    return word if count == 1 else f"{word}s"
+
+
+def _error(error: float | None) -> str:
+    if error is None:
+        return "not measured"
+    return "0" if error == 0 else f"{error:.1e}" if math.isfinite(error) else "inf or NaN"
+
+
+def _cells(*cells: tuple[str, str], raw: Sequence[int] = ()) -> str:
+    """A table row of (class, text) cells; those at the positions `raw` are HTML already."""
+    keep: Callable[[str], str] = str
+    return (
+        "<tr>"
+        + "".join(
+            f'<td class="{kind}">{(keep if k in raw else escape)(text)}</td>' for k, (kind, text) in enumerate(cells)
+        )
+        + "</tr>"
+    )
+
+
+def _table(headers: Sequence[str], rows: Sequence[str], kind: str = "") -> str:
+    """Rows under headers; a header that starts with # stands over numbers."""
+    names = "".join(
+        f'<th class="number">{escape(h[1:])}</th>' if h.startswith("#") else f"<th>{escape(h)}</th>" for h in headers
+    )
+    head = f"<tr>{names}</tr>" if any(headers) else ""
+    cut = (
+        f'<p class="note">{len(rows) - MOST_ROWS} more rows: the JSON report has them all.</p>'
+        if len(rows) > MOST_ROWS
+        else ""
+    )
+    return f'<div class="box {kind}"><table>{head}{"".join(rows[:MOST_ROWS])}</table></div>{cut}'
+
+
+__all__ = ["MOST_DRAWN", "MOST_ROWS", "render"]

@@ -1,0 +1,145 @@
+"""What `surgeon rewrite` prints of a report: tables of what was done, windows before and after, one closing line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from surgeon.app.screen import Screen
+from surgeon.app.text import agreement, nameless, shared_reason
+from surgeon.report import Applied, Declined, Report, counted, error_text, target_name
+
+if TYPE_CHECKING:
+    from surgeon.precision import PrecisionResult
+
+Row = tuple[str, ...]
+
+
+def print_report(report: Report, screen: Screen, *, diff: bool, each: bool) -> None:
+    """Print what was done. `diff`: also each window and the operators; `each`: a row a node, not a row a reason."""
+    if diff:
+        _print_diff(report, screen)
+    _print_applied(report, screen, each)
+    screen.table("undone", ("pass", "node", "why"), _entries(report.undone, True), "bad")
+    screen.table("declined", ("pass", "node", "why"), _entries(report.declined, each), "warn")
+    screen.table("not taken", ("node", "why"), [(r[1], r[2]) for r in _entries(report.untaken, each)], "bad")
+    screen.table("warning", ("",), [(w,) for w in report.warnings], "warn")
+
+
+def print_window(a: Applied, screen: Screen) -> None:
+    """Print a window before and after. New tensors are called after the one that they stand for: said once."""
+    screen.line(f"@@ {a.pass_name} ({a.strategy}) at {a.root}", "head")
+    for sign, texts, style in (("-", a.before, "bad"), ("+", a.after, "good")):
+        for text in texts:
+            for name in a.outputs:
+                text = text.replace(f"{name}~", "~")
+            screen.line(f"{sign} {text}", style)
+
+
+def print_precision(half: PrecisionResult, screen: Screen, each: bool) -> None:
+    """Print what a conversion to fp16 kept in fp32, how far each output is off, and its own closing line."""
+    kept = [Declined(k.op, k.node, k.why) for k in half.kept]
+    screen.table("kept fp32", ("operator", "node", "why"), _entries(kept, each), "warn")
+    rows = [
+        (e.output, e.inputs, f"{e.relative:.1e}", "within fp16" if e.ok else "worse than fp16 explains")
+        for e in half.errors
+    ]
+    plain = ("{}", "{} inputs", "error {}", "{}")
+    screen.table("fp16 output", ("output", "inputs", "error", "verdict"), rows, plain=plain)
+    screen.table("warning", ("",), [(w,) for w in half.warnings], "warn")
+    compared = f", not compared: {half.not_compared}" if half.not_compared else ""
+    hint = "; with --allow-unproved that is no failure" if half.unproved else ""
+    text = f"{half.half} nodes compute in fp16, {half.single} in fp32, {half.casts} casts between{compared}{hint}"
+    screen.line(text, "bad" if half.failed else "good")
+
+
+def closing(report: Report) -> str:
+    """How a rewrite ended, but for where it was written."""
+    said = [_rewrites(report)]
+    if report.applied:
+        said.append(_proof(report))
+    if report.undone:
+        said.append(f"{len(report.undone)} undone")
+    said += _whole_models(report)
+    if report.untaken:
+        stay = "stays" if len(report.untaken) == 1 else "stay"
+        name = target_name(report.target)
+        said.append(f"{counted(len(report.untaken), 'node')} {stay} that {name} does not take")
+    return ", ".join(said)
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def _print_applied(report: Report, screen: Screen, each: bool) -> None:
+    if each:
+        plain: Row = ("{}", "{}", "{} nodes", "error {}", "at {}")
+        rows: list[Row] = [_row(a) for a in report.applied]
+        screen.table("applied", ("pass", "strategy", "nodes", "error", "at"), rows, "good", plain)
+        return
+    plain = ("{}", "{}", "{}x", "{} nodes", "error {}")
+    rows = [
+        (g.pass_name, g.strategy, str(g.times), f"{g.removed} -> {g.added}", error_text(g.max_error))
+        for g in report.groups()
+    ]
+    screen.table("applied", ("pass", "strategy", "times", "nodes", "error"), rows, "good", plain)
+
+
+def _row(a: Applied) -> Row:
+    return a.pass_name, a.strategy, f"{len(a.removed)} -> {len(a.added)}", error_text(a.max_error), a.root
+
+
+def _entries(entries: Iterable[Declined], each: bool) -> list[tuple[str, str, str]]:
+    """(pass, node, why), with those of the same pass and reason in one row unless `each`."""
+    if each:
+        return [(e.pass_name, e.node, e.why) for e in entries]
+    groups: dict[tuple[str, str], list[Declined]] = {}
+    for e in entries:
+        groups.setdefault((e.pass_name, nameless(e.why)), []).append(e)
+    rows = []
+    for (name, _), alike in groups.items():
+        nodes = alike[0].node if len(alike) == 1 else f"{alike[0].node} and {len(alike) - 1} more"
+        rows.append((name, nodes, shared_reason([e.why for e in alike])))
+    return rows
+
+
+def _print_diff(report: Report, screen: Screen) -> None:
+    for a in report.applied:
+        print_window(a, screen)
+    before, after = report.ops_before, report.ops_after
+    ops = sorted(op for op in {**before, **after} if before.get(op, 0) != after.get(op, 0))
+    rows = [(op, str(before.get(op, 0)), str(after.get(op, 0))) for op in ops]
+    screen.table("operator", ("operator", "before", "after"), rows, plain=("{}", "{} before", "{} after"))
+
+
+# ---- the closing line ------------------------------------------------------------------------------------------------
+
+
+def _rewrites(report: Report) -> str:
+    if report.applied:
+        return counted(len(report.applied), "rewrite")
+    before, after = report.opset_before, report.opset_after
+    return "nothing to rewrite" if before == after else f"only the opset, {before}, becomes {after}"
+
+
+def _proof(report: Report) -> str:
+    errors = [a.max_error for a in report.applied if a.max_error is not None]
+    if report.verify["mode"] == "none":
+        return "none proved (--verify none)"
+    if len(errors) < len(report.applied):
+        return f"{len(errors)} of them proved"
+    each = "each proved on its own window" if len(errors) > 1 else "proved on its own window"
+    return f"{each}, largest error {error_text(max(errors))}"
+
+
+def _whole_models(report: Report) -> list[str]:
+    """What became of the comparison of whole models; nothing where it was not asked for."""
+    compared = report.verify.get("compared", True)
+    error = report.verify.get("max_error")
+    if "failed" in report.verify:
+        result = "differ" if compared else "were not compared"
+        hint = "" if compared else "; with --allow-unproved that is no failure"
+        return [f"the whole models {result}: {report.verify['failed']}{hint}"]
+    if not compared:
+        return ["the whole models were not compared"]
+    return [] if error is None else [f"whole models agree{agreement(error)}"]

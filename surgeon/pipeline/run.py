@@ -1,0 +1,269 @@
+"""The loop of a run: rewrite, prove, undo what failed, rewrite again, until all that is left holds and loads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnx import ModelProto
+
+from surgeon.errors import PassError
+from surgeon.ir.model import Model
+from surgeon.pipeline.options import Options
+from surgeon.pipeline.source import Source
+from surgeon.report import Applied, Declined, Report, Verified
+from surgeon.rules.driver import Driver, operators
+from surgeon.rules.meaning import attach
+from surgeon.rules.window import Rewrite
+from surgeon.targets.target import Target
+
+if TYPE_CHECKING:
+    from surgeon.proof.judge import Verdict
+
+# Of a model whose plugin nodes of one operator have different attributes.
+OVERLOADED = (
+    "nodes with other attributes have other functions (overloads): ONNX Runtime up to 1.23 runs the first one for all "
+    "of them, so compare with a newer one"
+)
+TRAINED = (
+    "the tensors that its training_info names are kept, but what is rewritten computes with the weights of now: train "
+    "the original, and rewrite it again"
+)
+MAX_RUNS = 20  # each run but the last leaves at least one unproved rewrite out
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A rewritten model, not yet accepted.
+
+    overloaded  the operators of plugin nodes that have several functions
+    """
+
+    driver: Driver
+    proto: ModelProto
+    overloaded: Sequence[str]
+
+
+class Run:
+    """Rewrites one source until every rewrite that is left holds its proof and ONNX Runtime loads the model.
+
+    excluded  (pass name, output name) of the rewrites that failed, which the next attempt leaves out
+    undone    those whose window computes something else
+    unproved  those whose window cannot be run
+    """
+
+    def __init__(self, source: Source, options: Options) -> None:
+        self.source = source
+        self.options = options
+        self.excluded: set[tuple[str, str]] = set()
+        self.undone: dict[Declined, None] = {}
+        self.unproved: dict[Declined, None] = {}
+        self._verdicts: dict[bytes, Verdict] = {}  # of windows that an earlier attempt has proved
+
+    def result(self) -> tuple[ModelProto, Report]:
+        """The rewritten model and what was done. Raises ModelError, and PassError where no attempt is ever accepted."""
+        with self.source.blamed():
+            for _ in range(MAX_RUNS):
+                driver = self._rewrite(self.excluded)
+                failed = self._failing(driver)
+                if failed:
+                    self.excluded.update(key for record in failed for key in record.keys)
+                    continue
+                attempt = self._written(driver)
+                why = self._load_error(attempt)
+                if not why:
+                    return attempt.proto, self._report(attempt)
+                self._exclude_unloadable(driver, f"ONNX Runtime loads the original, not the rewritten model: {why}")
+        raise PassError(f"after {MAX_RUNS} runs there are still rewrites that fail their proof")
+
+    # ---- rewriting ----
+
+    def _rewrite(self, excluded: Collection[tuple[str, str]]) -> Driver:
+        """All rewrites but the excluded ones, on a fresh copy of the model."""
+        options, model = self.options, self.source.model()
+        driver = Driver(
+            model,
+            options.passes,
+            options.target,
+            strategies=options.strategies,
+            plugins=options.libraries,
+            skip=options.skip,
+            exclude=excluded,
+            options=options.pass_options,
+        )
+        if options.proves:
+            model.remember_types()
+        driver.run()
+        return driver
+
+    def _written(self, driver: Driver) -> Attempt:
+        """The model of a driver as it stands now."""
+        model, overloaded = driver.model, []
+        model.drop_unused_functions()
+        if self.options.target.carries_functions:
+            overloaded = attach(model)
+        elif any(k.startswith("surgeon::") and v for s in model.scopes for k, v in s.by_op.items()):
+            model.import_domain("surgeon")
+        return Attempt(driver, model.sync(), overloaded)
+
+    # ---- proving ----
+
+    def _failing(self, driver: Driver) -> list[Rewrite]:
+        """The rewrites that do not hold their proof; each is noted as undone or unproved."""
+        if not self.options.proves:
+            return []
+        invalid = self.source.invalid() if driver.rewrites else ""
+        failing = []
+        for record, verdict in self._proved(driver).items():
+            record.max_error = verdict.max_error
+            if invalid and verdict.ok:
+                verdict = type(verdict)(None, None, invalid)
+            if verdict.ok:
+                continue
+            if verdict.ok is None and self.options.allow_unproved:
+                record.max_error = None
+                continue
+            failing.append(record)
+            if verdict.ok is None:
+                self.unproved[_declined(record, f"unproved: {_with_hint(verdict)}")] = None
+            else:
+                self.undone[_declined(record, verdict.why)] = None
+        return failing
+
+    def _proved(self, driver: Driver) -> dict[Rewrite, Verdict]:
+        """The verdict on each rewrite's window."""
+        from surgeon.proof.prove import Prover
+        from surgeon.proof.whole import fixed_symbols
+
+        options = self.options
+        originals = {o: n for r in driver.rewrites for n in r.removed for o in n.outputs if o is not None}
+        prover = Prover(
+            driver.model,
+            present=driver.present,
+            fixed=fixed_symbols(driver.model.proto, options.shapes),
+            verdicts=self._verdicts,
+            originals=originals,
+        )
+        verdicts = {}
+        for done, record in enumerate(driver.rewrites):
+            if options.progress is not None:
+                options.progress("proving", done, len(driver.rewrites))
+            verdicts[record] = prover.prove(record)
+        if prover.unsized:
+            verdicts.update(prover.prove_by_a_run(self.source.proto(), folder=self.source.base, shapes=options.shapes))
+        return verdicts
+
+    # ---- the last load ----
+
+    def _load_error(self, attempt: Attempt) -> str:
+        """Why ONNX Runtime does not load the rewritten model, where it loads the original; else empty."""
+        from surgeon.proof.loading import refused
+
+        driver = attempt.driver
+        if not self.options.proves or not (driver.rewrites or driver.model.opset != driver.opset_before):
+            return ""
+        return refused(self.source.proto, attempt.proto, self.source.base)
+
+    def _exclude_unloadable(self, driver: Driver, why: str) -> None:
+        """Exclude the rewrite without which ONNX Runtime loads the model, which a binary search finds.
+
+        Where it is none of them, no rule over the whole model runs any more.
+        """
+        records = _in_file_order(driver.rewrites)
+
+        def fails(kept: int) -> bool:
+            """Whether the model with the first `kept` rewrites alone does not load."""
+            others = {key for record in records[kept:] for key in record.keys}
+            return bool(self._load_error(self._written(self._rewrite(self.excluded | others))))
+
+        if fails(0):  # the opset came down, and no node had to change for it
+            rules = [r for p in self.options.passes for r in p.model_rules]
+            self.options = self.options.without_rules(rules)
+            self.undone[Declined("opset", driver.model.graph.proto.name, why)] = None
+            return
+        loads, fails_from = 0, len(records)
+        while fails_from - loads > 1:
+            middle = (loads + fails_from) // 2
+            loads, fails_from = (loads, middle) if fails(middle) else (middle, fails_from)
+        found = records[fails_from - 1]
+        self.excluded.update(found.keys)
+        self.undone[_declined(found, why)] = None
+
+    # ---- reporting ----
+
+    def _report(self, attempt: Attempt) -> Report:
+        from surgeon import __version__
+
+        driver, proto, options = attempt.driver, attempt.proto, self.options
+        records = _in_file_order(driver.rewrites)
+        unproved = [r.root.label for r in driver.rewrites if r.max_error is None]
+        report = Report(
+            surgeon=__version__,
+            target=str(options.target),
+            applied=[Applied(r.name, r.strategy, r.root.label, r, r.max_error) for r in records],
+            declined=list(dict.fromkeys([*self.unproved, *driver.declined])),
+            undone=list(self.undone),
+            untaken=untaken(driver.model, options.target),
+            warnings=list(dict.fromkeys([*driver.warnings, *(w for r in driver.rewrites for w in r.warnings)])),
+            verify=Verified(mode=options.verify, skipped=unproved if options.proves else []),
+            ops_before=driver.before,
+            ops_after=operators(driver.model),
+            opset_before=driver.opset_before,
+            opset_after=driver.model.opset,
+        )
+        if attempt.overloaded:
+            report.warnings.append(f"{', '.join(attempt.overloaded)}: {OVERLOADED}")
+        if proto.training_info and report.applied:
+            report.warnings.append(TRAINED)
+        if options.verify == "full":
+            compare_whole(self.source, proto, options, report)
+        return report
+
+
+def compare_whole(source: Source, proto: ModelProto, options: Options, report: Report) -> None:
+    """Compare the whole models, and say in the report how that went."""
+    from surgeon.proof.whole import prove_models
+
+    verdict = prove_models(source.proto(), proto, base=source.base, shapes=options.shapes, own_rounding=True)
+    report.verify["max_error"] = verdict.max_error
+    if verdict.ok and verdict.why:
+        report.warnings.append(f"whole models: {verdict.why}")
+    if verdict.ok is None:
+        report.verify["compared"] = False
+    if verdict.ok is None and options.allow_unproved:
+        why = f"the whole models were not compared: {_with_hint(verdict)}"
+        report.warnings = list(dict.fromkeys([*report.warnings, why]))
+    elif not verdict.ok:
+        report.verify["failed"] = _with_hint(verdict)
+
+
+def untaken(model: Model, target: Target) -> list[Declined]:
+    """The nodes of the main graph and its bodies that the target does not take, with the reason."""
+    found = []
+    newer = any(model.opset_in(s) > target.opset for s in model.scopes)
+    others = target.has_other_types(model)
+    for scope in model.scopes:
+        asked = [key for key in scope.by_op if newer or others or not target.takes_every(key)]
+        for node in scope.of(asked):
+            why = target.takes(node) or target.outdated(node) or (target.mistyped(node) if others else None)
+            if why is not None:
+                found.append(Declined("", node.label, why))
+    return found
+
+
+def _declined(record: Rewrite, why: str) -> Declined:
+    return Declined(record.name, record.root.label, why)
+
+
+def _with_hint(verdict: Verdict) -> str:
+    return f"{verdict.why}; with --shapes the sizes may go together" if verdict.unsized else verdict.why
+
+
+def _in_file_order(records: Iterable[Rewrite]) -> list[Rewrite]:
+    return sorted(records, key=_first_place)
+
+
+def _first_place(record: Rewrite) -> int:
+    places = [node.place for node in record.removed]
+    return min(places) if places else record.root.place

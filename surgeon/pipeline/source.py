@@ -1,0 +1,96 @@
+"""Where a model comes from: a path, a ModelProto or a gs.Graph, which gives a fresh copy to each run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import onnx
+from onnx import ModelProto
+
+from surgeon.errors import ModelError, SurgeonError, UsageError
+from surgeon.ir.files import SMALL, UNWRITABLE, as_text, read_all, without_data
+from surgeon.ir.model import Model
+
+if TYPE_CHECKING:
+    from onnx_graphsurgeon import Graph
+
+ModelLike: TypeAlias = "ModelProto | str | os.PathLike[str] | Graph"
+REFUSALS = (onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
+
+
+class Source:
+    """A model that a run reads, and never changes.
+
+    path   the file, where it is one
+    base   the folder of its external weights
+    files  those that were read
+    """
+
+    def __init__(self, given: ModelLike, base: Path | None = None) -> None:
+        """Raises UsageError where `given` is neither a path nor a ModelProto nor a gs.Graph."""
+        self.path: Path | None = None
+        self.base = base
+        self.files: Sequence[Path] = ()
+        self._proto: ModelProto | None = None
+        if isinstance(given, ModelProto):
+            self._proto = given
+        elif isinstance(given, str | os.PathLike):
+            self.path = Path(given)
+            self.base = self.path.parent
+        elif type(given).__module__.startswith("onnx_graphsurgeon"):
+            from surgeon.pipeline.interop import from_graphsurgeon
+
+            self._proto = from_graphsurgeon(given)
+        else:
+            raise UsageError(f"surgeon rewrites a path, an onnx.ModelProto or a gs.Graph, not {type(given).__name__}.")
+
+    def proto(self) -> ModelProto:
+        """A copy of the model, without its external weights. Raises ModelError."""
+        if self.path is not None:
+            model, self.files = read_all(self.path)
+            return model
+        copy = ModelProto()
+        if self._proto is not None:
+            copy.CopyFrom(self._proto)
+        return copy
+
+    def model(self) -> Model:
+        """The model in memory."""
+        return Model(self.proto(), self.base)
+
+    def invalid(self, *, full_check: bool = False) -> str:
+        """Why onnx.checker refuses the model; empty where it does not."""
+        most = sys.maxsize
+        try:
+            given = self.proto() if self.path is None else as_text(self.path)
+            onnx.checker.check_model(given, full_check=full_check)
+            return ""
+        except (*REFUSALS, ModelError):
+            pass
+        except UNWRITABLE:
+            most = SMALL
+        # Again without external weights: the checker follows no links, finds none of a model in memory, and opens no
+        # file whose name is not UTF-8; and without large ones where the model has more than it takes.
+        try:
+            onnx.checker.check_model(without_data(self.proto(), most), full_check=full_check)
+        except REFUSALS as error:
+            return f"the ONNX checker refuses the input model: {str(error).strip().splitlines()[0]}"
+        return ""
+
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """Raise ModelError where something fails for a model that ONNX forbids: that is the model's fault."""
+        try:
+            yield
+        except SurgeonError:
+            raise
+        except Exception as error:
+            why = self.invalid(full_check=True)
+            if not why:
+                raise
+            raise ModelError(f"{why}. Mend the model, or export it again.") from error
