@@ -13,17 +13,26 @@ from surgeon.ir.graph import Graph, Node, Value
 from surgeon.ir.model import Model
 from surgeon.ir.protos import body_protos
 from surgeon.ir.schemas import FLOAT_LIMIT
-from surgeon.precision.plan import FAMILY, GENERATORS, HALF, SINGLE, Plan
+from surgeon.precision.half import FAMILY, HALF, LARGEST_HALF, SINGLE
+from surgeon.precision.plan import GENERATORS, Plan
 
 IR_WITH_PLAIN_INITIALIZERS = 4  # before it, every initializer is an input too
 OPSET_OF_CASTS = 13  # for a model that has used no operator of ONNX's own domain
 SUFFIX = {HALF: "fp16", SINGLE: "fp32"}
-LARGEST_HALF = float(np.finfo(np.float16).max)
 Use = tuple[Value, int]  # a tensor in one of the two types
 
 
 class Emitter:
-    """Writes the planned model. `casts`: how many Cast nodes between fp16 and fp32 it has."""
+    """Writes the planned model.
+
+    casts       how many Cast nodes between fp16 and fp32 it has
+    taken       the names of tensors
+    names       what a tensor is called in a type
+    wanted      the types in which each tensor is read
+    folded      constants that nodes compute, and that are stored
+    extra       graph outputs that need a tensor of their own: an Identity each
+    cast_nodes  the casts that the file has, by what they return
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -33,7 +42,7 @@ class Emitter:
         self.names: dict[Use, str] = {}
         self.wanted: dict[Use, None] = {}
         self.folded: dict[Value, np.ndarray] = {}
-        self.extra: dict[Value, list[str]] = {}  # graph outputs that need a tensor of their own: an Identity each
+        self.extra: dict[Value, list[str]] = {}
         self.cast_nodes: dict[Use, Node] = {}
 
     def emit(self) -> ModelProto:
@@ -42,43 +51,35 @@ class Emitter:
         out = ModelProto()
         out.CopyFrom(_without_graph(source))
         self._note_casts(self.model.graph)
-        self._want(self.model.graph)
-        self._prune()
+        self._note_uses(self.model.graph)
+        self._fold()
         self._name(self.model.graph)
         self._write(self.model.graph, out.graph)
         if self.casts and "" not in self.model.opsets:
             out.opset_import.append(helper.make_opsetid("", OPSET_OF_CASTS))
         if source.ir_version < IR_WITH_PLAIN_INITIALIZERS:
-            weights = {t.name for t in source.graph.initializer}
-            kept = [i for i in out.graph.input if i.name not in weights]
-            del out.graph.input[:]
-            out.graph.input.extend(kept)
-            out.ir_version = IR_WITH_PLAIN_INITIALIZERS
+            _drop_weights_among_inputs(out, source)
         return out
 
     # ---- which types are needed --------------------------------------------------------------------------------------
 
     def _note_casts(self, graph: Graph) -> None:
-        """The casts that the file has already: they give the new ones their names."""
+        """Note the casts that the file has already: they give the new ones their names."""
         for node in graph.live():
             for body in node.bodies:
                 self._note_casts(body)
             if self.plan.is_cast(node) and node.outputs[0] is not None:
                 self.cast_nodes.setdefault((self.plan.root(node.outputs[0]), node.attr("to")), node)
 
-    def _want(self, graph: Graph) -> None:
+    def _note_uses(self, graph: Graph) -> None:
+        """Note in which types the tensors of a graph are read."""
         for node in graph.live():
             for body in node.bodies:
-                self._want(body)
+                self._note_uses(body)
             if not self.plan.is_cast(node) and node.key != "Constant":
-                for value, dtype in self._node_reads(node):
-                    self.wanted[value, dtype] = None
+                self.wanted.update(dict.fromkeys((self.plan.root(v), t) for _, v, t in self.plan.reads(node)))
         for value, dtype in self._outputs(graph):
             self.wanted[self.plan.root(value), dtype] = None
-
-    def _node_reads(self, node: Node) -> Iterator[Use]:
-        for _, value, dtype in self.plan.reads(node):
-            yield self.plan.root(value), dtype
 
     def _outputs(self, graph: Graph) -> Iterator[Use]:
         """The outputs of a graph that are fp16 or fp32, each with the type that it is given in."""
@@ -87,20 +88,17 @@ class Emitter:
             if value is not None and self.model.dtype(value) in FAMILY:
                 yield value, self.plan.interface(value)
 
-    def _prune(self) -> None:
-        """Constants computed by nodes, read in fp16: their value is stored instead of being cast at run time."""
-        for value, dtype in list(self.wanted):
-            if dtype != self._made(value) and value.tensor is None and self.model.is_constant(value):
-                array = self.model.constant(value)
-                if array is not None and not self._is_constant_node(value):
-                    self.folded[value] = array
+    def _fold(self) -> None:
+        """Store what nodes compute from constants and fp16 nodes read, instead of casting it at run time."""
+        for value, dtype in self.wanted:
+            if dtype == self._made(value) or value.tensor is not None or _is_constant_node(value):
+                continue
+            array = self.model.constant(value) if self.model.is_constant(value) else None
+            if array is not None:
+                self.folded[value] = array
 
-    def _is_constant_node(self, value: Value) -> bool:
-        return value.producer is not None and value.producer.key == "Constant"
-
-    def _stored(self, value: Value) -> bool:
-        """Whether the tensor is stored in the file: an initializer that no caller can replace, or a Constant node."""
-        return (value.tensor is not None and not value.is_input) or self._is_constant_node(value)
+    def _wanted_types(self, value: Value) -> list[int]:
+        return [t for t in (HALF, SINGLE) if (value, t) in self.wanted]
 
     def _made(self, value: Value) -> int:
         """The type in which the tensor comes to be."""
@@ -109,6 +107,7 @@ class Emitter:
     # ---- names -------------------------------------------------------------------------------------------------------
 
     def _name(self, graph: Graph) -> None:
+        """Name the tensors of a graph, each in each type: its outputs first, whose names are not to change."""
         for node in graph.live():
             for body in node.bodies:
                 self._name(body)
@@ -120,13 +119,8 @@ class Emitter:
                 self.names[use] = value.name
             else:
                 self.extra.setdefault(use[0], []).append(value.name)
-        made = [
-            (o, self._made(o))
-            for n in graph.live()
-            if n.key != "Constant" and not self.plan.is_cast(n)
-            for o in n.outputs
-            if o is not None
-        ]
+        nodes = [n for n in graph.live() if n.key != "Constant" and not self.plan.is_cast(n)]
+        made = [(o, self._made(o)) for n in nodes for o in n.outputs if o is not None]
         for use in (*made, *(u for u in self.wanted if u[0].graph is graph)):
             if use[1] in FAMILY and use not in self.names:
                 self.names[use] = self._choose(use)
@@ -134,7 +128,7 @@ class Emitter:
     def _choose(self, use: Use) -> str:
         value, dtype = use
         other = self.names.get((value, HALF if dtype == SINGLE else SINGLE))
-        if dtype == self._made(value) or (self._stored(value) and (value, self._made(value)) not in self.wanted):
+        if dtype == self._made(value) or (_is_stored(value) and (value, self._made(value)) not in self.wanted):
             return value.name if other != value.name else self._fresh(f"{value.name}~{SUFFIX[dtype]}")
         cast = self.cast_nodes.get(use)
         if cast is not None and cast.outputs[0] is not None and not cast.outputs[0].is_output:
@@ -155,6 +149,7 @@ class Emitter:
     # ---- writing -----------------------------------------------------------------------------------------------------
 
     def _write(self, graph: Graph, out: GraphProto) -> None:
+        """Write a graph: what stands in front of all nodes, the weights, the nodes, the types."""
         source = graph.proto
         assert isinstance(source, GraphProto)
         out.CopyFrom(_without_nodes(source))
@@ -164,24 +159,32 @@ class Emitter:
                     info.type.tensor_type.elem_type = HALF
         nodes: list[NodeProto] = []
         for value in graph.values.values():
-            if value.producer is None and not self._stored(value):
+            if value.producer is None and not _is_stored(value):
                 nodes += self._versions(value)
             elif value.producer is None:
-                nodes += [c for t in (HALF, SINGLE) if (value, t) in self.wanted for c in self._copies(value, t)]
+                nodes += [copy for dtype in self._wanted_types(value) for copy in self._copies(value, dtype)]
         self._write_tensors(graph, out)
-        for value in [v for v in self.folded if v.graph is graph]:
-            for dtype in (t for t in (HALF, SINGLE) if (value, t) in self.wanted and t != self._made(value)):
-                out.initializer.append(_tensor(self.folded[value], dtype, self._called(value, dtype)))
+        self._write_folded(graph, out)
         for node in graph.live():
             nodes += self._node(node)
         out.node.extend(_without_unread(nodes, graph, out))
         self._write_types(graph, out)
 
+    def _write_folded(self, graph: Graph, out: GraphProto) -> None:
+        """Write what nodes of a graph computed from constants, in each type but their own."""
+        for value, array in self.folded.items():
+            if value.graph is not graph:
+                continue
+            types = [t for t in self._wanted_types(value) if t != self._made(value)]
+            out.initializer.extend(_tensor(array, dtype, self._called(value, dtype)) for dtype in types)
+
     def _write_tensors(self, graph: Graph, out: GraphProto) -> None:
-        for tensor in graph.proto.initializer:  # type: ignore[union-attr]
+        """Write the weights of a graph, each in the types in which it is read."""
+        assert isinstance(graph.proto, GraphProto)
+        for tensor in graph.proto.initializer:
             value = graph.values[tensor.name]
-            wanted = [t for t in (HALF, SINGLE) if (value, t) in self.wanted]
-            if not self._stored(value) or not wanted:
+            wanted = self._wanted_types(value)
+            if not _is_stored(value) or not wanted:
                 out.initializer.append(_inside(tensor, self.model))
                 continue
             array = self.model.constant(value)
@@ -221,6 +224,7 @@ class Emitter:
                 yield from self._versions(out)
 
     def _saturates(self, node: Node, position: int, value: Value, dtype: int) -> bool:
+        """Whether an input is a bound of Clip in fp16 that fp32 cannot pass either."""
         if dtype != HALF or node.key != "Clip" or position == 0 or not self.model.is_constant(value):
             return False
         array = self.model.constant(value)
@@ -244,7 +248,8 @@ class Emitter:
         return helper.make_node("Constant", [], [name], name=name, value=_tensor(array, dtype, ""))
 
     def _constant(self, node: Node, value: Value) -> Iterator[NodeProto]:
-        wanted = [t for t in (HALF, SINGLE) if (value, t) in self.wanted]
+        """A Constant node in each type in which it is read, and the copies that graph outputs need."""
+        wanted = self._wanted_types(value)
         array = constant_value(node.proto)
         if not wanted or array is None:
             yield node.proto
@@ -263,20 +268,22 @@ class Emitter:
     def _versions(self, value: Value) -> Iterator[NodeProto]:
         """The cast of a tensor into the other type, where that is read, and the copies that graph outputs need."""
         made = self._made(value)
-        for dtype in (HALF, SINGLE):
-            if (value, dtype) not in self.wanted or made not in FAMILY:
-                continue
+        if made not in FAMILY:
+            return
+        for dtype in self._wanted_types(value):
             if dtype != made:
                 self.casts += 1
-                name = self._called(value, dtype)
-                cast = self.cast_nodes.get((value, dtype))
-                title = (
-                    cast.name
-                    if cast is not None and cast.outputs[0] is not None and cast.outputs[0].name == name
-                    else f"{name}/Cast_1"
-                )
-                yield helper.make_node("Cast", [self._called(value, made)], [name], name=title, to=dtype)
+                yield self._cast(value, dtype)
             yield from self._copies(value, dtype)
+
+    def _cast(self, value: Value, dtype: int) -> NodeProto:
+        """The cast of a tensor into a type, by the name of the file's own where that has one."""
+        name = self._called(value, dtype)
+        title = f"{name}/Cast_1"
+        cast = self.cast_nodes.get((value, dtype))
+        if cast is not None and cast.outputs[0] is not None and cast.outputs[0].name == name:
+            title = cast.name
+        return helper.make_node("Cast", [self._called(value, self._made(value))], [name], name=title, to=dtype)
 
     def _copies(self, value: Value, dtype: int) -> Iterator[NodeProto]:
         for name in self.extra.get(value, ()):
@@ -289,9 +296,9 @@ class Emitter:
             yield from (v for v in scope.values.values() if v.is_output)
 
     def _retype(self, node: Node, proto: NodeProto) -> None:
-        """The attribute that says which type a Cast or a generator makes."""
+        """Write the attribute that says which type a Cast or a generator makes."""
         out = node.outputs[0] if node.outputs else None
-        if out is None or self.model.dtype(out) not in FAMILY or node in self.plan.fixed:
+        if out is None or not self.plan.is_family(out) or node in self.plan.fixed:
             return
         made = self.plan.type_of(out)
         if made == self.model.dtype(out):
@@ -306,24 +313,33 @@ class Emitter:
             _set(proto, "dtype", made)
 
     def _write_types(self, graph: Graph, out: GraphProto) -> None:
+        """Declare the types that tensors have now, of those that are declared and still there."""
         present = {o for n in out.node for o in n.output}
         for position in range(len(out.value_info) - 1, -1, -1):
             info = out.value_info[position]
             value = graph.values.get(info.name)
             if info.name not in present or value is None:
                 del out.value_info[position]
-            elif self.model.dtype(value) in FAMILY:
-                made = self._made(self.plan.root(value))
+            elif self.plan.is_family(value):
                 root = self.plan.root(value)
-                info.type.tensor_type.elem_type = next(
-                    (t for t in (HALF, SINGLE) if self.names.get((root, t)) == info.name), made
-                )
+                named = (t for t in (HALF, SINGLE) if self.names.get((root, t)) == info.name)
+                info.type.tensor_type.elem_type = next(named, self._made(root))
+
+
+def _is_constant_node(value: Value) -> bool:
+    return value.producer is not None and value.producer.key == "Constant"
+
+
+def _is_stored(value: Value) -> bool:
+    """Whether the tensor is stored in the file: an initializer that no caller can replace, or a Constant node."""
+    return (value.tensor is not None and not value.is_input) or _is_constant_node(value)
 
 
 # ---- protobufs -------------------------------------------------------------------------------------------------------
 
 
 def _without_graph(model: ModelProto) -> ModelProto:
+    """What a model says beside its graph and functions."""
     bare = ModelProto(
         ir_version=model.ir_version, producer_name=model.producer_name, producer_version=model.producer_version,
         domain=model.domain, model_version=model.model_version, doc_string=model.doc_string,
@@ -331,6 +347,15 @@ def _without_graph(model: ModelProto) -> ModelProto:
     bare.opset_import.extend(model.opset_import)
     bare.metadata_props.extend(model.metadata_props)
     return bare
+
+
+def _drop_weights_among_inputs(model: ModelProto, source: ModelProto) -> None:
+    """Take out the inputs that old files declare for their weights, and raise the IR version to one that needs none."""
+    weights = {t.name for t in source.graph.initializer}
+    kept = [i for i in model.graph.input if i.name not in weights]
+    del model.graph.input[:]
+    model.graph.input.extend(kept)
+    model.ir_version = IR_WITH_PLAIN_INITIALIZERS
 
 
 def _without_nodes(graph: GraphProto) -> GraphProto:
@@ -343,7 +368,7 @@ def _without_nodes(graph: GraphProto) -> GraphProto:
 
 def _without_unread(nodes: list[NodeProto], graph: Graph, out: GraphProto) -> list[NodeProto]:
     """The nodes without those that computed constants which are stored now."""
-    unread = {n.name for n in graph.values.values() if not n.users and not n.is_output}
+    unread = {v.name for v in graph.values.values() if not v.users and not v.is_output}
     needed = {o.name for o in out.output}
     kept = []
     for node in reversed(nodes):
@@ -354,6 +379,7 @@ def _without_unread(nodes: list[NodeProto], graph: Graph, out: GraphProto) -> li
 
 
 def _reads(node: NodeProto) -> Iterator[str]:
+    """The tensors that a node reads, and its bodies: by name, as a body captures them."""
     yield from node.input
     for body in body_protos(node):
         yield from (o.name for o in body.output)

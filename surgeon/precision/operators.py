@@ -12,15 +12,12 @@ from collections.abc import Sequence
 
 from surgeon.proof.exact import HANDS_ON, words
 
-UNBOUNDED = (
-    4.0  # of what grows faster than any norm takes back: exponentials, products over an axis, constants beyond fp16
-)
-
+# Of what grows faster than any norm takes back: exponentials, products over an axis, constants beyond fp16.
+UNBOUNDED = 4.0
 
 # Hand numbers on as they are, or pick among them: no rounding of their own, so they take the type of their neighbours.
 MOVES = HANDS_ON - {"Cast"} | words("Scatter TopK Dropout Sign Round Floor Ceil MaxUnpool CenterCropPad Col2Im Unique")
-# What a conversion to fp16 is made for. They sum in fp32 on tensor cores,
-# and stay fp16 unless their numbers do not fit.
+# What a conversion to fp16 is made for: they sum in fp32 on tensor cores. fp16 unless their numbers do not fit.
 HEAVY = words("Conv ConvTranspose DeformConv MatMul Gemm Einsum LSTM GRU RNN Attention")
 # Their own sums, squares or exponentials leave fp16, or lose digits there, whatever comes in and goes out.
 SENSITIVE = {
@@ -51,42 +48,45 @@ QUANTIZED = words(
     "QuantizeLinear DequantizeLinear DynamicQuantizeLinear QLinearConv QLinearMatMul ConvInteger MatMulInteger"
 )
 
-_BOUNDED = words(
+# Return numbers of one size whatever comes in, or numbers that are no floats.
+BOUNDED = words(
     "Sigmoid Tanh Softmax LogSoftmax Hardmax Erf HardSigmoid Softsign Sin Cos Sign InstanceNormalization "
     "LayerNormalization GroupNormalization RMSNormalization LpNormalization MeanVarianceNormalization Log "
     "ReduceLogSum ReduceLogSumExp Acos Asin Atan OneHot LSTM GRU RNN Equal Greater Less GreaterOrEqual LessOrEqual"
 )
-_LARGEST = words("Add Sub Sum Mean Max Min Where Concat ScatterElements ScatterND Clip")
+# Return numbers as large as the largest that they read, in either direction.
+AS_THE_LARGEST = words("Add Sub Sum Mean Max Min Where Concat ScatterElements ScatterND Clip")
 
 
 def degree(op: str, inputs: Sequence[float | None], exponent: float | None = None) -> float:
-    """The degree of an operator's outputs, from those of its float inputs: None for one that is constant.
+    """The degree of an operator's outputs.
 
-    `exponent` is that of a Pow, None where it is no constant number.
+    inputs    the degrees of its float inputs, None for one that is constant
+    exponent  that of a Pow, None where it is no constant number
     """
-    known = [d for d in inputs if d is not None]
-    if op in _BOUNDED or not known:
+    varying = [d for d in inputs if d is not None]
+    if op in BOUNDED or not varying:
         return 0.0
     if op == "Mul":
-        return sum(known)
+        return sum(varying)
     if op in HEAVY:  # a product of two activations grows like one; trained weights keep the size of what they multiply
-        return sum(known) if len(known) == len(inputs) else min(max(known), 1.0)
+        return sum(varying) if len(varying) == len(inputs) else min(max(varying), 1.0)
     if op == "Div":
         first, second = (*inputs, None)[:2]
         return (first or 0.0) - (second or 0.0)
     if op == "Reciprocal":
-        return -known[0]
+        return -varying[0]
     if op == "Sqrt":
-        return known[0] / 2
+        return varying[0] / 2
     if op == "ReduceSumSquare":
-        return 2 * known[0]
+        return 2 * varying[0]
     if op == "Pow":
-        return UNBOUNDED if exponent is None or inputs[0] is None else known[0] * exponent
+        return UNBOUNDED if exponent is None or inputs[0] is None else varying[0] * exponent
     if op in ("Exp", "Sinh", "Cosh", "ReduceProd", "CumProd"):
         return UNBOUNDED
-    if op in _LARGEST:
-        return max(known, key=abs)
-    return max(known)
+    if op in AS_THE_LARGEST:
+        return max(varying, key=abs)
+    return max(varying)
 
 
 def fits(degree: float) -> bool:

@@ -9,15 +9,15 @@ from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
-from onnx import ModelProto, ValueInfoProto
+from onnx import ModelProto, ValueInfoProto, helper
 
 from surgeon.errors import ModelError, UsageError, did_you_mean
 from surgeon.ir.model import Model
 from surgeon.ir.run import Runner, Unrunnable
+from surgeon.precision.half import FAMILY
 from surgeon.proof.feeds import Feeds
 
 AT_ONCE = 256  # tensors fetched by one run: memory, not time, is what limits it
-FLOATS = frozenset({1, 10})
 
 
 @dataclass(slots=True)
@@ -29,14 +29,16 @@ class Ranges:
     feeds: int = 0
 
     def largest(self, name: str) -> float | None:
-        """None for a tensor that was not measured (inside a body, say); inf where a number was not finite."""
+        """The largest |number| of a tensor; None where it was not measured (inside a body, say), inf where a number was
+        not finite."""
         return self._largest.get(name)
 
     def smallest(self, name: str) -> float | None:
-        """None where nothing was measured but zeros."""
+        """The smallest |number| of a tensor that is not 0; None where nothing else was measured."""
         return self._smallest.get(name)
 
     def add(self, name: str, array: np.ndarray) -> None:
+        """Note the range of a tensor on one feed."""
         size = np.abs(array.astype(np.float64))
         self._largest[name] = max(self._largest.get(name, 0.0), float(np.nan_to_num(size, nan=np.inf).max(initial=0.0)))
         there = size[size > 0]
@@ -45,12 +47,16 @@ class Ranges:
 
 
 def measure(model: ModelProto, data: Iterable[Feeds], base: Path | None = None) -> Ranges:
-    """Run the model on every item of `data` ({input name: array}) and note the range of each float tensor.
+    """The range of each float tensor of the main graph, from a run of the model on every item of `data`.
+
+    data  {input name: array} each
+    base  the folder of the model's external weights
 
     Raises UsageError where the data does not fit the model's inputs, ModelError where ONNX Runtime does not run it.
     """
     index = Model(model, base)
-    names = [v.name for n in index.graph.live() for v in n.outputs if v is not None and index.dtype(v) in FLOATS]
+    outputs = [v for n in index.graph.live() for v in n.outputs if v is not None]
+    names = [v.name for v in outputs if index.dtype(v) in FAMILY]
     found = Ranges()
     items = [check_feeds(model, feeds) for feeds in data]
     if not items:
@@ -59,7 +65,7 @@ def measure(model: ModelProto, data: Iterable[Feeds], base: Path | None = None) 
         for name, array in feeds.items():
             if array.dtype.kind == "f":
                 found.add(name, array)
-    for start in range(0, max(len(names), 1), AT_ONCE):
+    for start in range(0, len(names), AT_ONCE):
         part = names[start : start + AT_ONCE]
         for results in _run(model, part, items, base):
             for name, array in zip(part, results, strict=True):
@@ -69,13 +75,11 @@ def measure(model: ModelProto, data: Iterable[Feeds], base: Path | None = None) 
 
 
 def _run(model: ModelProto, names: list[str], items: list[Feeds], base: Path | None) -> Iterator[list[np.ndarray]]:
+    """The tensors of those names on each item."""
     probe = ModelProto()
     probe.CopyFrom(model)
     del probe.graph.output[:]
     probe.graph.output.extend(ValueInfoProto(name=n) for n in names)
-    if not names:
-        yield from ([] for _ in items)
-        return
     try:
         runner = Runner(probe, base)
         for feeds in items:
@@ -96,10 +100,8 @@ def check_feeds(model: ModelProto, feeds: Feeds) -> Feeds:
     for name in inputs:
         if name not in feeds:
             raise UsageError(f"the data has no array for the input '{name}'; it has {', '.join(feeds) or 'none'}.")
-    from onnx import helper
-
-    kinds = {n: helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type) for n, i in inputs.items()}
-    return {n: np.asarray(feeds[n]).astype(kinds[n], copy=False) for n in inputs}
+    types = {n: helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type) for n, i in inputs.items()}
+    return {n: np.asarray(feeds[n]).astype(types[n], copy=False) for n in inputs}
 
 
 def load_data(path: str | Path) -> list[Feeds]:

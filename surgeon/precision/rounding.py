@@ -15,14 +15,15 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from surgeon.ir.graph import Graph
 from surgeon.ir.model import Model
+from surgeon.precision.half import HALF, SINGLE
 from surgeon.precision.operators import MOVES
 
-DOMAIN = "surgeon.precision"
+ROUNDING_DOMAIN = "surgeon.precision"
 OLDEST = 9  # Where and Sign came with opset 9
 IR_WITH_FUNCTIONS = 8
-HALF, SINGLE = TensorProto.FLOAT16, TensorProto.FLOAT
+
+HalfTensors = dict["str | None", set[str]]  # the names of a node's fp16 outputs, by its first one; None: of the inputs
 
 
 def rounded(model: ModelProto) -> ModelProto | None:
@@ -44,7 +45,7 @@ def rounded(model: ModelProto) -> ModelProto | None:
     del wide.graph.node[:]
     wide.graph.node.extend(nodes)
     wide.functions.append(_function(opset))
-    wide.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+    wide.opset_import.append(helper.make_opsetid(ROUNDING_DOMAIN, 1))
     wide.ir_version = max(wide.ir_version, IR_WITH_FUNCTIONS)
     return wide
 
@@ -55,26 +56,23 @@ def _copy(model: ModelProto) -> ModelProto:
     return copy
 
 
-Halves = dict["str | None", set[str]]
-
-
-def _half_tensors(model: Model) -> Halves:
-    """The names of the fp16 tensors: of the inputs of the main graph under None,
-    of node outputs under the first name."""
-    found: Halves = {None: {i.name for i in model.proto.graph.input if i.type.tensor_type.elem_type == HALF}}
+def _half_tensors(model: Model) -> HalfTensors:
+    """The names of the fp16 tensors of a model."""
+    found: HalfTensors = {None: {i.name for i in model.proto.graph.input if i.type.tensor_type.elem_type == HALF}}
     for scope in model.scopes:
         for node in scope.live():
             names = {o.name for o in node.outputs if o is not None and model.dtype(o) == HALF}
             if names:
-                found[_key(node.graph, node.proto)] = names
+                found[_key(node.proto)] = names
     return found
 
 
-def _key(graph: Graph, node: NodeProto) -> str:
+def _key(node: NodeProto) -> str:
     return next((o for o in node.output if o), "")
 
 
-def _widen(graph: GraphProto, halves: Halves) -> None:
+def _widen(graph: GraphProto, halves: HalfTensors) -> None:
+    """Write a graph in fp32, with every rounding a node."""
     for info in (*graph.input, *graph.output, *graph.value_info):
         if info.type.tensor_type.elem_type == HALF:
             info.type.tensor_type.elem_type = SINGLE
@@ -85,7 +83,7 @@ def _widen(graph: GraphProto, halves: Halves) -> None:
     graph.node.extend(nodes)
 
 
-def _widened(node: NodeProto, halves: Halves) -> Iterator[NodeProto]:
+def _widened(node: NodeProto, halves: HalfTensors) -> Iterator[NodeProto]:
     """The node in fp32, and behind it a rounding of each output that is fp16."""
     for attribute in node.attribute:
         if attribute.type == AttributeProto.TENSOR:
@@ -94,7 +92,7 @@ def _widened(node: NodeProto, halves: Halves) -> Iterator[NodeProto]:
             _widen(attribute.g, halves)
         elif attribute.name in ("to", "dtype") and attribute.i == HALF:
             attribute.i = SINGLE
-    names = halves.get(next((o for o in node.output if o), ""), set())
+    names = halves.get(_key(node), set())
     if not names or node.op_type in MOVES or node.op_type == "Constant":
         yield node
         return
@@ -113,11 +111,11 @@ def _widen_tensor(tensor: TensorProto) -> None:
 
 
 def _round(source: str, name: str) -> NodeProto:
-    return helper.make_node("RoundToHalf", [source], [name], domain=DOMAIN)
+    return helper.make_node("RoundToHalf", [source], [name], domain=ROUNDING_DOMAIN)
 
 
 def _function(opset: int) -> onnx.FunctionProto:
-    """Round to nearest by Dekker's splitting; a tie may go either way."""
+    """The function that rounds to fp16: to nearest by Dekker's splitting; a tie may go either way."""
     parts: list[NodeProto] = []
 
     def make(op: str, *inputs: str) -> str:
@@ -141,7 +139,7 @@ def _function(opset: int) -> onnx.FunctionProto:
     finite = make("Where", make("Less", size, number(2.0**-14)), small, normal)
     infinite = make("Mul", make("Sign", "x"), number(np.inf))
     parts.append(helper.make_node("Where", [over, infinite, finite], ["y"]))
-    return helper.make_function(DOMAIN, "RoundToHalf", ["x"], ["y"], parts, [helper.make_opsetid("", opset)])
+    return helper.make_function(ROUNDING_DOMAIN, "RoundToHalf", ["x"], ["y"], parts, [helper.make_opsetid("", opset)])
 
 
 __all__ = ["rounded"]

@@ -4,7 +4,8 @@ The rooms of the proof, lower ones first:
 
     feeds      the inputs on which two models must agree
     equality   when two arrays are equal
-    evaluate   what runs a model, and what evaluates it in a wider type
+    exact      a model evaluated in a wider type
+    loading    whether ONNX Runtime still loads a rewritten model
     sizes      numbers for symbolic dimensions
     pair       two models with the same inputs and outputs
     integers   which integer inputs may have any value

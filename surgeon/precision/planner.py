@@ -1,0 +1,422 @@
+"""Which node computes in fp16 and which in fp32, with the reason for each that stays fp32.
+
+1. Each node is looked at by itself, inputs first: its types are fixed, or there is a reason for fp32, or it is free.
+2. The neighbours of Q/DQ nodes stay as they are, and lost epsilons are told, or repaired where one is given.
+3. Free nodes between parts in fp32 become fp32 where that saves a cast (see `settle`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+import numpy as np
+from onnx import TensorProto
+
+from surgeon.ir.graph import BODIED, Graph, Node, Value
+from surgeon.ir.model import Model
+from surgeon.ir.schemas import DOMAIN, FLOAT_LIMIT
+from surgeon.precision.half import (
+    FAMILY,
+    HALF,
+    LARGEST_HALF,
+    SINGLE,
+    SMALLEST_NORMAL_HALF,
+    constant_reason,
+    flushed,
+    is_beyond_half,
+)
+from surgeon.precision.operators import BY_RANGE, HEAVY, QUANTIZED, SENSITIVE, UNBOUNDED, degree, fits
+from surgeon.precision.plan import COMPUTED, GENERATORS, Plan, returns_both, takes_both
+from surgeon.precision.ranges import Ranges
+from surgeon.precision.settle import settle
+
+MARGIN = 2.0  # measured numbers may be this much larger in production
+SMALL_INTEGERS = frozenset({TensorProto.BOOL, TensorProto.INT8, TensorProto.UINT8})  # exact in fp16
+NO_HALF_FORM = "the operator has no fp16 form at this opset"
+
+
+def make_plan(
+    model: Model,
+    *,
+    keep: Collection[str] = (),
+    ranges: Ranges | None = None,
+    refused: Callable[[Node], str | None] | None = None,
+    repair_eps: float | None = None,
+    io_half: bool = False,
+) -> Plan:
+    """Decide for every node of the main graph and its bodies.
+
+    keep        operators, pass names (nodes that the pass made) and node globs that stay fp32
+    ranges      the numbers of a run on calibration data
+    refused     why the target does not take a node in fp16, else None
+    repair_eps  the epsilon for a divisor whose own became 0 when the file was written in fp16
+    io_half     the main graph's inputs and outputs become fp16
+    """
+    planner = _Planner(Plan(model, io_half), tuple(keep), ranges, refused)
+    planner.classify(model.graph)
+    planner.leave_quantized()
+    planner.look_for_lost_epsilons(repair_eps)
+    settle(planner.plan, [n for n in planner.free if n not in planner.plan.single])
+    return planner.plan
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """A node, and what reasons are found in: its inputs and outputs that are fp16 or fp32, its constants of these."""
+
+    node: Node
+    inputs: list[Value]
+    outputs: list[Value]
+    constants: list[tuple[int, Value, np.ndarray]]  # (position, tensor, what it is)
+
+
+@dataclass(slots=True)
+class _Planner:
+    """Fills a plan.
+
+    degrees  how the numbers of a tensor grow with the model's inputs; see `operators`
+    counted  tensors that follow from integers and constants alone: positions, sizes, masks
+    authors  tensors behind a cast from fp16 to fp32 that the file has
+    nodes    what computes with floats, inputs first
+    free     those of them that are neither heavy nor bound to a type
+    """
+
+    plan: Plan
+    keep: Sequence[str]
+    ranges: Ranges | None
+    refused: Callable[[Node], str | None] | None
+    degrees: dict[Value, float] = field(default_factory=dict)
+    counted: set[Value] = field(default_factory=set)
+    authors: set[Value] = field(default_factory=set)
+    nodes: list[Node] = field(default_factory=list)
+    free: list[Node] = field(default_factory=list)
+
+    @property
+    def model(self) -> Model:
+        return self.plan.model
+
+    # ---- each node by itself, inputs first ---------------------------------------------------------------------------
+
+    def classify(self, graph: Graph) -> None:
+        """Decide for the nodes of a graph, and first for those of the bodies that each has."""
+        for node in graph.live():
+            for body in node.bodies:
+                self.classify(body)
+            if node.key != "Constant" and not self._takes_cast(node):
+                self._classify(node)
+
+    def _classify(self, node: Node) -> None:
+        inputs, outputs = [v for _, v in self.plan.floats(node)], self.plan.float_outputs(node)
+        if not inputs and not outputs:
+            return
+        if outputs and all(self.model.is_constant(o) for o in outputs):
+            self.plan.fixed[node] = COMPUTED
+            return
+        self.nodes.append(node)
+        fixed = self._fixed_reason(node, outputs)
+        if fixed:
+            self.plan.fixed[node] = fixed
+            self.degrees.update(dict.fromkeys(outputs, 1.0))
+            return
+        facts = _Facts(node, inputs, outputs, list(self._constants(node)))
+        self.degrees.update(dict.fromkeys(outputs, self._growth(facts)))
+        reason = self._reason(facts)
+        if reason:
+            self.plan.single[node] = reason
+        elif node.op not in HEAVY:
+            self.free.append(node)
+
+    def _takes_cast(self, node: Node) -> bool:
+        """Whether the node is a cast between fp16 and fp32; such casts are noted, and are no nodes of the plan."""
+        if node.key != "Cast" or node.inputs[0] is None or node.outputs[0] is None:
+            return False
+        source, out = node.inputs[0], node.outputs[0]
+        if not self.plan.is_family(source) or node.attr("to") not in FAMILY:
+            return False
+        self.plan.cast_sources[out] = source
+        self.degrees[out] = self._degree(source) or 0.0
+        if node.attr("to") == SINGLE and (self.model.dtype(source) == HALF or source in self.authors):
+            self.authors.add(out)
+        if source in self.counted:
+            self.counted.add(out)
+        return True
+
+    def _growth(self, facts: _Facts) -> float:
+        """The degree of a node's outputs."""
+        node = facts.node
+        beyond = any(is_beyond_half(array) and not _is_no_bound(node, p, array) for p, _, array in facts.constants)
+        if beyond and node.op not in HEAVY:
+            return UNBOUNDED
+        return degree(node.op, [self._degree(v) for v in facts.inputs], self._exponent(node))
+
+    def _exponent(self, node: Node) -> float | None:
+        """That of a Pow, where it is one constant number."""
+        if node.key != "Pow" or node.inputs[1] is None:
+            return None
+        array = self.model.constant(node.inputs[1])
+        return float(array.reshape(())) if array is not None and array.size == 1 else None
+
+    def _degree(self, value: Value) -> float | None:
+        """How a tensor grows: None for a constant or a weight that a caller may replace, 1 for an input and whatever
+        nothing more is said about."""
+        if value.tensor is not None or self.model.is_constant(value):
+            return None
+        return self.degrees.get(value, 1.0)
+
+    def _constants(self, node: Node) -> Iterator[tuple[int, Value, np.ndarray]]:
+        """(position, tensor, what it is) of the inputs that are fp16 or fp32 and constant."""
+        for position, value in self.plan.floats(node):
+            array = self.model.constant(value) if self.model.is_constant(value) else None
+            if array is not None:
+                yield position, value, array
+
+    # ---- reasons to leave a node's types alone -----------------------------------------------------------------------
+
+    def _fixed_reason(self, node: Node, outputs: Sequence[Value]) -> str:
+        model = self.model
+        if node.op in QUANTIZED:
+            return "quantisation is left alone"
+        if node.key in BODIED or node.bodies:
+            return "what goes in and out of a body keeps its type"
+        if node.proto.domain == DOMAIN:
+            return ""
+        if node.proto.domain not in ("", "ai.onnx") or model.schema(node) is None:
+            return f"the operator {node.key} is not ONNX's own"
+        if node.key == "BitCast":
+            return "it reads the bits of its input"
+        if _types_by_attribute(model, node, outputs):
+            return "an attribute says which type it returns"
+        if _holds_sequences(model, node):
+            return "sequences and optional tensors keep their types"
+        given = [(p, v) for p, v in enumerate(node.inputs) if v is not None]
+        unknown = next((v for p, v in given if not model.dtype(v) and takes_both(model, node, p)), None)
+        if unknown is not None:
+            return f"the type of '{unknown.name}' is not known"
+        if outputs and not any(returns_both(model, node, o.index) for o in outputs):
+            return NO_HALF_FORM
+        positions = [p for p, _ in self.plan.floats(node)]
+        if positions and not any(takes_both(model, node, p) for p in positions):
+            return NO_HALF_FORM
+        return ""
+
+    # ---- reasons for fp32 --------------------------------------------------------------------------------------------
+
+    def _reason(self, facts: _Facts) -> str:
+        """The first reason for fp32; empty where there is none."""
+        return (
+            self._kept(facts.node)
+            or self._from_integers(facts)
+            or self._by_constants(facts)
+            or _by_epsilon(facts.node)
+            or self._measured(facts)
+            or self._by_rule(facts)
+            or self._by_author(facts)
+            or self._by_target(facts.node)
+        )
+
+    def _kept(self, node: Node) -> str:
+        """A word of the user's names the node."""
+        for word in self.keep:
+            if word == node.op or f"~{word}/" in node.name or fnmatchcase(node.name, word):
+                return f"--keep-fp32 {word}"
+            if node.proto.domain == DOMAIN and word.replace("-", "").lower() in node.op.lower():
+                return f"--keep-fp32 {word}"
+        return ""
+
+    def _from_integers(self, facts: _Facts) -> str:
+        """It computes positions, sizes or counts: integers above 2048 are not exact in fp16."""
+        node = facts.node
+        if node.key == "Cast" and node.inputs[0] is not None and not facts.inputs:
+            if self.model.dtype(node.inputs[0]) in SMALL_INTEGERS:
+                return ""
+            self.counted.update(facts.outputs)
+            return "computed from integers"
+        varying = [v for v in facts.inputs if not self.model.is_constant(v)]
+        if node.key != "Range" and not (varying and all(v in self.counted for v in varying)):
+            return ""
+        if node.op not in HEAVY and node.op not in ("Sin", "Cos"):
+            self.counted.update(facts.outputs)
+        return "computed from integers"
+
+    def _by_constants(self, facts: _Facts) -> str:
+        """fp16 does not hold a constant of it. Weights among them are told, and so are numbers that become 0."""
+        node = facts.node
+        for position, value, array in facts.constants:
+            if not takes_both(self.model, node, position) or _is_no_bound(node, position, array):
+                continue
+            why = constant_reason(array, divisor=node.key == "Div" and position == 1)
+            if not why:
+                self._note_flushed(value, array)
+                continue
+            if array.size == 1:
+                return f"its constant {float(array.reshape(-1)[0]):g} {why} in fp16"
+            if self.model.dtype(value) == SINGLE:
+                self.plan.warnings.append(f"{node.label}: '{value.name}' {why} in fp16; the node stays fp32")
+            return f"'{value.name}' {why} in fp16"
+        return ""
+
+    def _note_flushed(self, value: Value, array: np.ndarray) -> None:
+        """Tell of weights that become 0."""
+        if array.size < 2 or array.dtype != np.float32:
+            return
+        zeros = flushed(array)
+        if zeros.size:
+            lost, largest = float(np.abs(zeros).max()), float(np.abs(array).max())
+            self.plan.warnings.append(
+                f"'{value.name}': {zeros.size} of {array.size} numbers, up to {lost:.1g}, become 0 in fp16; "
+                f"the largest is {largest:.2g}"
+            )
+
+    def _measured(self, facts: _Facts) -> str:
+        """The data comes too near to fp16's largest number."""
+        if self.ranges is None:
+            return ""
+        for value in (*facts.inputs, *facts.outputs):
+            largest = self.ranges.largest(value.name)
+            if largest is not None and largest * MARGIN > LARGEST_HALF:
+                return f"'{value.name}' reaches {largest:.3g} on the data"
+        return ""
+
+    def _by_rule(self, facts: _Facts) -> str:
+        """The operator is sensitive, or its numbers grow; what data shows overrules what follows from ranges."""
+        node = facts.node
+        if node.proto.domain == DOMAIN:
+            return "a normalisation" if "Norm" in node.op else "a node of surgeon's own"
+        safe = self._is_measured_safe(facts)
+        if node.op in SENSITIVE and not (safe and node.op in BY_RANGE):
+            return SENSITIVE[node.op]
+        if safe:
+            return ""
+        if node.key == "Div" and len(facts.inputs) == 2 and not self.model.is_constant(facts.inputs[1]):
+            return "division by a tensor"
+        degrees = [self._degree(v) for v in (*facts.inputs, *facts.outputs)]
+        grown = [d for d in degrees if d is not None and not fits(d)]
+        if not grown:
+            return ""
+        if max(grown) >= UNBOUNDED:
+            return "numbers without a bound"
+        return "numbers that grow faster than the model's inputs, or shrink"
+
+    def _is_measured_safe(self, facts: _Facts) -> bool:
+        """Whether the data shows every tensor of the node well inside fp16's range, at both ends."""
+        if self.ranges is None:
+            return False
+        for value in (*facts.inputs, *facts.outputs):
+            if self.model.is_constant(value):
+                continue
+            largest, smallest = self.ranges.largest(value.name), self.ranges.smallest(value.name)
+            if largest is None or smallest is None:
+                return False
+            if largest * MARGIN > LARGEST_HALF or smallest < SMALLEST_NORMAL_HALF * MARGIN:
+                return False
+        return True
+
+    def _by_author(self, facts: _Facts) -> str:
+        """The file has it in fp32, between casts from fp16 and back."""
+        if not any(v in self.authors for v in facts.inputs):
+            return ""
+        if not any(self.model.dtype(o) == SINGLE for o in facts.outputs):
+            return ""
+        self.authors.update(facts.outputs)
+        return "the file casts to fp32 for it"
+
+    def _by_target(self, node: Node) -> str:
+        """The target does not take it in fp16."""
+        return (self.refused(node) or "") if self.refused is not None else ""
+
+    # ---- neighbours --------------------------------------------------------------------------------------------------
+
+    def leave_quantized(self) -> None:
+        """Keep a node in fp32 that DequantizeLinear feeds: it runs in int8 in the end, and a cast between the two would
+        undo that."""
+        for node in self.nodes:
+            sources = [v.producer for _, v in self.plan.floats(node) if v.producer is not None]
+            if node not in self.plan.fixed and any(p.op == "DequantizeLinear" for p in sources):
+                self.plan.single[node] = "fed by DequantizeLinear"
+
+    def look_for_lost_epsilons(self, repair_eps: float | None) -> None:
+        """Tell of an epsilon that is 0 in the file, or give it back.
+
+        Clip(norm, 0), Max(norm, 0) and norm + 0 stand in front of a division, in fp16: the 0 was 1e-12 before it was
+        rounded.
+        """
+        for node in self.nodes:
+            if node.op not in ("Clip", "Max", "Add"):
+                continue
+            for position, _, array in self._constants(node):
+                if position != 2 and array.dtype == np.float16 and not array.any() and _divides(node):
+                    self._note_epsilon(node, position, repair_eps)
+
+    def _note_epsilon(self, node: Node, position: int, repair_eps: float | None) -> None:
+        if repair_eps is None:
+            self.plan.warnings.append(
+                f"{node.label}: its epsilon is 0 in the file, so a row of zeros is divided by 0; --repair-eps "
+                "gives it one"
+            )
+            return
+        self.plan.repaired[node, position] = repair_eps
+        self.plan.single.setdefault(node, f"the epsilon {repair_eps:g}")
+        self.plan.warnings.append(f"{node.label}: its epsilon was 0 in the file and is {repair_eps:g} now, in fp32")
+
+
+def _by_epsilon(node: Node) -> str:
+    epsilon = node.attr("epsilon")
+    if isinstance(epsilon, float) and epsilon > 0 and np.float16(epsilon) == 0:
+        return f"its epsilon {epsilon:g} is 0 in fp16"
+    return ""
+
+
+def _is_no_bound(node: Node, position: int, array: np.ndarray) -> bool:
+    """Whether a constant is a bound of Clip that fp32 cannot pass either: written as the end of fp16's range."""
+    if node.key != "Clip" or position not in (1, 2) or not is_beyond_half(array):
+        return False
+    return bool((np.abs(array) >= FLOAT_LIMIT).all())
+
+
+def _holds_sequences(model: Model, node: Node) -> bool:
+    """Whether an input or output of the operator is never a plain tensor.
+
+    The type of what a sequence holds is not followed.
+    """
+    spec = model.schema(node)
+    if spec is None:
+        return False
+    kinds = {c.type_param_str: c.allowed_type_strs for c in spec.type_constraints}
+    for formal in (*spec.inputs, *spec.outputs):
+        if not any(t.startswith("tensor(") for t in kinds.get(formal.type_str, [formal.type_str])):
+            return True
+    return False
+
+
+def _types_by_attribute(model: Model, node: Node, outputs: Sequence[Value]) -> bool:
+    """Whether no input fixes the type of an output, and it is not one of the operators whose attribute is rewritten."""
+    spec = model.schema(node)
+    if spec is None or node.key == "Cast" or node.key in GENERATORS:
+        return False
+    given = {f.type_str for f in spec.inputs}
+    for out in outputs:
+        kind = spec.outputs[min(out.index, len(spec.outputs) - 1)].type_str
+        if kind not in given and returns_both(model, node, out.index):
+            return True
+    return False
+
+
+def _divides(node: Node) -> bool:
+    """Whether what the node returns divides something, behind roots and changes of shape."""
+    todo, seen = [o for o in node.outputs if o is not None], set()
+    while todo:
+        value = todo.pop()
+        for user in value.users:
+            if user.key == "Reciprocal" or (user.key == "Div" and user.inputs[1] is value):
+                return True
+            if user in seen or user.key not in ("Sqrt", "Expand", "Reshape", "Unsqueeze", "Cast", "Identity"):
+                continue
+            if user.outputs[0] is not None:
+                seen.add(user)
+                todo.append(user.outputs[0])
+    return False
+
+
+__all__ = ["make_plan"]
