@@ -1,24 +1,32 @@
 """Copy the nodes of one scope into another, with fresh names, bodies included."""
 
-from onnx import AttributeProto, GraphProto
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from onnx import AttributeProto, GraphProto, NodeProto
+
+from surgeon import Builder
+from surgeon.ir.graph import Value
 
 
-def copied(b, nodes, known):
-    """Make `nodes` (NodeProtos in order) anew with the builder `b`; `known` maps names to tensors and is added to.
+def copied(b: Builder, nodes: Iterable[NodeProto], tensors: dict[str, Value]) -> None:
+    """Make `nodes` anew, in order, with the builder `b`.
 
-    Names that are neither known nor made by these nodes mean what they mean where the builder's root stands.
+    `tensors` says what tensor each name of the nodes stands for, and gets the names of what they make. Any other name
+    means what it means where the builder's root stands.
     """
     prefix = f"{next(o.name for o in b.root.outputs if o is not None)}~inlined/"
     for proto in nodes:
-        inputs = [None if not n else known.get(n) or b.root.graph.find(n) for n in proto.input]
-        names = {n: v.name for n, v in known.items()}
+        inputs = [None if not n else tensors.get(n) or b.root.graph.find(n) for n in proto.input]
+        names = {n: v.name for n, v in tensors.items()}
         attrs = {a.name: _attribute(a, names, prefix) for a in proto.attribute}
         made = b.node(proto.op_type, inputs, len(proto.output), proto.domain, attrs)
-        known.update(zip(proto.output, made if isinstance(made, tuple) else (made,), strict=True))
-        known.pop("", None)
+        tensors.update(zip(proto.output, made if isinstance(made, tuple) else (made,), strict=True))
+        tensors.pop("", None)
 
 
-def _attribute(attribute, names, prefix):
+def _attribute(attribute: AttributeProto, names: dict[str, str], prefix: str) -> AttributeProto:
     """The attribute itself, or a copy whose body reads the new names and defines names that nothing else has."""
     if attribute.type != AttributeProto.GRAPH:
         return attribute
@@ -28,7 +36,7 @@ def _attribute(attribute, names, prefix):
     return fresh
 
 
-def _rename(graph: GraphProto, names, prefix):
+def _rename(graph: GraphProto, names: dict[str, str], prefix: str) -> None:
     own = (
         [i.name for i in graph.input] + [t.name for t in graph.initializer] + [o for n in graph.node for o in n.output]
     )

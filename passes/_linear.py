@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from surgeon import Builder, const, op, require, var
+from surgeon import Builder, const, not_mine, op, var
 from surgeon.ir.graph import Value
 from surgeon.rules.pattern import Pattern
-from surgeon.rules.rule import Decline
-from surgeon.rules.spelling import attribute_names
 
+from ._shapes import output_of
 from ._types import FLOATS
 
 COMPARISONS = {"Greater": np.greater, "GreaterOrEqual": np.greater_equal, "Less": np.less, "LessOrEqual": np.less_equal}
@@ -37,8 +36,10 @@ def number() -> Pattern:
 
 
 def line() -> Pattern:
-    """x itself, or x times one or two constants. x comes first: a product that both parts read is the x that is
-    meant."""
+    """x itself, or x times one or two constants.
+
+    x comes first: a product that both parts read is the x that is meant.
+    """
     once = x * number() | x / number() | op.Neg(x)
     return x | once | once * number()
 
@@ -111,67 +112,25 @@ class _Sides:
     degree: int | None
 
 
-_read: dict[Any, Slopes | None] = {}  # windows that were evaluated before: a network repeats itself
-REMEMBERED = 4096
-UNREAD: Any = object()
-
-
 def slopes(b: Builder, x: Value) -> Slopes:
-    """Both slopes of the window between `x` and the root; declines, without a word, a window that has no such
-    slopes."""
-    require(b.dtype(x) in FLOATS, "")
-    window = _described(b, x)
-    found = UNREAD if window is None else _read.get(window, UNREAD)
-    if found is UNREAD:
-        if len(_read) > REMEMBERED:
-            _read.clear()
-        found = _read[window] = _evaluated(b, x)
-    if found is None:
-        raise Decline("")
-    return found
-
-
-def _described(b: Builder, x: Value) -> Any:
-    """The window's operators, attributes and constants, equal for windows that compute the same; None where it reads
-    something else."""
-    place: dict[Any, int] = {x: -1}
-    for number, node in enumerate(b.matched):
-        for out in node.outputs:
-            place[out] = number
-    told: list[Any] = []
-    opset = b.opset
-    for node in b.matched:
-        told.append(node.key)
-        if attribute_names(node.key, opset):  # asked first, since a look into the file takes longer
-            told.append(repr(node.attrs))
-        for v in node.operands():
-            if v is None or (type(v) is Value and v in place):
-                told.append(place.get(v))
-                continue
-            written = b.fingerprint(v)
-            if written is None:
-                return None
-            told.append(written)
-    return tuple(told)
-
-
-def _evaluated(b: Builder, x: Value) -> Slopes | None:
+    """Both slopes of the window between `x` and the root. A window that has no such slopes is declined silently."""
+    if b.dtype(x) not in FLOATS:
+        not_mine()
     reader = _Reader(b, x)
-    try:
-        found = reader.of(b.root.outputs[0])
-    except Decline:
-        return None
+    found = reader.of(output_of(b.root))
     up, down, nan = found.at
     if found.degree != 1 or not (np.isnan(nan).all() and np.isfinite(up).all() and np.isfinite(down).all()):
-        return None
+        not_mine()
     up, down = np.broadcast_arrays(up, -down)
     if np.array_equal(up, down):
-        return None  # plain multiplication
+        not_mine()  # plain multiplication
     uniform = [float(side.flat[0]) if side.min() == side.max() else None for side in (up, down)]
     return Slopes(up, down, len(reader.nodes), uniform[0], uniform[1])
 
 
 class _Reader:
+    """Evaluates the tensors of a window where x is 1, -1 and NaN; declines silently what it cannot read."""
+
     def __init__(self, b: Builder, x: Value) -> None:
         self.b = b
         self.sides: dict[Any, _Sides] = {x: _Sides((np.asarray(1.0), np.asarray(-1.0), np.asarray(np.nan)), 1)}
@@ -186,7 +145,8 @@ class _Reader:
             if array is not None:
                 self.sides[value] = _constant(array)
             else:
-                require(value.producer is not None, "")
+                if value.producer is None:
+                    not_mine()
                 self.nodes.add(value.producer)
                 with np.errstate(all="ignore"):
                     self.sides[value] = self.computed(value.producer)
@@ -207,7 +167,8 @@ class _Reader:
         if key in ("Mul", "Div"):
             return _scaled(key, *given)
         if key == "Where":
-            require(given[0].degree != 1, "")
+            if given[0].degree == 1:
+                not_mine()
             return _each(lambda c, p, q: np.where(c != 0, p, q), given, _common(given[1:]))
         if key in COMPARISONS:
             _common(given)
@@ -216,12 +177,12 @@ class _Reader:
             return _each(ELEMENTWISE[key], given, _common(given))
         if key == "Not":
             return _each(lambda c: c == 0, given, 0)
-        require(key in UNARY, "")  # a constant that onnx's evaluator does not compute
+        if key not in UNARY:  # a constant that onnx's evaluator does not compute
+            not_mine()
         return _each(UNARY[key], given, given[0].degree)
 
     def expanded(self, value: Any, shape: Any) -> _Sides:
-        """A shape that is not computed is that of x: the pattern says so, and x stands for itself here as one
-        number."""
+        """A shape that is not computed is that of x, as the pattern says; x stands here for one number."""
         wanted = self.b.value(shape)
         found = self.of(value)
         return found if wanted is None else _each(lambda v: v * np.ones(wanted.astype(int)), [found], found.degree)
@@ -253,18 +214,22 @@ def _each(function: Any, given: list[_Sides], degree: int | None) -> _Sides:
 
 
 def _scaled(key: str, a: _Sides, b: _Sides) -> _Sides:
-    require(
-        b.degree == 0 if key == "Div" else 1 not in (a.degree, b.degree) or a.degree != b.degree, ""
-    )  # x * x is no line
+    if b.degree == 1 and (key == "Div" or a.degree == 1):  # neither 1 / x nor x * x is a line
+        not_mine()
+    if key == "Div" and b.degree is None:  # x / 0
+        not_mine()
     degree = max(a.degree or 0, b.degree or 0)
     return _each(np.multiply if key == "Mul" else np.divide, [a, b], degree)
 
 
 def _common(given: list[_Sides]) -> int | None:
-    """The degree of what is added, compared or chosen from: f(s * x) = s * f(x) for every s > 0 only if all have
-    one."""
+    """The degree of what is added, compared or chosen from, which all of it must have in common.
+
+    Only then f(s * x) = s * f(x) for every s > 0.
+    """
     degrees = {g.degree for g in given if g.degree is not None}
-    require(len(degrees) <= 1, "")
+    if len(degrees) > 1:
+        not_mine()
     return degrees.pop() if degrees else None
 
 
@@ -280,8 +245,7 @@ def _eps(dtype: int) -> float:
 
 
 def fits(b: Builder, x: Value, shape: tuple[int | str | None, ...]) -> bool:
-    """Whether a tensor of `shape` broadcasts to x without making it larger: what LeakyRelu's and PRelu's output must
-    not be."""
+    """Whether a tensor of `shape` broadcasts to x without making it larger."""
     if not shape:
         return True
     whole = b.shape(x)

@@ -25,6 +25,13 @@ def output_of(node: Node) -> Value:
     return value
 
 
+def input_of(node: Node, position: int = 0) -> Value:
+    """An input that the node has."""
+    value = node.inputs[position]
+    assert value is not None
+    return value
+
+
 def bare(value: Value) -> Value:
     """The tensor behind operators that leave the shape of their first input as it is."""
     while value.producer is not None and value.producer.key in FREE:

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 from onnx import TensorProto, helper
 
-from surgeon import Builder, require
+from surgeon import Builder, not_mine, require
 from surgeon.ir.graph import Value
 from surgeon.ir.run import has_kernel
 from surgeon.ir.schemas import schema
@@ -19,19 +19,23 @@ HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
 
 
 def require_op(b: Builder, op: str, x: Value) -> None:
-    """Decline unless x is a float tensor of a type that ONNX's `op` takes at the model's opset, and that ONNX Runtime
-    runs where the file's own nodes may stay: it has few kernels for double, and at opset 25 none for Swish. Of bfloat16
-    it runs the file's own nodes no better. An operator that is not there at all is no news, nor one that the target
-    has not; that it does not take the type is.
+    """Decline unless ONNX's operator `op` takes x at the model's opset, and ONNX Runtime runs it there.
+
+    1. x is no float tensor, or the opset has no such operator: no news, declined silently.
+    2. The operator does not take the type of x: that is the reason.
+    3. ONNX Runtime has no kernel for it in that type: that is the reason, where the target has the operator. It has few
+       for double, and at opset 25 none for Swish. A rule of the stage LOWER need not ask, nor bfloat16, of which ONNX
+       Runtime runs the file's own nodes no better.
     """
     dtype, opset = b.dtype(x), b.opset
-    if dtype in FLOATS and _takes(op, dtype, 0, opset):
-        if dtype != TensorProto.BFLOAT16 and b.strategy is None and not has_kernel(op, dtype, opset):
-            lacking = f"ONNX Runtime has no kernel for {op} in {_name(dtype)} at opset {opset}"
-            require(False, lacking if b.target.imports(op) else "")
+    if dtype not in FLOATS or schema(op, "", opset) is None:
+        not_mine()
+    require(_takes(op, dtype, 0, opset), f"{op} takes no {_name(dtype)} at opset {opset}")
+    if dtype == TensorProto.BFLOAT16 or b.strategy is not None or has_kernel(op, dtype, opset):
         return
-    require(dtype in FLOATS and schema(op, "", opset) is not None, "")
-    raise Decline(f"{op} takes no {_name(dtype)} at opset {opset}")
+    if not b.target.imports(op):
+        not_mine()
+    raise Decline(f"ONNX Runtime has no kernel for {op} in {_name(dtype)} at opset {opset}")
 
 
 def _name(dtype: int) -> str:

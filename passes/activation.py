@@ -13,7 +13,13 @@ Rewrites  1 / (1 + exp(-x))                                         ->  Sigmoid(
 Exact     To rounding.
 """
 
-from surgeon import Stage, const, op, require, rewrite, var
+from __future__ import annotations
+
+import numpy as np
+
+from surgeon import Builder, Stage, const, op, require, rule, var
+from surgeon.ir.graph import Value
+from surgeon.rules.pattern import Pattern
 
 from ._types import require_op
 
@@ -22,19 +28,19 @@ x, alpha = var("x"), const("alpha")
 inverse = op.Exp(op.Neg(x)) + 1
 
 
-@rewrite(1 / inverse | op.Reciprocal(inverse), stage=Stage.FUSE)
+@rule(1 / inverse | op.Reciprocal(inverse), stage=Stage.FUSE)
 def sigmoid(b, x):
     require_op(b, "Sigmoid", x)
     return b.Sigmoid(x)
 
 
-@rewrite(x / (op.Abs(x) + 1), stage=Stage.FUSE)
+@rule(x / (op.Abs(x) + 1), stage=Stage.FUSE)
 def softsign(b, x):
     require_op(b, "Softsign", x)
     return b.Softsign(x)
 
 
-def less_one(e):
+def less_one(e: Pattern) -> Pattern:
     """alpha * (e - 1)"""
     return (e - 1 | e + (-1)) * alpha | (e - 1 | e + (-1))
 
@@ -46,7 +52,7 @@ positive = op.Greater(x, 0) | op.GreaterOrEqual(x, 0) | op.Less(0, x) | op.LessO
 negative = op.Less(x, 0) | op.LessOrEqual(x, 0) | op.Greater(0, x) | op.GreaterOrEqual(0, x)
 
 
-@rewrite(
+@rule(
     op.Where(positive | op.Not(negative), x, curve)
     | op.Where(negative | op.Not(positive), curve, x)
     | rising + less_one(op.Exp(falling)),
@@ -56,19 +62,19 @@ def elu(b, x, alpha=None):
     return _elu(b, x, alpha)
 
 
-@rewrite(rising + (op.Min(curve, 0) | op.Clip(curve, None, 0)), stage=Stage.FUSE)
+@rule(rising + (op.Min(curve, 0) | op.Clip(curve, None, 0)), stage=Stage.FUSE)
 def elu_cut(b, x, alpha=None):
     require(alpha is None or (alpha >= 0).all(), "with alpha below 0 it is no Elu")
     return _elu(b, x, alpha)
 
 
-def _elu(b, x, alpha):
+def _elu(b: Builder, x: Value, alpha: np.ndarray | None) -> Value:
     require(alpha is None or alpha.ndim == 0, "alpha is no single number")
     require_op(b, "Elu", x)
     return b.Elu(x, alpha=1.0 if alpha is None else float(alpha))
 
 
-@rewrite(
+@rule(
     op.Where(op.Greater(x, alpha) | op.Less(alpha, x), x, 0)
     | op.Where(op.LessOrEqual(x, alpha) | op.GreaterOrEqual(alpha, x), 0, x),
     stage=Stage.FUSE,

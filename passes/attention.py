@@ -13,17 +13,23 @@ Kept      Past keys and values; more than one output; a window; is_causal togeth
           in half precision with is_causal. A query without any key is NaN in TensorRT-RTX's own layer.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Stage, op, require, rewrite, var
+from surgeon import Builder, Stage, op, require, rule, var
+from surgeon.ir.graph import Value
+from surgeon.rules.rule import Decline
 
+from ._shapes import input_of
 from ._types import HALVES
 
 # At most every score: -inf would make NaN of a query that has no key.
-LOWEST = {
+LOWEST: dict[int, float] = {
     TensorProto.FLOAT16: -65504.0,
     TensorProto.BFLOAT16: -3.3895313892515355e38,
     TensorProto.FLOAT: -3.4028234663852886e38,
@@ -35,7 +41,7 @@ SHORTER = 24  # the opset from which a mask may have fewer columns than there ar
 q, k, v = var("q"), var("k"), var("v")
 
 
-@rewrite(op.Attention(q, k, v, ...), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Attention(q, k, v, ...), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, q, k, v):
     mask, past_key, past_value, lengths = [*b.root.inputs[3:], None, None, None, None][:4]
     attr, dtype, rank = b.root.attr, b.dtype(q), b.rank(q)
@@ -64,7 +70,9 @@ def decompose(b, q, k, v):
     if adds:
         scores, weight_of = _with_numbers(b, scores, mask, causal, rank - 2, dtype)
     elif causal or mask is not None or lengths is not None:
-        scores, weight_of = _with_booleans(b, scores, mask, lengths, causal, rank - 2, dtype)
+        scores, weight_of = _with_booleans(
+            b, scores, mask=mask, lengths=lengths, causal=causal, axis=rank - 2, dtype=dtype
+        )
     weights = _softmax(b, scores, attr("softmax_precision"), dtype)
     if weight_of is not None:
         weights = b.Where(weight_of, weights, b.constant(0.0, dtype))
@@ -74,26 +82,27 @@ def decompose(b, q, k, v):
     return b.Reshape(b.Transpose(y, perm=[0, 2, 1, 3]), np.array([0, 0, -1], np.int64))
 
 
-def _heads(b, x, count):
+def _heads(b: Builder, x: Value, count: int) -> Value:
     """[batch, positions, count * size] as [batch, count, positions, size]."""
     return b.Transpose(b.Reshape(x, np.array([0, 0, count, -1], np.int64)), perm=[0, 2, 1, 3])
 
 
-def _head_size(b, x, heads, rank):
+def _head_size(b: Builder, x: Value, heads: int, rank: int) -> int:
     shape = b.shape(x)
     last = shape[-1] if shape is not None else None
-    require(isinstance(last, int) and isinstance(heads, int), "the number of heads or their size is not static")
+    if not (isinstance(last, int) and isinstance(heads, int)):
+        raise Decline("the number of heads or their size is not static")
     return last // heads if rank == 3 else last
 
 
-def _repeated(b, x, heads, size):
+def _repeated(b: Builder, x: Value, heads: Sequence[int], size: int) -> Value:
     """Each head of keys or values once for every query head of its group."""
     require(heads[0] % heads[1] == 0, "the heads are no groups")
     spread = b.Expand(b.Unsqueeze(x, axes=[2]), np.array([1, 1, heads[0] // heads[1], 1, 1], np.int64))
     return b.Reshape(spread, np.array([0, heads[0], -1, size], np.int64))
 
 
-def _with_numbers(b, scores, mask, causal, axis, dtype):
+def _with_numbers(b: Builder, scores: Value, mask: Value, causal: bool, axis: int, dtype: int) -> tuple[Value, Value]:
     """(the scores and the mask, which queries have a key): a key behind the query's position has -inf, since the mask
     itself may have the lowest number. Then a query may be left with scores that are -inf themselves."""
     _require_whole(b, mask, axis)
@@ -102,7 +111,9 @@ def _with_numbers(b, scores, mask, causal, axis, dtype):
     return biased, b.Greater(b.ReduceMax(biased if causal else mask, axes=[-1], keepdims=1), nothing)
 
 
-def _with_booleans(b, scores, mask, lengths, causal, axis, dtype):
+def _with_booleans(
+    b: Builder, scores: Value, *, mask: Value | None, lengths: Value | None, causal: bool, axis: int, dtype: int
+) -> tuple[Value, Value | None]:
     """(the scores, of keys that are masked out the lowest number; which queries have a key, None where all have)."""
     parts = [_not_after(b, axis)] if causal else []
     if mask is not None:
@@ -111,7 +122,7 @@ def _with_booleans(b, scores, mask, lengths, causal, axis, dtype):
     lowest, zero = b.constant(LOWEST[dtype], dtype), b.constant(0.0, dtype)
     within = None
     if lengths is not None:
-        within = b.Less(_positions(b, b.root.inputs[1], axis), b.Unsqueeze(lengths, axes=[1, 2, 3]))
+        within = b.Less(_positions(b, input_of(b.root, 1), axis), b.Unsqueeze(lengths, axes=[1, 2, 3]))
         parts.append(within)
     bound = _bound(b, parts, lowest, dtype)
     scores = b.Min(scores, bound)
@@ -122,15 +133,15 @@ def _with_booleans(b, scores, mask, lengths, causal, axis, dtype):
     return scores, b.Greater(b.ReduceMax(bound, axes=[-1], keepdims=1), zero)
 
 
-def _require_whole(b, mask, axis):
+def _require_whole(b: Builder, mask: Value, axis: int) -> None:
     if b.opset < SHORTER:
         return
-    shape, keys = b.shape(mask), b.shape(b.root.inputs[1])
+    shape, keys = b.shape(mask), b.shape(input_of(b.root, 1))
     known = shape is not None and keys is not None and shape[-1] is not None and shape[-1] == keys[axis]
     require(known, "the mask may be shorter than the keys")
 
 
-def _bound(b, parts, lowest, dtype):
+def _bound(b: Builder, parts: Sequence[Value], lowest: Value, dtype: int) -> Value:
     """What a score is at most: the largest number where all of `parts` hold, else the lowest."""
     seen = parts[0]
     for part in parts[1:]:
@@ -143,22 +154,23 @@ def _bound(b, parts, lowest, dtype):
     return b.constant(known, dtype)
 
 
-def _not_after(b, axis):
+def _not_after(b: Builder, axis: int) -> Value:
     """[queries, keys]: whether a key's position is at most the query's."""
-    q, k = b.root.inputs[:2]
+    q, k = input_of(b.root), input_of(b.root, 1)
     return b.LessOrEqual(_positions(b, k, axis), b.Unsqueeze(_positions(b, q, axis), axes=[1]))
 
 
-def _positions(b, x, axis):
+def _positions(b: Builder, x: Value, axis: int) -> Value:
     """0, 1, ... along the axis."""
     shape = b.shape(x)
-    if shape is not None and isinstance(shape[axis], int):
-        return b.constant(np.arange(shape[axis], dtype=np.int64))
+    size = None if shape is None else shape[axis]
+    if isinstance(size, int):
+        return b.constant(np.arange(size, dtype=np.int64))
     count = b.Gather(b.Shape(x), np.asarray(axis, np.int64), axis=0)
     return b.Range(np.asarray(0, np.int64), count, np.asarray(1, np.int64))
 
 
-def _softmax(b, scores, precision, dtype):
+def _softmax(b: Builder, scores: Value, precision: int | None, dtype: int) -> Value:
     if not precision or precision == dtype:
         return b.Softmax(scores, axis=-1)
     return b.Cast(b.Softmax(b.Cast(scores, to=precision), axis=-1), to=dtype)

@@ -10,7 +10,10 @@ Decompose alpha * Elu(x / alpha), which is how ONNX defines the node. That form 
 Exact     To rounding.
 """
 
-from surgeon import Stage, attr, const, op, require, rewrite, var
+from __future__ import annotations
+
+from surgeon import Stage, attr, const, not_mine, op, require, rule, var
+from surgeon.rules.pattern import Pattern
 
 from ._types import require_op
 
@@ -18,12 +21,12 @@ x, alpha, divisor = var("x"), const("alpha"), const("divisor")
 rising = op.Relu(x) | op.Max(x, 0) | op.Clip(x, 0)
 
 
-def falling(curve):
+def falling(curve: Pattern) -> Pattern:
     """min(0, curve)"""
     return op.Min(curve, 0) | op.Clip(curve, None, 0)
 
 
-@rewrite(rising + falling((op.Exp(x / divisor) - 1) * alpha), stage=Stage.FUSE)
+@rule(rising + falling((op.Exp(x / divisor) - 1) * alpha), stage=Stage.FUSE)
 def fuse(b, x, alpha, divisor):
     require(alpha.ndim == divisor.ndim == 0, "alpha is no single number")
     require(float(alpha) == float(divisor) > 0, "what is multiplied by is not what is divided by")
@@ -31,14 +34,15 @@ def fuse(b, x, alpha, divisor):
     return b.Celu(x, alpha=float(alpha))
 
 
-@rewrite(op.Celu(x, alpha=attr("alpha")), stage=Stage.FUSE)
+@rule(op.Celu(x, alpha=attr("alpha")), stage=Stage.FUSE)
 def plain(b, x, alpha):
-    require(alpha == 1, "")
+    if alpha != 1:
+        not_mine()
     require_op(b, "Elu", x)
     return b.Elu(x, alpha=1.0)
 
 
-@rewrite(op.Celu(x, alpha=attr("alpha")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Celu(x, alpha=attr("alpha")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, alpha):
     require(1e-18 <= abs(alpha) <= 1e18, f"x / {alpha:g} is out of range")
     return b.Mul(b.Elu(b.Div(x, alpha), alpha=1.0), alpha)

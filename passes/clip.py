@@ -13,67 +13,75 @@ Decompose Relu of integers that the target takes in floats alone as Max(x, 0).
 Exact     To the last bit; NaN stays NaN.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
-from surgeon import Stage, const, op, require, rewrite, var
+from surgeon import Builder, Stage, const, not_mine, op, require, rule, var
+from surgeon.ir.graph import Value
 
 from ._linear import fits
 from ._types import require_op, takes_type
+
+Bound = Value | np.ndarray | None  # an array where an attribute holds it
 
 x, low, high = var("x"), const("low"), const("high")
 some_low, some_high = var("some_low"), var("some_high")
 
 
-@rewrite(
+@rule(
     op.Min(op.Max(x, low) | op.Clip(x, low), high) | op.Clip(op.Max(x, low) | op.Clip(x, low), None, high)
     | op.Max(op.Min(x, high) | op.Clip(x, None, high), low) | op.Clip(op.Min(x, high) | op.Clip(x, None, high), low),
     stage=Stage.FUSE,
 )  # fmt: skip
 def fuse(b, x, low, high):
-    require(low.size == high.size == 1 and fits(b, x, low.shape) and fits(b, x, high.shape), "")
+    if not (low.size == high.size == 1 and fits(b, x, low.shape) and fits(b, x, high.shape)):
+        not_mine()
     bottom, top = low.reshape(()), high.reshape(())
     require(bottom <= top, f"the lower bound {bottom:g} is above the upper one {top:g}")
     require_op(b, "Clip", x)
     return b.Clip(x, min=float(bottom), max=float(top))
 
 
-@rewrite(
+@rule(
     op.Min(op.Relu(x), high) | op.Clip(op.Relu(x), None, high) | op.Relu(op.Min(x, high) | op.Clip(x, None, high)),
     stage=Stage.FUSE,
 )
 def fuse_relu(b, x, high):
-    require(high.size == 1 and fits(b, x, high.shape) and high.reshape(()) >= 0, "")
+    if not (high.size == 1 and fits(b, x, high.shape) and high.reshape(()) >= 0):
+        not_mine()
     require_op(b, "Clip", x)
     return b.Clip(x, min=0.0, max=float(high.reshape(())))
 
 
-@rewrite(op.Clip(x, 0) | op.Max(x, low), stage=Stage.FUSE)
+@rule(op.Clip(x, 0) | op.Max(x, low), stage=Stage.FUSE)
 def relu(b, x, low=None):
-    require(low is None or not (low.any() or np.isnan(low).any()), "")
-    require(low is None or fits(b, x, low.shape), "")
+    if low is not None and (low.any() or not fits(b, x, low.shape)):  # NaN is some number to `any`
+        not_mine()
     require_op(b, "Relu", x)
     return b.Relu(x)
 
 
-@rewrite(op.Clip(x), stage=Stage.FUSE)
+@rule(op.Clip(x), stage=Stage.FUSE)
 def without_bounds(b, x):
     return x
 
 
-@rewrite(op.Clip(x, some_low | None, some_high | None), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Clip(x, some_low | None, some_high | None), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, some_low=None, some_high=None):
     for name in ("Max", "Min"):
         require(takes_type(b, name, b.dtype(x)), f"{name} does not take the type of its input at opset {b.opset}")
     return _below(b, _above(b, x, some_low), some_high)
 
 
-@rewrite(op.Relu(x), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Relu(x), stage=Stage.LOWER, strategy="decompose")
 def decompose_relu(b, x):
-    require(b.target.takes(b.root) is not None and takes_type(b, "Max", b.dtype(x)), "")
+    if b.target.takes(b.root) is None or not takes_type(b, "Max", b.dtype(x)):
+        not_mine()
     return b.Max(x, 0)
 
 
-def _above(b, x, low):
+def _above(b: Builder, x: Value, low: Bound) -> Value:
     if low is None:
         return x
     value = b.value(low)
@@ -82,7 +90,7 @@ def _above(b, x, low):
     return b.Where(b.Less(x, low), low, x) if _has_where(b, x) else b.Max(x, low)
 
 
-def _below(b, x, high):
+def _below(b: Builder, x: Value, high: Bound) -> Value:
     if high is None:
         return x
     if b.value(high) is not None:
@@ -90,10 +98,10 @@ def _below(b, x, high):
     return b.Where(b.Greater(x, high), high, x) if _has_where(b, x) else b.Min(x, high)
 
 
-def _has_where(b, x):
+def _has_where(b: Builder, x: Value) -> bool:
     return b.target.imports("Where") and takes_type(b, "Less", b.dtype(x)) and takes_type(b, "Where", b.dtype(x), at=1)
 
 
-def _number(bound):
+def _number(bound: Value | np.ndarray) -> Value | float:
     """A bound that an attribute holds takes the type of the tensor."""
     return float(bound) if isinstance(bound, np.ndarray) else bound

@@ -7,12 +7,12 @@ Rewrites  If(condition) with a condition that can be computed   ->   the nodes o
 Exact     Bit for bit.
 """
 
-from surgeon import Stage, const, op, require, rewrite
+from surgeon import Stage, const, op, require, rule
 
 from ._copy import copied
 
 
-@rewrite(op.If(const("condition")), stage=Stage.CLEAN)
+@rule(op.If(const("condition")), stage=Stage.CLEAN)
 def constant_if(b, condition):
     wanted = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
     branch = b.root.body(wanted)
@@ -20,10 +20,10 @@ def constant_if(b, condition):
         not any(a.ref_attr_name for n in branch.live_deep() for a in n.proto.attribute),
         "the branch reads an attribute of its function",
     )
-    known = {
+    tensors = {
         v.name: b.constant(b.value(v))
         for v in branch.values.values()
         if v.tensor is not None and (v.users or v.is_output)
     }
-    copied(b, [n.proto for n in branch.live()], known)
-    return tuple(known.get(v.name, v) for v in branch.outputs)
+    copied(b, [n.proto for n in branch.live()], tensors)
+    return tuple(tensors.get(v.name, v) for v in branch.outputs)

@@ -11,13 +11,18 @@ Exact     Bit for bit; a bias that is added behind, to rounding.
 An output_shape is of use only where the spatial sizes are static.
 """
 
-from surgeon import Stage, op, require, rewrite, var
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from surgeon import Stage, op, require, rule, var
+from surgeon.ir.graph import Node
 from surgeon.targets.conditions.convolutions import deconvolution_padding
 
 x, weight = var("x"), var("weight")
 
 
-@rewrite(op.ConvTranspose(x, weight, ...), stage=Stage.LOWER, strategy="decompose")
+@rule(op.ConvTranspose(x, weight, ...), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, weight):
     node, rank = b.root, b.rank(x)
     require(rank is not None, "the rank of the input is not known")
@@ -37,7 +42,7 @@ def decompose(b, x, weight):
     return b.Add(bare, b.Unsqueeze(bias, axes=list(range(1, rank - 1))))
 
 
-def _pads(node, more):
+def _pads(node: Node, more: Sequence[int]) -> dict[str, list[int]]:
     """The attributes pads and output_padding that say what output_shape says:
     ONNX cuts the larger half at the beginning."""
     totals = deconvolution_padding(node)

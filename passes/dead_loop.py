@@ -7,10 +7,11 @@ Rewrites  Loop, If and Scan none of whose outputs is read   ->   nothing
 Exact     Nothing that is read changes.
 """
 
-from surgeon import Stage, op, require, rewrite
+from surgeon import Stage, not_mine, op, rule
 
 
-@rewrite(op.Loop(...) | op.If(...) | op.Scan(...), stage=Stage.CLEAN)
+@rule(op.Loop(...) | op.If(...) | op.Scan(...), stage=Stage.CLEAN)
 def dead(b):
-    require(not any(o is not None and (o.users or o.is_output) for o in b.root.outputs), "")
+    if any(o is not None and (o.users or o.is_output) for o in b.root.outputs):
+        not_mine()
     return ()

@@ -8,12 +8,12 @@ Exact     Bit for bit.
 
 import numpy as np
 
-from surgeon import Stage, attr, op, require, rewrite, var
+from surgeon import Stage, attr, op, require, rule, var
 
 x = var("x")
 
 
-@rewrite(op.EyeLike(x, dtype=attr("dtype"), k=attr("k")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.EyeLike(x, dtype=attr("dtype"), k=attr("k")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, dtype, k):
     to = dtype or b.dtype(x)
     require(to, "the type of its input is not known")

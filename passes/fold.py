@@ -17,9 +17,17 @@ DequantizeLinear is left alone: the quantized weight is what the parser wants to
 elements is computed.
 """
 
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
 from functools import cache
 
-from surgeon import Stage, const, op, require, rewrite, rewrite_model, var
+from surgeon import Editor, Stage, const, model_rule, not_mine, op, require, rule, var
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.model import Model
+
+from ._shapes import input_of
 
 SMALL = 65_536  # elements
 
@@ -60,39 +68,44 @@ QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLin
 READ = {op: {*SHAPES.get(op, ()), *WEIGHTS.get(op, ())} for op in {*SHAPES, *WEIGHTS}}
 
 
-@rewrite(op.CastLike(const("array"), var("like")), stage=Stage.CLEAN)
+@rule(op.CastLike(const("array"), var("like")), stage=Stage.CLEAN)
 def cast_like(b, array, like):
     require(not b.root.outputs[0].is_output, "it names an output of the graph")
     require(b.dtype(like), "the type that it casts to is not known")
     require(array.size <= SMALL, f"it has {array.size} elements")
-    require(not _behind(b.root)[1], "")
+    if _behind(b.root)[1]:
+        not_mine()
     return b.constant(array, b.dtype(like))
 
 
-@rewrite(op.Cast(const("array")), stage=Stage.CLEAN)
+@rule(op.Cast(const("array")), stage=Stage.CLEAN)
 def cast_of_one(b, array):
-    require(array.size == 1 and array.dtype.kind in "fiu", "")
-    require(not _behind(b.root)[1], "")
+    if array.size != 1 or array.dtype.kind not in "fiu":
+        not_mine()
+    if _behind(b.root)[1]:
+        not_mine()
     require(not b.root.outputs[0].is_output, "it names an output of the graph")
     number = b.value(b.root.outputs[0])
-    require(number is not None and number.dtype.kind in "fiu", "")
-    require(float(number.reshape(())) == float(array.reshape(())), "")  # the cast rounds: a wider evaluation would not
+    if number is None or number.dtype.kind not in "fiu":
+        not_mine()
+    if float(number.reshape(())) != float(array.reshape(())):  # the cast rounds: a wider evaluation would not
+        not_mine()
     return b.constant(number)
 
 
-@rewrite_model(stage=Stage.CLEAN)
+@model_rule(stage=Stage.CLEAN)
 def fold(editor):
     """All but what a single Shape says: shape inference and the passes read that as it is, and a window that it serves
     may yet go."""
     return _everywhere(editor, final=False)
 
 
-@rewrite_model(stage=Stage.LOWER)
+@model_rule(stage=Stage.LOWER)
 def what_is_left(editor):
     return _everywhere(editor, final=True)
 
 
-def _everywhere(editor, final):
+def _everywhere(editor: Editor, final: bool) -> bool:
     changed = False
     target = editor.target
     asked = cache(lambda key: sorted({*target.constant_inputs(key), *READ.get(key, ())}))  # the inputs of an operator
@@ -100,21 +113,17 @@ def _everywhere(editor, final):
         for position in asked(node.key):
             value = node.inputs[position] if node.alive and position < len(node.inputs) else None
             maker = None if value is None else value.producer
-            if (
-                maker is None
-                or maker.key == "Constant"
-                or (maker.key == "Shape" and not final)
-                or editor.excluded(maker)
-                or not editor.model.is_constant(value)
-            ):
+            if value is None or maker is None or maker.key == "Constant" or (maker.key == "Shape" and not final):
                 continue
-            if node.key in PRODUCTS and maker.key == "Transpose" and maker.inputs[0].tensor is not None:
+            if editor.excluded(maker) or not editor.model.is_constant(value):
+                continue
+            if node.key in PRODUCTS and maker.key == "Transpose" and input_of(maker).tensor is not None:
                 continue  # a transposed weight is as good as a weight to them
             changed |= _fold(editor, maker)
     return changed
 
 
-def _fold(editor, node):
+def _fold(editor: Editor, node: Node) -> bool:
     """Put constants in the place of the node's outputs, unless there is a reason against it."""
     read = [o for o in node.outputs if o is not None and (o.users or o.is_output)]
     why = _why_not(editor.model, node, read)
@@ -128,7 +137,7 @@ def _fold(editor, node):
     return True
 
 
-def _why_not(model, node, read):
+def _why_not(model: Model, node: Node, read: Sequence[Value]) -> str:
     """Why the outputs that are read must stay computed; empty where they need not."""
     largest, quantized = _behind(node)
     if quantized:
@@ -144,9 +153,10 @@ def _why_not(model, node, read):
     return ""
 
 
-def _behind(node):
+def _behind(node: Node) -> tuple[int, bool]:
     """(elements of the constants behind a node, whether one of the nodes is a quantization)."""
-    elements, quantized, seen, todo = 0, False, set(), [node]
+    elements, quantized, todo = 0, False, [node]
+    seen: set[Node] = set()
     while todo:
         n = todo.pop()
         if n in seen:
@@ -157,10 +167,7 @@ def _behind(node):
             if value is None:
                 continue
             if value.tensor is not None:
-                size = 1
-                for d in value.tensor.dims:
-                    size *= d
-                elements += size
+                elements += math.prod(value.tensor.dims)
             elif value.producer is not None and n.key not in ("Shape", "Size"):
                 todo.append(value.producer)
     return elements, quantized

@@ -12,16 +12,20 @@ Decompose The order that PyTorch's exporter writes: (x * (erf(x / sqrt(2)) + 1))
 Exact     To rounding.
 """
 
+from __future__ import annotations
+
 import math
 
-from surgeon import Stage, attr, op, require, rewrite, var
+from surgeon import Builder, Stage, attr, op, require, rule, var
+from surgeon.ir.graph import Value
+from surgeon.rules.pattern import Pattern
 
 from ._types import FLOATS, require_op, takes_type
 
 x = var("x")
 
 
-def halved_product(a, b):
+def halved_product(a: Pattern, b: Pattern) -> Pattern:
     """a * b / 2 in every order."""
     half_a = a * 0.5 | a / 2
     half_b = b * 0.5 | b / 2
@@ -37,13 +41,13 @@ square = x * x | op.Pow(x, 2)
 cube = square * x | op.Pow(x, 3)
 
 
-def polynomial(scale):
+def polynomial(scale: float) -> Pattern:
     """scale * (x + 0.044715 * x^3) in every order."""
 
-    def third(c):
+    def third(c: float) -> Pattern:
         return cube * c | (square * c) * x | square * (x * c)
 
-    def factored(c):
+    def factored(c: float) -> Pattern:
         return square * c + 1 | (x * c) * x + 1
 
     return (
@@ -56,19 +60,19 @@ tanh = op.Tanh(polynomial(ROOT))
 by_tanh = halved_product(x, tanh + 1) | x * (tanh * 0.5 + 0.5) | x * op.Sigmoid(polynomial(2 * ROOT))
 
 
-@rewrite(by_erf, stage=Stage.FUSE)
+@rule(by_erf, stage=Stage.FUSE)
 def fuse(b, x):
     require_op(b, "Gelu", x)
     return b.Gelu(x)
 
 
-@rewrite(by_tanh, stage=Stage.FUSE)
+@rule(by_tanh, stage=Stage.FUSE)
 def fuse_tanh(b, x):
     require_op(b, "Gelu", x)
     return b.Gelu(x, approximate="tanh")
 
 
-@rewrite(op.Gelu(x, approximate=attr("approximate")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Gelu(x, approximate=attr("approximate")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, approximate):
     if approximate != "tanh":
         whole = b.target.dla and b.target.imports("Gelu")
@@ -79,7 +83,7 @@ def decompose(b, x, approximate):
     return b.Mul(b.Mul(x, b.Add(tanh, 1.0)), 0.5)
 
 
-@rewrite(
+@rule(
     halved_product(x, op.Erfc(op.Neg(x) * math.sqrt(0.5) | op.Neg(x) / math.sqrt(2) | x * -math.sqrt(0.5))),
     stage=Stage.FUSE,
 )
@@ -93,5 +97,5 @@ def repair_erfc(b, x):
     return _by_erf(b, x)
 
 
-def _by_erf(b, x):
+def _by_erf(b: Builder, x: Value) -> Value:
     return b.Mul(b.Mul(x, b.Add(b.Erf(b.Div(x, math.sqrt(2))), 1.0)), 0.5)

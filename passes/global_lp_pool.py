@@ -9,14 +9,14 @@ Exact     To rounding.
 
 from onnx import TensorProto
 
-from surgeon import Stage, attr, op, require, rewrite, var
+from surgeon import Stage, attr, op, require, rule, var
 
 from ._types import HALVES
 
 x = var("x")
 
 
-@rewrite(op.GlobalLpPool(x, p=attr("p")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.GlobalLpPool(x, p=attr("p")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, p):
     rank = b.rank(x)
     require(rank is not None, "the rank of the input is not known")

@@ -7,7 +7,7 @@ Decompose Clip(alpha * x + beta, 0, 1): Mul, Add and Clip, which DLA has.
 Exact     To rounding.
 """
 
-from surgeon import Stage, attr, const, op, require, rewrite, var
+from surgeon import Stage, attr, const, op, require, rule, var
 
 from ._clipped import clipped
 from ._types import require_op
@@ -16,19 +16,19 @@ x, alpha, beta = var("x"), const("alpha"), const("beta")
 relu6 = clipped(x + 3, 6)
 
 
-@rewrite(relu6 / 6 | relu6 * (1 / 6), stage=Stage.FUSE)
+@rule(relu6 / 6 | relu6 * (1 / 6), stage=Stage.FUSE)
 def fuse_relu6(b, x):
     require_op(b, "HardSigmoid", x)
     return b.HardSigmoid(x, alpha=1 / 6, beta=0.5)
 
 
-@rewrite(clipped(x * alpha + beta, 1), stage=Stage.FUSE)
+@rule(clipped(x * alpha + beta, 1), stage=Stage.FUSE)
 def fuse(b, x, alpha, beta):
     require(alpha.ndim == beta.ndim == 0, "alpha or beta is no single number")
     require_op(b, "HardSigmoid", x)
     return b.HardSigmoid(x, alpha=float(alpha), beta=float(beta))
 
 
-@rewrite(op.HardSigmoid(x, alpha=attr("alpha"), beta=attr("beta")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.HardSigmoid(x, alpha=attr("alpha"), beta=attr("beta")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, alpha, beta):
     return b.Clip(b.Add(b.Mul(x, alpha), beta), min=0.0, max=1.0)

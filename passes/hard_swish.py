@@ -12,7 +12,7 @@ Exact     To rounding.
 
 import numpy as np
 
-from surgeon import Stage, op, rewrite, var
+from surgeon import Stage, op, rule, var
 from surgeon.ir.schemas import schema
 
 from ._clipped import clipped
@@ -25,7 +25,7 @@ relu6 = clipped(x + 3, 6)
 hard_sigmoid = relu6 / 6 | relu6 * SIXTH | clipped(x * SIXTH + 0.5 | x / 6 + 0.5, 1)
 
 
-@rewrite(
+@rule(
     (x * relu6) / 6 | (x * relu6) * SIXTH | x * hard_sigmoid | (x / 6 | x * SIXTH) * relu6,
     stage=Stage.FUSE,
 )
@@ -37,13 +37,13 @@ def fuse(b, x):
     return b.Mul(x, b.HardSigmoid(x, alpha=SIXTH, beta=0.5))
 
 
-@rewrite(x * op.HardSigmoid(x, alpha=SIXTH, beta=0.5), stage=Stage.FUSE)
+@rule(x * op.HardSigmoid(x, alpha=SIXTH, beta=0.5), stage=Stage.FUSE)
 def fuse_product(b, x):
     require_op(b, "HardSwish", x)
     return b.HardSwish(x)
 
 
-@rewrite(op.HardSwish(x), stage=Stage.LOWER, strategy="decompose")
+@rule(op.HardSwish(x), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x):
     require_op(b, "HardSigmoid", x)
     return b.Mul(x, b.HardSigmoid(x, alpha=SIXTH, beta=0.5))

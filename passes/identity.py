@@ -11,12 +11,15 @@ Rewrites  Identity(x)   Dropout(x) at inference   Cast and CastLike to the type 
 Exact     Bit for bit. Shapes must be proved equal: by number, or by the same symbol in every dimension but one.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, Stage, attr, const, op, require, rewrite, var
+from surgeon import ANY, Builder, Stage, attr, const, not_mine, op, require, rule, var
+from surgeon.ir.graph import Value
 
-from ._shapes import same_shape
+from ._shapes import output_of, same_shape
 
 x, like = var("x"), var("like")
 
@@ -43,107 +46,119 @@ EXACT = {
 END = 2**31 - 1  # exporters write a slice "to the end" as this number or a larger one
 
 
-def _returns(b, x):
+def _returns(b: Builder, x: Value) -> Value:
     """`x` in the place of the root's first output, whose name no graph output needs."""
-    require(not b.root.outputs[0].is_output, "it names an output of the graph")
+    require(not output_of(b.root).is_output, "it names an output of the graph")
     return x
 
 
-def _all(array, wanted):
+def _all(array: np.ndarray | int | None, wanted: int) -> bool:
     return array is not None and bool((np.asarray(array) == wanted).all())
 
 
-@rewrite(op.Identity(x), stage=Stage.CLEAN)
+@rule(op.Identity(x), stage=Stage.CLEAN)
 def identity(b, x):
     return _returns(b, x)
 
 
-@rewrite(op.Dropout(x, ...), stage=Stage.CLEAN)
+@rule(op.Dropout(x, ...), stage=Stage.CLEAN)
 def dropout(b, x):
     training = b.root.inputs[2] if len(b.root.inputs) > 2 else None
     require(training is None or _all(b.value(training), 0), "it may be in training mode")
     return _returns(b, x)
 
 
-@rewrite(op.Cast(x, to=attr("to")), stage=Stage.CLEAN)
+@rule(op.Cast(x, to=attr("to")), stage=Stage.CLEAN)
 def cast(b, x, to):
-    require(b.dtype(x) == to, "")
+    if b.dtype(x) != to:
+        not_mine()
     return _returns(b, x)
 
 
-@rewrite(op.CastLike(x, like), stage=Stage.CLEAN)
+@rule(op.CastLike(x, like), stage=Stage.CLEAN)
 def cast_like(b, x, like):
-    require(b.dtype(x) and b.dtype(x) == b.dtype(like), "")
+    if not b.dtype(x) or b.dtype(x) != b.dtype(like):
+        not_mine()
     return _returns(b, x)
 
 
-@rewrite(op.Cast(op.Cast(x, to=attr("first")), to=attr("to")), stage=Stage.CLEAN)
+@rule(op.Cast(op.Cast(x, to=attr("first")), to=attr("to")), stage=Stage.CLEAN)
 def double_cast(b, x, first, to):
-    require(first in EXACT.get(b.dtype(x), ()), "")
+    if first not in EXACT.get(b.dtype(x), ()):
+        not_mine()
     return _returns(b, x) if b.dtype(x) == to else b.Cast(x, to=to)
 
 
-@rewrite(op.Transpose(x, perm=attr("perm")), stage=Stage.CLEAN)
+@rule(op.Transpose(x, perm=attr("perm")), stage=Stage.CLEAN)
 def transpose(b, x, perm):
-    require(perm is not None and list(perm) == list(range(len(perm))), "")
+    if perm is None or list(perm) != list(range(len(perm))):
+        not_mine()
     return _returns(b, x)
 
 
-@rewrite(op.Reshape(x, ...) | op.Flatten(x) | op.Squeeze(x, ...) | op.Unsqueeze(x, ...), stage=Stage.CLEAN)
+@rule(op.Reshape(x, ...) | op.Flatten(x) | op.Squeeze(x, ...) | op.Unsqueeze(x, ...), stage=Stage.CLEAN)
 def reshape(b, x):
-    require(same_shape(b, b.root.outputs[0], x), "")
+    if not same_shape(b, b.root.outputs[0], x):
+        not_mine()
     return _returns(b, x)
 
 
-@rewrite(op.Squeeze(op.Unsqueeze(x, const("axes")), const("back")), stage=Stage.CLEAN)
+@rule(op.Squeeze(op.Unsqueeze(x, const("axes")), const("back")), stage=Stage.CLEAN)
 def unsqueeze_squeeze(b, x, axes, back):
     rank = b.rank(x)
     if rank is not None:
         axes, back = axes % (rank + axes.size), back % (rank + axes.size)
-    require(sorted(axes.tolist()) == sorted(back.tolist()) and (rank is not None or axes.min() >= 0), "")
+    if sorted(axes.tolist()) != sorted(back.tolist()) or (rank is None and axes.min() < 0):
+        not_mine()
     return _returns(b, x)
 
 
-@rewrite(op.Expand(x, ANY), stage=Stage.CLEAN)
+@rule(op.Expand(x, ANY), stage=Stage.CLEAN)
 def expand(b, x):
     before, after, target = b.shape(x), b.shape(b.root.outputs[0]), b.value(b.root.inputs[1])
     ones = target is not None and before is not None and target.size <= len(before) and _all(target, 1)
-    require(ones or (before is not None and before == after and None not in before), "")
+    if not ones and (before is None or before != after or None in before):
+        not_mine()
     return _returns(b, x)
 
 
-@rewrite(op.Expand(x, op.Shape(x)), stage=Stage.CLEAN)
+@rule(op.Expand(x, op.Shape(x)), stage=Stage.CLEAN)
 def expand_to_itself(b, x):
     return _returns(b, x)
 
 
-@rewrite(op.Slice(x, const("starts"), const("ends"), ...), stage=Stage.CLEAN)
+@rule(op.Slice(x, const("starts"), const("ends"), ...), stage=Stage.CLEAN)
 def slice_all(b, x, starts, ends):
     steps = b.value(b.root.inputs[4]) if len(b.root.inputs) > 4 and b.root.inputs[4] is not None else 1
     before, after = b.shape(x), b.shape(b.root.outputs[0])
     same = before is not None and before == after and all(isinstance(d, int) for d in before)
-    require(_all(steps, 1) and (same or (_all(starts, 0) and bool((ends >= END).all()))), "")
+    whole = same or (_all(starts, 0) and (ends >= END).all())
+    if not (whole and _all(steps, 1)):
+        not_mine()
     return _returns(b, x)
 
 
-@rewrite(op.Pad(x, const("pads"), ...), stage=Stage.CLEAN)
+@rule(op.Pad(x, const("pads"), ...), stage=Stage.CLEAN)
 def pad(b, x, pads):
-    require(_all(pads, 0), "")
+    if not _all(pads, 0):
+        not_mine()
     return _returns(b, x)
 
 
-@rewrite(op.Tile(x, const("repeats")), stage=Stage.CLEAN)
+@rule(op.Tile(x, const("repeats")), stage=Stage.CLEAN)
 def tile(b, x, repeats):
-    require(_all(repeats, 1), "")
+    if not _all(repeats, 1):
+        not_mine()
     return _returns(b, x)
 
 
-@rewrite(op.Concat(x) | op.Sum(x) | op.Max(x) | op.Min(x) | op.Mean(x) | op.Clip(x), stage=Stage.CLEAN)
+@rule(op.Concat(x) | op.Sum(x) | op.Max(x) | op.Min(x) | op.Mean(x) | op.Clip(x), stage=Stage.CLEAN)
 def alone(b, x):
     return _returns(b, x)
 
 
-@rewrite(op.Split(x, ...), stage=Stage.CLEAN)
+@rule(op.Split(x, ...), stage=Stage.CLEAN)
 def split(b, x):
-    require(len(b.root.outputs) == 1, "")
+    if len(b.root.outputs) != 1:
+        not_mine()
     return _returns(b, x)

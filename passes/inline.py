@@ -12,10 +12,16 @@ Exact     Bit for bit. Functions of plugin nodes (domains `surgeon` and `trt.plu
           or a `plugin_namespace`) stay where the target takes the plugin: they only say what those compute.
 """
 
-from onnx import ModelProto, helper, inliner
+from __future__ import annotations
 
-from surgeon import DOMAIN, Stage, rewrite_model
+from collections.abc import Iterable, Sequence
+
+from onnx import FunctionProto, ModelProto, NodeProto, helper, inliner
+
+from surgeon import DOMAIN, Editor, Stage, model_rule
 from surgeon.ir.functions import ONNX, as_inliner_reads, by_name, changed_operators, opset_of, say_defaults
+from surgeon.ir.graph import Node
+from surgeon.ir.model import Model
 from surgeon.ir.protos import functions_behind
 from surgeon.ir.schemas import key_of
 from surgeon.targets.plugins import STOCK_DOMAIN, names_plugin
@@ -25,7 +31,7 @@ from ._copy import copied
 PLUGINS = (DOMAIN, STOCK_DOMAIN)
 
 
-@rewrite_model(stage=Stage.CLEAN)
+@model_rule(stage=Stage.CLEAN)
 def inline(editor):
     if not editor.model.functions:
         return False
@@ -49,15 +55,15 @@ def inline(editor):
         for entry in [o for f in functions for o in f.opset_import if o.domain not in (*ONNX, *editor.model.opsets)]:
             editor.model.set_opset(entry.version, entry.domain)
         builder = editor.builder(node)
-        known = {f"in{k}": v for k, v in enumerate(node.inputs) if v is not None}
-        copied(builder, nodes, known)
-        editor.replace(node, [None if o is None else known[f"out{k}"] for k, o in enumerate(node.outputs)], builder)
+        tensors = {f"in{k}": v for k, v in enumerate(node.inputs) if v is not None}
+        copied(builder, nodes, tensors)
+        editor.replace(node, [None if o is None else tensors[f"out{k}"] for k, o in enumerate(node.outputs)], builder)
         changed = True
     editor.model.drop_unused_functions()  # no pass need look at what will not be written
     return changed
 
 
-def _meanings(editor):
+def _meanings(editor: Editor) -> set[str]:
     """The functions that only say what plugin nodes compute; 9.0 to 10.6 import a function before a plugin."""
     functions = editor.model.functions
     own = {key for key, function in functions.items() if function.proto.domain in PLUGINS}
@@ -66,7 +72,7 @@ def _meanings(editor):
     return own | {node.key for node in editor.nodes(functions.__contains__) if names_plugin(node)}
 
 
-def _of_another_opset(functions, model):
+def _of_another_opset(functions: Iterable[FunctionProto], model: Model) -> str:
     """Why one of the functions is not of the model's opset; empty where all are, or mean the same there."""
     for function in functions:
         changed = changed_operators(function, model.opset)
@@ -79,7 +85,7 @@ def _of_another_opset(functions, model):
     return ""
 
 
-def _inlined(node, model, functions):
+def _inlined(node: Node, model: Model, functions: Sequence[FunctionProto]) -> list[NodeProto]:
     """The nodes that onnx's inliner writes for a call of one of the functions, between `in0`... and `out0`..."""
     call = type(node.proto)()
     call.CopyFrom(node.proto)

@@ -8,26 +8,28 @@ Rewrites  IsNaN(x)  ->  Not(Equal(x, x))
 Exact     Bit for bit: NaN alone differs from itself. Later parsers write it in the same way.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
-from surgeon import Stage, attr, op, require, rewrite, var
+from surgeon import Builder, Stage, attr, op, require, rule, var
 
 COMPARES_FLOATS = 11  # the opset from which Equal takes floating-point numbers
 
 x = var("x")
 
 
-def _require_equal(b):
+def _require_equal(b: Builder) -> None:
     require(b.opset >= COMPARES_FLOATS, f"Equal takes no floating-point numbers before opset {COMPARES_FLOATS}")
 
 
-@rewrite(op.IsNaN(x), stage=Stage.LOWER, strategy="decompose")
+@rule(op.IsNaN(x), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x):
     _require_equal(b)
     return b.Not(b.Equal(x, x))
 
 
-@rewrite(
+@rule(
     op.IsInf(x, detect_negative=attr("negative"), detect_positive=attr("positive")),
     stage=Stage.LOWER,
     strategy="decompose",

@@ -16,12 +16,17 @@ Exact     To rounding, for every alpha of either sign. With slope 0 the output a
           -inf * 0 = NaN.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
 import numpy as np
 
-from surgeon import DOMAIN, Stage, attr, const, meaning, op, require, rewrite, var
-from surgeon.rules.rule import Decline
+from surgeon import DOMAIN, Builder, Stage, attr, const, meaning, not_mine, op, require, rule, var
+from surgeon.ir.graph import Node, Value
 
 from ._linear import FORMS, fits, same_slope, slopes
+from ._shapes import output_of
 from ._types import holds, require_op
 
 LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
@@ -29,22 +34,25 @@ LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 x, weight, bias, shift, scale = var("x"), const("weight"), const("bias"), const("shift"), const("scale")
 
 
-@rewrite(FORMS, stage=Stage.FUSE)
+@rule(FORMS, stage=Stage.FUSE)
 def fuse(b, x):
     f = slopes(b, x)
     up, down = f.up, f.down
     if up is None or down is None:
-        raise Decline("")  # of many slopes: PRelu's business
-    if not fits(b, x, f.above.shape):
-        raise Decline(f"a constant of shape {list(f.above.shape)} makes the result larger than its input")
+        not_mine()  # of many slopes: PRelu's business
+    require(
+        fits(b, x, f.above.shape), f"a constant of shape {list(f.above.shape)} makes the result larger than its input"
+    )
     require_op(b, "LeakyRelu", x)
     if up == 1.0 or same_slope(b, x, f.above, 1.0):
         return b.Relu(x) if down == 0 else b.LeakyRelu(x, alpha=down)
-    require(up > 0 and f.nodes > 2, f"the slope above zero is {up:g}, not 1" if up > 0 else "")
+    if up <= 0:
+        not_mine()
+    require(f.nodes > 2, f"the slope above zero is {up:g}, not 1")
     return b.Mul(b.Relu(x) if down == 0 else b.LeakyRelu(x, alpha=down / up), up)
 
 
-@rewrite(op.LeakyRelu(x, alpha=0.0), stage=Stage.FUSE)
+@rule(op.LeakyRelu(x, alpha=0.0), stage=Stage.FUSE)
 def without_slope(b, x):
     return b.Relu(x)
 
@@ -53,11 +61,12 @@ bend = op.LeakyRelu(x, alpha=attr("alpha")) | op.Relu(x)
 first, second = const("first"), const("second")
 
 
-@rewrite((bend * first) * second | (bend * first) / second, stage=Stage.FUSE)
+@rule((bend * first) * second | (bend * first) / second, stage=Stage.FUSE)
 def one_scale(b, x, first, second, alpha=None):
     """0.5 * ((1 + alpha) * x + (1 - alpha) * abs(x)) is LeakyRelu(x) times 2 times 0.5."""
     shape = np.broadcast_shapes(first.shape, second.shape)
-    require(first.size == second.size == 1 and fits(b, x, shape), "")
+    if not first.size == second.size == 1 or not fits(b, x, shape):
+        not_mine()
     scale = np.asarray(first.astype(float) / second if b.root.op == "Div" else first.astype(float) * second).reshape(())
     y = b.Relu(x) if alpha is None else b.LeakyRelu(x, alpha=alpha)
     return y if same_slope(b, x, scale, 1.0) else b.Mul(y, float(scale))
@@ -69,16 +78,16 @@ layer = (
 )  # fmt: skip
 
 
-@rewrite(op.LeakyRelu(layer | layer + shift, alpha=attr("alpha")) * scale, stage=Stage.FUSE)
+@rule(op.LeakyRelu(layer | layer + shift, alpha=attr("alpha")) * scale, stage=Stage.FUSE)
 def scaled(b, x, weight, scale, alpha, bias=None, shift=None):
     factor = float(scale.reshape(-1)[0])
-    require(scale.size == 1 and factor > 0, "")
-    activation = _made_by(b.root, ("LeakyRelu",))
+    if scale.size != 1 or not factor > 0:
+        not_mine()
+    activation, layer = _matched(b, ("LeakyRelu",)), _matched(b, LAYERS)
     require(
-        fits(b, activation.outputs[0], scale.shape),
+        fits(b, output_of(activation), scale.shape),
         "the scale has more dimensions than what it scales, or their number is not known",
     )
-    layer = _made_by(activation, LAYERS) or _made_by(_made_by(activation, ("Add",)), LAYERS)
     require(all(_own(v) for v in layer.inputs[1:]), "the weights in front of it are shared, computed or quantised")
     arrays = [(a * factor).astype(a.dtype) for a in (weight, bias) if a is not None]
     y = b.node(layer.op, [x, *arrays], 1, "", dict(layer.attrs))
@@ -86,19 +95,17 @@ def scaled(b, x, weight, scale, alpha, bias=None, shift=None):
     return b.LeakyRelu(y, alpha=alpha)
 
 
-def _made_by(node, ops):
-    """The node of one of the operators `ops` that makes an input of `node`."""
-    return next(
-        (v.producer for v in node.inputs if v is not None and v.producer is not None and v.producer.key in ops), None
-    )
+def _matched(b: Builder, ops: Sequence[str]) -> Node:
+    """The node of the window that is of one of the operators `ops`."""
+    return next(node for node in b.matched if node.key in ops)
 
 
-def _own(value):
+def _own(value: Value | None) -> bool:
     """Whether a tensor is written in the file and read once."""
-    return value.is_written and len(value.users) == 1
+    return value is not None and value.is_written and len(value.users) == 1
 
 
-@rewrite(op.LeakyRelu(x, alpha=attr("alpha")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.LeakyRelu(x, alpha=attr("alpha")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, alpha):
     if alpha == 0:  # Max(inf, 0 * inf) would be NaN
         return b.Relu(x)
@@ -106,7 +113,7 @@ def decompose(b, x, alpha):
     return b.Max(x, b.Mul(x, alpha)) if alpha <= 1 else b.Min(x, b.Mul(x, alpha))
 
 
-@rewrite(op.LeakyRelu(x, alpha=attr("alpha")), stage=Stage.LOWER, strategy="plugin")
+@rule(op.LeakyRelu(x, alpha=attr("alpha")), stage=Stage.LOWER, strategy="plugin")
 def plugin(b, x, alpha):
     return b.SurgeonLeakyRelu(x, alpha=alpha, plugin_version="1", plugin_namespace="surgeon", domain=DOMAIN)
 

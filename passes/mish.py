@@ -12,7 +12,7 @@ Decompose x * tanh(Softplus(x)), what TensorRT itself makes of the node. For DLA
 Exact     To rounding.
 """
 
-from surgeon import Stage, op, rewrite, var
+from surgeon import Stage, op, rule, var
 
 from ._types import require_op
 
@@ -23,13 +23,13 @@ grown = exp * exp + exp * 2 | exp * (exp + 2) | op.Pow(exp + 1, 2) - 1 | (exp + 
 quotient = grown / (grown + 2)
 
 
-@rewrite(x * op.Tanh(op.Softplus(x)), stage=Stage.FUSE)
+@rule(x * op.Tanh(op.Softplus(x)), stage=Stage.FUSE)
 def fuse(b, x):
     require_op(b, "Mish", x)
     return b.Mish(x)
 
 
-@rewrite(x * quotient | (x * grown) / (grown + 2), stage=Stage.FUSE)
+@rule(x * quotient | (x * grown) / (grown + 2), stage=Stage.FUSE)
 def fuse_quotient(b, x):
     require_op(b, "Softplus", x)
     return b.Mul(x, b.Tanh(b.Softplus(x)))
@@ -39,13 +39,13 @@ sigmoid = op.Sigmoid(x)
 w = sigmoid * (2 - sigmoid)
 
 
-@rewrite(x * (w / (2 - w)), stage=Stage.FUSE)
+@rule(x * (w / (2 - w)), stage=Stage.FUSE)
 def fuse_sigmoid(b, x):
     require_op(b, "Mish", x)
     return b.Mish(x)
 
 
-@rewrite(op.Mish(x), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Mish(x), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x):
     require_op(b, "Softplus", x)
     if b.target.dla:

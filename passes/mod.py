@@ -8,17 +8,20 @@ Exact     For integers of either sign and a constant b other than 0: the result 
           half of the largest number for b, r does not overflow.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Stage, attr, const, op, require, rewrite, var
+from surgeon import Builder, Stage, attr, const, op, require, rule, var
+from surgeon.ir.graph import Value
 
 INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 
 a, divisor = var("a"), const("divisor")
 
 
-@rewrite(op.Mod(a, divisor, fmod=attr("fmod")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Mod(a, divisor, fmod=attr("fmod")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, a, divisor, fmod):
     require(not fmod and b.dtype(a) in INTEGERS, "it is not a Mod of integers")
     require(divisor.all(), "the divisor is 0")
@@ -29,5 +32,5 @@ def decompose(b, a, divisor, fmod):
     return _remainder(b, b.Add(first, divisor), divisor)
 
 
-def _remainder(b, a, divisor):
+def _remainder(b: Builder, a: Value, divisor: np.ndarray) -> Value:
     return b.Sub(a, b.Mul(b.Div(a, divisor), divisor))

@@ -10,13 +10,13 @@ Sizes must be static. An AveragePool that counts its padding would count what is
 it is left alone where an axis needs that.
 """
 
-from surgeon import Stage, op, require, rewrite, var
+from surgeon import Stage, op, require, rule, var
 from surgeon.targets.conditions.pools import pool_axes
 
 x = var("x")
 
 
-@rewrite(
+@rule(
     op.MaxPool(x, ceil_mode=1) | op.AveragePool(x, ceil_mode=1) | op.LpPool(x, ceil_mode=1),
     stage=Stage.LOWER,
     strategy="decompose",

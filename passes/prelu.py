@@ -21,12 +21,16 @@ Exact     To the last bit for slopes that are written in the file; products of c
           With slope 0 the output at -inf is 0, where PRelu computes -inf * 0 = NaN.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
-from surgeon import DOMAIN, Stage, attr, const, meaning, op, require, rewrite, var
+from surgeon import DOMAIN, Builder, Stage, attr, const, meaning, not_mine, op, require, rule, var
+from surgeon.ir.graph import Value
+from surgeon.ir.lattice import Shape
 
 from ._linear import FORMS, above, fits, same_slope, slopes
-from ._shapes import cancel
+from ._shapes import cancel, input_of
 from ._types import require_op
 
 OPTIONS = ("repair_prelu",)
@@ -41,10 +45,11 @@ x, slope, factor = var("x"), var("slope"), const("factor")
 # ---- spellings with constant slopes ----------------------------------------------------------------------------------
 
 
-@rewrite(FORMS, stage=Stage.FUSE)
+@rule(FORMS, stage=Stage.FUSE)
 def fuse(b, x):
     f = slopes(b, x)
-    require(f.above.min() != f.above.max() or f.below.min() != f.below.max(), "")  # one slope: LeakyRelu's business
+    if f.above.min() == f.above.max() and f.below.min() == f.below.max():  # one slope: LeakyRelu's business
+        not_mine()
     require(same_slope(b, x, f.above, 1.0), "the slopes above zero are not 1")
     require(fits(b, x, f.below.shape), f"slopes of shape {list(f.below.shape)} make the result larger than its input")
     require_op(b, "PRelu", x)
@@ -54,7 +59,7 @@ def fuse(b, x):
 negated = op.Transpose(op.Relu(op.Neg(x)), perm=attr("to"))
 
 
-@rewrite(above() + op.Transpose(negated * factor, perm=attr("back")), stage=Stage.FUSE)
+@rule(above() + op.Transpose(negated * factor, perm=attr("back")), stage=Stage.FUSE)
 def fuse_between_transposes(b, x, factor, to, back):
     """tf2onnx in NCHW: the slopes still stand in NHWC, with a Transpose to and fro around them."""
     require(cancel(to, back), "the two transposes do not cancel out")
@@ -75,13 +80,14 @@ positive = op.Greater(x, 0) | op.GreaterOrEqual(x, 0) | op.Less(0, x) | op.LessO
 not_positive = op.Less(x, 0) | op.LessOrEqual(x, 0) | op.Greater(0, x) | op.GreaterOrEqual(0, x)
 
 
-@rewrite(
+@rule(
     rising + falling | rising + halved | rising - slope * op.Relu(op.Neg(x))
     | op.Where(positive | op.Not(not_positive), x, x * slope) | op.Where(not_positive | op.Not(positive), x * slope, x),
     stage=Stage.FUSE,
 )  # fmt: skip
 def fuse_computed(b, x, slope):
-    require(b.value(slope) is None, "")  # constants are read by `fuse`
+    if b.value(slope) is not None:  # constants are read by `fuse`
+        not_mine()
     require_op(b, "PRelu", x)
     shape = b.shape(slope)
     require(shape is not None, "the rank of the slopes is not known")
@@ -94,9 +100,10 @@ def fuse_computed(b, x, slope):
 slopes_of = const("slope")
 
 
-@rewrite(op.PRelu(x, slopes_of), stage=Stage.FUSE)
+@rule(op.PRelu(x, slopes_of), stage=Stage.FUSE)
 def uniform(b, x, slope):
-    require(slope.size and slope.min() == slope.max(), "")
+    if not slope.size or slope.min() != slope.max():
+        not_mine()
     require(
         fits(b, x, slope.shape),
         f"the slope has shape {list(slope.shape)}, and x no dimensions that are known to hold it",
@@ -105,20 +112,25 @@ def uniform(b, x, slope):
     return b.LeakyRelu(x, alpha=float(slope.reshape(-1)[0])) if slope.any() else b.Relu(x)
 
 
-@rewrite(op.PRelu(x, slopes_of), stage=Stage.FUSE)
+@rule(op.PRelu(x, slopes_of), stage=Stage.FUSE)
 def reshaped(b, x, slope):
-    require(slope.size and slope.min() != slope.max() and not _misplaced(b, x, slope), "")
-    require(fits(b, x, slope.shape), "")
+    if not slope.size or slope.min() == slope.max() or _misplaced(b, x, slope):
+        not_mine()
+    if not fits(b, x, slope.shape):
+        not_mine()
     source = b.root.inputs[1]
     smaller = _constant_along(slope)
-    require(smaller.shape != slope.shape or _behind_structure(source), "")
+    if smaller.shape == slope.shape and (not _behind_structure(source)):
+        not_mine()
     return b.PRelu(x, _without_ones(smaller) if smaller.shape != slope.shape else slope)
 
 
-@rewrite(op.PRelu(x, slopes_of), stage=Stage.FUSE)
+@rule(op.PRelu(x, slopes_of), stage=Stage.FUSE)
 def repaired(b, x, slope):
-    require(slope.size and slope.min() != slope.max(), "")
-    require(_misplaced(b, x, slope), "")
+    if not slope.size or slope.min() == slope.max():
+        not_mine()
+    if not _misplaced(b, x, slope):
+        not_mine()
     shape = b.shape(x)
     known = isinstance(shape[-1], int)
     require(
@@ -132,7 +144,7 @@ def repaired(b, x, slope):
     return b.PRelu(x, slope.reshape((-1,) + (1,) * (len(shape) - 2)))
 
 
-def _misplaced(b, x, slope):
+def _misplaced(b: Builder, x: Value, slope: np.ndarray) -> bool:
     """Whether a slope [C], dimensions of 1 aside, stands where ONNX would broadcast it along a last dimension that is
     not C, or not known, while dimension 1 is C."""
     shape = b.shape(x)
@@ -141,11 +153,11 @@ def _misplaced(b, x, slope):
     return shape[1] == slope.size and shape[-1] != slope.size
 
 
-def _text(shape):
+def _text(shape: Shape) -> str:
     return " x ".join("?" if d is None else str(d) for d in shape)
 
 
-def _constant_along(slope):
+def _constant_along(slope: np.ndarray) -> np.ndarray:
     """The slopes with every dimension along which they do not change cut down to 1."""
     for axis in range(slope.ndim):
         first = np.take(slope, [0], axis)
@@ -154,26 +166,26 @@ def _constant_along(slope):
     return slope
 
 
-def _without_ones(slope):
+def _without_ones(slope: np.ndarray) -> np.ndarray:
     """Leading dimensions of 1 say nothing: ONNX and TensorRT pad them on."""
     while slope.ndim > 1 and slope.shape[0] == 1:
         slope = slope[0]
     return slope
 
 
-def _behind_structure(value):
+def _behind_structure(value: Value) -> bool:
     """Whether the constant is computed by operators that only move it; what a DequantizeLinear makes stays as it is."""
     node = value.producer
     found = False
     while node is not None and node.key in STRUCTURAL:
-        found, node = True, node.inputs[0].producer
+        found, node = True, input_of(node).producer
     return found and (node is None or node.key == "Constant")
 
 
 # ---- lowering --------------------------------------------------------------------------------------------------------
 
 
-@rewrite(op.PRelu(x, slope), stage=Stage.LOWER, strategy="decompose")
+@rule(op.PRelu(x, slope), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, slope):
     require_op(b, "Relu", x)
     require_op(b, "Max", x)
@@ -197,7 +209,7 @@ def decompose(b, x, slope):
     return b.Add(b.Relu(x), b.Mul(b.Min(x, 0.0), slope))
 
 
-@rewrite(op.PRelu(x, slope), stage=Stage.LOWER, strategy="plugin")
+@rule(op.PRelu(x, slope), stage=Stage.LOWER, strategy="plugin")
 def plugin(b, x, slope):
     return b.SurgeonPRelu(x, slope, plugin_version="1", plugin_namespace="surgeon", domain=DOMAIN)
 

@@ -9,14 +9,15 @@ Exact     Bit for bit. Weights of 8 bits and fewer stay as they are.
 
 import numpy as np
 
-from surgeon import Stage, attr, const, op, require, rewrite
+from surgeon import Stage, attr, const, not_mine, op, require, rule
 
 quantized, scale, zero = const("quantized"), const("scale"), const("zero")
 
 
-@rewrite(op.DequantizeLinear(quantized, scale, zero | None, axis=attr("axis")), stage=Stage.CLEAN)
+@rule(op.DequantizeLinear(quantized, scale, zero | None, axis=attr("axis")), stage=Stage.CLEAN)
 def quantized_bias(b, quantized, scale, axis, zero=None):
-    require(quantized.dtype == np.int32, "")
+    if quantized.dtype != np.int32:
+        not_mine()
     require(not b.root.outputs[0].is_output, "it names an output of the graph")
     require(zero is None or not zero.any(), "its zero point is not 0")
     require(scale.dtype == np.float32 and scale.ndim <= 1, "its scale is neither float nor one number a channel")

@@ -18,16 +18,14 @@ from string import ascii_lowercase
 
 from onnx import TensorProto
 
-from surgeon import Stage, attr, op, require, rewrite, var
+from surgeon import Stage, attr, not_mine, op, require, rule, var
 
 from ._reduction import over_nothing
 
 x, like = var("x"), var("like")
 
 
-@rewrite(
-    op.LSTM(..., layout=1) | op.GRU(..., layout=1) | op.RNN(..., layout=1), stage=Stage.LOWER, strategy="decompose"
-)
+@rule(op.LSTM(..., layout=1) | op.GRU(..., layout=1) | op.RNN(..., layout=1), stage=Stage.LOWER, strategy="decompose")
 def recurrent(b):
     """Batch and time change places in x, in the initial states and in every output."""
     root = b.root
@@ -42,10 +40,11 @@ def recurrent(b):
     )
 
 
-@rewrite(op.Einsum(..., equation=attr("equation")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Einsum(..., equation=attr("equation")), stage=Stage.LOWER, strategy="decompose")
 def einsum(b, equation):
     capitals = sorted({c for c in equation if c.isupper()})
-    require(capitals and b.target.imports("Einsum"), "")
+    if not capitals or not b.target.imports("Einsum"):
+        not_mine()
     require("->" in equation, "where its capital letters stand in the output, which it leaves out, is not defined")
     free = [c for c in ascii_lowercase if c not in equation]
     require(len(free) >= len(capitals), "it has more than 26 letters")
@@ -53,14 +52,15 @@ def einsum(b, equation):
     return b.Einsum(*b.root.inputs, equation=equation.translate(names))
 
 
-@rewrite(op.ReduceMax(x, ...) | op.ReduceMin(x, ...), stage=Stage.LOWER, strategy="decompose")
+@rule(op.ReduceMax(x, ...) | op.ReduceMin(x, ...), stage=Stage.LOWER, strategy="decompose")
 def reduce_bool(b, x):
-    require(b.dtype(x) == TensorProto.BOOL and not b.target.lowers_opset, "")  # of opset 20, above that ceiling
+    if b.dtype(x) != TensorProto.BOOL or b.target.lowers_opset:  # of opset 20, above that ceiling
+        not_mine()
     numbers = b.Cast(x, to=TensorProto.INT32)
     return b.Cast(b.node(b.root.op, [numbers, *b.root.inputs[1:]], 1, "", b.root.attrs), to=TensorProto.BOOL)
 
 
-@rewrite(
+@rule(
     op.ReduceL1(x, noop_with_empty_axes=1) | op.ReduceL2(x, noop_with_empty_axes=1)
     | op.ReduceLogSum(x, noop_with_empty_axes=1) | op.ReduceLogSumExp(x, noop_with_empty_axes=1)
     | op.ReduceMax(x, noop_with_empty_axes=1) | op.ReduceMean(x, noop_with_empty_axes=1)
@@ -73,24 +73,26 @@ def reduce_nothing(b, x):
     return over_nothing(b, b.root.op, x)
 
 
-@rewrite(op.Softmax(x) | op.LogSoftmax(x) | op.Hardmax(x), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Softmax(x) | op.LogSoftmax(x) | op.Hardmax(x), stage=Stage.LOWER, strategy="decompose")
 def softmax(b, x):
-    require(b.rank(x) == 1 and b.target.imports(b.root.op), "")
+    if b.rank(x) != 1 or not b.target.imports(b.root.op):
+        not_mine()
     return b.Squeeze(b.node(b.root.op, [b.Unsqueeze(x, axes=[0])], 1, "", {"axis": 1}), axes=[0])
 
 
-@rewrite(op.GridSample(..., mode="linear"), stage=Stage.LOWER, strategy="decompose")
+@rule(op.GridSample(..., mode="linear"), stage=Stage.LOWER, strategy="decompose")
 def grid_sample(b):
-    require("mode" in b.root.attrs, "")
+    if "mode" not in b.root.attrs:
+        not_mine()
     return b.node("GridSample", b.root.inputs, 1, "", {k: v for k, v in b.root.attrs.items() if k != "mode"})
 
 
-@rewrite(op.ScatterND(..., reduction="none"), stage=Stage.LOWER, strategy="decompose")
+@rule(op.ScatterND(..., reduction="none"), stage=Stage.LOWER, strategy="decompose")
 def scatter_nd(b):
     return b.ScatterND(*b.root.inputs)
 
 
-@rewrite(op.CastLike(x, like), stage=Stage.LOWER, strategy="decompose")
+@rule(op.CastLike(x, like), stage=Stage.LOWER, strategy="decompose")
 def cast_like(b, x, like):
     require(b.dtype(like), "the type that it casts to is not known")
     return b.Cast(x, to=b.dtype(like))

@@ -11,112 +11,137 @@ Rewrites  SequenceAt(SequenceConstruct(a, b, ...), i)            ->   the i-th o
 Exact     Bit for bit. Indices and sizes must be constants, and the number of parts known.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
-from surgeon import Stage, attr, op, require, rewrite, var
+from surgeon import Builder, Stage, attr, op, require, require_some, rule, var
+from surgeon.ir.graph import Node, Value
+from surgeon.rules.rule import Decline
+
+from ._shapes import input_of
 
 sequence = var("sequence")
 
 
+@dataclass(frozen=True)
 class Part:
     """A part of `x` along `axis`, from `start` to `end`; squeezed unless it keeps the dimension."""
 
-    def __init__(self, x, start, end, axis, keeps):
-        self.x, self.start, self.end, self.axis, self.keeps = x, start, end, axis, keeps
+    x: Value
+    start: int
+    end: int
+    axis: int
+    keeps: bool
 
-    def build(self, b):
+    def build(self, b: Builder) -> Value:
+        """Make the part."""
         part = b.Slice(self.x, starts=[self.start], ends=[self.end], axes=[self.axis])
         return part if self.keeps else b.Squeeze(part, axes=[self.axis])
 
 
-def _items(b, value):
+Item = Value | Part
+
+
+def _items(b: Builder, value: Value) -> list[Item]:
     """The tensors and parts that a sequence holds, in order."""
-    steps = []
+    steps: list[Node] = []
     while True:
-        node = value.producer
-        require(node is not None, "the sequence is an input")
+        node = require_some(value.producer, "the sequence is an input")
         b.matched = (*b.matched, node)
         if node.key not in ("SequenceInsert", "SequenceErase"):
             break
         steps.append(node)
-        value = node.inputs[0]
+        value = input_of(node)
+    items: list[Item] = []
     if node.key == "SequenceConstruct":
-        items = list(node.inputs)
-    elif node.key == "SequenceEmpty":
-        items = []
-    else:
+        items = [input_of(node, k) for k in range(len(node.inputs))]
+    elif node.key != "SequenceEmpty":
         require(node.key == "SplitToSequence", f"the sequence comes from {node.op}")
         items = _parts(b, node)
     for step in reversed(steps):
-        inserts = step.key == "SequenceInsert"
-        place = step.inputs[2 if inserts else 1 :]
-        if inserts:
-            items.insert(_index(b, place[0], len(items), True) if place else len(items), step.inputs[1])
+        if step.key == "SequenceInsert":
+            place = _index(b, input_of(step, 2), len(items), len(items) + 1) if len(step.inputs) > 2 else len(items)
+            items.insert(place, input_of(step, 1))
         else:
-            del items[_index(b, place[0], len(items)) if place else -1]
+            del items[_index(b, input_of(step, 1), len(items)) if len(step.inputs) > 1 else -1]
     return items
 
 
-def _index(b, value, length, end_too=False):
-    """A constant position, counted from the front."""
-    found = b.value(value)
-    require(found is not None, "the index is computed at run time")
-    index = int(found.reshape(()))
+def _index(b: Builder, value: Value, length: int, places: int | None = None) -> int:
+    """A constant position, counted from the front; a negative one counts from the end of `length` tensors."""
+    index = int(require_some(b.value(value), "the index is computed at run time").reshape(()))
     index += length if index < 0 else 0
-    require(0 <= index < length + end_too, f"the index {index} is outside of {length} tensors")
+    require(0 <= index < (length if places is None else places), f"the index {index} is outside of {length} tensors")
     return index
 
 
-def _parts(b, node):
-    x, axis = node.inputs[0], node.attr("axis") or 0
+def _parts(b: Builder, node: Node) -> list[Item]:
+    """The parts that a SplitToSequence makes."""
+    x, axis = input_of(node), node.attr("axis") or 0
     split = node.inputs[1] if len(node.inputs) > 1 else None
-    shape = b.shape(x)
-    require(shape is not None, "the rank of what is split is not known")
-    size, axis = shape[axis], axis % len(shape)
-    given = np.asarray(1) if split is None else b.value(split)
-    require(given is not None, "the sizes of the parts are computed at run time")
-    if given.ndim:
-        lengths = given.tolist()
-    else:
-        length = int(given)
-        require(isinstance(size, int), "the number of parts depends on a size known at run time")
-        lengths = [min(length, size - start) for start in range(0, size, length)]
+    shape = require_some(b.shape(x), "the rank of what is split is not known")
+    lengths = _lengths(b, split, shape[axis])
     keeps = split is not None or bool(node.attr("keepdims"))
     starts = [sum(lengths[:k]) for k in range(len(lengths))]
-    return [Part(x, s, s + n, axis, keeps) for s, n in zip(starts, lengths, strict=True)]
+    return [
+        Part(x, start, start + length, axis % len(shape), keeps) for start, length in zip(starts, lengths, strict=True)
+    ]
 
 
-def _build(b, item):
+def _lengths(b: Builder, split: Value | None, size: int | str | None) -> list[int]:
+    """How long each part is of a dimension of that size; without `split` every part is 1."""
+    given = np.asarray(1) if split is None else b.value(split)
+    given = require_some(given, "the sizes of the parts are computed at run time")
+    if given.ndim:
+        return [int(n) for n in given]
+    if not isinstance(size, int):
+        raise Decline("the number of parts depends on a size known at run time")
+    length = int(given)
+    return [min(length, size - start) for start in range(0, size, length)]
+
+
+def _build(b: Builder, item: Item) -> Value:
+    """The tensor that an item is."""
     return item.build(b) if isinstance(item, Part) else item
 
 
-@rewrite(op.SequenceAt(sequence, var("position")), stage=Stage.CLEAN)
+@rule(op.SequenceAt(sequence, var("position")), stage=Stage.CLEAN)
 def at(b, sequence, position):
     items = _items(b, sequence)
     return _build(b, items[_index(b, position, len(items))])
 
 
-@rewrite(op.ConcatFromSequence(sequence, axis=attr("axis"), new_axis=attr("new_axis")), stage=Stage.CLEAN)
+@rule(op.ConcatFromSequence(sequence, axis=attr("axis"), new_axis=attr("new_axis")), stage=Stage.CLEAN)
 def concat(b, sequence, axis, new_axis):
     items = _items(b, sequence)
     require(items, "the sequence is empty")
-    last = items[-1]
-    whole = all(isinstance(i, Part) and i.x is items[0].x and i.keeps for i in items)
-    if whole and not new_axis and axis % b.rank(last.x) == last.axis and _in_order(b, items):
-        return last.x
+    whole = None if new_axis else _whole(b, items, axis)
+    if whole is not None:
+        return whole
     tensors = [_build(b, i) for i in items]
     if new_axis:
         tensors = [b.Unsqueeze(t, axes=[axis]) for t in tensors]
     return b.Concat(*tensors, axis=axis)
 
 
-def _in_order(b, items):
-    """Whether parts cover their tensor one after the other."""
-    ends = [i.end for i in items]
-    size = b.shape(items[0].x)[items[0].axis]
-    return [i.start for i in items] == [0, *ends[:-1]] and size == ends[-1]
+def _whole(b: Builder, items: Sequence[Item], axis: int) -> Value | None:
+    """The tensor that was split, where its parts are all there, in order and along the same axis."""
+    parts = [i for i in items if isinstance(i, Part) and i.keeps]
+    x = parts[0].x if parts else None
+    shape = None if x is None else b.shape(x)
+    if shape is None or len(parts) < len(items) or any(p.x is not x for p in parts):
+        return None
+    if axis % len(shape) != parts[0].axis:
+        return None
+    ends = [p.end for p in parts]
+    in_order = [p.start for p in parts] == [0, *ends[:-1]]
+    return x if in_order and shape[parts[0].axis] == ends[-1] else None
 
 
-@rewrite(op.SequenceLength(sequence), stage=Stage.CLEAN)
+@rule(op.SequenceLength(sequence), stage=Stage.CLEAN)
 def length(b, sequence):
     return b.constant(np.asarray(len(_items(b, sequence)), np.int64))

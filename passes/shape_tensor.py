@@ -13,47 +13,58 @@ Exact     Bit for bit.
 What is moved around must have static sizes and 64 elements at most, and be moved by constants.
 """
 
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Stage, require, rewrite_model
+from surgeon import Builder, Editor, Stage, model_rule, require, require_some
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.model import Model
 from surgeon.rules.rule import Decline
 from surgeon.targets.conditions.shapes import deep_tensor
+
+from ._shapes import input_of
 
 LARGEST = 64  # elements
 NODES = 256
 
 INTEGERS = (TensorProto.INT32, TensorProto.INT64)
+Element = Any  # an int, or (vector or scalar, position in it)
 ARITHMETIC = frozenset({"Abs", "Add", "Cast", "Div", "Max", "Min", "Mod", "Mul", "Neg", "Sub"})
 
 
-@rewrite_model(stage=Stage.CLEAN)
+@model_rule(stage=Stage.CLEAN)
 def shape_tensor(editor):
     """Once and again with what computes constants: each lets the other see more."""
     return _everywhere(editor, final=False)
 
 
-@rewrite_model(stage=Stage.FUSE)
+@model_rule(stage=Stage.FUSE)
 def what_is_left(editor):
     return _everywhere(editor, final=True)
 
 
-def _everywhere(editor, final):
+def _everywhere(editor: Editor, final: bool) -> bool:
     changed = False
     wanted = editor.target.shape_inputs
     for node in editor.nodes(wanted.__contains__):
         for position in wanted[node.key]:
             given = node.inputs[position] if node.alive and position < len(node.inputs) else None
-            if given is None or deep_tensor(editor.model, given) is None or editor.excluded(given.producer):
+            maker = None if given is None or deep_tensor(editor.model, given) is None else given.producer
+            if given is None or maker is None or editor.excluded(maker):
                 continue
             if final or not editor.model.is_constant(given):  # or it is fold's to compute
-                changed |= _in_vectors(editor, given.producer, final)
+                changed |= _in_vectors(editor, maker, final)
     return changed
 
 
-def _in_vectors(editor, maker, final):
+def _in_vectors(editor: Editor, maker: Node, final: bool) -> bool:
     """Compute the outputs of `maker` in vectors instead; False where that cannot be done."""
     builder = editor.builder(maker)
     elements = _Elements(builder, editor.model)
@@ -65,64 +76,74 @@ def _in_vectors(editor, maker, final):
         if final:
             editor.decline(maker, f"a shape is computed through a tensor of several dimensions, and {refusal}")
         return False
-    editor.replace(maker, [made.get(o) for o in maker.outputs], builder)
+    editor.replace(maker, [None if o is None else made.get(o) for o in maker.outputs], builder)
     return True
 
 
 class _Elements:
     """Integer tensors element by element: an array whose entries are ints and (vector or scalar, position) pairs."""
 
-    def __init__(self, builder, model):
+    def __init__(self, builder: Builder, model: Model) -> None:
         self.b, self.model = builder, model
-        self._known, self._made, self._left = {}, {}, NODES
-        self._shapes = {}  # of the vectors and scalars that elements are taken from
+        self._read_before: dict[Value, np.ndarray] = {}
+        self._made: dict[tuple[Value, tuple[int, ...], int], Value] = {}
+        self._left = NODES
+        self._shapes: dict[Value, tuple[int, ...]] = {}  # of the vectors and scalars that elements are taken from
 
-    def of(self, value):
-        if value not in self._known:
+    def of(self, value: Value) -> np.ndarray:
+        """The elements of a tensor, in its shape."""
+        if value not in self._read_before:
             self._left -= 1
             require(self._left, "more than is looked at")
-            self._known[value] = self._read(value)
-        return self._known[value]
+            self._read_before[value] = self._read(value)
+        return self._read_before[value]
 
-    def _read(self, value):
+    def _read(self, value: Value) -> np.ndarray:
         known = self.b.value(value)
         if known is not None:
             require(known.size <= LARGEST and known.dtype.kind in "iu", f"'{value.name}' holds no few integers")
             return known.astype(object)
-        shape, node = self.b.shape(value), value.producer
-        static = shape is not None and all(isinstance(d, int) for d in shape)
-        require(static and np.prod(shape, dtype=int) <= LARGEST, f"'{value.name}' has no known, small size")
-        require(self.b.dtype(value) in INTEGERS and node is not None, f"'{value.name}' is no computed integer")
-        if node.key in MOVES or (node.key == "Cast" and self._holds(node.inputs[0], value)):
+        shape, node = self.size(value), value.producer
+        if self.b.dtype(value) not in INTEGERS or node is None:
+            raise Decline(f"'{value.name}' is no computed integer")
+        if node.key in MOVES or (node.key == "Cast" and self._holds(input_of(node), value)):
             found = MOVES.get(node.key, _same)(self, node, value)
-            require(
-                found.size == np.prod(shape, dtype=int), f"'{value.name}' has not as many elements as are moved there"
-            )
+            whole = found.size == math.prod(shape)
+            require(whole, f"'{value.name}' has not as many elements as are moved there")
             return found.reshape(shape)
         if node.key == "Shape":
-            return self._shape(node, value)
+            return self._shape(node, value, shape)
         if len(shape) <= 1 and deep_tensor(self.model, value) is None:
-            return self._places(value, tuple(shape))
+            return self._places(value, shape)
         require(node.key in ARITHMETIC, f"'{value.name}' comes from {node.op}")
         return self._arithmetic(node, value).reshape(shape)
 
-    def _holds(self, narrow, wide):
+    def size(self, value: Value) -> tuple[int, ...]:
+        """The static dimensions of a tensor of few elements."""
+        shape = self.b.shape(value)
+        static = tuple(d for d in shape or () if isinstance(d, int))
+        small = shape is not None and len(static) == len(shape) and math.prod(static) <= LARGEST
+        require(small, f"'{value.name}' has no known, small size")
+        return static
+
+    def _holds(self, narrow: Value, wide: Value) -> bool:
         """Whether every integer of the one type is one of the other."""
         return self.b.dtype(narrow) in (TensorProto.INT32, self.b.dtype(wide))
 
-    def _shape(self, node, value):
+    def _shape(self, node: Node, value: Value, shape: tuple[int, ...]) -> np.ndarray:
         """Static dimensions are numbers; the others are elements of the Shape."""
-        dims = self.b.shape(node.inputs[0])
-        found = self._places(value, self.b.shape(value))
+        dims = self.b.shape(input_of(node))
+        found = self._places(value, shape)
         for k, d in enumerate((dims or ())[slice(node.attr("start") or 0, node.attr("end"))]):
             if isinstance(d, int):
                 found[k] = d
         return found
 
-    def _arithmetic(self, node, value):
+    def _arithmetic(self, node: Node, value: Value) -> np.ndarray:
         """The operator on vectors: what broadcasts is written out."""
-        parts = np.broadcast_arrays(*[self.of(v) for v in node.inputs])
-        vectors = [self.written(p.reshape(-1), v) for p, v in zip(parts, node.inputs, strict=True)]
+        given = [input_of(node, k) for k in range(len(node.inputs))]
+        parts = np.broadcast_arrays(*[self.of(v) for v in given])
+        vectors = [self.written(p.reshape(-1), v) for p, v in zip(parts, given, strict=True)]
         made = self.b.node(node.op, vectors, 1, "", dict(node.attrs))
         known = self.b.value(made)
         if known is not None:
@@ -130,18 +151,18 @@ class _Elements:
             return known.astype(object)
         return self._places(made, (parts[0].size,))
 
-    def constant(self, value, what):
-        found = self.b.value(value) if value is not None else None
-        require(found is not None, f"the {what} of an operator behind it are computed too")
-        return found
+    def constant(self, value: Value | None, what: str) -> np.ndarray:
+        """The value of a tensor that says how elements are moved."""
+        return require_some(self.b.value(value), f"the {what} of an operator behind it are computed too")
 
-    def again(self, value):
+    def again(self, value: Value) -> Value:
         """The vector or scalar `value` anew."""
-        vector, shape = self.written(self.of(value), value), self.b.shape(value)
-        require(len(shape) <= 1, f"'{value.name}' has {len(shape)} dimensions itself")
-        return vector if shape else self.b.Squeeze(vector, axes=[0])
+        elements = self.of(value)
+        require(elements.ndim <= 1, f"'{value.name}' has {elements.ndim} dimensions itself")
+        vector = self.written(elements, value)
+        return vector if elements.ndim else self.b.Squeeze(vector, axes=[0])
 
-    def written(self, elements, like):
+    def written(self, elements: np.ndarray, like: Value) -> Value:
         """A vector with these elements, of the type of `like`."""
         dtype = self.b.dtype(like)
         runs = groupby(enumerate(elements.reshape(-1)), self._source)
@@ -150,14 +171,14 @@ class _Elements:
             return self.b.constant(np.zeros(0, np.int64), dtype)
         return parts[0] if len(parts) == 1 else self.b.Concat(*parts, axis=0)
 
-    def _source(self, numbered):
+    def _source(self, numbered: tuple[int, Element]) -> Any:
         """What neighbours have in common that stand in one part: they are numbers, or of one vector."""
         k, element = numbered
         if isinstance(element, int):
             return None
         return element[0] if self._shapes[element[0]] else (element[0], k)
 
-    def _part(self, run, dtype):
+    def _part(self, run: Sequence[Element], dtype: int) -> Value:
         if isinstance(run[0], int):
             return self.b.constant(np.array(run, np.int64), dtype)
         value, positions = run[0][0], tuple(p for _, p in run)
@@ -166,7 +187,7 @@ class _Elements:
             self._made[key] = self._taken(value, positions, dtype)
         return self._made[key]
 
-    def _taken(self, value, positions, dtype):
+    def _taken(self, value: Value, positions: tuple[int, ...], dtype: int) -> Value:
         shape = self._shapes[value]
         if not shape:
             taken = self.b.Unsqueeze(value, axes=[0])
@@ -176,7 +197,7 @@ class _Elements:
             taken = self.b.Gather(value, np.array(positions, np.int64), axis=0)
         return taken if self.b.dtype(value) == dtype else self.b.Cast(taken, to=dtype)
 
-    def _places(self, value, shape):
+    def _places(self, value: Value, shape: tuple[int, ...]) -> np.ndarray:
         """The elements of a vector or scalar that stays as it is."""
         self._shapes[value] = shape
         found = np.empty(shape, object)
@@ -188,28 +209,28 @@ class _Elements:
 # ---- operators that move elements: (elements, node, output) -> the output's elements, in any shape -------------------
 
 
-def _same(elements, node, _):
-    return elements.of(node.inputs[0])
+def _same(elements: _Elements, node: Node, _: Value) -> np.ndarray:
+    return elements.of(input_of(node))
 
 
-def _transpose(elements, node, _):
-    return np.transpose(elements.of(node.inputs[0]), node.attr("perm"))
+def _transpose(elements: _Elements, node: Node, _: Value) -> np.ndarray:
+    return np.transpose(elements.of(input_of(node)), node.attr("perm"))
 
 
-def _concat(elements, node, _):
-    return np.concatenate([elements.of(v) for v in node.inputs], node.attr("axis"))
+def _concat(elements: _Elements, node: Node, _: Value) -> np.ndarray:
+    return np.concatenate([elements.of(input_of(node, k)) for k in range(len(node.inputs))], node.attr("axis"))
 
 
-def _gather(elements, node, _):
+def _gather(elements: _Elements, node: Node, _: Value) -> np.ndarray:
     positions = elements.constant(node.inputs[1], "positions").astype(np.int64).reshape(-1)
-    data, axis = elements.of(node.inputs[0]), node.attr("axis") or 0
+    data, axis = elements.of(input_of(node)), node.attr("axis") or 0
     size = data.shape[axis]
     require(((-size <= positions) & (positions < size)).all(), "a position is none of the tensor's")
     return np.take(data, positions, axis)  # always an array
 
 
-def _slice(elements, node, _):
-    data = elements.of(node.inputs[0])
+def _slice(elements: _Elements, node: Node, _: Value) -> np.ndarray:
+    data = elements.of(input_of(node))
     given = [*node.operands(), None, None, None, None][1:5]
     starts, ends = (elements.constant(v, "bounds").reshape(-1) for v in given[:2])
     axes = range(starts.size) if given[2] is None else elements.constant(given[2], "axes").reshape(-1)
@@ -220,13 +241,13 @@ def _slice(elements, node, _):
     return data
 
 
-def _bounded(start, end, step, size):
+def _bounded(start: int, end: int, step: int, size: int) -> slice:
     """ONNX's bounds as Python's: behind a negative step, an end before the first element means all of them."""
     return slice(start, None if step < 0 and end < -size else end, step)
 
 
-def _split(elements, node, value):
-    axis, data = node.attr("axis") or 0, elements.of(node.inputs[0])
+def _split(elements: _Elements, node: Node, value: Value) -> np.ndarray:
+    axis, data = node.attr("axis") or 0, elements.of(input_of(node))
     given = [*node.operands(), None][1]
     each = -(-data.shape[axis] // len(node.outputs))
     sizes = [each] * len(node.outputs) if given is None else elements.constant(given, "sizes").tolist()
@@ -234,12 +255,12 @@ def _split(elements, node, value):
     return np.take(data, range(start, min(start + sizes[value.index], data.shape[axis])), axis)
 
 
-def _expand(elements, node, value):
-    return np.broadcast_to(elements.of(node.inputs[0]), elements.b.shape(value))
+def _expand(elements: _Elements, node: Node, value: Value) -> np.ndarray:
+    return np.broadcast_to(elements.of(input_of(node)), elements.size(value))
 
 
-def _tile(elements, node, _):
-    return np.tile(elements.of(node.inputs[0]), elements.constant(node.inputs[1], "repeats").reshape(-1))
+def _tile(elements: _Elements, node: Node, _: Value) -> np.ndarray:
+    return np.tile(elements.of(input_of(node)), elements.constant(node.inputs[1], "repeats").reshape(-1))
 
 
 MOVES = {

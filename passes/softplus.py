@@ -11,9 +11,12 @@ Exact     To rounding: softplus(x) - x is below exp(-15) = 3.1e-7 where the guar
           of it.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
-from surgeon import Stage, const, op, require, rewrite, var
+from surgeon import Stage, const, not_mine, op, require, rule, var
+from surgeon.rules.pattern import Pattern
 
 from ._types import require_op
 
@@ -22,13 +25,13 @@ LEAST_THRESHOLD = 15.0
 x, threshold, beta, divisor = var("x"), const("threshold"), const("beta"), const("divisor")
 
 
-def guarded(compared, softplus):
+def guarded(compared: Pattern, softplus: Pattern) -> Pattern:
     """Where(compared > threshold, x, softplus)"""
     above = op.Greater(compared, threshold) | op.GreaterOrEqual(compared, threshold)
     return op.Where(above | op.Less(threshold, compared) | op.LessOrEqual(threshold, compared), x, softplus)
 
 
-@rewrite(
+@rule(
     op.Log(op.Exp(x) + 1) | (op.Relu(x) | op.Max(x, 0) | op.Clip(x, 0)) + op.Log(op.Exp(op.Neg(op.Abs(x))) + 1),
     stage=Stage.FUSE,
 )
@@ -37,7 +40,7 @@ def fuse(b, x):
     return b.Softplus(x)
 
 
-@rewrite(guarded(x, op.Softplus(x)), stage=Stage.FUSE)
+@rule(guarded(x, op.Softplus(x)), stage=Stage.FUSE)
 def without_guard(b, x, threshold):
     _require_far(threshold)
     return b.Softplus(x)
@@ -46,7 +49,7 @@ def without_guard(b, x, threshold):
 scaled = x * beta
 
 
-@rewrite(guarded(scaled, op.Softplus(scaled) / divisor), stage=Stage.FUSE)
+@rule(guarded(scaled, op.Softplus(scaled) / divisor), stage=Stage.FUSE)
 def without_guard_scaled(b, x, threshold, beta, divisor):
     _require_far(threshold)
     require(
@@ -57,13 +60,14 @@ def without_guard_scaled(b, x, threshold, beta, divisor):
     return b.Softplus(x) if float(beta) == 1 else b.Div(b.Softplus(b.Mul(x, beta)), divisor)
 
 
-def _require_far(threshold):
-    require(threshold.ndim == 0, "")
+def _require_far(threshold: np.ndarray) -> None:
+    if threshold.ndim != 0:
+        not_mine()
     require(
         float(threshold) >= LEAST_THRESHOLD, f"the threshold {float(threshold):g} is near enough to zero to be seen"
     )
 
 
-@rewrite(op.Softplus(x * 1) | op.Softplus(x * 1) / 1 | op.Softplus(x) / 1, stage=Stage.FUSE)
+@rule(op.Softplus(x * 1) | op.Softplus(x * 1) / 1 | op.Softplus(x) / 1, stage=Stage.FUSE)
 def without_one(b, x):
     return b.Softplus(x)

@@ -9,7 +9,7 @@ Decompose x * sigmoid(beta * x).
 Exact     To rounding.
 """
 
-from surgeon import Stage, attr, const, op, require, rewrite, var
+from surgeon import Stage, attr, const, op, require, rule, var
 
 from ._linear import fits
 from ._types import require_op
@@ -17,26 +17,26 @@ from ._types import require_op
 x, beta = var("x"), const("beta")
 
 
-@rewrite(x * op.Sigmoid(x * beta | x), stage=Stage.FUSE)
+@rule(x * op.Sigmoid(x * beta | x), stage=Stage.FUSE)
 def fuse(b, x, beta=None):
     require_op(b, "Swish", x)
     require(beta is None or (beta.size == 1 and fits(b, x, beta.shape)), "beta is no single number")
     return b.Swish(x, alpha=1.0 if beta is None else float(beta.reshape(())))
 
 
-@rewrite(x * op.Sigmoid(x * 1), stage=Stage.FUSE)
+@rule(x * op.Sigmoid(x * 1), stage=Stage.FUSE)
 def without_one(b, x):
     require_op(b, "Sigmoid", x)
     return b.Mul(x, b.Sigmoid(x))
 
 
-@rewrite(x / (op.Exp(op.Neg(x)) + 1), stage=Stage.FUSE)
+@rule(x / (op.Exp(op.Neg(x)) + 1), stage=Stage.FUSE)
 def fuse_quotient(b, x):
     require_op(b, "Sigmoid", x)
     return b.Mul(x, b.Sigmoid(x))
 
 
-@rewrite(x / (op.Exp(op.Neg(x * beta) | x * beta) + 1), stage=Stage.FUSE)
+@rule(x / (op.Exp(op.Neg(x * beta) | x * beta) + 1), stage=Stage.FUSE)
 def fuse_quotient_scaled(b, x, beta):
     require(beta.ndim == 0, "beta is no single number")
     require_op(b, "Sigmoid", x)
@@ -46,6 +46,6 @@ def fuse_quotient_scaled(b, x, beta):
     return b.Mul(x, b.Sigmoid(b.Mul(x, factor)))
 
 
-@rewrite(op.Swish(x, alpha=attr("alpha")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Swish(x, alpha=attr("alpha")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, alpha):
     return b.Mul(x, b.Sigmoid(x if alpha == 1 else b.Mul(x, alpha)))

@@ -6,12 +6,11 @@ Rewrites  Trilu(x)  ->  Trilu<upper = 1>(x)
 Exact     Bit for bit.
 """
 
-from surgeon import Stage, op, require, rewrite, var
+from surgeon import Stage, op, rule, var
 
 x = var("x")
 
 
-@rewrite(op.Trilu(x, ...), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Trilu(x, ..., upper=1), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x):
-    require("upper" not in b.root.attrs, "")
     return b.Trilu(*b.root.inputs, upper=1)
