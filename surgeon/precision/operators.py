@@ -16,7 +16,9 @@ from surgeon.proof.exact import HANDS_ON, words
 UNBOUNDED = 4.0
 
 # Hand numbers on as they are, or pick among them: no rounding of their own, so they take the type of their neighbours.
-MOVES = HANDS_ON - {"Cast"} | words("Scatter TopK Dropout Sign Round Floor Ceil MaxUnpool CenterCropPad Col2Im Unique")
+KEEPS_NUMBERS = HANDS_ON - {"Cast"} | words(
+    "Scatter TopK Dropout Sign Round Floor Ceil MaxUnpool CenterCropPad Col2Im Unique"
+)
 # What a conversion to fp16 is made for: they sum in fp32 on tensor cores. fp16 unless their numbers do not fit.
 HEAVY = words("Conv ConvTranspose DeformConv MatMul Gemm Einsum LSTM GRU RNN Attention")
 # Their own sums, squares or exponentials leave fp16, or lose digits there, whatever comes in and goes out.
@@ -94,4 +96,4 @@ def fits(degree: float) -> bool:
     return 0.0 <= degree <= 1.0
 
 
-__all__ = ["BY_RANGE", "HEAVY", "MOVES", "QUANTIZED", "SENSITIVE", "UNBOUNDED", "degree", "fits"]
+__all__ = ["BY_RANGE", "HEAVY", "KEEPS_NUMBERS", "QUANTIZED", "SENSITIVE", "UNBOUNDED", "degree", "fits"]

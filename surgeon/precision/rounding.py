@@ -17,7 +17,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 
 from surgeon.ir.model import Model
 from surgeon.precision.half import HALF, SINGLE
-from surgeon.precision.operators import MOVES
+from surgeon.precision.operators import KEEPS_NUMBERS
 
 ROUNDING_DOMAIN = "surgeon.precision"
 OLDEST = 9  # Where and Sign came with opset 9
@@ -93,7 +93,7 @@ def _widened(node: NodeProto, halves: HalfTensors) -> Iterator[NodeProto]:
         elif attribute.name in ("to", "dtype") and attribute.i == HALF:
             attribute.i = SINGLE
     names = halves.get(_key(node), set())
-    if not names or node.op_type in MOVES or node.op_type == "Constant":
+    if not names or node.op_type in KEEPS_NUMBERS or node.op_type == "Constant":
         yield node
         return
     rounding = []

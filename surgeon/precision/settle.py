@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from surgeon.ir.graph import Node
 from surgeon.precision.half import HALF, SINGLE
-from surgeon.precision.operators import MOVES
+from surgeon.precision.operators import KEEPS_NUMBERS
 from surgeon.precision.plan import Plan
 
 MAX_SWEEPS = 20
@@ -49,7 +49,7 @@ def _saves(plan: Plan, node: Node) -> bool:
     gain = _gain(plan, node)
     if gain:
         return gain > 0
-    return node.op in MOVES and any(plan.type_of(v) == SINGLE for v in plan.varying(node))
+    return node.op in KEEPS_NUMBERS and any(plan.type_of(v) == SINGLE for v in plan.varying(node))
 
 
 def _is_scaling(plan: Plan, node: Node) -> bool:

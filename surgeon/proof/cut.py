@@ -80,14 +80,14 @@ class Cutter:
         went = dict.fromkeys([*record.removed, *record.matched])
         stands = (*record.added, *_standing(record.matched))
         has_bodies = any(n.bodies for n in (*went, *record.added))
-        window = _Window(self, record.root.graph, keeps_names=has_bodies)
-        before = _Before(window, {o: n for n in went for o in n.outputs if o is not None})
-        after = _After(window, {o: n for n in stands for o in n.outputs if o is not None})
+        shared = _Shared(self, record.root.graph, keeps_names=has_bodies)
+        before = _Before(shared, {o: n for n in went for o in n.outputs if o is not None})
+        after = _After(shared, {o: n for n in stands for o in n.outputs if o is not None})
         for out in outputs:
             before.add(out)
         for out in outputs:
             after.add(out, record.aliases.get(out))
-        return window.closed(before.nodes, after.nodes, outputs)
+        return shared.window_of(before.nodes, after.nodes, outputs)
 
     def read_now(self, value: Value) -> Value:
         """The tensor that the readers of another one read now."""
@@ -134,7 +134,7 @@ class Cutter:
         return now is not None and now.producer is not None and not now.producer.alive and not now.users
 
 
-class _Window:
+class _Shared:
     """What both sides of a window share: names, inputs, constants, opsets.
 
     keeps_names  tensors are called as in the model: a body captures outer tensors by name
@@ -173,8 +173,8 @@ class _Window:
         self.constants[self.name(value)] = array
         return True
 
-    def closed(self, before: Sequence[NodeProto], after: Sequence[NodeProto], outputs: Sequence[Value]) -> CutWindow:
-        """The window with both sides' nodes. Raises Unrunnable where the type of an input is not known."""
+    def window_of(self, before: Sequence[NodeProto], after: Sequence[NodeProto], outputs: Sequence[Value]) -> CutWindow:
+        """The window whose sides have these nodes. Raises Unrunnable where the type of an input is not known."""
         untyped = next((v for v in self.inputs if not self.model.dtype(v)), None)
         if untyped is not None:
             raise Unrunnable(f"the type of '{untyped.name}' is not known")
@@ -210,11 +210,11 @@ class _Window:
         return model
 
 
-class _Side:
+class _CutSide:
     """The nodes of one side of a window, in topological order. `made`: a tensor -> the node that makes it here."""
 
-    def __init__(self, window: _Window, made: Mapping[Value, Node]) -> None:
-        self.window = window
+    def __init__(self, shared: _Shared, made: Mapping[Value, Node]) -> None:
+        self.shared = shared
         self.made = made
         self.nodes: list[NodeProto] = []
         self._done: set[Node] = set()
@@ -247,18 +247,18 @@ class _Side:
         """The node of the window that makes a tensor; None for a constant and for an input, which is noted."""
         if value in self.made:
             return self.made[value]
-        if self.window.has_source(value):
+        if self.shared.has_source(value):
             return None
         producer = self._producer(value)
-        follows = producer is not None and self.window.cutter.follows_from_shapes(value)
+        follows = producer is not None and self.shared.cutter.follows_from_shapes(value)
         if follows and len(self._done) <= CONE_LIMIT:
             return producer
-        self.window.inputs[value] = None
+        self.shared.inputs[value] = None
         return None
 
     def _read(self, value: Value) -> Value:
         """The tensor of this side that a node reads."""
-        return value if value in self.made else self.window.cutter.read_now(value)
+        return value if value in self.made else self.shared.cutter.read_now(value)
 
     def _captures(self, node: Node) -> Iterator[Value]:
         """What the bodies of a node read of the graphs around them."""
@@ -273,7 +273,7 @@ class _Side:
         for captured in self._captures(node):
             read, name = self._read(captured), captured.name
             if read is not captured and name not in present:
-                found[name] = helper.make_node("Identity", [self.window.name(read)], [name])
+                found[name] = helper.make_node("Identity", [self.shared.name(read)], [name])
         return list(found.values())
 
     def _copy(self, node: Node) -> NodeProto:
@@ -284,29 +284,29 @@ class _Side:
         proto.name = ""
         proto.doc_string = ""
         del proto.metadata_props[:]
-        proto.input[:] = ["" if v is None else self.window.name(self._read(v)) for v in node.inputs]
-        proto.output[:] = ["" if v is None else self.window.name(v) for v in node.outputs]
+        proto.input[:] = ["" if v is None else self.shared.name(self._read(v)) for v in node.inputs]
+        proto.output[:] = ["" if v is None else self.shared.name(v) for v in node.outputs]
         if node.key == "Pad":
-            self.window.largest_pad = max(self.window.largest_pad, largest_pad(node, self.window.model))
+            self.shared.largest_pad = max(self.shared.largest_pad, largest_pad(node, self.shared.model))
         return proto
 
     def _copy_bodies(self, node: Node, proto: NodeProto) -> None:
         """Nothing where the bodies are those of the file, which `proto` has."""
 
 
-class _Before(_Side):
+class _Before(_CutSide):
     """The original's side: nodes and bodies as the file has them."""
 
     def _producer(self, value: Value) -> Node | None:
-        if self.window.is_lowered:
-            return self.window.cutter.producer_in_file(value)
+        if self.shared.is_lowered:
+            return self.shared.cutter.producer_in_file(value)
         return value.producer
 
     def _nodes_in(self, body: Graph) -> Iterable[Node]:
         return _nodes_of_file(body)
 
 
-class _After(_Side):
+class _After(_CutSide):
     """The rewritten side: nodes and bodies as they stand."""
 
     def add(self, out: Value, alias: Value | None = None) -> None:
@@ -314,9 +314,9 @@ class _After(_Side):
         if alias is None:
             super().add(out)
             return
-        stands = self.window.cutter.read_now(alias)
+        stands = self.shared.cutter.read_now(alias)
         super().add(stands)
-        self.nodes.append(helper.make_node("Identity", [self.window.name(stands)], [self.window.name(out)]))
+        self.nodes.append(helper.make_node("Identity", [self.shared.name(stands)], [self.shared.name(out)]))
 
     def _producer(self, value: Value) -> Node | None:
         return value.producer

@@ -8,14 +8,14 @@ from onnx import AttributeProto, ModelProto, NodeProto, TensorProto
 
 from surgeon.proof.pair import ModelPair
 
-INTEGERS = frozenset(getattr(TensorProto, f"{sign}INT{bits}") for sign in ("", "U") for bits in (8, 16, 32, 64))
+INTEGER_TYPES = frozenset(getattr(TensorProto, f"{sign}INT{bits}") for sign in ("", "U") for bits in (8, 16, 32, 64))
 # Operators that make nothing but integers and bools of integers, and neither look up nor size anything by them.
-ARITHMETIC = frozenset({
+COMPUTING = frozenset({
     "Abs", "Add", "And", "Cast", "Clip", "Concat", "Div", "Equal", "Greater", "GreaterOrEqual", "Identity", "Less",
     "LessOrEqual", "Max", "Min", "Mod", "Mul", "Neg", "Not", "Or", "Relu", "Sign", "Sub", "Sum", "Where", "Xor",
 })  # fmt: skip
 # Those of whose inputs this holds for the first.
-MOVING = frozenset({
+REARRANGING = frozenset({
     "Expand", "Flatten", "Gather", "Pad", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Slice",
     "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
 })  # fmt: skip
@@ -23,7 +23,7 @@ MOVING = frozenset({
 
 def plain_integers(pair: ModelPair) -> frozenset[str]:
     """The integer inputs that both sides only compute with or move about."""
-    names = frozenset(name for name, elem, _ in pair.inputs if elem in INTEGERS)
+    names = frozenset(name for name, elem, _ in pair.inputs if elem in INTEGER_TYPES)
     if not names:
         return names
     return names - _positions(pair.before, names) - _positions(pair.after, names)
@@ -42,9 +42,9 @@ def _positions(model: ModelProto, names: frozenset[str]) -> frozenset[str]:
 
 def _is_number(node: NodeProto, position: int) -> bool:
     """Whether the node takes an input as a number to compute with or to move about, and returns integers or bools."""
-    if node.domain or (node.op_type == "Cast" and node.attribute[0].i not in INTEGERS | {TensorProto.BOOL}):
+    if node.domain or (node.op_type == "Cast" and node.attribute[0].i not in INTEGER_TYPES | {TensorProto.BOOL}):
         return False
-    return node.op_type in ARITHMETIC or (node.op_type in MOVING and position == 0)
+    return node.op_type in COMPUTING or (node.op_type in REARRANGING and position == 0)
 
 
 def tensors_read(node: NodeProto) -> Iterator[str]:

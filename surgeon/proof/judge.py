@@ -1,7 +1,7 @@
 """The judge: runs both sides of a pair on the inputs of `feeds`, and says whether their results are equal.
 
 ONNX Runtime runs both, without optimisations. What equal means for two arrays stands in `equality`. Results that are
-not equal by that rule may still be, where rounding alone makes the difference; see `_Judge.compare`.
+not equal by that rule may still be, where rounding alone makes the difference; see `_Judge.difference`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from surgeon.proof.sizes import FIRST_CHOICE, TOO_LARGE, SizeChoice
 
 KERNEL_NOISE = 1e-3  # a relative difference that a single kernel's rounding may make; the definition decides
 
-Comparison = Callable[[np.ndarray, np.ndarray], Difference]  # of (what stands for the original, the original)
+Equality = Callable[[np.ndarray, np.ndarray], Difference]  # of (what stands for the original, the original)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class _Trial:
     exact_after: Exact
     slack: float
 
-    def comparison(self, index: int, *, at_least: float = 0.0) -> Comparison:
+    def equality(self, index: int, *, at_least: float = 0.0) -> Equality:
         """The rule by which arrays are compared that stand for an output; `at_least`: no smaller tolerance will do."""
         dtype = helper.np_dtype_to_tensor_dtype(self.expected[index].dtype)
         return partial(
@@ -130,9 +130,9 @@ class _Judge:
                     why = why or str(error)
                     break
                 runs += 1
-                difference = self._tried(kind, feeds, expected)
-                if difference is not None:
-                    return difference
+                verdict = self._tried(kind, feeds, expected)
+                if verdict is not None:
+                    return verdict
         if not runs:
             return Verdict.unproved(f"the original window does not run: {why or TOO_LARGE}", unsized=True)
         return Verdict(True, self.max_error, self.note)
@@ -147,7 +147,7 @@ class _Judge:
         exact_after = Exact(self.pair.after, feeds, self.reads_halves, results, kind, self.pair.folder)
         trial = _Trial(kind, feeds, expected, results, exact, exact_after, self.slack)
         for index in range(len(expected)):
-            found = self.compare(trial, index)
+            found = self.difference(trial, index)
             if found.why:
                 strays = self._strays(trial, index)
                 return Verdict.different(f"on {kind} inputs {found.why}{strays}", found.error)
@@ -155,7 +155,7 @@ class _Judge:
                 self.max_error = max(self.max_error, found.error)
         return None
 
-    def compare(self, trial: _Trial, index: int) -> Difference:
+    def difference(self, trial: _Trial, index: int) -> Difference:
         """The difference of one output. There is none in these cases:
 
         1. The results are equal by the rule of `equality`.
@@ -165,16 +165,16 @@ class _Judge:
            That counts where `own_rounding` says so, and where what half precision does not hold makes no number at all
            of the original: ONNX Runtime computes x / 1e-12 in fp32.
         """
-        comparison = trial.comparison(index)
-        found = comparison(trial.results[index], trial.expected[index])
+        equality = trial.equality(index)
+        found = equality(trial.results[index], trial.expected[index])
         if not found.why or not self._agree_in_wider_type(trial, index):
             return found
         is_little = found.error <= KERNEL_NOISE or found.gap <= smallest_normal(trial.expected[index].dtype)
-        if is_little and self._agree_by_definition(trial, index, comparison):
+        if is_little and self._agree_by_definition(trial, index, equality):
             return Difference(found.error)
         if self.holds_halves and (self.own_rounding or math.isinf(found.error)):
             defined = _by_definition(self.pair.before, trial.feeds, index, self.pair.folder)
-            if defined is not None and not comparison(trial.results[index], defined).why:
+            if defined is not None and not equality(trial.results[index], defined).why:
                 reason = "no more than its rounding in half precision does"
                 self.note = self.note or f"on {trial.kind} inputs {found.why}: {reason}"
                 return Difference(0.0)
@@ -189,11 +189,11 @@ class _Judge:
         a, b = trial.exact_after.output(index), trial.exact.output(index)
         if a is None or b is None or a.shape != b.shape:
             return False
-        comparison = trial.comparison(index, at_least=TOLERANCE[TensorProto.FLOAT16] if self.holds_halves else 0.0)
+        equality = trial.equality(index, at_least=TOLERANCE[TensorProto.FLOAT16] if self.holds_halves else 0.0)
         # Of 1e-12 half precision makes 0, and 0 / 0 of what a constant divides: only where both are numbers.
-        return not comparison(a, np.where(np.isfinite(a), b, np.nan)).why
+        return not equality(a, np.where(np.isfinite(a), b, np.nan)).why
 
-    def _agree_by_definition(self, trial: _Trial, index: int, comparison: Comparison) -> bool:
+    def _agree_by_definition(self, trial: _Trial, index: int, equality: Equality) -> bool:
         """Whether the rewritten side, as ONNX defines it, gives one of these:
 
         1. What ONNX Runtime made of the original.
@@ -203,28 +203,28 @@ class _Judge:
         after = _by_definition(self.pair.after, trial.feeds, index, self.pair.folder)
         if after is None:
             return False
-        if not comparison(after, trial.expected[index]).why:
+        if not equality(after, trial.expected[index]).why:
             return True
         before = _by_definition(self.pair.before, trial.feeds, index, self.pair.folder)
-        return before is not None and not comparison(after, before).why
+        return before is not None and not equality(after, before).why
 
     def _strays(self, trial: _Trial, index: int) -> str:
         """What to add to a verdict where ONNX Runtime itself strays from ONNX: old ones have wrong kernels."""
-        comparison = trial.comparison(index)
+        equality = trial.equality(index)
         sides = (
             (self.before, trial.expected, "the original"),
             (self.after, trial.results, "the rewritten window"),
         )
         return "".join(
-            _stray(runner, trial.feeds, index, results[index], side, comparison) for runner, results, side in sides
+            _stray(runner, trial.feeds, index, results[index], side, equality) for runner, results, side in sides
         )
 
 
-def _stray(runner: Runner, feeds: Feeds, index: int, result: np.ndarray, side: str, comparison: Comparison) -> str:
+def _stray(runner: Runner, feeds: Feeds, index: int, result: np.ndarray, side: str, equality: Equality) -> str:
     if runner.session is None:
         return ""
     defined = _by_definition(runner.model, feeds, index, runner.folder)
-    if defined is None or not comparison(result, defined).why:
+    if defined is None or not equality(result, defined).why:
         return ""
     import onnxruntime as ort
 

@@ -15,7 +15,7 @@ from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import Feeds, SizedInput
 from surgeon.proof.sizes import FIRST_CHOICE, DeclaredInput, SizeChoice, sized_inputs
 
-Side = Literal["before", "after"]
+SideName = Literal["before", "after"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,9 +39,9 @@ class ModelPair:
     fixed: Mapping[str, int] = field(default_factory=dict)
     folder: str | Path | None = None
     met: tuple[Feeds, ...] = ()
-    runners: dict[Side, Runner] = field(default_factory=dict, repr=False)
+    runners: dict[SideName, Runner] = field(default_factory=dict, repr=False)
 
-    def runner(self, side: Side) -> Runner:
+    def runner(self, side: SideName) -> Runner:
         """What runs one side. Raises Unrunnable."""
         if side not in self.runners:
             self.runners[side] = Runner(self.before if side == "before" else self.after, self.folder)
