@@ -21,7 +21,6 @@ from surgeon.app.cli import main
 from surgeon.errors import EngineError, UsageError
 from surgeon.trt.bisect import Culprit, bisect_way
 from surgeon.trt.compare import compare, figures, polygraphy_command
-from surgeon.trt.engine import gpu, use
 from surgeon.trt.runners import (
     BindingsRunner,
     Engine,
@@ -33,6 +32,7 @@ from surgeon.trt.runners import (
     engine_way,
     profile_of,
 )
+from surgeon.trt.runtime import gpu, use
 
 ROOT = Path(__file__).resolve().parent.parent
 Captured = pytest.CaptureFixture[str]

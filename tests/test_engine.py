@@ -17,7 +17,8 @@ from surgeon.app.cli import main
 
 pytest.importorskip("tensorrt_rtx", reason="TensorRT-RTX is not installed: surgeon's extra 'rtx'")
 from surgeon.errors import EngineError, UsageError
-from surgeon.trt import engine
+from surgeon.trt import engine, runtime
+from surgeon.trt.refusals import parser_error
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "samples"
@@ -172,29 +173,29 @@ def test_fp16_is_for_weakly_typed_versions(tmp_path: Path, capsys: pytest.Captur
 def test_the_runtime_is_chosen(
     there: tuple[str, ...], has_gpu: bool, chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "_importable", lambda module: module in there)
-    monkeypatch.setattr(engine, "gpu", lambda: has_gpu)
+    monkeypatch.setattr(runtime, "importable", lambda module: module in there)
+    monkeypatch.setattr(runtime, "gpu", lambda: has_gpu)
     if chosen in ("tensorrt", "tensorrt_rtx"):
-        assert engine.choose_runtime() == chosen
+        assert runtime.choose_runtime() == chosen
         return
     with pytest.raises(UsageError, match=chosen):
-        engine.choose_runtime()
+        runtime.choose_runtime()
 
 
 def test_old_parsers_name_a_node_by_its_number() -> None:
     """Before TensorRT 10 an error has neither node_name nor node_operator."""
     proto = onnx.parser.parse_model(COMPUTED_AXES)
     error = SimpleNamespace(desc=lambda: "Assertion failed:\n  axes", node=lambda: 3)
-    found = engine._parser_error(error, proto)
+    found = parser_error(error, proto)
     assert (found.node, found.op, found.why) == ("max", "ReduceMax", "Assertion failed: axes")
 
 
 def test_one_process_drives_one_of_the_two() -> None:
     lines = (
-        "from surgeon.trt import engine",
-        "engine.use('tensorrt_rtx')",
+        "from surgeon.trt import runtime",
+        "runtime.use('tensorrt_rtx')",
         "import polygraphy.backend.trt",
-        "engine.use('tensorrt')",
+        "runtime.use('tensorrt')",
     )
     done = subprocess.run(
         [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False, cwd=ROOT

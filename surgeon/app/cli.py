@@ -28,7 +28,7 @@ from surgeon.app.commands import DONE, FAILED, WRONG
 from surgeon.app.screen import complain, flush, steady
 from surgeon.app.text import one_line
 from surgeon.errors import EngineError, SurgeonError
-from surgeon.ir.files import Staged
+from surgeon.ir.interrupts import Interrupts
 
 INTERRUPTED = start.STATUS
 
@@ -36,21 +36,16 @@ INTERRUPTED = start.STATUS
 def program() -> NoReturn:
     """Run the command of sys.argv and leave the process with its exit status."""
     steady()
+    interrupts = Interrupts()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _stop)
+        signal.signal(signal.SIGINT, interrupts)
     try:
         status = main()
     finally:
         with contextlib.suppress(OSError):  # a full disk, which `main` has told
             flush()
     gc.freeze()  # what is left goes with the process: looking through it for garbage takes a quarter of the time
-    sys.exit(INTERRUPTED if Staged.stopped else status)
-
-
-def _stop(number: int, frame: object) -> None:
-    """Interrupt the program, also where a library takes the exception for its own failure and the run goes on."""
-    Staged.stopped = True
-    raise KeyboardInterrupt
+    sys.exit(INTERRUPTED if interrupts.came else status)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

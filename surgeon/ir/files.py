@@ -18,6 +18,7 @@ from google.protobuf.message import EncodeError
 from onnx import ModelProto, TensorProto, numpy_helper
 
 from surgeon.errors import ModelError
+from surgeon.ir.interrupts import interrupted
 
 LARGE = 1 << 30  # bytes: a larger model is written with its weights in a file of their own
 SMALL = 1 << 20  # bytes: of a larger tensor no check needs the elements
@@ -284,8 +285,6 @@ class Staged:
     A link as the place of a file stays a link: the file that it names is replaced.
     """
 
-    stopped = False  # the user has interrupted the program: nothing is moved to its place any more
-
     def __init__(self) -> None:
         self._folders: dict[Path, Path] = {}  # where a file is to stand: where it is written
         self._moves: dict[Path, Path] = {}
@@ -322,7 +321,7 @@ class Staged:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         try:
-            if error is None and Staged.stopped:
+            if error is None and interrupted():
                 raise KeyboardInterrupt
             for written, real in self._moves.items() if error is None else ():
                 with _told(real):

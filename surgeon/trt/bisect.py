@@ -98,7 +98,9 @@ def check_folder(folder: Path, *sources: Path) -> None:
     """Raise ModelError where `folder` cannot take the files of a culprit, which never replace one of the `sources`."""
     if folder.exists() and not folder.is_dir():
         raise ModelError(f"'{folder}' is a file; name a folder for what --bisect finds.")
-    for name in FILES if folder.exists() else ():
+    if not folder.exists():
+        return
+    for name in FILES:
         check_writable(folder / name, *sources)
 
 

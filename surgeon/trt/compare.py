@@ -39,8 +39,9 @@ from surgeon.proof.pair import ModelPair
 from surgeon.proof.whole import whole_pair
 from surgeon.report import Progress
 from surgeon.rules.meaning import with_functions
-from surgeon.trt.engine import RTX, choose_runtime, computes_in_half, plugin_library
+from surgeon.trt.engine import computes_in_half, plugin_library
 from surgeon.trt.runners import Engine, Feeds, OnnxRuntime, ParsedNetwork, Running, Way, engine_way
+from surgeon.trt.runtime import RTX, choose_runtime
 
 Shapes = tuple[tuple[int, ...], ...]  # smallest, usual, largest
 COLUMNS = ("output", "inputs", "error", "absolute", "relative", "L2", "cosine", "PSNR", "verdict")

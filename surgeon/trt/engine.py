@@ -1,39 +1,25 @@
-"""Engines through Polygraphy's loaders: parse, build, save; a refusal is told with its ONNX node
-and the pass to mend it.
+"""Engines through Polygraphy's loaders: parse, build, save.
 
-TensorRT where it and a GPU are there, else TensorRT-RTX, which parses and builds ahead of time on a machine without a
-GPU (its module is `tensorrt_rtx`). Polygraphy decides between the two when it is first imported,
-so one process drives one.
+A refusal is told with its ONNX node and the pass to mend it.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import importlib
-import importlib.util
-import io
-import logging
-import os
-import re
-import shlex
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from surgeon.errors import EngineError, SurgeonError, UsageError, did_you_mean
+from surgeon.errors import EngineError, UsageError, did_you_mean
 from surgeon.ir.files import as_text, check_writable, put, read, read_all
 from surgeon.ir.lattice import declared_dim
-from surgeon.pipeline.check import Untaken, mended_by
 from surgeon.proof.feeds import HALVES
 from surgeon.report import Progress
-from surgeon.targets.target import Target
+from surgeon.trt.log import PolygraphyLog
+from surgeon.trt.refusals import refusal_text, refusals
+from surgeon.trt.runtime import RTX, choose_runtime, title, use
 
-CLASSIC, RTX = "tensorrt", "tensorrt_rtx"
 Profile = Mapping[str, Sequence[Sequence[int]]]  # input name -> (min, opt, max) shapes
 Profiles = Sequence[Profile] | Callable[[Any], Sequence[Profile]]  # the second: of the parsed INetworkDefinition
 
@@ -49,96 +35,9 @@ class Built:
     notes: list[str] = field(default_factory=list)
 
 
-# ---- which TensorRT --------------------------------------------------------------------------------------------------
-
-
-def choose_runtime(asked: str | None = None) -> str:
-    """The module to build with: the one asked for ("tensorrt", "rtx"), else what is there. Raises UsageError."""
-    known = {None: None, CLASSIC: CLASSIC, "rtx": RTX, RTX: RTX}
-    if asked not in known:
-        raise UsageError(f"no TensorRT is called '{asked}'.{did_you_mean(str(asked), [CLASSIC, 'rtx'])}")
-    wanted = known[asked]
-    if wanted is not None and not _importable(wanted):
-        raise UsageError(f"the Python package '{wanted}' cannot be imported here. {_how_to_install(wanted)}")
-    if wanted is not None:
-        return wanted
-    if _importable(CLASSIC) and gpu():
-        return CLASSIC
-    if _importable(RTX):
-        return RTX
-    if _importable(CLASSIC):
-        raise UsageError(
-            "TensorRT builds engines on a GPU, and this machine has none that its driver offers. TensorRT-RTX builds "
-            "without: install surgeon with the extra 'rtx'."
-        )
-    raise UsageError(
-        "no TensorRT can be imported here. Install surgeon with the extra 'rtx' (TensorRT-RTX, which builds without a "
-        "GPU), or the package tensorrt."
-    )
-
-
-def _importable(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
-
-
-def _how_to_install(module: str) -> str:
-    return (
-        "Install surgeon with the extra 'rtx'."
-        if module == RTX
-        else "Install the package tensorrt of the version that you deploy."
-    )
-
-
-def gpu() -> bool:
-    """Whether the CUDA driver is there and has a device."""
-    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-    try:
-        driver = ctypes.CDLL(name)
-    except OSError:
-        return False
-    count = ctypes.c_int()
-    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
-
-
-def use(runtime: str) -> Any:
-    """Tell Polygraphy which of the two it drives, and return the module.
-    Raises UsageError where it drives the other."""
-    wanted = runtime == RTX
-    if "polygraphy.backend.trt" not in sys.modules:
-        os.environ["POLYGRAPHY_USE_TENSORRT_RTX"] = "1" if wanted else "0"
-    with contextlib.redirect_stdout(io.StringIO()):  # it announces there that its own output will have no colours
-        from polygraphy import config
-
-    if "polygraphy.backend.trt" not in sys.modules:
-        config.USE_TENSORRT_RTX = wanted  # Polygraphy reads it again when its TensorRT backend is first imported
-    if wanted != config.USE_TENSORRT_RTX:
-        raise UsageError(
-            "this process already uses Polygraphy with the other of TensorRT and TensorRT-RTX. Use a process for each."
-        )
-    try:
-        return importlib.import_module(runtime)
-    except (ImportError, OSError) as error:
-        raise EngineError(
-            f"{runtime} is installed but does not load: {error}. A CUDA library that it needs is missing or too old."
-        ) from error
-
-
-def title(trt: Any) -> str:
-    """ "TensorRT-RTX 1.7.1.116", "TensorRT 10.9.0.34"."""
-    return f"{'TensorRT-RTX' if trt.__name__ == RTX else 'TensorRT'} {trt.__version__}"
-
-
-def target_of(trt: Any) -> Target:
-    """The row of surgeon's own table for a TensorRT module."""
-    return Target.parse("rtx" if trt.__name__ == RTX else ".".join(str(trt.__version__).split(".")[:3]))
-
-
-# ---- building --------------------------------------------------------------------------------------------------------
-
-
 def build(
     model: str | Path,
-    out: str | Path,
+    engine_path: str | Path,
     *,
     runtime: str | None = None,
     profiles: Sequence[Profile] = (),
@@ -160,7 +59,7 @@ def build(
 
     Raises EngineError with every refused node and the pass that could mend it, UsageError, ModelError.
     """
-    source, path = Path(model), Path(out)
+    source, path = Path(model), Path(engine_path)
     proto, files = read_all(source)
     for place in (path, *([Path(timing_cache)] if timing_cache is not None else [])):
         check_writable(place, *files)
@@ -203,7 +102,7 @@ def serialized(
 
     It stays bytes: making it runnable needs a GPU. Raises EngineError with every refused node.
     """
-    with polygraphy_log() as log:
+    with PolygraphyLog() as log:
         from polygraphy.backend import trt as backend
         from polygraphy.exception import PolygraphyException
 
@@ -222,9 +121,9 @@ def serialized(
         try:
             return bytes(backend.EngineBytesFromNetwork(network, config, save_timing_cache=path)())
         except PolygraphyException:
-            raise EngineError(_told(trt, source, _refusals(trt, source, log))) from None
+            raise EngineError(refusal_text(trt, source, refusals(trt, source, log))) from None
         except TypeError as error:  # the binding's way to say that the C++ factory returned null
-            said = "; ".join(told(log)) or str(error)
+            said = "; ".join(log.told()) or str(error)
             raise EngineError(f"{title(trt)} has no builder on this machine: {said}") from None
 
 
@@ -346,124 +245,3 @@ def _fixed_shapes(proto: Any, profiles: Sequence[Profile]) -> list[str]:
             f"{info.name}:MIN,OPT,MAX allows others"
         )
     return notes
-
-
-# ---- why not ---------------------------------------------------------------------------------------------------------
-
-
-# Polygraphy's own words beside TensorRT's: that something went wrong,
-# and that it wants TensorRT 8.5 (it builds with 8.2 to 8.4 too).
-SEVERITY = re.compile(r"^(\[[A-Z!]\] )+")
-NOISE = ("Could not parse", "Invalid Engine", "is installed, but version")
-
-
-class _Collector(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())
-
-
-@contextmanager
-def polygraphy_log() -> Iterator[list[str]]:
-    """What Polygraphy and TensorRT say at the level ERROR, kept off the terminal."""
-    from polygraphy.logger import G_LOGGER
-
-    collector, python = _Collector(), logging.getLogger("Polygraphy")
-    before, propagated = G_LOGGER.use_python_logging_system, python.propagate
-    colours, G_LOGGER.colors = G_LOGGER.colors, False
-    G_LOGGER.use_python_logging_system = True
-    python.addHandler(collector)
-    python.propagate = False
-    try:
-        yield collector.lines
-    finally:
-        python.removeHandler(collector)
-        python.propagate = propagated
-        G_LOGGER.use_python_logging_system, G_LOGGER.colors = before, colours
-
-
-def told(log: Sequence[str]) -> list[str]:
-    """What TensorRT itself said, each thing once and in one line."""
-    lines = dict.fromkeys(SEVERITY.sub("", " ".join(line.split())) for line in log)
-    return [line for line in lines if not any(noise in line for noise in NOISE)]
-
-
-def _refusals(trt: Any, source: Path, log: Sequence[str]) -> list[Untaken]:
-    """The parser's own errors, or where it took the model, what the builder logged;
-    each with the pass that mends it."""
-    found = list(dict.fromkeys(_parser_errors(trt, source)))
-    if not found:
-        proto = read(source)
-        found = [_builder_error(line, proto) for line in told(log)]
-    mending = _mending(source, target_of(trt)) if found else {}
-    return [replace(r, mended_by=mending.get(r.node, "")) for r in found]
-
-
-def _parser_errors(trt: Any, source: Path) -> list[Untaken]:
-    """Parse once more, by hand: Polygraphy's loader turns the parser's errors into text and drops the nodes."""
-    from polygraphy.backend.trt.util import get_trt_logger
-
-    proto = read(source)
-    builder = trt.Builder(get_trt_logger())
-    explicit = getattr(trt.NetworkDefinitionCreationFlag, "EXPLICIT_BATCH", None)
-    network = builder.create_network(0 if explicit is None else 1 << int(explicit))
-    parser = trt.OnnxParser(network, get_trt_logger())
-    if parser.parse_from_file(as_text(source)):
-        return []
-    return [_parser_error(parser.get_error(i), proto) for i in range(parser.num_errors)] or [
-        Untaken("", "", "the parser gives no reason")
-    ]
-
-
-def _parser_error(error: Any, proto: Any) -> Untaken:
-    """TensorRT 10 names the node; before that there is its number."""
-    why = " ".join(str(error.desc()).split())
-    name = error.node_name() if hasattr(error, "node_name") else ""
-    op = error.node_operator() if hasattr(error, "node_operator") else ""
-    nodes = proto.graph.node
-    if not name and 0 <= error.node() < len(nodes) and op in ("", nodes[error.node()].op_type):
-        node = nodes[error.node()]
-        return Untaken(label(node), node.op_type, why)
-    return Untaken(name, op, why)
-
-
-def _builder_error(line: str, proto: Any) -> Untaken:
-    named = [n for n in proto.graph.node if n.name and n.name in line]
-    why = " ".join(line.split())
-    if not named:
-        return Untaken("", "", why)
-    node = max(named, key=lambda n: len(n.name))
-    return Untaken(label(node), node.op_type, why)
-
-
-def _mending(source: Path, target: Target) -> dict[str, str]:
-    try:
-        return mended_by(source, target=target)
-    except SurgeonError:  # surgeon does not read the model either: then there is nothing to advise
-        return {}
-
-
-def label(node: Any) -> str:
-    """A NodeProto as reports call it: its name, or its operator and first output."""
-    return node.name or f"{node.op_type} -> {node.output[0] if node.output else '?'}"
-
-
-def _told(trt: Any, source: Path, refusals: Sequence[Untaken]) -> str:
-    lines = [f"{title(trt)} does not take '{source}'."]
-    for refusal in refusals:
-        lines.append(f"  {refusal}")
-        if "Plugin not found" in refusal.why and trt.__name__ != RTX:  # that one has no plugins
-            lines.append(
-                "    load the library that has it with --plugins LIB; `surgeon plugins build` makes surgeon's own"
-            )
-        elif refusal.mended_by:
-            lines.append(
-                f"    the pass '{refusal.mended_by}' may mend this: "
-                f"surgeon rewrite {shlex.quote(str(source))} OUT.onnx --target {target_of(trt)}"
-            )
-        elif refusal.node:
-            lines.append(f"    no pass rewrites this node for {target_of(trt)}")
-    return "\n".join(lines)

@@ -35,18 +35,9 @@ from surgeon.ir.lattice import declared_dim
 from surgeon.ir.run import Reference, Runner, Unrunnable
 from surgeon.report import Progress
 from surgeon.rules.meaning import with_functions
-from surgeon.trt.engine import (
-    RTX,
-    choose_runtime,
-    gpu,
-    plugin_library,
-    polygraphy_log,
-    serialized,
-    tactics,
-    title,
-    told,
-    use,
-)
+from surgeon.trt.engine import plugin_library, serialized, tactics
+from surgeon.trt.log import PolygraphyLog
+from surgeon.trt.runtime import RTX, choose_runtime, gpu, title, use
 
 Feeds = dict[str, np.ndarray]
 
@@ -65,7 +56,7 @@ class Running:
         self._narrows = narrows
 
     def __enter__(self) -> Running:
-        with polygraphy_log() as log:
+        with PolygraphyLog() as log:
             try:
                 self._runner.activate()
             # Polygraphy's own type, TensorRT's, and those of the CUDA libraries that it loads.
@@ -74,12 +65,12 @@ class Running:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        with polygraphy_log():
+        with PolygraphyLog():
             self._runner.deactivate()
 
     def __call__(self, feeds: Feeds) -> Feeds:
         """Run once. Raises Unrunnable where it does not run on these inputs."""
-        with polygraphy_log() as log:
+        with PolygraphyLog() as log:
             try:
                 given = self._narrowed(feeds) if self._narrows else feeds
                 found = self._runner.infer(given, check_inputs=self._narrows)
@@ -95,9 +86,9 @@ class Running:
         return {n: a.astype(types[n].numpy()) if n in types and a.dtype.kind in "iu" else a for n, a in feeds.items()}
 
 
-def _reason(error: Exception, log: Sequence[str]) -> str:
+def _reason(error: Exception, log: PolygraphyLog) -> str:
     """What TensorRT or ONNX Runtime said, else what was raised; in one line."""
-    return ("; ".join(told(log)) or " ".join(str(error).split()) or type(error).__name__)[:600]
+    return ("; ".join(log.told()) or " ".join(str(error).split()) or type(error).__name__)[:600]
 
 
 class Way(Protocol):
@@ -238,7 +229,7 @@ class Engine:
                 sources=self.sources,
                 progress=self.progress,
             )
-        with polygraphy_log():
+        with PolygraphyLog():
             from polygraphy.backend.trt import EngineFromBytes
 
             return Running(self.title, trt_runner(EngineFromBytes(data)), narrows=True)

@@ -15,7 +15,6 @@ from surgeon.trt.plugins.fields import NAMESPACE, Field, Plugin, plugins
 __all__ = ["NAMESPACE", "Field", "Plugin", "load", "plugins"]
 
 LIBRARY_VARIABLE = "SURGEON_PLUGINS"
-_loaded: dict[str, ctypes.CDLL] = {}
 
 
 def load(library: str | os.PathLike[str] | None = None) -> ctypes.CDLL:
@@ -23,7 +22,7 @@ def load(library: str | os.PathLike[str] | None = None) -> ctypes.CDLL:
 
     ``library`` is the file; without it, the one that the environment variable SURGEON_PLUGINS names, else the one
     that ``surgeon plugins build`` made for the TensorRT that this Python imports. TensorRT is imported first, so that
-    the library finds it where wheels put it. Loading twice is harmless.
+    the library finds it where wheels put it. Loading twice is harmless: the system gives the same library.
 
     Raises BuildError where there is no such file, or it cannot be loaded, or it was built for another major version.
     """
@@ -31,8 +30,6 @@ def load(library: str | os.PathLike[str] | None = None) -> ctypes.CDLL:
     tensorrt = import_module("tensorrt") if util.find_spec("tensorrt") is not None else None
     major = int(tensorrt.__version__.split(".")[0]) if tensorrt is not None else None
     path = Path(library or os.environ.get(LIBRARY_VARIABLE) or build.built_library(major)).resolve()
-    if str(path) in _loaded:
-        return _loaded[str(path)]
     if not path.is_file():
         raise build.BuildError(
             f"the plugin library {path} does not exist. Build it with `surgeon plugins build`, or name another one by"
@@ -51,5 +48,4 @@ def load(library: str | os.PathLike[str] | None = None) -> ctypes.CDLL:
             f"the plugin library {path} was built for TensorRT {built_for}, and this Python imports TensorRT {major}."
             f" Build one for it: surgeon plugins build --tensorrt-root DIR, DIR holding TensorRT {major}'s headers."
         )
-    _loaded[str(path)] = handle
     return handle

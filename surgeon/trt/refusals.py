@@ -1,0 +1,95 @@
+"""Why TensorRT does not take a model: its own words, the ONNX node that they are about, the pass that mends it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from surgeon.errors import SurgeonError
+from surgeon.ir.files import as_text, read
+from surgeon.pipeline.check import Untaken, mended_by
+from surgeon.targets.target import Target
+from surgeon.trt.log import PolygraphyLog
+from surgeon.trt.runtime import RTX, target_of, title
+
+
+def refusals(trt: Any, source: Path, log: PolygraphyLog) -> list[Untaken]:
+    """The parser's own errors, or where it took the model, what the builder logged;
+    each with the pass that mends it."""
+    found = list(dict.fromkeys(_parser_errors(trt, source)))
+    if not found:
+        proto = read(source)
+        found = [_builder_error(line, proto) for line in log.told()]
+    mending = _mending(source, target_of(trt)) if found else {}
+    return [replace(r, mended_by=mending.get(r.node, "")) for r in found]
+
+
+def _parser_errors(trt: Any, source: Path) -> list[Untaken]:
+    """Parse once more, by hand: Polygraphy's loader turns the parser's errors into text and drops the nodes."""
+    from polygraphy.backend.trt.util import get_trt_logger
+
+    proto = read(source)
+    builder = trt.Builder(get_trt_logger())
+    explicit = getattr(trt.NetworkDefinitionCreationFlag, "EXPLICIT_BATCH", None)
+    network = builder.create_network(0 if explicit is None else 1 << int(explicit))
+    parser = trt.OnnxParser(network, get_trt_logger())
+    if parser.parse_from_file(as_text(source)):
+        return []
+    return [parser_error(parser.get_error(i), proto) for i in range(parser.num_errors)] or [
+        Untaken("", "", "the parser gives no reason")
+    ]
+
+
+def parser_error(error: Any, proto: Any) -> Untaken:
+    """One error of the parser: the node and why. TensorRT 10 names the node; before that there is its number."""
+    why = " ".join(str(error.desc()).split())
+    name = error.node_name() if hasattr(error, "node_name") else ""
+    op = error.node_operator() if hasattr(error, "node_operator") else ""
+    nodes = proto.graph.node
+    if not name and 0 <= error.node() < len(nodes) and op in ("", nodes[error.node()].op_type):
+        node = nodes[error.node()]
+        return Untaken(label(node), node.op_type, why)
+    return Untaken(name, op, why)
+
+
+def _builder_error(line: str, proto: Any) -> Untaken:
+    named = [n for n in proto.graph.node if n.name and n.name in line]
+    why = " ".join(line.split())
+    if not named:
+        return Untaken("", "", why)
+    node = max(named, key=lambda n: len(n.name))
+    return Untaken(label(node), node.op_type, why)
+
+
+def _mending(source: Path, target: Target) -> dict[str, str]:
+    try:
+        return mended_by(source, target=target)
+    except SurgeonError:  # surgeon does not read the model either: then there is nothing to advise
+        return {}
+
+
+def label(node: Any) -> str:
+    """A NodeProto as reports call it: its name, or its operator and first output."""
+    return node.name or f"{node.op_type} -> {node.output[0] if node.output else '?'}"
+
+
+def refusal_text(trt: Any, source: Path, found: Sequence[Untaken]) -> str:
+    """The refusals as a paragraph: the model, then each node with what to do about it."""
+    lines = [f"{title(trt)} does not take '{source}'."]
+    for refusal in found:
+        lines.append(f"  {refusal}")
+        if "Plugin not found" in refusal.why and trt.__name__ != RTX:  # that one has no plugins
+            lines.append(
+                "    load the library that has it with --plugins LIB; `surgeon plugins build` makes surgeon's own"
+            )
+        elif refusal.mended_by:
+            lines.append(
+                f"    the pass '{refusal.mended_by}' may mend this: "
+                f"surgeon rewrite {shlex.quote(str(source))} OUT.onnx --target {target_of(trt)}"
+            )
+        elif refusal.node:
+            lines.append(f"    no pass rewrites this node for {target_of(trt)}")
+    return "\n".join(lines)

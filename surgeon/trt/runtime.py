@@ -1,0 +1,104 @@
+"""Which TensorRT there is, and which one Polygraphy drives.
+
+TensorRT where it and a GPU are there, else TensorRT-RTX, which parses and builds ahead of time on a machine without a
+GPU (its module is `tensorrt_rtx`). Polygraphy decides between the two when it is first imported, so one process drives
+one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import importlib.util
+import io
+import os
+import sys
+from typing import Any
+
+from surgeon.errors import EngineError, UsageError, did_you_mean
+from surgeon.targets.target import Target
+
+CLASSIC, RTX = "tensorrt", "tensorrt_rtx"
+
+
+def choose_runtime(asked: str | None = None) -> str:
+    """The module to build with: the one asked for ("tensorrt", "rtx"), else what is there. Raises UsageError."""
+    modules = {None: None, CLASSIC: CLASSIC, "rtx": RTX, RTX: RTX}
+    if asked not in modules:
+        raise UsageError(f"no TensorRT is called '{asked}'.{did_you_mean(str(asked), [CLASSIC, 'rtx'])}")
+    wanted = modules[asked]
+    if wanted is not None and not importable(wanted):
+        raise UsageError(f"the Python package '{wanted}' cannot be imported here. {_how_to_install(wanted)}")
+    if wanted is not None:
+        return wanted
+    if importable(CLASSIC) and gpu():
+        return CLASSIC
+    if importable(RTX):
+        return RTX
+    if importable(CLASSIC):
+        raise UsageError(
+            "TensorRT builds engines on a GPU, and this machine has none that its driver offers. TensorRT-RTX builds "
+            "without: install surgeon with the extra 'rtx'."
+        )
+    raise UsageError(
+        "no TensorRT can be imported here. Install surgeon with the extra 'rtx' (TensorRT-RTX, which builds without a "
+        "GPU), or the package tensorrt."
+    )
+
+
+def importable(module: str) -> bool:
+    """Whether a Python package is installed."""
+    return importlib.util.find_spec(module) is not None
+
+
+def _how_to_install(module: str) -> str:
+    return (
+        "Install surgeon with the extra 'rtx'."
+        if module == RTX
+        else "Install the package tensorrt of the version that you deploy."
+    )
+
+
+def gpu() -> bool:
+    """Whether the CUDA driver is there and has a device."""
+    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        driver = ctypes.CDLL(name)
+    except OSError:
+        return False
+    count = ctypes.c_int()
+    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+
+
+def use(runtime: str) -> Any:
+    """Tell Polygraphy which of the two it drives, and return the module.
+    Raises UsageError where it drives the other."""
+    wanted = runtime == RTX
+    if "polygraphy.backend.trt" not in sys.modules:
+        os.environ["POLYGRAPHY_USE_TENSORRT_RTX"] = "1" if wanted else "0"
+    with contextlib.redirect_stdout(io.StringIO()):  # it announces there that its own output will have no colours
+        from polygraphy import config
+
+    if "polygraphy.backend.trt" not in sys.modules:
+        config.USE_TENSORRT_RTX = wanted  # Polygraphy reads it again when its TensorRT backend is first imported
+    if wanted != config.USE_TENSORRT_RTX:
+        raise UsageError(
+            "this process already uses Polygraphy with the other of TensorRT and TensorRT-RTX. Use a process for each."
+        )
+    try:
+        return importlib.import_module(runtime)
+    except (ImportError, OSError) as error:
+        raise EngineError(
+            f"{runtime} is installed but does not load: {error}. A CUDA library that it needs is missing or too old."
+        ) from error
+
+
+def title(trt: Any) -> str:
+    """The name and version of a TensorRT module: "TensorRT-RTX 1.7.1.116", "TensorRT 10.9.0.34"."""
+    return f"{'TensorRT-RTX' if trt.__name__ == RTX else 'TensorRT'} {trt.__version__}"
+
+
+def target_of(trt: Any) -> Target:
+    """The row of surgeon's own table for a TensorRT module."""
+    return Target.parse("rtx" if trt.__name__ == RTX else ".".join(str(trt.__version__).split(".")[:3]))
