@@ -3,10 +3,11 @@
     import surgeon
     result = surgeon.rewrite("in.onnx", target="8.4")
     result.save("out.onnx")
-    print(result.report.applied)
+    print(result.report)
 
-The vocabulary of a pass is here too: `op var const attr output ANY`, `rule model_rule gs_pass meaning Stage` and
-`require require_some not_mine`.
+For a pipeline: `rewrite`, `check`, `compare` and `build`. For the author of a pass: the pattern language (`op var const
+attr output ANY`), the decorators (`rule model_rule gs_pass meaning`), `Stage`, and the words with which the body of a
+rule declines (`require require_some not_mine`).
 """
 
 from __future__ import annotations
@@ -16,50 +17,115 @@ from surgeon.app import start
 if start.is_program():
     start.begin()
 
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, overload
+
 from surgeon.errors import EngineError, ModelError, PassError, SurgeonError, UsageError
+from surgeon.ir.graph import Node, Value
 from surgeon.ir.schemas import DOMAIN
+from surgeon.pipeline.check import Checked, check
 from surgeon.pipeline.interop import gs_pass
 from surgeon.pipeline.session import Result, rewrite_file
-from surgeon.pipeline.session import rewrite as _run
+from surgeon.pipeline.session import rewrite as _rewrite_model
+from surgeon.report import Applied, Declined, Progress, Report
 from surgeon.rules.builder import Builder
 from surgeon.rules.driver import Editor
 from surgeon.rules.meaning import meaning
-from surgeon.rules.pattern import ANY, attr, const, op, output, var
-from surgeon.rules.rule import Stage, model_rule, not_mine, require, require_some, rule
+from surgeon.rules.pattern import ANY, Pattern, attr, const, op, output, var
+from surgeon.rules.rule import Refusal, Rule, Stage, model_rule, not_mine, require, require_some, rule
 from surgeon.targets.target import Target
+
+if TYPE_CHECKING:
+    from surgeon.pipeline.options import Folders, Shapes, Verify
+    from surgeon.pipeline.source import ModelLike
+    from surgeon.trt.compare import Comparison, compare
+    from surgeon.trt.engine import Built, build
 
 start.done()
 
-rewrite_model = model_rule
 __version__ = "0.1.0"
+rewrite_model = model_rule
+
+# They load Polygraphy, so they are imported when somebody asks for them.
+_LAZY = {
+    "Built": "surgeon.trt.engine",
+    "Comparison": "surgeon.trt.compare",
+    "build": "surgeon.trt.engine",
+    "compare": "surgeon.trt.compare",
+}
 
 
-def rewrite(first, /, **options):  # type: ignore[no-untyped-def]
-    """Two uses of one word. Over a pattern, `@surgeon.rewrite(pattern, stage=...)` is `@surgeon.rule`; over a
-    model, a path or a `gs.Graph`, `surgeon.rewrite(model, target="8.4")` runs the passes and returns a `Result`.
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module 'surgeon' has no attribute '{name}'")
+    return getattr(import_module(module), name)
 
-    See `surgeon.pipeline.session.rewrite` for the options of the second, `surgeon.rule` for the first.
-    """
-    from surgeon.rules.pattern import Pattern
 
-    return rule(first, **options) if isinstance(first, Pattern) else _run(first, **options)
+@overload
+def rewrite(
+    model: Pattern,
+    /,
+    *,
+    stage: Stage,
+    strategy: str | None = None,
+    library: str = "surgeon",
+    refuses: Refusal | None = None,
+) -> Callable[[Callable[..., Any]], Rule]: ...
+@overload
+def rewrite(
+    model: ModelLike,
+    *,
+    target: str | Target | None = None,
+    plugins: Iterable[str] = (),
+    strategy: Mapping[str, str] | None = None,
+    only: Iterable[str] | None = None,
+    skip: Iterable[str] = (),
+    verify: Verify = "window",
+    shapes: Shapes | None = None,
+    passes: Folders = (),
+    allow_unproved: bool = False,
+    options: Mapping[str, float] | None = None,
+    progress: Progress | None = None,
+) -> Result: ...
+def rewrite(model: Any, **options: Any) -> Any:
+    if isinstance(model, Pattern):  # `@surgeon.rewrite(pattern, stage=...)`, as `@surgeon.rule` was called
+        return rule(model, **options)
+    return _rewrite_model(model, **options)
 
+
+rewrite.__doc__ = _rewrite_model.__doc__
+vars(rewrite)["__signature__"] = inspect.signature(_rewrite_model)
 
 __all__ = [
     "ANY",
     "DOMAIN",
+    "Applied",
     "Builder",
+    "Built",
+    "Checked",
+    "Comparison",
+    "Declined",
     "Editor",
     "EngineError",
     "ModelError",
+    "Node",
     "PassError",
+    "Pattern",
+    "Report",
     "Result",
     "Stage",
     "SurgeonError",
     "Target",
     "UsageError",
+    "Value",
     "__version__",
     "attr",
+    "build",
+    "check",
+    "compare",
     "const",
     "gs_pass",
     "meaning",
@@ -71,7 +137,6 @@ __all__ = [
     "require_some",
     "rewrite",
     "rewrite_file",
-    "rewrite_model",
     "rule",
     "var",
 ]
