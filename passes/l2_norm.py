@@ -30,13 +30,12 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from surgeon import ANY, Stage, attr, const, meaning, op, require, rule, var
+from surgeon import ANY, Builder, Stage, attr, const, meaning, not_mine, op, require, require_some, rule, var
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
-from surgeon.rules.builder import Builder
 from surgeon.rules.pattern import Pattern
 
-from ._shapes import bare, dims, elements, no_larger, output_of
+from ._shapes import Dim, bare, dims, elements, no_larger, output_of
 from ._types import HALVES
 
 OPTIONS = ("repair_eps",)
@@ -51,39 +50,46 @@ x = var("x")
 # ---- patterns --------------------------------------------------------------------------------------------------------
 
 
-def cast(p: Pattern) -> Pattern:
+def maybe_cast(p: Pattern) -> Pattern:
+    """`p`, or a Cast of it."""
     return p | op.Cast(p)
 
 
 def seen_through(p: Pattern) -> Pattern:
-    """`p`, or what one operator makes of it that changes no element:
-    the body proves that its shape is what it must be."""
+    """`p`, or what one operator makes of it that changes no element.
+
+    The body proves that its shape is what it must be.
+    """
     shaped = op.Expand(p, ANY) | op.Tile(p, ANY) | op.Unsqueeze(p, ANY) | op.Reshape(p, ANY)
     return shaped | op.Cast(p) | op.CastLike(p, ANY) | op.Identity(p) | p
 
 
 def number(name: str) -> Pattern:
+    """A constant, perhaps in the type of another tensor."""
     return const(name) | op.CastLike(const(name), ANY)
 
 
 def root(p: Pattern) -> Pattern:
+    """The square root of `p`."""
     return op.Sqrt(p) | op.Pow(p, 0.5)
 
 
 def floored(p: Pattern, name: str) -> Pattern:
+    """`p`, or a constant where that is larger."""
     return op.Clip(p, number(name)) | op.Max(p, number(name))
 
 
 def inverse_of(p: Pattern) -> Pattern:
+    """1 / p."""
     return op.Reciprocal(p) | op.Div(1, p) | op.Pow(p, -1)
 
 
-reduced = cast(x)
+reduced = maybe_cast(x)
 size = op.Abs(reduced)
 square = size * size | op.Pow(size, 2) | reduced * reduced | op.Pow(reduced, 2)
 axes = const("axes")
 total: Pattern = seen_through(
-    op.ReduceSum(cast(square), axes)
+    op.ReduceSum(maybe_cast(square), axes)
     | op.ReduceSumSquare(size | reduced, axes)
     | op.Einsum(reduced, reduced, equation=attr("equation"))
 )
@@ -103,32 +109,36 @@ inverse = seen_through(
 )
 
 gain = const("gain") | op.Expand(const("gain"), ANY)
-numerator = cast(x) * gain | cast(x)
-normalised = numerator / norm | numerator * inverse | cast(x) * (inverse * gain) | cast(x) * (gain / norm)
+numerator = maybe_cast(x) * gain | maybe_cast(x)
+normalised = numerator / norm | numerator * inverse | maybe_cast(x) * (inverse * gain) | maybe_cast(x) * (gain / norm)
 
 
 # ---- the meaning -----------------------------------------------------------------------------------------------------
 
 
 @meaning("L2Norm", "SurgeonL2Norm")
-def l2_norm(f: Any, x: Any, weight: Any = None, *, axis: int, epsilon: float, mode: str) -> Any:
+def l2_norm(f, x, weight=None, *, axis, epsilon, mode):
     """x over its norm along `axis`; sums in fp32 for narrower types. `weight` has one element for each of that axis."""
     half = f.dtype in HALVES
     if half:
         f.compute_in(TensorProto.FLOAT)
         x = f.Cast(x, to=TensorProto.FLOAT)
         weight = weight and f.Cast(weight, to=TensorProto.FLOAT)
-    if mode in ("max_sum", "add_sum"):
-        squares = f.ReduceSumSquare(x, axes=[axis], keepdims=1)
-        y = f.Div(x, f.Sqrt(_at_least(f, squares, epsilon) if mode == "max_sum" else f.Add(squares, epsilon)))
-    else:
-        norm = f.ReduceL2(x, axes=[axis], keepdims=1)
-        if mode == "min_reciprocal":
-            y = f.Mul(x, f.Clip(f.Reciprocal(norm), max=epsilon) if f.opset < 8 else f.Min(f.Reciprocal(norm), epsilon))
-        else:
-            y = f.Div(x, _at_least(f, norm, epsilon) if mode == "max_norm" else f.Add(norm, epsilon))
+    y = _spelled(f, x, axis, epsilon, mode)
     y = f.Mul(y, weight) if weight is not None else y
     return f.Cast(y, to=f.dtype) if half else y
+
+
+def _spelled(f: Any, x: Any, axis: int, epsilon: float, mode: str) -> Any:
+    """x over its norm, as the mode says: the file's own spelling, without the casts."""
+    if mode in ("max_sum", "add_sum"):
+        squares = f.ReduceSumSquare(x, axes=[axis], keepdims=1)
+        return f.Div(x, f.Sqrt(_at_least(f, squares, epsilon) if mode == "max_sum" else f.Add(squares, epsilon)))
+    norm = f.ReduceL2(x, axes=[axis], keepdims=1)
+    if mode == "min_reciprocal":
+        inverse = f.Reciprocal(norm)
+        return f.Mul(x, f.Clip(inverse, max=epsilon) if f.opset < 8 else f.Min(inverse, epsilon))
+    return f.Div(x, _at_least(f, norm, epsilon) if mode == "max_norm" else f.Add(norm, epsilon))
 
 
 def _at_least(f: Any, value: Any, floor: float) -> Any:
@@ -140,34 +150,19 @@ def _at_least(f: Any, value: Any, floor: float) -> Any:
 
 
 @rule(normalised, stage=Stage.FUSE)
-def fuse(
-    b: Builder,
-    x: Value,
-    axes: np.ndarray | None = None,
-    equation: str | None = None,
-    gain: np.ndarray | None = None,
-    one: np.ndarray | None = None,
-    fill: TensorProto | None = None,
-    **epsilons: np.ndarray,
-) -> Value:
-    """`epsilons`: floor, added (on the norm), floor_sum, added_sum (on the sum), bound (on the reciprocal);
-    `one` or `fill` replaces a norm of 0."""
+def fuse(b, x, axes=None, equation=None, gain=None, one=None, fill=None, **epsilons):
+    """`epsilons`: floor, added (on the norm), floor_sum, added_sum (on the sum), bound (on the reciprocal).
+
+    `one` or `fill` replaces a norm of 0.
+    """
     require(b.value(x) is None, "it normalises a constant, which `fold` computes")
     dtype, out = b.dtype(x), b.dtype(output_of(b.root))
     require(dtype in WIDTH and out in WIDTH, "the type is not known, or not a floating-point type")
-    axis = _axis(axes) if equation is None else _summed_letter(equation)
+    axis = _only_axis(axes) if equation is None else _summed_axis(equation)
     _require_types(b, dtype)
     _require_shapes(b, x, axis, keepdims=equation is None and bool(_reduction(b).attr("keepdims")))
-    one = numpy_helper.to_array(fill) if fill is not None else one
-    if one is None:
-        mode, epsilon = _epsilon(b, epsilons)
-    else:
-        require(not epsilons and (one == 1).all(), "a norm of 0 becomes something else than 1")
-        require(
-            one.size == 1 and one.ndim <= 1 or no_larger(one.shape, _reduced_dims(b, x, axis)),
-            "the 1 makes the norm larger",
-        )
-        mode, epsilon = "max_norm", _below_every_norm(dtype)
+    one = one if fill is None else numpy_helper.to_array(fill)
+    mode, epsilon = _epsilon(b, epsilons) if one is None else _without_zero(b, x, axis, one, epsilons)
     if not any(n.key == "Cast" for n in b.matched):
         _say_that_it_widens(b, dtype)
     weight = None if gain is None else _weight(b, x, axis, gain)
@@ -176,7 +171,7 @@ def fuse(
 
 
 @rule(op.LpNormalization(x, p=2, axis=attr("axis")), stage=Stage.FUSE)
-def lp_normalization(b: Builder, x: Value, axis: int) -> Value:
+def lp_normalization(b, x, axis):
     require(b.value(x) is None, "it normalises a constant, which `fold` computes")
     require(b.dtype(x) in WIDTH, "the type is not known")
     _say_that_it_widens(b, b.dtype(x))
@@ -188,7 +183,7 @@ bare_node = op.L2Norm(x, domain="surgeon", **attributes)
 
 
 @rule(op.Mul(bare_node, gain), stage=Stage.FUSE)
-def weighted(b: Builder, x: Value, gain: np.ndarray, **attributes: Any) -> Value:
+def weighted(b, x, gain, **attributes):
     return b.L2Norm(x, _weight(b, x, attributes["axis"], gain), domain="surgeon", **attributes)
 
 
@@ -203,14 +198,16 @@ island = op.Cast(x)
     ),
     stage=Stage.FUSE,
 )
-def in_an_island(b: Builder, x: Value, to: int, weight: Value | None = None, **attributes: Any) -> Value:
+def in_an_island(b, x, to, weight=None, **attributes):
     """The casts of an fp32 island are part of the meaning of a half-precision L2Norm."""
     require(b.dtype(x) == to, "it changes the type")
-    require(to in HALVES, "")
+    if to not in HALVES:
+        not_mine()
     return b.L2Norm(x, weight, domain="surgeon", **attributes)
 
 
 def _say_that_it_widens(b: Builder, dtype: int) -> None:
+    """Warn that a sum of fp16 or bf16 is in fp32 now."""
     if dtype in HALVES:
         b.warn(
             f"the sum of squares moves from {_name(dtype)} to fp32: TensorRT would sum in {_name(dtype)}, where it "
@@ -221,13 +218,13 @@ def _say_that_it_widens(b: Builder, dtype: int) -> None:
 # ---- what no pattern can say -----------------------------------------------------------------------------------------
 
 
-def _axis(axes: np.ndarray | None) -> int:
-    assert axes is not None
+def _only_axis(axes: np.ndarray) -> int:
+    """The one axis of a reduction; declines several."""
     require(axes.size == 1, f"one axis expected, got {axes.reshape(-1).tolist()}")
     return int(axes.reshape(-1)[0])
 
 
-def _summed_letter(equation: str) -> int:
+def _summed_axis(equation: str) -> int:
     """The axis over which Einsum(x, x) sums squares: 'nc,nc->n' gives 1. Declines any other product."""
     operands, _, result = equation.replace(" ", "").partition("->")
     one, _, other = operands.partition(",")
@@ -244,11 +241,12 @@ def _summed_letter(equation: str) -> int:
 
 
 def _reduction(b: Builder) -> Node:
+    """The node of the match that sums."""
     return next(n for n in b.matched if n.key in ("ReduceL2", "ReduceSum", "ReduceSumSquare", "Einsum"))
 
 
 def _require_types(b: Builder, dtype: int) -> None:
-    """No tensor on the way may be of a narrower type than x."""
+    """Decline where a tensor on the way is of a narrower type than x."""
     for node in b.matched:
         if node.key in ("Cast", "CastLike") and b.value(node.inputs[0]) is None:
             inner = b.dtype(output_of(node))
@@ -257,60 +255,58 @@ def _require_types(b: Builder, dtype: int) -> None:
 
 
 def _require_shapes(b: Builder, x: Value, axis: int, keepdims: bool) -> None:
-    """The norm must meet x as a norm with kept dimensions would: follow it from the reduction to the division."""
+    """Decline where the norm does not meet x as a norm with kept dimensions would.
+
+    It is followed from the reduction to the division.
+    """
     whole = dims(b, x)
     rank = None if whole is None else len(whole)
     if rank is not None:
         require(-rank <= axis < rank, f"there is no axis {axis}")
-    kept, first = keepdims, rank is not None and axis % rank == 0  # without its first axis a norm meets x as it should
+    # without its first axis, a norm meets x as it should
+    kept, first = keepdims, rank is not None and axis % rank == 0
     for node in reversed(b.matched):  # from the reduction down to the root
         if node.key not in ("Expand", "Tile", "Unsqueeze", "Reshape") or b.value(node.inputs[0]) is not None:
             continue
         if node.key == "Unsqueeze":
-            require(
-                not kept and _restores(b, node, axis, rank), "Unsqueeze does not give back the axis that was reduced"
-            )
+            gives_back = not kept and _restores(b, node, axis, rank)
+            require(gives_back, "Unsqueeze does not give back the axis that was reduced")
         elif node.key == "Reshape":
-            require(
-                _has_kept_shape(b, output_of(node), axis, whole),
-                "it cannot be shown that Reshape gives back the axis that was reduced",
-            )
+            gives_back = _has_kept_shape(b, output_of(node), axis, whole)
+            require(gives_back, "it cannot be shown that Reshape gives back the axis that was reduced")
         elif node.key == "Tile":
-            require(
-                kept and _tiles_to(b, node, axis, whole),
-                "it cannot be shown that Tile makes the norm no larger than the input",
-            )
+            fits = kept and _tiles_to(b, node, axis, whole)
+            require(fits, "it cannot be shown that Tile makes the norm no larger than the input")
         else:
             require(kept or first, "the norm is expanded without the axis that was reduced")
-            require(
-                _expands_to(b, node, whole, x), "it cannot be shown that Expand makes the norm no larger than the input"
-            )
+            fits = _expands_to(b, node, whole, x)
+            require(fits, "it cannot be shown that Expand makes the norm no larger than the input")
         kept = True
     require(kept or first, "keepdims is 0, and nothing gives back the axis that was reduced")
 
 
 def _restores(b: Builder, unsqueeze: Node, axis: int, rank: int | None) -> bool:
-    operands = unsqueeze.operands()
-    at = operands[1] if isinstance(operands[1], np.ndarray) else b.value(operands[1])
+    """Whether an Unsqueeze gives the reduced axis back."""
+    at = b.value(unsqueeze.operands()[1])
     if at is None or at.size != 1:
         return False
     given = int(at.reshape(-1)[0])
     return given == axis if rank is None else given % rank == axis % rank
 
 
-def _has_kept_shape(b: Builder, value: Value, axis: int, whole: list[Any] | None) -> bool:
+def _has_kept_shape(b: Builder, value: Value, axis: int, whole: list[Dim] | None) -> bool:
     """Whether a reshaped norm has x's dimensions but for a 1 at `axis`; one that is unknown follows from the others."""
     shape = b.shape(value)
     if shape is None or whole is None or len(shape) != len(whole):
         return False
-    others = [a for a in range(len(whole)) if a != axis % len(whole)]
-    unknown = [a for a in others if shape[a] != whole[a]]
-    return shape[axis % len(whole)] == 1 and (
-        not unknown or (len(unknown) == 1 and not isinstance(shape[unknown[0]], int))
-    )
+    at = axis % len(whole)
+    differing = [d for a, d in enumerate(shape) if a != at and d != whole[a]]
+    follows = len(differing) == 1 and not isinstance(differing[0], int)
+    return shape[at] == 1 and (not differing or follows)
 
 
-def _expands_to(b: Builder, expand: Node, whole: list[Any] | None, x: Value) -> bool:
+def _expands_to(b: Builder, expand: Node, whole: list[Dim] | None, x: Value) -> bool:
+    """Whether an Expand makes the norm no larger than x."""
     target = expand.inputs[1]
     shape = target.producer if target is not None else None
     if shape is not None and shape.key == "Shape" and shape.inputs[0] is not None and bare(shape.inputs[0]) is bare(x):
@@ -318,18 +314,17 @@ def _expands_to(b: Builder, expand: Node, whole: list[Any] | None, x: Value) -> 
     return no_larger(elements(b, target), whole) or no_larger(dims(b, output_of(expand)), whole)
 
 
-def _tiles_to(b: Builder, tile: Node, axis: int, whole: list[Any] | None) -> bool:
-    times = elements(b, tile.inputs[1])
-    if times is None or whole is None or len(times) != len(whole):
+def _tiles_to(b: Builder, tile: Node, axis: int, whole: list[Dim] | None) -> bool:
+    """Whether a Tile repeats the norm along the reduced axis alone, as often as x has elements there."""
+    repeats = elements(b, tile.inputs[1])
+    if repeats is None or whole is None or len(repeats) != len(whole):
         return False
-    return all(t == 1 or (a == axis % len(whole) and t == whole[a]) for a, t in enumerate(times))
+    return all(t == 1 or (a == axis % len(whole) and t == whole[a]) for a, t in enumerate(repeats))
 
 
 def _weight(b: Builder, x: Value, axis: int, gain: np.ndarray) -> Value:
     """The factor as one element for each of the axis, 1 along the others; declines where it varies along them."""
-    whole = dims(b, x)
-    require(whole is not None, "the rank of the input is not known, nor which of its axes the factor runs along")
-    assert whole is not None
+    whole = require_some(dims(b, x), "the rank of the input is not known, nor which of its axes the factor runs along")
     require(gain.size > 1 and gain.ndim <= len(whole), "the factor is no weight for each channel")
     at = axis % len(whole) - (len(whole) - gain.ndim)
     require(
@@ -338,16 +333,12 @@ def _weight(b: Builder, x: Value, axis: int, gain: np.ndarray) -> Value:
     )
     for node in b.matched:
         if node.key == "Expand" and b.value(node.inputs[0]) is gain:
-            require(
-                _expands_to(b, node, whole, x),
-                "it cannot be shown that Expand makes the factor no larger than the input",
-            )
+            fits = _expands_to(b, node, whole, x)
+            require(fits, "it cannot be shown that Expand makes the factor no larger than the input")
     require(no_larger(gain.shape, whole), "it cannot be shown that the factor is no larger than the input")
     first = gain[tuple(slice(None) if k == at else slice(0, 1) for k in range(gain.ndim))]
-    require(
-        np.array_equal(np.broadcast_to(first, gain.shape), gain),
-        "the factor varies along other axes than the normalised one",
-    )
+    same = np.array_equal(np.broadcast_to(first, gain.shape), gain)
+    require(same, "the factor varies along other axes than the normalised one")
     if first.shape == gain.shape:
         source = next((v for n in b.matched for v in n.inputs if v is not None and b.value(v) is gain), None)
         if source is not None:
@@ -367,8 +358,7 @@ MODES = {
 
 
 def _epsilon(b: Builder, found: dict[str, np.ndarray]) -> tuple[str, float]:
-    """(mode, epsilon rounded to fp32). Says so where there is none,
-    and repairs one that was lost where the user asks."""
+    """(mode, epsilon rounded to fp32); says so where there is none, and repairs a lost one where the user asks."""
     rectified = any(n.key == "Relu" for n in b.matched)
     require(len(found) + rectified <= 1, "it has more than one epsilon")
     if rectified:
@@ -388,6 +378,16 @@ def _epsilon(b: Builder, found: dict[str, np.ndarray]) -> tuple[str, float]:
     return _repaired(b, f"it is 0 in the file, in {_name(dtype)}", MODES[name])
 
 
+def _without_zero(
+    b: Builder, x: Value, axis: int, one: np.ndarray, epsilons: dict[str, np.ndarray]
+) -> tuple[str, float]:
+    """(mode, epsilon) of a norm that becomes `one` where it is 0."""
+    require(not epsilons and (one == 1).all(), "a norm of 0 becomes something else than 1")
+    single = one.size == 1 and one.ndim <= 1
+    require(single or no_larger(one.shape, _reduced_dims(b, x, axis)), "the 1 makes the norm larger")
+    return "max_norm", _below_every_norm(b.dtype(x))
+
+
 def _as_used(b: Builder, array: np.ndarray) -> np.ndarray:
     """The constant in the type that a CastLike gives it."""
     for node in b.matched:
@@ -396,17 +396,20 @@ def _as_used(b: Builder, array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _reduced_dims(b: Builder, x: Value, axis: int) -> list[Any] | None:
+def _reduced_dims(b: Builder, x: Value, axis: int) -> list[Dim] | None:
+    """The dimensions of x with 1 for the axis; None where the rank is unknown."""
     whole = dims(b, x)
     return whole and [1 if a == axis % len(whole) else d for a, d in enumerate(whole)]
 
 
 def _below_every_norm(dtype: int) -> float:
+    """An epsilon that changes no norm but 0."""
     require(dtype != TensorProto.DOUBLE, "no fp32 epsilon lies below every norm that a sum of doubles can have")
     return BELOW_EVERY_NORM
 
 
 def _without_epsilon(b: Builder) -> tuple[str, float]:
+    """(mode, epsilon) of a norm without one, with a warning that says whether its source had one."""
     record = _deleted_addition(b)
     if record is not None:
         node, name = record
@@ -437,6 +440,7 @@ def _deleted_addition(b: Builder) -> tuple[Node, str] | None:
 
 
 def _repaired(b: Builder, why: str, mode: str) -> tuple[str, float]:
+    """(mode, epsilon) with the epsilon that the user gives for a lost one; without it, no epsilon and a warning."""
     wanted = b.options.get("repair_eps")
     if wanted is None:
         b.warn(f"lost epsilon: {why}. A row of zeros gives NaN; --repair-eps puts an epsilon back")
@@ -456,7 +460,7 @@ either = bare_node | op.L2Norm(x, var("weight"), domain="surgeon", **attributes)
 
 
 @rule(either, stage=Stage.LOWER, strategy="decompose")
-def decompose(b: Builder, x: Value, axis: int, epsilon: float, mode: str, weight: Value | None = None) -> Value:
+def decompose(b, x, axis, epsilon, mode, weight=None):
     dtype = b.dtype(x)
     half = dtype in HALVES
     wide = b.Cast(x, to=TensorProto.FLOAT) if half else x
@@ -470,30 +474,27 @@ def decompose(b: Builder, x: Value, axis: int, epsilon: float, mode: str, weight
 
 
 def _divisor(b: Builder, x: Value, axis: int, epsilon: float, mode: str) -> Value:
+    """What x is divided by."""
+    divisor: Value
     if mode == "add_sum":
-        return b.Sqrt(b.Add(b.ReduceSumSquare(x, axes=[axis], keepdims=1), epsilon))
-    norm = b.ReduceL2(x, axes=[axis], keepdims=1)
+        divisor = b.Sqrt(b.Add(b.ReduceSumSquare(x, axes=[axis], keepdims=1), epsilon))
+        return divisor
+    norm: Value = b.ReduceL2(x, axes=[axis], keepdims=1)
     if mode == "add_norm":
         return b.Add(norm, epsilon) if epsilon else norm
     floor = np.float32(epsilon)
     floor = {"max_norm": floor, "max_sum": np.sqrt(floor), "min_reciprocal": np.float32(1) / floor}[mode]
-    return _at_least(b, norm, float(floor))
+    divisor = _at_least(b, norm, float(floor))
+    return divisor
 
 
 def _refuses(model: Model, node: Node) -> str:
+    """Why the plugin does not take a node; empty where it does."""
     x = node.inputs[0]
     return "the plugin has no double precision" if x is not None and model.dtype(x) == TensorProto.DOUBLE else ""
 
 
 @rule(either, stage=Stage.LOWER, strategy="plugin", refuses=_refuses)
-def plugin(b: Builder, x: Value, axis: int, epsilon: float, mode: str, weight: Value | None = None) -> Value:
-    return b.SurgeonL2Norm(
-        x,
-        weight,
-        domain="surgeon",
-        axis=axis,
-        epsilon=epsilon,
-        mode=mode,
-        plugin_version="1",
-        plugin_namespace="surgeon",
-    )
+def plugin(b, x, axis, epsilon, mode, weight=None):
+    attrs = {"axis": axis, "epsilon": epsilon, "mode": mode}
+    return b.SurgeonL2Norm(x, weight, domain="surgeon", **attrs, plugin_version="1", plugin_namespace="surgeon")
