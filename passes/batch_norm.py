@@ -95,6 +95,5 @@ def in_training(b, x, scale, bias, epsilon):
     statistics = [o for o in b.root.outputs[1:] if o is not None]
     require(not any(o.users or o.is_output for o in statistics), "its running statistics are read")
     rank = require_some(b.rank(x), f"the rank of '{x.name}' is not known")
-    require(rank >= 2, f"the rank of '{x.name}' is not known")
     y = normalised(b, x, [0, *range(2, rank)], epsilon)
     return with_affine(b, y, of_channels(b, scale, rank), of_channels(b, bias, rank), b.dtype(x))

@@ -132,7 +132,7 @@ def _removed_of_each(b: Builder, perm: list[int]) -> dict[int, list[int]]:
     nodes = [n for n in b.matched if n.key == "Compress"]
     sources = [n.inputs[0] for n in nodes]
     reflected = next(v for v in sources if v is not None and v.producer not in nodes)
-    whole = require_some(dims(b, reflected), "the rank of the input is not known")
+    whole = dims(b, reflected) or []
     require(len(whole) == len(perm), "the rank of the input is not known")
     gone: dict[int, list[int]] = {}
     for node in nodes:

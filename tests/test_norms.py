@@ -599,3 +599,29 @@ def test_a_norm_of_an_unknown_type_is_left_alone() -> None:
     result = surgeon.rewrite(proto, target="8.4")
     assert [n.op_type for n in result.model.graph.node] == ["Custom", "GroupNormalization"]
     assert "its type is not known" in [d.why for d in result.report.declined if d.pass_name == "group-norm"]
+
+
+def test_a_reshape_to_its_own_shape_is_reported_by_nobody() -> None:
+    """A BatchNormalization between two Reshapes that change nothing folds no batch, which is no news."""
+    m = Spelled(17)
+    shape = np.asarray([2, 3, 4], np.int64)
+    parameters = [np.ones(3, np.float32)] * 4
+    m.Reshape(m.BatchNormalization(m.Reshape("x", shape), *parameters), shape, outputs="y")
+    result = surgeon.rewrite(m.model([2, 3, 4], 3), target="10.9", only=["batch-norm"])
+    assert operators(result) == ["BatchNormalization"]
+    assert not result.report.declined
+
+
+def test_a_scale_behind_one_scale_a_group_stays() -> None:
+    """From opset 18 to 20 GroupNormalization has one scale a group; ONNX's checker takes it no more."""
+    nodes = [
+        helper.make_node("GroupNormalization", ["x", "s", "t"], ["n"], num_groups=2),
+        helper.make_node("Mul", ["n", "by"], ["y"]),
+    ]
+    tensors = [numpy_helper.from_array(np.ones(2, np.float32), name) for name in "st"]
+    tensors.append(numpy_helper.from_array(np.arange(1, 5, dtype=np.float32).reshape(4, 1, 1), "by"))
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 4, 5, 5]) for name in "xy")
+    graph = helper.make_graph(nodes, "g", [x], [y], tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    options = {"strategy": {"group-norm": "keep"}, "only": ["group-norm"]}
+    assert operators(surgeon.rewrite(model, target="10.9", **options)) == ["GroupNormalization", "Mul"]

@@ -75,6 +75,6 @@ def require_possible(sizes: list[int | None], pads: np.ndarray, mode: str) -> No
         reflects = f"it reflects by {side.most} an axis of {size}; ONNX allows less than the axis has"
         require(mode != "reflect" or side.most < size, reflects)
         require(mode != "wrap" or side.most <= size, f"it repeats {side.most} of an axis of {size}")
-        require(mode == "constant" or size > 0, f"the crop leaves nothing of axis {side.axis}")
+        require(mode != "edge" or size > 0, f"it repeats the edge of axis {side.axis}, which has no element")
     for axis, size in enumerate(sizes):
         require(size is None or size > 0 or not (pads[:, axis] < 0).any(), f"the crop leaves nothing of axis {axis}")

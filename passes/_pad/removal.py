@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from onnx import numpy_helper
 
-from surgeon import Builder, const, op, output, require, require_some
+from surgeon import Builder, const, op, output, require
 from surgeon.ir.graph import Value
 from surgeon.rules.pattern import Op, Pattern
 
@@ -35,9 +35,9 @@ def removed(b: Builder, kept: Value, size: Any) -> list[int]:
     assert kept.producer is not None
     everywhere, gone, cleared = kept.producer.inputs
     assert everywhere is not None and everywhere.producer is not None
-    filled, updates = everywhere.producer.attr("value"), b.value(cleared)
-    positions = require_some(b.value(gone), NOT_SYMMETRIC)
+    filled, positions, updates = everywhere.producer.attr("value"), b.value(gone), b.value(cleared)
+    assert positions is not None and updates is not None  # the pattern takes constants alone
     is_true = filled is not None and numpy_helper.to_array(filled).all()
-    require(is_true and updates is not None and not updates.any(), NOT_SYMMETRIC)
+    require(is_true and not updates.any(), NOT_SYMMETRIC)
     require(elements(b, everywhere.producer.inputs[0]) == [size], OTHER_SIZE)
     return [int(p) for p in positions.reshape(-1)]
