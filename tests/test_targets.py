@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import onnx
 import pytest
 from helpers import model, require_opset
@@ -11,8 +14,9 @@ import surgeon
 from surgeon.errors import UsageError
 from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
-from surgeon.targets import plugins, releases, tables
+from surgeon.targets import dtypes, plugins, releases, tables
 from surgeon.targets import target as targets
+from surgeon.targets.condition import Scope
 from surgeon.targets.conditions import CONDITIONS
 from surgeon.targets.conditions.convolutions import deconvolution_padding
 from surgeon.targets.conditions.pools import PoolAxis, pool_axes
@@ -250,11 +254,23 @@ def test_a_model_above_the_ceiling_is_outdated_where_it_uses_what_came_later() -
     assert Target.parse("7.2").outdated(last(softmax.replace("AXIS", "2"), 13)) is None
 
 
-def test_every_condition_is_about_an_importer_and_has_a_source() -> None:
-    for condition in CONDITIONS:
-        for scope in condition.scopes:
-            assert set(scope.operators) <= tables.IMPORTED, condition.name
-            assert scope.source and str(scope.targets)
+SCOPES = [pytest.param(scope, id=condition.name) for condition in CONDITIONS for scope in condition.scopes]
+DOCUMENT = Path(__file__).parents[1] / "docs" / "trt-support.md"
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_condition_is_about_importers_that_are_there_and_has_a_source(scope: Scope) -> None:
+    assert set(scope.operators) <= tables.IMPORTED
+    first = scope.targets.releases[:1]
+    assert first in ((), (releases.FIRST,)) or any(op in tables.importers(first[0], False) for op in scope.operators)
+    headings = set(re.findall(r"^#+ (\S+?)\.? ", DOCUMENT.read_text(), re.MULTILINE))
+    assert set(re.findall(r"docs/trt-support.md section (\S+?)(?:;|$)", scope.source)) <= headings
+    assert re.search(r"docs/trt-support|onnx-tensorrt@|measured|\w\.cpp@|NvInfer\.h|NVIDIA", scope.source)
+
+
+def test_tables_speak_of_releases_with_a_row() -> None:
+    named = [first for first, *_ in (*tables.IMPORTERS, *tables.OPSETS, *sum(plugins.STOCK_VERSIONS.values(), ()))]
+    assert {*named, *dtypes.READABLE.values()} <= set(releases.RELEASES)
 
 
 @pytest.mark.parametrize(
