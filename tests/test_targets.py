@@ -255,7 +255,7 @@ def test_a_model_above_the_ceiling_is_outdated_where_it_uses_what_came_later() -
 
 
 SCOPES = [pytest.param(scope, id=condition.name) for condition in CONDITIONS for scope in condition.scopes]
-DOCUMENT = Path(__file__).parents[1] / "docs" / "trt-support.md"
+DOCUMENT = Path(__file__).parents[1] / "docs/trt-support.md"
 
 
 @pytest.mark.parametrize("scope", SCOPES)

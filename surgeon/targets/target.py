@@ -130,10 +130,11 @@ class Target:
 
     def takes(self, node: Node) -> str | None:
         """None where the target imports the node and computes what ONNX says; else the reason why not."""
-        row = _rows(self.version, self.rtx, self.dla).get(node.key)
+        table = _table(self.version, self.rtx, self.dla)
+        row = table.rows.get(node.key)
         if row is None:
             return self._why_unknown(node)
-        if self.lowers_opset and _is_newer(node, self.opset):
+        if table.lowers_to and _is_newer(node, table.lowers_to):
             return f"{node.op} is not in opset {self.opset}, the newest that this parser reads"
         for position in row.constant_inputs:
             if not is_weights(input_of(node, position)):
@@ -146,7 +147,7 @@ class Target:
 
     def takes_every(self, key: str) -> bool:
         """Whether every node of an operator is taken, whatever its inputs: then no node need be asked about."""
-        row = _rows(self.version, self.rtx, self.dla).get(key)
+        row = _table(self.version, self.rtx, self.dla).rows.get(key)
         return row is not None and not row.checks and not row.constant_inputs
 
     def outdated(self, node: Node) -> str | None:
@@ -213,9 +214,19 @@ class Row(NamedTuple):
     checks: tuple[Check, ...]
 
 
+class Table(NamedTuple):
+    """What a target asks of nodes: `rows` by operator that it imports, in the order of the conditions.
+
+    `lowers_to` is the newest opset of a parser that reads newer models with older meanings; 0 for any other.
+    """
+
+    rows: dict[str, Row]
+    lowers_to: int
+
+
 @cache
-def _rows(version: Version, rtx: bool, dla: bool) -> dict[str, Row]:
-    """By operator that is imported, what is asked of its nodes, in the order of the conditions."""
+def _table(version: Version, rtx: bool, dla: bool) -> Table:
+    """The table of a target, made once: every node of a model is held against it."""
     checks: dict[str, list[Check]] = {op: [] for op in tables.importers(version, rtx)}
     scopes = ((condition.check, scope) for condition in CONDITIONS for scope in condition.scopes)
     in_force = ((check, scope) for check, scope in scopes if scope.targets.covers(version, rtx=rtx, dla=dla))
@@ -223,7 +234,9 @@ def _rows(version: Version, rtx: bool, dla: bool) -> dict[str, Row]:
         if op in checks:
             checks[op].append(check)
     constants = tables.constant_inputs(version, rtx)
-    return {op: Row(constants.get(op, ()), tuple(found)) for op, found in checks.items()}
+    rows = {op: Row(constants.get(op, ()), tuple(found)) for op, found in checks.items()}
+    lowers = tables.LOWERING.covers(version, rtx=rtx, dla=dla)
+    return Table(rows, tables.opset_of(version) if lowers else 0)
 
 
 def _is_newer(node: Node, opset: int) -> bool:
