@@ -200,7 +200,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(
             "Softmax LogSoftmax Hardmax", "rtx", f"an input of {rank} dimensions is refused", 13,
             f"({kind} x) => ({kind} y) {{ y = OP <axis = 0> (x) }}",
-            tuple(f"({k} x) => ({k} y) {{ y = OP <axis = 0> (x) }}" for k in ("float[1,4]", "float[]", kind)), (13, 13, 11),
+            tuple(f"({k} x) => ({k} y) {{ y = OP <axis = 0> (x) }}" for k in ("float[1,4]", "float[]", kind)), (13, 13, 12),
         )
         for rank, kind in ((1, "float[4]"), (0, "float"))
     ],
@@ -226,6 +226,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "prelu_rank": [
         Example("PRelu", "7.0 to 11.4, rtx", "the slope has more dimensions than the input", 16, *both(PRELU.replace("float[3] s", "float[1,1,3] s"), "float[1,1,3] s", "float[1,3] s", "float[3] s")),
         Example("PRelu", "7.0 to 11.4, rtx", "the slope has more dimensions than the input", 16, *both(PRELU.replace("float[3] s", "float[1,1,3] s"), "float[2,3] x", "float[] x")),
+        Example("PRelu", "7.0 to 11.4, rtx", "the slope has more dimensions than the input", 16, *both(PRELU.replace("float[3] c", "float[1,1,3] c").replace("(x, s)", "(x, c)"), "float[1,1,3] c", "float[1,3] c", "float[] c")),
     ],
     "relu_type": [
         Example("Relu", "9.0 to 11.4, rtx", "int32 is refused", 14, *both("(int32[2] x) => (int32[2] y) { y = Relu (x) }", "int32", "int64", "float"), beside=("integers are refused",)),
@@ -480,7 +481,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("GroupNormalization", "8.6 to 11.4, rtx", "the input has 2 dimensions; at least three are needed", 17, GROUP.replace("[1,4,3,3]", "[1,4]"), (GROUP, GROUP.replace("[1,4,3,3] x", "[1,4,3] x"), GROUP.replace("[1,4,3,3] x", "[] x"))),
     ],
     "instance_norm_mixed": [
-        Example("InstanceNormalization", "10.0 to 11.4, rtx", "input, scale and bias are of different types", 6, *both(INSTANCE.replace("(x, s, s)", mixed), mixed, "(x, s, s)"), beside=(PLUGIN,))
+        Example("InstanceNormalization", "10.0 to 11.4, rtx", "input, scale and bias are of different types", 6, *both(INSTANCE.replace("(x, s, s)", mixed), mixed, "(x, s, s)", "(x, s)"), beside=(PLUGIN,))
         for mixed in ("(x, h, s)", "(x, s, h)", "(x, h, h)")
     ] + [
         Example("InstanceNormalization", "10.0 to 11.4, rtx", "input, scale and bias are of different types", 6, INSTANCE.replace("(x, s, s)", "(x, h, s)"), (INSTANCE.replace("{ y = InstanceNormalization (x,", "{ t = com.custom.Foo (x) y = InstanceNormalization (t,"),), beside=(PLUGIN,)),
@@ -558,6 +559,14 @@ EXAMPLES: dict[str, list[Example]] = {
             "ConvTranspose", "8.5 to 11.4, rtx", "a computed bias is not added to what output_padding adds", 11,
             *both(DECONVOLUTION.replace("[11, 11]", "[12, 11]").replace("float[1,1,5,5] x", "float[1,1,5,5] x, float[1] b").replace("(x, w)", "(x, w, b)"), "[12, 11]", "[11, 11]", "[9, 11]"), beside=(BAD_INPUT.format(2),),
         ),
+        Example(
+            "ConvTranspose", "8.5 to 11.4, rtx", "a computed bias is not added to what output_padding adds", 11,
+            *both(DECONVOLUTION.replace("[11, 11]", "[12, 11], output_padding = [1, 0]").replace("float[1,1,5,5] x", "float[1,1,5,5] x, float[1] b").replace("(x, w)", "(x, w, b)"), "[12, 11]", "[10, 11]"), beside=(BAD_INPUT.format(2),),
+        ),
+        Example(
+            "ConvTranspose", "8.5 to 11.4, rtx", "a computed bias is not added to what output_padding adds", 11,
+            *both(DECONVOLUTION.replace("[11, 11]", "[10, 11], output_padding = [3, 0]").replace("float[1,1,5,5] x", "float[1,1,5,5] x, float[1] b").replace("(x, w)", "(x, w, b)"), "(x, w, b)", "(x, w)"), beside=(BAD_INPUT.format(2),),
+        ),
     ],
     # arithmetic
     "einsum_operands": [Example("Einsum", "8.2 to 8.6", "more than two operands are refused", 12, *both(EINSUM.replace("ij,jk->ik", "ij,jk,kl->il").replace("(x, x)", "(x, x, x)"), "ij,jk,kl->il", "ij,jk->ik", "ij->ij"))],
@@ -600,6 +609,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("Attention", "10.14 to 11.4, rtx", why, 23, *attention(call, *taken))
         for call, why, *taken in (
             ("y, p, v = Attention (q, k, k)", "more than one output is refused"),
+            ("y, p = Attention (q, k, k)", "more than one output is refused"),
             ("y = Attention <softcap = 2.0> (q, k, k)", "softcap is refused", "y = Attention <softcap = 0.0> (q, k, k)"),
             ("y = Attention (q, k, k, , k, k)", "past keys and values are refused"),
             ("y = Attention (q, k, k, , k)", "past keys and values are refused", "y = Attention (q, k, k, m)"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from surgeon.targets.conditions import CONDITIONS
 from surgeon.targets.conditions.convolutions import deconvolution_padding
 from surgeon.targets.conditions.pools import PoolAxis, pool_axes
 from surgeon.targets.conditions.shapes import deep_tensor
+from surgeon.targets.installed import installed_version
 from surgeon.targets.target import Target
 
 
@@ -73,13 +75,28 @@ def test_installed_says_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
         "no TensorRT can be imported here",
     )
     found["tensorrt_rtx"] = "1.7.1.116"
-    assert Target.parse("installed").rtx and "1.7.1.116" in Target.parse("installed").note
-    found["tensorrt"] = "8.6.1.post1"
-    assert Target.parse("installed").version == (8, 6) and "8.6.1.post1" in Target.parse("installed").note
+    assert Target.parse("installed").rtx
+    assert Target.parse("installed").note == "TensorRT-RTX 1.7.1.116 is installed"
+    found["tensorrt_rtx"] = "1.8.0"
+    assert Target.parse("installed").note == ("TensorRT-RTX 1.8.0 is installed; the table was measured with 1.7.1")
+    for version, name, row in (("8.6.1.post1", "8.6", (8, 6)), ("11.2.0", "11.2", (11, 2)), ("8", "8", (8, 0))):
+        found["tensorrt"] = version
+        target = Target.parse("installed")
+        assert (target.name, target.version, target.note) == (name, row, f"TensorRT {version} is installed")
     found["tensorrt"] = "12.0.1"
-    assert (
-        Target.parse("installed").version == releases.LAST and "newer than the table" in Target.parse("installed").note
-    )
+    assert Target.parse("installed").version == releases.LAST
+    assert "newer than the table" in Target.parse("installed").note
+
+
+@pytest.mark.parametrize("module", ["tensorrt", "tensorrt_rtx"])
+def test_an_installed_module_has_a_version(module: str) -> None:
+    assert bool(installed_version(module)) == (importlib.util.find_spec(module) is not None)
+
+
+def test_an_empty_name_is_called_empty() -> None:
+    for name in ("", " "):
+        with pytest.raises(UsageError, match="the target is empty"):
+            Target.parse(name)
 
 
 def test_facts() -> None:
@@ -221,7 +238,8 @@ def test_takes_says_why() -> None:
     body, opset = NODES["reduce"]
     assert "over every axis" in (Target.parse("9.3").takes(last(body, opset)) or "")
     assert "must be an initializer" in (Target.parse("10.9").takes(last(*NODES["computed axes"])) or "")
-    assert "no importer for Unique" in (Target.parse("10.9").takes(last(*NODES["unique"])) or "")
+    assert Target.parse("10.9").takes(last(*NODES["unique"])) == "TensorRT 10.9 has no importer for Unique"
+    assert Target.parse("rtx").takes(last(*NODES["unique"])) == "TensorRT-RTX has no importer for Unique"
 
 
 def test_plugin_nodes_and_foreign_domains() -> None:
@@ -416,6 +434,8 @@ def test_rows_are_in_order_and_a_range_wants_them() -> None:
     for start in ((8, 3), (5, 0), (12, 0)):
         with pytest.raises(ValueError, match="not in"):
             releases.since(*start)
+    assert releases.EVERY_RELEASE.covers((8, 4)) and not releases.EVERY_RELEASE.covers((8, 4), rtx=True)
+    assert not releases.Range().covers((11, 4), rtx=True) and releases.EVERYWHERE.covers((11, 4), rtx=True)
     assert str(releases.between((8, 2), (9, 3))) == "8.2 to 9.3" and str(releases.DLA) == "dla"
     assert str(releases.since(11, 0, rtx=True)) == "11.0 to 11.4, rtx" and str(releases.RTX) == "rtx"
 
@@ -444,7 +464,7 @@ def test_facts_by_release() -> None:
     assert from_first([not t.lowers_opset for t in RELEASES]) == "10.0" and not ON_RTX.lowers_opset
     carried = names.index("9.0"), names.index("10.7")
     assert [t.carries_functions for t in RELEASES] == [k < carried[0] or k >= carried[1] for k in range(len(names))]
-    assert ON_RTX.carries_functions
+    assert ON_RTX.carries_functions and {t.pad_axes_count for t in RELEASES} == {2, None}
     assert from_first([t.pad_axes_count is None for t in RELEASES]) == "8.2" and ON_RTX.pad_axes_count is None
     assert from_first([t.pad_any_axis for t in RELEASES]) == "8.0" and ON_RTX.pad_any_axis
     assert from_first([t.pad_axes_input for t in RELEASES]) == "10.0" and ON_RTX.pad_axes_input
@@ -590,6 +610,8 @@ def test_where_types_must_be_asked_about(body: str, others: bool) -> None:
         ),
         ("(uint8[2] x) => (uint8[2] y) { y = com.custom.Mine (x) }", None),
         ("(uint8[2] x) => (int64[1] y) { y = Shape (x) }", None),
+        ("(float[2] x) => (uint8[2] y) { y = Cast <to = 2> (x) }", None),
+        ("(float[2] x) => (float[2] y) { t = com.custom.Mine (x) y = Relu (t) }", None),
         ("(uint8[2] x) => (bool[2] y) { y = Equal (x, x) }", None),
     ],
 )
@@ -618,6 +640,15 @@ def test_takes_every_means_that_no_node_need_be_asked_about() -> None:
         ("(float[2,4] x) => (float[2,4] y) { y = Softmax <axis = 0> (x) }", 11, "7.2", ""),
         ("(float[2,4] x) => (float[2,4] y) { y = Softmax <axis = 0> (x) }", 13, "8.0", ""),
         ("(float[] x) => (float[] y) { y = Hardmax <axis = 1> (x) }", 13, "7.2", "its meaning of axis"),
+        ("(float[2,4] x) => (float[2,4] y) { y = Softmax <axis = 0> (x) }", 11, "8.0", ""),
+        ("(float[2,4] x) => (float[2,4] y) { y = Softmax <axis = 0> (x) }", 18, "8.4", ""),
+        ("(float[1,2,3] x) => (float[1,2,3] y) { y = GroupNormalization <num_groups = 2> (x) }", 18, "8.6", ""),
+        (
+            "(float[1,2,3] x) => (float[1,2,3] y) { y = GroupNormalization <num_groups = 2, stash_type = 10> (x) }",
+            21,
+            "10.0",
+            "",
+        ),
         ("(float[2,4] x) => (int64[1] y) { y = Shape <start = 1> (x) }", 15, "8.2", "its attribute start"),
         ("(float[2,4] x) => (int64[1] y) { y = Shape <start = 0> (x) }", 15, "8.2", ""),
         ("(float[2,4] x) => (int64[1] y) { y = Shape <start = 1> (x) }", 15, "8.4", ""),
@@ -696,6 +727,8 @@ def test_the_padding_of_a_deconvolution_wants_a_static_kernel() -> None:
         ("(int32[2,2] x) => (int32[n] y) <int64[1] k = {-1}> { a = Neg (x) y = Reshape (a, k) }", "a"),
         ("(float[2,2] x) => (float[n] y) <int64[1] k = {-1}> { a = Neg (x) y = Reshape (a, k) }", None),
         ("(int64[2] x) => (int64[2] y) { a = Neg (x) y = Neg (a) }", None),
+        ("(int64[] x) => (int64[n] y) <int64[1] k = {-1}> { a = Neg (x) y = Reshape (a, k) }", None),
+        ("(int64[2] x, int64 m) => (int64[2] y) { a = Clip (x, , m) y = Neg (a) }", None),
         ("(int64[2,2] x) => (int64[2,2] y) { y = Neg (x) }", "y"),
         ("(int64[2,2] x) => (int64[2] y) { a = Neg (x) y = Shape (a) }", None),
         ("(int64[2,2] x) => (int64 y) { a = Neg (x) y = Size (a) }", None),
