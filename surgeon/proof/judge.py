@@ -221,6 +221,7 @@ class _Judge:
 
 
 def _stray(runner: Runner, feeds: Feeds, index: int, result: np.ndarray, side: str, equality: Equality) -> str:
+    """What to say of a side whose result is not what ONNX defines; empty where it is, or that is not known."""
     if runner.session is None:
         return ""
     defined = _by_definition(runner.model, feeds, index, runner.folder)
