@@ -88,7 +88,8 @@ class Cuts:
         if value.is_output or len(value.users) != 1:
             not_mine()
         self.b.matched = (*self.b.matched, gather)
-        return np.arange(self.size)[position.reshape(1)]
+        picked: np.ndarray = np.arange(self.size)[position.reshape(1)]
+        return picked
 
     def _is_along(self, gather: Node) -> bool:
         return (gather.attr("axis") or 0) % self.rank == self.axis
