@@ -20,7 +20,8 @@ from helpers import model
 from surgeon.app.cli import main
 from surgeon.errors import EngineError, UsageError
 from surgeon.trt.bisect import Culprit, bisect_way
-from surgeon.trt.compare import compare, figures, polygraphy_command
+from surgeon.trt.compare import compare, figures
+from surgeon.trt.handover import polygraphy_command
 from surgeon.trt.runners import (
     BindingsRunner,
     Engine,
@@ -217,7 +218,7 @@ def test_the_polygraphy_command_for_an_engine(tmp_path: Path) -> None:
     """What `surgeon compare` prints where a classic TensorRT runs: the profile, the plugins and the tactic sources."""
     from types import SimpleNamespace
 
-    from surgeon.trt.compare import Side
+    from surgeon.trt.comparison import Side
 
     source = write(tmp_path, LEAKY)
     comparison = compare(source, source, engine=False)

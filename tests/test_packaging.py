@@ -152,3 +152,26 @@ def test_a_type_error_in_a_pass_is_found(tmp_path: Path) -> None:
     assert status == 1
     assert 'passes/wrong.py:7: error: Argument 2 to "require" has incompatible type "int"' in output
     assert "passes/wrong.py:8: error: Incompatible return value type" in output
+
+
+def test_a_misspelt_option_is_a_type_error(tmp_path: Path) -> None:
+    """Of every public function: none takes whatever it is given."""
+    installed = typecheck.lay_out(tmp_path)
+    (installed / "wrong.py").write_text(
+        "from surgeon.pipeline.check import check\n"
+        "from surgeon.pipeline.session import rewrite, rewrite_file\n"
+        "from surgeon.trt.compare import compare\n"
+        "from surgeon.trt.engine import build\n"
+        "from surgeon.trt.polygraphy import RewriteOnnx\n\n"
+        'rewrite("m.onnx", traget="8.4")\nrewrite("m.onnx", verify="all")\n'
+        'rewrite_file("m.onnx", "n.onnx", onyl=["pad"])\n'
+        'check("m.onnx", traget="8.4")\ncompare("m.onnx", "n.onnx", netwrok=True)\n'
+        'build("m.onnx", "m.engine", fp61=True)\n'
+        'RewriteOnnx("m.onnx", traget="8.4")\n'
+    )
+    status, output = typecheck.run(tmp_path)
+    assert status == 1
+    found = [
+        line.split(":")[1] for line in output.splitlines() if line.startswith("surgeon/wrong.py") and ": error" in line
+    ]
+    assert found == ["7", "8", "9", "10", "11", "12", "13"], output

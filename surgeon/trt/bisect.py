@@ -31,7 +31,8 @@ from surgeon.proof.equality import TOLERANCE, compare
 from surgeon.proof.exact import Exact
 from surgeon.proof.feeds import NOT_FINITE
 from surgeon.rules.meaning import with_functions
-from surgeon.trt.compare import Comparison, as_onnx, differs, in_half, tolerance_of
+from surgeon.trt.compare import as_onnx, differs, in_half, tolerance_of
+from surgeon.trt.comparison import Comparison
 from surgeon.trt.engine import computes_in_half
 from surgeon.trt.runners import Engine, Feeds, OnnxRuntime, Way, save
 

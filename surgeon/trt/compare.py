@@ -9,9 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -29,7 +27,7 @@ from polygraphy.comparator import (
 from polygraphy.logger import G_LOGGER
 
 from surgeon.errors import EngineError, ModelError, UsageError, did_you_mean
-from surgeon.ir.files import Staged, check_writable, read_all
+from surgeon.ir.files import check_writable, read_all
 from surgeon.ir.run import Unrunnable
 from surgeon.proof import equality
 from surgeon.proof.equality import TOLERANCE, Difference
@@ -39,121 +37,11 @@ from surgeon.proof.pair import ModelPair
 from surgeon.proof.whole import whole_pair
 from surgeon.report import Progress
 from surgeon.rules.meaning import with_functions
+from surgeon.trt.comparison import Comparison, Figures, Shapes, Side, Statistics
 from surgeon.trt.engine import computes_in_half, plugin_library
+from surgeon.trt.handover import save_runs
 from surgeon.trt.runners import Engine, Feeds, OnnxRuntime, ParsedNetwork, Running, Way, engine_way
-from surgeon.trt.runtime import RTX, choose_runtime
-
-Shapes = tuple[tuple[int, ...], ...]  # smallest, usual, largest
-COLUMNS = ("output", "inputs", "error", "absolute", "relative", "L2", "cosine", "PSNR", "verdict")
-PLAIN = ("{}", "{} inputs", "error {}", "absolute {}", "relative {}", "L2 {}", "cosine {}", "PSNR {}", "{}")
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """Polygraphy's statistics of one output on one set of inputs, over the numbers that both sides have.
-
-    error     the largest difference over the largest number of the original: what the verdict goes by
-    absolute  the largest difference; relative the largest of an element to the original's
-              element; l2 of all differences
-    cosine    of the angle between the two; psnr in dB, inf where the two are equal
-    """
-
-    kind: str = "-"
-    error: float = 0.0
-    absolute: float = 0.0
-    relative: float = 0.0
-    l2: float = 0.0
-    cosine: float = 1.0
-    psnr: float = math.inf
-
-
-@dataclass(slots=True)
-class Statistics:
-    """One output over all inputs: the figures of those inputs on which the error is largest (where some differ, among
-    those), and the verdict over all."""
-
-    output: str
-    figures: Figures = field(default_factory=Figures)
-    why: str = ""
-    noisy: bool = False
-    _ranked: tuple[bool, float] = (False, -1.0)  # whether the figures' inputs differ, and by how much
-
-    @property
-    def verdict(self) -> str:
-        """Equal within the type's tolerance; or where the original itself is off by more than that, no further off."""
-        return self.why or ("equal to the original's own rounding" if self.noisy else "equal")
-
-    def add(self, found: Figures, tolerance: float, why: str) -> None:
-        """Take in one run; `why` it differs."""
-        self.noisy |= found.error > tolerance
-        ranked = bool(why), found.error
-        if ranked > self._ranked:
-            self.figures, self._ranked = found, ranked
-
-
-@dataclass(slots=True)
-class Side:
-    """One way of running the second model, against ONNX Runtime on the first.
-
-    differing   the kind and values of the first inputs on which it differs
-    """
-
-    way: Way
-    statistics: list[Statistics] = field(default_factory=list)
-    runs: int = 0
-    differing: tuple[str, Feeds] | None = None
-
-    @property
-    def title(self) -> str:
-        return self.way.title
-
-    @property
-    def ok(self) -> bool:
-        return not any(s.why for s in self.statistics)
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """In the order of COLUMNS."""
-        return [(s.output, *_cells(s.figures), s.verdict) for s in self.statistics]
-
-
-def _cells(f: Figures) -> tuple[str, ...]:
-    psnr = "-" if math.isinf(f.psnr) else f"{f.psnr:.0f} dB"
-    return f.kind, f"{f.error:.1e}", f"{f.absolute:.1e}", f"{f.relative:.1e}", f"{f.l2:.1e}", f"{f.cosine:.6f}", psnr
-
-
-@dataclass(slots=True)
-class Comparison:
-    """Every way of running the second model.
-
-    notes      what could not be run, and why
-    shapes     the smallest, first and largest shape of each dynamic input
-    tolerance  the largest difference that counts as equal in fp32, relative to the largest number
-    """
-
-    sides: list[Side] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    shapes: dict[str, Shapes] = field(default_factory=dict)
-    tolerance: float = TOLERANCE[TensorProto.FLOAT]
-
-    @property
-    def ok(self) -> bool:
-        return bool(self.sides) and all(s.ok for s in self.sides)
-
-    @property
-    def verdict(self) -> str:
-        bad = [s.title for s in self.sides if not s.ok]
-        if not self.sides:
-            return "nothing could be compared"
-        if bad:
-            return f"the models differ ({', '.join(bad)})"
-        runs = self.sides[0].runs
-        sets = "1 set" if runs == 1 else f"{runs} sets"
-        return f"the models agree on {sets} of inputs ({', '.join(s.title for s in self.sides)})"
-
-    @property
-    def engine(self) -> Engine | None:
-        """The TensorRT that ran, where one did."""
-        return next((s.way for s in self.sides if isinstance(s.way, Engine)), None)
+from surgeon.trt.runtime import choose_runtime
 
 
 def compare(
@@ -232,7 +120,7 @@ def compare(
     if not any(array.size for _, _, outputs in ran for array in outputs.values()):
         raise ModelError(f"the outputs of '{original}' have no elements on these inputs: nothing was compared.")
     if save_inputs or save_outputs:
-        _save([(f, given) for kind, f, given in ran if kind not in NOT_FINITE], save_inputs, save_outputs)
+        save_runs([(f, given) for kind, f, given in ran if kind not in NOT_FINITE], save_inputs, save_outputs)
     return comparison
 
 
@@ -323,60 +211,6 @@ def _ranges(dynamic: Collection[str], inputs: Sequence[Feeds]) -> dict[str, Shap
             smallest, largest = (tuple(f(sizes) for sizes in zip(*shapes, strict=True)) for f in (min, max))
             found[name] = smallest, shapes[0], largest
     return found
-
-
-def polygraphy_command(
-    comparison: Comparison,
-    original: str,
-    rewritten: str,
-    *,
-    inputs: str | None = None,
-    outputs: str | None = None,
-    plugins: Sequence[str] = (),
-    tactic_sources: Sequence[str] | None = None,
-) -> str:
-    """The shell command that lets Polygraphy compare the two models as `comparison` did,
-    the reference evaluations apart.
-
-    inputs, outputs   files that `compare` saved; without both, a first command makes them, of Polygraphy's random
-                      inputs
-
-    Polygraphy judges each element by itself, by that one tolerance.
-    """
-    engine = comparison.engine
-    first: list[str] = []
-    if inputs is None or outputs is None:
-        inputs, outputs = "inputs.json", "outputs.json"
-        first = ["polygraphy", "run", original, "--onnxrt", "--save-inputs", inputs, "--save-outputs", outputs]
-        first += _shape_words("--input-shapes", comparison.shapes, 1)
-    words = ["polygraphy", "run", rewritten, "--trt" if engine else "--onnxrt"]
-    words += ["--load-inputs", inputs, "--load-outputs", outputs]
-    words += ["--rtol", f"{comparison.tolerance:g}", "--atol", f"{comparison.tolerance:g}"]
-    if engine is not None:
-        for index, size in enumerate(("min", "opt", "max")):
-            words += _shape_words(f"--trt-{size}-shapes", comparison.shapes, index)
-        words += ["--plugins", *plugins] if plugins else []
-        words += ["--tactic-sources", *tactic_sources] if tactic_sources is not None else []
-    commands = [shlex.join(c) for c in (first, words) if c]
-    if engine is not None and engine.trt.__name__ == RTX:
-        commands[-1] = f"POLYGRAPHY_USE_TENSORRT_RTX=1 {commands[-1]}"
-    return " && ".join(commands)
-
-
-def _shape_words(option: str, shapes: Mapping[str, Shapes], index: int) -> list[str]:
-    return [option, *(f"{n}:[{','.join(map(str, s[index]))}]" for n, s in shapes.items())] if shapes else []
-
-
-def _save(ran: Sequence[tuple[Feeds, Feeds]], inputs: str | None, outputs: str | None) -> None:
-    """What `polygraphy run` takes with --load-inputs and --load-outputs."""
-    from polygraphy.json import save_json
-
-    with Staged() as staged:
-        if inputs is not None:
-            save_json([feeds for feeds, _ in ran], str(staged.place(Path(inputs))))
-        if outputs is not None:
-            results = [IterationResult(given, runner_name="onnxrt-surgeon") for _, given in ran]
-            save_json(RunResults([("onnxrt-surgeon", results)]), str(staged.place(Path(outputs))))
 
 
 def _compare_one(

@@ -9,7 +9,9 @@ from surgeon.app import arguments
 from surgeon.app.commands import DONE, FAILED
 from surgeon.app.screen import Screen
 from surgeon.trt.bisect import bisect_files, check_folder
-from surgeon.trt.compare import COLUMNS, PLAIN, Comparison, compare, polygraphy_command
+from surgeon.trt.compare import compare
+from surgeon.trt.comparison import COLUMNS, PLAIN, Comparison
+from surgeon.trt.handover import polygraphy_command
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,0 +1,135 @@
+"""What a comparison of two models found: figures of each output, a side for each way of running, the verdict."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from onnx import TensorProto
+
+from surgeon.proof.equality import TOLERANCE
+from surgeon.trt.runners import Engine, Feeds, Way
+
+Shapes = tuple[tuple[int, ...], ...]  # smallest, usual, largest
+COLUMNS = ("output", "inputs", "error", "absolute", "relative", "L2", "cosine", "PSNR", "verdict")
+PLAIN = ("{}", "{} inputs", "error {}", "absolute {}", "relative {}", "L2 {}", "cosine {}", "PSNR {}", "{}")
+MOST_SHOWN = 8  # outputs, and notes, in the `repr` of a comparison, which fits one screen
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Polygraphy's statistics of one output on one set of inputs, over the numbers that both sides have.
+
+    error     the largest difference over the largest number of the original: what the verdict goes by
+    absolute  the largest difference; relative the largest of an element to the original's
+              element; l2 of all differences
+    cosine    of the angle between the two; psnr in dB, inf where the two are equal
+    """
+
+    kind: str = "-"
+    error: float = 0.0
+    absolute: float = 0.0
+    relative: float = 0.0
+    l2: float = 0.0
+    cosine: float = 1.0
+    psnr: float = math.inf
+
+
+@dataclass(slots=True)
+class Statistics:
+    """One output over all inputs: the figures of those inputs on which the error is largest (where some differ, among
+    those), and the verdict over all."""
+
+    output: str
+    figures: Figures = field(default_factory=Figures)
+    why: str = ""
+    noisy: bool = False
+    _ranked: tuple[bool, float] = (False, -1.0)  # whether the figures' inputs differ, and by how much
+
+    @property
+    def verdict(self) -> str:
+        """Equal within the type's tolerance; or where the original itself is off by more than that, no further off."""
+        return self.why or ("equal to the original's own rounding" if self.noisy else "equal")
+
+    def add(self, found: Figures, tolerance: float, why: str) -> None:
+        """Take in one run; `why` it differs."""
+        self.noisy |= found.error > tolerance
+        ranked = bool(why), found.error
+        if ranked > self._ranked:
+            self.figures, self._ranked = found, ranked
+
+
+@dataclass(slots=True)
+class Side:
+    """One way of running the second model, against ONNX Runtime on the first.
+
+    differing   the kind and values of the first inputs on which it differs
+    """
+
+    way: Way
+    statistics: list[Statistics] = field(default_factory=list)
+    runs: int = 0
+    differing: tuple[str, Feeds] | None = None
+
+    @property
+    def title(self) -> str:
+        return self.way.title
+
+    @property
+    def ok(self) -> bool:
+        return not any(s.why for s in self.statistics)
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """In the order of COLUMNS."""
+        return [(s.output, *_cells(s.figures), s.verdict) for s in self.statistics]
+
+
+def _cells(f: Figures) -> tuple[str, ...]:
+    psnr = "-" if math.isinf(f.psnr) else f"{f.psnr:.0f} dB"
+    return f.kind, f"{f.error:.1e}", f"{f.absolute:.1e}", f"{f.relative:.1e}", f"{f.l2:.1e}", f"{f.cosine:.6f}", psnr
+
+
+@dataclass(slots=True, repr=False)
+class Comparison:
+    """Every way of running the second model.
+
+    notes      what could not be run, and why
+    shapes     the smallest, first and largest shape of each dynamic input
+    tolerance  the largest difference that counts as equal in fp32, relative to the largest number
+    """
+
+    sides: list[Side] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    shapes: dict[str, Shapes] = field(default_factory=dict)
+    tolerance: float = TOLERANCE[TensorProto.FLOAT]
+
+    @property
+    def ok(self) -> bool:
+        return bool(self.sides) and all(s.ok for s in self.sides)
+
+    @property
+    def verdict(self) -> str:
+        bad = [s.title for s in self.sides if not s.ok]
+        if not self.sides:
+            return "nothing could be compared"
+        if bad:
+            return f"the models differ ({', '.join(bad)})"
+        runs = self.sides[0].runs
+        sets = "1 set" if runs == 1 else f"{runs} sets"
+        return f"the models agree on {sets} of inputs ({', '.join(s.title for s in self.sides)})"
+
+    @property
+    def engine(self) -> Engine | None:
+        """The TensorRT that ran, where one did."""
+        return next((s.way for s in self.sides if isinstance(s.way, Engine)), None)
+
+    def __repr__(self) -> str:
+        lines = [f"Comparison: {self.verdict}"]
+        for side in self.sides:
+            lines.append(f"  {side.title}")
+            rows = side.rows()
+            for row in rows[:MOST_SHOWN]:
+                lines.append("    " + "  ".join(text.format(cell) for text, cell in zip(PLAIN, row, strict=True)))
+            if len(rows) > MOST_SHOWN:
+                lines.append(f"    and {len(rows) - MOST_SHOWN} more outputs")
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes[:MOST_SHOWN])])

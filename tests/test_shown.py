@@ -1,0 +1,47 @@
+"""What a notebook or an interpreter shows of results: one screen, however large the model is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import helpers
+
+import surgeon
+from surgeon.pipeline.check import check
+from surgeon.trt.compare import compare
+
+SCREEN = 24  # lines
+LEAKY = helpers.model("(float[N,4] x) => (float[N,4] y) { y = LeakyRelu <alpha = 0.1> (x) }")
+
+
+def many(count: int) -> str:
+    """As many Erf nodes of bfloat16 as asked for, which no TensorRT 8 takes."""
+    lines = "\n".join(f"t{k + 1} = Erf (t{k})" for k in range(count))
+    return f"(bfloat16[N,4] t0) => (bfloat16[N,4] t{count}) {{ {lines} }}"
+
+
+def test_a_report_fits_one_screen() -> None:
+    result = surgeon.rewrite(helpers.model(many(100)), target="8.4", verify="none")
+    lines = repr(result).splitlines()
+    assert len(result.report.untaken) > 50 and len(lines) <= SCREEN
+    assert lines[0].startswith("Result of") and "FAILED" in lines[1]
+    assert any("and 94 more" in line for line in lines)
+    page = result._repr_html_()
+    assert page.count("<tr>") <= SCREEN and "FAILED" in page
+
+
+def test_what_was_checked_fits_one_screen() -> None:
+    found = check(helpers.model(many(100)), target="8.4")
+    lines = repr(found).splitlines()
+    assert lines[0] == "Checked: TensorRT 8.4 does not take 100 nodes"
+    assert lines[-1] == "  and 88 more" and len(lines) <= SCREEN
+    taken = repr(check(LEAKY, target="10.9"))
+    assert taken == "Checked: TensorRT 10.9 takes every node, as far as surgeon's table knows"
+
+
+def test_a_comparison_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(LEAKY.SerializeToString())
+    lines = repr(compare(path, path, engine=False)).splitlines()
+    assert lines[0].startswith("Comparison: the models agree on") and lines[1] == "  ONNX Runtime"
+    assert lines[2].startswith("    y  ") and len(lines) <= SCREEN
