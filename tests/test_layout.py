@@ -1,0 +1,156 @@
+"""The code's layers: which module may import which, and how long a file may be."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+# Lower layers first: a module imports none of an upper one. What stands in one row is one layer.
+LAYERS = (
+    ("errors", "report"),
+    ("ir",),
+    ("targets",),
+    ("rules",),
+    ("proof",),
+    ("pipeline",),
+    ("precision",),
+    ("trt",),
+    ("app",),
+)
+LONGEST = 700  # lines of a file that gives no reason
+REASON = "This file is long because"  # how the paragraph of a docstring begins that gives it
+TO_GO = {("surgeon.pipeline.run", "surgeon")}  # imports that close a circle, and are to go: of the version
+
+
+def files() -> Iterator[tuple[str, Path]]:
+    """(module, file) of the package: passes/ is installed as surgeon.passes."""
+    for folder, package in (("surgeon", "surgeon"), ("passes", "surgeon.passes")):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = path.relative_to(ROOT / folder).with_suffix("").parts
+            yield ".".join((package, *(p for p in parts if p != "__init__"))), path
+
+
+MODULES = dict(files())
+
+
+def is_for_types(node: ast.AST) -> bool:
+    """Whether it is an `if TYPE_CHECKING:`."""
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def statements(node: ast.AST, types: bool) -> Iterator[ast.AST]:
+    """The statements inside, those in functions too; without `types` none of `if TYPE_CHECKING:`."""
+    for inner in ast.iter_child_nodes(node):
+        if types or not is_for_types(inner):
+            yield inner
+            yield from statements(inner, types)
+
+
+def imported(module: str, path: Path, types: bool = False) -> set[str]:
+    """The modules of the package that a module imports, in its functions too."""
+    found: set[str] = set()
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in statements(ast.parse(path.read_text()), types):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names if alias.name in MODULES)
+        elif isinstance(node, ast.ImportFrom):
+            above = ".".join(package.split(".")[: len(package.split(".")) + 1 - node.level]) if node.level else ""
+            base = ".".join(part for part in (above, node.module) if part)
+            for alias in node.names:  # `from package import module` does not ask the package for a name
+                name = f"{base}.{alias.name}"
+                found.add(name if name in MODULES else base)
+    return {name for name in found if name in MODULES and name != module}
+
+
+def layer(module: str) -> int | None:
+    """The number of a module's layer; None for the package itself, its program, and the passes."""
+    part = f"{module}.".split(".")[1]
+    return next((number for number, names in enumerate(LAYERS) if part in names), None)
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """The sets of modules that import each other, directly or through others."""
+    reached = {module: _reached(module, graph) for module in graph}
+    found = {tuple(sorted(o for o in graph if o in reached[m] and m in reached[o])) for m in graph if m in reached[m]}
+    return [list(circle) for circle in sorted(found)]
+
+
+def _reached(module: str, graph: dict[str, set[str]]) -> set[str]:
+    found, todo = set(), list(graph[module])
+    while todo:
+        other = todo.pop()
+        if other not in found:
+            found.add(other)
+            todo += graph[other]
+    return found
+
+
+def upward(graph: dict[str, set[str]]) -> set[tuple[str, str]]:
+    """(importing, imported) where that is of an upper layer."""
+    found = set()
+    for module, others in graph.items():
+        for other in others:
+            own, its = layer(module), layer(other)
+            if own is not None and its is not None and its > own:
+                found.add((module, other))
+    return found
+
+
+def too_long(path: Path) -> bool:
+    text = path.read_text()
+    return text.count("\n") > LONGEST and REASON not in (ast.get_docstring(ast.parse(text)) or "")
+
+
+def test_no_modules_import_each_other() -> None:
+    graph = {m: {o for o in imported(m, path) if (m, o) not in TO_GO} for m, path in MODULES.items()}
+    assert circles(graph) == []
+
+
+def test_no_module_imports_one_of_an_upper_layer() -> None:
+    """Not even for its types."""
+    assert upward({m: imported(m, path, types=True) for m, path in MODULES.items()}) == set()
+
+
+def test_a_long_file_gives_its_reason() -> None:
+    assert {module for module, path in MODULES.items() if too_long(path)} == set()
+
+
+def test_every_package_is_in_a_layer() -> None:
+    packages = {m.split(".")[1] for m, p in MODULES.items() if m.count(".") == 1 and p.name == "__init__.py"}
+    assert packages - {"passes"} == {name for names in LAYERS for name in names} - {"errors", "report"}
+
+
+def test_circles_and_upward_imports_are_found() -> None:
+    graph = {"surgeon.ir.a": {"surgeon.rules.b"}, "surgeon.rules.b": {"surgeon.ir.c"}, "surgeon.ir.c": {"surgeon.ir.a"}}
+    assert circles(graph) == [["surgeon.ir.a", "surgeon.ir.c", "surgeon.rules.b"]]
+    assert upward(graph) == {("surgeon.ir.a", "surgeon.rules.b")}
+    assert circles({"a": {"b"}, "b": set()}) == []
+
+
+@pytest.mark.parametrize(("text", "types", "found"), [
+    ("from surgeon.ir.graph import Node", False, {"surgeon.ir.graph"}),
+    ("from surgeon.ir import graph", False, {"surgeon.ir.graph"}),
+    ("from .graph import Node", False, {"surgeon.ir.graph"}),
+    ("from . import graph", False, {"surgeon.ir.graph"}),
+    ("from ..proof import prove", False, {"surgeon.proof.prove"}),
+    ("def f():\n    import surgeon.proof.prove", False, {"surgeon.proof.prove"}),
+    ("if TYPE_CHECKING:\n    from surgeon.ir.model import Model", False, set()),
+    ("if TYPE_CHECKING:\n    from surgeon.ir.model import Model", True, {"surgeon.ir.model"}),
+    ("import onnx", False, set()),
+])  # fmt: skip
+def test_imports_are_read(text: str, types: bool, found: set[str], tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_text(text)
+    assert imported("surgeon.ir.a", path, types) == found
+
+
+def test_a_reason_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_text('"""Long."""\n' + "x = 1\n" * LONGEST)
+    assert too_long(path)
+    path.write_text(f'"""Long.\n\n{REASON} it is a table.\n"""\n' + "x = 1\n" * LONGEST)
+    assert not too_long(path)
