@@ -19,6 +19,7 @@ class AttributeReference(str):
 
 
 def read_attribute(attribute: AttributeProto) -> Any:
+    """An attribute's value: a number, a text, a list of those, or a protobuf; or an AttributeReference."""
     if attribute.ref_attr_name:
         return AttributeReference(attribute.ref_attr_name)
     kind = attribute.type
@@ -66,8 +67,10 @@ def write_attributes(proto: NodeProto, attrs: dict[str, Any]) -> dict[str, Any] 
 
 
 def constant_value(proto: NodeProto) -> np.ndarray | None:
-    """The tensor of a Constant node, whichever of its attributes holds it; None where each call of the function that it
-    stands in says it."""
+    """The tensor of a Constant node, whichever of its attributes holds it.
+
+    None where each call of the function that it stands in says it. Raises ModelError for a sparse one.
+    """
     (attribute,) = proto.attribute
     if attribute.ref_attr_name:
         return None

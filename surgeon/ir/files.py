@@ -32,8 +32,10 @@ def read(path: Path) -> ModelProto:
 
 
 def read_all(path: Path) -> tuple[ModelProto, list[Path]]:
-    """The model without its external weights, and the files that it is made of: its own, and those of its weights.
-    Raises ModelError."""
+    """The model without its external weights, and the files that it is made of.
+
+    They are its own and those of its weights. Raises ModelError.
+    """
     if not path.exists():
         hint = " surgeon reads files, no pipes." if path.name == "-" else ""
         raise ModelError(f"there is no file '{path}'.{hint}")
@@ -61,7 +63,9 @@ def read_all(path: Path) -> tuple[ModelProto, list[Path]]:
         raise ModelError(f"'{path}' holds no graph: it is not an ONNX model, or was cut off while being written.")
     _check_types(model.graph, path)
     files = [path]
-    for file in external_files(model) if _EXTERNAL in data else ():
+    if _EXTERNAL not in data:
+        return model, files
+    for file in external_files(model):
         where = path.parent / file
         files.append(where)
         if Path(file).is_absolute() or ".." in Path(file).parts:
@@ -161,15 +165,19 @@ def resolved_weights(model: ModelProto, folder: str | Path) -> tuple[ModelProto,
     copy = ModelProto()
     copy.CopyFrom(model)
     for tensor in _tensors(copy.graph):
-        for entry in tensor.external_data if tensor.data_location == TensorProto.EXTERNAL else ():
+        if tensor.data_location != TensorProto.EXTERNAL:
+            continue
+        for entry in tensor.external_data:
             if entry.key == "location":
                 entry.value = real[entry.value].relative_to(common).as_posix()
     return copy, common
 
 
 def without_data(model: ModelProto, most: int = sys.maxsize) -> ModelProto:
-    """A copy whose external tensors, and those of more than `most` bytes, have no elements: what onnx's checker may
-    look at wherever the weights are, and however many."""
+    """A copy whose external tensors, and those of more than `most` bytes, have no elements.
+
+    onnx's checker may look at it wherever the weights are, and however many.
+    """
     copy = ModelProto()
     copy.CopyFrom(model)
     for tensor in _tensors(copy.graph):
@@ -243,8 +251,9 @@ def write(
     data = b"" if apart else _serialized(model)
     folder = Path(os.path.realpath(path.parent))  # `new/..` names a folder whether or not there is one called new
     with Staged() as staged:
-        for file in external_files(model) if _EXTERNAL in data or not data else ():
-            _carry((base or Path(".")) / file, folder / file, staged)
+        if _EXTERNAL in data or not data:
+            for file in external_files(model):
+                _carry((base or Path(".")) / file, folder / file, staged)
         if data:
             staged.put(data, path)
         else:
@@ -279,10 +288,11 @@ def put(contents: Mapping[Path, bytes]) -> None:
 
 
 class Staged:
-    """Files that are written in a hidden folder beside their places, and moved there at the end of a `with`, where all
-    are whole; else what stood there stays. A signal that ends the process takes the folders away too.
+    """Files that are written aside, and moved to their places when all are whole.
 
-    A link as the place of a file stays a link: the file that it names is replaced.
+    Each is written in a hidden folder beside its place, and moved at the end of a `with`; else what stood there stays.
+    A signal that ends the process takes the folders away too. A link as the place of a file stays a link: the file that
+    it names is replaced.
     """
 
     def __init__(self) -> None:
@@ -323,10 +333,8 @@ class Staged:
         try:
             if error is None and interrupted():
                 raise KeyboardInterrupt
-            for written, real in self._moves.items() if error is None else ():
-                with _told(real):
-                    written.chmod(real.stat().st_mode & 0o777 if real.exists() else 0o666 & ~_umask())
-                    os.replace(written, real)
+            if error is None:
+                self._move()
         finally:
             for folder in self._folders.values():
                 shutil.rmtree(folder, ignore_errors=True)
@@ -334,6 +342,13 @@ class Staged:
                 signal.signal(number, signal.SIG_DFL)
         if isinstance(error, _Ended):
             signal.raise_signal(error.number)
+
+    def _move(self) -> None:
+        """Move what was written to its places."""
+        for written, real in self._moves.items():
+            with _told(real):
+                written.chmod(real.stat().st_mode & 0o777 if real.exists() else 0o666 & ~_umask())
+                os.replace(written, real)
 
 
 ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]

@@ -15,6 +15,7 @@ Name = tuple[str, str, str]  # domain, name, overload
 
 
 def by_name(functions: Iterable[FunctionProto]) -> dict[Name, FunctionProto]:
+    """The functions by what calls name them."""
     return {(f.domain, f.name, f.overload): f for f in functions}
 
 
@@ -24,6 +25,7 @@ def called(node: NodeProto) -> Name:
 
 
 def opset_of(declaring: FunctionProto | ModelProto) -> int:
+    """The opset of ONNX's own operators that a model or a function declares; 1 where it declares none."""
     return next((o.version for o in declaring.opset_import if o.domain in ONNX), 1)
 
 
@@ -37,7 +39,7 @@ def changed_operators(function: FunctionProto, opset: int) -> list[str]:
 
 
 def _signature(op: str, opset: int) -> Any:
-    """Without the types, of which newer opsets take more."""
+    """What an opset says of an operator but for its types, of which newer opsets take more."""
     spec = schema(op, "", opset)
     if spec is None:
         return None
@@ -48,8 +50,11 @@ def _signature(op: str, opset: int) -> Any:
 def as_inliner_reads(
     function: FunctionProto, opset: int, functions: Mapping[Name, FunctionProto], call: NodeProto | None = None
 ) -> FunctionProto:
-    """A copy of which onnx's inliner (1.23) makes what it means: of the model's opset, where that means the same, with
-    a node for every output and with the defaults of what it calls. `call`: the only one that there is of it."""
+    """A copy of which onnx's inliner (1.23) makes what it means.
+
+    It is of the model's opset, where that means the same. It has a node for every output, and the defaults of what it
+    calls. `call` is the only call that there is of it, or None.
+    """
     copy = FunctionProto()
     copy.CopyFrom(function)
     if call is not None and called(call) == (function.domain, function.name, function.overload):
@@ -67,8 +72,10 @@ def as_inliner_reads(
 
 
 def _drop_left_out(nodes: Iterable[NodeProto], given: set[str]) -> None:
-    """Take away the attributes that would be a call's, where it does not give them: then the operator's default counts,
-    or that of the function that is called."""
+    """Take away the attributes that would be a call's, where it does not give them.
+
+    Then the operator's default counts, or that of the function that is called.
+    """
     for node in nodes:
         kept = [a for a in node.attribute if not a.ref_attr_name or a.ref_attr_name in given]
         if len(kept) < len(node.attribute):

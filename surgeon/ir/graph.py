@@ -1,4 +1,4 @@
-"""The ONNX protobuf itself, indexed: the module that edits nodes.
+"""Tensors, nodes and scopes: the ONNX protobuf, indexed. The module that edits nodes.
 
 A `Value` is a tensor: it knows its producer and its readers, and a reader inside a body is a reader of the outer value.
 A `Node` wraps a NodeProto. A `Graph` is one scope: the main graph, a body of an If, Loop or Scan, or a local function.
@@ -21,7 +21,7 @@ from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, numpy_helpe
 from surgeon.errors import ModelError
 from surgeon.ir.attributes import AttributeReference, read_attribute, shown, write_attributes
 from surgeon.ir.protos import IR_WITH_DEFAULTS, body_protos, in_topological_order, named_by_training
-from surgeon.ir.schemas import FLOAT_LIMIT, MOVED, key_of
+from surgeon.ir.schemas import FLOAT_ATTRIBUTES, FLOAT_LIMIT, MOVED, key_of
 
 if TYPE_CHECKING:
     from surgeon.ir.model import Model
@@ -65,8 +65,10 @@ class Value:
 
     @property
     def is_written(self) -> bool:
-        """Whether the value stands in the file as an initializer or a Constant node, nothing computes it, and no caller
-        replaces it: an initializer that is an input too (since IR version 4) is a default."""
+        """Whether the value stands in the file: as an initializer that no caller replaces, or as a Constant node.
+
+        An initializer that is an input too (since IR version 4) is a default, which a caller may replace.
+        """
         if self.producer is not None:
             return self.producer.key == "Constant"
         return self.tensor is not None and not self.is_input
@@ -106,10 +108,12 @@ class Node:
 
     @property
     def op(self) -> str:
+        """The operator, without its domain."""
         return self.proto.op_type
 
     @property
     def name(self) -> str:
+        """The name that the file gives the node; may be empty."""
         return self.proto.name
 
     @property
@@ -154,28 +158,34 @@ class Node:
                 yield from (v for v in inner.inputs if v is not None)
 
     def operands(self) -> Sequence[Any]:
-        """The inputs without trailing empty ones; what older opsets write as attributes stands in
-        its place as an array."""
+        """The inputs without trailing empty ones, as newer opsets have them.
+
+        What older opsets write as attributes stands in its place as an array, or as an AttributeReference.
+        """
         moved = MOVED.get(self.key)
         if moved is None and (not self.inputs or self.inputs[-1] is not None):
             return self.inputs
         found: list[Any] = list(self.inputs)
         if moved is not None and self.proto.attribute:
-            for name, position in moved.items():
-                if name not in self.attrs or len(found) > position:
-                    continue
-                given = self.attrs[name]
-                if self.key == "Clip" and abs(given) >= FLOAT_LIMIT:
-                    continue
-                found += [None] * (position - len(found))
-                if isinstance(given, AttributeReference):
-                    found.append(given)
-                    continue
-                integer = name not in ("min", "max", "value", "scales")
-                found.append(np.asarray(given, np.int64 if integer else np.float32))
+            self._add_moved(found, moved)
         while found and found[-1] is None:
             found.pop()
         return found
+
+    def _add_moved(self, found: list[Any], moved: dict[str, int]) -> None:
+        """Add to the inputs what the node writes as attributes."""
+        for name, position in moved.items():
+            if name not in self.attrs or len(found) > position:
+                continue
+            given = self.attrs[name]
+            if self.key == "Clip" and abs(given) >= FLOAT_LIMIT:
+                continue
+            found += [None] * (position - len(found))
+            if isinstance(given, AttributeReference):
+                found.append(given)
+                continue
+            dtype = np.float32 if name in FLOAT_ATTRIBUTES else np.int64
+            found.append(np.asarray(given, dtype))
 
 
 class Graph:
@@ -202,58 +212,62 @@ class Graph:
     # ---- reading ---------------------------------------------------------------------------------------------------
 
     def _index(self) -> None:
-        proto = self.proto
-        if isinstance(proto, onnx.FunctionProto):
-            for name in proto.input:
-                value = self._define(name)
-                value.is_input = value.varies = True
-        else:
-            overridable = self.model.proto.ir_version >= IR_WITH_DEFAULTS
-            for info in proto.input:
-                value = self._define(info.name)
-                value.is_input = value.varies = True
-            for tensor in proto.initializer:
-                listed = self.values.get(tensor.name)
-                if listed is not None and listed.tensor is not None:
-                    raise ModelError(f"two initializers are called '{tensor.name}'. Rename one of them.")
-                value = listed or self._define(tensor.name)
-                if not overridable:
-                    value.is_input = value.varies = False  # before IR 4 every initializer had to be listed as an input
-                value.tensor = tensor
-            for sparse in proto.sparse_initializer:
-                self._define(sparse.values.name)
+        """Index the protobuf. Raises ModelError where it breaks ONNX's rules of naming and order."""
+        for name in self._names(self.proto.input):
+            value = self._define(name)
+            value.is_input = value.varies = True
+        if isinstance(self.proto, GraphProto):
+            self._add_initializers(self.proto)
         try:
-            self._add_nodes(proto.node)
+            self._add_nodes(self.proto.node)
         except _ReadsLater:
             self._forget_nodes()
-            self._add_nodes(in_topological_order(proto.node, self.title))
+            self._add_nodes(in_topological_order(self.proto.node, self.title))
             self.edited = True
-        outputs = list(proto.output) if self.is_function else [info.name for info in proto.output]
-        for name in outputs:
+        for name in self._names(self.proto.output):
             returned = self.find(name)
             if returned is None:
                 raise ModelError(
                     f"the output '{name}' of {self.title} is produced by no node. Every graph output needs a producer."
                 )
             returned.is_output = True
-        for name in named_by_training(self.model.proto) if self.parent is None and not self.is_function else ():
+        if self.parent is None and not self.is_function:
+            self._keep_trained()
+
+    def _names(self, entries: Iterable[Any]) -> list[str]:
+        """The names of inputs or outputs: a function has no more than those."""
+        return list(entries) if self.is_function else [info.name for info in entries]
+
+    def _add_initializers(self, proto: GraphProto) -> None:
+        """Index the initializers; since IR version 4 one that is an input too is that input's default."""
+        overridable = self.model.proto.ir_version >= IR_WITH_DEFAULTS
+        for tensor in proto.initializer:
+            listed = self.values.get(tensor.name)
+            if listed is not None and listed.tensor is not None:
+                raise ModelError(f"two initializers are called '{tensor.name}'. Rename one of them.")
+            value = listed or self._define(tensor.name)
+            if not overridable:
+                value.is_input = value.varies = False  # before IR 4 every initializer had to be listed as an input
+            value.tensor = tensor
+        for sparse in proto.sparse_initializer:
+            self._define(sparse.values.name)
+
+    def _keep_trained(self) -> None:
+        """What training reads or updates stays, as an output does."""
+        for name in named_by_training(self.model.proto):
             trained = self.values.get(name)
             if trained is not None:
                 trained.is_output = True
 
     @property
     def title(self) -> str:
+        """The scope as a message names it."""
         return self.owner or "the graph"
 
     @property
     def outputs(self) -> list[Value]:
         """The tensors that the scope returns, in order."""
-        names = (
-            list(self.proto.output)
-            if isinstance(self.proto, onnx.FunctionProto)
-            else [info.name for info in self.proto.output]
-        )
-        return [v for v in map(self.find, names) if v is not None]
+        return [v for v in map(self.find, self._names(self.proto.output)) if v is not None]
 
     def _define(self, name: str) -> Value:
         if name in self.values:
@@ -378,8 +392,10 @@ class Graph:
         names: Sequence[str],
         at: Node,
     ) -> Node:
-        """A new node that stands where `at` stands; its outputs carry `names`, which no tensor has,
-        and the node is called like the first."""
+        """A new node that stands where `at` stands.
+
+        Its outputs carry `names`, which no tensor has. The node is called like the first of them.
+        """
         proto = self.model.new_nodes.add()
         proto.op_type, proto.name = op, names[0]
         key = op
@@ -416,7 +432,7 @@ class Graph:
         return node
 
     def constant(self, array: np.ndarray, name: str, at: Node) -> Value:
-        """A new constant: an initializer, or a Constant node where the scope or the IR version has no initializers.
+        """A new constant: an initializer, or a Constant node where the scope or the IR version has none.
 
         ONNX lets a body inside a function have them, but TensorRT's parser reads freed memory for those.
         """
@@ -459,7 +475,8 @@ class Graph:
             gone.append(node)
             node.graph.edited = True
             del node.graph.by_op[node.key][node]
-            for value in self._unread(node) if node.bodies else node.inputs:
+            released = self._release(node) if node.bodies else node.inputs
+            for value in released:
                 if value is None:
                     continue
                 value.users.pop(node, None)
@@ -473,9 +490,11 @@ class Graph:
                     todo.append(producer)
         return gone
 
-    def _unread(self, node: Node) -> Iterator[Value]:
-        """What the node and its bodies read from outside, and read no more. The bodies stay whole: the node may come
-        back, and a proof runs what stood there."""
+    def _release(self, node: Node) -> Iterator[Value]:
+        """What the node and its bodies read from outside, and read no more.
+
+        The bodies stay whole: the node may come back, and a proof runs what stood there.
+        """
         for value in node.inputs:
             if value is not None:
                 value.users.pop(node, None)
@@ -535,10 +554,11 @@ class Graph:
         nodes = [n.proto for n in live]
         del proto.node[:]
         proto.node.extend(nodes)  # copies: the indexed nodes keep their own protobufs, unless they hold bodies
-        for node, copied in zip(live, proto.node, strict=True) if self.bodied else ():
-            if node.bodies:
-                node.proto = copied
-                _rebind(node)
+        if self.bodied:
+            for node, copied in zip(live, proto.node, strict=True):
+                if node.bodies:
+                    node.proto = copied
+                    _rebind(node)
         if isinstance(proto, GraphProto):
             self._sync_tensors(proto)
         self.edited = False
@@ -549,11 +569,14 @@ class Graph:
         del proto.node[:]
         proto.node.extend([n.proto for n in live])
         proto.initializer.extend([v.tensor for v in self.new_tensors])
-        for node, copied in zip(live, proto.node, strict=True) if self.bodied else ():
+        if not self.bodied:
+            return
+        for node, copied in zip(live, proto.node, strict=True):
             for body, inner in zip(node.bodies, body_protos(copied), strict=True):
                 body.copy_into(inner)
 
     def _sync_tensors(self, proto: GraphProto) -> None:
+        """Write the new initializers that are read, and take out what the model dropped and what names no tensor."""
         used = [v for v in self.new_tensors if v.users or v.is_output]
         proto.initializer.extend([v.tensor for v in used])
         self.new_tensors = []
@@ -583,6 +606,7 @@ class _ReadsLater(Exception):
 
 
 def scopes_of(graph: Graph) -> Iterator[Graph]:
+    """The graph and every body inside it."""
     yield graph
     for node in list(graph.bodied):  # more may come on the way
         if node.alive:
@@ -591,11 +615,12 @@ def scopes_of(graph: Graph) -> Iterator[Graph]:
 
 
 def _is_read(node: Node) -> bool:
+    """Whether somebody reads an output of the node."""
     return any(o is not None and (o.users or o.is_output) for o in node.outputs)
 
 
 def _settle(nodes: Iterable[Node]) -> None:
-    """Nodes read a tensor that does not vary any more: nor does what they compute from nothing else."""
+    """What readers of a tensor that varies no more compute from nothing else does not vary either."""
     todo = list(nodes)
     while todo:
         node = todo.pop()

@@ -19,8 +19,11 @@ LIKE_INPUT = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
 
 
 class LoopCarried(NamedTuple):
-    """A state of a Loop or a Scan: the body's parameter, what is known of its shape before the first iteration (no
-    names), and the body's result that it is in the next one."""
+    """A state of a Loop or a Scan.
+
+    `parameter` is the body's input, `shape` what is known of it before the first iteration (no names), `result` the
+    body's output that it is in the next one.
+    """
 
     parameter: Value
     shape: Shape | None

@@ -68,8 +68,10 @@ class Model:
 
     @property
     def scopes(self) -> list[Graph]:
-        """The main graph, every body inside it, then the local functions and theirs;
-        not the meanings of surgeon's own nodes."""
+        """The main graph, every body inside it, then the local functions and theirs.
+
+        The meanings of surgeon's own nodes are not among them.
+        """
         return list(self.standing_scopes())
 
     def standing_scopes(self) -> Iterator[Graph]:
@@ -113,6 +115,7 @@ class Model:
         return schema(node.op, domain, self.opset_in(node.graph, domain))
 
     def schema_defaults(self, node: Node) -> dict[str, Any]:
+        """The attributes for which the operator's schema has defaults, with those."""
         domain = node.proto.domain if node.proto.domain != "ai.onnx" else ""
         return defaults(node.op, domain, self.opset_in(node.graph, domain))
 
@@ -220,8 +223,7 @@ class Model:
         self.proto.opset_import.append(helper.make_opsetid(domain, version))
 
     def import_domain(self, domain: str) -> None:
-        """Declare version 1 of a domain where the model does not: in the model, and in the functions with nodes of
-        it."""
+        """Declare version 1 of a domain: in the model, and in the functions with nodes of it, where they do not."""
         if domain not in self.opsets:
             self.set_opset(1, domain)
         for function in self.functions.values():

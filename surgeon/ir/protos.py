@@ -90,8 +90,10 @@ def in_topological_order(nodes: Sequence[NodeProto], title: str) -> list[NodePro
 
 
 def named_by_training(model: ModelProto) -> set[str]:
-    """The tensors of the main graph that `training_info` may name: what it updates, and what its algorithm reads, which
-    a Gradient does by attributes."""
+    """The tensors of the main graph that `training_info` may name.
+
+    They are what it updates, and what its algorithm reads. A Gradient reads by attributes.
+    """
     found: set[str] = set()
     for info in model.training_info:
         found.update(entry.key for entry in (*info.initialization_binding, *info.update_binding))
@@ -103,8 +105,11 @@ def named_by_training(model: ModelProto) -> set[str]:
 
 
 def add_small_weights(graph: GraphProto, source: ModelProto) -> None:
-    """The smaller initializers of `source`; in place of the larger ones, and of those on disk, inputs. Those that are
-    inputs already stay no more than that: ONNX's inference would believe a default that a caller may replace."""
+    """Add the smaller initializers of `source` to a graph, and inputs for the larger ones and those on disk.
+
+    Those that are inputs already stay no more than that: ONNX's inference would trust a default that a caller may
+    replace.
+    """
     listed = {i.name for i in source.graph.input}
     for tensor in source.graph.initializer:
         if tensor.name in listed and source.ir_version >= IR_WITH_DEFAULTS:

@@ -30,9 +30,9 @@ class Unrunnable(Exception):
 
 
 class Runner:
-    """Runs one model: ONNX Runtime with optimisations off, or the reference evaluator where that has no kernel, is too
-    old for the model, or does not hand over the types of its inputs and outputs.
+    """Runs one model in ONNX Runtime with optimisations off, or in the reference evaluator where that cannot.
 
+    It cannot where it has no kernel, is too old for the model, or does not hand over the types of inputs and outputs.
     `folder` is that of the external weights; nothing is written there. Raises Unrunnable.
     """
 
@@ -53,14 +53,17 @@ class Runner:
             self._reference, self.session = Reference(model, folder), None
 
     def follow(self, other: Runner) -> None:
-        """Where the other side has no kernel in ONNX Runtime, this one runs in the reference evaluator as well:
-        denormals and tiny numbers come out of the two with other roundings."""
+        """Run in the reference evaluator if the other side does.
+
+        Denormals and tiny numbers come out of the two with other roundings.
+        """
         if other.session is None and self.session is not None:
             with contextlib.suppress(Unrunnable):
                 self._reference = Reference(self.model, self.folder)
                 self.session = None
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """The model's outputs on inputs by name. Raises Unrunnable."""
         if self.session is None:
             return self._reference.run(feeds)
         try:
@@ -102,9 +105,9 @@ def _session(ort: Any, model: ModelProto, folder: str | Path | None) -> Any:
 
 @cache
 def has_kernel(op: str, elem: int, opset: int) -> bool:
-    """Whether ONNX Runtime runs ONNX's operator on tensors of a type: it has few kernels for double.
+    """Whether ONNX Runtime runs ONNX's operator on tensors of a type.
 
-    Where it does not load nothing is proved, either.
+    It has few kernels for double. Where it does not load itself nothing is proved, and the answer is yes.
     """
     inputs = [f"x{k}" for k in range(onnx.defs.get_schema(op, opset).min_input)]
     infos = [onnx.ValueInfoProto(name=i, type=helper.make_tensor_type_proto(elem, None)) for i in inputs]
@@ -138,6 +141,7 @@ class Reference:
             raise Unrunnable(first_line(error)) from None
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """The model's outputs on inputs by name. Raises Unrunnable."""
         try:
             with np.errstate(all="ignore"):
                 return [np.asarray(r) for r in self.evaluator.run(None, dict(feeds))]
@@ -183,6 +187,7 @@ def _mended() -> list[Any]:
 
 
 def first_line(error: Exception) -> str:
+    """The first line of an exception's message, 300 characters of it; its type where it has none."""
     return str(error).strip().split("\n")[0][:300] or type(error).__name__
 
 

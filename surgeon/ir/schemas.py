@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, helper
+from onnx import AttributeProto, TensorProto
 
 from surgeon.ir.attributes import read_attribute
 
@@ -28,17 +28,17 @@ MOVED: dict[str, dict[str, int]] = {
     "TopK": {"k": 1},
     "Upsample": {"scales": 1},
 }
+FLOAT_ATTRIBUTES = frozenset({"min", "max", "value", "scales"})  # of those in MOVED; the others hold integers
 
-
-_TYPE_NAMES = {
-    "tensor(bool)": np.bool_,
-    "tensor(int64)": np.int64,
-    "tensor(int32)": np.int32,
-    "tensor(float)": np.float32,
-    "tensor(uint8)": np.uint8,
-    "tensor(int8)": np.int8,
-    "tensor(float16)": np.float16,
-    "tensor(double)": np.float64,
+_ELEMENTS = {  # the types that schemas fix
+    "tensor(bool)": TensorProto.BOOL,
+    "tensor(int64)": TensorProto.INT64,
+    "tensor(int32)": TensorProto.INT32,
+    "tensor(float)": TensorProto.FLOAT,
+    "tensor(uint8)": TensorProto.UINT8,
+    "tensor(int8)": TensorProto.INT8,
+    "tensor(float16)": TensorProto.FLOAT16,
+    "tensor(double)": TensorProto.DOUBLE,
 }
 
 
@@ -58,8 +58,10 @@ def schema(op: str, domain: str, opset: int) -> onnx.defs.OpSchema | None:
 
 @cache
 def formal_types(op: str, domain: str, opset: int) -> tuple[str, ...]:
-    """The types that the schema writes for the inputs: 'T', 'tensor(int64)'. The last one repeats.
-    Empty without a schema."""
+    """The types that the schema writes for the inputs: 'T', 'tensor(int64)'.
+
+    The last one repeats. Empty without a schema.
+    """
     spec = schema(op, domain, opset)
     return () if spec is None else tuple(formal.type_str for formal in spec.inputs)
 
@@ -75,12 +77,13 @@ def output_type(op: str, domain: str, opset: int, index: int) -> tuple[int, tupl
         return 0, ()
     wanted = formal.type_str
     if wanted.startswith("tensor("):
-        return (int(helper.np_dtype_to_tensor_dtype(np.dtype(_TYPE_NAMES[wanted]))) if wanted in _TYPE_NAMES else 0), ()
+        return _ELEMENTS.get(wanted, 0), ()
     return 0, tuple(position for position, given in enumerate(spec.inputs) if given.type_str == wanted)
 
 
 @cache
 def defaults(op: str, domain: str, opset: int) -> dict[str, Any]:
+    """The attributes for which the schema has defaults, with those."""
     spec = schema(op, domain, opset)
     if spec is None:
         return {}

@@ -32,6 +32,7 @@ ALL_IS_ROUNDING = 1e-2  # of the largest output: what a deep model normalises th
 
 
 def words(text: str) -> frozenset[str]:
+    """The words of a text."""
     return frozenset(text.split())
 
 
@@ -159,8 +160,9 @@ def widened(model: ModelProto, to: int) -> ModelProto:
 
 def _widen_nodes(holder: GraphProto | onnx.FunctionProto, narrower: frozenset[int], to: int, opset: int) -> None:
     del holder.value_info[:]  # the file's types; ONNX Runtime infers the new ones
-    for tensor in holder.initializer if isinstance(holder, GraphProto) else ():
-        _widen_tensor(tensor, narrower, to)
+    if isinstance(holder, GraphProto):
+        for tensor in holder.initializer:
+            _widen_tensor(tensor, narrower, to)
     for node in holder.node:
         for attribute in node.attribute:
             if attribute.type == onnx.AttributeProto.TENSOR:
@@ -180,8 +182,7 @@ def _widen_nodes(holder: GraphProto | onnx.FunctionProto, narrower: frozenset[in
 
 
 def widen_stash(node: NodeProto, to: int, opset: int) -> None:
-    """Let an operator whose attribute `stash_type` says in which type it computes
-    (float unless said) compute in `to`."""
+    """Let an operator compute in `to` whose attribute `stash_type` says in which type it does (float unless said)."""
     if node.domain or node.op_type not in STASHING or opset < STASHING[node.op_type]:
         return
     kept = [a for a in node.attribute if a.name != "stash_type"]
