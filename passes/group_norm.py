@@ -101,7 +101,7 @@ def _fused(b: Builder, n: Normalisation, groups: int, size: int, parts: tuple[Fa
     scale, shift = parts
     factors = [vector(b, f, size, dtype) for f in parts]
     if groups == size:
-        return b.InstanceNormalization(n.x, *factors, epsilon=n.epsilon)  # type: ignore[no-any-return]
+        return b.InstanceNormalization(n.x, *factors, epsilon=n.epsilon)
     affine = [kind for kind, f in (("Mul", scale), ("Add", shift)) if not is_constant(f, neutral_of(kind))]
     spelled = ["Reshape", "InstanceNormalization", "Reshape", *affine]
     y: Value
