@@ -36,22 +36,22 @@ from surgeon.rules.meaning import meaning
 from surgeon.rules.pattern import ANY, Pattern, attr, const, op, output, var
 from surgeon.rules.rule import Refusal, Rule, Stage, model_rule, not_mine, require, require_some, rule
 from surgeon.targets.target import Target
+from surgeon.version import __version__
 
 if TYPE_CHECKING:
     from surgeon.pipeline.options import Folders, Shapes, Verify
     from surgeon.pipeline.source import ModelLike
-    from surgeon.trt.compare import Comparison, compare
+    from surgeon.trt.compare import compare
+    from surgeon.trt.comparison import Comparison
     from surgeon.trt.engine import Built, build
 
 start.done()
 
-__version__ = "0.1.0"
-rewrite_model = model_rule
 
 # They load Polygraphy, so they are imported when somebody asks for them.
 _LAZY = {
     "Built": "surgeon.trt.engine",
-    "Comparison": "surgeon.trt.compare",
+    "Comparison": "surgeon.trt.comparison",
     "build": "surgeon.trt.engine",
     "compare": "surgeon.trt.compare",
 }

@@ -7,9 +7,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
-from surgeon import __version__
 from surgeon.errors import UsageError, did_you_mean
 from surgeon.targets.target import Target
+from surgeon.version import __version__
 
 COMMANDS = ("rewrite", "check", "build", "compare", "passes", "explain", "plugins")
 Sizes = tuple[int, ...]

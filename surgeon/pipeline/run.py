@@ -17,6 +17,7 @@ from surgeon.rules.driver import Driver, operators
 from surgeon.rules.meaning import attach
 from surgeon.rules.window import Rewrite
 from surgeon.targets.target import Target
+from surgeon.version import __version__
 
 if TYPE_CHECKING:
     from surgeon.proof.judge import Verdict
@@ -193,8 +194,6 @@ class Run:
     # ---- reporting ----
 
     def _report(self, attempt: Attempt) -> Report:
-        from surgeon import __version__
-
         driver, proto, options = attempt.driver, attempt.proto, self.options
         records = _in_file_order(driver.rewrites)
         unproved = [r.root.label for r in driver.rewrites if r.max_error is None]

@@ -7,12 +7,12 @@ Exact     To rounding.
 
 import numpy as np
 
-from surgeon import Stage, const, require, rewrite, var
+from surgeon import Stage, const, require, rule, var
 
 x, first, second = var("x"), const("first"), const("second")
 
 
-@rewrite(x * first * second, stage=Stage.FUSE)
+@rule(x * first * second, stage=Stage.FUSE)
 def scales(b, x, first, second):
     require(first.size == 1 and second.size == 1, "a factor is not a scalar")
     product = first * second

@@ -5,11 +5,11 @@ Rewrites  (x * first) * second   ->   x * second
 Exact     No.
 """
 
-from surgeon import Stage, const, rewrite, var
+from surgeon import Stage, const, rule, var
 
 x, first, second = var("x"), const("first"), const("second")
 
 
-@rewrite(x * first * second, stage=Stage.FUSE)
+@rule(x * first * second, stage=Stage.FUSE)
 def forget_a_scale(b, x, first, second):
     return b.Mul(x, second)
