@@ -70,10 +70,10 @@ def test_other_names_are_refused(name: str) -> None:
 def test_installed_says_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     found: dict[str, str] = {}
     monkeypatch.setattr(targets, "installed_version", lambda module: found.get(module, ""))
-    assert (Target.parse("installed").name, Target.parse("installed").note) == (
-        "10.9",
-        "no TensorRT can be imported here",
-    )
+    with pytest.raises(UsageError, match="no TensorRT can be imported here"):
+        Target.parse("installed")
+    default = Target.default()
+    assert (default.name, default.version, default.note) == ("10.9", (10, 9), "no TensorRT can be imported here")
     found["tensorrt_rtx"] = "1.7.1.116"
     assert Target.parse("installed").rtx
     assert Target.parse("installed").note == "TensorRT-RTX 1.7.1.116 is installed"

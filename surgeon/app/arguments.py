@@ -11,7 +11,7 @@ from surgeon.errors import UsageError, did_you_mean
 from surgeon.targets.target import Target
 from surgeon.version import __version__
 
-COMMANDS = ("rewrite", "check", "build", "compare", "passes", "explain", "plugins")
+COMMANDS = ("rewrite", "check", "build", "compare", "passes", "explain", "plugins", "targets")
 Sizes = tuple[int, ...]
 
 
@@ -50,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
         "explain", parents=[common, folders], help="what a pass rewrites, why, and how exact that is"
     )
     explain.add_argument("name", metavar="PASS")
+    commands.add_parser("targets", parents=[common], help="list the targets, and the names that stand for them")
     _add_plugins(commands, [common])
     return top
 
@@ -80,7 +81,8 @@ def _target_options() -> _Parser:
     options.add_argument(
         "--target",
         metavar="T",
-        help="8.4, 10.9, 11.1, rtx, 8.6+dla, installed; without it, the TensorRT installed here",
+        help="8.4, 10.9, rtx, 8.6+dla, installed, jetpack-5.1.2, 24.05-py3 (surgeon targets lists all); without it, "
+        "the TensorRT installed here, else 10.9",
     )
     options.add_argument(
         "--plugins",
@@ -362,7 +364,7 @@ def tactic_sources(args: argparse.Namespace) -> list[str] | None:
 
 def target_of(args: argparse.Namespace) -> tuple[Target, str]:
     """The target, and how the first line calls it."""
-    target = Target.parse("installed" if args.target is None else args.target)
+    target = Target.default() if args.target is None else Target.parse(args.target)
     said = [] if args.target else ["the default"]
     if target.note:
         said.append(target.note)

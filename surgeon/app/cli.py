@@ -4,7 +4,7 @@
     surgeon check in.onnx --target 8.4
     surgeon build out.onnx out.engine
     surgeon compare in.onnx out.onnx
-    surgeon passes | explain PASS | plugins build
+    surgeon passes | explain PASS | plugins build | targets
 
 Each command is a module of `surgeon.app.commands`. All print through `surgeon.app.screen`.
 

@@ -113,7 +113,7 @@ def _target(given: str | Target | None) -> Target:
         return given
     if not isinstance(given, str | None):
         raise UsageError(f"a target is text, such as '8.4', not the {type(given).__name__} {given!r}.")
-    return Target.parse("installed" if given is None else given)
+    return Target.default() if given is None else Target.parse(given)
 
 
 def _several(given: Iterable[str]) -> Iterable[str]:

@@ -79,7 +79,7 @@ def rewrite(
     """Rewrite a model for a target and prove every rewrite.
 
     model           a ModelProto (not changed), a path, or an onnx-graphsurgeon graph
-    target          "8.4", "10.9", "rtx", "8.6+dla", "installed"; None is "installed", or 10.9 where no TensorRT imports
+    target          "8.4", "rtx", "8.6+dla", "installed", "jetpack-5.1.2"; None is what is installed, else 10.9
     plugins         plugin libraries that nodes may come from, in order of preference: "surgeon", "stock"
     strategy        {"l2-norm": "plugin"}: over the target's own choice
     only, skip      pass names; skip also takes "pass:node-glob"
