@@ -7,7 +7,7 @@ from onnx import TensorProto
 from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
 from surgeon.targets.condition import dtype_name
-from surgeon.targets.releases import FIRST, Version, dotted
+from surgeon.targets.releases import FIRST, Version, dotted, up_to
 
 # What convertDtype knows, from which release on. DOUBLE is read as fp32, INT64 as int32 up to 8.6. UINT8 came with 8.5
 # as a type of inputs and outputs, BF16 and FP8 with 9.0, INT4 with 10.0, FP4 with 10.8 (docs/trt-support.md section 1).
@@ -25,6 +25,8 @@ READABLE: dict[int, Version] = {
     TensorProto.INT4: (10, 0),
     TensorProto.FLOAT4E2M1: (10, 8),
 }
+# int64 is cast to int32 and clamped, with a warning (docs/trt-support.md section 6: native from 9.0 on).
+NARROWING = up_to(8, 6)
 ORDINARY = frozenset(dtype for dtype, first in READABLE.items() if first == FIRST)
 # What reads uint8 (docs/trt-support.md section 6: inputs and outputs alone, by Cast and DequantizeLinear; the others
 # were measured with TensorRT-RTX). Anything else is refused with `Found unsupported input type of UINT8`, or as no

@@ -97,6 +97,11 @@ class Target:
         return self._in(plugins.PLUGIN_READERS)
 
     @property
+    def int64(self) -> bool:
+        """Whether int64 is computed in 64 bits; it is read as int32 elsewhere, and what int32 does not hold is cut."""
+        return not self._in(dtypes.NARROWING)
+
+    @property
     def carries_functions(self) -> bool:
         """Whether a model may carry the functions of its plugin nodes: some parsers import these instead."""
         return not self._in(tables.FUNCTION_PREFERRERS)
