@@ -11,7 +11,7 @@ from surgeon.errors import UsageError, did_you_mean
 from surgeon.targets.target import Target
 from surgeon.version import __version__
 
-COMMANDS = ("rewrite", "check", "build", "compare", "passes", "explain", "plugins", "targets")
+COMMANDS = ("rewrite", "check", "build", "compare", "passes", "explain", "plugins", "targets", "why")
 Sizes = tuple[int, ...]
 
 
@@ -50,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
         "explain", parents=[common, folders], help="what a pass rewrites, why, and how exact that is"
     )
     explain.add_argument("name", metavar="PASS")
+    _add_why(commands, [common])
     commands.add_parser("targets", parents=[common], help="list the targets, and the names that stand for them")
     _add_plugins(commands, [common])
     return top
@@ -255,6 +256,17 @@ def _add_compare(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> No
         metavar="DIR",
         help="where they differ: name the rewrite, or the smallest window, and write it and its inputs to DIR",
     )
+
+
+def _add_why(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
+    p = commands.add_parser(
+        "why",
+        parents=parents,
+        help="what an error of trtexec, polygraphy, the parser or ONNX Runtime means, and what mends it",
+    )
+    p.add_argument("log", metavar="LOG", nargs="?", default="-", help="what was printed; without it, standard input")
+    p.add_argument("--model", metavar="IN.onnx", help="the model, to name the node and the passes that rewrite it")
+    p.add_argument("--target", metavar="T", help="the TensorRT; without it, the one that the log names")
 
 
 def _add_plugins(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:

@@ -5,6 +5,7 @@
     surgeon build out.onnx out.engine
     surgeon compare in.onnx out.onnx
     surgeon passes | explain PASS | plugins build | targets
+    surgeon why LOG
 
 Each command is a module of `surgeon.app.commands`. All print through `surgeon.app.screen`.
 
