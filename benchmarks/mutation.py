@@ -24,7 +24,8 @@ them sees the mistake:
 3. the tests that run the line, the quickest first, for as long as --tests says.
 
 What runs when a module is imported (a pattern, a table) is met by the cases, models and tests that run any line of the
-file. Cases and models run without proof here: a wrong rewrite differs before it is proved wrong.
+file, or of one that imports it. Cases and models run without proof here: a wrong rewrite differs before it is proved
+wrong.
 
 Printed are the mutants of each file, what killed them, and those that survive. mutation_equivalent.txt beside this file
 lists mutants that no test can kill, with the reason; they are counted apart.
@@ -65,7 +66,7 @@ NOT_RUN = {
     *("test_bad_input", "test_cases", "test_cli", "test_compare", "test_corpus", "test_docs", "test_engine"),
     *("test_files", "test_graph", "test_html", "test_interop", "test_layout", "test_mutation", "test_network"),
     *("test_packaging", "test_pipeline", "test_plugins", "test_polygraphy", "test_precision", "test_prove"),
-    *("test_python_plugin", "test_samples"),
+    *("test_order", "test_public_api", "test_python_plugin", "test_rtx", "test_samples", "test_typing"),
 }
 SLOWEST = 5.0  # seconds; a slower test meets no mutant
 CORPUS_SECONDS = 3.0
@@ -238,7 +239,10 @@ def _call(node: ast.Call) -> Iterator[tuple[Any, str]]:
 
 
 def _if(node: ast.If) -> Iterator[tuple[Any, str]]:
-    leaves = len(node.body) == 1 and isinstance(node.body[0], ast.Return | ast.Continue | ast.Break | ast.Raise)
+    first = node.body[0]
+    if isinstance(first, ast.Expr) and _called(first.value) == "not_mine":
+        return  # dropped as a call
+    leaves = isinstance(first, ast.Return | ast.Continue | ast.Break | ast.Raise)
     if leaves and not node.orelse:
         yield _copy(node, test=ast.Constant(False)), f"guard dropped: if {_text(node.test)}"
     else:
@@ -474,10 +478,11 @@ class Lines:
 
 
 def _measure(units: list[Unit], paths: list[Path]) -> list[tuple[Any, float, dict[str, list[int]]]]:
-    """Runs in a child: (outcome, seconds, lines) of each unit."""
-    importlib.import_module(REGISTRY).passes()
-    found = []
+    """Runs in a child: (outcome, seconds, lines) of each unit, and in front of them those of the import."""
     trace = Lines(paths)
+    with trace:
+        importlib.import_module(REGISTRY).passes()
+    found = [(None, 0.0, {k: sorted(v) for k, v in trace.found.items()})]
     for unit in units:
         with trace:
             outcome = _outcome(unit)
@@ -549,6 +554,35 @@ def _test_unit(name: str, seconds: float, lines: dict[str, list[int]]) -> Unit:
     return Unit("test", name, seconds=seconds, lines={path: set(found) for path, found in lines.items()})
 
 
+def users_of(paths: list[Path]) -> dict[Path, set[Path]]:
+    """The files among `paths` that import a file, and those that import them, and so on."""
+    known = set(paths)
+    users: dict[Path, set[Path]] = {path: set() for path in paths}
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                for used in _imported(path, node) & known:
+                    users[used].add(path)
+    grown = True
+    while grown:
+        grown = False
+        for found in users.values():
+            more = set().union(*(users[user] for user in found)) - found
+            found |= more
+            grown |= bool(more)
+    return users
+
+
+def _imported(path: Path, node: ast.ImportFrom) -> set[Path]:
+    """The files that a `from ... import` may read."""
+    if node.level:
+        base = path.parents[node.level - 1]
+        place = base.joinpath(*(node.module or "").split("."))
+    else:
+        place = ROOT.joinpath(*str(node.module).replace("surgeon.passes", "passes").split("."))
+    return {place.with_suffix(".py"), place / "__init__.py", *(place / f"{alias.name}.py" for alias in node.names)}
+
+
 # ---- children --------------------------------------------------------------------------------------------------------
 
 
@@ -605,20 +639,26 @@ def _child(pipe: Any, work: Callable[[], Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What mutants meet: cases, models of the corpus, tests (for `test_seconds` of their own time)."""
+    """What mutants meet: cases, models of the corpus, tests (for `test_seconds` of their own time).
+
+    `imported`: the lines of each file that run while surgeon and its passes are imported. `users`: see `users_of`.
+    """
 
     units: list[Unit]
     test_seconds: float
+    imported: dict[str, set[int]]
+    users: dict[Path, set[Path]]
 
     def meets(self, mutant: Mutant) -> tuple[list[Unit], list[Unit]]:
         """The cases and models, and the tests, that a mutant meets, in order."""
         place, path = mutant.place, mutant.path
         own = path.stem.replace("_", "-")
-        if place.imported:
-            found = [u for u in self.units if u.pass_name == own or str(path) in u.lines]
+        if place.imported or not self.imported.get(str(path), set()).isdisjoint(place.lines):
+            files = {str(f) for f in (path, *self.users[path])}
+            found = [u for u in self.units if u.pass_name == own or not files.isdisjoint(u.lines)]
         else:
             found = [u for u in self.units if u.runs(path, place.lines)]
-        found.sort(key=lambda u: (u.pass_name != own, not u.runs(path, place.of), u.seconds))
+        found.sort(key=lambda u: (u.pass_name != own, not u.runs(path, place.of), str(path) not in u.lines, u.seconds))
         cases = [u for u in found if u.kind == "case"]
         models = _within(_spread([u for u in found if u.kind == "corpus"]), CORPUS_SECONDS)
         return cases + models, _within([u for u in found if u.kind == "test"], self.test_seconds)
@@ -782,14 +822,16 @@ def bench_of(args: argparse.Namespace, paths: list[Path]) -> Bench:
     gc.freeze()
     parts = [units[k :: args.jobs] for k in range(args.jobs)]
     works = ((k, partial(_measure, part, paths)) for k, part in enumerate(parts))
+    imported: dict[str, set[int]] = {}
     for k, found in in_children(works, args.jobs, lambda _: 1800.0):
         if isinstance(found, str):
             raise RuntimeError(f"the cases do not run without a mutant either: {found}")
-        for unit, (outcome, seconds, lines) in zip(parts[k], found, strict=True):
+        imported = {path: set(numbers) for path, numbers in found[0][2].items()}
+        for unit, (outcome, seconds, lines) in zip(parts[k], found[1:], strict=True):
             unit.outcome, unit.seconds = outcome, seconds
             unit.lines = {path: set(numbers) for path, numbers in lines.items()}
     tests = [] if own or not args.tests else test_units(paths, args.jobs, args.store)
-    return Bench(units + tests, args.tests)
+    return Bench(units + tests, args.tests, imported, users_of(paths))
 
 
 def main() -> None:
