@@ -1,0 +1,191 @@
+"""Write out any operator that ONNX defines by a body of other operators, where the target does not take it.
+
+Why       ONNX adds operators faster than TensorRT imports them: losses, LinearAttention, CausalConvWithState, SwiGLU,
+          FlexAttention, CenterCropPad, AffineGrid. Of others TensorRT takes the plain form alone: Attention without
+          past keys and with one output, LayerNormalization with one output. Each has a body in ONNX's own schema.
+Rewrites  decompose: the schema's body, with what attributes, types and shapes decide computed: the branch of an If, a
+          CastLike, a size. What the target lacks in the body is written out in turn. Where another pass writes the
+          operator out, that one comes first: of rules of one size the first name wins, and this pass has the last.
+Exact     As ONNX defines it, to rounding.
+Kept      An operator whose body has one that the target lacks and nothing writes out, and a body of another opset with
+          an operator that means something else at the model's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from operator import or_
+
+import numpy as np
+from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto, defs
+from onnx.defs import OpSchema
+
+from surgeon import Builder, Stage, op, require, rule
+from surgeon.ir.functions import Name, changed_operators
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.lattice import type_proto
+from surgeon.ir.schemas import defaults
+from surgeon.rules.pattern import Pattern
+from surgeon.rules.rule import Decline
+
+from ._copy import copied, inlined
+
+DOMAINS = ("", "ai.onnx.preview")
+SMALL = 4096  # elements: a larger constant stays computed
+CALLED = "surgeon.body"  # the domain of the function that the inliner sees, which no operator has
+
+
+def _bodied() -> Pattern:
+    """Any node of an operator with a body."""
+    named = {(s.domain, s.name) for s in defs.get_all_schemas_with_history() if _opsets(s) and s.domain in DOMAINS}
+    return reduce(or_, (getattr(op, name)(..., domain=domain) for domain, name in sorted(named)))
+
+
+def _opsets(spec: OpSchema) -> list[int]:
+    """The opsets for which a schema has bodies."""
+    return sorted({*spec.function_opset_versions, *spec.context_dependent_function_opset_versions})
+
+
+@rule(_bodied(), stage=Stage.LOWER, strategy="decompose")
+def write_out(b):
+    node, model = b.root, b.root.graph.model
+    function = _body(node, b.opset)
+    changed = changed_operators(function, b.opset)
+    require(not changed, f"{', '.join(changed)} of its body is another operator at opset {b.opset}")
+    tensors = {f"in{k}": v for k, v in enumerate(node.inputs) if v is not None}
+    _copy(b, inlined(node, model, [function], _name(function)), tensors)
+    outputs = [None if o is None else tensors[f"out{k}"] for k, o in enumerate(node.outputs)]
+    _drop_unread(b, outputs)
+    _require_taken(b)
+    return tuple(outputs)
+
+
+# ---- the body --------------------------------------------------------------------------------------------------------
+
+
+def _body(node: Node, opset: int) -> FunctionProto:
+    """The body of the node's operator, as a function that carries the defaults of its attributes."""
+    spec = node.graph.model.schema(node)
+    if spec is None:
+        raise Decline("")
+    version = opset if not spec.domain else spec.since_version
+    found = max((v for v in _opsets(spec) if v <= version), default=0)
+    if not found:
+        raise Decline(f"its body is of a newer opset than {version}")
+    function = FunctionProto.FromString(_serialized(node, spec, found))
+    require(function.node, "ONNX gives no body for the types and shapes that are known")
+    function.domain, function.name = CALLED, node.op
+    given = defaults(node.op, spec.domain, version)
+    del function.attribute[:]
+    function.attribute.extend(n for n in spec.attributes if n not in given)
+    function.attribute_proto.extend(spec.attributes[n].default_value for n in given)
+    return function
+
+
+def _serialized(node: Node, spec: OpSchema, opset: int) -> bytes:
+    if opset not in spec.context_dependent_function_opset_versions:
+        return bytes(spec.get_function_with_opset_version(opset))
+    types = [_type(node, v).SerializeToString() for v in node.inputs]
+    proto = NodeProto()
+    proto.CopyFrom(node.proto)
+    return bytes(
+        spec.get_context_dependent_function_with_opset_version(opset, proto.SerializeToString(), types)
+    )
+
+
+def _type(node: Node, value: Value | None) -> TypeProto:
+    if value is None:
+        return TypeProto()
+    model = node.graph.model
+    return type_proto(model.dtype(value), model.shape(value))
+
+
+def _name(function: FunctionProto) -> Name:
+    return (function.domain, function.name, function.overload)
+
+
+# ---- copying, with what is known computed ----------------------------------------------------------------------------
+
+
+def _copy(b: Builder, nodes: Iterable[NodeProto], tensors: dict[str, Value]) -> None:
+    """Make the nodes; what they make that is known becomes a constant or the tensor that it repeats."""
+    for proto in nodes:
+        if proto.op_type == "If" and _take_branch(b, proto, tensors):
+            continue
+        same = _repeated(b, proto, tensors)
+        if same is not None:
+            tensors[proto.output[0]] = same
+            continue
+        copied(b, [_settled(b, proto, tensors)], tensors)
+        for name in proto.output:
+            if name and proto.op_type != "Constant":
+                tensors[name] = _known(b, tensors[name])
+
+
+def _take_branch(b: Builder, proto: NodeProto, tensors: dict[str, Value]) -> bool:
+    """Copy the branch that an If takes; False where its condition is not known."""
+    condition = b.value(tensors[proto.input[0]])
+    if condition is None:
+        return False
+    wanted = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
+    branch = next(a.g for a in proto.attribute if a.name == wanted)
+    _copy(b, branch.node, tensors)
+    tensors.update({name: tensors[o.name] for name, o in zip(proto.output, branch.output, strict=True)})
+    return True
+
+
+def _repeated(b: Builder, proto: NodeProto, tensors: dict[str, Value]) -> Value | None:
+    """The tensor that a node returns as it is; None where it computes something."""
+    if proto.op_type == "Identity":
+        return tensors[proto.input[0]]
+    if proto.op_type not in ("Cast", "CastLike"):
+        return None
+    given = tensors[proto.input[0]]
+    return given if b.dtype(given) and b.dtype(given) == _cast_to(b, proto, tensors) else None
+
+
+def _settled(b: Builder, proto: NodeProto, tensors: dict[str, Value]) -> NodeProto:
+    """The node itself; for a CastLike to a type that is known, the Cast."""
+    to = _cast_to(b, proto, tensors) if proto.op_type == "CastLike" else 0
+    if not to:
+        return proto
+    cast = NodeProto(op_type="Cast", input=proto.input[:1], output=proto.output)
+    cast.attribute.extend(proto.attribute)
+    cast.attribute.append(AttributeProto(name="to", type=AttributeProto.INT, i=to))
+    return cast
+
+
+def _cast_to(b: Builder, proto: NodeProto, tensors: dict[str, Value]) -> int:
+    if proto.op_type == "CastLike":
+        return b.dtype(tensors[proto.input[1]])
+    return next(a.i for a in proto.attribute if a.name == "to")
+
+
+def _known(b: Builder, made: Value) -> Value:
+    """A constant in the place of a tensor that can be computed now; else the tensor."""
+    array = b.value(made)
+    if array is None or array.size > SMALL or array.dtype.kind not in "biuf":
+        return made
+    return b.constant(np.ascontiguousarray(array).reshape(array.shape))
+
+
+# ---- what is left ----------------------------------------------------------------------------------------------------
+
+
+def _drop_unread(b: Builder, outputs: Iterable[Value | None]) -> None:
+    """Take away the nodes that only served what is not asked for, or is known."""
+    read = {o for o in outputs if o is not None}
+    for node in reversed(b.made):
+        made = [o for o in node.outputs if o is not None]
+        if node.alive and node.key != "Constant" and not any(o.users or o in read for o in made):
+            b.discard(made[0], *read)
+
+
+def _require_taken(b: Builder) -> None:
+    """Decline where the body has a node that the target does not take and no pass writes out."""
+    for node in b.made:
+        if not node.alive or b.is_lowered(node.key):
+            continue
+        why = b.target.takes(node)
+        require(why is None, f"its body has a node {node.op} that stays refused: {why}")
