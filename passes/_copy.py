@@ -12,9 +12,7 @@ from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 
 
-def inlined(
-    node: Node, model: Model, functions: Sequence[FunctionProto], name: Name | None = None
-) -> list[NodeProto]:
+def inlined(node: Node, model: Model, functions: Sequence[FunctionProto], name: Name | None = None) -> list[NodeProto]:
     """The nodes that onnx's inliner writes for a node that calls one of the functions, between `in0`... and `out0`...
 
     `name` is what the function is called, where the node does not name it.

@@ -7,8 +7,8 @@ Rewrites  decompose: the schema's body, with what attributes, types and shapes d
           CastLike, a size. What the target lacks in the body is written out in turn. Where another pass writes the
           operator out, that one comes first: of rules of one size the first name wins, and this pass has the last.
 Exact     As ONNX defines it, to rounding.
-Kept      An operator whose body has one that the target lacks and nothing writes out, and a body of another opset with
-          an operator that means something else at the model's.
+Kept      An operator whose body has one that the target lacks and nothing writes out. A body of another opset with an
+          operator that means something else at the model's. Bernoulli, whose numbers are drawn. What reads a sequence.
 """
 
 from __future__ import annotations
@@ -16,33 +16,39 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import reduce
 from operator import or_
+from typing import Any, TypeAlias
 
-import numpy as np
-from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto, defs
-from onnx.defs import OpSchema
+from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto, defs, helper
 
 from surgeon import Builder, Stage, op, require, rule
-from surgeon.ir.functions import Name, changed_operators
+from surgeon.ir.functions import ONNX, Name, changed_operators
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import type_proto
-from surgeon.ir.schemas import defaults
+from surgeon.ir.protos import all_nodes
+from surgeon.ir.schemas import MOVED, defaults
 from surgeon.rules.pattern import Pattern
 from surgeon.rules.rule import Decline
 
 from ._copy import copied, inlined
+from ._shapes import input_of, same_shape
 
+Schema: TypeAlias = Any  # an OpSchema: onnx's stubs leave out what it says of bodies
 DOMAINS = ("", "ai.onnx.preview")
 SMALL = 4096  # elements: a larger constant stays computed
+RESHAPING = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
+REPEATING = frozenset({"Expand", "Tile"})
+DRAWN = frozenset({"Bernoulli"})
 CALLED = "surgeon.body"  # the domain of the function that the inliner sees, which no operator has
 
 
 def _bodied() -> Pattern:
     """Any node of an operator with a body."""
-    named = {(s.domain, s.name) for s in defs.get_all_schemas_with_history() if _opsets(s) and s.domain in DOMAINS}
-    return reduce(or_, (getattr(op, name)(..., domain=domain) for domain, name in sorted(named)))
+    bodied = {(s.domain, s.name) for s in defs.get_all_schemas_with_history() if _opsets(s) and s.domain in DOMAINS}
+    named = sorted((domain, name) for domain, name in bodied if name not in DRAWN)
+    return reduce(or_, (getattr(op, name)(..., domain=domain) for domain, name in named))
 
 
-def _opsets(spec: OpSchema) -> list[int]:
+def _opsets(spec: Schema) -> list[int]:
     """The opsets for which a schema has bodies."""
     return sorted({*spec.function_opset_versions, *spec.context_dependent_function_opset_versions})
 
@@ -51,8 +57,9 @@ def _opsets(spec: OpSchema) -> list[int]:
 def write_out(b):
     node, model = b.root, b.root.graph.model
     function = _body(node, b.opset)
-    changed = changed_operators(function, b.opset)
+    changed = _changed(function, b.opset)
     require(not changed, f"{', '.join(changed)} of its body is another operator at opset {b.opset}")
+    _declare(function, b.opset)
     tensors = {f"in{k}": v for k, v in enumerate(node.inputs) if v is not None}
     _copy(b, inlined(node, model, [function], _name(function)), tensors)
     outputs = [None if o is None else tensors[f"out{k}"] for k, o in enumerate(node.outputs)]
@@ -69,6 +76,8 @@ def _body(node: Node, opset: int) -> FunctionProto:
     spec = node.graph.model.schema(node)
     if spec is None:
         raise Decline("")
+    known = all(node.graph.model.dtype(v) for v in node.inputs if v is not None)
+    require(known, "the type of an input is not known, or it is no tensor")
     version = opset if not spec.domain else spec.since_version
     found = max((v for v in _opsets(spec) if v <= version), default=0)
     if not found:
@@ -77,21 +86,37 @@ def _body(node: Node, opset: int) -> FunctionProto:
     require(function.node, "ONNX gives no body for the types and shapes that are known")
     function.domain, function.name = CALLED, node.op
     given = defaults(node.op, spec.domain, version)
+    if not any(o.domain in ONNX for o in function.opset_import):  # then its nodes are of the model's opset
+        _declare(function, opset)
     del function.attribute[:]
     function.attribute.extend(n for n in spec.attributes if n not in given)
     function.attribute_proto.extend(spec.attributes[n].default_value for n in given)
     return function
 
 
-def _serialized(node: Node, spec: OpSchema, opset: int) -> bytes:
+def _serialized(node: Node, spec: Schema, opset: int) -> bytes:
     if opset not in spec.context_dependent_function_opset_versions:
         return bytes(spec.get_function_with_opset_version(opset))
     types = [_type(node, v).SerializeToString() for v in node.inputs]
-    proto = NodeProto()
-    proto.CopyFrom(node.proto)
-    return bytes(
-        spec.get_context_dependent_function_with_opset_version(opset, proto.SerializeToString(), types)
-    )
+    proto = node.proto.SerializeToString()
+    return bytes(spec.get_context_dependent_function_with_opset_version(opset, proto, types))
+
+
+def _declare(function: FunctionProto, opset: int) -> None:
+    """Say that the function is of an opset."""
+    kept = [o for o in function.opset_import if o.domain not in ONNX]
+    del function.opset_import[:]
+    function.opset_import.extend([*kept, helper.make_opsetid("", opset)])
+
+
+def _changed(function: FunctionProto, opset: int) -> list[str]:
+    """The operators of a body that mean something else at an opset, and that the builder does not write for it.
+
+    It writes what moved from an attribute to an input, but not inside the bodies of a Loop or a Scan.
+    """
+    looped = FunctionProto(node=(n for n in function.node if n.op_type in ("Loop", "Scan")))
+    inside = {n.op_type for n in all_nodes(looped)}
+    return [op for op in changed_operators(function, opset) if op not in MOVED or op in inside]
 
 
 def _type(node: Node, value: Value | None) -> TypeProto:
@@ -120,7 +145,7 @@ def _copy(b: Builder, nodes: Iterable[NodeProto], tensors: dict[str, Value]) -> 
         copied(b, [_settled(b, proto, tensors)], tensors)
         for name in proto.output:
             if name and proto.op_type != "Constant":
-                tensors[name] = _known(b, tensors[name])
+                tensors[name] = _known(b, proto, tensors[name])
 
 
 def _take_branch(b: Builder, proto: NodeProto, tensors: dict[str, Value]) -> bool:
@@ -162,12 +187,17 @@ def _cast_to(b: Builder, proto: NodeProto, tensors: dict[str, Value]) -> int:
     return next(a.i for a in proto.attribute if a.name == "to")
 
 
-def _known(b: Builder, made: Value) -> Value:
-    """A constant in the place of a tensor that can be computed now; else the tensor."""
+def _known(b: Builder, proto: NodeProto, made: Value) -> Value:
+    """What may stand for a tensor that was made: a constant, or what the node was given to reshape; else itself."""
     array = b.value(made)
-    if array is None or array.size > SMALL or array.dtype.kind not in "biuf":
+    if array is not None and array.size <= SMALL and array.dtype.kind in "biuf":
+        return b.constant(array)
+    if proto.op_type not in RESHAPING | REPEATING or made.producer is None:
         return made
-    return b.constant(np.ascontiguousarray(array).reshape(array.shape))
+    given, shape = input_of(made.producer), b.shape(made)
+    if proto.op_type in RESHAPING:
+        return given if same_shape(b, made, given) else made
+    return given if shape is not None and None not in shape and shape == b.shape(given) else made
 
 
 # ---- what is left ----------------------------------------------------------------------------------------------------

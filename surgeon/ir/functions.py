@@ -51,18 +51,18 @@ def _means_the_same(op: str, own: int, opset: int) -> bool:
     if own > opset or op in RENEWED:
         return False
     (attrs, inputs, outputs), (more_attrs, more_inputs, more_outputs) = _signature(then), _signature(now)
-    added = [a for name, a in now.attributes.items() if name not in attrs]
+    needed = {name for name, a in now.attributes.items() if a.required}
     return (
         attrs == {name: a for name, a in more_attrs.items() if name in attrs}
         and inputs == more_inputs[: len(inputs)]
         and outputs == more_outputs[: len(outputs)]
-        and not any(a.required for a in added)
+        and needed <= {name for name, a in then.attributes.items() if a.required}
     )
 
 
 def _signature(spec: OpSchema) -> tuple[dict[str, Any], list[Any], list[Any]]:
-    """What an opset says of an operator but for its types, of which newer opsets take more."""
-    attrs = {name: (a.type, a.required, a.default_value.SerializeToString()) for name, a in spec.attributes.items()}
+    """What an opset says of an operator but for its types, of which newer opsets take more, and what must be given."""
+    attrs = {name: (a.type, a.default_value.SerializeToString()) for name, a in spec.attributes.items()}
     return attrs, [(f.name, f.option) for f in spec.inputs], [(f.name, f.option) for f in spec.outputs]
 
 
