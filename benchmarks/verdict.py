@@ -63,7 +63,11 @@ def expected(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[Any] 
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
     try:
-        return list(ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, feeds))
+        return list(
+            ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(
+                None, feeds
+            )
+        )
     except Exception:
         pass
     try:
@@ -231,7 +235,15 @@ def run(first: int, count: int, keep: Path | None) -> list[dict[str, Any]]:
                 found.append(line)
         if process.wait() == 0:
             return found
-        found.append({"seed": last, "class": "crash", "rtx": f"the process ended with {process.returncode}", "surgeon": "", "op": ""})
+        found.append(
+            {
+                "seed": last,
+                "class": "crash",
+                "rtx": f"the process ended with {process.returncode}",
+                "surgeon": "",
+                "op": "",
+            }
+        )
         first = last + 1
     return found
 

@@ -64,7 +64,10 @@ class Net:
         return self.r.choice((1, 2, 2, 3, 4, 5))
 
     def shape(self, low: int = 0, high: int = 5) -> list[int]:
-        return [self.size() for _ in range(self.r.choice([n for n in (0, 1, 1, 2, 2, 3, 3, 4, 4, 4, 5) if low <= n <= high]))]
+        return [
+            self.size()
+            for _ in range(self.r.choice([n for n in (0, 1, 1, 2, 2, 3, 3, 4, 4, 4, 5) if low <= n <= high]))
+        ]
 
     def numbers(self, shape: list[int], dtype: int) -> np.ndarray:
         draw = np.random.default_rng(self.r.getrandbits(32))
@@ -91,7 +94,11 @@ class Net:
         if not self.chance(0.25):
             return name
         made = self.fresh("t")
-        self.nodes.append(helper.make_node("Identity" if dtype != FLOAT else self.r.choice(["Neg", "Relu", "Identity", "Sigmoid"]), [name], [made]))
+        self.nodes.append(
+            helper.make_node(
+                "Identity" if dtype != FLOAT else self.r.choice(["Neg", "Relu", "Identity", "Sigmoid"]), [name], [made]
+            )
+        )
         return made
 
 
@@ -116,7 +123,11 @@ class Drawing:
         spec = next(i for i in self.schema.inputs if i.name == formal)
         if spec.type_str in self.types:
             return self.types[spec.type_str]
-        allowed = [NAMED[t] for t in sorted(spec.types) if t in NAMED and t not in ("tensor(string)", "tensor(complex64)", "tensor(complex128)")]
+        allowed = [
+            NAMED[t]
+            for t in sorted(spec.types)
+            if t in NAMED and t not in ("tensor(string)", "tensor(complex64)", "tensor(complex128)")
+        ]
         usual = [t for t in USUAL if t in allowed]
         if not allowed:
             raise Unfit
@@ -161,7 +172,9 @@ def elementwise(net: Net, d: Drawing) -> None:
 
 def broadcast(net: Net, d: Drawing) -> None:
     shape = net.shape()
-    for spec in d.schema.inputs[:2] if d.schema.inputs[0].option != defs.OpSchema.FormalParameterOption.Variadic else ():
+    for spec in (
+        d.schema.inputs[:2] if d.schema.inputs[0].option != defs.OpSchema.FormalParameterOption.Variadic else ()
+    ):
         part = shape[net.r.randrange(len(shape) + 1) :] if net.chance(0.4) else shape
         d.put(spec.name, [1 if net.chance(0.2) else s for s in part], 0.3)
     if d.schema.name == "Mod" and d.dtype("A") in (FLOAT, HALF, TensorProto.DOUBLE, TensorProto.BFLOAT16):
@@ -210,7 +223,14 @@ def reduce(net: Net, d: Drawing) -> None:
     shape = net.shape(0)
     d.first(shape)
     if shape and net.chance(0.8):
-        d.either("axes", [a - len(shape) * net.chance(0.3) for a in sorted(net.r.sample(range(len(shape)), net.r.randint(1, len(shape))))], 0.9)
+        d.either(
+            "axes",
+            [
+                a - len(shape) * net.chance(0.3)
+                for a in sorted(net.r.sample(range(len(shape)), net.r.randint(1, len(shape))))
+            ],
+            0.9,
+        )
 
 
 def arg(net: Net, d: Drawing) -> None:
@@ -240,7 +260,9 @@ def reshape(net: Net, d: Drawing) -> None:
     shape = net.shape()
     d.first(shape)
     total = math.prod(shape)
-    to = net.r.choice([[total], [1, total], [-1], [total, 1, 1], [-1, 1], shape[::-1], [0, -1] if shape else [1], [0] * len(shape)])
+    to = net.r.choice(
+        [[total], [1, total], [-1], [total, 1, 1], [-1, 1], shape[::-1], [0, -1] if shape else [1], [0] * len(shape)]
+    )
     if d.known("allowzero") and 0 not in to and net.chance(0.3):
         d.attrs["allowzero"] = 1
     d.put("shape", [len(to)], 0.85, to)
@@ -314,7 +336,9 @@ def gather(net: Net, d: Drawing) -> None:
     d.put("data", shape, 0.3)
     wanted = net.shape(0, 3)
     d.attrs["axis"] = axis
-    index = np.random.default_rng(net.r.getrandbits(32)).integers(-shape[axis] if net.opset > 10 else 0, shape[axis], size=wanted)
+    index = np.random.default_rng(net.r.getrandbits(32)).integers(
+        -shape[axis] if net.opset > 10 else 0, shape[axis], size=wanted
+    )
     d.put("indices", wanted, 0.6, index)
 
 
@@ -469,7 +493,11 @@ def pad(net: Net, d: Drawing) -> None:
     mode = net.r.choice(STRINGS["mode"][: 4 if net.opset >= 19 else 3])
     if net.chance(0.8):
         d.attrs["mode"] = mode
-    axes = sorted(net.r.sample(range(len(shape)), net.r.randint(1, len(shape)))) if d.has("axes") and net.chance(0.3) else []
+    axes = (
+        sorted(net.r.sample(range(len(shape)), net.r.randint(1, len(shape))))
+        if d.has("axes") and net.chance(0.3)
+        else []
+    )
     count = len(axes or shape)
     d.either("pads", [net.r.choice((0, 0, 1, 2, -1 if net.chance(0.2) else 0)) for _ in range(2 * count)], 0.85)
     if d.has("constant_value") and net.chance(0.4):
@@ -486,12 +514,25 @@ def clip(net: Net, d: Drawing) -> None:
         return
     for name, value in (("min", -1), ("max", 2)):
         if net.chance(0.7):
-            d.put(name, [], 0.85, abs(value) if name == "max" else value * (d.dtype("min") not in (TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64)))
+            d.put(
+                name,
+                [],
+                0.85,
+                abs(value)
+                if name == "max"
+                else value
+                * (
+                    d.dtype("min")
+                    not in (TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64)
+                ),
+            )
 
 
 def cast(net: Net, d: Drawing) -> None:
     d.first(net.shape(0, 4))
-    allowed = [NAMED[t] for t in sorted(d.schema.outputs[0].types) if t in NAMED and "string" not in t and "complex" not in t]
+    allowed = [
+        NAMED[t] for t in sorted(d.schema.outputs[0].types) if t in NAMED and "string" not in t and "complex" not in t
+    ]
     usual = [t for t in USUAL if t in allowed]
     d.attrs["to"] = net.r.choice(usual if net.chance(0.8) else allowed)
 
@@ -513,7 +554,18 @@ def resize(net: Net, d: Drawing) -> None:
         d.put("scales", [len(shape)], 0.9, factors)
         return
     for attribute, values in (
-        ("coordinate_transformation_mode", ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric" if net.opset >= 19 else "asymmetric", "tf_crop_and_resize" if net.chance(0.1) else "half_pixel", "tf_half_pixel_for_nn" if net.opset < 13 else "asymmetric")),
+        (
+            "coordinate_transformation_mode",
+            (
+                "half_pixel",
+                "pytorch_half_pixel",
+                "align_corners",
+                "asymmetric",
+                "half_pixel_symmetric" if net.opset >= 19 else "asymmetric",
+                "tf_crop_and_resize" if net.chance(0.1) else "half_pixel",
+                "tf_half_pixel_for_nn" if net.opset < 13 else "asymmetric",
+            ),
+        ),
         ("nearest_mode", ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")),
     ):
         if net.chance(0.8):
@@ -584,7 +636,14 @@ def scaled(net: Net, d: Drawing) -> None:
     if name == "QuantizeLinear":
         d.types["T2"] = d.types["T3"] = net.r.choice((TensorProto.INT8, TensorProto.INT8, TensorProto.UINT8))
     else:
-        d.types[next(i.type_str for i in d.schema.inputs if i.name == x)] = net.r.choice((TensorProto.INT8, TensorProto.INT8, TensorProto.UINT8, TensorProto.INT32 if net.chance(0.3) else TensorProto.INT8))
+        d.types[next(i.type_str for i in d.schema.inputs if i.name == x)] = net.r.choice(
+            (
+                TensorProto.INT8,
+                TensorProto.INT8,
+                TensorProto.UINT8,
+                TensorProto.INT32 if net.chance(0.3) else TensorProto.INT8,
+            )
+        )
     zero = d.schema.inputs[2].name
     d.put(x, shape, 0.3)
     size = [shape[axis]] if per_axis else []
@@ -599,7 +658,22 @@ def scaled(net: Net, d: Drawing) -> None:
 
 def einsum(net: Net, d: Drawing) -> None:
     sizes = {c: net.size() for c in "bhijkBI"}
-    equation = net.r.choice(("ij,jk->ik", "bij,bjk->bik", "bhid,bhjd->bhij", "ij->ji", "ii->i", "i,j->ij", "bij->bi", "ij,jk,kb->ib", "...ij,...jk->...ik", "bij,kj", "BI,Ij->Bj", "ij,ij->"))
+    equation = net.r.choice(
+        (
+            "ij,jk->ik",
+            "bij,bjk->bik",
+            "bhid,bhjd->bhij",
+            "ij->ji",
+            "ii->i",
+            "i,j->ij",
+            "bij->bi",
+            "ij,jk,kb->ib",
+            "...ij,...jk->...ik",
+            "bij,kj",
+            "BI,Ij->Bj",
+            "ij,ij->",
+        )
+    )
     d.attrs["equation"] = equation
     sizes["d"] = net.size()
     for term in equation.split("->")[0].split(","):
@@ -622,7 +696,11 @@ def cum_sum(net: Net, d: Drawing) -> None:
 
 def ranged(net: Net, d: Drawing) -> None:
     held = 0.8 if net.chance(0.7) else 0.0
-    for name, value in (("start", net.r.randint(-2, 2)), ("limit", net.r.randint(3, 9)), ("delta", net.r.randint(1, 3))):
+    for name, value in (
+        ("start", net.r.randint(-2, 2)),
+        ("limit", net.r.randint(3, 9)),
+        ("delta", net.r.randint(1, 3)),
+    ):
         d.put(name, [], held, value)
 
 
@@ -635,8 +713,25 @@ def constant_of_shape(net: Net, d: Drawing) -> None:
 
 
 def constant(net: Net, d: Drawing) -> None:
-    allowed = [v for v in NAMED.values() if v not in (TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.COMPLEX128)]
-    kind = net.r.choice([a for a in ("value", "value", "value", "value_float", "value_floats", "value_int", "value_ints", "sparse_value") if d.known(a)])
+    allowed = [
+        v for v in NAMED.values() if v not in (TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.COMPLEX128)
+    ]
+    kind = net.r.choice(
+        [
+            a
+            for a in (
+                "value",
+                "value",
+                "value",
+                "value_float",
+                "value_floats",
+                "value_int",
+                "value_ints",
+                "sparse_value",
+            )
+            if d.known(a)
+        ]
+    )
     dtype = net.r.choice(USUAL if net.chance(0.5) else [t for t in allowed if t <= 13 or t == 16])
     d.attrs[kind] = {
         "value": numpy_helper.from_array(net.numbers(net.shape(), dtype)),
@@ -644,7 +739,9 @@ def constant(net: Net, d: Drawing) -> None:
         "value_floats": [1.5, 2.0],
         "value_int": 3,
         "value_ints": [1, 2, 3],
-        "sparse_value": helper.make_sparse_tensor(helper.make_tensor("s", FLOAT, [2], [1.0, 2.0]), helper.make_tensor("i", INT64, [2], [0, 3]), [5]),
+        "sparse_value": helper.make_sparse_tensor(
+            helper.make_tensor("s", FLOAT, [2], [1.0, 2.0]), helper.make_tensor("i", INT64, [2], [0, 3]), [5]
+        ),
     }[kind]
 
 

@@ -8,9 +8,9 @@ release too early or too late, or with another reason.
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
 
 import pytest
+from condition_examples import MORE, Example, both
 from helpers import model, require_opset
 
 from surgeon.ir.graph import Node
@@ -19,35 +19,6 @@ from surgeon.targets import releases
 from surgeon.targets.condition import Condition
 from surgeon.targets.conditions import CONDITIONS
 from surgeon.targets.target import Target
-
-
-class Example(NamedTuple):
-    """One reason of one condition.
-
-    targets  every target that gives it: "8.2 to 9.3, rtx"; "dla 8.2 to 10.16" of DLA alone
-    why      the reason, word for word
-    opset    the model's
-    refused  the model; its node is the one that makes `y`, and OP stands for each of `operators`
-    taken    the same with one thing changed, which each of these targets takes; empty where it refuses every node
-    opsets   of `taken` where it is another than that of `refused`: the one thing that changed
-    beside   what other conditions say of `refused`: of the release before, the release behind, and TensorRT-RTX
-    """
-
-    operators: str
-    targets: str
-    why: str
-    opset: int
-    refused: str
-    taken: tuple[str, ...] = ()
-    opsets: tuple[int, ...] = ()
-    beside: tuple[str, ...] = ()
-
-
-def both(text: str, old: str, *new: str) -> tuple[str, tuple[str, ...]]:
-    """A model, and the same with `old` replaced by each of `new`."""
-    assert old in text
-    return text, tuple(text.replace(old, n) for n in new)
-
 
 # ---- the models ------------------------------------------------------------------------------------------------------
 
@@ -268,7 +239,7 @@ EXAMPLES: dict[str, list[Example]] = {
     ],
     "clip_crossed": [
         Example(
-            "Clip", "rtx", "its lower bound is above the upper one: it would return 1, not -1", 13, CROSSED,
+            "Clip", "6.0 to 11.4, rtx", "its lower bound is above the upper one: it would return 1, not -1", 13, CROSSED,
             (
                 CROSSED.replace("b = {-1}", "b = {1}"), CROSSED.replace("b = {-1}", "b = {2}"), CROSSED.replace("float", "int32"), CROSSED.replace("(x, a, b)", "(x, a)"), CROSSED.replace("(x, a, b)", "(x, , b)"),
                 CROSSED.replace("float a = {1}", "float[2] a = {1, 1}"), CROSSED.replace("float b = {-1}", "float[2] b = {-1, -1}"),
@@ -452,7 +423,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "constant_mode": [Example("Pad", "6.0 to 8.0", f"only constant padding is taken, not '{mode}'", 13, *both(f'{PAD} {{ y = Pad <mode = "{mode}"> (x, p) }}', f'"{mode}"', '"constant"')) for mode in ("edge", "reflect")],
     "zero_value": [Example("Pad", "6.0 to 8.0", "only padding with 0 is taken", 13, *both(f"{PAD} {{ y = Pad (x, p, v) }}".replace("v = {0}", "v = {1}"), "float v = {1}", "float v = {0}", "float[0] v = {}"))],
     "constant_pads": [
-        Example("Pad", "6.0 to 8.0", "the pads must be an initializer", 1, "(float[1,2,4,4] x) => (float[a,b,c,d] y) { y = Pad <paddings = [0, 0, 1, 0, 0, 0, 0, 1]> (x) }", ("(float[1,2,4,4] x) => (float[a,b,c,d] y) { y = Pad <pads = [0, 0, 1, 0, 0, 0, 0, 1]> (x) }",), (2,))
+        Example("Pad", "6.0 to 8.0", "the pads must be an initializer", 1, "(float[1,2,4,4] x) => (float[a,b,c,d] y) { y = Pad <paddings = [0, 0, 1, 0, 0, 0, 0, 1]> (x) }", ("(float[1,2,4,4] x) => (float[a,b,c,d] y) { y = Pad <pads = [0, 0, 1, 0, 0, 0, 0, 1]> (x) }",), (2,), beside=("paddings is not read: pads is",))
     ],
     "wrap_mode": [Example("Pad", "8.2 to 9.3", "the mode 'wrap' is refused", 19, *both(f'{PAD} {{ y = Pad <mode = "wrap"> (x, p) }}', "wrap", "edge", "reflect"), beside=("only constant padding is taken, not 'wrap'",))],
     "negative_pads": [Example("Pad", "6.0 to 10.3", "negative pads are refused", 13, *both(f"{PAD} {{ y = Pad (x, p) }}".replace("0, 0, 1, 0", "0, 0, -1, 0"), "-1", "0", "1"))],
@@ -633,11 +604,12 @@ EXAMPLES: dict[str, list[Example]] = {
     "attention_lengths": [Example("Attention", "rtx", "nonpad_kv_seqlen is not read: it would attend to the padding", 24, *attention("y = Attention (q, k, k, , , , n)", "y = Attention (q, k, k, m)"))],
     # types
     "cast": [Example("Cast", "6.0 to 11.4, rtx", "there is no int16", 13, *both("(float[2] x) => (int16[2] y) { y = Cast <to = 5> (x) }", "to = 5", "to = 6", "to = 1", "to = 11"))],
-    "Cast.saturate": [
-        Example(op, "rtx", "saturate 0 is not read: it would saturate", 19, *both(f"(float[2] x, float8e4m3fn[2] t) => (float8e4m3fn[2] y) {{ y = {op} <{to}saturate = 0> ({inputs}) }}", "saturate = 0", "saturate = 1"))
+    "not_saturated": [
+        Example(op, "10.0 to 11.4, rtx", "saturate 0 is not read: it would saturate", 19, *both(f"(float[2] x, float8e4m3fn[2] t, float s, float8e4m3fn z) => (float8e4m3fn[2] y) {{ y = {op} <{to}saturate = 0> ({inputs}) }}", "saturate = 0", "saturate = 1"))
         for op, to, inputs in (("Cast", "to = 17, ", "x"), ("CastLike", "", "x, t"))
     ] + [
-        Example("Cast", "rtx", "saturate 0 is not read: it would saturate", 19, "(float[2] x) => (float8e4m3fn[2] y) { y = Cast <to = 17, saturate = 0> (x) }", ("(float[2] x) => (float[2] y) { y = Cast <to = 10> (x) }",), (13,)),
+        Example("Cast", "10.0 to 11.4, rtx", "saturate 0 is not read: it would saturate", 19, "(float[2] x) => (float8e4m3fn[2] y) { y = Cast <to = 17, saturate = 0> (x) }", ("(float[2] x) => (float[2] y) { y = Cast <to = 10, saturate = 0> (x) }",)),
+        Example("QuantizeLinear", "10.0 to 11.4, rtx", "saturate 0 is not read: it would saturate", 19, *both("(float[2] x) => (float8e4m3fn[2] y) <float s = {1}, float8e4m3fn z = {0}> { y = QuantizeLinear <saturate = 0> (x, s, z) }", "saturate = 0", "saturate = 1")),
     ],
     "cast_before_nine": [
         Example("Cast", "6.0 to 8.6", f"there is no {name} before 9.0", 13, *both(f"(float[2] x) => (float[] y) {{ y = Cast <to = {to}> (x) }}", f"to = {to}", "to = 10"))
@@ -657,6 +629,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "falls_back": [
         Example("Softplus", "dla 6.0 to 10.16", "DLA has no Softplus: it would run on the GPU", 1, *both("(float[2] x) => (float[2] y) { y = Softplus (x) }", "Softplus", "Tanh", "LeakyRelu")),
     ],
+    **MORE,
 }  # fmt: skip
 BY_ABSENCE = {"falls_back"}  # of every operator but a few: one stands for all
 

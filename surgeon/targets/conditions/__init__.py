@@ -38,9 +38,11 @@ from surgeon.targets.conditions import (
     resize,
     shapes,
     types,
+    unread,
 )
 
 THEMES = (
+    unread,
     reductions,
     activations,
     resize,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, dtype_name, dtype_of, unread
+from surgeon.targets.condition import condition, dtype_name, dtype_of
 from surgeon.targets.dtypes import ORDINARY, READABLE
-from surgeon.targets.releases import EVERYWHERE, RTX, between, since, up_to
+from surgeon.targets.releases import EVERYWHERE, between, since, up_to
+
+FLOAT8 = frozenset(number for name, number in TensorProto.DataType.items() if name.startswith("FLOAT8"))
 
 
 @condition(
@@ -20,14 +22,16 @@ def cast(node: Node) -> str | None:
     return f"there is no {dtype_name(to)}" if to not in READABLE else None
 
 
-saturate = unread(
-    "saturate",
-    "Cast CastLike",
-    RTX,
-    right=1,
-    effect="it would saturate",
-    source="measured with TensorRT-RTX alone",
+@condition(
+    "Cast CastLike QuantizeLinear",
+    since(10, 0, rtx=True),
+    source='onnx-tensorrt@eb43908: Ignore "saturate" attribute; measured with TensorRT-RTX',
 )
+def not_saturated(node: Node) -> str | None:
+    made = node.outputs[0]
+    if node.attrs.get("saturate", 1) or made is None or node.graph.model.dtype(made) not in FLOAT8:
+        return None
+    return "saturate 0 is not read: it would saturate"
 
 
 @condition("Cast", up_to(8, 6), source="onnx-tensorrt@4f54a19 onnx2trt_utils.cpp convertDtype")
