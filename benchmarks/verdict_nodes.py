@@ -414,7 +414,7 @@ def conv(net: Net, d: Drawing) -> None:
     if back and net.chance(0.25):
         d.attrs["output_padding"] = [net.r.randrange(max(s, 1)) for s in d.attrs.get("strides", [1] * spatial)]
     elif back and net.chance(0.15):
-        d.attrs["output_shape"] = [s * t for s, t in zip(shape[2:], d.attrs.get("strides", [1] * spatial))]
+        d.attrs["output_shape"] = [s * t for s, t in zip(shape[2:], d.attrs.get("strides", [1] * spatial), strict=True)]
         d.attrs.pop("pads", None)
 
 
@@ -545,7 +545,7 @@ def cast_like(net: Net, d: Drawing) -> None:
 def resize(net: Net, d: Drawing) -> None:
     shape, spatial = image(net, 1, 3)
     factors = [1.0, 1.0, *(net.r.choice((0.5, 1.0, 1.5, 2.0, 3.0)) for _ in range(spatial))]
-    sizes = [max(1, math.floor(s * f)) for s, f in zip(shape, factors)]
+    sizes = [max(1, math.floor(s * f)) for s, f in zip(shape, factors, strict=True)]
     name = d.schema.inputs[0].name
     d.put(name, shape)
     modes = ("nearest", "linear") if net.opset < 11 else ("nearest", "nearest", "linear", "cubic")
@@ -823,38 +823,68 @@ def dropout(net: Net, d: Drawing) -> None:
     d.outputs = 2 if net.chance(0.15) else 1
 
 
-RECIPES: dict[str, Recipe] = {
-    **dict.fromkeys(("And Or Xor Equal Greater GreaterOrEqual Less LessOrEqual Add Sub Mul Div Pow Mod BitShift "
-                     "BitwiseAnd BitwiseOr").split(), broadcast),
-    **dict.fromkeys("Max Min Sum Mean".split(), variadic),
-    **dict.fromkeys("Softmax LogSoftmax Hardmax LpNormalization".split(), over_axis),
-    **dict.fromkeys(("ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd "
-                     "ReduceSum ReduceSumSquare").split(), reduce),
-    **dict.fromkeys("AveragePool MaxPool LpPool".split(), pool),
-    **dict.fromkeys("GlobalAveragePool GlobalMaxPool GlobalLpPool MeanVarianceNormalization LRN".split(), global_pool),
-    **dict.fromkeys("Conv ConvTranspose".split(), conv),
-    **dict.fromkeys("InstanceNormalization BatchNormalization".split(), normalized),
-    **dict.fromkeys("LayerNormalization RMSNormalization".split(), layer_norm),
-    **dict.fromkeys("LSTM GRU RNN".split(), recurrent),
-    **dict.fromkeys("QuantizeLinear DequantizeLinear".split(), scaled),
-    **dict.fromkeys("RandomNormal RandomUniform RandomNormalLike RandomUniformLike".split(), random_values),
-    **dict.fromkeys("HannWindow HammingWindow BlackmanWindow".split(), windowed),
-    **dict.fromkeys("GatherElements Scatter ScatterElements".split(), gather_elements),
-    **dict.fromkeys("GatherND ScatterND".split(), gather_nd),
-    **dict.fromkeys("DepthToSpace SpaceToDepth".split(), depth),
-    **dict.fromkeys("ArgMax ArgMin".split(), arg),
-    **dict.fromkeys(("Abs Acos Acosh Asin Asinh Atan Atanh Ceil Celu Cos Cosh Elu Erf Exp Floor Gelu HardSigmoid "
-                     "HardSwish Identity IsInf IsNaN LeakyRelu Log Mish Neg Not Reciprocal Relu Round Selu Shape Shrink "
-                     "Sigmoid Sign Sin Sinh Size Softplus Softsign Sqrt Swish Tan Tanh ThresholdedRelu BitwiseNot "
-                     "").split(), elementwise),
-    "Attention": attention, "Cast": cast, "CastLike": cast_like, "Clip": clip, "Concat": concat, "Constant": constant,
-    "ConstantOfShape": constant_of_shape, "CumSum": cum_sum, "Dropout": dropout, "Einsum": einsum, "Expand": expand,
-    "EyeLike": eye, "Flatten": flatten, "Gather": gather, "Gemm": gemm, "GridSample": grid_sample,
-    "GroupNormalization": group_norm, "MatMul": matmul, "OneHot": one_hot, "PRelu": prelu, "Pad": pad, "Range": ranged,
-    "Reshape": reshape, "Resize": resize, "ReverseSequence": reverse_sequence, "RotaryEmbedding": rotary,
-    "Slice": slices, "Split": split, "Squeeze": squeeze, "Tile": tile, "TopK": top_k, "Transpose": transpose,
-    "Trilu": trilu, "Unsqueeze": unsqueeze, "Upsample": upsample, "Where": where,
-}  # fmt: skip
+TABLE: tuple[tuple[str, Recipe], ...] = (
+    ("And Or Xor Equal Greater GreaterOrEqual Less LessOrEqual Add Sub Mul Div Pow Mod", broadcast),
+    ("BitShift BitwiseAnd BitwiseOr", broadcast),
+    ("Max Min Sum Mean", variadic),
+    ("Softmax LogSoftmax Hardmax LpNormalization", over_axis),
+    ("ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean", reduce),
+    ("ReduceMin ReduceProd ReduceSum ReduceSumSquare", reduce),
+    ("AveragePool MaxPool LpPool", pool),
+    ("GlobalAveragePool GlobalMaxPool GlobalLpPool MeanVarianceNormalization LRN", global_pool),
+    ("Conv ConvTranspose", conv),
+    ("InstanceNormalization BatchNormalization", normalized),
+    ("LayerNormalization RMSNormalization", layer_norm),
+    ("LSTM GRU RNN", recurrent),
+    ("QuantizeLinear DequantizeLinear", scaled),
+    ("RandomNormal RandomUniform RandomNormalLike RandomUniformLike", random_values),
+    ("HannWindow HammingWindow BlackmanWindow", windowed),
+    ("GatherElements Scatter ScatterElements", gather_elements),
+    ("GatherND ScatterND", gather_nd),
+    ("DepthToSpace SpaceToDepth", depth),
+    ("ArgMax ArgMin", arg),
+    ("Abs Acos Acosh Asin Asinh Atan Atanh Ceil Celu Cos Cosh Elu Erf Exp Floor Gelu", elementwise),
+    ("HardSigmoid HardSwish Identity IsInf IsNaN LeakyRelu Log Mish Neg Not Reciprocal Relu Round", elementwise),
+    ("Selu Shape Shrink Sigmoid Sign Sin Sinh Size Softplus Softsign Sqrt Swish Tan Tanh", elementwise),
+    ("ThresholdedRelu BitwiseNot", elementwise),
+    ("Attention", attention),
+    ("Cast", cast),
+    ("CastLike", cast_like),
+    ("Clip", clip),
+    ("Concat", concat),
+    ("Constant", constant),
+    ("ConstantOfShape", constant_of_shape),
+    ("CumSum", cum_sum),
+    ("Dropout", dropout),
+    ("Einsum", einsum),
+    ("Expand", expand),
+    ("EyeLike", eye),
+    ("Flatten", flatten),
+    ("Gather", gather),
+    ("Gemm", gemm),
+    ("GridSample", grid_sample),
+    ("GroupNormalization", group_norm),
+    ("MatMul", matmul),
+    ("OneHot", one_hot),
+    ("PRelu", prelu),
+    ("Pad", pad),
+    ("Range", ranged),
+    ("Reshape", reshape),
+    ("Resize", resize),
+    ("ReverseSequence", reverse_sequence),
+    ("RotaryEmbedding", rotary),
+    ("Slice", slices),
+    ("Split", split),
+    ("Squeeze", squeeze),
+    ("Tile", tile),
+    ("TopK", top_k),
+    ("Transpose", transpose),
+    ("Trilu", trilu),
+    ("Unsqueeze", unsqueeze),
+    ("Upsample", upsample),
+    ("Where", where),
+)
+RECIPES: dict[str, Recipe] = {op: recipe for operators, recipe in TABLE for op in operators.split()}
 
 
 def others(net: Net, d: Drawing) -> None:

@@ -91,7 +91,7 @@ scale, bias = var("scale"), var("bias")
 
 @rule(op.BatchNormalization(x, scale, bias, ANY, ANY, epsilon=attr("epsilon")), stage=Stage.LOWER, strategy="decompose")
 def in_training(b, x, scale, bias, epsilon):
-    if not _is_training(b, b.root):
+    if not _is_training(b, b.root) or not b.root.attrs.get("spatial", 1):
         not_mine()
     statistics = [o for o in b.root.outputs[1:] if o is not None]
     require(not any(o.users or o.is_output for o in statistics), "its running statistics are read")
