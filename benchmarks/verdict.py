@@ -78,7 +78,7 @@ def expected(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[Any] 
 
 
 def build(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> tuple[str, Any]:
-    """("", what the parser made) where TensorRT-RTX builds the model for the sizes of these inputs; else (why, None)."""
+    """("", what the parser made) where TensorRT-RTX builds the model for these inputs; else (why, None)."""
     import corpus_rtx
     import tensorrt_rtx as trt
 

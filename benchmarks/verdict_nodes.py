@@ -2,7 +2,7 @@
 
 A recipe draws shapes that fit each other, and the attributes and inputs that must fit them. Everything else, from types
 to the other attributes, is drawn from the schema of the opset. What may be an attribute or an input goes where the
-schema has it.
+schema has it. This file is long because each operator has its recipe.
 """
 
 from __future__ import annotations
