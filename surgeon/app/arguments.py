@@ -11,7 +11,24 @@ from surgeon.errors import UsageError, did_you_mean
 from surgeon.targets.target import Target
 from surgeon.version import __version__
 
-COMMANDS = ("rewrite", "check", "build", "compare", "passes", "explain", "plugins", "targets", "why")
+EXAMPLES = {
+    "": ("fix model.onnx --for 8.4", "check model.onnx --target 8.4"),
+    "fix": ("fix model.onnx", "fix model.onnx --for 8.4 -o for_8.4.onnx"),
+    "rewrite": (
+        "rewrite model.onnx out.onnx --target 8.4 --report report.html",
+        "rewrite models/ -o rewritten/ --jobs 4 --target 10.9",
+    ),
+    "check": ("check model.onnx --target 8.4", "check model.onnx --target 8.6+dla"),
+    "why": ("why trtexec.log --model model.onnx", "why --target 8.4 < trtexec.log"),
+    "targets": ("targets", "targets -q"),
+    "build": ("build out.onnx out.engine", "build out.onnx out.engine --profile x:1x3x64x64,4x3x256x256,8x3x512x512"),
+    "compare": ("compare model.onnx out.onnx", "compare model.onnx out.onnx --trt --bisect found"),
+    "passes": ("passes", "passes --passes my_passes"),
+    "explain": ("explain l2-norm", "explain mine --passes my_passes"),
+    "plugins": ("plugins build", "plugins build --arch 86,90 --out lib"),
+    "plugins build": ("plugins build", "plugins build --tensorrt-root /opt/TensorRT --arch 87"),
+}
+COMMANDS = ("fix", "rewrite", "check", "why", "build", "compare", "passes", "explain", "targets", "plugins")
 Sizes = tuple[int, ...]
 
 
@@ -19,6 +36,13 @@ Sizes = tuple[int, ...]
 
 
 class _Parser(argparse.ArgumentParser):
+    """A parser whose help ends with examples, and whose errors are UsageErrors."""
+
+    def format_help(self) -> str:
+        given = EXAMPLES.get(self.prog.removeprefix("surgeon").strip(), ())
+        lines = "".join(f"  surgeon {example}\n" for example in given)
+        return super().format_help() + (f"\nexamples:\n{lines}" if lines else "")
+
     def error(self, message: str) -> NoReturn:
         if "invalid choice" in message and self.prog == "surgeon":
             wrong = message.split("'")[1] if "'" in message else ""
@@ -41,6 +65,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"surgeon {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", dest="command", required=True, parser_class=_Parser)
     common, folders, target, sizes, engines = _common(), _folders(), _target_options(), _sizes_option(), _engines()
+    _add_fix(commands, [common, sizes])
     _add_rewrite(commands, [common, target, folders, sizes])
     _add_check(commands, [common, target, folders])
     _add_build(commands, [common, engines])
@@ -147,13 +172,30 @@ def _engines() -> _Parser:
     return options
 
 
+def _add_fix(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
+    p = commands.add_parser(
+        "fix", parents=parents, help="all of it: rewrite, prove, check with the real parser, load; one verdict"
+    )
+    p.add_argument("model", metavar="MODEL.onnx")
+    p.add_argument(
+        "--for",
+        dest="target",
+        metavar="T",
+        help="the TensorRT that will run it: 8.4, rtx, 8.6+dla; without it, the one installed here",
+    )
+    p.add_argument("-o", "--out", metavar="OUT.onnx", help="without it, MODEL.trt.onnx beside the model")
+
+
 def _add_rewrite(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
     p = commands.add_parser("rewrite", parents=parents, help="rewrite a model for a target and prove every rewrite")
     p.add_argument("model", metavar="IN.onnx")
     p.add_argument(
         "out", metavar="OUT.onnx", nargs="?", help="left out with --check and --explain, which write nothing"
     )
-    p.add_argument("--check", action="store_true", help="write nothing; exit 1 where a rewrite would change something")
+    p.add_argument("--check", action="store_true", help="write nothing; exit 4 where a rewrite would change something")
+    p.add_argument(
+        "--exit-zero", action="store_true", help="exit 0 also where something was undone, stays or would change"
+    )
     p.add_argument(
         "--diff", action="store_true", help="print the operators before and after, and each rewritten window"
     )

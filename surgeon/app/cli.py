@@ -9,8 +9,7 @@
 
 Each command is a module of `surgeon.app.commands`. All print through `surgeon.app.screen`.
 
-Exit status: 0 done and proved, or nothing to do; 1 done, but something was undone, stays that the target does not take,
-differs, or could not be compared; 2 a usage error or a model that cannot be read, and nothing was written.
+Exit status: `surgeon.app.commands` has them, docs/exit-status.md says when.
 """
 
 from __future__ import annotations
@@ -53,7 +52,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status. `argv` is without the program's name; None takes sys.argv's."""
     verbose = 0
     try:
-        args = parser().parse_args(list(sys.argv[1:] if argv is None else argv))
+        words = list(sys.argv[1:] if argv is None else argv)
+        if not words:
+            parser().print_help()
+            return DONE
+        args = parser().parse_args(words)
+        args.argv = words
         verbose = args.verbose
         status: int = import_module(f"surgeon.app.commands.{args.command}").run(args)
         flush()

@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,6 +23,9 @@ from surgeon.ir.interrupts import interrupted
 LARGE = 1 << 30  # bytes: a larger model is written with its weights in a file of their own
 SMALL = 1 << 20  # bytes: of a larger tensor no check needs the elements
 UNWRITABLE = (ValueError, EncodeError)  # what the protobuf library says, by its version, of a message above 2 GiB
+# What a file that is written along holds: bytes, or what makes them. That is called with the files of the written model,
+# each with the place where it can be read right now, before anything is moved.
+Content = bytes | Callable[[Mapping[Path, Path]], bytes]
 _EXTERNAL = b"location"  # the key under which a tensor names its file: bytes without it hold no external tensor
 
 
@@ -239,10 +242,12 @@ def write(
     model: ModelProto,
     path: Path,
     base: Path | None = None,
-    also: Mapping[Path, bytes] | None = None,
+    also: Mapping[Path, Content] | None = None,
     apart: bool = False,
-) -> None:
-    """Write a model, and the files in `also` with it; files of external weights go along into another folder.
+) -> list[Path]:
+    """Write a model, and the files in `also` with it, and return the model's own files.
+
+    Files of external weights go along into another folder.
 
     `apart`: the weights that the model holds itself go to a file beside it, as those of a model above 2 GiB, which no
     file can hold, do in any case.
@@ -251,15 +256,19 @@ def write(
     data = b"" if apart else _serialized(model)
     folder = Path(os.path.realpath(path.parent))  # `new/..` names a folder whether or not there is one called new
     with Staged() as staged:
+        files = [path]
         if _EXTERNAL in data or not data:
             for file in external_files(model):
                 _carry((base or Path(".")) / file, folder / file, staged)
+                files.append(folder / file)
         if data:
             staged.put(data, path)
         else:
-            _put_apart(model, path, staged)
+            files.append(_put_apart(model, path, staged))
+        now = {file: staged.now(file) for file in files}
         for name, content in (also or {}).items():
-            staged.put(content, name)
+            staged.put(content if isinstance(content, bytes) else content(now), name)
+    return files
 
 
 def _serialized(model: ModelProto) -> bytes:
@@ -270,21 +279,25 @@ def _serialized(model: ModelProto) -> bytes:
         return b""
 
 
-def _put_apart(model: ModelProto, path: Path, staged: Staged) -> None:
-    """Write the weights to a file beside the model's. onnx takes them out of what it writes: that is a copy."""
+def _put_apart(model: ModelProto, path: Path, staged: Staged) -> Path:
+    """Write the weights to a file beside the model's, and return its place.
+
+    onnx takes them out of what it writes: that is a copy.
+    """
     weights = path.with_name(f"{path.name}.data")
     place = staged.place(path)
     staged.place(weights)
     copy = ModelProto()
     copy.CopyFrom(model)
     onnx.save_model(copy, as_text(place), save_as_external_data=True, location=weights.name)
+    return weights
 
 
-def put(contents: Mapping[Path, bytes]) -> None:
+def put(contents: Mapping[Path, Content]) -> None:
     """Write files, all of them whole or none. Raises ModelError."""
     with Staged() as staged:
-        for path, data in contents.items():
-            staged.put(data, path)
+        for path, content in contents.items():
+            staged.put(content if isinstance(content, bytes) else content({}), path)
 
 
 class Staged:
@@ -311,6 +324,11 @@ class Staged:
         written = self._folders[real.parent] / real.name
         self._moves[written] = real
         return written
+
+    def now(self, path: Path) -> Path:
+        """Where what shall stand at `path` can be read now."""
+        real = _real(path)
+        return next((written for written, place in self._moves.items() if place == real), path)
 
     def put(self, data: bytes, path: Path) -> None:
         written = self.place(path)

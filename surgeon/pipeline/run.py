@@ -60,6 +60,7 @@ class Run:
         self.excluded: set[tuple[str, str]] = set()
         self.undone: dict[Declined, None] = {}
         self.unproved: dict[Declined, None] = {}
+        self._untaken_before: int | None = None
         self._verdicts: dict[bytes, Verdict] = {}  # of windows that an earlier attempt has proved
 
     def result(self) -> tuple[ModelProto, Report]:
@@ -83,6 +84,8 @@ class Run:
     def _rewrite(self, excluded: Collection[tuple[str, str]]) -> Driver:
         """All rewrites but the excluded ones, on a fresh copy of the model."""
         options, model = self.options, self.source.model()
+        if self._untaken_before is None:
+            self._untaken_before = len(untaken(model, options.target))
         driver = Driver(
             model,
             options.passes,
@@ -210,6 +213,7 @@ class Run:
             ops_after=operators(driver.model),
             opset_before=driver.opset_before,
             opset_after=driver.model.opset,
+            untaken_before=self._untaken_before or 0,
         )
         if attempt.overloaded:
             report.warnings.append(f"{', '.join(attempt.overloaded)}: {OVERLOADED}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from onnx import ModelProto
 
 from surgeon.errors import UsageError
-from surgeon.ir.files import check_writable, write
+from surgeon.ir.files import Content, check_writable, write
 from surgeon.ir.memory import no_collection
 from surgeon.ir.model import Model
 from surgeon.pipeline.interop import GraphRule, Outcome, run_graph_rules, to_graphsurgeon
@@ -47,11 +47,11 @@ class Result:
         """The rewritten model as an onnx-graphsurgeon graph."""
         return to_graphsurgeon(self.model, self.base)
 
-    def save(self, path: str | Path, also: Mapping[Path, bytes] | None = None) -> None:
-        """Write the model; see `files.write`. Raises ModelError."""
+    def save(self, path: str | Path, also: Mapping[Path, Content] | None = None) -> list[Path]:
+        """Write the model, and return its files; see `files.write`. Raises ModelError."""
         for place in (Path(path), *(also or ())):
             check_writable(place, *self.files)
-        write(self.model, Path(path), self.base, also)
+        return write(self.model, Path(path), self.base, also)
 
     def __repr__(self) -> str:
         return f"Result of '{self.model.graph.name}', opset {self.report.opset_after}\n{self.report!r}"
@@ -178,7 +178,9 @@ def _add_outcomes(result: Result, early: Outcome, late: Outcome) -> None:
 def _describe_again(result: Result, source: Source, options: Options) -> None:
     """Say in the report how the result differs from the source, functions included."""
     report, model = result.report, Model(result.model, source.base)
-    report.ops_before = operators(source.model())
+    original = source.model()
+    report.ops_before = operators(original)
+    report.untaken_before = len(untaken(original, options.target))
     report.ops_after = operators(model)
     report.untaken = untaken(model, options.target)
     if options.verify == "full":
