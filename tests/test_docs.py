@@ -112,6 +112,6 @@ def test_the_reports_fields_are_those_that_are_documented() -> None:
         re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)
         for part in re.split(r"^## ", DOCS["report.md"].read_text(encoding="utf-8"), flags=re.MULTILINE)[1:4]
     )
-    assert fields == [*written, "precision"]
+    assert fields == [*written, "precision", "record"]
     assert entry == list(written["applied"][0])
     assert refusal == list(surgeon.report.Declined("pass", "node", "why").to_json())

@@ -16,7 +16,7 @@ EXAMPLES = {
     "fix": ("fix model.onnx", "fix model.onnx --for 8.4 -o for_8.4.onnx"),
     "rewrite": (
         "rewrite model.onnx out.onnx --target 8.4 --report report.html",
-        "rewrite models/ -o rewritten/ --jobs 4 --target 10.9",
+        "rewrite model.onnx --check --diff --target 8.4",
     ),
     "check": ("check model.onnx --target 8.4", "check model.onnx --target 8.6+dla"),
     "why": ("why trtexec.log --model model.onnx", "why --target 8.4 < trtexec.log"),

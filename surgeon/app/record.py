@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from surgeon import __version__
+from surgeon.version import __version__
 from surgeon.targets.installed import installed_version
 
 PACKAGES = ("numpy", "onnx", "onnxruntime")

@@ -157,7 +157,8 @@ def _taken(report: Report) -> str:
     stay = len(report.untaken)
     took = before - report.untaken_before
     if not stay and not report.untaken_before:
-        return f"{name} takes {_all(after)}, as before" if report.applied else f"{name} takes {_all(after)}"
+        all_before = f"all {before}" if before > 1 else "one"
+        return f"{name} takes {_all(after)}" + (f" ({all_before} before)" if before != after else "")
     if not stay:
         return f"{name} takes {_all(after)} now ({took} of {before} before)"
     verb = "stays" if stay == 1 else "stay"

@@ -23,8 +23,8 @@ from surgeon.ir.interrupts import interrupted
 LARGE = 1 << 30  # bytes: a larger model is written with its weights in a file of their own
 SMALL = 1 << 20  # bytes: of a larger tensor no check needs the elements
 UNWRITABLE = (ValueError, EncodeError)  # what the protobuf library says, by its version, of a message above 2 GiB
-# What a file that is written along holds: bytes, or what makes them. That is called with the files of the written model,
-# each with the place where it can be read right now, before anything is moved.
+# What a file that is written along holds: bytes, or what makes them. That is called with the files of the written
+# model, each with the place where it can be read right now, before anything is moved.
 Content = bytes | Callable[[Mapping[Path, Path]], bytes]
 _EXTERNAL = b"location"  # the key under which a tensor names its file: bytes without it hold no external tensor
 
@@ -256,7 +256,7 @@ def write(
     data = b"" if apart else _serialized(model)
     folder = Path(os.path.realpath(path.parent))  # `new/..` names a folder whether or not there is one called new
     with Staged() as staged:
-        files = [path]
+        files = [folder / path.name]
         if _EXTERNAL in data or not data:
             for file in external_files(model):
                 _carry((base or Path(".")) / file, folder / file, staged)
@@ -264,7 +264,7 @@ def write(
         if data:
             staged.put(data, path)
         else:
-            files.append(_put_apart(model, path, staged))
+            files.append(_put_apart(model, files[0], staged))
         now = {file: staged.now(file) for file in files}
         for name, content in (also or {}).items():
             staged.put(content if isinstance(content, bytes) else content(now), name)

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from onnx import ModelProto
 
-from surgeon.errors import SurgeonError
 from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
-from surgeon.pipeline.options import LIBRARIES, Options
+from surgeon.pipeline.options import Options
 from surgeon.pipeline.session import Result, rewrite_source
 from surgeon.pipeline.source import Source
 from surgeon.report import Declined
+from surgeon.rules.registry import passes
 from surgeon.targets.releases import RELEASES, dotted
 from surgeon.targets.target import Target
 
@@ -23,25 +23,23 @@ NONE = "export it without this operator, or write a pass (docs/language.md)"
 def cures(result: Result, source: Source, options: Options) -> list[str]:
     """For each entry of `report.untaken`, what makes the target take that node, or which target does.
 
-    In this order: an option that keeps a rewrite which could not be proved, a plugin library, a later TensorRT. Each
-    is tried, none is guessed.
+    In this order: an option that keeps a rewrite which could not be proved, the options that hold a pass back, a later
+    TensorRT. Each is tried, none is guessed.
     """
     refused = result.report.untaken
     if not refused:
         return []
     nodes = _nodes(result.model, result)
     unproved = {d.node: d.pass_name for d in result.report.declined if d.why.startswith("unproved")}
-    plugins = _taken_with_plugins(refused, source, options)
-    return [
-        _cure(d, nodes.get(d.node), options.target, unproved.get(d.node, ""), plugins.get(d.node, "")) for d in refused
-    ]
+    by_default = _taken_by_default(refused, source, options)
+    return [_cure(d, nodes.get(d.node), options.target, unproved.get(d.node, ""), by_default) for d in refused]
 
 
-def _cure(refused: Declined, node: Node | None, target: Target, unproved: str, library: str) -> str:
+def _cure(refused: Declined, node: Node | None, target: Target, unproved: str, by_default: Collection[str]) -> str:
     if unproved:
         return f"--allow-unproved keeps what {unproved} makes of it"
-    if library:
-        return f"--plugins {library}"
+    if refused.node in by_default:
+        return "leave out --only, --skip or --strategy"
     later = first_taking(node, target) if node is not None else ""
     return f"{later} takes it" if later else NONE
 
@@ -61,24 +59,13 @@ def _taken(node: Node, target: Target) -> bool:
     return target.takes(node) is None and target.outdated(node) is None and target.mistyped(node) is None
 
 
-def _taken_with_plugins(refused: Iterable[Declined], source: Source, options: Options) -> dict[str, str]:
-    """Node -> the first plugin library with which the target takes it, of those that were not offered."""
-    found: dict[str, str] = {}
-    if not options.target.plugins or options.libraries:
-        return found
-    wanted = {d.node for d in refused}
-    for library in LIBRARIES:
-        try:
-            tried = rewrite_source(source, replace(options, libraries=(library,), verify="none", progress=None))
-        except SurgeonError:  # a pass that does not go with it: then there is nothing to advise
-            continue
-        found |= _gone(wanted - found.keys(), tried, library)
-    return found
-
-
-def _gone(wanted: Collection[str], tried: Result, library: str) -> dict[str, str]:
-    still = {d.node for d in tried.report.untaken}
-    return {node: library for node in wanted if node not in still}
+def _taken_by_default(refused: Iterable[Declined], source: Source, options: Options) -> set[str]:
+    """The nodes that are taken where every pass runs and chooses for itself."""
+    if not (options.skip or options.strategies or len(options.passes) < len(passes())):
+        return set()
+    asked = Options.checked(target=options.target, plugins=options.libraries, verify="none")
+    still = {d.node for d in rewrite_source(source, asked).report.untaken}
+    return {d.node for d in refused} - still
 
 
 def _nodes(model: ModelProto, result: Result) -> dict[str, Node]:

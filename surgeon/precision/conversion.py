@@ -121,7 +121,10 @@ class PrecisionResult:
         return self.errors[0].relative if self.errors else None
 
     def save(self, path: str | Path, also: Mapping[Path, Content] | None = None) -> list[Path]:
-        """Write the model, and return its files; one of more than 1 GiB with its weights in a file beside it; `also`: see `files.write`."""
+        """Write the model, and return its files; `also`: see `files.write`.
+
+        One of more than 1 GiB gets its weights in a file beside it.
+        """
         return write(self.model, Path(path), also=also, apart=is_large(self.model))
 
     def to_json(self) -> dict[str, Any]:

@@ -85,12 +85,12 @@ def _check_half(args: argparse.Namespace) -> None:
 
 def _check_places(out: Path | None, reports: Sequence[Path], sources: Sequence[Path]) -> None:
     """Raise ModelError where a file cannot be written, or is one of `sources`; UsageError where two are one."""
-    for path in reports:
-        if path.suffix not in (*PAGES, ".json"):
-            raise UsageError(f"--report writes R.json or R.html, not '{path}'.")
     places = reports if out is None else [out, *reports]
     for path in places:
         check_writable(path, *sources)
+    for path in reports:
+        if path.suffix not in (*PAGES, ".json") and path != out:
+            raise UsageError(f"--report writes R.json or R.html, not '{path}'.")
     if out is not None and any(out.resolve() == r.resolve() for r in reports):
         raise UsageError(f"--report and the model cannot both be written to '{out}'.")
 
