@@ -19,7 +19,7 @@ EXAMPLES = {
         "rewrite model.onnx --check --diff --target 8.4",
     ),
     "check": ("check model.onnx --target 8.4", "check model.onnx --target 8.6+dla"),
-    "why": ("why trtexec.log --model model.onnx", "why --target 8.4 < trtexec.log"),
+    "why": ("why trtexec.log --model model.onnx", "why trtexec.log --target 8.4"),
     "targets": ("targets", "targets -q"),
     "build": ("build out.onnx out.engine", "build out.onnx out.engine --profile x:1x3x64x64,4x3x256x256,8x3x512x512"),
     "compare": ("compare model.onnx out.onnx", "compare model.onnx out.onnx --trt --bisect found"),

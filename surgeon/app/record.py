@@ -11,8 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from surgeon.version import __version__
 from surgeon.targets.installed import installed_version
+from surgeon.version import __version__
 
 PACKAGES = ("numpy", "onnx", "onnxruntime")
 RUNTIMES = ("tensorrt", "tensorrt_rtx")
