@@ -245,7 +245,19 @@ def _add_check(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None
         parents=parents,
         help="what the target rejects or gets silently wrong, node by node, and which pass mends it",
     )
-    p.add_argument("model", metavar="IN.onnx")
+    p.add_argument("models", metavar="IN.onnx", nargs="+", help="files, and folders with .onnx files in them")
+    p.add_argument(
+        "--format",
+        choices=("text", "json", "sarif", "github"),
+        default="text",
+        help="how to print: text (default), json, sarif for code scanning, github for workflow commands",
+    )
+    p.add_argument(
+        "--parser",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="ask the parser of the target too, where that TensorRT is installed here (default)",
+    )
 
 
 def _add_build(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
