@@ -16,6 +16,8 @@ from onnx import TensorProto, helper, numpy_helper
 from surgeon import Builder, const, not_mine, op, var
 from surgeon.ir.graph import Value
 from surgeon.rules.pattern import Pattern
+from surgeon.rules.rule import Decline
+from surgeon.rules.spelling import attribute_names
 
 from ._shapes import output_of
 from ._types import FLOATS
@@ -116,14 +118,50 @@ def slopes(b: Builder, x: Value) -> Slopes:
     """Both slopes of the window between `x` and the root. A window that has no such slopes is declined silently."""
     if b.dtype(x) not in FLOATS:
         not_mine()
+    window = _window_key(b, x)
+    found = _evaluated(b, x) if window is None else b.once(("slopes", window), lambda: _evaluated(b, x))
+    return found or not_mine()
+
+
+def _window_key(b: Builder, x: Value) -> tuple[Any, ...] | None:
+    """The window's operators, attributes and constants, equal for windows that compute the same.
+
+    None where the window reads a tensor that is neither made in it nor constant.
+    """
+    place: dict[Any, int] = {x: -1}
+    for number, node in enumerate(b.matched):
+        for out in node.outputs:
+            place[out] = number
+    key: list[Any] = []
+    opset = b.opset
+    for node in b.matched:
+        key.append(node.key)
+        if attribute_names(node.key, opset):  # asked first, since a look into the file takes longer
+            key.append(repr(node.attrs))
+        for v in node.operands():
+            if v is None or (type(v) is Value and v in place):
+                key.append(place.get(v))
+                continue
+            constant = b.fingerprint(v)
+            if constant is None:
+                return None
+            key.append(constant)
+    return tuple(key)
+
+
+def _evaluated(b: Builder, x: Value) -> Slopes | None:
+    """The slopes of the window, found by evaluating it; None where it has none."""
     reader = _Reader(b, x)
-    found = reader.of(output_of(b.root))
+    try:
+        found = reader.of(output_of(b.root))
+    except Decline:
+        return None
     up, down, nan = found.at
     if found.degree != 1 or not (np.isnan(nan).all() and np.isfinite(up).all() and np.isfinite(down).all()):
-        not_mine()
+        return None
     up, down = np.broadcast_arrays(up, -down)
     if np.array_equal(up, down):
-        not_mine()  # plain multiplication
+        return None  # plain multiplication
     uniform = [float(side.flat[0]) if side.min() == side.max() else None for side in (up, down)]
     return Slopes(up, down, len(reader.nodes), uniform[0], uniform[1])
 

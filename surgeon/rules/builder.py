@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from itertools import combinations
 from struct import Struct
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -21,6 +21,7 @@ from surgeon.rules.rule import Decline, require
 from surgeon.rules.spelling import arrange
 
 FP32 = Struct("<f")
+Some = TypeVar("Some")
 VARIADIC = frozenset({"Max", "Mean", "Min", "Sum"})  # their inputs are of one shape before the opset that follows
 OPSET_WITH_BROADCASTING = 8
 
@@ -116,6 +117,13 @@ class Builder:
         for node in reversed(gone):
             if node in needed:
                 self._graph.restore(node)
+
+    def once(self, key: Hashable, compute: Callable[[], Some]) -> Some:
+        """What `compute` returns, computed once in a run for each `key`: a network repeats its windows."""
+        memo = self._context.memo
+        if key not in memo:
+            memo[key] = compute()
+        return memo[key]  # type: ignore[no-any-return]
 
     def warn(self, text: str) -> None:
         """Say something in the report's warnings, with the node."""

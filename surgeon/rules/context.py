@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from surgeon.ir.graph import Graph, Node, Value
@@ -47,6 +47,7 @@ class Context:
         self.options = {p.name: {n: given[n] for n in p.options if n in given} for p in self.passes.values()}
         self._keeping = {p.name for p in self.passes.values() if p.keeps}
         self._libraries = {p.name: _libraries_of(p, self.plugins or ("surgeon",)) for p in self.passes.values()}
+        self.memo: dict[Hashable, Any] = {}  # what bodies computed in this run, by a key of their own
         self._last_number: dict[str, int] = {}
         self._lowered: frozenset[str] | None = None
 
