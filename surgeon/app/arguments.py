@@ -28,7 +28,19 @@ EXAMPLES = {
     "plugins": ("plugins build", "plugins build --arch 86,90 --out lib"),
     "plugins build": ("plugins build", "plugins build --tensorrt-root /opt/TensorRT --arch 87"),
 }
-COMMANDS = ("fix", "rewrite", "check", "why", "build", "compare", "passes", "explain", "targets", "plugins")
+COMMANDS = (
+    "fix",
+    "rewrite",
+    "check",
+    "why",
+    "build",
+    "compare",
+    "passes",
+    "explain",
+    "targets",
+    "diff-targets",
+    "plugins",
+)
 Sizes = tuple[int, ...]
 
 
@@ -55,7 +67,7 @@ _Commands = argparse._SubParsersAction  # argparse has no public name for what `
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line. Its `command` is the name of a module in `surgeon.app.commands`."""
+    """The parser of the whole command line. Its `command` names a module in `surgeon.app.commands`."""
     top = _Parser(
         prog="surgeon",
         description="Rewrites ONNX models so that the TensorRT you have parses, builds and runs them right, and proves "
@@ -76,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
     )
     explain.add_argument("name", metavar="PASS")
     _add_why(commands, [common])
+    _add_diff_targets(commands, [common])
     commands.add_parser("targets", parents=[common], help="list the targets, and the names that stand for them")
     _add_plugins(commands, [common])
     return top
@@ -321,6 +334,15 @@ def _add_why(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
     p.add_argument("log", metavar="LOG", nargs="?", default="-", help="what was printed; without it, standard input")
     p.add_argument("--model", metavar="IN.onnx", help="the model, to name the node and the passes that rewrite it")
     p.add_argument("--target", metavar="T", help="the TensorRT; without it, the one that the log names")
+
+
+def _add_diff_targets(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
+    p = commands.add_parser(
+        "diff-targets", parents=parents, help="what changes for a model when the TensorRT is another one"
+    )
+    p.add_argument("old", metavar="FROM", help="the target so far")
+    p.add_argument("new", metavar="TO", help="the target to come")
+    p.add_argument("model", metavar="IN.onnx")
 
 
 def _add_plugins(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:

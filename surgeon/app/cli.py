@@ -6,6 +6,7 @@
     surgeon compare in.onnx out.onnx
     surgeon passes | explain PASS | plugins build | targets
     surgeon why LOG
+    surgeon diff-targets 8.4 10.9 in.onnx
 
 Each command is a module of `surgeon.app.commands`. All print through `surgeon.app.screen`.
 
@@ -59,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = parser().parse_args(words)
         args.argv = words
         verbose = args.verbose
-        status: int = import_module(f"surgeon.app.commands.{args.command}").run(args)
+        status: int = import_module(f"surgeon.app.commands.{args.command.replace('-', '_')}").run(args)
         flush()
         return status
     except EngineError as error:

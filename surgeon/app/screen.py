@@ -72,6 +72,14 @@ class Screen:
         else:
             self._beside(headers, rows, style)
 
+    def group(self, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], style: str = "") -> None:
+        """What several rows share as a title, and the rows below it; in a pipe they are indented."""
+        if self._console is not None:
+            self.table(title, headers, rows, style)
+        elif rows:
+            self.line(title)
+            self.table("", headers, rows)
+
     def _beside(self, headers: Sequence[str], rows: Sequence[Sequence[str]], style: str, padding: int = 1) -> None:
         from rich import box
         from rich.table import Table

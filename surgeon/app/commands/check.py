@@ -127,12 +127,7 @@ def _print_groups(word: str, found: Sequence[Untaken], screen: Screen, style: st
     """A reason, and below it the nodes that it is the reason of."""
     rows = [(u.node, u.op, u.mended_by or "no pass", u.why) for u in found]
     for reason, alike in by_reason(rows).items():
-        title, cells = f"{word}: {reason}", [row[:-1] for row in alike]
-        if screen.terminal:
-            screen.table(title, HEADERS[:-1], cells, style)
-            continue
-        screen.line(title)
-        screen.table("", HEADERS[:-1], cells)
+        screen.group(f"{word}: {reason}", HEADERS[:-1], [row[:-1] for row in alike], style)
 
 
 def _print_sum(verdicts: Sequence[FileVerdict], target: Target, screen: Screen) -> None:
