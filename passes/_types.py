@@ -18,8 +18,8 @@ FLOATS = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16
 HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
 
 
-def require_op(b: Builder, op: str, x: Value) -> None:
-    """Decline unless ONNX's operator `op` takes x at the model's opset, and ONNX Runtime runs it there.
+def require_op(b: Builder, op: str, x: Value, at: int = 0) -> None:
+    """Decline unless the model's opset lets `op` take x as its input `at`, and ONNX Runtime runs it there.
 
     1. x is no float tensor, or the opset has no such operator: no news, declined silently.
     2. The operator does not take the type of x: that is the reason.
@@ -30,7 +30,7 @@ def require_op(b: Builder, op: str, x: Value) -> None:
     dtype, opset = b.dtype(x), b.opset
     if dtype not in FLOATS or schema(op, "", opset) is None:
         not_mine()
-    require(_takes(op, dtype, 0, opset), f"{op} takes no {_name(dtype)} at opset {opset}")
+    require(_takes(op, dtype, at, opset), f"{op} takes no {_name(dtype)} at opset {opset}")
     if dtype == TensorProto.BFLOAT16 or b.strategy is not None or has_kernel(op, dtype, opset):
         return
     if not b.target.imports(op):

@@ -193,7 +193,7 @@ def decompose(b, x, slope):
     require(None in ranks or ranks[1] <= ranks[0], "the slope has more dimensions than x, which ONNX does not allow")
     known = b.value(slope)
     if known is None or not np.isfinite(known).all():  # 0 * inf is no slope's share of a number above zero
-        require_op(b, "Where", x)
+        require_op(b, "Where", x, at=1)
         y = b.Where(b.Less(x, 0.0), b.Mul(x, slope), x)
         why = b.target.takes(y.producer)
         require(why is None, f"the slopes are no constant numbers, and {why}")
