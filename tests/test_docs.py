@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import surgeon
+from surgeon.app import arguments
 
 ROOT = Path(__file__).parents[1]
 DOCS = {path.name: path for path in sorted((ROOT / "docs").glob("*.md"))}
@@ -115,3 +117,25 @@ def test_the_reports_fields_are_those_that_are_documented() -> None:
     assert fields == [*written, "precision", "record"]
     assert entry == list(written["applied"][0])
     assert refusal == list(surgeon.report.Declined("pass", "node", "why").to_json())
+
+
+def test_the_readme_fits_a_screen_or_two() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 450
+
+
+COMMANDS = re.compile(r"^\$? ?surgeon (.+?)(?:  +[a-zA-Z].*)?$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/using.md", "docs/comparing.md", "docs/exit-status.md"])
+def test_every_command_of_a_page_parses(name: str) -> None:
+    """Those in blocks of code, and those between backquotes that begin with the program."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    blocks = "\n".join(re.findall(r"^```\w*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    given = [re.sub(r" #.*| \.\.\.$", "", c).strip() for c in COMMANDS.findall(blocks)]
+    given += re.findall(
+        r"`surgeon ((?:fix|why|check|rewrite|build|compare|explain) [^`]*\.[^`]*)`", FENCED.sub("", text)
+    )
+    assert given or name == "docs/exit-status.md"
+    for command in given:
+        for one in command.split(" | "):
+            arguments.parser().parse_args(shlex.split(one))

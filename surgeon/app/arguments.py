@@ -16,11 +16,12 @@ EXAMPLES = {
     "fix": ("fix model.onnx", "fix model.onnx --for 8.4 -o for_8.4.onnx"),
     "rewrite": (
         "rewrite model.onnx out.onnx --target 8.4 --report report.html",
-        "rewrite model.onnx --check --diff --target 8.4",
+        "rewrite models/ -o rewritten/ --jobs 4 --target 10.9",
     ),
     "check": ("check model.onnx --target 8.4", "check model.onnx --target 8.6+dla"),
     "why": ("why trtexec.log --model model.onnx", "why trtexec.log --target 8.4"),
     "targets": ("targets", "targets -q"),
+    "diff-targets": ("diff-targets 8.4 10.9 model.onnx", "diff-targets 8.6 rtx model.onnx"),
     "build": ("build out.onnx out.engine", "build out.onnx out.engine --profile x:1x3x64x64,4x3x256x256,8x3x512x512"),
     "compare": ("compare model.onnx out.onnx", "compare model.onnx out.onnx --trt --bisect found"),
     "passes": ("passes", "passes --passes my_passes"),
@@ -201,9 +202,19 @@ def _add_fix(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
 
 def _add_rewrite(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
     p = commands.add_parser("rewrite", parents=parents, help="rewrite a model for a target and prove every rewrite")
-    p.add_argument("model", metavar="IN.onnx")
     p.add_argument(
-        "out", metavar="OUT.onnx", nargs="?", help="left out with --check and --explain, which write nothing"
+        "models",
+        metavar="IN.onnx",
+        nargs="+",
+        help="the model, and behind it the file to write but with --check and --explain; with -o models and folders",
+    )
+    p.add_argument("-o", "--out", metavar="OUT", help="the file to write, or for several models the folder")
+    p.add_argument("--jobs", metavar="N", type=int, default=1, help="several models: so many at a time; 1 without it")
+    p.add_argument(
+        "--format",
+        choices=("text", "jsonl"),
+        default="text",
+        help="several models: a line each as text (default), or as JSON",
     )
     p.add_argument("--check", action="store_true", help="write nothing; exit 4 where a rewrite would change something")
     p.add_argument(

@@ -33,6 +33,11 @@ PAGES = (".html", ".htm")  # suffixes of a report that is a page
 
 
 def run(args: argparse.Namespace) -> int:
+    if _is_batch(args):
+        from surgeon.app.commands import many  # one model starts without it
+
+        return many.run(args)
+    _take_places(args)
     screen = Screen(args.quiet)
     if args.explain is not None:
         return _explain(args, screen)
@@ -75,6 +80,22 @@ class Done:
 
 
 # ---- arguments -------------------------------------------------------------------------------------------------------
+
+
+def _is_batch(args: argparse.Namespace) -> bool:
+    """Whether there are several models, or the results go to a folder."""
+    if args.out is None:
+        return False
+    several = len(args.models) > 1 or Path(args.models[0]).is_dir()
+    return several or args.out.endswith("/") or Path(args.out).is_dir()
+
+
+def _take_places(args: argparse.Namespace) -> None:
+    """Set `args.model` and `args.out` from the places that were given. Raises UsageError."""
+    args.model, *more = args.models
+    if len(more) > 1 or (more and args.out is not None):
+        raise UsageError("several models go into a folder: surgeon rewrite A.onnx B.onnx -o OUT/.")
+    args.out = more[0] if more else args.out
 
 
 def _check_half(args: argparse.Namespace) -> None:
