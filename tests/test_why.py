@@ -50,7 +50,42 @@ def test_every_text_has_a_thread_and_every_cause_a_text() -> None:
     assert all(re.fullmatch(r"https://github\.com/[\w.-]+/[\w.-]+/issues/\d+", thread) for _, thread, _ in found)
     assert len({thread for _, thread, _ in found}) == len(found)
     without_text = {cause.name for cause in CAUSES} - {cause for cause, _, _ in found}
-    assert without_text == {"gpu-too-new"}  # threads show screenshots of it
+    in_the_document = {"normalization-form", "plugin-refused"}
+    assert without_text == {"gpu-too-new", "slice-range", "refused-node"} | in_the_document
+
+
+def messages() -> list[str]:
+    """The messages of docs/trt-support.md section 11, which stand in the parsers' source."""
+    document = (Path(__file__).parents[1] / "docs" / "trt-support.md").read_text(encoding="utf-8")
+    table = document.split("## 11. Error messages")[1].split("## 11b")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    return [text for row in rows for text in re.findall("`([^`]+)`", row) if len(text) > len("…3D, 4D, or 5D…")]
+
+
+@pytest.mark.parametrize("message", messages())
+def test_the_messages_of_the_parsers_source_are_known(message: str) -> None:
+    assert answer(f"[8] Assertion failed: {message}") != NOT_KNOWN
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (
+            "PluginV2Layer must be V2Ext or V2IOExt or V2DynamicExt when there is no implicit batch dimension.",
+            "plugin-refused",
+        ),
+        ("This version of TensorRT does not support training_mode == 1 in BatchNormalization.", "normalization-form"),
+        ("Slice_4: slice is out of input range, input dimensions = [4,3,608,608]", "slice-range"),
+        (
+            "ERROR: builtin_op_importers.cpp:12 In function importGather:\n[8] Assertion failed: axis < 3",
+            "refused-node",
+        ),
+        ("In function importPad:\n[8] Assertion failed: inputs.at(1).is_weights()", "computed-input"),
+        ("In node 0 (importModel): INVALID_GRAPH: Assertion failed: something", NOT_KNOWN),
+    ],
+)
+def test_what_no_thread_shows(text: str, cause: str) -> None:
+    assert answer(text) == cause
 
 
 @pytest.mark.parametrize("cause", CAUSES, ids=lambda c: c.name)
@@ -170,3 +205,15 @@ def test_why_says_that_it_does_not_know(tmp_path: Path, capsys: Captured) -> Non
     assert main(["why", str(log)]) == 1
     assert capsys.readouterr().out.startswith("not known: ")
     assert main(["why", str(tmp_path / "none.txt")]) == 2
+
+
+def test_why_lists_every_cause(capsys: Captured) -> None:
+    assert main(["why", "--causes"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines] == [cause.name for cause in CAUSES]
+
+
+def test_why_does_not_wait_for_a_keyboard(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    assert main(["why"]) == 2
+    assert "pipe it in" in capsys.readouterr().err

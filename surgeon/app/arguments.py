@@ -345,6 +345,7 @@ def _add_why(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
     p.add_argument("log", metavar="LOG", nargs="?", default="-", help="what was printed; without it, standard input")
     p.add_argument("--model", metavar="IN.onnx", help="the model, to name the node and the passes that rewrite it")
     p.add_argument("--target", metavar="T", help="the TensorRT; without it, the one that the log names")
+    p.add_argument("--causes", action="store_true", help="print every cause that is known, and read nothing")
 
 
 def _add_diff_targets(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:

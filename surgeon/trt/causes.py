@@ -1,9 +1,8 @@
 """What TensorRT, its parser and ONNX Runtime's provider print, what it means, and what helps: one row a cause.
 
 `surgeon why` reads a log with this table, and the documentation can be made from it. A pattern is a regular expression
-for a part of a line, without regard to case. Where several causes speak of a log, the most certain one answers: an
-ERROR before a GENERAL one, that before a HINT, which is a warning or what follows from another error; of the same
-weight, the line that came first, and in one line the row that stands first here.
+for a part of a line, without regard to case. Where several causes speak of a log, the one of the most weight answers;
+of the same weight, the one of the line that came first; and in one line the row that stands first here.
 
 What is typed to mend it may have {model} and {target} in it.
 """
@@ -23,11 +22,13 @@ COMPARE = "surgeon compare {model} OUT.onnx --bisect DIR"
 
 
 class Weight(IntEnum):
-    """How much a line says: HINT is a warning or a consequence, GENERAL leaves the cause open, ERROR names it."""
+    """How much a line says: HINT is a warning or a consequence, OPEN says where and not what, GENERAL leaves the cause
+    open, ERROR names it."""
 
     HINT = 1
-    GENERAL = 2
-    ERROR = 3
+    OPEN = 2
+    GENERAL = 3
+    ERROR = 4
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,18 @@ CAUSES: tuple[Cause, ...] = (
         "Where the plugin is then found, nothing is wrong. Else see whether this release has the operator.",
         CHECK,
         Weight.GENERAL,
+    ),
+    Cause(
+        "plugin-refused",
+        (
+            "PluginV2Layer must be V2Ext or V2IOExt or V2DynamicExt",
+            "Could not create plugin",
+            "Failed to create plugin",
+        ),
+        "A plugin of that name is there, but is of an old kind that this release does not take, or does not take the "
+        "attributes of the node.",
+        "Write the operator as ONNX has it, or take the version of the plugin that this release has.",
+        CHECK,
     ),
     # ---- the builder -------------------------------------------------------------------------------------------------
     Cause(
@@ -204,6 +217,7 @@ CAUSES: tuple[Cause, ...] = (
             "applied to shape tensor must have 0 or 1 reshape dimensions",
             "network input that is shape tensor must have type",
             "implementation assumes 1D size of known size",
+            "output can ?not be used as shape tensor",
             "shape tensor .*must be (?:0D or 1D|build-time constant)",
         ),
         "Sizes are computed through a tensor of several dimensions or of another type than integers; TensorRT computes "
@@ -221,6 +235,19 @@ CAUSES: tuple[Cause, ...] = (
         ),
         "The model has symbolic dimensions, and the builder was not told which sizes they have.",
         "Give the smallest, usual and largest shape of each input, or make the shapes static.",
+        PROFILE,
+    ),
+    Cause(
+        "profile-shapes",
+        (
+            r"violates? shape constraints",
+            r"does not satisfy any optimization profiles",
+            r"(?:Set|Static|Runtime) dimension.*(?:does not|not) (?:match|satisfy|in) .*(?:profile|range|network)",
+            "bound dimensions? .*(?:must be|exceeds?) .*profile",
+        ),
+        "The sizes of an optimization profile do not go together in this model, are too large, or an input has sizes "
+        "outside of them.",
+        "Choose the smallest, usual and largest sizes so that the model runs with each of them: ONNX Runtime tells.",
         PROFILE,
     ),
     Cause(
@@ -316,11 +343,50 @@ CAUSES: tuple[Cause, ...] = (
             "Found (?:invalid|unsupported) input type",
             "elementwise inputs must not be Int32",
             "does not support INT32 input tensor for the PRelu",
+            r"Only FLOAT\w*(?:, | or )\w+ (?:or \w+ )?input is supported",
             "only supports FLOAT or INT32 inputs for Clip",
         ),
         "A tensor has a type that this release does not know, such as uint8 or double.",
         "Cast the input outside the model (an image to float32), and cast to int32 or float32 inside it.",
         CHECK,
+    ),
+    Cause(
+        "scatter-reduction",
+        ("Attribute reduction is not supported", "Scatter\\w+ with reduction is not supported"),
+        "A Scatter adds or multiplies what it writes (reduction), which this parser does not do.",
+        "Leave the reduction out where every position is written once, which is then the same; else use a release that "
+        "takes it.",
+        CHECK,
+    ),
+    Cause(
+        "normalization-form",
+        (
+            "only supports InstanceNormalization on",
+            "InstanceNormalization does not support dynamic inputs",
+            "Input to normalization should be at least 3D",
+            "Only L1 and L2 normalization are supported",
+            "Only float inputs/outputs supported in LpNormalization",
+            "Inputs must be either all FLOAT or all FLOAT16",
+            "does not support training_mode == 1 in BatchNormalization",
+        ),
+        "This parser does not take a normalisation of this rank, type or form.",
+        "Write it with reductions and element-wise operators, or with the dimensions that it takes.",
+        REWRITE,
+    ),
+    Cause(
+        "slice-range",
+        ("slice is out of (?:input )?range", "Slice .*out of bounds"),
+        "A Slice reaches beyond its input. Its bounds were computed for other sizes, or clipped by nobody.",
+        "Build with the sizes of the export, or fold what computes the bounds.",
+        REWRITE,
+    ),
+    Cause(
+        "extra-outputs",
+        ("Node has more output tensors than TRT expected",),
+        "A node names outputs that this parser does not make, such as the mean of LayerNormalization or the mask of "
+        "Dropout.",
+        "Leave the outputs out if nobody reads them.",
+        REWRITE,
     ),
     Cause(
         "computed-input",
@@ -396,6 +462,32 @@ CAUSES: tuple[Cause, ...] = (
         "Install the TensorRT that the program was built for, and put its lib folder into LD_LIBRARY_PATH (PATH on "
         "Windows).",
         "export LD_LIBRARY_PATH=$(python -c 'import tensorrt_libs; print(tensorrt_libs.__path__[0])'):$LD_LIBRARY_PATH",
+    ),
+    Cause(
+        "removed-api",
+        (
+            r"tensorrt\.\w+' object has no attribute '\w+'",
+            r"module 'tensorrt\w*' has no attribute '\w+'",
+        ),
+        "The Python program was written for another TensorRT: 10 took out what 8 had deprecated, such as build_engine, "
+        "max_workspace_size and bindings by number.",
+        "Build with build_serialized_network and set_memory_pool_limit, run with set_tensor_address; or build without "
+        "Python.",
+        "trtexec --onnx={model} --saveEngine=OUT.engine",
+    ),
+    # ---- where, and not what -----------------------------------------------------------------------------------------
+    Cause(
+        "refused-node",
+        (
+            r"In function import(?!Model|Inputs?\b|FallbackPlugin)\w+:",
+            r"\(import(?!Model|Inputs?\b|FallbackPlugin)\w+\): \w+: Assertion failed",
+            r"UNSUPPORTED_NODE_\w+: Assertion failed",
+        ),
+        "The parser refuses a node: it has an importer for the operator, but not for this form of it. The condition "
+        "that it prints is what it asks for.",
+        "See whether surgeon knows the reason and a pass that mends it.",
+        CHECK,
+        Weight.OPEN,
     ),
     # ---- warnings, and what follows from other errors ----------------------------------------------------------------
     Cause(

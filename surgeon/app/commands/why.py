@@ -8,9 +8,10 @@ from pathlib import Path
 
 from surgeon.app.commands import DONE, FAILED
 from surgeon.app.screen import Screen
+from surgeon.errors import UsageError
 from surgeon.report import target_name
 from surgeon.targets.target import Target
-from surgeon.trt.causes import Weight
+from surgeon.trt.causes import CAUSES, Weight
 from surgeon.trt.why import Finding, command, in_model, release_of, why
 
 MODEL = "MODEL.onnx"
@@ -18,7 +19,10 @@ MODEL = "MODEL.onnx"
 
 def run(args: argparse.Namespace) -> int:
     screen = Screen(args.quiet)
-    log = sys.stdin.read() if args.log == "-" else Path(args.log).read_text(encoding="utf-8", errors="replace")
+    if args.causes:
+        screen.table("cause", ("name", "what it means", "what helps"), [(c.name, c.means, c.helps) for c in CAUSES])
+        return DONE
+    log = _log(args.log)
     found = why(log)
     if not found:
         screen.line("not known: no line of this text is in surgeon's table of causes", "bad")
@@ -29,8 +33,17 @@ def run(args: argparse.Namespace) -> int:
     if args.model is not None:
         first = in_model(first, log, args.model, target)
     _print(first, args.model or MODEL, target, screen)
-    screen.table("also", ("cause", "line"), [(f.cause.name, f.line) for f in others if f.cause.weight > Weight.HINT])
+    screen.table("also", ("cause", "line"), [(f.cause.name, f.line) for f in others if f.cause.weight > Weight.OPEN])
     return DONE
+
+
+def _log(name: str) -> str:
+    """The text of a file, or of standard input for `-`."""
+    if name != "-":
+        return Path(name).read_text(encoding="utf-8", errors="replace")
+    if sys.stdin.isatty():
+        raise UsageError("name a file with what was printed, or pipe it in: trtexec ... 2>&1 | surgeon why")
+    return sys.stdin.read()
 
 
 def _target(args: argparse.Namespace, log: str) -> Target:
