@@ -122,6 +122,11 @@ WRONG = {
         "b.Where(b.GreaterOrEqual(x, 1.25), x, 0.0)"),
     "less or equal": ("(float[N,C] a) => (bool[N,C] r) <float k = {0.3}> { t = Less (a, k)  r = Not (t) }",
         "Less(x, y)", "b.LessOrEqual(x, y)"),
+    "less or equal of two inputs": (
+        "(float[N,C] a, float[N,C] c) => (bool[N,C] r) { t = Less (a, c)  r = Not (t) }",
+        "Less(x, y)",
+        "b.LessOrEqual(x, y)",
+    ),
     "only one sign": (SMALL, "Relu(x)", "b.Where(b.Equal(b.ReduceMax(x, axes=[0, 1], keepdims=1), "
         "b.Relu(b.ReduceMax(x, axes=[0, 1], keepdims=1))), b.Relu(x), x)"),
     # halves

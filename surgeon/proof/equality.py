@@ -65,6 +65,8 @@ def compare(
     if after.shape != before.shape or after.dtype != before.dtype:
         given, expected = (f"{x.dtype}{list(x.shape)}" for x in (after, before))
         return Difference(math.inf, f"it returns {given} instead of {expected}")
+    if after is before or (before.dtype != object and after.tobytes() == before.tobytes()):
+        return Difference(0.0)
     if before.dtype == object:
         return _compared_elements(after, before, finite=finite)
     if not is_float(before.dtype):

@@ -31,9 +31,11 @@ from surgeon.proof.probes import (
     probed_sizes,
     random_feeds,
     roomy_sizes,
+    sized_feeds,
 )
 from surgeon.proof.sizes import FIRST_CHOICE, TOO_LARGE, SizeChoice
 
+AT_OTHER_SIZES = frozenset({"random", "zero", "large", "shifted", "inf"})  # of a window that has probes of its own
 KERNEL_NOISE = 1e-3  # a relative difference that a single kernel's rounding may make; the definition decides
 
 Equality = Callable[[np.ndarray, np.ndarray], Difference]  # of (what stands for the original, the original)
@@ -133,7 +135,7 @@ class _Judge:
     def __init__(
         self, pair: ModelPair, before: Runner, after: Runner, *, slack: float, own_rounding: bool, probed: bool
     ) -> None:
-        self.probed = probed
+        self.is_probed = probed and not pair.met
         self.pair = pair
         self.before = before
         self.after = after
@@ -148,8 +150,10 @@ class _Judge:
         """Try one set of inputs after the other, until one shows a difference."""
         runs, why = 0, ""
         integers = plain_integers(self.pair)
-        for infos, given in self.pair.runs(choice):
+        for turn, (infos, given) in enumerate(self.pair.runs(choice)):
             for kind, drawn in feeds_of(infos, numbers=integers):
+                if turn and self.is_probed and kind not in AT_OTHER_SIZES:
+                    continue
                 feeds = {**drawn, **given}
                 try:
                     expected = self.before.run(feeds)
@@ -162,7 +166,7 @@ class _Judge:
                     return verdict
         if not runs:
             return Verdict.unproved(f"the original window does not run: {why or TOO_LARGE}", unsized=True)
-        if self.probed and not self.pair.met:
+        if self.is_probed:
             return self._probed(choice) or Verdict(True, self.max_error, self.note)
         return Verdict(True, self.max_error, self.note)
 
@@ -190,12 +194,12 @@ class _Judge:
                 continue
             left -= window.cost(other)
             where = " of " + " x ".join(str(list(dims)) for _, _, dims in other)
-            feeds = random_feeds(window, other, rng)
-            if window.may_be_refused(other) and not self._runs(feeds, self.after):
-                continue
-            verdict, _ = self._probe("random", feeds, where)
-            if verdict is not None:
-                return verdict
+            for feeds in sized_feeds(window, other, rng):
+                if window.may_be_refused(other) and not self._runs(feeds, self.after):
+                    continue
+                verdict, _ = self._probe("random", feeds, where)
+                if verdict is not None:
+                    return verdict
         return None
 
     def _runs(self, feeds: Feeds, side: Runner) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 
 import ml_dtypes
@@ -20,6 +20,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from surgeon.ir.protos import all_nodes
+from surgeon.proof.equality import is_float
 from surgeon.proof.exact import words
 from surgeon.proof.feeds import FLOATS, WORDS, Feeds, SizedInput
 from surgeon.proof.integers import INTEGER_TYPES, Role, divisors, roles
@@ -31,11 +32,12 @@ LARGE = 130
 LARGEST_NAMED = 1 << 16  # of the numbers of a window that are taken for sizes
 MOST_NAMED = 12
 MOST_PROBED = 1 << 20  # elements that all the probes of a window may draw, weights counted in part
-ENOUGH = 1 << 10  # elements of an input in which the numbers are tried, where its sizes are chosen
-MOST_RUNS = 24  # of one kind of numbers, where its inputs are small
-HEAD = 8  # numbers of a pool that are tried first, and so in any case
-DENSE = 4096
-BINADES = 10  # in one tensor: less than what the tolerance hides
+ENOUGH = 1 << 11  # elements of an input in which the numbers are tried, where its sizes are chosen
+FEW = 16  # elements of inputs: their signs are no sample
+MOST_RUNS = 16  # of one kind of numbers, where its inputs are small
+DENSE = 2048
+HEAD = 12  # integers that are tried first, whatever the inputs hold: both ends, and what the window names
+BINADES = 14  # in one tensor: less than what the tolerance hides
 Probe = tuple[str, Feeds]  # the kind of input, and the feeds
 
 
@@ -197,21 +199,24 @@ def probed_feeds(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe]
     floats = [(name, elem, dims) for name, elem, dims in sized if elem in FLOATS and _elements(dims)]
     if floats:
         for kind, pool in _pools(window, floats):
-            yield from _filled(kind, floats, pool, base, rng)
+            yield from _filled(kind, floats, pool, base)
+        if len(floats) > 1:
+            halves = {n: np.resize(_usual_pool("half", e), math.prod(s)).reshape(s) for n, e, s in floats}
+            yield "equal", {**base, **halves}
         for sign in (1, -1):
             one_sign = {n: (sign * np.abs(rng.standard_normal(s))).astype(_dtype(e)) for n, e, s in floats}
             yield "one sign", {**base, **one_sign}
     numbers = [x for x in sized if window.roles.get(x[0]) == "number" and _elements(x[2])]
     if numbers:
         pools = {elem: _integer_pool(window, elem) for _, elem, _ in numbers}
-        for kind, feeds in _filled("integer", numbers, pools, base, rng):
+        for kind, feeds in _filled("integer", numbers, pools, base):
             yield kind, {**feeds, **{n: _without_zero(feeds[n]) for n in feeds if n in window.divisors}}
     for name, elem, dims in sized:
         if elem == TensorProto.BOOL:
             for value in (True, False):
                 yield "one truth", {**base, name: np.full(dims, value)}
         if window.roles.get(name) == "size" and _elements(dims):
-            for values in _cut(_counts(window), math.prod(dims), rng):
+            for values in _cut(_counts(window), math.prod(dims)):
                 yield "count", {**base, name: _as(values, elem).reshape(dims)}
 
 
@@ -230,10 +235,17 @@ def probed_positions(window: Window, sized: Sequence[SizedInput]) -> Iterator[It
                 ends = values[[0, -1, *rng.integers(0, values.size, 6)]]
                 pool = np.concatenate([ends, rng.permutation(values)])
                 yield (
-                    ("position", {**base, name: _as(part, elem).reshape(dims)})
-                    for part in _cut(pool, math.prod(dims), rng)
+                    ("position", {**base, name: _as(part, elem).reshape(dims)}) for part in _cut(pool, math.prod(dims))
                 )
         yield iter(())  # the guesses of another input follow
+
+
+def sized_feeds(window: Window, sized: Sequence[SizedInput], rng: np.random.Generator) -> Iterator[Feeds]:
+    """Random inputs of probed sizes; where they hold few numbers, the same with the other sign, too."""
+    feeds = random_feeds(window, sized, rng)
+    yield feeds
+    if sum(math.prod(dims) for _, _, dims in sized) <= FEW:
+        yield {name: -x if is_float(x.dtype) else x for name, x in feeds.items()}
 
 
 def random_feeds(window: Window, sized: Sequence[SizedInput], rng: np.random.Generator) -> Feeds:
@@ -253,16 +265,32 @@ def _random(window: Window, elem: int, dims: tuple[int, ...], rng: np.random.Gen
 def _pools(window: Window, floats: Sequence[SizedInput]) -> Iterator[tuple[str, dict[int, np.ndarray]]]:
     """(kind, for each type its numbers)"""
     types = {elem for _, elem, _ in floats}
-    for kind, values in (
-        ("constant", [x for c in window.numbers[:64] for x in (c, -c) if abs(c) < 1e18]),
-        ("half", [k / 2 for k in range(-40, 41)]),
-    ):
-        yield kind, {elem: _with_neighbours(np.asarray(values, np.float64), elem) for elem in types}
-    yield "dense", {elem: np.linspace(-10.0, 10.0, DENSE, endpoint=False) for elem in types}
-    yield "wide", {elem: np.linspace(-110.0, 110.0, DENSE // 4, endpoint=False) for elem in types}
+    named = [x for c in window.numbers[:64] for x in (c, -c) if abs(c) < 1e18]
+    if named:
+        yield "constant", {elem: _with_neighbours(np.asarray(named, np.float64), elem) for elem in types}
+    for kind in ("half", "dense", "wide"):
+        yield kind, {elem: _usual_pool(kind, elem) for elem in types}
     for kind, lowest in _scales(window, types):
-        steps = np.exp2(lowest + np.linspace(0, BINADES, 128, endpoint=False))
-        yield kind, {elem: np.concatenate([steps, -steps]) for elem in types}
+        yield kind, {elem: _scale(lowest, elem) for elem in types}
+
+
+@cache
+def _usual_pool(kind: str, elem: int) -> np.ndarray:
+    if kind == "half":
+        return _with_neighbours(np.arange(-40, 41) / 2, elem)
+    reach, count = (10.0, DENSE) if kind == "dense" else (110.0, DENSE // 4)
+    return _mixed(np.linspace(-reach, reach, count, endpoint=False), elem)
+
+
+@cache
+def _scale(lowest: int, elem: int) -> np.ndarray:
+    """Numbers of either sign of BINADES binades."""
+    steps = np.exp2(lowest + np.linspace(0, BINADES, 64, endpoint=False))
+    return _mixed(np.concatenate([steps, -steps]), elem)
+
+
+def _mixed(values: np.ndarray, elem: int) -> np.ndarray:
+    return _as(np.random.default_rng(4).permutation(values), elem)
 
 
 def _scales(window: Window, types: Iterable[int]) -> Iterator[tuple[str, int]]:
@@ -270,7 +298,7 @@ def _scales(window: Window, types: Iterable[int]) -> Iterator[tuple[str, int]]:
     infos = [ml_dtypes.finfo(_dtype(elem)) for elem in types]  # type: ignore[no-untyped-call]
     lowest = max(int(np.log2(float(i.smallest_normal))) for i in infos)
     highest = min(int(np.log2(float(i.max))) for i in infos)
-    for exponent in range(lowest, highest - BINADES + 1, BINADES):
+    for exponent in range(max(lowest, -150), min(highest - BINADES + 1, 150), BINADES):
         if exponent + BINADES <= 60:
             yield "tiny" if exponent < -16 else "scaled" if exponent < 16 else "huge", exponent
         elif window.only_picks:
@@ -283,7 +311,7 @@ def _with_neighbours(values: np.ndarray, elem: int) -> np.ndarray:
     with np.errstate(over="ignore"):
         own = values.astype(dtype)
     beside = [np.nextafter(own, dtype.type(way)).astype(np.float64) for way in (np.inf, -np.inf)]
-    return np.concatenate([own.astype(np.float64), *beside, values * 1.001, values * 0.999, values + 0.25])
+    return _mixed(np.concatenate([own.astype(np.float64), *beside, values * 1.001, values * 0.999]), elem)
 
 
 def _integer_pool(window: Window, elem: int) -> np.ndarray:
@@ -295,7 +323,8 @@ def _integer_pool(window: Window, elem: int) -> np.ndarray:
     spread = [int(s * 2.0 ** rng.uniform(0, info.bits)) for _ in range(100) for s in (1, -1)]
     wanted = [info.min, info.max, *named, *(-x for x in named), *powers, *range(-130, 260), *spread]
     lowest = info.min + (info.min < 0)  # the lowest one of a type with signs has no opposite
-    return np.asarray(list(dict.fromkeys(x for x in wanted if lowest <= x <= info.max)), _dtype(elem))
+    found = np.asarray(list(dict.fromkeys(x for x in wanted if lowest <= x <= info.max)), _dtype(elem))
+    return np.concatenate([found[:HEAD], rng.permutation(found[HEAD:])])
 
 
 def _counts(window: Window) -> np.ndarray:
@@ -303,25 +332,21 @@ def _counts(window: Window) -> np.ndarray:
     return np.asarray(list(dict.fromkeys([4, 1, 0, 7, 2, -1, 3, 5, 9, 6, *named])))
 
 
-def _filled(
-    kind: str, inputs: Sequence[SizedInput], pools: Mapping[int, np.ndarray], base: Feeds, rng: np.random.Generator
-) -> Iterator[Probe]:
+def _filled(kind: str, inputs: Sequence[SizedInput], pools: Mapping[int, np.ndarray], base: Feeds) -> Iterator[Probe]:
     """The inputs filled with the numbers of the pools until all are used, each input in an order of its own."""
-    if not any(pool.size for pool in pools.values()):
-        return
     parts = [
-        [_as(part, elem).reshape(dims) for part in _cut(pools[elem], math.prod(dims), rng)] for _, elem, dims in inputs
+        [p.reshape(dims) for p in _cut(pools[elem], math.prod(dims), k)] for k, (_, elem, dims) in enumerate(inputs)
     ]
     for turn in range(max(map(len, parts))):
         yield kind, {**base, **{x[0]: p[turn % len(p)] for x, p in zip(inputs, parts, strict=True)}}
 
 
-def _cut(pool: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """A pool in parts of some size, shuffled but for its head; the last one is filled up."""
-    runs = min(-(-pool.size // size), MOST_RUNS)
-    mixed = np.concatenate([pool[:HEAD], rng.permutation(pool[HEAD:])])
-    for turn in range(runs):
-        yield np.resize(np.roll(mixed, -turn * size), size)
+def _cut(pool: np.ndarray, size: int, shift: int = 0) -> Iterator[np.ndarray]:
+    """A pool in parts of some size, the last one filled up. `shift`: which of some inputs it is for, so that not all
+    get the same number at the same place."""
+    rolled = np.roll(pool, shift * 37) if shift else pool
+    for turn in range(min(-(-pool.size // size), MOST_RUNS)):
+        yield np.resize(rolled[turn * size : (turn + 1) * size], size)
 
 
 def _as(values: np.ndarray, elem: int) -> np.ndarray:
@@ -386,4 +411,13 @@ def _weight_sizes(window: Window) -> set[int]:
     return {d for m in (window.pair.before, window.pair.after) for t in m.graph.initializer for d in t.dims}
 
 
-__all__ = ["MOST_PROBED", "Window", "probed_feeds", "probed_positions", "probed_sizes", "random_feeds", "roomy_sizes"]
+__all__ = [
+    "MOST_PROBED",
+    "Window",
+    "probed_feeds",
+    "probed_positions",
+    "probed_sizes",
+    "random_feeds",
+    "roomy_sizes",
+    "sized_feeds",
+]

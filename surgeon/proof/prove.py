@@ -8,7 +8,9 @@ The rooms of the proof, lower ones first:
     loading    whether ONNX Runtime still loads a rewritten model
     sizes      numbers for symbolic dimensions
     pair       two models with the same inputs and outputs
-    integers   which integer inputs may have any value
+    integers   what integer inputs are: numbers, positions, sizes
+    probes     further inputs and sizes for a window
+    chance     what draws random numbers
     judge      runs a pair and says whether it is equal: a Verdict
     cut        the window of a rewrite as a pair
     whole      two whole models as a pair
