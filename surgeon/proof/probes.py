@@ -69,7 +69,8 @@ class Window:
     @cached_property
     def weights(self) -> int:
         """How many elements the constants of the larger side have."""
-        return max(sum(math.prod(t.dims) for t in m.graph.initializer) for m in (self.pair.before, self.pair.after))
+        models = (self.pair.before, self.pair.after)
+        return max(sum(_elements(tuple(t.dims)) for t in m.graph.initializer) for m in models)
 
     @cached_property
     def only_picks(self) -> bool:
