@@ -22,6 +22,8 @@ from surgeon.ir.graph import Value
 
 from ._integers import bits_of, carried, numbers
 
+EXACT = 32  # bits whose sum is exact in every runtime
+
 x, y = var("x"), var("y")
 
 
@@ -117,7 +119,21 @@ def _bit_by_bit(b: Builder, one: Value, other: Value, dtype: int) -> Value:
             low = b.Where(below, b.Sub(number, lowest), number)
         places = b.Div(b.Unsqueeze(low, axes=[-1]), powers)
         bits.append(b.Mod(places, 2))
-    common = b.ReduceSum(b.Mul(b.Mul(*bits), powers), axes=[-1], keepdims=0)
+    common = _sum(b, b.Mul(*bits), count, dtype)
     if not signed:
         return common
     return b.Where(b.And(*negative), b.Add(common, lowest), common)
+
+
+def _sum(b: Builder, bits: Value, count: int, dtype: int) -> Value:
+    """The number that the bits of the last dimension make.
+
+    Of more than EXACT bits in two halves: ONNX Runtime adds int64 in double, which holds 53.
+    """
+    if count <= EXACT:
+        powers = numbers(b, [1 << n for n in range(count)], dtype)
+        return b.ReduceSum(b.Mul(bits, powers), axes=[-1], keepdims=0)
+    low = numbers(b, [1 << n if n < EXACT else 0 for n in range(count)], dtype)
+    high = numbers(b, [1 << (n - EXACT) if n >= EXACT else 0 for n in range(count)], dtype)
+    halves = [b.ReduceSum(b.Mul(bits, powers), axes=[-1], keepdims=0) for powers in (low, high)]
+    return b.Add(halves[0], b.Mul(halves[1], numbers(b, 1 << EXACT, dtype)))
