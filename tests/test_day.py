@@ -19,7 +19,7 @@ from surgeon.app import arguments
 from surgeon.app.cli import main
 from surgeon.targets.installed import installed_version
 from surgeon.targets.target import Target
-from surgeon.trt.accept import Accepted
+from surgeon.trt.ask import Answer, ask
 
 ROOT = Path(__file__).resolve().parent.parent
 STYLE = ROOT / "samples" / "style_transfer" / "style_transfer_ts_op11.onnx"
@@ -101,19 +101,17 @@ def test_fix_for_what_is_installed_asks_its_parser_and_the_next_command_builds(
 
 
 @RTX
-def test_fix_says_what_the_real_parser_refuses(tmp_path: Path, capsys: Captured) -> None:
-    """A node of a domain that surgeon's table takes for a plugin of the user's own."""
-    from surgeon.trt.accept import accepted
-
-    found = accepted(write(tmp_path, STAYS), Target.parse("rtx"))
-    assert found.parser.startswith("TensorRT-RTX") and [r.node for r in found.refusals] == ["squeeze"]
+def test_the_real_parser_names_what_it_refuses(tmp_path: Path) -> None:
+    found = ask(str(write(tmp_path, STAYS)), Target.parse("rtx"))
+    assert found is not None and found.parser.startswith("TensorRT-RTX")
+    assert [r.node for r in found.refused] == ["squeeze"]
 
 
 def test_fix_fails_where_the_parser_refuses(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     from surgeon.pipeline.check import Untaken
 
-    refused = Accepted("TensorRT 8.4.1", refusals=(Untaken("norm", "Div", "no"),))
-    monkeypatch.setattr("surgeon.trt.accept.accepted", lambda path, target: refused)
+    refused = Answer("TensorRT 8.4.1", [Untaken("norm", "Div", "no")])
+    monkeypatch.setattr("surgeon.trt.ask.ask", lambda path, target: refused)
     assert run("fix", write(tmp_path, NORM), "--for", "8.4") == 3
     printed = capsys.readouterr().out
     assert "\nrefused  norm  Div  no\n" in printed and "\nTensorRT 8.4.1 refuses " in printed and "next:" not in printed

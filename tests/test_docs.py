@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +14,8 @@ import pytest
 
 import surgeon
 from surgeon.app import arguments
+from surgeon.rules import registry
+from surgeon.targets import releases, tables
 
 ROOT = Path(__file__).parents[1]
 DOCS = {path.name: path for path in sorted((ROOT / "docs").glob("*.md"))}
@@ -139,3 +144,23 @@ def test_every_command_of_a_page_parses(name: str) -> None:
     for command in given:
         for one in command.split(" | "):
             arguments.parser().parse_args(shlex.split(one))
+
+
+def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
+    """Links and anchors too; with a page for each pass, and every operator of the table."""
+    pages, site = tmp_path / "pages", tmp_path / "site"
+    subprocess.run([sys.executable, ROOT / "docs" / "site.py", pages], check=True, cwd=ROOT)
+    config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    (tmp_path / "mkdocs.yml").write_text(
+        config.replace("build/site-pages", str(pages)).replace("build/site", str(site)), encoding="utf-8"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", tmp_path / "mkdocs.yml"],
+        capture_output=True, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 and "WARNING" not in done.stderr, done.stderr
+    built = {p.stem for p in (site / "passes").glob("*.html")}
+    assert built == {p.name for p in registry.passes()} | {"index"}
+    table = (site / "operators.html").read_text(encoding="utf-8")
+    assert all(f">{op}<" in table for op in tables.importers(releases.LAST, False))
+    assert "<svg" in (site / "passes" / "l2-norm.html").read_text(encoding="utf-8")

@@ -6,7 +6,6 @@ import argparse
 import shlex
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from onnx import ModelProto
 
@@ -27,9 +26,6 @@ from surgeon.report import target_name
 from surgeon.rules.meaning import with_functions
 from surgeon.targets.target import Target
 
-if TYPE_CHECKING:
-    from surgeon.trt.accept import Accepted
-
 
 def run(args: argparse.Namespace) -> int:
     screen = Screen(args.quiet)
@@ -48,31 +44,32 @@ def run(args: argparse.Namespace) -> int:
     saved = size_of(result.files) - size_of(result.save(out))
     print_report(report, screen, diff=False, each=bool(args.verbose), cures=cures(result, given, options))
     screen.line(f"{closing(report)}; written to {out}, {report.seconds:.1f} s", "bad" if report.broken else "")
-    parsed = _parsed(out, target, screen)
+    refused_by = _refused_by(out, target, screen)
     loads = _loaded(given, result, screen)
     status = status_of(report, broken=not loads)
-    if status == DONE and parsed.refusals:
+    if status == DONE and refused_by:
         status = UNTAKEN
-    verdict = answer(report, saved)
-    if parsed.refusals:
-        verdict = f"{parsed.parser} refuses {out}, which surgeon's table does not know; {verdict}"
+    verdict = f"{refused_by} refuses {out}; {answer(report, saved)}" if refused_by else answer(report, saved)
     screen.line(verdict, "good" if status == DONE else "bad")
-    if not parsed.refusals:
+    if not refused_by:
         screen.line(f"next: {next_command(out, result.model, target)}", "dim")
     return status
 
 
-def _parsed(out: Path, target: Target, screen: Screen) -> Accepted:
-    from surgeon.trt.accept import accepted  # Polygraphy takes its time
+def _refused_by(out: Path, target: Target, screen: Screen) -> str:
+    """The parser that refuses the file, by name and version; empty where it takes it, or cannot be asked here."""
+    from surgeon.trt.ask import ask, why_not  # Polygraphy takes its time
 
-    parsed = accepted(out, target)
-    if parsed.why_not:
-        screen.line(f"not parsed: {parsed.why_not}", "warn")
-    elif not parsed.refusals:
-        screen.line(f"{parsed.parser} parses it", "good")
-    rows = [(r.node or "the model", r.op or "-", r.why) for r in parsed.refusals]
+    found = ask(str(out), target)
+    if found is None:
+        screen.line(f"not parsed: {why_not(target) or 'the TensorRT that is installed here does not load'}", "warn")
+        return ""
+    if not found.refused:
+        screen.line(f"{found.parser} parses it", "good")
+        return ""
+    rows = [(r.node or "the model", r.op or "-", r.why) for r in found.refused]
     screen.table("refused", ("node", "operator", "why"), rows, "bad")
-    return parsed
+    return found.parser
 
 
 def _loaded(source: Source, result: Result, screen: Screen) -> bool:
@@ -94,11 +91,11 @@ def _loaded(source: Source, result: Result, screen: Screen) -> bool:
 
 def next_command(out: Path, model: ModelProto, target: Target) -> str:
     """What to type next: surgeon build where the target builds here, trtexec where that TensorRT is."""
-    from surgeon.trt.accept import can_be_asked
+    from surgeon.trt.ask import why_not
 
     dynamic = _dynamic_inputs(model)
     engine = shlex.quote(str(out.with_suffix(".engine")))
-    if can_be_asked(target):
+    if not why_not(target):
         profiles = "".join(f" --profile {shlex.quote(f'{name}:{sizes}')}" for name, sizes in dynamic.items())
         return f"surgeon build {shlex.quote(str(out))} {engine}{profiles}"
     shapes = ",".join(f"{name}:{sizes}" for name, sizes in dynamic.items())
