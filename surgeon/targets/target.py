@@ -96,6 +96,11 @@ class Target:
         """Whether plugin nodes can be imported at all."""
         return self._in(plugins.PLUGIN_READERS)
 
+    def reads(self, dtype: int) -> bool:
+        """Whether tensors of a type, of TensorProto.DataType, may be inputs and outputs."""
+        first = dtypes.READABLE.get(dtype)
+        return first is not None and first <= self.version
+
     @property
     def int64(self) -> bool:
         """Whether int64 is computed in 64 bits; it is read as int32 elsewhere, and what int32 does not hold is cut."""
