@@ -466,6 +466,8 @@ def target_of(args: argparse.Namespace) -> tuple[Target, str]:
     """The target, and how the first line calls it."""
     target = Target.default() if args.target is None else Target.parse(args.target)
     said = [] if args.target else ["the default"]
+    if "target_from" in args:
+        said.append(f"from {args.target_from}")
     if target.note:
         said.append(target.note)
     return target, f"target {target}" + (f" ({': '.join(said)})" if said else "")

@@ -21,9 +21,10 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import NoReturn
 
-from surgeon.app import start
+from surgeon.app import config, start
 from surgeon.app.arguments import parser
 from surgeon.app.commands import DONE, FAILED, WRONG
 from surgeon.app.screen import complain, flush, steady
@@ -59,6 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return DONE
         args = parser().parse_args(words)
         args.argv = words
+        config.apply(args, Path.cwd())
         verbose = args.verbose
         status: int = import_module(f"surgeon.app.commands.{args.command.replace('-', '_')}").run(args)
         flush()

@@ -16,7 +16,19 @@ from surgeon.version import __version__
 
 PACKAGES = ("numpy", "onnx", "onnxruntime")
 RUNTIMES = ("tensorrt", "tensorrt_rtx")
-NO_OPTIONS = {"command", "model", "models", "out", "jobs", "format", "argv", "quiet", "verbose", "report"}
+NO_OPTIONS = {
+    "command",
+    "model",
+    "models",
+    "out",
+    "jobs",
+    "target_from",
+    "format",
+    "argv",
+    "quiet",
+    "verbose",
+    "report",
+}
 CHUNK = 1 << 20  # bytes that are read at once
 
 
