@@ -13,9 +13,10 @@ from helpers import model
 
 from surgeon.app.cli import main
 from surgeon.ir.model import Model
-from surgeon.pipeline.check import check
+from surgeon.pipeline.check import Untaken, check
 from surgeon.targets import sureness
 from surgeon.targets.target import Target
+from surgeon.trt.ask import ask
 
 Captured = pytest.CaptureFixture[str]
 RTX = pytest.mark.skipif(
@@ -118,6 +119,17 @@ def test_what_the_parser_alone_refuses_is_not_taken(
     assert main(["check", file, "--target", "rtx"]) == 1
     printed = capsys.readouterr().out
     assert "  squeeze  Compress  no pass" in printed and "does not take 1 node" in printed
+
+
+@RTX
+def test_a_parser_that_lacks_a_driver_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it prints then is about this machine, not about the model."""
+    file, target = write(tmp_path, TAKEN), Target.parse("rtx")
+    answer = ask(file, target)
+    assert answer is not None and answer.refused == []
+    no_driver = Untaken("act", "Relu", "Error Code 1: Cuda Runtime (cudaError 35: CUDA driver version is insufficient)")
+    monkeypatch.setattr("surgeon.trt.ask.parser_refusals", lambda trt, source: [no_driver])
+    assert ask(file, target) is None
 
 
 # ---- files and folders -----------------------------------------------------------------------------------------------

@@ -16,6 +16,9 @@ from surgeon.trt.log import PolygraphyLog
 from surgeon.trt.refusals import parser_refusals
 from surgeon.trt.runtime import CLASSIC, RTX, gpu, title, use
 
+# A parser that computes sizes on the GPU says this where there is none: then it says nothing of the model.
+_NO_DRIVER = "cudaError"
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -34,6 +37,8 @@ def ask(file: str, target: Target) -> Answer | None:
         with PolygraphyLog():
             refused = parser_refusals(trt, Path(file))
     except SurgeonError:  # it does not load, or Polygraphy drives the other one in this process
+        return None
+    if any(_NO_DRIVER in refusal.why for refusal in refused):
         return None
     return Answer(title(trt), refused)
 
