@@ -280,7 +280,11 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(
             "Resize", "8.0 to 11.4, rtx", "coordinate_transformation_mode 'tf_crop_and_resize' is refused", 13,
             *both(RESIZE.replace("asymmetric", "tf_crop_and_resize").replace("(x, , s)", "(x, r, s)"), "tf_crop_and_resize", "asymmetric"), beside=(RESIZE_TAKEN.format("tf_crop_and_resize"),),
-        )
+        ),
+        Example(
+            "Resize", "8.0 to 11.4, rtx", "coordinate_transformation_mode 'half_pixel_symmetric' is refused", 19,
+            *both(RESIZE.replace("asymmetric", "half_pixel_symmetric"), "half_pixel_symmetric", "asymmetric"), beside=(RESIZE_TAKEN.format("half_pixel_symmetric"),),
+        ),
     ],
     "resize_cubic": [Example("Resize", "6.0 to 8.4", "cubic interpolation is refused", 13, *both(RESIZE.replace('"floor"', '"floor", mode = "cubic"'), "cubic", "linear"))],
     "resize_asymmetric": [

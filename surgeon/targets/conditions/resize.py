@@ -56,9 +56,10 @@ def resize_refused(node: Node) -> str | None:
 
 @condition("Resize", since(8, 0, rtx=True), section="6", source="onnx-tensorrt@4225037: no importer of this mode")
 def resize_crop(node: Node) -> str | None:
-    if node.attr("coordinate_transformation_mode") != "tf_crop_and_resize":
+    mode = node.attr("coordinate_transformation_mode")
+    if mode not in ("tf_crop_and_resize", "half_pixel_symmetric"):
         return None
-    return "coordinate_transformation_mode 'tf_crop_and_resize' is refused"
+    return f"coordinate_transformation_mode '{mode}' is refused"
 
 
 @condition("Resize", up_to(8, 4), section="6", source="onnx-tensorrt@9f82b2b: does not support cubic interpolation")
