@@ -17,6 +17,7 @@ import pytest
 import surgeon
 from surgeon.app import arguments
 from surgeon.app.cli import main
+from surgeon.app.screen import wrapped
 from surgeon.targets.installed import installed_version
 from surgeon.targets.target import Target
 from surgeon.trt.ask import Answer, ask
@@ -77,11 +78,11 @@ def test_fix_for_another_machine(tmp_path: Path, capsys: Captured) -> None:
     out = tmp_path / "in.trt.onnx"
     assert "not parsed: no TensorRT 8.4 is installed here" in printed
     assert "ONNX Runtime loads it" in printed
-    assert printed[-2] == "TensorRT 8.4 takes all 9 nodes now (0 of 1 before); 1 rewrite proved"
-    assert printed[-1] == (
-        f"next: copy {out} to where TensorRT 8.4 is, and there trtexec --onnx=in.trt.onnx --saveEngine=in.trt.engine "
-        "--shapes=x:1x3x8x8"
-    )
+    assert printed[-3:] == [
+        "TensorRT 8.4 takes all 9 nodes now (0 of 1 before); 1 rewrite proved",
+        "next, where TensorRT 8.4 is:",
+        "  trtexec --onnx=in.trt.onnx --saveEngine=in.trt.engine --shapes=x:1x3x8x8",
+    ]
     assert out.read_bytes() == surgeon.rewrite(source, target="8.4").model.SerializeToString(deterministic=True)
 
 
@@ -92,9 +93,9 @@ def test_fix_for_what_is_installed_asks_its_parser_and_the_next_command_builds(
     monkeypatch.chdir(tmp_path)
     write(tmp_path, NORM)
     assert run("fix", "in.onnx", "--for", "rtx", "-o", "my model.onnx") == 0
-    *_, parsed, loaded, _verdict, following = capsys.readouterr().out.splitlines()
+    *_, parsed, loaded, _verdict, _next, following = capsys.readouterr().out.splitlines()
     assert parsed.startswith("TensorRT-RTX ") and parsed.endswith(" parses it") and loaded == "ONNX Runtime loads it"
-    command = following.removeprefix("next: surgeon ")
+    command = following.removeprefix("  surgeon ")
     assert command == "build 'my model.onnx' 'my model.engine' --profile x:1x3x8x8"
     assert run(*shlex.split(command)) == 0
     assert (tmp_path / "my model.engine").stat().st_size
@@ -114,13 +115,27 @@ def test_fix_fails_where_the_parser_refuses(tmp_path: Path, capsys: Captured, mo
     monkeypatch.setattr("surgeon.trt.ask.ask", lambda path, target: refused)
     assert run("fix", write(tmp_path, NORM), "--for", "8.4") == 3
     printed = capsys.readouterr().out
-    assert "\nrefused  norm  Div  no\n" in printed and "\nTensorRT 8.4.1 refuses " in printed and "next:" not in printed
+    assert (
+        "\nrefused  norm  Div  no\n" in printed and "\nTensorRT 8.4.1 refuses " in printed and "\nnext" not in printed
+    )
 
 
 def test_fix_writes_over_no_input(tmp_path: Path, capsys: Captured) -> None:
     source = write(tmp_path, NORM)
     assert run("fix", source, "-o", source) == 2
     assert "the input itself" in capsys.readouterr().err
+
+
+def test_no_word_is_broken() -> None:
+    text = "written to a/very/long/path/model.trt.onnx, 0.6 s\n    Why  one-two three"
+    assert wrapped(text, 20) == [
+        "written to",
+        "a/very/long/path/model.trt.onnx,",
+        "0.6 s",
+        "    Why  one-two",
+        "    three",
+    ]
+    assert wrapped("as it is\n\n  so", 20) == ["as it is", "", "  so"]
 
 
 # ---- what remains, and its cure --------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -37,8 +38,18 @@ class Screen:
             return
         if self._console is None:
             _write(text, sys.stdout)
+            return
+        for part in wrapped(text, self._console.width):
+            self._console.print(part, style=STYLES.get(style), markup=False, soft_wrap=True)
+
+    def command(self, text: str) -> None:
+        """A command to type, in one piece however long it is, so that it can be copied."""
+        if self.quiet:
+            return
+        if self._console is None:
+            _write(text, sys.stdout)
         else:
-            self._console.print(text, style=STYLES.get(style), markup=False, soft_wrap=True)
+            self._console.print(text, markup=False, soft_wrap=True)
 
     def table(
         self,
@@ -129,6 +140,18 @@ class Screen:
             yield bar.update
         finally:
             bar.close()
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """The lines of a text, longer ones in parts of at most `width` columns; no word and no path is broken."""
+    found = []
+    for line in text.split("\n"):
+        indent = line[: len(line) - len(line.lstrip())]
+        parts = textwrap.wrap(
+            line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+        )
+        found += [line] if len(line) <= width else parts
+    return found
 
 
 class _Bar:

@@ -51,8 +51,10 @@ def run(args: argparse.Namespace) -> int:
         status = UNTAKEN
     verdict = f"{refused_by} refuses {out}; {answer(report, saved)}" if refused_by else answer(report, saved)
     screen.line(verdict, "good" if status == DONE else "bad")
-    if not refused_by:
-        screen.line(f"next: {next_command(out, result.model, target)}", "dim")
+    if status == DONE:
+        where, command = next_command(out, result.model, target)
+        screen.line(f"next{where}:")
+        screen.command(f"  {command}")
     return status
 
 
@@ -89,21 +91,21 @@ def _loaded(source: Source, result: Result, screen: Screen) -> bool:
     return False
 
 
-def next_command(out: Path, model: ModelProto, target: Target) -> str:
-    """What to type next: surgeon build where the target builds here, trtexec where that TensorRT is."""
+def next_command(out: Path, model: ModelProto, target: Target) -> tuple[str, str]:
+    """Where to type what next: surgeon build where the target builds here, trtexec where that TensorRT is."""
     from surgeon.trt.ask import why_not
 
     dynamic = _dynamic_inputs(model)
     engine = shlex.quote(str(out.with_suffix(".engine")))
     if not why_not(target):
         profiles = "".join(f" --profile {shlex.quote(f'{name}:{sizes}')}" for name, sizes in dynamic.items())
-        return f"surgeon build {shlex.quote(str(out))} {engine}{profiles}"
+        return "", f"surgeon build {shlex.quote(str(out))} {engine}{profiles}"
     shapes = ",".join(f"{name}:{sizes}" for name, sizes in dynamic.items())
     shapes = f" --shapes={shlex.quote(shapes)}" if shapes else ""
     dla = " --useDLACore=0 --allowGPUFallback --fp16" if target.dla else ""
     program = "tensorrt_rtx" if target.rtx else "trtexec"
     command = f"{program} --onnx={shlex.quote(out.name)} --saveEngine={shlex.quote(Path(engine).name)}{shapes}{dla}"
-    return f"copy {out} to where {target_name(str(target))} is, and there {command}"
+    return f", where {target_name(str(target))} is", command
 
 
 def _dynamic_inputs(model: ModelProto) -> dict[str, str]:
