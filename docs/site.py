@@ -2,7 +2,8 @@
 
     python docs/site.py FOLDER        what `make docs` runs before mkdocs
 
-Generated are a page a pass, from its docstring and its cases, and the table of operators and TensorRT releases.
+Generated are a page a pass, from its docstring and its cases, the table of operators and TensorRT releases, the errors
+that `surgeon why` knows, and the names of targets.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from surgeon.app.html.drawing import draw, sketch  # noqa: E402
 from surgeon.report import Applied  # noqa: E402
 from surgeon.rules.registry import passes  # noqa: E402
 from surgeon.rules.rule import Pass  # noqa: E402
-from surgeon.targets import tables  # noqa: E402
+from surgeon.targets import names, tables  # noqa: E402
 from surgeon.targets.conditions import CONDITIONS  # noqa: E402
 from surgeon.targets.releases import LAST, RELEASES, Version, dotted  # noqa: E402
+from surgeon.trt.causes import CAUSES  # noqa: E402
 
 LINK = re.compile(r"\]\(([^)\s#]+)[^)]*\)")
 DRAWN = 3  # cases of a pass whose windows are drawn
@@ -56,6 +58,8 @@ def main(folder: Path) -> None:
     (folder / "README.md").rename(folder / "index.md")
     (folder / "drawings.css").write_text(STYLE, encoding="utf-8")
     (folder / "operators.md").write_text(operators_page(), encoding="utf-8")
+    (folder / "errors.md").write_text(errors_page(), encoding="utf-8")
+    (folder / "targets.md").write_text(targets_page(), encoding="utf-8")
     for p in passes():
         (folder / "passes" / f"{p.name}.md").write_text(pass_page(p), encoding="utf-8")
     (folder / "passes" / "index.md").write_text(passes_page(passes()), encoding="utf-8")
@@ -181,6 +185,27 @@ def conditions_of(op: str) -> list[str]:
         for s in c.scopes
         if op in s.operators
     ]
+
+
+# ---- errors and names ------------------------------------------------------------------------------------------------
+
+
+def errors_page() -> str:
+    """Every cause that `surgeon why` knows: what the log has, what it means, what helps, and what to type."""
+    lines = ["# Errors and their causes", "", "This page is made from the table that `surgeon why LOG` reads with.", ""]
+    for cause in CAUSES:
+        typed = cause.command.format(model="MODEL.onnx", target="TARGET")
+        lines += [f"## {cause.name}", "", cause.means, "", cause.helps, ""]
+        lines += ["```sh", typed, "```", ""] if typed else []
+        lines += ["What the log has, as regular expressions:", "", "```text", *cause.patterns, "```", ""]
+    return "\n".join(lines)
+
+
+def targets_page() -> str:
+    """Every name that stands for a TensorRT, and who says so."""
+    rows = [f"| `{a.name}` | {a.version} | {escape(a.source, quote=False)} |" for a in names.aliases()]
+    head = ["# Names of targets", "", "Besides versions, `rtx` and `installed`. `surgeon targets` prints the same.", ""]
+    return "\n".join([*head, "| name | TensorRT | who says so |", "|---|---|---|", *rows, ""])
 
 
 if __name__ == "__main__":

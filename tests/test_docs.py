@@ -15,7 +15,8 @@ import pytest
 import surgeon
 from surgeon.app import arguments
 from surgeon.rules import registry
-from surgeon.targets import releases, tables
+from surgeon.targets import names, releases, tables
+from surgeon.trt.causes import CAUSES
 
 ROOT = Path(__file__).parents[1]
 DOCS = {path.name: path for path in sorted((ROOT / "docs").glob("*.md"))}
@@ -163,4 +164,8 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     assert built == {p.name for p in registry.passes()} | {"index"}
     table = (site / "operators.html").read_text(encoding="utf-8")
     assert all(f">{op}<" in table for op in tables.importers(releases.LAST, False))
+    errors = (site / "errors.html").read_text(encoding="utf-8")
+    assert all(f'id="{cause.name}"' in errors for cause in CAUSES)
+    named = (site / "targets.html").read_text(encoding="utf-8")
+    assert all(f">{alias.name}<" in named for alias in names.aliases())
     assert "<svg" in (site / "passes" / "l2-norm.html").read_text(encoding="utf-8")
