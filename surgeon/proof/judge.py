@@ -38,6 +38,9 @@ from surgeon.proof.sizes import FIRST_CHOICE, TOO_LARGE, SizeChoice
 AT_OTHER_SIZES = frozenset({"random", "zero", "large", "shifted", "inf"})  # of a window that has probes of its own
 KERNEL_NOISE = 1e-3  # a relative difference that a single kernel's rounding may make; the definition decides
 
+# Of these ONNX Runtime's kernels see some NaN and others not, by where they stand in a vector register.
+BLIND_TO_NAN = frozenset({"DynamicQuantizeLinear"})
+
 Equality = Callable[[np.ndarray, np.ndarray], Difference]  # of (what stands for the original, the original)
 
 
@@ -143,6 +146,7 @@ class _Judge:
         self.own_rounding = own_rounding
         self.reads_halves = any(elem in HALVES for _, elem, _ in pair.inputs)
         self.holds_halves = _holds_halves(pair.before)
+        self.blind_to_nan = any(n.op_type in BLIND_TO_NAN for h, _ in holders(pair.before) for n in all_nodes(h))
         self.max_error = 0.0
         self.note = ""
 
@@ -153,6 +157,8 @@ class _Judge:
         for turn, (infos, given) in enumerate(self.pair.runs(choice)):
             for kind, drawn in feeds_of(infos, numbers=integers):
                 if turn and self.is_probed and kind not in AT_OTHER_SIZES:
+                    continue
+                if kind == "nan" and self.blind_to_nan:
                     continue
                 feeds = {**drawn, **given}
                 try:
