@@ -62,6 +62,7 @@ def quantize(b, x, scale, zero=None):
     _require_plain(b, scale)
     require(b.dtype(x) == FLOAT, "its input is not fp32")
     dtype = b.dtype(zero) if zero is not None else b.root.attr("output_dtype") or TensorProto.UINT8
+    _leave_symmetric_to_dla(b, dtype, zero)
     axis, rank = b.root.attr("axis"), b.rank(x)
     ratio = b.Div(x, _along(b, scale, axis, rank))
     return _as_integers(b, ratio, None if zero is None else _along(b, _plain(b, zero), axis, rank), dtype)
@@ -71,6 +72,7 @@ def quantize(b, x, scale, zero=None):
 def dequantize(b, x, scale, zero=None):
     _require_plain(b, scale)
     require(b.dtype(x) in LIMITS, "its input is neither uint8 nor int8")
+    _leave_symmetric_to_dla(b, b.dtype(x), zero)
     axis, rank = b.root.attr("axis"), b.rank(x)
     weights = b.value(x)
     if weights is not None:
@@ -86,11 +88,20 @@ def _weights(b: Builder, array: np.ndarray, scale: Value, zero: Value | None, ax
     shift, factor = (a.reshape(_aligned(a, axis, array.ndim)) for a in (shift, factor))
     centred = array.astype(np.int32) - shift.astype(np.int32)
     if centred.size and centred.min() >= -128 and centred.max() <= 127 and bool((factor > 0).all()):
+        if array.dtype == np.int8 and not shift.any():
+            not_mine()
         whole = b.constant(centred.astype(np.int8))
         none = b.constant(np.zeros(b.shape(scale), np.int8))
         return b.node("DequantizeLinear", [whole, scale, none], 1, "", b.root.attrs)
     require(not output_of(b.root).is_output, "it names an output of the graph")
     return b.constant(centred.astype(np.float32) * factor)
+
+
+def _leave_symmetric_to_dla(b: Builder, dtype: int, zero: Value | None) -> None:
+    """Decline what DLA leaves to the GPU, which takes it."""
+    shift = np.zeros(()) if zero is None else b.value(zero)
+    if b.target.dla and dtype == TensorProto.INT8 and shift is not None and not shift.any():
+        not_mine()
 
 
 # ---- DynamicQuantizeLinear -------------------------------------------------------------------------------------------

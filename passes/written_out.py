@@ -37,14 +37,15 @@ DOMAINS = ("", "ai.onnx.preview")
 SMALL = 4096  # elements: a larger constant stays computed
 RESHAPING = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
 REPEATING = frozenset({"Expand", "Tile"})
-DRAWN = frozenset({"Bernoulli"})
+# The numbers of the one are drawn; of the other the body divides by 0 where every input is 0.
+LEFT_OUT = frozenset({"Bernoulli", "DynamicQuantizeLinear"})
 CALLED = "surgeon.body"  # the domain of the function that the inliner sees, which no operator has
 
 
 def _bodied() -> Pattern:
     """Any node of an operator with a body."""
     bodied = {(s.domain, s.name) for s in defs.get_all_schemas_with_history() if _opsets(s) and s.domain in DOMAINS}
-    named = sorted((domain, name) for domain, name in bodied if name not in DRAWN)
+    named = sorted((domain, name) for domain, name in bodied if name not in LEFT_OUT)
     return reduce(or_, (getattr(op, name)(..., domain=domain) for domain, name in named))
 
 
