@@ -23,6 +23,7 @@ from surgeon.ir.functions import ONNX, changed_operators, opset_of
 from surgeon.ir.model import Model
 from surgeon.ir.protos import functions_behind
 from surgeon.ir.schemas import key_of
+from surgeon.rules.rule import Decline
 from surgeon.targets.plugins import STOCK_DOMAIN, names_plugin
 
 from ._copy import copied, inlined
@@ -36,6 +37,8 @@ def inline(editor):
         return False
     changed = False
     meanings = _meanings(editor)
+    for function in editor.model.functions.values():
+        function.sync()  # what other passes made of it is what is copied
     expanded = [f for f in editor.model.proto.functions if key_of(f.domain, f.name) not in meanings]
     for node in editor.nodes(editor.model.functions.__contains__):
         if node.key in meanings or node.graph.in_function or editor.excluded(node):
@@ -55,7 +58,12 @@ def inline(editor):
             editor.model.set_opset(entry.version, entry.domain)
         builder = editor.builder(node)
         tensors = {f"in{k}": v for k, v in enumerate(node.inputs) if v is not None}
-        copied(builder, nodes, tensors)
+        try:
+            copied(builder, nodes, tensors)
+        except Decline as refused:
+            builder.undo()
+            editor.decline(node, str(refused))
+            continue
         editor.replace(node, [None if o is None else tensors[f"out{k}"] for k, o in enumerate(node.outputs)], builder)
         changed = True
     editor.model.drop_unused_functions()  # no pass need look at what will not be written

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import onnx
 from google.protobuf.message import EncodeError
-from onnx import ModelProto, TensorProto, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 from surgeon.errors import ModelError
 from surgeon.ir.interrupts import interrupted
@@ -112,7 +112,7 @@ def as_text(path: str | os.PathLike[str]) -> str:
 def external_files(model: ModelProto) -> list[str]:
     """The files, relative to the model, that hold external tensors."""
     found: dict[str, None] = {}
-    for tensor in _tensors(model.graph):
+    for tensor in _tensors(model):
         if tensor.data_location == TensorProto.EXTERNAL:
             for entry in tensor.external_data:
                 if entry.key == "location":
@@ -126,7 +126,7 @@ def with_weights(model: ModelProto, folder: str | Path | None) -> ModelProto:
         return model
     copy = ModelProto()
     copy.CopyFrom(model)
-    for tensor in _tensors(copy.graph):
+    for tensor in _tensors(copy):
         if tensor.data_location == TensorProto.EXTERNAL:
             tensor.CopyFrom(with_data(tensor, folder))
     return copy
@@ -167,7 +167,7 @@ def resolved_weights(model: ModelProto, folder: str | Path) -> tuple[ModelProto,
     common = Path(os.path.commonpath([path.parent for path in real.values()]))
     copy = ModelProto()
     copy.CopyFrom(model)
-    for tensor in _tensors(copy.graph):
+    for tensor in _tensors(copy):
         if tensor.data_location != TensorProto.EXTERNAL:
             continue
         for entry in tensor.external_data:
@@ -183,20 +183,56 @@ def without_data(model: ModelProto, most: int = sys.maxsize) -> ModelProto:
     """
     copy = ModelProto()
     copy.CopyFrom(model)
-    for tensor in _tensors(copy.graph):
+    _make_dense(copy.graph)
+    for tensor in _tensors(copy):
         if tensor.data_location == TensorProto.EXTERNAL or len(tensor.raw_data) > most:
             tensor.CopyFrom(TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0]))
     return copy
 
 
-def _tensors(graph: onnx.GraphProto) -> Iterable[TensorProto]:
+def _make_dense(graph: onnx.GraphProto) -> None:
+    """Put an external tensor in place of each sparse one whose parts are external: a part may not lose its elements."""
+    kept = []
+    for sparse in graph.sparse_initializer:
+        parts = (sparse.values, sparse.indices)
+        if any(part.data_location == TensorProto.EXTERNAL for part in parts):
+            graph.initializer.add(
+                name=sparse.values.name, data_type=sparse.values.data_type, data_location=TensorProto.EXTERNAL
+            )
+        else:
+            kept.append(sparse)
+    del graph.sparse_initializer[:]
+    graph.sparse_initializer.extend(kept)
+
+
+def _tensors(model: ModelProto) -> Iterator[TensorProto]:
+    """Every tensor that a model holds or refers to: in its graph, its functions and its training."""
+    graphs = [model.graph, *(g for t in model.training_info for g in (t.initialization, t.algorithm))]
+    for graph in graphs:
+        yield from _tensors_in(graph)
+    for function in model.functions:
+        yield from _tensors_of(function.node)
+
+
+def _tensors_in(graph: onnx.GraphProto) -> Iterator[TensorProto]:
     yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.TENSOR:
-                yield attribute.t
-            elif attribute.type == onnx.AttributeProto.GRAPH:
-                yield from _tensors(attribute.g)
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    yield from _tensors_of(graph.node)
+
+
+def _tensors_of(nodes: Iterable[NodeProto]) -> Iterator[TensorProto]:
+    """The tensors in the attributes of some nodes."""
+    for attribute in (a for n in nodes for a in n.attribute):
+        if attribute.HasField("t"):
+            yield attribute.t
+        yield from attribute.tensors
+        sparse = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
+        for tensor in (*sparse, *attribute.sparse_tensors):
+            yield from (tensor.values, tensor.indices)
+        bodies = [attribute.g] if attribute.HasField("g") else []
+        for graph in (*bodies, *attribute.graphs):
+            yield from _tensors_in(graph)
 
 
 def is_large(model: ModelProto) -> bool:
