@@ -96,3 +96,17 @@ def test_whole_models_whose_inputs_are_no_tensors_are_not_compared(kind: str, tm
     path.write_bytes(proto.SerializeToString())
     assert main(["compare", str(path), str(path)]) == 2
     assert "cannot be compared: the input 's' is no tensor" in capsys.readouterr().err
+
+
+def test_an_output_without_a_shape_turns_no_rewrite_off(tmp_path: Path) -> None:
+    """ONNX Runtime and TensorRT load it."""
+    proto = model(
+        "(float[N,3] x) => (float[N,3] y, float[N,3] z) { a = Neg (x)  b = Neg (a)  y = Exp (b)  z = Abs (x) }"
+    )
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    (tmp_path / "wrong.py").write_text(
+        '"""For a test."""\nfrom surgeon import Stage, op, rewrite, var\nx = var("x")\n'
+        "@rewrite(op.Neg(op.Neg(x)), stage=Stage.FUSE)\ndef twice(b, x):\n    return x\n"
+    )
+    report = surgeon.rewrite(proto, passes=[tmp_path], only=["wrong"], target="10.9").report
+    assert report.applied and not report.declined
