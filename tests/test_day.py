@@ -237,3 +237,46 @@ def test_a_smaller_model_is_said(tmp_path: Path, capsys: Captured) -> None:
     onnx.save(model, tmp_path / "in.onnx")
     assert run("rewrite", tmp_path / "in.onnx", tmp_path / "out.onnx", "--target", "10.9") == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith("; 1.6 MB smaller")
+
+
+# ---- verify ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def reported(tmp_path: Path, capsys: Captured) -> Path:
+    out, report = tmp_path / "out.onnx", tmp_path / "r.json"
+    run("rewrite", write(tmp_path, NORM), out, "--target", "8.4", "--skip", "fold", "--report", report)
+    capsys.readouterr()
+    return report
+
+
+def test_a_report_is_verified(reported: Path, capsys: Captured) -> None:
+    assert run("verify", reported) == 0
+    assert capsys.readouterr().out.endswith("; 1 rewrite made and proved again\n")
+
+
+def test_a_changed_file_is_found(reported: Path, capsys: Captured) -> None:
+    out = reported.parent / "out.onnx"
+    out.write_bytes(out.read_bytes() + b"\x00")
+    assert run("verify", reported) == 1
+    assert "out.onnx' is another file than it was then" in capsys.readouterr().out
+    (reported.parent / "in.onnx").unlink()
+    assert run("verify", reported) == 1
+    assert "in.onnx' is not there any more" in capsys.readouterr().out
+
+
+def test_a_report_of_other_rewrites_is_found(reported: Path, capsys: Captured) -> None:
+    told = json.loads(reported.read_text())
+    told["applied"][0]["pass"] = "l2-norm"
+    told["record"]["output"][0]["sha256"] = "0" * 64
+    reported.write_text(json.dumps(told))
+    assert run("verify", reported) == 1
+    printed = capsys.readouterr().out
+    assert "or others are made now" in printed and "what is written now has other bytes" in printed
+
+
+@pytest.mark.parametrize(("text", "said"), [("{", "is not JSON"), ("{}", "is no report"), ("[]", "is no report")])
+def test_what_is_no_report(text: str, said: str, tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "r.json").write_text(text)
+    assert run("verify", tmp_path / "r.json") == 2
+    assert said in capsys.readouterr().err

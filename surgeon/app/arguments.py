@@ -22,6 +22,7 @@ EXAMPLES = {
     "why": ("why trtexec.log --model model.onnx", "why trtexec.log --target 8.4"),
     "targets": ("targets", "targets -q"),
     "diff-targets": ("diff-targets 8.4 10.9 model.onnx", "diff-targets 8.6 rtx model.onnx"),
+    "verify": ("verify report.json", "verify -q rewritten/surgeon-reports/model.onnx.json"),
     "build": ("build out.onnx out.engine", "build out.onnx out.engine --profile x:1x3x64x64,4x3x256x256,8x3x512x512"),
     "compare": ("compare model.onnx out.onnx", "compare model.onnx out.onnx --trt --bisect found"),
     "passes": ("passes", "passes --passes my_passes"),
@@ -34,6 +35,7 @@ COMMANDS = (
     "rewrite",
     "check",
     "why",
+    "verify",
     "build",
     "compare",
     "passes",
@@ -81,6 +83,8 @@ def parser() -> argparse.ArgumentParser:
     _add_fix(commands, [common, sizes])
     _add_rewrite(commands, [common, target, folders, sizes])
     _add_check(commands, [common, target, folders])
+    verify = commands.add_parser("verify", parents=[common], help="do again what a JSON report records, and compare")
+    verify.add_argument("report", metavar="REPORT.json")
     _add_build(commands, [common, engines])
     _add_compare(commands, [common, sizes, engines])
     commands.add_parser("passes", parents=[common, folders], help="list the passes")

@@ -37,14 +37,14 @@ def run(args: argparse.Namespace) -> int:
         text = json.dumps(entry | {"skipped": outcome.skipped}, ensure_ascii=False) if lines else _line(outcome)
         screen.line(text, "" if entry["status"] in (DONE, UNTAKEN) or lines else "bad")
 
-    outcomes = run_all(todo, _shared_words(args), out, args.jobs, told)
+    outcomes = run_all(todo, shared_words(args), out, args.jobs, told)
     if not lines:
         _print_table(outcomes, screen)
     status = _worst([o.entry["status"] for o in outcomes])
     return DONE if args.exit_zero else status
 
 
-def _shared_words(args: argparse.Namespace) -> list[str]:
+def shared_words(args: argparse.Namespace) -> list[str]:
     """The options that each model's process gets: all but those of the batch itself."""
     words: list[str] = []
     for name, flag in (("target", "--target"), ("verify", "--verify"), ("data", "--data")):
