@@ -1,6 +1,6 @@
 """Whether surgeon's verdict on single nodes is that of TensorRT-RTX's own parser and builder.
 
-    python benchmarks/verdict.py [--first SEED] [--count N] [--workers N] [--keep FOLDER]
+    python benchmarks/verdict.py [--first SEED] [--count N] [--workers N] [--keep FOLDER] [--lines FILE]
 
 Draws valid nodes from ONNX's schemas (verdict_nodes.py): each alone, with neighbours, or in the body of an If or Loop.
 ONNX Runtime, or ONNX's reference, must run the model. Then TensorRT-RTX parses and builds it, on a machine without a
@@ -229,7 +229,9 @@ def run(first: int, count: int, keep: Path | None) -> list[dict[str, Any]]:
         assert process.stdout is not None
         last = first
         for text in process.stdout:
-            line = json.loads(text)
+            if '{"seed"' not in text:
+                continue  # the builder prints, too
+            line = json.loads(text[text.index('{"seed"') :])
             last = line["seed"]
             if line["class"] != "begun":
                 found.append(line)
@@ -260,6 +262,7 @@ def main() -> int:
     cli.add_argument("--count", type=int, default=2000, help="how many seeds")
     cli.add_argument("--workers", type=int, default=2, help="how many processes")
     cli.add_argument("--keep", type=Path, help="the folder for the models of findings")
+    cli.add_argument("--lines", type=Path, help="a file for what was found of each seed, as JSON lines")
     cli.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     args = cli.parse_args()
     if args.work:
@@ -271,6 +274,8 @@ def main() -> int:
     parts = [(args.first + k, min(100, args.first + args.count - args.first - k)) for k in range(0, args.count, 100)]
     with ThreadPoolExecutor(args.workers) as pool:
         lines = [line for found in pool.map(lambda p: run(*p, args.keep), parts) for line in found]
+    if args.lines is not None:
+        args.lines.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return report(lines, time.perf_counter() - started)
 
 

@@ -774,7 +774,13 @@ def grid_sample(net: Net, d: Drawing) -> None:
 
 
 def attention(net: Net, d: Drawing) -> None:
-    batch, heads, length, keys, wide = 1, net.r.choice((1, 2, 4)), net.size() + 1, net.size() + 1, net.r.choice((8, 16))
+    batch, heads, length, keys, wide = (
+        1,
+        net.r.choice((1, 2, 4)),
+        net.size() + 1,
+        net.size() + 1,
+        net.r.choice((8, 16, 24, 40)),
+    )
     if net.chance(0.3):
         d.types["T1"] = d.types["T2"] = HALF
     else:

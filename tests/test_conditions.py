@@ -44,8 +44,8 @@ BIASED = (
     "{ y = ConvTranspose <strides = [2], output_padding = [1], pads = [0, 0]> (x, w, b) }"
 )
 ATTENTION = (
-    "(float16[1,1,2,2] q, float16[1,1,2,2] k, float16[1,1,2,3] w, float16[2,2] m, int64[1] n, float[1,1,2,2] f)"
-    " => (float16[1,1,2,2] y) { y = Attention (q, k, k) }"
+    "(float16[1,1,2,16] q, float16[1,1,2,16] k, float16[1,1,2,17] w, float16[2,2] m, int64[1] n, float[1,1,2,2] f)"
+    " => (float16[1,1,2,16] y) { y = Attention (q, k, k) }"
 )
 
 
@@ -122,7 +122,9 @@ GROUP = (
     "{ y = GroupNormalization <num_groups = 2> (x, s, s) }"
 )
 LAYER = "(float[2,3] x) => (float[2,3] y) <float[3] s = {1, 1, 1}> { y, m = LayerNormalization (x, s) }"
-POOL = "(float[1,1,4] x) => (float[1,1,n] y) { y = OP <kernel_shape = [1], strides = [2], ceil_mode = 1> (x) }"
+POOL = (
+    "(float[1,1,4,1] x) => (float[1,1,n,1] y) { y = OP <kernel_shape = [1, 1], strides = [2, 1], ceil_mode = 1> (x) }"
+)
 QUANTIZE = "(float[2] x) => (int8[2] y) <float s = {0.5}, int8 z = {0}> { y = QuantizeLinear (x, s, z) }"
 DEQUANTIZE = "(int8[2] x) => (float[2] y) <float s = {0.5}, int8 z = {0}> { y = DequantizeLinear (x, s, z) }"
 MODE = "reduction '{}' is not read: it would overwrite"
@@ -477,7 +479,7 @@ EXAMPLES: dict[str, list[Example]] = {
     ],
     "lp_order": [
         Example("LpNormalization", "7.2.2 to 11.4, rtx", "p = 3 is refused; 1 and 2 are taken", 1, *both("(float[2,3] x) => (float[2,3] y) { y = LpNormalization <p = 3> (x) }", "p = 3", "p = 2", "p = 1")),
-        Example("LpPool", "7.2.2 to 11.4, rtx", "p = 3 is refused; 1 and 2 are taken", 11, *both("(float[1,1,3] x) => (float[1,1,2] y) { y = LpPool <kernel_shape = [2], p = 3> (x) }", "p = 3", "p = 2", "p = 1")),
+        Example("LpPool", "7.2.2 to 11.4, rtx", "p = 3 is refused; 1 and 2 are taken", 11, *both("(float[1,1,3,1] x) => (float[1,1,2,1] y) { y = LpPool <kernel_shape = [2, 1], p = 3> (x) }", "p = 3", "p = 2", "p = 1")),
     ],
     "dropout_training": [
         Example("Dropout", "8.0 to 11.4, rtx", "training mode is refused", 12, *both("(float[2] x) => (float[2] y) <float r = {0.5}, bool t = {1}> { y = Dropout (x, r, t) }", "t = {1}", "t = {0}")),
@@ -485,13 +487,13 @@ EXAMPLES: dict[str, list[Example]] = {
     ],
     # pools
     "pool_dilations": [
-        Example(operators, targets, "dilations other than 1 are refused", 19, *both("(float[1,1,9] x) => (float[1,1,n] y) { y = OP <kernel_shape = [2], dilations = [2]> (x) }", "dilations = [2]", "dilations = [1]", "strides = [1]"))
+        Example(operators, targets, "dilations other than 1 are refused", 19, *both("(float[1,1,9,1] x) => (float[1,1,n,1] y) { y = OP <kernel_shape = [2, 1], dilations = [2, 1]> (x) }", "dilations = [2, 1]", "dilations = [1, 1]", "strides = [1, 1]"))
         for operators, targets in (("AveragePool MaxPool LpPool", "8.0 to 11.4, rtx"),)
     ],
     "pool_rounded_up": [
         Example(
             operators, targets, "with ceil_mode 1 it has a last window that begins in the padding", 19, POOL,
-            (POOL.replace("ceil_mode = 1", "ceil_mode = 0"), POOL.replace("[1,1,4] x", "[1,1,3] x"), POOL.replace("[1,1,4] x", "[1,1,N] x"), POOL.replace("[1,1,4] x", "[] x"), POOL.replace("ceil_mode = 1", 'ceil_mode = 1, auto_pad = "SAME_UPPER"')),
+            (POOL.replace("ceil_mode = 1", "ceil_mode = 0"), POOL.replace("[1,1,4,1] x", "[1,1,3,1] x"), POOL.replace("[1,1,4,1] x", "[1,1,N,1] x"), POOL.replace("[1,1,4,1] x", "[] x"), POOL.replace("ceil_mode = 1", 'ceil_mode = 1, auto_pad = "SAME_UPPER"')),
         )
         for operators, targets in (("AveragePool MaxPool", "6.0 to 11.4, rtx"), ("LpPool", "7.2.2 to 11.4, rtx"))
     ],
@@ -499,11 +501,11 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(
             "LpPool", "rtx", "with ceil_mode 1 a last window that is partly beyond the padding is divided by its part", 18,
             *both(
-                "(float[1,1,3] x) => (float[1,1,n] y) { y = LpPool <kernel_shape = [2], strides = [2], ceil_mode = 1> (x) }", "[2], ceil_mode = 1",
-                "[2], ceil_mode = 0", "[1], ceil_mode = 1", '[2], ceil_mode = 1, auto_pad = "SAME_UPPER"',
+                "(float[1,1,3,1] x) => (float[1,1,n,1] y) { y = LpPool <kernel_shape = [2, 1], strides = [2, 1], ceil_mode = 1> (x) }", "[2, 1], ceil_mode = 1",
+                "[2, 1], ceil_mode = 0", "[1, 1], ceil_mode = 1", '[2, 1], ceil_mode = 1, auto_pad = "SAME_UPPER"',
             ),
         ),
-        Example("LpPool", "rtx", "with ceil_mode 1 a last window that is partly beyond the padding is divided by its part", 18, *both("(float[1,1,4] x) => (float[1,1,n] y) { y = LpPool <kernel_shape = [3], strides = [2], pads = [0, 0], ceil_mode = 1> (x) }", "[0, 0]", "[0, 1]")),
+        Example("LpPool", "rtx", "with ceil_mode 1 a last window that is partly beyond the padding is divided by its part", 18, *both("(float[1,1,4,1] x) => (float[1,1,n,1] y) { y = LpPool <kernel_shape = [3, 1], strides = [2, 1], pads = [0, 0, 0, 0], ceil_mode = 1> (x) }", "[0, 0, 0, 0]", "[0, 0, 1, 0]")),
     ],
     "pool_power": [Example("LpPool", "7.2.2 to 11.4, rtx", "p = 3 is refused; 1 and 2 are taken", 18, *both("(float[1,1,3] x) => (float[1,1,2] y) { y = LpPool <p = 3, kernel_shape = [2]> (x) }", "<p = 3, ", "<p = 2, ", "<p = 1, ", "<"))],
     "max_pool_indices": [Example("MaxPool", "6.0 to 11.4, rtx", "the output of indices is refused", 8, *both("(float[1,1,3] x) => (float[1,1,2] y) { y, i = MaxPool <kernel_shape = [2]> (x) }", "{ y, i =", "{ y ="))],
@@ -601,7 +603,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("Attention", "rtx", "a mask together with is_causal is refused", 23, *attention("y = Attention <is_causal = 1> (q, k, k, m)", "y = Attention <is_causal = 1> (q, k, k)", "y = Attention <is_causal = 0> (q, k, k, m)")),
     ],
     "attention_sizes": [Example("Attention", "rtx", "keys and values of different sizes are refused", 23, *attention("y = Attention (q, k, w)", "y = Attention (q, w, w)")),
-        Example("Attention", "rtx", "keys and values of different sizes are refused", 23, ATTENTION.replace("(q, k, k)", "(q, k, w)"), tuple(ATTENTION.replace("(q, k, k)", "(q, k, w)").replace(old, new) for old, new in (("float16[1,1,2,2] k", "float16[1,1,2,N] k"), ("float16[1,1,2,3] w", "float16[1,1,2,N] w"), ("float16[1,1,2,2] k", "float16[] k"), ("float16[1,1,2,3] w", "float16[] w")))),
+        Example("Attention", "rtx", "keys and values of different sizes are refused", 23, ATTENTION.replace("(q, k, k)", "(q, k, w)"), tuple(ATTENTION.replace("(q, k, k)", "(q, k, w)").replace(old, new) for old, new in (("float16[1,1,2,16] k", "float16[1,1,2,N] k"), ("float16[1,1,2,17] w", "float16[1,1,2,N] w"), ("float16[1,1,2,16] k", "float16[] k"), ("float16[1,1,2,17] w", "float16[] w")))),
     ],
     "attention_kernel": [
         Example("Attention", "rtx", f"there is no kernel for {dtype}", 23, *both(ATTENTION.replace("float16", dtype), dtype, "float16", "bfloat16")) for dtype in ("float", "double")
@@ -623,7 +625,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "no_bfloat16": [
         bfloat16("InstanceNormalization", "10.0 to 10.6", 6, "(bfloat16[1,2,3] x) => (bfloat16[1,2,3] y) <bfloat16[2] s = {1, 1}> { y = InstanceNormalization (x, s, s) }", PLUGIN),
         bfloat16("LpNormalization", "9.0 to 11.4, rtx", 1, "(bfloat16[2,3] x) => (bfloat16[2,3] y) { y = LpNormalization (x) }"),
-        bfloat16("LpPool", "9.0 to 11.4, rtx", 11, "(bfloat16[1,1,3] x) => (bfloat16[1,1,2] y) { y = LpPool <kernel_shape = [2]> (x) }"),
+        bfloat16("LpPool", "9.0 to 11.4, rtx", 11, "(bfloat16[1,1,3,1] x) => (bfloat16[1,1,2,1] y) { y = LpPool <kernel_shape = [2, 1]> (x) }"),
         bfloat16("Mish", "10.0 to 11.4, rtx", 18, "(bfloat16[2] x) => (bfloat16[2] y) { y = Mish (x) }"),
         bfloat16("HardSwish", "8.5 to 11.4, rtx", 14, "(bfloat16[2] x) => (bfloat16[2] y) { y = HardSwish (x) }"),
         bfloat16("GlobalLpPool", "9.2 to 11.4, rtx", 2, "(bfloat16[1,2,3] x) => (bfloat16[1,2,1] y) { y = GlobalLpPool (x) }"),

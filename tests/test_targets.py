@@ -619,6 +619,56 @@ def test_where_uint8_may_be(body: str, why: str | None) -> None:
     assert ON_RTX.mistyped(last(body, extra=', "com.custom" : 1')) == why
 
 
+def sparse(body: str) -> Model:
+    """The model with a sparse initializer `b` of three numbers."""
+    proto = model(body)
+    values = onnx.helper.make_tensor("b", onnx.TensorProto.FLOAT, [1], [2.0])
+    places = onnx.helper.make_tensor("places", onnx.TensorProto.INT64, [1], [1])
+    proto.graph.sparse_initializer.append(onnx.helper.make_sparse_tensor(values, places, [3]))
+    return Model(proto)
+
+
+def test_a_sparse_initializer_is_not_read() -> None:
+    reads, other = (sparse(f"(float[3] x) => (float[3] y) {{ y = Add (x, {read}) }}") for read in ("b", "x"))
+    assert ON_RTX.has_other_types(reads)
+    assert ON_RTX.mistyped(reads.graph.live()[0]) == "'b' is a sparse initializer, which is not read"
+    assert ON_RTX.mistyped(other.graph.live()[0]) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "asked", "why"),
+    [
+        ("(float[2] x) => (int16[2] y) { y = Constant <value = int16[2] {1, 2}> () }", True, "there is no int16"),
+        ("(float[2] x) => (uint32[2] y) { y = Constant <value = uint32[2] {1, 2}> () }", True, "there is no uint32"),
+        (
+            "(int8[2] x) => (int8[2] y) <int8[2] w = {1, 2}> { y = Add (x, w) }",
+            True,
+            "int8 weights are read by DequantizeLinear alone",
+        ),
+        (
+            "(int8[2] x) => (int8[2] y) { w = Constant <value = int8[2] {1, 2}> () y = Add (x, w) }",
+            True,
+            "int8 weights are read by DequantizeLinear alone",
+        ),
+        ("() => (float[2] y) <int8[2] w = {1, 2}, float s = {1}> { y = DequantizeLinear (w, s) }", True, None),
+        ("(int8[2] x) => (int8[2] y) { y = Add (x, x) }", False, None),
+        ("(float8e4m3fn[2] x) => (float[2] y) { y = Cast <to = 1> (x) }", True, "float8e4m3fn is refused"),
+        ("(int4[2,2] x) => (int4[a] y) <int64[1] k = {0}> { y = Gather (x, k) }", True, "int4 is refused"),
+        ("(int4[2,2] x) => (int4[2,2] y) { y = Transpose (x) }", True, None),
+    ],
+)
+def test_types_of_eight_bits_and_fewer(body: str, asked: bool, why: str | None) -> None:
+    node = last(body)
+    assert ON_RTX.has_other_types(node.graph.model) == asked
+    assert ON_RTX.mistyped(node) == why
+
+
+def test_int8_weights_are_read_before_tensorrt_rtx() -> None:
+    node = last("(int8[2] x) => (int8[2] y) <int8[2] w = {1, 2}> { y = Add (x, w) }")
+    assert not Target.parse("10.9").has_other_types(node.graph.model)
+    assert Target.parse("10.9").mistyped(node) is None
+
+
 def test_takes_every_means_that_no_node_need_be_asked_about() -> None:
     new, old = Target.parse("10.9"), Target.parse("8.4")
     assert new.takes_every("Relu") is False and new.takes_every("Add") and new.takes_every("Sigmoid")

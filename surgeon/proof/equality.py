@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import ml_dtypes
 import numpy as np
 from onnx import TensorProto, helper
 
@@ -199,7 +200,7 @@ def _step(dtype: np.dtype) -> float:
 
 def _saturation(dtype: np.dtype) -> float:
     """Where numbers of the type saturate."""
-    return 3.38e38 if dtype.name == "bfloat16" else float(np.finfo(dtype).max)
+    return 3.38e38 if dtype.name == "bfloat16" else float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
 
 
 __all__ = ["TOLERANCE", "Difference", "Evaluation", "compare", "is_float", "smallest_normal"]

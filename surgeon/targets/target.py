@@ -205,14 +205,14 @@ class Target:
 
     def has_other_types(self, model: Model) -> bool:
         """Whether a model has tensors of a type that not every release knows: then `mistyped` is to be asked."""
-        return dtypes.has_other_types(model)
+        return dtypes.has_other_types(model, rtx=self.rtx)
 
     def mistyped(self, node: Node) -> str | None:
         """The reason where the node reads or makes tensors of a type that the parser does not take; None elsewhere.
 
         Apart from `takes`: few models have such types, and no pass mends it.
         """
-        return dtypes.why_mistyped(node, self.version)
+        return dtypes.why_mistyped(node, self.version, rtx=self.rtx)
 
     def _in(self, targets: Range) -> bool:
         return targets.covers(self.version, rtx=self.rtx, dla=self.dla)

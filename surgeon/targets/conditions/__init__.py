@@ -33,6 +33,7 @@ from surgeon.targets.conditions import (
     pads,
     pools,
     quantization,
+    ranks,
     recurrent,
     reductions,
     resize,
@@ -59,6 +60,7 @@ THEMES = (
     quantization,
     attention,
     types,
+    ranks,
     dla,
 )
 CONDITIONS: tuple[Condition, ...] = tuple(

@@ -16,6 +16,7 @@ from surgeon.targets.condition import (
 )
 from surgeon.targets.releases import EVERYWHERE, between, since
 
+HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)  # in which both spellings are the same number
 CLIPPED_BY_TENSORS = (0, TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64)  # 0: not inferred
 
 
@@ -47,7 +48,7 @@ def celu_type(node: Node) -> str | None:
     source="onnx-tensorrt@6.0 to @5ab48c5: defaults 1.6732 and 1.0507; measured with TensorRT-RTX",
 )
 def selu_defaults(node: Node) -> str | None:
-    if "alpha" in node.attrs and "gamma" in node.attrs:
+    if ("alpha" in node.attrs and "gamma" in node.attrs) or dtype_of(node) in HALVES:
         return None
     return "alpha and gamma are left out, and this parser's own defaults are rounded to 1.6732 and 1.0507"
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, rank_of
-from surgeon.targets.releases import between, since, up_to
+from surgeon.targets.condition import condition, input_of, rank_of
+from surgeon.targets.releases import RTX, between, since, up_to
 
 
 @condition(
@@ -87,3 +87,14 @@ def roi_align(node: Node) -> str | None:
     if node.attr("sampling_ratio"):
         return None
     return "sampling_ratio 0 (adaptive) is not there: it would take one sample a bin"
+
+
+@condition(
+    "Resize",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: The shape of weights must align with input data",
+)
+def resize_by_sizes(node: Node) -> str | None:
+    if node.attr("coordinate_transformation_mode") != "tf_half_pixel_for_nn" or input_of(node, 3) is None:
+        return None
+    return "sizes are not read with tf_half_pixel_for_nn: scales are"
