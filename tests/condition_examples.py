@@ -52,6 +52,8 @@ GATHERING = (
     " (int64 i, bool c, float[2] s) => (bool d, float[2] t, float[2] u) { d = Identity (c) t = Neg (s) u = Abs (s) }> }"
 )
 
+SCALED = '(float[1,4] x, float[2] s, int64[2] n) => (float[a,b] y) { h = Shape (x) f = Cast <to = 1> (h) t = Abs (s) y = Resize <nearest_mode = "floor", coordinate_transformation_mode = "asymmetric"> (x, , t) }'
+
 MORE: dict[str, list[Example]] = {
     "TopK.largest": [Example("TopK", "6.0 to 8.4", "largest 0 is not read: the largest would come back", 11, *both(TOP_K, "largest = 0", "largest = 1"))],
     "ArgMax.select_last_index": [
@@ -171,5 +173,16 @@ MORE: dict[str, list[Example]] = {
     ],
     "reversed_batch": [
         Example("ReverseSequence", "8.6 to 11.4, rtx", "batch_axis and time_axis are the same", 10, *both("(float[5,4] x, int64[4] n) => (float[5,4] y) { y = ReverseSequence <time_axis = 1> (x, n) }", "time_axis = 1", "time_axis = 0")),
+    ],
+    "instance_of_one": [
+        Example("InstanceNormalization", "rtx", "one number a channel is refused", 6, *both("(float[1,2,1,1] x) => (float[a,b,c,d] y) <float[2] s = {1, 1}> { y = InstanceNormalization (x, s, s) }", "[1,2,1,1]", "[1,2,1,2]", "[1,2,1,N]")),
+    ],
+    "flattened_hardmax": [
+        Example("Hardmax", "rtx", "more than one size that is not static is refused below opset 13", 11, "(float[A,2,B] x) => (float[A,2,B] y) { y = Hardmax (x) }", ("(float[A,2,3] x) => (float[A,2,3] y) { y = Hardmax (x) }", "(float[A,2,B] x) => (float[A,2,B] y) { y = Hardmax (x) }"), (11, 13)),
+    ],
+    "resize_by_input": [
+        Example("Resize", "rtx", "its scales follow from the input 's', which holds floats", 13, *both(SCALED, "Abs (s)", "Cast <to = 1> (n)", "Div (f, f)")),
+        Example("Resize", "rtx", "its scales follow from the input 's', which holds floats", 10, "(float[1,4] x, float[2] s) => (float[a,b] y) { y = Resize (x, s) }", ("(float[1,4] x) => (float[a,b] y) <float[2] s = {1, 1}> { y = Resize (x, s) }",)),
+        Example("Upsample", "rtx", "its scales follow from the input 's', which holds floats", 9, "(float[1,4] x, float[2] s) => (float[a,b] y) { y = Upsample (x, s) }", ("(float[1,4] x) => (float[a,b] y) <float[2] s = {1, 1}> { y = Upsample (x, s) }",)),
     ],
 }  # fmt: skip

@@ -48,6 +48,8 @@ ATTENTION = (
     " => (float16[1,1,2,16] y) { y = Attention (q, k, k) }"
 )
 
+FLAT = "(float[1,2,32] q, float[2,2] m) => (float[1,2,32] y) { y = Attention <q_num_heads = 2, kv_num_heads = 2> (q, q, q, m) }"
+
 
 def attention(call: str, *taken: str) -> tuple[str, tuple[str, ...]]:
     return both(ATTENTION, "y = Attention (q, k, k)", call)[1][0], (
@@ -606,7 +608,16 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("Attention", "rtx", "keys and values of different sizes are refused", 23, ATTENTION.replace("(q, k, k)", "(q, k, w)"), tuple(ATTENTION.replace("(q, k, k)", "(q, k, w)").replace(old, new) for old, new in (("float16[1,1,2,16] k", "float16[1,1,2,N] k"), ("float16[1,1,2,17] w", "float16[1,1,2,N] w"), ("float16[1,1,2,16] k", "float16[] k"), ("float16[1,1,2,17] w", "float16[] w")))),
     ],
     "attention_kernel": [
-        Example("Attention", "rtx", f"there is no kernel for {dtype}", 23, *both(ATTENTION.replace("float16", dtype), dtype, "float16", "bfloat16")) for dtype in ("float", "double")
+        Example("Attention", "rtx", f"there is no kernel for {dtype}", 23, *both(ATTENTION.replace("float16", dtype), dtype, "float16", "bfloat16"))
+        for dtype in ("float", "double")
+    ] + [
+        Example("Attention", "rtx", "there is no kernel for float", 23, *both(ATTENTION.replace("float16", "float"), "float[1,1,2,16]", "float[1,1,1,16]")),
+        Example("Attention", "rtx", "there is no kernel for heads of 8", 23, *both(ATTENTION.replace("16]", "8]"), "8]", "16]", "N]", "256]")),
+        Example("Attention", "rtx", "there is no kernel for heads of 512", 23, *both(ATTENTION.replace("16]", "512]"), "512]", "256]")),
+        Example("Attention", "rtx", "there is no kernel for heads of 12", 23, *both(ATTENTION.replace("16]", "12]").replace("(q, k, k)", "(q, k, k, m)").replace("float16[2,2] m", "bool[2,2] m"), "bool[2,2] m", "float16[2,2] m")),
+        Example("Attention", "rtx", "there is no kernel for float", 23, *both(FLAT, "(q, q, q, m)", "(q, q, q)")),
+        Example("Attention", "rtx", "there is no kernel for float", 23, *both(FLAT, "float[1,2,32] q", "float[1,1,32] q", "float16[1,2,32] q")),
+        Example("Attention", "rtx", "there is no kernel for heads of 8", 23, *both(FLAT.replace("(q, q, q, m)", "(q, q, q)").replace("q_num_heads = 2, ", "q_num_heads = 4, is_causal = 1, ").replace("float[1,2,32] q", "float16[1,2,32] q"), ", is_causal = 1", "")),
     ],
     "attention_lengths": [Example("Attention", "rtx", "nonpad_kv_seqlen is not read: it would attend to the padding", 24, *attention("y = Attention (q, k, k, , , , n)", "y = Attention (q, k, k, m)"))],
     # types

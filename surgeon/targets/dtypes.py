@@ -90,7 +90,7 @@ def why_mistyped(node: Node, version: Version, *, rtx: bool = False) -> str | No
 def _why_small(node: Node, read: set[int], made: dict[int, Value], rtx: bool) -> str | None:
     """Why an operator does not take numbers of 8 bits and fewer."""
     packed = (read | made.keys()) & PACKED
-    if packed and node.key not in PACKED_READERS:
+    if rtx and packed and node.key not in PACKED_READERS:
         return f"{dtype_name(min(packed))} is refused"
     if rtx and TensorProto.INT8 in read and node.key not in INT8_WEIGHTS_READERS and _reads_int8_weights(node):
         return "int8 weights are read by DequantizeLinear alone"

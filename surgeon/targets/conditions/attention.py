@@ -44,7 +44,7 @@ def attention_sizes(node: Node) -> str | None:
     return "keys and values of different sizes are refused" if keys[-1] != values[-1] else None
 
 
-LEAST_HEAD = 16
+HEADS = range(9, 257)  # the sizes of a head that there is a kernel for; with a mask of booleans multiples of 8 alone
 
 
 @condition(
@@ -63,7 +63,9 @@ def attention_kernel(node: Node) -> str | None:
         return f"there is no kernel for {dtype_name(dtype)}"
     wide = shape[-1]
     head = wide // (node.attr("q_num_heads") or 1) if isinstance(wide, int) else None
-    return None if head is None or head >= LEAST_HEAD else f"there is no kernel for heads of {head}"
+    if head is None or (head in HEADS and (head % 8 == 0 or dtype_of(node, 3) != TensorProto.BOOL)):
+        return None
+    return f"there is no kernel for heads of {head}"
 
 
 @condition("Attention", RTX, source="measured with TensorRT-RTX alone")

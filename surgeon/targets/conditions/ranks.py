@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, rank_of
+from surgeon.targets.condition import condition, opset_of, rank_of, shape_of
 from surgeon.targets.releases import RTX
 
 
@@ -41,3 +41,15 @@ def vector_by_batch(node: Node) -> str | None:
 @condition("LpPool", RTX, source="measured with TensorRT-RTX 1.7.1: addPoolingNd, (windowSize).nbDims == 2 or 3")
 def lp_pool_rank(node: Node) -> str | None:
     return "one spatial dimension is refused" if rank_of(node) == 3 else None
+
+
+@condition(
+    "Hardmax",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: reshape dimension with more than one -1 wildcard",
+)
+def flattened_hardmax(node: Node) -> str | None:
+    shape = shape_of(node)
+    if opset_of(node) >= 13 or shape is None or sum(not isinstance(size, int) for size in shape) < 2:
+        return None
+    return "more than one size that is not static is refused below opset 13"
