@@ -83,7 +83,8 @@ INTEGERS = frozenset({TensorProto.INT8, TensorProto.INT32, TensorProto.INT64})
 )
 def floats_alone(node: Node) -> str | None:
     dtype = dtype_of(node)
-    return f"{dtype_name(dtype)} is refused" if dtype in INTEGERS else None
+    refused = dtype in INTEGERS and (dtype != TensorProto.INT8 or node.op == "Einsum")
+    return f"{dtype_name(dtype)} is refused" if refused else None
 
 
 @condition(
