@@ -20,7 +20,7 @@ from surgeon.targets.conditions import CONDITIONS
 pytest.importorskip("tensorrt_rtx", reason="TensorRT-RTX is not installed: surgeon's extra 'rtx'")
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
-import verdict  # noqa: E402
+import verdict
 
 MEASURED = {c.name for c in CONDITIONS if any("TensorRT-RTX 1.7.1" in scope.source for scope in c.scopes)}
 CASES = [
