@@ -55,7 +55,7 @@ def branches_of_other_rank(node: Node) -> str | None:
         return None
     model, (then, other) = node.graph.model, node.bodies
     for one, two in zip(then.results, other.results, strict=True):
-        shapes = model.shape(one), model.shape(two)
+        shapes = (model.shape(value) for value in (one, two) if value is not None)
         ranks = {len(shape) for shape in shapes if shape is not None}
         if len(ranks) == 2:
             return f"its branches return {min(ranks)} and {max(ranks)} dimensions"
