@@ -509,7 +509,7 @@ EXAMPLES: dict[str, list[Example]] = {
         ),
         Example("LpPool", "rtx", "with ceil_mode 1 a last window that is partly beyond the padding is divided by its part", 18, *both("(float[1,1,4,1] x) => (float[1,1,n,1] y) { y = LpPool <kernel_shape = [3, 1], strides = [2, 1], pads = [0, 0, 0, 0], ceil_mode = 1> (x) }", "[0, 0, 0, 0]", "[0, 0, 1, 0]")),
     ],
-    "pool_power": [Example("LpPool", "7.2.2 to 11.4, rtx", "p = 3 is refused; 1 and 2 are taken", 18, *both("(float[1,1,3] x) => (float[1,1,2] y) { y = LpPool <p = 3, kernel_shape = [2]> (x) }", "<p = 3, ", "<p = 2, ", "<p = 1, ", "<"))],
+    "pool_power": [Example("LpPool", "7.2.2 to 11.4, rtx", "p = 3 is refused; 1 and 2 are taken", 18, *both("(float[1,1,3,1] x) => (float[1,1,2,1] y) { y = LpPool <p = 3, kernel_shape = [2, 1]> (x) }", "<p = 3, ", "<p = 2, ", "<p = 1, ", "<"))],
     "max_pool_indices": [Example("MaxPool", "6.0 to 11.4, rtx", "the output of indices is refused", 8, *both("(float[1,1,3] x) => (float[1,1,2] y) { y, i = MaxPool <kernel_shape = [2]> (x) }", "{ y, i =", "{ y ="))],
     "global_lp_pool": [
         Example("GlobalLpPool", "7.1 to 11.4, rtx", f"p = {p} is taken of x, not of its absolute value", 2, *both(f"(float[1,2,3] x) => (float[1,2,1] y) {{ y = GlobalLpPool <p = {p}> (x) }}", f"<p = {p}> ", "<p = 2> ", "<p = 4> ", ""))
