@@ -244,6 +244,7 @@ def _add_rewrite(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> No
         action="store_true",
         help="keep rewrites that cannot be run, and so not proved; whole models that cannot be compared are no failure",
     )
+    p.add_argument("--no-cache", action="store_true", help="prove every window anew, also those of earlier runs")
     p.add_argument(
         "--strict", action="store_true", help="write nothing where something stays that the target does not take"
     )

@@ -16,6 +16,7 @@ from surgeon.report import Progress
 
 SENTENCE = 28  # columns: what is longer gets lines of its own where it does not fit beside the rest
 PATIENCE = 1.0  # seconds before a progress bar appears
+PAUSE = 5.0  # seconds between two lines of progress in a pipe
 STYLES = {"good": "green", "bad": "bold red", "warn": "yellow", "dim": "dim", "head": "bold"}
 
 
@@ -131,9 +132,12 @@ class Screen:
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:
-        """A callback (phase, done, total) that draws a bar on a terminal, from the second second on."""
-        if self.quiet or not sys.stderr.isatty():
+        """A callback (phase, done, total): a bar on a terminal, from the second second on; else a line now and then."""
+        if self.quiet:
             yield lambda phase, done, total: None
+            return
+        if not sys.stderr.isatty():
+            yield _Lines().update
             return
         bar = _Bar()
         try:
@@ -152,6 +156,19 @@ def wrapped(text: str, width: int) -> list[str]:
         )
         found += [line] if len(line) <= width else parts
     return found
+
+
+class _Lines:
+    """A line of progress every few seconds, for a log."""
+
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+
+    def update(self, phase: str, done: int, total: int) -> None:
+        if time.perf_counter() - self._last < PAUSE:
+            return
+        self._last = time.perf_counter()
+        _write(f"{phase} {done} of {total}", sys.stderr)
 
 
 class _Bar:

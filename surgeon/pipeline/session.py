@@ -75,6 +75,7 @@ def rewrite(
     allow_unproved: bool = False,
     options: Mapping[str, float] | None = None,
     progress: Progress | None = None,
+    cache: bool = False,
 ) -> Result:
     """Rewrite a model for a target and prove every rewrite.
 
@@ -89,6 +90,7 @@ def rewrite(
     allow_unproved  keep rewrites whose window cannot be run; whole models that cannot be compared are no failure
     options         what single passes read, such as {"repair_eps": 1e-6}; a pass names its own in OPTIONS
     progress        called with (phase, done, total)
+    cache           whether proofs that held in an earlier run, in a file of the user's cache, are taken from there
 
     One name or folder may stand for itself where several are taken. Raises UsageError and ModelError; a rewrite that
     fails its proof is no error but is undone and in `report.undone`.
@@ -107,6 +109,7 @@ def rewrite(
         allow_unproved=allow_unproved,
         options=options,
         progress=progress,
+        cache=cache,
     )
     result = rewrite_source(source, checked)
     result.report.seconds = time.perf_counter() - started

@@ -16,6 +16,7 @@ The rooms of the proof, lower ones first:
     cut        the window of a rewrite as a pair
     whole      two whole models as a pair
     prove      one verdict a rewrite
+    cache      proofs of earlier runs, in a file
 """
 
 from __future__ import annotations

@@ -136,6 +136,7 @@ def _rewritten(args: argparse.Namespace, source: Path, target: Target, screen: S
             allow_unproved=args.allow_unproved,
             options=pass_options,
             progress=progress,
+            cache=not args.no_cache,
         )
         result = rewrite_source(given, options)
     half = _to_half(result, args, target, pass_options) if args.fp16 else None
