@@ -134,7 +134,7 @@ class Prover:
         """The verdict of the judge, from memory where the same was asked before."""
         asked = hashlib.sha256(repr((tolerance, choice)).encode() + pair.digest()).digest()
         if asked not in self._verdicts:
-            self._verdicts[asked] = judge(pair, choice, slack=tolerance)
+            self._verdicts[asked] = judge(pair, choice, slack=tolerance, probed=True)
         return self._verdicts[asked]
 
 
