@@ -89,8 +89,8 @@ REFUSED = {
         13,
     ),
     "int16": ("(int16[2] x) => (float[2] y) { y = Cast <to = 1> (x) }", 17),
-    "uint8": ("(uint8[2] x) => (uint8[2] y) { y = Add (x, x) }", 17),
-    "uint8 between": ("(uint8[2,3,4] x) => (float[2,12] z) { y = Flatten (x) z = Cast <to = 1> (y) }", 17),
+    "uint8": ("(uint8[2] x) => (uint8[2] y) { y = Sign (x) }", 17),
+    "uint8 between": ("(uint8[2,3] x) => (float[2,3] z) { y = Sign (x) z = Cast <to = 1> (y) }", 17),
 }  # fmt: skip
 
 

@@ -210,7 +210,7 @@ class Target:
     def mistyped(self, node: Node) -> str | None:
         """The reason where the node reads or makes tensors of a type that the parser does not take; None elsewhere.
 
-        Apart from `takes`: few models have such types, and no pass mends it.
+        Apart from `takes`: few models have such types. What a pass carries in another type is no longer listed.
         """
         return dtypes.why_mistyped(node, self.version, rtx=self.rtx)
 
