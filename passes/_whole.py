@@ -11,6 +11,7 @@ from surgeon.ir.model import Model
 
 LIMITS: dict[int, tuple[int, int]] = {TensorProto.UINT8: (0, 255), TensorProto.INT8: (-128, 127)}  # by type
 WIDER = frozenset({TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT16})
+INTEGERS = frozenset({TensorProto.INT32, TensorProto.INT64, *LIMITS})
 EXACT = 2**24  # below it fp32 has every whole number
 
 
@@ -65,7 +66,7 @@ def bounds(model: Model, value: Value, depth: int) -> tuple[float, float] | None
     if node.key in HANDED_ON:
         count = len(node.inputs) if node.key == "Concat" else 1
         return _joined([bounds(model, v, depth - 1) for v in node.inputs[:count] if v is not None])
-    if node.key == "Round":
+    if node.key == "Round" or (node.key == "Cast" and node.attr("to") in WIDER):
         return bounds(model, _input(node, 0), depth - 1)
     if node.key == "Clip" and _has_no_nan(model, _input(node, 0)):
         return _limits(model, node)
@@ -100,8 +101,10 @@ def _is_whole(model: Model, value: Value, depth: int) -> bool:
         return False
     if node.key == "Round":
         return True
+    if model.dtype(value) in INTEGERS:
+        return True
     if node.key == "Cast":
-        return model.dtype(_input(node, 0)) in LIMITS
+        return model.dtype(_input(node, 0)) in INTEGERS
     if node.key == "Where":
         return all(_is_whole(model, _input(node, k), depth - 1) for k in (1, 2))
     if node.key in ("Add", "Clip", "Concat"):

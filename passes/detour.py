@@ -34,7 +34,7 @@ def _straighten(editor: Editor, node: Node) -> bool:
         if source is None or node.attr("to") not in WIDER:
             return False
         b = editor.builder(node)
-        same = node.attr("to") == TensorProto.FLOAT
+        same = node.attr("to") == editor.model.dtype(source)
         editor.replace(node, [source if same else b.Cast(source, to=node.attr("to"))], b)
         return True
     return _move(editor, node)
@@ -54,11 +54,11 @@ def _move(editor: Editor, node: Node) -> bool:
 
 
 def _carried(editor: Editor, value: Value | None) -> Value | None:
-    """The fp32 tensor that a narrow one holds the numbers of; None where there is none."""
+    """The tensor of fp32 or int32 that a narrow one holds the numbers of; None where there is none."""
     maker = None if value is None else value.producer
     if maker is None or maker.key != "Cast" or maker.attr("to") not in LIMITS:
         return None
     source = maker.inputs[0]
-    if source is None or editor.model.dtype(source) != TensorProto.FLOAT:
+    if source is None or editor.model.dtype(source) not in (TensorProto.FLOAT, TensorProto.INT32):
         return None
     return source if is_within(editor.model, source, *LIMITS[maker.attr("to")]) else None
