@@ -38,7 +38,7 @@ SMALL = 4096  # elements: a larger constant stays computed
 RESHAPING = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
 REPEATING = frozenset({"Expand", "Tile"})
 # The numbers of the one are drawn; of the other the body divides by 0 where every input is 0.
-LEFT_OUT = frozenset({"Bernoulli", "DynamicQuantizeLinear"})
+LEFT_OUT = frozenset({"Bernoulli", "Celu", "DynamicQuantizeLinear"})
 CALLED = "surgeon.body"  # the domain of the function that the inliner sees, which no operator has
 
 
