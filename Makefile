@@ -1,7 +1,8 @@
 # make demo    rewrites two of the samples, proves the result, builds TensorRT-RTX engines and prints the reports
 # make test    ruff, mypy and every test
+# make docs    the documents as a site, in build/site
 #
-# Both make their own environment in .venv and need Python 3.10 or newer and nothing else. PYTHON=python3.12 chooses one.
+# All make their own environment in .venv and need Python 3.10 or newer and nothing else. PYTHON=python3.12 chooses one.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -12,7 +13,7 @@ else
 BIN := $(VENV)/bin
 endif
 
-.PHONY: demo test check samples-console clean
+.PHONY: demo test check docs samples-console clean
 
 demo: $(VENV)/installed
 	$(BIN)/python samples/demo.py $(OUT)
@@ -24,6 +25,10 @@ check: $(VENV)/installed
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python tests/typecheck.py
+
+docs: $(VENV)/installed
+	$(BIN)/python docs/site.py build/site-pages
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 # Writes the console texts of the samples again. Read every one before it is committed.
 samples-console: $(VENV)/installed

@@ -36,8 +36,11 @@ class Log(trt.ILogger):
             self.lines.append(text)
 
 
-def build(data: bytes) -> tuple[str, str]:
-    """("built", ""), ("not parsed", why) or ("not built", why)."""
+def build(data: bytes, batch: int = DYNAMIC, size: int = DYNAMIC) -> tuple[str, str]:
+    """("built", ""), ("not parsed", why) or ("not built", why).
+
+    `batch` is the size of a dynamic first dimension, `size` that of any other.
+    """
     log = Log()
     builder = trt.Builder(log)
     network = builder.create_network(0)
@@ -50,7 +53,7 @@ def build(data: bytes) -> tuple[str, str]:
     config, profile, dynamic = builder.create_builder_config(), builder.create_optimization_profile(), False
     for tensor in (network.get_input(i) for i in range(network.num_inputs)):
         if any(d < 0 for d in tensor.shape):
-            shape, dynamic = [DYNAMIC if d < 0 else d for d in tensor.shape], True
+            shape, dynamic = [(size if k else batch) if d < 0 else d for k, d in enumerate(tensor.shape)], True
             profile.set_shape(tensor.name, shape, shape, shape)
     if dynamic:
         config.add_optimization_profile(profile)

@@ -2,7 +2,8 @@
 
     python benchmarks/speed.py [--repeat 7] [--nodes 10000,100000]
 
-Three models of each size: `leaky`, one decomposed LeakyRelu every five nodes (2,000 rewrites at 10,000 nodes); `l2`,
+Four models of each size: `leaky`, one decomposed LeakyRelu every five nodes (2,000 rewrites at 10,000 nodes);
+`ordinary`, the same among the operators that most patterns begin with, each with a constant a channel of its own; `l2`,
 one torch.nn.functional.normalize every eight nodes; `near miss`, where every Mul is one edge away from an L2 norm and
 nothing is rewritten. `leaky` comes bare, and as PyTorch's two exporters write such nodes: `torchscript` with scoped
 names and a Constant node in front of each use, `dynamo` with shapes and five metadata entries a node,
@@ -54,6 +55,29 @@ def leaky(count: int) -> ModelProto:
         nodes += [helper.make_node(op, inputs, [f"y{k}_{i}"], f"block{k}/{op}") for i, (op, inputs) in enumerate(steps)]
         last = f"y{k}_4"
     return _model(nodes, last, [numpy_helper.from_array(np.float32(0.1).reshape(()), "alpha")])
+
+
+def ordinary(count: int) -> ModelProto:
+    """Add, Mul, Max, Mul, Add, the outer three with 64 numbers of their own: count / 5 rewrites."""
+    rng = np.random.default_rng(0)
+    nodes: list[NodeProto] = []
+    tensors = [numpy_helper.from_array(np.float32(0.1).reshape(()), "alpha")]
+    last = "x"
+    for k in range(count // 5):
+        names = [f"{name}{k}" for name in ("bias", "scale", "shift")]
+        tensors += [numpy_helper.from_array(rng.normal(1, 0.1, 64).astype(np.float32), name) for name in names]
+        steps = (
+            ("Add", [last, names[0]]),
+            ("Mul", [f"y{k}_0", "alpha"]),
+            ("Max", [f"y{k}_0", f"y{k}_1"]),
+            ("Mul", [f"y{k}_2", names[1]]),
+            ("Add", [f"y{k}_3", names[2]]),
+        )
+        nodes += [
+            helper.make_node(op, inputs, [f"y{k}_{i}"], f"block{k}/{op}{i}") for i, (op, inputs) in enumerate(steps)
+        ]
+        last = f"y{k}_4"
+    return _model(nodes, last, tensors)
 
 
 def torchscript(count: int) -> ModelProto:
@@ -182,7 +206,7 @@ def main() -> None:
     heads = f"{'load+save':>10} {'surgeon':>10} {'ratio':>6} {'per size':>9} {'garbage':>8}"
     print(f"{'model':<12} {'nodes':>8} {'rewrites':>9} {heads}")
     with tempfile.TemporaryDirectory() as folder:
-        for make in (leaky, torchscript, dynamo, l2, near_miss):
+        for make in (leaky, ordinary, torchscript, dynamo, l2, near_miss):
             first = None
             for size in sizes:
                 plain, ours, ratio, garbage, applied = measure(make(size), Path(folder), args.repeat, args.target)

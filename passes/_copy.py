@@ -1,13 +1,44 @@
-"""Copy the nodes of one scope into another, with fresh names, bodies included."""
+"""Copy the nodes of a function or of a scope into another scope, with fresh names, bodies included."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from onnx import AttributeProto, GraphProto, NodeProto
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, helper, inliner
 
 from surgeon import Builder
-from surgeon.ir.graph import Value
+from surgeon.ir.functions import Name, as_inliner_reads, by_name, say_defaults
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.model import Model
+
+
+def inlined(node: Node, model: Model, functions: Sequence[FunctionProto], name: Name | None = None) -> list[NodeProto]:
+    """The nodes that onnx's inliner writes for a node that calls one of the functions, between `in0`... and `out0`...
+
+    `name` is what the function is called, where the node does not name it.
+    """
+    call = type(node.proto)()
+    call.CopyFrom(node.proto)
+    if name is not None:
+        call.domain, call.op_type, call.overload = name
+    call.input[:] = [f"in{k}" if v is not None else "" for k, v in enumerate(node.inputs)]
+    call.output[:] = [f"out{k}" if o is not None else "" for k, o in enumerate(node.outputs)]
+    infos = [
+        helper.make_tensor_value_info(n, model.dtype(v), None)
+        for n, v in zip(call.input, node.inputs, strict=True)
+        if v is not None
+    ]
+    outputs = [helper.make_tensor_value_info(n, 1, None) for n in call.output if n]
+    named = by_name(functions)
+    say_defaults([call], named)
+    graph = helper.make_graph([call], "call", infos, outputs)
+    alone = ModelProto(
+        ir_version=model.proto.ir_version,
+        graph=graph,
+        opset_import=model.proto.opset_import,
+        functions=[as_inliner_reads(f, model.opset, named, call) for f in functions],
+    )
+    return list(inliner.inline_local_functions(alone).graph.node)
 
 
 def copied(b: Builder, nodes: Iterable[NodeProto], tensors: dict[str, Value]) -> None:

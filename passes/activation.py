@@ -25,13 +25,39 @@ from ._types import require_op
 
 x, alpha = var("x"), const("alpha")
 
+# Operators behind which a number that is next to 0 still is.
+HANDS_ON = frozenset({
+    "Abs", "Cast", "Concat", "Expand", "Flatten", "Gather", "GatherND", "Identity", "Mul", "Neg", "Reshape", "Slice",
+    "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+})  # fmt: skip
+
 inverse = op.Exp(op.Neg(x)) + 1
 
 
 @rule(1 / inverse | op.Reciprocal(inverse), stage=Stage.FUSE)
 def sigmoid(b, x):
     require_op(b, "Sigmoid", x)
+    why = "what a logarithm or a quotient makes of a Sigmoid that is rounded to 0 is no number"
+    require(not _is_taken_near_zero(b.root.outputs[0]), why)
     return b.Sigmoid(x)
+
+
+def _is_taken_near_zero(value: Value | None) -> bool:
+    """Whether a logarithm of a tensor is read, or a quotient by it, directly or behind nodes that hand numbers on.
+
+    ONNX Runtime's Sigmoid is 0 from -18 down, where the spelling is a number down to -88.
+    """
+    todo, seen = [value], {value}
+    while todo:
+        tensor = todo.pop()
+        for user in tensor.users if tensor is not None else ():
+            if user.key in ("Log", "Reciprocal") or (user.key == "Div" and user.inputs[1] is tensor):
+                return True
+            if user.key in HANDS_ON:
+                fresh = [o for o in user.outputs if o not in seen]
+                seen.update(fresh)
+                todo += fresh
+    return False
 
 
 @rule(x / (op.Abs(x) + 1), stage=Stage.FUSE)

@@ -7,6 +7,7 @@ Rewrites  Reshape [1, N C, ...], BatchNormalization with N-fold parameters, Resh
           BatchNormalization of a Reshape that changes nothing                             ->  BatchNormalization
           decompose: in training mode, which no TensorRT takes and which crashes the parser of 8.4, the statistics of
           the batch are computed by reductions; outputs for running statistics must have no reader.
+          With spatial 0, of opsets below 9, every element of an example has its own parameters: as arithmetic.
 Exact     Bit for bit: every channel is computed with the same numbers.
 """
 
@@ -90,10 +91,24 @@ scale, bias = var("scale"), var("bias")
 
 @rule(op.BatchNormalization(x, scale, bias, ANY, ANY, epsilon=attr("epsilon")), stage=Stage.LOWER, strategy="decompose")
 def in_training(b, x, scale, bias, epsilon):
-    if not _is_training(b, b.root):
+    if not _is_training(b, b.root) or not b.root.attrs.get("spatial", 1):
         not_mine()
     statistics = [o for o in b.root.outputs[1:] if o is not None]
     require(not any(o.users or o.is_output for o in statistics), "its running statistics are read")
     rank = require_some(b.rank(x), f"the rank of '{x.name}' is not known")
     y = normalised(b, x, [0, *range(2, rank)], epsilon)
     return with_affine(b, y, of_channels(b, scale, rank), of_channels(b, bias, rank), b.dtype(x))
+
+
+mean, variance = var("mean"), var("variance")
+
+
+@rule(
+    op.BatchNormalization(x, scale, bias, mean, variance, spatial=0, epsilon=attr("epsilon")),
+    stage=Stage.LOWER,
+    strategy="decompose",
+)
+def of_each_element(b, x, scale, bias, mean, variance, epsilon):
+    require(not _is_training(b, b.root), "it is in training mode")
+    deviation = b.Sqrt(b.Add(variance, epsilon))
+    return b.Add(b.Mul(b.Div(b.Sub(x, mean), deviation), scale), bias)

@@ -14,19 +14,19 @@ Exact     Bit for bit. Functions of plugin nodes (domains `surgeon` and `trt.plu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from onnx import FunctionProto, ModelProto, NodeProto, helper, inliner
+from onnx import FunctionProto
 
 from surgeon import DOMAIN, Editor, Stage, model_rule
-from surgeon.ir.functions import ONNX, as_inliner_reads, by_name, changed_operators, opset_of, say_defaults
-from surgeon.ir.graph import Node
+from surgeon.ir.functions import ONNX, changed_operators, opset_of
 from surgeon.ir.model import Model
 from surgeon.ir.protos import functions_behind
 from surgeon.ir.schemas import key_of
+from surgeon.rules.rule import Decline
 from surgeon.targets.plugins import STOCK_DOMAIN, names_plugin
 
-from ._copy import copied
+from ._copy import copied, inlined
 
 PLUGINS = (DOMAIN, STOCK_DOMAIN)
 
@@ -37,6 +37,8 @@ def inline(editor):
         return False
     changed = False
     meanings = _meanings(editor)
+    for function in editor.model.functions.values():
+        function.sync()  # what other passes made of it is what is copied
     expanded = [f for f in editor.model.proto.functions if key_of(f.domain, f.name) not in meanings]
     for node in editor.nodes(editor.model.functions.__contains__):
         if node.key in meanings or node.graph.in_function or editor.excluded(node):
@@ -46,7 +48,7 @@ def inline(editor):
         if other:
             editor.decline(node, other)
             continue
-        nodes = _inlined(node, editor.model, functions)
+        nodes = inlined(node, editor.model, functions)
         if any(key_of(n.domain, n.op_type) == node.key for n in nodes):
             editor.decline(
                 node, "the function declares another opset than the model, and a node of it has no form there"
@@ -56,7 +58,12 @@ def inline(editor):
             editor.model.set_opset(entry.version, entry.domain)
         builder = editor.builder(node)
         tensors = {f"in{k}": v for k, v in enumerate(node.inputs) if v is not None}
-        copied(builder, nodes, tensors)
+        try:
+            copied(builder, nodes, tensors)
+        except Decline as refused:
+            builder.undo()
+            editor.decline(node, str(refused))
+            continue
         editor.replace(node, [None if o is None else tensors[f"out{k}"] for k, o in enumerate(node.outputs)], builder)
         changed = True
     editor.model.drop_unused_functions()  # no pass need look at what will not be written
@@ -83,27 +90,3 @@ def _of_another_opset(functions: Iterable[FunctionProto], model: Model) -> str:
                 f"the model {model.opset}, and {changed[0]} is another operator there: export both at opset {declared}"
             )
     return ""
-
-
-def _inlined(node: Node, model: Model, functions: Sequence[FunctionProto]) -> list[NodeProto]:
-    """The nodes that onnx's inliner writes for a call of one of the functions, between `in0`... and `out0`..."""
-    call = type(node.proto)()
-    call.CopyFrom(node.proto)
-    call.input[:] = [f"in{k}" if v is not None else "" for k, v in enumerate(node.inputs)]
-    call.output[:] = [f"out{k}" if o is not None else "" for k, o in enumerate(node.outputs)]
-    infos = [
-        helper.make_tensor_value_info(n, model.dtype(v), None)
-        for n, v in zip(call.input, node.inputs, strict=True)
-        if v is not None
-    ]
-    outputs = [helper.make_tensor_value_info(n, 1, None) for n in call.output if n]
-    named = by_name(functions)
-    say_defaults([call], named)
-    graph = helper.make_graph([call], "call", infos, outputs)
-    alone = ModelProto(
-        ir_version=model.proto.ir_version,
-        graph=graph,
-        opset_import=model.proto.opset_import,
-        functions=[as_inliner_reads(f, model.opset, named, call) for f in functions],
-    )
-    return list(inliner.inline_local_functions(alone).graph.node)

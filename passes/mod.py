@@ -1,11 +1,16 @@
-"""Write Mod of integers for a TensorRT that has no Mod.
+"""Write Mod for a TensorRT that has none, or not this one.
 
 Why       TensorRT imports Mod from 8.5 on. Exporters write it to compute pads,
-          as in `(8 - height % 8) % 8` (SwinIR, tf.pad).
+          as in `(8 - height % 8) % 8` (SwinIR, tf.pad). What it imports is fmod of floating-point numbers and the
+          other of int32 and int64 alone.
 Rewrites  Mod(a, b) of integers  ->  r - b * (r / b) with r = a - b * (a / b) + b, in divisions that round towards zero
+          Mod(a, b) of floating-point numbers, of opset 28  ->  r = Mod<fmod = 1>(a, b), and r + b where r and b are
+          of different signs
+          Mod(a, b) of int8 and uint8  ->  the same of int32
 Exact     For integers of either sign and a constant b other than 0: the result has the sign of b, as ONNX says. A
-          computed b may be 0, where nothing is defined, and is left alone; so are floating-point numbers (fmod). Up to
-          half of the largest number for b, r does not overflow.
+          computed b may be 0, where nothing is defined, and is left alone; so is fmod where no Mod is imported. Up to
+          half of the largest number for b, r does not overflow. Of floating-point numbers bit for bit, but for the
+          sign of a 0.
 """
 
 from __future__ import annotations
@@ -13,16 +18,33 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, attr, const, op, require, rule, var
+from surgeon import Builder, Stage, attr, const, not_mine, op, require, rule, var
 from surgeon.ir.graph import Value
+
+from ._integers import carried, wrapped
+from ._types import FLOATS
 
 INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 
-a, divisor = var("a"), const("divisor")
+a, divisor, by = var("a"), const("divisor"), var("by")
+
+
+@rule(op.Mod(a, by, fmod=0), stage=Stage.LOWER, strategy="decompose")
+def decompose_others(b, a, by):
+    dtype = b.dtype(a)
+    if not b.target.imports("Mod") or dtype in INTEGERS or not dtype:
+        not_mine()
+    if dtype not in FLOATS:
+        return wrapped(b, b.Mod(carried(b, a), carried(b, by)), dtype)
+    rest = b.Mod(a, by, fmod=1)
+    apart = b.Xor(b.Less(rest, 0.0), b.Less(by, 0.0))
+    return b.Where(b.And(apart, b.Not(b.Equal(rest, 0.0))), b.Add(rest, by), rest)
 
 
 @rule(op.Mod(a, divisor, fmod=attr("fmod")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, a, divisor, fmod):
+    if b.target.imports("Mod"):
+        not_mine()
     require(not fmod and b.dtype(a) in INTEGERS, "it is not a Mod of integers")
     require(divisor.all(), "the divisor is 0")
     largest = max(divisor.reshape(-1).tolist(), key=abs)

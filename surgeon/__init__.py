@@ -89,6 +89,7 @@ def rewrite(
     allow_unproved: bool = False,
     options: Mapping[str, float] | None = None,
     progress: Progress | None = None,
+    cache: bool = False,
 ) -> Result: ...
 def rewrite(model: Any, **options: Any) -> Any:
     if isinstance(model, Pattern):  # `@surgeon.rewrite(pattern, stage=...)`, as `@surgeon.rule` was called

@@ -143,8 +143,9 @@ class Verified(_Asked, total=False):
 class Report:
     """What a run did to a model.
 
-    undone    rewrites that failed their proof
-    untaken   nodes of the result that the target does not take
+    undone          rewrites that failed their proof
+    untaken         nodes of the result that the target does not take
+    untaken_before  how many nodes of the original it does not take
     """
 
     surgeon: str
@@ -159,12 +160,28 @@ class Report:
     ops_after: dict[str, int] = field(default_factory=dict)
     opset_before: int = 0
     opset_after: int = 0
+    untaken_before: int = 0
     seconds: float = 0.0
 
     @property
+    def broken(self) -> bool:
+        """Whether something was undone, or whole models differ or could not be compared."""
+        return bool(self.undone or self.verify.get("failed"))
+
+    @property
     def failed(self) -> bool:
-        """Whether the exit status is 1: something was undone, or whole models differ, or the target refuses a node."""
-        return bool(self.undone or self.untaken or self.verify.get("failed"))
+        """Whether it is broken, or the target does not take a node of the result."""
+        return bool(self.broken or self.untaken)
+
+    @property
+    def nodes_before(self) -> int:
+        """The nodes of the original, those of bodies and local functions included."""
+        return sum(self.ops_before.values())
+
+    @property
+    def nodes_after(self) -> int:
+        """The nodes of the result, those of bodies and local functions included."""
+        return sum(self.ops_after.values())
 
     def groups(self) -> list[Group]:
         """The rewrites by pass and strategy, in alphabetical order."""
@@ -182,6 +199,7 @@ class Report:
             "failed": self.failed,
             "undone": [d.to_json() for d in self.undone],
             "untaken": [d.to_json() for d in self.untaken],
+            "untaken_before": self.untaken_before,
             "warnings": [*self.warnings, *(f"{d.node}: not taken by {self.target}: {d.why}" for d in self.untaken)],
             "verify": dict(self.verify),
             "applied": [a.to_json() for a in self.applied],
@@ -202,7 +220,7 @@ class Report:
         return f"<p>{escape(self._headline())}</p><table>{table}</table>"
 
     def _headline(self) -> str:
-        nodes = f"{sum(self.ops_before.values())} -> {sum(self.ops_after.values())} nodes"
+        nodes = f"{self.nodes_before} -> {self.nodes_after} nodes"
         said = [counted(len(self.applied), "rewrite"), nodes]
         said += [f"{len(self.declined)} declined"] if self.declined else []
         failed = "; FAILED" if self.failed else ""

@@ -377,7 +377,6 @@ def test_a_quiet_failure_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[
 # ---- bad arguments ---------------------------------------------------------------------------------------------------
 
 ARGUMENTS = {
-    "no command": ([], "COMMAND"),
     "unknown command": (["rewite"], "Did you mean 'rewrite'? See surgeon --help."),
     "no output": (["rewrite", "IN"], "OUT.onnx"),
     "unknown option": (["rewrite", "IN", "OUT", "--frobnicate"], "--frobnicate"),

@@ -8,9 +8,9 @@ release too early or too late, or with another reason.
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
 
 import pytest
+from condition_examples import MORE, Example, both
 from helpers import model, require_opset
 
 from surgeon.ir.graph import Node
@@ -19,35 +19,6 @@ from surgeon.targets import releases
 from surgeon.targets.condition import Condition
 from surgeon.targets.conditions import CONDITIONS
 from surgeon.targets.target import Target
-
-
-class Example(NamedTuple):
-    """One reason of one condition.
-
-    targets  every target that gives it: "8.2 to 9.3, rtx"; "dla 8.2 to 10.16" of DLA alone
-    why      the reason, word for word
-    opset    the model's
-    refused  the model; its node is the one that makes `y`, and OP stands for each of `operators`
-    taken    the same with one thing changed, which each of these targets takes; empty where it refuses every node
-    opsets   of `taken` where it is another than that of `refused`: the one thing that changed
-    beside   what other conditions say of `refused`: of the release before, the release behind, and TensorRT-RTX
-    """
-
-    operators: str
-    targets: str
-    why: str
-    opset: int
-    refused: str
-    taken: tuple[str, ...] = ()
-    opsets: tuple[int, ...] = ()
-    beside: tuple[str, ...] = ()
-
-
-def both(text: str, old: str, *new: str) -> tuple[str, tuple[str, ...]]:
-    """A model, and the same with `old` replaced by each of `new`."""
-    assert old in text
-    return text, tuple(text.replace(old, n) for n in new)
-
 
 # ---- the models ------------------------------------------------------------------------------------------------------
 
@@ -73,9 +44,11 @@ BIASED = (
     "{ y = ConvTranspose <strides = [2], output_padding = [1], pads = [0, 0]> (x, w, b) }"
 )
 ATTENTION = (
-    "(float16[1,1,2,2] q, float16[1,1,2,2] k, float16[1,1,2,3] w, float16[2,2] m, int64[1] n, float[1,1,2,2] f)"
-    " => (float16[1,1,2,2] y) { y = Attention (q, k, k) }"
+    "(float16[1,1,2,16] q, float16[1,1,2,16] k, float16[1,1,2,17] w, float16[2,2] m, int64[1] n, float[1,1,2,2] f)"
+    " => (float16[1,1,2,16] y) { y = Attention (q, k, k) }"
 )
+
+FLAT = "(float[1,2,32] q, float[2,2] m) => (float[1,2,32] y) { y = Attention <q_num_heads = 2, kv_num_heads = 2> (q, q, q, m) }"
 
 
 def attention(call: str, *taken: str) -> tuple[str, tuple[str, ...]]:
@@ -151,7 +124,9 @@ GROUP = (
     "{ y = GroupNormalization <num_groups = 2> (x, s, s) }"
 )
 LAYER = "(float[2,3] x) => (float[2,3] y) <float[3] s = {1, 1, 1}> { y, m = LayerNormalization (x, s) }"
-POOL = "(float[1,1,4] x) => (float[1,1,n] y) { y = OP <kernel_shape = [1], strides = [2], ceil_mode = 1> (x) }"
+POOL = (
+    "(float[1,1,4,1] x) => (float[1,1,n,1] y) { y = OP <kernel_shape = [1, 1], strides = [2, 1], ceil_mode = 1> (x) }"
+)
 QUANTIZE = "(float[2] x) => (int8[2] y) <float s = {0.5}, int8 z = {0}> { y = QuantizeLinear (x, s, z) }"
 DEQUANTIZE = "(int8[2] x) => (float[2] y) <float s = {0.5}, int8 z = {0}> { y = DequantizeLinear (x, s, z) }"
 MODE = "reduction '{}' is not read: it would overwrite"
@@ -268,7 +243,7 @@ EXAMPLES: dict[str, list[Example]] = {
     ],
     "clip_crossed": [
         Example(
-            "Clip", "rtx", "its lower bound is above the upper one: it would return 1, not -1", 13, CROSSED,
+            "Clip", "6.0 to 11.4, rtx", "its lower bound is above the upper one: it would return 1, not -1", 13, CROSSED,
             (
                 CROSSED.replace("b = {-1}", "b = {1}"), CROSSED.replace("b = {-1}", "b = {2}"), CROSSED.replace("float", "int32"), CROSSED.replace("(x, a, b)", "(x, a)"), CROSSED.replace("(x, a, b)", "(x, , b)"),
                 CROSSED.replace("float a = {1}", "float[2] a = {1, 1}"), CROSSED.replace("float b = {-1}", "float[2] b = {-1, -1}"),
@@ -309,7 +284,11 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(
             "Resize", "8.0 to 11.4, rtx", "coordinate_transformation_mode 'tf_crop_and_resize' is refused", 13,
             *both(RESIZE.replace("asymmetric", "tf_crop_and_resize").replace("(x, , s)", "(x, r, s)"), "tf_crop_and_resize", "asymmetric"), beside=(RESIZE_TAKEN.format("tf_crop_and_resize"),),
-        )
+        ),
+        Example(
+            "Resize", "8.0 to 11.4, rtx", "coordinate_transformation_mode 'half_pixel_symmetric' is refused", 19,
+            *both(RESIZE.replace("asymmetric", "half_pixel_symmetric"), "half_pixel_symmetric", "asymmetric"), beside=(RESIZE_TAKEN.format("half_pixel_symmetric"),),
+        ),
     ],
     "resize_cubic": [Example("Resize", "6.0 to 8.4", "cubic interpolation is refused", 13, *both(RESIZE.replace('"floor"', '"floor", mode = "cubic"'), "cubic", "linear"))],
     "resize_asymmetric": [
@@ -452,7 +431,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "constant_mode": [Example("Pad", "6.0 to 8.0", f"only constant padding is taken, not '{mode}'", 13, *both(f'{PAD} {{ y = Pad <mode = "{mode}"> (x, p) }}', f'"{mode}"', '"constant"')) for mode in ("edge", "reflect")],
     "zero_value": [Example("Pad", "6.0 to 8.0", "only padding with 0 is taken", 13, *both(f"{PAD} {{ y = Pad (x, p, v) }}".replace("v = {0}", "v = {1}"), "float v = {1}", "float v = {0}", "float[0] v = {}"))],
     "constant_pads": [
-        Example("Pad", "6.0 to 8.0", "the pads must be an initializer", 1, "(float[1,2,4,4] x) => (float[a,b,c,d] y) { y = Pad <paddings = [0, 0, 1, 0, 0, 0, 0, 1]> (x) }", ("(float[1,2,4,4] x) => (float[a,b,c,d] y) { y = Pad <pads = [0, 0, 1, 0, 0, 0, 0, 1]> (x) }",), (2,))
+        Example("Pad", "6.0 to 8.0", "the pads must be an initializer", 1, "(float[1,2,4,4] x) => (float[a,b,c,d] y) { y = Pad <paddings = [0, 0, 1, 0, 0, 0, 0, 1]> (x) }", ("(float[1,2,4,4] x) => (float[a,b,c,d] y) { y = Pad <pads = [0, 0, 1, 0, 0, 0, 0, 1]> (x) }",), (2,), beside=("paddings is not read: pads is",))
     ],
     "wrap_mode": [Example("Pad", "8.2 to 9.3", "the mode 'wrap' is refused", 19, *both(f'{PAD} {{ y = Pad <mode = "wrap"> (x, p) }}', "wrap", "edge", "reflect"), beside=("only constant padding is taken, not 'wrap'",))],
     "negative_pads": [Example("Pad", "6.0 to 10.3", "negative pads are refused", 13, *both(f"{PAD} {{ y = Pad (x, p) }}".replace("0, 0, 1, 0", "0, 0, -1, 0"), "-1", "0", "1"))],
@@ -502,7 +481,7 @@ EXAMPLES: dict[str, list[Example]] = {
     ],
     "lp_order": [
         Example("LpNormalization", "7.2.2 to 11.4, rtx", "p = 3 is refused; 1 and 2 are taken", 1, *both("(float[2,3] x) => (float[2,3] y) { y = LpNormalization <p = 3> (x) }", "p = 3", "p = 2", "p = 1")),
-        Example("LpPool", "7.2.2 to 11.4, rtx", "p = 3 is refused; 1 and 2 are taken", 11, *both("(float[1,1,3] x) => (float[1,1,2] y) { y = LpPool <kernel_shape = [2], p = 3> (x) }", "p = 3", "p = 2", "p = 1")),
+        Example("LpPool", "7.2.2 to 11.4, rtx", "p = 3 is refused; 1 and 2 are taken", 11, *both("(float[1,1,3,1] x) => (float[1,1,2,1] y) { y = LpPool <kernel_shape = [2, 1], p = 3> (x) }", "p = 3", "p = 2", "p = 1")),
     ],
     "dropout_training": [
         Example("Dropout", "8.0 to 11.4, rtx", "training mode is refused", 12, *both("(float[2] x) => (float[2] y) <float r = {0.5}, bool t = {1}> { y = Dropout (x, r, t) }", "t = {1}", "t = {0}")),
@@ -510,13 +489,13 @@ EXAMPLES: dict[str, list[Example]] = {
     ],
     # pools
     "pool_dilations": [
-        Example(operators, targets, "dilations other than 1 are refused", 19, *both("(float[1,1,9] x) => (float[1,1,n] y) { y = OP <kernel_shape = [2], dilations = [2]> (x) }", "dilations = [2]", "dilations = [1]", "strides = [1]"))
+        Example(operators, targets, "dilations other than 1 are refused", 19, *both("(float[1,1,9,1] x) => (float[1,1,n,1] y) { y = OP <kernel_shape = [2, 1], dilations = [2, 1]> (x) }", "dilations = [2, 1]", "dilations = [1, 1]", "strides = [1, 1]"))
         for operators, targets in (("AveragePool MaxPool LpPool", "8.0 to 11.4, rtx"),)
     ],
     "pool_rounded_up": [
         Example(
             operators, targets, "with ceil_mode 1 it has a last window that begins in the padding", 19, POOL,
-            (POOL.replace("ceil_mode = 1", "ceil_mode = 0"), POOL.replace("[1,1,4] x", "[1,1,3] x"), POOL.replace("[1,1,4] x", "[1,1,N] x"), POOL.replace("[1,1,4] x", "[] x"), POOL.replace("ceil_mode = 1", 'ceil_mode = 1, auto_pad = "SAME_UPPER"')),
+            (POOL.replace("ceil_mode = 1", "ceil_mode = 0"), POOL.replace("[1,1,4,1] x", "[1,1,3,1] x"), POOL.replace("[1,1,4,1] x", "[1,1,N,1] x"), POOL.replace("[1,1,4,1] x", "[] x"), POOL.replace("ceil_mode = 1", 'ceil_mode = 1, auto_pad = "SAME_UPPER"')),
         )
         for operators, targets in (("AveragePool MaxPool", "6.0 to 11.4, rtx"), ("LpPool", "7.2.2 to 11.4, rtx"))
     ],
@@ -524,12 +503,13 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(
             "LpPool", "rtx", "with ceil_mode 1 a last window that is partly beyond the padding is divided by its part", 18,
             *both(
-                "(float[1,1,3] x) => (float[1,1,n] y) { y = LpPool <kernel_shape = [2], strides = [2], ceil_mode = 1> (x) }", "[2], ceil_mode = 1",
-                "[2], ceil_mode = 0", "[1], ceil_mode = 1", '[2], ceil_mode = 1, auto_pad = "SAME_UPPER"',
+                "(float[1,1,3,1] x) => (float[1,1,n,1] y) { y = LpPool <kernel_shape = [2, 1], strides = [2, 1], ceil_mode = 1> (x) }", "[2, 1], ceil_mode = 1",
+                "[2, 1], ceil_mode = 0", "[1, 1], ceil_mode = 1", '[2, 1], ceil_mode = 1, auto_pad = "SAME_UPPER"',
             ),
         ),
-        Example("LpPool", "rtx", "with ceil_mode 1 a last window that is partly beyond the padding is divided by its part", 18, *both("(float[1,1,4] x) => (float[1,1,n] y) { y = LpPool <kernel_shape = [3], strides = [2], pads = [0, 0], ceil_mode = 1> (x) }", "[0, 0]", "[0, 1]")),
+        Example("LpPool", "rtx", "with ceil_mode 1 a last window that is partly beyond the padding is divided by its part", 18, *both("(float[1,1,4,1] x) => (float[1,1,n,1] y) { y = LpPool <kernel_shape = [3, 1], strides = [2, 1], pads = [0, 0, 0, 0], ceil_mode = 1> (x) }", "[0, 0, 0, 0]", "[0, 0, 1, 0]")),
     ],
+    "pool_power": [Example("LpPool", "7.2.2 to 11.4, rtx", "p = 3 is refused; 1 and 2 are taken", 18, *both("(float[1,1,3,1] x) => (float[1,1,2,1] y) { y = LpPool <p = 3, kernel_shape = [2, 1]> (x) }", "<p = 3, ", "<p = 2, ", "<p = 1, ", "<"))],
     "max_pool_indices": [Example("MaxPool", "6.0 to 11.4, rtx", "the output of indices is refused", 8, *both("(float[1,1,3] x) => (float[1,1,2] y) { y, i = MaxPool <kernel_shape = [2]> (x) }", "{ y, i =", "{ y ="))],
     "global_lp_pool": [
         Example("GlobalLpPool", "7.1 to 11.4, rtx", f"p = {p} is taken of x, not of its absolute value", 2, *both(f"(float[1,2,3] x) => (float[1,2,1] y) {{ y = GlobalLpPool <p = {p}> (x) }}", f"<p = {p}> ", "<p = 2> ", "<p = 4> ", ""))
@@ -625,19 +605,29 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("Attention", "rtx", "a mask together with is_causal is refused", 23, *attention("y = Attention <is_causal = 1> (q, k, k, m)", "y = Attention <is_causal = 1> (q, k, k)", "y = Attention <is_causal = 0> (q, k, k, m)")),
     ],
     "attention_sizes": [Example("Attention", "rtx", "keys and values of different sizes are refused", 23, *attention("y = Attention (q, k, w)", "y = Attention (q, w, w)")),
-        Example("Attention", "rtx", "keys and values of different sizes are refused", 23, ATTENTION.replace("(q, k, k)", "(q, k, w)"), tuple(ATTENTION.replace("(q, k, k)", "(q, k, w)").replace(old, new) for old, new in (("float16[1,1,2,2] k", "float16[1,1,2,N] k"), ("float16[1,1,2,3] w", "float16[1,1,2,N] w"), ("float16[1,1,2,2] k", "float16[] k"), ("float16[1,1,2,3] w", "float16[] w")))),
+        Example("Attention", "rtx", "keys and values of different sizes are refused", 23, ATTENTION.replace("(q, k, k)", "(q, k, w)"), tuple(ATTENTION.replace("(q, k, k)", "(q, k, w)").replace(old, new) for old, new in (("float16[1,1,2,16] k", "float16[1,1,2,N] k"), ("float16[1,1,2,17] w", "float16[1,1,2,N] w"), ("float16[1,1,2,16] k", "float16[] k"), ("float16[1,1,2,17] w", "float16[] w")))),
     ],
     "attention_kernel": [
-        Example("Attention", "rtx", f"there is no kernel for {dtype}", 23, *both(ATTENTION.replace("float16", dtype), dtype, "float16", "bfloat16")) for dtype in ("float", "double")
+        Example("Attention", "rtx", f"there is no kernel for {dtype}", 23, *both(ATTENTION.replace("float16", dtype), dtype, "float16", "bfloat16"))
+        for dtype in ("float", "double")
+    ] + [
+        Example("Attention", "rtx", "there is no kernel for float", 23, *both(ATTENTION.replace("float16", "float"), "float[1,1,2,16]", "float[1,1,1,16]")),
+        Example("Attention", "rtx", "there is no kernel for heads of 8", 23, *both(ATTENTION.replace("16]", "8]"), "8]", "16]", "N]", "256]")),
+        Example("Attention", "rtx", "there is no kernel for heads of 512", 23, *both(ATTENTION.replace("16]", "512]"), "512]", "256]")),
+        Example("Attention", "rtx", "there is no kernel for heads of 12", 23, *both(ATTENTION.replace("16]", "12]").replace("(q, k, k)", "(q, k, k, m)").replace("float16[2,2] m", "bool[2,2] m"), "bool[2,2] m", "float16[2,2] m")),
+        Example("Attention", "rtx", "there is no kernel for float", 23, *both(FLAT, "(q, q, q, m)", "(q, q, q)")),
+        Example("Attention", "rtx", "there is no kernel for float", 23, *both(FLAT, "float[1,2,32] q", "float[1,1,32] q", "float16[1,2,32] q")),
+        Example("Attention", "rtx", "there is no kernel for heads of 8", 23, *both(FLAT.replace("(q, q, q, m)", "(q, q, q)").replace("q_num_heads = 2, ", "q_num_heads = 4, is_causal = 1, ").replace("float[1,2,32] q", "float16[1,2,32] q"), ", is_causal = 1", "")),
     ],
     "attention_lengths": [Example("Attention", "rtx", "nonpad_kv_seqlen is not read: it would attend to the padding", 24, *attention("y = Attention (q, k, k, , , , n)", "y = Attention (q, k, k, m)"))],
     # types
     "cast": [Example("Cast", "6.0 to 11.4, rtx", "there is no int16", 13, *both("(float[2] x) => (int16[2] y) { y = Cast <to = 5> (x) }", "to = 5", "to = 6", "to = 1", "to = 11"))],
-    "Cast.saturate": [
-        Example(op, "rtx", "saturate 0 is not read: it would saturate", 19, *both(f"(float[2] x, float8e4m3fn[2] t) => (float8e4m3fn[2] y) {{ y = {op} <{to}saturate = 0> ({inputs}) }}", "saturate = 0", "saturate = 1"))
+    "not_saturated": [
+        Example(op, "10.0 to 11.4, rtx", "saturate 0 is not read: it would saturate", 19, *both(f"(float[2] x, float8e4m3fn[2] t, float s, float8e4m3fn z) => (float8e4m3fn[2] y) {{ y = {op} <{to}saturate = 0> ({inputs}) }}", "saturate = 0", "saturate = 1"))
         for op, to, inputs in (("Cast", "to = 17, ", "x"), ("CastLike", "", "x, t"))
     ] + [
-        Example("Cast", "rtx", "saturate 0 is not read: it would saturate", 19, "(float[2] x) => (float8e4m3fn[2] y) { y = Cast <to = 17, saturate = 0> (x) }", ("(float[2] x) => (float[2] y) { y = Cast <to = 10> (x) }",), (13,)),
+        Example("Cast", "10.0 to 11.4, rtx", "saturate 0 is not read: it would saturate", 19, "(float[2] x) => (float8e4m3fn[2] y) { y = Cast <to = 17, saturate = 0> (x) }", ("(float[2] x) => (float[2] y) { y = Cast <to = 10, saturate = 0> (x) }",)),
+        Example("QuantizeLinear", "10.0 to 11.4, rtx", "saturate 0 is not read: it would saturate", 19, *both("(float[2] x) => (float8e4m3fn[2] y) <float s = {1}, float8e4m3fn z = {0}> { y = QuantizeLinear <saturate = 0> (x, s, z) }", "saturate = 0", "saturate = 1")),
     ],
     "cast_before_nine": [
         Example("Cast", "6.0 to 8.6", f"there is no {name} before 9.0", 13, *both(f"(float[2] x) => (float[] y) {{ y = Cast <to = {to}> (x) }}", f"to = {to}", "to = 10"))
@@ -646,7 +636,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "no_bfloat16": [
         bfloat16("InstanceNormalization", "10.0 to 10.6", 6, "(bfloat16[1,2,3] x) => (bfloat16[1,2,3] y) <bfloat16[2] s = {1, 1}> { y = InstanceNormalization (x, s, s) }", PLUGIN),
         bfloat16("LpNormalization", "9.0 to 11.4, rtx", 1, "(bfloat16[2,3] x) => (bfloat16[2,3] y) { y = LpNormalization (x) }"),
-        bfloat16("LpPool", "9.0 to 11.4, rtx", 11, "(bfloat16[1,1,3] x) => (bfloat16[1,1,2] y) { y = LpPool <kernel_shape = [2]> (x) }"),
+        bfloat16("LpPool", "9.0 to 11.4, rtx", 11, "(bfloat16[1,1,3,1] x) => (bfloat16[1,1,2,1] y) { y = LpPool <kernel_shape = [2, 1]> (x) }"),
         bfloat16("Mish", "10.0 to 11.4, rtx", 18, "(bfloat16[2] x) => (bfloat16[2] y) { y = Mish (x) }"),
         bfloat16("HardSwish", "8.5 to 11.4, rtx", 14, "(bfloat16[2] x) => (bfloat16[2] y) { y = HardSwish (x) }"),
         bfloat16("GlobalLpPool", "9.2 to 11.4, rtx", 2, "(bfloat16[1,2,3] x) => (bfloat16[1,2,1] y) { y = GlobalLpPool (x) }"),
@@ -657,6 +647,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "falls_back": [
         Example("Softplus", "dla 6.0 to 10.16", "DLA has no Softplus: it would run on the GPU", 1, *both("(float[2] x) => (float[2] y) { y = Softplus (x) }", "Softplus", "Tanh", "LeakyRelu")),
     ],
+    **MORE,
 }  # fmt: skip
 BY_ABSENCE = {"falls_back"}  # of every operator but a few: one stands for all
 

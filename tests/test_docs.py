@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import surgeon
+from surgeon.app import arguments
+from surgeon.rules import registry
+from surgeon.targets import names, releases, tables
+from surgeon.trt.causes import CAUSES
 
 ROOT = Path(__file__).parents[1]
 DOCS = {path.name: path for path in sorted((ROOT / "docs").glob("*.md"))}
@@ -112,6 +120,52 @@ def test_the_reports_fields_are_those_that_are_documented() -> None:
         re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)
         for part in re.split(r"^## ", DOCS["report.md"].read_text(encoding="utf-8"), flags=re.MULTILINE)[1:4]
     )
-    assert fields == [*written, "precision"]
+    assert fields == [*written, "precision", "record"]
     assert entry == list(written["applied"][0])
     assert refusal == list(surgeon.report.Declined("pass", "node", "why").to_json())
+
+
+def test_the_readme_fits_a_screen_or_two() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 450
+
+
+COMMANDS = re.compile(r"^\$? ?surgeon (.+?)(?:  +[a-zA-Z].*)?$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/using.md", "docs/comparing.md", "docs/exit-status.md"])
+def test_every_command_of_a_page_parses(name: str) -> None:
+    """Those in blocks of code, and those between backquotes that begin with the program."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    blocks = "\n".join(re.findall(r"^```\w*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    given = [re.sub(r" #.*| \.\.\.$", "", c).strip() for c in COMMANDS.findall(blocks)]
+    given += re.findall(
+        r"`surgeon ((?:fix|why|check|rewrite|build|compare|explain) [^`]*\.[^`]*)`", FENCED.sub("", text)
+    )
+    assert given or name == "docs/exit-status.md"
+    for command in given:
+        for one in command.split(" | "):
+            arguments.parser().parse_args(shlex.split(one))
+
+
+def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
+    """Links and anchors too; with a page for each pass, and every operator of the table."""
+    pages, site = tmp_path / "pages", tmp_path / "site"
+    subprocess.run([sys.executable, ROOT / "docs" / "site.py", pages], check=True, cwd=ROOT)
+    config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    (tmp_path / "mkdocs.yml").write_text(
+        config.replace("build/site-pages", str(pages)).replace("build/site", str(site)), encoding="utf-8"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", tmp_path / "mkdocs.yml"],
+        capture_output=True, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 and "WARNING" not in done.stderr, done.stderr
+    built = {p.stem for p in (site / "passes").glob("*.html")}
+    assert built == {p.name for p in registry.passes()} | {"index"}
+    table = (site / "operators.html").read_text(encoding="utf-8")
+    assert all(f">{op}<" in table for op in tables.importers(releases.LAST, False))
+    errors = (site / "errors.html").read_text(encoding="utf-8")
+    assert all(f'id="{cause.name}"' in errors for cause in CAUSES)
+    named = (site / "targets.html").read_text(encoding="utf-8")
+    assert all(f">{alias.name}<" in named for alias in names.aliases())
+    assert "<svg" in (site / "passes" / "l2-norm.html").read_text(encoding="utf-8")

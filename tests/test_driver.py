@@ -205,6 +205,19 @@ def test_the_work_is_linear_in_the_size_of_the_graph() -> None:
     assert plain == 0, "a node whose operator no pattern has at its root costs no attempt"
 
 
+def test_what_stands_three_steps_in_front_costs_no_attempt() -> None:
+    @rule(op.Exp(op.Relu(x) * const("scale")) + const("shift"), stage=Stage.FUSE)
+    def bent(b, x, scale, shift):  # type: ignore[no-untyped-def]
+        return b.Abs(x)
+
+    def attempts(front: str) -> int:
+        body = f"t = {front}  m = Mul (c, t)  e = Exp (m)  r = Add (e, c)"
+        proto = model(f"(float[2] a) => (float[2] r) <float[2] c = {{1, 2}}> {{ {body} }}")
+        return drive(proto, a_pass("p", bent)).attempts
+
+    assert (attempts("Relu (a)"), attempts("Tanh (a)")) == (1, 0)
+
+
 def test_models_that_nobody_holds_are_collected_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surgeon.ir.memory.no_collection, "most_unseen", 20_000)
 

@@ -36,7 +36,7 @@ def run(folder: Path, *words: str) -> tuple[int, str]:
 def test_shell(folder: Path) -> None:
     status, said = run(folder, "sh", "pipeline.sh", "head.onnx", "rtx", "job", "--profile", PROFILE)
     assert status == 0, said
-    assert said.splitlines()[0].startswith("check          exit 1")
+    assert said.splitlines()[0].startswith("check          exit 4")
     job = folder / "job"
     assert {p.name for p in job.iterdir()} == {
         "check.txt", "rewrite.txt", "again.txt", "compare.txt", "build.txt", "fp16.txt", "build_fp16.txt",

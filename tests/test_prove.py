@@ -264,6 +264,15 @@ def test_sizes_given_by_the_user_are_used(tmp_path: Path) -> None:
         with_pass(tmp_path, "ReduceMean(x, ...)", body, proto, shapes={"b": (5, 3)})
 
 
+def test_a_size_given_for_one_window_proves_no_other() -> None:
+    """Two windows that are alike, one of them at a size that the user gives: two proofs."""
+    one = model("(float[N,3] a) => (float[N,3] r) { r = Relu (a) }")
+    inputs = (("a", onnx.TensorProto.FLOAT, ("N", 3)),)
+    digests = {ModelPair(one, one, inputs, fixed=fixed).digest() for fixed in ({}, {"N": 4}, {"N": 5})}
+    assert len(digests) == 3
+    assert ModelPair(one, one, inputs, fixed={"M": 4}).digest() in digests, "a size of another window"
+
+
 def test_shapes_computed_inside_a_window_are_computed_not_drawn(tmp_path: Path) -> None:
     proto = model("""(float[N,3] a, float[N,1] w) => (float[N,3] r) {
         s = Shape (a)  t = Identity (s)  e = Expand (w, t)  r = Relu (e) }""")
@@ -552,7 +561,7 @@ INTEGER_WINDOWS = {
     "{ s = Reshape (x, k)  r = Neg (s) }": {"x"},
     "{ s = Gather (x, k)  r = Abs (s) }": {"x"},
     "{ i = Add (x, k)  r = Gather (x, i) }": set(),
-    "{ f = Cast <to = 1> (x)  g = Neg (f)  r = Cast <to = 7> (g) }": {"k"},
+    "{ f = Cast <to = 1> (x)  g = Neg (f)  r = Cast <to = 7> (g) }": {"x", "k"},
     "{ s = Equal (x, k)  r = Cast <to = 7> (s) }": {"x", "k"},
     "{ r = If (c) <then_branch = t () => (int64[2] u) { u = Add (x, k) }, else_branch = e () => (int64[2] v)"
     " { v = Identity (k) }> }": set(),

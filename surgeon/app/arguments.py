@@ -11,7 +11,39 @@ from surgeon.errors import UsageError, did_you_mean
 from surgeon.targets.target import Target
 from surgeon.version import __version__
 
-COMMANDS = ("rewrite", "check", "build", "compare", "passes", "explain", "plugins")
+EXAMPLES = {
+    "": ("fix model.onnx --for 8.4", "check model.onnx --target 8.4"),
+    "fix": ("fix model.onnx", "fix model.onnx --for 8.4 -o for_8.4.onnx"),
+    "rewrite": (
+        "rewrite model.onnx out.onnx --target 8.4 --report report.html",
+        "rewrite models/ -o rewritten/ --jobs 4 --target 10.9",
+    ),
+    "check": ("check model.onnx --target 8.4", "check model.onnx --target 8.6+dla"),
+    "why": ("why trtexec.log --model model.onnx", "why trtexec.log --target 8.4"),
+    "targets": ("targets", "targets -q"),
+    "diff-targets": ("diff-targets 8.4 10.9 model.onnx", "diff-targets 8.6 rtx model.onnx"),
+    "verify": ("verify report.json", "verify -q rewritten/surgeon-reports/model.onnx.json"),
+    "build": ("build out.onnx out.engine", "build out.onnx out.engine --profile x:1x3x64x64,4x3x256x256,8x3x512x512"),
+    "compare": ("compare model.onnx out.onnx", "compare model.onnx out.onnx --trt --bisect found"),
+    "passes": ("passes", "passes --passes my_passes"),
+    "explain": ("explain l2-norm", "explain mine --passes my_passes"),
+    "plugins": ("plugins build", "plugins build --arch 86,90 --out lib"),
+    "plugins build": ("plugins build", "plugins build --tensorrt-root /opt/TensorRT --arch 87"),
+}
+COMMANDS = (
+    "fix",
+    "rewrite",
+    "check",
+    "why",
+    "verify",
+    "build",
+    "compare",
+    "passes",
+    "explain",
+    "targets",
+    "diff-targets",
+    "plugins",
+)
 Sizes = tuple[int, ...]
 
 
@@ -19,6 +51,13 @@ Sizes = tuple[int, ...]
 
 
 class _Parser(argparse.ArgumentParser):
+    """A parser whose help ends with examples, and whose errors are UsageErrors."""
+
+    def format_help(self) -> str:
+        given = EXAMPLES.get(self.prog.removeprefix("surgeon").strip(), ())
+        lines = "".join(f"  surgeon {example}\n" for example in given)
+        return super().format_help() + (f"\nexamples:\n{lines}" if lines else "")
+
     def error(self, message: str) -> NoReturn:
         if "invalid choice" in message and self.prog == "surgeon":
             wrong = message.split("'")[1] if "'" in message else ""
@@ -31,7 +70,7 @@ _Commands = argparse._SubParsersAction  # argparse has no public name for what `
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line. Its `command` is the name of a module in `surgeon.app.commands`."""
+    """The parser of the whole command line. Its `command` names a module in `surgeon.app.commands`."""
     top = _Parser(
         prog="surgeon",
         description="Rewrites ONNX models so that the TensorRT you have parses, builds and runs them right, and proves "
@@ -41,8 +80,11 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"surgeon {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", dest="command", required=True, parser_class=_Parser)
     common, folders, target, sizes, engines = _common(), _folders(), _target_options(), _sizes_option(), _engines()
+    _add_fix(commands, [common, sizes])
     _add_rewrite(commands, [common, target, folders, sizes])
     _add_check(commands, [common, target, folders])
+    verify = commands.add_parser("verify", parents=[common], help="do again what a JSON report records, and compare")
+    verify.add_argument("report", metavar="REPORT.json")
     _add_build(commands, [common, engines])
     _add_compare(commands, [common, sizes, engines])
     commands.add_parser("passes", parents=[common, folders], help="list the passes")
@@ -50,6 +92,9 @@ def parser() -> argparse.ArgumentParser:
         "explain", parents=[common, folders], help="what a pass rewrites, why, and how exact that is"
     )
     explain.add_argument("name", metavar="PASS")
+    _add_why(commands, [common])
+    _add_diff_targets(commands, [common])
+    commands.add_parser("targets", parents=[common], help="list the targets, and the names that stand for them")
     _add_plugins(commands, [common])
     return top
 
@@ -80,7 +125,8 @@ def _target_options() -> _Parser:
     options.add_argument(
         "--target",
         metavar="T",
-        help="8.4, 10.9, 11.1, rtx, 8.6+dla, installed; without it, the TensorRT installed here",
+        help="8.4, 10.9, rtx, 8.6+dla, installed, jetpack-5.1.2, 24.05-py3 (surgeon targets lists all); without it, "
+        "the TensorRT installed here, else 10.9",
     )
     options.add_argument(
         "--plugins",
@@ -144,13 +190,40 @@ def _engines() -> _Parser:
     return options
 
 
+def _add_fix(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
+    p = commands.add_parser(
+        "fix", parents=parents, help="all of it: rewrite, prove, check with the real parser, load; one verdict"
+    )
+    p.add_argument("model", metavar="MODEL.onnx")
+    p.add_argument(
+        "--for",
+        dest="target",
+        metavar="T",
+        help="the TensorRT that will run it: 8.4, rtx, 8.6+dla; without it, the one installed here",
+    )
+    p.add_argument("-o", "--out", metavar="OUT.onnx", help="without it, MODEL.trt.onnx beside the model")
+
+
 def _add_rewrite(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
     p = commands.add_parser("rewrite", parents=parents, help="rewrite a model for a target and prove every rewrite")
-    p.add_argument("model", metavar="IN.onnx")
     p.add_argument(
-        "out", metavar="OUT.onnx", nargs="?", help="left out with --check and --explain, which write nothing"
+        "models",
+        metavar="IN.onnx",
+        nargs="+",
+        help="the model, and behind it the file to write but with --check and --explain; with -o models and folders",
     )
-    p.add_argument("--check", action="store_true", help="write nothing; exit 1 where a rewrite would change something")
+    p.add_argument("-o", "--out", metavar="OUT", help="the file to write, or for several models the folder")
+    p.add_argument("--jobs", metavar="N", type=int, default=1, help="several models: so many at a time; 1 without it")
+    p.add_argument(
+        "--format",
+        choices=("text", "jsonl"),
+        default="text",
+        help="several models: a line each as text (default), or as JSON",
+    )
+    p.add_argument("--check", action="store_true", help="write nothing; exit 4 where a rewrite would change something")
+    p.add_argument(
+        "--exit-zero", action="store_true", help="exit 0 also where something was undone, stays or would change"
+    )
     p.add_argument(
         "--diff", action="store_true", help="print the operators before and after, and each rewritten window"
     )
@@ -171,6 +244,7 @@ def _add_rewrite(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> No
         action="store_true",
         help="keep rewrites that cannot be run, and so not proved; whole models that cannot be compared are no failure",
     )
+    p.add_argument("--no-cache", action="store_true", help="prove every window anew, also those of earlier runs")
     p.add_argument(
         "--strict", action="store_true", help="write nothing where something stays that the target does not take"
     )
@@ -200,7 +274,19 @@ def _add_check(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None
         parents=parents,
         help="what the target rejects or gets silently wrong, node by node, and which pass mends it",
     )
-    p.add_argument("model", metavar="IN.onnx")
+    p.add_argument("models", metavar="IN.onnx", nargs="+", help="files, and folders with .onnx files in them")
+    p.add_argument(
+        "--format",
+        choices=("text", "json", "sarif", "github"),
+        default="text",
+        help="how to print: text (default), json, sarif for code scanning, github for workflow commands",
+    )
+    p.add_argument(
+        "--parser",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="ask the parser of the target too, where that TensorRT is installed here (default)",
+    )
 
 
 def _add_build(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
@@ -253,6 +339,27 @@ def _add_compare(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> No
         metavar="DIR",
         help="where they differ: name the rewrite, or the smallest window, and write it and its inputs to DIR",
     )
+
+
+def _add_why(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
+    p = commands.add_parser(
+        "why",
+        parents=parents,
+        help="what an error of trtexec, polygraphy, the parser or ONNX Runtime means, and what mends it",
+    )
+    p.add_argument("log", metavar="LOG", nargs="?", default="-", help="what was printed; without it, standard input")
+    p.add_argument("--model", metavar="IN.onnx", help="the model, to name the node and the passes that rewrite it")
+    p.add_argument("--target", metavar="T", help="the TensorRT; without it, the one that the log names")
+    p.add_argument("--causes", action="store_true", help="print every cause that is known, and read nothing")
+
+
+def _add_diff_targets(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
+    p = commands.add_parser(
+        "diff-targets", parents=parents, help="what changes for a model when the TensorRT is another one"
+    )
+    p.add_argument("old", metavar="FROM", help="the target so far")
+    p.add_argument("new", metavar="TO", help="the target to come")
+    p.add_argument("model", metavar="IN.onnx")
 
 
 def _add_plugins(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
@@ -362,8 +469,10 @@ def tactic_sources(args: argparse.Namespace) -> list[str] | None:
 
 def target_of(args: argparse.Namespace) -> tuple[Target, str]:
     """The target, and how the first line calls it."""
-    target = Target.parse("installed" if args.target is None else args.target)
+    target = Target.default() if args.target is None else Target.parse(args.target)
     said = [] if args.target else ["the default"]
+    if "target_from" in args:
+        said.append(f"from {args.target_from}")
     if target.note:
         said.append(target.note)
     return target, f"target {target}" + (f" ({': '.join(said)})" if said else "")

@@ -4,12 +4,13 @@
     surgeon check in.onnx --target 8.4
     surgeon build out.onnx out.engine
     surgeon compare in.onnx out.onnx
-    surgeon passes | explain PASS | plugins build
+    surgeon passes | explain PASS | plugins build | targets
+    surgeon why LOG
+    surgeon diff-targets 8.4 10.9 in.onnx
 
 Each command is a module of `surgeon.app.commands`. All print through `surgeon.app.screen`.
 
-Exit status: 0 done and proved, or nothing to do; 1 done, but something was undone, stays that the target does not take,
-differs, or could not be compared; 2 a usage error or a model that cannot be read, and nothing was written.
+Exit status: `surgeon.app.commands` has them, docs/exit-status.md says when.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import NoReturn
 
-from surgeon.app import start
+from surgeon.app import config, start
 from surgeon.app.arguments import parser
 from surgeon.app.commands import DONE, FAILED, WRONG
 from surgeon.app.screen import complain, flush, steady
@@ -52,9 +54,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status. `argv` is without the program's name; None takes sys.argv's."""
     verbose = 0
     try:
-        args = parser().parse_args(list(sys.argv[1:] if argv is None else argv))
+        words = list(sys.argv[1:] if argv is None else argv)
+        if not words:
+            parser().print_help()
+            return DONE
+        args = parser().parse_args(words)
+        args.argv = words
+        config.apply(args, Path.cwd())
         verbose = args.verbose
-        status: int = import_module(f"surgeon.app.commands.{args.command}").run(args)
+        status: int = import_module(f"surgeon.app.commands.{args.command.replace('-', '_')}").run(args)
         flush()
         return status
     except EngineError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from surgeon.report import Progress
 
 SENTENCE = 28  # columns: what is longer gets lines of its own where it does not fit beside the rest
 PATIENCE = 1.0  # seconds before a progress bar appears
+PAUSE = 5.0  # seconds between two lines of progress in a pipe
 STYLES = {"good": "green", "bad": "bold red", "warn": "yellow", "dim": "dim", "head": "bold"}
 
 
@@ -37,8 +39,18 @@ class Screen:
             return
         if self._console is None:
             _write(text, sys.stdout)
+            return
+        for part in wrapped(text, self._console.width):
+            self._console.print(part, style=STYLES.get(style), markup=False, soft_wrap=True)
+
+    def command(self, text: str) -> None:
+        """A command to type, in one piece however long it is, so that it can be copied."""
+        if self.quiet:
+            return
+        if self._console is None:
+            _write(text, sys.stdout)
         else:
-            self._console.print(text, style=STYLES.get(style), markup=False, soft_wrap=True)
+            self._console.print(text, markup=False, soft_wrap=True)
 
     def table(
         self,
@@ -71,6 +83,14 @@ class Screen:
             self._below(headers, rows, style)
         else:
             self._beside(headers, rows, style)
+
+    def group(self, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], style: str = "") -> None:
+        """What several rows share as a title, and the rows below it; in a pipe they are indented."""
+        if self._console is not None:
+            self.table(title, headers, rows, style)
+        elif rows:
+            self.line(title)
+            self.table("", headers, rows)
 
     def _beside(self, headers: Sequence[str], rows: Sequence[Sequence[str]], style: str, padding: int = 1) -> None:
         from rich import box
@@ -112,15 +132,43 @@ class Screen:
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:
-        """A callback (phase, done, total) that draws a bar on a terminal, from the second second on."""
-        if self.quiet or not sys.stderr.isatty():
+        """A callback (phase, done, total): a bar on a terminal, from the second second on; else a line now and then."""
+        if self.quiet:
             yield lambda phase, done, total: None
+            return
+        if not sys.stderr.isatty():
+            yield _Lines().update
             return
         bar = _Bar()
         try:
             yield bar.update
         finally:
             bar.close()
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """The lines of a text, longer ones in parts of at most `width` columns; no word and no path is broken."""
+    found = []
+    for line in text.split("\n"):
+        indent = line[: len(line) - len(line.lstrip())]
+        parts = textwrap.wrap(
+            line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+        )
+        found += [line] if len(line) <= width else parts
+    return found
+
+
+class _Lines:
+    """A line of progress every few seconds, for a log."""
+
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+
+    def update(self, phase: str, done: int, total: int) -> None:
+        if time.perf_counter() - self._last < PAUSE:
+            return
+        self._last = time.perf_counter()
+        _write(f"{phase} {done} of {total}", sys.stderr)
 
 
 class _Bar:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from surgeon.app.screen import Screen
@@ -13,16 +13,23 @@ if TYPE_CHECKING:
     from surgeon.precision import PrecisionResult
 
 Row = tuple[str, ...]
+SHOWN_SIZE = 50_000  # bytes: a smaller difference is 0.0 MB
 
 
-def print_report(report: Report, screen: Screen, *, diff: bool, each: bool) -> None:
-    """Print what was done. `diff`: also each window and the operators; `each`: a row a node, not a row a reason."""
-    if diff:
-        _print_diff(report, screen)
+def print_report(report: Report, screen: Screen, *, diff: bool, each: bool, cures: Sequence[str] = ()) -> None:
+    """Print what was done.
+
+    diff   each window, too
+    each   a row a node, not a row a reason
+    cures  what makes the target take each of `report.untaken`
+    """
+    for a in report.applied if diff else ():
+        print_window(a, screen)
     _print_applied(report, screen, each)
+    _print_operators(report, screen)
     screen.table("undone", ("pass", "node", "why"), _entries(report.undone, True), "bad")
     screen.table("declined", ("pass", "node", "why"), _entries(report.declined, each), "warn")
-    screen.table("not taken", ("node", "why"), [(r[1], r[2]) for r in _entries(report.untaken, each)], "bad")
+    _print_untaken(report.untaken, cures, screen, each)
     screen.table("warning", ("",), [(w,) for w in report.warnings], "warn")
 
 
@@ -54,18 +61,36 @@ def print_precision(half: PrecisionResult, screen: Screen, each: bool) -> None:
 
 
 def closing(report: Report) -> str:
-    """How a rewrite ended, but for where it was written."""
+    """What was proved and undone, but for where it was written."""
     said = [_rewrites(report)]
     if report.applied:
         said.append(_proof(report))
     if report.undone:
         said.append(f"{len(report.undone)} undone")
     said += _whole_models(report)
-    if report.untaken:
-        stay = "stays" if len(report.untaken) == 1 else "stay"
-        name = target_name(report.target)
-        said.append(f"{counted(len(report.untaken), 'node')} {stay} that {name} does not take")
     return ", ".join(said)
+
+
+def answer(report: Report, saved: int | None = None) -> str:
+    """What the user came for: how many nodes the target takes now, what was proved, and how much smaller the file is.
+
+    `saved` is by how many bytes it is smaller; None where nothing was written.
+    """
+    said = [_taken(report)]
+    if report.applied:
+        proved = sum(a.max_error is not None for a in report.applied)
+        rest = "" if proved == len(report.applied) else f", {len(report.applied) - proved} not proved"
+        said.append(f"{counted(proved, 'rewrite')} proved{rest}")
+    if report.undone:
+        said.append(f"{len(report.undone)} undone")
+    if saved is not None and abs(saved) >= SHOWN_SIZE:
+        said.append(f"{size_text(abs(saved))} {'smaller' if saved > 0 else 'larger'}")
+    return "; ".join(said)
+
+
+def size_text(count: int) -> str:
+    """A number of bytes as people say it: "1.2 MB"."""
+    return f"{count / 1e6:.1f} MB"
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
@@ -103,16 +128,45 @@ def _entries(entries: Iterable[Declined], each: bool) -> list[tuple[str, str, st
     return rows
 
 
-def _print_diff(report: Report, screen: Screen) -> None:
-    for a in report.applied:
-        print_window(a, screen)
+def _print_operators(report: Report, screen: Screen) -> None:
+    """The operators whose number changed, and all of them."""
     before, after = report.ops_before, report.ops_after
     ops = sorted(op for op in {**before, **after} if before.get(op, 0) != after.get(op, 0))
     rows = [(op, str(before.get(op, 0)), str(after.get(op, 0))) for op in ops]
+    if rows:
+        rows.append(("all", str(report.nodes_before), str(report.nodes_after)))
     screen.table("operator", ("operator", "before", "after"), rows, plain=("{}", "{} before", "{} after"))
 
 
-# ---- the closing line ------------------------------------------------------------------------------------------------
+def _print_untaken(untaken: Sequence[Declined], cures: Sequence[str], screen: Screen, each: bool) -> None:
+    """What the target does not take, with the cure; nodes of the same reason and cure are one row unless `each`."""
+    if not cures:
+        screen.table("not taken", ("node", "why"), [(r[1], r[2]) for r in _entries(untaken, each)], "bad")
+        return
+    with_cure = [Declined(cure, d.node, d.why) for d, cure in zip(untaken, cures, strict=True)]
+    rows = [(node, f"{why}; cure: {cure}") for cure, node, why in _entries(with_cure, each)]
+    screen.table("not taken", ("node", "why, and the cure"), rows, "bad")
+
+
+# ---- the closing lines -----------------------------------------------------------------------------------------------
+
+
+def _taken(report: Report) -> str:
+    """How many nodes the target takes now, and how many it took before."""
+    name, after, before = target_name(report.target), report.nodes_after, report.nodes_before
+    stay = len(report.untaken)
+    took = before - report.untaken_before
+    if not stay and not report.untaken_before:
+        all_before = f"all {before}" if before > 1 else "one"
+        return f"{name} takes {_all(after)}" + (f" ({all_before} before)" if before != after else "")
+    if not stay:
+        return f"{name} takes {_all(after)} now ({took} of {before} before)"
+    verb = "stays" if stay == 1 else "stay"
+    return f"{name} takes {after - stay} of {counted(after, 'node')} now ({took} of {before} before), {stay} {verb}"
+
+
+def _all(nodes: int) -> str:
+    return f"all {nodes} nodes" if nodes > 1 else "the one node" if nodes else "the model, which has no nodes"
 
 
 def _rewrites(report: Report) -> str:

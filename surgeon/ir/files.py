@@ -9,13 +9,13 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import onnx
 from google.protobuf.message import EncodeError
-from onnx import ModelProto, TensorProto, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 from surgeon.errors import ModelError
 from surgeon.ir.interrupts import interrupted
@@ -23,6 +23,9 @@ from surgeon.ir.interrupts import interrupted
 LARGE = 1 << 30  # bytes: a larger model is written with its weights in a file of their own
 SMALL = 1 << 20  # bytes: of a larger tensor no check needs the elements
 UNWRITABLE = (ValueError, EncodeError)  # what the protobuf library says, by its version, of a message above 2 GiB
+# What a file that is written along holds: bytes, or what makes them. That is called with the files of the written
+# model, each with the place where it can be read right now, before anything is moved.
+Content = bytes | Callable[[Mapping[Path, Path]], bytes]
 _EXTERNAL = b"location"  # the key under which a tensor names its file: bytes without it hold no external tensor
 
 
@@ -109,7 +112,7 @@ def as_text(path: str | os.PathLike[str]) -> str:
 def external_files(model: ModelProto) -> list[str]:
     """The files, relative to the model, that hold external tensors."""
     found: dict[str, None] = {}
-    for tensor in _tensors(model.graph):
+    for tensor in _tensors(model):
         if tensor.data_location == TensorProto.EXTERNAL:
             for entry in tensor.external_data:
                 if entry.key == "location":
@@ -123,7 +126,7 @@ def with_weights(model: ModelProto, folder: str | Path | None) -> ModelProto:
         return model
     copy = ModelProto()
     copy.CopyFrom(model)
-    for tensor in _tensors(copy.graph):
+    for tensor in _tensors(copy):
         if tensor.data_location == TensorProto.EXTERNAL:
             tensor.CopyFrom(with_data(tensor, folder))
     return copy
@@ -164,7 +167,7 @@ def resolved_weights(model: ModelProto, folder: str | Path) -> tuple[ModelProto,
     common = Path(os.path.commonpath([path.parent for path in real.values()]))
     copy = ModelProto()
     copy.CopyFrom(model)
-    for tensor in _tensors(copy.graph):
+    for tensor in _tensors(copy):
         if tensor.data_location != TensorProto.EXTERNAL:
             continue
         for entry in tensor.external_data:
@@ -180,20 +183,56 @@ def without_data(model: ModelProto, most: int = sys.maxsize) -> ModelProto:
     """
     copy = ModelProto()
     copy.CopyFrom(model)
-    for tensor in _tensors(copy.graph):
+    _make_dense(copy.graph)
+    for tensor in _tensors(copy):
         if tensor.data_location == TensorProto.EXTERNAL or len(tensor.raw_data) > most:
             tensor.CopyFrom(TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0]))
     return copy
 
 
-def _tensors(graph: onnx.GraphProto) -> Iterable[TensorProto]:
+def _make_dense(graph: onnx.GraphProto) -> None:
+    """Put an external tensor in place of each sparse one whose parts are external: a part may not lose its elements."""
+    kept = []
+    for sparse in graph.sparse_initializer:
+        parts = (sparse.values, sparse.indices)
+        if any(part.data_location == TensorProto.EXTERNAL for part in parts):
+            graph.initializer.add(
+                name=sparse.values.name, data_type=sparse.values.data_type, data_location=TensorProto.EXTERNAL
+            )
+        else:
+            kept.append(sparse)
+    del graph.sparse_initializer[:]
+    graph.sparse_initializer.extend(kept)
+
+
+def _tensors(model: ModelProto) -> Iterator[TensorProto]:
+    """Every tensor that a model holds or refers to: in its graph, its functions and its training."""
+    graphs = [model.graph, *(g for t in model.training_info for g in (t.initialization, t.algorithm))]
+    for graph in graphs:
+        yield from _tensors_in(graph)
+    for function in model.functions:
+        yield from _tensors_of(function.node)
+
+
+def _tensors_in(graph: onnx.GraphProto) -> Iterator[TensorProto]:
     yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.TENSOR:
-                yield attribute.t
-            elif attribute.type == onnx.AttributeProto.GRAPH:
-                yield from _tensors(attribute.g)
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    yield from _tensors_of(graph.node)
+
+
+def _tensors_of(nodes: Iterable[NodeProto]) -> Iterator[TensorProto]:
+    """The tensors in the attributes of some nodes."""
+    for attribute in (a for n in nodes for a in n.attribute):
+        if attribute.HasField("t"):
+            yield attribute.t
+        yield from attribute.tensors
+        sparse = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
+        for tensor in (*sparse, *attribute.sparse_tensors):
+            yield from (tensor.values, tensor.indices)
+        bodies = [attribute.g] if attribute.HasField("g") else []
+        for graph in (*bodies, *attribute.graphs):
+            yield from _tensors_in(graph)
 
 
 def is_large(model: ModelProto) -> bool:
@@ -239,10 +278,12 @@ def write(
     model: ModelProto,
     path: Path,
     base: Path | None = None,
-    also: Mapping[Path, bytes] | None = None,
+    also: Mapping[Path, Content] | None = None,
     apart: bool = False,
-) -> None:
-    """Write a model, and the files in `also` with it; files of external weights go along into another folder.
+) -> list[Path]:
+    """Write a model, and the files in `also` with it, and return the model's own files.
+
+    Files of external weights go along into another folder.
 
     `apart`: the weights that the model holds itself go to a file beside it, as those of a model above 2 GiB, which no
     file can hold, do in any case.
@@ -251,15 +292,19 @@ def write(
     data = b"" if apart else _serialized(model)
     folder = Path(os.path.realpath(path.parent))  # `new/..` names a folder whether or not there is one called new
     with Staged() as staged:
+        files = [folder / path.name]
         if _EXTERNAL in data or not data:
             for file in external_files(model):
                 _carry((base or Path(".")) / file, folder / file, staged)
+                files.append(folder / file)
         if data:
             staged.put(data, path)
         else:
-            _put_apart(model, path, staged)
+            files.append(_put_apart(model, files[0], staged))
+        now = {file: staged.now(file) for file in files}
         for name, content in (also or {}).items():
-            staged.put(content, name)
+            staged.put(content if isinstance(content, bytes) else content(now), name)
+    return files
 
 
 def _serialized(model: ModelProto) -> bytes:
@@ -270,21 +315,25 @@ def _serialized(model: ModelProto) -> bytes:
         return b""
 
 
-def _put_apart(model: ModelProto, path: Path, staged: Staged) -> None:
-    """Write the weights to a file beside the model's. onnx takes them out of what it writes: that is a copy."""
+def _put_apart(model: ModelProto, path: Path, staged: Staged) -> Path:
+    """Write the weights to a file beside the model's, and return its place.
+
+    onnx takes them out of what it writes: that is a copy.
+    """
     weights = path.with_name(f"{path.name}.data")
     place = staged.place(path)
     staged.place(weights)
     copy = ModelProto()
     copy.CopyFrom(model)
     onnx.save_model(copy, as_text(place), save_as_external_data=True, location=weights.name)
+    return weights
 
 
-def put(contents: Mapping[Path, bytes]) -> None:
+def put(contents: Mapping[Path, Content]) -> None:
     """Write files, all of them whole or none. Raises ModelError."""
     with Staged() as staged:
-        for path, data in contents.items():
-            staged.put(data, path)
+        for path, content in contents.items():
+            staged.put(content if isinstance(content, bytes) else content({}), path)
 
 
 class Staged:
@@ -311,6 +360,11 @@ class Staged:
         written = self._folders[real.parent] / real.name
         self._moves[written] = real
         return written
+
+    def now(self, path: Path) -> Path:
+        """Where what shall stand at `path` can be read now."""
+        real = _real(path)
+        return next((written for written, place in self._moves.items() if place == real), path)
 
     def put(self, data: bytes, path: Path) -> None:
         written = self.place(path)

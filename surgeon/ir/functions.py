@@ -6,11 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from onnx import FunctionProto, ModelProto, NodeProto
+from onnx.defs import OpSchema
 
 from surgeon.ir.protos import all_nodes
 from surgeon.ir.schemas import schema
 
 ONNX = ("", "ai.onnx")
+# Operators of which a newer opset means something else by a node that leaves out what it added.
+RENEWED = frozenset({"GroupNormalization", "Range", "RoiAlign", "Split"})
 Name = tuple[str, str, str]  # domain, name, overload
 
 
@@ -30,20 +33,36 @@ def opset_of(declaring: FunctionProto | ModelProto) -> int:
 
 
 def changed_operators(function: FunctionProto, opset: int) -> list[str]:
-    """The operators of a function with other inputs, outputs, attributes or defaults at `opset` than at its own."""
+    """The operators of a function whose nodes mean something else at `opset` than at the function's own."""
     own = opset_of(function)
     if own == opset:
         return []
     used = {n.op_type for n in all_nodes(function) if n.domain in ONNX}
-    return sorted(op for op in used if _signature(op, own) != _signature(op, opset))
+    return sorted(op for op in used if not _means_the_same(op, own, opset))
 
 
-def _signature(op: str, opset: int) -> Any:
-    """What an opset says of an operator but for its types, of which newer opsets take more."""
-    spec = schema(op, "", opset)
-    if spec is None:
-        return None
-    attrs = {name: (a.type, a.required, a.default_value.SerializeToString()) for name, a in spec.attributes.items()}
+def _means_the_same(op: str, own: int, opset: int) -> bool:
+    """Whether a node of one opset is the same node at another: all that the newer one has besides may be left out."""
+    then, now = schema(op, "", own), schema(op, "", opset)
+    if then is None or now is None:
+        return then is now
+    if _signature(then) == _signature(now):
+        return True
+    if own > opset or op in RENEWED:
+        return False
+    (attrs, inputs, outputs), (more_attrs, more_inputs, more_outputs) = _signature(then), _signature(now)
+    needed = {name for name, a in now.attributes.items() if a.required}
+    return (
+        attrs == {name: a for name, a in more_attrs.items() if name in attrs}
+        and inputs == more_inputs[: len(inputs)]
+        and outputs == more_outputs[: len(outputs)]
+        and needed <= {name for name, a in then.attributes.items() if a.required}
+    )
+
+
+def _signature(spec: OpSchema) -> tuple[dict[str, Any], list[Any], list[Any]]:
+    """What an opset says of an operator but for its types, of which newer opsets take more, and what must be given."""
+    attrs = {name: (a.type, a.default_value.SerializeToString()) for name, a in spec.attributes.items()}
     return attrs, [(f.name, f.option) for f in spec.inputs], [(f.name, f.option) for f in spec.outputs]
 
 

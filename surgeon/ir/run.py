@@ -67,7 +67,7 @@ class Runner:
         if self.session is None:
             return self._reference.run(feeds)
         try:
-            return [np.asarray(r) for r in self.session.run(None, feeds)]
+            return [as_array(r) for r in self.session.run(None, feeds)]
         except Exception as error:
             raise Unrunnable(first_line(error)) from None
 
@@ -144,9 +144,19 @@ class Reference:
         """The model's outputs on inputs by name. Raises Unrunnable."""
         try:
             with np.errstate(all="ignore"):
-                return [np.asarray(r) for r in self.evaluator.run(None, dict(feeds))]
+                return [as_array(r) for r in self.evaluator.run(None, dict(feeds))]
         except Exception as error:
             raise Unrunnable(first_line(error)) from None
+
+
+def as_array(result: Any) -> np.ndarray:
+    """What a runtime returns as an array: a sequence as one of the arrays that it holds, nothing as one without."""
+    if not isinstance(result, list):
+        return np.asarray(result)
+    sequence = np.empty(len(result), object)
+    for k, element in enumerate(result):
+        sequence[k] = as_array(element)
+    return sequence
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from surgeon.ir.model import Model
 from surgeon.pipeline.options import Folders, Options
@@ -12,6 +12,7 @@ from surgeon.pipeline.run import untaken
 from surgeon.pipeline.session import rewrite_source
 from surgeon.pipeline.source import ModelLike, Source
 from surgeon.report import Report, counted, target_name
+from surgeon.targets.sureness import unknown
 from surgeon.targets.target import Target
 
 QUOTED = re.compile("'([^']+)'")
@@ -43,11 +44,15 @@ class Checked:
     target    as it was given, in full
     untaken   the nodes that the target rejects or reads with another meaning, in file order
     warnings  what the passes would say of the file, such as an epsilon that its exporter lost
+    unknown   the nodes that nothing speaks against, and of which the table cannot know
+    rewrites  the passes that would rewrite the file, and how often
     """
 
     target: str
     untaken: list[Untaken]
     warnings: list[str]
+    unknown: list[Untaken] = field(default_factory=list)
+    rewrites: dict[str, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         name = target_name(self.target)
@@ -102,7 +107,10 @@ def check(
         return above[0] if above and node in mending else mending.get(node, "")
 
     found = [Untaken(d.node, ops.get(d.node, ""), d.why, mender(d.node, d.why)) for d in refused]
-    return Checked(str(asked.target), found, report.warnings)
+    named = {d.node for d in refused}
+    unsure = [Untaken(node.label, node.op, why) for node, why in unknown(file, asked.target) if node.label not in named]
+    rewrites = {g.pass_name: g.times for g in report.groups()}
+    return Checked(str(asked.target), found, report.warnings, unsure, rewrites)
 
 
 def mended_by(model: ModelLike, *, target: str | Target | None = None) -> dict[str, str]:

@@ -34,6 +34,7 @@ class RewriteOptions(TypedDict, total=False):
     allow_unproved: bool
     options: Mapping[str, float] | None
     progress: Progress | None
+    cache: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Options:
     allow_unproved: bool
     pass_options: Mapping[str, float]
     progress: Progress | None
+    cache: bool
 
     @classmethod
     def checked(
@@ -70,6 +72,7 @@ class Options:
         allow_unproved: bool = False,
         options: Mapping[str, float] | None = None,
         progress: Progress | None = None,
+        cache: bool = False,
     ) -> Options:
         """The options of these keywords, which are those of `surgeon.rewrite`. Raises UsageError, PassError."""
         if verify not in MODES:
@@ -95,6 +98,7 @@ class Options:
             allow_unproved=allow_unproved,
             pass_options=pass_options,
             progress=progress,
+            cache=cache,
         )
 
     @property
@@ -113,7 +117,7 @@ def _target(given: str | Target | None) -> Target:
         return given
     if not isinstance(given, str | None):
         raise UsageError(f"a target is text, such as '8.4', not the {type(given).__name__} {given!r}.")
-    return Target.parse("installed" if given is None else given)
+    return Target.default() if given is None else Target.parse(given)
 
 
 def _several(given: Iterable[str]) -> Iterable[str]:

@@ -60,7 +60,8 @@ class Run:
         self.excluded: set[tuple[str, str]] = set()
         self.undone: dict[Declined, None] = {}
         self.unproved: dict[Declined, None] = {}
-        self._verdicts: dict[bytes, Verdict] = {}  # of windows that an earlier attempt has proved
+        self._untaken_before: int | None = None
+        self._verdicts: dict[bytes, Verdict] | None = None  # of windows that an earlier attempt has proved
 
     def result(self) -> tuple[ModelProto, Report]:
         """The rewritten model and what was done. Raises ModelError, and PassError where no attempt is ever accepted."""
@@ -83,6 +84,8 @@ class Run:
     def _rewrite(self, excluded: Collection[tuple[str, str]]) -> Driver:
         """All rewrites but the excluded ones, on a fresh copy of the model."""
         options, model = self.options, self.source.model()
+        if self._untaken_before is None:
+            self._untaken_before = len(untaken(model, options.target))
         driver = Driver(
             model,
             options.passes,
@@ -134,16 +137,17 @@ class Run:
 
     def _proved(self, driver: Driver) -> dict[Rewrite, Verdict]:
         """The verdict on each rewrite's window."""
+        from surgeon.proof.cache import ProofCache
         from surgeon.proof.prove import Prover
         from surgeon.proof.whole import fixed_symbols
 
-        options = self.options
+        options, known = self.options, self._known()
         originals = {o: n for r in driver.rewrites for n in r.removed for o in n.outputs if o is not None}
         prover = Prover(
             driver.model,
             present=driver.present,
             fixed=fixed_symbols(driver.model.proto, options.shapes),
-            verdicts=self._verdicts,
+            verdicts=known,
             originals=originals,
         )
         verdicts = {}
@@ -153,7 +157,17 @@ class Run:
             verdicts[record] = prover.prove(record)
         if prover.unsized:
             verdicts.update(prover.prove_by_a_run(self.source.proto(), folder=self.source.base, shapes=options.shapes))
+        if isinstance(known, ProofCache):
+            known.save()
         return verdicts
+
+    def _known(self) -> dict[bytes, Verdict]:
+        """The verdicts on windows of earlier attempts, and with `cache` of earlier runs."""
+        from surgeon.proof.cache import ProofCache, place_of_proofs
+
+        if self._verdicts is None:
+            self._verdicts = ProofCache(place_of_proofs()) if self.options.cache else {}
+        return self._verdicts
 
     # ---- the last load ----
 
@@ -210,6 +224,7 @@ class Run:
             ops_after=operators(driver.model),
             opset_before=driver.opset_before,
             opset_after=driver.model.opset,
+            untaken_before=self._untaken_before or 0,
         )
         if attempt.overloaded:
             report.warnings.append(f"{', '.join(attempt.overloaded)}: {OVERLOADED}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from onnx import ModelProto
 
 from surgeon.errors import UsageError
-from surgeon.ir.files import check_writable, write
+from surgeon.ir.files import Content, check_writable, write
 from surgeon.ir.memory import no_collection
 from surgeon.ir.model import Model
 from surgeon.pipeline.interop import GraphRule, Outcome, run_graph_rules, to_graphsurgeon
@@ -47,11 +47,11 @@ class Result:
         """The rewritten model as an onnx-graphsurgeon graph."""
         return to_graphsurgeon(self.model, self.base)
 
-    def save(self, path: str | Path, also: Mapping[Path, bytes] | None = None) -> None:
-        """Write the model; see `files.write`. Raises ModelError."""
+    def save(self, path: str | Path, also: Mapping[Path, Content] | None = None) -> list[Path]:
+        """Write the model, and return its files; see `files.write`. Raises ModelError."""
         for place in (Path(path), *(also or ())):
             check_writable(place, *self.files)
-        write(self.model, Path(path), self.base, also)
+        return write(self.model, Path(path), self.base, also)
 
     def __repr__(self) -> str:
         return f"Result of '{self.model.graph.name}', opset {self.report.opset_after}\n{self.report!r}"
@@ -75,11 +75,12 @@ def rewrite(
     allow_unproved: bool = False,
     options: Mapping[str, float] | None = None,
     progress: Progress | None = None,
+    cache: bool = False,
 ) -> Result:
     """Rewrite a model for a target and prove every rewrite.
 
     model           a ModelProto (not changed), a path, or an onnx-graphsurgeon graph
-    target          "8.4", "10.9", "rtx", "8.6+dla", "installed"; None is "installed", or 10.9 where no TensorRT imports
+    target          "8.4", "rtx", "8.6+dla", "installed", "jetpack-5.1.2"; None is what is installed, else 10.9
     plugins         plugin libraries that nodes may come from, in order of preference: "surgeon", "stock"
     strategy        {"l2-norm": "plugin"}: over the target's own choice
     only, skip      pass names; skip also takes "pass:node-glob"
@@ -89,6 +90,7 @@ def rewrite(
     allow_unproved  keep rewrites whose window cannot be run; whole models that cannot be compared are no failure
     options         what single passes read, such as {"repair_eps": 1e-6}; a pass names its own in OPTIONS
     progress        called with (phase, done, total)
+    cache           whether proofs that held in an earlier run, in a file of the user's cache, are taken from there
 
     One name or folder may stand for itself where several are taken. Raises UsageError and ModelError; a rewrite that
     fails its proof is no error but is undone and in `report.undone`.
@@ -107,6 +109,7 @@ def rewrite(
         allow_unproved=allow_unproved,
         options=options,
         progress=progress,
+        cache=cache,
     )
     result = rewrite_source(source, checked)
     result.report.seconds = time.perf_counter() - started
@@ -178,7 +181,9 @@ def _add_outcomes(result: Result, early: Outcome, late: Outcome) -> None:
 def _describe_again(result: Result, source: Source, options: Options) -> None:
     """Say in the report how the result differs from the source, functions included."""
     report, model = result.report, Model(result.model, source.base)
-    report.ops_before = operators(source.model())
+    original = source.model()
+    report.ops_before = operators(original)
+    report.untaken_before = len(untaken(original, options.target))
     report.ops_after = operators(model)
     report.untaken = untaken(model, options.target)
     if options.verify == "full":

@@ -75,9 +75,10 @@ class Source:
         except UNWRITABLE:
             most = SMALL
         # Again without external weights: the checker follows no links, finds none of a model in memory, and opens no
-        # file whose name is not UTF-8; and without large ones where the model has more than it takes.
+        # file whose name is not UTF-8; and without large ones where the model has more than it takes. With a shape for
+        # each output: ONNX Runtime and TensorRT load a model that says none.
         try:
-            onnx.checker.check_model(without_data(self.proto(), most), full_check=full_check)
+            onnx.checker.check_model(_with_output_shapes(without_data(self.proto(), most)), full_check=full_check)
         except REFUSALS as error:
             return f"the ONNX checker refuses the input model: {str(error).strip().splitlines()[0]}"
         return ""
@@ -94,3 +95,19 @@ class Source:
             if not why:
                 raise
             raise ModelError(f"{why}. Mend the model, or export it again.") from error
+
+
+def _with_output_shapes(model: ModelProto) -> ModelProto:
+    """The model itself, with the inferred shape of each output that declares none; without dimensions where none is
+    inferred, which the checker does not look at."""
+    missing = [o for o in model.graph.output if o.type.HasField("tensor_type") and not _has_shape(o)]
+    if not missing:
+        return model
+    inferred = {o.name: o for o in onnx.shape_inference.infer_shapes(model).graph.output}
+    for output in missing:
+        output.type.tensor_type.shape.CopyFrom(inferred[output.name].type.tensor_type.shape)
+    return model
+
+
+def _has_shape(info: onnx.ValueInfoProto) -> bool:
+    return bool(info.type.tensor_type.HasField("shape"))

@@ -50,7 +50,7 @@ import onnx.inliner
 from onnx import GraphProto, ModelProto
 
 from surgeon.errors import UsageError
-from surgeon.ir.files import is_large, write
+from surgeon.ir.files import Content, is_large, write
 from surgeon.ir.functions import as_inliner_reads, by_name, opset_of, say_defaults
 from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
@@ -120,9 +120,12 @@ class PrecisionResult:
         """The largest relative error of any output; None where nothing was compared."""
         return self.errors[0].relative if self.errors else None
 
-    def save(self, path: str | Path, also: Mapping[Path, bytes] | None = None) -> None:
-        """Write the model, one of more than 1 GiB with its weights in a file beside it; `also`: see `files.write`."""
-        write(self.model, Path(path), also=also, apart=is_large(self.model))
+    def save(self, path: str | Path, also: Mapping[Path, Content] | None = None) -> list[Path]:
+        """Write the model, and return its files; `also`: see `files.write`.
+
+        One of more than 1 GiB gets its weights in a file beside it.
+        """
+        return write(self.model, Path(path), also=also, apart=is_large(self.model))
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -14,6 +14,7 @@ NOT_FINITE = frozenset({"inf", "nan"})
 OUT_OF_RANGE = NOT_FINITE | {"huge"}  # here kernels saturate, each at a place of its own
 NEXT_TO_NOTHING = frozenset({"zero", "zero rows", "tiny", "denormal"})
 NOT_COUNTED = NOT_FINITE | {"denormal"}  # the steps between denormal numbers are large against the numbers themselves
+WORDS = ("", "a", "B", "aB", "A b", " c ", "é", "Ü", "0", "-1.5", "nan", "a,b")
 Feeds = dict[str, np.ndarray]
 SizedInput = tuple[str, int, tuple[int, ...]]  # its name, its element type, its shape
 
@@ -68,6 +69,8 @@ class _Draws:
         if elem in FLOATS:
             with np.errstate(over="ignore"):
                 return np.asarray(floats(shape, elem), np.float64).astype(dtype)
+        if elem == TensorProto.STRING:
+            return np.asarray(np.asarray(WORDS, object)[self.rng.integers(0, len(WORDS), shape)], object).reshape(shape)
         if dtype == np.bool_:
             return self.rng.integers(0, 2, shape).astype(np.bool_)
         return self.rng.integers(0, 4, shape).astype(dtype)
@@ -125,6 +128,7 @@ __all__ = [
     "NOT_COUNTED",
     "NOT_FINITE",
     "OUT_OF_RANGE",
+    "WORDS",
     "Feeds",
     "SizedInput",
     "feeds_of",

@@ -17,14 +17,29 @@ from onnx import ModelProto, TensorProto, helper
 
 from surgeon.ir.protos import all_nodes, holders
 from surgeon.ir.run import Reference, Runner, Unrunnable
+from surgeon.proof.chance import why_random
 from surgeon.proof.equality import TOLERANCE, Difference, compare, smallest_normal
 from surgeon.proof.exact import Exact, widen_stash
 from surgeon.proof.feeds import HALVES, NOT_COUNTED, NOT_FINITE, Feeds, feeds_of
 from surgeon.proof.integers import plain_integers
 from surgeon.proof.pair import ModelPair
+from surgeon.proof.probes import (
+    MOST_PROBED,
+    Window,
+    probed_feeds,
+    probed_positions,
+    probed_sizes,
+    random_feeds,
+    roomy_sizes,
+    sized_feeds,
+)
 from surgeon.proof.sizes import FIRST_CHOICE, TOO_LARGE, SizeChoice
 
+AT_OTHER_SIZES = frozenset({"random", "zero", "large", "shifted", "inf"})  # of a window that has probes of its own
 KERNEL_NOISE = 1e-3  # a relative difference that a single kernel's rounding may make; the definition decides
+
+# Of these ONNX Runtime's kernels see some NaN and others not, by where they stand in a vector register.
+BLIND_TO_NAN = frozenset({"DynamicQuantizeLinear"})
 
 Equality = Callable[[np.ndarray, np.ndarray], Difference]  # of (what stands for the original, the original)
 
@@ -54,7 +69,12 @@ class Verdict:
 
 
 def judge(
-    pair: ModelPair, choice: SizeChoice = FIRST_CHOICE, *, slack: float = 1.0, own_rounding: bool = False
+    pair: ModelPair,
+    choice: SizeChoice = FIRST_CHOICE,
+    *,
+    slack: float = 1.0,
+    own_rounding: bool = False,
+    probed: bool = False,
 ) -> Verdict:
     """Run both sides of a pair on every kind of input, at each size, and compare all outputs.
 
@@ -63,7 +83,11 @@ def judge(
     own_rounding  a model in half precision may be as far from an exact evaluation as the original's own rounding,
                   operator by operator, takes that (four times as far, as everywhere): ONNX Runtime leaves most of that
                   rounding out, and a deep model makes much of little
+    probed        whether it is a window, on which the further inputs of `probes` are tried
     """
+    random = why_random(pair.before, pair.after)
+    if random:
+        return Verdict.unproved(random)
     try:
         before = pair.runner("before")
     except Unrunnable as error:
@@ -75,12 +99,16 @@ def judge(
     if after.lacking and not before.lacking:
         return Verdict.different(f"ONNX Runtime runs the original window, not the rewritten one: {after.lacking}")
     after.follow(before)
-    return _Judge(pair, before, after, slack=slack, own_rounding=own_rounding).verdict(choice)
+    return _Judge(pair, before, after, slack=slack, own_rounding=own_rounding, probed=probed).verdict(choice)
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """Both sides, run on the same inputs. `exact` and `exact_after` evaluate each side in a wider type."""
+    """Both sides, run on the same inputs. `exact` and `exact_after` evaluate each side in a wider type.
+
+    where  which sizes the inputs have, where these are probed: a row of one element has no variance, and what a norm
+           makes of it is rounding, so that KERNEL_NOISE is no difference there
+    """
 
     kind: str
     feeds: Feeds
@@ -89,13 +117,14 @@ class _Trial:
     exact: Exact
     exact_after: Exact
     slack: float
+    where: str
 
     def equality(self, index: int, *, at_least: float = 0.0) -> Equality:
         """The rule by which arrays are compared that stand for an output; `at_least`: no smaller tolerance will do."""
         dtype = helper.np_dtype_to_tensor_dtype(self.expected[index].dtype)
         return partial(
             compare,
-            tolerance=max(TOLERANCE.get(dtype, 0.0) * self.slack, at_least),
+            tolerance=max(TOLERANCE.get(dtype, 0.0) * self.slack, at_least, KERNEL_NOISE if self.where else 0.0),
             finite=self.kind not in NOT_FINITE,
             exact=partial(self.exact.output, index),
             rounding=partial(self.exact.rounding, index),
@@ -106,7 +135,10 @@ class _Trial:
 class _Judge:
     """Judges one pair whose sides both load."""
 
-    def __init__(self, pair: ModelPair, before: Runner, after: Runner, *, slack: float, own_rounding: bool) -> None:
+    def __init__(
+        self, pair: ModelPair, before: Runner, after: Runner, *, slack: float, own_rounding: bool, probed: bool
+    ) -> None:
+        self.is_probed = probed and not pair.met
         self.pair = pair
         self.before = before
         self.after = after
@@ -114,6 +146,7 @@ class _Judge:
         self.own_rounding = own_rounding
         self.reads_halves = any(elem in HALVES for _, elem, _ in pair.inputs)
         self.holds_halves = _holds_halves(pair.before)
+        self.blind_to_nan = any(n.op_type in BLIND_TO_NAN for h, _ in holders(pair.before) for n in all_nodes(h))
         self.max_error = 0.0
         self.note = ""
 
@@ -121,8 +154,12 @@ class _Judge:
         """Try one set of inputs after the other, until one shows a difference."""
         runs, why = 0, ""
         integers = plain_integers(self.pair)
-        for infos, given in self.pair.runs(choice):
+        for turn, (infos, given) in enumerate(self.pair.runs(choice)):
             for kind, drawn in feeds_of(infos, numbers=integers):
+                if turn and self.is_probed and kind not in AT_OTHER_SIZES:
+                    continue
+                if kind == "nan" and self.blind_to_nan:
+                    continue
                 feeds = {**drawn, **given}
                 try:
                     expected = self.before.run(feeds)
@@ -135,22 +172,73 @@ class _Judge:
                     return verdict
         if not runs:
             return Verdict.unproved(f"the original window does not run: {why or TOO_LARGE}", unsized=True)
+        if self.is_probed:
+            return self._probed(choice) or Verdict(True, self.max_error, self.note)
         return Verdict(True, self.max_error, self.note)
 
-    def _tried(self, kind: str, feeds: Feeds, expected: list[np.ndarray]) -> Verdict | None:
-        """The verdict where the inputs show a difference; None where they show none."""
+    def _probed(self, choice: SizeChoice) -> Verdict | None:
+        """The verdict where a probe shows a difference; probes that the original does not run say nothing."""
+        window, left = Window(self.pair), MOST_PROBED
+        rng = np.random.default_rng(0)
+        sized = next(self.pair.sizes(choice))
+        roomy = next((s for s in roomy_sizes(window) if self._runs(random_feeds(window, s, rng), self.before)), sized)
+        for kind, feeds in probed_feeds(window, roomy):
+            left -= window.cost(roomy)
+            verdict, _ = self._probe(kind, feeds) if left > 0 else (None, False)
+            if verdict is not None:
+                return verdict
+        for probes in probed_positions(window, roomy):
+            for kind, feeds in probes:
+                left -= window.cost(roomy)
+                verdict, runs = self._probe(kind, feeds) if left > 0 else (None, False)
+                if verdict is not None:
+                    return verdict
+                if not runs:
+                    break
+        for other in probed_sizes(window):
+            if window.cost(other) > left:
+                continue
+            left -= window.cost(other)
+            where = " of " + " x ".join(str(list(dims)) for _, _, dims in other)
+            for feeds in sized_feeds(window, other, rng):
+                if window.may_be_refused(other) and not self._runs(feeds, self.after):
+                    continue
+                verdict, _ = self._probe("random", feeds, where)
+                if verdict is not None:
+                    return verdict
+        return None
+
+    def _runs(self, feeds: Feeds, side: Runner) -> bool:
+        """Whether a side runs."""
+        try:
+            side.run(feeds)
+        except Unrunnable:
+            return False
+        return True
+
+    def _probe(self, kind: str, feeds: Feeds, where: str = "") -> tuple[Verdict | None, bool]:
+        """(the verdict where the inputs show a difference, whether the original runs)"""
+        try:
+            expected = self.before.run(feeds)
+        except Unrunnable:
+            return None, False
+        return self._tried(kind, feeds, expected, where), True
+
+    def _tried(self, kind: str, feeds: Feeds, expected: list[np.ndarray], where: str = "") -> Verdict | None:
+        """The verdict where the inputs show a difference; None where they show none. `where`: of which sizes they are,
+        where that is not told by the kind."""
         try:
             results = self.after.run(feeds)
         except Unrunnable as error:
-            return Verdict.different(f"on {kind} inputs the rewritten window does not run: {error}")
+            return Verdict.different(f"on {kind} inputs{where} the rewritten window does not run: {error}")
         exact = Exact(self.pair.before, feeds, self.reads_halves, expected, kind, self.pair.folder)
         exact_after = Exact(self.pair.after, feeds, self.reads_halves, results, kind, self.pair.folder)
-        trial = _Trial(kind, feeds, expected, results, exact, exact_after, self.slack)
+        trial = _Trial(kind, feeds, expected, results, exact, exact_after, self.slack, where)
         for index in range(len(expected)):
             found = self.difference(trial, index)
             if found.why:
                 strays = self._strays(trial, index)
-                return Verdict.different(f"on {kind} inputs {found.why}{strays}", found.error)
+                return Verdict.different(f"on {kind} inputs{where} {found.why}{strays}", found.error)
             if kind not in NOT_COUNTED:
                 self.max_error = max(self.max_error, found.error)
         return None

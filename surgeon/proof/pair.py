@@ -65,8 +65,11 @@ class ModelPair:
             )
 
     def digest(self) -> bytes:
-        """Equal for pairs that compute the same on the same inputs: of both sides, and of what was met."""
-        digest = hashlib.sha256()
+        """Equal for pairs that compute the same on the same inputs: of both sides, of the sizes that somebody gives,
+        and of what was met."""
+        symbols = dict.fromkeys(d for _, _, shape in self.inputs for d in shape if isinstance(d, str))
+        given = [(k, self.fixed[name]) for k, name in enumerate(symbols) if name in self.fixed]
+        digest = hashlib.sha256(repr((given, self.largest_pad)).encode())
         for model in (self.before, self.after):
             digest.update(model.SerializeToString(deterministic=True))
         for feeds in self.met:

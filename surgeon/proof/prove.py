@@ -8,11 +8,15 @@ The rooms of the proof, lower ones first:
     loading    whether ONNX Runtime still loads a rewritten model
     sizes      numbers for symbolic dimensions
     pair       two models with the same inputs and outputs
-    integers   which integer inputs may have any value
+    shrink     a pair at small sizes, where it is the same at every size
+    integers   what integer inputs are: numbers, positions, sizes
+    probes     further inputs and sizes for a window
+    chance     what draws random numbers
     judge      runs a pair and says whether it is equal: a Verdict
     cut        the window of a rewrite as a pair
     whole      two whole models as a pair
     prove      one verdict a rewrite
+    cache      proofs of earlier runs, in a file
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ from surgeon.proof.cut import Cutter, CutWindow
 from surgeon.proof.feeds import Feeds
 from surgeon.proof.judge import Verdict, judge
 from surgeon.proof.pair import ModelPair
+from surgeon.proof.shrink import shrunk
 from surgeon.proof.sizes import FIRST_CHOICE, SizeChoice, small_choices
 from surgeon.proof.whole import tensors_of_a_run
 
@@ -120,10 +125,16 @@ class Prover:
         return verdict
 
     def _verdict(self, pair: ModelPair, tolerance: float, choice: SizeChoice = FIRST_CHOICE) -> Verdict:
-        """The verdict on a pair, from memory where the same was asked before."""
+        """The verdict on a pair: at small sizes where that settles it, else at those of the model."""
+        small = shrunk(pair)
+        verdict = None if small is None else self._remembered(small, tolerance, choice)
+        return verdict if verdict is not None and verdict.ok else self._remembered(pair, tolerance, choice)
+
+    def _remembered(self, pair: ModelPair, tolerance: float, choice: SizeChoice) -> Verdict:
+        """The verdict of the judge, from memory where the same was asked before."""
         asked = hashlib.sha256(repr((tolerance, choice)).encode() + pair.digest()).digest()
         if asked not in self._verdicts:
-            self._verdicts[asked] = judge(pair, choice, slack=tolerance)
+            self._verdicts[asked] = judge(pair, choice, slack=tolerance, probed=True)
         return self._verdicts[asked]
 
 

@@ -183,6 +183,45 @@ class _Chooser:
         return self.largest_pad + (11, 16)[turn] - 2 * (rank - axis)
 
 
+class Symbols:
+    """The dimensions of some inputs whose sizes are free, by name, and the inputs at any sizes of them.
+
+    free  names of dimensions, those in formulas too, and one for each distance from the end at which a dimension has
+          none; not those that are `fixed`
+    """
+
+    def __init__(self, inputs: Sequence[DeclaredInput], fixed: Mapping[str, int]) -> None:
+        self.inputs = inputs
+        self.fixed = fixed
+        self._formulas = {s: formula for s in symbols_of(inputs) if (formula := _formula(s)) is not None}
+        names = [self._name(d, axis, len(shape)) for _, _, shape in inputs for axis, d in enumerate(shape)]
+        plain = (n for s in names if s for n in (_names_in(self._formulas[s]) if s in self._formulas else [s]))
+        self.free = [s for s in dict.fromkeys(plain) if s not in fixed]
+
+    def sized(self, sizes: Mapping[str, int]) -> list[SizedInput] | None:
+        """The inputs with a number for every dimension; None where a formula gives none, or one is too large."""
+        known = {**sizes, **self.fixed}
+        known.update({s: _evaluated(f, known) for s, f in self._formulas.items() if s not in known})
+        if min(known.values(), default=0) < 0:
+            return None
+        found = [
+            (
+                name,
+                elem,
+                tuple(d if isinstance(d, int) else known[self._name(d, k, len(shape))] for k, d in enumerate(shape)),
+            )
+            for name, elem, shape in self.inputs
+        ]
+        return None if any(_is_too_large(*both) for both in zip(found, self.inputs, strict=True)) else found
+
+    @staticmethod
+    def _name(dim: Dim, axis: int, rank: int) -> str:
+        """The name of a dimension; empty where it has a number."""
+        if isinstance(dim, int):
+            return ""
+        return dim if isinstance(dim, str) else f"#{rank - axis}"
+
+
 # ---- formulas --------------------------------------------------------------------------------------------------------
 # PyTorch's newer exporter names a dimension by its formula, such as '4*s10'.
 
@@ -236,6 +275,7 @@ __all__ = [
     "TOO_LARGE",
     "DeclaredInput",
     "SizeChoice",
+    "Symbols",
     "all_choices",
     "sized_inputs",
     "small_choices",

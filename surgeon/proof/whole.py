@@ -40,7 +40,10 @@ def prove_models(
 
     Raises UsageError where `shapes` does not fit the model.
     """
-    pair = whole_pair(before, after, base=base, shapes=shapes)
+    try:
+        pair = whole_pair(before, after, base=base, shapes=shapes)
+    except Unrunnable as error:
+        return Verdict.unproved(str(error))
     first = None
     for choice in all_choices(pair.inputs, pair.before):
         verdict = judge(pair, choice, own_rounding=own_rounding)
@@ -54,7 +57,13 @@ def prove_models(
 def whole_pair(
     before: ModelProto, after: ModelProto, *, base: str | Path | None = None, shapes: Shapes | None = None
 ) -> ModelPair:
-    """Two whole models as a pair. Raises UsageError where `shapes` does not fit the first one."""
+    """Two whole models as a pair.
+
+    Raises UsageError where `shapes` does not fit the first one, Unrunnable where an input is no tensor.
+    """
+    other = next((i.name for i in before.graph.input if not i.type.HasField("tensor_type")), None)
+    if other is not None:
+        raise Unrunnable(f"the input '{other}' is no tensor, and no values are drawn for it")
     given = dict(shapes or {})
     fixed = fixed_symbols(before, given)
     inputs: list[DeclaredInput] = []
@@ -123,8 +132,8 @@ def tensors_of_a_run(model: ModelProto, tensors: Sequence[str], *, folder: Path 
     wanted = [t for t in tensors if t in made]
     outputs = {o.name for o in model.graph.output}
     model.graph.output.extend(onnx.ValueInfoProto(name=t) for t in wanted if t not in outputs)
-    pair = whole_pair(model, model, base=folder, shapes=shapes)
     try:
+        pair = whole_pair(model, model, base=folder, shapes=shapes)
         runner = Runner(model, folder)
     except (Unrunnable, ModelError):
         return []

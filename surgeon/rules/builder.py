@@ -99,6 +99,10 @@ class Builder:
         """What becomes of the node that makes `value` in the stage LOWER: keep, decompose or plugin."""
         return self._context.lowering_of(value, pass_name)
 
+    def is_lowered(self, key: str) -> bool:
+        """Whether a pass of the run writes nodes of an operator out in the stage LOWER."""
+        return self._context.is_lowered(key)
+
     def discard(self, value: Value, *keep: Any) -> None:
         """Take away the node that a body made for `value`, and what was made for it alone.
 

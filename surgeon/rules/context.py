@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from surgeon.ir.graph import Graph, Node, Value
 from surgeon.ir.model import Model
 from surgeon.ir.schemas import DOMAIN
+from surgeon.rules.pattern import roots
 from surgeon.rules.rule import Pass
 from surgeon.targets.target import Target
 
@@ -48,6 +49,14 @@ class Context:
         self._libraries = {p.name: _libraries_of(p, self.plugins or ("surgeon",)) for p in self.passes.values()}
         self.memo: dict[Hashable, Any] = {}  # what bodies computed in this run, by a key of their own
         self._last_number: dict[str, int] = {}
+        self._lowered: frozenset[str] | None = None
+
+    def is_lowered(self, key: str) -> bool:
+        """Whether a pass of the run writes nodes of an operator out."""
+        if self._lowered is None:
+            rules = [r for p in self.passes.values() for r in p.rules if r.strategy == "decompose"]
+            self._lowered = frozenset(root.key for r in rules for root in roots(r.pattern))
+        return key in self._lowered
 
     def lowering(self, p: Pass, node: Node) -> Lowering:
         """How a pass lowers its canonical node: as the user says, else as the target asks."""

@@ -209,7 +209,8 @@ class Driver:
             warnings=builder.warnings,
             tolerance=builder.tolerance,
         )
-        for origin in dict.fromkeys([n.origin for n in gone if n.origin is not None]):
+        built_on = [n.origin for n in gone if n.origin is not None]
+        for origin in dict.fromkeys([*built_on, *_origins_read(made, aliases)]):
             record.absorb(origin)
             self.rewrites.pop(origin, None)
         for node in record.added:
@@ -313,6 +314,13 @@ def _outputs_of(result: Any, root: Node, rule: Rule) -> list[Value | None]:
         if old is not None and new is None:
             require(not old.users and not old.is_output, f"its output '{old.name}' is read")
     return given
+
+
+def _origins_read(made: Iterable[Node], aliases: Mapping[Value, Value]) -> list[Rewrite]:
+    """The rewrites of which a new one reads a tensor that the file did not have: it makes sense with them alone."""
+    read = [v for n in made if n.alive for v in n.inputs if v is not None] + list(aliases.values())
+    found = [(v, v.producer.origin) for v in read if v.producer is not None and v.producer.origin is not None]
+    return [origin for v, origin in found if not any(v in n.outputs for n in origin.removed)]
 
 
 def _wrote_its_root(builder: Builder, outputs: Sequence[Value | None]) -> bool:

@@ -1,77 +1,95 @@
-"""Find the patterns that can hold at a node, from the operators of the node and of its inputs' producers alone.
+"""Find the patterns that can hold at a node: all patterns of a run share one decision tree, grown as nodes ask for it.
 
-Most nodes are rejected by one dictionary look-up.
+A step of the tree looks at one tensor in front of the node: which operator makes it, and whether it is a constant. What
+several patterns begin with is looked at once, not once a pattern. Most nodes are rejected after a step or two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from surgeon.ir.graph import Node, Value
+from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
 from surgeon.rules.match import required_attributes, same_attribute
 from surgeon.rules.pattern import Absent, Choice, Const, Op, Output, Pattern, Var, roots
 
 T = TypeVar("T")
-# The producer signature of an input: (its producer's operator, "" where no node makes it; whether it is a constant; the
-# signatures of the producer's own inputs). None in it for what was not looked at; None for an input left out.
-Signature = Any
+Path = tuple[int, ...]  # of a tensor: the number of the node's input, then that of its producer's input, and so on
+Asks = frozenset[Path]  # the tensors that decide whether a pattern can hold
+
+MOST_INPUTS = 3  # of a node that are looked at
+MOST_STEPS = 3  # from the node to what is looked at
+NOTHING: Asks = frozenset()  # a pattern that nothing more can reject
+
+
+class Seen(NamedTuple):
+    """What stands at a path: the operator that makes the tensor ("" where none does), whether it is a constant."""
+
+    maker: str
+    constant: bool
+
+
+LEFT_OUT = Seen("left out", False)  # an input with an empty name
+BEYOND = Seen("beyond", False)  # the node has fewer inputs: older opsets have some as attributes
+NO_TENSOR = {seen.maker: seen for seen in (LEFT_OUT, BEYOND)}
+Known = Mapping[Path, Seen]
 
 
 class Candidate(NamedTuple, Generic[T]):
-    """A root pattern, the orders in which its inputs may come, and the owners of the pattern."""
+    """A root pattern and its owners."""
 
     root: Op
-    orders: list[tuple[Pattern, ...]]
     owners: list[T]
 
 
-@dataclass(frozen=True, slots=True)
-class _Bucket(Generic[T]):
-    """The candidates for the nodes of one operator whose inputs are made by the same operators.
+@dataclass(slots=True)
+class _State(Generic[T]):
+    """A place in the decision tree: what is known there, and the patterns that can still hold.
 
-    attributes   what each candidate asks of the node's own attributes; empty where one of them asks nothing
-    looks_above  for each input, whether a candidate looks at what stands in front of its producer
-    owned        the (root, owner) pairs, where neither constants nor what stands above decide; else None
-    memo         the pairs by signature, where `owned` is None
+    candidates  each with the tensors that decide about it
+    count       of the node's inputs
+    looked_at   the paths of the steps so far; the node's own, which is empty, comes first
+    number      the input that is looked at next; -1 where nothing more can reject a pattern
+    slot        whose input: 0 for the node, n for the producer of what was looked at in step n
+    pairs       the (root, owner) pairs, where nothing more is looked at
+    attributes  what each of those asks of the node's own attributes; empty where one of them asks nothing
     """
 
-    candidates: tuple[Candidate[T], ...]
-    attributes: list[list[tuple[str, Any]]]
-    looks_above: list[bool]
-    owned: tuple[tuple[Op, T], ...] | None
-    memo: dict[tuple[Any, ...], tuple[tuple[Op, T], ...]] = field(default_factory=dict)
-
-
-def _pairs(candidates: Iterable[Candidate[T]]) -> tuple[tuple[Op, T], ...]:
-    return tuple((c.root, owner) for c in candidates for owner in c.owners)
+    candidates: list[tuple[Candidate[T], Asks]]
+    count: int
+    known: dict[Path, Seen]
+    looked_at: tuple[Path, ...]
+    path: Path = ()
+    number: int = -1
+    slot: int = 0
+    pairs: tuple[tuple[Op, T], ...] = ()
+    attributes: list[list[tuple[str, Any]]] = field(default_factory=list)
+    others: dict[str, _State[T]] = field(default_factory=dict)  # what comes next, by the maker of a tensor
+    constants: dict[str, _State[T]] = field(default_factory=dict)  # the same where the tensor is a constant
 
 
 class Index(Generic[T]):
-    """Patterns by what stands at their root and directly in front of it.
+    """Patterns by what stands at their root and in front of it.
 
-    `at(node)` gives the (pattern, owner) pairs that can hold at a node: those that fit its operator, the operators in
-    front, and where there are any of those, what is constant and the operators one further up. Both signatures are
-    remembered, so the cost of a node that no pattern can match does not grow with the number of patterns. The owners of
-    one pattern stand together.
+    `at(node)` gives the (pattern, owner) pairs that can hold at a node. The cost of a node does not grow with the
+    number of patterns that begin alike. The owners of one pattern stand together.
     """
 
     def __init__(self, owned: Iterable[tuple[Pattern, T]], model: Model) -> None:
-        self._model = model
+        self._is_constant = model.is_constant
         self._by_operator: dict[str, list[Candidate[T]]] = {}
         owners: dict[Op, list[T]] = {}
         for pattern, owner in owned:
             for root in roots(pattern):
                 if root not in owners:
                     owners[root] = []
-                    self._by_operator.setdefault(root.key, []).append(
-                        Candidate(root, list(root.orders()), owners[root])
-                    )
+                    self._by_operator.setdefault(root.key, []).append(Candidate(root, owners[root]))
                 owners[root].append(owner)
-        # By the node's operator, then those in front of its first three inputs, then the number of its inputs.
-        self._buckets: dict[Any, Any] = {}
+        self._first: dict[str, dict[int, _State[T]]] = {}  # by the node's operator and the number of its inputs
 
     @property
     def operators(self) -> frozenset[str]:
@@ -80,78 +98,66 @@ class Index(Generic[T]):
 
     def at(self, node: Node) -> tuple[tuple[Op, T], ...]:
         """The (root, owner) pairs that can hold at the node."""
-        inputs = node.inputs
-        count = len(inputs)
-        first = inputs if count <= 3 else inputs[:3]
         try:
-            level = self._buckets[node.key]
-            for v in first:  # a look-up each and no call: this runs for every node
-                if v is None:
-                    level = level[None]
-                else:
-                    producer = v.producer
-                    level = level["" if producer is None else producer.key]
-            bucket: _Bucket[T] = level[count]
+            state = self._first[node.key][len(node.inputs)]
         except KeyError:
-            bucket = self._add_bucket(node.key, count, _producers_of(first))
-        if bucket.attributes and not _has_any(node, bucket.attributes):
+            state = self._add_first(node)
+        makers: list[Node | None] = [node]
+        while state.number >= 0:  # no call on the way: this runs for every node
+            reader = makers[state.slot]
+            inputs = () if reader is None else reader.inputs
+            branches, maker = state.others, None
+            if state.number >= len(inputs):
+                seen = BEYOND.maker
+            elif (value := inputs[state.number]) is None:
+                seen = LEFT_OUT.maker
+            else:
+                maker = value.producer
+                seen = "" if maker is None else maker.key
+                if not value.varies and self._is_constant(value):
+                    branches = state.constants
+            makers.append(maker)
+            state = branches.get(seen) or _grown(state, branches, seen)
+        if state.attributes and not _has_any(node, state.attributes):
             return ()
-        if bucket.owned is not None:
-            return bucket.owned
-        constant = self._model.is_constant
-        signed: list[Any] = []
-        looks_above = bucket.looks_above
-        for k, v in enumerate(first):
-            if v is None:
-                continue
-            is_constant = not v.varies and constant(v)
-            signed.append(is_constant)
-            if looks_above[k] and not is_constant:
-                _sign_inputs_of(v, signed, constant)
-        found = bucket.memo.get(key := tuple(signed))
-        if found is None:
-            signatures = [_signature(v, above, constant) for v, above in zip(first, looks_above, strict=True)]
-            found = bucket.memo[key] = _pairs(_that_fit(bucket.candidates, count, signatures))
-        return found
+        return state.pairs
 
-    def _add_bucket(self, key: str, count: int, producers: Sequence[str | None]) -> _Bucket[T]:
-        level = self._buckets
-        for step in (key, *producers):
-            level = level.setdefault(step, {})
-        found = level[count] = self._make_bucket(key, count, producers)
-        return found
-
-    def _make_bucket(self, key: str, count: int, producers: Sequence[str | None]) -> _Bucket[T]:
-        signatures: list[Signature] = [None if op is None else (op, None, None) for op in producers]
-        candidates = tuple(_that_fit(self._by_operator.get(key, ()), count, signatures))
-        orders = [order for c in candidates for order in c.orders]
-        at_input = [[order[k] for order in orders if k < len(order)] for k in range(len(producers))]
-        above = [any(_looks_above(q, op) for q in those) for those, op in zip(at_input, producers, strict=True)]
-        attributes = [required_attributes(c.root) for c in candidates]
-        decided = not any(above) and not any(_asks_for_constant(q) for those in at_input for q in those)
-        return _Bucket(
-            candidates,
-            attributes if all(attributes) else [],
-            above,
-            _pairs(candidates) if decided else None,
-        )
+    def _add_first(self, node: Node) -> _State[T]:
+        count = len(node.inputs)
+        asked = [(c, _asks_at_root(c.root, count, {})) for c in self._by_operator.get(node.key, ())]
+        state = _decided([(c, asks) for c, asks in asked if asks is not None], count, {}, ((),))
+        self._first.setdefault(node.key, {})[count] = state
+        return state
 
 
-def _that_fit(
-    candidates: Iterable[Candidate[T]], count: int, signatures: Sequence[Signature]
-) -> Iterator[Candidate[T]]:
-    """The candidates that can hold at a node with `count` inputs of these signatures."""
-    for candidate in candidates:
-        most = len(candidate.root.inputs)
-        if not candidate.root.open and most < min(count, len(signatures)) and signatures[most] is not None:
-            continue  # the node has more inputs
-        if any(all(_fits(q, s) for q, s in zip(order, signatures, strict=False)) for order in candidate.orders):
-            yield candidate
+def _grown(state: _State[T], branches: dict[str, _State[T]], maker: str) -> _State[T]:
+    """The state behind `state` where `maker` makes the tensor that it looks at; it is added to `branches`."""
+    seen = NO_TENSOR.get(maker) or Seen(maker, branches is state.constants)
+    known = {**state.known, state.path: seen}
+    left = []
+    for candidate, asks in state.candidates:
+        again = _asks_at_root(candidate.root, state.count, known) if state.path in asks else asks
+        if again is not None:
+            left.append((candidate, again))
+    branches[maker] = found = _decided(left, state.count, known, (*state.looked_at, state.path))
+    return found
 
 
-def _producers_of(inputs: Iterable[Value | None]) -> list[str | None]:
-    """The operators that make the inputs; "" for one that no node makes, None for one left out."""
-    return [None if v is None else "" if v.producer is None else v.producer.key for v in inputs]
+def _decided(
+    candidates: list[tuple[Candidate[T], Asks]], count: int, known: dict[Path, Seen], looked_at: tuple[Path, ...]
+) -> _State[T]:
+    """The state with these candidates: the nearest tensor is looked at next, of those what most of them ask for."""
+    state = _State(candidates, count, known, looked_at)
+    wanted = Counter(path for _, asks in candidates for path in asks)
+    if wanted:
+        state.path = min(wanted, key=lambda path: (len(path), -wanted[path], path))
+        state.number = state.path[-1]
+        state.slot = looked_at.index(state.path[:-1])
+        return state
+    state.pairs = tuple((c.root, owner) for c, _ in candidates for owner in c.owners)
+    attributes = [required_attributes(c.root) for c, _ in candidates]
+    state.attributes = attributes if all(attributes) else []
+    return state
 
 
 def _has_any(node: Node, attributes: Iterable[list[tuple[str, Any]]]) -> bool:
@@ -165,59 +171,70 @@ def _has_any(node: Node, attributes: Iterable[list[tuple[str, Any]]]) -> bool:
     return False
 
 
-def _sign_inputs_of(value: Value, signed: list[Any], constant: Callable[[Value], bool]) -> None:
-    """Add to `signed` what makes the inputs of a tensor's producer, and whether they are constants."""
-    assert value.producer is not None
-    for v in value.producer.inputs[:3]:
-        if v is None:
-            signed.append(None)
+# ---- what a pattern asks for -----------------------------------------------------------------------------------------
+# Each function answers None where the pattern cannot hold with what is known, and never for one that holds.
+
+
+def _asks_at_root(root: Op, count: int, known: Known) -> Asks | None:
+    """What a root pattern asks for at a node with `count` inputs."""
+    asks = _asks_of_inputs(root, (), known)
+    if asks is None or root.open:
+        return asks
+    for number in range(len(root.inputs), min(count, MOST_INPUTS)):  # the node has more inputs: are they left out?
+        seen = known.get((number,))
+        if seen is None:
+            asks |= {(number,)}
+        elif seen is not LEFT_OUT:
+            return None
+    return asks
+
+
+def _asks_of_inputs(node: Op, path: Path, known: Known) -> Asks | None:
+    """What a pattern asks for in front of the node at `path`, whatever the order of its inputs."""
+    if len(path) == MOST_STEPS:
+        return NOTHING
+    orders = [_asks_in_order(order, path, known) for order in node.orders()]
+    return _any_of(orders)
+
+
+def _asks_in_order(inputs: tuple[Pattern, ...], path: Path, known: Known) -> Asks | None:
+    asks = NOTHING
+    for number, pattern in enumerate(islice(inputs, MOST_INPUTS)):
+        more = _asks(pattern, (*path, number), known)
+        if more is None:
+            return None
+        asks |= more
+    return asks
+
+
+def _any_of(ways: Iterable[Asks | None]) -> Asks | None:
+    """What is asked for where any of some ways will do: nothing more once one of them holds whatever comes."""
+    asks: Asks | None = None
+    for way in ways:
+        if way is None:
             continue
-        producer = v.producer
-        signed.append("" if producer is None else producer.key)
-        signed.append(not v.varies and constant(v))
+        if not way:
+            return NOTHING
+        asks = way if asks is None else asks | way
+    return asks
 
 
-def _signature(value: Value | None, above: bool, constant: Callable[[Value], bool]) -> Signature:
-    """The signature of an input; with `above` those of its producer's inputs too, unless it is a constant."""
-    if value is None:
+def _asks(pattern: Pattern, path: Path, known: Known) -> Asks | None:
+    """What a pattern of the tensor at `path` asks for."""
+    if isinstance(pattern, Choice):
+        return _any_of(_asks(q, path, known) for q in pattern.alternatives)
+    seen = known.get(path)
+    if seen is BEYOND or (isinstance(pattern, Var) and (pattern.name is None or seen is not LEFT_OUT)):
+        return NOTHING
+    if seen is None:
+        return frozenset({path})
+    if isinstance(pattern, Absent):
+        return NOTHING if seen is LEFT_OUT else None
+    if seen is LEFT_OUT:
         return None
-    producer = value.producer
-    is_constant = not value.varies and constant(value)
-    if producer is None or is_constant or not above:
-        return ("" if producer is None else producer.key, is_constant, None)
-    inputs = [v and (v.producer and v.producer.key, not v.varies and constant(v), None) for v in producer.inputs[:3]]
-    return (producer.key, False, tuple(inputs))
-
-
-def _asks_for_constant(pattern: Pattern) -> bool:
-    """Whether it matters to the pattern that the tensor is a constant."""
-    return isinstance(pattern, Const) or (
-        isinstance(pattern, Choice) and any(_asks_for_constant(q) for q in pattern.alternatives)
-    )
-
-
-def _looks_above(pattern: Pattern, maker: str | None) -> bool:
-    """Whether it matters to the pattern what stands in front of the operator `maker`."""
-    if isinstance(pattern, Choice):
-        return any(_looks_above(q, maker) for q in pattern.alternatives)
-    node = pattern.node if isinstance(pattern, Output) else pattern
-    return isinstance(node, Op) and node.key == maker and any(not isinstance(q, Var) for q in node.inputs)
-
-
-def _fits(pattern: Pattern, signature: Signature) -> bool:
-    """Whether an input of that signature can match the pattern; never False for one that does."""
-    if isinstance(pattern, Choice):
-        return any(_fits(q, signature) for q in pattern.alternatives)
-    if isinstance(pattern, Var):
-        return pattern.name is None or signature is not None
-    if isinstance(pattern, Absent) or signature is None:
-        return isinstance(pattern, Absent) and signature is None
-    key, constant, inputs = signature
     if isinstance(pattern, Const):
-        return constant is not False
+        return NOTHING if seen.constant else None
     node = pattern.node if isinstance(pattern, Output) else pattern
-    if not isinstance(node, Op) or key != node.key:
-        return False
-    if constant or inputs is None:
-        return True
-    return any(all(_fits(q, s) for q, s in zip(order, inputs, strict=False)) for order in node.orders())
+    if not isinstance(node, Op) or node.key != seen.maker:
+        return None
+    return NOTHING if seen.constant else _asks_of_inputs(node, path, known)

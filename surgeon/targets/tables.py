@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from surgeon.targets.releases import EVERYWHERE, Range, Version, between, since, up_to
+from surgeon.targets.releases import EVERY_RELEASE, EVERYWHERE, Range, Version, between, since, up_to
 
 RTX_MEASURED = "1.7.1"
 
@@ -134,12 +134,12 @@ CONSTANT_INPUTS: dict[str, dict[int, Range]] = {
     "Conv": {1: up_to(6, 0), 2: up_to(8, 4)},
     "ConvTranspose": {1: up_to(7, 2, 2), 2: up_to(8, 4)},
     "CumSum": {1: up_to(10, 7)},
-    "DequantizeLinear": {1: EVERYWHERE, 2: EVERYWHERE},
+    "DequantizeLinear": {1: EVERY_RELEASE, 2: EVERYWHERE},
     "Dropout": {2: EVERYWHERE},
     "InstanceNormalization": {1: up_to(9, 3), 2: up_to(9, 3)},
     "NonMaxSuppression": {3: up_to(8, 4), 4: up_to(8, 4)},
     "Pad": {1: up_to(8, 0), 2: up_to(8, 0), 3: up_to(10, 3)},
-    "QuantizeLinear": {1: EVERYWHERE, 2: EVERYWHERE},
+    "QuantizeLinear": {1: EVERY_RELEASE, 2: EVERYWHERE},
     "Resize": {2: up_to(8, 2)},
     "STFT": {1: EVERYWHERE, 2: EVERYWHERE},
     "Slice": {3: EVERYWHERE},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from surgeon.errors import UsageError
 from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
 from surgeon.ir.schemas import schema
-from surgeon.targets import dtypes, plugins, tables
+from surgeon.targets import dtypes, names, plugins, tables
 from surgeon.targets.condition import Check, Condition, input_of, is_weights, opset_of, rank_of
 from surgeon.targets.conditions import CONDITIONS, dla, pads, shapes
 from surgeon.targets.installed import installed_version
@@ -19,7 +19,7 @@ from surgeon.targets.releases import FIRST, LAST, Range, Version, dotted, row_of
 
 DEFAULT = "10.9"
 LAST_DLA = 10  # the last major version with DLA
-NAMES = "A target is a version such as 8.4 or 10.9, 'rtx', '8.6+dla', or 'installed'."
+NAMES = "A target is a version such as 8.4 or 10.9, 'rtx', '8.6+dla', 'installed', or a name of `surgeon targets`."
 MISREAD_FUNCTION = "this parser ties functions and what is in them by name alone, and may mix them up with others"
 
 
@@ -39,23 +39,42 @@ class Target:
 
     @staticmethod
     def parse(text: str) -> Target:
-        """The target of a name: `major[.minor[.patch]]`, `rtx`, `installed`, or a version with `+dla`.
+        """The target of a name: `major[.minor[.patch]]`, `rtx`, `installed`, a version with `+dla`, or one of `names`.
 
         A version without a row of its own has that of the nearest row below it; a bare major means its first release.
-        Later releases of the newest major in the table have the newest row. Raises UsageError for anything else.
+        Later releases of the newest major in the table have the newest row. Raises UsageError for anything else, and
+        for `installed` where no TensorRT can be imported.
         """
         if text == "installed":
-            return _installed()
+            found = _installed()
+            if found is None:
+                raise UsageError(
+                    "no TensorRT can be imported here. Name the target, such as 10.9; see surgeon targets."
+                )
+            return found
         if not text.strip():
             raise UsageError(f"the target is empty. {NAMES.replace('A target', 'It')}")
         base, plus, suffix = text.partition("+")
-        if (plus and suffix != "dla") or (base != "rtx" and not re.fullmatch(r"\d+(\.\d+){0,3}", base)):
-            raise UsageError(f"no target is called '{text}'. {NAMES}")
-        if base != "rtx":
+        if plus and suffix != "dla":
+            raise UsageError(_unknown(text))
+        if base == "rtx":
+            if suffix:
+                raise UsageError("TensorRT-RTX has no DLA. Leave '+dla' out.")
+            return Target(text, LAST, rtx=True)
+        if re.fullmatch(r"\d+(\.\d+){0,3}", base):
             return _release(text, base, bool(suffix))
-        if suffix:
-            raise UsageError("TensorRT-RTX has no DLA. Leave '+dla' out.")
-        return Target(text, LAST, rtx=True)
+        alias = names.resolve(base)
+        if alias is None:
+            raise UsageError(_unknown(text))
+        version, said = alias
+        target = _release(version + plus + suffix, version, bool(suffix))
+        return replace(target, note="; ".join(filter(None, (said, target.note))))
+
+    @staticmethod
+    def default() -> Target:
+        """The TensorRT that can be imported, else TensorRT-RTX, else the release `DEFAULT`; `note` says which."""
+        found = _installed()
+        return found or replace(Target.parse(DEFAULT), note="no TensorRT can be imported here")
 
     def __str__(self) -> str:
         return self.name
@@ -76,6 +95,16 @@ class Target:
     def plugins(self) -> bool:
         """Whether plugin nodes can be imported at all."""
         return self._in(plugins.PLUGIN_READERS)
+
+    def reads(self, dtype: int) -> bool:
+        """Whether tensors of a type, of TensorProto.DataType, may be inputs and outputs."""
+        first = dtypes.READABLE.get(dtype)
+        return first is not None and first <= self.version
+
+    @property
+    def int64(self) -> bool:
+        """Whether int64 is computed in 64 bits; it is read as int32 elsewhere, and what int32 does not hold is cut."""
+        return not self._in(dtypes.NARROWING)
 
     @property
     def carries_functions(self) -> bool:
@@ -176,14 +205,14 @@ class Target:
 
     def has_other_types(self, model: Model) -> bool:
         """Whether a model has tensors of a type that not every release knows: then `mistyped` is to be asked."""
-        return dtypes.has_other_types(model)
+        return dtypes.has_other_types(model, rtx=self.rtx)
 
     def mistyped(self, node: Node) -> str | None:
         """The reason where the node reads or makes tensors of a type that the parser does not take; None elsewhere.
 
-        Apart from `takes`: few models have such types, and no pass mends it.
+        Apart from `takes`: few models have such types. What a pass carries in another type is no longer listed.
         """
-        return dtypes.why_mistyped(node, self.version)
+        return dtypes.why_mistyped(node, self.version, rtx=self.rtx)
 
     def _in(self, targets: Range) -> bool:
         return targets.covers(self.version, rtx=self.rtx, dla=self.dla)
@@ -266,8 +295,8 @@ def _release(text: str, base: str, dla: bool) -> Target:
     asked = (*asked, 0) if len(asked) == 1 else asked
     if asked < FIRST or asked[0] > LAST[0]:
         raise UsageError(
-            f"TensorRT {dotted(FIRST)} to {dotted(LAST)} are known, not {base}. Name one of these, 'rtx' or "
-            "'installed'."
+            f"TensorRT {dotted(FIRST)} to {dotted(LAST)} are known, not {base}.{names.suggestion(base)} Name one of "
+            "these, or another of `surgeon targets`."
         )
     if dla and asked[0] > LAST_DLA:
         raise UsageError(f"TensorRT {base} has no DLA: {LAST_DLA}.x is the last that has. Leave '+dla' out.")
@@ -276,14 +305,18 @@ def _release(text: str, base: str, dla: bool) -> Target:
     return Target(text, row, dla=dla, note=note)
 
 
-def _installed() -> Target:
-    """The TensorRT that can be imported, else TensorRT-RTX, else `DEFAULT`; `note` says which, and why."""
+def _unknown(text: str) -> str:
+    return f"no target is called '{text}'.{names.suggestion(text)} {NAMES}"
+
+
+def _installed() -> Target | None:
+    """The TensorRT that can be imported, else TensorRT-RTX, with a note that says which; None where there is none."""
     version = installed_version("tensorrt")
     if version:
         return _installed_release(version)
     version = installed_version("tensorrt_rtx")
     if not version:
-        return Target(DEFAULT, Target.parse(DEFAULT).version, note="no TensorRT can be imported here")
+        return None
     measured = f"; the table was measured with {tables.RTX_MEASURED}"
     note = f"TensorRT-RTX {version} is installed{'' if version.startswith(tables.RTX_MEASURED) else measured}"
     return Target("rtx", LAST, rtx=True, note=note)

@@ -87,7 +87,10 @@ def compare(
     for library in plugins:
         plugin_library(library)
     names = [o.name for o in before.graph.output]
-    pair = whole_pair(before, after, shapes=shapes)
+    try:
+        pair = whole_pair(before, after, shapes=shapes)
+    except Unrunnable as error:
+        raise ModelError(f"the models cannot be compared: {error}.") from None
     inputs = list(_inputs(pair, data))
     if not inputs:
         raise UsageError(f"'{data}' gives no inputs.")

@@ -19,10 +19,19 @@ from surgeon.trt.runtime import RTX, target_of, title
 def refusals(trt: Any, source: Path, log: PolygraphyLog) -> list[Untaken]:
     """The parser's own errors, or where it took the model, what the builder logged;
     each with the pass that mends it."""
-    found = list(dict.fromkeys(_parser_errors(trt, source)))
-    if not found:
-        proto = read(source)
-        found = [_builder_error(line, proto) for line in log.told()]
+    found = parser_refusals(trt, source)
+    if found:
+        return found
+    proto = read(source)
+    return _with_passes([_builder_error(line, proto) for line in log.told()], trt, source)
+
+
+def parser_refusals(trt: Any, source: Path) -> list[Untaken]:
+    """The parser's own errors, each with the pass that mends it; none where it takes the model."""
+    return _with_passes(list(dict.fromkeys(_parser_errors(trt, source))), trt, source)
+
+
+def _with_passes(found: list[Untaken], trt: Any, source: Path) -> list[Untaken]:
     mending = _mending(source, target_of(trt)) if found else {}
     return [replace(r, mended_by=mending.get(r.node, "")) for r in found]
 

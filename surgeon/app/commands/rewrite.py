@@ -6,56 +6,96 @@ import argparse
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from surgeon.app import arguments
-from surgeon.app.commands import DONE, FAILED
+from surgeon.app.commands import CHANGES, DONE, status_of
 from surgeon.app.explain import explain_node
+from surgeon.app.record import record, size_of
 from surgeon.app.screen import Screen
-from surgeon.app.summary import closing, print_precision, print_report, print_window
+from surgeon.app.summary import answer, closing, print_precision, print_report, print_window
 from surgeon.errors import UsageError
-from surgeon.ir.files import check_writable, put
-from surgeon.pipeline.session import Result, rewrite
-from surgeon.report import Report, target_name
+from surgeon.ir.files import Content, check_writable, put
+from surgeon.pipeline.cure import cures
+from surgeon.pipeline.options import Options
+from surgeon.pipeline.session import Result, rewrite_source
+from surgeon.pipeline.source import Source
+from surgeon.report import target_name
 from surgeon.targets.target import Target
 
 if TYPE_CHECKING:
     from surgeon.precision import PrecisionResult
 
+PAGES = (".html", ".htm")  # suffixes of a report that is a page
+
 
 def run(args: argparse.Namespace) -> int:
+    if _is_batch(args):
+        from surgeon.app.commands import many  # one model starts without it
+
+        return many.run(args)
+    _take_places(args)
     screen = Screen(args.quiet)
     if args.explain is not None:
         return _explain(args, screen)
     if args.out is None and not args.check:
         raise UsageError("say where to write the model: surgeon rewrite IN.onnx OUT.onnx, or --check to write nothing.")
-    options = arguments.pass_options(args)
     _check_half(args)
     source, out = Path(args.model), None if args.check else Path(args.out)
     reports = [Path(r) for r in args.report]
     _check_places(out, reports, [source])
     target, title = arguments.target_of(args)
     screen.line(f"{source}, {title}")
-    result = _rewritten(args, source, target, options, screen)
-    _check_places(out, reports, result.files)
-    report = result.report
-    started = time.perf_counter()
-    half = _to_half(result, args, target, options) if args.fp16 else None
-    report.seconds += time.perf_counter() - started
+    done = _rewritten(args, source, target, screen)
+    _check_places(out, reports, done.result.files)
+    report = done.result.report
+    status = status_of(report, changes=args.check and done.changes, broken=done.half is not None and done.half.failed)
     withheld = args.strict and bool(report.untaken)
-    written = "" if out is None or withheld else args.out
-    _write(result, half, Path(written) if written else None, _report_files(report, half, reports, source, written))
-    print_report(report, screen, diff=args.diff, each=bool(args.verbose))
-    if half is not None:
-        print_precision(half, screen, bool(args.verbose))
-    where = _where(args, withheld)
-    screen.line(f"{closing(report)}; {where}, {report.seconds:.1f} s", "bad" if report.failed else "good")
-    changed = args.check and (bool(report.applied) or (half is not None and half.half > 0))
-    return FAILED if changed or report.failed or (half is not None and half.failed) else DONE
+    written = None if withheld else out
+    saved = _write(done, written, _report_files(args, done, reports, source, written, status))
+    print_report(report, screen, diff=args.diff, each=bool(args.verbose), cures=done.cures)
+    if done.half is not None:
+        print_precision(done.half, screen, bool(args.verbose))
+    style = "good" if status in (DONE, CHANGES) else "bad"
+    screen.line(f"{closing(report)}; {_where(args, withheld)}, {report.seconds:.1f} s", "bad" if report.broken else "")
+    screen.line(answer(report, saved), style)
+    return DONE if args.exit_zero else status
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was made of a model: the rewritten one, its conversion to fp16, and the cures of what is not taken."""
+
+    result: Result
+    half: PrecisionResult | None
+    cures: list[str]
+
+    @property
+    def changes(self) -> bool:
+        """Whether something is not as it was."""
+        return bool(self.result.report.applied) or (self.half is not None and self.half.half > 0)
 
 
 # ---- arguments -------------------------------------------------------------------------------------------------------
+
+
+def _is_batch(args: argparse.Namespace) -> bool:
+    """Whether there are several models, or the results go to a folder."""
+    if args.out is None:
+        return False
+    several = len(args.models) > 1 or Path(args.models[0]).is_dir()
+    return several or args.out.endswith("/") or Path(args.out).is_dir()
+
+
+def _take_places(args: argparse.Namespace) -> None:
+    """Set `args.model` and `args.out` from the places that were given. Raises UsageError."""
+    args.model, *more = args.models
+    if len(more) > 1 or (more and args.out is not None):
+        raise UsageError("several models go into a folder: surgeon rewrite A.onnx B.onnx -o OUT/.")
+    args.out = more[0] if more else args.out
 
 
 def _check_half(args: argparse.Namespace) -> None:
@@ -69,6 +109,9 @@ def _check_places(out: Path | None, reports: Sequence[Path], sources: Sequence[P
     places = reports if out is None else [out, *reports]
     for path in places:
         check_writable(path, *sources)
+    for path in reports:
+        if path.suffix not in (*PAGES, ".json") and path != out:
+            raise UsageError(f"--report writes R.json or R.html, not '{path}'.")
     if out is not None and any(out.resolve() == r.resolve() for r in reports):
         raise UsageError(f"--report and the model cannot both be written to '{out}'.")
 
@@ -76,12 +119,12 @@ def _check_places(out: Path | None, reports: Sequence[Path], sources: Sequence[P
 # ---- running ---------------------------------------------------------------------------------------------------------
 
 
-def _rewritten(
-    args: argparse.Namespace, source: Path, target: Target, options: Mapping[str, float], screen: Screen
-) -> Result:
+def _rewritten(args: argparse.Namespace, source: Path, target: Target, screen: Screen) -> Done:
+    started = time.perf_counter()
+    pass_options = arguments.pass_options(args)
+    given = Source(source)
     with screen.progress() as progress:
-        return rewrite(
-            source,
+        options = Options.checked(
             target=target,
             plugins=arguments.words(args.plugins),
             strategy=arguments.strategies(args.strategy),
@@ -91,9 +134,14 @@ def _rewritten(
             shapes=arguments.shapes(args.shapes),
             passes=args.passes,
             allow_unproved=args.allow_unproved,
-            options=options,
+            options=pass_options,
             progress=progress,
+            cache=not args.no_cache,
         )
+        result = rewrite_source(given, options)
+    half = _to_half(result, args, target, pass_options) if args.fp16 else None
+    result.report.seconds = time.perf_counter() - started
+    return Done(result, half, cures(result, given, options))
 
 
 def _to_half(result: Result, args: argparse.Namespace, target: Target, options: Mapping[str, float]) -> PrecisionResult:
@@ -117,32 +165,45 @@ def _to_half(result: Result, args: argparse.Namespace, target: Target, options: 
 
 
 def _report_files(
-    report: Report, half: PrecisionResult | None, paths: Sequence[Path], source: Path, written: str
-) -> dict[Path, bytes]:
+    args: argparse.Namespace, done: Done, paths: Sequence[Path], source: Path, out: Path | None, status: int
+) -> dict[Path, Content]:
     """The reports by their places: a page for R.html, JSON else."""
-    from surgeon.app.html.page import render  # a run without a page starts without it
-
-    found = {}
+    found: dict[Path, Content] = {}
     for path in paths:
-        is_page = path.suffix in (".html", ".htm")
-        text = render(report, title=source.name, written=written, precision=half) if is_page else _json(report, half)
-        found[path] = text.encode(errors="backslashreplace")
+        if path.suffix in PAGES:
+            found[path] = _page(done, source.name, "" if out is None else str(out)).encode(errors="backslashreplace")
+        else:
+            found[path] = partial(_json, args, done, status)
     return found
 
 
-def _json(report: Report, half: PrecisionResult | None) -> str:
-    written = report.to_json() | ({} if half is None else {"precision": half.to_json()})
-    return json.dumps(written, indent=2, ensure_ascii=False) + "\n"
+def _page(done: Done, title: str, written: str) -> str:
+    from surgeon.app.html.page import render  # a run without a page starts without it
+
+    return render(done.result.report, title=title, written=written, precision=done.half)
 
 
-def _write(result: Result, half: PrecisionResult | None, out: Path | None, reports: Mapping[Path, bytes]) -> None:
-    """Write the model and the reports, all of them whole or none; without `out` the reports alone."""
+def _json(args: argparse.Namespace, done: Done, status: int, files: Mapping[Path, Path]) -> bytes:
+    """The JSON report, with the record of the run; `files` are those of the written model."""
+    written = done.result.report.to_json()
+    for entry, cure in zip(written["untaken"], done.cures, strict=True):
+        entry["cure"] = cure
+    if done.half is not None:
+        written["precision"] = done.half.to_json()
+    written["record"] = record(args, done.result.files, files, status)
+    return (json.dumps(written, indent=2, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
+
+
+def _write(done: Done, out: Path | None, reports: dict[Path, Content]) -> int | None:
+    """Write the model and the reports, all of them whole or none; without `out` the reports alone.
+
+    Returns by how many bytes the model is smaller than its source; None without `out`.
+    """
     if out is None:
         put(reports)
-    elif half is not None:
-        half.save(out, reports)
-    else:
-        result.save(out, reports)
+        return None
+    before = size_of(done.result.files)
+    return before - size_of((done.half or done.result).save(out, reports))
 
 
 def _where(args: argparse.Namespace, withheld: bool) -> str:

@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from surgeon.app.html.drawing import MOST_NODES, Sketch, draw, sketch
+from surgeon.app.summary import answer
 from surgeon.report import Applied, Declined, Report, target_name
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 MOST_DRAWN = 60  # windows of different shapes on one page
 MOST_ROWS = 500  # of one table
-OPEN_WINDOWS = 6  # a page with fewer windows shows them without a click
+OPEN_WINDOWS = 10  # a page with no more rewrites shows their pictures without a click
 
 
 def render(report: Report, *, title: str = "", written: str = "", precision: PrecisionResult | None = None) -> str:
@@ -78,6 +79,7 @@ def _head(report: Report, title: str, written: str, precision: PrecisionResult |
     return (
         f'<h1>{escape(title or "A rewritten model")} <span class="pill {kind}">{word}</span></h1>'
         f'<p class="sub">for {escape(target_name(report.target))}{where}</p>'
+        f"<p>{escape(answer(report))}</p>"
         f'<div class="tiles">{"".join(tiles)}</div>{whole}'
     )
 

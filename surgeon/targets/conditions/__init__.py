@@ -33,14 +33,17 @@ from surgeon.targets.conditions import (
     pads,
     pools,
     quantization,
+    ranks,
     recurrent,
     reductions,
     resize,
     shapes,
     types,
+    unread,
 )
 
 THEMES = (
+    unread,
     reductions,
     activations,
     resize,
@@ -57,6 +60,7 @@ THEMES = (
     quantization,
     attention,
     types,
+    ranks,
     dla,
 )
 CONDITIONS: tuple[Condition, ...] = tuple(

@@ -14,8 +14,9 @@ from surgeon.targets.condition import (
     is_weights,
     rank_of,
 )
-from surgeon.targets.releases import EVERYWHERE, RTX, between, since
+from surgeon.targets.releases import EVERYWHERE, between, since
 
+HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)  # in which both spellings are the same number
 CLIPPED_BY_TENSORS = (0, TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64)  # 0: not inferred
 
 
@@ -47,7 +48,7 @@ def celu_type(node: Node) -> str | None:
     source="onnx-tensorrt@6.0 to @5ab48c5: defaults 1.6732 and 1.0507; measured with TensorRT-RTX",
 )
 def selu_defaults(node: Node) -> str | None:
-    if "alpha" in node.attrs and "gamma" in node.attrs:
+    if ("alpha" in node.attrs and "gamma" in node.attrs) or dtype_of(node) in HALVES:
         return None
     return "alpha and gamma are left out, and this parser's own defaults are rounded to 1.6732 and 1.0507"
 
@@ -125,7 +126,12 @@ def clip_tensors(node: Node) -> str | None:
     return f"bounds that are computed are taken in fp32 and int32, not in {dtype_name(dtype_of(node))}"
 
 
-@condition("Clip", RTX, source="measured with TensorRT-RTX alone: ActivationType.CLIP is max(alpha, min(beta, x))")
+@condition(
+    "Clip",
+    EVERYWHERE,
+    source="NvInfer.h, ActivationType::kCLIP: max(alpha, min(beta, x)); measured with TensorRT 8.4.1.5 and "
+    "TensorRT-RTX",
+)
 def clip_crossed(node: Node) -> str | None:
     low, high = constant_of(node, 1), constant_of(node, 2)
     if low is None or high is None or low.dtype.kind in "iu" or low.size != 1 or high.size != 1:

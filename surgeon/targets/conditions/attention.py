@@ -44,10 +44,28 @@ def attention_sizes(node: Node) -> str | None:
     return "keys and values of different sizes are refused" if keys[-1] != values[-1] else None
 
 
-@condition("Attention", RTX, source="measured with TensorRT-RTX alone: it is parsed, and not built")
+HEADS = range(9, 257)  # the sizes of a head that there is a kernel for; with a mask of booleans multiples of 8 alone
+
+
+@condition(
+    "Attention",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: not supported by a dedicated kernel; one query, and three dimensions "
+    "without a mask, are built from other layers",
+)
 def attention_kernel(node: Node) -> str | None:
-    dtype = dtype_of(node)
-    return f"there is no kernel for {dtype_name(dtype)}" if dtype in (TensorProto.FLOAT, TensorProto.DOUBLE) else None
+    dtype, shape = dtype_of(node), shape_of(node)
+    if shape is None or (len(shape) == 4 and shape[2] == 1) or (len(shape) == 3 and shape[1] == 1):
+        return None
+    if len(shape) == 3 and input_of(node, 3) is None and not node.attr("is_causal"):
+        return None
+    if dtype in (TensorProto.FLOAT, TensorProto.DOUBLE):
+        return f"there is no kernel for {dtype_name(dtype)}"
+    wide = shape[-1]
+    head = wide // (node.attr("q_num_heads") or 1) if isinstance(wide, int) else None
+    if head is None or (head in HEADS and (head % 8 == 0 or dtype_of(node, 3) != TensorProto.BOOL)):
+        return None
+    return f"there is no kernel for heads of {head}"
 
 
 @condition("Attention", RTX, source="measured with TensorRT-RTX alone")

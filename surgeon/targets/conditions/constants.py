@@ -1,10 +1,12 @@
-"""Constant nodes."""
+"""What makes numbers out of none: Constant, Range, the random operators."""
 
 from __future__ import annotations
 
+from onnx import TensorProto
+
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition
-from surgeon.targets.releases import between, up_to
+from surgeon.targets.condition import condition, dtype_of, input_of, is_weights
+from surgeon.targets.releases import RTX, between, up_to
 
 
 @condition("Constant", up_to(7, 2, 2), source='onnx-tensorrt@803e699: attrs.get<ShapedWeights>("value") alone')
@@ -22,3 +24,22 @@ def constant_integers(node: Node) -> str | None:
     if "value_ints" in node.attrs:
         return "value_ints is read as floats: the constant would be empty"
     return "value_int is read as a float: the constant would be 0" if "value_int" in node.attrs else None
+
+
+@condition("RandomUniform RandomUniformLike", RTX, source="measured with TensorRT-RTX 1.7.1: it is parsed, not built")
+def empty_range(node: Node) -> str | None:
+    return "high is not above low" if node.attr("high") <= node.attr("low") else None
+
+
+@condition("RandomNormal RandomNormalLike", RTX, source="measured with TensorRT-RTX 1.7.1: Assertion beta > 0 failed")
+def no_deviation(node: Node) -> str | None:
+    return "a scale that is not positive is refused" if node.attr("scale") <= 0 else None
+
+
+@condition("Range", RTX, source="measured with TensorRT-RTX 1.7.1: Assertion !isInFlight failed; integers are taken")
+def computed_range(node: Node) -> str | None:
+    if dtype_of(node) not in (TensorProto.FLOAT, TensorProto.DOUBLE):
+        return None
+    if all(is_weights(input_of(node, position)) for position in range(3)):
+        return None
+    return "computed bounds are refused in floats"

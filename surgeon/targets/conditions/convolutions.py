@@ -5,7 +5,7 @@ from __future__ import annotations
 from surgeon.ir.graph import Node
 from surgeon.targets.condition import condition, input_of, is_weights, shape_of
 from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
-from surgeon.targets.releases import since
+from surgeon.targets.releases import RTX, since
 
 
 def deconvolution_padding(node: Node) -> list[int] | None:
@@ -86,3 +86,14 @@ def computed_bias(node: Node) -> str | None:
     if all(m <= e for m, e in zip(more, ends, strict=True)):
         return None
     return "a computed bias is not added to what output_padding adds"
+
+
+@condition(
+    "ConvTranspose",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: Strided & Dilated Deconv are currently not supported",
+)
+def strided_and_dilated(node: Node) -> str | None:
+    if all(s == 1 for s in node.attr("strides") or ()) or all(d == 1 for d in node.attr("dilations") or ()):
+        return None
+    return "strides together with dilations are refused"

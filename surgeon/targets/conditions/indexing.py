@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from onnx import TensorProto
+
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, constant_of, input_of, rank_of, shape_of
+from surgeon.targets.condition import condition, constant_of, dtype_of, input_of, is_weights, rank_of, shape_of
 from surgeon.targets.releases import RTX, between, since, up_to
 
 
@@ -106,3 +108,26 @@ def split_uneven(node: Node) -> str | None:
     if isinstance(size, int) and size % count == 0:
         return None
     return f"num_outputs {count} does not divide the dimension"
+
+
+@condition(
+    "Slice",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: Slice steps length does not equal starts length; int64 is taken",
+)
+def slice_steps(node: Node) -> str | None:
+    starts, rank = shape_of(node, 1), rank_of(node)
+    if dtype_of(node, 1) != TensorProto.INT32 or input_of(node, 4) is not None:
+        return None
+    if not all(is_weights(input_of(node, position)) for position in (1, 2)):
+        return None
+    return None if starts is None or starts == (rank,) else "steps are left out, and the positions are int32"
+
+
+@condition(
+    "ReverseSequence",
+    since(8, 6, rtx=True),
+    source="onnx-tensorrt@6ba67d3: batch_axis and time_axis cannot be the same; measured with TensorRT-RTX 1.7.1",
+)
+def reversed_batch(node: Node) -> str | None:
+    return "batch_axis and time_axis are the same" if node.attr("batch_axis") == node.attr("time_axis") else None

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, constant_of, dtype_of, input_of, opset_of, outputs_of, rank_of
-from surgeon.targets.releases import between, since, up_to
+from surgeon.targets.condition import (
+    condition,
+    constant_of,
+    dtype_of,
+    input_of,
+    opset_of,
+    outputs_of,
+    rank_of,
+    shape_of,
+)
+from surgeon.targets.releases import RTX, between, since, up_to
 
 
 @condition(
@@ -127,3 +136,15 @@ def lp_order(node: Node) -> str | None:
 def dropout_training(node: Node) -> str | None:
     training = constant_of(node, 2)
     return "training mode is refused" if training is not None and bool(training.any()) else None
+
+
+@condition(
+    "InstanceNormalization",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: Error during shape inference, where there is one number a channel",
+)
+def instance_of_one(node: Node) -> str | None:
+    shape = shape_of(node)
+    if shape is None or any(size != 1 for size in shape[2:]):
+        return None
+    return "one number a channel is refused"

@@ -94,6 +94,16 @@ def pool_part(node: Node) -> str | None:
 
 
 @condition(
+    "LpPool",
+    EVERYWHERE,
+    source="`Only L1 and L2 normalization are supported`; measured with TensorRT-RTX",
+)
+def pool_power(node: Node) -> str | None:
+    p = node.attr("p") or 2
+    return None if p in (1, 2) else f"p = {p} is refused; 1 and 2 are taken"
+
+
+@condition(
     "MaxPool",
     EVERYWHERE,
     source="onnx-tensorrt@1def182: does not support the indices output in MaxPool",

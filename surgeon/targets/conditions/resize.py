@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, rank_of
-from surgeon.targets.releases import between, since, up_to
+from onnx import TensorProto
+
+from surgeon.ir.graph import Node, Value
+from surgeon.targets.condition import condition, input_of, opset_of, rank_of
+from surgeon.targets.releases import RTX, between, since, up_to
+
+SCALES_CONE = 64  # nodes that are looked at behind computed scales
 
 
 @condition(
@@ -56,9 +60,10 @@ def resize_refused(node: Node) -> str | None:
 
 @condition("Resize", since(8, 0, rtx=True), section="6", source="onnx-tensorrt@4225037: no importer of this mode")
 def resize_crop(node: Node) -> str | None:
-    if node.attr("coordinate_transformation_mode") != "tf_crop_and_resize":
+    mode = node.attr("coordinate_transformation_mode")
+    if mode not in ("tf_crop_and_resize", "half_pixel_symmetric"):
         return None
-    return "coordinate_transformation_mode 'tf_crop_and_resize' is refused"
+    return f"coordinate_transformation_mode '{mode}' is refused"
 
 
 @condition("Resize", up_to(8, 4), section="6", source="onnx-tensorrt@9f82b2b: does not support cubic interpolation")
@@ -86,3 +91,41 @@ def roi_align(node: Node) -> str | None:
     if node.attr("sampling_ratio"):
         return None
     return "sampling_ratio 0 (adaptive) is not there: it would take one sample a bin"
+
+
+@condition(
+    "Resize",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: The shape of weights must align with input data",
+)
+def resize_by_sizes(node: Node) -> str | None:
+    if node.attr("coordinate_transformation_mode") != "tf_half_pixel_for_nn" or input_of(node, 3) is None:
+        return None
+    return "sizes are not read with tf_half_pixel_for_nn: scales are"
+
+
+@condition(
+    "Resize Upsample",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: Network input is a shape tensor and must have type Int32 or Int64",
+)
+def resize_by_input(node: Node) -> str | None:
+    found = _float_input(input_of(node, 2 if node.op == "Resize" and opset_of(node) >= 11 else 1))
+    return None if found is None else f"its scales follow from the input '{found.name}', which holds floats"
+
+
+def _float_input(value: Value | None) -> Value | None:
+    """An input of the model, of floats, that a value is computed from through few nodes; None where there is none."""
+    todo = [] if value is None else [value]
+    seen = set(todo)
+    while todo and len(seen) <= SCALES_CONE:
+        found = todo.pop()
+        maker = found.producer
+        if maker is None and found.is_input and found.graph.model.dtype(found) == TensorProto.FLOAT:
+            return found
+        if maker is None or maker.key in ("Shape", "Size", "Constant"):
+            continue
+        fresh = [given for given in maker.inputs if given is not None and given not in seen]
+        seen.update(fresh)
+        todo += fresh
+    return None

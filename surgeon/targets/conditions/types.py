@@ -5,9 +5,11 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, dtype_name, dtype_of, unread
+from surgeon.targets.condition import condition, dtype_name, dtype_of, input_of, is_weights
 from surgeon.targets.dtypes import ORDINARY, READABLE
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since, up_to
+
+FLOAT8 = frozenset(number for name, number in TensorProto.DataType.items() if name.startswith("FLOAT8"))
 
 
 @condition(
@@ -20,14 +22,16 @@ def cast(node: Node) -> str | None:
     return f"there is no {dtype_name(to)}" if to not in READABLE else None
 
 
-saturate = unread(
-    "saturate",
-    "Cast CastLike",
-    RTX,
-    right=1,
-    effect="it would saturate",
-    source="measured with TensorRT-RTX alone",
+@condition(
+    "Cast CastLike QuantizeLinear",
+    since(10, 0, rtx=True),
+    source='onnx-tensorrt@eb43908: Ignore "saturate" attribute; measured with TensorRT-RTX',
 )
+def not_saturated(node: Node) -> str | None:
+    made = node.outputs[0]
+    if node.attrs.get("saturate", 1) or made is None or node.graph.model.dtype(made) not in FLOAT8:
+        return None
+    return "saturate 0 is not read: it would saturate"
 
 
 @condition("Cast", up_to(8, 6), source="onnx-tensorrt@4f54a19 onnx2trt_utils.cpp convertDtype")
@@ -67,3 +71,72 @@ def cast_before_nine(node: Node) -> str | None:
 )
 def no_bfloat16(node: Node) -> str | None:
     return "bfloat16 is refused" if dtype_of(node) == TensorProto.BFLOAT16 else None
+
+
+INTEGERS = frozenset({TensorProto.INT8, TensorProto.INT32, TensorProto.INT64})
+
+
+@condition(
+    "MatMul Gemm Einsum Erf ReduceL2 ReduceLogSum ReduceLogSumExp QuantizeLinear",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: Found unsupported input type; not support the given operator",
+)
+def floats_alone(node: Node) -> str | None:
+    dtype = dtype_of(node)
+    refused = dtype in INTEGERS and (dtype != TensorProto.INT8 or node.op == "Einsum")
+    return f"{dtype_name(dtype)} is refused" if refused else None
+
+
+@condition(
+    "Resize Upsample",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: must have type Float, Half, Int8 or BFloat16",
+)
+def resized_type(node: Node) -> str | None:
+    dtype = dtype_of(node)
+    refused = dtype in (TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL)
+    return f"{dtype_name(dtype)} is refused" if refused else None
+
+
+@condition(
+    "GridSample",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: `input` and `grid` must be of same type; first input has type Int",
+)
+def sampled_type(node: Node) -> str | None:
+    image, grid = dtype_of(node), dtype_of(node, 1)
+    if image in INTEGERS or image == TensorProto.BOOL:
+        return f"{dtype_name(image)} is refused"
+    return "the grid has another type than the image" if 0 not in (image, grid) and image != grid else None
+
+
+@condition(
+    "DepthToSpace SpaceToDepth",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: Found unsupported input type of BOOL",
+)
+def no_booleans(node: Node) -> str | None:
+    return "bool is refused" if dtype_of(node) == TensorProto.BOOL else None
+
+
+@condition("ConvTranspose", RTX, source="measured with TensorRT-RTX 1.7.1: it is parsed, and not built")
+def deconvolved_bfloat16(node: Node) -> str | None:
+    return "bfloat16 is refused" if dtype_of(node) == TensorProto.BFLOAT16 else None
+
+
+@condition(
+    "LSTM GRU RNN",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: ISelectLayer must have `thenInput` and `elseInput` of same type",
+)
+def halves_of_lengths(node: Node) -> str | None:
+    if input_of(node, 4) is None or dtype_of(node) not in (TensorProto.FLOAT16, TensorProto.BFLOAT16):
+        return None
+    return f"sequence_lens is refused in {dtype_name(dtype_of(node))}"
+
+
+@condition("Clip", RTX, source="measured with TensorRT-RTX 1.7.1: bounds that are computed, in int8")
+def clipped_int8(node: Node) -> str | None:
+    if dtype_of(node) != TensorProto.INT8 or all(is_weights(input_of(node, bound)) for bound in (1, 2)):
+        return None
+    return "computed bounds are refused in int8"

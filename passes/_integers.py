@@ -1,0 +1,48 @@
+"""Small integers in a type that TensorRT computes with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from surgeon import Builder, require
+from surgeon.ir.graph import Value
+
+CARRIERS: dict[int, int] = {
+    TensorProto.INT8: TensorProto.INT32,
+    TensorProto.UINT8: TensorProto.INT32,
+    TensorProto.INT32: TensorProto.INT32,
+    TensorProto.INT64: TensorProto.INT64,
+}
+
+
+def bits_of(dtype: int) -> int:
+    """How many bits a number of an integer type has."""
+    return int(np.iinfo(helper.tensor_dtype_to_np_dtype(dtype)).bits)
+
+
+def carried(b: Builder, x: Value) -> Value:
+    """The integers of x in the type that carries them."""
+    dtype = b.dtype(x)
+    name = TensorProto.DataType.Name(dtype).lower()
+    require(dtype in CARRIERS, f"no type of TensorRT carries {name}")
+    return x if CARRIERS[dtype] == dtype else b.Cast(x, to=CARRIERS[dtype])
+
+
+def wrapped(b: Builder, x: Value, dtype: int) -> Value:
+    """What is carried in x as the type itself, modulo its range; of int32 and int64, x as it is."""
+    if dtype == TensorProto.UINT8:
+        return b.Cast(b.Mod(x, 256), to=dtype)
+    if dtype == TensorProto.INT8:
+        return b.Cast(b.Sub(b.Mod(b.Add(x, 128), 256), 128), to=dtype)
+    return x
+
+
+def numbers(b: Builder, given: Any, dtype: int) -> Value:
+    """A constant of the type that carries `dtype`."""
+    array = np.asarray(given, object)
+    short = all(-(2**31) <= n < 2**31 for n in array.reshape(-1))
+    require(short or b.target.int64, "this TensorRT computes int64 in int32")
+    return b.constant(array, CARRIERS[dtype])

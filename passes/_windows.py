@@ -1,0 +1,62 @@
+"""The windows of a pooling, axis by axis."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from onnx import helper
+
+from surgeon import Builder, require
+from surgeon.ir.graph import Node, Value
+from surgeon.targets.conditions.pools import pool_axes
+from surgeon.targets.conditions.windows import per_axis
+
+from ._types import FLOATS
+
+
+class Windows(NamedTuple):
+    """The windows along one axis, each a row: where they look, and how they meet the padding.
+
+    places   positions in the input; a position in the padding has another one of its window in its place
+    inside   whether it is of the input
+    counted  whether it is of the input or of its padding, not of what ceil_mode adds
+    """
+
+    places: np.ndarray
+    inside: np.ndarray
+    counted: np.ndarray
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each window is one position, the next one behind the last."""
+        return self.places.shape[1] == 1 and bool(self.inside.all() and (np.diff(self.places[:, 0]) == 1).all())
+
+
+def windows_of(node: Node) -> list[Windows]:
+    """The windows along each spatial axis; declines where a size is not static."""
+    axes = pool_axes(node)
+    require(axes is not None, "its sizes are not static, or auto_pad says the padding")
+    assert axes is not None
+    kernel, dilations = per_axis(node, "kernel_shape", 1), per_axis(node, "dilations", 1)
+    fronts = (node.attr("pads") or [0] * 2 * len(axes))[: len(axes)]
+    found = []
+    for axis, extent, dilation, front in zip(axes, kernel, dilations, fronts, strict=True):
+        count = axis.windows if node.attr("ceil_mode") else (axis.size + axis.behind - axis.window) // axis.stride + 1
+        at = np.arange(count)[:, None] * axis.stride + np.arange(extent) * dilation - front
+        size = axis.size - front
+        inside = (at >= 0) & (at < size)
+        require(inside.any(axis=1).all(), "a window is wholly of padding")
+        first = np.take_along_axis(at, inside.argmax(axis=1)[:, None], axis=1)
+        found.append(Windows(np.where(inside, at, first), inside, at < size + axis.behind))
+    return found
+
+
+def without_nan(b: Builder, x: Value) -> Value:
+    """x with the lowest number in the place of NaN, which is no maximum in ONNX Runtime."""
+    dtype = b.dtype(x)
+    if dtype not in FLOATS:
+        return x
+    lowest = b.constant(np.asarray(helper.tensor_dtype_to_np_dtype(dtype).type(-np.inf)), dtype)
+    made: Value = b.Where(b.Equal(x, x), x, lowest)
+    return made

@@ -1,0 +1,24 @@
+"""Write BitCast between integers of eight bits in arithmetic.
+
+Why       No TensorRT imports BitCast.
+Rewrites  BitCast<to>(x) of int8, uint8 and bool  ->  Cast(Mod(x, 256)), with 256 taken off from 128 on for int8
+Exact     Bit for bit.
+
+The bits of other types are not to be had by arithmetic.
+"""
+
+from onnx import TensorProto
+
+from surgeon import Stage, attr, op, require, rule, var
+
+from ._integers import wrapped
+
+SMALL = (TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL)
+
+x = var("x")
+
+
+@rule(op.BitCast(x, to=attr("to")), stage=Stage.LOWER, strategy="decompose")
+def decompose(b, x, to):
+    require(b.dtype(x) in SMALL and to in SMALL[:2], "the bits of its types are not to be had by arithmetic")
+    return wrapped(b, b.Cast(x, to=TensorProto.INT32), to)

@@ -1,0 +1,65 @@
+"""Write BitShift as a multiplication or a division by powers of two.
+
+Why       No TensorRT imports BitShift. Codecs and hashes of embedding tables shift integers.
+Rewrites  BitShift<LEFT>(x, n)   ->  x * 2^n, modulo the type's range
+          BitShift<RIGHT>(x, n)  ->  (x - Mod(x, 2^n)) / 2^n; of int32 and int64 in two steps where n is computed
+Exact     Bit for bit, of negative numbers too. A product beyond int32 or int64 wraps, as ONNX says.
+          A computed n looks its power up in a table.
+
+int8 and uint8 are carried in int32.
+Before opset 28 ONNX does not say what a shift by the type's width or more gives: then a computed n is left alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from surgeon import Builder, Stage, attr, op, require, rule, var
+from surgeon.ir.graph import Value
+
+from ._integers import bits_of, carried, numbers, wrapped
+
+DEFINED = 28  # the opset from which a shift by any number is defined
+
+x, places = var("x"), var("places")
+
+
+@rule(op.BitShift(x, places, direction=attr("direction")), stage=Stage.LOWER, strategy="decompose")
+def decompose(b, x, places, direction):
+    number, known = carried(b, x), b.value(places)
+    width = bits_of(b.dtype(x))
+    if b.opset < DEFINED:
+        require(known is not None, f"what a shift by {width} or more gives is not defined before opset {DEFINED}")
+        require((known < width).all(), f"it shifts by {width} or more, which is not defined before opset {DEFINED}")
+    if direction == "LEFT":
+        factors = _of_places(b, x, places, [_wrapped_power(n, width) for n in range(width)] + [0])
+        return wrapped(b, b.Mul(number, factors), b.dtype(x))
+    for divisors in _right_steps(b, x, places):
+        number = b.Div(b.Sub(number, b.Mod(number, divisors)), divisors)
+    return wrapped(b, number, b.dtype(x))
+
+
+def _wrapped_power(n: int, width: int) -> int:
+    """2^n in a carrier; the highest bit of int32 and int64 is their lowest number."""
+    return -(1 << n) if n == width - 1 and width >= 32 else 1 << n
+
+
+def _right_steps(b: Builder, x: Value, places: Value) -> list[Value]:
+    """The powers of two to divide by, one behind the other: int32 and int64 hold no 2^31 and 2^63."""
+    width, known = bits_of(b.dtype(x)), b.value(places)
+    every = [*range(width), width if width < 32 else width - 1]
+    if width < 32 or (known is not None and ((known >= 0) & (known < width - 1)).all()):
+        return [_of_places(b, x, places, [1 << min(n, 62) for n in every])]
+    halves = ([1 << n // 2 for n in every], [1 << n - n // 2 for n in every])
+    return [_of_places(b, x, places, half) for half in halves]
+
+
+def _of_places(b: Builder, x: Value, places: Value, table: list[int]) -> Value:
+    """The entry of a table for each number of places; the last entry is for those beyond the width."""
+    dtype, last, known = b.dtype(x), len(table) - 1, b.value(places)
+    if known is not None:
+        beyond = (known < 0) | (known > last)
+        return numbers(b, np.asarray(table, object)[np.where(beyond, last, known).astype(np.int64)], dtype)
+    place = carried(b, places)
+    beyond = b.Or(b.Less(place, 0), b.Greater(place, last))
+    return b.Gather(numbers(b, table, dtype), b.Where(beyond, numbers(b, last, dtype), place), axis=0)

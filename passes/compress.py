@@ -1,0 +1,20 @@
+"""Write Compress by a condition that is known as a Gather.
+
+Why       No TensorRT imports Compress. A constant condition picks fixed places.
+Rewrites  Compress<axis>(x, constant)  ->  Gather<axis>(x, places); without an axis, of x in one dimension
+Exact     Bit for bit.
+"""
+
+import numpy as np
+
+from surgeon import Stage, attr, const, op, require, rule, var
+
+x, condition = var("x"), const("condition")
+
+
+@rule(op.Compress(x, condition, axis=attr("axis")), stage=Stage.LOWER, strategy="decompose")
+def decompose(b, x, condition, axis=None):
+    places = np.flatnonzero(condition).astype(np.int64)
+    require(places.size, "nothing is picked")
+    whole = b.Reshape(x, np.asarray([-1], np.int64)) if axis is None else x
+    return b.Gather(whole, places, axis=axis or 0)

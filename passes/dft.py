@@ -1,0 +1,68 @@
+"""Write DFT as a MatMul by its basis.
+
+Why       No TensorRT imports DFT. torch.fft and the front ends of speech models export it.
+Rewrites  DFT<inverse, onesided>(x, dft_length, axis)  ->  MatMul of the axis by a constant basis of cosines and
+          sines, between a Transpose and a Reshape on either side
+Exact     To rounding.
+
+The length of the axis must be static, dft_length and axis constant. A MatMul takes n^2 products where an FFT takes
+n log n: for the hundreds of samples of a window it is as fast.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from surgeon import Builder, Stage, attr, op, require, rule, var
+
+from ._fourier import LARGEST, basis, real_inverse
+
+AXIS_AS_INPUT = 20  # the opset from which the axis is an input
+
+x = var("x")
+
+
+@rule(op.DFT(x, ..., inverse=attr("inverse"), onesided=attr("onesided")), stage=Stage.LOWER, strategy="decompose")
+def decompose(b, x, inverse, onesided):
+    shape = b.shape(x)
+    require(shape is not None, "the rank of the input is not known")
+    rank, axis = len(shape), _axis(b)
+    axis += rank if axis < 0 else 0
+    given, channels = shape[axis], shape[-1]
+    require(isinstance(given, int) and isinstance(channels, int), "the length of its axis is not static")
+    length = _number(b, 1, 2 * (given - 1) if inverse and onesided else given)
+    bins = length // 2 + 1 if onesided else length
+    taken = min(given, length // 2 + 1 if inverse and onesided else length)
+    if taken < given:
+        x = b.Slice(x, [0], [taken], [axis])
+        given = taken
+    require(given * channels * bins * 2 <= LARGEST, f"the basis would have more than {LARGEST} elements")
+    if inverse and onesided:
+        require(channels == 2, "the bins of one side have no imaginary part")
+        whole = real_inverse(given, length)
+    else:
+        whole = basis(given, length, bins, channels, bool(inverse))
+    count, parts = whole.shape[:2]
+    behind = [a for a in range(rank - 1) if a != axis]
+    order = [*behind, axis, rank - 1]
+    moved = order != list(range(rank))
+    lead = [0] * (rank - 2)
+    rows = b.Reshape(b.Transpose(x, perm=order) if moved else x, np.asarray([*lead, given * channels]))
+    matrix = b.constant(whole.reshape(count * parts, -1).T, b.dtype(x))
+    spectrum = b.Reshape(b.MatMul(rows, matrix), np.asarray([*lead, count, parts]))
+    return b.Transpose(spectrum, perm=[int(a) for a in np.argsort(order)]) if moved else spectrum
+
+
+def _axis(b: Builder) -> int:
+    return _number(b, 2, -2) if b.opset >= AXIS_AS_INPUT else int(b.root.attr("axis"))
+
+
+def _number(b: Builder, position: int, default: int) -> int:
+    """The constant input at a position; `default` where it is left out."""
+    value = b.root.inputs[position] if len(b.root.inputs) > position else None
+    if value is None:
+        return default
+    known = b.value(value)
+    require(known is not None, f"its input {position} is computed")
+    assert known is not None
+    return int(known.reshape(()))

@@ -1,0 +1,90 @@
+"""Write a pooling that TensorRT does not have as a Gather and a reduction along each axis.
+
+Why       No TensorRT takes a pooling with dilations, and none an LpPool of another power than 1 and 2.
+Rewrites  MaxPool, AveragePool and LpPool with dilations  ->  ReduceMax, ReduceMean or ReduceSum of Gather(x, windows),
+          one axis behind the other
+          LpPool<p> without dilations                     ->  (AveragePool(|x|^p) * window) ^ (1 / p)
+Exact     MaxPool bit for bit, the others to rounding.
+
+Of a pooling with dilations, sizes must be static and the padding explicit. On the way x takes as many times its memory
+as the kernel is long.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from surgeon import Builder, Stage, attr, not_mine, op, require, rule, var
+from surgeon.ir.graph import Node, Value
+
+from ._windows import Windows, windows_of, without_nan
+
+REDUCTIONS = {"MaxPool": "ReduceMax", "AveragePool": "ReduceMean", "LpPool": "ReduceSum"}
+
+x = var("x")
+
+
+@rule(op.MaxPool(x) | op.AveragePool(x), stage=Stage.LOWER, strategy="decompose")
+def decompose(b, x):
+    if not _is_dilated(b.root):
+        not_mine()
+    found = windows_of(b.root)
+    pooled = _reduced(b, without_nan(b, x) if b.root.op == "MaxPool" else x, found)
+    if b.root.op == "MaxPool":
+        return pooled
+    share = _share(found, counts_padding=bool(b.root.attr("count_include_pad")))
+    return b.Mul(pooled, b.constant(share, b.dtype(x))) if (share != 1).any() else pooled
+
+
+@rule(op.LpPool(x, p=attr("p")), stage=Stage.LOWER, strategy="decompose")
+def decompose_power(b, x, p):
+    if _is_dilated(b.root):
+        return _root(b, _reduced(b, _power(b, x, p), windows_of(b.root)), p)
+    if p in (1, 2):
+        not_mine()
+    require(not b.root.attr("ceil_mode"), "with ceil_mode its last window may be a part of one")
+    kept = ("auto_pad", "kernel_shape", "pads", "strides")
+    attrs = {name: v for name, v in b.root.attrs.items() if name in kept}
+    mean = b.AveragePool(_power(b, x, p), **attrs, count_include_pad=1)
+    return _root(b, b.Mul(mean, float(np.prod(b.root.attr("kernel_shape")))), p)
+
+
+def _is_dilated(node: Node) -> bool:
+    return any(d != 1 for d in node.attr("dilations") or ())
+
+
+def _power(b: Builder, x: Value, p: int) -> Value:
+    """|x|^p"""
+    size: Value = b.Abs(x)
+    return size if p == 1 else b.Pow(size, float(p))
+
+
+def _root(b: Builder, total: Value, p: int) -> Value:
+    """The p-th root of a sum of powers."""
+    return total if p == 1 else b.Pow(total, 1.0 / p)
+
+
+def _reduced(b: Builder, x: Value, found: list[Windows]) -> Value:
+    """The windows of x reduced along one spatial axis behind the other; padding counts as 0."""
+    reduction = REDUCTIONS[b.root.op]
+    for place, windows in enumerate(found):
+        if windows.is_whole:
+            continue
+        axis, behind = place + 2, [1] * (len(found) - place - 1)
+        x = b.Gather(x, windows.places, axis=axis)
+        if reduction != "ReduceMax" and not windows.inside.all():
+            inside = windows.inside.reshape(*windows.inside.shape, *behind)
+            x = b.Where(inside, x, b.constant(np.asarray(0), b.dtype(x)))
+        x = getattr(b, reduction)(x, axes=[axis + 1], keepdims=0)
+    return x
+
+
+def _share(found: list[Windows], counts_padding: bool) -> np.ndarray:
+    """For each window, by how much more the mean of the whole kernel is divided than ONNX divides."""
+    share: Any = 1.0
+    for windows in found:
+        counted = (windows.counted if counts_padding else windows.inside).sum(axis=1)
+        share = np.multiply.outer(share, windows.places.shape[1] / counted)
+    return np.asarray(share)

@@ -1,0 +1,40 @@
+"""Give the mean and the deviation that LayerNormalization returns besides nodes of their own.
+
+Why       The second and third outputs of LayerNormalization are for training. Exports in training mode ask for them.
+          TensorRT refuses a node that has them: `doesn't support more than 1 outputs`.
+Rewrites  y, mean, deviation = LayerNormalization(x, scale, bias)
+          ->  LayerNormalization(x, scale, bias), ReduceMean(x), 1 / Sqrt(ReduceMean((x - mean)^2) + epsilon)
+Exact     To rounding. Both are computed in the type that the node computes them in (stash_type).
+"""
+
+from __future__ import annotations
+
+from onnx import TensorProto
+
+from surgeon import Stage, attr, not_mine, op, require, rule, var
+
+from ._types import FLOATS
+
+x = var("x")
+
+
+@rule(
+    op.LayerNormalization(x, ..., axis=attr("axis"), epsilon=attr("epsilon"), stash_type=attr("stash")),
+    stage=Stage.LOWER,
+    strategy="decompose",
+)
+def outputs(b, x, axis, epsilon, stash):
+    _, *further = b.root.outputs
+    if not any(o is not None and (o.users or o.is_output) for o in further):
+        not_mine()
+    rank = b.rank(x)
+    require(rank is not None and b.dtype(x) in FLOATS, "the rank or the type of its input is not known")
+    require(stash == TensorProto.FLOAT, "it computes in another type than fp32")
+    wide = x if b.dtype(x) == stash else b.Cast(x, to=stash)
+    axes = list(range(axis % rank, rank))
+    mean = b.ReduceMean(wide, axes=axes, keepdims=1)
+    centred = b.Sub(wide, mean)
+    variance = b.ReduceMean(b.Mul(centred, centred), axes=axes, keepdims=1)
+    deviation = b.Reciprocal(b.Sqrt(b.Add(variance, epsilon)))
+    y = b.LayerNormalization(*b.root.inputs, axis=axis, epsilon=epsilon, stash_type=stash)
+    return (y, mean, deviation)[: len(b.root.outputs)]

@@ -1,0 +1,308 @@
+"""Compute with quantized numbers in floating point, where the target has no integer form of it.
+
+Why       TensorRT quantizes symmetrically and to int8 alone. ONNX Runtime's quantizer writes uint8 with a zero point
+          other than 0, and for dynamic quantization DynamicQuantizeLinear, MatMulInteger and ConvInteger; its operator
+          format is QLinearConv and QLinearMatMul. No TensorRT has an importer for those, nor uint8 between two nodes.
+Rewrites  QuantizeLinear         ->  Clip(Round(x / scale) + zero), as uint8 or int8
+          DequantizeLinear       ->  (x - zero) * scale; constants are moved to zero point 0 where int8 holds them, and
+                                     computed where it does not
+          both, uint8 around 128 ->  both, int8 around 0
+          DynamicQuantizeLinear  ->  ReduceMin, ReduceMax and the same
+          MatMulInteger, ConvInteger, QLinearMatMul, QLinearConv  ->  MatMul and Conv of whole numbers in fp32
+Exact     To the bit where the result is whole: fp32 adds whole numbers exactly below 2^24, in any order. Where the sums
+          of the weights allow more, the activations are taken apart in two (x = 16 * high + low), multiplied apart, and
+          added as int32: twice the work.
+Kept      Scales that are not fp32, blocks, other types than uint8 and int8, sums that may pass 2^24 even so.
+Price     It computes in fp32, not in int8: with TensorRT's own symmetric quantization it would be faster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from surgeon import Builder, Stage, const, not_mine, op, require, rule, var
+from surgeon.ir.graph import Node, Value
+from surgeon.rules.rule import Decline
+
+from ._shapes import output_of
+from ._types import takes_type
+from ._whole import EXACT, LIMITS, largest, without_nan, without_zero
+
+FLOAT, INT32 = TensorProto.FLOAT, TensorProto.INT32
+SINGLE = ((), (1,))  # the shapes of a single scale or zero point
+HALF_RANGE = 16  # activations are taken apart into 16 * high + low
+
+x, scale, zero = var("x"), var("scale"), var("zero")
+
+
+# ---- QuantizeLinear and DequantizeLinear -----------------------------------------------------------------------------
+
+
+@rule(
+    op.DequantizeLinear(op.QuantizeLinear(x, const("scale"), const("zero")), const("other"), const("other_zero")),
+    stage=Stage.LOWER,
+    strategy="decompose",
+)
+def around_128(b, x, scale, zero, other, other_zero):
+    same = np.array_equal(scale, other) and np.array_equal(zero, other_zero)
+    if zero.dtype != np.uint8 or not same or not (zero == 128).all() or b.dtype(x) != FLOAT:
+        not_mine()
+    quantize = b.root.inputs[0].producer
+    centred = np.zeros(zero.shape, np.int8)
+    whole = b.node("QuantizeLinear", [x, quantize.inputs[1], centred], 1, "", quantize.attrs)
+    return b.node("DequantizeLinear", [whole, b.root.inputs[1], centred], 1, "", b.root.attrs)
+
+
+@rule(op.QuantizeLinear(x, scale, zero | None), stage=Stage.LOWER, strategy="decompose")
+def quantize(b, x, scale, zero=None):
+    _require_plain(b, scale)
+    require(b.dtype(x) == FLOAT, "its input is not fp32")
+    dtype = b.dtype(zero) if zero is not None else b.root.attr("output_dtype") or TensorProto.UINT8
+    _leave_symmetric_to_dla(b, dtype, zero)
+    axis, rank = b.root.attr("axis"), b.rank(x)
+    ratio = b.Div(x, _along(b, scale, axis, rank))
+    return _as_integers(b, ratio, None if zero is None else _along(b, _plain(b, zero), axis, rank), dtype)
+
+
+@rule(op.DequantizeLinear(x, scale, zero | None), stage=Stage.LOWER, strategy="decompose")
+def dequantize(b, x, scale, zero=None):
+    _require_plain(b, scale)
+    require(b.dtype(x) in LIMITS, "its input is neither uint8 nor int8")
+    _leave_symmetric_to_dla(b, b.dtype(x), zero)
+    axis, rank = b.root.attr("axis"), b.rank(x)
+    weights = b.value(x)
+    if weights is not None:
+        return _weights(b, weights, scale, zero, axis)
+    return b.Mul(_centred(b, x, zero, axis), _along(b, scale, axis, rank))
+
+
+def _weights(b: Builder, array: np.ndarray, scale: Value, zero: Value | None, axis: int) -> Value:
+    """Dequantized constants: int8 with a zero point of 0 where that holds them, else numbers."""
+    shift, factor = (b.value(v) if v is not None else np.zeros((), np.int32) for v in (zero, scale))
+    if shift is None or factor is None:
+        raise Decline("its scale or its zero point is computed")
+    shift, factor = (a.reshape(_aligned(a, axis, array.ndim)) for a in (shift, factor))
+    centred = array.astype(np.int32) - shift.astype(np.int32)
+    if centred.size and centred.min() >= -128 and centred.max() <= 127 and bool((factor > 0).all()):
+        if array.dtype == np.int8 and not shift.any():
+            not_mine()
+        whole = b.constant(centred.astype(np.int8))
+        none = b.constant(np.zeros(b.shape(scale), np.int8))
+        return b.node("DequantizeLinear", [whole, scale, none], 1, "", b.root.attrs)
+    require(not output_of(b.root).is_output, "it names an output of the graph")
+    return b.constant(centred.astype(np.float32) * factor)
+
+
+def _leave_symmetric_to_dla(b: Builder, dtype: int, zero: Value | None) -> None:
+    """Decline what DLA leaves to the GPU, which takes it."""
+    shift = np.zeros(()) if zero is None else b.value(zero)
+    if b.target.dla and dtype == TensorProto.INT8 and shift is not None and not shift.any():
+        not_mine()
+
+
+# ---- DynamicQuantizeLinear -------------------------------------------------------------------------------------------
+
+
+@rule(op.DynamicQuantizeLinear(x), stage=Stage.LOWER, strategy="decompose")
+def dynamic_quantize(b, x):
+    require(b.rank(x) is not None, "the rank of its input is not known")
+    low = b.Min(b.ReduceMin(x, keepdims=0), 0.0)
+    high = b.Relu(b.ReduceMax(x, keepdims=0))
+    spread = b.Div(b.Sub(high, low), 255.0)
+    scale = b.Where(b.Equal(spread, 0.0), b.constant(1.0, FLOAT), spread)
+    zero = b.Round(b.Clip(without_nan(b, b.Sub(0.0, b.Div(low, scale)), 256.0), min=0.0, max=255.0))
+    y = _as_integers(b, b.Div(x, scale), zero, TensorProto.UINT8)
+    return y, scale, b.Cast(zero, to=TensorProto.UINT8)
+
+
+# ---- products --------------------------------------------------------------------------------------------------------
+
+w, w_zero = var("w"), var("w_zero")
+matmul = op.MatMulInteger(x, w, zero | None, w_zero | None)
+conv = op.ConvInteger(x, w, zero | None, w_zero | None, ...)
+
+
+@rule(matmul | conv, stage=Stage.LOWER, strategy="decompose")
+def product(b, x, w, zero=None, w_zero=None):
+    return b.Cast(_product(b, b.root, x, w, zero, w_zero), to=INT32)
+
+
+x_scale, w_scale, y_scale, y_zero = var("x_scale"), var("w_scale"), var("y_scale"), var("y_zero")
+
+
+@rule(
+    op.QLinearMatMul(x, x_scale, zero, w, w_scale, w_zero, y_scale, y_zero)
+    | op.QLinearConv(x, x_scale, zero, w, w_scale, w_zero, y_scale, y_zero, var("bias") | None),
+    stage=Stage.LOWER,
+    strategy="decompose",
+)
+def requantized(b, x, x_scale, zero, w, w_scale, w_zero, y_scale, y_zero, bias=None):
+    require(all(b.dtype(s) in (FLOAT, TensorProto.FLOAT16) for s in (x_scale, w_scale, y_scale)), "a scale is no float")
+    require(b.shape(x_scale) in SINGLE, "it has a scale for each row")
+    factor = b.Div(b.Mul(_numbers(b, x_scale), _of_filters(b, w_scale, w)), _numbers(b, y_scale))
+    known = b.value(factor)
+    if known is not None:
+        b.discard(factor)
+        factor = b.constant(_scalar(known))
+    total = _product(b, b.root, x, w, zero, w_zero, bias)
+    return _as_integers(b, b.Mul(_numbers(b, total), factor), _plain(b, y_zero), b.dtype(y_zero))
+
+
+def _of_filters(b: Builder, scale: Value, w: Value) -> Value:
+    """The scales of the second factor: a vector of a Conv has one for each filter."""
+    scale = _numbers(b, scale)
+    if b.root.op == "QLinearMatMul" or b.shape(scale) in SINGLE:
+        return scale
+    return b.Reshape(scale, np.array([-1, *[1] * (_rank(b, w) - 2)], np.int64))
+
+
+def _product(
+    b: Builder, node: Node, x: Value, w: Value, zero: Value | None, w_zero: Value | None, bias: Value | None = None
+) -> Value:
+    """The product of whole numbers that the node computes: in fp32 where that is exact, else in int32."""
+    require(b.dtype(x) in LIMITS and b.dtype(w) in LIMITS, "it multiplies other types than uint8 and int8")
+    matrix = "MatMul" in node.op
+    weights, sums = _factor(b, w, w_zero, matrix)
+    shift = 0 if bias is None else _largest_of(b, bias)
+    a = _operand(b, x, zero)
+    attrs = {} if matrix else node.attrs
+
+    def times(given: Value) -> Value:
+        return b.node("MatMul" if matrix else "Conv", [given, weights], 1, "", attrs)
+
+    if largest(b, x, zero) * sums + shift < EXACT:
+        return _with_bias(b, times(a), bias, FLOAT)
+    require(HALF_RANGE * sums < EXACT, "its sums may pass 2^24, up to which fp32 adds whole numbers exactly")
+    high = b.Floor(b.Mul(a, 1 / HALF_RANGE))
+    low = b.Sub(a, b.Mul(high, float(HALF_RANGE)))
+    upper, lower = (b.Cast(times(part), to=INT32) for part in (high, low))
+    return _with_bias(b, b.Add(b.Mul(upper, HALF_RANGE), lower), bias, INT32)
+
+
+def _factor(b: Builder, w: Value, zero: Value | None, matrix: bool) -> tuple[Value, int]:
+    """(the weights less their zero point, as fp32; the largest sum of their amounts over what is added up)."""
+    array, shift = b.value(w), np.zeros((), np.int32) if zero is None else b.value(zero)
+    if array is None or shift is None:
+        return _computed(b, w, zero, matrix), largest(b, w, zero) * _added(b, w, matrix)
+    if not matrix and shift.size > 1:
+        shift = shift.reshape([-1, *[1] * (array.ndim - 1)])
+    centred = array.astype(np.int32) - _scalar(shift).astype(np.int32)
+    columns = max(centred.ndim - 2, 0) if matrix else tuple(range(1, centred.ndim))
+    return b.constant(centred.astype(np.float32)), int(np.abs(centred).sum(axis=columns).max(initial=0))
+
+
+def _computed(b: Builder, w: Value, zero: Value | None, matrix: bool) -> Value:
+    """Computed weights less their zero point, of which a Conv has one for each filter."""
+    if zero is None:
+        return b.Cast(w, to=FLOAT)
+    shift = _plain(b, zero)
+    if not matrix and b.shape(shift) not in SINGLE:
+        shift = b.Reshape(shift, np.array([-1, *[1] * (_rank(b, w) - 1)], np.int64))
+    return without_zero(b, w, shift)
+
+
+def _added(b: Builder, w: Value, matrix: bool) -> int:
+    """How many products are added up."""
+    shape = b.shape(w) or ()
+    added = shape[1:] if not matrix else shape[-2:-1] if len(shape) > 1 else shape
+    if not added or not all(isinstance(d, int) for d in added):
+        raise Decline("how many products are added up is not known")
+    return math.prod(int(d) for d in added if d is not None)
+
+
+def _operand(b: Builder, x: Value, zero: Value | None) -> Value:
+    """What is multiplied, less its zero point, as fp32."""
+    if zero is None:
+        return b.Cast(x, to=FLOAT)
+    require(b.shape(zero) in SINGLE, "it has a zero point for each row")
+    return without_zero(b, x, _plain(b, zero))
+
+
+def _with_bias(b: Builder, total: Value, bias: Value | None, dtype: int) -> Value:
+    if bias is None:
+        return total
+    array = b.value(bias)
+    assert array is not None  # of which the largest is known
+    shape = [-1, *[1] * (_rank(b, total) - 2)]
+    return b.Add(total, b.constant(array.reshape(shape), dtype))
+
+
+def _largest_of(b: Builder, bias: Value) -> int:
+    array = b.value(bias)
+    if array is None:
+        raise Decline("its bias is computed")
+    return int(np.abs(array.astype(np.int64)).max(initial=0))
+
+
+# ---- what they share -------------------------------------------------------------------------------------------------
+
+
+def _as_integers(b: Builder, ratio: Value, zero: Value | None, dtype: int) -> Value:
+    """Round(ratio) + zero, within the type."""
+    require(dtype in LIMITS, "it makes another type than uint8 and int8")
+    require(takes_type(b, "Round", FLOAT), f"there is no Round at opset {b.opset}")
+    whole = b.Round(ratio)
+    shift = None if zero is None else b.value(zero)
+    if zero is not None and (shift is None or shift.any()):
+        whole = b.Add(whole, zero)
+    low, high = (float(limit) for limit in LIMITS[dtype])
+    return b.Cast(b.Clip(without_nan(b, whole, low - 1), min=low, max=high), to=dtype)
+
+
+def _numbers(b: Builder, value: Value) -> Value:
+    return value if b.dtype(value) == FLOAT else b.Cast(value, to=FLOAT)
+
+
+def _plain(b: Builder, zero: Value) -> Value:
+    """A zero point as fp32."""
+    array = b.value(zero)
+    return b.Cast(zero, to=FLOAT) if array is None else b.constant(_scalar(array.astype(np.float32)))
+
+
+def _centred(b: Builder, x: Value, zero: Value | None, axis: int) -> Value:
+    if zero is None:
+        return b.Cast(x, to=FLOAT)
+    return without_zero(b, x, _along(b, _plain(b, zero), axis, b.rank(x)))
+
+
+def _along(b: Builder, factor: Value, axis: int, rank: int | None) -> Value:
+    """A scale or a zero point, shaped to stand along the axis."""
+    shape = b.shape(factor)
+    if shape in SINGLE:
+        return factor
+    if rank is None or shape is None or len(shape) != 1:
+        raise Decline("the rank of its input or of its scale is not known")
+    wanted = [1] * rank
+    wanted[axis] = -1
+    array = b.value(factor)
+    return b.constant(array.reshape(wanted)) if array is not None else b.Reshape(factor, np.array(wanted, np.int64))
+
+
+def _aligned(array: np.ndarray, axis: int, rank: int) -> Sequence[int]:
+    if array.size == 1:
+        return ()
+    wanted = [1] * rank
+    wanted[axis] = -1
+    return wanted
+
+
+def _scalar(array: np.ndarray) -> np.ndarray:
+    return array.reshape(array.shape if array.size > 1 else ())
+
+
+def _rank(b: Builder, value: Value) -> int:
+    rank = b.rank(value)
+    if rank is None:
+        raise Decline("a rank is not known")
+    return rank
+
+
+def _require_plain(b: Builder, scale: Value) -> None:
+    require(b.dtype(scale) == FLOAT, "its scale is not fp32")
+    require(not b.root.attr("block_size"), "it has a scale a block")
+    kinds = [helper.np_dtype_to_tensor_dtype(np.dtype(np.float32)), 0, None]
+    require(b.root.attr("precision") in kinds, "it computes in another type than fp32")

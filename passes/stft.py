@@ -1,0 +1,65 @@
+"""Write STFT as a Conv by its basis.
+
+Why       TensorRT imports STFT from 10.5 on, with a constant window. torch.stft exports it, for every spectrogram.
+Rewrites  STFT<onesided>(x, frame_step, window, frame_length)  ->  Conv<strides = frame_step> by the window times a
+          basis of cosines and sines, between Transposes
+Exact     To rounding.
+
+frame_step and the frame's length must be constant. A computed window makes the weights of the Conv computed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from surgeon import Builder, Stage, attr, const, op, require, rule, var
+from surgeon.ir.graph import Value
+
+from ._fourier import LARGEST, basis
+
+x, step = var("x"), const("step")
+
+
+@rule(op.STFT(x, step, ..., onesided=attr("onesided")), stage=Stage.LOWER, strategy="decompose")
+def decompose(b, x, step, onesided):
+    shape = b.shape(x)
+    require(shape is not None and len(shape) in (2, 3), "the signal is neither [batch, length] nor [batch, length, 1]")
+    channels = shape[2] if len(shape) == 3 else 1
+    require(channels in (1, 2), "whether the signal is complex is not known")
+    window = _given(b, 2)
+    length = _length(b, window)
+    bins = length // 2 + 1 if onesided else length
+    require(2 * bins * length * channels <= LARGEST, f"the basis would have more than {LARGEST} elements")
+    whole = basis(length, length, bins, channels, inverse=False)
+    kernel = whole.transpose(1, 0, 3, 2).reshape(2 * bins, channels, length)
+    signal = b.Unsqueeze(x, axes=[1]) if len(shape) == 2 else b.Transpose(x, perm=[0, 2, 1])
+    frames = b.Conv(signal, _weights(b, kernel, window, b.dtype(x)), strides=[int(step.reshape(()))])
+    parts = b.Reshape(frames, np.asarray([0, 2, bins, -1], np.int64))
+    return b.Transpose(parts, perm=[0, 3, 2, 1])
+
+
+def _given(b: Builder, position: int) -> Value | None:
+    return b.root.inputs[position] if len(b.root.inputs) > position else None
+
+
+def _length(b: Builder, window: Value | None) -> int:
+    """How many samples a frame has."""
+    given = _given(b, 3)
+    known = b.value(given)
+    require(given is None or known is not None, "its frame_length is computed")
+    if known is not None:
+        return int(known.reshape(()))
+    shape: Any = None if window is None else b.shape(window)
+    require(shape and isinstance(shape[0], int), "the length of its window is not static")
+    return int(shape[0])
+
+
+def _weights(b: Builder, kernel: np.ndarray, window: Value | None, dtype: int) -> Value:
+    known = b.value(window)
+    if known is not None:
+        return b.constant(kernel * known.astype(np.float64), dtype)
+    plain = b.constant(kernel, dtype)
+    weights: Value = plain if window is None else b.Mul(plain, window)
+    return weights

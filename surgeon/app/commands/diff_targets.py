@@ -1,0 +1,99 @@
+"""`surgeon diff-targets`: what changes for a model when the TensorRT is another one."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterator, Sequence
+
+from surgeon.app.commands import DONE, FAILED
+from surgeon.app.screen import Screen
+from surgeon.app.text import by_reason
+from surgeon.pipeline.check import Checked, Untaken, check
+from surgeon.report import counted, target_name
+from surgeon.targets import plugins, tables
+from surgeon.targets.sureness import basis
+from surgeon.targets.target import Target
+
+HEADERS = ("node", "operator", "mended by")
+
+
+def run(args: argparse.Namespace) -> int:
+    screen = Screen(args.quiet)
+    old, new = Target.parse(args.old), Target.parse(args.new)
+    before, after = check(args.model, target=old), check(args.model, target=new)
+    screen.line(f"{args.model}, from target {_title(old)} to {_title(new)}")
+    screen.table("target", ("what", "before", "now"), list(_facts(old, new)), plain=("{}", "{} ->", "{}"))
+    _print_nodes("taken no more: ", _only(after, before), screen, "bad")
+    _print_nodes("taken now; before: ", _only(before, after), screen, "good")
+    _print_nodes("not taken by either: ", _both(before, after), screen, "warn")
+    screen.table("rewrite", ("pass", "before", "now"), list(_passes(before, after)), plain=("{}", "{}x ->", "{}x"))
+    lost = _only(after, before)
+    name = target_name(str(new))
+    if not lost:
+        screen.line(f"{name} takes every node that {target_name(str(old))} takes ({basis(new)})", "good")
+        return DONE
+    rewrite = f"surgeon rewrite {shlex.quote(args.model)} OUT.onnx --target {new}"
+    screen.line(
+        f"{name} does not take {counted(len(lost), 'node')} that {target_name(str(old))} takes; {rewrite}", "bad"
+    )
+    return FAILED
+
+
+def _title(target: Target) -> str:
+    return f"{target} ({target.note})" if target.note else str(target)
+
+
+# ---- what changes ----------------------------------------------------------------------------------------------------
+
+
+def _facts(old: Target, new: Target) -> Iterator[tuple[str, str, str]]:
+    """(what, before, now) of what differs between the targets themselves."""
+    rows = [
+        ("opset that the parser reads", str(old.opset), str(new.opset)),
+        ("operators", _count(old), _count(new)),
+        ("plugins", _yes(old.plugins), _yes(new.plugins)),
+        ("newer opsets read with older meanings", _yes(old.lowers_opset), _yes(new.lowers_opset)),
+        *((f"stock plugin {name}", _stock(name, old), _stock(name, new)) for name in plugins.STOCK),
+    ]
+    return (row for row in rows if row[1] != row[2])
+
+
+def _count(target: Target) -> str:
+    return str(len(tables.importers(target.version, target.rtx)))
+
+
+def _yes(fact: bool) -> str:
+    return "yes" if fact else "no"
+
+
+def _stock(name: str, target: Target) -> str:
+    return _yes(plugins.why_no_plugin(name, target.version, rtx=target.rtx) is None)
+
+
+def _only(these: Checked, others: Checked) -> list[Untaken]:
+    """The nodes that one target does not take, and the other takes."""
+    known = {(u.node, u.op) for u in others.untaken}
+    return [u for u in these.untaken if (u.node, u.op) not in known]
+
+
+def _both(before: Checked, after: Checked) -> list[Untaken]:
+    known = {(u.node, u.op) for u in before.untaken}
+    return [u for u in after.untaken if (u.node, u.op) in known]
+
+
+def _passes(before: Checked, after: Checked) -> Iterator[tuple[str, str, str]]:
+    """(pass, before, now) of how often a pass rewrites the model, where that differs."""
+    for name in sorted({*before.rewrites, *after.rewrites}):
+        times = before.rewrites.get(name, 0), after.rewrites.get(name, 0)
+        if times[0] != times[1]:
+            yield name, str(times[0]), str(times[1])
+
+
+# ---- printing --------------------------------------------------------------------------------------------------------
+
+
+def _print_nodes(word: str, found: Sequence[Untaken], screen: Screen, style: str) -> None:
+    rows = [(u.node, u.op, u.mended_by or "no pass", u.why) for u in found]
+    for reason, alike in by_reason(rows).items():
+        screen.group(f"{word}{reason}", HEADERS, [row[:-1] for row in alike], style)

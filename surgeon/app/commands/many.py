@@ -1,0 +1,100 @@
+"""`surgeon rewrite` of several models: a line each, and a table of how they ended."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from surgeon.app.batch import Outcome, run_all, units
+from surgeon.app.commands import CHANGES, DONE, FAILED, UNTAKEN, WRONG
+from surgeon.app.screen import Screen
+from surgeon.app.summary import size_text
+from surgeon.errors import UsageError
+from surgeon.report import counted, target_name
+
+WORST_FIRST = (WRONG, FAILED, UNTAKEN, CHANGES, DONE)
+WORDS = {WRONG: "unreadable", FAILED: "undone or differs", UNTAKEN: "not all taken", DONE: "done"}
+ALONE = ("check", "explain", "report", "diff")  # options that are for one model
+
+
+def run(args: argparse.Namespace) -> int:
+    """Rewrite every model into the folder `args.out`; the exit status is the worst of any."""
+    for name in ALONE:
+        if getattr(args, name):
+            raise UsageError(f"--{name} is for one model. Each model's JSON report is written without it.")
+    if args.jobs < 1:
+        raise UsageError(f"--jobs takes a number of processes, 1 at least, not {args.jobs}.")
+    screen = Screen(args.quiet)
+    out = Path(args.out)
+    todo = units(args.models, out)
+    lines = args.format == "jsonl"
+
+    def told(outcome: Outcome) -> None:
+        entry = outcome.entry
+        text = json.dumps(entry | {"skipped": outcome.skipped}, ensure_ascii=False) if lines else _line(outcome)
+        screen.line(text, "" if entry["status"] in (DONE, UNTAKEN) or lines else "bad")
+
+    outcomes = run_all(todo, shared_words(args), out, args.jobs, told)
+    if not lines:
+        _print_table(outcomes, screen)
+    status = _worst([o.entry["status"] for o in outcomes])
+    return DONE if args.exit_zero else status
+
+
+def shared_words(args: argparse.Namespace) -> list[str]:
+    """The options that each model's process gets: all but those of the batch itself."""
+    words: list[str] = []
+    for name, flag in (("target", "--target"), ("verify", "--verify"), ("data", "--data")):
+        if getattr(args, name) is not None:
+            words.append(f"{flag}={getattr(args, name)}")
+    if args.repair_eps is not None:
+        words.append(f"--repair-eps={args.repair_eps!r}")
+    for name in ("plugins", "strategy", "only", "skip", "shapes", "passes", "keep_fp32", "option"):
+        words += [f"--{name.replace('_', '-')}={given}" for given in getattr(args, name)]
+    flags = ("allow_unproved", "strict", "fp16", "io_fp16")
+    return words + [f"--{name.replace('_', '-')}" for name in flags if getattr(args, name)]
+
+
+def _line(outcome: Outcome) -> str:
+    """How one model ended, as the manifest's entry says."""
+    entry = outcome.entry
+    if "error" in entry:
+        return f"{entry['model']}  FAILED: {' '.join(entry['error'].split())}"
+    (_, nodes), (_, untaken) = entry["nodes"], entry["untaken"]
+    said = f"{target_name(entry['target'])} takes {nodes - untaken} of {counted(nodes, 'node')}"
+    said += f"; {counted(entry['rewrites'], 'rewrite')}" + (f", {entry['undone']} undone" if entry["undone"] else "")
+    end = "done before" if outcome.skipped else f"{entry['seconds']:.1f} s"
+    return f"{entry['model']}  {said}; {end}"
+
+
+def _print_table(outcomes: Sequence[Outcome], screen: Screen) -> None:
+    entries = [o.entry for o in outcomes]
+    rows = []
+    for status in reversed(WORST_FIRST):
+        alike = [e for e in entries if _known(e["status"]) == status]
+        if alike:
+            rows.append((WORDS.get(status, ""), str(len(alike)), *_sums([e for e in alike if "error" not in e])))
+    plain = ("{}", "{} models", "{} rewrites", "{} untaken before", "{} now", "{} smaller")
+    screen.table("result", ("result", "models", "rewrites", "untaken before", "now", "smaller"), rows, plain=plain)
+    skipped = sum(o.skipped for o in outcomes)
+    done = sum(e["status"] == DONE for e in entries)
+    before = f", {skipped} of them done before" if skipped else ""
+    screen.line(f"{counted(len(entries), 'model')}{before}; {done} done", "good" if done == len(entries) else "bad")
+
+
+def _sums(entries: Sequence[dict[str, Any]]) -> tuple[str, str, str, str]:
+    before, now = (sum(e["untaken"][k] for e in entries) for k in (0, 1))
+    written = [e["bytes"] for e in entries if e["output"]]
+    return str(sum(e["rewrites"] for e in entries)), str(before), str(now), size_text(sum(a - b for a, b in written))
+
+
+def _known(status: int) -> int:
+    """A status of the table; a process that a signal ended counts as failed."""
+    return status if status in WORST_FIRST else FAILED
+
+
+def _worst(statuses: Sequence[int]) -> int:
+    return min(map(_known, statuses), key=WORST_FIRST.index)

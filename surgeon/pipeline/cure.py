@@ -1,0 +1,72 @@
+"""What a person can do about nodes that a target does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from onnx import ModelProto
+
+from surgeon.ir.graph import Node
+from surgeon.ir.model import Model
+from surgeon.pipeline.options import Options
+from surgeon.pipeline.session import Result, rewrite_source
+from surgeon.pipeline.source import Source
+from surgeon.report import Declined
+from surgeon.rules.registry import passes
+from surgeon.targets.releases import RELEASES, dotted
+from surgeon.targets.target import Target
+
+NONE = "export it without this operator, or write a pass (docs/language.md)"
+
+
+def cures(result: Result, source: Source, options: Options) -> list[str]:
+    """For each entry of `report.untaken`, what makes the target take that node, or which target does.
+
+    In this order: an option that keeps a rewrite which could not be proved, the options that hold a pass back, a later
+    TensorRT. Each is tried, none is guessed.
+    """
+    refused = result.report.untaken
+    if not refused:
+        return []
+    nodes = _nodes(result.model, result)
+    unproved = {d.node: d.pass_name for d in result.report.declined if d.why.startswith("unproved")}
+    by_default = _taken_by_default(refused, source, options)
+    return [_cure(d, nodes.get(d.node), options.target, unproved.get(d.node, ""), by_default) for d in refused]
+
+
+def _cure(refused: Declined, node: Node | None, target: Target, unproved: str, by_default: Collection[str]) -> str:
+    if unproved:
+        return f"--allow-unproved keeps what {unproved} makes of it"
+    if refused.node in by_default:
+        return "leave out --only, --skip or --strategy"
+    later = first_taking(node, target) if node is not None else ""
+    return f"{later} takes it" if later else NONE
+
+
+def first_taking(node: Node, target: Target) -> str:
+    """The first release after `target` that takes a node, as a sentence calls it; empty where none does."""
+    names = [dotted(v) for v in RELEASES if v > target.version]
+    for name in [] if target.rtx else names:
+        if _taken(node, Target.parse(name)):
+            return f"TensorRT {name}"
+    if target.dla and _taken(node, replace(target, name=dotted(target.version), dla=False)):
+        return "the GPU beside the DLA"
+    return "" if target.rtx or not _taken(node, Target.parse("rtx")) else "TensorRT-RTX"
+
+
+def _taken(node: Node, target: Target) -> bool:
+    return target.takes(node) is None and target.outdated(node) is None and target.mistyped(node) is None
+
+
+def _taken_by_default(refused: Iterable[Declined], source: Source, options: Options) -> set[str]:
+    """The nodes that are taken where every pass runs and chooses for itself."""
+    if not (options.skip or options.strategies or len(options.passes) < len(passes())):
+        return set()
+    asked = Options.checked(target=options.target, plugins=options.libraries, verify="none")
+    still = {d.node for d in rewrite_source(source, asked).report.untaken}
+    return {d.node for d in refused} - still
+
+
+def _nodes(model: ModelProto, result: Result) -> dict[str, Node]:
+    return {n.label: n for scope in Model(model, result.base).scopes for n in scope.live()}

@@ -1,0 +1,424 @@
+"""Further inputs on which a window must hold: the sizes and the numbers at which it may begin to do something else.
+
+`feeds` has what every pair of models is tried on. A window is small, so much more is tried on it:
+
+1. Sizes: small ones, equal and different ones, none, a large one, and those that the window names.
+2. Floats: without gaps around zero, of every binade, halves, and the constants of the window, all with neighbours.
+3. Integers: the whole range of their type, every valid position, counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import product
+
+import ml_dtypes
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from surgeon.ir.protos import all_nodes
+from surgeon.proof.equality import is_float
+from surgeon.proof.exact import words
+from surgeon.proof.feeds import FLOATS, WORDS, Feeds, SizedInput
+from surgeon.proof.integers import INTEGER_TYPES, Role, divisors, roles
+from surgeon.proof.pair import ModelPair
+from surgeon.proof.sizes import Symbols
+
+SMALL = (1, 2, 3, 5, 8)
+LARGE = 130
+LARGEST_NAMED = 1 << 16  # of the numbers of a window that are taken for sizes
+MOST_NAMED = 12
+MOST_PROBED = 1 << 20  # elements that all the probes of a window may draw, weights counted in part
+ENOUGH = 1 << 11  # elements of an input in which the numbers are tried, where its sizes are chosen
+FEW = 16  # elements of inputs: their signs are no sample
+MOST_RUNS = 16  # of one kind of numbers, where its inputs are small
+DENSE = 2048
+HEAD = 12  # integers that are tried first, whatever the inputs hold: both ends, and what the window names
+BINADES = 14  # in one tensor: less than what the tolerance hides
+Probe = tuple[str, Feeds]  # the kind of input, and the feeds
+
+
+@dataclass(frozen=True)
+class Window:
+    """What the probes want to know about a pair."""
+
+    pair: ModelPair
+
+    @cached_property
+    def numbers(self) -> list[float]:
+        """The numbers that either side has as a constant or as an attribute, each once."""
+        found = dict.fromkeys(x for m in (self.pair.before, self.pair.after) for x in _numbers(m))
+        return [x for x in found if math.isfinite(x)]
+
+    @cached_property
+    def strings(self) -> list[str]:
+        found = dict.fromkeys(x for m in (self.pair.before, self.pair.after) for x in _strings(m))
+        return list(found)
+
+    @cached_property
+    def roles(self) -> Mapping[str, Role]:
+        return roles(self.pair)
+
+    @cached_property
+    def divisors(self) -> frozenset[str]:
+        return divisors(self.pair)
+
+    @cached_property
+    def weights(self) -> int:
+        """How many elements the constants of the larger side have."""
+        models = (self.pair.before, self.pair.after)
+        return max(sum(_elements(tuple(t.dims)) for t in m.graph.initializer) for m in models)
+
+    @cached_property
+    def only_picks(self) -> bool:
+        """Whether neither side multiplies what it reads: then it holds up to the largest number of its type."""
+        return all(n.op_type in PICKS for m in (self.pair.before, self.pair.after) for n in m.graph.node)
+
+    @cached_property
+    def runs_on_nothing(self) -> bool:
+        """Whether both sides can be tried on tensors without elements."""
+        models = (self.pair.before, self.pair.after)
+        return all(n.op_type in RUNS_ON_NOTHING and not n.domain for m in models for n in m.graph.node)
+
+    def may_be_refused(self, sized: Sequence[SizedInput]) -> bool:
+        """Whether a size was chosen at which a rewritten window may refuse to run.
+
+        It is 0, where a Reshape cannot tell what -1 is, or no more than the largest pad.
+        """
+        chosen = [
+            d
+            for (_, _, dims), (_, _, shape) in zip(sized, self.pair.inputs, strict=True)
+            for d, declared in zip(dims, shape, strict=True)
+            if not isinstance(declared, int)
+        ]
+        return min(chosen, default=1) <= self.pair.largest_pad
+
+    def cost(self, sized: Sequence[SizedInput]) -> int:
+        """What a run takes, in elements."""
+        return sum(math.prod(dims) for _, _, dims in sized) + self.weights // 4 + 64
+
+
+PICKS = words(
+    "Abs Clip Concat Equal Expand Flatten Gather Greater GreaterOrEqual Identity LeakyRelu Less LessOrEqual Max "
+    "MaxPool Min Neg Not PRelu Pad ReduceMax ReduceMin Relu Reshape Shape Sign Slice Split Squeeze ThresholdedRelu "
+    "Tile Transpose Unsqueeze Where"
+)
+
+# Operators that ONNX Runtime runs on tensors without elements: others, such as InstanceNormalization, end the process.
+RUNS_ON_NOTHING = PICKS | words(
+    "Add And Cast Ceil Celu Constant ConstantOfShape Cos CumSum Div Elu Erf Exp Floor Gelu HardSigmoid HardSwish IsInf "
+    "IsNaN Log MatMul Mean Mish Mod Mul Or Pow Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp "
+    "ReduceMean ReduceProd ReduceSum ReduceSumSquare Round Selu Sigmoid Sin Size Softmax Softplus Softsign Sqrt Sub "
+    "Sum Swish Tan Tanh Xor"
+)
+
+
+# ---- sizes -----------------------------------------------------------------------------------------------------------
+
+
+def probed_sizes(window: Window) -> Iterator[list[SizedInput]]:
+    """The inputs of a window at other sizes than those chosen first, each once; none where all sizes are known."""
+    symbols = Symbols(window.pair.inputs, window.pair.fixed)
+    free = symbols.free
+    if not free:
+        return
+    seen: set[tuple[int, ...]] = set()
+    for sizes in (*_small(len(free)), *_named(len(free), window.numbers), *_large(len(free))):
+        if sizes in seen or (0 in sizes and not window.runs_on_nothing):
+            continue
+        seen.add(sizes)
+        sized = symbols.sized(dict(zip(free, sizes, strict=True)))
+        if sized is not None:
+            yield sized
+
+
+def _small(count: int) -> Iterator[tuple[int, ...]]:
+    """Equal sizes, then different ones: each dimension gets each of the small sizes, and is the largest one once."""
+    for size in SMALL:
+        yield tuple(size for _ in range(count))
+    for turn in range(len(SMALL)):
+        yield tuple(SMALL[(turn + k) % len(SMALL)] for k in range(count))
+        yield tuple(SMALL[(turn - k) % len(SMALL)] for k in range(count))
+    for k in range(count):
+        yield _one(count, k, 0, 3)
+        yield _one(count, k, 1, 4)
+    yield (0,) * count
+
+
+def _named(count: int, numbers: Iterable[float]) -> Iterator[tuple[int, ...]]:
+    """The sizes that the window names, and those beside them."""
+    named = dict.fromkeys(int(abs(x)) for x in numbers if float(x).is_integer() and 8 <= abs(x) < LARGEST_NAMED)
+    for number in list(named)[:MOST_NAMED]:
+        for size, k, others in product((number, number + 1, number - 1), range(count), (2, 1)):
+            yield _one(count, k, size, others)
+
+
+def _large(count: int) -> Iterator[tuple[int, ...]]:
+    for k in range(count):
+        yield _one(count, k, LARGE + k, 2)
+
+
+def _one(count: int, k: int, size: int, others: int) -> tuple[int, ...]:
+    return tuple(size if i == k else others for i in range(count))
+
+
+def roomy_sizes(window: Window) -> Iterator[list[SizedInput]]:
+    """The inputs at sizes that hold many numbers, where sizes can be chosen."""
+    symbols = Symbols(window.pair.inputs, window.pair.fixed)
+    if not symbols.free:
+        return
+    for most in (ENOUGH, ENOUGH // 8):
+        for spread in (0, 1):  # different sizes, then equal ones
+            side = _side(window.pair, most)
+            sizes = {s: max(side - (0 if spread else 2 * k), 2) for k, s in enumerate(symbols.free)}
+            sized = symbols.sized(sizes)
+            if sized is not None:
+                yield sized
+
+
+def _side(pair: ModelPair, most: int) -> int:
+    """How large each open dimension may be, so that no input has more elements than `most`."""
+    sides = [most]
+    for _, _, shape in pair.inputs:
+        known = math.prod(d for d in shape if isinstance(d, int))
+        count = sum(not isinstance(d, int) for d in shape)
+        if count:
+            sides.append(int((max(most, 1) / max(known, 1)) ** (1 / count)))
+    return max(min(sides), 2)
+
+
+# ---- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def probed_feeds(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe]:
+    """(kind, feeds): the numbers at which a window may bend, jump or saturate, at one size of its inputs."""
+    rng = np.random.default_rng(1)
+    base = random_feeds(window, sized, rng)
+    floats = [(name, elem, dims) for name, elem, dims in sized if elem in FLOATS and _elements(dims)]
+    if floats:
+        for kind, pool in _pools(window, floats):
+            yield from _filled(kind, floats, pool, base)
+        if len(floats) > 1:
+            halves = {n: np.resize(_usual_pool("half", e), math.prod(s)).reshape(s) for n, e, s in floats}
+            yield "equal", {**base, **halves}
+        for sign in (1, -1):
+            one_sign = {n: (sign * np.abs(rng.standard_normal(s))).astype(_dtype(e)) for n, e, s in floats}
+            yield "one sign", {**base, **one_sign}
+    numbers = [x for x in sized if window.roles.get(x[0]) == "number" and _elements(x[2])]
+    if numbers:
+        pools = {elem: _integer_pool(window, elem) for _, elem, _ in numbers}
+        for kind, feeds in _filled("integer", numbers, pools, base):
+            yield kind, {**feeds, **{n: _without_zero(feeds[n]) for n in feeds if n in window.divisors}}
+    for name, elem, dims in sized:
+        if elem == TensorProto.BOOL:
+            for value in (True, False):
+                yield "one truth", {**base, name: np.full(dims, value)}
+        if window.roles.get(name) == "size" and _elements(dims):
+            for values in _cut(_counts(window), math.prod(dims)):
+                yield "count", {**base, name: _as(values, elem).reshape(dims)}
+
+
+def probed_positions(window: Window, sized: Sequence[SizedInput]) -> Iterator[Iterator[Probe]]:
+    """For each input of positions the feeds that reach every row, of one guess of how many rows there are after the
+    other, largest first: the first guess with which the original runs is right."""
+    rng = np.random.default_rng(2)
+    base = random_feeds(window, sized, rng)
+    rows = sorted({d for _, _, dims in sized for d in dims} | _weight_sizes(window), reverse=True)[:8]
+    for name, elem, dims in sized:
+        if window.roles.get(name) != "position" or not _elements(dims):
+            continue
+        for most, lowest in product(rows, (1, 0)):
+            if most:
+                values = np.arange(-most if lowest and _is_signed(elem) else 0, most)
+                ends = values[[0, -1, *rng.integers(0, values.size, 6)]]
+                pool = np.concatenate([ends, rng.permutation(values)])
+                yield (
+                    ("position", {**base, name: _as(part, elem).reshape(dims)}) for part in _cut(pool, math.prod(dims))
+                )
+        yield iter(())  # the guesses of another input follow
+
+
+def sized_feeds(window: Window, sized: Sequence[SizedInput], rng: np.random.Generator) -> Iterator[Feeds]:
+    """Random inputs of probed sizes; where they hold few numbers, the same with the other sign, too."""
+    feeds = random_feeds(window, sized, rng)
+    yield feeds
+    if sum(math.prod(dims) for _, _, dims in sized) <= FEW:
+        yield {name: -x if is_float(x.dtype) else x for name, x in feeds.items()}
+
+
+def random_feeds(window: Window, sized: Sequence[SizedInput], rng: np.random.Generator) -> Feeds:
+    """Normal numbers, integers from 0 to 3, either truth, and words."""
+    return {name: _random(window, elem, dims, rng) for name, elem, dims in sized}
+
+
+def _random(window: Window, elem: int, dims: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    if elem in FLOATS:
+        return rng.standard_normal(dims).astype(_dtype(elem))
+    if elem == TensorProto.STRING:
+        words = np.asarray([*window.strings, *WORDS], object)
+        return np.asarray(words[rng.integers(0, len(words), dims)], object).reshape(dims)
+    return rng.integers(0, 2 if elem == TensorProto.BOOL else 4, dims).astype(_dtype(elem))
+
+
+def _pools(window: Window, floats: Sequence[SizedInput]) -> Iterator[tuple[str, dict[int, np.ndarray]]]:
+    """(kind, for each type its numbers)"""
+    types = {elem for _, elem, _ in floats}
+    named = [x for c in window.numbers[:64] for x in (c, -c) if abs(c) < 1e18]
+    if named:
+        yield "constant", {elem: _with_neighbours(np.asarray(named, np.float64), elem) for elem in types}
+    for kind in ("half", "dense", "wide"):
+        yield kind, {elem: _usual_pool(kind, elem) for elem in types}
+    for kind, lowest in _scales(window, types):
+        yield kind, {elem: _scale(lowest, elem) for elem in types}
+
+
+@cache
+def _usual_pool(kind: str, elem: int) -> np.ndarray:
+    if kind == "half":
+        return _with_neighbours(np.arange(-40, 41) / 2, elem)
+    reach, count = (10.0, DENSE) if kind == "dense" else (110.0, DENSE // 4)
+    return _mixed(np.linspace(-reach, reach, count, endpoint=False), elem)
+
+
+@cache
+def _scale(lowest: int, elem: int) -> np.ndarray:
+    """Numbers of either sign of BINADES binades."""
+    steps = np.exp2(lowest + np.linspace(0, BINADES, 64, endpoint=False))
+    return _mixed(np.concatenate([steps, -steps]), elem)
+
+
+def _mixed(values: np.ndarray, elem: int) -> np.ndarray:
+    return _as(np.random.default_rng(4).permutation(values), elem)
+
+
+def _scales(window: Window, types: Iterable[int]) -> Iterator[tuple[str, int]]:
+    """(kind, the power of two that the smallest of BINADES binades begins with)"""
+    infos = [ml_dtypes.finfo(_dtype(elem)) for elem in types]  # type: ignore[no-untyped-call]
+    lowest = max(int(np.log2(float(i.smallest_normal))) for i in infos)
+    highest = min(int(np.log2(float(i.max))) for i in infos)
+    for exponent in range(max(lowest, -150), min(highest - BINADES + 1, 150), BINADES):
+        if exponent + BINADES <= 60:
+            yield "tiny" if exponent < -16 else "scaled" if exponent < 16 else "huge", exponent
+        elif window.only_picks:
+            yield "beyond", exponent
+
+
+def _with_neighbours(values: np.ndarray, elem: int) -> np.ndarray:
+    """Numbers, what the type has next to them, and what is a little further off."""
+    dtype = _dtype(elem)
+    with np.errstate(over="ignore"):
+        own = values.astype(dtype)
+    beside = [np.nextafter(own, dtype.type(way)).astype(np.float64) for way in (np.inf, -np.inf)]
+    return _mixed(np.concatenate([own.astype(np.float64), *beside, values * 1.001, values * 0.999]), elem)
+
+
+def _integer_pool(window: Window, elem: int) -> np.ndarray:
+    """Integers of the whole range of a type: all small ones, each power of two, what the window names, both ends."""
+    info = np.iinfo(_dtype(elem))
+    rng = np.random.default_rng(3)
+    named = [int(x) + d for x in window.numbers if float(x).is_integer() for d in (-1, 0, 1)]
+    powers = [s * (1 << k) + d for k in range(info.bits) for s in (1, -1) for d in (-1, 0, 1)]
+    spread = [int(s * 2.0 ** rng.uniform(0, info.bits)) for _ in range(100) for s in (1, -1)]
+    wanted = [info.min, info.max, *named, *(-x for x in named), *powers, *range(-130, 260), *spread]
+    lowest = info.min + (info.min < 0)  # the lowest one of a type with signs has no opposite
+    found = np.asarray(list(dict.fromkeys(x for x in wanted if lowest <= x <= info.max)), _dtype(elem))
+    return np.concatenate([found[:HEAD], rng.permutation(found[HEAD:])])
+
+
+def _counts(window: Window) -> np.ndarray:
+    named = [int(x) + d for x in window.numbers if float(x).is_integer() and 2 < x < 64 for d in (-1, 0, 1)]
+    return np.asarray(list(dict.fromkeys([4, 1, 0, 7, 2, -1, 3, 5, 9, 6, *named])))
+
+
+def _filled(kind: str, inputs: Sequence[SizedInput], pools: Mapping[int, np.ndarray], base: Feeds) -> Iterator[Probe]:
+    """The inputs filled with the numbers of the pools until all are used, each input in an order of its own."""
+    parts = [
+        [p.reshape(dims) for p in _cut(pools[elem], math.prod(dims), k)] for k, (_, elem, dims) in enumerate(inputs)
+    ]
+    for turn in range(max(map(len, parts))):
+        yield kind, {**base, **{x[0]: p[turn % len(p)] for x, p in zip(inputs, parts, strict=True)}}
+
+
+def _cut(pool: np.ndarray, size: int, shift: int = 0) -> Iterator[np.ndarray]:
+    """A pool in parts of some size, the last one filled up. `shift`: which of some inputs it is for, so that not all
+    get the same number at the same place."""
+    rolled = np.roll(pool, shift * 37) if shift else pool
+    for turn in range(min(-(-pool.size // size), MOST_RUNS)):
+        yield np.resize(rolled[turn * size : (turn + 1) * size], size)
+
+
+def _as(values: np.ndarray, elem: int) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return values.astype(_dtype(elem))
+
+
+def _without_zero(x: np.ndarray) -> np.ndarray:
+    return np.where(x == 0, np.asarray(1, x.dtype), x) if x.dtype.kind in "iu" else x
+
+
+def _elements(dims: tuple[int, ...]) -> int:
+    return math.prod(dims)
+
+
+def _dtype(elem: int) -> np.dtype:
+    return np.dtype(helper.tensor_dtype_to_np_dtype(elem))
+
+
+def _is_signed(elem: int) -> bool:
+    return _dtype(elem).kind == "i"
+
+
+# ---- what a window says ----------------------------------------------------------------------------------------------
+
+MOST_OF_A_CONSTANT = 64  # elements: those of a larger one are weights
+
+
+def _numbers(model: ModelProto) -> Iterator[float]:
+    """The numbers of the constants and attributes of a model, its functions and its bodies."""
+    for tensor in _tensors(model):
+        if tensor.data_type in FLOATS | INTEGER_TYPES and math.prod(tensor.dims) <= MOST_OF_A_CONSTANT:
+            yield from map(float, numpy_helper.to_array(tensor).reshape(-1))
+    for node in _nodes(model):
+        for attribute in node.attribute:
+            values = (attribute.f, attribute.i, *attribute.floats, *attribute.ints)
+            yield from (float(v) for v in values if v)
+
+
+def _strings(model: ModelProto) -> Iterator[str]:
+    """The strings of the constants of a model."""
+    for tensor in _tensors(model):
+        if tensor.data_type == TensorProto.STRING and math.prod(tensor.dims) <= MOST_OF_A_CONSTANT:
+            yield from (s.decode(errors="replace") for s in tensor.string_data)
+
+
+def _tensors(model: ModelProto) -> Iterator[TensorProto]:
+    yield from model.graph.initializer
+    for node in _nodes(model):
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.g.initializer
+
+
+def _nodes(model: ModelProto) -> Iterator[NodeProto]:
+    for holder in (model.graph, *model.functions):
+        yield from all_nodes(holder)
+
+
+def _weight_sizes(window: Window) -> set[int]:
+    return {d for m in (window.pair.before, window.pair.after) for t in m.graph.initializer for d in t.dims}
+
+
+__all__ = [
+    "MOST_PROBED",
+    "Window",
+    "probed_feeds",
+    "probed_positions",
+    "probed_sizes",
+    "random_feeds",
+    "roomy_sizes",
+    "sized_feeds",
+]

@@ -1,0 +1,179 @@
+"""Why TensorRT failed, from what it printed: the cause, the node, the operator and the release that a log names."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from onnx import ModelProto, NodeProto
+
+from surgeon.errors import SurgeonError, UsageError
+from surgeon.ir.files import read
+from surgeon.ir.schemas import schema
+from surgeon.pipeline.check import mended_by
+from surgeon.targets import plugins, tables
+from surgeon.targets.names import printed_version
+from surgeon.targets.releases import Version, dotted
+from surgeon.targets.target import Target
+from surgeon.trt.causes import CAUSES, REWRITE, Cause, Weight
+from surgeon.trt.refusals import label
+
+NEWEST_OPSET = 25
+IMPORTED = Cause(
+    "unsupported-operator",
+    (),
+    "The parser has no importer for this operator of ONNX, and looked for a plugin of its name.",
+    "Write it with operators that this release has.",
+    REWRITE,
+)
+NOT_INITIALISED = next(cause for cause in CAUSES if cause.name == "plugins-not-initialised")
+_PLUGIN_FOUND = re.compile(r"Successfully created plugin: (\w+)")
+_OPERATORS = (
+    re.compile(r"(?:could not find|cannot find) plugin:? *(\w+)", re.IGNORECASE),
+    re.compile(r"No (?:importer|checker) registered for op: (\w+)"),
+    re.compile(r"Searching for plugin: (\w+)"),
+    re.compile(r"While parsing node number \d+ \[(\w+)"),
+    re.compile(r'op_type: "(\w+)"'),
+    re.compile(r"In (?:function |node -?\d+ \()import(\w+)"),
+)
+_NODES = (
+    re.compile(r'\bname: "([^"]+)"\s*\n?.*\bop_type:', re.MULTILINE),
+    re.compile(r"Invalid Node - (\S+)"),
+    re.compile(r"\{ForeignNode\[(.+?)\]\}"),
+    re.compile(r"implementation for node ([^\s,]+[^\s,.)])"),
+    re.compile(r"TensorRT input: (\S+) has no shape"),
+    re.compile(r"([\w./:-]+)_OutputLayer(?:_\d+)?:"),
+    re.compile(r"\bI[A-Z]\w+Layer ([\w./:]+):"),
+    re.compile(r'While parsing node number \d+ \[\w+ -> "([^"]+)"'),
+    re.compile(r"\[E\] \[TRT\] (?:\d+: )?([\w./]+): "),
+    re.compile(r"ERROR\] ([\w./]+): "),
+)
+_NUMBER = re.compile(r"(?:While parsing node number|In node) (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a line of a log says.
+
+    cause     the row of the table
+    line      the line that it was read from
+    operator  the operator that the log speaks of; empty where it names none
+    node      the node, as the log calls it; with a model, as the model does
+    says      what is known of this operator beyond the table: the release that learned it
+    mended_by the passes that rewrite the node, where the model was given
+    """
+
+    cause: Cause
+    line: str
+    operator: str = ""
+    node: str = ""
+    says: str = ""
+    mended_by: str = ""
+
+
+def why(log: str) -> list[Finding]:
+    """What a log says, the most certain cause first; empty where no line is known."""
+    plugins_there = set(_PLUGIN_FOUND.findall(log))
+    operator, node = _operator(log), _node(log)
+    found = []
+    for place, line in enumerate(log.splitlines()):
+        for row, cause in enumerate(CAUSES):
+            if cause.search.search(line):
+                finding = _finding(cause, line, operator, node)
+                found.append((-finding.cause.weight, place, row, finding))
+    found.sort(key=lambda entry: entry[:3])
+    by_name: dict[str, Finding] = {}
+    for *_, finding in found:
+        if finding.cause.weight is Weight.ERROR or finding.operator not in plugins_there:
+            by_name.setdefault(finding.cause.name, finding)
+    return list(by_name.values())
+
+
+def in_model(finding: Finding, log: str, model: str | Path, target: Target) -> Finding:
+    """The same with the node of the model that the log speaks of, and the passes that rewrite it for a target.
+
+    Raises ModelError where the model cannot be read.
+    """
+    proto = read(Path(model))
+    node = _node_in(proto, finding.node, log)
+    if node is None:
+        return finding
+    try:
+        passes = mended_by(model, target=target).get(label(node), "")
+    except SurgeonError:  # surgeon does not rewrite the model: then there is no pass to name
+        passes = ""
+    return replace(finding, node=label(node), operator=node.op_type, mended_by=passes)
+
+
+def release_of(log: str) -> Target | None:
+    """The target of the release that printed a log; None where it does not say, or is older than the table."""
+    version = printed_version(log)
+    if not version:
+        return None
+    try:
+        return Target.parse(version)
+    except UsageError:
+        return None
+
+
+def command(finding: Finding, model: str, target: str) -> str:
+    """What to type, for a model and a target."""
+    return finding.cause.command.format(model=shlex.quote(model), target=target)
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+def _finding(cause: Cause, line: str, operator: str, node: str) -> Finding:
+    here = _operator(line) or operator
+    line = " ".join(line.split())
+    if cause.name != "missing-plugin":
+        return Finding(cause, line, operator, node)
+    first = _learned(here)
+    if first is not None:
+        says = f"TensorRT imports {here} from {dotted(first)} on."
+        return Finding(replace(IMPORTED, weight=cause.weight), line, here, node, says)
+    if schema(here, "", NEWEST_OPSET) is not None:
+        says = f"{here} is an operator of ONNX that no TensorRT of the table imports."
+        return Finding(replace(IMPORTED, weight=cause.weight), line, here, node, says)
+    if here in plugins.STOCK:
+        return Finding(replace(NOT_INITIALISED, weight=cause.weight), line, here, node)
+    return Finding(cause, line, here, node, f"The plugin is {here}." if here else "")
+
+
+def _learned(operator: str) -> Version | None:
+    """The first release of the table that imports an operator."""
+    return next((first for first, _, operators in tables.IMPORTERS if operator in operators.split()), None)
+
+
+def _operator(text: str) -> str:
+    """The operator, or the plugin, that a text names first."""
+    return next((m[1] for pattern in _OPERATORS for m in pattern.finditer(text)), "")
+
+
+def _node(log: str) -> str:
+    """The node that a log names first; empty for layers that TensorRT made itself."""
+    named = (m[1] for pattern in _NODES for m in pattern.finditer(log))
+    return next((name for name in named if not name.startswith("(Unnamed")), "")
+
+
+# ---- the model -------------------------------------------------------------------------------------------------------
+
+
+def _node_in(proto: ModelProto, name: str, log: str) -> NodeProto | None:
+    """The node of a model that the log means: by its name, its output, a part of a merged name, or its number."""
+    nodes: list[NodeProto] = list(proto.graph.node)
+    parts = {name, *re.split(r"\.\.\.| \+ ", name)}
+    for node in nodes:
+        if node.name and (node.name in parts or name == f"{node.name}_OutputLayer"):
+            return node
+    for node in nodes:
+        if parts.intersection(node.output):
+            return node
+    number = _NUMBER.search(log)
+    if number is None or int(number[1]) >= len(nodes):
+        return None
+    found = nodes[int(number[1])]
+    return found if _operator(log) in ("", found.op_type) else None

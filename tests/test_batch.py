@@ -1,0 +1,144 @@
+"""Many models in one run: a process each, resumable, the same bytes as one by one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import onnx
+import onnx.parser
+import pytest
+
+import surgeon
+from surgeon.app.batch import MANIFEST, REPORTS
+from surgeon.app.cli import main
+
+ROOT = Path(__file__).resolve().parent.parent
+NORM = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[N,3,8,8] x) => (float[N,3,8,8] y) <float[3] s = {1, 2, 3}, float[3] b = {0, 1, 0}> {
+  [norm] y = InstanceNormalization <epsilon = EPS> (x, s, b)
+}"""
+Captured = pytest.CaptureFixture[str]
+
+
+def models(folder: Path, count: int) -> Path:
+    folder.mkdir()
+    (folder / "deep").mkdir()
+    for k in range(count):
+        place = folder / "deep" if k % 2 else folder
+        onnx.save(onnx.parser.parse_model(NORM.replace("EPS", f"{k + 1}e-3")), place / f"m{k}.onnx")
+    return folder
+
+
+def run(*words: str | Path) -> int:
+    return main([str(w) for w in words])
+
+
+def entries(out: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (out / MANIFEST).read_text().splitlines()]
+
+
+def written(out: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(out)): p.read_bytes() for p in sorted(out.rglob("*.onnx"))}
+
+
+def one_by_one(folder: Path) -> dict[str, bytes]:
+    results = {p: surgeon.rewrite(p, target="8.4") for p in sorted(folder.rglob("*.onnx"))}
+    return {str(p.relative_to(folder)): r.model.SerializeToString(deterministic=True) for p, r in results.items()}
+
+
+def test_a_folder_and_its_summary(tmp_path: Path, capsys: Captured) -> None:
+    source, out = models(tmp_path / "in", 4), tmp_path / "out"
+    assert run("rewrite", source, "-o", out, "--jobs", "2", "--target", "8.4") == 0
+    printed = capsys.readouterr().out.splitlines()
+    lines = sorted(line.split("  ")[0] for line in printed[:4])
+    assert lines == ["deep/m1.onnx", "deep/m3.onnx", "m0.onnx", "m2.onnx"]
+    assert all("TensorRT 8.4 takes 9 of 9 nodes; 1 rewrite; " in line for line in printed[:4])
+    assert printed[-1] == "4 models; 4 done"
+    assert printed[-2].startswith("result  done  4 models  4 rewrites  4 untaken before  0 now")
+    assert written(out) == one_by_one(source)
+    assert sorted(p.name for p in (out / REPORTS).rglob("*.json")) == [f"m{k}.onnx.json" for k in range(4)]
+
+
+def test_a_failure_stops_nothing(tmp_path: Path, capsys: Captured) -> None:
+    source, out = models(tmp_path / "in", 2), tmp_path / "out"
+    (source / "broken.onnx").write_bytes(b"no model")
+    assert run("rewrite", source, "-o", out, "--target", "8.4", "--format", "jsonl") == 2
+    told = {e["model"]: e for e in map(json.loads, capsys.readouterr().out.splitlines())}
+    assert told["broken.onnx"]["status"] == 2 and "is not an ONNX model" in told["broken.onnx"]["error"]
+    assert told["m0.onnx"]["status"] == 0 == told["deep/m1.onnx"]["status"]
+    assert list(written(out)) == ["deep/m1.onnx", "m0.onnx"]
+    assert run("rewrite", source, "-o", out, "--target", "8.4", "--exit-zero") == 0
+
+
+def test_a_second_run_does_what_changed(tmp_path: Path, capsys: Captured) -> None:
+    source, out = models(tmp_path / "in", 3), tmp_path / "out"
+    words = ["rewrite", source, "-o", out, "--target", "8.4"]
+
+    def skipped(*more: str) -> set[str]:
+        capsys.readouterr()
+        assert run(*words, "--format", "jsonl", *more) == 0
+        return {e["model"] for e in map(json.loads, capsys.readouterr().out.splitlines()) if e["skipped"]}
+
+    assert skipped() == set()
+    assert skipped() == {"m0.onnx", "deep/m1.onnx", "m2.onnx"}
+    (out / "m0.onnx").write_bytes(b"somebody else's")
+    onnx.save(onnx.parser.parse_model(NORM.replace("EPS", "0.5")), source / "m2.onnx")
+    assert skipped() == {"deep/m1.onnx"}
+    assert written(out) == one_by_one(source)
+    assert skipped("--skip", "fold") == set()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_killed_half_way_and_taken_up_again(number: signal.Signals, tmp_path: Path, capsys: Captured) -> None:
+    source, out = models(tmp_path / "in", 8), tmp_path / "out"
+    command = [sys.executable, "-m", "surgeon", "rewrite", source, "-o", out, "--jobs", "2", "--target", "8.4"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while not (out / MANIFEST).exists() or len(entries(out)) < 3:
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.01)
+    os.kill(process.pid, number)
+    said = process.communicate()[1]
+    assert process.returncode == (130 if number == signal.SIGINT else -number), said
+    before = [e["model"] for e in entries(out) if "error" not in e]
+    assert 3 <= len(before) < 8
+    if number == signal.SIGKILL:
+        with (out / MANIFEST).open("a") as file:
+            file.write('{"model": "m0.on')  # what a kill in the middle of a line leaves
+        time.sleep(3)  # the processes of the killed run end by themselves
+    assert run("rewrite", source, "-o", out, "--target", "8.4") == 0
+    assert f"8 models, {len(before)} of them done before; 8 done" in capsys.readouterr().out
+    done = [e["model"] for e in entries(out) if "error" not in e]
+    assert sorted(done) == sorted(set(done)) and len(done) == 8, "no model is done twice"
+    assert written(out) == one_by_one(source)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["in/a.onnx", "in/b.onnx", "c.onnx"], "-o OUT/"),
+        (["in", "in/a.onnx", "-o", "out/"], "would both be written to"),
+        (["in", "-o", "out/", "--check"], "--check is for one model"),
+        (["in", "-o", "out/", "--jobs", "0"], "1 at least"),
+        (["in", "-o", "in"], "stands in 'in'"),
+        (["empty", "-o", "out/"], "there is no .onnx file in empty"),
+        (["no.onnx", "-o", "out/"], "there is no file 'no.onnx'"),
+    ],
+)
+def test_what_does_not_go_together(
+    words: list[str], said: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "empty").mkdir()
+    for name in ("a", "b"):
+        onnx.save(onnx.parser.parse_model(NORM.replace("EPS", "1e-3")), tmp_path / "in" / f"{name}.onnx")
+    assert run("rewrite", *words, "--target", "8.4") == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

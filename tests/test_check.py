@@ -1,0 +1,221 @@
+"""`surgeon check`: how sure it is, several files, the formats, and what the parser here says besides."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import onnx
+import pytest
+from helpers import model
+
+from surgeon.app.cli import main
+from surgeon.ir.model import Model
+from surgeon.pipeline.check import Untaken, check
+from surgeon.targets import sureness
+from surgeon.targets.target import Target
+from surgeon.trt.ask import ask
+
+Captured = pytest.CaptureFixture[str]
+RTX = pytest.mark.skipif(
+    importlib.util.find_spec("tensorrt_rtx") is None, reason="TensorRT-RTX is not installed: surgeon's extra 'rtx'"
+)
+
+TAKEN = "(float[N,3] x) => (float[N,3] y) { [act] y = Relu (x) }"
+NORM = """(float[N,3,8,8] x) => (float[N,3,8,8] y) <float[3] s = {1, 2, 3}, float[3] b = {0, 1, 0}> {
+    [one] a = InstanceNormalization (x, s, b)
+    [two] y = InstanceNormalization (a, s, b)
+}"""
+UNRANKED = """(float[N,3] x, int64[M] size) => (float[] y) {
+    r = Reshape (x, size)
+    [pool] y = MaxPool <kernel_shape = [2]> (r)
+}"""
+PLUGIN = '(float[N,3] x) => (float[N,3] y) { [mine] y = Mine <plugin_version = "1"> (x) }'
+
+
+def write(folder: Path, text: str, name: str = "in.onnx") -> str:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(model(text), path)
+    return str(path)
+
+
+# ---- how sure --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("8.6", "from the parser's source"),
+        ("8.4", "from the parser's source, and measured with 8.4.1.5"),
+        ("10.10", "from the parser's source"),
+        ("10.11", "from the parser's source up to 10.10, and the change logs since"),
+        ("rtx", "measured with TensorRT-RTX 1.7.1"),
+    ],
+)
+def test_what_a_verdict_rests_on(target: str, words: str) -> None:
+    assert sureness.basis(Target.parse(target)) == words
+
+
+def unknown(text: str, target: str = "8.4") -> list[tuple[str, str]]:
+    return [(node.label, why) for node, why in sureness.unknown(Model(model(text)), Target.parse(target))]
+
+
+def test_a_plugin_of_somebody_else_is_not_known() -> None:
+    ((node, why),) = unknown(PLUGIN)
+    assert node == "mine" and why.startswith("a plugin: ")
+    assert unknown(PLUGIN.replace("Mine", "InstanceNormalization_TRT")) == []
+    assert unknown(PLUGIN, "rtx") == []  # it has no plugins: there the node is not taken
+
+
+def test_a_node_whose_input_has_no_rank_is_not_known() -> None:
+    found = dict(unknown(UNRANKED))
+    assert found["pool"].startswith("how many dimensions its input 'r' has is not known")
+    assert unknown(UNRANKED.replace("int64[M] size", "int64[3] size")) == []
+    assert unknown(TAKEN) == []
+
+
+def test_what_is_not_taken_is_not_unknown_as_well() -> None:
+    found = check(model(PLUGIN), target="rtx")
+    assert [u.node for u in found.untaken] == ["mine"] and found.unknown == []
+    assert [u.node for u in check(model(PLUGIN), target="8.4").unknown] == ["mine"]
+
+
+def test_not_known_is_printed_and_no_failure(tmp_path: Path, capsys: Captured) -> None:
+    assert main(["check", write(tmp_path, PLUGIN), "--target", "8.4"]) == 0
+    printed = capsys.readouterr().out
+    assert "\nnot known: a plugin: " in printed
+    assert printed.endswith(
+        "takes every node but 1 node that it cannot know (from the parser's source, and measured with 8.4.1.5)\n"
+    )
+
+
+# ---- the parser here -------------------------------------------------------------------------------------------------
+
+REFUSED = "(float[N,3] x, bool[M] c) => (float[K,3] y) { [squeeze] y = Compress <axis = 0> (x, c) }"
+
+
+@RTX
+def test_the_parser_here_is_asked(tmp_path: Path, capsys: Captured) -> None:
+    assert main(["check", write(tmp_path, TAKEN), "--target", "rtx"]) == 0
+    assert re.search(r"\(measured here: TensorRT-RTX [\d.]+ parses it\)$", capsys.readouterr().out.strip())
+    assert main(["check", write(tmp_path, TAKEN), "--target", "rtx", "--no-parser"]) == 0
+    assert "(measured with TensorRT-RTX 1.7.1)" in capsys.readouterr().out
+    assert main(["check", write(tmp_path, TAKEN), "--target", "8.6"]) == 0
+    assert "measured here" not in capsys.readouterr().out
+
+
+@RTX
+def test_what_the_parser_alone_refuses_is_not_taken(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a table that has nothing against the node."""
+    monkeypatch.setattr("surgeon.pipeline.check.untaken", lambda model, target: [])
+    file = write(tmp_path, REFUSED)
+    assert main(["check", file, "--target", "rtx", "--no-parser"]) == 0
+    capsys.readouterr()
+    assert main(["check", file, "--target", "rtx"]) == 1
+    printed = capsys.readouterr().out
+    assert "  squeeze  Compress  no pass" in printed and "does not take 1 node" in printed
+
+
+@RTX
+def test_a_parser_that_lacks_a_driver_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it prints then is about this machine, not about the model."""
+    file, target = write(tmp_path, TAKEN), Target.parse("rtx")
+    answer = ask(file, target)
+    assert answer is not None and answer.refused == []
+    no_driver = Untaken("act", "Relu", "Error Code 1: Cuda Runtime (cudaError 35: CUDA driver version is insufficient)")
+    monkeypatch.setattr("surgeon.trt.ask.parser_refusals", lambda trt, source: [no_driver])
+    assert ask(file, target) is None
+
+
+# ---- files and folders -----------------------------------------------------------------------------------------------
+
+
+def test_equal_reasons_are_one_group_in_a_pipe(tmp_path: Path, capsys: Captured) -> None:
+    assert main(["check", write(tmp_path, NORM), "--target", "8.4"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith("not taken: it becomes the stock plugin")
+    assert lines[2:4] == ["  one  InstanceNormalization  instance-norm", "  two  InstanceNormalization  instance-norm"]
+    assert len(lines) == 5
+
+
+def test_folders_and_several_files(tmp_path: Path, capsys: Captured) -> None:
+    write(tmp_path, TAKEN, "a/one.onnx")
+    write(tmp_path, NORM, "a/b/two.onnx")
+    alone = write(tmp_path, TAKEN, "three.onnx")
+    assert main(["check", str(tmp_path / "a"), alone, "--target", "8.4"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    heads = [Path(line.split(",")[0]).name for line in lines if line.endswith(", target 8.4")]
+    assert heads == ["two.onnx", "one.onnx", "three.onnx"]
+    assert lines[-1] == "2 of 3 files are taken by TensorRT 8.4"
+    assert main(["check", alone, alone, "--target", "8.4"]) == 0
+
+
+def test_an_unreadable_file_does_not_stop_the_others(tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "bad.onnx").write_bytes(b"no model")
+    write(tmp_path, NORM, "good.onnx")
+    assert main(["check", str(tmp_path), "--target", "8.4"]) == 2
+    captured = capsys.readouterr()
+    assert "bad.onnx" in captured.err and "does not take 2 nodes" in captured.out
+    assert captured.out.endswith("0 of 2 files are taken by TensorRT 8.4; 1 cannot be read\n")
+    assert main(["check", str(tmp_path / "none.onnx"), "--target", "8.4"]) == 2
+
+
+def test_a_folder_without_models_is_an_error(tmp_path: Path, capsys: Captured) -> None:
+    assert main(["check", str(tmp_path), "--target", "8.4"]) == 2
+    assert "has no .onnx file" in capsys.readouterr().err
+
+
+# ---- formats ---------------------------------------------------------------------------------------------------------
+
+
+def three(folder: Path) -> list[str]:
+    """A file that is taken, one that is not, and one that cannot be read."""
+    (folder / "bad, x.onnx").write_bytes(b"no model")
+    return [write(folder, TAKEN, "ok.onnx"), write(folder, NORM, "norm.onnx"), str(folder / "bad, x.onnx")]
+
+
+def test_json(tmp_path: Path, capsys: Captured) -> None:
+    files = three(tmp_path)
+    assert main(["check", *files, "--target", "8.4", "--format", "json"]) == 2
+    value = json.loads(capsys.readouterr().out)
+    assert [(f["file"], f["readable"], f["taken"]) for f in value["files"]] == [
+        (files[0], True, True),
+        (files[1], True, False),
+        (files[2], False, False),
+    ]
+    untaken = value["files"][1]["untaken"]
+    assert [u["node"] for u in untaken] == ["one", "two"] and untaken[0]["mended_by"] == "instance-norm"
+    assert value["files"][2]["error"] and value["files"][0]["sure"].startswith("from the parser's source")
+
+
+def test_sarif(tmp_path: Path, capsys: Captured) -> None:
+    files = three(tmp_path)
+    assert main(["check", *files, "--target", "8.4", "--format", "sarif"]) == 2
+    value = json.loads(capsys.readouterr().out)
+    assert value["version"] == "2.1.0"
+    (run,) = value["runs"]
+    ids = {rule["id"] for rule in run["tool"]["driver"]["rules"]}
+    assert {result["ruleId"] for result in run["results"]} == {"not-taken", "unreadable"} <= ids
+    found = run["results"][0]
+    assert found["level"] == "error" and "does not take" in found["message"]["text"]
+    (location,) = found["locations"]
+    assert location["physicalLocation"]["artifactLocation"]["uri"] == files[1]
+    assert location["logicalLocations"] == [{"name": "one", "kind": "element"}]
+
+
+def test_github(tmp_path: Path, capsys: Captured) -> None:
+    files = three(tmp_path)
+    assert main(["check", *files, "--target", "8.4", "--format", "github"]) == 2
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3 and all(line.startswith("::error file=") for line in lines)
+    assert (
+        f"file={files[1]},title=surgeon not-taken::TensorRT 8.4 does not take InstanceNormalization 'one'" in lines[0]
+    )
+    assert "bad%2C x.onnx,title=surgeon unreadable::" in lines[2]
+    assert main(["check", files[0], "--target", "8.4", "--format", "github"]) == 0
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,282 @@
+"""A user's day: what `surgeon fix` and the end of a rewrite say, what a report records, how a run ends."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+import surgeon
+from surgeon.app import arguments
+from surgeon.app.cli import main
+from surgeon.app.screen import wrapped
+from surgeon.targets.installed import installed_version
+from surgeon.targets.target import Target
+from surgeon.trt.ask import Answer, ask
+
+ROOT = Path(__file__).resolve().parent.parent
+STYLE = ROOT / "samples" / "style_transfer" / "style_transfer_ts_op11.onnx"
+SCHEMA = json.loads((ROOT / "docs" / "report.schema.json").read_text(encoding="utf-8"))
+NORM = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[N,3,8,8] x) => (float[N,3,8,8] y) <float[3] s = {1, 2, 3}, float[3] b = {0, 1, 0}> {
+  [norm] y = InstanceNormalization <epsilon = 0.001> (x, s, b)
+}"""
+STAYS = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[N,3] x, bool[N] k) => (float[M,3] y) { [squeeze] y = Compress <axis = 0> (x, k) }"""
+LATER = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[4,3] x) => (int64[2,M] y) { [where] y = NonZero (x) }"""
+RTX = pytest.mark.skipif(not installed_version("tensorrt_rtx"), reason="needs TensorRT-RTX")
+Captured = pytest.CaptureFixture[str]
+
+
+def write(folder: Path, text: str, name: str = "in.onnx") -> Path:
+    path = folder / name
+    onnx.save(onnx.parser.parse_model(text), path)
+    return path
+
+
+def run(*words: str | Path) -> int:
+    return main([str(w) for w in words])
+
+
+# ---- help ------------------------------------------------------------------------------------------------------------
+
+
+def test_bare_surgeon_shows_help_with_examples(capsys: Captured) -> None:
+    assert run() == 0
+    printed = capsys.readouterr().out
+    assert "usage: surgeon" in printed and "\nexamples:\n  surgeon fix model.onnx --for 8.4\n" in printed
+
+
+@pytest.mark.parametrize("command", [*arguments.COMMANDS, "plugins build"])
+def test_every_help_has_two_examples_that_parse(command: str, capsys: Captured) -> None:
+    with pytest.raises(SystemExit):
+        run(*command.split(), "--help")
+    examples = capsys.readouterr().out.partition("\nexamples:\n")[2].splitlines()
+    assert len(examples) == 2
+    for example in examples:
+        program, *words = shlex.split(example)
+        assert program == "surgeon" and words[: len(command.split())] == command.split()
+        arguments.parser().parse_args(words)
+
+
+# ---- fix -------------------------------------------------------------------------------------------------------------
+
+
+def test_fix_for_another_machine(tmp_path: Path, capsys: Captured) -> None:
+    source = write(tmp_path, NORM)
+    assert run("fix", source, "--for", "8.4") == 0
+    printed = capsys.readouterr().out.splitlines()
+    out = tmp_path / "in.trt.onnx"
+    assert "not parsed: no TensorRT 8.4 is installed here" in printed
+    assert "ONNX Runtime loads it" in printed
+    assert printed[-3:] == [
+        "TensorRT 8.4 takes all 9 nodes now (0 of 1 before); 1 rewrite proved",
+        "next, where TensorRT 8.4 is:",
+        "  trtexec --onnx=in.trt.onnx --saveEngine=in.trt.engine --shapes=x:1x3x8x8",
+    ]
+    assert out.read_bytes() == surgeon.rewrite(source, target="8.4").model.SerializeToString(deterministic=True)
+
+
+@RTX
+def test_fix_for_what_is_installed_asks_its_parser_and_the_next_command_builds(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, NORM)
+    assert run("fix", "in.onnx", "--for", "rtx", "-o", "my model.onnx") == 0
+    *_, parsed, loaded, _verdict, _next, following = capsys.readouterr().out.splitlines()
+    assert parsed.startswith("TensorRT-RTX ") and parsed.endswith(" parses it") and loaded == "ONNX Runtime loads it"
+    command = following.removeprefix("  surgeon ")
+    assert command == "build 'my model.onnx' 'my model.engine' --profile x:1x3x8x8"
+    assert run(*shlex.split(command)) == 0
+    assert (tmp_path / "my model.engine").stat().st_size
+
+
+@RTX
+def test_the_real_parser_names_what_it_refuses(tmp_path: Path) -> None:
+    found = ask(str(write(tmp_path, STAYS)), Target.parse("rtx"))
+    assert found is not None and found.parser.startswith("TensorRT-RTX")
+    assert [r.node for r in found.refused] == ["squeeze"]
+
+
+def test_fix_fails_where_the_parser_refuses(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    from surgeon.pipeline.check import Untaken
+
+    refused = Answer("TensorRT 8.4.1", [Untaken("norm", "Div", "no")])
+    monkeypatch.setattr("surgeon.trt.ask.ask", lambda path, target: refused)
+    assert run("fix", write(tmp_path, NORM), "--for", "8.4") == 3
+    printed = capsys.readouterr().out
+    assert (
+        "\nrefused  norm  Div  no\n" in printed and "\nTensorRT 8.4.1 refuses " in printed and "\nnext" not in printed
+    )
+
+
+def test_fix_writes_over_no_input(tmp_path: Path, capsys: Captured) -> None:
+    source = write(tmp_path, NORM)
+    assert run("fix", source, "-o", source) == 2
+    assert "the input itself" in capsys.readouterr().err
+
+
+def test_no_word_is_broken() -> None:
+    text = "written to a/very/long/path/model.trt.onnx, 0.6 s\n    Why  one-two three"
+    assert wrapped(text, 20) == [
+        "written to",
+        "a/very/long/path/model.trt.onnx,",
+        "0.6 s",
+        "    Why  one-two",
+        "    three",
+    ]
+    assert wrapped("as it is\n\n  so", 20) == ["as it is", "", "  so"]
+
+
+# ---- what remains, and its cure --------------------------------------------------------------------------------------
+
+
+def cure(folder: Path, text: str, *words: str) -> str:
+    report = folder / "r.json"
+    run("rewrite", write(folder, text), "--check", "--report", report, *words)
+    (entry,) = json.loads(report.read_text())["untaken"]
+    return str(entry["cure"])
+
+
+def test_a_cure_is_a_later_release_that_takes_it(tmp_path: Path) -> None:
+    found = cure(tmp_path, LATER, "--target", "8.2")
+    release = found.removeprefix("TensorRT ").removesuffix(" takes it")
+    assert not surgeon.check(tmp_path / "in.onnx", target=release).untaken
+    assert surgeon.check(tmp_path / "in.onnx", target="8.2").untaken
+
+
+@pytest.mark.parametrize("words", [["--skip", "instance-norm"], ["--skip", "instance-norm:norm"], ["--only", "fold"]])
+def test_a_cure_is_an_option_to_leave_out(words: list[str], tmp_path: Path) -> None:
+    assert cure(tmp_path, NORM, "--target", "8.4", *words) == "leave out --only, --skip or --strategy"
+
+
+def test_a_cure_is_an_option_to_give(tmp_path: Path) -> None:
+    """ONNX Runtime has no InstanceNormalization in bf16, so the window cannot be run."""
+    found = cure(tmp_path, NORM.replace("float[", "bfloat16["), "--target", "8.4")
+    assert found == "--allow-unproved keeps what instance-norm makes of it"
+
+
+def test_no_cure_is_said(tmp_path: Path) -> None:
+    assert cure(tmp_path, STAYS, "--target", "8.4").startswith("export it without this operator")
+
+
+# ---- the audit record ------------------------------------------------------------------------------------------------
+
+
+def test_the_report_records_the_run(tmp_path: Path, capsys: Captured) -> None:
+    source, out, report = write(tmp_path, NORM), tmp_path / "out.onnx", tmp_path / "r.json"
+    words = ["rewrite", str(source), str(out), "--target", "8.4", "--report", str(report), "--skip", "fold"]
+    assert run(*words) == 0
+    written = json.loads(report.read_text())
+    jsonschema.validate(written, SCHEMA)
+    told = written["record"]
+    assert told["command"] == ["surgeon", *words] and told["exit_status"] == 0
+    assert told["options"]["skip"] == ["fold"] and told["options"]["target"] == "8.4"
+    for path, (entry,) in ((source, told["input"]), (out, told["output"])):
+        data = path.read_bytes()
+        assert entry == {"path": str(path), "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    assert told["versions"]["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert told["versions"]["onnx"] == onnx.__version__
+
+
+def test_the_record_has_the_weights(tmp_path: Path) -> None:
+    source, report = tmp_path / "in.onnx", tmp_path / "r.json"
+    (tmp_path / "out").mkdir()
+    model = onnx.parser.parse_model(NORM)
+    for tensor in model.graph.initializer:
+        tensor.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor), tensor.name))
+    onnx.save(model, source, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    run("rewrite", source, tmp_path / "out" / "out.onnx", "--target", "10.9", "--report", report)
+    written = json.loads(report.read_text())
+    jsonschema.validate(written, SCHEMA)
+    paths = [[Path(f["path"]).relative_to(tmp_path) for f in written["record"][side]] for side in ("input", "output")]
+    assert paths == [[Path("in.onnx"), Path("weights.bin")], [Path("out/out.onnx"), Path("out/weights.bin")]]
+    first, second = (written["record"][side][1]["sha256"] for side in ("input", "output"))
+    assert first == second == hashlib.sha256((tmp_path / "weights.bin").read_bytes()).hexdigest()
+
+
+def test_nothing_written_is_recorded_as_nothing(tmp_path: Path) -> None:
+    report = tmp_path / "r.json"
+    assert run("rewrite", write(tmp_path, NORM), "--check", "--target", "8.4", "--report", report) == 4
+    written = json.loads(report.read_text())
+    jsonschema.validate(written, SCHEMA)
+    assert written["record"]["output"] == [] and written["record"]["exit_status"] == 4
+
+
+def test_the_schema_refuses_a_report_that_lacks_something(tmp_path: Path) -> None:
+    report = surgeon.rewrite(write(tmp_path, NORM), target="8.4").report.to_json()
+    jsonschema.validate(report, SCHEMA)
+    del report["untaken_before"]
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(report, SCHEMA)
+
+
+def test_a_report_of_an_unknown_kind_is_refused(tmp_path: Path, capsys: Captured) -> None:
+    out = tmp_path / "out.onnx"
+    assert run("rewrite", write(tmp_path, NORM), out, "--target", "8.4", "--report", tmp_path / "r.xml") == 2
+    assert "--report writes R.json or R.html" in capsys.readouterr().err and not out.exists()
+
+
+# ---- sizes -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_smaller_model_is_said(tmp_path: Path, capsys: Captured) -> None:
+    text = NORM.replace("17", "11").replace("[norm] y = Inst", "u = Identity(w)\n  [norm] y = Inst")
+    model = onnx.parser.parse_model(text.replace("float[3] s", "float[1] w = {0}, float[3] s"))
+    model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.zeros(400_000, np.float32), "w"))
+    onnx.save(model, tmp_path / "in.onnx")
+    assert run("rewrite", tmp_path / "in.onnx", tmp_path / "out.onnx", "--target", "10.9") == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("; 1.6 MB smaller")
+
+
+# ---- verify ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def reported(tmp_path: Path, capsys: Captured) -> Path:
+    out, report = tmp_path / "out.onnx", tmp_path / "r.json"
+    run("rewrite", write(tmp_path, NORM), out, "--target", "8.4", "--skip", "fold", "--report", report)
+    capsys.readouterr()
+    return report
+
+
+def test_a_report_is_verified(reported: Path, capsys: Captured) -> None:
+    assert run("verify", reported) == 0
+    assert capsys.readouterr().out.endswith("; 1 rewrite made and proved again\n")
+
+
+def test_a_changed_file_is_found(reported: Path, capsys: Captured) -> None:
+    out = reported.parent / "out.onnx"
+    out.write_bytes(out.read_bytes() + b"\x00")
+    assert run("verify", reported) == 1
+    assert "out.onnx' is another file than it was then" in capsys.readouterr().out
+    (reported.parent / "in.onnx").unlink()
+    assert run("verify", reported) == 1
+    assert "in.onnx' is not there any more" in capsys.readouterr().out
+
+
+def test_a_report_of_other_rewrites_is_found(reported: Path, capsys: Captured) -> None:
+    told = json.loads(reported.read_text())
+    told["applied"][0]["pass"] = "l2-norm"
+    told["record"]["output"][0]["sha256"] = "0" * 64
+    reported.write_text(json.dumps(told))
+    assert run("verify", reported) == 1
+    printed = capsys.readouterr().out
+    assert "or others are made now" in printed and "what is written now has other bytes" in printed
+
+
+@pytest.mark.parametrize(("text", "said"), [("{", "is not JSON"), ("{}", "is no report"), ("[]", "is no report")])
+def test_what_is_no_report(text: str, said: str, tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "r.json").write_text(text)
+    assert run("verify", tmp_path / "r.json") == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,138 @@
+"""Windows at small sizes: which sizes are free, and which are bound."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from helpers import model
+from onnx import numpy_helper
+
+import surgeon
+from surgeon.proof.judge import judge
+from surgeon.proof.pair import ModelPair
+from surgeon.proof.shrink import shrunk
+
+X = "(float[1,16,480,640] x) => (float[1,16,480,640] y)"
+
+
+def _pair(body: str, after: str = "", head: str = X, **constants: np.ndarray) -> ModelPair:
+    sides = [model(f"{head} {{ {text} }}") for text in (body, after or body)]
+    for side in sides:
+        side.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
+    inputs = tuple(
+        (i.name, i.type.tensor_type.elem_type, tuple(d.dim_value or d.dim_param for d in i.type.tensor_type.shape.dim))
+        for i in sides[0].graph.input
+    )
+    return ModelPair(*sides, inputs)
+
+
+def _sizes(body: str, head: str = X, **constants: np.ndarray) -> tuple[int, ...] | None:
+    small = shrunk(_pair(body, head=head, **constants))
+    return None if small is None else small.inputs[0][2]
+
+
+WEIGHTS = np.ones((16, 16, 3, 3), np.float32)
+
+
+def test_sizes_that_nothing_depends_on_come_down_and_stay_different() -> None:
+    small = shrunk(_pair("y = Relu (x)"))
+    assert small is not None
+    batch, channels, height, width = small.inputs[0][2]
+    assert (batch, channels) == (1, 16)
+    assert height != width and max(height, width) < 48
+    declared = small.before.graph.input[0].type.tensor_type.shape.dim
+    assert tuple(d.dim_value for d in declared) == small.inputs[0][2]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y = Slice (x, c, c, c)",
+        "s = Shape (x)  t = Mul (s, s)  y = Expand (x, t)",
+        "s = Shape <start = 1> (x)  y = Expand (x, s)",
+        "y = Transpose (x)",
+        "y = Reshape (x, c)",
+        "y = CumSum (x, c)",
+        "y = Add (x, full)",
+        "y = Expand (x, sizes)",
+        "y = ReduceSum <keepdims = 0> (x, c)",
+        "y = ReduceMax (x)",
+        "y = Conv (x, x)",
+        "y = RandomNormalLike (x)",
+        "y, m, v = BatchNormalization <training_mode = 1> (x, many, many, many, many)",
+        "y = Softmax (x)",
+        "y = com.example.Relu (x)",
+    ],
+)
+def test_a_window_that_depends_on_its_sizes_keeps_them(body: str) -> None:
+    full, sizes = np.ones((1, 16, 480, 640), np.float32), np.array([1, 16, 480, 640])
+    assert _sizes(body, c=np.array([2]), full=full, sizes=sizes, many=np.ones(16)) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "bound"),
+    [
+        ("y = Add (x, row)", 3),
+        ("y = Softmax <axis = 3> (x)", 3),
+        ("y = BatchNormalization (x, many, many, many, many)", 1),
+        ("r = ReduceL2 <axes = [-1]> (x)  y = Div (x, r)", 3),
+        ("r = ReduceSum (x, axis)  y = Div (x, r)", 2),
+    ],
+)
+def test_an_axis_that_is_added_up_or_has_constants_of_its_own_is_bound(body: str, bound: int) -> None:
+    sizes = _sizes(body, row=np.ones(640, np.float32), axis=np.array([2]), many=np.ones(16, np.float32))
+    assert sizes is not None
+    came_down = {axis for axis, (old, new) in enumerate(zip((1, 16, 480, 640), sizes, strict=True)) if old != new}
+    assert came_down == {2, 3} - {bound}
+
+
+def test_a_size_that_stands_at_a_bound_axis_too_is_bound() -> None:
+    head = "(float[1,480,480,64] x) => (float[1,480,480,64] y)"
+    assert _sizes("r = ReduceMax <axes = [1]> (x)  y = Sub (x, r)", head) == (1, 480, 480, 16)
+
+
+def test_a_kernel_leaves_the_rest_by_its_strides() -> None:
+    head = "(float[1,16,483,640] x) => (float[1,16,h,w] y)"
+    sizes = _sizes(
+        "t = Conv <strides = [2, 4]> (x, w)  y = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (t)", head, w=WEIGHTS
+    )
+    assert sizes is not None and sizes[1] == 16
+    assert sizes[2] % 8 == 483 % 8 and sizes[3] % 8 == 640 % 8 and min(sizes[2:]) > 16
+
+
+def test_what_differs_at_one_place_differs_at_a_small_size() -> None:
+    small = shrunk(_pair("y = Relu (x)", "y = Clip (x, z)", z=np.float32(1e-3)))
+    assert small is not None and judge(small).ok is False
+
+
+def test_what_a_constant_says_of_the_size_is_proved_at_the_size() -> None:
+    """Sum / 640 is a mean at 640 alone: what is added up keeps its size."""
+    head = "(float[64,640] x) => (float[64,1] y)"
+    pair = _pair(
+        "t = ReduceSum (x, axis)  y = Div (t, n)",
+        "y = ReduceMean <axes = [1]> (x)",
+        head,
+        axis=np.array([1]),
+        n=np.float32(640),
+    )
+    small = shrunk(pair)
+    assert small is not None and small.inputs[0][2] == (16, 640)
+    assert judge(small).ok
+
+
+def test_a_large_model_is_proved_without_large_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    from surgeon.ir.run import Runner
+
+    largest = []
+    run = Runner.run
+
+    def watched(self, feeds):  # type: ignore[no-untyped-def]
+        largest.append(max((a.size for a in feeds.values()), default=0))
+        return run(self, feeds)
+
+    monkeypatch.setattr(Runner, "run", watched)
+    proto = model(f"{X} <float c = {{0.25}}> {{ m = Mul (x, c)  y = Max (x, m) }}")
+    assert len(surgeon.rewrite(proto, target="10.9").report.applied) == 1
+    assert largest and max(largest) < 100_000
+    onnx.checker.check_model(proto)
