@@ -247,10 +247,17 @@ def test_report_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert not out.exists()
 
 
-def as_nobody(*words: str) -> subprocess.CompletedProcess[str]:
-    """A command as a user who may not do everything: to root, who runs the tests in a container, all is writable."""
+def as_nobody(source: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    """A rewrite as a user who may not do everything: to root, who runs the tests in a container, all is writable.
+
+    It runs with --check before: the Python of a root may be closed to others, who could import nothing more.
+    """
+    words = ["rewrite", str(source), "--target", "8.4"]
     drop = "os.setuid(65534)" if os.geteuid() == 0 else "pass"
-    code = f"import os, sys; from surgeon.app.cli import main; {drop}; sys.exit(main({list(words)!r}))"
+    code = (
+        f"import os, sys; from surgeon.app.cli import main; main({[*words, '--check', '-q']!r}); {drop}; "
+        f"sys.exit(main({[*words, '-o', str(out)]!r}))"
+    )
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=Path(__file__).parent.parent
     )
@@ -269,7 +276,7 @@ def test_output_is_not_writable(mode: int) -> None:
         out = locked / "out.onnx"
         out.write_bytes(OLD)
         locked.chmod(mode)
-        done = as_nobody("rewrite", str(source), str(out), "--target", "8.4")
+        done = as_nobody(source, out)
         locked.chmod(0o755)
         assert done.returncode == 2, done
         assert "permission denied" in done.stderr

@@ -40,7 +40,7 @@ class Runner:
         self.model, self.folder = model, folder
         self.session: Any = None  # ONNX Runtime's; None where the reference evaluator runs the model
         self.lacking = ""  # why ONNX Runtime does not load it
-        ort = _onnxruntime()
+        ort = onnx_runtime()
         try:
             self.session = _session(ort, model, folder)
         except Exception as error:  # ONNX Runtime raises its own types, some of them plain RuntimeError
@@ -72,7 +72,7 @@ class Runner:
             raise Unrunnable(first_line(error)) from None
 
 
-def _onnxruntime() -> Any:
+def onnx_runtime() -> Any:
     """The package. Raises SurgeonError where it does not load: that is no word about a model."""
     try:
         import onnxruntime
@@ -121,7 +121,7 @@ def has_kernel(op: str, elem: int, opset: int) -> bool:
 
 def load_error(model: ModelProto, folder: str | Path | None = None) -> str:
     """What ONNX Runtime says against a model; empty where it loads it. Raises SurgeonError where it does not load."""
-    ort = _onnxruntime()
+    ort = onnx_runtime()
     try:
         _session(ort, model, folder)
     except Exception as error:  # ONNX Runtime raises its own types, some of them plain RuntimeError

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from surgeon.ir.run import onnx_runtime
 from surgeon.proof.judge import Verdict
 from surgeon.version import __version__
 
@@ -57,12 +58,11 @@ def place_of_proofs() -> Path | None:
 
     The folder is $SURGEON_CACHE, else `surgeon` in $XDG_CACHE_HOME or in ~/.cache.
     """
-    import onnxruntime
-
+    runtime = onnx_runtime().__version__
     made_by = hashlib.sha256(
-        "\n".join((__version__, onnxruntime.__version__, onnx.__version__, np.__version__, _code())).encode()
+        "\n".join((__version__, runtime, onnx.__version__, np.__version__, _code())).encode()
     ).hexdigest()
-    name = f"proofs-{__version__}-onnxruntime-{onnxruntime.__version__}-{made_by[:16]}.jsonl"
+    name = f"proofs-{__version__}-onnxruntime-{runtime}-{made_by[:16]}.jsonl"
     try:
         told = os.environ.get("SURGEON_CACHE")
         return Path(told or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "surgeon") / name
