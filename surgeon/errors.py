@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-MOST_NAMED = 60  # names in a list of what there is: every pass has room, the nodes of a large model have not
+MOST_NAMED = 60  # names in a list of what there is: every pass has room
 
 
 class SurgeonError(Exception):
@@ -37,11 +37,11 @@ class EngineError(SurgeonError):
     """TensorRT refused to parse, to build or to run a model."""
 
 
-def did_you_mean(wrong: str, known: Iterable[str]) -> str:
-    """ " Did you mean 'x'?" for the nearest known word, or the whole list where none is near."""
+def did_you_mean(wrong: str, known: Iterable[str], *, most: int = MOST_NAMED) -> str:
+    """ " Did you mean 'x'?" for the nearest known word, or the first `most` where none is near."""
     known = sorted(known)
     near = get_close_matches(wrong, known, n=1)
     if near:
         return f" Did you mean '{near[0]}'?"
-    more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
-    return f" Known: {', '.join(known[:MOST_NAMED])}{more}." if known else ""
+    more = f" and {len(known) - most} more" if len(known) > most else ""
+    return f" Known: {', '.join(known[:most])}{more}." if known else ""

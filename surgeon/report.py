@@ -260,9 +260,9 @@ def target_name(target: str) -> str:
     return "TensorRT-RTX" if target == "rtx" else f"TensorRT {target}"
 
 
-def counted(count: int, word: str) -> str:
-    """A number and its word: "1 node", "2 nodes"."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+def counted(count: int, word: str, several: str = "") -> str:
+    """A number and its word: "1 node", "2 nodes"; `several` is the plural where it has no s."""
+    return f"{count} {word}" if count == 1 else f"{count} {several or f'{word}s'}"
 
 
 def error_text(error: float | None) -> str:

@@ -360,6 +360,30 @@ def test_explain_says_what_was_missing(tmp_path: Path, capsys: Captured) -> None
     assert "'m' is also read by last" in capsys.readouterr().out
 
 
+def test_explain_a_glob_and_what_came_before(tmp_path: Path, capsys: Captured) -> None:
+    """The node stays, and what it reads is folded: its own refusal is mended upstream."""
+    assert run("rewrite", STYLE, "--target", "8.4", "--explain", "/layers/layers.[03]/pad/Pad") == 0
+    printed = capsys.readouterr().out
+    assert printed.count("= Pad(") == 2
+    assert re.search(r"does not take this node as it stands: its input 1 .*; the rewrites upstream mend that", printed)
+    assert re.search(
+        r"upstream +fold +/layers/layers.0/pad/Reshape_1 +/layers/layers.0/pad/Reshape_1_output_0", printed
+    )
+    assert run("rewrite", STYLE, "--target", "8.4", "--explain", "*/nothing*") == 2
+    assert "no node has a name like '*/nothing*'" in capsys.readouterr().err
+
+
+def test_explain_lists_what_is_relevant(tmp_path: Path, capsys: Captured) -> None:
+    """Passes that say the same are one line; patterns with no more than this operator in common come with -v."""
+    source = write(tmp_path, LEAKY.replace("Max(x, m)", "LeakyRelu(m)").replace("y = Neg(h)", "y = Div(h, a)"))
+    assert run("rewrite", source, "--target", "8.4", "--explain", "larger") == 0
+    assert "verdict  leaky-relu, written-out  larger  matched, and left as it stands: " in capsys.readouterr().out
+    assert run("rewrite", source, "--target", "8.4", "--explain", "last", "--only", "gelu") == 0
+    assert "no pattern of 1 pass comes near it" in capsys.readouterr().out
+    assert run("rewrite", source, "--target", "8.4", "--explain", "last", "--only", "gelu", "-v") == 0
+    assert "verdict  gelu" in capsys.readouterr().out
+
+
 def test_check_names_the_pass_that_mends(tmp_path: Path, capsys: Captured) -> None:
     assert run("check", write(tmp_path, NORM), "--target", "8.4") == 1
     printed = capsys.readouterr().out

@@ -228,7 +228,9 @@ def _add_rewrite(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> No
         "--diff", action="store_true", help="print the operators before and after, and each rewritten window"
     )
     p.add_argument(
-        "--explain", metavar="NODE", help="write nothing; say of one node what each pass makes of it, and why not"
+        "--explain",
+        metavar="NODE",
+        help="write nothing; say of a node, or of those that a glob names, what each pass makes of it, and why not",
     )
     p.add_argument(
         "--report", metavar="R", action="append", default=[], help="write what was done: R.json, or R.html as a page"

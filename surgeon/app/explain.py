@@ -1,9 +1,10 @@
-"""Answers to "why (not)?": what each pass makes of one node of a model."""
+"""Answers to "why (not)?": what each pass makes of a node of a model, and what the rewrites before it did for it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from surgeon.errors import UsageError, did_you_mean
@@ -18,7 +19,10 @@ from surgeon.rules.driver import Driver
 from surgeon.rules.rule import Pass, Stage
 from surgeon.targets.target import Target
 
-REACH = 6  # how many nodes further down a pattern is looked for that may contain the node
+REACH = 6  # nodes: so far down a pattern is looked for that may contain the node, and so far up a rewrite
+NEAR = 2  # nodes of a pattern that must hold before a person hears of it
+GLOB = frozenset("*?[")
+MOST_NODES = 5  # names of nodes in an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +39,24 @@ class Explanation:
     """What is known of one node.
 
     node      the node as a person writes it
-    findings  the best finding of each pass that has a pattern for it
+    findings  the verdict of each pass whose pattern holds or comes near; equal ones are one
+    others    how many more passes have a pattern with such an operator
     applied   the rewrites that take it away
-    untaken   why the target does not take it; empty where it does
+    upstream  the rewrites whose results it reads; all within reach where they make the target take it
+    untaken   why the target does not take it as the file has it; empty where it does
+    mended    whether the target takes it after the rewrites
     """
 
     node: str
     findings: list[Finding]
+    others: int
     applied: list[Applied]
+    upstream: list[Applied]
     untaken: str
+    mended: bool
 
 
-def explain_node(
+def explain_nodes(
     path: Path,
     wanted: str,
     *,
@@ -57,11 +67,13 @@ def explain_node(
     skip: Sequence[str] = (),
     passes: Sequence[str] = (),
     options: Mapping[str, float] | None = None,
-) -> Explanation:
-    """Say what each pass makes of the node called `wanted`, or of the node that makes the tensor `wanted`.
+    every: bool = False,
+) -> list[Explanation]:
+    """Say what each pass makes of the node called `wanted`, of the one that makes the tensor `wanted`, or of each that
+    the glob `wanted` names.
 
-    The keywords are those of `surgeon.rewrite`. Nothing is proved and nothing is written.
-    Raises UsageError where there is no such node, and ModelError.
+    `every`: patterns that do not come near, too. The other keywords are those of `surgeon.rewrite`. Nothing is proved
+    and nothing is written. Raises UsageError where there is no such node, and ModelError.
     """
     report = rewrite(
         path,
@@ -75,21 +87,43 @@ def explain_node(
         verify="none",
     ).report
     model = Model(read(path), path.parent)
-    node = _find(model, wanted)
-    text, untaken = node.text, target.takes(node) or target.mistyped(node) or ""
-    applied = [a for a in report.applied if node.label in a.removed]
+    nodes = _find(model, wanted)
     selected = registry.select(registry.passes(passes), only, [s for s in skip if ":" not in s])
-    driver = Driver(model, selected, target, strategies=strategy, plugins=plugins, options=options)
-    search = _Search(node, selected, driver, report)
-    as_filed = list(search.findings_at(node, 0))
+    globs = [(name, glob) for name, colon, glob in (s.partition(":") for s in skip) if colon]
+    driver = Driver(model, selected, target, strategies=strategy, plugins=plugins, skip=globs, options=options)
+    asked = [_Asked(node, target.takes(node) or target.mistyped(node) or "", _up(node)) for node in nodes]
+    texts = [node.text for node in nodes]
+    as_filed = [_search(a.node, selected, driver, report) for a in asked]
     driver.run_stage(Stage.CLEAN)  # patterns are looked for in the cleaned graph
-    roots = [(node, 0), *_below(node)] if node.alive else []
-    cleaned = [found for root, distance in roots for found in search.findings_at(root, distance)]
-    return Explanation(text, _best(cleaned or as_filed), applied, untaken)
+    cleaned = [_search(a.node, selected, driver, report) if a.node.alive else [] for a in asked]
+    for stage in (Stage.FUSE, Stage.LOWER):
+        driver.run_stage(stage)
+    driver.settle()
+    found = []
+    for a, text, early, late in zip(asked, texts, as_filed, cleaned, strict=True):
+        findings, others = _relevant(late or early, every)
+        applied = [r for r in report.applied if a.node.label in r.removed]
+        mended = bool(a.untaken) and a.node.alive and target.takes(a.node) is None
+        reach = REACH if mended else 1
+        made = {o: r for r in report.applied for o in r.outputs}
+        upstream = [made[name] for name, distance in a.above if name in made and distance <= reach]
+        upstream = [r for r in dict.fromkeys(upstream) if r not in applied]
+        found.append(Explanation(text, findings, others, applied, upstream, a.untaken, mended))
+    return found
 
 
-def _find(model: Model, wanted: str) -> Node:
-    """The node of that name, else the one that makes a tensor of that name, else the one with that label."""
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A node as the file has it: why the target does not take it, and the tensors above it with their distance."""
+
+    node: Node
+    untaken: str
+    above: list[tuple[str, int]]
+
+
+def _find(model: Model, wanted: str) -> list[Node]:
+    """The node of that name, else the one that makes a tensor of that name, else the one with that label, else those
+    that the glob names. Raises UsageError."""
     nodes = [n for scope in model.scopes for n in scope.live()]
     for test in (
         lambda n: n.name == wanted,
@@ -98,11 +132,33 @@ def _find(model: Model, wanted: str) -> Node:
     ):
         for node in nodes:
             if test(node):
-                return node
+                return [node]
+    if GLOB & set(wanted):
+        named = [n for n in nodes if fnmatchcase(n.label, wanted)]
+        if not named:
+            raise UsageError(f"no node has a name like '{wanted}'.")
+        return named
     raise UsageError(
         f"no node is called '{wanted}', and none makes a tensor of that name."
-        f"{did_you_mean(wanted, [n.label for n in nodes])}"
+        f"{did_you_mean(wanted, [n.label for n in nodes], most=MOST_NODES)}"
     )
+
+
+def _up(node: Node) -> list[tuple[str, int]]:
+    """The tensors that the node reads, those that their makers read, and so on, with the distance."""
+    found: dict[str, int] = {}
+    row = [node]
+    for distance in range(1, REACH + 1):
+        read = [i for n in row for i in n.inputs if i is not None and i.name not in found]
+        found |= dict.fromkeys((i.name for i in read), distance)
+        row = [i.producer for i in read if i.producer is not None]
+    return list(found.items())
+
+
+def _search(node: Node, passes: Sequence[Pass], driver: Driver, report: Report) -> list[tuple[int, Finding]]:
+    """What each pattern says that may reach the node, in the driver's graph as it is now."""
+    search = _Search(node, passes, driver, report)
+    return [found for root, distance in [(node, 0), *_below(node)] for found in search.findings_at(root, distance)]
 
 
 def _below(node: Node) -> Iterator[tuple[Node, int]]:
@@ -163,10 +219,18 @@ class _Search:
         return f"matched, and left as it stands: {target_name(str(self.driver.target))} takes it"
 
 
-def _best(found: Iterable[tuple[int, Finding]]) -> list[Finding]:
-    """For each pass the finding that came furthest, those first that came furthest of all."""
+def _relevant(found: Iterable[tuple[int, Finding]], every: bool) -> tuple[list[Finding], int]:
+    """Of each pass the finding that came furthest, as far as it came near, and how many passes did not.
+
+    Passes that say the same of the same root are one finding.
+    """
     best: dict[str, tuple[int, Finding]] = {}
     for held, finding in found:
         if finding.pass_name not in best or held > best[finding.pass_name][0]:
             best[finding.pass_name] = held, finding
-    return [finding for _, finding in sorted(best.values(), key=lambda pair: (-pair[0], pair[1].pass_name))]
+    near = [(held, finding) for held, finding in best.values() if every or held >= NEAR]
+    alike: dict[tuple[str, str], list[str]] = {}
+    for _, finding in sorted(near, key=lambda pair: (-pair[0], pair[1].pass_name)):
+        alike.setdefault((finding.root, finding.text), []).append(finding.pass_name)
+    findings = [Finding(", ".join(names), root, text) for (root, text), names in alike.items()]
+    return findings, len(best) - len(near)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from surgeon.app import arguments
 from surgeon.app.commands import CHANGES, DONE, status_of
-from surgeon.app.explain import explain_node
+from surgeon.app.explain import Explanation, explain_nodes
 from surgeon.app.record import record, size_of
 from surgeon.app.screen import Screen
 from surgeon.app.summary import answer, closing, print_precision, print_report, print_window
@@ -23,7 +23,7 @@ from surgeon.pipeline.cure import cures
 from surgeon.pipeline.options import Options
 from surgeon.pipeline.session import Result, rewrite_source
 from surgeon.pipeline.source import Source
-from surgeon.report import target_name
+from surgeon.report import counted, target_name
 from surgeon.targets.target import Target
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def _where(args: argparse.Namespace, withheld: bool) -> str:
 def _explain(args: argparse.Namespace, screen: Screen) -> int:
     target, title = arguments.target_of(args)
     screen.line(f"{args.model}, {title}")
-    found = explain_node(
+    explained = explain_nodes(
         Path(args.model),
         args.explain,
         target=target,
@@ -228,13 +228,23 @@ def _explain(args: argparse.Namespace, screen: Screen) -> int:
         skip=arguments.skips(args.skip),
         passes=args.passes,
         options=arguments.pass_options(args),
+        every=bool(args.verbose),
     )
-    screen.line(found.node)
+    for found in explained:
+        _print_explanation(found, target_name(str(target)), screen)
+    return DONE
+
+
+def _print_explanation(found: Explanation, name: str, screen: Screen) -> None:
+    screen.line(found.node, "head")
     screen.table("verdict", ("pass", "at", "verdict"), [(f.pass_name, f.root, f.text) for f in found.findings])
+    if not found.findings:
+        passes = f"of {counted(found.others, 'pass', 'passes')} comes near it; -v lists them"
+        screen.line(f"no pattern {passes}" if found.others else "no pass has a pattern for it")
     if found.untaken:
-        screen.line(f"{target_name(str(target))} does not take this node: {found.untaken}", "bad")
+        later = "; the rewrites upstream mend that" if found.mended else ""
+        screen.line(f"{name} does not take this node as it stands: {found.untaken}{later}", "warn" if later else "bad")
+    rows = [(a.pass_name, a.root, ", ".join(a.outputs)) for a in found.upstream]
+    screen.table("upstream", ("pass", "at", "it makes"), rows)
     for applied in found.applied:
         print_window(applied, screen)
-    if not found.findings and not found.applied:
-        screen.line("no pass has a pattern for it")
-    return DONE
