@@ -5,12 +5,13 @@
 Parses and builds every .onnx file of FOLDER (default: tests/corpus) before and after in one process, on a machine
 without a GPU, and prints both counts, what is lost, and what remains with the parser's reason.
 Exit status 1 where a model is lost.
-A symbolic dimension is built for size 2.
+A symbolic dimension is built for size 2, an input that decides a shape for ones.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections import Counter
@@ -55,6 +56,9 @@ def build(data: bytes, batch: int = DYNAMIC, size: int = DYNAMIC) -> tuple[str, 
         if any(d < 0 for d in tensor.shape):
             shape, dynamic = [(size if k else batch) if d < 0 else d for k, d in enumerate(tensor.shape)], True
             profile.set_shape(tensor.name, shape, shape, shape)
+        if tensor.is_shape_tensor:
+            ones, dynamic = [1] * math.prod(tensor.shape), True
+            profile.set_shape_input(tensor.name, ones, ones, ones)
     if dynamic:
         config.add_optimization_profile(profile)
     log.lines.clear()

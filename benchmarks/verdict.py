@@ -93,6 +93,8 @@ def build(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> tuple[str, An
         return f"not parsed: {error.desc()}" if error else "not parsed", None
     config, profile, dynamic = builder.create_builder_config(), builder.create_optimization_profile(), False
     for tensor in (network.get_input(i) for i in range(network.num_inputs)):
+        if tensor.name not in feeds:
+            return f"renamed: an input is called {tensor.name}", None
         value = feeds[tensor.name]
         if tensor.is_shape_tensor:
             given = [int(v) for v in value.reshape(-1)]

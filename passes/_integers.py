@@ -28,7 +28,10 @@ def carried(b: Builder, x: Value) -> Value:
     dtype = b.dtype(x)
     name = TensorProto.DataType.Name(dtype).lower()
     require(dtype in CARRIERS, f"no type of TensorRT carries {name}")
-    return x if CARRIERS[dtype] == dtype else b.Cast(x, to=CARRIERS[dtype])
+    known = b.value(x)
+    if CARRIERS[dtype] == dtype:
+        return x
+    return b.Cast(x, to=CARRIERS[dtype]) if known is None else b.constant(known, CARRIERS[dtype])
 
 
 def wrapped(b: Builder, x: Value, dtype: int) -> Value:

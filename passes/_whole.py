@@ -28,7 +28,8 @@ def largest(b: Builder, x: Value, zero: Value | None) -> int:
 
 def without_zero(b: Builder, x: Value, zero: Value) -> Value:
     """Quantized numbers less their zero point, as fp32."""
-    numbers = b.Cast(x, to=TensorProto.FLOAT)
+    known = b.value(x)  # of which TensorRT-RTX makes no Cast
+    numbers = b.Cast(x, to=TensorProto.FLOAT) if known is None else b.constant(known, TensorProto.FLOAT)
     shift = b.value(zero)
     return numbers if shift is not None and not shift.any() else b.Sub(numbers, zero)
 

@@ -616,9 +616,11 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("Attention", "rtx", "there is no kernel for heads of 512", 23, *both(ATTENTION.replace("16]", "512]"), "512]", "256]")),
         Example("Attention", "rtx", "there is no kernel for heads of 12", 23, *both(ATTENTION.replace("16]", "12]").replace("(q, k, k)", "(q, k, k, m)").replace("float16[2,2] m", "bool[2,2] m"), "bool[2,2] m", "float16[2,2] m")),
         Example("Attention", "rtx", "there is no kernel for float", 23, *both(FLAT, "(q, q, q, m)", "(q, q, q)")),
+        Example("Attention", "rtx", "there is no kernel for float", 23, *both("(float[1,2,64] q, float[1,3,32] k, float[1,3,64] w) => (float[1,2,64] y) { y = Attention <q_num_heads = 4, kv_num_heads = 2> (q, k, k) }", "kv_num_heads = 2> (q, k, k)", "kv_num_heads = 4> (q, w, w)")),
         Example("Attention", "rtx", "there is no kernel for float", 23, *both(FLAT, "float[1,2,32] q", "float[1,1,32] q", "float16[1,2,32] q")),
-        Example("Attention", "rtx", "there is no kernel for heads of 8", 23, *both(FLAT.replace("(q, q, q, m)", "(q, q, q)").replace("q_num_heads = 2, ", "q_num_heads = 4, is_causal = 1, ").replace("float[1,2,32] q", "float16[1,2,32] q"), ", is_causal = 1", "")),
+        Example("Attention", "rtx", "there is no kernel for heads of 8", 23, *both(FLAT.replace("(q, q, q, m)", "(q, q, q)").replace("q_num_heads = 2, kv_num_heads = 2", "q_num_heads = 4, kv_num_heads = 4, is_causal = 1").replace("float[1,2,32] q", "float16[1,2,32] q"), ", is_causal = 1", "")),
     ],
+    "complex_signal": [Example("STFT", "10.5 to 11.4, rtx", "a complex signal is refused", 17, *both("(float[1,12,2] x) => (float[1,F,B,2] y) <int64 s = {2}, int64 n = {4}> { y = STFT <onesided = 0> (x, s, , n) }", "12,2]", "12,1]", "12]"))],
     "attention_lengths": [Example("Attention", "rtx", "nonpad_kv_seqlen is not read: it would attend to the padding", 24, *attention("y = Attention (q, k, k, , , , n)", "y = Attention (q, k, k, m)"))],
     # types
     "cast": [Example("Cast", "6.0 to 11.4, rtx", "there is no int16", 13, *both("(float[2] x) => (int16[2] y) { y = Cast <to = 5> (x) }", "to = 5", "to = 6", "to = 1", "to = 11"))],

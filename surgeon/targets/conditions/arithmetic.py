@@ -1,11 +1,11 @@
-"""Einsum and Mod."""
+"""Einsum, Mod and STFT."""
 
 from __future__ import annotations
 
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, dtype_of
+from surgeon.targets.condition import condition, dtype_of, shape_of
 from surgeon.targets.releases import between, since
 
 
@@ -59,3 +59,14 @@ def mod_of_floats(node: Node) -> str | None:
     if node.attr("fmod") or dtype_of(node) in (0, TensorProto.INT32, TensorProto.INT64):
         return None
     return "fmod 0 takes integers alone"
+
+
+@condition(
+    "STFT",
+    since(10, 5, rtx=True),
+    section="6",
+    source="measured with TensorRT-RTX 1.7.1: TensorRT only supports STFT on real-valued signals",
+)
+def complex_signal(node: Node) -> str | None:
+    shape = shape_of(node)
+    return "a complex signal is refused" if shape is not None and len(shape) == 3 and shape[2] != 1 else None

@@ -51,13 +51,14 @@ HEADS = range(9, 257)  # the sizes of a head that there is a kernel for; with a 
     "Attention",
     RTX,
     source="measured with TensorRT-RTX 1.7.1: not supported by a dedicated kernel; one query, and three dimensions "
-    "without a mask, are built from other layers",
+    "without a mask and with a key for each query's head, are built from other layers",
 )
 def attention_kernel(node: Node) -> str | None:
     dtype, shape = dtype_of(node), shape_of(node)
     if shape is None or (len(shape) == 4 and shape[2] == 1) or (len(shape) == 3 and shape[1] == 1):
         return None
-    if len(shape) == 3 and input_of(node, 3) is None and not node.attr("is_causal"):
+    alike = node.attr("q_num_heads") == node.attr("kv_num_heads")
+    if len(shape) == 3 and alike and input_of(node, 3) is None and not node.attr("is_causal"):
         return None
     if dtype in (TensorProto.FLOAT, TensorProto.DOUBLE):
         return f"there is no kernel for {dtype_name(dtype)}"
