@@ -18,6 +18,7 @@ from onnx import TensorProto
 
 from surgeon import ANY, Builder, Stage, attr, const, not_mine, op, require, rule, var
 from surgeon.ir.graph import Value
+from surgeon.targets.conditions.names import keeps_name, looped_input
 
 from ._shapes import output_of, same_shape
 
@@ -58,6 +59,7 @@ def _all(array: np.ndarray | int | None, wanted: int) -> bool:
 
 @rule(op.Identity(x), stage=Stage.CLEAN)
 def identity(b, x):
+    require(not b.target.has(looped_input) or not keeps_name(b.root), "it keeps the name of an input of the model")
     return _returns(b, x)
 
 

@@ -48,7 +48,7 @@ SCAN = (
 )
 SCAN_9 = SCAN.replace("(, i, x)", "(i, x)").replace("float[2,3,4] x, float[2,4] i", "float[3,4] x, float[4] i")
 GATHERING = (
-    "(float[2] x, bool go, int64 k) => (float[2] z, float[n,2] y) <int64 n = {2147483647}> { z, y = Loop (n, go, x) <body = b"
+    "(float[2] x, bool go, int64 k) => (float[2] z, float[n,2] y) <int64 n = {2147483647}> { g = Identity (go) z, y = Loop (n, g, x) <body = b"
     " (int64 i, bool c, float[2] s) => (bool d, float[2] t, float[2] u) { d = Identity (c) t = Neg (s) u = Abs (s) }> }"
 )
 
@@ -147,6 +147,16 @@ MORE: dict[str, list[Example]] = {
     ],
     "branches_of_other_rank": [
         Example("If", "8.0 to 11.4, rtx", "its branches return 1 and 2 dimensions", 13, *both("(float[3,4] x, float[4,3] z, float[12] w, bool c) => (float[] y) { y = If (c) <then_branch = t () => (p) { p = Neg (x) }, else_branch = e () => (q) { q = Neg (w) }> }", "Neg (w)", "Neg (x)", "Neg (z)")),
+    ],
+    # names
+    "looped_input": [
+        Example("Loop", "7.0 to 11.4, rtx", "the model's input 'go' would be called 'c' in the engine", 13, *both(GATHERING.replace("Loop (n, g,", "Loop (k, go,"), "(k, go,", "(k, g,")),
+        Example("Loop", "7.0 to 11.4, rtx", "the model's input 'go' would be called 'c' in the engine", 13, *both(GATHERING.replace("Loop (n, g,", "Loop (k, go,"), "bool go", "bool[1] go")),
+    ],
+    "transposed_input": [
+        Example("Transpose", "8.0 to 8.4", "the model's input 'x' would be called '__y' in the engine", 13, *both("(float[2,3] x) => (float[2,3] y) { z = Abs (x) y = Transpose <perm = [0, 1]> (x) }", "(x) }", "(z) }")),
+        Example("Transpose", "8.0 to 8.4", "the model's input 'x' would be called '__y' in the engine", 13, *both("(float[2,3] x) => (float[a,b] y) { y = Transpose <perm = [0, 1]> (x) }", "0, 1", "1, 0")),
+        Example("Transpose", "8.0 to 8.4", "the model's input 'x' would be called '__y' in the engine", 13, *both("(float[2] x) => (float[2] y) { y = Transpose (x) }", "(float[2] x) => (float[2] y)", "(float[2,2] x) => (float[2,2] y)")),
     ],
     # what makes numbers
     "empty_range": [

@@ -29,6 +29,7 @@ from surgeon.targets.conditions import (
     convolutions,
     dla,
     indexing,
+    names,
     normalizations,
     pads,
     pools,
@@ -61,6 +62,7 @@ THEMES = (
     attention,
     types,
     ranks,
+    names,
     dla,
 )
 CONDITIONS: tuple[Condition, ...] = tuple(
