@@ -34,6 +34,7 @@ class PadNode:
 def read(b: Builder, node: Node, x: Value) -> PadNode:
     """What a Pad of x says; declines where ONNX does not allow it, or its axes cannot be read."""
     given = [*node.operands(), None, None, None][:4]
+    require(given[1] is not None, "it has no pads: opset 1 calls them paddings")
     mode = str(node.attr("mode") or "constant")
     require(mode in MODES, f"ONNX has no mode '{mode}'")
     axes = b.value(given[3])
