@@ -2,8 +2,7 @@
 
     python docs/site.py FOLDER        what `make docs` runs before mkdocs
 
-Generated are a page a pass, from its docstring and its cases, the table of operators and TensorRT releases, the errors
-that `surgeon why` knows, and the names of targets.
+docs/pages has a module for each kind of generated page.
 """
 
 from __future__ import annotations
@@ -11,34 +10,41 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "docs")]
 
-import casefile  # noqa: E402
+from pages import errors, operators  # noqa: E402
+from pages import passes as pass_pages  # noqa: E402
 
-import surgeon  # noqa: E402
-from surgeon.app.html.drawing import draw, sketch  # noqa: E402
-from surgeon.report import Applied  # noqa: E402
 from surgeon.rules.registry import passes  # noqa: E402
-from surgeon.rules.rule import Pass  # noqa: E402
-from surgeon.targets import names, tables  # noqa: E402
-from surgeon.targets.conditions import CONDITIONS  # noqa: E402
-from surgeon.targets.releases import LAST, RELEASES, Version, dotted  # noqa: E402
-from surgeon.trt.causes import CAUSES  # noqa: E402
+from surgeon.targets import names  # noqa: E402
 
 LINK = re.compile(r"\]\(([^)\s#]+)[^)]*\)")
-DRAWN = 3  # cases of a pass whose windows are drawn
 STYLE = """
-.md-grid { max-width: 80rem; } .md-typeset pre > code { white-space: pre-wrap; }
+.md-grid { max-width: 80rem; } .md-typeset pre > code { font-size: .6rem; }
 .md-typeset table:not([class]) th, .md-typeset table:not([class]) td { min-width: 0; padding: .4em .6em; }
 .drawing { display: grid; grid-template-columns: 1fr 1fr; gap: 1rem; overflow-x: auto; }
 .drawing svg { max-width: 100%; height: auto; display: block; margin: auto; }
 .drawing svg text { text-anchor: middle; fill: var(--md-typeset-color); font-family: system-ui, sans-serif; }
 .drawing svg .op { font-size: 13px; } .drawing svg .detail { font-size: 11px; opacity: .7; }
+.paste { width: 100%; font-family: monospace; font-size: .7rem; color: inherit; background: var(--md-code-bg-color); }
+.filter { display: flex; flex-wrap: wrap; gap: 1rem; margin: 1em 0; font-size: .75rem; align-items: center; }
+.filter input, .filter select, .paste { border: 1px solid var(--md-default-fg-color--light); border-radius: .2rem; }
+.filter input, .filter select { padding: .2rem .4rem; color: inherit; background: var(--md-default-bg-color); }
+.matrix { overflow: auto; max-height: 85vh; }
+#matrix { border-collapse: separate; border-spacing: 0; font-size: .6rem; line-height: 1.3; }
+#matrix th, #matrix td { padding: .15rem .22rem; text-align: center; min-width: 0; border: 0;
+  border-bottom: 1px solid var(--md-default-fg-color--lightest); }
+#matrix thead th { position: sticky; top: 0; background: var(--md-default-bg-color); z-index: 2; font-weight: 700; }
+#matrix tbody th, #matrix thead th:first-child { position: sticky; left: 0; text-align: left; font-weight: 400;
+  background: var(--md-default-bg-color); z-index: 1; }
+#matrix thead th:first-child { z-index: 3; }
+#matrix td:nth-child(2), #matrix thead th:nth-child(2) { text-align: left; min-width: 6rem; }
+.y, .legend .y { color: #1a7f4b; } .i a, .legend .i { color: #c77700; } .n { color: #c0392b; opacity: .7; }
+.md-typeset table:not([class]) th:empty { padding: 0; }
 .drawing svg rect { fill: none; stroke: var(--md-default-fg-color--light); }
 .drawing svg .input rect, .drawing svg .output rect { stroke-dasharray: 3 3; }
 .drawing svg .edge { fill: none; stroke: var(--md-default-fg-color--light); }
@@ -57,12 +63,12 @@ def main(folder: Path) -> None:
         copy(page, folder)
     (folder / "README.md").rename(folder / "index.md")
     (folder / "drawings.css").write_text(STYLE, encoding="utf-8")
-    (folder / "operators.md").write_text(operators_page(), encoding="utf-8")
-    (folder / "errors.md").write_text(errors_page(), encoding="utf-8")
+    (folder / "operators.md").write_text(operators.page(), encoding="utf-8")
+    (folder / "errors.md").write_text(errors.page(), encoding="utf-8")
     (folder / "targets.md").write_text(targets_page(), encoding="utf-8")
     for p in passes():
-        (folder / "passes" / f"{p.name}.md").write_text(pass_page(p), encoding="utf-8")
-    (folder / "passes" / "index.md").write_text(passes_page(passes()), encoding="utf-8")
+        (folder / "passes" / f"{p.name}.md").write_text(pass_pages.page(p), encoding="utf-8")
+    (folder / "passes" / "index.md").write_text(pass_pages.index(passes()), encoding="utf-8")
 
 
 def copy(page: Path, folder: Path) -> None:
@@ -79,126 +85,7 @@ def copy(page: Path, folder: Path) -> None:
     place.write_text(text.replace("](README.md", "](index.md") if page.parent == ROOT else text, encoding="utf-8")
 
 
-# ---- passes ----------------------------------------------------------------------------------------------------------
-
-
-def passes_page(given: Iterable[Pass]) -> str:
-    rows = [f"| [{p.name}]({p.name}.md) | {', '.join(s.value for s in p.stages)} | {first_line(p)} |" for p in given]
-    return "\n".join(["# The passes", "", "| pass | stages | what it does |", "|---|---|---|", *rows, ""])
-
-
-def first_line(p: Pass) -> str:
-    return escape(p.doc.splitlines()[0], quote=False).replace("|", "\\|")
-
-
-def pass_page(p: Pass) -> str:
-    """A pass: what it says of itself, some of its cases drawn, and what it leaves alone."""
-    first, _, rest = p.doc.partition("\n")
-    cases = [casefile.load(path) for path in casefile.paths() if path.parent.name.replace("_", "-") == p.name]
-    strategies = f" Strategies: {', '.join(f'`{s}`' for s in p.strategies)}." if p.strategies else ""
-    options = f" Options: {', '.join(f'`{o}`' for o in p.options)}." if p.options else ""
-    lines = [f"# {p.name}", "", escape(first, quote=False), "", "```text", rest.strip("\n"), "```", ""]
-    lines += [f"Stages: {', '.join(s.value for s in p.stages)}.{strategies}{options}", ""]
-    drawn = [picture for case in cases if case.expected is not None for picture in pictures(case, p.name)]
-    lines += ["## Examples", "", *drawn[:DRAWN]] if drawn else []
-    reasons = sorted({case.why for case in cases if case.expected is None})
-    if reasons:
-        lines += ["## What is left alone", "", *(f"- {escape(why, quote=False)}" for why in reasons), ""]
-    return "\n".join(lines)
-
-
-def pictures(case: casefile.Case, name: str) -> Iterator[str]:
-    """The first window of a case that the pass rewrites, before and after."""
-    found = surgeon.rewrite(case.model, verify="none", **case.options).report.applied
-    mine = [a for a in found if name in a.pass_name.split("+")]
-    if mine:
-        title = case.path.stem.replace("_", " ")
-        yield f"### {title}\n\nFor target {case.options['target']}.\n\n{drawing(mine[0])}\n"
-
-
-def drawing(a: Applied) -> str:
-    before = draw(sketch(a.change.nodes_before, a.outputs), "before")
-    after = draw(sketch(a.change.nodes_after, a.outputs), "after")
-    return f'<div class="drawing"><div class="before">{before}</div><div class="after">{after}</div></div>'
-
-
-# ---- operators and releases ------------------------------------------------------------------------------------------
-
-
-def operators_page() -> str:
-    """Every operator that a release imports, the releases side by side, and the conditions of each."""
-    columns: list[tuple[str, Version, bool]] = [(dotted(v), v, False) for v in first_of_each_kind()]
-    columns.append(("RTX", LAST, True))
-    operators = sorted({op for _, version, rtx in columns for op in tables.importers(version, rtx)})
-    lines = [
-        "---",
-        "hide: [toc]",
-        "---",
-        "",
-        "# Operators and TensorRT",
-        "",
-        "This page is made from the table that `surgeon check` asks. A release that is not here reads as the one "
-        "before it.",
-        "",
-        "`yes`: the parser takes every node. `if`: under conditions, which stand below. Empty: it has no importer.",
-        "",
-        "| operator | " + " | ".join(name for name, _, _ in columns) + " |",
-        "|---" * (len(columns) + 1) + "|",
-    ]
-    for op in operators:
-        cells = " | ".join(cell(op, version, rtx) for _, version, rtx in columns)
-        name = f"[{op}](#{op.lower()})" if conditions_of(op) else op
-        lines.append(f"| {name} | {cells} |")
-    lines += ["", "## Conditions", ""]
-    for op in operators:
-        found = conditions_of(op)
-        lines += [f"### {op}", "", *(f"- {text}" for text in found), ""] if found else []
-    return "\n".join(lines)
-
-
-def first_of_each_kind() -> list[Version]:
-    """The releases that read anything otherwise than the one before."""
-    found: list[Version] = []
-    for version in RELEASES:
-        if not found or row(version) != row(found[-1]):
-            found.append(version)
-    return found
-
-
-def row(version: Version) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
-    in_force = {(c.name, s.source) for c in CONDITIONS for s in c.scopes if s.targets.covers(version)}
-    return frozenset(tables.importers(version, False)), frozenset(in_force)
-
-
-def cell(op: str, version: Version, rtx: bool) -> str:
-    if op not in tables.importers(version, rtx):
-        return ""
-    scopes = (s for c in CONDITIONS for s in c.scopes if op in s.operators)
-    conditional = any(s.targets.covers(version, rtx=rtx) for s in scopes)
-    return "if" if conditional or op in tables.constant_inputs(version, rtx) else "yes"
-
-
-def conditions_of(op: str) -> list[str]:
-    return [
-        f"**{c.name.replace('_', ' ')}** ({s.targets}): {escape(s.source, quote=False)}"
-        for c in CONDITIONS
-        for s in c.scopes
-        if op in s.operators
-    ]
-
-
-# ---- errors and names ------------------------------------------------------------------------------------------------
-
-
-def errors_page() -> str:
-    """Every cause that `surgeon why` knows: what the log has, what it means, what helps, and what to type."""
-    lines = ["# Errors and their causes", "", "This page is made from the table that `surgeon why LOG` reads with.", ""]
-    for cause in CAUSES:
-        typed = cause.command.format(model="MODEL.onnx", target="TARGET")
-        lines += [f"## {cause.name}", "", cause.means, "", cause.helps, ""]
-        lines += ["```sh", typed, "```", ""] if typed else []
-        lines += ["What the log has, as regular expressions:", "", "```text", *cause.patterns, "```", ""]
-    return "\n".join(lines)
+# ---- names of targets ------------------------------------------------------------------------------------------------
 
 
 def targets_page() -> str:

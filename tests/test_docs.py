@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -16,7 +17,8 @@ import surgeon
 from surgeon.app import arguments
 from surgeon.rules import registry
 from surgeon.targets import names, releases, tables
-from surgeon.trt.causes import CAUSES
+from surgeon.trt.causes import CAUSES, Cause
+from surgeon.trt.why import IMPORTED
 
 ROOT = Path(__file__).parents[1]
 DOCS = {path.name: path for path in sorted((ROOT / "docs").glob("*.md"))}
@@ -147,6 +149,12 @@ def test_every_command_of_a_page_parses(name: str) -> None:
             arguments.parser().parse_args(shlex.split(one))
 
 
+@pytest.mark.parametrize("cause", CAUSES, ids=lambda c: c.name)
+def test_a_browser_reads_the_patterns_of_a_cause_alike(cause: Cause) -> None:
+    """The page of errors reads a log with them: no group by name, no flags inside, nothing that JavaScript lacks."""
+    assert not re.search(r"\(\?(?![:!=]|<[=!])|\\[AZ]|[*+?}]\+", cause.search.pattern)
+
+
 def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     """Links and anchors too; with a page for each pass, and every operator of the table."""
     pages, site = tmp_path / "pages", tmp_path / "site"
@@ -163,9 +171,14 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     built = {p.stem for p in (site / "passes").glob("*.html")}
     assert built == {p.name for p in registry.passes()} | {"index"}
     table = (site / "operators.html").read_text(encoding="utf-8")
-    assert all(f">{op}<" in table for op in tables.importers(releases.LAST, False))
+    assert all(f">{op}<" in table for op in tables.IMPORTED)
+    assert all(f"<th>{releases.dotted(v)}</th>" in table for v in releases.RELEASES)
+    shown = set(re.findall(r'<a href="#(\w+)">◐', table))
+    assert shown and all(f'id="{op}"' in table for op in shown)
+    assert 'href="passes/instance-norm.html">instance-norm</a>' in table
     errors = (site / "errors.html").read_text(encoding="utf-8")
-    assert all(f'id="{cause.name}"' in errors for cause in CAUSES)
+    assert all(f'id="{cause.name}"' in errors for cause in [*CAUSES, IMPORTED])
+    assert all(json.dumps(cause.search.pattern) in errors for cause in CAUSES)
     named = (site / "targets.html").read_text(encoding="utf-8")
     assert all(f">{alias.name}<" in named for alias in names.aliases())
     assert "<svg" in (site / "passes" / "l2-norm.html").read_text(encoding="utf-8")
