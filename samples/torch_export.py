@@ -3,7 +3,7 @@
 Only the `export.py` of each sample needs this module, and with it torch, onnxscript and onnxruntime. The models are
 committed, and surgeon itself never imports torch. From the root of the repository:
 
-    python -m pip install torch==2.13.0 onnx onnxscript onnxruntime numpy
+    python -m pip install "torch>=2.13" onnx onnxscript onnxruntime numpy
     python -m samples.style_transfer.export            # writes the .onnx files beside export.py
     python -m samples.style_transfer.export elsewhere  # writes them into the folder elsewhere/
 """
