@@ -95,6 +95,15 @@ class Exact:
                 off = off & ~(np.abs(self._given[index].astype(np.float64) - result) <= moved[index])
         return result if off is not None and not off.any() else None
 
+    def defined(self, index: int) -> np.ndarray | None:
+        """The graph's output of that number as ONNX defines it, in the wider type; None where the reference evaluator
+        does not run that."""
+        try:
+            wide, feeds = self._widened()
+            return Reference(wide).run(feeds)[index]
+        except (Unrunnable, ModelError):
+            return None
+
     def _moved(self) -> list[np.ndarray]:
         """How far each output moves, element by element, where the numbers of the feeds do by up to OWN_STEPS steps of
         their type: by so much a good kernel may be off, which is right for what is next to its input. ONNX Runtime's
