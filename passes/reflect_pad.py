@@ -15,7 +15,8 @@ Rewrites  Pad with computed pads (TorchScript's seven nodes)             ->  Pad
           static size, else Gather and Slice of both edges and a Concat. Negative steps are not used: TensorRT documents
           them from 8.0 on alone. plugin: SurgeonReflectPad (reflect, symmetric, edge, wrap);
           a Pad that the target takes is preferred.
-Exact     Bit for bit. Cropping comes before padding, as in ONNX Runtime.
+Exact     Bit for bit. Cropping comes before padding, as in ONNX Runtime; after it where an axis may have less than is
+          cropped.
 Kept      Pads that follow from run-time sizes; reflect by a dimension's size or more, which ONNX forbids; on DLA, which
           has neither these modes nor Gather, what the GPU pads natively.
 """
@@ -193,11 +194,13 @@ def decompose(b, x):
     size = sizes_cropped(b, x, found.pads)
     require_possible(size, found.pads, found.mode)
     _require_worth_on_dla(b)
+    if found.mode == "constant" and _may_be_shorter(found.pads, size):
+        return cropped(b, _padded_with_its_value(b, x, found, sizes_cropped(b, x, np.zeros_like(found.pads))), found.pads)
     y, pads = cropped(b, x, found.pads), np.maximum(found.pads, 0)
     if not pads.any():
         return y
     if found.mode == "constant":
-        return padded_with_zeros(b, y, pads) if found.is_zero else padded_with(b, y, pads, found.value, size)
+        return _padded_with_its_value(b, y, found, size)
     native = _native(b, y, pads, found.mode)
     if native is not None:
         return native
@@ -242,6 +245,21 @@ def _plugin(b: Builder, x: Value, pads: np.ndarray, mode: str) -> Value:
         x, domain="surgeon", pads=pads.reshape(-1), mode=mode, plugin_version="1", plugin_namespace="surgeon"
     )
     return y
+
+
+def _may_be_shorter(pads: np.ndarray, size: list[int | None]) -> bool:
+    """Whether an axis that is padded on one side may have less than is cropped on the other: then padding comes first.
+
+    `size`: the dimensions that are left, None where one is not static.
+    """
+    both = (pads > 0).any(axis=0) & (pads < 0).any(axis=0)
+    return any(size[axis] is None for axis in np.flatnonzero(both))
+
+
+def _padded_with_its_value(b: Builder, x: Value, found: PadNode, size: list[int | None]) -> Value:
+    """x padded with the number of a Pad, by its positive pads; `size`: the dimensions of x, None where not static."""
+    pads = np.maximum(found.pads, 0)
+    return padded_with_zeros(b, x, pads) if found.is_zero else padded_with(b, x, pads, found.value, size)
 
 
 def _require_worth_on_dla(b: Builder) -> None:
