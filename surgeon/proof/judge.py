@@ -54,7 +54,8 @@ class Verdict:
     """What the proof says about a pair of models.
 
     ok         True: equal. False: not equal. None: that could not be found out
-    max_error  the largest difference, relative to the largest output, over finite inputs without the denormal ones
+    max_error  the largest difference, relative to the largest output, over the finite inputs of `feeds`, without the
+               denormal ones; probes look for differences, and have rows of which a kernel makes nothing but rounding
     why        why they differ or were not compared; where they are equal, what has to be said about it
     unsized    whether the original ran with none of the sizes that were chosen; others may do
     """
@@ -252,7 +253,7 @@ class _Judge:
             if found.why:
                 strays = self._strays(trial, index)
                 return Verdict.different(f"on {kind} inputs{where} {found.why}{strays}", found.error)
-            if kind not in NOT_COUNTED:
+            if not probed and kind not in NOT_COUNTED:
                 self.max_error = max(self.max_error, found.error)
         return None
 
