@@ -28,6 +28,7 @@ BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 FIGURE = re.compile(r"\d\.\d+e[-+]\d+|(?<=error )0\b")
 NOISE = 1e-6  # what another processor may make of an exact 0
 VARYING = [
+    (re.compile(r"^(proving|comparing) \d+ of \d+\n", re.MULTILINE), ""),  # progress, where the machine is slow
     (re.compile(r"\d+\.\d s\b"), "T s"),
     (re.compile(r"\d+\.\d MB\b"), "N MB"),
     (re.compile(r"(TensorRT-RTX|tensorrt_rtx) [\d.]+\d"), r"\1 V"),
