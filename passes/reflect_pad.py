@@ -195,7 +195,8 @@ def decompose(b, x):
     require_possible(size, found.pads, found.mode)
     _require_worth_on_dla(b)
     if found.mode == "constant" and _may_be_shorter(found.pads, size):
-        return cropped(b, _padded_with_its_value(b, x, found, sizes_cropped(b, x, np.zeros_like(found.pads))), found.pads)
+        sizes = sizes_cropped(b, x, np.zeros_like(found.pads))
+        return cropped(b, _padded_with_its_value(b, x, found, sizes), found.pads)
     y, pads = cropped(b, x, found.pads), np.maximum(found.pads, 0)
     if not pads.any():
         return y

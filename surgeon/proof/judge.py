@@ -41,7 +41,7 @@ KERNEL_NOISE = 1e-3  # a relative difference that a single kernel's rounding may
 # Of these ONNX Runtime's kernels see some NaN and others not, by where they stand in a vector register.
 BLIND_TO_NAN = frozenset({"DynamicQuantizeLinear"})
 
-# ONNX Runtime's kernels of these subtract large numbers from each other, which ONNX's definitions do not: InstanceNorm is
+# ONNX Runtime's kernels of these subtract large numbers, which ONNX's definitions do not: InstanceNorm is
 # x * (scale / std) + (bias - mean * scale / std) there, and the variance of the others E[x^2] - E[x]^2. Where the
 # elements of a row are close to each other, nothing is left but that rounding.
 CANCELS = frozenset({"InstanceNormalization", "GroupNormalization", "LayerNormalization"})
