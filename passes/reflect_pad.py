@@ -259,7 +259,7 @@ def _may_be_shorter(pads: np.ndarray, size: list[int | None]) -> bool:
 
 def _padded_with_its_value(b: Builder, x: Value, found: PadNode, size: list[int | None]) -> Value:
     """x padded with the number of a Pad, by its positive pads; `size`: the dimensions of x, None where not static."""
-    pads = np.maximum(found.pads, 0)
+    pads = np.maximum(require_some(found.pads, "the pads are computed at run time"), 0)
     return padded_with_zeros(b, x, pads) if found.is_zero else padded_with(b, x, pads, found.value, size)
 
 

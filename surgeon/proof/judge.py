@@ -271,9 +271,9 @@ class _Judge:
         equality = trial.equality(index)
         found = equality(trial.results[index], trial.expected[index])
         if trial.probed and self.cancels and math.isfinite(found.gap):
-            defined = self._difference_by_definition(trial, index)
-            if defined is not None and not defined.why:
-                return defined
+            by_definition = self._difference_by_definition(trial, index)
+            if by_definition is not None and not by_definition.why:
+                return by_definition
         if not found.why or not self._agree_in_wider_type(trial, index):
             return found
         is_little = found.error <= KERNEL_NOISE or found.gap <= smallest_normal(trial.expected[index].dtype)
