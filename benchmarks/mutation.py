@@ -382,6 +382,7 @@ class Unit:
     seconds: float = 0.0
     outcome: Any = None
     lines: dict[str, set[int]] = field(default_factory=dict)
+    of: str = ""  # what it reads, in short
 
     def runs(self, path: Path, lines: Iterable[int]) -> bool:
         found = self.lines.get(str(path))
@@ -434,7 +435,13 @@ def case_units(folder: Path, folders: tuple[str, ...]) -> list[Unit]:
 
     paths = sorted(folder.glob("*/*.onnxtxt"))
     return [
-        Unit("case", f"{p.parent.name}/{p.stem}", partial(_case, case, folders), case.pass_name)
+        Unit(
+            "case",
+            f"{p.parent.name}/{p.stem}",
+            partial(_case, case, folders),
+            case.pass_name,
+            of=_short(p.read_bytes()),
+        )
         for p, case in ((p, casefile.load(p)) for p in paths)
     ]
 
@@ -492,6 +499,22 @@ def _measure(units: list[Unit], paths: list[Path]) -> list[tuple[Any, float, dic
     return found
 
 
+def measure(units: list[Unit], paths: list[Path], jobs: int, store: Store) -> dict[str, set[int]]:
+    """Fills in what each unit gives and runs without a mutant. Returns the lines that importing the passes runs."""
+    unknown = [u for u in units if store.get(f"{u.name} {u.of}") is None]
+    parts = [unknown[k::jobs] for k in range(jobs)]
+    works = ((k, partial(_measure, part, paths)) for k, part in enumerate(parts) if part or store.get("import") is None)
+    for k, found in in_children(works, jobs, lambda _: 1800.0):
+        if isinstance(found, str):
+            raise RuntimeError(f"the cases do not run without a mutant either: {found}")
+        named = {f"{u.name} {u.of}": row for u, row in zip(parts[k], found[1:], strict=True)}
+        store.keep({"import": found[0][2], **named})
+    for unit in units:
+        unit.outcome, unit.seconds, lines = store.get(f"{unit.name} {unit.of}")
+        unit.lines = {path: set(numbers) for path, numbers in lines.items()}
+    return {path: set(numbers) for path, numbers in store.get("import").items()}
+
+
 class _Tests:
     """A plugin of pytest that measures every test, or keeps those of `wanted` alone, in that order."""
 
@@ -534,20 +557,37 @@ def _measure_tests(file: Path, paths: list[Path]) -> list[tuple[str, float, dict
     return plugin.found
 
 
-def test_units(paths: list[Path], jobs: int, store: Path | None) -> list[Unit]:
-    """Every test, measured once; `store` keeps the measurement for as long as no file changes."""
+class Store:
+    """What was measured, kept in a file for as long as no file of surgeon or of the passes changes."""
+
+    def __init__(self, file: Path | None, paths: list[Path]) -> None:
+        self._file = file
+        self._kept: dict[str, Any] = {"key": _short([p.read_bytes() for p in sorted({*paths, *_own_files()})])}
+        if file is not None and file.is_file():
+            stored = json.loads(file.read_text(encoding="utf-8"))
+            self._kept = stored if stored["key"] == self._kept["key"] else self._kept
+
+    def get(self, name: str) -> Any:
+        return self._kept.get(name)
+
+    def keep(self, found: dict[str, Any]) -> None:
+        self._kept.update(found)
+        if self._file is not None:
+            self._file.write_text(json.dumps(self._kept), encoding="utf-8")
+
+
+def _own_files() -> Iterator[Path]:
+    return (ROOT / "surgeon").rglob("*.py")
+
+
+def test_units(paths: list[Path], jobs: int, store: Store) -> list[Unit]:
+    """Every test, measured once."""
     files = [p for p in sorted((ROOT / "tests").glob("test_*.py")) if p.stem not in NOT_RUN]
-    key = _short([p.read_bytes() for p in sorted({*files, *paths, *(ROOT / "surgeon").rglob("*.py")})])
-    kept: dict[str, Any] = {"key": key, "files": {}}
-    if store is not None and store.is_file():
-        stored = json.loads(store.read_text(encoding="utf-8"))
-        kept = stored if stored["key"] == key else kept
-    works = ((f.name, partial(_measure_tests, f, paths)) for f in files if f.name not in kept["files"])
-    for name, found in in_children(works, jobs, lambda _: 900.0):
-        kept["files"][name] = [] if isinstance(found, str) else found
-        if store is not None:
-            store.write_text(json.dumps(kept), encoding="utf-8")
-    return [_test_unit(*row) for name in sorted(kept["files"]) for row in kept["files"][name]]
+    keys = {f: f"{f.name} {_short(f.read_bytes())}" for f in files}
+    works = ((keys[f], partial(_measure_tests, f, paths)) for f in files if store.get(keys[f]) is None)
+    for key, found in in_children(works, jobs, lambda _: 900.0):
+        store.keep({key: [] if isinstance(found, str) else found})
+    return [_test_unit(*row) for f in files for row in store.get(keys[f])]
 
 
 def _test_unit(name: str, seconds: float, lines: dict[str, list[int]]) -> Unit:
@@ -820,17 +860,9 @@ def bench_of(args: argparse.Namespace, paths: list[Path]) -> Bench:
     units = case_units(args.cases, folders) + ([] if own else corpus_units(ROOT / "tests" / "corpus"))
     gc.collect()
     gc.freeze()
-    parts = [units[k :: args.jobs] for k in range(args.jobs)]
-    works = ((k, partial(_measure, part, paths)) for k, part in enumerate(parts))
-    imported: dict[str, set[int]] = {}
-    for k, found in in_children(works, args.jobs, lambda _: 1800.0):
-        if isinstance(found, str):
-            raise RuntimeError(f"the cases do not run without a mutant either: {found}")
-        imported = {path: set(numbers) for path, numbers in found[0][2].items()}
-        for unit, (outcome, seconds, lines) in zip(parts[k], found[1:], strict=True):
-            unit.outcome, unit.seconds = outcome, seconds
-            unit.lines = {path: set(numbers) for path, numbers in lines.items()}
-    tests = [] if own or not args.tests else test_units(paths, args.jobs, args.store)
+    store = Store(args.store, paths)
+    imported = measure(units, paths, args.jobs, store)
+    tests = [] if own or not args.tests else test_units(paths, args.jobs, store)
     return Bench(units + tests, args.tests, imported, users_of(paths))
 
 
