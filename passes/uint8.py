@@ -6,7 +6,8 @@ Rewrites  op(x of uint8)                          ->  Cast<uint8>(op(Cast<int32>
           Cast<T>(Cast<uint8>(x)), x of 0 to 255  ->  Cast<T>(x)
 Exact     Bit for bit.
 
-It is done for operators that move numbers about, for arithmetic and comparisons; MaxPool is carried in fp32.
+It is done for operators that move numbers about, for arithmetic and comparisons. MaxPool, DepthToSpace and SpaceToDepth
+are carried in fp32.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ OVERFLOWING = frozenset({"Add", "Mul", "Sub"})
 COMPUTING = frozenset({"Div", "Max", "Min", "ReduceMax", "ReduceMin"})
 COMPARING = frozenset({"Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 MOVING = frozenset({
-    "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "SpaceToDepth", "Split",
-    "Squeeze", "Tile", "Transpose", "Unsqueeze", "Where",
+    "Concat", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose",
+    "Unsqueeze", "Where",
 })  # fmt: skip
-IN_FLOAT = frozenset({"MaxPool"})
+IN_FLOAT = frozenset({"DepthToSpace", "MaxPool", "SpaceToDepth"})  # ONNX Runtime has no kernel for int32
 CARRIED = OVERFLOWING | COMPUTING | COMPARING | MOVING | IN_FLOAT
 UINT8, INT32, FLOAT = TensorProto.UINT8, TensorProto.INT32, TensorProto.FLOAT
 
@@ -48,11 +49,11 @@ def carry(editor):
 
 def _read_behind(editor: Editor, node: Node) -> bool:
     """Have a Cast read what a Cast to uint8 in front of it reads, where that changes nothing."""
-    source = node.inputs[0]
-    carrier = None if source is None else _carrier(editor, source)
+    b, source = editor.builder(node), node.inputs[0]
+    carrier = None if source is None else _carrier(editor, b, source)
     if carrier is None:
+        b.undo()
         return False
-    b = editor.builder(node)
     editor.replace(node, [b.Cast(carrier, to=node.attr("to"))], b)
     return True
 
@@ -76,7 +77,7 @@ def _widened(editor: Editor, b: Builder, value: Value, wide: int) -> Value:
     known = editor.model.constant(value)
     if known is not None:
         return b.constant(known, wide)
-    carrier = _carrier(editor, value)
+    carrier = _carrier(editor, b, value)
     if carrier is not None and editor.model.dtype(carrier) == wide:
         return carrier
     made: Value = b.Cast(value if carrier is None else carrier, to=wide)
@@ -88,31 +89,37 @@ def _narrowed(b: Builder, node: Node, value: Value) -> Value:
     return made
 
 
-def _carrier(editor: Editor, value: Value) -> Value | None:
+def _carrier(editor: Editor, b: Builder, value: Value) -> Value | None:
     """The numbers of a uint8 tensor in the type that a Cast made it of; None where they may be others."""
     maker = value.producer
     if maker is None or maker.key != "Cast" or maker.attr("to") != UINT8:
         return None
-    source = maker.inputs[0]
-    return source if source is not None and _is_within(editor, source) else None
+    source, seen = maker.inputs[0], [maker]
+    if source is None or not _is_within(editor, source, seen):
+        return None
+    b.matched = (*b.matched, *seen)  # the proof must see what keeps the numbers within 0 to 255
+    return source
 
 
-def _is_within(editor: Editor, value: Value) -> bool:
-    """Whether every number of a tensor is a whole one from 0 to 255."""
+def _is_within(editor: Editor, value: Value, seen: list[Node]) -> bool:
+    """Whether every number of a tensor is a whole one from 0 to 255; `seen` gets the nodes that say so."""
     known = editor.model.constant(value)
     if known is not None:
         return known.dtype.kind in "iu" and bool(((known >= 0) & (known <= 255)).all())
     maker = value.producer
     if maker is None:
         return False
+    seen.append(maker)
     if maker.key == "Cast":
         source = maker.inputs[0]
-        return source is not None and (editor.model.dtype(source) == UINT8 or _is_within(editor, source))
+        if source is None or maker.attr("to") == TensorProto.INT8:  # which has no 128
+            return False
+        return editor.model.dtype(source) == UINT8 or _is_within(editor, source, seen)
     if maker.key == "Mod":
         divisor = editor.model.constant(maker.inputs[1])
-        return divisor is not None and bool((divisor == 256).all())
-    if maker.key not in COMPUTING | MOVING | IN_FLOAT:
+        return divisor is not None and bool((divisor == 256).all()) and not maker.attr("fmod")
+    if maker.key not in COMPUTING | MOVING | IN_FLOAT or (maker.key == "Div" and editor.model.dtype(value) != INT32):
         return False
     read = maker.inputs[1:] if maker.key == "Where" else maker.inputs
     several = read if maker.key in ("Concat", "Where", "Max", "Min", "Div") else read[:1]
-    return all(v is not None and _is_within(editor, v) for v in several)
+    return all(v is not None and _is_within(editor, v, seen) for v in several)
