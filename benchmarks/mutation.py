@@ -826,6 +826,21 @@ def survivor(mutant: Mutant, why: str) -> str:
     return f"{_name(mutant.path)}:{mutant.line}: {mutant.what}{f'  [{why}]' if why else ''}"
 
 
+def again(mutants: list[Mutant], listed: Path) -> list[Mutant]:
+    """Those mutants that a file of --survivors lists. Lines may have moved since: of alike ones, the nearest counts."""
+    found = []
+    for row in listed.read_text(encoding="utf-8").splitlines():
+        path, line, what = row.split(": ", 1)[0].split(":")[0], int(row.split(":")[1]), row.split(": ", 1)[1]
+        alike = [m for m in mutants if _name(m.path) == path and survivor(m, "").split(": ", 1)[1] == _bare(what)]
+        found += sorted(alike, key=lambda m: abs(m.line - line))[:1]
+    return found
+
+
+def _bare(what: str) -> str:
+    """A survivor's change without what is said of it."""
+    return what.partition("  [")[0]
+
+
 def play(bench: Bench, mutants: list[Mutant], jobs: int) -> Iterator[tuple[Mutant, str, str]]:
     """(mutant, what killed it or "", what is to be said of a survivor) for each mutant.
 
@@ -876,6 +891,8 @@ def main() -> None:
     paths = _files(args.files, args.passes)
     every = _files([], args.passes)
     mutants = [m for path in paths for m in mutants_of(path)]
+    if args.again:
+        mutants = again(mutants, args.again)
     if args.sample:
         mutants = random.Random(args.seed).sample(mutants, min(args.sample, len(mutants)))
     bench = bench_of(args, every)
@@ -920,6 +937,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--passes", type=Path, metavar="FOLDER", help="passes of your own instead of surgeon's")
     parser.add_argument("--cases", type=Path, metavar="FOLDER", default=ROOT / "tests" / "cases")
     parser.add_argument("--sample", type=int, metavar="N", help="so many mutants, chosen at random")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="the mutants alone that a file of --survivors lists")
     parser.add_argument("--seed", type=int, default=0, metavar="S")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--tests", type=float, default=20.0, metavar="SECONDS", help="for the tests; 0: none")

@@ -27,7 +27,7 @@ from surgeon.ir.graph import Node, Value
 
 from ._linear import FORMS, fits, same_slope, slopes
 from ._shapes import output_of
-from ._types import holds, require_op
+from ._types import FLOATS, holds, require_op
 
 LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
@@ -65,7 +65,7 @@ first, second = const("first"), const("second")
 def one_scale(b, x, first, second, alpha=None):
     """0.5 * ((1 + alpha) * x + (1 - alpha) * abs(x)) is LeakyRelu(x) times 2 times 0.5."""
     shape = np.broadcast_shapes(first.shape, second.shape)
-    if not first.size == second.size == 1 or not fits(b, x, shape):
+    if not first.size == second.size == 1 or not fits(b, x, shape) or b.dtype(x) not in FLOATS:
         not_mine()
     scale = np.asarray(first.astype(float) / second if b.root.op == "Div" else first.astype(float) * second).reshape(())
     y = b.Relu(x) if alpha is None else b.LeakyRelu(x, alpha=alpha)

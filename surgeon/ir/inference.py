@@ -22,6 +22,7 @@ from surgeon.ir.graph import VALUELESS, Graph, Node, Value, scopes_of
 from surgeon.ir.iteration import LIKE_INPUT, LoopCarried, loop_carried, parameters, refined_outputs
 from surgeon.ir.lattice import Shape, TensorType, join, meet, read_type, type_proto, value_info, without_names
 from surgeon.ir.protos import SMALL_TENSOR, add_small_weights, all_nodes, functions_behind
+from surgeon.ir.schemas import DOMAIN
 from surgeon.ir.sizes import TARGETED, targeted_shape
 from surgeon.ir.type_table import TypeTable
 
@@ -256,8 +257,12 @@ def without_weights(model: Model) -> ModelProto:
 def _inferred(model: ModelProto) -> ModelProto:
     """The model with the types that ONNX infers; itself where that raises.
 
-    An operator's inference may raise even in the lenient mode.
+    An operator's inference may raise even in the lenient mode. That of EyeLike ends the process where the input has no
+    known type: it is told of none.
     """
+    for node in all_nodes(model.graph):
+        if node.op_type == "EyeLike":
+            node.domain = DOMAIN
     try:
         return onnx.shape_inference.infer_shapes(model, data_prop=True)
     except Exception:

@@ -15,7 +15,7 @@ from surgeon.ir.type_table import TypeTable
 
 OPSET_OF_SCAN = 9  # since then a Scan has no batch of its own
 # Of the type and shape of their input, though onnx does not say so.
-LIKE_INPUT = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
+LIKE_INPUT = frozenset({"EyeLike", "GroupNormalization", "MeanVarianceNormalization"})
 
 
 class LoopCarried(NamedTuple):
@@ -82,7 +82,7 @@ def _outputs(node: Node, table: TypeTable) -> Iterator[tuple[Value | None, int, 
     """(output, element type, what is known of its shape) of what ONNX's inference may make nothing of."""
     if node.key in LIKE_INPUT:
         source = table.get(node.inputs[0])
-        yield node.outputs[0], source.elem, source.shape
+        yield node.outputs[0], node.attr("dtype") or source.elem, source.shape
     elif node.key == "If":
         yield from _branched(node, table)
     elif iterates(node):

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 from surgeon.errors import PassError
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import Shape
-from surgeon.ir.schemas import formal_types
+from surgeon.ir.schemas import DOMAIN, formal_types
 from surgeon.rules.context import Context
 from surgeon.rules.rule import Decline, require
 from surgeon.rules.spelling import arrange
@@ -148,6 +148,8 @@ class Builder:
         for position, i in enumerate(given):
             if i is not None and type(i) is not Value:
                 given[position] = self._lift(i, position, given, formal_types(op, domain, opset))
+        if domain == DOMAIN:
+            self._require_type(given)
         if written:
             self._require_exact(op, given, written)
         if opset < OPSET_WITH_BROADCASTING and op in VARIADIC and not domain:
@@ -157,6 +159,11 @@ class Builder:
         node = graph.make(op, given, written, domain, names, self.root)
         self.made.append(node)
         return node.outputs[0] if outputs == 1 else tuple(node.outputs)
+
+    def _require_type(self, inputs: Sequence[Value | None]) -> None:
+        """Decline where the first input of a node of surgeon's own has no known type: the node's meaning needs it."""
+        first = next((i for i in inputs if i is not None), None)
+        require(first is None or self.dtype(first), "the type of its input is not known")
 
     def _require_exact(self, op: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> None:
         """Decline where a float attribute, which is of fp32, does not hold what a constant of a double tensor says."""
@@ -177,8 +184,9 @@ class Builder:
         require(alike, f"{op} does not broadcast at opset {opset}")
 
     def constant(self, array: Any, dtype: int | np.dtype | None = None) -> Value:
-        """A new constant tensor of the array's own type, or of `dtype`."""
+        """A new constant tensor of the array's own type, or of `dtype`; declines where that is 0, an unknown type."""
         array = np.asarray(array)
+        require(dtype is None or dtype != TensorProto.UNDEFINED, "the type of a constant is not known")
         if dtype is not None:
             array = array.astype(helper.tensor_dtype_to_np_dtype(dtype) if isinstance(dtype, int) else dtype)
         value = self._graph.constant(array, self._context.fresh_name(self._graph, f"{self._prefix}/const"), self.root)
