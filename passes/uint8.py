@@ -66,11 +66,16 @@ def _carried_through(editor: Editor, node: Node) -> bool:
     made = b.node(node.op, inputs, len(node.outputs), "", dict(node.attrs))
     found = made if isinstance(made, tuple) else (made,)
     outputs = [
-        new if old is None or types(old) != UINT8 else _narrowed(b, node, new)
+        new if old is None or types(old) != UINT8 or not _is_read(old) else _narrowed(b, node, new)
         for old, new in zip(node.outputs, found, strict=True)
     ]
-    editor.replace(node, [None if old is None else new for old, new in zip(node.outputs, outputs, strict=True)], b)
+    read = zip(node.outputs, outputs, strict=True)
+    editor.replace(node, [new if old is not None and _is_read(old) else None for old, new in read], b)
     return True
+
+
+def _is_read(value: Value) -> bool:
+    return bool(value.users) or value.is_output
 
 
 def _widened(editor: Editor, b: Builder, value: Value, wide: int) -> Value:

@@ -24,7 +24,11 @@ spec.loader.exec_module(corpus_rtx)
 
 # What TensorRT-RTX 1.7.1 refuses of what is written: words of its reason.
 REFUSED = {
-    "opset/resize_axes": "inherently negative length",  # symbolic dimensions are built for size 2
+    **dict.fromkeys(
+        ("opset/resize_axes", "opset/resize_sizes_of_two_axes"),
+        "inherently negative length",  # symbolic dimensions are built for size 2
+    ),
+    **dict.fromkeys(("opset/roi_align_before_16", "opset/roi_align_of_opset_10"), "ROIAlign plugin was not found"),
 }
 
 
