@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, defs, helper, numpy_helper
+from verdict_changes import change
 
 OPSETS = range(7, 26)
 FLOAT, HALF, INT32, INT64, BOOL = (
@@ -61,12 +62,12 @@ class Net:
         return self.r.random() < part
 
     def size(self) -> int:
-        return self.r.choice((1, 2, 2, 3, 4, 5))
+        return self.r.choice((1, 2, 2, 3, 4, 5)) if self.r.random() > 0.008 else 0
 
-    def shape(self, low: int = 0, high: int = 5) -> list[int]:
+    def shape(self, low: int = 0, high: int = 6) -> list[int]:
         return [
             self.size()
-            for _ in range(self.r.choice([n for n in (0, 1, 1, 2, 2, 3, 3, 4, 4, 4, 5) if low <= n <= high]))
+            for _ in range(self.r.choice([n for n in (0, 1, 1, 2, 2, 3, 3, 4, 4, 4, 5, 6) if low <= n <= high]))
         ]
 
     def numbers(self, shape: list[int], dtype: int) -> np.ndarray:
@@ -131,7 +132,7 @@ class Drawing:
         usual = [t for t in USUAL if t in allowed]
         if not allowed:
             raise Unfit
-        drawn = self.net.r.choice(usual if usual and not self.net.chance(0.12) else allowed)
+        drawn = self.net.r.choice(usual if usual and not self.net.chance(0.2) else allowed)
         self.types[spec.type_str] = drawn
         return drawn
 
@@ -177,8 +178,22 @@ def broadcast(net: Net, d: Drawing) -> None:
     ):
         part = shape[net.r.randrange(len(shape) + 1) :] if net.chance(0.4) else shape
         d.put(spec.name, [1 if net.chance(0.2) else s for s in part], 0.3)
+    if d.schema.name in ("Div", "Mod"):  # what 0 divides is anybody's
+        for name in ("A", "B"):
+            _without_zero(net, d.at[name])
     if d.schema.name == "Mod" and d.dtype("A") in (FLOAT, HALF, TensorProto.DOUBLE, TensorProto.BFLOAT16):
         d.attrs["fmod"] = 1
+
+
+def _without_zero(net: Net, name: str) -> None:
+    """1 for each 0 of a tensor that is given."""
+    for place, tensor in enumerate(net.weights):
+        if tensor.name == name:
+            value = numpy_helper.to_array(tensor)
+            net.weights[place] = numpy_helper.from_array(np.where(value == 0, np.ones_like(value), value), name)
+    if name in net.feeds:
+        value = net.feeds[name]
+        net.feeds[name] = np.where(value == 0, np.ones_like(value), value)
 
 
 def variadic(net: Net, d: Drawing) -> None:
@@ -829,6 +844,98 @@ def dropout(net: Net, d: Drawing) -> None:
     d.outputs = 2 if net.chance(0.15) else 1
 
 
+def anything(net: Net, d: Drawing) -> None:
+    """Inputs of one shape, for an operator without a recipe."""
+    shape = net.shape(0, 4)
+    for spec in d.schema.inputs:
+        if spec.option != defs.OpSchema.FormalParameterOption.Optional or net.chance(0.3):
+            d.put(spec.name, shape if net.chance(0.8) else net.shape(0, 1), 0.3)
+
+
+def stft(net: Net, d: Drawing) -> None:
+    length, parts = net.r.randint(8, 16), net.r.choice(([], [1], [2]))
+    frame = net.r.randint(2, 8)
+    d.put("signal", [net.size(), length, *parts])
+    d.types["T2"] = net.r.choice((INT64, INT32))
+    d.put("frame_step", [], 0.9, net.r.randint(1, 4))
+    if net.chance(0.5):
+        d.put("window", [frame], 0.8)
+    if net.chance(0.6) or "window" not in d.at:
+        d.put("frame_length", [], 0.9, frame)
+    if parts == [2]:
+        d.attrs["onesided"] = 0
+
+
+def tensor_scatter(net: Net, d: Drawing) -> None:
+    batch, length, wide, steps = net.size(), net.r.randint(3, 6), net.size(), net.r.randint(1, 3)
+    d.put("past_cache", [batch, length, wide])
+    d.put("update", [batch, steps, wide])
+    if net.chance(0.6):
+        d.put("write_indices", [batch], 0.5, np.zeros(batch))
+    d.attrs["axis"] = net.r.choice((1, -2))
+
+
+def scan(net: Net, d: Drawing) -> None:
+    """A Scan with a state, or without; forward or backward."""
+    length, wide = net.r.randint(1, 4), net.size()
+    state = net.chance(0.85)
+    held = [net.given(net.numbers([wide], FLOAT))] if state else []
+    d.more += [*held, net.given(net.numbers([length, wide], FLOAT))]
+    float_ = helper.make_tensor_value_info
+    inputs = [float_("e", FLOAT, [wide])]
+    nodes = [helper.make_node("Neg", ["e"], ["p"])]
+    outputs = [float_("p", FLOAT, [wide])]
+    if state:
+        inputs.insert(0, float_("s", FLOAT, [wide]))
+        outputs.insert(0, float_("o", FLOAT, [wide]))
+        nodes.append(helper.make_node("Add", ["s", "e"], ["o"]))
+    d.attrs.update(num_scan_inputs=1, body=helper.make_graph(nodes, "body", inputs, outputs))
+    for name in ("scan_input_directions", "scan_output_directions", "scan_input_axes"):
+        if net.chance(0.15):
+            d.attrs[name] = [net.r.randint(0, 1)]
+    d.outputs = len(outputs)
+
+
+def loop(net: Net, d: Drawing) -> None:
+    """A Loop that carries one tensor and returns another a time."""
+    shape, count = net.shape(0, 3), net.r.randint(0, 3)
+    trips = net.given(np.asarray(count, np.int64), 0.6) if net.chance(0.85) else ""
+    go = net.given(np.asarray(True), 0.5) if net.chance(0.85) else ""
+    d.more += [trips, go, net.given(net.numbers(shape, FLOAT))]
+    kind, scans = helper.make_tensor_value_info, net.chance(0.4)
+    nodes = [helper.make_node("Identity", ["c"], ["k"]), helper.make_node("Neg", ["s"], ["t"])]
+    if not trips:
+        net.weights.append(numpy_helper.from_array(np.asarray(2, np.int64), "two"))
+        nodes[0] = helper.make_node("Less", ["i", "two"], ["k"])
+    outputs = [kind("k", BOOL, []), kind("t", FLOAT, shape)]
+    if scans:
+        nodes.append(helper.make_node("Abs", ["s"], ["u"]))
+        outputs.append(kind("u", FLOAT, shape))
+    inputs = [kind("i", INT64, []), kind("c", BOOL, []), kind("s", FLOAT, shape)]
+    d.attrs["body"] = helper.make_graph(nodes, "body", inputs, outputs)
+    d.outputs = len(outputs) - 1
+
+
+def branches(net: Net, d: Drawing) -> None:
+    """An If whose branches return tensors of one shape, or of two."""
+    shape = net.shape(0, 3)
+    x, dtype = net.given(net.numbers(shape, FLOAT)), FLOAT
+    d.more.append(net.given(np.asarray(net.chance(0.5)), 0.3))
+    made = []
+    for name in ("then_branch", "else_branch"):
+        nodes = [helper.make_node(net.r.choice(("Neg", "Identity", "Relu")), [x], [f"{name}_y"])]
+        if net.chance(0.15):
+            nodes = [
+                helper.make_node(
+                    "Constant", [], [f"{name}_y"], value=numpy_helper.from_array(net.numbers(shape, dtype))
+                )
+            ]
+        if net.chance(0.1):
+            nodes = [helper.make_node("ReduceSum", [x], [f"{name}_y"], keepdims=net.r.randint(0, 1))]
+        made.append(helper.make_graph(nodes, name, [], [helper.make_empty_tensor_value_info(f"{name}_y")]))
+    d.attrs.update(then_branch=made[0], else_branch=made[1])
+
+
 TABLE: tuple[tuple[str, Recipe], ...] = (
     ("And Or Xor Equal Greater GreaterOrEqual Less LessOrEqual Add Sub Mul Div Pow Mod", broadcast),
     ("BitShift BitwiseAnd BitwiseOr", broadcast),
@@ -853,6 +960,11 @@ TABLE: tuple[tuple[str, Recipe], ...] = (
     ("HardSigmoid HardSwish Identity IsInf IsNaN LeakyRelu Log Mish Neg Not Reciprocal Relu Round", elementwise),
     ("Selu Shape Shrink Sigmoid Sign Sin Sinh Size Softplus Softsign Sqrt Swish Tan Tanh", elementwise),
     ("ThresholdedRelu BitwiseNot", elementwise),
+    ("STFT", stft),
+    ("TensorScatter", tensor_scatter),
+    ("Scan", scan),
+    ("Loop", loop),
+    ("If", branches),
     ("Attention", attention),
     ("Cast", cast),
     ("CastLike", cast_like),
@@ -890,6 +1002,9 @@ TABLE: tuple[tuple[str, Recipe], ...] = (
     ("Upsample", upsample),
     ("Where", where),
 )
+OTHERS = sorted(
+    {s.name for s in defs.get_all_schemas() if s.domain == ""} - {op for ops, _ in TABLE for op in ops.split()}
+)
 RECIPES: dict[str, Recipe] = {op: recipe for operators, recipe in TABLE for op in operators.split()}
 
 
@@ -914,7 +1029,7 @@ def node_of(net: Net, op: str) -> tuple[Any, Drawing]:
     if schema.deprecated:
         raise Unfit
     drawing = Drawing(net, schema)
-    RECIPES[op](net, drawing)
+    RECIPES.get(op, anything)(net, drawing)
     others(net, drawing)
     names = drawing.more or [drawing.at.get(i.name, "") for i in schema.inputs]
     while names and not names[-1]:
@@ -925,15 +1040,15 @@ def node_of(net: Net, op: str) -> tuple[Any, Drawing]:
 
 def inside(net: Net, node: Any) -> list[Any]:
     """The node in the branch of an If, or in the body of a Loop of one iteration."""
-    outputs = [helper.make_empty_tensor_value_info(name) for name in node.output]
-    made = [net.fresh("z") for _ in node.output]
+    outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
+    made = [net.fresh("z") for _ in outputs]
     if net.chance(0.5):
         net.feeds["go"] = np.asarray(net.chance(0.5))
         net.inputs.append(helper.make_tensor_value_info("go", BOOL, []))
         twin = onnx.NodeProto()
         twin.CopyFrom(node)
-        twin.output[:] = [f"{name}_" for name in node.output]
-        others_ = [helper.make_empty_tensor_value_info(name) for name in twin.output]
+        twin.output[:] = [f"{name}_" if name else "" for name in node.output]
+        others_ = [helper.make_empty_tensor_value_info(name) for name in twin.output if name]
         then, other = helper.make_graph([node], "then", [], outputs), helper.make_graph([twin], "else", [], others_)
         return [helper.make_node("If", ["go"], made, then_branch=then, else_branch=other)]
     net.weights.append(numpy_helper.from_array(np.asarray(1, np.int64), "trips"))
@@ -949,20 +1064,30 @@ def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, np.ndarray]] | None:
     """A model around one node, and what to feed it; None where the draw fits no schema."""
     r = Random(seed)
     net = Net(r, r.choice(OPSETS))
-    op = r.choice(sorted(RECIPES))
+    op = r.choice(sorted(RECIPES)) if r.random() < 0.95 else r.choice(OTHERS)
     try:
         node, _ = node_of(net, op)
+        if net.chance(0.4) and not op.startswith("Random"):  # ONNX Runtime dies of bounds that cross
+            change(net, node, defs.get_schema(op, net.opset, ""))
         nodes = [node] if net.chance(0.92) else inside(net, node)
     except (Unfit, KeyError, ValueError, OverflowError):
         return None
-    last = nodes[0]
+    last = nodes[-1]
     net.nodes += nodes
-    outputs = [helper.make_empty_tensor_value_info(name) for name in last.output]
+    outputs = [helper.make_empty_tensor_value_info(name) for name in last.output if name]
     graph = helper.make_graph(net.nodes, "g", net.inputs, outputs, net.weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", net.opset)], ir_version=10)
     if net.chance(0.15):
         _name_sizes(net, model)
+    elif net.chance(0.01):
+        _unrank(net, model)
     return model, net.feeds
+
+
+def _unrank(net: Net, model: onnx.ModelProto) -> None:
+    """An input of which no shape is said."""
+    if model.graph.input:
+        net.r.choice(list(model.graph.input)).type.tensor_type.ClearField("shape")
 
 
 def _name_sizes(net: Net, model: onnx.ModelProto) -> None:

@@ -35,12 +35,14 @@ VALUES = {
 
 
 def _reduce(r: Reading) -> Plan | None:
-    if not r.target.lowers_opset or not r.node.attr("noop_with_empty_axes"):
+    if not r.target.lowers_opset:
         return None
     axes = r.attrs.get("axes") if "axes" in r.before.attributes else r.value(1, "axes")
-    if axes is None or np.size(axes) == 0:
+    kept, empty = {"keepdims": r.node.attr("keepdims")}, axes is not None and np.size(axes) == 0
+    if not r.node.attr("noop_with_empty_axes"):
+        return (lambda b: b.node(r.node.op, [r.data], 1, "", kept)) if empty else None
+    if axes is None or empty:
         return lambda b: over_nothing(b, r.node.op, r.data)
-    kept = {"keepdims": r.node.attr("keepdims")}
     return lambda b: b.node(r.node.op, [r.data], 1, "", {"axes": np.asarray(axes).tolist(), **kept})
 
 

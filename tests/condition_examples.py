@@ -85,36 +85,36 @@ MORE: dict[str, list[Example]] = {
     ],
     # ranks
     "reduced_number": [
-        Example("ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare", "rtx", "an input without dimensions is refused", 13, *both("(float x) => (float y) { y = OP (x) }", "(float x)", "(float[2] x)")),
+        Example("ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare", "6.0 to 11.4, rtx", "an input without dimensions is refused", 13, *both("(float x) => (float y) { y = OP (x) }", "(float x)", "(float[2] x)")),
     ],
     "indexed_vector": [
-        Example("ArgMax ArgMin", "rtx", "an input of one dimension is refused", 13, *both("(float[5] x) => (int64[a] y) { y = OP (x) }", "float[5]", "float[5,1]")),
+        Example("ArgMax ArgMin", "6.0 to 11.4, rtx", "an input of one dimension is refused", 13, *both("(float[5] x) => (int64[a] y) { y = OP (x) }", "float[5]", "float[5,1]")),
     ],
     "vector_by_batch": [
-        Example("MatMul", "rtx", "a vector by a batch of matrices is refused", 13, *both("(float[3] x, float[2,3,4] z, float[3,4] w) => (float[a,b] y) { y = MatMul (x, z) }", "(x, z)", "(x, w)", "(x, x)")),
+        Example("MatMul", "8.4 to 11.4, rtx", "a vector by a batch of matrices is refused", 13, *both("(float[3] x, float[2,3,4] z, float[3,4] w) => (float[a,b] y) { y = MatMul (x, z) }", "(x, z)", "(x, w)", "(x, x)")),
     ],
     "lp_pool_rank": [
-        Example("LpPool", "rtx", "one spatial dimension is refused", 11, "(float[1,2,5] x) => (float[1,2,b] y) { y = LpPool <kernel_shape = [2]> (x) }", ("(float[1,2,5,5] x) => (float[1,2,b,c] y) { y = LpPool <kernel_shape = [2, 2]> (x) }",)),
+        Example("LpPool", "7.2.2 to 11.4, rtx", "one spatial dimension is refused", 11, "(float[1,2,5] x) => (float[1,2,b] y) { y = LpPool <kernel_shape = [2]> (x) }", ("(float[1,2,5,5] x) => (float[1,2,b,c] y) { y = LpPool <kernel_shape = [2, 2]> (x) }",)),
     ],
     # types
     "floats_alone": [
-        Example(op, "rtx", f"{dtype} is refused", opset, *both(f"({dtype}[2,2] x, float s, int8 z) => ({dtype}[a,b] y) {{ y = {op} {rest} }}", f"{dtype}[2,2]", "float[2,2]"))
-        for op, rest, opset, dtypes in (
-            ("MatMul", "(x, x)", 13, ("int32", "int64")),
-            ("Gemm", "(x, x)", 13, ("int32", "int64")),
-            ("Einsum", '<equation = "ij,jk->ik"> (x, x)', 13, ("int8", "int32", "int64")),
-            ("Erf", "(x)", 13, ("int32", "int64")),
-            ("ReduceL2", "(x)", 13, ("int32", "int64")),
-            ("ReduceLogSum", "(x)", 13, ("int32", "int64")),
-            ("ReduceLogSumExp", "(x)", 13, ("int32", "int64")),
+        Example(op, f"{first}, rtx", f"{dtype} is refused", opset, *both(f"({dtype}[2,2] x, float s, int8 z) => ({dtype}[a,b] y) {{ y = {op} {rest} }}", f"{dtype}[2,2]", "float[2,2]"))
+        for op, rest, opset, dtypes, first in (
+            ("MatMul", "(x, x)", 13, ("int32", "int64"), "7.0 to 8.4"),
+            ("Gemm", "(x, x)", 13, ("int32", "int64"), "7.0 to 8.4"),
+            ("Einsum", '<equation = "ij,jk->ik"> (x, x)', 13, ("int8", "int32", "int64"), "8.2 to 8.6"),
+            ("Erf", "(x)", 13, ("int32", "int64"), "8.0 to 8.4"),
+            ("ReduceL2", "(x)", 13, ("int32", "int64"), "8.0 to 8.4"),
+            ("ReduceLogSum", "(x)", 13, ("int32", "int64"), "8.0 to 8.4"),
+            ("ReduceLogSumExp", "(x)", 13, ("int32", "int64"), "8.0 to 8.4"),
         )
         for dtype in dtypes
     ] + [
         Example("QuantizeLinear", "rtx", "int32 is refused", 13, *both("(int32[2] x) => (int8[2] y) <float s = {1}, int8 z = {0}> { y = QuantizeLinear (x, s, z) }", "int32", "float")),
     ],
     "resized_type": [
-        Example(op, "rtx", f"{dtype} is refused", opset, *both(f"({dtype}[1,1,2,2] x) => ({dtype}[1,1,4,4] y) <float[4] s = {{1, 1, 2, 2}}> {{ y = {op} (x, {more}s) }}", f"{dtype}[1", "float[1", "int8[1"))
-        for op, opset, more in (("Resize", 18, ", "), ("Upsample", 9, ""))
+        Example(op, f"{first} to 8.4, rtx", f"{dtype} is refused", opset, *both(f"({dtype}[1,1,2,2] x) => ({dtype}[1,1,4,4] y) <float[4] s = {{1, 1, 2, 2}}> {{ y = {op} (x, {more}s) }}", f"{dtype}[1", "float[1", "int8[1"), beside=beside)
+        for op, opset, more, first, beside in (("Resize", 18, ", ", "8.0", ("coordinate_transformation_mode 'half_pixel' is refused; only 'asymmetric' is taken",)), ("Upsample", 9, "", "7.0", ()))
         for dtype in ("int32", "int64", "bool")
     ],
     "sampled_type": [
@@ -124,7 +124,7 @@ MORE: dict[str, list[Example]] = {
         Example("GridSample", "rtx", "the grid has another type than the image", 20, *both("(float16[1,1,4,4] x, float[1,2,2,2] g) => (float16[1,1,2,2] y) { y = GridSample (x, g) }", "float16[1,1,4", "float[1,1,4")),
     ],
     "no_booleans": [
-        Example("DepthToSpace SpaceToDepth", "rtx", "bool is refused", 13, *both("(bool[1,4,2,2] x) => (bool[a,b,c,d] y) { y = OP <blocksize = 2> (x) }", "bool[1", "int8[1")),
+        Example("DepthToSpace SpaceToDepth", "7.0 to 8.4, rtx", "bool is refused", 13, *both("(bool[1,4,2,2] x) => (bool[a,b,c,d] y) { y = OP <blocksize = 2> (x) }", "bool[1", "int8[1")),
     ],
     "deconvolved_bfloat16": [
         Example("ConvTranspose", "rtx", "bfloat16 is refused", 22, *both("(bfloat16[1,1,3,3] x, bfloat16[1,1,2,2] w) => (bfloat16[a,b,c,d] y) { y = ConvTranspose (x, w) }", "bfloat16", "float16")),
@@ -168,7 +168,7 @@ MORE: dict[str, list[Example]] = {
         Example("RandomNormalLike", "rtx", "a scale that is not positive is refused", 1, *both("(float[2] x) => (float[2] y) { y = RandomNormalLike <scale = 0.0> (x) }", "scale = 0.0", "scale = 0.5")),
     ],
     "computed_range": [
-        Example("Range", "rtx", "computed bounds are refused in floats", 11, *both("(float x, int64 n) => (float[n] y) <float a = {0}, float b = {2}> { y = Range (a, x, b) }", "(a, x, b)", "(a, b, b)", "(n, n, n)")),
+        Example("Range", "7.0 to 8.4, rtx", "computed bounds are refused in floats", 11, *both("(float x, int64 n) => (float[n] y) <float a = {0}, float b = {2}> { y = Range (a, x, b) }", "(a, x, b)", "(a, b, b)", "(n, n, n)")),
     ],
     # what was found beside them
     "resize_by_sizes": [
@@ -191,8 +191,8 @@ MORE: dict[str, list[Example]] = {
         Example("Hardmax", "rtx", "more than one size that is not static is refused below opset 13", 11, "(float[A,2,B] x) => (float[A,2,B] y) { y = Hardmax (x) }", ("(float[A,2,3] x) => (float[A,2,3] y) { y = Hardmax (x) }", "(float[A,2,B] x) => (float[A,2,B] y) { y = Hardmax (x) }"), (11, 13)),
     ],
     "resize_by_input": [
-        Example("Resize", "rtx", "its scales follow from the input 's', which holds floats", 13, *both(SCALED, "Abs (s)", "Cast <to = 1> (n)", "Div (f, f)")),
-        Example("Resize", "rtx", "its scales follow from the input 's', which holds floats", 10, "(float[1,4] x, float[2] s) => (float[a,b] y) { y = Resize (x, s) }", ("(float[1,4] x) => (float[a,b] y) <float[2] s = {1, 1}> { y = Resize (x, s) }",)),
+        Example("Resize", "8.4, rtx", "its scales follow from the input 's', which holds floats", 13, *both(SCALED, "Abs (s)", "Cast <to = 1> (n)", "Div (f, f)"), beside=("its input 2 must be an initializer",)),
+        Example("Resize", "8.4, rtx", "its scales follow from the input 's', which holds floats", 10, "(float[1,4] x, float[2] s) => (float[a,b] y) { y = Resize (x, s) }", ("(float[1,4] x) => (float[a,b] y) <float[2] s = {1, 1}> { y = Resize (x, s) }",)),
         Example("Upsample", "rtx", "its scales follow from the input 's', which holds floats", 9, "(float[1,4] x, float[2] s) => (float[a,b] y) { y = Upsample (x, s) }", ("(float[1,4] x) => (float[a,b] y) <float[2] s = {1, 1}> { y = Upsample (x, s) }",)),
     ],
 }  # fmt: skip

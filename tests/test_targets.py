@@ -300,7 +300,7 @@ def test_tables_speak_of_releases_with_a_row() -> None:
             "left_window_size is not read",
         ),
         (
-            "(float16[1,1,2,16] q, float16[1,1,2,16] k, int64[1] n) => (float16[1,1,2,16] y) { y = Attention (q, k, k, , , , n) }",
+            "(float16[1,2,2,16] q, float16[1,2,2,16] k, int64[1] n) => (float16[1,2,2,16] y) { y = Attention (q, k, k, , , , n) }",
             24,
             "nonpad_kv_seqlen is not read",
         ),
@@ -353,7 +353,7 @@ def test_what_was_measured_with_tensorrt_rtx_alone_is_said_of_it_alone(body: str
         ("(uint8[2] x) => (uint8[2] y) { y = Add (x, x) }", "rtx", "uint8 is refused"),
         ("(uint8[2] x) => (uint8[2] y) { y = Identity (x) }", "rtx", ""),
         (
-            "(uint8[2,3,4] x) => (float[2,12] z) { y = Flatten (x) z = Cast <to = 1> (y) }",
+            "(uint8[2,3] x) => (float[2,3] z) { y = Flatten (x) z = Cast <to = 1> (y) }",
             "rtx",
             "uint8 between two nodes",
         ),

@@ -13,6 +13,8 @@ import numpy as np
 import onnx
 import pytest
 from condition_examples import MORE, Example
+from condition_examples_measured import BESIDES
+from condition_examples_measured import MEASURED as FOUND
 from helpers import model, require_opset
 
 from surgeon.targets.conditions import CONDITIONS
@@ -25,9 +27,10 @@ import verdict
 MEASURED = {c.name for c in CONDITIONS if any("TensorRT-RTX 1.7.1" in scope.source for scope in c.scopes)}
 CASES = [
     pytest.param(op, example, id=f"{name}-{op}-{k}")
-    for name, examples in MORE.items()
+    for name, examples in [*MORE.items(), *FOUND.items(), *BESIDES.items()]
     if name in MEASURED
     for k, example in enumerate(examples)
+    if example.targets.endswith("rtx")
     for op in example.operators.split()
 ]
 SEEDS = range(30)

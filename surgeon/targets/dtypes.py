@@ -8,7 +8,7 @@ from onnx import TensorProto
 
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
-from surgeon.targets.condition import dtype_name, is_weights
+from surgeon.targets.condition import dtype_name, is_weights, rank_of
 from surgeon.targets.releases import FIRST, Version, dotted, up_to
 
 # What convertDtype knows, from which release on. DOUBLE is read as fp32, INT64 as int32 up to 8.6. UINT8 came with 8.5
@@ -94,12 +94,19 @@ def _why_small(node: Node, read: set[int], made: dict[int, Value], rtx: bool) ->
         return f"{dtype_name(min(packed))} is refused"
     if rtx and TensorProto.INT8 in read and node.key not in INT8_WEIGHTS_READERS and _reads_int8_weights(node):
         return "int8 weights are read by DequantizeLinear alone"
-    if TensorProto.UINT8 in read and node.key not in UINT8_READERS | HANDED_ON:
+    if TensorProto.UINT8 in read and not (node.key in UINT8_READERS or _hands_on(node)):
         return "uint8 is refused"
     value = made.get(TensorProto.UINT8)
     if value is None or value.is_output or node.key in UINT8_MAKERS:
         return None
     return "uint8 between two nodes is refused"
+
+
+def _hands_on(node: Node) -> bool:
+    """Whether a node hands an input of the model on as it is."""
+    if node.key not in HANDED_ON or any(is_weights(value) for value in node.inputs):
+        return False
+    return node.key == "Identity" or (rank_of(node) == 2 and node.attr("axis") in (1, -1))
 
 
 def _reads_int8_weights(node: Node) -> bool:

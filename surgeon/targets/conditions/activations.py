@@ -121,7 +121,12 @@ def clip_half(node: Node) -> str | None:
     source="onnx-tensorrt@6ba67d3: only supports FLOAT or INT32 inputs for Clip",
 )
 def clip_tensors(node: Node) -> str | None:
-    if dtype_of(node) in CLIPPED_BY_TENSORS or all(is_weights(input_of(node, bound)) for bound in (1, 2)):
+    low, high = input_of(node, 1), input_of(node, 2)
+    if dtype_of(node) in CLIPPED_BY_TENSORS:
+        return None
+    if low is None and high is not None and is_weights(high):
+        return f"without a lower bound it is taken in fp32 and int32, not in {dtype_name(dtype_of(node))}"
+    if is_weights(low) and is_weights(high):
         return None
     return f"bounds that are computed are taken in fp32 and int32, not in {dtype_name(dtype_of(node))}"
 

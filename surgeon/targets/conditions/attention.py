@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from surgeon.ir.graph import Node
+from surgeon.ir.graph import Node, Value
 from surgeon.targets.condition import condition, dtype_name, dtype_of, input_of, outputs_of, shape_of
 from surgeon.targets.releases import RTX, since
 
@@ -50,18 +50,23 @@ HEADS = range(9, 257)  # the sizes of a head that there is a kernel for; with a 
 @condition(
     "Attention",
     RTX,
-    source="measured with TensorRT-RTX 1.7.1: not supported by a dedicated kernel; one query, and three dimensions "
-    "without a mask and with a key for each query's head, are built from other layers",
+    source="measured with TensorRT-RTX 1.7.1: not supported by a dedicated kernel; three dimensions without "
+    "a mask and with a key for each query's head are built from other layers",
 )
 def attention_kernel(node: Node) -> str | None:
     dtype, shape = dtype_of(node), shape_of(node)
-    if shape is None or (len(shape) == 4 and shape[2] == 1) or (len(shape) == 3 and shape[1] == 1):
+    if shape is None or len(shape) not in (3, 4):
         return None
+    if shape[-2] == 1:
+        return "there is no kernel for one query"
     alike = node.attr("q_num_heads") == node.attr("kv_num_heads")
     if len(shape) == 3 and alike and input_of(node, 3) is None and not node.attr("is_causal"):
         return None
     if dtype in (TensorProto.FLOAT, TensorProto.DOUBLE):
         return f"there is no kernel for {dtype_name(dtype)}"
+    heads = shape[1] if len(shape) == 4 else node.attr("q_num_heads")
+    if heads == shape[0] == 1:
+        return "there is no kernel for one head of one example"
     wide = shape[-1]
     head = wide // (node.attr("q_num_heads") or 1) if isinstance(wide, int) else None
     if head is None or (head in HEADS and (head % 8 == 0 or dtype_of(node, 3) != TensorProto.BOOL)):
@@ -72,3 +77,18 @@ def attention_kernel(node: Node) -> str | None:
 @condition("Attention", RTX, source="measured with TensorRT-RTX alone")
 def attention_lengths(node: Node) -> str | None:
     return "nonpad_kv_seqlen is not read: it would attend to the padding" if input_of(node, 6) is not None else None
+
+
+@condition("Attention", RTX, source="measured with TensorRT-RTX: its process dies of it while it builds")
+def attention_to_itself(node: Node) -> str | None:
+    queries, keys = (_handed_on(input_of(node, position)) for position in (0, 1))
+    if queries is None or queries is not keys:
+        return None
+    return "queries and keys are one tensor, and the builder's process dies of it"
+
+
+def _handed_on(value: Value | None) -> Value | None:
+    """The tensor that a chain of Identity nodes hands on."""
+    while value is not None and value.producer is not None and value.producer.key == "Identity":
+        value = value.producer.inputs[0]
+    return value

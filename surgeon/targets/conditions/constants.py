@@ -36,6 +36,11 @@ def no_deviation(node: Node) -> str | None:
     return "a scale that is not positive is refused" if node.attr("scale") <= 0 else None
 
 
+@condition(
+    "Range",
+    between((7, 0), (8, 4)),
+    source="measured with TensorRT 8.4.1.5: network input that is shape tensor must have type Int32",
+)
 @condition("Range", RTX, source="measured with TensorRT-RTX 1.7.1: Assertion !isInFlight failed; integers are taken")
 def computed_range(node: Node) -> str | None:
     if dtype_of(node) not in (TensorProto.FLOAT, TensorProto.DOUBLE):

@@ -1,11 +1,11 @@
-"""ConvTranspose."""
+"""Conv and ConvTranspose."""
 
 from __future__ import annotations
 
 from surgeon.ir.graph import Node
 from surgeon.targets.condition import condition, input_of, is_weights, shape_of
 from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
-from surgeon.targets.releases import RTX, since
+from surgeon.targets.releases import RTX, between, since
 
 
 def deconvolution_padding(node: Node) -> list[int] | None:
@@ -97,3 +97,27 @@ def strided_and_dilated(node: Node) -> str | None:
     if all(s == 1 for s in node.attr("strides") or ()) or all(d == 1 for d in node.attr("dilations") or ()):
         return None
     return "strides together with dilations are refused"
+
+
+@condition("ConvTranspose", between((8, 0), (8, 4)), source="measured with TensorRT 8.4.1.5")
+@condition(
+    "Conv",
+    between((7, 0), (8, 4)),
+    source="measured with TensorRT 8.4.1.5: two inputs (data and weights) are allowed only in explicit-quantization "
+    "mode; earlier releases taken to be alike",
+)
+def computed_kernel(node: Node) -> str | None:
+    kernel = input_of(node, 1)
+    if is_weights(kernel) or kernel is None:
+        return None
+    if kernel.producer is not None and kernel.producer.key == "DequantizeLinear":
+        return None
+    return "weights that are computed are refused, but for those of a DequantizeLinear"
+
+
+@condition("ConvTranspose", RTX, source="measured with TensorRT-RTX 1.7.1: number of channels must not be dynamic")
+def deconvolved_channels(node: Node) -> str | None:
+    shape = shape_of(node)
+    if shape is None or len(shape) < 2 or isinstance(shape[1], int):
+        return None
+    return "the number of channels is not static"

@@ -117,8 +117,10 @@ def split_uneven(node: Node) -> str | None:
 )
 def slice_steps(node: Node) -> str | None:
     starts, rank = shape_of(node, 1), rank_of(node)
-    if dtype_of(node, 1) != TensorProto.INT32 or input_of(node, 4) is not None:
+    if dtype_of(node, 1) != TensorProto.INT32:
         return None
+    if input_of(node, 4) is not None:
+        return None if is_weights(input_of(node, 4)) else "steps that are computed are refused in int32"
     if not all(is_weights(input_of(node, position)) for position in (1, 2)):
         return None
     return None if starts is None or starts == (rank,) else "steps are left out, and the positions are int32"
@@ -131,3 +133,15 @@ def slice_steps(node: Node) -> str | None:
 )
 def reversed_batch(node: Node) -> str | None:
     return "batch_axis and time_axis are the same" if node.attr("batch_axis") == node.attr("time_axis") else None
+
+
+@condition(
+    "Split",
+    since(10, 0, rtx=True),
+    source="measured with TensorRT-RTX 1.7.1: The number of node outputs is not the same as num_outputs",
+)
+def split_outputs(node: Node) -> str | None:
+    count = node.attrs.get("num_outputs")
+    if count is None or count == len(node.proto.output):
+        return None
+    return f"num_outputs is {count}, and {len(node.proto.output)} are named"

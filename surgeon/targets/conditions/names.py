@@ -37,6 +37,30 @@ def transposed_input(node: Node) -> str | None:
     return _renamed(given, f"__{made.name}" if made.is_output else made.name)
 
 
+@condition(
+    "Flatten",
+    between((7, 0), (8, 4)),
+    source="onnx-tensorrt@84b5be1 to @4f54a19: nbDims > 2, else the tensor itself; measured with TensorRT 8.4.1.5",
+)
+def flattened_input(node: Node) -> str | None:
+    given, made = input_of(node, 0), node.outputs[0]
+    if not _is_given(given) or made is None or rank_of(node) != 2 or node.attr("axis") not in (1, -1):
+        return None
+    return _renamed(given, f"__{made.name}" if made.is_output else made.name)
+
+
+@condition(
+    "Dropout",
+    between((7, 0), (8, 4)),
+    source="measured with TensorRT 8.4.1.5, with two outputs; earlier releases taken to be alike",
+)
+def dropped_input(node: Node) -> str | None:
+    given, made = input_of(node, 0), node.outputs[0]
+    if not _is_given(given) or made is None or len(node.proto.output) < 2:
+        return None
+    return _renamed(given, f"__{made.name}" if made.is_output else made.name)
+
+
 def keeps_name(identity: Node) -> bool:
     """Whether an Identity of an input of the model is the condition of a Loop, which would rename the input."""
     made = identity.outputs[0]

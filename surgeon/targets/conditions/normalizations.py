@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from onnx import TensorProto
+
 from surgeon.ir.graph import Node
 from surgeon.targets.condition import (
     condition,
@@ -148,3 +150,14 @@ def instance_of_one(node: Node) -> str | None:
     if shape is None or any(size != 1 for size in shape[2:]):
         return None
     return "one number a channel is refused"
+
+
+@condition(
+    "RMSNormalization",
+    since(10, 15, rtx=True),
+    source="measured with TensorRT-RTX 1.7.1: Could not infer output types",
+)
+def stashed_type(node: Node) -> str | None:
+    given = node.attrs.get("stash_type", TensorProto.FLOAT)
+    floats = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
+    return None if given in floats else f"stash_type {given} is no type of floats"

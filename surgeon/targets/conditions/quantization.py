@@ -5,8 +5,8 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, constant_of, dtype_of, input_of
-from surgeon.targets.releases import EVERYWHERE, RTX, since
+from surgeon.targets.condition import condition, constant_of, dtype_of, input_of, shape_of
+from surgeon.targets.releases import EVERYWHERE, RTX, between, since
 
 
 @condition(
@@ -57,3 +57,27 @@ def dequantized_unsigned(node: Node) -> str | None:
 )
 def dequantized_int32(node: Node) -> str | None:
     return "integers of 32 bits are refused" if dtype_of(node) == TensorProto.INT32 else None
+
+
+@condition(
+    "QuantizeLinear DequantizeLinear",
+    between((8, 0), (8, 6)),
+    source="onnx-tensorrt@4225037 to @6ba67d3: requires 3 inputs; measured with TensorRT 8.4.1.5",
+)
+def left_out_zero(node: Node) -> str | None:
+    return "the zero point is left out, which this parser refuses" if input_of(node, 2) is None else None
+
+
+@condition(
+    "QuantizeLinear DequantizeLinear",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: ScaleMode is illegal",
+)
+def quantized_axis(node: Node) -> str | None:
+    shape, scale = shape_of(node), shape_of(node, 1)
+    if shape is None or scale is None or len(scale) != 1 or scale[0] == 1:
+        return None
+    axis = node.attrs.get("axis", 1)
+    if not -len(shape) <= axis < len(shape) or isinstance(shape[axis], int):
+        return None
+    return "the size of the axis that the scales stand along is not static"

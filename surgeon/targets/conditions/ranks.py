@@ -1,17 +1,19 @@
-"""How many dimensions an input has: operators that TensorRT-RTX refuses below a number of them."""
+"""How many dimensions an input has: operators that are refused with some numbers of them."""
 
 from __future__ import annotations
 
+from onnx import TensorProto
+
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, opset_of, rank_of, shape_of
-from surgeon.targets.releases import RTX
+from surgeon.targets.condition import condition, dtype_name, dtype_of, input_of, opset_of, rank_of, shape_of
+from surgeon.targets.releases import EVERYWHERE, RTX, between, since
 
 
 @condition(
     "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
     "ReduceSumSquare",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: at least 1 dimensions are required for input",
+    EVERYWHERE,
+    source="measured with TensorRT 8.4.1.5 and TensorRT-RTX 1.7.1: at least 1 dimensions are required for input",
 )
 def reduced_number(node: Node) -> str | None:
     return "an input without dimensions is refused" if rank_of(node) == 0 else None
@@ -19,8 +21,8 @@ def reduced_number(node: Node) -> str | None:
 
 @condition(
     "ArgMax ArgMin",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: at least 2 dimensions are required for input",
+    EVERYWHERE,
+    source="measured with TensorRT 8.4.1.5 and TensorRT-RTX 1.7.1: at least 2 dimensions are required for input",
 )
 def indexed_vector(node: Node) -> str | None:
     return "an input of one dimension is refused" if rank_of(node) == 1 else None
@@ -28,8 +30,9 @@ def indexed_vector(node: Node) -> str | None:
 
 @condition(
     "MatMul",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: reshape changes volume; a vector on the right is taken",
+    since(8, 4, rtx=True),
+    source="measured with TensorRT 8.4.1.5 and TensorRT-RTX 1.7.1: reshape changes volume; a vector on the right is "
+    "taken",
 )
 def vector_by_batch(node: Node) -> str | None:
     right = rank_of(node, 1)
@@ -38,7 +41,12 @@ def vector_by_batch(node: Node) -> str | None:
     return "a vector by a batch of matrices is refused"
 
 
-@condition("LpPool", RTX, source="measured with TensorRT-RTX 1.7.1: addPoolingNd, (windowSize).nbDims == 2 or 3")
+@condition(
+    "LpPool",
+    since(7, 2, 2, rtx=True),
+    source="measured with TensorRT 8.4.1.5, whose process dies, and TensorRT-RTX 1.7.1: addPoolingNd, "
+    "(windowSize).nbDims == 2 or 3",
+)
 def lp_pool_rank(node: Node) -> str | None:
     return "one spatial dimension is refused" if rank_of(node) == 3 else None
 
@@ -53,3 +61,74 @@ def flattened_hardmax(node: Node) -> str | None:
     if opset_of(node) >= 13 or shape is None or sum(not isinstance(size, int) for size in shape) < 2:
         return None
     return "more than one size that is not static is refused below opset 13"
+
+
+@condition(
+    "Expand ConstantOfShape",
+    EVERYWHERE,
+    source="onnx-tensorrt@9f82b2b: The shape tensor is required to be 1D; measured with TensorRT 8.4.1.5 and "
+    "TensorRT-RTX 1.7.1",
+)
+def shape_in_rows(node: Node) -> str | None:
+    rank = rank_of(node, 0 if node.op == "ConstantOfShape" else 1)
+    return f"its shape has {rank} dimensions; one is taken" if rank not in (None, 1) else None
+
+
+@condition(
+    "Flatten",
+    between((7, 0), (8, 4)),
+    source="onnx-tensorrt@84b5be1 to @4f54a19: nbDims > 2; measured with TensorRT 8.4.1.5, which hands the input on",
+)
+def flattened_matrix(node: Node) -> str | None:
+    rank = rank_of(node)
+    if rank not in (0, 1, 2) or (rank == 2 and node.attr("axis") in (1, -1)):
+        return None
+    return f"an input of {rank} dimensions is not flattened"
+
+
+@condition(
+    "TensorScatter",
+    since(10, 15, rtx=True),
+    source="measured with TensorRT-RTX 1.7.1: required to be 4D; must be -2; Only linear mode; Float, "
+    "Half, or BFloat16",
+)
+def scattered_cache(node: Node) -> str | None:
+    rank, dtype = rank_of(node), dtype_of(node)
+    if node.attr("mode") == "circular":
+        return "the mode 'circular' is refused"
+    if dtype not in (0, TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE):
+        return f"{dtype_name(dtype)} is refused"
+    if rank is None:
+        return None
+    if rank != 4:
+        return f"a cache of {rank} dimensions is refused; four are taken"
+    return None if node.attr("axis") in (-2, 2) else f"axis {node.attr('axis')} is refused; -2 is taken"
+
+
+@condition("Celu", between((8, 4), (8, 4)), source="measured with TensorRT 8.4.1.5: number of dimensions should remain")
+def celu_number(node: Node) -> str | None:
+    return "an input without dimensions is refused" if rank_of(node) == 0 else None
+
+
+@condition(
+    "ReverseSequence",
+    between((7, 2, 2), (8, 5)),
+    source="onnx-tensorrt@803e699 to @fd119fe: a slice for each example; measured with TensorRT 8.4.1.5: "
+    "std::bad_alloc",
+)
+def reversed_examples(node: Node) -> str | None:
+    shape = shape_of(node, 1)
+    if shape is None or isinstance(shape[0], int):
+        return None
+    return "how many examples there are is not static"
+
+
+@condition(
+    "Conv ConvTranspose",
+    EVERYWHERE,
+    source="measured with TensorRT 8.4.1.5, whose process dies of it; TensorRT-RTX taken to be alike",
+)
+def empty_kernel(node: Node) -> str | None:
+    if 0 not in (shape_of(node, 1) or ()) or input_of(node, 1) is None:
+        return None
+    return "weights without elements are refused"

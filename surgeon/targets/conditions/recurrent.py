@@ -49,3 +49,15 @@ def _differ_backward(node: Node, name: str) -> bool:
     given = list(node.attrs.get(name) or [])
     half = len(given) // 2
     return node.attr("direction") == "bidirectional" and len(given) == 2 * half and given[:half] != given[half:]
+
+
+@condition(
+    "LSTM GRU RNN",
+    since(7, 0, rtx=True),
+    source='onnx-tensorrt@84b5be1 to @96e7811: attrs.get<int>("hidden_size"); measured with TensorRT-RTX 1.7.1',
+)
+def hidden_size(node: Node) -> str | None:
+    given = node.attrs.get("hidden_size")
+    if given is None:
+        return "hidden_size is left out, and this parser does not look at the weights for it"
+    return f"hidden_size {given} is refused" if given < 1 else None

@@ -6,7 +6,7 @@ from onnx import TensorProto
 
 from surgeon.ir.graph import Node
 from surgeon.targets.condition import condition, constant_of, dtype_name, dtype_of, input_of, opset_of, rank_of
-from surgeon.targets.releases import EVERYWHERE, RTX, since, up_to
+from surgeon.targets.releases import EVERYWHERE, RTX, between, since, up_to
 
 REDUCE = "ReduceL1 ReduceL2 ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSumSquare"
 
@@ -19,7 +19,9 @@ REDUCE = "ReduceL1 ReduceL2 ReduceLogSumExp ReduceMax ReduceMean ReduceMin Reduc
     source="onnx-tensorrt@1def182 builtin_op_importers.cpp: reduceTensor(inputs.at(0)) alone",
 )
 def reduce_axes(node: Node) -> str | None:
-    if input_of(node, 1) is None:
+    axes = constant_of(node, 1)
+    every = axes is not None and len({int(a) % (rank_of(node) or 1) for a in axes.reshape(-1)}) == rank_of(node)
+    if input_of(node, 1) is None or every:
         return None
     return "the axes are an input, which this parser does not read: it would reduce over every axis"
 
@@ -84,3 +86,44 @@ def top_k(node: Node) -> str | None:
     if k is None or not k.size or int(k.reshape(-1)[0]) <= 3840:
         return None
     return f"K = {int(k.reshape(-1)[0])} is refused; 3840 is the largest"
+
+
+@condition(
+    "ReduceSum",
+    between((8, 0), (8, 4)),
+    source="measured with TensorRT 8.4.1.5: no dimensions to be reduced; TensorRT-RTX reduces over every axis",
+)
+def reduce_over_none(node: Node) -> str | None:
+    axes = constant_of(node, 1)
+    if axes is None or axes.size or node.attr("noop_with_empty_axes"):
+        return None
+    return "axes without any number are refused, where they stand for every one"
+
+
+@condition(
+    REDUCE + " ReduceSum ReduceLogSum ArgMax ArgMin",
+    EVERYWHERE,
+    source='onnx-tensorrt@6.0 to @96e7811: attrs.get("keepdims", 1) as a truth value; measured with TensorRT-RTX',
+)
+@condition(
+    "TopK",
+    since(8, 5, rtx=True),
+    source="onnx-tensorrt@fd119fe to @96e7811: attrs.get<int>('largest', 1) as a truth value; measured with "
+    "TensorRT-RTX",
+)
+def neither_zero_nor_one(node: Node) -> str | None:
+    name = "largest" if node.op == "TopK" else "keepdims"
+    given = node.attrs.get(name, 1)
+    return None if given in (0, 1) else f"{name} {given} is read as 1"
+
+
+@condition(
+    "MeanVarianceNormalization",
+    since(8, 5, rtx=True),
+    source="measured with TensorRT-RTX 1.7.1: invalid reduction dimension 3; the same axes by default in every release",
+)
+def normalized_axes(node: Node) -> str | None:
+    rank, axes = rank_of(node), node.attr("axes") or (0, 2, 3)
+    if rank is None or all(-rank <= axis < rank for axis in axes):
+        return None
+    return f"the axes {list(axes)} are more than the {rank} dimensions"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node, Value
-from surgeon.targets.condition import condition, input_of, opset_of, rank_of
+from surgeon.targets.condition import condition, constant_of, input_of, opset_of, rank_of
 from surgeon.targets.releases import RTX, between, since, up_to
 
 SCALES_CONE = 64  # nodes that are looked at behind computed scales
@@ -105,6 +105,11 @@ def resize_by_sizes(node: Node) -> str | None:
 
 
 @condition(
+    "Resize",
+    between((8, 4), (8, 4)),
+    source="measured with TensorRT 8.4.1.5: network input that is shape tensor must have type Int32",
+)
+@condition(
     "Resize Upsample",
     RTX,
     source="measured with TensorRT-RTX 1.7.1: Network input is a shape tensor and must have type Int32 or Int64",
@@ -129,3 +134,15 @@ def _float_input(value: Value | None) -> Value | None:
         seen.update(fresh)
         todo += fresh
     return None
+
+
+@condition(
+    "Resize",
+    since(8, 5, rtx=True),
+    source="onnx-tensorrt@fd119fe to @96e7811 canUseNDResize(scaleSize, scales, 2); measured with TensorRT-RTX 1.7.1",
+)
+def cubic_dimensions(node: Node) -> str | None:
+    scales = constant_of(node, 2 if opset_of(node) >= 11 else 1)
+    if node.attr("mode") != "cubic" or scales is None or bool((scales.reshape(-1)[:-2] == 1).all()):
+        return None
+    return "cubic interpolation is taken in the last two dimensions alone"

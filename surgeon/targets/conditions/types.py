@@ -77,6 +77,22 @@ INTEGERS = frozenset({TensorProto.INT8, TensorProto.INT32, TensorProto.INT64})
 
 
 @condition(
+    "MatMul Gemm TopK ArgMax ArgMin",
+    between((7, 0), (8, 4)),
+    source="onnx-tensorrt@84b5be1 to @9f82b2b: does not support INT32, which INT64 is read as; measured with "
+    "TensorRT 8.4.1.5",
+)
+@condition(
+    "Erf Sign ReduceL2 ReduceLogSum ReduceLogSumExp",
+    between((8, 0), (8, 4)),
+    source="onnx-tensorrt@4225037 to @9f82b2b unaryHelper: validUnaryType; measured with TensorRT 8.4.1.5",
+)
+@condition(
+    "Einsum",
+    between((8, 2), (8, 6)),
+    source="measured with TensorRT 8.4.1.5: einsum input tensor 0 has invalid type Int32",
+)
+@condition(
     "MatMul Gemm Einsum Erf ReduceL2 ReduceLogSum ReduceLogSumExp QuantizeLinear",
     RTX,
     source="measured with TensorRT-RTX 1.7.1: Found unsupported input type; not support the given operator",
@@ -87,6 +103,11 @@ def floats_alone(node: Node) -> str | None:
     return f"{dtype_name(dtype)} is refused" if refused else None
 
 
+@condition(
+    "Resize Upsample",
+    between((7, 0), (8, 4)),
+    source="onnx-tensorrt@84b5be1 to @9f82b2b: does not support INT32 or BOOL input; measured with TensorRT 8.4.1.5",
+)
 @condition(
     "Resize Upsample",
     RTX,
@@ -110,6 +131,26 @@ def sampled_type(node: Node) -> str | None:
     return "the grid has another type than the image" if 0 not in (image, grid) and image != grid else None
 
 
+@condition(
+    "DepthToSpace SpaceToDepth Gather",
+    between((7, 0), (8, 4)),
+    source="onnx-tensorrt@84b5be1 to @9f82b2b: does not support BOOL input; measured with TensorRT 8.4.1.5",
+)
+@condition(
+    "GatherElements",
+    between((8, 0), (8, 4)),
+    source="onnx-tensorrt@4225037 to @9f82b2b: does not support BOOL input; measured with TensorRT 8.4.1.5",
+)
+@condition(
+    "GatherND",
+    between((8, 2), (8, 4)),
+    source="onnx-tensorrt@4f54a19 to @9f82b2b: does not support BOOL input; measured with TensorRT 8.4.1.5",
+)
+@condition(
+    "Equal",
+    between((7, 0), (8, 4)),
+    source="onnx-tensorrt@84b5be1 to @9f82b2b elementwiseCheck; measured with TensorRT 8.4.1.5",
+)
 @condition(
     "DepthToSpace SpaceToDepth",
     RTX,
@@ -140,3 +181,55 @@ def clipped_int8(node: Node) -> str | None:
     if dtype_of(node) != TensorProto.INT8 or all(is_weights(input_of(node, bound)) for bound in (1, 2)):
         return None
     return "computed bounds are refused in int8"
+
+
+@condition(
+    "Where",
+    between((8, 2), (8, 4)),
+    source="onnx-tensorrt@4f54a19, @9f82b2b: does not support BOOL types for Where; measured with TensorRT 8.4.1.5",
+)
+def chosen_booleans(node: Node) -> str | None:
+    return "bool is refused" if TensorProto.BOOL in (dtype_of(node, 1), dtype_of(node, 2)) else None
+
+
+@condition(
+    "Pow",
+    between((7, 0), (9, 1)),
+    source="onnx-tensorrt@84b5be1 to @877b5dc elementwiseCheck: kPOW, isInt32; measured with TensorRT 8.4.1.5",
+)
+def powers_of_integers(node: Node) -> str | None:
+    whole = {dtype_of(node), dtype_of(node, 1)} & {TensorProto.INT32, TensorProto.INT64}
+    return f"{dtype_name(min(whole))} is refused" if whole else None
+
+
+HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+
+
+@condition(
+    "Mean",
+    since(10, 0, rtx=True),
+    source="onnx-tensorrt@eb43908, @96e7811: static_cast<float*> of the factor in half precision; measured with "
+    "TensorRT-RTX: 0 comes back",
+)
+def mean_of_halves(node: Node) -> str | None:
+    dtype = dtype_of(node)
+    return f"{dtype_name(dtype)} is multiplied by the wrong factor, near 0" if dtype in HALVES else None
+
+
+@condition(
+    "Range",
+    between((8, 4), (9, 0)),
+    source="onnx-tensorrt@9f82b2b to @3b9c961: only supports int32 and float input types; measured with "
+    "TensorRT 8.4.1.5",
+)
+def counted_type(node: Node) -> str | None:
+    dtype = dtype_of(node)
+    counted = (0, TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT32, TensorProto.INT64)
+    return None if dtype in counted else f"{dtype_name(dtype)} is refused"
+
+
+@condition("RandomNormalLike RandomUniformLike", RTX, source="measured with TensorRT-RTX 1.7.1: IFillLayer::setToType")
+def drawn_bfloat16(node: Node) -> str | None:
+    made = node.outputs[0]
+    dtype = 0 if made is None else node.graph.model.dtype(made)
+    return "bfloat16 is refused" if dtype == TensorProto.BFLOAT16 else None
