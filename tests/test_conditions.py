@@ -174,10 +174,11 @@ EXAMPLES: dict[str, list[Example]] = {
     ],
     "softmax_rank": [
         Example(
-            "Softmax LogSoftmax Hardmax", "rtx", f"an input of {rank} dimensions is refused", 13,
-            f"({kind} x) => ({kind} y) {{ y = OP <axis = 0> (x) }}",
-            tuple(f"({k} x) => ({k} y) {{ y = OP <axis = 0> (x) }}" for k in ("float[1,4]", "float[]", kind)), (13, 13, 12),
+            op, where, f"an input of {rank} dimensions is refused", 13,
+            f"({kind} x) => ({kind} y) {{ y = {op} <axis = 0> (x) }}",
+            tuple(f"({k} x) => ({k} y) {{ y = {op} <axis = 0> (x) }}" for k in ("float[1,4]", "float[]", kind)), (13, 13, 12),
         )
+        for op, where in (("Softmax", "8.4, rtx"), ("LogSoftmax", "8.4, rtx"), ("Hardmax", "rtx"))
         for rank, kind in ((1, "float[4]"), (0, "float"))
     ],
     "top_k": [

@@ -124,7 +124,7 @@ def clip_tensors(node: Node) -> str | None:
     low, high = input_of(node, 1), input_of(node, 2)
     if dtype_of(node) in CLIPPED_BY_TENSORS:
         return None
-    if low is None and high is not None and is_weights(high):
+    if low is None and high is not None and is_weights(high) and dtype_of(node) != TensorProto.DOUBLE:
         return f"without a lower bound it is taken in fp32 and int32, not in {dtype_name(dtype_of(node))}"
     if is_weights(low) and is_weights(high):
         return None

@@ -65,6 +65,11 @@ def reduce_type(node: Node) -> str | None:
 
 
 @condition(
+    "Softmax LogSoftmax",
+    between((8, 4), (8, 4)),
+    source="measured with TensorRT 8.4.1.5: [Softmax]: at least 2 dimensions are required for input",
+)
+@condition(
     "Softmax LogSoftmax Hardmax",
     RTX,
     source="measured with TensorRT-RTX alone: `Invalid Node`; below opset 13 it is read in two dimensions",
