@@ -115,11 +115,11 @@ def resize_by_sizes(node: Node) -> str | None:
     source="measured with TensorRT-RTX 1.7.1: Network input is a shape tensor and must have type Int32 or Int64",
 )
 def resize_by_input(node: Node) -> str | None:
-    found = _float_input(input_of(node, 2 if node.op == "Resize" and opset_of(node) >= 11 else 1))
+    found = float_input(input_of(node, 2 if node.op == "Resize" and opset_of(node) >= 11 else 1))
     return None if found is None else f"its scales follow from the input '{found.name}', which holds floats"
 
 
-def _float_input(value: Value | None) -> Value | None:
+def float_input(value: Value | None) -> Value | None:
     """An input of the model, of floats, that a value is computed from through few nodes; None where there is none."""
     todo = [] if value is None else [value]
     seen = set(todo)
