@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "docs")]
 
-from pages import errors, operators  # noqa: E402
+from pages import api, errors, operators  # noqa: E402
 from pages import passes as pass_pages  # noqa: E402
 
 from surgeon.rules.registry import passes  # noqa: E402
@@ -63,6 +63,7 @@ def main(folder: Path) -> None:
         copy(page, folder)
     (folder / "README.md").rename(folder / "index.md")
     (folder / "drawings.css").write_text(STYLE, encoding="utf-8")
+    (folder / "api.md").write_text(api.page(), encoding="utf-8")
     (folder / "operators.md").write_text(operators.page(), encoding="utf-8")
     (folder / "errors.md").write_text(errors.page(), encoding="utf-8")
     (folder / "targets.md").write_text(targets_page(), encoding="utf-8")

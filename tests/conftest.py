@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.register_assert_rewrite("blocks")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--write-console", action="store_true", help="write what the samples print into their READMEs")

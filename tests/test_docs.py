@@ -179,6 +179,8 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     errors = (site / "errors.html").read_text(encoding="utf-8")
     assert all(f'id="{cause.name}"' in errors for cause in [*CAUSES, IMPORTED])
     assert all(json.dumps(cause.search.pattern) in errors for cause in CAUSES)
+    reference = (site / "api.html").read_text(encoding="utf-8")
+    assert all(f'id="{name.strip("_").lower()}"' in reference for name in surgeon.__all__)
     named = (site / "targets.html").read_text(encoding="utf-8")
     assert all(f">{alias.name}<" in named for alias in names.aliases())
     assert "<svg" in (site / "passes" / "l2-norm.html").read_text(encoding="utf-8")

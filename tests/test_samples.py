@@ -1,100 +1,28 @@
-"""Every sample's README shows commands and what they print: both are run here, and must agree.
-
-A block that starts with ```console is run in a copy of the sample's folder. `$ command` is run, what follows up to the
-next is its output; `# exit status N` stands behind the output where N is not 0. Seconds and sizes are not compared; an
-error may be up to ten times what the README says, never more.
-"""
+"""Every sample's README shows commands and what they print: both are run, and must agree, as tests/blocks.py says."""
 
 from __future__ import annotations
 
-import os
-import re
-import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from blocks import blocks, compared, try_page
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "samples"
-NEEDS_A_GPU = {"python_plugin"}
-READMES = [p for p in sorted(SAMPLES.glob("*/README.md")) if p.parent.name not in NEEDS_A_GPU]
-BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
-FIGURE = re.compile(r"\d\.\d+e[-+]\d+|(?<=error )0\b")
-NOISE = 1e-6  # what another processor may make of an exact 0
-VARYING = [
-    (re.compile(r"^(proving|comparing) \d+ of \d+\n", re.MULTILINE), ""),  # progress, where the machine is slow
-    (re.compile(r"\d+\.\d s\b"), "T s"),
-    (re.compile(r"\d+\.\d MB\b"), "N MB"),
-    (re.compile(r"(TensorRT-RTX|tensorrt_rtx) [\d.]+\d"), r"\1 V"),
-    (re.compile(r"\d+ dB"), "P dB"),
-    (
-        re.compile(r"  (random|zero|zero rows|tiny|large|shifted|negative zero|denormal|huge) inputs +"),
-        "  KIND inputs ",
-    ),
-    (re.compile(r"  (absolute|relative|L2|cosine) [\d.e+-]+"), r"  \1 F"),
-    (re.compile(r"  PSNR (P dB|-) +"), "  PSNR P dB "),
-    (re.compile(r"  +"), " "),
-]
-
-
-def commands(block: str) -> list[tuple[str, str]]:
-    """(command, expected output) for each `$` line of a console block."""
-    parts = re.split(r"^\$ ", block, flags=re.MULTILINE)
-    assert not parts[0].strip(), f"a console block starts with a command, not with {parts[0]!r}"
-    return [(head, rest) for head, _, rest in (part.partition("\n") for part in parts[1:])]
-
-
-def run(command: str, folder: Path) -> str:
-    words = shlex.split(command)
-    program = {"surgeon": [sys.executable, "-m", "surgeon"], "python": [sys.executable]}[words[0]]
-    done = subprocess.run(
-        [*program, *words[1:]],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    return done.stdout + (f"# exit status {done.returncode}\n" if done.returncode else "")
-
-
-def settled(text: str) -> str:
-    for pattern, instead in VARYING:
-        text = pattern.sub(instead, text)
-    return FIGURE.sub("E", text)
-
-
-def figures(text: str) -> list[float]:
-    return [float(f) for f in FIGURE.findall(text)]
-
-
-def compared(expected: str, given: str) -> None:
-    assert settled(given) == settled(expected)
-    for now, then in zip(figures(given), figures(expected), strict=True):
-        assert now <= max(10 * then, NOISE), f"an error grew from {then} to {now}"
+# python_plugin needs a GPU; tests/test_notebook.py runs the notebook.
+READMES = [p for p in sorted(SAMPLES.glob("*/README.md")) if p.parent.name not in {"python_plugin", "notebook"}]
 
 
 @pytest.mark.parametrize("readme", READMES, ids=lambda p: p.parent.name)
 def test_readme_shows_what_is_printed(readme: Path, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     folder = tmp_path / "sample"
     shutil.copytree(readme.parent, folder)
-    text = readme.read_text(encoding="utf-8")
-    blocks = BLOCK.findall(text)
-    assert blocks, f"{readme} has no console block"
-    printed = [[(command, run(command, folder), expected) for command, expected in commands(block)] for block in blocks]
-    if pytestconfig.getoption("--write-console"):
-        fresh = iter("".join(f"$ {command}\n{output}" for command, output, _ in block) for block in printed)
-        readme.write_text(BLOCK.sub(lambda _: f"```console\n{next(fresh)}```", text), encoding="utf-8")
-        return
-    for _, output, expected in (row for block in printed for row in block):
-        compared(expected, output)
+    assert any(b.language == "console" for b in blocks(readme.read_text(encoding="utf-8")))
+    try_page(readme, folder, pytestconfig.getoption("--write-console"))
 
 
 def test_every_sample_has_a_readme() -> None:
