@@ -60,7 +60,8 @@ def signature(given: Any) -> str:
         found = inspect.signature(given)
     except ValueError:
         return "(...)"
-    short = re.sub(r"<factory>|<function <lambda>[^>]*>|<surgeon[^>]*>", "...", str(found)).replace("'", "")
+    plain = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(found))  # annotations are texts
+    short = re.sub(r"<factory>|<function <lambda>[^>]*>|<surgeon[^>]*>", "...", plain)
     if len(short) <= 80:
         return short
     inner, _, returned = short[1:].rpartition(")")

@@ -101,7 +101,7 @@ def parts(doc: str) -> Iterator[tuple[str, list[str]]]:
 def paragraphs(name: str, lines: list[str]) -> Iterator[str]:
     """Prose as paragraphs; rewrites, and what is laid out in columns, stay as they stand."""
     for text in re.split(r"\n{2,}", "\n".join(lines).strip("\n")):
-        if name == "Rewrites" or ALIGNED.search(text):
+        if (name == "Rewrites" and "->" in text) or ALIGNED.search(text):
             yield from ("```text", text, "```", "")
         else:
             yield from (prose(text), "")
