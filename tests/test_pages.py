@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
-from blocks import COMMAND, ROOT, blocks, compared, fails, try_page
+from blocks import COMMAND, FENCE, ROOT, blocks, compared, fails, try_page
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES += sorted((ROOT / "samples").glob("*/README.md")) + [ROOT / "surgeon/trt/plugins/README.md"]
@@ -16,6 +17,12 @@ RUNNING = [p for p in TRIED if any(b.runs for b in blocks(p.read_text(encoding="
 @pytest.mark.parametrize("page", RUNNING, ids=lambda p: p.name)
 def test_what_a_page_shows_is_what_happens(page: Path, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     try_page(page, tmp_path, pytestconfig.getoption("--write-console"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: f"{p.parent.name}/{p.name}")
+def test_no_block_is_made_by_indentation(page: Path) -> None:
+    outside = FENCE.sub("", page.read_text(encoding="utf-8"))
+    assert re.findall(r"(?:^|\n)\n {4}[^\s*-].*", outside) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: f"{p.parent.name}/{p.name}")
