@@ -30,9 +30,9 @@ COMMAND = re.compile(r"^(?:\$ |surgeon |python |polygraphy |pip |make )", re.MUL
 STATUS = re.compile(r"# exit status (\d+)")
 FIGURE = re.compile(r"\d\.\d+e[-+]\d+|(?<=error )0\b")
 SHORTENED = "  ...\n"  # a line for any lines, which `--write-console` leaves as they are
+PROGRESS = re.compile(r"^[\w ]+ \d+ of \d+\n", re.MULTILINE)  # printed where the machine is slow
 NOISE = 1e-6  # what another processor may make of an exact 0
 VARYING = [
-    (re.compile(r"^(proving|comparing) \d+ of \d+\n", re.MULTILINE), ""),  # progress, where the machine is slow
     (re.compile(r"\d+\.\d s\b"), "T s"),
     (re.compile(r"\d+\.\d MB\b"), "N MB"),
     (re.compile(r"(TensorRT-RTX|tensorrt_rtx) [\d.]+\d"), r"\1 V"),
@@ -85,7 +85,7 @@ def commands(block: str) -> list[tuple[str, str]]:
 def run(command: str, folder: Path) -> str:
     """What a command prints; a line behind it says with which status it ended, where that is not 0."""
     done = _shell(command, folder)
-    return done.stdout + (f"# exit status {done.returncode}\n" if done.returncode else "")
+    return PROGRESS.sub("", done.stdout) + (f"# exit status {done.returncode}\n" if done.returncode else "")
 
 
 def fails(block: Block, folder: Path) -> list[str]:
