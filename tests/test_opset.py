@@ -254,10 +254,11 @@ def test_a_function_of_another_opset_goes_where_that_means_the_same() -> None:
         onnx.parser.parse_model(CALL % "c = ReduceMax <axes = [1]> (a)  b = Add (a, c)"), target="8.4"
     )
     assert [n.op_type for n in other.model.graph.node] == ["F"] and other.report.failed
-    assert other.report.declined[0].why.endswith(
+    why = (
         "declares opset 13 of ONNX's operators, the model 18, and ReduceMax is another operator there: export both at "
         "opset 13"
     )
+    assert any(d.why.endswith(why) for d in other.report.declined)
 
 
 @pytest.mark.parametrize("pad", ["SAME_UPPER", "SAME_LOWER"])

@@ -102,7 +102,7 @@ class Model:
     def lower_opset(self, version: int) -> None:
         """Declare an older opset of ONNX's own operators, in local functions too; see `opsets_in`."""
         tops = (self.graph, *self.functions.values())
-        self._file_opsets = {top: dict(self.opsets_in(top)) for top in tops}
+        self._file_opsets = {top: dict(self.opsets_in(top)) for top in tops} | self._file_opsets
         self.set_opset(min(version, self.opset))
         for function in self.functions.values():
             for entry in function.proto.opset_import:

@@ -60,6 +60,7 @@ class Run:
         self.excluded: set[tuple[str, str]] = set()
         self.undone: dict[Declined, None] = {}
         self.unproved: dict[Declined, None] = {}
+        self._refused: dict[Declined, None] = {}  # by the attempts so far
         self._untaken_before: int | None = None
         self._verdicts: dict[bytes, Verdict] | None = None  # of windows that an earlier attempt has proved
 
@@ -70,6 +71,7 @@ class Run:
                 driver = self._rewrite(self.excluded)
                 failed = self._failing(driver)
                 if failed:
+                    self._refused.update(driver.declined)
                     self.excluded.update(key for record in failed for key in record.keys)
                     continue
                 attempt = self._written(driver)
@@ -211,11 +213,13 @@ class Run:
         driver, proto, options = attempt.driver, attempt.proto, self.options
         records = _in_file_order(driver.rewrites)
         unproved = [r.root.label for r in driver.rewrites if r.max_error is None]
+        failed = {(d.pass_name, d.node) for d in (*self.undone, *self.unproved)}
+        refused = [d for d in self._refused if (d.pass_name, d.node) in failed]  # a pass that failed is not asked again
         report = Report(
             surgeon=__version__,
             target=str(options.target),
             applied=[Applied(r.name, r.strategy, r.root.label, r, r.max_error) for r in records],
-            declined=list(dict.fromkeys([*self.unproved, *driver.declined])),
+            declined=list(dict.fromkeys([*self.unproved, *refused, *driver.declined])),
             undone=list(self.undone),
             untaken=untaken(driver.model, options.target),
             warnings=list(dict.fromkeys([*driver.warnings, *(w for r in driver.rewrites for w in r.warnings)])),

@@ -26,7 +26,9 @@ from surgeon.rules.window import Rewrite
 from surgeon.targets.target import Target
 
 GROWTH = 10  # rewrites a node, on the average, after which a stage is taken not to come to an end
+ROUNDS = 4  # runs over what the one before has written, at most; nearly always the second changes nothing
 FUSED = Stage.FUSE.value
+HIGH = (Stage.CLEAN.value, FUSED)  # the strategies of what lowers nothing
 
 
 class Driver:
@@ -68,13 +70,70 @@ class Driver:
         self._aliases: dict[Value, Value] = {}
 
     def run(self) -> None:
-        """Run CLEAN, FUSE and LOWER, each to its fixed point; then take back what changed nothing."""
+        """Run the stages until another run over what they wrote would change nothing."""
         self._skips.meet(n for s in self.model.scopes for n in s.live())
+        self._run_stages()
+        lowered = self.model.opset != self.opset_before
+        for _ in range(ROUNDS - 1):
+            if not (self.rewrites or lowered) or not self._run_again(lowered):
+                break
+        self.model.drop_orphans()
+        self.warnings += self._skips.warnings()
+
+    def _run_stages(self) -> None:
+        """Run CLEAN, FUSE and LOWER, each to its fixed point; then take back what changed nothing."""
         for stage in Stage:
             self.run_stage(stage)
         self.settle()
-        self.model.drop_orphans()
-        self.warnings += self._skips.warnings()
+
+    def _run_again(self, lowered: bool) -> bool:
+        """Run the stages over what stands now, as if a file had it; whether that changed anything.
+
+        What an earlier round made counts as the file's: so a round that fuses what the round before has written out,
+        and writes it out again, changes nothing, and is taken back. Where nothing was lowered, FUSE has come to its
+        end, and CLEAN alone may find more.
+        """
+        lowered = lowered or any(r.strategy not in HIGH for r in self.rewrites)
+        earlier, refusals, self.rewrites, self.declined = self.rewrites, self.declined, {}, {}
+        made = {n: n.origin for record in earlier for n in record.added if n.alive}
+        for node in made:
+            node.origin = None
+        self.model.forget_types()
+        self.run_stage(Stage.CLEAN)
+        if lowered or self.rewrites:
+            self._run_stages()
+        found, self.rewrites, self.declined = self.rewrites, earlier, refusals
+        for node, record in made.items():
+            node.origin = node.origin or record
+        self._build_on_earlier(found, made)
+        return bool(found)
+
+    def _build_on_earlier(self, found: Iterable[Rewrite], made: Mapping[Node, Rewrite]) -> None:
+        """Make the rewrites of earlier rounds, whose nodes those found now took away or read, a part of them."""
+        for record in found:
+            built_on = [made[n] for n in record.removed if n in made]
+            record.removed = {n: None for n in record.removed if n not in made}
+            record.matched = [n for n in record.matched if n not in made]
+            self._absorb(record, built_on)
+        for record in list(found):
+            if record in self.rewrites:
+                self._absorb(record, _origins_read(record.added, record.aliases))
+        unchanged = Unchanged(self.model, self.target, self.present)
+        for record in list(found):
+            if record in self.rewrites and unchanged.holds(record):
+                self.take_back(record)
+
+    def _absorb(self, record: Rewrite, origins: Iterable[Rewrite]) -> None:
+        """Make earlier rewrites, or what has absorbed them, a part of one that builds on them."""
+        for origin in dict.fromkeys(origins):
+            while origin.part_of is not None:
+                origin = origin.part_of
+            if origin is not record:
+                record.absorb(origin)
+                self.rewrites.pop(origin, None)
+        for node in record.added:
+            node.origin = record
+        self.rewrites[record] = None
 
     def run_stage(self, stage: Stage) -> None:
         """Run the rules of one stage to their fixed point."""
@@ -210,12 +269,7 @@ class Driver:
             tolerance=builder.tolerance,
         )
         built_on = [n.origin for n in gone if n.origin is not None]
-        for origin in dict.fromkeys([*built_on, *_origins_read(made, aliases)]):
-            record.absorb(origin)
-            self.rewrites.pop(origin, None)
-        for node in record.added:
-            node.origin = record
-        self.rewrites[record] = None
+        self._absorb(record, [*built_on, *_origins_read(made, aliases)])
 
     def _hand_over(
         self, builder: Builder, outputs: Sequence[Value | None], made: dict[Node, None], strategy: str
