@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import cache
 
+import ml_dtypes
 import numpy as np
 from onnx import TensorProto, helper
 
@@ -48,11 +49,12 @@ def takes_type(b: Builder, op: str, dtype: int, at: int = 0) -> bool:
 
 
 def holds(b: Builder, x: Value, number: float) -> bool:
-    """Whether a number is one in the type of x too: neither inf nor NaN."""
-    with np.errstate(over="ignore"):
-        return math.isfinite(
-            np.asarray(number).astype(helper.tensor_dtype_to_np_dtype(b.dtype(x) or TensorProto.FLOAT))
-        )
+    """Whether the type of x has a number to its own precision: neither inf nor NaN, nor cut short next to zero."""
+    dtype = helper.tensor_dtype_to_np_dtype(b.dtype(x) or TensorProto.FLOAT)
+    with np.errstate(over="ignore", under="ignore"):
+        held = float(np.asarray(number).astype(dtype))
+    eps = ml_dtypes.finfo(dtype).eps  # type: ignore[no-untyped-call]
+    return math.isfinite(held) and abs(held - number) <= float(eps) * abs(number)
 
 
 @cache

@@ -68,6 +68,7 @@ def one_scale(b, x, first, second, alpha=None):
     if not first.size == second.size == 1 or not fits(b, x, shape) or b.dtype(x) not in FLOATS:
         not_mine()
     scale = np.asarray(first.astype(float) / second if b.root.op == "Div" else first.astype(float) * second).reshape(())
+    require(holds(b, x, float(scale)), "the product of the factors does not fit into their type")
     y = b.Relu(x) if alpha is None else b.LeakyRelu(x, alpha=alpha)
     return y if same_slope(b, x, scale, 1.0) else b.Mul(y, float(scale))
 
@@ -109,7 +110,7 @@ def _own(value: Value | None) -> bool:
 def decompose(b, x, alpha):
     if alpha == 0:  # Max(inf, 0 * inf) would be NaN
         return b.Relu(x)
-    require(holds(b, x, alpha), f"a slope of {alpha:g} times 0 is no number")
+    require(holds(b, x, alpha), f"a slope of {alpha:g} does not fit into the type")
     return b.Max(x, b.Mul(x, alpha)) if alpha <= 1 else b.Min(x, b.Mul(x, alpha))
 
 

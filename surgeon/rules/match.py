@@ -20,6 +20,10 @@ from surgeon.rules.pattern import Absent, Attr, Choice, Const, Op, Output, Patte
 
 SHAREABLE = frozenset({"Shape", "Constant"})  # they cost nothing, so a reader outside is no reason to give up
 
+BROADCASTING = frozenset(
+    "Add Sub Mul Div Pow Max Min Sum Mean Mod Where Equal Greater Less GreaterOrEqual LessOrEqual".split()
+)
+
 MOST_SIZE_NODES = 32  # between the Shape of an interior tensor and the window that it serves
 
 Next = Callable[[], bool]
@@ -69,6 +73,7 @@ class _State:
         nodes = {self.root: None}
         bound: dict[str, Any] = {}
         constants: list[tuple[str, Value]] = []
+        literals: list[Any] = []
         for p, v in self.captures.items():
             if type(p) is Op:
                 nodes[v] = None
@@ -79,7 +84,11 @@ class _State:
                     bound[p.name] = v
             elif type(p) is Const and p.name is not None:
                 constants.append((p.name, v))
+            elif type(p) is Const and p.value is not None:
+                literals.append(v)
         if len(nodes) > 1 and not self._closed(nodes):
+            return False
+        if literals and not self._within_ranks(nodes, literals):
             return False
         for name, v in constants:
             bound[name] = array = self.model.constant(v)
@@ -95,6 +104,29 @@ class _State:
                 if isinstance(given, AttributeReference):
                     return self.failed(f"{node.label} takes {key} from the function's caller")
         return True
+
+    def _within_ranks(self, nodes: Collection[Node], literals: Sequence[Any]) -> bool:
+        """Whether no constant that the pattern writes as a number gives a result more dimensions than the rest has.
+
+        Where a rank is not known nothing is said.
+        """
+        shaped = {id(v) for v in literals if self._rank(v)}
+        for node in nodes if shaped else ():
+            operands = [v for v in node.operands() if v is not None] if node.key in BROADCASTING else []
+            most = max((self._rank(v) for v in operands if id(v) in shaped), default=0)
+            ranks = [self._rank(v) for v in operands if id(v) not in shaped]
+            if ranks and all(rank is not None and rank < most for rank in ranks):
+                return self.failed(f"a constant of {most} dimensions makes the result of {node.label} larger")
+        return True
+
+    def _rank(self, v: Any) -> int | None:
+        """The number of dimensions, where it is known."""
+        if not isinstance(v, Value):
+            return int(v.ndim)
+        if v.tensor is not None:
+            return len(v.tensor.dims)
+        shape = self.model.shape(v)
+        return None if shape is None else len(shape)
 
     def _closed(self, nodes: Collection[Node]) -> bool:
         """Whether every interior tensor is read by the window alone and is no output."""
