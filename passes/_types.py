@@ -53,7 +53,7 @@ def holds(b: Builder, x: Value, number: float) -> bool:
     dtype = helper.tensor_dtype_to_np_dtype(b.dtype(x) or TensorProto.FLOAT)
     with np.errstate(over="ignore", under="ignore"):
         held = float(np.asarray(number).astype(dtype))
-    eps = ml_dtypes.finfo(dtype).eps  # type: ignore[no-untyped-call]
+    eps = ml_dtypes.finfo(dtype).eps
     return math.isfinite(held) and abs(held - number) <= float(eps) * abs(number)
 
 

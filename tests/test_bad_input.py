@@ -134,7 +134,52 @@ def cast_to_nothing(model: ModelProto) -> None:
     model.graph.node[1].op_type = "Cast"
 
 
+def opset_zero(model: ModelProto) -> None:
+    model.opset_import[0].version = 0
+
+
+def attribute_of_another_type(model: ModelProto) -> None:
+    model.graph.node[1].op_type = "Softmax"
+    model.graph.node[1].attribute.append(helper.make_attribute("axis", 1.0))
+
+
+def input_size_below_minus_one(model: ModelProto) -> None:
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -2
+
+
+def weight_size_below_zero(model: ModelProto) -> None:
+    model.graph.node[1].op_type = "Mul"
+    model.graph.node[1].input.append("w")
+    model.graph.initializer.append(numpy_helper.from_array(np.ones(3, np.float32), "w"))
+    model.graph.initializer[0].dims[0] = -3
+
+
+def placed(**entries: str) -> Callable[[Path], Path]:
+    """A model whose weights are in `w.bin`, at a place that these entries name."""
+
+    def write(folder: Path) -> Path:
+        model = good(weights=True)
+        tensor = model.graph.initializer[0]
+        (folder / "w.bin").write_bytes(tensor.raw_data)
+        tensor.ClearField("raw_data")
+        tensor.data_location = TensorProto.EXTERNAL
+        for key, value in entries.items():
+            tensor.external_data.add(key=key, value=value)
+        return put(folder / "in.onnx", model)
+
+    return write
+
+
 INPUTS = {
+    "opset 0": (edited(opset_zero), "opset 0"),
+    "attribute of another type": (edited(attribute_of_another_type), "'axis'"),
+    "input size below -1": (edited(input_size_below_minus_one), "-2"),
+    "weight size below 0": (edited(weight_size_below_zero), "[-3]"),
+    "weights without a file": (placed(offset="0"), "names no file"),
+    "weights behind the end": (placed(location="w.bin", offset="8"), "behind the end"),
+    "weights of another length": (placed(location="w.bin", length="8"), "has 8 bytes"),
+    "weights in front of the file": (placed(location="w.bin", offset="-4"), "'-4'"),
+    "weights with an unknown entry": (placed(location="w.bin", colour="red"), "'colour'"),
     "not ONNX": (not_onnx, "is not an ONNX model"),
     "a text file": (text, "is not an ONNX model"),
     "empty": (empty, "is empty"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import filecmp
+import hashlib
 import os
+import re
 import shutil
 import signal
 import sys
@@ -19,6 +21,7 @@ from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 from surgeon.errors import ModelError
 from surgeon.ir.interrupts import interrupted
+from surgeon.ir.validity import check_external
 
 LARGE = 1 << 30  # bytes: a larger model is written with its weights in a file of their own
 SMALL = 1 << 20  # bytes: of a larger tensor no check needs the elements
@@ -26,6 +29,8 @@ UNWRITABLE = (ValueError, EncodeError)  # what the protobuf library says, by its
 # What a file that is written along holds: bytes, or what makes them. That is called with the files of the written
 # model, each with the place where it can be read right now, before anything is moved.
 Content = bytes | Callable[[Mapping[Path, Path]], bytes]
+DIGITS = 16  # of the digest in the name of a file of weights
+_DATA = "weights"  # the file of weights, before it is known what it holds
 _EXTERNAL = b"location"  # the key under which a tensor names its file: bytes without it hold no external tensor
 
 
@@ -81,6 +86,9 @@ def read_all(path: Path) -> tuple[ModelProto, list[Path]]:
                 f"'{path}' keeps weights in '{file}', which is not there. Put it beside the model, where the exporter "
                 "wrote it."
             )
+    for tensor in _tensors(model):
+        if tensor.data_location == TensorProto.EXTERNAL:
+            check_external(tensor, path.parent)
     return model, files
 
 
@@ -294,13 +302,14 @@ def write(
     with Staged() as staged:
         files = [folder / path.name]
         if _EXTERNAL in data or not data:
-            for file in external_files(model):
+            for file in dict.fromkeys(map(os.path.normpath, external_files(model))):  # `w.bin` and `./w.bin` are one
                 _carry((base or Path(".")) / file, folder / file, staged)
                 files.append(folder / file)
         if data:
             staged.put(data, path)
         else:
             files.append(_put_apart(model, files[0], staged))
+        staged.drop(weights for weights in _own_weights(files[0]) if weights not in files)
         now = {file: staged.now(file) for file in files}
         for name, content in (also or {}).items():
             staged.put(content if isinstance(content, bytes) else content(now), name)
@@ -318,15 +327,40 @@ def _serialized(model: ModelProto) -> bytes:
 def _put_apart(model: ModelProto, path: Path, staged: Staged) -> Path:
     """Write the weights to a file beside the model's, and return its place.
 
-    onnx takes them out of what it writes: that is a copy.
+    The file is named by what it holds, so a model never stands beside the weights of another one: those are there
+    before it is. onnx takes the weights out of what it writes: that is a copy.
     """
-    weights = path.with_name(f"{path.name}.data")
-    place = staged.place(path)
-    staged.place(weights)
     copy = ModelProto()
     copy.CopyFrom(model)
-    onnx.save_model(copy, as_text(place), save_as_external_data=True, location=weights.name)
+    aside = staged.aside(path)
+    onnx.save_model(copy, as_text(aside / path.name), save_as_external_data=True, location=_DATA)
+    weights = path.with_name(f"{path.name}.{_digest(aside / _DATA)}.data")
+    for tensor in _tensors(copy):
+        for entry in tensor.external_data:
+            if entry.key == "location" and entry.value == _DATA:
+                entry.value = weights.name
+    os.replace(aside / _DATA, staged.place(weights))
+    staged.put(copy.SerializeToString(deterministic=True), path)
     return weights
+
+
+def _digest(path: Path) -> str:
+    found = hashlib.blake2b(digest_size=DIGITS // 2)
+    with path.open("rb") as file:
+        while block := file.read(SMALL):
+            found.update(block)
+    return found.hexdigest()
+
+
+def _own_weights(path: Path) -> list[Path]:
+    """The files of weights that an earlier run has written beside the model that stands at `path`."""
+    earlier = ModelProto()
+    try:
+        earlier.ParseFromString(path.read_bytes())
+    except Exception:  # there is none, or it is no model: nothing is known of its weights
+        return []
+    named = re.compile(re.escape(path.name) + rf"\.[0-9a-f]{{{DIGITS}}}\.data")
+    return [path.with_name(file) for file in external_files(earlier) if named.fullmatch(file)]
 
 
 def put(contents: Mapping[Path, Content]) -> None:
@@ -347,6 +381,7 @@ class Staged:
     def __init__(self) -> None:
         self._folders: dict[Path, Path] = {}  # where a file is to stand: where it is written
         self._moves: dict[Path, Path] = {}
+        self._dropped: list[Path] = []
         self._caught: list[int] = []
 
     def place(self, path: Path) -> Path:
@@ -354,12 +389,21 @@ class Staged:
         real = _real(path)
         if real in self._moves.values():
             raise ModelError(f"two files cannot both be written to '{path}': name another one, or another folder.")
-        if real.parent not in self._folders:
-            with _told(path):
-                self._folders[real.parent] = Path(tempfile.mkdtemp(dir=real.parent, prefix=".surgeon-"))
-        written = self._folders[real.parent] / real.name
+        written = self.aside(path) / real.name
         self._moves[written] = real
         return written
+
+    def aside(self, path: Path) -> Path:
+        """The hidden folder beside what shall become `path`."""
+        folder = _real(path).parent
+        if folder not in self._folders:
+            with _told(path):
+                self._folders[folder] = Path(tempfile.mkdtemp(dir=folder, prefix=".surgeon-"))
+        return self._folders[folder]
+
+    def drop(self, paths: Iterable[Path]) -> None:
+        """Take files away once all that was written stands in its place."""
+        self._dropped += paths
 
     def now(self, path: Path) -> Path:
         """Where what shall stand at `path` can be read now."""
@@ -403,6 +447,8 @@ class Staged:
             with _told(real):
                 written.chmod(real.stat().st_mode & 0o777 if real.exists() else 0o666 & ~_umask())
                 os.replace(written, real)
+        for path in self._dropped:
+            path.unlink(missing_ok=True)
 
 
 ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]

@@ -22,6 +22,7 @@ from surgeon.errors import ModelError
 from surgeon.ir.attributes import AttributeReference, read_attribute, shown, write_attributes
 from surgeon.ir.protos import IR_WITH_DEFAULTS, body_protos, in_topological_order, named_by_training
 from surgeon.ir.schemas import FLOAT_ATTRIBUTES, FLOAT_LIMIT, MOVED, key_of
+from surgeon.ir.validity import check_tensor
 
 if TYPE_CHECKING:
     from surgeon.ir.model import Model
@@ -249,6 +250,7 @@ class Graph:
             if not overridable:
                 value.is_input = value.varies = False  # before IR 4 every initializer had to be listed as an input
             value.tensor = tensor
+            check_tensor(tensor)
         for sparse in proto.sparse_initializer:
             self._define(sparse.values.name)
 

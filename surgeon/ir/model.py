@@ -17,6 +17,7 @@ from surgeon.ir.lattice import Shape
 from surgeon.ir.memory import no_collection
 from surgeon.ir.schemas import DOMAIN, defaults, key_of, schema
 from surgeon.ir.types import Types
+from surgeon.ir.validity import check_attributes, check_inputs
 
 
 class Model:
@@ -33,6 +34,9 @@ class Model:
             for function in proto.functions:
                 key = key_of(function.domain, function.name)
                 self.functions[key] = Graph(function, self, None, f"the function {key}")
+        check_inputs(proto.graph.input)
+        for scope in self.standing_scopes():
+            check_attributes(scope)
         self._file_opsets: dict[Graph, dict[str, int]] = {}
         self.types = Types(self)
         self.constants = Constants(self)
@@ -50,6 +54,8 @@ class Model:
             raise ModelError(
                 "the model declares no opset for ONNX's own operators. Add an opset_import for the default domain."
             )
+        if self.opset < 1:
+            raise ModelError(f"the model declares opset {self.opset}; the first one is 1. Export the model again.")
         if self.opset > newest:
             raise ModelError(
                 f"the model declares opset {self.opset}; the installed onnx package knows opsets up to {newest}. "

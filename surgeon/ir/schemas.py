@@ -82,6 +82,17 @@ def output_type(op: str, domain: str, opset: int, index: int) -> tuple[int, tupl
 
 
 @cache
+def attribute_types(op: str, domain: str, opset: int) -> dict[str, int]:
+    """The type (AttributeProto.AttributeType) of each attribute that the schema has; empty without a schema."""
+    spec = schema(op, domain, opset)
+    return (
+        {}
+        if spec is None
+        else {n: getattr(AttributeProto, str(a.type).rpartition(".")[2]) for n, a in spec.attributes.items()}
+    )
+
+
+@cache
 def defaults(op: str, domain: str, opset: int) -> dict[str, Any]:
     """The attributes for which the schema has defaults, with those."""
     spec = schema(op, domain, opset)

@@ -21,7 +21,8 @@ from surgeon.rules.pattern import Absent, Attr, Choice, Const, Op, Output, Patte
 SHAREABLE = frozenset({"Shape", "Constant"})  # they cost nothing, so a reader outside is no reason to give up
 
 BROADCASTING = frozenset(
-    "Add Sub Mul Div Pow Max Min Sum Mean Mod Where Equal Greater Less GreaterOrEqual LessOrEqual".split()
+    ("Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Sum", "Mean", "Mod", "Where")
+    + ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
 )
 
 MOST_SIZE_NODES = 32  # between the Shape of an interior tensor and the window that it serves
@@ -110,10 +111,10 @@ class _State:
 
         Where a rank is not known nothing is said.
         """
-        shaped = {id(v) for v in literals if self._rank(v)}
+        shaped = {id(v): rank for v in literals if (rank := self._rank(v))}
         for node in nodes if shaped else ():
             operands = [v for v in node.operands() if v is not None] if node.key in BROADCASTING else []
-            most = max((self._rank(v) for v in operands if id(v) in shaped), default=0)
+            most = max((shaped[id(v)] for v in operands if id(v) in shaped), default=0)
             ranks = [self._rank(v) for v in operands if id(v) not in shaped]
             if ranks and all(rank is not None and rank < most for rank in ranks):
                 return self.failed(f"a constant of {most} dimensions makes the result of {node.label} larger")
