@@ -17,7 +17,7 @@ from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 import surgeon
 from surgeon.errors import UsageError
-from surgeon.ir.run import Runner
+from surgeon.ir.run import Runner, onnx_runtime
 from surgeon.precision import LIMIT, convert, load_data
 from surgeon.precision.operators import degree
 from surgeon.precision.rounding import rounded
@@ -714,3 +714,20 @@ def test_rewritten_and_converted_models_build_in_tensorrt_rtx(tmp_path: Path) ->
             parser.get_error(i).desc() for i in range(parser.num_errors)
         ]
         assert builder.build_serialized_network(network, builder.create_builder_config()) is not None, file
+
+
+def test_a_model_that_ends_onnx_runtime_is_written_otherwise() -> None:
+    """MatmulTransposeFusion of ONNX Runtime 1.32 ends the process over these two nodes in half precision."""
+    from surgeon.precision.default_load import ends_process, make_loadable
+
+    text = "(float16[A,4,8] x) => (float16[4,A,8] y) { t = Transpose <perm = [1, 0, 2]> (x)  y = MatMul (t, w) }"
+    proto = helpers.model(text)
+    proto.graph.initializer.append(numpy_helper.from_array(np.eye(8, dtype=np.float16) * 2, "w"))
+    if not ends_process(proto):
+        pytest.skip(f"ONNX Runtime {onnx_runtime().__version__} loads it")
+    before = onnx.ModelProto()
+    before.CopyFrom(proto)
+    assert "MatmulTransposeFusion" in make_loadable(proto)
+    assert helpers.ops(proto) == ["MatMul", "Transpose"] and not ends_process(proto)
+    error, why = helpers.compare_models(before, proto)
+    assert not why and error == 0

@@ -57,6 +57,7 @@ from surgeon.ir.model import Model
 from surgeon.ir.protos import all_nodes
 from surgeon.ir.schemas import DOMAIN
 from surgeon.precision.comparison import LIMIT, OutputError, output_errors
+from surgeon.precision.default_load import make_loadable
 from surgeon.precision.emit import IR_WITH_PLAIN_INITIALIZERS, Emitter
 from surgeon.precision.half import HALF
 from surgeon.precision.plan import COMPUTED, Plan
@@ -190,6 +191,8 @@ def convert(
     if not verify:
         result.not_compared = "not asked for"
         return result
+    told = make_loadable(converted)
+    result.warnings += [told] if told else []
     result.errors, result.not_compared = output_errors(
         source, with_meanings(converted), base=base, data=feeds, shapes=shapes
     )
