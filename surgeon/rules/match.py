@@ -81,8 +81,8 @@ class _State:
                 if p.attrs and not self._bind_attributes(p, v, bound):
                     return False
             elif type(p) is Var:
-                if p.name is not None:
-                    bound[p.name] = v
+                if p.name is not None and bound.setdefault(p.name, v) is not v:
+                    return self.failed(f"'{p.name}' would be two tensors")
             elif type(p) is Const and p.name is not None:
                 constants.append((p.name, v))
             elif type(p) is Const and p.value is not None:
