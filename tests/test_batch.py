@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -47,6 +48,15 @@ def written(out: Path) -> dict[str, bytes]:
     return {str(p.relative_to(out)): p.read_bytes() for p in sorted(out.rglob("*.onnx"))}
 
 
+def alive(out: Path) -> bool:
+    """Whether a process still runs whose command names the folder (on Linux; elsewhere nobody knows)."""
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if str(out).encode() in command.read_bytes():
+                return True
+    return False
+
+
 def one_by_one(folder: Path) -> dict[str, bytes]:
     results = {p: surgeon.rewrite(p, target="8.4") for p in sorted(folder.rglob("*.onnx"))}
     return {str(p.relative_to(folder)): r.model.SerializeToString(deterministic=True) for p, r in results.items()}
@@ -73,7 +83,7 @@ def test_a_failure_stops_nothing(tmp_path: Path, capsys: Captured) -> None:
     assert told["broken.onnx"]["status"] == 2 and "is not an ONNX model" in told["broken.onnx"]["error"]
     assert told["m0.onnx"]["status"] == 0 == told["deep/m1.onnx"]["status"]
     assert list(written(out)) == ["deep/m1.onnx", "m0.onnx"]
-    assert run("rewrite", source, "-o", out, "--target", "8.4", "--exit-zero") == 0
+    assert run("rewrite", source, "-o", out, "--target", "8.4", "--exit-zero") == 2, "it is not read all the same"
 
 
 def test_a_second_run_does_what_changed(tmp_path: Path, capsys: Captured) -> None:
@@ -111,12 +121,61 @@ def test_killed_half_way_and_taken_up_again(number: signal.Signals, tmp_path: Pa
     if number == signal.SIGKILL:
         with (out / MANIFEST).open("a") as file:
             file.write('{"model": "m0.on')  # what a kill in the middle of a line leaves
-        time.sleep(3)  # the processes of the killed run end by themselves
+        while alive(out):  # the processes of the killed run end by themselves
+            time.sleep(0.05)
     assert run("rewrite", source, "-o", out, "--target", "8.4") == 0
     assert f"8 models, {len(before)} of them done before; 8 done" in capsys.readouterr().out
     done = [e["model"] for e in entries(out) if "error" not in e]
     assert sorted(done) == sorted(set(done)) and len(done) == 8, "no model is done twice"
     assert written(out) == one_by_one(source)
+
+
+def test_pairs_of_two_folders(tmp_path: Path, capsys: Captured) -> None:
+    """One is changed, one is not there, one cannot be read; a second run does what gave no result."""
+    source, out = models(tmp_path / "in", 4), tmp_path / "out"
+    assert run("rewrite", source, "-o", out, "--target", "8.4") == 0
+    onnx.save(onnx.parser.parse_model(NORM.replace("EPS", "0.9")), out / "deep" / "m1.onnx")
+    (out / "m2.onnx").unlink()
+    (out / "deep" / "m3.onnx").write_bytes(b"no model")
+    capsys.readouterr()
+    words = ["compare", source, out, "--jobs", "2", "-o", tmp_path / "compared.jsonl", "--no-trt"]
+    assert run(*words) == 2
+    *lines, last = capsys.readouterr().out.splitlines()
+    told = dict(line.split("  ", 1) for line in lines)
+    assert told["m0.onnx"].startswith("the models agree on ") and "largest error " in told["m0.onnx"]
+    assert told["deep/m1.onnx"].startswith("the models differ (")
+    assert told["m2.onnx"].startswith("FAILED: there is no file") and "is not an ONNX model" in told["deep/m3.onnx"]
+    assert last == "1 of 4 pairs agree; 2 could not be compared"
+    assert run(*words, "--format", "jsonl", "--exit-zero") == 2
+    again = {e["model"]: e["skipped"] for e in map(json.loads, capsys.readouterr().out.splitlines())}
+    assert again == {"m0.onnx": True, "deep/m1.onnx": True, "m2.onnx": False, "deep/m3.onnx": False}
+    assert run(*words, "--format", "github") == 2
+    kinds = [line.split("::")[1].split("title=surgeon ")[1] for line in capsys.readouterr().out.splitlines()]
+    assert sorted(kinds) == ["differs", "unreadable", "unreadable"]
+
+
+def test_what_compares_one_pair_alone(tmp_path: Path, capsys: Captured) -> None:
+    source = models(tmp_path / "in", 2)
+    assert run("compare", source, source, "--bisect", tmp_path / "b") == 2
+    assert "--bisect is for one pair" in capsys.readouterr().err
+    assert run("compare", source, source / "m0.onnx") == 2
+    assert "folder by folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["sarif", "github", "json"])
+def test_what_a_batch_found_for_machines(form: str, tmp_path: Path, capsys: Captured) -> None:
+    source = models(tmp_path / "in", 1)
+    (source / "broken.onnx").write_bytes(b"no model")
+    assert run("rewrite", source, "-o", tmp_path / "out", "--target", "8.4", "--format", form) == 2
+    printed = capsys.readouterr().out
+    if form == "github":
+        (line,) = printed.splitlines()
+        assert line.startswith("::error file=") and "title=surgeon unreadable::" in line
+    elif form == "sarif":
+        (found,) = json.loads(printed)["runs"][0]["results"]
+        assert found["ruleId"] == "unreadable"
+    else:
+        assert [e["model"] for e in json.loads(printed)] == ["broken.onnx", "m0.onnx"]
 
 
 @pytest.mark.parametrize(

@@ -149,9 +149,16 @@ def test_folders_and_several_files(tmp_path: Path, capsys: Captured) -> None:
     alone = write(tmp_path, TAKEN, "three.onnx")
     assert main(["check", str(tmp_path / "a"), alone, "--target", "8.4"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    heads = [Path(line.split(",")[0]).name for line in lines if line.endswith(", target 8.4")]
-    assert heads == ["two.onnx", "one.onnx", "three.onnx"]
-    assert lines[-1] == "2 of 3 files are taken by TensorRT 8.4"
+    assert lines[0] == "3 files, target 8.4"
+    told = {Path(line.split("  ")[0]).name: line.split("  ")[1] for line in lines[1:4]}
+    assert told["two.onnx"] == "TensorRT 8.4 does not take 2 nodes; passes mend 2"
+    assert told["one.onnx"].startswith("TensorRT 8.4 takes every node (") and told["three.onnx"] == told["one.onnx"]
+    assert lines[4:] == [
+        "not taken  InstanceNormalization  2 nodes  1 files  instance-norm",
+        "2 of 3 files are taken by TensorRT 8.4",
+    ]
+    assert main(["check", str(tmp_path / "a"), "--target", "8.4", "--jobs", "2", "-v", "--exit-zero"]) == 0
+    assert "  one  InstanceNormalization  instance-norm\n" in capsys.readouterr().out
     assert main(["check", alone, alone, "--target", "8.4"]) == 0
 
 
@@ -160,9 +167,25 @@ def test_an_unreadable_file_does_not_stop_the_others(tmp_path: Path, capsys: Cap
     write(tmp_path, NORM, "good.onnx")
     assert main(["check", str(tmp_path), "--target", "8.4"]) == 2
     captured = capsys.readouterr()
-    assert "bad.onnx" in captured.err and "does not take 2 nodes" in captured.out
+    assert "bad.onnx  FAILED: " in captured.out and "does not take 2 nodes" in captured.out
     assert captured.out.endswith("0 of 2 files are taken by TensorRT 8.4; 1 cannot be read\n")
     assert main(["check", str(tmp_path / "none.onnx"), "--target", "8.4"]) == 2
+
+
+def test_a_check_is_taken_up_again(tmp_path: Path, capsys: Captured) -> None:
+    """With -o a second run does what changed."""
+    (tmp_path / "bad.onnx").write_bytes(b"no model")
+    files = [write(tmp_path, NORM, "norm.onnx"), write(tmp_path, TAKEN, "ok.onnx"), str(tmp_path / "bad.onnx")]
+    words = ["check", *files, "--target", "8.4", "-o", str(tmp_path / "r.jsonl"), "--format", "jsonl"]
+
+    def skipped() -> dict[str, bool]:
+        assert main(words) == 2
+        return {Path(v["file"]).name: v["skipped"] for v in map(json.loads, capsys.readouterr().out.splitlines())}
+
+    assert skipped() == {"norm.onnx": False, "ok.onnx": False, "bad.onnx": False}
+    assert skipped() == {"norm.onnx": True, "ok.onnx": True, "bad.onnx": True}
+    write(tmp_path, TAKEN, "norm.onnx")
+    assert skipped() == {"norm.onnx": False, "ok.onnx": True, "bad.onnx": True}
 
 
 def test_a_folder_without_models_is_an_error(tmp_path: Path, capsys: Captured) -> None:

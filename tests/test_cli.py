@@ -340,6 +340,19 @@ def test_reports(tmp_path: Path, capsys: Captured) -> None:
     assert "cannot both be written" in capsys.readouterr().err
 
 
+def test_a_rewrite_for_machines(tmp_path: Path, capsys: Captured) -> None:
+    source, out = write(tmp_path, UNKNOWN), tmp_path / "out.onnx"
+    assert run("rewrite", source, out, "--target", "8.4", "--format", "github") == 3
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"::error file={source},title=surgeon not-taken::TensorRT 8.4 does not take squeeze: ")
+    assert run("rewrite", write(tmp_path, LEAKY), "--check", "--target", "8.4", "--format", "sarif") == 4
+    (found,) = json.loads(capsys.readouterr().out)["runs"][0]["results"]
+    assert (found["ruleId"], found["level"]) == ("changes", "warning")
+    assert run("rewrite", source, out, "--target", "8.4", "--format", "jsonl", "--exit-zero") == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line)["applied"][0]["pass"] == "leaky-relu"
+
+
 # ---- explain, check, passes ------------------------------------------------------------------------------------------
 
 

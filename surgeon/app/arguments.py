@@ -18,13 +18,13 @@ EXAMPLES = {
         "rewrite model.onnx out.onnx --target 8.4 --report report.html",
         "rewrite models/ -o rewritten/ --jobs 4 --target 10.9",
     ),
-    "check": ("check model.onnx --target 8.4", "check model.onnx --target 8.6+dla"),
+    "check": ("check model.onnx --target 8.4", "check models/ --target 8.6+dla --jobs 2 --format github"),
     "why": ("why trtexec.log --model model.onnx", "why trtexec.log --target 8.4"),
     "targets": ("targets", "targets -q"),
     "diff-targets": ("diff-targets 8.4 10.9 model.onnx", "diff-targets 8.6 rtx model.onnx"),
     "verify": ("verify report.json", "verify -q rewritten/surgeon-reports/model.onnx.json"),
     "build": ("build out.onnx out.engine", "build out.onnx out.engine --profile x:1x3x64x64,4x3x256x256,8x3x512x512"),
-    "compare": ("compare model.onnx out.onnx", "compare model.onnx out.onnx --trt --bisect found"),
+    "compare": ("compare model.onnx out.onnx --bisect found", "compare models/ rewritten/ --jobs 2 -o compared.jsonl"),
     "passes": ("passes", "passes --passes my_passes"),
     "explain": ("explain l2-norm", "explain mine --passes my_passes"),
     "plugins": ("plugins build", "plugins build --arch 86,90 --out lib"),
@@ -45,6 +45,8 @@ COMMANDS = (
     "plugins",
 )
 Sizes = tuple[int, ...]
+FORMATS = ("text", "json", "jsonl", "sarif", "github")
+RESULTS = "write a JSON line a model; a second run does what is left"
 
 
 # ---- the parser ------------------------------------------------------------------------------------------------------
@@ -81,12 +83,12 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(metavar="COMMAND", dest="command", required=True, parser_class=_Parser)
     common, folders, target, sizes, engines = _common(), _folders(), _target_options(), _sizes_option(), _engines()
     _add_fix(commands, [common, sizes])
-    _add_rewrite(commands, [common, target, folders, sizes])
-    _add_check(commands, [common, target, folders])
+    _add_rewrite(commands, [common, target, folders, sizes, _many()])
+    _add_check(commands, [common, target, folders, _many()])
     verify = commands.add_parser("verify", parents=[common], help="do again what a JSON report records, and compare")
     verify.add_argument("report", metavar="REPORT.json")
     _add_build(commands, [common, engines])
-    _add_compare(commands, [common, sizes, engines])
+    _add_compare(commands, [common, sizes, engines, _many()])
     commands.add_parser("passes", parents=[common, folders], help="list the passes")
     explain = commands.add_parser(
         "explain", parents=[common, folders], help="what a pass rewrites, why, and how exact that is"
@@ -153,6 +155,22 @@ def _target_options() -> _Parser:
     return options
 
 
+def _many() -> _Parser:
+    """The options of commands that take many models."""
+    options = _Parser(add_help=False)
+    options.add_argument("--jobs", metavar="N", type=int, default=1, help="many models: so many at a time (1)")
+    options.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="text (default); json, or jsonl, a line a model; sarif for code scanning; github for workflow commands",
+    )
+    options.add_argument(
+        "--exit-zero", action="store_true", help="exit 0 also where something was found: not 1, 3 or 4"
+    )
+    return options
+
+
 def _sizes_option() -> _Parser:
     options = _Parser(add_help=False)
     options.add_argument(
@@ -213,17 +231,7 @@ def _add_rewrite(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> No
         help="the model, and behind it the file to write but with --check and --explain; with -o models and folders",
     )
     p.add_argument("-o", "--out", metavar="OUT", help="the file to write, or for several models the folder")
-    p.add_argument("--jobs", metavar="N", type=int, default=1, help="several models: so many at a time; 1 without it")
-    p.add_argument(
-        "--format",
-        choices=("text", "jsonl"),
-        default="text",
-        help="several models: a line each as text (default), or as JSON",
-    )
     p.add_argument("--check", action="store_true", help="write nothing; exit 4 where a rewrite would change something")
-    p.add_argument(
-        "--exit-zero", action="store_true", help="exit 0 also where something was undone, stays or would change"
-    )
     p.add_argument(
         "--diff", action="store_true", help="print the operators before and after, and each rewritten window"
     )
@@ -277,12 +285,7 @@ def _add_check(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None
         help="what the target rejects or gets silently wrong, node by node, and which pass mends it",
     )
     p.add_argument("models", metavar="IN.onnx", nargs="+", help="files, and folders with .onnx files in them")
-    p.add_argument(
-        "--format",
-        choices=("text", "json", "sarif", "github"),
-        default="text",
-        help="how to print: text (default), json, sarif for code scanning, github for workflow commands",
-    )
+    p.add_argument("-o", "--out", metavar="RESULTS.jsonl", help=RESULTS)
     p.add_argument(
         "--parser",
         action=argparse.BooleanOptionalAction,
@@ -314,8 +317,9 @@ def _add_compare(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> No
         parents=parents,
         help="run two models on the same inputs: through ONNX Runtime, and the second on TensorRT where one runs here",
     )
-    p.add_argument("original", metavar="ORIGINAL.onnx")
-    p.add_argument("rewritten", metavar="REWRITTEN.onnx")
+    p.add_argument("original", metavar="ORIGINAL.onnx", help="a file, or a folder of them")
+    p.add_argument("rewritten", metavar="REWRITTEN.onnx", help="the same: in a folder those of the same names")
+    p.add_argument("-o", "--out", metavar="RESULTS.jsonl", help=RESULTS)
     p.add_argument(
         "--data",
         metavar="X",

@@ -10,7 +10,8 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,129 +27,178 @@ CRASHED = "the process ended by itself, with status {}"
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
-    """One model of a batch: where it is, and where it goes; `name` is its path below the folders that were given."""
+class Unit(ABC):
+    """One model of a batch, or one pair; `name` is its path below the folders that were given."""
 
-    source: Path
+    name: str
+    sources: tuple[Path, ...]
+
+    @abstractmethod
+    def words(self) -> list[str]:
+        """The command of `surgeon` for this model, but for the options that all share."""
+
+    @abstractmethod
+    def result(self, printed: str) -> dict[str, Any] | None:
+        """What the manifest holds of the result, from what the process wrote or printed; None where there is none."""
+
+    def prepare(self) -> None:  # noqa: B027
+        """Do what has to be done before the process starts: nothing, for most."""
+
+    def stands(self, entry: Mapping[str, Any]) -> bool:
+        """Whether what an earlier run wrote is still there."""
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting(Unit):
+    """A model to rewrite, and the places of the result and of its JSON report."""
+
     out: Path
     report: Path
-    name: str
+
+    def prepare(self) -> None:
+        for place in (self.out, self.report):
+            place.parent.mkdir(parents=True, exist_ok=True)
+        self.report.unlink(missing_ok=True)
+
+    def words(self) -> list[str]:
+        return ["rewrite", str(self.sources[0]), str(self.out), "--quiet", "--report", str(self.report)]
+
+    def result(self, printed: str) -> dict[str, Any] | None:
+        if not self.report.exists():
+            return None
+        report = json.loads(self.report.read_text(encoding="utf-8"))
+        record = report["record"]
+        return {
+            "output": {Path(f["path"]).name: f["sha256"] for f in record["output"]},
+            "target": report["target"],
+            "nodes": [sum(report["ops"][side].values()) for side in ("before", "after")],
+            "untaken": [report["untaken_before"], len(report["untaken"])],
+            "rewrites": len(report["applied"]),
+            "undone": len(report["undone"]),
+            "bytes": [sum(f["bytes"] for f in record[side]) for side in ("input", "output")],
+            "seconds": report["seconds"],
+        }
+
+    def stands(self, entry: Mapping[str, Any]) -> bool:
+        return all(_stands(self.out.parent / name, digest) for name, digest in entry["output"].items())
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How one model ended: its entry of the manifest, and whether an earlier run had done it."""
 
+    unit: Unit
     entry: dict[str, Any]
     skipped: bool = False
 
 
-def units(given: Sequence[str], out: Path) -> list[Unit]:
+def units(given: Sequence[str], out: Path) -> list[Rewriting]:
     """The models of files and folders, and their places below `out`. Raises UsageError, ModelError."""
-    found: dict[str, Unit] = {}
-    for source, name in _models(given):
+    found: dict[str, Rewriting] = {}
+    for source, name in models(given):
         if out.resolve() in source.resolve().parents:
             raise UsageError(f"'{source}' stands in '{out}', where the results go. Name another folder with -o.")
         if name in found:
             raise UsageError(
-                f"'{found[name].source}' and '{source}' would both be written to '{out / name}'. Name a folder that "
-                "holds both."
+                f"'{found[name].sources[0]}' and '{source}' would both be written to '{out / name}'. Name a folder "
+                "that holds both."
             )
-        found[name] = Unit(source, out / name, out / REPORTS / f"{name}.json", name)
+        found[name] = Rewriting(name, (source,), out / name, out / REPORTS / f"{name}.json")
     if not found:
         raise UsageError(f"there is no .onnx file in {', '.join(given)}.")
     return list(found.values())
 
 
-def _models(given: Sequence[str]) -> Iterator[tuple[Path, str]]:
+def models(given: Sequence[str]) -> Iterator[tuple[Path, str]]:
+    """Each file, and each .onnx file in a folder and below, with its path below what was given. Raises ModelError."""
     for path in map(Path, given):
         if path.is_dir():
-            yield from ((p, str(p.relative_to(path))) for p in sorted(path.rglob("*.onnx")))
+            yield from ((p, str(p.relative_to(path))) for p in sorted(path.rglob("*.onnx")) if p.is_file())
         elif path.exists():
             yield path, path.name
         else:
             raise ModelError(f"there is no file '{path}'.")
 
 
-def run_all(
-    todo: Sequence[Unit], words: Sequence[str], out: Path, jobs: int, told: Callable[[Outcome], None]
-) -> list[Outcome]:
-    """Rewrite each model in a process of its own, `jobs` at a time, and tell each outcome as it comes.
+def check_jobs(jobs: int) -> None:
+    """Raise UsageError where there is no process."""
+    if jobs < 1:
+        raise UsageError(f"--jobs takes a number of processes, 1 at least, not {jobs}.")
 
-    `words` are the options of `surgeon rewrite` that all share. On an interrupt the processes end, and nothing of
-    theirs stays half written.
+
+def run_all(
+    todo: Sequence[Unit], words: Sequence[str], manifest: Path | None, jobs: int, told: Callable[[Outcome], None]
+) -> list[Outcome]:
+    """Run the command of each model in a process of its own, `jobs` at a time, and tell each outcome as it comes.
+
+    words     the options that all share
+    manifest  the file of what is done; None keeps nothing
+
+    The outcomes stand in the order of `todo`. On an interrupt the processes end, and nothing of theirs stays half
+    written.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    manifest = Manifest(out / MANIFEST)
+    done = Manifest(manifest)
     shared = {"options": list(words), "versions": versions()}
     processes = _Processes()
-    outcomes = []
+    outcomes: dict[Unit, Outcome] = {}
     with ThreadPoolExecutor(jobs) as pool:
-        futures = [pool.submit(_run, unit, words, shared, manifest, processes) for unit in todo]
+        futures = [pool.submit(_run, unit, words, shared, done, processes) for unit in todo]
         try:
             for future in as_completed(futures):
-                outcomes.append(future.result())
-                told(outcomes[-1])
+                outcome = future.result()
+                outcomes[outcome.unit] = outcome
+                told(outcome)
         except BaseException:
             processes.end()
             for future in futures:
                 future.cancel()
             raise
-    return outcomes
+    return [outcomes[unit] for unit in todo]
 
 
 def _run(
     unit: Unit, words: Sequence[str], shared: dict[str, Any], manifest: Manifest, processes: _Processes
 ) -> Outcome:
-    inputs = _hashes(unit.source)
+    inputs = _hashes(unit.sources)
     earlier = manifest.done(unit, inputs, shared)
     if earlier is not None:
-        return Outcome(earlier, skipped=True)
-    for place in (unit.out, unit.report):
-        place.parent.mkdir(parents=True, exist_ok=True)
-    unit.report.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "surgeon", "rewrite", str(unit.source), str(unit.out), *words]
-    status, said = processes.run([*command, "--quiet", "--report", str(unit.report)])
-    entry = {"model": unit.name, "input": inputs, **shared, "status": status, **_result(unit, status, said)}
+        return Outcome(unit, earlier, skipped=True)
+    unit.prepare()
+    status, printed, said = processes.run([sys.executable, "-m", "surgeon", *unit.words(), *words])
+    result = unit.result(printed) if status >= 0 else None  # one that a signal ended may have written, and not all
+    if result is None:
+        result = {"output": {}, "error": said.strip().removeprefix("surgeon: ") or CRASHED.format(status)}
+    entry = {"model": unit.name, "input": inputs, **shared, "status": status, **result}
     manifest.add(entry)
-    return Outcome(entry)
+    return Outcome(unit, entry)
 
 
-def _hashes(source: Path) -> dict[str, str]:
-    """The hash of each file of a model by its name; of a model that cannot be read that of its file alone."""
-    try:
-        files: Sequence[Path] = read_all(source)[1]
-    except ModelError:
-        files = [source] if source.is_file() else []
-    return {path.name: sha256(path) for path in files}
+def _hashes(sources: Sequence[Path]) -> dict[str, str]:
+    """The hash of each file of the models by its name; of a model that cannot be read that of its file alone.
 
-
-def _result(unit: Unit, status: int, said: str) -> dict[str, Any]:
-    """What the manifest holds of a model's result."""
-    if not unit.report.exists():
-        why = said.strip().removeprefix("surgeon: ") or CRASHED.format(status)
-        return {"output": {}, "error": why}
-    report = json.loads(unit.report.read_text(encoding="utf-8"))
-    record = report["record"]
-    return {
-        "output": {Path(f["path"]).name: f["sha256"] for f in record["output"]},
-        "target": report["target"],
-        "nodes": [sum(report["ops"][side].values()) for side in ("before", "after")],
-        "untaken": [report["untaken_before"], len(report["untaken"])],
-        "rewrites": len(report["applied"]),
-        "undone": len(report["undone"]),
-        "bytes": [sum(f["bytes"] for f in record[side]) for side in ("input", "output")],
-        "seconds": report["seconds"],
-    }
+    The name of a file of a second model has a number in front.
+    """
+    found: dict[str, str] = {}
+    for place, source in enumerate(sources):
+        try:
+            files: Sequence[Path] = read_all(source)[1]
+        except ModelError:
+            files = [source] if source.is_file() else []
+        found |= {f"{place}/{path.name}" if place else path.name: sha256(path) for path in files}
+    return found
 
 
 class Manifest:
     """The file that says what is done: a JSON line a model, the last line of a model counts."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         self._path = path
         self._lock = threading.Lock()
         self._entries: dict[str, dict[str, Any]] = {}
+        if path is None:
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             return
         text = path.read_text(encoding="utf-8")
@@ -169,10 +219,11 @@ class Manifest:
             return None
         if any(entry[key] != value for key, value in shared.items()):
             return None
-        stands = all(_stands(unit.out.parent / name, digest) for name, digest in entry["output"].items())
-        return entry if stands else None
+        return entry if unit.stands(entry) else None
 
     def add(self, entry: dict[str, Any]) -> None:
+        if self._path is None:
+            return
         with self._lock, self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry, ensure_ascii=False) + "\n")
 
@@ -189,19 +240,19 @@ class _Processes:
         self._running: set[subprocess.Popen[str]] = set()
         self._ended = False
 
-    def run(self, command: Sequence[str]) -> tuple[int, str]:
-        """The exit status of a command, and what it said on standard error."""
+    def run(self, command: Sequence[str]) -> tuple[int, str, str]:
+        """The exit status of a command, what it printed, and what it said on standard error."""
         with self._lock:
             if self._ended:
-                return -1, "interrupted"
+                return -1, "", "interrupted"
             process = subprocess.Popen(
-                command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="backslashreplace"
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", errors="backslashreplace"
             )
             self._running.add(process)
-        said = process.communicate()[1]
+        printed, said = process.communicate()
         with self._lock:
             self._running.discard(process)
-        return process.returncode, said
+        return process.returncode, printed, said
 
     def end(self) -> None:
         with self._lock:
@@ -210,4 +261,4 @@ class _Processes:
                 process.terminate()
 
 
-__all__ = ["MANIFEST", "REPORTS", "Outcome", "Unit", "run_all", "units"]
+__all__ = ["MANIFEST", "REPORTS", "Outcome", "Rewriting", "Unit", "check_jobs", "models", "run_all", "units"]

@@ -43,6 +43,11 @@ class Screen:
         for part in wrapped(text, self._console.width):
             self._console.print(part, style=STYLES.get(style), markup=False, soft_wrap=True)
 
+    def text(self, text: str) -> None:
+        """What another program reads, as it is; nothing where it is empty."""
+        if text:
+            _write(text, sys.stdout)
+
     def command(self, text: str) -> None:
         """A command to type, in one piece however long it is, so that it can be copied."""
         if self.quiet:

@@ -90,7 +90,7 @@ def answer(report: Report, saved: int | None = None) -> str:
 
 def size_text(count: int) -> str:
     """A number of bytes as people say it: "1.2 MB"."""
-    return f"{count / 1e6:.1f} MB"
+    return f"{round(count / 1e6, 1) + 0.0:.1f} MB"  # -0.0 is 0.0
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------

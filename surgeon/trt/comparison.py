@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from onnx import TensorProto
 
@@ -89,6 +90,12 @@ def _cells(f: Figures) -> tuple[str, ...]:
     return f.kind, f"{f.error:.1e}", f"{f.absolute:.1e}", f"{f.relative:.1e}", f"{f.l2:.1e}", f"{f.cosine:.6f}", psnr
 
 
+def _json(statistics: Statistics) -> dict[str, Any]:
+    figures = asdict(statistics.figures)
+    figures = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in figures.items()}
+    return {"output": statistics.output, "equal": not statistics.why, "verdict": statistics.verdict, **figures}
+
+
 @dataclass(slots=True, repr=False)
 class Comparison:
     """Every way of running the second model.
@@ -117,6 +124,15 @@ class Comparison:
         runs = self.sides[0].runs
         sets = "1 set" if runs == 1 else f"{runs} sets"
         return f"the models agree on {sets} of inputs ({', '.join(s.title for s in self.sides)})"
+
+    def to_json(self) -> dict[str, Any]:
+        """The comparison's JSON value; a figure that is not finite is null."""
+        return {
+            "ok": self.ok,
+            "verdict": self.verdict,
+            "sides": [{"title": s.title, "ok": s.ok, "outputs": [_json(o) for o in s.statistics]} for s in self.sides],
+            "notes": self.notes,
+        }
 
     @property
     def engine(self) -> Engine | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from surgeon.report import Report
 
 # The exit statuses, one meaning each; docs/exit-status.md has the table.
@@ -10,6 +12,7 @@ FAILED = 1  # something was undone, differs or could not be compared, or TensorR
 WRONG = 2  # a usage error, or a model that cannot be read or written
 UNTAKEN = 3  # something stays that the target does not take
 CHANGES = 4  # --check: something would change
+WORST_FIRST = (WRONG, FAILED, UNTAKEN, CHANGES, DONE)
 
 
 def status_of(report: Report, *, changes: bool = False, broken: bool = False) -> int:
@@ -23,3 +26,18 @@ def status_of(report: Report, *, changes: bool = False, broken: bool = False) ->
     if report.untaken:
         return UNTAKEN
     return CHANGES if changes else DONE
+
+
+def ended(status: int, exit_zero: bool) -> int:
+    """The exit status with --exit-zero: 0 in place of what was found; what cannot be read stays a failure."""
+    return DONE if exit_zero and status in (FAILED, UNTAKEN, CHANGES) else status
+
+
+def known(status: int) -> int:
+    """A status of the table; a process that a signal ended counts as failed."""
+    return status if status in WORST_FIRST else FAILED
+
+
+def worst(statuses: Sequence[int]) -> int:
+    """The status of several models: the worst of any."""
+    return min(map(known, statuses), key=WORST_FIRST.index)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from surgeon.app import arguments
-from surgeon.app.commands import DONE, FAILED, WRONG
+from surgeon.app.batch import Outcome, Unit, check_jobs, models, run_all
+from surgeon.app.commands import DONE, FAILED, WRONG, ended
+from surgeon.app.findings import FORMATS
 from surgeon.app.screen import Screen, complain
 from surgeon.app.text import by_reason
-from surgeon.app.verdicts import FORMATS, FileVerdict
+from surgeon.app.verdicts import FileVerdict, as_json
 from surgeon.errors import ModelError, UsageError
 from surgeon.pipeline.check import Checked, Untaken, check
 from surgeon.report import counted, target_name
@@ -25,18 +29,19 @@ HEADERS = ("node", "operator", "mended by", "why")
 def run(args: argparse.Namespace) -> int:
     screen = Screen(args.quiet)
     target, title = arguments.target_of(args)
-    verdicts = []
-    for file in _files(args.models):
+    files = _files(args.models)
+    if len(files) > 1 or args.out is not None:
+        verdicts = _many(files, args, target, screen)
+    else:
+        verdicts = [_verdict(files[0], args, target)]
         if args.format == "text":
-            screen.line(f"{file}, {title}")
-        verdicts.append(_verdict(file, args, target))
-        if args.format == "text":
-            _print(verdicts[-1], screen)
-    if args.format == "text":
-        _print_sum(verdicts, target, screen)
-    elif text := FORMATS[args.format](verdicts):
+            screen.line(f"{files[0]}, {title}")
+            _print(verdicts[0], screen)
+    if args.format in FORMATS and (text := FORMATS[args.format]([f for v in verdicts for f in v.findings()])):
         print(text)
-    return _status(verdicts)
+    elif args.format == "json" or (args.format == "jsonl" and len(files) == 1 and args.out is None):
+        print(as_json(verdicts) if args.format == "json" else json.dumps(verdicts[0].to_json(), ensure_ascii=False))
+    return ended(_status(verdicts), args.exit_zero)
 
 
 def _status(verdicts: Sequence[FileVerdict]) -> int:
@@ -52,11 +57,67 @@ def _files(given: Sequence[str]) -> list[str]:
         if not Path(name).is_dir():
             found.append(name)
             continue
-        inside = sorted(str(p) for p in Path(name).rglob("*.onnx") if p.is_file())
+        inside = [str(path) for path, _ in models([name])]
         if not inside:
             raise UsageError(f"the folder '{name}' has no .onnx file.")
         found += inside
     return found
+
+
+# ---- many files ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Checking(Unit):
+    """A file to check."""
+
+    def words(self) -> list[str]:
+        return ["check", str(self.sources[0]), "--format", "json"]
+
+    def result(self, printed: str) -> dict[str, Any] | None:
+        try:
+            (verdict,) = json.loads(printed)["files"]
+        except ValueError:
+            return None
+        return {"verdict": verdict}
+
+
+def _many(files: Sequence[str], args: argparse.Namespace, target: Target, screen: Screen) -> list[FileVerdict]:
+    """The verdict on each file, from a process of its own, told as it comes."""
+    check_jobs(args.jobs)
+    if args.format == "text":
+        screen.line(f"{counted(len(files), 'file')}, {arguments.target_of(args)[1]}")
+
+    def told(outcome: Outcome) -> None:
+        verdict = _verdict_of(outcome, target)
+        if args.format == "jsonl":
+            screen.text(json.dumps(verdict.to_json() | {"skipped": outcome.skipped}, ensure_ascii=False))
+        elif args.format == "text":
+            screen.line(f"{verdict.file}  {_sentence(verdict)}", "" if verdict.taken else "bad")
+            if args.verbose and not verdict.taken:
+                _print_nodes(verdict, screen)
+
+    todo = [Checking(file, (Path(file),)) for file in files]
+    manifest = None if args.out is None else Path(args.out)
+    verdicts = [_verdict_of(o, target) for o in run_all(todo, _shared_words(args), manifest, args.jobs, told)]
+    if args.format == "text":
+        _print_sum(verdicts, target, screen)
+    return verdicts
+
+
+def _verdict_of(outcome: Outcome, target: Target) -> FileVerdict:
+    file = str(outcome.unit.sources[0])
+    if "error" in outcome.entry:
+        return FileVerdict(file, str(target), error=outcome.entry["error"])
+    return FileVerdict.from_json(outcome.entry["verdict"])
+
+
+def _shared_words(args: argparse.Namespace) -> list[str]:
+    words = [f"--target={args.target}"] if args.target is not None else []
+    words += [] if args.parser else ["--no-parser"]
+    for name in ("plugins", "strategy", "only", "skip", "passes"):
+        words += [f"--{name}={given}" for given in getattr(args, name)]
+    return words
 
 
 # ---- one file --------------------------------------------------------------------------------------------------------
@@ -109,18 +170,32 @@ def _print(verdict: FileVerdict, screen: Screen) -> None:
     if verdict.checked is None:
         complain(verdict.error)
         return
-    checked, name = verdict.checked, target_name(verdict.target)
-    _print_groups("not taken", checked.untaken, screen, "bad")
-    _print_groups("not known", checked.unknown, screen, "warn")
-    screen.table("warning", ("",), [(w,) for w in checked.warnings], "warn")
-    if verdict.taken:
-        of_these = f" but {counted(len(checked.unknown), 'node')} that it cannot know" if checked.unknown else ""
-        screen.line(f"{name} takes every node{of_these} ({verdict.sure})", "good")
+    _print_nodes(verdict, screen)
+    mended = any(u.mended_by for u in verdict.checked.untaken)
+    rewrite = f"; surgeon rewrite {shlex.quote(verdict.file)} OUT.onnx --target {verdict.target}" if mended else ""
+    screen.line(f"{_sentence(verdict)}{rewrite}", "good" if verdict.taken else "bad")
+
+
+def _print_nodes(verdict: FileVerdict, screen: Screen) -> None:
+    if verdict.checked is None:
         return
-    mended = sum(bool(u.mended_by) for u in checked.untaken)
-    rewrite = f"surgeon rewrite {shlex.quote(verdict.file)} OUT.onnx --target {verdict.target}"
-    mend = f"passes mend {mended}; {rewrite}" if mended else "no pass mends that"
-    screen.line(f"{name} does not take {counted(len(checked.untaken), 'node')}; {mend}", "bad")
+    _print_groups("not taken", verdict.checked.untaken, screen, "bad")
+    _print_groups("not known", verdict.checked.unknown, screen, "warn")
+    screen.table("warning", ("",), [(w,) for w in verdict.checked.warnings], "warn")
+
+
+def _sentence(verdict: FileVerdict) -> str:
+    """The verdict on one file."""
+    if verdict.checked is None:
+        return f"FAILED: {' '.join(verdict.error.split())}"
+    untaken, name = verdict.checked.untaken, target_name(verdict.target)
+    if not untaken:
+        unknown = len(verdict.checked.unknown)
+        of_these = f" but {counted(unknown, 'node')} that it cannot know" if unknown else ""
+        return f"{name} takes every node{of_these} ({verdict.sure})"
+    mended = sum(bool(u.mended_by) for u in untaken)
+    mend = f"passes mend {mended}" if mended else "no pass mends that"
+    return f"{name} does not take {counted(len(untaken), 'node')}; {mend}"
 
 
 def _print_groups(word: str, found: Sequence[Untaken], screen: Screen, style: str) -> None:
@@ -131,8 +206,14 @@ def _print_groups(word: str, found: Sequence[Untaken], screen: Screen, style: st
 
 
 def _print_sum(verdicts: Sequence[FileVerdict], target: Target, screen: Screen) -> None:
-    if len(verdicts) == 1:
-        return
+    """What is not taken, by operator; and how many files are taken."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for verdict in verdicts:
+        for node in verdict.checked.untaken if verdict.checked is not None else ():
+            found.setdefault((node.op or "-", node.mended_by or "no pass"), []).append(verdict.file)
+    rows = [(op, str(len(files)), str(len(set(files))), by) for (op, by), files in sorted(found.items())]
+    plain = ("{}", "{} nodes", "{} files", "{}")
+    screen.table("not taken", ("operator", "nodes", "files", "mended by"), rows, "bad", plain)
     unreadable = sum(v.checked is None for v in verdicts)
     taken = sum(v.taken for v in verdicts)
     said = [f"{taken} of {len(verdicts)} files are taken by {target_name(str(target))}"]

@@ -3,25 +3,51 @@
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from surgeon.app import arguments
-from surgeon.app.commands import DONE, FAILED
+from surgeon.app.batch import Outcome, Unit, check_jobs, models, run_all
+from surgeon.app.commands import DONE, FAILED, ended, worst
+from surgeon.app.findings import DIFFERS, FORMATS, UNREADABLE, Finding
 from surgeon.app.screen import Screen
+from surgeon.errors import UsageError
+from surgeon.report import error_text
 from surgeon.trt.bisect import bisect_files, check_folder
 from surgeon.trt.compare import compare
 from surgeon.trt.comparison import COLUMNS, PLAIN, Comparison
 from surgeon.trt.handover import polygraphy_command
 
+ALONE = ("bisect", "save_inputs", "save_outputs", "data")  # options that are for one pair
+
 
 def run(args: argparse.Namespace) -> int:
     screen = Screen(args.quiet)
+    if Path(args.original).is_dir() or args.out is not None:
+        return _many(args, screen)
+    comparison = _compared(args, screen)
+    if args.format == "text":
+        _print(args, comparison, screen)
+    elif args.format in FORMATS:
+        screen.text(FORMATS[args.format](list(_findings(args.rewritten, comparison.to_json()))))
+    else:
+        screen.text(json.dumps(comparison.to_json(), indent=2 if args.format == "json" else None, ensure_ascii=False))
+    if args.bisect is not None and not comparison.ok:
+        _bisect(args, comparison, screen)
+    if args.format == "text":
+        screen.line(comparison.verdict, "good" if comparison.ok else "bad")
+    return ended(DONE if comparison.ok else FAILED, args.exit_zero)
+
+
+def _compared(args: argparse.Namespace, screen: Screen) -> Comparison:
     if args.bisect is not None:
         read = [args.original, args.rewritten, *([args.data] if args.data else [])]
         check_folder(Path(args.bisect), *map(Path, read))
-    sources = arguments.tactic_sources(args)
     with screen.progress() as progress:
-        comparison = compare(
+        return compare(
             args.original,
             args.rewritten,
             shapes=arguments.shapes(args.shapes),
@@ -30,11 +56,14 @@ def run(args: argparse.Namespace) -> int:
             engine=args.trt,
             runtime=args.runtime,
             plugins=args.plugin_library,
-            tactic_sources=sources,
+            tactic_sources=arguments.tactic_sources(args),
             save_inputs=args.save_inputs,
             save_outputs=args.save_outputs,
             progress=progress,
         )
+
+
+def _print(args: argparse.Namespace, comparison: Comparison, screen: Screen) -> None:
     screen.line(f"{args.original} against {args.rewritten}")
     for side in comparison.sides:
         screen.table(side.title, COLUMNS, side.rows(), plain=PLAIN)
@@ -47,13 +76,101 @@ def run(args: argparse.Namespace) -> int:
         inputs=args.save_inputs,
         outputs=args.save_outputs,
         plugins=args.plugin_library,
-        tactic_sources=sources,
+        tactic_sources=arguments.tactic_sources(args),
     )
     screen.line(f"in Polygraphy: {command}", "dim")
-    if args.bisect is not None and not comparison.ok:
-        _bisect(args, comparison, screen)
-    screen.line(comparison.verdict, "good" if comparison.ok else "bad")
-    return DONE if comparison.ok else FAILED
+
+
+def _findings(file: str, found: Mapping[str, Any]) -> Iterator[Finding]:
+    """What a comparison's JSON value says of the second model."""
+    if not found["ok"]:
+        wrong = [f"'{o['output']}' {o['verdict']}" for s in found["sides"] for o in s["outputs"] if not o["equal"]]
+        yield Finding(file, DIFFERS, "; ".join([found["verdict"], *dict.fromkeys(wrong)]))
+
+
+# ---- many pairs ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Comparing(Unit):
+    """Two models to compare."""
+
+    def words(self) -> list[str]:
+        return ["compare", *map(str, self.sources), "--format", "json"]
+
+    def result(self, printed: str) -> dict[str, Any] | None:
+        try:
+            return {"comparison": json.loads(printed)}
+        except ValueError:
+            return None
+
+
+def _many(args: argparse.Namespace, screen: Screen) -> int:
+    """Compare each model of a folder with the one of the same name in another; the exit status is the worst of any."""
+    for name in ALONE:
+        if getattr(args, name):
+            raise UsageError(f"--{name.replace('_', '-')} is for one pair of models.")
+    check_jobs(args.jobs)
+    todo = _pairs(Path(args.original), Path(args.rewritten))
+
+    def told(outcome: Outcome) -> None:
+        entry = outcome.entry
+        if args.format == "text":
+            screen.line(f"{entry['model']}  {_sentence(entry)}", "" if entry["status"] == DONE else "bad")
+        elif args.format == "jsonl":
+            screen.text(json.dumps(entry | {"skipped": outcome.skipped}, ensure_ascii=False))
+
+    manifest = None if args.out is None else Path(args.out)
+    outcomes = run_all(todo, _shared_words(args), manifest, args.jobs, told)
+    if args.format == "text":
+        agree = sum(o.entry["status"] == DONE for o in outcomes)
+        unread = sum("error" in o.entry for o in outcomes)
+        said = [f"{agree} of {len(outcomes)} pairs agree"] + ([f"{unread} could not be compared"] if unread else [])
+        screen.line("; ".join(said), "good" if agree == len(outcomes) else "bad")
+    elif args.format == "json":
+        screen.text(json.dumps([o.entry for o in outcomes], indent=2, ensure_ascii=False))
+    elif args.format in FORMATS:
+        screen.text(FORMATS[args.format]([f for o in outcomes for f in _found(o)]))
+    return ended(worst([o.entry["status"] for o in outcomes]), args.exit_zero)
+
+
+def _pairs(originals: Path, rewritten: Path) -> list[Comparing]:
+    if not (originals.is_dir() and rewritten.is_dir()):
+        raise UsageError("several models are compared folder by folder: surgeon compare ORIGINALS/ REWRITTEN/.")
+    found = [Comparing(name, (path, rewritten / name)) for path, name in models([str(originals)])]
+    if not found:
+        raise UsageError(f"the folder '{originals}' has no .onnx file.")
+    return found
+
+
+def _sentence(entry: Mapping[str, Any]) -> str:
+    """How one comparison ended: the verdict, and the largest error."""
+    if "error" in entry:
+        return f"FAILED: {' '.join(entry['error'].split())}"
+    errors = [o["error"] for s in entry["comparison"]["sides"] for o in s["outputs"] if o["error"] is not None]
+    return f"{entry['comparison']['verdict']}" + (f", largest error {error_text(max(errors))}" if errors else "")
+
+
+def _found(outcome: Outcome) -> Iterator[Finding]:
+    file = str(outcome.unit.sources[1])
+    if "error" in outcome.entry:
+        yield Finding(file, UNREADABLE, outcome.entry["error"])
+    else:
+        yield from _findings(file, outcome.entry["comparison"])
+
+
+def _shared_words(args: argparse.Namespace) -> list[str]:
+    """The options that each pair's process gets."""
+    words = [f"--with={args.runtime}"] if args.runtime is not None else []
+    words += [f"--tactic-sources={args.tactic_sources}"] if args.tactic_sources is not None else []
+    words += ["--network"] if args.network else []
+    words += [] if args.trt is None else ["--trt" if args.trt else "--no-trt"]
+    for name in ("shapes", "plugin_library"):
+        words += [f"--{name.replace('_', '-')}={given}" for given in getattr(args, name)]
+    return words
+
+
+# ---- the window that differs -----------------------------------------------------------------------------------------
 
 
 def _bisect(args: argparse.Namespace, comparison: Comparison, screen: Screen) -> None:

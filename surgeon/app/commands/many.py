@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from surgeon.app.batch import Outcome, run_all, units
-from surgeon.app.commands import CHANGES, DONE, FAILED, UNTAKEN, WRONG
+from surgeon.app.batch import MANIFEST, Outcome, Rewriting, check_jobs, run_all, units
+from surgeon.app.commands import DONE, FAILED, UNTAKEN, WORST_FIRST, WRONG, ended, known, worst
+from surgeon.app.findings import FORMATS, UNREADABLE, Finding, of_report
 from surgeon.app.screen import Screen
 from surgeon.app.summary import size_text
 from surgeon.errors import UsageError
 from surgeon.report import counted, target_name
 
-WORST_FIRST = (WRONG, FAILED, UNTAKEN, CHANGES, DONE)
 WORDS = {WRONG: "unreadable", FAILED: "undone or differs", UNTAKEN: "not all taken", DONE: "done"}
 ALONE = ("check", "explain", "report", "diff")  # options that are for one model
 
@@ -25,23 +25,27 @@ def run(args: argparse.Namespace) -> int:
     for name in ALONE:
         if getattr(args, name):
             raise UsageError(f"--{name} is for one model. Each model's JSON report is written without it.")
-    if args.jobs < 1:
-        raise UsageError(f"--jobs takes a number of processes, 1 at least, not {args.jobs}.")
+    check_jobs(args.jobs)
     screen = Screen(args.quiet)
     out = Path(args.out)
     todo = units(args.models, out)
-    lines = args.format == "jsonl"
 
     def told(outcome: Outcome) -> None:
         entry = outcome.entry
-        text = json.dumps(entry | {"skipped": outcome.skipped}, ensure_ascii=False) if lines else _line(outcome)
-        screen.line(text, "" if entry["status"] in (DONE, UNTAKEN) or lines else "bad")
+        if args.format == "text":
+            screen.line(_line(outcome), "" if entry["status"] in (DONE, UNTAKEN) else "bad")
+        elif args.format == "jsonl":
+            screen.text(json.dumps(entry | {"skipped": outcome.skipped}, ensure_ascii=False))
 
-    outcomes = run_all(todo, shared_words(args), out, args.jobs, told)
-    if not lines:
+    outcomes = run_all(todo, shared_words(args), out / MANIFEST, args.jobs, told)
+    if args.format == "text":
         _print_table(outcomes, screen)
-    status = _worst([o.entry["status"] for o in outcomes])
-    return DONE if args.exit_zero else status
+    elif args.format == "json":
+        screen.text(json.dumps([o.entry for o in outcomes], indent=2, ensure_ascii=False))
+    elif args.format in FORMATS:
+        screen.text(FORMATS[args.format]([f for o in outcomes for f in _findings(o)]))
+    status = worst([o.entry["status"] for o in outcomes])
+    return ended(status, args.exit_zero)
 
 
 def shared_words(args: argparse.Namespace) -> list[str]:
@@ -56,6 +60,15 @@ def shared_words(args: argparse.Namespace) -> list[str]:
         words += [f"--{name.replace('_', '-')}={given}" for given in getattr(args, name)]
     flags = ("allow_unproved", "strict", "fp16", "io_fp16")
     return words + [f"--{name.replace('_', '-')}" for name in flags if getattr(args, name)]
+
+
+def _findings(outcome: Outcome) -> Iterator[Finding]:
+    """What the JSON report of one model says."""
+    unit, entry = outcome.unit, outcome.entry
+    if "error" in entry:
+        yield Finding(str(unit.sources[0]), UNREADABLE, entry["error"])
+    elif isinstance(unit, Rewriting):
+        yield from of_report(str(unit.sources[0]), json.loads(unit.report.read_text(encoding="utf-8")))
 
 
 def _line(outcome: Outcome) -> str:
@@ -74,7 +87,7 @@ def _print_table(outcomes: Sequence[Outcome], screen: Screen) -> None:
     entries = [o.entry for o in outcomes]
     rows = []
     for status in reversed(WORST_FIRST):
-        alike = [e for e in entries if _known(e["status"]) == status]
+        alike = [e for e in entries if known(e["status"]) == status]
         if alike:
             rows.append((WORDS.get(status, ""), str(len(alike)), *_sums([e for e in alike if "error" not in e])))
     plain = ("{}", "{} models", "{} rewrites", "{} untaken before", "{} now", "{} smaller")
@@ -89,12 +102,3 @@ def _sums(entries: Sequence[dict[str, Any]]) -> tuple[str, str, str, str]:
     before, now = (sum(e["untaken"][k] for e in entries) for k in (0, 1))
     written = [e["bytes"] for e in entries if e["output"]]
     return str(sum(e["rewrites"] for e in entries)), str(before), str(now), size_text(sum(a - b for a, b in written))
-
-
-def _known(status: int) -> int:
-    """A status of the table; a process that a signal ended counts as failed."""
-    return status if status in WORST_FIRST else FAILED
-
-
-def _worst(statuses: Sequence[int]) -> int:
-    return min(map(_known, statuses), key=WORST_FIRST.index)

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from surgeon.app import arguments
-from surgeon.app.commands import CHANGES, DONE, status_of
+from surgeon.app.commands import CHANGES, DONE, ended, status_of
 from surgeon.app.explain import Explanation, explain_nodes
+from surgeon.app.findings import FORMATS, of_report
 from surgeon.app.record import record, size_of
 from surgeon.app.screen import Screen
 from surgeon.app.summary import answer, closing, print_precision, print_report, print_window
@@ -38,9 +39,9 @@ def run(args: argparse.Namespace) -> int:
 
         return many.run(args)
     _take_places(args)
-    screen = Screen(args.quiet)
     if args.explain is not None:
-        return _explain(args, screen)
+        return _explain(args, Screen(args.quiet))
+    screen = Screen(args.quiet or args.format != "text")
     if args.out is None and not args.check:
         raise UsageError("say where to write the model: surgeon rewrite IN.onnx OUT.onnx, or --check to write nothing.")
     _check_half(args)
@@ -62,7 +63,9 @@ def run(args: argparse.Namespace) -> int:
     style = "good" if status in (DONE, CHANGES) else "bad"
     screen.line(f"{closing(report)}; {_where(args, withheld)}, {report.seconds:.1f} s", "bad" if report.broken else "")
     screen.line(answer(report, saved), style)
-    return DONE if args.exit_zero else status
+    if args.format != "text":
+        print(_formatted(args, done, status), end="")
+    return ended(status, args.exit_zero)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,15 +186,32 @@ def _page(done: Done, title: str, written: str) -> str:
     return render(done.result.report, title=title, written=written, precision=done.half)
 
 
-def _json(args: argparse.Namespace, done: Done, status: int, files: Mapping[Path, Path]) -> bytes:
-    """The JSON report, with the record of the run; `files` are those of the written model."""
+def _report(done: Done) -> dict[str, Any]:
+    """The JSON report, but for the record of the run."""
     written = done.result.report.to_json()
     for entry, cure in zip(written["untaken"], done.cures, strict=True):
         entry["cure"] = cure
     if done.half is not None:
         written["precision"] = done.half.to_json()
+    return written
+
+
+def _json(args: argparse.Namespace, done: Done, status: int, files: Mapping[Path, Path]) -> bytes:
+    """The JSON report, with the record of the run; `files` are those of the written model."""
+    written = _report(done)
     written["record"] = record(args, done.result.files, files, status)
     return (json.dumps(written, indent=2, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
+
+
+def _formatted(args: argparse.Namespace, done: Done, status: int) -> str:
+    """What --format prints of one model, with a line's end where there is something."""
+    value = _report(done)
+    if args.format in FORMATS:
+        text = FORMATS[args.format](list(of_report(args.model, value, changes=args.check)))
+    else:
+        value["exit_status"] = status
+        text = json.dumps(value, indent=2 if args.format == "json" else None, ensure_ascii=False)
+    return f"{text}\n" if text else ""
 
 
 def _write(done: Done, out: Path | None, reports: dict[Path, Content]) -> int | None:

@@ -1,0 +1,96 @@
+"""What was found in files, for machines: SARIF 2.1.0, or workflow commands of GitHub."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from surgeon.report import target_name
+from surgeon.version import __version__
+
+SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
+NOT_TAKEN, UNKNOWN, WARNING, UNREADABLE = "not-taken", "unknown", "warning", "unreadable"
+UNDONE, CHANGES, DIFFERS = "undone", "changes", "differs"
+MEANINGS = {
+    NOT_TAKEN: "The target refuses the node, or reads it with another meaning than ONNX's.",
+    UNDONE: "A rewrite failed its proof and was undone.",
+    DIFFERS: "Two models give other numbers on the same inputs, or could not be compared.",
+    CHANGES: "A rewrite would change the file.",
+    UNKNOWN: "Whether the target takes the node is not known.",
+    WARNING: "What surgeon's passes say of the file.",
+    UNREADABLE: "The file cannot be read as an ONNX model.",
+}
+LEVELS = {
+    NOT_TAKEN: "error",
+    UNDONE: "error",
+    DIFFERS: "error",
+    CHANGES: "warning",
+    UNKNOWN: "note",
+    WARNING: "warning",
+    UNREADABLE: "error",
+}
+ANNOTATIONS = {"error": "error", "note": "notice", "warning": "warning"}  # GitHub's word for a level
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was found in a file; `kind` is a key of MEANINGS, `node` is empty where it is about no node."""
+
+    file: str
+    kind: str
+    text: str
+    node: str = ""
+
+
+def as_sarif(findings: Sequence[Finding]) -> str:
+    """All findings as one run of SARIF."""
+    rules = [{"id": kind, "shortDescription": {"text": text}} for kind, text in MEANINGS.items()]
+    driver = {"name": "surgeon", "version": __version__, "rules": rules}
+    run = {"tool": {"driver": driver}, "results": [_result(f) for f in findings]}
+    return json.dumps({"$schema": SARIF, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False)
+
+
+def as_github(findings: Sequence[Finding]) -> str:
+    """A workflow command a line, which GitHub shows beside the file; empty where nothing was found."""
+    return "\n".join(
+        f"::{ANNOTATIONS[LEVELS[f.kind]]} file={_property(f.file)},title=surgeon {f.kind}::{_message(f.text)}"
+        for f in findings
+    )
+
+
+FORMATS = {"sarif": as_sarif, "github": as_github}
+
+
+def of_report(file: str, report: Mapping[str, Any], *, changes: bool = False) -> Iterator[Finding]:
+    """What a rewrite's JSON report says of its file; `changes`: also that a rewrite would change it."""
+    name = target_name(report["target"])
+    for entry in report["undone"]:
+        yield Finding(file, UNDONE, f"{entry['pass']} at {entry['node']} was undone: {entry['why']}", entry["node"])
+    for entry in report["untaken"]:
+        cure = f"; cure: {entry['cure']}" if "cure" in entry else ""
+        yield Finding(file, NOT_TAKEN, f"{name} does not take {entry['node']}: {entry['why']}{cure}", entry["node"])
+    if report["verify"].get("failed"):
+        yield Finding(file, DIFFERS, f"the whole models differ: {report['verify']['failed']}")
+    if changes and report["applied"]:
+        passes = ", ".join(sorted({entry["pass"] for entry in report["applied"]}))
+        yield Finding(file, CHANGES, f"surgeon rewrite would change {len(report['applied'])} places: {passes}")
+    for text in report["warnings"][: len(report["warnings"]) - len(report["untaken"])]:
+        yield Finding(file, WARNING, text)
+
+
+def _result(found: Finding) -> dict[str, Any]:
+    location: dict[str, Any] = {"physicalLocation": {"artifactLocation": {"uri": found.file.replace("\\", "/")}}}
+    if found.node:
+        location["logicalLocations"] = [{"name": found.node, "kind": "element"}]
+    message = {"text": found.text}
+    return {"ruleId": found.kind, "level": LEVELS[found.kind], "message": message, "locations": [location]}
+
+
+def _message(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _message(text).replace(":", "%3A").replace(",", "%2C")
