@@ -48,6 +48,11 @@ def written(out: Path) -> dict[str, bytes]:
     return {str(p.relative_to(out)): p.read_bytes() for p in sorted(out.rglob("*.onnx"))}
 
 
+def heed_interrupts() -> None:
+    """A shell starts what runs behind it deaf to Ctrl-C, and so all that comes from there, this test among them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def alive(out: Path) -> bool:
     """Whether a process still runs whose command names the folder (on Linux; elsewhere nobody knows)."""
     for command in Path("/proc").glob("[0-9]*/cmdline"):
@@ -109,7 +114,9 @@ def test_a_second_run_does_what_changed(tmp_path: Path, capsys: Captured) -> Non
 def test_killed_half_way_and_taken_up_again(number: signal.Signals, tmp_path: Path, capsys: Captured) -> None:
     source, out = models(tmp_path / "in", 8), tmp_path / "out"
     command = [sys.executable, "-m", "surgeon", "rewrite", source, "-o", out, "--jobs", "2", "--target", "8.4"]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    )
     while not (out / MANIFEST).exists() or len(entries(out)) < 3:
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.01)
