@@ -311,6 +311,20 @@ def test_fp16(tmp_path: Path, capsys: Captured) -> None:
     assert "--keep-fp32 goes with --fp16" in capsys.readouterr().err
 
 
+def test_what_is_counted_is_what_was_written(tmp_path: Path, capsys: Captured) -> None:
+    """The casts of a conversion to fp16 count, in the answer, in the table and in the reports."""
+    source, out = write(tmp_path, LEAKY), tmp_path / "out.onnx"
+    reports = ["--report", tmp_path / "r.json", "--report", tmp_path / "r.html"]
+    assert run("rewrite", source, out, "--target", "8.4", "--fp16", *reports) == 0
+    nodes = len(onnx.load(out).graph.node)
+    printed = capsys.readouterr().out
+    assert (
+        nodes > 2 and f"takes all {nodes} nodes" in printed and re.search(r"operator +Cast +0 before +2 after", printed)
+    )
+    assert sum(json.loads((tmp_path / "r.json").read_text())["ops"]["after"].values()) == nodes
+    assert f"3 &rarr; {nodes}" in (tmp_path / "r.html").read_text()
+
+
 def test_fp16_that_could_not_be_compared(tmp_path: Path, capsys: Captured) -> None:
     """Written, and no success, unless somebody asked not to prove."""
     old = LEAKY.replace('"" : 17', '"" : 8')

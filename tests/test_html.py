@@ -16,12 +16,12 @@ import pytest
 from onnx import ModelProto, helper, numpy_helper
 
 import surgeon
-from surgeon.app.html.drawing import Sketch, draw, sketch
-from surgeon.app.html.page import MOST_DRAWN, MOST_ROWS, render
+from surgeon.html.drawing import Sketch, draw, sketch
+from surgeon.html.page import MOST_DRAWN, MOST_ROWS, render
 from surgeon.precision import convert
 from surgeon.report import Declined, Report
 
-VOID = {"meta", "br", "!doctype"}
+VOID = {"meta", "br", "input", "!doctype"}
 rng = np.random.default_rng(3)
 
 
@@ -33,6 +33,7 @@ class Page(HTMLParser):
         self.open: list[str] = []
         self.tags: list[str] = []
         self.links: list[str] = []
+        self.places: list[str] = []
         self.text: list[str] = []
         self.feed(text)
         self.close()
@@ -40,7 +41,9 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
+        given = dict(attrs)
         self.links += [v or "" for k, v in attrs if k in ("src", "href", "xlink:href", "data", "action")]
+        self.places += [given["id"] or ""] if "id" in given else []
         if tag not in VOID:
             self.open.append(tag)
 
@@ -48,14 +51,15 @@ class Page(HTMLParser):
         assert self.open and self.open.pop() == tag, tag
 
     def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] not in ("style", "title"):
+        if self.open and self.open[-1] not in ("style", "script", "title"):
             self.text.append(data)
 
 
 def page_of(text: str) -> Page:
     page = Page(text)
-    assert not page.links, "the page fetches nothing"
-    assert "script" not in page.tags and "url(" not in text and "@import" not in text
+    assert all(link[:1] == "#" and link[1:] in page.places for link in page.links), "it fetches nothing, and links work"
+    assert len(page.places) == len(set(page.places))
+    assert page.tags.count("script") == 1 and not re.search(r"url\(|@import|fetch\(|import\(", text)
     for svg in re.findall(r"<svg.*?</svg>", text, re.S):
         ElementTree.fromstring(svg)
     return page
@@ -238,16 +242,10 @@ def test_a_name_that_is_long_keeps_both_its_ends() -> None:
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: the page's layout is measured by a browser")
-@pytest.mark.parametrize("width", [1200, 500])
-def test_the_page_is_no_wider_than_its_window(tmp_path: Path, width: int) -> None:
-    """Wide tables and drawings scroll in their own boxes. (Headless Chromium gives no window under 500 pixels.)"""
+def in_chromium(folder: Path, text: str, script: str, width: int) -> str:
+    """The title of a page after a script ran in it. (Headless Chromium gives no window under 500 pixels.)"""
     assert CHROMIUM is not None
-    result = surgeon.rewrite(norms(3), target="8.4")
-    probe = "<script>document.title = document.documentElement.scrollWidth + '/' + window.innerWidth</script></body>"
-    (tmp_path / "r.html").write_text(
-        render(result.report, precision=convert(result.model)).replace("</body>", probe), encoding="utf-8"
-    )
+    (folder / "r.html").write_text(text.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
     flags = [
         "--headless",
         "--no-sandbox",
@@ -258,10 +256,64 @@ def test_the_page_is_no_wider_than_its_window(tmp_path: Path, width: int) -> Non
         "--disable-sync",
     ]
     done = subprocess.run(
-        [CHROMIUM, *flags, f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900", "--dump-dom",
-         (tmp_path / "r.html").as_uri()],
+        [CHROMIUM, *flags, f"--user-data-dir={folder / 'profile'}", f"--window-size={width},900", "--dump-dom",
+         (folder / "r.html").as_uri()],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
-    found = re.search(r"<title>(\d+)/(\d+)</title>", done.stdout)
+    found = re.search(r"<title>(.*?)</title>", done.stdout)
     assert found is not None, done.stderr[-500:]
-    assert int(found[1]) <= int(found[2])
+    return found[1]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: the page's layout is measured by a browser")
+@pytest.mark.parametrize("width", [1600, 500])
+@pytest.mark.parametrize("count", [3, 500])
+def test_the_page_is_no_wider_than_its_window(tmp_path: Path, width: int, count: int) -> None:
+    """Wide tables and drawings scroll in their own boxes, and the summary stands in the first screen."""
+    result = surgeon.rewrite(norms(count), target="8.4", verify="none")
+    page = render(result.report, precision=convert(result.model) if count == 3 else None)
+    probe = (
+        "const low = document.querySelector('#find').getBoundingClientRect().bottom;"
+        "document.title = [document.documentElement.scrollWidth, innerWidth, Math.round(low), innerHeight].join('/')"
+    )
+    wide, window, low, high = map(int, in_chromium(tmp_path, page, probe, width).split("/"))
+    assert wide <= window and low <= high
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: the search is a script")
+def test_the_search_shows_what_holds_the_words(tmp_path: Path) -> None:
+    report = surgeon.rewrite(norms(20), target="8.4", verify="none").report
+    probe = """
+        const input = document.querySelector('input'), rows = 'details.pass tr:not([hidden]) td.name';
+        const said = [];
+        for (const words of ['div&7', 'L2-NORM', 'nothing like it', '']) {
+          input.value = words; input.dispatchEvent(new Event('input'));
+          const pass = document.querySelector('details.pass');
+          const state = pass.hidden ? ' hidden' : pass.open ? ' open' : ' closed';
+          said.push(document.querySelectorAll(rows).length + state);
+        }
+        document.title = said.join('/');"""
+    assert in_chromium(tmp_path, render(report), probe, 1200) == "1 open/20 open/0 hidden/20 closed"
+
+
+def test_types_are_named() -> None:
+    drawn = _sketch("(float[4] x) => (float16[4] y) { y = Cast <to = 10> (x) }")
+    assert [b.detail for b in drawn.boxes if b.kind == "node"] == ["to=FLOAT16"]
+    model = surgeon.ir.model.Model(helpers.model("(float[4] x) => (float16[4] y) { y = Cast <to = 10> (x) }"))
+    assert model.graph.live()[0].text == "y = Cast(x, to=FLOAT16)"
+
+
+def test_equal_reasons_are_one_row() -> None:
+    report = surgeon.rewrite(norms(1), target="8.4").report
+    report.untaken = [Declined("", f"/n/{k}", f"its input 'a{k}' has 2 dimensions") for k in range(7)]
+    text = render(report)
+    assert text.count("has 2 dimensions") == 1 and "its input &#x27;...&#x27; has" in text
+    assert "and 6 more" in text and "/n/6" in text
+
+
+def test_a_notebook_shows_the_pictures() -> None:
+    result = surgeon.rewrite(norms(1), target="8.4")
+    text = result._repr_html_()
+    Page(text)
+    assert text.count("<svg") == 2 and "TensorRT 8.4 takes all 3 nodes" in text
+    assert text.startswith("<style>\n.surgeon {") and ":root" not in text and "body {" not in text

@@ -11,8 +11,9 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 # Lower layers first: a module imports none of an upper one. What stands in one row is one layer.
 LAYERS = (
-    ("errors", "report", "version"),
+    ("errors", "report", "version", "words"),
     ("ir",),
+    ("html",),
     ("targets",),
     ("rules",),
     ("proof",),
@@ -119,7 +120,7 @@ def test_a_long_file_gives_its_reason() -> None:
 
 def test_every_package_is_in_a_layer() -> None:
     packages = {m.split(".")[1] for m, p in MODULES.items() if m.count(".") == 1 and p.name == "__init__.py"}
-    assert packages - {"passes"} == {name for names in LAYERS for name in names} - {"errors", "report", "version"}
+    assert packages - {"passes"} == {name for names in LAYERS for name in names} - {*LAYERS[0]}
 
 
 def test_circles_and_upward_imports_are_found() -> None:

@@ -10,7 +10,7 @@ from html import escape
 import casefile
 
 import surgeon
-from surgeon.app.html.drawing import Sketch, draw, sketch
+from surgeon.html.drawing import Sketch, draw, sketch
 from surgeon.report import Applied
 from surgeon.rules.rule import Pass
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import surgeon
-from surgeon.app.html.page import render
+from surgeon.html.page import render
 from surgeon.precision import convert
 from surgeon.trt.compare import compare
 from surgeon.trt.engine import build

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from surgeon.app.screen import Screen
-from surgeon.app.text import agreement, nameless, shared_reason
-from surgeon.report import Applied, Declined, Report, counted, error_text, target_name
+from surgeon.app.text import agreement
+from surgeon.report import Applied, Declined, Report, counted, error_text
+from surgeon.words import nameless, shared_reason
 
 if TYPE_CHECKING:
     from surgeon.precision import PrecisionResult
 
 Row = tuple[str, ...]
-SHOWN_SIZE = 50_000  # bytes: a smaller difference is 0.0 MB
 
 
 def print_report(report: Report, screen: Screen, *, diff: bool, each: bool, cures: Sequence[str] = ()) -> None:
@@ -69,28 +69,6 @@ def closing(report: Report) -> str:
         said.append(f"{len(report.undone)} undone")
     said += _whole_models(report)
     return ", ".join(said)
-
-
-def answer(report: Report, saved: int | None = None) -> str:
-    """What the user came for: how many nodes the target takes now, what was proved, and how much smaller the file is.
-
-    `saved` is by how many bytes it is smaller; None where nothing was written.
-    """
-    said = [_taken(report)]
-    if report.applied:
-        proved = sum(a.max_error is not None for a in report.applied)
-        rest = "" if proved == len(report.applied) else f", {len(report.applied) - proved} not proved"
-        said.append(f"{counted(proved, 'rewrite')} proved{rest}")
-    if report.undone:
-        said.append(f"{len(report.undone)} undone")
-    if saved is not None and abs(saved) >= SHOWN_SIZE:
-        said.append(f"{size_text(abs(saved))} {'smaller' if saved > 0 else 'larger'}")
-    return "; ".join(said)
-
-
-def size_text(count: int) -> str:
-    """A number of bytes as people say it: "1.2 MB"."""
-    return f"{round(count / 1e6, 1) + 0.0:.1f} MB"  # -0.0 is 0.0
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
@@ -149,24 +127,6 @@ def _print_untaken(untaken: Sequence[Declined], cures: Sequence[str], screen: Sc
 
 
 # ---- the closing lines -----------------------------------------------------------------------------------------------
-
-
-def _taken(report: Report) -> str:
-    """How many nodes the target takes now, and how many it took before."""
-    name, after, before = target_name(report.target), report.nodes_after, report.nodes_before
-    stay = len(report.untaken)
-    took = before - report.untaken_before
-    if not stay and not report.untaken_before:
-        all_before = f"all {before}" if before > 1 else "one"
-        return f"{name} takes {_all(after)}" + (f" ({all_before} before)" if before != after else "")
-    if not stay:
-        return f"{name} takes {_all(after)} now ({took} of {before} before)"
-    verb = "stays" if stay == 1 else "stay"
-    return f"{name} takes {after - stay} of {counted(after, 'node')} now ({took} of {before} before), {stay} {verb}"
-
-
-def _all(nodes: int) -> str:
-    return f"all {nodes} nodes" if nodes > 1 else "the one node" if nodes else "the model, which has no nodes"
 
 
 def _rewrites(report: Report) -> str:

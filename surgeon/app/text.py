@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from surgeon.pipeline.check import QUOTED
 from surgeon.report import error_text
+from surgeon.words import nameless, shared_reason
 
 WITHIN = 1e-5  # the relative difference that fp32 results may have without further questions
 
@@ -18,16 +18,6 @@ def agreement(error: float) -> str:
     if error <= WITHIN:
         return f" to {error_text(error)}"
     return f" to the original's own rounding ({error_text(error)} on its most sensitive inputs)"
-
-
-def nameless(reason: str) -> str:
-    """A reason without the names that it quotes: what it shares with the same reason about other nodes."""
-    return QUOTED.sub("'...'", reason)
-
-
-def shared_reason(reasons: Sequence[str]) -> str:
-    """One reason for several that differ in the names that they quote, if in anything."""
-    return reasons[0] if len(set(reasons)) == 1 else nameless(reasons[0])
 
 
 def by_reason(rows: Iterable[tuple[str, ...]]) -> dict[str, list[tuple[str, ...]]]:

@@ -11,6 +11,8 @@ from onnx import AttributeProto, NodeProto, TensorProto, helper, numpy_helper
 
 from surgeon.errors import ModelError
 
+# Attributes whose number is a type, in ONNX's operators.
+TYPES = frozenset({"to", "dtype", "output_dtype", "output_datatype", "precision", "stash_type", "softmax_precision"})
 MOST_SHOWN = 8  # elements of a tensor attribute that a person reads
 
 
@@ -85,6 +87,18 @@ def constant_value(proto: NodeProto) -> np.ndarray | None:
     if attribute.name == "sparse_value":
         raise ModelError("a Constant node holds a sparse tensor, which TensorRT does not read. Write it dense.")
     return np.asarray(read_attribute(attribute), kinds.get(attribute.name))
+
+
+def attribute_text(name: str, value: Any) -> str:
+    """An attribute as a person writes it: `axis=1`, `to=FLOAT16`."""
+    return f"{name}={type_name(name, value) or shown(value)}"
+
+
+def type_name(name: str, value: Any) -> str:
+    """The name of the type that an attribute's number stands for; empty where it stands for none."""
+    if name not in TYPES or value not in TensorProto.DataType.values():
+        return ""
+    return str(TensorProto.DataType.Name(value))
 
 
 def shown(attribute: Any) -> str:

@@ -19,7 +19,7 @@ import onnx
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, numpy_helper
 
 from surgeon.errors import ModelError
-from surgeon.ir.attributes import AttributeReference, read_attribute, shown, write_attributes
+from surgeon.ir.attributes import AttributeReference, attribute_text, read_attribute, shown, write_attributes
 from surgeon.ir.protos import IR_WITH_DEFAULTS, body_protos, in_topological_order, named_by_training
 from surgeon.ir.schemas import FLOAT_ATTRIBUTES, FLOAT_LIMIT, MOVED, key_of
 from surgeon.ir.validity import check_tensor
@@ -126,7 +126,7 @@ class Node:
     def text(self) -> str:
         """`y = Op(a, b, axis=1)`: the node as a person writes it."""
         inputs = ", ".join("''" if v is None else v.text for v in self.inputs)
-        attrs = ", ".join(f"{k}={shown(v)}" for k, v in self.attrs.items() if not isinstance(v, GraphProto))
+        attrs = ", ".join(attribute_text(k, v) for k, v in self.attrs.items() if not isinstance(v, GraphProto))
         outputs = ", ".join("''" if v is None else v.name for v in self.outputs)
         return f"{outputs} = {self.op}({inputs}{', ' if inputs and attrs else ''}{attrs})"
 

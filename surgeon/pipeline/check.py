@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -14,8 +13,8 @@ from surgeon.pipeline.source import ModelLike, Source
 from surgeon.report import Report, counted, target_name
 from surgeon.targets.sureness import unknown
 from surgeon.targets.target import Target
+from surgeon.words import QUOTED
 
-QUOTED = re.compile("'([^']+)'")
 MOST_SHOWN = 12  # nodes in the `repr` of what was found, which fits one screen
 
 

@@ -57,8 +57,10 @@ class Result:
         return f"Result of '{self.model.graph.name}', opset {self.report.opset_after}\n{self.report!r}"
 
     def _repr_html_(self) -> str:
-        """The report for a notebook."""
-        return self.report._repr_html_()
+        """The answer, and the rewrites as pictures, for a notebook."""
+        from surgeon.html.page import notebook  # a run without a notebook starts without it
+
+        return notebook(self.report)
 
 
 def rewrite(

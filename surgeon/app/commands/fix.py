@@ -13,7 +13,7 @@ from surgeon.app import arguments
 from surgeon.app.commands import DONE, UNTAKEN, status_of
 from surgeon.app.record import size_of
 from surgeon.app.screen import Screen
-from surgeon.app.summary import answer, closing, print_report
+from surgeon.app.summary import closing, print_report
 from surgeon.errors import SurgeonError
 from surgeon.ir.files import check_writable
 from surgeon.ir.lattice import declared_dim
@@ -25,6 +25,7 @@ from surgeon.pipeline.source import Source
 from surgeon.report import target_name
 from surgeon.rules.meaning import with_functions
 from surgeon.targets.target import Target
+from surgeon.words import answer
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,9 +12,9 @@ from surgeon.app.batch import MANIFEST, Outcome, Rewriting, check_jobs, run_all,
 from surgeon.app.commands import DONE, FAILED, UNTAKEN, WORST_FIRST, WRONG, ended, known, worst
 from surgeon.app.findings import FORMATS, UNREADABLE, Finding, of_report
 from surgeon.app.screen import Screen
-from surgeon.app.summary import size_text
 from surgeon.errors import UsageError
 from surgeon.report import counted, target_name
+from surgeon.words import size_text
 
 WORDS = {WRONG: "unreadable", FAILED: "undone or differs", UNTAKEN: "not all taken", DONE: "done"}
 ALONE = ("check", "explain", "report", "diff")  # options that are for one model

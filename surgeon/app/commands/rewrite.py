@@ -17,15 +17,19 @@ from surgeon.app.explain import Explanation, explain_nodes
 from surgeon.app.findings import FORMATS, of_report
 from surgeon.app.record import record, size_of
 from surgeon.app.screen import Screen
-from surgeon.app.summary import answer, closing, print_precision, print_report, print_window
+from surgeon.app.summary import closing, print_precision, print_report, print_window
 from surgeon.errors import UsageError
 from surgeon.ir.files import Content, check_writable, put
+from surgeon.ir.model import Model
 from surgeon.pipeline.cure import cures
 from surgeon.pipeline.options import Options
+from surgeon.pipeline.run import untaken
 from surgeon.pipeline.session import Result, rewrite_source
 from surgeon.pipeline.source import Source
 from surgeon.report import counted, target_name
+from surgeon.rules.driver import operators
 from surgeon.targets.target import Target
+from surgeon.words import answer
 
 if TYPE_CHECKING:
     from surgeon.precision import PrecisionResult
@@ -142,7 +146,11 @@ def _rewritten(args: argparse.Namespace, source: Path, target: Target, screen: S
             cache=not args.no_cache,
         )
         result = rewrite_source(given, options)
-    half = _to_half(result, args, target, pass_options) if args.fp16 else None
+    half = None
+    if args.fp16:
+        half = _to_half(result, args, target, pass_options)
+        written = Model(half.model)
+        result.report.ops_after, result.report.untaken = operators(written), untaken(written, target)
     result.report.seconds = time.perf_counter() - started
     return Done(result, half, cures(result, given, options))
 
@@ -181,7 +189,7 @@ def _report_files(
 
 
 def _page(done: Done, title: str, written: str) -> str:
-    from surgeon.app.html.page import render  # a run without a page starts without it
+    from surgeon.html.page import render  # a run without a page starts without it
 
     return render(done.result.report, title=title, written=written, precision=done.half)
 

@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else: no network, no script, one style sheet inside."""
+"""The report as one HTML page that needs nothing else: no network; style sheet and search stand inside."""
 
 from __future__ import annotations
 
@@ -6,21 +6,41 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
+from urllib.parse import quote
 
-from surgeon.app.html.drawing import MOST_NODES, Sketch, draw, sketch
-from surgeon.app.summary import answer
+from surgeon.html.drawing import MOST_NODES, Sketch, draw, sketch
 from surgeon.report import Applied, Declined, Report, target_name
-
-if TYPE_CHECKING:
-    from surgeon.precision import PrecisionResult
+from surgeon.words import answer, nameless, shared_reason
 
 MOST_DRAWN = 60  # windows of different shapes on one page
 MOST_ROWS = 500  # of one table
 OPEN_WINDOWS = 10  # a page with no more rewrites shows their pictures without a click
 
 
-def render(report: Report, *, title: str = "", written: str = "", precision: PrecisionResult | None = None) -> str:
+class Precision(Protocol):
+    """What a conversion to fp16 did: a `surgeon.precision.PrecisionResult`."""
+
+    half: int
+    single: int
+    casts: int
+    not_compared: str
+    warnings: list[str]
+
+    @property
+    def kept(self) -> Sequence[Any]: ...
+
+    @property
+    def errors(self) -> Sequence[Any]: ...
+
+    @property
+    def worst(self) -> float | None: ...
+
+    @property
+    def failed(self) -> bool: ...
+
+
+def render(report: Report, *, title: str = "", written: str = "", precision: Precision | None = None) -> str:
     """The page for one run.
 
     title      the input model, as the user calls it
@@ -40,20 +60,40 @@ def render(report: Report, *, title: str = "", written: str = "", precision: Pre
         _operators(report),
         _footer(report),
     ]
-    style = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     name = escape(title or "surgeon's report")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{name}: surgeon</title><style>\n{style}</style></head>\n"
-        f"<body><main>\n{''.join(bodies)}</main></body></html>\n"
+        f"<title>{name}: surgeon</title><style>\n{_file('page.css')}</style></head>\n"
+        f"<body><main>\n{''.join(bodies)}</main><script>\n{_file('search.js')}</script></body></html>\n"
     )
+
+
+def notebook(report: Report) -> str:
+    """The answer, the rewrites with their pictures and what is left, as a part of somebody else's page."""
+    bodies = [
+        f"<p><b>{escape(answer(report))}</b></p>",
+        _entries("Undone", "", report.undone, "bad"),
+        _entries("Not taken", "", report.untaken, "bad"),
+        _warnings(report.warnings),
+        _rewrites(report.applied),
+        _operators(report),
+    ]
+    # Nested, so that the rules hold inside alone.
+    style = (
+        _file("page.css").replace(":root", "&").replace("body {", "& {").replace("margin: 0;", "padding: 1px 14px;", 1)
+    )
+    return f'<style>\n.surgeon {{\n{style}}}\n</style><div class="surgeon">{"".join(bodies)}</div>'
+
+
+def _file(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 # ---- the parts of the page -------------------------------------------------------------------------------------------
 
 
-def _head(report: Report, title: str, written: str, precision: PrecisionResult | None) -> str:
+def _head(report: Report, title: str, written: str, precision: Precision | None) -> str:
     bad = report.failed or (precision is not None and precision.failed)
     kind, word = ("bad", "needs a look") if bad else _proof(report)
     where = f", written to <code>{escape(written)}</code>" if written else ", nothing written"
@@ -80,8 +120,45 @@ def _head(report: Report, title: str, written: str, precision: PrecisionResult |
         f'<h1>{escape(title or "A rewritten model")} <span class="pill {kind}">{word}</span></h1>'
         f'<p class="sub">for {escape(target_name(report.target))}{where}</p>'
         f"<p>{escape(answer(report))}</p>"
-        f'<div class="tiles">{"".join(tiles)}</div>{whole}'
+        f'<div class="tiles">{"".join(tiles)}</div>{whole}{_contents(report, precision)}'
     )
+
+
+def _contents(report: Report, precision: Precision | None) -> str:
+    """Where what stands, the passes first; and the search, which shows itself where scripts run."""
+    counts = [
+        ("undone", "Undone", len(report.undone)),
+        ("not-taken", "Not taken", len(report.untaken)),
+        ("warnings", "Warnings", len(report.warnings)),
+        ("rewrites", "Rewrites", len(report.applied)),
+        ("declined", "Declined", len(report.declined)),
+    ]
+    links = [
+        f'<a href="#{place}">{word} <span class="count">{count}</span></a>' for place, word, count in counts if count
+    ]
+    links += ['<a href="#precision">Precision</a>'] if precision is not None else []
+    links += ['<a href="#operators">Operators</a>'] if report.ops_before or report.ops_after else []
+    passes = [
+        f'<a href="#{_place(g.pass_name, g.strategy)}">{escape(g.pass_name)} <span class="count">{g.times}x</span></a>'
+        for g in report.groups()
+    ]
+    rows = "".join(f"<nav>{''.join(row)}</nav>" for row in (links, passes) if row)
+    return (
+        f'{rows}<p id="find" hidden><input type="search" placeholder="Search nodes, passes, reasons" '
+        'aria-label="Search"> <span class="sub"></span></p>'
+    )
+
+
+def _place(name: str, strategy: str) -> str:
+    """The anchor of a pass."""
+    return f"pass-{escape(name)}-{escape(strategy)}"
+
+
+def _heading(word: str, count: int | None = None) -> str:
+    """A heading that is an anchor."""
+    place = word.lower().replace(" ", "-")
+    number = "" if count is None else f' <span class="count">{count}</span>'
+    return f'<h2 id="{place}">{word}{number} <a class="anchor" href="#{place}" aria-label="link">#</a></h2>'
 
 
 def _proof(report: Report) -> tuple[str, str]:
@@ -105,23 +182,32 @@ def _entries(head: str, what: str, entries: Sequence[Declined], kind: str) -> st
     if not entries:
         return ""
     named = any(e.pass_name for e in entries)
-    rows = [_cells(("name", e.node), *([("", e.pass_name)] if named else []), ("why", e.why)) for e in entries]
-    headers = ("node", "pass", "why") if named else ("node", "why")
-    return (
-        f'<h2>{head} <span class="count">{len(entries)}</span></h2>'
-        f'<p class="sub">{escape(what)}</p>{_table(headers, rows, kind)}'
-    )
+    groups: dict[tuple[str, str], list[Declined]] = {}
+    for e in entries:
+        groups.setdefault((e.pass_name, nameless(e.why)), []).append(e)
+    rows = [
+        _cells(
+            *([("", name)] if named else []),
+            ("why", shared_reason([e.why for e in alike])),
+            ("name", _listed([e.node for e in alike])),
+            raw=(2 if named else 1,),
+        )
+        for (name, _), alike in sorted(groups.items(), key=lambda g: -len(g[1]))
+    ]
+    headers = ("pass", "why", "nodes") if named else ("why", "nodes")
+    said = f'<p class="sub">{escape(what)}</p>' if what else ""
+    return f"{_heading(head, len(entries))}{said}{_table(headers, rows, kind)}"
 
 
 def _warnings(warnings: Sequence[str]) -> str:
     if not warnings:
         return ""
     rows = [_cells(("why", w)) for w in warnings]
-    return f'<h2>Warnings <span class="count">{len(warnings)}</span></h2>{_table(("",), rows, "warn")}'
+    return f"{_heading('Warnings', len(warnings))}{_table(('',), rows, 'warn')}"
 
 
 def _rewrites(applied: Sequence[Applied]) -> str:
-    head = f'<h2>Rewrites <span class="count">{len(applied)}</span></h2>'
+    head = _heading("Rewrites", len(applied))
     if not applied:
         return f'{head}<p class="none">Nothing to rewrite.</p>'
     groups: dict[tuple[str, str], list[Applied]] = {}
@@ -180,15 +266,18 @@ def _group(name: str, strategy: str, those: Sequence[Applied], shapes: Windows, 
     )
     listed = len(those) > len(shapes) or drawn < len(shapes)
     inside = f'<div class="inside">{"".join(windows)}{table if listed else ""}</div>'
-    return f"<details{' open' if show else ''}>{summary}{inside}</details>"
+    place = _place(name, strategy)
+    return f'<details class="pass" id="{place}"{" open" if show else ""}>{summary}{inside}</details>'
 
 
 def _window(before: Sketch, after: Sketch, same: Sequence[Applied]) -> str:
     first = same[0]
+    place = f"at-{quote(first.root, safe='')}"
     more = f' <span class="sub">and {len(same) - 1} more of this shape;</span>' if len(same) > 1 else ""
     proof = "not proved" if first.max_error is None else f"error {_error(first.max_error)}"
     return (
-        f'<div class="window"><code>{escape(first.root)}</code>{more} <span class="sub">{proof}</span>'
+        f'<div class="window" id="{place}"><code>{escape(first.root)}</code>{more} <span class="sub">{proof}</span> '
+        f'<a class="anchor" href="#{place}" aria-label="link">#</a>'
         '<div class="sides">'
         f"{_side('before', before, first.before, first)}{_side('after', after, first.after, first)}</div></div>"
     )
@@ -212,20 +301,7 @@ def _side(word: str, drawn: Sketch, lines: Sequence[str], record: Applied) -> st
 
 
 def _declined(declined: Sequence[Declined]) -> str:
-    if not declined:
-        return ""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for d in declined:
-        groups.setdefault((d.pass_name, d.why), []).append(d.node)
-    rows = [
-        _cells(("", name), ("why", why), ("name", _listed(nodes)), raw=(2,))
-        for (name, why), nodes in sorted(groups.items())
-    ]
-    return (
-        f'<h2>Declined <span class="count">{len(declined)}</span></h2>'
-        '<p class="sub">A pattern held here, and the rewrite was not made.</p>'
-        f"{_table(('pass', 'why', 'nodes'), rows)}"
-    )
+    return _entries("Declined", "A pattern held here, and the rewrite was not made.", declined, "")
 
 
 def _listed(nodes: Sequence[str]) -> str:
@@ -259,7 +335,7 @@ def _operators(report: Report) -> str:
             f'<details><summary>operators that did not change <span class="sub">{len(same)}</span></summary>'
             f"{_table(('operator', '#before', '#after', '#change'), rows)}</details>"
         )
-    return f"<h2>Operators</h2>{table}{rest}"
+    return f"{_heading('Operators')}{table}{rest}"
 
 
 def _op_row(name: str, before: int, after: int) -> str:
@@ -269,7 +345,7 @@ def _op_row(name: str, before: int, after: int) -> str:
     )
 
 
-def _precision(result: PrecisionResult) -> str:
+def _precision(result: Precision) -> str:
     groups: dict[tuple[str, str], list[str]] = {}
     for k in result.kept:
         groups.setdefault((k.op, k.why), []).append(k.node)
@@ -293,10 +369,11 @@ def _precision(result: PrecisionResult) -> str:
         if errors
         else f'<p class="none">Not compared: {escape(result.not_compared)}.</p>'
     )
-    warnings = _warnings(result.warnings).replace("h2>", "h3>")
+    rows = [_cells(("why", w)) for w in result.warnings]
+    warnings = f"<h3>Warnings</h3>{_table(('',), rows, 'warn')}" if rows else ""
     islands = f"<h3>Kept in fp32</h3>{_table(('operator', 'why', 'nodes'), kept)}" if kept else ""
     return (
-        f'<h2>Precision</h2><p class="sub">{result.half} nodes compute in fp16, {result.single} in fp32, with '
+        f'{_heading("Precision")}<p class="sub">{result.half} nodes compute in fp16, {result.single} in fp32, with '
         f"{result.casts} casts between. The error is max|a - b| / max|b| against the fp32 original, with every fp16 "
         "tensor rounded; beside it, that of the original when its weights and inputs alone are rounded. "
         f'"large" inputs are the random ones times 1000.</p>{compared}{islands}{warnings}'
@@ -351,4 +428,4 @@ def _table(headers: Sequence[str], rows: Sequence[str], kind: str = "") -> str:
     return f'<div class="box {kind}"><table>{head}{"".join(rows[:MOST_ROWS])}</table></div>{cut}'
 
 
-__all__ = ["MOST_DRAWN", "MOST_ROWS", "render"]
+__all__ = ["MOST_DRAWN", "MOST_ROWS", "notebook", "render"]

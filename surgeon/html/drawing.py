@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from surgeon.ir.attributes import type_name
+
 MOST_NODES = 40  # a larger window is given as text
 LABEL, DETAIL = 7.4, 6.1  # width of a character, in pixels, of the two sizes of type
 LONGEST = 34  # characters of a label or detail
@@ -97,7 +99,7 @@ def sketch(nodes: Sequence[Any], outputs: Sequence[str]) -> Sketch:
 def _detail(node: Any, made: dict[Any, Any]) -> str:
     """The node's attributes and constants: `axes=[1], 1e-12`."""
     parts = [
-        f"{k}={_plain(v)}"
+        f"{k}={type_name(k, v) or _plain(v)}"
         for k, v in node.attrs.items()
         if isinstance(v, int | float | str | list) and k not in ("keepdims", "noop_with_empty_axes")
     ]
