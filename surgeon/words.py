@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from surgeon.report import Report, counted, target_name
 
 QUOTED = re.compile("'([^']+)'")
+NAMED = re.compile(r"'[^']+'|%\w+")  # tensors of a file, and of PyTorch's record in it
+MOST_OTHERS = 3  # nodes that are named behind the first
 SHOWN_SIZE = 50_000  # bytes: a smaller difference is 0.0 MB
 
 
@@ -59,3 +61,20 @@ def nameless(reason: str) -> str:
 def shared_reason(reasons: Sequence[str]) -> str:
     """One reason for several that differ in the names that they quote, if in anything."""
     return reasons[0] if len(set(reasons)) == 1 else nameless(reasons[0])
+
+
+def merged(warnings: Sequence[str]) -> list[str]:
+    """Warnings about nodes, `node: text`; those that differ in names alone are one, with the other nodes behind it."""
+    groups: dict[str, list[str]] = {}
+    for warning in warnings:
+        node, _, text = warning.partition(": ")
+        groups.setdefault(NAMED.sub("...", text.replace(node, "...")) if text else warning, []).append(warning)
+    return [_with_others(alike) for alike in groups.values()]
+
+
+def _with_others(alike: Sequence[str]) -> str:
+    if len(alike) == 1:
+        return alike[0]
+    others = list(dict.fromkeys(w.partition(": ")[0] for w in alike[1:]))
+    more = f" and {len(others) - MOST_OTHERS} more" if len(others) > MOST_OTHERS else ""
+    return f"{alike[0]} (the same of {', '.join(others[:MOST_OTHERS])}{more})"

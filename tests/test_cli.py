@@ -367,6 +367,20 @@ def test_a_rewrite_for_machines(tmp_path: Path, capsys: Captured) -> None:
     assert json.loads(line)["applied"][0]["pass"] == "leaky-relu"
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["rewrite", "a", "b", "--taget", "8.4"], "there is no option '--taget'. Did you mean '--target'?"),
+        (["rewrite", "a", "b", "--verfy=none"], "there is no option '--verfy'. Did you mean '--verify'?"),
+        (["rewrite", "a", "b", "--verify", "windw"], "--verify takes window, full, none, not 'windw'. Did you mean"),
+        (["chek", "a"], "there is no command 'chek'. Did you mean 'check'?"),
+    ],
+)
+def test_what_was_meant_is_named(words: list[str], said: str, capsys: Captured) -> None:
+    assert run(*words) == 2
+    assert said in capsys.readouterr().err
+
+
 # ---- explain, check, passes ------------------------------------------------------------------------------------------
 
 
@@ -431,6 +445,15 @@ def test_check_says_what_the_passes_say_of_the_file(tmp_path: Path, capsys: Capt
     printed = capsys.readouterr().out.splitlines()
     assert [line for line in printed if line.startswith("warning")] == said
     assert printed[-1].startswith("TensorRT 10.9 takes every node")
+
+
+def test_equal_warnings_are_one(tmp_path: Path, capsys: Captured) -> None:
+    """Two norms lost their epsilon: one warning with both nodes, and each by itself with -v."""
+    source = ROOT / "samples" / "ssd_l2norm" / "ssd_l2norm_dynamo_op18.onnx"
+    for more, said in (((), ["node_div_1: ", "(the same of node_div)"]), (("-v",), ["node_div_1: ", "node_div: "])):
+        assert run("rewrite", source, tmp_path / "out.onnx", "--target", "10.9", "--verify", "none", *more) == 0
+        lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning")]
+        assert len(lines) == 1 + len(more) and all(any(w in line for line in lines) for w in said), lines
 
 
 def test_check_where_no_pass_mends(tmp_path: Path, capsys: Captured) -> None:

@@ -18,6 +18,7 @@ from surgeon.app.cli import main
 pytest.importorskip("tensorrt_rtx", reason="TensorRT-RTX is not installed: surgeon's extra 'rtx'")
 from surgeon.errors import EngineError, UsageError
 from surgeon.trt import engine, runtime
+from surgeon.trt.profiles import dynamic_inputs
 from surgeon.trt.refusals import parser_error
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,26 +56,22 @@ def test_builds_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.onnx", "out.engine"]
 
 
-def test_a_dynamic_input_without_a_profile_is_said(tmp_path: Path) -> None:
-    built = engine.build(write(tmp_path, RELU), tmp_path / "out.engine", runtime="rtx")
-    assert built.notes == [
-        "the input 'x' is dynamic and has no --profile: the engine takes 1x3 alone; "
-        "--profile x:MIN,OPT,MAX allows others"
-    ]
+def test_a_dynamic_input_without_a_profile_stops(tmp_path: Path) -> None:
+    """The command that is offered builds."""
+    source, out = write(tmp_path, RELU), tmp_path / "out.engine"
+    with pytest.raises(UsageError, match="'x' is dynamic and has no --profile, which says what shapes") as caught:
+        engine.build(source, out, runtime="rtx")
+    assert not out.exists()
+    (command,) = re.findall(r"For one shape alone: surgeon (.*); --profile x:MIN,OPT,MAX", str(caught.value))
+    assert main([*shlex.split(command), "--with", "rtx"]) == 0 and out.exists()
 
 
-def test_a_dynamic_input_that_the_profile_leaves_out_is_said(tmp_path: Path) -> None:
+def test_a_dynamic_input_that_the_profile_leaves_out_stops(tmp_path: Path) -> None:
     ssd = SAMPLES / "ssd_l2norm" / "ssd_l2norm_ts_op13.onnx"
     profile = {"conv4_3": [(1, 16, 38, 38)] * 3}
-    built = engine.build(ssd, tmp_path / "out.engine", runtime="rtx", profiles=[profile])
-    assert len(built.notes) == 1 and "'conv5_3' is dynamic and has no --profile" in built.notes[0]
-
-
-def test_a_refusal_says_that_there_was_no_profile(tmp_path: Path) -> None:
-    """Of one pixel there is no variance: that the sizes are 1 is no word of the model's."""
-    style = SAMPLES / "style_transfer" / "style_transfer_ts_op11.onnx"
-    with pytest.raises(EngineError, match="'image' is dynamic and has no --profile: the engine takes 1x3x1x1 alone"):
-        engine.build(style, tmp_path / "out.engine", runtime="rtx")
+    with pytest.raises(UsageError, match="'conv5_3' is dynamic and has no --profile") as caught:
+        engine.build(ssd, tmp_path / "out.engine", runtime="rtx", profiles=[profile])
+    assert "--profile conv5_3:1x24x224x224; " in str(caught.value)
 
 
 def test_progress_is_reported(tmp_path: Path) -> None:
@@ -83,13 +80,15 @@ def test_progress_is_reported(tmp_path: Path) -> None:
         SAMPLES / "ssd_l2norm" / "ssd_l2norm_ts_op13.onnx",
         tmp_path / "out.engine",
         runtime="rtx",
+        profiles=[{"conv4_3": [(1, 16, 38, 38)] * 3, "conv5_3": [(1, 24, 19, 19)] * 3}],
         progress=lambda *s: steps.append(s),
     )
     assert steps and all(0 <= done <= total for _, done, total in steps)
 
 
 def test_a_timing_cache_is_not_silently_ignored(tmp_path: Path) -> None:
-    built = engine.build(write(tmp_path, RELU), tmp_path / "out.engine", runtime="rtx", timing_cache=tmp_path / "cache")
+    source = write(tmp_path, RELU.replace("float[N,3]", "float[2,3]"))
+    built = engine.build(source, tmp_path / "out.engine", runtime="rtx", timing_cache=tmp_path / "cache")
     assert any("--timing-cache does nothing" in note for note in built.notes)
     assert not (tmp_path / "cache").exists()
 
@@ -133,7 +132,11 @@ def test_what_no_pass_mends_is_said(tmp_path: Path) -> None:
 
 
 def test_a_plugin_node_is_not_mended_by_a_library_that_rtx_cannot_load(tmp_path: Path) -> None:
-    text = RELU.replace('"" : 17', '"" : 17, "surgeon" : 1').replace("Relu(x)", "surgeon.Nothing(x)")
+    text = (
+        RELU.replace('"" : 17', '"" : 17, "surgeon" : 1')
+        .replace("float[N,3]", "float[2,3]")
+        .replace("Relu(x)", "surgeon.Nothing(x)")
+    )
     with pytest.raises(
         EngineError, match=r"Nothing 'act': .*Plugin not found(.|\n)*no pass rewrites this node for rtx"
     ):
@@ -222,5 +225,6 @@ def test_one_process_drives_one_of_the_two() -> None:
 def test_every_rewritten_sample_builds(sample: str, profiles: list[str], tmp_path: Path) -> None:
     out = tmp_path / "out.onnx"
     assert main(["rewrite", str(SAMPLES / f"{sample}.onnx"), str(out), "--target", "rtx", "-q"]) == 0
-    words = [w for p in profiles for w in ("--profile", p)]
+    offered = [f"{name}:{sizes}" for name, sizes in dynamic_inputs(onnx.load(out)).items()]
+    words = [w for p in profiles or offered for w in ("--profile", p)]
     assert main(["build", str(out), str(tmp_path / "out.engine"), "--with", "rtx", *words]) == 0

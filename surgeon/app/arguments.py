@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from difflib import get_close_matches
+from typing import Any, NoReturn
 
 from surgeon.errors import UsageError, did_you_mean
 from surgeon.targets.target import Target
@@ -44,6 +46,7 @@ COMMANDS = (
     "diff-targets",
     "plugins",
 )
+CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)")  # argparse's words
 Sizes = tuple[int, ...]
 FORMATS = ("text", "json", "jsonl", "sarif", "github")
 RESULTS = "write a JSON line a model; a second run does what is left"
@@ -60,10 +63,24 @@ class _Parser(argparse.ArgumentParser):
         lines = "".join(f"  surgeon {example}\n" for example in given)
         return super().format_help() + (f"\nexamples:\n{lines}" if lines else "")
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:  # type: ignore[override]
+        """What argparse does, but that a command names the option that was meant in place of one that there is not."""
+        found, left = super().parse_known_args(args, namespace)
+        wrong = next((word.partition("=")[0] for word in left if word.startswith("-")), "")
+        if wrong and self.prog != "surgeon":
+            known = [option for option in self._option_string_actions if option.startswith("--")]
+            self.error(f"there is no option '{wrong}'.{did_you_mean(wrong, known)}")
+        return found, left
+
     def error(self, message: str) -> NoReturn:
-        if "invalid choice" in message and self.prog == "surgeon":
-            wrong = message.split("'")[1] if "'" in message else ""
-            message = f"there is no command '{wrong}'.{did_you_mean(wrong, COMMANDS)}"
+        choice = CHOICE.fullmatch(message)
+        if choice and self.prog == "surgeon":
+            message = f"there is no command '{choice[2]}'.{did_you_mean(choice[2], COMMANDS)}"
+        elif choice:
+            known = re.findall(r"[\w-]+", choice[3])
+            near = get_close_matches(choice[2], known, n=1)
+            meant = f" Did you mean '{near[0]}'?" if near else ""
+            message = f"{choice[1]} takes {', '.join(known)}, not '{choice[2]}'.{meant}"
         end = "" if message.endswith((".", "?")) else "."
         raise UsageError(f"{message}{end} See {self.prog} --help.")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from surgeon.app.screen import Screen
 from surgeon.app.text import agreement
 from surgeon.report import Applied, Declined, Report, counted, error_text
-from surgeon.words import nameless, shared_reason
+from surgeon.words import merged, nameless, shared_reason
 
 if TYPE_CHECKING:
     from surgeon.precision import PrecisionResult
@@ -30,7 +30,7 @@ def print_report(report: Report, screen: Screen, *, diff: bool, each: bool, cure
     screen.table("undone", ("pass", "node", "why"), _entries(report.undone, True), "bad")
     screen.table("declined", ("pass", "node", "why"), _entries(report.declined, each), "warn")
     _print_untaken(report.untaken, cures, screen, each)
-    screen.table("warning", ("",), [(w,) for w in report.warnings], "warn")
+    screen.table("warning", ("",), [(w,) for w in (report.warnings if each else merged(report.warnings))], "warn")
 
 
 def print_window(a: Applied, screen: Screen) -> None:

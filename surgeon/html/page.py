@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from surgeon.html.drawing import MOST_NODES, Sketch, draw, sketch
 from surgeon.report import Applied, Declined, Report, target_name
-from surgeon.words import answer, nameless, shared_reason
+from surgeon.words import answer, merged, nameless, shared_reason
 
 MOST_DRAWN = 60  # windows of different shapes on one page
 MOST_ROWS = 500  # of one table
@@ -202,7 +202,7 @@ def _entries(head: str, what: str, entries: Sequence[Declined], kind: str) -> st
 def _warnings(warnings: Sequence[str]) -> str:
     if not warnings:
         return ""
-    rows = [_cells(("why", w)) for w in warnings]
+    rows = [_cells(("why", w)) for w in merged(warnings)]
     return f"{_heading('Warnings', len(warnings))}{_table(('',), rows, 'warn')}"
 
 

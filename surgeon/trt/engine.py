@@ -5,22 +5,22 @@ A refusal is told with its ONNX node and the pass to mend it.
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from surgeon.errors import EngineError, UsageError, did_you_mean
 from surgeon.ir.files import as_text, check_writable, put, read, read_all
-from surgeon.ir.lattice import declared_dim
 from surgeon.proof.feeds import HALVES
 from surgeon.report import Progress
 from surgeon.trt.log import PolygraphyLog
+from surgeon.trt.profiles import Profile, check_profiles
 from surgeon.trt.refusals import refusal_text, refusals
 from surgeon.trt.runtime import RTX, choose_runtime, title, use
 
-Profile = Mapping[str, Sequence[Sequence[int]]]  # input name -> (min, opt, max) shapes
 Profiles = Sequence[Profile] | Callable[[Any], Sequence[Profile]]  # the second: of the parsed INetworkDefinition
 
 
@@ -50,7 +50,8 @@ def build(
     """Build the engine of an ONNX file.
 
     runtime         "tensorrt" or "rtx"; None: see `choose_runtime`
-    profiles        for each optimisation profile, the (min, opt, max) shape of each dynamic input
+    profiles        for each optimisation profile, the (min, opt, max) shape of each dynamic input; with a dynamic input
+                    there must be one
     fp16            let TensorRT choose fp16 kernels: TensorRT up to 10 alone, whose networks are weakly typed
     plugins         shared libraries to load first
     timing_cache    a file to read, where it is there, and to add to
@@ -69,18 +70,15 @@ def build(
             f"{title(trt)} is strongly typed: it takes each tensor's type from the model and has no fp16 switch. "
             "Convert the model with `surgeon rewrite --fp16` and build that."
         )
-    _check_profiles(profiles, proto)
+    check_profiles(profiles, proto, f"surgeon build {shlex.join([str(source), str(path)])}")
     libraries = [plugin_library(p) for p in plugins]
     sources = tactics(trt, tactic_sources)
     started = time.perf_counter()
-    notes = _fixed_shapes(proto, profiles)
-    try:
-        engine = serialized(
-            trt, source, profiles=profiles, fp16=fp16, libraries=libraries, cache=timing_cache, sources=sources,
-            progress=progress,
-        )  # fmt: skip
-    except EngineError as error:
-        raise EngineError("\n  ".join([str(error), *notes])) from None
+    notes = []
+    engine = serialized(
+        trt, source, profiles=profiles, fp16=fp16, libraries=libraries, cache=timing_cache, sources=sources,
+        progress=progress,
+    )  # fmt: skip
     put({path: engine})
     if timing_cache is not None and trt.__name__ == RTX:
         notes.append(f"{title(trt)} keeps no timing cache: --timing-cache does nothing")
@@ -203,45 +201,8 @@ def _monitor(trt: Any, progress: Progress) -> Any:
     return Monitor()
 
 
-def _check_profiles(profiles: Sequence[Profile], proto: Any) -> None:
-    inputs = {i.name: i for i in proto.graph.input}
-    for profile in profiles:
-        for name, shapes in profile.items():
-            if name not in inputs:
-                raise UsageError(f"the model has no input '{name}'.{did_you_mean(name, inputs)}")
-            rank = len(inputs[name].type.tensor_type.shape.dim)
-            for shape in shapes:
-                if len(shape) != rank:
-                    raise UsageError(
-                        f"the input '{name}' has {rank} dimensions; its profile gives {'x'.join(map(str, shape))}."
-                    )
-            smallest, usual, largest = shapes
-            if not all(a <= b <= c for a, b, c in zip(smallest, usual, largest, strict=True)):
-                raise UsageError(
-                    f"the profile of '{name}' goes from the smallest shape over the usual one to the largest, each "
-                    "dimension in that order."
-                )
-
-
 def plugin_library(path: str | Path) -> str:
     """The absolute path of a shared library. Raises UsageError where there is none."""
     if not Path(path).is_file():
         raise UsageError(f"there is no plugin library '{path}'. `surgeon plugins build` makes surgeon's own.")
     return str(Path(path).resolve())
-
-
-def _fixed_shapes(proto: Any, profiles: Sequence[Profile]) -> list[str]:
-    """What Polygraphy makes of dynamic inputs that a profile leaves out: one shape, each unknown size 1."""
-    weights = {t.name for t in proto.graph.initializer}
-    given = set.intersection(*map(set, profiles)) if profiles else set()
-    notes = []
-    for info in proto.graph.input:
-        dims = [declared_dim(d) for d in info.type.tensor_type.shape.dim]
-        if info.name in weights | given or all(isinstance(d, int) for d in dims):
-            continue
-        shape = "x".join(str(d) if isinstance(d, int) else "1" for d in dims)
-        notes.append(
-            f"the input '{info.name}' is dynamic and has no --profile: the engine takes {shape} alone; --profile "
-            f"{info.name}:MIN,OPT,MAX allows others"
-        )
-    return notes

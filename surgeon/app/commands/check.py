@@ -22,6 +22,7 @@ from surgeon.pipeline.check import Checked, Untaken, check
 from surgeon.report import counted, target_name
 from surgeon.targets.sureness import basis
 from surgeon.targets.target import Target
+from surgeon.words import merged
 
 HEADERS = ("node", "operator", "mended by", "why")
 
@@ -181,7 +182,7 @@ def _print_nodes(verdict: FileVerdict, screen: Screen) -> None:
         return
     _print_groups("not taken", verdict.checked.untaken, screen, "bad")
     _print_groups("not known", verdict.checked.unknown, screen, "warn")
-    screen.table("warning", ("",), [(w,) for w in verdict.checked.warnings], "warn")
+    screen.table("warning", ("",), [(w,) for w in merged(verdict.checked.warnings)], "warn")
 
 
 def _sentence(verdict: FileVerdict) -> str:

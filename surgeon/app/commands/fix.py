@@ -16,7 +16,6 @@ from surgeon.app.screen import Screen
 from surgeon.app.summary import closing, print_report
 from surgeon.errors import SurgeonError
 from surgeon.ir.files import check_writable
-from surgeon.ir.lattice import declared_dim
 from surgeon.ir.run import load_error
 from surgeon.pipeline.cure import cures
 from surgeon.pipeline.options import Options
@@ -95,8 +94,9 @@ def _loaded(source: Source, result: Result, screen: Screen) -> bool:
 def next_command(out: Path, model: ModelProto, target: Target) -> tuple[str, str]:
     """Where to type what next: surgeon build where the target builds here, trtexec where that TensorRT is."""
     from surgeon.trt.ask import why_not
+    from surgeon.trt.profiles import dynamic_inputs
 
-    dynamic = _dynamic_inputs(model)
+    dynamic = dynamic_inputs(model)
     engine = shlex.quote(str(out.with_suffix(".engine")))
     if not why_not(target):
         profiles = "".join(f" --profile {shlex.quote(f'{name}:{sizes}')}" for name, sizes in dynamic.items())
@@ -107,21 +107,3 @@ def next_command(out: Path, model: ModelProto, target: Target) -> tuple[str, str
     program = "tensorrt_rtx" if target.rtx else "trtexec"
     command = f"{program} --onnx={shlex.quote(out.name)} --saveEngine={shlex.quote(Path(engine).name)}{shapes}{dla}"
     return f", where {target_name(str(target))} is", command
-
-
-def _dynamic_inputs(model: ModelProto) -> dict[str, str]:
-    """Each input with unknown sizes, and a shape for it: 1 in front, 224 for an unknown size of a picture, else 1."""
-    weights = {t.name for t in model.graph.initializer}
-    found = {}
-    for info in model.graph.input:
-        dims = [declared_dim(d) for d in info.type.tensor_type.shape.dim]
-        if info.name in weights or all(isinstance(d, int) for d in dims):
-            continue
-        found[info.name] = "x".join(str(_usual(d, axis, len(dims))) for axis, d in enumerate(dims))
-    return found
-
-
-def _usual(dim: object, axis: int, rank: int) -> int:
-    if isinstance(dim, int):
-        return dim
-    return 224 if rank == 4 and axis > 1 else 1
