@@ -153,8 +153,8 @@ def test_a_missing_plugin_library_is_said(tmp_path: Path, capsys: Captured) -> N
 
 @needs_rtx
 def test_rtx_has_no_tactic_sources(tmp_path: Path, capsys: Captured) -> None:
-    source = write(tmp_path, LEAKY)
-    assert run("build", source, tmp_path / "out.engine", "--with", "rtx", "--tactic-sources", "none") == 2
+    words = ["build", write(tmp_path, LEAKY), tmp_path / "out.engine", "--with", "rtx", "--tactic-sources", "none"]
+    assert run(*words, "--profile", "x:1x3") == 2
     assert "has no tactic sources" in capsys.readouterr().err
 
 

@@ -72,7 +72,7 @@ def render(report: Report, *, title: str = "", written: str = "", precision: Pre
 def notebook(report: Report) -> str:
     """The answer, the rewrites with their pictures and what is left, as a part of somebody else's page."""
     bodies = [
-        f"<p><b>{escape(answer(report))}</b></p>",
+        f"<p><b>{escape(answer(report))}</b> {_state(report)}</p>",
         _entries("Undone", "", report.undone, "bad"),
         _entries("Not taken", "", report.untaken, "bad"),
         _warnings(report.warnings),
@@ -94,8 +94,6 @@ def _file(name: str) -> str:
 
 
 def _head(report: Report, title: str, written: str, precision: Precision | None) -> str:
-    bad = report.failed or (precision is not None and precision.failed)
-    kind, word = ("bad", "needs a look") if bad else _proof(report)
     where = f", written to <code>{escape(written)}</code>" if written else ", nothing written"
     nodes = f"{sum(report.ops_before.values())} &rarr; {sum(report.ops_after.values())}"
     tiles = [
@@ -117,7 +115,7 @@ def _head(report: Report, title: str, written: str, precision: Precision | None)
     if precision is not None:
         tiles.append(_tile(_error(precision.worst), "largest error of fp16", "bad" if precision.failed else ""))
     return (
-        f'<h1>{escape(title or "A rewritten model")} <span class="pill {kind}">{word}</span></h1>'
+        f"<h1>{escape(title or 'A rewritten model')} {_state(report, precision)}</h1>"
         f'<p class="sub">for {escape(target_name(report.target))}{where}</p>'
         f"<p>{escape(answer(report))}</p>"
         f'<div class="tiles">{"".join(tiles)}</div>{whole}{_contents(report, precision)}'
@@ -159,6 +157,13 @@ def _heading(word: str, count: int | None = None) -> str:
     place = word.lower().replace(" ", "-")
     number = "" if count is None else f' <span class="count">{count}</span>'
     return f'<h2 id="{place}">{word}{number} <a class="anchor" href="#{place}" aria-label="link">#</a></h2>'
+
+
+def _state(report: Report, precision: Precision | None = None) -> str:
+    """One coloured word for the run."""
+    bad = report.failed or (precision is not None and precision.failed)
+    kind, word = ("bad", "needs a look") if bad else _proof(report)
+    return f'<span class="pill {kind}">{word}</span>'
 
 
 def _proof(report: Report) -> tuple[str, str]:
