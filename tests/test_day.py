@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -280,3 +282,37 @@ def test_what_is_no_report(text: str, said: str, tmp_path: Path, capsys: Capture
     (tmp_path / "r.json").write_text(text)
     assert run("verify", tmp_path / "r.json") == 2
     assert said in capsys.readouterr().err
+
+
+# ---- completion ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("surgeon rew", "rewrite"),
+        ("surgeon check m.onnx --targ", "--target"),
+        ("surgeon fix --for jetson-o", "jetson-orin"),
+        ("surgeon rewrite m.onnx --only l2", "l2-norm"),
+        ("surgeon diff-targets 8.", "8.4"),
+    ],
+)
+def test_tab_completes(typed: str, expected: str, tmp_path: Path) -> None:
+    """A shell asks with these variables, and reads the words from a file."""
+    pytest.importorskip("argcomplete")
+    told = tmp_path / "told"
+    asked = {
+        "_ARGCOMPLETE": "1",
+        "_ARGCOMPLETE_STDOUT_FILENAME": str(told),
+        "COMP_LINE": typed,
+        "COMP_POINT": str(len(typed)),
+    }
+    subprocess.run([sys.executable, "-m", "surgeon"], env=os.environ | asked, check=False, timeout=60)
+    assert expected in [word.strip() for word in told.read_text().split("\x0b")]
+
+
+def test_the_words_for_a_shell(capsys: Captured) -> None:
+    pytest.importorskip("argcomplete")
+    assert main(["completion", "bash"]) == 0
+    assert "complete " in capsys.readouterr().out
+    assert main(["completion", "csh"]) == 2

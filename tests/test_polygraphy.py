@@ -121,6 +121,32 @@ def test_onnx_runtime_gets_the_original_and_tensorrt_the_rewritten_model(tmp_pat
     assert parsed.stdout.splitlines()[-1:] == ["1 True"], parsed
 
 
+def test_the_option_without_tensorrt_says_that_it_does_nothing(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    done = polygraphy_run(tmp_path, str(path), "--surgeon-target", "8.4", "--onnxrt", "--seed", "1")
+    assert done.returncode == 0, done
+    assert "--surgeon-target 8.4 does nothing: it rewrites the model that TensorRT gets" in done.stdout + done.stderr
+
+
+def test_the_option_with_an_engine_says_that_it_does_nothing(tmp_path: Path) -> None:
+    (tmp_path / "m.engine").write_bytes(b"an engine")
+    words = [str(tmp_path / "m.engine"), "--surgeon-target", "8.4", "--trt", "--gen-script", str(tmp_path / "s.py")]
+    done = polygraphy_run(tmp_path, *words)
+    assert "no parser reads a model of the type 'engine'" in done.stdout + done.stderr, done
+
+
+def test_a_run_says_what_was_done(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    from polygraphy.logger import G_LOGGER
+
+    from surgeon.trt.polygraphy import RewriteOnnx
+
+    with G_LOGGER.verbosity(G_LOGGER.INFO):
+        rewritten = RewriteOnnx(str(write(tmp_path)), target="8.4")()
+        assert "surgeon: TensorRT 8.4 takes the one node" in capfd.readouterr().out
+        RewriteOnnx(rewritten, target="8.4")()
+    assert "surgeon: nothing was rewritten: TensorRT 8.4 takes the one node" in capfd.readouterr().out
+
+
 def test_without_the_option_nothing_is_rewritten(tmp_path: Path) -> None:
     path, script = write(tmp_path), tmp_path / "script.py"
     done = polygraphy_run(tmp_path, str(path), "--onnxrt", "--gen-script", str(script))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
+from surgeon.app.completion import SHELLS
 from surgeon.errors import UsageError, did_you_mean
 from surgeon.targets.target import Target
 from surgeon.version import __version__
@@ -30,6 +31,7 @@ EXAMPLES = {
     "passes": ("passes", "passes --passes my_passes"),
     "explain": ("explain l2-norm", "explain mine --passes my_passes"),
     "plugins": ("plugins build", "plugins build --arch 86,90 --out lib"),
+    "completion": ("completion bash", "completion zsh"),
     "plugins build": ("plugins build", "plugins build --tensorrt-root /opt/TensorRT --arch 87"),
 }
 COMMANDS = (
@@ -45,6 +47,7 @@ COMMANDS = (
     "targets",
     "diff-targets",
     "plugins",
+    "completion",
 )
 CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)")  # argparse's words
 Sizes = tuple[int, ...]
@@ -115,6 +118,12 @@ def parser() -> argparse.ArgumentParser:
     _add_diff_targets(commands, [common])
     commands.add_parser("targets", parents=[common], help="list the targets, and the names that stand for them")
     _add_plugins(commands, [common])
+    shell = commands.add_parser(
+        "completion",
+        parents=[common],
+        help='what a shell evaluates, so that Tab completes: eval "$(surgeon completion bash)"',
+    )
+    shell.add_argument("shell", choices=SHELLS)
     return top
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from surgeon.app import config, start
+from surgeon.app import completion, config, start
 from surgeon.app.arguments import parser
 from surgeon.app.commands import DONE, FAILED, WRONG
 from surgeon.app.screen import complain, flush, steady
@@ -41,6 +42,8 @@ def program() -> NoReturn:
     interrupts = Interrupts()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupts)
+    if completion.ASKED in os.environ:
+        completion.answer(parser())
     try:
         status = main()
     finally:

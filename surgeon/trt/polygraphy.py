@@ -32,10 +32,12 @@ from polygraphy.tools.script import make_invocable
 from surgeon.errors import SurgeonError
 from surgeon.pipeline.options import RewriteOptions
 from surgeon.pipeline.session import Result, rewrite
+from surgeon.words import answer, merged
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+PARSING = ("trt",)  # the runners for which TensorRT parses the model
 Source = ModelProto | str | bytes | Callable[[], Any]
 
 
@@ -88,12 +90,16 @@ class RewrittenOnnxPath(RewriteOnnx):
 
 def _log(result: Result) -> None:
     report = result.report
-    G_LOGGER.info(f"surgeon: {len(report.applied)} rewrites for target {report.target}")
+    if report.applied:
+        passes = ", ".join(f"{g.pass_name} {g.times}x" for g in report.groups())
+        G_LOGGER.info(f"surgeon: {answer(report)} ({passes})")
+    else:
+        G_LOGGER.warning(f"surgeon: nothing was rewritten: {answer(report)}")
     for entry in report.undone:
         G_LOGGER.warning(f"surgeon: '{entry.pass_name}' at {entry.node} was undone: {entry.why}")
     for entry in report.untaken:
         G_LOGGER.warning(f"surgeon: the target does not take {entry.node}: {entry.why}")
-    for text in report.warnings:
+    for text in merged(report.warnings):
         G_LOGGER.warning(f"surgeon: {text}")
 
 
@@ -144,8 +150,20 @@ class SurgeonArgs(BaseArgs):  # type: ignore[misc]
         """
         self.options = _options(args.surgeon_target, args.surgeon_plugins, args.surgeon_strategy)
         self._run_engines_of_old_versions()
-        if self.options is not None:
-            self._stand_before_the_parser()
+        if self.options is None:
+            return
+        self._stand_before_the_parser()
+        runners = getattr(args, "runners", None) or []
+        if not any(runner in PARSING for runner in runners):
+            G_LOGGER.warning(
+                f"--surgeon-target {self.options['target']} does nothing: it rewrites the model that TensorRT gets, "
+                "and there is no --trt. `surgeon rewrite` writes a model for any runner."
+            )
+        kind = self.arg_groups[ModelArgs].model_type
+        if kind is not None and not kind.is_onnx():
+            G_LOGGER.warning(
+                f"--surgeon-target {self.options['target']} does nothing: no parser reads a model of the type '{kind}'."
+            )
 
     def _run_engines_of_old_versions(self) -> None:
         """Polygraphy's own TrtRunner needs TensorRT 8.5: before it, surgeon's takes its place, without its options."""

@@ -1,0 +1,58 @@
+"""Completion in the shell, by argcomplete: options, commands, targets and passes."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from surgeon.errors import UsageError
+
+ASKED = "_ARGCOMPLETE"  # the variable that a shell sets while it asks
+SHELLS = ("bash", "zsh", "fish", "powershell")
+
+
+def answer(parser: argparse.ArgumentParser) -> None:
+    """Answer a shell that asks what may stand next, and leave the process."""
+    import argcomplete
+
+    for action in _actions(parser):
+        if action.dest in ("target", "old", "new"):
+            _completed_by(action, _targets)
+        elif action.dest in ("only", "skip") or action.metavar == "PASS":
+            _completed_by(action, _passes)
+    argcomplete.autocomplete(parser)
+
+
+def script(shell: str) -> str:
+    """What a shell evaluates to complete the words of `surgeon`. Raises UsageError without argcomplete."""
+    try:
+        from argcomplete.shell_integration import shellcode
+    except ImportError:
+        raise UsageError("completion needs the package argcomplete: pip install argcomplete.") from None
+    return str(shellcode(["surgeon"], shell=shell))
+
+
+def _completed_by(action: argparse.Action, names: Any) -> None:
+    vars(action)["completer"] = names  # the attribute that argcomplete looks for
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield from _actions(inner)
+
+
+def _targets(**_: Any) -> list[str]:
+    from surgeon.targets import names
+    from surgeon.targets.releases import RELEASES, dotted
+
+    return ["rtx", "installed", *map(dotted, RELEASES), *(alias.name for alias in names.aliases())]
+
+
+def _passes(**_: Any) -> list[str]:
+    from surgeon.rules.registry import passes
+
+    return [p.name for p in passes()]
