@@ -95,14 +95,19 @@ class Applied(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """A pattern that held where the rewrite was not made, and why."""
+    """A pattern that held where the rewrite was not made, and why; or a node that the target does not take.
+
+    on_gpu  of such a node: the DLA alone does not run it, the GPU beside it does
+    """
 
     pass_name: str
     node: str
     why: str
+    on_gpu: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        return {"pass": self.pass_name, "node": self.node, "why": self.why}
+        found = {"pass": self.pass_name, "node": self.node, "why": self.why}
+        return found | {"on_gpu": True} if self.on_gpu else found
 
 
 class Group(NamedTuple):
@@ -171,7 +176,12 @@ class Report:
     @property
     def failed(self) -> bool:
         """Whether it is broken, or the target does not take a node of the result."""
-        return bool(self.broken or self.untaken)
+        return bool(self.broken or self.refused)
+
+    @property
+    def refused(self) -> list[Declined]:
+        """What stays untaken, and is not run by the GPU beside a DLA either."""
+        return [d for d in self.untaken if not d.on_gpu]
 
     @property
     def nodes_before(self) -> int:

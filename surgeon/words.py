@@ -46,6 +46,10 @@ def _taken(report: Report) -> str:
     if not stay:
         return f"{name} takes {_all(after)} now ({took} of {before} before)"
     verb = "stays" if stay == 1 else "stay"
+    if not report.refused:
+        return (
+            f"{name} takes {after - stay} of {counted(after, 'node')} now ({took} of {before} before), the GPU {stay}"
+        )
     return f"{name} takes {after - stay} of {counted(after, 'node')} now ({took} of {before} before), {stay} {verb}"
 
 

@@ -132,6 +132,17 @@ def test_a_parser_that_lacks_a_driver_says_nothing(tmp_path: Path, monkeypatch: 
     assert ask(file, target) is None
 
 
+def test_what_a_dla_leaves_to_the_gpu_is_no_failure(tmp_path: Path, capsys: Captured) -> None:
+    file = write(tmp_path, TAKEN.replace("Relu", "Sin"))
+    assert main(["check", file, "--target", "8.6+dla"]) == 0
+    printed = capsys.readouterr().out
+    assert "DLA has no Sin: it would run on the GPU" in printed and "the GPU runs 1 of them" in printed
+    assert main(["rewrite", file, str(tmp_path / "out.onnx"), "--target", "8.6+dla", "--strict"]) == 0
+    assert capsys.readouterr().out.endswith("the GPU 1\n") and (tmp_path / "out.onnx").exists()
+    assert main(["check", file, "--target", "8.6+dla", "--format", "github"]) == 0
+    assert capsys.readouterr().out.startswith("::notice ")
+
+
 # ---- files and folders -----------------------------------------------------------------------------------------------
 
 
@@ -140,7 +151,10 @@ def test_equal_reasons_are_one_group_in_a_pipe(tmp_path: Path, capsys: Captured)
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].startswith("not taken: it becomes the stock plugin")
     assert lines[2:4] == ["  one  InstanceNormalization  instance-norm", "  two  InstanceNormalization  instance-norm"]
-    assert len(lines) == 5
+    assert lines[4:] == [
+        "TensorRT 8.4 does not take 2 nodes; passes mend 2",
+        f"  surgeon fix {tmp_path}/in.onnx --for 8.4",
+    ]
 
 
 def test_folders_and_several_files(tmp_path: Path, capsys: Captured) -> None:

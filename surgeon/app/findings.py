@@ -12,9 +12,10 @@ from surgeon.version import __version__
 
 SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 NOT_TAKEN, UNKNOWN, WARNING, UNREADABLE = "not-taken", "unknown", "warning", "unreadable"
-UNDONE, CHANGES, DIFFERS = "undone", "changes", "differs"
+UNDONE, CHANGES, DIFFERS, ON_GPU = "undone", "changes", "differs", "on-gpu"
 MEANINGS = {
     NOT_TAKEN: "The target refuses the node, or reads it with another meaning than ONNX's.",
+    ON_GPU: "The DLA does not run the node: the GPU beside it does.",
     UNDONE: "A rewrite failed its proof and was undone.",
     DIFFERS: "Two models give other numbers on the same inputs, or could not be compared.",
     CHANGES: "A rewrite would change the file.",
@@ -24,6 +25,7 @@ MEANINGS = {
 }
 LEVELS = {
     NOT_TAKEN: "error",
+    ON_GPU: "note",
     UNDONE: "error",
     DIFFERS: "error",
     CHANGES: "warning",
@@ -70,7 +72,8 @@ def of_report(file: str, report: Mapping[str, Any], *, changes: bool = False) ->
         yield Finding(file, UNDONE, f"{entry['pass']} at {entry['node']} was undone: {entry['why']}", entry["node"])
     for entry in report["untaken"]:
         cure = f"; cure: {entry['cure']}" if "cure" in entry else ""
-        yield Finding(file, NOT_TAKEN, f"{name} does not take {entry['node']}: {entry['why']}{cure}", entry["node"])
+        kind = ON_GPU if entry.get("on_gpu") else NOT_TAKEN
+        yield Finding(file, kind, f"{name} does not take {entry['node']}: {entry['why']}{cure}", entry["node"])
     if report["verify"].get("failed"):
         yield Finding(file, DIFFERS, f"the whole models differ: {report['verify']['failed']}")
     if changes and report["applied"]:

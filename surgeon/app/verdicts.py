@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from surgeon.app.findings import NOT_TAKEN, UNKNOWN, UNREADABLE, WARNING, Finding
+from surgeon.app.findings import NOT_TAKEN, ON_GPU, UNKNOWN, UNREADABLE, WARNING, Finding
 from surgeon.pipeline.check import Checked, Untaken
 from surgeon.report import target_name
 from surgeon.version import __version__
@@ -27,8 +27,8 @@ class FileVerdict:
 
     @property
     def taken(self) -> bool:
-        """Whether the target takes every node of which anything is known."""
-        return self.checked is not None and not self.checked.untaken
+        """Whether the target takes every node of which anything is known; what the GPU beside a DLA runs is taken."""
+        return self.checked is not None and not self.checked.refused
 
     def to_json(self) -> dict[str, Any]:
         checked = self.checked
@@ -61,7 +61,8 @@ class FileVerdict:
         name = target_name(self.target)
         for found in self.checked.untaken:
             mended = f"mended by {found.mended_by}" if found.mended_by else "no pass mends it"
-            yield Finding(self.file, NOT_TAKEN, f"{name} does not take {found}; {mended}", found.node)
+            kind = ON_GPU if found.on_gpu else NOT_TAKEN
+            yield Finding(self.file, kind, f"{name} does not take {found}; {mended}", found.node)
         for found in self.checked.unknown:
             yield Finding(self.file, UNKNOWN, f"{name}, {found}", found.node)
         for warning in self.checked.warnings:

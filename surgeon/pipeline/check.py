@@ -24,12 +24,14 @@ class Untaken:
 
     node       its label in the ONNX file, empty where an error names none
     mended_by  the passes that rewrite it, empty where none does
+    on_gpu     the DLA alone does not run it, the GPU beside it does
     """
 
     node: str
     op: str
     why: str
     mended_by: str = ""
+    on_gpu: bool = False
 
     def __str__(self) -> str:
         where = f"{self.op} '{self.node}'" if self.node else "the model"
@@ -52,6 +54,11 @@ class Checked:
     warnings: list[str]
     unknown: list[Untaken] = field(default_factory=list)
     rewrites: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def refused(self) -> list[Untaken]:
+        """What is untaken, and is not run by the GPU beside a DLA either."""
+        return [u for u in self.untaken if not u.on_gpu]
 
     def __repr__(self) -> str:
         name = target_name(self.target)
@@ -105,7 +112,7 @@ def check(
         above = [mending[makers[t]] for t in QUOTED.findall(why) if makers.get(t) in mending]
         return above[0] if above and node in mending else mending.get(node, "")
 
-    found = [Untaken(d.node, ops.get(d.node, ""), d.why, mender(d.node, d.why)) for d in refused]
+    found = [Untaken(d.node, ops.get(d.node, ""), d.why, mender(d.node, d.why), d.on_gpu) for d in refused]
     named = {d.node for d in refused}
     unsure = [Untaken(node.label, node.op, why) for node, why in unknown(file, asked.target) if node.label not in named]
     rewrites = {g.pass_name: g.times for g in report.groups()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onnx import ModelProto
@@ -258,6 +258,7 @@ def compare_whole(source: Source, proto: ModelProto, options: Options, report: R
 
 def untaken(model: Model, target: Target) -> list[Declined]:
     """The nodes of the main graph and its bodies that the target does not take, with the reason."""
+    gpu = replace(target, dla=False)
     found = []
     newer = any(model.opset_in(s) > target.opset for s in model.scopes)
     others = target.has_other_types(model)
@@ -266,7 +267,8 @@ def untaken(model: Model, target: Target) -> list[Declined]:
         for node in scope.of(asked):
             why = target.takes(node) or target.outdated(node) or (target.mistyped(node) if others else None)
             if why is not None:
-                found.append(Declined("", node.label, why))
+                on_gpu = target.dla and gpu.takes(node) is None and gpu.outdated(node) is None
+                found.append(Declined("", node.label, why, on_gpu and (not others or gpu.mistyped(node) is None)))
     return found
 
 

@@ -23,7 +23,7 @@ def status_of(report: Report, *, changes: bool = False, broken: bool = False) ->
     """
     if report.broken or broken:
         return FAILED
-    if report.untaken:
+    if report.refused:
         return UNTAKEN
     return CHANGES if changes else DONE
 

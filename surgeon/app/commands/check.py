@@ -172,9 +172,9 @@ def _print(verdict: FileVerdict, screen: Screen) -> None:
         complain(verdict.error)
         return
     _print_nodes(verdict, screen)
-    mended = any(u.mended_by for u in verdict.checked.untaken)
-    rewrite = f"; surgeon rewrite {shlex.quote(verdict.file)} OUT.onnx --target {verdict.target}" if mended else ""
-    screen.line(f"{_sentence(verdict)}{rewrite}", "good" if verdict.taken else "bad")
+    screen.line(_sentence(verdict), "good" if verdict.taken else "bad")
+    if any(u.mended_by for u in verdict.checked.untaken):
+        screen.command(f"  surgeon fix {shlex.quote(verdict.file)} --for {verdict.target}")
 
 
 def _print_nodes(verdict: FileVerdict, screen: Screen) -> None:
@@ -196,7 +196,9 @@ def _sentence(verdict: FileVerdict) -> str:
         return f"{name} takes every node{of_these} ({verdict.sure})"
     mended = sum(bool(u.mended_by) for u in untaken)
     mend = f"passes mend {mended}" if mended else "no pass mends that"
-    return f"{name} does not take {counted(len(untaken), 'node')}; {mend}"
+    gpu = len(untaken) - len(verdict.checked.refused)
+    runs = f"; the GPU runs {gpu} of them" if gpu else ""
+    return f"{name} does not take {counted(len(untaken), 'node')}{runs}; {mend}"
 
 
 def _print_groups(word: str, found: Sequence[Untaken], screen: Screen, style: str) -> None:

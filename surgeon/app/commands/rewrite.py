@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     _check_places(out, reports, done.result.files)
     report = done.result.report
     status = status_of(report, changes=args.check and done.changes, broken=done.half is not None and done.half.failed)
-    withheld = args.strict and bool(report.untaken)
+    withheld = args.strict and bool(report.refused)
     written = None if withheld else out
     saved = _write(done, written, _report_files(args, done, reports, source, written, status))
     print_report(report, screen, diff=args.diff, each=bool(args.verbose), cures=done.cures)
