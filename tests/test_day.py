@@ -128,6 +128,22 @@ def test_fix_writes_over_no_input(tmp_path: Path, capsys: Captured) -> None:
     assert "the input itself" in capsys.readouterr().err
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_an_error_is_wrapped_at_words_and_its_command_is_not(tmp_path: Path) -> None:
+    import pty
+
+    onnx.save(onnx.parser.parse_model(NORM), tmp_path / "m.onnx")
+    above, below = pty.openpty()
+    words = [sys.executable, "-m", "surgeon", "build", "m.onnx", "an_engine_with_a_name_that_is_long.engine"]
+    env = os.environ | {"COLUMNS": "40", "PYTHONPATH": str(Path(__file__).parent.parent)}
+    subprocess.run(words, cwd=tmp_path, stderr=below, env=env, check=False, timeout=60)
+    os.close(below)
+    lines = os.read(above, 10_000).decode().splitlines()
+    os.close(above)
+    assert all(len(line) <= 40 for line in lines[:-1]) and "".join(lines[:2]).startswith("surgeon: "), lines
+    assert lines[-1].startswith("  surgeon build m.onnx an_engine_with_a_name_that_is_long.engine --profile "), lines
+
+
 def test_no_word_is_broken() -> None:
     text = "written to a/very/long/path/model.trt.onnx, 0.6 s\n    Why  one-two three"
     assert wrapped(text, 20) == [

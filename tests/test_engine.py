@@ -62,7 +62,7 @@ def test_a_dynamic_input_without_a_profile_stops(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'x' is dynamic and has no --profile, which says what shapes") as caught:
         engine.build(source, out, runtime="rtx")
     assert not out.exists()
-    (command,) = re.findall(r"For one shape alone: surgeon (.*); --profile x:MIN,OPT,MAX", str(caught.value))
+    (command,) = re.findall(r"For one shape alone:\n  surgeon (.*)$", str(caught.value))
     assert main([*shlex.split(command), "--with", "rtx"]) == 0 and out.exists()
 
 
@@ -71,7 +71,7 @@ def test_a_dynamic_input_that_the_profile_leaves_out_stops(tmp_path: Path) -> No
     profile = {"conv4_3": [(1, 16, 38, 38)] * 3}
     with pytest.raises(UsageError, match="'conv5_3' is dynamic and has no --profile") as caught:
         engine.build(ssd, tmp_path / "out.engine", runtime="rtx", profiles=[profile])
-    assert "--profile conv5_3:1x24x224x224; " in str(caught.value)
+    assert str(caught.value).endswith(" --profile conv5_3:1x24x19x19")
 
 
 def test_progress_is_reported(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ Rich is imported for a terminal only."""
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import textwrap
 import time
@@ -15,6 +16,7 @@ from surgeon.app.text import aligned
 from surgeon.report import Progress
 
 SENTENCE = 28  # columns: what is longer gets lines of its own where it does not fit beside the rest
+COMMAND = "  surgeon "  # how a line begins that is a command to type
 PATIENCE = 1.0  # seconds before a progress bar appears
 PAUSE = 5.0  # seconds between two lines of progress in a pipe
 STYLES = {"good": "green", "bad": "bold red", "warn": "yellow", "dim": "dim", "head": "bold"}
@@ -152,9 +154,15 @@ class Screen:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """The lines of a text, longer ones in parts of at most `width` columns; no word and no path is broken."""
+    """The lines of a text, longer ones in parts of at most `width` columns.
+
+    No word, no path and no command is broken.
+    """
     found = []
     for line in text.split("\n"):
+        if line.startswith(COMMAND):
+            found.append(line)
+            continue
         indent = line[: len(line) - len(line.lstrip())]
         parts = textwrap.wrap(
             line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
@@ -210,7 +218,10 @@ class _Bar:
 
 def complain(text: str) -> None:
     """One paragraph on standard error."""
-    _write(f"surgeon: {text}", sys.stderr)
+    text = f"surgeon: {text}"
+    if sys.stderr.isatty():
+        text = "\n".join(wrapped(text, shutil.get_terminal_size().columns))
+    _write(text, sys.stderr)
 
 
 def _write(text: str, stream: TextIO) -> None:

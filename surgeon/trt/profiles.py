@@ -30,8 +30,8 @@ def check_profiles(profiles: Sequence[Profile], proto: Any, command: str) -> Non
         verb = "is dynamic and has" if len(left) == 1 else "are dynamic and have"
         words = "".join(f" --profile {shlex.quote(f'{name}:{dynamic[name]}')}" for name in left)
         raise UsageError(
-            f"{names} {verb} no --profile, which says what shapes the engine takes. For one shape alone: "
-            f"{command}{words}; --profile {left[0]}:MIN,OPT,MAX allows all from MIN to MAX."
+            f"{names} {verb} no --profile, which says what shapes the engine takes. --profile {left[0]}:MIN,OPT,MAX "
+            f"allows all from MIN to MAX. For one shape alone:\n  {command}{words}"
         )
 
 
