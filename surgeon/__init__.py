@@ -5,9 +5,9 @@
     result.save("out.onnx")
     print(result.report)
 
-For a pipeline: `rewrite`, `check`, `compare` and `build`. For the author of a pass: the pattern language (`op var const
-attr output ANY`), the decorators (`rule model_rule gs_pass meaning`), `Stage`, and the words with which the body of a
-rule declines (`require require_some not_mine`).
+For a pipeline: `rewrite`, `convert` (to fp16), `check`, `compare`, `build` and `why`. For the author of a pass: the
+pattern language (`op var const attr output ANY`), the decorators (`rule model_rule gs_pass meaning`), `Stage`, and the
+words with which the body of a rule declines (`require require_some not_mine`).
 """
 
 from __future__ import annotations
@@ -41,19 +41,25 @@ from surgeon.version import __version__
 if TYPE_CHECKING:
     from surgeon.pipeline.options import Folders, Shapes, Verify
     from surgeon.pipeline.source import ModelLike
+    from surgeon.precision import PrecisionResult, convert
     from surgeon.trt.compare import compare
     from surgeon.trt.comparison import Comparison
     from surgeon.trt.engine import Built, build
+    from surgeon.trt.why import Finding, why
 
 start.done()
 
 
-# They load Polygraphy, so they are imported when somebody asks for them.
+# They load Polygraphy, or what few need, so they are imported when somebody asks for them.
 _LAZY = {
     "Built": "surgeon.trt.engine",
     "Comparison": "surgeon.trt.comparison",
+    "Finding": "surgeon.trt.why",
+    "PrecisionResult": "surgeon.precision",
     "build": "surgeon.trt.engine",
     "compare": "surgeon.trt.compare",
+    "convert": "surgeon.precision",
+    "why": "surgeon.trt.why",
 }
 
 
@@ -111,10 +117,12 @@ __all__ = [
     "Declined",
     "Editor",
     "EngineError",
+    "Finding",
     "ModelError",
     "Node",
     "PassError",
     "Pattern",
+    "PrecisionResult",
     "Report",
     "Result",
     "Stage",
@@ -128,6 +136,7 @@ __all__ = [
     "check",
     "compare",
     "const",
+    "convert",
     "gs_pass",
     "meaning",
     "model_rule",
@@ -140,4 +149,5 @@ __all__ = [
     "rewrite_file",
     "rule",
     "var",
+    "why",
 ]

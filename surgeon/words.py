@@ -9,6 +9,7 @@ from surgeon.report import Report, counted, target_name
 
 QUOTED = re.compile("'([^']+)'")
 NAMED = re.compile(r"'[^']+'|%\w+")  # tensors of a file, and of PyTorch's record in it
+MEASURED = re.compile(r"\d+(\.\d+)?(e[-+]\d+)?")
 MOST_OTHERS = 3  # nodes that are named behind the first
 SHOWN_SIZE = 50_000  # bytes: a smaller difference is 0.0 MB
 
@@ -60,6 +61,11 @@ def _all(nodes: int) -> str:
 def nameless(reason: str) -> str:
     """A reason without the names that it quotes: what it shares with the same reason about other nodes."""
     return QUOTED.sub("'...'", reason)
+
+
+def numberless(reason: str) -> str:
+    """A reason without its names and its measured numbers."""
+    return MEASURED.sub("...", nameless(reason))
 
 
 def shared_reason(reasons: Sequence[str]) -> str:

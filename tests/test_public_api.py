@@ -23,7 +23,14 @@ report: surgeon.Report = surgeon.rewrite_file("in.onnx", "out.onnx", skip="fold"
 checked: surgeon.Checked = surgeon.check(Path("in.onnx"), target="rtx")
 comparison: surgeon.Comparison = surgeon.compare("in.onnx", "out.onnx", network=True)
 built: surgeon.Built = surgeon.build("out.onnx", "out.engine", fp16=True)
+half: surgeon.PrecisionResult = surgeon.convert(result.model, target="8.4", io_fp16=True)
+found: list[surgeon.Finding] = surgeon.why(Path("trtexec.log").read_text())
+page: str = result.page(title="in.onnx")
+surgeon.check("in.onnx", progress=lambda phase, done, total: print(phase, done, total))
 surgeon.rewrite("in.onnx", taget="8.4")  # wrong
+surgeon.convert(result.model, keep_fp16="Softmax")  # wrong
+surgeon.check("in.onnx", progress=print)
+surgeon.check("in.onnx", progress=lambda phase: None)  # wrong
 surgeon.rewrite("in.onnx", verify="windows")  # wrong
 surgeon.rewrite_file("in.onnx", "out.onnx", targets="8.4")  # wrong
 surgeon.check("in.onnx", verify="none")  # wrong

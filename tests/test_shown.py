@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import helpers
+import pytest
 
 import surgeon
+from surgeon.app.screen import Screen
+from surgeon.app.summary import print_report
 from surgeon.pipeline.check import check
+from surgeon.report import Declined, Report
 from surgeon.trt.compare import compare
 
 SCREEN = 24  # lines
@@ -45,3 +49,16 @@ def test_a_comparison_is_shown(tmp_path: Path) -> None:
     lines = repr(compare(path, path, engine=False)).splitlines()
     assert lines[0].startswith("Comparison: the models agree on") and lines[1] == "  ONNX Runtime"
     assert lines[2].startswith("    y  ") and len(lines) <= SCREEN
+
+
+def test_rewrites_that_were_undone_for_the_same_reason_are_one_row(capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report("0", "8.4", undone=[Declined("p", f"n{k}", f"it differs by {k}.5e-05") for k in range(1, 12)])
+    report.untaken = [Declined("", f"n{k}", f"axis {k} is refused") for k in range(2)]
+    print_report(report, Screen(), diff=False, each=False)
+    printed = capsys.readouterr().out.splitlines()
+    assert [line for line in printed if line.startswith("undone")] == [
+        "undone  p  n1 and 10 more  it differs by 1.5e-05"
+    ]
+    assert len([line for line in printed if line.startswith("not taken")]) == 2, "a number is part of such a reason"
+    print_report(report, Screen(), diff=False, each=True)
+    assert capsys.readouterr().out.count("undone  ") == 11

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from surgeon.app.screen import Screen
 from surgeon.app.text import agreement
 from surgeon.report import Applied, Declined, Report, counted, error_text
-from surgeon.words import merged, nameless, shared_reason
+from surgeon.words import merged, nameless, numberless, shared_reason
 
 if TYPE_CHECKING:
     from surgeon.precision import PrecisionResult
@@ -27,7 +27,7 @@ def print_report(report: Report, screen: Screen, *, diff: bool, each: bool, cure
         print_window(a, screen)
     _print_applied(report, screen, each)
     _print_operators(report, screen)
-    screen.table("undone", ("pass", "node", "why"), _entries(report.undone, True), "bad")
+    screen.table("undone", ("pass", "node", "why"), _entries(report.undone, each, numberless), "bad")
     screen.table("declined", ("pass", "node", "why"), _entries(report.declined, each), "warn")
     _print_untaken(report.untaken, cures, screen, each)
     screen.table("warning", ("",), [(w,) for w in (report.warnings if each else merged(report.warnings))], "warn")
@@ -92,17 +92,20 @@ def _row(a: Applied) -> Row:
     return a.pass_name, a.strategy, f"{len(a.removed)} -> {len(a.added)}", error_text(a.max_error), a.root
 
 
-def _entries(entries: Iterable[Declined], each: bool) -> list[tuple[str, str, str]]:
-    """(pass, node, why), with those of the same pass and reason in one row unless `each`."""
+def _entries(
+    entries: Iterable[Declined], each: bool, key: Callable[[str], str] = nameless
+) -> list[tuple[str, str, str]]:
+    """(pass, node, why), with those of the same pass and of a reason with the same key in one row unless `each`."""
     if each:
         return [(e.pass_name, e.node, e.why) for e in entries]
     groups: dict[tuple[str, str], list[Declined]] = {}
     for e in entries:
-        groups.setdefault((e.pass_name, nameless(e.why)), []).append(e)
+        groups.setdefault((e.pass_name, key(e.why)), []).append(e)
     rows = []
     for (name, _), alike in groups.items():
         nodes = alike[0].node if len(alike) == 1 else f"{alike[0].node} and {len(alike) - 1} more"
-        rows.append((name, nodes, shared_reason([e.why for e in alike])))
+        same = len({nameless(e.why) for e in alike}) == 1  # else the first is told, with its own numbers
+        rows.append((name, nodes, shared_reason([e.why for e in alike]) if same else alike[0].why))
     return rows
 
 

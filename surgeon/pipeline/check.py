@@ -10,7 +10,7 @@ from surgeon.pipeline.options import Folders, Options
 from surgeon.pipeline.run import untaken
 from surgeon.pipeline.session import rewrite_source
 from surgeon.pipeline.source import ModelLike, Source
-from surgeon.report import Report, counted, target_name
+from surgeon.report import Progress, Report, counted, target_name
 from surgeon.targets.sureness import unknown
 from surgeon.targets.target import Target
 from surgeon.words import QUOTED
@@ -84,6 +84,7 @@ def check(
     skip: Iterable[str] = (),
     passes: Folders = (),
     options: Mapping[str, float] | None = None,
+    progress: Progress | None = None,
 ) -> Checked:
     """What a target does not take of a model, each node with the passes that rewrite it.
 
@@ -99,6 +100,7 @@ def check(
         skip=skip,
         passes=passes,
         options=options,
+        progress=progress,
         verify="none",
     )
     file = source.model()

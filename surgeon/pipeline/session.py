@@ -53,6 +53,12 @@ class Result:
             check_writable(place, *self.files)
         return write(self.model, Path(path), self.base, also)
 
+    def page(self, title: str = "") -> str:
+        """The HTML report, as `surgeon rewrite --report R.html` writes it."""
+        from surgeon.html.page import render  # a run without a page starts without it
+
+        return render(self.report, title=title)
+
     def __repr__(self) -> str:
         return f"Result of '{self.model.graph.name}', opset {self.report.opset_after}\n{self.report!r}"
 

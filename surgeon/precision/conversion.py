@@ -145,7 +145,7 @@ def convert(
     keep_fp32: Collection[str] = (),
     data: Iterable[Mapping[str, np.ndarray]] | None = None,
     repair_eps: float | None = None,
-    target: Target | None = None,
+    target: str | Target | None = None,
     base: Path | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     io_fp16: bool = False,
@@ -178,7 +178,8 @@ def convert(
         return plan, emitter, emitter.emit()
 
     plan, emitter, converted = written()
-    refused = {} if target is None else _refused(converted, index, target)
+    asked = Target.parse(target) if isinstance(target, str) else target
+    refused = {} if asked is None else _refused(converted, index, asked)
     if refused:
         plan, emitter, converted = written(lambda node: refused.get(_stem(node)))
     if any(f.domain == DOMAIN for f in model.functions):

@@ -65,9 +65,9 @@ def run(args: argparse.Namespace) -> int:
     if done.half is not None:
         print_precision(done.half, screen, bool(args.verbose))
     style = "good" if status in (DONE, CHANGES) else "bad"
-    screen.line(f"{closing(report)}; {_where(args, withheld)}, {report.seconds:.1f} s", "bad" if report.broken else "")
     if reports:
         screen.line(f"{counted(len(reports), 'report')} written to {', '.join(map(str, reports))}")
+    screen.line(f"{closing(report)}; {_where(args, withheld)}, {report.seconds:.1f} s", "bad" if report.broken else "")
     screen.line(answer(report, saved), style)
     if args.format != "text":
         print(_formatted(args, done, status), end="")
