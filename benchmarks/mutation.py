@@ -1,7 +1,9 @@
 """Which line of a pass, or of the table of targets, can be wrong without a test that fails? A mutation run.
 
     python benchmarks/mutation.py [--files passes/clip.py ...] [--sample N --seed S] [--jobs 2] [--survivors FILE]
+    python benchmarks/mutation.py --own passes/clip.py               passes and their own cases alone: a minute or two
     python benchmarks/mutation.py --passes FOLDER --cases FOLDER     passes of your own, with their case files alone
+    python benchmarks/mutation.py --again FILE                       those that --survivors wrote into a file
 
 A mutant is one file with one small mistake. These are made:
 
@@ -24,8 +26,8 @@ them sees the mistake:
 3. the tests that run the line, the quickest first, for as long as --tests says.
 
 What runs when a module is imported (a pattern, a table) is met by the cases, models and tests that run any line of the
-file, or of one that imports it. Cases and models run without proof here: a wrong rewrite differs before it is proved
-wrong.
+file, or of one that imports it. Cases and models run without proof here, but for cases with plugins, whose meaning the
+proof tests: a wrong rewrite differs before it is proved wrong.
 
 Printed are the mutants of each file, what killed them, and those that survive. mutation_equivalent.txt beside this file
 lists mutants that no test can kill, with the reason; they are counted apart.
@@ -394,12 +396,12 @@ def _short(text: object) -> str:
 
 
 def _case(case: Any, folders: tuple[str, ...]) -> Any:
-    """What tests/test_cases.py asks of a case, as far as it needs neither a proof nor ONNX Runtime."""
+    """What tests/test_cases.py asks of a case; of a proof only where plugins are written, whose meaning it tests."""
     import casefile
 
     import surgeon
 
-    options = {**case.options, "verify": "none", "passes": folders}
+    options = {**case.options, "passes": folders} | ({} if case.options["plugins"] else {"verify": "none"})
     result = surgeon.rewrite(case.model, **options)
     reasons = [d.why for d in result.report.declined if case.pass_name in d.pass_name.split("+")]
     silent = case.why in ("no pattern", "as it would be written")
@@ -408,7 +410,9 @@ def _case(case: Any, folders: tuple[str, ...]) -> Any:
     final = _bytes(again.model) == _bytes(result.model)
     spelt = any("no shorter spelling" in d.why for d in again.report.declined)
     canonical = _short(casefile.canonical(result.model))
-    return [canonical, said, bool(result.report.applied), bool(again.report.applied), spelt, final]
+    kept = bool(result.report.undone)
+    warned = [any(words in warning for warning in result.report.warnings) for words in case.warns]
+    return [canonical, said, warned, bool(result.report.applied), kept, bool(again.report.applied), spelt, final]
 
 
 def _model(model: Any, target: str) -> Any:
@@ -430,10 +434,11 @@ def _outcome(unit: Unit) -> Any:
         return f"{type(error).__name__}: {error}"
 
 
-def case_units(folder: Path, folders: tuple[str, ...]) -> list[Unit]:
+def case_units(folder: Path, folders: tuple[str, ...], names: list[str]) -> list[Unit]:
+    """The cases below a folder; those of the named passes alone, where any is named."""
     import casefile
 
-    paths = sorted(folder.glob("*/*.onnxtxt"))
+    paths = sorted(p for p in folder.glob("*/*.onnxtxt") if not names or p.parent.name in names)
     return [
         Unit(
             "case",
@@ -580,9 +585,10 @@ def _own_files() -> Iterator[Path]:
     return (ROOT / "surgeon").rglob("*.py")
 
 
-def test_units(paths: list[Path], jobs: int, store: Store) -> list[Unit]:
-    """Every test, measured once."""
+def test_units(paths: list[Path], jobs: int, store: Store, wanted: list[str]) -> list[Unit]:
+    """Every test, or those of the wanted files, measured once."""
     files = [p for p in sorted((ROOT / "tests").glob("test_*.py")) if p.stem not in NOT_RUN]
+    files = [p for p in files if not wanted or p.stem in wanted]
     keys = {f: f"{f.name} {_short(f.read_bytes())}" for f in files}
     works = ((keys[f], partial(_measure_tests, f, paths)) for f in files if store.get(keys[f]) is None)
     for key, found in in_children(works, jobs, lambda _: 900.0):
@@ -870,14 +876,16 @@ def _files(given: list[str], folder: Path | None) -> list[Path]:
 
 def bench_of(args: argparse.Namespace, paths: list[Path]) -> Bench:
     """Everything that mutants meet, measured without a mutant."""
-    own = args.passes is not None
-    folders = (str(args.passes.resolve()),) if own else ()
-    units = case_units(args.cases, folders) + ([] if own else corpus_units(ROOT / "tests" / "corpus"))
+    own = args.passes is not None or bool(args.own)
+    folders = (str(args.passes.resolve()),) if args.passes is not None else ()
+    units = case_units(args.cases, folders, [Path(name).stem for name in args.own])
+    if not own:
+        units += corpus_units(ROOT / "tests" / "corpus")
     gc.collect()
     gc.freeze()
     store = Store(args.store, paths)
     imported = measure(units, paths, args.jobs, store)
-    tests = [] if own or not args.tests else test_units(paths, args.jobs, store)
+    tests = [] if own or not args.tests else test_units(paths, args.jobs, store, args.of)
     return Bench(units + tests, args.tests, imported, users_of(paths))
 
 
@@ -888,7 +896,7 @@ def main() -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     assert "surgeon" not in sys.modules, "children import it, each with its own mutant"
-    paths = _files(args.files, args.passes)
+    paths = _files(args.files or args.own, args.passes)
     every = _files([], args.passes)
     mutants = [m for path in paths for m in mutants_of(path)]
     if args.again:
@@ -934,6 +942,9 @@ def _print(tallies: dict[Path, Tally]) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--files", nargs="+", default=[], metavar="FILE", help="mutate these files alone")
+    parser.add_argument(
+        "--own", nargs="+", default=[], metavar="FILE", help="mutate these passes; their own cases alone"
+    )
     parser.add_argument("--passes", type=Path, metavar="FOLDER", help="passes of your own instead of surgeon's")
     parser.add_argument("--cases", type=Path, metavar="FOLDER", default=ROOT / "tests" / "cases")
     parser.add_argument("--sample", type=int, metavar="N", help="so many mutants, chosen at random")
@@ -941,6 +952,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, metavar="S")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--tests", type=float, default=20.0, metavar="SECONDS", help="for the tests; 0: none")
+    parser.add_argument("--of", nargs="+", default=[], metavar="FILE", help="the tests of these files alone")
     parser.add_argument("--store", type=Path, metavar="FILE", help="keeps the lines that each test runs")
     parser.add_argument("--survivors", metavar="FILE", help="write the survivors here as they are found")
     parser.add_argument("--verbose", action="store_true", help="print every mutant")
