@@ -5,10 +5,15 @@
     # plugins: surgeon
     # option: repair_eps=1e-6
     # only: leaky-relu, identity        the passes that run; without it, all of them
+    # warns: a row of zeros gives NaN   words of a warning that the report must give; each line one warning
     <ir_version: 8, opset_import: ["" : 17]>
     g (float[N,3] x) => (float[N,3] y) { ... }
     # ---- becomes                      or "# ---- is left alone: <why>"
     <...> g (...) => (...) { ... }
+
+    python tests/casefile.py tests/cases/my_pass/a_case.onnxtxt
+
+prints how a case ends, as surgeon rewrites it now: what to compare with what was meant, and to paste.
 
 "is left alone" takes the words of the reason that the report must give for it, or "no pattern" where nothing matches,
 or "as it would be written" where what matches is what surgeon would write: neither is reported.
@@ -17,6 +22,8 @@ Float constants are compared as written, tensor names only where the outside see
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +32,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.parser
+import onnx.printer
 from onnx import AttributeProto, GraphProto, ModelProto, numpy_helper
 
 HERE = Path(__file__).parent / "cases"
@@ -41,6 +49,7 @@ class Case:
     expected: ModelProto | None
     why: str
     options: dict[str, Any] = field(default_factory=dict)
+    warns: list[str] = field(default_factory=list)
 
     @property
     def pass_name(self) -> str:
@@ -56,12 +65,12 @@ def load(path: Path) -> Case:
     assert mark, f"{path} has no line '{MARK} becomes' or '{MARK} is left alone: why'"
     verdict, _, rest = tail.partition("\n")
     verdict = verdict.strip()
-    options = _options(head)
+    options, warns = _options(head), re.findall(r"^# warns: (.+)$", head, flags=re.MULTILINE)
     model = _parse(head)
     if verdict == "becomes":
-        return Case(path, model, _parse(rest), "", options)
+        return Case(path, model, _parse(rest), "", options, warns)
     assert verdict.startswith("is left alone:"), f"{path}: '{verdict}' is neither 'becomes' nor 'is left alone: why'"
-    return Case(path, model, None, verdict.removeprefix("is left alone:").strip(), options)
+    return Case(path, model, None, verdict.removeprefix("is left alone:").strip(), options, warns)
 
 
 def _options(text: str) -> dict[str, Any]:
@@ -152,3 +161,59 @@ def _attribute(attribute: AttributeProto) -> str:
     if isinstance(value, onnx.TensorProto):
         return _array(numpy_helper.to_array(value))
     return str(list(value)) if attribute.type in (AttributeProto.INTS, AttributeProto.FLOATS) else str(value)
+
+
+# ---- a case's end ----------------------------------------------------------------------------------------------------
+
+KINDS = "int|ints|string|strings|tensor|tensors|graph|graphs|type_proto"  # a float might read as an int without it
+
+
+def ending(path: Path) -> str:
+    """The line that says what becomes of a case's model, and the model, as surgeon rewrites it now."""
+    import surgeon
+
+    text = path.read_text(encoding="utf-8").partition(MARK)[0]
+    model = _parse(text)
+    result = surgeon.rewrite(model, **_options(text))
+    if result.report.undone:
+        return "\n".join(f"undone: {d.node}: {d.why}" for d in result.report.undone)
+    if canonical(result.model) != canonical(model):
+        return f"{MARK} becomes\n{_as_text(result.model)}"
+    own = path.parent.name.replace("_", "-")
+    reasons = [d.why for d in result.report.declined if own in d.pass_name.split("+")]
+    return "\n".join(f"{MARK} is left alone: {why}" for why in reasons or ["no pattern"])
+
+
+def _as_text(model: ModelProto) -> str:
+    """The model as short ONNX text: no functions, no inner types, inner tensors under short names."""
+    short = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, graph=model.graph)
+    graph = short.graph
+    del graph.value_info[:]
+    outside = {value.name for value in (*graph.input, *graph.output)}
+    made = [name for node in graph.node for name in node.output if name]
+    names = {name: f"t{k}" for k, name in enumerate(dict.fromkeys(n for n in made if n not in outside))}
+    names |= {tensor.name: f"c{k}" for k, tensor in enumerate(graph.initializer) if tensor.name not in outside}
+    for tensor in graph.initializer:
+        tensor.name = names.get(tensor.name, tensor.name)
+    _rename(graph, names)
+    text = onnx.printer.to_text(short).replace('[""] ', "")
+    text = re.sub(rf"(\w+): (?:{KINDS}) = ", r"\1 = ", text).replace("=  {", "= {")
+    return re.sub(r"\A<\s*(.*?),\s*(opset_import: .*?)\s*>", r"<\1, \2>", text, flags=re.DOTALL)
+
+
+def _rename(graph: GraphProto, names: dict[str, str]) -> None:
+    for node in graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
+        node.ClearField("name")
+        node.ClearField("overload")
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _rename(attribute.g, names)
+    for value in graph.output:
+        value.name = names.get(value.name, value.name)
+
+
+if __name__ == "__main__":
+    for given in sys.argv[1:]:
+        print(ending(Path(given)))

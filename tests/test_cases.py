@@ -34,6 +34,8 @@ def test_case(path: Path) -> None:
     onnx.checker.check_model(case.model, full_check=True)
     result = run(case)
     assert not result.report.undone, result.report.undone
+    for words in case.warns:
+        assert any(words in warning for warning in result.report.warnings), result.report.warnings
     if case.expected is None:
         assert casefile.canonical(result.model) == casefile.canonical(case.model)
         reasons = [d.why for d in result.report.declined if case.pass_name in d.pass_name.split("+")]
