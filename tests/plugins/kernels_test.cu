@@ -6,13 +6,13 @@
 //     --shard I/N               every N-th case from the I-th, 0 to N - 1: so several can share the work
 //     --blocks B                InstanceNorm over clusters of no more (synccheck, which knows 8)
 //   kernels_test bench [NAME]   one JSON line a case: time, GB/s, ratio to cudaMemcpyAsync of the same bytes, this run
-//   kernels_test tune [WHAT]    the same for other mappings of the large shapes; WHAT is pad, instance or l2norm
+//   kernels_test tune [WHAT]    the same for other mappings of the large shapes; WHAT is pad, instance, l2norm
+//                               or cache
 //   kernels_test time MB WHAT:SHAPE...  the ratio alone, fp32 and fp16, of N x SHAPE with an N for MB or more; WHAT is
 //                               l2 (along the first of SHAPE), l2w (weights), last, lastw (along the last), instance or
 //                               reflect, symmetric, edge, wrap and a number of pads on the last two axes, with hwc
 //                               at the end on the two before the last; or so many, of each axis of SHAPE its begin
 //                               and its end: edge1,2,0,-1:30x50; with @ and a number in chunks of so many bytes
-//     --tactics                 the best of what TensorRT 10 and later would time
 //
 // Exit status 0 when everything agreed. The bars: error relative to the largest output, 2e-6 fp32, 1e-3 fp16, 8e-3
 // bf16.
@@ -429,7 +429,7 @@ void judge(Case const& c, std::vector<double> const& want, std::vector<float> co
     }
 }
 
-// What launches draw tickets from and exchange sums in, which each of them must leave at 0.
+// What launches draw tickets from, which each of them must leave at 0.
 size_t const kTicketsBytes = tickets_bytes(Kind::kSurgeonL2Norm);
 
 unsigned* tickets()
@@ -550,7 +550,6 @@ void verify(Case const& c)
                     && share_vectors(length, vec, blocks) * stages * kVectorBytes <= (208 << 10))
                     with(RowsPlan{0, 0, 0, blocks, stages}, " over " + std::to_string(blocks) + " blocks, stages "
                         + std::to_string(stages));
-        with(RowsPlan{0, 0, 0, 0, kCacheStages}, " through the cache");
         with(RowsPlan{0, 0, 0, 0, 0}, " read twice");
     }
     int const axis = c.a.axis < 0 ? c.a.axis + int(c.x.size()) : c.a.axis;
@@ -559,95 +558,40 @@ void verify(Case const& c)
         int64_t const inner = volume(Dims(c.x.begin() + axis + 1, c.x.end())),
                       outer = volume(Dims(c.x.begin(), c.x.begin() + axis));
         static int turn = 0;
-        constexpr int kWidths[] = {8, 16, 24, 32, 40, 64};
-        int const x = kWidths[turn % 6], round = turn / 6;
+        constexpr int kWidths[] = {8, 16, 24, 32, 64};
+        int const x = kWidths[turn % 5], round = turn / 5;
         ++turn;
         Scalars const weight = count == 2 ? Scalars{dw, c.affine_type} : Scalars{};
         Norm const norm{NormMode(c.a.mode), c.a.epsilon};
         // As run() would, and over any number of blocks, with tiles of any kind.
-        TilesPlan const chosen = rank_tiles(c.type, c.x[axis], inner).best(kNoTiles);
-        int const box = x % 32 == 0 && round / 2 % 3 ? 24 : tiles_lanes(x);
-        TilesPlan const others{1 + round % 8, x, box, 3 + round % 3, 1 + round / 3 % 2};
-        for (TilesPlan const& tiles : {chosen, others})
+        TilesPlan const others{1 + round % 8, x, 3 + round % 3, 1 + round / 3 % 2};
+        for (TilesPlan const& tiles : {plan_tiles(c.type, c.x[axis], inner), others})
             if (tiles_fit(tiles, c.type, c.x[axis]))
                 again(" in tiles of " + std::to_string(tiles.x) + " vectors over " + std::to_string(tiles.blocks)
-                        + " blocks, box " + std::to_string(tiles.box) + ", stages " + std::to_string(tiles.stages)
-                        + ", lag " + std::to_string(tiles.lag),
+                        + " blocks, stages " + std::to_string(tiles.stages) + ", lag " + std::to_string(tiles.lag),
                     [&] {
                         return launch_l2norm_tiles(
                             tiles, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
                     });
-        // By blocks of memory, x at any vector of one; as run() would, and over more blocks than that needs.
-        int64_t const skew = turn * 5 % 16 * kVectorBytes, bytes = n * size;
-        Buffer const skewed(bytes + skew);
-        auto* const sx = static_cast<unsigned char*>(skewed.p) + skew;
-        CHECK(cudaMemcpy(sx, dx.p, bytes, cudaMemcpyDeviceToDevice));
-        ExchangePlan const least = plan_exchange(c.type, c.x[axis]), more{2 << turn % 3};
-        for (ExchangePlan const& exchange : {least, more})
-            if (exchange_fits(exchange, c.type, c.x[axis]))
-                again(" by blocks of memory over " + std::to_string(exchange.blocks), [&] {
-                    return launch_l2norm_exchange(
-                        exchange, c.type, sx, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
-                });
-        int const weight_bytes = count == 2 ? int(size_of(c.affine_type)) : 0, kept = turn / 4 % 2 ? weight_bytes : 4;
-        LongRowsPlan const as_run = plan_long_rows(c.type, c.x[axis], weight_bytes),
-                           any{1 << turn % 4, 1 + turn % 3, count == 2 ? kept : 0};
-        for (LongRowsPlan const& long_rows : {as_run, any})
-            if (inner == 1 && c.x[axis] > 1 && long_rows_fit(long_rows, c.type, c.x[axis]))
-                again(" over " + std::to_string(long_rows.blocks) + " blocks, stages "
-                        + std::to_string(long_rows.stages) + ", weights of " + std::to_string(long_rows.kept),
-                    [&] {
-                        return launch_l2norm_long_rows(
-                            long_rows, c.type, dx.p, weight, dy.p, outer, c.x[axis], norm, tickets(), 0);
-                    });
-        // Blocks of few threads and of many, of which the device holds fewer at once.
-        int const period = int(inner / std::gcd(inner, int64_t(kVectorBytes) / size));
-        for (int groups : {1, std::max(kMostImageThreads / 2 / period, 2)})
-        {
-            ImagesPlan const images{1 << turn % 4, groups};
+        // As run() would, here and with many images, and in items that begin anywhere, of any number of lanes.
+        int64_t const many = int64_t(1) << 30;
+        for (ImagesPlan const& images : {plan_images(c.type, outer, c.x[axis], inner),
+                 plan_images(c.type, many, c.x[axis], inner), ImagesPlan{1 + turn % 7, 1 + turn % 4, 1},
+                 ImagesPlan{1 + turn % 5, 2 + turn % 3, 1 << turn % 7}, ImagesPlan{2 + turn % 3, 2, 3 + turn % 5}})
             if (images_fit(images, c.type, c.x[axis], inner))
-                again(" in images over " + std::to_string(images.blocks) + " blocks, groups " + std::to_string(groups),
+                again(" in items of " + std::to_string(images.images) + " images, stages "
+                        + std::to_string(images.stages) + ", lanes " + std::to_string(images.lanes),
                     [&] {
                         return launch_l2norm_images(
                             images, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
                     });
-        }
-        // As run() would, and over every number of blocks, by few threads and many.
-        int const most_turns = std::max(int(480 * 4 / size / inner), 1);
-        for (SpansPlan const& spans : {rank_spans(c.type, c.x[axis], inner, count == 2).best(SpansPlan{}),
-                 SpansPlan{1 + turn % 8, 1 + turn / 8 % 2, 1 + turn % most_turns, 1 + turn % 3},
-                 SpansPlan{1 << turn / 2 % 4, 1 + turn / 3 % 2, most_turns, 1 + turn % 4}})
-            if (spans_fit(spans, c.type, c.x[axis], inner))
-                again(" in spans over " + std::to_string(spans.blocks) + " blocks, words " + std::to_string(spans.words)
-                        + ", turns " + std::to_string(spans.turns) + ", stages " + std::to_string(spans.stages),
-                    [&] {
-                        return launch_l2norm_spans(
-                            spans, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
-                    });
-        // As run() would, and in small items that begin anywhere: by few threads, or by so many that the device holds
-        // fewer blocks.
-        StagedPlan const usual = rank_staged(c.type, c.x[axis], inner).best(StagedPlan{});
-        for (StagedPlan const& staged : {usual, StagedPlan{1 + turn % 7, 2 + turn % 3, outer > 1000 ? 608 : 32}})
-            if (staged_fits(staged, c.type, c.x[axis], inner))
-                again(" staged by " + std::to_string(staged.images), [&] {
-                    return launch_l2norm_staged(
-                        staged, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, tickets(), 0);
+        // Columns, as on a device without bulk copies, and read twice.
+        ColumnsPlan const columns = plan_columns(c.type, outer, c.x[axis], inner);
+        for (ColumnsPlan const& plan : {columns, kReadTwice})
+            if (n <= most_in_all_ways && plan.x * plan.y <= 512 && (inner > 1 || plan.packs == 0))
+                again(" by columns, packs " + std::to_string(plan.packs), [&] {
+                    return launch_l2norm_columns(plan, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, 0);
                 });
-        // As run() would, here and with many images, and spans that begin anywhere, by a few lanes an image or a block.
-        auto const of_images = [&](int64_t images) {
-            return rank_short_planes(c.type, images, c.x[axis], inner, count == 2).best(ShortPlanesPlan{});
-        };
-        ShortPlanesPlan const few = of_images(outer), many = of_images(int64_t(1) << 30);
-        int const lanes = 1 << turn % 7, threads = 32 << turn % 4;
-        ShortPlanesPlan const other{1 + turn % 5, lanes > 32 ? threads : lanes, threads};
-        for (ShortPlanesPlan const& planes : {few, many, other})
-            if (short_planes_fit(planes, c.type, c.x[axis], inner))
-                again(" in short planes, " + std::to_string(planes.images) + " images by "
-                        + std::to_string(planes.lanes) + " lanes of " + std::to_string(planes.threads),
-                    [&] {
-                        return launch_l2norm_short_planes(
-                            planes, c.type, dx.p, weight, dy.p, outer, c.x[axis], inner, norm, 0);
-                    });
         // As run() would, and in narrow strips: by few threads, or by so many that the device holds fewer blocks.
         int const width = int(std::max<int64_t>(inner / (2 + turn % 3), 1));
         StripsPlan const narrow{width, 2 + turn % 3, outer > 1000 ? 640 : 32};
@@ -817,8 +761,7 @@ void short_rows(int64_t rows, int64_t length, Type t)
     verify(d);
 }
 
-// Channels that clusters share by blocks of memory: of every number of packs, in fewer tiles than blocks of the ring have
-// words and in more, in all values that need care.
+// Channels that clusters share: of every number of packs, in all values that need care.
 void shared_channels(std::vector<Dims> const& shapes, Type t, std::vector<Values> const& kinds)
 {
     for (Dims const& d : shapes)
@@ -874,7 +817,7 @@ void short_channels(int64_t images, int64_t channels, int64_t length, Type t, Va
 }
 
 // Launches on two streams at once, and a graph that is replayed, as execution contexts and trtexec --useCudaGraph make
-// them: each with tickets of its own. By blocks of memory, though the tensor is small, where the device can.
+// them: each with tickets of its own. In tiles, though the tensor is small, where the device can.
 void at_once(Case const& c)
 {
     if (std::string(plugin_info(c.kind).name).find(only) == std::string::npos || seen++ % shards != shard)
@@ -883,7 +826,7 @@ void at_once(Case const& c)
     std::vector<float> const x = values(c.x, c.values, c.type, 7);
     std::vector<double> const want = reference(c, x, {}, {});
     int64_t const outer = c.x[0], inner = volume(c.x) / (outer * c.x[1]);
-    ExchangePlan const plan = plan_exchange(c.type, c.x[1]);
+    TilesPlan const plan = plan_tiles(c.type, c.x[1], inner);
     Buffer const dx(x.size() * size_of(c.type));
     upload(dx.p, x, c.type);
     Tensor const in = tensor(dx.p, c.x, c.type);
@@ -904,7 +847,7 @@ void at_once(Case const& c)
         auto* const own = static_cast<unsigned*>(context.tickets.p);
         Norm const norm{NormMode(c.a.mode), c.a.epsilon};
         return plan.blocks > 0
-            ? launch_l2norm_exchange(
+            ? launch_l2norm_tiles(
                 plan, c.type, dx.p, Scalars{}, context.y.p, outer, c.x[1], inner, norm, own, context.on)
             : run(c.kind, c.a, &in, 1, tensor(context.y.p, c.x, c.type), nullptr, context.on, own);
     };
@@ -1023,7 +966,7 @@ void tiles_in_parts()
 {
     int64_t const channels = 131, inner = 1003, image = channels * inner, some = 16, size = 2,
                   part = ((int64_t(1) << 31) - 1) / image / 8 * 8, outer = part + 40;
-    TilesPlan const plan = rank_tiles(Type::kHalf, channels, inner).best(kNoTiles);
+    TilesPlan const plan = plan_tiles(Type::kHalf, channels, inner);
     bool const wanted = std::string(plugin_info(Kind::kSurgeonL2Norm).name).find(only) != std::string::npos;
     if (plan.blocks == 0 || shard != 0 || !wanted)
         return;
@@ -1049,8 +992,8 @@ void tiles_in_parts()
     }
 }
 
-// Every way that TensorRT would time of a tensor that outgrows the L2 cache.
-void all_tactics(int64_t channels, int64_t inner, Type type, bool weighted)
+// A tensor that outgrows the L2 cache, with tickets, with a workspace in their place and with neither.
+void large(int64_t channels, int64_t inner, Type type, bool weighted)
 {
     int64_t const most = (int64_t(40) << 20) / size_of(type), outer = std::max<int64_t>(most / (channels * inner), 1);
     Case c{Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), {outer, channels, inner}, type, Values::kNormal};
@@ -1060,17 +1003,23 @@ void all_tactics(int64_t channels, int64_t inner, Type type, bool weighted)
     std::vector<float> const x = values(c.x, c.values, type, 7);
     std::vector<float> const w = weighted ? values({channels}, c.values, Type::kFloat, 8) : std::vector<float>{};
     std::vector<double> const want = reference(c, x, w, {});
-    Buffer const dx(x.size() * size_of(type)), dy(x.size() * size_of(type)), dw(channels * sizeof(float));
+    Buffer const dx(x.size() * size_of(type)), dy(x.size() * size_of(type)), dw(channels * sizeof(float)), ws(16);
     upload(dx.p, x, type);
     upload(dw.p, w, Type::kFloat);
     Tensor const in[2] = {tensor(dx.p, c.x, type), tensor(dw.p, {channels}, Type::kFloat)};
-    int const count = weighted ? 2 : 1, ways = tactics(c.kind, c.a, in, count);
-    for (int tactic = 0; tactic <= ways; ++tactic) // one beyond, as of other extents
+    struct Drawn
+    {
+        char const* how;
+        void* workspace;
+        unsigned* tickets;
+    };
+    for (Drawn const& drawn : {Drawn{" with tickets", nullptr, tickets()}, Drawn{" with a workspace", ws.p, nullptr},
+             Drawn{" in turn", nullptr, nullptr}})
     {
         CHECK(cudaMemset(dy.p, 0xdb, x.size() * size_of(type)));
-        CHECK(run(c.kind, c.a, in, count, tensor(dy.p, c.x, type), nullptr, 0, tickets(), tactic));
+        CHECK(run(c.kind, c.a, in, weighted ? 2 : 1, tensor(dy.p, c.x, type), drawn.workspace, 0, drawn.tickets));
         CHECK(cudaDeviceSynchronize());
-        judge(c, want, download(dy.p, x.size(), type), " by tactic " + std::to_string(tactic));
+        judge(c, want, download(dy.p, x.size(), type), drawn.how);
     }
 }
 
@@ -1080,7 +1029,7 @@ void check_all()
     for (Type t : kTypes)
         for (Dims const& d : std::vector<Dims>{{971, 925}, {290, 25}, {1795, 78}, {135, 734}, {64, 4096}, {21, 3},
             {640, 16641}, {1200, 6001}, {300, 2048}, {5, 40001}, {512, 49}})
-            all_tactics(d[0], d[1], t, d[0] % 2 == 0);
+            large(d[0], d[1], t, d[0] % 2 == 0);
     std::vector<Dims> shapes;
     for (int64_t n : {1, 2, 8})
         for (int64_t c : {1, 3, 64, 511, 2048})
@@ -1244,7 +1193,6 @@ double median(std::vector<double> v)
 }
 
 bool ratio_alone = false; // printed
-bool best_tactic = false; // timed, as TensorRT would choose it, instead of the first
 
 // Times f and a copy of as many bytes in turn, prints the medians, unless the ratio alone is wanted, and returns the
 // median of the pairs' ratios.
@@ -1297,14 +1245,10 @@ double time_case(Case const& c, std::string const& note, PadPlan const* plan = n
         tensor(dw.p, wd, c.affine_type)};
     int const count = c.kind == Kind::kSurgeonPRelu ? 2 : !c.affine ? 1 : c.kind == Kind::kSurgeonL2Norm ? 2 : 3;
     Tensor const y = tensor(dy.p, out, c.type, c.layout);
-    double best = 0;
-    for (int tactic = 0, ways = best_tactic ? tactics(c.kind, c.a, in, count) : 1; tactic < ways; ++tactic)
-        best = std::max(best, compare(plugin_info(c.kind).name, text(c.x), c.type, note, in_bytes, out_bytes, dx.p, dy.p,
-            [&] {
-                CHECK(plan ? launch_pad(*plan, c.a, in[0], y, ws.p, tickets(), 0)
-                           : run(c.kind, c.a, in, count, y, ws.p, 0, tickets(), tactic));
-            }));
-    return best;
+    return compare(plugin_info(c.kind).name, text(c.x), c.type, note, in_bytes, out_bytes, dx.p, dy.p, [&] {
+        CHECK(plan ? launch_pad(*plan, c.a, in[0], y, ws.p, tickets(), 0)
+                   : run(c.kind, c.a, in, count, y, ws.p, 0, tickets()));
+    });
 }
 
 void bench(std::string const& only)
@@ -1450,6 +1394,7 @@ void tune(std::string const& only)
         Buffer dx(elements * size), dy(elements * size), dw(4096 * 4), ws(64 << 20);
         fill(dx.p, elements, t);
         fill(dw.p, 4096, Type::kFloat);
+        Norm const norm{NormMode::kAddNorm, 1e-10f};
         auto const time = [&](char const* op, Dims const& d, std::string const& note, auto const& f) {
             compare(op, text(d), t, note, volume(d) * size, volume(d) * size, dx.p, dy.p, f);
         };
@@ -1493,7 +1438,6 @@ void tune(std::string const& only)
                         if (share_vectors(d[2], int(16 / size), blocks) * stages * kVectorBytes <= (208 << 10))
                             way(RowsPlan{0, 0, 0, blocks, stages}, std::to_string(blocks) + " blocks, stages "
                                 + std::to_string(stages));
-                way(RowsPlan{0, 0, 0, 0, kCacheStages}, "through the cache");
                 way(RowsPlan{0, 0, 0, 0, 0}, "read twice");
             }
         if (wanted("l2norm"))
@@ -1513,29 +1457,63 @@ void tune(std::string const& only)
                             d[2],
                             Norm{NormMode::kAddNorm, 1e-10f}, 0));
                     });
-                for (int blocks : {2, 4, 8})
-                {
-                    ExchangePlan const plan{blocks};
-                    if (!exchange_fits(plan, t, d[1]))
-                        continue;
-                    time("l2norm exchange", d, "blocks " + std::to_string(plan.blocks), [&] {
-                        CHECK(launch_l2norm_exchange(plan, t, dx.p, Scalars{dw.p, Type::kFloat}, dy.p, d[0], d[1], d[2],
-                            Norm{NormMode::kAddNorm, 1e-10f}, tickets(), 0));
-                    });
-                }
-                for (int x : {8, 16, 24, 32, 40, 64})
+                time("l2norm", d, "as run", [&] {
+                    Case const c{Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), d, t};
+                    Tensor const in[2] = {tensor(dx.p, d, t), tensor(dw.p, {d[1]}, Type::kFloat)};
+                    CHECK(run(c.kind, c.a, in, 2, tensor(dy.p, d, t), ws.p, 0, tickets()));
+                });
+                for (int x : {8, 16, 32, 64})
                     for (int blocks = 1; blocks <= 8; ++blocks)
+                        for (TilesPlan const& plan : {TilesPlan{blocks, x, 4, 2}, TilesPlan{blocks, x, 3, 1}})
+                            if (tiles_fit(plan, t, d[1]))
+                                time("l2norm tiles", d,
+                                    "x " + std::to_string(x) + " blocks " + std::to_string(plan.blocks) + " stages "
+                                        + std::to_string(plan.stages),
+                                    [&] {
+                                        CHECK(launch_l2norm_tiles(plan, t, dx.p, Scalars{dw.p, Type::kFloat}, dy.p,
+                                            d[0], d[1], d[2], norm, tickets(), 0));
+                                    });
+            }
+        if (wanted("cache")) // tensors that stay in the L2 cache
+            for (Dims const& d : std::vector<Dims>{{8, 512, 1444}, {1, 512, 1444}, {8, 512, 361}, {8, 512, 49},
+                {4, 512, 4096}, {2, 512, 4225}, {16, 256, 1444}, {8, 64, 16384}, {4, 1024, 1024}, {100, 32, 1024},
+                     {8, 16, 65025}})
+            {
+                time("l2norm", d, "as run", [&] {
+                    Case const c{Kind::kSurgeonL2Norm, l2(1, 1, 1e-10f), d, t};
+                    Tensor const in[2] = {tensor(dx.p, d, t), tensor(dw.p, {d[1]}, Type::kFloat)};
+                    CHECK(run(c.kind, c.a, in, 2, tensor(dy.p, d, t), ws.p, 0, tickets()));
+                });
+                ColumnsPlan const usual = plan_columns(t, d[0], d[1], d[2]);
+                for (int packs : {4, 8, 16, 32})
+                    for (int x : {4, 8, 11, 12, 16, 22, 32, 44, 64})
                     {
-                        TilesPlan const plan = tiles_over(blocks, x, tiles_lanes(x), t, d[1]);
-                        if (plan.blocks == 0)
+                        int const y = int(next_power_of_two(ceil_div(d[1], int64_t(packs))));
+                        if (x * y < 32 || x * y > 512)
                             continue;
-                        std::string const how = "x " + std::to_string(x) + " blocks " + std::to_string(plan.blocks)
-                            + " stages " + std::to_string(plan.stages);
-                        time("l2norm tiles", d, how, [&] {
-                            CHECK(launch_l2norm_tiles(plan, t, dx.p, Scalars{dw.p, Type::kFloat}, dy.p, d[0], d[1],
-                                d[2], Norm{NormMode::kAddNorm, 1e-10f}, tickets(), 0));
-                        });
+                        ColumnsPlan const plan{usual.pack_bytes, packs, x, y};
+                        auto const go = [&] {
+                            return launch_l2norm_columns(plan, t, dx.p, Scalars{dw.p, Type::kFloat}, dy.p, d[0], d[1],
+                                d[2], norm, 0);
+                        };
+                        if (go() == cudaSuccess)
+                            time("l2norm columns", d,
+                                "packs " + std::to_string(packs) + " of " + std::to_string(plan.pack_bytes) + ", "
+                                    + std::to_string(x) + " by " + std::to_string(y),
+                                [&] { CHECK(go()); });
+                        cudaGetLastError();
                     }
+                for (int x : {8, 16, 32, 64})
+                    for (int blocks : {1, 2, 4, 8})
+                        for (TilesPlan const& plan : {TilesPlan{blocks, x, 4, 2}, TilesPlan{blocks, x, 3, 1}})
+                            if (tiles_fit(plan, t, d[1]))
+                                time("l2norm tiles", d,
+                                    "x " + std::to_string(x) + " blocks " + std::to_string(plan.blocks) + " stages "
+                                        + std::to_string(plan.stages),
+                                    [&] {
+                                        CHECK(launch_l2norm_tiles(plan, t, dx.p, Scalars{dw.p, Type::kFloat}, dy.p,
+                                            d[0], d[1], d[2], norm, tickets(), 0));
+                                    });
             }
     }
 }
@@ -1550,8 +1528,6 @@ int main(int argc, char** argv)
         std::string const word = argv[i];
         if (word == "--blocks" && i + 1 < argc)
             most_in_cluster = std::atoi(argv[++i]);
-        else if (word == "--tactics")
-            best_tactic = true;
         else if (word == "--shard" && i + 1 < argc && std::sscanf(argv[i + 1], "%u/%u", &shard, &shards) == 2)
             ++i;
         else
@@ -1569,7 +1545,7 @@ int main(int argc, char** argv)
     if ((!judged && mode != "bench" && mode != "tune") || words.size() > 2 || shard >= shards)
     {
         std::printf("usage: kernels_test quick | check [NAME] [--shard I/N] [--blocks B], bench [NAME], "
-                    "tune [pad | instance | l2norm], time MB WHAT:SHAPE... [--tactics]\n");
+                    "tune [pad | instance | l2norm | cache], time MB WHAT:SHAPE...\n");
         return 2;
     }
     if (!judged)

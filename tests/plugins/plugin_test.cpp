@@ -1,7 +1,7 @@
 // Drives the built library's creators and plugins as TensorRT would, without TensorRT: against the stub, or beside it.
 //
 //   plugin_test LIB.so             fields, serialisation, corrupt blobs, shapes, formats; no GPU needed
-//   plugin_test LIB.so gpu         the same, every tactic, and 10,000 cycles of create, enqueue, serialise, deserialise, destroy
+//   plugin_test LIB.so gpu         the same, a large tensor, and 10,000 cycles of create, enqueue, serialise, deserialise, destroy
 //
 // Compiled against the headers of the version that LIB.so was built for. Exit status 0 when everything held.
 #include <algorithm>
@@ -366,81 +366,51 @@ void test_creator(AnyCreator* c, AnyCreator* other)
 }
 
 #if NV_TENSORRT_MAJOR >= 10
-std::vector<int32_t> tactics_of(AnyPlugin* p)
-{
-    std::vector<int32_t> ids(build_side(p)->getNbTactics());
-    expect(build_side(p)->getValidTactics(ids.data(), int32_t(ids.size())) == 0, "getValidTactics");
-    return ids;
-}
-
-// Of a tensor that outgrows the L2 cache TensorRT times several tactics, and all compute the same.
-void test_tactics(AnyCreator* c, bool gpu)
+// A tensor that outgrows the L2 cache, by a context of its own, which has tickets, and by one that has none.
+void test_large(AnyCreator* c)
 {
     std::vector<PluginField> const f = fields_of("SurgeonL2Norm", true);
     PluginFieldCollection const all{int32_t(f.size()), f.data()};
     int const images = 512, channels = 135, height = 2, width = 367;
     size_t const elements = size_t(images) * channels * height * width, some = 1 << 16;
     PluginTensorDesc const large = description({images, channels, height, width}, DataType::kFLOAT);
-    std::vector<PluginTensorDesc> const d{large, description({channels}, DataType::kFLOAT), large},
-        small = descriptions("SurgeonL2Norm", DataType::kFLOAT);
+    std::vector<PluginTensorDesc> const d{large, description({channels}, DataType::kFLOAT), large};
     AnyPlugin* const p = create(c, &all);
-    configure(p, small.data(), 2, small[2]);
-    if (gpu)
-        expect(tactics_of(p).empty(), "a small tensor has the default tactic alone");
     configure(p, d.data(), 2, d[2]);
-    std::vector<int32_t> ids = tactics_of(p);
-    std::vector<int32_t> const sorted = [&] {
-        auto s = ids;
-        std::sort(s.begin(), s.end());
-        return s;
-    }();
-    expect(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(), "tactics are unique");
-    expect(sorted.empty() || (sorted.size() > 1 && sorted[0] > 0), "0 is TensorRT's default tactic");
-    if (gpu)
+    void *x = nullptr, *w = nullptr, *y = nullptr, *ws = nullptr;
+    std::vector<float> in(elements), wanted, got(some);
+    for (size_t i = 0; i < elements; ++i)
+        in[i] = float(int(i * 2654435761u >> 20) % 2001 - 1000) / 500.f;
+    std::vector<float> const weights(channels, 1.5f);
+    bool const room = cudaMalloc(&x, elements * 4) == cudaSuccess && cudaMalloc(&y, elements * 4) == cudaSuccess
+        && cudaMalloc(&w, channels * 4) == cudaSuccess && cudaMalloc(&ws, 1 << 10) == cudaSuccess;
+    expect(room, "GPU memory for a large tensor");
+    if (room)
     {
-        expect(!ids.empty(), "a large tensor has tactics");
-        void *x = nullptr, *w = nullptr, *y = nullptr, *ws = nullptr;
-        std::vector<float> in(elements), wanted, got(some);
-        for (size_t i = 0; i < elements; ++i)
-            in[i] = float(int(i * 2654435761u >> 20) % 2001 - 1000) / 500.f;
-        std::vector<float> const weights(channels, 1.5f);
-        bool const room = cudaMalloc(&x, elements * 4) == cudaSuccess && cudaMalloc(&y, elements * 4) == cudaSuccess
-            && cudaMalloc(&w, channels * 4) == cudaSuccess && cudaMalloc(&ws, 1 << 10) == cudaSuccess;
-        expect(room, "GPU memory for tactics");
-        if (room)
-        {
-            cudaMemcpy(x, in.data(), elements * 4, cudaMemcpyHostToDevice);
-            cudaMemcpy(w, weights.data(), channels * 4, cudaMemcpyHostToDevice);
-            ids.insert(ids.begin(), 0);
-        }
+        cudaMemcpy(x, in.data(), elements * 4, cudaMemcpyHostToDevice);
+        cudaMemcpy(w, weights.data(), channels * 4, cudaMemcpyHostToDevice);
         void* const buffers[] = {x, w};
-        for (int32_t id : room ? ids : std::vector<int32_t>{})
+        for (AnyPlugin* const one : {cloned(p), p->clone()}) // with tickets and without
         {
-            expect(run_side(p)->setTactic(id) == 0, "setTactic");
-            for (AnyPlugin* const one : {cloned(p), p->clone()}) // with tickets and without
+            cudaMemset(y, 0xdb, elements * 4);
+            expect(enqueue(one, d.data(), 2, d[2], buffers, &y, ws) == 0, "a large tensor");
+            for (size_t from : {size_t(0), elements - some})
             {
-                cudaMemset(y, 0xdb, elements * 4);
-                expect(enqueue(one, d.data(), 2, d[2], buffers, &y, ws) == 0, "tactic " + std::to_string(id));
-                for (size_t from : {size_t(0), elements - some})
-                {
-                    expect(cudaMemcpy(got.data(), static_cast<float*>(y) + from, some * 4, cudaMemcpyDeviceToHost)
-                            == cudaSuccess, "a tactic's kernel failed");
-                    bool const first = wanted.size() < 2 * some;
-                    if (first)
-                        wanted.insert(wanted.end(), got.begin(), got.end());
-                    float const* const want = wanted.data() + (from == 0 ? 0 : some);
-                    bool same = true;
-                    for (size_t i = 0; i < some; ++i)
-                        same = same && std::fabs(got[i] - want[i]) <= 1e-6f;
-                    expect(same, "tactic " + std::to_string(id) + " computes something else");
-                }
-                destroy(one);
+                expect(cudaMemcpy(got.data(), static_cast<float*>(y) + from, some * 4, cudaMemcpyDeviceToHost)
+                        == cudaSuccess, "a large tensor's kernel failed");
+                if (wanted.size() < 2 * some)
+                    wanted.insert(wanted.end(), got.begin(), got.end());
+                float const* const want = wanted.data() + (from == 0 ? 0 : some);
+                bool same = true;
+                for (size_t i = 0; i < some; ++i)
+                    same = same && std::fabs(got[i] - want[i]) <= 1e-6f;
+                expect(same, "a large tensor's output depends on the tickets");
             }
+            destroy(one);
         }
-        std::printf("%zu tactics\n", ids.size());
-        for (void* b : {x, y, w, ws})
-            cudaFree(b);
     }
+    for (void* b : {x, y, w, ws})
+        cudaFree(b);
     destroy(p);
 }
 #endif
@@ -529,8 +499,8 @@ int main(int argc, char** argv)
     bool const gpu = argc > 2 && std::string(argv[2]) == "gpu";
 #if NV_TENSORRT_MAJOR >= 10
     for (AnyCreator* c : creators)
-        if (std::string(c->getPluginName()) == "SurgeonL2Norm")
-            test_tactics(c, gpu);
+        if (gpu && std::string(c->getPluginName()) == "SurgeonL2Norm")
+            test_large(c);
 #endif
     if (gpu)
         test_cycles(creators, 10000);

@@ -15,7 +15,6 @@ namespace
 // stages. Fewer bytes in flight were slower.
 constexpr int kSmallShare = (34 << 10) / kVectorBytes, kLargeShare = (72 << 10) / kVectorBytes,
               kLargestShare = (104 << 10) / kVectorBytes;
-constexpr int kChunk = (32 << 10) / kVectorBytes;
 
 // What a multiprocessor has of rows that its blocks keep in registers, 64 a thread; below kFewBytes too little is on
 // its way.
@@ -33,21 +32,12 @@ int64_t bytes_in_registers(RowsPlan const& plan, int64_t vectors)
     return plan.lanes > 0 ? kThreads / plan.lanes * vectors * kVectorBytes : 0;
 }
 
-int64_t chunks_in_cache(int64_t length, int vec)
+// How the blocks that share a row keep it: see RowsPlan.
+void plan_shares(RowsPlan& plan, Type type, int64_t length, int blocks)
 {
-    return ceil_div(ceil_div(length, int64_t(vec)) + kLineVectors - 1, int64_t(kChunk));
-}
-
-// How the blocks that share a row keep it: see RowsPlan. Four rows must fit the L2 cache for the second look to find
-// them.
-void plan_shares(RowsPlan& plan, Type type, int64_t rows, int64_t length, int blocks, Device const& on)
-{
-    int const vec = vector_elements(type), share = share_vectors(length, vec, blocks);
-    bool const fits = share <= kLargestShare;
-    bool const cached
-        = 4 * length * size_of(type) <= on.l2_bytes && rows * chunks_in_cache(length, vec) < kMostBlocks / 2;
-    plan.blocks = fits ? blocks : 0;
-    plan.stages = !fits ? (cached ? kCacheStages : 0) : share <= kLargeShare ? 1 : 2;
+    int const share = share_vectors(length, vector_elements(type), blocks);
+    plan.blocks = share <= kLargestShare ? blocks : 0;
+    plan.stages = plan.blocks == 0 ? 0 : share <= kLargeShare ? 1 : 2;
 }
 
 } // namespace
@@ -80,7 +70,7 @@ RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on)
     while (blocks < spread && 2 * rows * blocks <= on.multiprocessors && vectors / blocks > 512)
         blocks *= 2;
     if (blocks > 1 || shared)
-        plan_shares(plan, type, rows, length, blocks, on);
+        plan_shares(plan, type, length, blocks);
     return plan;
 }
 
@@ -132,47 +122,6 @@ cudaError_t launch_over_cluster(RowsPlan const& plan, T const* x, T* y, int64_t 
     if (share_vectors(length, kVectorBytes / sizeof(T), plan.blocks) <= kSmallShare + kLineVectors)
         return launch_over_cluster<T, 1, 3, 6>(plan.blocks, x, y, rows, length, params, stream, on);
     return launch_over_cluster<T, 1, 7, 3>(plan.blocks, x, y, rows, length, params, stream, on);
-}
-
-// The workspace of the passes through the cache: the moments of rows and chunks, the counters behind them.
-struct CacheWorkspace
-{
-    int64_t rows, chunks;
-
-    size_t moments() const { return size_t(rows) * size_t(chunks + 1) * sizeof(Moments); }
-    size_t bytes() const { return moments() + size_t(rows + 1) * sizeof(unsigned); }
-
-    Progress at(void* p) const
-    {
-        auto* const of_rows = static_cast<Moments*>(p);
-        auto* const counters = reinterpret_cast<unsigned*>(static_cast<char*>(p) + moments());
-        return Progress{counters, counters + 1, of_rows, of_rows + rows};
-    }
-};
-
-template <class T>
-cudaError_t launch_through_cache(T const* x, T* y, int64_t rows, int64_t length, InstanceNormParams const& params,
-    void* workspace, bool stream, cudaStream_t on)
-{
-    auto* const kernel = instance_norm_cache_kernel<T>;
-    int64_t const chunks = chunks_in_cache(length, kVectorBytes / sizeof(T)), items = rows * chunks;
-    int const per = share_vectors(length, kVectorBytes / sizeof(T), chunks);
-    size_t const shared = size_t(kCacheStages) * per * kVectorBytes;
-    int blocks = 0;
-    cudaError_t status = resident_blocks(kernel, kCacheThreads, shared, blocks);
-    if (status != cudaSuccess)
-        return status;
-    if (blocks == 0 || items >= kMostBlocks / 2 || workspace == nullptr)
-        return cudaErrorInvalidConfiguration;
-    CacheWorkspace const space{rows, chunks};
-    status = cudaMemsetAsync(workspace, 0xff, space.bytes(), on); // kAbsent, and counters one below zero
-    if (status != cudaSuccess)
-        return status;
-    // About half the stages hold chunks still to be looked at: so many must a row's last chunk be ahead.
-    int64_t const ahead = std::min(items, chunks + int64_t(blocks) * kCacheStages / 2);
-    kernel<<<unsigned(std::min<int64_t>(blocks, items)), kCacheThreads, shared, on>>>(
-        x, y, rows, length, int(chunks), per, unsigned(ahead), space.at(workspace), params, stream);
-    return cudaGetLastError();
 }
 
 template <class T, int R>
@@ -268,8 +217,6 @@ cudaError_t launch_instance_norm(RowsPlan const& plan, Type type, void const* x,
         cudaError_t status = cudaErrorInvalidConfiguration; // so far nothing has been launched
         if (plan.blocks > 0 && plan.stages > 0)
             status = launch_over_cluster<T>(plan, in, out, rows, length, params, stream, on);
-        else if (plan.blocks == 0 && plan.stages > 0)
-            status = launch_through_cache<T>(in, out, rows, length, params, workspace, stream, on);
         else if (plan.staged)
             status = launch_staged<T, InstanceNormParams>(
                 {instance_norm_staged_kernel<T, PlainWords>, instance_norm_staged_kernel<T, TurningWords>,
@@ -292,8 +239,7 @@ size_t instance_norm_workspace_bytes(int64_t rows, int64_t length)
     int64_t const vec = vector_elements(Type::kFloat), vectors = window_vectors(length, vec);
     if (vectors <= kTileVectors)
         return 0;
-    size_t const through_cache = CacheWorkspace{rows, chunks_in_cache(length, vec)}.bytes();
-    return std::max(through_cache, size_t(rows + most_chunks(rows, vectors)) * sizeof(Moments));
+    return size_t(rows + most_chunks(rows, vectors)) * sizeof(Moments);
 }
 
 } // namespace surgeon

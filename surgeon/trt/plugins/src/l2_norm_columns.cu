@@ -5,6 +5,26 @@
 namespace surgeon
 {
 
+namespace
+{
+
+// In tensors that stay in the L2 cache all multiprocessors have as many blocks, which are no narrower than need be.
+int even_width(int64_t columns, int y, int pack)
+{
+    constexpr int kBytes = 128, kFewBytes = 64, kMostBlocks = 4, kThreads = 512, kWarp = 32;
+    int const multiprocessors = std::max(device().multiprocessors, 1);
+    for (int blocks = kMostBlocks; blocks > 1; --blocks)
+    {
+        int const x = int(ceil_div(columns, int64_t(multiprocessors * blocks)));
+        if (x * pack >= kBytes && x * y >= kWarp && x * y <= kThreads && x * y * blocks <= 2 * kThreads)
+            return x;
+    }
+    int64_t const x = ceil_div(columns, int64_t(multiprocessors));
+    return int(std::min<int64_t>(std::max<int64_t>(x, std::max(kFewBytes / pack, kWarp / y)), kThreads / y));
+}
+
+} // namespace
+
 ColumnsPlan plan_columns(Type type, int64_t outer, int64_t channels, int64_t inner)
 {
     int const element = int(size_of(type));
@@ -19,6 +39,13 @@ ColumnsPlan plan_columns(Type type, int64_t outer, int64_t channels, int64_t inn
     {
         packs *= 2;
         y /= 2;
+    }
+    if (y > 1 && y <= 256 && !streams(2 * outer * channels * inner * element))
+    {
+        int64_t const columns = outer * inner * element / pack;
+        int const x = even_width(columns, y, pack);
+        bool const few = columns <= x * device().multiprocessors && 2 * x * y <= 256; // blocks, threads
+        return few && packs > usual ? ColumnsPlan{pack, packs / 2, x, 2 * y} : ColumnsPlan{pack, packs, x, y};
     }
     // Small blocks where all are resident at once: some write while others still read.
     bool const one_wave = outer * inner * element / pack * y <= int64_t(device().multiprocessors) * 1024;

@@ -1,7 +1,6 @@
 #include "launch.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 namespace surgeon
@@ -10,107 +9,100 @@ namespace surgeon
 namespace
 {
 
-ImageShares image_shares(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner)
+// Columns of a unit.
+int per_unit(Type type, int64_t inner)
 {
-    int64_t const vec = vector_elements(type), common = std::gcd(inner, vec);
-    ImageShares g{};
-    g.channels = int(channels);
-    g.inner = int(inner);
-    g.vectors = int(channels * inner / vec);
-    g.period = int(inner / common);
-    g.period_channels = int(vec / common);
-    g.periods = int(ceil_div(ceil_div(int64_t(g.vectors), int64_t(g.period)), int64_t(plan.blocks)));
-    g.groups = plan.groups;
-    return g;
+    return type != Type::kFloat && inner % 2 == 0 ? 2 : 1;
 }
 
-int image_threads(ImageShares const& g)
+int64_t images_bytes(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner)
 {
-    return ceil_div(g.groups * g.period, 32) * 32 + kImagesMover;
+    int const elements = int(plan.images * channels * inner);
+    int64_t const room = type == Type::kFloat ? stage_room<float>(elements) : stage_room<__half>(elements),
+                  sums = plan.lanes > 1 ? 2 * kImagesWorkers * per_unit(type, inner) : 0;
+    return plan.stages * room * size_of(type) + (channels + sums) * int64_t(sizeof(float));
 }
 
-int64_t images_bytes(ImageShares const& g, Type type, int blocks)
+// Whether neighbouring images begin in the same banks of shared memory, and would not if they began with neighbouring
+// channels.
+bool better_rotated(Type type, int64_t channels, int64_t inner)
 {
-    ImagesMemory const memory(g, vector_elements(type), blocks);
-    return int64_t(g.periods) * g.period * kVectorBytes + memory.end * int64_t(sizeof(float));
+    constexpr int64_t kBanks = 128; // bytes
+    int64_t const plane = inner * size_of(type), image = channels * plane;
+    return plane < std::gcd(image, kBanks) && std::gcd(image + plane, kBanks) < std::gcd(image, kBanks);
 }
 
 } // namespace
 
 bool images_fit(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner)
 {
-    int64_t const vec = vector_elements(type), most = plan.blocks * most_shared_of_block();
-    if (!kStAsync || !device().clusters || inner < vec || channels * inner % vec != 0
-        || channels * inner * size_of(type) > most)
-        return false;
-    ImageShares const g = image_shares(plan, type, channels, inner);
-    return image_threads(g) <= kMostImageThreads && ceil_div(g.periods, g.groups) <= kImagesAtOnce * kMostImagePieces
-        && images_bytes(g, type, plan.blocks) <= most_shared_of_block();
+    return kStAsync && device().clusters && channels > 1 && plan.images > 0 && plan.stages > 0 && plan.lanes > 0
+        && plan.stages <= kMostImagesStages && plan.images * channels * inner * size_of(type) <= device().shared_bytes
+        && (plan.lanes == 1 || plan.lanes * inner / per_unit(type, inner) <= kImagesWorkers)
+        && images_bytes(plan, type, channels, inner) <= most_shared_of_block();
 }
 
-// As of spans; besides, shares that begin or end inside sectors take memory longer, and so do those of floats that
-// have a multiprocessor's shared memory to themselves.
-double speed_of(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner)
+// Items of some KiB, fewer where there would not be some for every block. Two blocks of a multiprocessor, or one where
+// images are large. So many lanes that most workers have a job.
+ImagesPlan plan_images(Type type, int64_t outer, int64_t channels, int64_t inner)
 {
-    constexpr int kMostFloatThreads = 1024, kMostHalfThreads = 896; // that a multiprocessor has the registers for
-    constexpr double kShare = 727, kPiece = 141, kExchange = 375, kColumn = 0.435, kSum = 5.95, kFloats = 6.77,
-                     kHalves = 9.08, kMost = 0.975, kCut = 0.9, kBestOfMany = 0.99, kAlone = 0.9;
-    if (plan.blocks == 0)
-        return 0;
-    bool const halves = type != Type::kFloat;
-    ImageShares const g = image_shares(plan, type, channels, inner);
-    int const threads = image_threads(g), packs = ceil_div(g.periods, g.groups);
-    int64_t const block = images_bytes(g, type, plan.blocks) + kReservedOfBlock;
+    constexpr int64_t kLeast = 4 << 10, kMost = 24 << 10, kItemsOfMultiprocessor = 8, kMostLanes = 64, kFewChannels = 4;
     int64_t const image = channels * inner * size_of(type);
-    int64_t const share = int64_t(g.periods) * g.period * kVectorBytes;
-    int const resident = int(std::min<int64_t>(
-        device().shared_bytes / block, (halves ? kMostHalfThreads : kMostFloatThreads) / threads));
-    double const exchange = plan.blocks > 1 ? kExchange * (1 + std::log2(plan.blocks)) : 0;
-    double const sums = ceil_div(g.inner, threads - kImagesMover) * g.groups * g.period_channels * kSum;
-    double const issued = resident * (kColumn * inner + packs * (threads / 32) * (halves ? kHalves : kFloats));
-    bool const cut = image % kSectorBytes != 0 || (plan.blocks > 1 && share % kSectorBytes != 0);
-    bool const alone = !halves && 2 * block > device().shared_bytes;
-    ShareFlow const flow{double(image) / plan.blocks, resident, 1,
-        kShare + kPiece * ceil_div(packs, kImagesAtOnce) + exchange + sums + issued};
-    return kBestOfMany * speed_of(flow, kMost * (cut ? kCut : 1)) * (alone ? kAlone : 1);
+    if (image > device().shared_bytes)
+        return kNoImages;
+    int64_t const share = outer * image / kItemsOfMultiprocessor / std::max(device().multiprocessors, 1),
+                  item = std::clamp(share, kLeast, kMost);
+    int const images = int(ceil_div(item, image));
+    int64_t const units = images * inner / per_unit(type, inner),
+                  lanes = std::min({kImagesWorkers / units, channels / kFewChannels, kMostLanes});
+    ImagesPlan plan{images, kMostImagesStages, int(std::max(lanes, int64_t(1)))};
+    int64_t const half = device().shared_bytes / 2 - kReservedOfBlock;
+    while (plan.stages > 2 && images_bytes(plan, type, channels, inner) > half)
+        --plan.stages;
+    if (!images_fit(plan, type, channels, inner))
+        plan.stages = 1;
+    return images_fit(plan, type, channels, inner) ? plan : kNoImages;
 }
 
 namespace
 {
 
-Ranking<ImagesPlan> ranked(Type type, int64_t channels, int64_t inner)
+constexpr int kMostFewChannels = 7;
+
+// For FEW or more channels.
+template <class T, int PER, int FEW = 2>
+auto kernel_of(ImageWay way, int64_t channels)
 {
-    Ranking<ImagesPlan> plans;
-    if (!kStAsync || inner < vector_elements(type)
-        || channels * inner > kMostBlocksInCluster * device().shared_bytes / size_of(type))
-        return plans;
-    for (int blocks = 1; blocks <= kMostBlocksInCluster; blocks *= 2)
-        for (ImagesPlan plan{blocks, 1}; image_threads(image_shares(plan, type, channels, inner)) <= kMostImageThreads;
-             ++plan.groups)
-            if (images_fit(plan, type, channels, inner))
-                plans.consider(plan, speed_of(plan, type, channels, inner));
-    return plans;
+    if (way == ImageWay::kLanes)
+        return l2norm_images_kernel<T, PER, ImageWay::kLanes, 0>;
+    if (way == ImageWay::kRotated)
+        return l2norm_images_kernel<T, PER, ImageWay::kRotated, 0>;
+    if constexpr (FEW > kMostFewChannels)
+        return l2norm_images_kernel<T, PER, ImageWay::kAll, 0>;
+    else
+        return channels > FEW ? kernel_of<T, PER, FEW + 1>(way, channels)
+                              : l2norm_images_kernel<T, PER, ImageWay::kAll, FEW>;
 }
 
 } // namespace
 
-Ranking<ImagesPlan> const& rank_images(Type type, int64_t channels, int64_t inner)
-{
-    return planned_once<ranked>(type, channels, inner);
-}
-
 cudaError_t launch_l2norm_images(ImagesPlan const& plan, Type type, void const* x, Scalars weight, void* y,
     int64_t outer, int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t on)
 {
-    if (!images_fit(plan, type, channels, inner) || outer > kMostBlocks)
+    int64_t const items = ceil_div(outer, int64_t(std::max(plan.images, 1)));
+    if (!images_fit(plan, type, channels, inner) || items > kMostBlocks)
         return cudaErrorInvalidValue;
-    ImageShares g = image_shares(plan, type, channels, inner);
-    g.images = unsigned(outer);
+    int const per = per_unit(type, inner), units = int(inner / per);
+    ImageItems const g{outer, unsigned(items), plan.images, int(channels), int(inner), plan.stages, units, plan.lanes,
+        FastDiv<uint32_t>(uint32_t(units)), FastDiv<uint32_t>(uint32_t(units * plan.lanes))};
+    ImageWay const way = plan.lanes > 1 ? ImageWay::kLanes
+        : better_rotated(type, channels, inner) ? ImageWay::kRotated : ImageWay::kAll;
     return with_type(type, [&](auto tag) {
         using T = typename decltype(tag)::type;
-        return launch_resident(l2norm_images_kernel<T>, plan.blocks, image_threads(g),
-            images_bytes(g, type, plan.blocks), outer, on, static_cast<T const*>(x), weight, static_cast<T*>(y), g,
-            norm, tickets);
+        auto* const kernel
+            = per == 1 ? kernel_of<T, 1>(way, channels) : kernel_of<T, 4 / sizeof(T)>(way, channels);
+        return launch_resident(kernel, 1, kImagesWorkers + kImagesMover, images_bytes(plan, type, channels, inner),
+            items, on, static_cast<T const*>(x), weight, static_cast<T*>(y), g, norm, tickets);
     });
 }
 

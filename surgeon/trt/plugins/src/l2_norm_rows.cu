@@ -72,27 +72,6 @@ cudaError_t l2norm_staged(
         x, y, rows, length, lanes, weight.data ? floats(int(length)) * sizeof(float) : 0, stream, on, weight, norm);
 }
 
-// Rows that no block's registers hold. In tensors that outgrow the L2 cache also long ones with weights, for which
-// registers leave little room and which each row would read again, or of many vectors a thread: those that begin inside
-// a vector, or of which registers would hold too little.
-LongRowsPlan choose_long_rows(
-    RowsPlan const& plan, Type type, int64_t rows, int64_t length, int weight_bytes, bool stream)
-{
-    bool const weighted = weight_bytes > 0;
-    constexpr int64_t kLong = 8 << 10, kFewBytes = 112 << 10;
-    constexpr int64_t kVectors = 8192; // that the threads of a multiprocessor have registers for
-    int64_t const bytes = length * size_of(type);
-    bool does = plan.blocks != 1;
-    if (!does && stream && bytes > kLong && (weighted || plan.packs == kManyPacks))
-    {
-        bool const crooked = length % vector_elements(type) != 0,
-                   few = kVectors / plan.packs / plan.lanes * bytes < kFewBytes,
-                   large = weighted && plan.threads > kMostWeightedThreads;
-        does = crooked || few || large;
-    }
-    return does && rows <= kMostBlocks ? plan_long_rows(type, length, weight_bytes) : kNoLongRows;
-}
-
 } // namespace
 
 cudaError_t l2norm_small_images(Type type, void const* x, Scalars weight, void* y, int64_t outer, int64_t channels,
@@ -109,18 +88,10 @@ cudaError_t l2norm_small_images(Type type, void const* x, Scalars weight, void* 
 }
 
 cudaError_t l2norm_rows(Type type, void const* x, Scalars weight, void* y, int64_t rows, int64_t length, Norm norm,
-    void* workspace, unsigned* tickets, cudaStream_t on)
+    cudaStream_t on)
 {
     RowsPlan const plan = plan_rows(type, rows, length, Device{});
     bool const stream = streams(2 * rows * length * size_of(type));
-    LongRowsPlan const over_blocks = choose_long_rows(plan, type, rows, length, bytes_of_one(weight), stream);
-    if (over_blocks.blocks > 0)
-    {
-        cudaError_t const status = ready_tickets(tickets, stream, workspace, on);
-        if (status != cudaSuccess)
-            return status;
-        return launch_l2norm_long_rows(over_blocks, type, x, weight, y, rows, length, norm, tickets, on);
-    }
     return with_type(type, [&](auto tag) {
         using T = typename decltype(tag)::type;
         auto const* const in = static_cast<T const*>(x);

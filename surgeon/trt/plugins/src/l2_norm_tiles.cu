@@ -1,7 +1,6 @@
 #include "launch.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 namespace surgeon
@@ -10,13 +9,59 @@ namespace surgeon
 namespace
 {
 
+#if CUDART_VERSION >= 12010
+// The driver's function that makes tensor maps; nullptr where it has none.
+void* find_encoder()
+{
+    void* encode = nullptr;
+    constexpr char const* kName = "cuTensorMapEncodeTiled";
+    cudaDriverEntryPointQueryResult found{};
+#if CUDART_VERSION >= 12050
+    cudaError_t const status = cudaGetDriverEntryPointByVersion(kName, &encode, 12000, cudaEnableDefault, &found);
+#else
+    cudaError_t const status = cudaGetDriverEntryPoint(kName, &encode, cudaEnableDefault, &found);
+#endif
+    return status == cudaSuccess && found == cudaDriverEntryPointSuccess ? encode : nullptr;
+}
+
+cudaError_t tensor_map(CUtensorMap& map, Type type, void const* x, int64_t elements, int64_t step, int packs,
+    int columns)
+{
+    static void* const encode = find_encoder();
+    if (!encode)
+        return cudaErrorNotSupported;
+    uint64_t const size = size_of(type), extents[] = {uint64_t(elements - (packs - 1) * step), uint64_t(packs)},
+                   strides[] = {step * size};
+    uint32_t const box[] = {uint32_t(columns), uint32_t(packs)}, ones[] = {1, 1};
+    auto const data = size == 4 ? CU_TENSOR_MAP_DATA_TYPE_UINT32 : CU_TENSOR_MAP_DATA_TYPE_UINT16;
+    CUresult const result = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(encode)(&map, data, 2,
+        const_cast<void*>(x), extents, strides, box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+        CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorNotSupported;
+}
+
+// x as [packs][elements] for tensor copies: each pack is x again, `step` elements after the one before, so that a box
+// of all packs by `columns` may begin at any vector. Nothing behind the last element is asked for. With one pack there
+// is no map of one less.
+cudaError_t tensor_maps(ChannelMaps& maps, Type type, void const* x, int64_t elements, int64_t step, int packs,
+    int columns)
+{
+    cudaError_t const status = tensor_map(maps.full, type, x, elements, step, packs, columns);
+    return status != cudaSuccess || packs == 1
+        ? status
+        : tensor_map(maps.less, type, x, elements, step, packs - 1, columns);
+}
+#else
+cudaError_t tensor_maps(ChannelMaps&, Type, void const*, int64_t, int64_t, int, int)
+{
+    return cudaErrorNotSupported;
+}
+#endif
+
 int packs_of(TilesPlan const& plan, int64_t channels)
 {
     return int(ceil_div(channels, int64_t(tiles_rows(plan.x)) * plan.blocks));
 }
-
-// The vectors of a channel that a block has.
-int vectors_of(TilesPlan const& plan) { return tiles_parts(plan.x) * plan.box; }
 
 int whole_lines(int vectors) { return int(ceil_div(vectors, kVectorsOfLine) * kVectorsOfLine); }
 
@@ -30,7 +75,7 @@ ChannelTiles channel_tiles(TilesPlan const& plan, Type type, int64_t outer, int6
     g.channels = int(channels);
     g.extra = int(std::max(sector - step, int64_t(0)));
     // The last tile of a channel has up to `extra` columns more, since nothing follows.
-    int64_t const most = (vectors_of(plan) * vec - 2 * g.extra) / step * step,
+    int64_t const most = (plan.x * vec - 2 * g.extra) / step * step,
                   inside = std::max(inner - g.extra, int64_t(1));
     g.width = int(ceil_div(ceil_div(inside, ceil_div(inside, most)), step) * step);
     g.tiles = unsigned(ceil_div(inside, int64_t(g.width)));
@@ -38,7 +83,7 @@ ChannelTiles channel_tiles(TilesPlan const& plan, Type type, int64_t outer, int6
     g.over_tiles = FastDiv<uint32_t>(g.tiles);
     g.packs = packs_of(plan, channels);
     int const boxes = tiles_parts(plan.x);
-    g.box = std::min(whole_lines(ceil_div(g.width + 2 * g.extra, vec * boxes)), plan.box);
+    g.box = std::min(whole_lines(ceil_div(g.width + 2 * g.extra, vec * boxes)), tiles_lanes(plan.x));
     g.unit = whole_lines(g.packs * g.box);
     g.stages = plan.stages;
     g.lag = plan.lag;
@@ -55,7 +100,7 @@ int64_t memory_bytes(TilesPlan const& plan, Type type)
 int64_t stage_bytes(TilesPlan const& plan, int64_t channels)
 {
     int64_t const units = tiles_rows(plan.x) * tiles_parts(plan.x);
-    return units * whole_lines(packs_of(plan, channels) * plan.box) * kVectorBytes;
+    return units * whole_lines(packs_of(plan, channels) * tiles_lanes(plan.x)) * kVectorBytes;
 }
 
 int64_t block_bytes(TilesPlan const& plan, Type type, int64_t channels)
@@ -76,7 +121,7 @@ cudaError_t launch_part(TilesPlan const& plan, Type type, void const* x, Scalars
     ChannelMaps maps{};
     int64_t const step = int64_t(tiles_rows(plan.x)) * plan.blocks * inner;
     cudaError_t const status = tensor_maps(
-        maps, type, x, outer * channels * inner, step, g.packs, g.box * vector_elements(type), kLineBytes);
+        maps, type, x, outer * channels * inner, step, g.packs, g.box * vector_elements(type));
     if (status != cudaSuccess)
         return status;
     return with_type(type, [&](auto tag) {
@@ -84,11 +129,8 @@ cudaError_t launch_part(TilesPlan const& plan, Type type, void const* x, Scalars
         auto const go = [&](auto width, auto packs) {
             constexpr int X = decltype(width)::value, R = decltype(packs)::value;
             // As much memory for any plan: how many clusters there are takes long to ask.
-            if constexpr (tiles_have(X, sizeof(T)))
-                return launch_resident(l2norm_tiles_kernel<T, X, R>, plan.blocks, tiles_threads(X) + kTilesAdders,
-                    most_tiles_bytes(), g.items, on, maps, weight, static_cast<T*>(y), g, norm, tickets);
-            else
-                return cudaErrorInvalidValue;
+            return launch_resident(l2norm_tiles_kernel<T, X, R>, plan.blocks, tiles_threads(X) + kTilesAdders,
+                most_tiles_bytes(), g.items, on, maps, weight, static_cast<T*>(y), g, norm, tickets);
         };
         auto const with_packs = [&](auto width) {
             switch (g.packs)
@@ -104,92 +146,83 @@ cudaError_t launch_part(TilesPlan const& plan, Type type, void const* x, Scalars
         {
         case 8: return with_packs(std::integral_constant<int, 8>{});
         case 16: return with_packs(std::integral_constant<int, 16>{});
-        case 24: return with_packs(std::integral_constant<int, 24>{});
+        case 24:
+            if constexpr (sizeof(T) < 4)
+                return with_packs(std::integral_constant<int, 24>{});
+            break;
         case 32: return with_packs(std::integral_constant<int, 32>{});
-        case 40: return with_packs(std::integral_constant<int, 40>{});
         case 64: return with_packs(std::integral_constant<int, 64>{});
         }
         return cudaErrorInvalidValue;
     });
 }
 
+// The part of the tiles' columns that a plane fills.
+double filled(TilesPlan const& plan, Type type, int64_t channels, int64_t inner)
+{
+    int64_t const tiles = channel_tiles(plan, type, 1, channels, inner).tiles;
+    return double(inner) / double(tiles * plan.x * vector_elements(type));
+}
+
+// Narrower than `x`, over fewer blocks, where short planes would leave columns empty. With as many stages as there are;
+// where these are enough, a tile's sums have the time of two tiles.
+TilesPlan plan_over(int blocks, int x, Type type, int64_t channels, int64_t inner)
+{
+    constexpr int kNarrow = 16, kEnough = 4;
+    constexpr double kNearly = 0.85;
+    auto const of_width = [&](int width) {
+        TilesPlan plan{blocks, width, 0, 1};
+        while (plan.blocks > 1 && packs_of(TilesPlan{plan.blocks / 2, width, 0, 0}, channels) <= kMostTilesPacks)
+            plan.blocks /= 2;
+        return plan;
+    };
+    double fullest = 0;
+    for (int width = x; width >= std::min(x, kNarrow); width /= 2)
+        fullest = std::max(fullest, filled(of_width(width), type, channels, inner));
+    while (x > kNarrow && filled(of_width(x), type, channels, inner) < kNearly * fullest)
+        x /= 2;
+    TilesPlan plan = of_width(x);
+    for (int lag : {2, 1})
+    {
+        plan.lag = lag;
+        int64_t const left = most_tiles_bytes() - memory_bytes(plan, type);
+        plan.stages = int(std::clamp<int64_t>(left / stage_bytes(plan, channels), 0, kMostTilesStages));
+        if (plan.stages >= kEnough)
+            break;
+    }
+    return tiles_fit(plan, type, channels) ? plan : kNoTiles;
+}
+
 } // namespace
 
 bool tiles_fit(TilesPlan const& plan, Type type, int64_t channels)
 {
-    return kStAsync && device().clusters && tiles_have(plan.x, int(size_of(type))) && plan.blocks >= 1
-        && plan.blocks <= kMostBlocksInCluster
+    bool const compiled = plan.x == 8 || plan.x == 16 || plan.x == 32 || plan.x == 64
+        || (plan.x == 24 && type != Type::kFloat);
+    return kStAsync && device().clusters && compiled && plan.blocks >= 1 && plan.blocks <= kMostBlocksInCluster
         && tiles_rows(plan.x) * plan.blocks * size_of(type) % kSectorBytes == 0
         && packs_of(plan, channels) <= kMostTilesPacks && plan.lag >= 1 && plan.lag <= kMostTilesLag
         && plan.lag + 1 < plan.stages && plan.stages <= kMostTilesStages
         && block_bytes(plan, type, channels) <= most_tiles_bytes();
 }
 
-// With as many stages as there are; where these are enough, a tile's sums have the time of two tiles, but in a single
-// block, whose sums are soon there if it has few.
-TilesPlan tiles_over(int blocks, int x, int box, Type type, int64_t channels)
+// So many vectors of a block, over so many blocks, that a tile has much of each channel.
+TilesPlan plan_tiles(Type type, int64_t channels, int64_t inner)
 {
-    constexpr int kEnough = 4, kFew = 4;
-    for (int lag = kMostTilesLag; lag > 0; --lag)
+    struct Line
     {
-        TilesPlan plan{blocks, x, box, 0, lag};
-        int64_t const left = most_tiles_bytes() - memory_bytes(plan, type);
-        plan.stages = int(std::clamp<int64_t>(left / stage_bytes(plan, channels), 0, kMostTilesStages));
-        bool const soon = blocks == 1 && packs_of(plan, channels) <= kFew;
-        if ((lag == 1 || (plan.stages >= kEnough && !soon)) && tiles_fit(plan, type, channels))
-            return plan;
-    }
-    return kNoTiles;
-}
-
-// Fitted to 14,000 timings of 640 shapes and types. Memory costs more where pieces of channels are short, since they
-// end inside lines, and where channels cut vectors. A tile costs a block a time, in bytes that pass meanwhile: for
-// itself, for a thread's vectors, whole or not, more where copies are single lines, and for the columns that are brought
-// together; and multiprocessors are left over that are too few for one more cluster. The slower of the two decides.
-double speed_of(TilesPlan const& plan, Type type, int64_t channels, int64_t inner)
-{
-    constexpr double kWay = 1.015, kPiece = 14.2, kTile = 10100, kFloats = 1.67, kHalves = 2.96, kLine = 0.83,
-                     kColumn = 11.8, kSentColumn = 6.9, kSharp = 13;
-    constexpr double kIdle[] = {0.13, 0.035, 0.145, 0.12, 0.23, 0.28, 0.23, 0.025}; // by blocks of a cluster
-    constexpr double kSplit = 31.6; // bytes of a channel
-    if (plan.blocks == 0)
-        return 0;
-    int const columns = vectors_of(plan) * vector_elements(type);
-    int64_t const bytes = inner * size_of(type);
-    double const piece = double(bytes) / channel_tiles(plan, type, 1, channels, inner).tiles,
-                 of_block = piece * channels / plan.blocks,
-                 of_line = tiles_lanes(plan.x) == kVectorsOfLine ? kLine : 0,
-                 vectors = (type == Type::kFloat ? kFloats : kHalves) + of_line,
-                 split = bytes % kVectorBytes == 0 ? 0 : kSplit;
-    double const memory = kWay + kPiece / piece + split / bytes;
-    double const work = (kTile + vectors * tiles_threads(plan.x) * packs_of(plan, channels)
-                            + (kColumn + kSentColumn * plan.blocks) * columns)
-        / of_block / (1 - kIdle[plan.blocks - 1]);
-    return std::pow(std::pow(memory, kSharp) + std::pow(work, kSharp), -1 / kSharp);
-}
-
-namespace
-{
-
-Ranking<TilesPlan> ranked(Type type, int64_t channels, int64_t inner)
-{
-    constexpr int kWays[][2]{ // vectors of a block and of a copy
-        {64, 32}, {64, 24}, {40, 8}, {32, 32}, {32, 24}, {24, 8}, {16, 16}, {8, 8}};
-    Ranking<TilesPlan> plans;
-    for (auto const& way : kWays)
-        for (int blocks = 1; blocks <= kMostBlocksInCluster; ++blocks)
-        {
-            TilesPlan const plan = tiles_over(blocks, way[0], way[1], type, channels);
-            plans.consider(plan, speed_of(plan, type, channels, inner));
-        }
-    return plans;
-}
-
-} // namespace
-
-Ranking<TilesPlan> const& rank_tiles(Type type, int64_t channels, int64_t inner)
-{
-    return planned_once<ranked>(type, channels, inner);
+        int most_channels, x, blocks;
+    };
+    constexpr Line kFloats[] = {{64, 64, 1}, {128, 64, 2}, {256, 64, 4}, {512, 64, 8}, {1024, 32, 8}, {2048, 16, 8},
+                       {4096, 8, 8}},
+                   kHalves[] = {{128, 32, 1}, {256, 32, 2}, {512, 32, 4}, {1024, 16, 4}, {1280, 24, 8}, {2048, 16, 8},
+                       {4096, 8, 8}};
+    auto const of = [&](auto const& table) {
+        auto const line = std::find_if(
+            std::begin(table), std::end(table), [&](Line const& l) { return channels <= l.most_channels; });
+        return line == std::end(table) ? kNoTiles : plan_over(line->blocks, line->x, type, channels, inner);
+    };
+    return type == Type::kFloat ? of(kFloats) : of(kHalves);
 }
 
 cudaError_t launch_l2norm_tiles(TilesPlan const& plan, Type type, void const* x, Scalars weight, void* y,

@@ -2,12 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <mutex>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "operators.h"
 #include "plans.h"
@@ -108,23 +106,20 @@ inline int64_t most_shared_of_block() { return device().shared_bytes - kReserved
 
 struct ClusterLaunch
 {
-    cudaLaunchAttribute attributes[2]{};
+    cudaLaunchAttribute attribute{};
     cudaLaunchConfig_t config{};
 
-    // Together: either all clusters become resident, or the launch waits; it fails where they never could.
-    ClusterLaunch(int grid, int threads, size_t shared, int blocks, cudaStream_t on, bool together = false)
+    ClusterLaunch(int grid, int threads, size_t shared, int blocks, cudaStream_t on)
     {
-        attributes[0].id = cudaLaunchAttributeClusterDimension;
-        attributes[0].val.clusterDim.x = blocks;
-        attributes[0].val.clusterDim.y = attributes[0].val.clusterDim.z = 1;
-        attributes[1].id = cudaLaunchAttributeCooperative;
-        attributes[1].val.cooperative = 1;
+        attribute.id = cudaLaunchAttributeClusterDimension;
+        attribute.val.clusterDim.x = blocks;
+        attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
         config.gridDim = dim3(grid);
         config.blockDim = dim3(threads);
         config.dynamicSmemBytes = shared;
         config.stream = on;
-        config.attrs = attributes;
-        config.numAttrs = together ? 2 : 1;
+        config.attrs = &attribute;
+        config.numAttrs = 1;
     }
     ClusterLaunch(ClusterLaunch const&) = delete;
 };
@@ -155,7 +150,7 @@ cudaError_t resident(Kernel* kernel, int threads, size_t shared, int cluster, in
 }
 
 // As many clusters as the device holds, and no more than there are items for.
-template <bool TOGETHER = false, class... Parameters, class... Arguments>
+template <class... Parameters, class... Arguments>
 cudaError_t launch_resident(void (*kernel)(Parameters...), int blocks, int threads, size_t shared, int64_t items,
     cudaStream_t on, Arguments const&... arguments)
 {
@@ -165,8 +160,7 @@ cudaError_t launch_resident(void (*kernel)(Parameters...), int blocks, int threa
         return status;
     if (clusters == 0)
         return cudaErrorInvalidConfiguration;
-    ClusterLaunch const launch(
-        int(std::min<int64_t>(clusters, items)) * blocks, threads, shared, blocks, on, TOGETHER);
+    ClusterLaunch const launch(int(std::min<int64_t>(clusters, items)) * blocks, threads, shared, blocks, on);
     return cudaLaunchKernelEx(&launch.config, kernel, arguments...);
 }
 
@@ -250,82 +244,16 @@ cudaError_t with_period(int64_t length, F const& f)
         return length > LENGTH ? with_period<T, MOST_BYTES, LENGTH + 1>(length, f) : f(Period<T, LENGTH>{});
 }
 
-// The less of two, or something less than both where they are near.
-inline double least(double a, double b, double soft)
-{
-    return 2 * a * b / (a + b + std::sqrt((a - b) * (a - b) + 4 * soft * a * b));
-}
-
-// What a copy makes of x on a multiprocessor.
-constexpr double kBytesOfNs = 16;
-
-// Shares of x that a multiprocessor's blocks bring, work on and send.
-struct ShareFlow
-{
-    double bytes;         // of a share
-    int resident, stages; // blocks of a multiprocessor, shares that each has
-    double work;          // ns that a block takes for one, besides its way
-};
-
-// The part of a copy's speed that they reach, `most` at best. More shares than are worked on must be on their way. What
-// limits is memory, as many shares as there are in the time that one takes for its way and work, or the blocks' work.
-// This and the work of the mappings' plans, but for words, are fitted to 20,000 timings of 210 shapes, fp32 and fp16.
-inline double speed_of(ShareFlow const& f, double most)
-{
-    constexpr double kWay = 720, kSoft = 0.0135, kSoftOfFew = 0.043;
-    double const shares = f.resident * f.stages, ways = shares * f.bytes / (f.work + kWay) / kBytesOfNs;
-    return std::min(least(ways, most, kSoft + kSoftOfFew / (shares * shares)),
-        f.resident * f.bytes / f.work / kBytesOfNs);
-}
-
-// How often shared memory turns to one of its banks for the 32-bit words that a warp asks for at once.
-inline int turns_at_banks(std::vector<int> words)
-{
-    constexpr int kBanks = 32;
-    std::sort(words.begin(), words.end());
-    words.erase(std::unique(words.begin(), words.end()), words.end());
-    int turns[kBanks] = {};
-    for (int word : words)
-        ++turns[word % kBanks];
-    return *std::max_element(turns, turns + kBanks);
-}
-
-// What MAKE(shape...) says for this device, asked once for each shape: it takes longer than a launch.
-template <auto MAKE, class... Shape>
-auto const& planned_once(Shape... shape)
-{
-    static std::mutex mutex;
-    static std::map<std::tuple<int, bool, int64_t, Shape...>, decltype(MAKE(shape...))> known; // whose places stay
-    Device const& on = device();
-    auto const key = std::make_tuple(on.multiprocessors, on.clusters, on.shared_bytes, shape...);
-    std::lock_guard<std::mutex> const lock(mutex);
-    auto const found = known.find(key);
-    return found != known.end() ? found->second : known[key] = MAKE(shape...);
-}
-
-// x as [packs][elements] for tensor copies: each pack is x again, `step` elements after the one before, so that a box
-// of all packs by `columns` may begin at any vector. Nothing behind the last element is asked for. Of each copy whole
-// lines of `into_l2` bytes, 128 or 256, come into the L2 cache. With one pack there is no map of one less.
-cudaError_t tensor_maps(ChannelMaps& maps, Type type, void const* x, int64_t elements, int64_t step, int packs,
-    int columns, int64_t into_l2);
-
-// Of the counter, which is alone in its vector; what clusters exchange follows it.
-constexpr int kTicketWords = kVectorBytes / sizeof(unsigned);
-
-// Of memory behind the counter, 0 before and after a launch.
-size_t exchange_bytes();
-
 // Of rows, and of L2Norm's images, that threads take some at a time.
 constexpr int kMostPeriodBytes = 52, kMostImagePeriodBytes = 32;
 
 // The operators that have no plan of their own for the tests to choose.
 cudaError_t l2norm_rows(Type type, void const* x, Scalars weight, void* y, int64_t rows, int64_t length, Norm norm,
-    void* workspace, unsigned* tickets, cudaStream_t on);
+    cudaStream_t on);
 cudaError_t l2norm_small_images(Type type, void const* x, Scalars weight, void* y, int64_t outer, int64_t channels,
     int64_t inner, Norm norm, cudaStream_t on);
 cudaError_t l2norm(Type type, void const* x, Scalars weight, void* y, int64_t outer, int64_t channels, int64_t inner,
-    Norm norm, void* workspace, unsigned* tickets, int tactic, cudaStream_t on);
-int l2norm_tactics(Type type, int64_t outer, int64_t channels, int64_t inner, bool weighted);
+    Norm norm, void* workspace, unsigned* tickets, cudaStream_t on);
 cudaError_t leaky_relu(Attributes const& a, Tensor const& x, Tensor const& y, cudaStream_t on);
 cudaError_t prelu(Tensor const& x, Tensor const& slope, Tensor const& y, cudaStream_t on);
 

@@ -138,12 +138,7 @@ bool takes_channels_last(Kind kind, Attributes const& a, int rank, int64_t const
 
 size_t tickets_bytes(Kind kind)
 {
-    switch (kind)
-    {
-    case Kind::kSurgeonL2Norm: return kTicketWords * sizeof(unsigned) + exchange_bytes();
-    case Kind::kSurgeonReflectPad: return sizeof(unsigned);
-    default: return 0;
-    }
+    return kind == Kind::kSurgeonL2Norm || kind == Kind::kSurgeonReflectPad ? sizeof(unsigned) : 0;
 }
 
 size_t workspace_bytes(Kind kind, int rank, int64_t const* dims)
@@ -158,17 +153,8 @@ size_t workspace_bytes(Kind kind, int rank, int64_t const* dims)
     return instance_norm_workspace_bytes(std::max<int64_t>(dims[0], 1) * std::max<int64_t>(dims[1], 1), length);
 }
 
-int tactics(Kind kind, Attributes const& a, Tensor const* inputs, int count)
-{
-    Tensor const& x = inputs[0];
-    if (kind != Kind::kSurgeonL2Norm || x.elements() <= 0)
-        return 1;
-    Planes const p = planes_of(a, x);
-    return l2norm_tactics(x.type, p.outer, p.channels, p.inner, count == 2);
-}
-
 cudaError_t run(Kind kind, Attributes const& a, Tensor const* inputs, int count, Tensor const& output,
-    void* workspace, cudaStream_t on, unsigned* tickets, int tactic)
+    void* workspace, cudaStream_t on, unsigned* tickets)
 {
     Tensor const& x = inputs[0];
     if (output.elements() == 0)
@@ -181,7 +167,7 @@ cudaError_t run(Kind kind, Attributes const& a, Tensor const* inputs, int count,
     {
         Planes const p = planes_of(a, x);
         return l2norm(x.type, x.data, count == 2 ? scalars(inputs[1]) : Scalars{}, output.data, p.outer, p.channels,
-            p.inner, Norm{NormMode(a.mode), a.epsilon}, workspace, tickets, tactic, on);
+            p.inner, Norm{NormMode(a.mode), a.epsilon}, workspace, tickets, on);
     }
     case Kind::kSurgeonInstanceNorm:
     {

@@ -49,14 +49,10 @@ size_t workspace_bytes(Kind kind, int rank, int64_t const* dims);
 // Bytes of the tickets that run() takes, 0 for none.
 size_t tickets_bytes(Kind kind);
 
-// Ways to launch that are worth timing, 0 the best by what is known; one for most kinds and tensors.
-int tactics(Kind kind, Attributes const& a, Tensor const* inputs, int count);
-
 // Launches on `stream`; `output` has the extents that growth() gives. Inputs must have passed check(). `tickets` is
-// device memory, 0 before the first launch, which one launch at a time uses and leaves at 0: a counter, and for L2Norm
-// what clusters exchange; without it the workspace has to be set to 0 by each launch, which takes 1 to 2 us.
-// `tactic` may have been timed for other extents: where there are fewer, the last is taken.
+// device memory, 0 before the first launch, which one launch at a time uses and leaves at 0; without it the workspace
+// has to be set to 0 by each launch, which takes 1 to 2 us.
 cudaError_t run(Kind kind, Attributes const& a, Tensor const* inputs, int count, Tensor const& output,
-    void* workspace, cudaStream_t stream, unsigned* tickets = nullptr, int tactic = 0);
+    void* workspace, cudaStream_t stream, unsigned* tickets = nullptr);
 
 } // namespace surgeon

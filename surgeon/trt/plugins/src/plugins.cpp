@@ -121,7 +121,8 @@ private:
 };
 
 int32_t launch(Kind kind, Attributes const& a, PluginTensorDesc const* in, int count, PluginTensorDesc const& out,
-    void const* const* inputs, void* const* outputs, void* workspace, cudaStream_t stream, Tickets const& tickets, int tactic = 0)
+    void const* const* inputs, void* const* outputs, void* workspace, cudaStream_t stream,
+    Tickets const& tickets)
 {
     Tensor given[3];
     for (int i = 0; i < count && i < 3; ++i)
@@ -129,8 +130,7 @@ int32_t launch(Kind kind, Attributes const& a, PluginTensorDesc const* in, int c
     std::string const wrong = check(kind, a, given, count);
     if (!wrong.empty())
         return complain(kind, wrong), 1;
-    cudaError_t const status
-        = run(kind, a, given, count, tensor(out, outputs[0]), workspace, stream, tickets.get(), tactic);
+    cudaError_t const status = run(kind, a, given, count, tensor(out, outputs[0]), workspace, stream, tickets.get());
     if (status != cudaSuccess)
         complain(kind, std::string("CUDA reports: ") + cudaGetErrorString(status));
     return status == cudaSuccess ? 0 : 1;
@@ -389,24 +389,7 @@ public:
         std::vector<PluginTensorDesc> descriptions;
         for (int i = 0; i < inputs; ++i)
             descriptions.push_back(in[i].desc);
-        int32_t const wrong = checked(descriptions.data(), inputs);
-        if (wrong == 0)
-            mTactics = tactics_of(in, inputs);
-        return wrong;
-    }
-    // TensorRT times each of them on the extents that it optimises for, and keeps the fastest. Its 0 is the default,
-    // which it takes where there are none.
-    int32_t getNbTactics() noexcept override { return mTactics > 1 ? mTactics : 0; }
-    int32_t getValidTactics(int32_t* tactics, int32_t count) noexcept override
-    {
-        for (int32_t i = 0; i < count; ++i)
-            tactics[i] = i + 1;
-        return 0;
-    }
-    int32_t setTactic(int32_t tactic) noexcept override
-    {
-        mTactic = tactic > 0 ? tactic - 1 : 0;
-        return 0;
+        return checked(descriptions.data(), inputs);
     }
     int32_t onShapeChange(
         PluginTensorDesc const* in, int32_t inputs, PluginTensorDesc const*, int32_t) noexcept override
@@ -422,8 +405,8 @@ public:
     int32_t enqueue(PluginTensorDesc const* in, PluginTensorDesc const* out, void const* const* inputs,
         void* const* outputs, void* workspace, cudaStream_t stream) noexcept override
     {
-        return launch(mKind, mAttributes, in, mAttributes.inputs, out[0], inputs, outputs, workspace, stream, mTickets,
-            mTactic);
+        return launch(
+            mKind, mAttributes, in, mAttributes.inputs, out[0], inputs, outputs, workspace, stream, mTickets);
     }
     PluginFieldCollection const* getFieldsToSerialize() noexcept override
     {
@@ -440,28 +423,10 @@ private:
         std::string const wrong = check_descriptions(mKind, mAttributes, in, inputs);
         return wrong.empty() ? 0 : (complain(mKind, wrong), 1);
     }
-    Plugin* copy() const
-    {
-        auto* const made = new (std::nothrow) Plugin(mKind, mAttributes);
-        if (made != nullptr)
-            made->mTactics = mTactics, made->mTactic = mTactic;
-        return made;
-    }
-    int32_t tactics_of(nvinfer1::DynamicPluginTensorDesc const* in, int32_t inputs) const
-    {
-        std::vector<Tensor> given;
-        for (int i = 0; i < inputs; ++i)
-        {
-            PluginTensorDesc desc = in[i].desc;
-            desc.dims = in[i].opt;
-            given.push_back(tensor(desc, nullptr));
-        }
-        return tactics(mKind, mAttributes, given.data(), inputs);
-    }
+    Plugin* copy() const { return new (std::nothrow) Plugin(mKind, mAttributes); }
 
     Kind const mKind;
     Attributes mAttributes;
-    int32_t mTactics = 1, mTactic = 0;
     Tickets mTickets;
     std::vector<char> mState;
     PluginField mField;

@@ -461,14 +461,6 @@ constexpr bool kStAsync = CUDART_VERSION >= 12010;
 #else
 #define SURGEON_DEVICE_HAS_ST_ASYNC 0
 #endif
-// Loads and stores of 16 bytes at once that others look at.
-constexpr bool kWordsOf16 = CUDART_VERSION >= 12030;
-#if SURGEON_DEVICE_HAS_ST_ASYNC && CUDART_VERSION >= 12030
-#define SURGEON_DEVICE_HAS_WORDS_OF_16 1
-#else
-#define SURGEON_DEVICE_HAS_WORDS_OF_16 0
-#endif
-
 // x as [a thread's channels][elements], each channel x again, so many elements on as they are apart, so that one tensor
 // copy brings a piece of all of them: for threads that have as many channels as any, and for those with one less.
 struct ChannelMaps
@@ -588,22 +580,6 @@ __device__ inline void send_remote(float4* here, float4 f, uint64_t* barrier, un
 __device__ inline void barrier_arrive(uint64_t* barrier)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
-}
-
-// A warp arrives as one, where a tile waits for it: __syncwarp() orders what its lanes did before lane 0's arrival.
-// racecheck of compute-sanitizer knows no such order, so for it every lane arrives, as it does elsewhere.
-#ifdef SURGEON_EVERY_LANE_ARRIVES
-constexpr int kArrivalsOfWarp = 32;
-#else
-constexpr int kArrivalsOfWarp = 1;
-#endif
-
-// By all lanes of a warp.
-__device__ inline void warp_arrive(uint64_t* barrier)
-{
-    __syncwarp();
-    if (int(threadIdx.x) % 32 < kArrivalsOfWarp)
-        barrier_arrive(barrier);
 }
 
 __device__ inline void barrier_wait(uint64_t* barrier, unsigned parity)

@@ -7,8 +7,8 @@ namespace surgeon
 {
 
 // x is [outer, channels, inner]; a block is a tile of blockDim.x columns (each VEC neighbours of `inner`) by blockDim.y
-// threads that share the channels; every thread keeps its R packs in registers, so x is read once. blockDim.x and
-// blockDim.y are powers of two, and the block is at least a warp.
+// threads that share the channels; every thread keeps its R packs in registers, so x is read once. blockDim.y
+// is a power of two, and where blockDim.x is one of up to 32 the block is whole warps.
 // Few weights are brought into shared memory while x is on its way; many are read where they are needed.
 __host__ __device__ inline int kept_weights(int channels) { return channels <= 512 ? channels : 0; }
 
@@ -64,12 +64,12 @@ __global__ void __launch_bounds__(512, sizeof(T) * VEC * R <= 128 ? 2 : 1)
     else
     {
         // The threads of a warp that share a column first, then the warps.
-        for (int m = width; m < 32; m *= 2)
+        int const share = 32 % width == 0 ? 32 / width : 1, rows = blockDim.y / share;
+        for (int m = width; m < 32 && share > 1; m *= 2)
 #pragma unroll
             for (int k = 0; k < VEC; ++k)
                 sum[k] += __shfl_xor_sync(kWholeWarp, sum[k], m);
         float* const sums = shared + kept;
-        int const share = width < 32 ? 32 / width : 1, rows = blockDim.y / share;
         if (threadIdx.y % share == 0)
 #pragma unroll
             for (int k = 0; k < VEC; ++k)

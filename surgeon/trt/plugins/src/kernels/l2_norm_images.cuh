@@ -1,4 +1,4 @@
-// L2Norm along an axis by whole images, over clusters.
+// L2Norm along an axis by whole images: short planes, and few channels.
 #pragma once
 
 #include "l2_norm.cuh"
@@ -6,249 +6,264 @@
 namespace surgeon
 {
 
-// How [outer, channels, inner] is cut where an image, all channels of one outer index, fits the shared memory of a few
-// blocks: into shares of neighbouring vectors, whole periods each. A period has the fewest vectors after which the
-// columns that a vector holds come again.
-struct ImageShares
+// How [outer, channels, inner] is cut where a block's shared memory holds some images, an image being all channels of
+// one outer index: into items of neighbouring images, which are one span of memory.
+struct ImageItems
 {
-    unsigned images;
-    int channels, inner;
-    int vectors;                 // of an image
-    int period, period_channels; // the vectors of a period, the channels in it
-    int periods;                 // of a share
-    int groups;                  // periods that a block works on at once
+    int64_t outer;
+    unsigned items;
+    int images, channels, inner; // images of an item, the last one of what is left
+    int stages;                  // items that a block has
+    int units;                   // of an image: a column, or two of halves where all planes begin with a whole word
+    int lanes;                   // threads that share a unit
+    FastDiv<uint32_t> over_units, over_image; // by the units, and by the units times lanes
 };
 
-constexpr int kImagesAtOnce = 2; // vectors of each thread that come and go as one piece
-constexpr int kMostImagePieces = 32, kImagesMover = 32, kMostImageThreads = 832;
-
-// Where the parts of a block's shared memory begin, in floats after its share.
-struct ImagesMemory
+// The channels of a thread's unit.
+enum class ImageWay
 {
-    int sums = 0, divisors, gathered, weights, end, owned;
-
-    __host__ __device__ ImagesMemory(ImageShares const& g, int vec, int blocks) : owned(ceil_div(g.inner, blocks))
-    {
-        divisors = sums + g.groups * g.period * vec;        // sums [groups][period's elements]
-        gathered = divisors + place_of(g.inner);            // divisors [inner]
-        weights = gathered + (blocks > 1 ? blocks * owned : 0); // gathered [blocks][owned]
-        end = weights + g.periods * g.period_channels + 1;
-    }
-    // Neighbouring threads read every VEC-th column: without gaps they would meet in the same banks.
-    __host__ __device__ static int place_of(int column) { return column + column / 32; }
+    kAll,
+    kRotated, // all, neighbouring images beginning with other channels, so that they meet in other banks
+    kLanes,   // every so many, as lanes share a unit
 };
+
+constexpr int kImagesWorkers = 512, kImagesMover = 32, kMostImagesStages = 4;
 
 #if SURGEON_DEVICE_HAS_ST_ASYNC
+// A span of a tensor in a stage of shared memory, where it begins at the same place inside a line as in memory:
+// elsewhere bulk copies take longer, 0.87 of a copy where this has 0.97. Moved by a warp.
+template <class T>
+struct StageSpan
+{
+    static constexpr int VEC = kVectorBytes / sizeof(T), LINE = kLineBytes / sizeof(T);
+    int64_t base;   // the element that the stage begins with
+    int begin, end; // of the span, in the stage
+
+    __device__ StageSpan(int64_t from, int64_t to)
+        : base(from / LINE * LINE), begin(int(from - base)), end(int(to - base))
+    {
+    }
+
+    // The vectors around it. Every lane arrives at the barrier.
+    __device__ void load(T* stage, T const* x, int64_t elements, int lane, uint64_t* barrier, uint64_t policy) const
+    {
+        int const first = begin / VEC * VEC, all = ceil_div(end, VEC) * VEC;
+        int const whole = all > elements - base ? all - VEC : all; // the tensor's last vector may be cut
+        if (whole + lane < end)
+            stage[whole + lane] = x[base + whole + lane];
+        if (lane > 0)
+            return barrier_arrive(barrier);
+        unsigned const bytes = unsigned((whole - first) * int(sizeof(T)));
+        bulk_announce(bytes, barrier);
+        bulk_load(stage + first, x + base + first, bytes, barrier, policy);
+    }
+
+    // Until the stage has been read.
+    __device__ void store(T const* stage, T* y, int lane, uint64_t policy) const
+    {
+        int const first = min(ceil_div(begin, VEC) * VEC, end), last = max(end / VEC * VEC, first);
+        if (begin + lane < first)
+            y[base + begin + lane] = stage[begin + lane];
+        if (last + lane < end)
+            y[base + last + lane] = stage[last + lane];
+        if (lane == 0)
+        {
+            bulk_store(y + base + first, stage + first, unsigned((last - first) * int(sizeof(T))), policy);
+            bulk_stores_have_read();
+        }
+        __syncwarp();
+    }
+};
+
 // All threads of the block but the last warp.
-__device__ inline void workers_meet(int workers) { asm volatile("bar.sync 1, %0;" ::"r"(workers) : "memory"); }
+__device__ inline void workers_meet() { asm volatile("bar.sync 1, %0;" ::"n"(kImagesWorkers) : "memory"); }
 #endif
 
-// Short channels, or such that cut vectors: the blocks of a cluster hold an image, whose vectors come and go by bulk
-// copies as they lie in memory. A thread's vectors are whole periods apart, so it has the same few columns in all of
-// them, whose sums and divisors stay in its registers. A block finishes its share of the columns for the cluster: it
-// gets all blocks' sums and sends them the divisors. The last warp moves the pieces: one that is done leaves, and the
-// next image's comes to its place. Images are drawn from *tickets, which is 0 before and after; without tickets the
-// clusters take them in turn.
+// Elements of a stage for spans of so many.
 template <class T>
-__global__ void __launch_bounds__(kMostImageThreads, 1)
-    l2norm_images_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, ImageShares g, Norm norm,
+__host__ __device__ constexpr int stage_room(int elements)
+{
+    return (ceil_div(elements, int(kLineBytes / sizeof(T))) + 1) * int(kLineBytes / sizeof(T));
+}
+
+// Items come and go by bulk copies as they lie in memory. The last warp moves them: one that is done leaves, and
+// another comes to its place. The others are workers, each with a unit; only lanes wait for each other's sums. Items
+// are drawn from *tickets, which is 0 before and after; without tickets the blocks take them in turn. PER: columns of a
+// unit; FEW: channels, where a thread keeps those of a unit in registers, else 0.
+template <class T, int PER, ImageWay WAY, int FEW>
+__global__ void __launch_bounds__(kImagesWorkers + kImagesMover, SURGEON_DEVICE_HAS_ST_ASYNC ? 2 : 1)
+    l2norm_images_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, ImageItems g, Norm norm,
         unsigned* tickets)
 {
 #if SURGEON_DEVICE_HAS_ST_ASYNC
-    constexpr int VEC = kVectorBytes / sizeof(T), AT_ONCE = kImagesAtOnce;
-    extern __shared__ __align__(128) unsigned char images_memory[];
-    __shared__ uint64_t gathered, divided, full[kMostImagePieces], done[kMostImagePieces];
-    __shared__ float following; // image, as bits
-    int const blocks = int(cluster_size()), rank = int(cluster_rank()), thread = threadIdx.x;
-    int const work = g.groups * g.period, workers = blockDim.x - kImagesMover;
-    unsigned const cluster = blockIdx.x / blocks, clusters = gridDim.x / blocks;
-    int const begin = rank * g.periods * g.period, end = min(begin + g.periods * g.period, g.vectors);
-    int const piece = AT_ONCE * work, pieces = end > begin ? ceil_div(end - begin, piece) : 0;
-    int64_t const image_elements = int64_t(g.vectors) * VEC;
-
-    ImagesMemory const memory(g, VEC, blocks);
-    T* const share = reinterpret_cast<T*>(images_memory);
-    float* const floats = reinterpret_cast<float*>(share + g.periods * g.period * VEC);
-    float* const sums = floats + memory.sums;
-    float* const divisors = floats + memory.divisors;
-    float* const others = floats + memory.gathered;
-    float* const weights = floats + memory.weights;
-    int const first_channel = rank * g.periods * g.period_channels;
-    for (int c = thread; c < memory.end - memory.weights; c += blockDim.x)
-        weights[c] = weight.data && first_channel + c < g.channels ? weight.at(first_channel + c) : 1.f;
+    using Unit = Pack<T, PER>;
+    extern __shared__ __align__(128) unsigned char images_memory[]; // stages, weights, sums [2][workers][PER]
+    __shared__ uint64_t full[kMostImagesStages], done[kMostImagesStages];
+    __shared__ unsigned item_of[kMostImagesStages];
+    int const thread = threadIdx.x, of_image = g.channels * g.inner, room = stage_room<T>(g.images * of_image);
+    T* const stages = reinterpret_cast<T*>(images_memory);
+    float* const weights = reinterpret_cast<float*>(stages + g.stages * room);
+    float* const sums = weights + g.channels;
     if (thread == 0)
     {
-        barrier_init(&gathered);
-        barrier_init(&divided);
-        for (int i = 0; i < pieces; ++i)
+        for (int i = 0; i < g.stages; ++i)
         {
-            barrier_init(full + i);
-            barrier_init(done + i, workers);
+            barrier_init(full + i, kImagesMover);
+            barrier_init(done + i, kImagesWorkers);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
-    cluster_arrive(); // the others' barriers are ready
-    cluster_wait();
+    auto const images_in = [&](unsigned item) {
+        return int(min(int64_t(g.images), g.outer - int64_t(item) * g.images));
+    };
+    auto const span_of = [&](unsigned item) {
+        int64_t const start = int64_t(item) * g.images * of_image;
+        return StageSpan<T>(start, start + images_in(item) * of_image);
+    };
 
-    unsigned image = cluster, turn = 0; // turn: of the barriers
-    auto const after = [&] { return tickets ? __float_as_uint(following) : image + clusters; };
-    if (thread >= workers)
+    Ring ring;
+    if (thread >= kImagesWorkers)
     {
-        if (thread > workers)
-            return;
+        int const lane = thread - kImagesWorkers;
         uint64_t const policy = cache_policy(false); // evict-first costs 0.01 of a copy
-        auto const bytes = [&](int i) { return unsigned(min(piece, end - begin - i * piece)) * kVectorBytes; };
-        auto const start = [&](unsigned of, int i) { return of * image_elements + int64_t(begin + i * piece) * VEC; };
-        auto const fetch = [&](unsigned of, int i) {
-            bulk_announce(bytes(i), full + i);
-            bulk_load(share + i * piece * VEC, x + start(of, i), bytes(i), full + i, policy);
+        auto const fetch = [&](unsigned item) {
+            if (lane == 0)
+                item_of[ring.stage] = item;
+            if (item >= g.items)
+                return barrier_arrive(full + ring.stage);
+            span_of(item).load(
+                stages + ring.stage * room, x, g.outer * of_image, lane, full + ring.stage, policy);
         };
-        for (int i = 0; i < pieces; ++i)
-            fetch(image, i);
-        for (unsigned next = image; image < g.images && pieces > 0; image = next, turn ^= 1)
+#pragma unroll 1
+        for (; ring.stage < g.stages; ++ring.stage)
+            fetch(blockIdx.x + ring.stage * gridDim.x);
+        for (ring.stage = 0;; ring.advance(g.stages))
         {
-            for (int i = 0; i < pieces; ++i)
-            {
-                barrier_wait(done + i, turn);
-                next = i == 0 ? after() : next;
-                bulk_store(y + start(image, i), share + i * piece * VEC, bytes(i), policy);
-                bulk_stores_but_one_have_read();
-                if (i > 0 && next < g.images)
-                    fetch(next, i - 1);
-            }
-            bulk_stores_have_read();
-            if (next < g.images)
-                fetch(next, pieces - 1);
+            __syncwarp();
+            unsigned const item = item_of[ring.stage];
+            if (item >= g.items)
+                break;
+            unsigned drawn = 0;
+            if (lane == 0 && tickets)
+                drawn = atomicAdd(tickets, 1u);
+            barrier_wait(done + ring.stage, ring.phase);
+            span_of(item).store(stages + ring.stage * room, y, lane, policy);
+            if (tickets && lane == 0 && drawn == g.items - 1)
+                *tickets = 0; // every item draws once
+            drawn = __shfl_sync(kWholeWarp, drawn, 0);
+            __syncwarp(); // all have read what it was
+            fetch(tickets ? g.stages * gridDim.x + drawn : item + g.stages * gridDim.x);
         }
         return;
     }
 
-    int const group = thread / g.period, vector = thread - group * g.period;
-    int const packs = thread < work && begin + thread < end ? ceil_div(end - begin - thread, work) : 0;
-    int const channel = vector * VEC / g.inner, column = vector * VEC - channel * g.inner;
-    int const cut = g.inner - column; // elements of its vectors before the next channel begins
-    int const owns = min(memory.owned, g.inner - rank * memory.owned);
-    bool const draws = tickets && rank == 0 && thread == 0;
-    for (; image < g.images; turn ^= 1)
-    {
-        unsigned drawn = 0;
-        if (draws)
-            drawn = atomicAdd(tickets, 1u);
-        float sum[VEC] = {};
-        T const* from = share + thread * VEC;
-        for (int i = 0; i < pieces; ++i)
-        {
-            barrier_wait(full + i, turn);
+    for (int c = thread; weight.data && c < g.channels; c += kImagesWorkers) // while the first items come
+        weights[c] = weight.at(c);
+    workers_meet();
+    // Each unit's sums over its lanes, for all of them: some lanes add others' sums up, then all lanes theirs.
+    auto const add_lanes = [&](float (&sum)[PER], int lane, bool live) {
+        constexpr int kSome = 8;
+        int const apart = g.units * PER;
+        auto const exchange = [&](float* to, int from, int step, int end) {
 #pragma unroll
-            for (int j = 0; j < AT_ONCE; ++j, from += work * VEC)
-                if (i * AT_ONCE + j < packs)
-                {
-                    auto const v = Vector<T>::of_shared(from);
+            for (int k = 0; k < PER; ++k)
+                to[thread * PER + k] = sum[k], sum[k] = 0.f;
+            workers_meet();
+            float const* const first = to + thread * PER - lane * apart;
+            for (int i = from; live && i < end; i += step)
 #pragma unroll
-                    for (int k = 0; k < VEC; ++k)
-                        sum[k] = fmaf(v[k], v[k], sum[k]);
-                }
-        }
-        if (thread < work)
-        {
-            auto* const to = reinterpret_cast<float4*>(sums + thread * VEC);
-#pragma unroll
-            for (int k = 0; k < VEC; k += 4)
-                to[k / 4] = make_float4(sum[k], sum[k + 1], sum[k + 2], sum[k + 3]);
-        }
-        if (draws && drawn == g.images - 1)
-            *tickets = 0; // every image draws once
-        workers_meet(workers);
-        if (thread == 0 && blocks > 1)
-        {
-            if (owns > 0)
-                bulk_announce(unsigned(owns * blocks * sizeof(float)), &gathered);
-            bulk_announce(unsigned((g.inner + (tickets ? 1 : 0)) * sizeof(float)), &divided);
-        }
-        for (int c = thread; c < g.inner; c += workers)
-        {
-            float total = 0.f;
-#pragma unroll 8
-            for (int i = 0; i < g.groups * g.period_channels; ++i)
-                total += sums[i * g.inner + c];
-            if (blocks == 1)
-                divisors[memory.place_of(c)] = divisor_of(total, norm);
-            else
-                send_remote(others + rank * memory.owned + c % memory.owned, total, &gathered, c / memory.owned);
-        }
-        float const to_follow = __uint_as_float(clusters + drawn);
-        if (blocks == 1 && draws)
-            following = to_follow;
-        if (blocks > 1)
-        {
-            if (thread < owns)
-                barrier_wait(&gathered, turn); // so all blocks are at this image
-            if (draws)
-                for (int i = 0; i < blocks; ++i)
-                    send_remote(&following, to_follow, &divided, i);
-            for (int c = thread; c < owns; c += workers)
-            {
-                float total = 0.f;
-#pragma unroll 8
-                for (int i = 0; i < blocks; ++i)
-                    total += others[i * memory.owned + c];
-                float const divisor = divisor_of(total, norm);
-                for (int i = 0; i < blocks; ++i)
-                    send_remote(divisors + memory.place_of(rank * memory.owned + c), divisor, &divided, i);
-            }
-        }
-        workers_meet(workers);
-        if (blocks > 1)
-            barrier_wait(&divided, turn);
-        bool multiply = true;
-        float factor[VEC];
-        unsigned before_cut[VEC]; // as masks: the predicates of a comparison would not all fit
-#pragma unroll
-        for (int k = 0; k < VEC; ++k)
-        {
-            before_cut[k] = k < cut ? ~0u : 0u;
-            asm volatile("" : "+r"(before_cut[k]));
-            factor[k] = thread < work ? divisors[memory.place_of(k < cut ? column + k : k - cut)] : 1.f;
-            multiply = multiply && has_reciprocal(factor[k]);
-        }
-        multiply = __all_sync(kWholeWarp, multiply);
-        if (multiply)
-#pragma unroll
-            for (int k = 0; k < VEC; ++k)
-                factor[k] = reciprocal_of(factor[k]);
-        auto const write = [&](auto const& scaled) {
-            int const step = g.groups * g.period_channels;
-            float const* w = weights + group * g.period_channels + channel;
-            T* p = share + thread * VEC;
-            for (int i = 0; i < pieces; ++i, p += piece * VEC, w += AT_ONCE * step)
-            {
-                Vector<T> v[AT_ONCE];
-#pragma unroll
-                for (int j = 0; j < AT_ONCE; ++j)
-                    if (i * AT_ONCE + j < packs)
-                        v[j] = Vector<T>::of_shared(p + j * work * VEC);
-#pragma unroll
-                for (int j = 0; j < AT_ONCE; ++j)
-                    if (i * AT_ONCE + j < packs)
-                    {
-                        unsigned const here = __float_as_uint(w[j * step]), next = __float_as_uint(w[j * step + 1]);
-                        float out[VEC];
-#pragma unroll
-                        for (int k = 0; k < VEC; ++k)
-                            out[k] = scaled(v[j][k], factor[k])
-                                * __uint_as_float((here & before_cut[k]) | (next & ~before_cut[k]));
-                        Vector<T>::of(out).store(p + j * work * VEC, false);
-                    }
-                asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-                barrier_arrive(done + i);
-            }
+                for (int k = 0; k < PER; ++k)
+                    sum[k] += first[i * apart + k];
         };
-        if (multiply)
-            write([](float v, float f) { return v * f; });
-        else
-            write([](float v, float f) { return Scale(f)(v); });
-        image = after();
+        exchange(sums, lane, kSome, lane < kSome ? g.lanes : 0);
+        exchange(sums + kImagesWorkers * PER, 0, 1, min(g.lanes, kSome));
+    };
+    // A job is a lane's part of a unit. The lanes of a unit have theirs in the same round.
+    int const jobs_of_image = g.units * g.lanes,
+              of_round = WAY == ImageWay::kLanes ? kImagesWorkers / jobs_of_image * jobs_of_image : kImagesWorkers;
+    for (;; ring.advance(g.stages))
+    {
+        barrier_wait(full + ring.stage, ring.phase);
+        unsigned const item = item_of[ring.stage];
+        if (item >= g.items)
+            return;
+        int const begin = span_of(item).begin, jobs = images_in(item) * jobs_of_image;
+        T* const stage = stages + ring.stage * room;
+        for (int first = 0; first < jobs; first += of_round)
+        {
+            bool const live = thread < of_round && first + thread < jobs;
+            if (WAY != ImageWay::kLanes && !live)
+                break;
+            unsigned const job = first + thread, image = g.over_image(job), in_image = job - image * jobs_of_image,
+                           lane = WAY == ImageWay::kLanes ? g.over_units(in_image) : 0;
+            int const column = int(in_image - lane * g.units) * PER, top = begin + int(image) * of_image + column,
+                      start = WAY == ImageWay::kRotated ? int(image % unsigned(g.channels)) : int(lane),
+                      count = WAY == ImageWay::kLanes ? (live ? ceil_div(g.channels - start, g.lanes) : 0) : g.channels,
+                      step = WAY == ImageWay::kLanes ? g.lanes : 1;
+            // f(place, channel) for each of the job's channels.
+            auto const each = [&](auto const& f) {
+                if constexpr (FEW > 0)
+#pragma unroll
+                    for (int c = 0; c < FEW; ++c)
+                        f(top + c * g.inner, c);
+                else
+                {
+                    int c = start, e = top + c * g.inner;
+#pragma unroll 4
+                    for (int i = 0; i < count; ++i, c += step, e += step * g.inner)
+                    {
+                        if (WAY == ImageWay::kRotated && c == g.channels)
+                            c = 0, e = top;
+                        f(e, c);
+                    }
+                }
+            };
+            float sum[PER] = {};
+            Unit kept[FEW + 1];
+            each([&](int e, int c) {
+                Unit const v = Unit::of_shared(stage + e);
+                if constexpr (FEW > 0)
+                    kept[c] = v;
+#pragma unroll
+                for (int k = 0; k < PER; ++k)
+                    sum[k] = fmaf(v[k], v[k], sum[k]);
+            });
+            if constexpr (WAY == ImageWay::kLanes)
+                add_lanes(sum, int(lane), live);
+            auto const again = [&](int e, int c) {
+                if constexpr (FEW > 0)
+                    return kept[c];
+                else
+                    return Unit::of_shared(stage + e);
+            };
+            bool usual = norm.moderate;
+#pragma unroll
+            for (int k = 0; k < PER; ++k)
+                usual = usual && is_moderate(sum[k]);
+            auto const write = [&](auto const& scaled) {
+                each([&](int e, int c) {
+                    Unit const v = again(e, c);
+                    float const w = weight.data ? weights[c] : 1.f;
+                    float out[PER];
+#pragma unroll
+                    for (int k = 0; k < PER; ++k)
+                        out[k] = scaled(v[k], sum[k]) * w;
+                    Unit::of(out).store(stage + e, false);
+                });
+            };
+            if (usual)
+            {
+#pragma unroll
+                for (int k = 0; k < PER; ++k)
+                    sum[k] = moderate_factor(sum[k], norm);
+                write([](float f, float factor) { return f * factor; });
+            }
+            else
+                write([&](float f, float of) { return Scale(divisor_of(of, norm))(f); });
+        }
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        barrier_arrive(done + ring.stage);
     }
 #endif
 }

@@ -95,34 +95,78 @@ private:
     __device__ static int place(int e) { return e + e / 32; }
 };
 
-// The same of rows by vectors.
+// The same of rows by vectors, of which lanes have neighbours. Weights with one place in a vector are neighbours, so
+// that lanes read neighbours wherever in a vector rows begin; where all begin with one, four stay together, which a
+// lane reads at once.
 template <class T>
-struct StagedVectorWeights : VectorWeights<T, float>
+struct StagedVectorWeights
 {
-    using VectorWeights<T, float>::VEC;
+    static constexpr int VEC = kVectorBytes / sizeof(T), QUAD = 4;
+    float* const weights;
+    int const apart;  // vectors that there is room for
+    bool const whole; // all rows begin with a vector
+
+    struct Places
+    {
+        int at[VEC];
+    };
 
     // 8 more than a multiple of 32, so that groups of 8 lanes whose rows begin at other elements have other banks.
     SURGEON_BOTH static int stride(int length) { return (ceil_div(length, VEC) + 23) / 32 * 32 + 8; }
     SURGEON_BOTH static int floats(int length) { return VEC * stride(length); }
 
     __device__ StagedVectorWeights(void* shared, int length, Scalars const& from)
-        : VectorWeights<T, float>{static_cast<unsigned*>(shared), stride(length), length % VEC == 0}
+        : weights(static_cast<float*>(shared)), apart(stride(length)), whole(length % VEC == 0)
     {
-        if (from.data)
-            this->fill(from, 0, ceil_div(length, VEC), length, threadIdx.x, blockDim.x);
+        for (int e = threadIdx.x * VEC; from.data && e < length; e += blockDim.x * VEC)
+        {
+            float some[VEC];
+            neighbours<T>(from, e, length, some);
+#pragma unroll
+            for (int k = 0; k < VEC; ++k)
+                weights[place(e + k)] = some[k];
+        }
     }
 
-    template <int N, class P>
-    __device__ void weigh(float (&values)[N], int first, P const& found) const
+    // Where the weights of a vector are found, less the vector's number; of a row whose vector 0 has those from `first`
+    // on.
+    __device__ Places find(int first) const
     {
+        Places p;
+#pragma unroll
+        for (int k = 0; k < VEC; ++k)
+            p.at[k] = whole ? place(first + k) / QUAD : place(first + k);
+        return p;
+    }
+
+    template <int N>
+    __device__ void weigh(float (&values)[N], int first, Places const& found) const
+    {
+        int const vector = unsigned(first) / VEC;
         if constexpr (N != VEC)
 #pragma unroll
             for (int k = 0; k < N; ++k)
-                values[k] *= this->at(first + k);
-        else if (this->whole)
-            this->weigh_whole(values, unsigned(first) / VEC, found);
+                values[k] *= weights[place(first + k)];
+        else if (whole)
+#pragma unroll
+            for (int k = 0; k < VEC; k += QUAD)
+            {
+                auto const w = Pack<float, QUAD>::of_shared(weights + (found.at[k] + vector) * QUAD);
+#pragma unroll
+                for (int i = 0; i < QUAD; ++i)
+                    values[k + i] *= w[i];
+            }
         else
-            this->weigh_any(values, unsigned(first) / VEC, found);
+#pragma unroll
+            for (int k = 0; k < VEC; ++k)
+                values[k] *= weights[found.at[k] + vector];
+    }
+
+private:
+    __device__ int place(int e) const
+    {
+        unsigned const in = unsigned(e) % VEC, vector = unsigned(e) / VEC;
+        return whole ? (in / QUAD * apart + vector) * QUAD + in % QUAD : in * apart + vector;
     }
 };
 

@@ -36,12 +36,6 @@ __host__ __device__ constexpr int tiles_rows(int x)
 }
 __host__ __device__ constexpr int tiles_threads(int x) { return x * tiles_rows(x); }
 
-// Powers of two, and of halves what short channels that cut vectors fill better.
-__host__ __device__ constexpr bool tiles_have(int x, int size)
-{
-    return x == 8 || x == 16 || x == 32 || x == 64 || (size < 4 && (x == 24 || x == 40));
-}
-
 // The floats of a block's shared memory, in the order in which they lie there.
 struct TilesMemory
 {
