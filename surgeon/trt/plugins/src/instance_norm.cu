@@ -129,11 +129,8 @@ cudaError_t launch_rows(RowsPlan const& plan, T const* x, T* y, int64_t rows, in
     InstanceNormParams const& params, bool stream, cudaStream_t on)
 {
     int64_t const blocks = ceil_div(rows, int64_t(plan.threads / plan.lanes));
-    if (blocks > kMostBlocks)
-        return cudaErrorInvalidValue;
-    instance_norm_rows_kernel<T, R>
-        <<<unsigned(blocks), plan.threads, 0, on>>>(x, y, rows, length, plan.lanes, params, stream);
-    return cudaGetLastError();
+    return launch_kernel(instance_norm_rows_kernel<T, R>, blocks, plan.threads, 0, on, x, y, rows, length,
+        plan.lanes, params, stream);
 }
 
 // Blocks of up to `threads` periods each, of which few threads have none.
@@ -169,13 +166,10 @@ cudaError_t launch_periods(T const* x, T* y, int64_t rows, int64_t length, Insta
             = spread_threads(P::THREADS, kWarp, [&](int some) { return ceil_div(periods, int64_t(some)); });
         ChannelPeriods const g = deal_periods(params, P::ROWS, threads);
         int64_t const blocks = ceil_div(periods, kPeriodsOfChannels<P> * g.hop) * g.parts;
-        if (blocks > kMostBlocks)
-            return cudaErrorInvalidValue;
         size_t const shared = size_t(kPeriodsOfChannels<P>) * g.a_part * P::VECTORS * kVectorBytes
             + ChannelsOfPeriods<T, P::ROWS>::bytes(threads);
-        instance_norm_periods_kernel<T, P::LENGTH>
-            <<<unsigned(blocks), threads, shared, on>>>(x, y, rows, g, params, stream);
-        return cudaGetLastError();
+        return launch_kernel(instance_norm_periods_kernel<T, P::LENGTH>, blocks, threads, shared, on, x, y,
+            rows, g, params, stream);
     });
 }
 
@@ -191,12 +185,12 @@ cudaError_t launch_in_two_passes(T const* x, T* y, int64_t rows, int64_t length,
     auto* const of_rows = static_cast<Moments*>(workspace);
     Moments* const of_chunks = of_rows + rows;
     constexpr int kMergeThreads = 128, kRowsABlock = kMergeThreads / 32;
-    instance_norm_moments_kernel<T><<<unsigned(rows * chunks.count), kTileThreads, 0, on>>>(
-        x, of_chunks, rows * length, length, chunks.count, chunks.vectors);
-    instance_norm_merge_kernel<kMergeThreads><<<unsigned(ceil_div(rows, int64_t(kRowsABlock))), kMergeThreads, 0, on>>>(
+    launch_kernel(instance_norm_moments_kernel<T>, rows * chunks.count, kTileThreads, 0, on, x, of_chunks,
+        rows * length, length, chunks.count, chunks.vectors);
+    launch_kernel(instance_norm_merge_kernel<kMergeThreads>, ceil_div(rows, int64_t(kRowsABlock)), kMergeThreads, 0, on,
         of_chunks, of_rows, rows, length, chunks.count);
-    instance_norm_apply_kernel<T>
-        <<<unsigned(rows * tiles), kTileThreads, 0, on>>>(x, of_rows, y, rows * length, length, int(tiles), params);
+    launch_kernel(instance_norm_apply_kernel<T>, rows * tiles, kTileThreads, 0, on, x, of_rows, y, rows * length,
+        length, int(tiles), params);
     return cudaGetLastError();
 }
 

@@ -8,13 +8,7 @@ namespace surgeon
 namespace
 {
 
-enum class Mapping
-{
-    kColumns,
-    kImages,
-    kStrips,
-    kTiles,
-};
+enum class Mapping { kColumns, kImages, kStrips, kTiles };
 
 constexpr int64_t kAny = int64_t(1) << 40;
 
@@ -85,34 +79,22 @@ struct Launch
             && channels <= line.most_channels && channels * plane <= line.most_image;
     }
 
-    // cudaErrorInvalidConfiguration where there is no plan; nothing has been launched then.
+    // An error where there is no plan; nothing has been launched then.
     cudaError_t by(Mapping mapping) const
     {
         auto const go = [&](auto const& plan, auto const& launch) {
             return launch(plan, type, x, weight, y, outer, channels, inner, norm, tickets, on);
         };
-        cudaError_t const none = cudaErrorInvalidConfiguration;
+        bool const few = outer < device().multiprocessors; // images
         switch (mapping)
         {
         case Mapping::kColumns: return by_columns();
         case Mapping::kImages:
-        {
-            bool const few = outer < device().multiprocessors; // images
-            ImagesPlan const plan = few ? kNoImages : plan_images(type, outer, channels, inner);
-            return plan.images > 0 ? go(plan, launch_l2norm_images) : none;
+            return go(few ? kNoImages : plan_images(type, outer, channels, inner), launch_l2norm_images);
+        case Mapping::kStrips: return go(plan_strips(type, channels, inner), launch_l2norm_strips);
+        case Mapping::kTiles: return go(plan_tiles(type, channels, inner), launch_l2norm_tiles);
         }
-        case Mapping::kStrips:
-        {
-            StripsPlan const plan = plan_strips(type, channels, inner);
-            return plan.width > 0 ? go(plan, launch_l2norm_strips) : none;
-        }
-        case Mapping::kTiles:
-        {
-            TilesPlan const plan = plan_tiles(type, channels, inner);
-            return plan.blocks > 0 ? go(plan, launch_l2norm_tiles) : none;
-        }
-        }
-        return none;
+        return cudaErrorInvalidValue;
     }
 
     cudaError_t by_columns() const

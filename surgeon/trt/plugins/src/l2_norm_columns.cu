@@ -61,13 +61,10 @@ cudaError_t launch_columns(ColumnsPlan const& plan, T const* x, Scalars weight, 
     int64_t inner, Norm norm, bool stream, cudaStream_t on)
 {
     int64_t const columns = outer * inner / VEC, blocks = ceil_div(columns, int64_t(plan.x));
-    if (blocks > kMostBlocks)
-        return cudaErrorInvalidValue;
     size_t const sums = ALONE ? 0 : size_t(plan.x) * (plan.y + 2) * VEC;
     size_t const shared = (size_t(kept_weights(int(channels))) + sums) * sizeof(float);
-    l2norm_columns_kernel<T, VEC, R, ALONE><<<unsigned(blocks), dim3(plan.x, plan.y), shared, on>>>(
-        x, weight, y, columns, inner / VEC, int(channels), norm, stream);
-    return cudaGetLastError();
+    return launch_kernel(l2norm_columns_kernel<T, VEC, R, ALONE>, blocks, dim3(plan.x, plan.y), shared, on, x,
+        weight, y, columns, inner / VEC, int(channels), norm, stream);
 }
 
 // Only the combinations that plan_columns() makes are compiled.
@@ -111,11 +108,8 @@ cudaError_t launch_long_columns(T const* x, Scalars weight, T* y, int64_t outer,
 {
     dim3 const block = inner == 1 ? dim3(1, 512) : dim3(32, 16);
     int64_t const columns = outer * inner, blocks = ceil_div(columns, int64_t(block.x));
-    if (blocks > kMostBlocks)
-        return cudaErrorInvalidValue;
-    l2norm_long_columns_kernel<T><<<unsigned(blocks), block, block.x * block.y * sizeof(float), on>>>(
+    return launch_kernel(l2norm_long_columns_kernel<T>, blocks, block, block.x * block.y * sizeof(float), on,
         x, weight, y, columns, inner, channels, norm);
-    return cudaGetLastError();
 }
 
 } // namespace

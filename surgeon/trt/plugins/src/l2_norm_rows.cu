@@ -19,12 +19,10 @@ cudaError_t launch_l2norm_rows(RowsPlan plan, T const* x, W const* weights, T* y
         plan.lanes = plan.threads = ceil_div(plan.threads / 2, 32) * 32;
     }
     int64_t const blocks = ceil_div(rows, int64_t(plan.threads / plan.lanes));
-    if (blocks > kMostBlocks)
-        return cudaErrorInvalidValue;
     auto* const kernel
         = plan.packs == kFewPacks ? l2norm_rows_kernel<T, kFewPacks, W> : l2norm_rows_kernel<T, kManyPacks, W>;
-    kernel<<<unsigned(blocks), plan.threads, 0, on>>>(x, weights, y, rows, int(length), plan.lanes, norm, stream);
-    return cudaGetLastError();
+    return launch_kernel(
+        kernel, blocks, plan.threads, 0, on, x, weights, y, rows, int(length), plan.lanes, norm, stream);
 }
 
 // That of `inner`, a divisor of LENGTH from INNER to LENGTH / 2, or 1 where that is no image.
@@ -47,12 +45,9 @@ cudaError_t l2norm_periods(T const* x, Scalars weight, T* y, int64_t rows, int64
         auto const blocks_of = [&](int threads) { return ceil_div(rows, int64_t(P::rows_of(threads))); };
         int const threads = spread_threads(P::THREADS, kWarp, blocks_of);
         int64_t const blocks = blocks_of(threads);
-        if (blocks > kMostBlocks)
-            return cudaErrorInvalidValue;
         size_t const shared = P::rows_of(threads) * P::LENGTH * sizeof(T);
-        periods_kernel<T, P::LENGTH>(inner)<<<unsigned(blocks), threads, shared, on>>>(
-            x, y, rows, weight, norm, stream);
-        return cudaGetLastError();
+        return launch_kernel(periods_kernel<T, P::LENGTH>(inner), blocks, threads, shared, on, x, y, rows,
+            weight, norm, stream);
     });
 }
 

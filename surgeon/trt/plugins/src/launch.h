@@ -104,25 +104,38 @@ constexpr int64_t kReservedOfBlock = (1 << 10) + 640;
 
 inline int64_t most_shared_of_block() { return device().shared_bytes - kReservedOfBlock; }
 
-struct ClusterLaunch
+// Begins while the kernel before it ends, where the device can: await_predecessors().
+struct KernelLaunch
 {
-    cudaLaunchAttribute attribute{};
-    cudaLaunchConfig_t config{};
+    cudaLaunchAttribute attributes[2]{};
+    cudaLaunchConfig_t config;
 
-    ClusterLaunch(int grid, int threads, size_t shared, int blocks, cudaStream_t on)
+    KernelLaunch(dim3 grid, dim3 block, size_t shared, int cluster, cudaStream_t on)
+        : config{grid, block, shared, on, attributes, 0}
     {
-        attribute.id = cudaLaunchAttributeClusterDimension;
-        attribute.val.clusterDim.x = blocks;
-        attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-        config.gridDim = dim3(grid);
-        config.blockDim = dim3(threads);
-        config.dynamicSmemBytes = shared;
-        config.stream = on;
-        config.attrs = &attribute;
-        config.numAttrs = 1;
+        if (device().clusters)
+        {
+            attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
+            attributes[config.numAttrs++].val.clusterDim = {unsigned(cluster), 1, 1};
+        }
+        if (device().early)
+        {
+            attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+            attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+        }
     }
-    ClusterLaunch(ClusterLaunch const&) = delete;
+    KernelLaunch(KernelLaunch const&) = delete;
 };
+
+template <class... Parameters, class... Arguments>
+cudaError_t launch_kernel(void (*kernel)(Parameters...), int64_t blocks, dim3 block, size_t shared, cudaStream_t on,
+    Arguments const&... arguments)
+{
+    if (blocks > kMostBlocks)
+        return cudaErrorInvalidValue;
+    KernelLaunch const launch(unsigned(blocks), block, shared, 1, on);
+    return cudaLaunchKernelEx(&launch.config, kernel, arguments...);
+}
 
 // How many blocks of the kernel, or clusters of `cluster` blocks, the device holds at once; 0 where it takes none such.
 template <class Kernel>
@@ -136,10 +149,11 @@ cudaError_t resident(Kernel* kernel, int threads, size_t shared, int cluster, in
         clusters = 0;
         if (status == cudaSuccess && shared <= size_t(most))
         {
-            ClusterLaunch const launch(cluster, threads, shared, cluster, nullptr);
+            KernelLaunch const launch(cluster, threads, shared, cluster, nullptr);
             if (cluster > kMostBlocksInCluster)
                 status = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-            if (status == cudaSuccess && cudaOccupancyMaxActiveClusters(&clusters, kernel, &launch.config) != cudaSuccess)
+            if (status == cudaSuccess
+                && cudaOccupancyMaxActiveClusters(&clusters, kernel, &launch.config) != cudaSuccess)
             {
                 clusters = 0;
                 cudaGetLastError(); // a device without room for such a cluster
@@ -160,7 +174,7 @@ cudaError_t launch_resident(void (*kernel)(Parameters...), int blocks, int threa
         return status;
     if (clusters == 0)
         return cudaErrorInvalidConfiguration;
-    ClusterLaunch const launch(int(std::min<int64_t>(clusters, items)) * blocks, threads, shared, blocks, on);
+    KernelLaunch const launch(unsigned(std::min<int64_t>(clusters, items)) * blocks, threads, shared, blocks, on);
     return cudaLaunchKernelEx(&launch.config, kernel, arguments...);
 }
 
@@ -230,6 +244,7 @@ cudaError_t launch_staged(StagedKernels<T, Arguments...> const& kernels, T const
         return status;
     if (count == 0 || blocks > kMostBlocks)
         return cudaErrorInvalidConfiguration;
+    // Not early, and the kernels do not wait: either cost up to 0.2 of a copy.
     kernel<<<unsigned(blocks), threads, shared, on>>>(x, y, rows, int(length), lanes, arguments..., stream);
     return cudaGetLastError();
 }

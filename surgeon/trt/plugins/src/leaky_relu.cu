@@ -11,11 +11,9 @@ namespace
 constexpr int kElementwisePacks = 4, kElementwiseThreads = 256;
 
 template <class T>
-unsigned elementwise_blocks(int64_t elements)
+int64_t elementwise_blocks(int64_t elements)
 {
-    int64_t const a_block = int64_t(kElementwiseThreads) * kElementwisePacks * (kVectorBytes / sizeof(T));
-    int64_t const blocks = ceil_div(elements, a_block);
-    return blocks > kMostBlocks ? 0 : unsigned(blocks);
+    return ceil_div(elements, int64_t(kElementwiseThreads * kElementwisePacks * kVectorBytes / sizeof(T)));
 }
 
 template <class U>
@@ -61,9 +59,9 @@ cudaError_t leaky_relu(Attributes const& a, Tensor const& x, Tensor const& y, cu
     bool const stream = streams(2 * elements * size_of(x.type));
     return with_type(x.type, [&](auto tag) {
         using T = typename decltype(tag)::type;
-        leaky_relu_kernel<T, kElementwisePacks><<<elementwise_blocks<T>(elements), kElementwiseThreads, 0, on>>>(
-            static_cast<T const*>(x.data), static_cast<T*>(y.data), elements, a.alpha, stream);
-        return cudaGetLastError();
+        return launch_kernel(leaky_relu_kernel<T, kElementwisePacks>, elementwise_blocks<T>(elements),
+            kElementwiseThreads, 0, on, static_cast<T const*>(x.data), static_cast<T*>(y.data), elements, a.alpha,
+            stream);
     });
 }
 
@@ -74,10 +72,9 @@ cudaError_t prelu(Tensor const& x, Tensor const& slope, Tensor const& y, cudaStr
     auto const launch = [&](auto tag, auto offset) {
         using T = typename decltype(tag)::type;
         using U = typename decltype(offset)::type;
-        prelu_kernel<T, U, kElementwisePacks><<<elementwise_blocks<T>(elements), kElementwiseThreads, 0, on>>>(
-            static_cast<T const*>(x.data), scalars(slope), static_cast<T*>(y.data), elements,
-            slope_geometry<U>(x, slope), stream);
-        return cudaGetLastError();
+        return launch_kernel(prelu_kernel<T, U, kElementwisePacks>, elementwise_blocks<T>(elements),
+            kElementwiseThreads, 0, on, static_cast<T const*>(x.data), scalars(slope), static_cast<T*>(y.data),
+            elements, slope_geometry<U>(x, slope), stream);
     };
     return with_type(x.type, [&](auto tag) {
         return elements < int64_t(1) << 31 ? launch(tag, Tag<uint32_t>{}) : launch(tag, Tag<uint64_t>{});

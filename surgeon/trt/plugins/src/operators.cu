@@ -8,14 +8,11 @@ namespace surgeon
 namespace
 {
 
+using std::to_string;
+
 int axis_in(Attributes const& a, int rank)
 {
     return a.axis < 0 ? a.axis + rank : a.axis;
-}
-
-std::string number(int64_t n)
-{
-    return std::to_string(n);
 }
 
 // Elements of a small input, or -1 while an extent is unknown.
@@ -31,8 +28,8 @@ std::string check_per_channel(Tensor const& x, int axis, Tensor const& t, char c
 {
     int64_t const have = known_elements(t), want = x.dims[axis];
     if (have >= 0 && want >= 0 && have != want)
-        return std::string(what) + " has " + number(have) + " elements, axis " + number(axis) + " of the input "
-            + number(want);
+        return std::string(what) + " has " + to_string(have) + " elements, axis " + to_string(axis) + " of the input "
+            + to_string(want);
     if (t.type != x.type && t.type != Type::kFloat)
         return std::string(what) + " must be fp32 or of the input's type";
     return "";
@@ -43,13 +40,13 @@ std::string check_pads(Attributes const& a, Tensor const& x)
     if (x.rank == 0)
         return "a scalar has no axes to pad";
     if (a.pads_count != 2 * x.rank)
-        return "pads has " + number(a.pads_count) + " entries, the input has " + number(x.rank) + " axes";
+        return "pads has " + to_string(a.pads_count) + " entries, the input has " + to_string(x.rank) + " axes";
     for (int i = 0; i < x.rank; ++i)
     {
         int64_t const begin = a.pads[i], end = a.pads[i + x.rank];
         if (x.dims[i] >= 0 && x.dims[i] + std::min<int64_t>(begin, 0) + std::min<int64_t>(end, 0) <= 0
             && (begin != 0 || end != 0))
-            return "the pads of axis " + number(i) + " crop all of its " + number(x.dims[i]) + " elements";
+            return "the pads of axis " + to_string(i) + " crop all of its " + to_string(x.dims[i]) + " elements";
     }
     return "";
 }
@@ -62,7 +59,7 @@ std::string check_slope(Tensor const& x, Tensor const& slope)
     {
         int64_t const have = slope.dims[j], want = x.dims[j + x.rank - slope.rank];
         if (have >= 0 && want >= 0 && have != 1 && have != want)
-            return "slope does not broadcast to the input: " + number(have) + " against " + number(want);
+            return "slope does not broadcast to the input: " + to_string(have) + " against " + to_string(want);
     }
     return slope.type == x.type || slope.type == Type::kFloat ? "" : "slope must be fp32 or of the input's type";
 }
@@ -95,23 +92,23 @@ std::string check(Kind kind, Attributes const& a, Tensor const* inputs, int coun
     PluginInfo const& info = plugin_info(kind);
     Tensor const& x = inputs[0];
     if (count < info.fewest_inputs || count > info.most_inputs)
-        return "it takes " + number(info.fewest_inputs) + " to " + number(info.most_inputs) + " inputs, not "
-            + number(count);
+        return "it takes " + to_string(info.fewest_inputs) + " to " + to_string(info.most_inputs) + " inputs, not "
+            + to_string(count);
     if (x.rank > kMaxRank)
-        return "the input has more than " + number(kMaxRank) + " axes";
+        return "the input has more than " + to_string(kMaxRank) + " axes";
     switch (kind)
     {
     case Kind::kSurgeonL2Norm:
     {
         int const axis = axis_in(a, x.rank);
         if (axis < 0 || axis >= x.rank)
-            return "axis " + number(a.axis) + " is none of the input's " + number(x.rank);
+            return "axis " + to_string(a.axis) + " is none of the input's " + to_string(x.rank);
         return count == 2 ? check_per_channel(x, axis, inputs[1], "weight") : "";
     }
     case Kind::kSurgeonInstanceNorm:
     {
         if (x.rank < 3 || x.rank > 5)
-            return "the input must have 3 to 5 axes, not " + number(x.rank);
+            return "the input must have 3 to 5 axes, not " + to_string(x.rank);
         if (count == 2)
             return "scale comes without bias";
         std::string const wrong = count == 3 ? check_per_channel(x, 1, inputs[1], "scale") : "";

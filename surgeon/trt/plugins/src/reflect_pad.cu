@@ -174,8 +174,7 @@ cudaError_t launch_pad_units(
     if (status != cudaSuccess)
         return status;
     bool const stream = streams((int64_t(g.geometry.in_elements) + elements) * int64_t(sizeof(T)));
-    kernel<<<blocks, kUnitThreads, shared, on>>>(x, y, g, elements, tickets, stream);
-    return cudaGetLastError();
+    return launch_kernel(kernel, blocks, kUnitThreads, shared, on, x, y, g, elements, tickets, stream);
 }
 
 template <class U>
@@ -209,8 +208,8 @@ cudaError_t launch_pad_blocks(T const* x, T* y, int64_t elements, PadBlocks<U> c
         return cudaErrorInvalidValue;
     bool const stream = streams((int64_t(g.geometry.in_elements) + elements) * int64_t(sizeof(T)));
     dim3 const grid{unsigned(g.parts), unsigned(ceil_div(blocks, layers)), unsigned(layers)};
-    pad_blocks_kernel<T, U><<<grid, kPadThreads, 0, on>>>(x, y, g, stream);
-    return cudaGetLastError();
+    KernelLaunch const launch(grid, kPadThreads, 0, 1, on);
+    return cudaLaunchKernelEx(&launch.config, pad_blocks_kernel<T, U>, x, y, g, stream);
 }
 
 std::vector<RawAxis> pad_axes(Attributes const& a, Tensor const& x)

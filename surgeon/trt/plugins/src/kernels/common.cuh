@@ -26,12 +26,16 @@ namespace surgeon
 
 constexpr int kSectorBytes = 32, kLineBytes = 128; // of memory, and of the L2 cache
 
+// Bulk copies and st.async: Hopper, and a compiler that knows them.
+constexpr bool kStAsync = CUDART_VERSION >= 12010;
+
 // What the launchers ask of the current device, read once per device.
 struct Device
 {
     int multiprocessors = 0;
     int64_t l2_bytes = 0, shared_bytes = 0; // shared_bytes: of a multiprocessor
     bool clusters = false;
+    bool early = false; // a kernel may begin while the one before it ends, in a graph, too
 };
 
 inline Device const& device()
@@ -44,14 +48,15 @@ inline Device const& device()
     id = id < kMost ? id : 0;
     if (!read[id])
     {
-        int sms = 0, l2 = 0, shared = 0, cluster = 0;
+        int sms = 0, l2 = 0, shared = 0, cluster = 0, driver = 0;
         cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, id);
         cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, id);
         cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerMultiprocessor, id);
 #if CUDART_VERSION >= 11080
         cudaDeviceGetAttribute(&cluster, cudaDevAttrClusterLaunch, id);
 #endif
-        known[id] = Device{sms, l2, shared, cluster != 0};
+        cudaDriverGetVersion(&driver);
+        known[id] = Device{sms, l2, shared, cluster != 0, cluster != 0 && kStAsync && driver >= 12030};
         read[id] = true;
     }
     return known[id];
@@ -454,13 +459,20 @@ inline int64_t window_vectors(int64_t length, int vec)
 
 constexpr int kMostBlocksInCluster = 8; // what every device with clusters takes
 
-// Bulk copies and st.async: Hopper, and a compiler that knows them.
-constexpr bool kStAsync = CUDART_VERSION >= 12010;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && CUDART_VERSION >= 12010
 #define SURGEON_DEVICE_HAS_ST_ASYNC 1
 #else
 #define SURGEON_DEVICE_HAS_ST_ASYNC 0
 #endif
+
+// Until what is before this kernel in its stream has ended: launch_kernel() lets it begin earlier.
+__device__ inline void await_predecessors()
+{
+#if SURGEON_DEVICE_HAS_ST_ASYNC
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // x as [a thread's channels][elements], each channel x again, so many elements on as they are apart, so that one tensor
 // copy brings a piece of all of them: for threads that have as many channels as any, and for those with one less.
 struct ChannelMaps
@@ -855,38 +867,26 @@ private:
 
 // Division by an invariant (Granlund and Montgomery): exact for numerators below half the type's range.
 template <class U>
-struct FastDiv;
-
-template <>
-struct FastDiv<uint32_t>
+struct FastDiv
 {
-    uint32_t d = 1, m = 1;
+    using Wide = std::conditional_t<sizeof(U) == 4, uint64_t, unsigned __int128>;
+    U d = 1, m = 1;
     int shift = 0;
 
     FastDiv() = default;
-    explicit FastDiv(uint32_t divisor) : d(divisor)
+    explicit FastDiv(U divisor) : d(divisor)
     {
-        while ((uint64_t(1) << shift) < d)
+        while ((Wide(1) << shift) < d)
             ++shift;
-        m = uint32_t((uint64_t(1) << 32) * ((uint64_t(1) << shift) - d) / d + 1);
+        m = U((((Wide(1) << shift) - d) << 8 * sizeof(U)) / d + 1);
     }
-    __device__ uint32_t operator()(uint32_t n) const { return (__umulhi(n, m) + n) >> shift; }
-};
-
-template <>
-struct FastDiv<uint64_t>
-{
-    uint64_t d = 1, m = 1;
-    int shift = 0;
-
-    FastDiv() = default;
-    explicit FastDiv(uint64_t divisor) : d(divisor)
+    __device__ U operator()(U n) const
     {
-        while ((static_cast<unsigned __int128>(1) << shift) < d)
-            ++shift;
-        m = uint64_t((static_cast<unsigned __int128>((static_cast<unsigned __int128>(1) << shift) - d) << 64) / d + 1);
+        if constexpr (sizeof(U) == 4)
+            return (__umulhi(n, m) + n) >> shift;
+        else
+            return (__umul64hi(n, m) + n) >> shift;
     }
-    __device__ uint64_t operator()(uint64_t n) const { return (__umul64hi(n, m) + n) >> shift; }
 };
 
 } // namespace surgeon

@@ -261,6 +261,7 @@ __global__ void __launch_bounds__(Period<T, LENGTH>::THREADS, (LENGTH > 16 ? 640
     instance_norm_periods_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t rows, ChannelPeriods g,
         InstanceNormParams params, bool stream)
 {
+    await_predecessors();
     using P = Period<T, LENGTH>;
     constexpr int VEC = P::VEC, ELEMENTS = P::VECTORS * VEC, AT_ONCE = kPeriodsOfChannels<P>;
     constexpr float kCount = LENGTH;
@@ -370,6 +371,7 @@ __global__ void __launch_bounds__(512, R <= 8 ? 2 : 1)
     instance_norm_rows_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t rows, int64_t length, int lanes,
         InstanceNormParams params, bool stream)
 {
+    await_predecessors();
     constexpr int VEC = kVectorBytes / sizeof(T);
     __shared__ float2 scratch[32];
     int64_t const row = int64_t(blockIdx.x) * (blockDim.x / lanes) + threadIdx.x / lanes;
@@ -605,6 +607,7 @@ __global__ void __launch_bounds__(WARPS * 32 + 32, BLOCKS)
             barrier_init(met + i, blocks > 1 ? 1 : WARPS);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
+    await_predecessors();
     __syncwarp();
     cluster_arrive();
     cluster_wait();
@@ -752,6 +755,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
     instance_norm_moments_kernel(T const* __restrict__ x, Moments* __restrict__ moments, int64_t elements,
         int64_t length, int chunks, int vectors_a_chunk)
 {
+    await_predecessors();
     constexpr int WARPS = kTileThreads / 32;
     __shared__ Moments of_warps[WARPS];
     int64_t const row = blockIdx.x / chunks;
@@ -793,6 +797,7 @@ __global__ void __launch_bounds__(THREADS)
     instance_norm_merge_kernel(Moments const* __restrict__ chunk_moments, Moments* __restrict__ row_moments,
         int64_t rows, int64_t length, int chunks)
 {
+    await_predecessors();
     int64_t const row = int64_t(blockIdx.x) * (THREADS / 32) + threadIdx.x / 32;
     if (row >= rows)
         return;
@@ -807,6 +812,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
     instance_norm_apply_kernel(T const* __restrict__ x, Moments const* __restrict__ row_moments, T* __restrict__ y,
         int64_t elements, int64_t length, int tiles, InstanceNormParams params)
 {
+    await_predecessors();
     constexpr int VEC = kVectorBytes / sizeof(T);
     int64_t const block = gridDim.x - 1 - blockIdx.x, row = block / tiles;
     RowWindow<T> const window(row * length, length);

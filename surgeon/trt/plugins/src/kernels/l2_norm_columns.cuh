@@ -18,6 +18,7 @@ __global__ void __launch_bounds__(512, sizeof(T) * VEC * R <= 128 ? 2 : 1)
     l2norm_columns_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, int64_t columns,
         int64_t inner_packs, int channels, Norm norm, bool stream)
 {
+    await_predecessors();
     extern __shared__ float shared[]; // weights [channels], sums [VEC][rows][blockDim.x], divisors and
                                       // their reciprocals [VEC][blockDim.x] each
     int const width = blockDim.x, threads = width * blockDim.y, thread = threadIdx.y * width + threadIdx.x;
@@ -130,6 +131,7 @@ template <class T>
 __global__ void l2norm_long_columns_kernel(T const* __restrict__ x, Scalars weight, T* __restrict__ y, int64_t columns,
     int64_t inner, int64_t channels, Norm norm)
 {
+    await_predecessors();
     extern __shared__ float partial[]; // [blockDim.y][blockDim.x]
     int64_t const column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     bool const live = column < columns;

@@ -113,6 +113,7 @@ __global__ void __launch_bounds__(kImagesWorkers + kImagesMover, SURGEON_DEVICE_
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
+    await_predecessors();
     __syncthreads();
     auto const images_in = [&](unsigned item) {
         return int(min(int64_t(g.images), g.outer - int64_t(item) * g.images));

@@ -13,6 +13,7 @@ __global__ void __launch_bounds__(512, R <= 8 && std::is_void<W>::value ? 2 : 1)
     l2norm_rows_kernel(T const* __restrict__ x, W const* __restrict__ weights, T* __restrict__ y, int64_t rows,
         int length, int lanes, Norm norm, bool stream)
 {
+    await_predecessors();
     constexpr int VEC = kVectorBytes / sizeof(T);
     __shared__ float2 scratch[32];
     int const group = threadIdx.x / lanes, lane = threadIdx.x - group * lanes;
@@ -209,6 +210,7 @@ __global__ void __launch_bounds__(Period<T, LENGTH>::THREADS, 6)
     l2norm_periods_kernel(
         T const* __restrict__ x, T* __restrict__ y, int64_t rows, Scalars weight, Norm norm, bool stream)
 {
+    await_predecessors();
     using P = Period<T, LENGTH>;
     constexpr int VEC = P::VEC, SUMS = P::ROWS * INNER;
     extern __shared__ __align__(128) unsigned char staged[];

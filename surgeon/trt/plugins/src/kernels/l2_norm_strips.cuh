@@ -59,6 +59,7 @@ __global__ void __launch_bounds__(most_strip_threads(sizeof(T)), 1)
     int const pitch = g.pitch, room = strip_room(g.channels, pitch, sizeof(T));
     T* const stages = reinterpret_cast<T*>(strips_memory);
     float* const weights = reinterpret_cast<float*>(strips_memory) + g.stages * room * sizeof(T) / sizeof(float);
+    await_predecessors();
     for (int c = thread; c < ceil_div(g.channels, AT_ONCE) * AT_ONCE; c += blockDim.x)
         weights[c] = weight.data && c < g.channels ? weight.at(c) : 1.f;
     if (thread == 0)

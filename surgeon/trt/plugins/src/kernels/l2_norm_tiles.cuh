@@ -121,6 +121,7 @@ __global__ void __launch_bounds__(tiles_threads(X) + kTilesAdders, 1)
             order[i] = __uint_as_float(cluster + i * clusters);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
+    await_predecessors();
     for (int i = thread; i < Y * R; i += THREADS + ADDERS)
     {
         int const channel = first_channel + i / R * int(blocks) + i % R * stride;

@@ -43,6 +43,7 @@ template <class T, int PACKS>
 __global__ void __launch_bounds__(256)
     leaky_relu_kernel(T const* __restrict__ x, T* __restrict__ y, int64_t elements, float alpha, bool stream)
 {
+    await_predecessors();
     Elementwise<T, PACKS> const vectors(x, elements, stream);
 #pragma unroll
     for (int p = 0; p < PACKS; ++p)
@@ -78,6 +79,7 @@ __global__ void __launch_bounds__(256)
         bool stream)
 {
     constexpr int VEC = kVectorBytes / sizeof(T);
+    await_predecessors();
     Elementwise<T, PACKS> const vectors(x, elements, stream);
     U base[PACKS];
     float first[PACKS];

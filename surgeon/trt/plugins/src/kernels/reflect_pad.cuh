@@ -241,6 +241,7 @@ __global__ void __launch_bounds__(kUnitThreads, sizeof(U) == 4 ? kUnitBlocks : (
     pad_units_kernel(T const* __restrict__ x, T* __restrict__ y, PadUnits<U> const __grid_constant__ g,
         int64_t elements, unsigned* tickets, bool stream)
 {
+    await_predecessors();
     using Index = std::make_signed_t<U>;
     constexpr int VEC = kVectorBytes / sizeof(T), LINE = kPadLine / sizeof(T), PER_WORD = 4 / sizeof(T);
     extern __shared__ __align__(128) unsigned char staged[];
@@ -693,6 +694,7 @@ template <class T, class U>
 __global__ void __launch_bounds__(kPadThreads, sizeof(U) == 4 ? kPadBlocksResident : kPadBlocksResident / 2)
     pad_blocks_kernel(T const* __restrict__ x, T* __restrict__ y, PadBlocks<U> g, bool stream)
 {
+    await_predecessors();
     using Index = std::make_signed_t<U>;
     constexpr int VEC = kVectorBytes / sizeof(T), VECTORS = kPadVectors;
     auto const* const in = reinterpret_cast<Bits<T> const*>(x);
