@@ -9,6 +9,8 @@ namespace surgeon
 namespace
 {
 
+constexpr int64_t kBanks = 128; // bytes of shared memory, side by side
+
 // Columns of a unit.
 int per_unit(Type type, int64_t inner)
 {
@@ -25,19 +27,46 @@ int64_t images_bytes(ImagesPlan const& plan, Type type, int64_t channels, int64_
 
 // Whether neighbouring images begin in the same banks of shared memory, and would not if they began with neighbouring
 // channels.
-bool better_rotated(Type type, int64_t channels, int64_t inner)
+bool better_rotated(int64_t plane, int64_t image)
 {
-    constexpr int64_t kBanks = 128; // bytes
-    int64_t const plane = inner * size_of(type), image = channels * plane;
     return plane < std::gcd(image, kBanks) && std::gcd(image + plane, kBanks) < std::gcd(image, kBanks);
+}
+
+// Whether a warp's threads would better have one short plane of each image than all of some images: images of an odd
+// number of words begin in banks of their own.
+bool better_across(int64_t plane, int64_t image)
+{
+    constexpr int64_t kShort = 40, kWord = 4;
+    return plane < kShort && std::gcd(image, kBanks) == kWord;
+}
+
+constexpr int kMostFewChannels = 7;
+
+// For FEW or more channels.
+template <class T, int PER, int FEW = 2>
+auto kernel_of(ImageWay way, int64_t channels)
+{
+    if (way == ImageWay::kLanes)
+        return l2norm_images_kernel<T, PER, ImageWay::kLanes, 0>;
+    if (way == ImageWay::kRotated)
+        return l2norm_images_kernel<T, PER, ImageWay::kRotated, 0>;
+    if (way == ImageWay::kAcross)
+        return l2norm_images_kernel<T, PER, ImageWay::kAcross, 0>;
+    if constexpr (FEW > kMostFewChannels)
+        return l2norm_images_kernel<T, PER, ImageWay::kAll, 0>;
+    else
+        return channels > FEW ? kernel_of<T, PER, FEW + 1>(way, channels)
+                              : l2norm_images_kernel<T, PER, ImageWay::kAll, FEW>;
 }
 
 } // namespace
 
 bool images_fit(ImagesPlan const& plan, Type type, int64_t channels, int64_t inner)
 {
+    constexpr int64_t kMostOfLane = 1024; // channels: one sum of 20,001 squares of floats is 3e-6 off
     return kStAsync && device().clusters && channels > 1 && plan.images > 0 && plan.stages > 0 && plan.lanes > 0
-        && plan.stages <= kMostImagesStages && plan.images * channels * inner * size_of(type) <= device().shared_bytes
+        && channels <= plan.lanes * kMostOfLane && plan.stages <= kMostImagesStages
+        && plan.images * channels * inner * size_of(type) <= device().shared_bytes
         && (plan.lanes == 1 || plan.lanes * inner / per_unit(type, inner) <= kImagesWorkers)
         && images_bytes(plan, type, channels, inner) <= most_shared_of_block();
 }
@@ -46,7 +75,7 @@ bool images_fit(ImagesPlan const& plan, Type type, int64_t channels, int64_t inn
 // images are large. So many lanes that most workers have a job.
 ImagesPlan plan_images(Type type, int64_t outer, int64_t channels, int64_t inner)
 {
-    constexpr int64_t kLeast = 4 << 10, kMost = 24 << 10, kItemsOfMultiprocessor = 8, kMostLanes = 64, kFewChannels = 4;
+    constexpr int64_t kLeast = 4 << 10, kMost = 24 << 10, kItemsOfMultiprocessor = 4, kMostLanes = 64, kFewChannels = 4;
     int64_t const image = channels * inner * size_of(type);
     if (image > device().shared_bytes)
         return kNoImages;
@@ -64,28 +93,6 @@ ImagesPlan plan_images(Type type, int64_t outer, int64_t channels, int64_t inner
     return images_fit(plan, type, channels, inner) ? plan : kNoImages;
 }
 
-namespace
-{
-
-constexpr int kMostFewChannels = 7;
-
-// For FEW or more channels.
-template <class T, int PER, int FEW = 2>
-auto kernel_of(ImageWay way, int64_t channels)
-{
-    if (way == ImageWay::kLanes)
-        return l2norm_images_kernel<T, PER, ImageWay::kLanes, 0>;
-    if (way == ImageWay::kRotated)
-        return l2norm_images_kernel<T, PER, ImageWay::kRotated, 0>;
-    if constexpr (FEW > kMostFewChannels)
-        return l2norm_images_kernel<T, PER, ImageWay::kAll, 0>;
-    else
-        return channels > FEW ? kernel_of<T, PER, FEW + 1>(way, channels)
-                              : l2norm_images_kernel<T, PER, ImageWay::kAll, FEW>;
-}
-
-} // namespace
-
 cudaError_t launch_l2norm_images(ImagesPlan const& plan, Type type, void const* x, Scalars weight, void* y,
     int64_t outer, int64_t channels, int64_t inner, Norm norm, unsigned* tickets, cudaStream_t on)
 {
@@ -93,10 +100,13 @@ cudaError_t launch_l2norm_images(ImagesPlan const& plan, Type type, void const* 
     if (!images_fit(plan, type, channels, inner) || items > kMostBlocks)
         return cudaErrorInvalidValue;
     int const per = per_unit(type, inner), units = int(inner / per);
-    ImageItems const g{outer, unsigned(items), plan.images, int(channels), int(inner), plan.stages, units, plan.lanes,
-        FastDiv<uint32_t>(uint32_t(units)), FastDiv<uint32_t>(uint32_t(units * plan.lanes))};
+    int64_t const plane = inner * size_of(type), image = channels * plane;
     ImageWay const way = plan.lanes > 1 ? ImageWay::kLanes
-        : better_rotated(type, channels, inner) ? ImageWay::kRotated : ImageWay::kAll;
+        : better_rotated(plane, image) ? ImageWay::kRotated
+        : better_across(plane, image) && channels > kMostFewChannels ? ImageWay::kAcross : ImageWay::kAll;
+    ImageItems const g{outer, unsigned(items), plan.images, int(channels), int(inner), plan.stages, units, plan.lanes,
+        FastDiv<uint32_t>(uint32_t(units)),
+        FastDiv<uint32_t>(uint32_t(way == ImageWay::kAcross ? plan.images : units * plan.lanes))};
     return with_type(type, [&](auto tag) {
         using T = typename decltype(tag)::type;
         auto* const kernel

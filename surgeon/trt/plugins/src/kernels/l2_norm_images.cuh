@@ -16,13 +16,14 @@ struct ImageItems
     int stages;                  // items that a block has
     int units;                   // of an image: a column, or two of halves where all planes begin with a whole word
     int lanes;                   // threads that share a unit
-    FastDiv<uint32_t> over_units, over_image; // by the units, and by the units times lanes
+    FastDiv<uint32_t> over_units, over_image; // by the units; by an image's jobs or, where kAcross, by the images
 };
 
 // The channels of a thread's unit.
 enum class ImageWay
 {
     kAll,
+    kAcross,  // all, neighbouring threads having the same unit of neighbouring images
     kRotated, // all, neighbouring images beginning with other channels, so that they meet in other banks
     kLanes,   // every so many, as lanes share a unit
 };
@@ -189,15 +190,21 @@ __global__ void __launch_bounds__(kImagesWorkers + kImagesMover, SURGEON_DEVICE_
         unsigned const item = item_of[ring.stage];
         if (item >= g.items)
             return;
-        int const begin = span_of(item).begin, jobs = images_in(item) * jobs_of_image;
+        int const begin = span_of(item).begin, images = images_in(item),
+                  jobs = (WAY == ImageWay::kAcross ? g.images : images) * jobs_of_image;
         T* const stage = stages + ring.stage * room;
         for (int first = 0; first < jobs; first += of_round)
         {
             bool const live = thread < of_round && first + thread < jobs;
             if (WAY != ImageWay::kLanes && !live)
                 break;
-            unsigned const job = first + thread, image = g.over_image(job), in_image = job - image * jobs_of_image,
+            unsigned const job = first + thread, major = g.over_image(job),
+                           minor = job - major * (WAY == ImageWay::kAcross ? g.images : jobs_of_image),
+                           image = WAY == ImageWay::kAcross ? minor : major,
+                           in_image = WAY == ImageWay::kAcross ? major : minor,
                            lane = WAY == ImageWay::kLanes ? g.over_units(in_image) : 0;
+            if (WAY == ImageWay::kAcross && int(image) >= images)
+                continue;
             int const column = int(in_image - lane * g.units) * PER, top = begin + int(image) * of_image + column,
                       start = WAY == ImageWay::kRotated ? int(image % unsigned(g.channels)) : int(lane),
                       count = WAY == ImageWay::kLanes ? (live ? ceil_div(g.channels - start, g.lanes) : 0) : g.channels,
