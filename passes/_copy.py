@@ -8,8 +8,9 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 
 from surgeon import Builder
 from surgeon.ir.functions import Name, as_inliner_reads, by_name, say_defaults
-from surgeon.ir.graph import Node, Value
+from surgeon.ir.graph import Graph, Node, Value
 from surgeon.ir.model import Model
+from surgeon.ir.protos import body_protos
 
 
 def inlined(node: Node, model: Model, functions: Sequence[FunctionProto], name: Name | None = None) -> list[NodeProto]:
@@ -55,6 +56,28 @@ def copied(b: Builder, nodes: Iterable[NodeProto], tensors: dict[str, Value]) ->
         made = b.node(proto.op_type, inputs, len(proto.output), proto.domain, attrs)
         tensors.update(zip(proto.output, made if isinstance(made, tuple) else (made,), strict=True))
         tensors.pop("", None)
+
+
+def present(node: Node) -> NodeProto:
+    """The node with its bodies as they are now: what other passes made of them is what is copied."""
+    if not node.bodies:
+        return node.proto
+    proto = NodeProto()
+    proto.CopyFrom(node.proto)
+    for body, inner in zip(node.bodies, body_protos(proto), strict=True):
+        body.copy_into(inner)
+    return proto
+
+
+def constants_of(b: Builder, body: Graph) -> dict[str, Value]:
+    """The initializers of a body that are read, as constants of the builder's scope."""
+    read = (v for v in body.values.values() if v.tensor is not None and (v.users or v.is_output))
+    return {v.name: b.constant(b.value(v)) for v in read}
+
+
+def reads_of_function(body: Graph) -> bool:
+    """Whether a node of a body reads an attribute of the function that it is in."""
+    return any(a.ref_attr_name for n in body.live_deep() for a in n.proto.attribute)
 
 
 def _attribute(attribute: AttributeProto, names: dict[str, str], prefix: str) -> AttributeProto:

@@ -3,27 +3,67 @@
 Why       Scripted PyTorch modules and exporters of unknown ranks write If nodes on conditions that
           follow from static shapes.
           TensorRT-RTX 1.7.1 fails to build some bodies, releases before 7.1 have no If, and no pass sees through one.
-Rewrites  If(condition) with a condition that can be computed   ->   the nodes of the branch taken
+Rewrites  If(condition) with a condition that can be computed, or that compares static sizes of tensors whose other
+          sizes are symbolic   ->   the nodes of the branch taken
 Exact     Bit for bit.
 """
 
-from surgeon import Stage, const, op, require, rule
+from __future__ import annotations
 
-from ._copy import copied
+import operator
+
+from surgeon import Builder, Stage, op, require, require_some, rule, var
+from surgeon.ir.graph import Value
+
+from ._copy import constants_of, copied, present, reads_of_function
+from ._shapes import elements
+
+COMPARISONS = {
+    "Equal": operator.eq,
+    "Greater": operator.gt,
+    "GreaterOrEqual": operator.ge,
+    "Less": operator.lt,
+    "LessOrEqual": operator.le,
+}
+CONNECTIVES = {"And": all, "Or": any}
 
 
-@rule(op.If(const("condition")), stage=Stage.CLEAN)
+@rule(op.If(var("condition")), stage=Stage.CLEAN)
 def constant_if(b, condition):
-    wanted = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
-    branch = b.root.body(wanted)
-    require(
-        not any(a.ref_attr_name for n in branch.live_deep() for a in n.proto.attribute),
-        "the branch reads an attribute of its function",
-    )
-    tensors = {
-        v.name: b.constant(b.value(v))
-        for v in branch.values.values()
-        if v.tensor is not None and (v.users or v.is_output)
-    }
-    copied(b, [n.proto for n in branch.live()], tensors)
+    taken = require_some(_decided(b, condition), "")
+    branch = b.root.body("then_branch" if taken else "else_branch")
+    require(not reads_of_function(branch), "the branch reads an attribute of its function")
+    tensors = constants_of(b, branch)
+    copied(b, [present(n) for n in branch.live()], tensors)
     return tuple(tensors.get(v.name, v) for v in branch.outputs)
+
+
+def _decided(b: Builder, value: Value | None) -> bool | None:
+    """Whether a condition holds; None where it does not follow from constants and static sizes."""
+    if value is None:
+        return None
+    known = b.value(value)
+    if known is not None:
+        return bool(known.reshape(-1)[0]) if known.size == 1 else None
+    node = value.producer
+    if node is None:
+        return None
+    if node.key in COMPARISONS:
+        pair = [elements(b, v) for v in node.inputs]
+        if any(p is None or len(p) != 1 or not isinstance(p[0], int) for p in pair):
+            return None
+        return bool(COMPARISONS[node.key](*(p[0] for p in pair if p is not None)))
+    if node.key in CONNECTIVES:
+        return _connected([_decided(b, v) for v in node.inputs], node.key)
+    if node.key not in ("Not", "Cast", "Identity", "Squeeze", "Reshape"):
+        return None
+    inner = _decided(b, node.inputs[0])
+    return (not inner) if node.key == "Not" and inner is not None else inner
+
+
+def _connected(parts: list[bool | None], key: str) -> bool | None:
+    """What And or Or makes of conditions; one of them may decide, whatever the other is."""
+    decisive = key == "Or"
+    if decisive in parts:
+        return decisive
+    return None if None in parts else not decisive

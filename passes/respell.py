@@ -2,12 +2,16 @@
 
 Why       Each of these is a peculiarity of some parser, at every opset: no parser reads the layout of LSTM, none takes
           an Einsum with capital letters, 10.0 to 10.8 refuse a ScatterND that says that it has no reduction, and
-          TensorRT-RTX 1.7.1 refuses a Softmax of one dimension.
+          TensorRT-RTX 1.7.1 refuses a Softmax and an ArgMax of one dimension, a vector by a batch of matrices, and a
+          Reduce of a number without dimensions.
 Rewrites  LSTM, GRU and RNN with layout 1         ->  with layout 0, between Transposes
           Einsum with capital letters             ->  Einsum with lower-case ones
           ReduceMax and ReduceMin of bool         ->  of int32, between Casts
           a Reduce with noop_with_empty_axes and no axes  ->  Abs(x), Mul(x, x), Log(x) or x
           Softmax, LogSoftmax and Hardmax of one dimension  ->  of two, between Unsqueeze and Squeeze
+          ArgMax and ArgMin of one dimension      ->  of two, between Unsqueeze and Squeeze
+          MatMul of a vector by a batch           ->  of a matrix of one row, between Unsqueeze and Squeeze
+          a Reduce of a number without dimensions ->  Abs(x), Mul(x, x), Log(x) or x
           GridSample<mode = "linear">             ->  GridSample, whose default that is
           ScatterND<reduction = "none">           ->  ScatterND
           CastLike(x, like)                       ->  Cast(x)
@@ -78,6 +82,35 @@ def softmax(b, x):
     if b.rank(x) != 1 or not b.target.imports(b.root.op):
         not_mine()
     return b.Squeeze(b.node(b.root.op, [b.Unsqueeze(x, axes=[0])], 1, "", {"axis": 1}), axes=[0])
+
+
+@rule(op.ArgMax(x) | op.ArgMin(x), stage=Stage.LOWER, strategy="decompose")
+def arg_of_vector(b, x):
+    if b.rank(x) != 1:
+        not_mine()
+    attrs = {**b.root.attrs, "axis": 1}
+    return b.Squeeze(b.node(b.root.op, [b.Unsqueeze(x, axes=[0])], 1, "", attrs), axes=[0])
+
+
+@rule(op.MatMul(x, var("matrices")), stage=Stage.LOWER, strategy="decompose")
+def vector_by_batch(b, x, matrices):
+    rank = b.rank(matrices)
+    if b.rank(x) != 1 or rank is None or rank < 3:
+        not_mine()
+    return b.Squeeze(b.MatMul(b.Unsqueeze(x, axes=[0]), matrices), axes=[rank - 2])
+
+
+@rule(
+    op.ReduceL1(x, ...) | op.ReduceL2(x, ...) | op.ReduceLogSum(x, ...) | op.ReduceLogSumExp(x, ...)
+    | op.ReduceMax(x, ...) | op.ReduceMean(x, ...) | op.ReduceMin(x, ...) | op.ReduceProd(x, ...)
+    | op.ReduceSum(x, ...) | op.ReduceSumSquare(x, ...),
+    stage=Stage.LOWER,
+    strategy="decompose",
+)  # fmt: skip
+def reduce_number(b, x):
+    if b.rank(x) != 0:
+        not_mine()
+    return over_nothing(b, b.root.op, x)
 
 
 @rule(op.GridSample(..., mode="linear"), stage=Stage.LOWER, strategy="decompose")
