@@ -7,14 +7,19 @@ Rewrites  SequenceAt(SequenceConstruct(a, b, ...), i)            ->   the i-th o
           ConcatFromSequence(SequenceConstruct(a, b, ...))       ->   Concat(a, b, ...)
           ConcatFromSequence(SplitToSequence(x))                 ->   x
           SequenceLength of either                               ->   its number
-          the same behind SequenceEmpty, SequenceInsert and SequenceErase
-Exact     Bit for bit. Indices and sizes must be constants, and the number of parts known.
+          the same behind SequenceEmpty, SequenceInsert, SequenceErase and Identity
+          the same behind SequenceMap                            ->   its body for each tensor
+          OptionalGetElement(Optional(x))                        ->   x
+          OptionalHasElement of an Optional, or of a tensor      ->   whether it has one
+Exact     Bit for bit. Indices and sizes must be constants, and the number of parts known, but where all parts are put
+          together again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +27,7 @@ from surgeon import Builder, Stage, attr, op, require, require_some, rule, var
 from surgeon.ir.graph import Node, Value
 from surgeon.rules.rule import Decline
 
+from ._copy import constants_of, copied, present, reads_of_function
 from ._shapes import input_of
 
 sequence = var("sequence")
@@ -43,7 +49,26 @@ class Part:
         return part if self.keeps else b.Squeeze(part, axes=[self.axis])
 
 
-Item = Value | Part
+@dataclass(frozen=True)
+class Mapped:
+    """What an output of a SequenceMap makes of a tensor of each sequence and of the tensors that it has besides."""
+
+    node: Node
+    index: int
+    given: tuple[Any, ...]
+
+    def build(self, b: Builder) -> Value:
+        """Write its body out."""
+        body = self.node.bodies[0]
+        require(not reads_of_function(body), "its body reads an attribute of its function")
+        given = (_build(b, item) for item in self.given)
+        tensors = constants_of(b, body) | dict(zip((i.name for i in body.proto.input), given, strict=True))
+        copied(b, [present(n) for n in body.live()], tensors)
+        returned = body.outputs[self.index]
+        return tensors.get(returned.name, returned)
+
+
+Item = Value | Part | Mapped
 
 
 def _items(b: Builder, value: Value) -> list[Item]:
@@ -52,13 +77,15 @@ def _items(b: Builder, value: Value) -> list[Item]:
     while True:
         node = require_some(value.producer, "the sequence is an input")
         b.matched = (*b.matched, node)
-        if node.key not in ("SequenceInsert", "SequenceErase"):
+        if node.key not in ("SequenceInsert", "SequenceErase", "Identity"):
             break
-        steps.append(node)
+        steps += [node] if node.key != "Identity" else []
         value = input_of(node)
     items: list[Item] = []
     if node.key == "SequenceConstruct":
         items = [input_of(node, k) for k in range(len(node.inputs))]
+    elif node.key == "SequenceMap":
+        items = _mapped(b, node, value.index)
     elif node.key != "SequenceEmpty":
         require(node.key == "SplitToSequence", f"the sequence comes from {node.op}")
         items = _parts(b, node)
@@ -69,6 +96,16 @@ def _items(b: Builder, value: Value) -> list[Item]:
         else:
             del items[_index(b, input_of(step, 1), len(items)) if len(step.inputs) > 1 else -1]
     return items
+
+
+def _mapped(b: Builder, node: Node, index: int) -> list[Item]:
+    """What a SequenceMap makes of each tensor of its sequences; what is no sequence every iteration gets whole."""
+    inputs = [input_of(node, k) for k in range(len(node.inputs))]
+    rows = [_items(b, v) if k == 0 or not b.dtype(v) else v for k, v in enumerate(inputs)]
+    length = len(rows[0]) if isinstance(rows[0], list) else 0
+    fits = all(len(row) == length for row in rows if isinstance(row, list))
+    require(fits, "its sequences are of several lengths")
+    return [Mapped(node, index, tuple(row[k] if isinstance(row, list) else row for row in rows)) for k in range(length)]
 
 
 def _index(b: Builder, value: Value, length: int, places: int | None = None) -> int:
@@ -106,7 +143,7 @@ def _lengths(b: Builder, split: Value | None, size: int | str | None) -> list[in
 
 def _build(b: Builder, item: Item) -> Value:
     """The tensor that an item is."""
-    return item.build(b) if isinstance(item, Part) else item
+    return item if isinstance(item, Value) else item.build(b)
 
 
 @rule(op.SequenceAt(sequence, var("position")), stage=Stage.CLEAN)
@@ -117,6 +154,10 @@ def at(b, sequence, position):
 
 @rule(op.ConcatFromSequence(sequence, axis=attr("axis"), new_axis=attr("new_axis")), stage=Stage.CLEAN)
 def concat(b, sequence, axis, new_axis):
+    split = sequence.producer
+    if split is not None and split.key == "SplitToSequence" and _puts_together(b, split, axis, new_axis):
+        b.matched = (*b.matched, split)
+        return split.inputs[0]
     items = _items(b, sequence)
     require(items, "the sequence is empty")
     whole = None if new_axis else _whole(b, items, axis)
@@ -126,6 +167,13 @@ def concat(b, sequence, axis, new_axis):
     if new_axis:
         tensors = [b.Unsqueeze(t, axes=[axis]) for t in tensors]
     return b.Concat(*tensors, axis=axis)
+
+
+def _puts_together(b: Builder, split: Node, axis: int, new_axis: int) -> bool:
+    """Whether all parts are put together again, however many there are."""
+    rank = b.rank(input_of(split))
+    keeps = len(split.inputs) > 1 or bool(split.attr("keepdims"))
+    return rank is not None and keeps != bool(new_axis) and axis % rank == (split.attr("axis") or 0) % rank
 
 
 def _whole(b: Builder, items: Sequence[Item], axis: int) -> Value | None:
@@ -145,3 +193,30 @@ def _whole(b: Builder, items: Sequence[Item], axis: int) -> Value | None:
 @rule(op.SequenceLength(sequence), stage=Stage.CLEAN)
 def length(b, sequence):
     return b.constant(np.asarray(len(_items(b, sequence)), np.int64))
+
+
+# ---- optionals -------------------------------------------------------------------------------------------------------
+
+
+@rule(op.OptionalGetElement(var("optional")), stage=Stage.CLEAN)
+def element(b, optional):
+    if b.dtype(optional):
+        return optional  # a tensor is an optional that has one
+    held = _held(b, optional)
+    return require_some(held[0] if held else None, "the optional has no element")
+
+
+@rule(op.OptionalHasElement(var("optional") | None), stage=Stage.CLEAN)
+def has_element(b, optional=None):
+    if optional is not None and not b.dtype(optional):
+        return b.constant(np.asarray(bool(_held(b, optional))))
+    return b.constant(np.asarray(optional is not None))
+
+
+def _held(b: Builder, optional: Value) -> list[Value]:
+    """What an optional was made of: one tensor, or none."""
+    made = require_some(optional.producer, "the optional is an input")
+    require(made.key == "Optional", f"the optional comes from {made.op}")
+    require(made.graph is b.root.graph, "the optional is of the graph around the body")
+    b.matched = (*b.matched, made)
+    return [v for v in made.inputs if v is not None]

@@ -14,6 +14,8 @@ from onnx import TensorProto
 
 from surgeon import Builder, Stage, op, require, rule, var
 from surgeon.ir.graph import Value
+from surgeon.rules.rule import Decline
+from surgeon.targets.conditions.reductions import ordered_integers, top_k
 
 from ._types import FLOATS
 
@@ -42,3 +44,45 @@ def _turned(b: Builder, x: Value) -> Value:
     lowest = b.constant(np.asarray(-np.inf), dtype)
     negated: Value = b.Where(b.Equal(x, x), b.Neg(x), lowest)
     return negated
+
+
+def _by_rank(b: Builder, x: Value) -> Value:
+    """The positions of the K largest along the axis, the largest first; of equal ones the first."""
+    shape = require_some(b.shape(x), "the rank of its input is not known")
+    rank, axis = len(shape), (b.root.attr("axis") or 0) % len(shape)
+    size = shape[axis]
+    k = require_some(b.value(b.root.operands()[1]), "K is computed at run time")
+    if not isinstance(size, int) or size > LARGEST:
+        raise Decline(f"no size of at most {LARGEST} is sorted")
+    require(b.target.imports("ScatterElements"), "the target has no ScatterElements")
+    perm = [a for a in range(rank) if a != axis] + [axis]
+    row = x if axis == rank - 1 else b.Transpose(x, perm=perm)
+    if b.dtype(x) in FLOATS:
+        row = b.Where(b.Equal(row, row), row, b.constant(np.asarray(np.inf), b.dtype(x)))
+    each = b.Unsqueeze(row, axes=[rank])
+    counts = [_before(b, row, each, start, min(BLOCK, size - start)) for start in range(0, size, BLOCK)]
+    places = b.Cast(reduce(b.Add, counts), to=TensorProto.INT64)
+    positions = b.Add(b.Sub(places, places), np.arange(size))
+    order = b.ScatterElements(positions, places, positions, axis=rank - 1)
+    ordered = b.Slice(order, [0], [int(k.reshape(-1)[0])], [rank - 1])
+    return ordered if axis == rank - 1 else b.Transpose(ordered, perm=np.argsort(perm).tolist())
+
+
+def _before(b: Builder, row: Value, each: Value, start: int, count: int) -> Value:
+    """How many of a block of elements come before each element: the larger ones, and equal ones that stand before."""
+    rank, size = b.rank(row) or 0, math.prod(d for d in (b.shape(row) or ())[-1:] if isinstance(d, int))
+    block = b.Unsqueeze(b.Slice(row, [start], [start + count], [rank - 1]), axes=[rank - 1])
+    numbers = np.arange(size, dtype=np.float32)
+    stands_before = b.Less(b.constant(numbers[start : start + count]), b.constant(numbers[:, None]))
+    first = b.Or(b.Greater(block, each), b.And(b.Equal(block, each), stands_before))
+    made: Value = b.ReduceSum(b.Cast(first, to=TensorProto.FLOAT), axes=[rank], keepdims=0)
+    return made
+
+
+@rule(op.ArgMax(x) | op.ArgMin(x), stage=Stage.LOWER, strategy="decompose")
+def arg_of_integers(b, x):
+    if b.dtype(x) not in INTEGERS or not b.target.has(ordered_integers):
+        not_mine()
+    axis, extreme = b.root.attr("axis") or 0, "ReduceMax" if b.root.op == "ArgMax" else "ReduceMin"
+    found = b.Equal(x, getattr(b, extreme)(x, axes=[axis], keepdims=1))
+    return b.ArgMax(b.Cast(found, to=TensorProto.FLOAT), **b.root.attrs)
