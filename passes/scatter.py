@@ -20,7 +20,7 @@ import numpy as np
 from surgeon import Builder, Stage, attr, not_mine, op, require, rule, var
 from surgeon.ir.graph import Value
 
-from ._scattering import LARGEST, OPERATORS, combined, counted, entries, reduced
+from ._scattering import LARGEST, OPERATORS, combined, counted, entries, neutral, reduced
 
 data, indices, updates = var("data"), var("indices"), var("updates")
 
@@ -39,12 +39,11 @@ def decompose_elements(b, data, indices, updates, axis, reduction):
     if known is not None and _apart(known, shape, at):
         taken = b.GatherElements(data, indices, axis=axis)
         return b.ScatterElements(data, indices, combined(b, reduction, taken, updates), axis=axis)
-    require(
-        all(d == g for a, (d, g) in enumerate(zip(shape, given, strict=True)) if a != at),
-        "its indices are about a part of the data",
-    )
     count = np.prod(shape, dtype=np.int64) * given[at]
     require(count <= LARGEST, f"the table of places and updates would have more than {LARGEST} elements")
+    whole = [g if a == at else d for a, (d, g) in enumerate(zip(shape, given, strict=True))]
+    indices = _widened(b, indices, whole, np.zeros(1, np.int64))
+    updates = _widened(b, updates, whole, neutral(reduction, b.dtype(updates)))
     behind = [1] * (len(shape) - at - 1)
     places = np.arange(shape[at]).reshape(-1, 1, *behind)
     there = b.Equal(b.Unsqueeze(counted(b, indices, shape[at]), axes=[at]), b.constant(places, b.dtype(indices)))
@@ -84,6 +83,16 @@ def _static(b: Builder, value: Value) -> list[int]:
     shape: Any = b.shape(value)
     require(shape is not None and all(isinstance(d, int) for d in shape), "its sizes are not static")
     return list(shape)
+
+
+def _widened(b: Builder, part: Value, whole: list[int], filler: np.ndarray) -> Value:
+    """A tensor about the first part of other dimensions, with as many more elements as make it about all of them."""
+    sizes = _static(b, part)
+    for axis, size in enumerate(whole):
+        if size != sizes[axis]:
+            more = [*whole[:axis], size - sizes[axis], *sizes[axis + 1 :]]
+            part = b.Concat(part, b.constant(np.full(more, filler.reshape(())), b.dtype(part)), axis=axis)
+    return part
 
 
 def _apart(indices: np.ndarray, shape: list[int], axis: int) -> bool:
