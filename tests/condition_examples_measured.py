@@ -134,8 +134,8 @@ MEASURED: dict[str, list[Example]] = {
 # Of conditions that have examples elsewhere, too.
 BESIDES: dict[str, list[Example]] = {
     "floats_alone": [
-        *ints("TopK", "7.0 to 8.4", 11, "(TYPE[2,3] x) => (TYPE[a,b] y, int64[a,b] i) <int64[1] k = {1}> { y, i = TopK (x, k) }"),
-        *ints("ArgMax ArgMin", "7.0 to 8.4", 13, "(TYPE[2,3] x) => (int64[a,b] y) { y = OP (x) }"),
+        *ints("TopK", "7.0 to 8.5", 11, "(TYPE[2,3] x) => (TYPE[a,b] y, int64[a,b] i) <int64[1] k = {1}> { y, i = TopK (x, k) }"),
+        *ints("ArgMax ArgMin", "7.0 to 8.5", 13, "(TYPE[2,3] x) => (int64[a,b] y) { y = OP (x) }"),
         *ints("Sign", "8.2 to 8.4", 13, "(TYPE[2,3] x) => (TYPE[2,3] y) { y = Sign (x) }"),
     ],
     "no_booleans": [

@@ -77,9 +77,15 @@ INTEGERS = frozenset({TensorProto.INT8, TensorProto.INT32, TensorProto.INT64})
 
 
 @condition(
-    "MatMul Gemm TopK ArgMax ArgMin",
+    "MatMul Gemm",
     between((7, 0), (8, 4)),
     source="onnx-tensorrt@84b5be1 to @9f82b2b: does not support INT32, which INT64 is read as; measured with "
+    "TensorRT 8.4.1.5",
+)
+@condition(
+    "TopK ArgMax ArgMin",
+    between((7, 0), (8, 5)),
+    source="onnx-tensorrt@84b5be1 to @fd119fe: notInvalidType, INT32; cast to fp32 from 8.6 on; measured with "
     "TensorRT 8.4.1.5",
 )
 @condition(
