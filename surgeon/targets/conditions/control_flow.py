@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from surgeon.ir.graph import Node
+from surgeon.ir.graph import Graph, Node
 from surgeon.targets.condition import condition, constant_of, input_of
 from surgeon.targets.releases import RTX, since
 
@@ -33,6 +33,48 @@ def endless_loop(node: Node) -> str | None:
     if input_of(node, 0) is not None and (trips is None or int(trips.reshape(-1)[0]) < NO_LIMIT):
         return None
     return "what each iteration returns is refused without a limit on the iterations"
+
+
+@condition(
+    "Loop",
+    since(7, 0, rtx=True),
+    source="onnx-tensorrt@84b5be1 to @96e7811: addLoopOutput(kCONCATENATE).setInput(1, tripLimit); measured with "
+    "TensorRT-RTX: its output has as many rows as the limit",
+)
+def ended_early(node: Node) -> str | None:
+    if not node.bodies or len(node.bodies[0].proto.output) - 1 <= max(len(node.proto.input) - 2, 0):
+        return None
+    if input_of(node, 0) is None or _runs_on(node.bodies[0]):
+        return None
+    return "what the iterations return has a row for each that the limit allows, though the condition may end it"
+
+
+def _runs_on(body: Graph) -> bool:
+    """Whether the condition that a body returns is the one that it was given, or true."""
+    returned, given = body.results[0], body.proto.input[1].name
+    while returned is not None and returned.producer is not None and returned.producer.key == "Identity":
+        returned = returned.producer.inputs[0]
+    if returned is None or returned.name == given:
+        return returned is not None
+    known = body.model.constant(returned)
+    return known is not None and bool(known.reshape(-1)[0])
+
+
+@condition(
+    "Loop",
+    since(7, 0, rtx=True),
+    source="TensorRT: IRecurrenceLayer must have inputs with same shape; measured with TensorRT-RTX 1.7.1",
+)
+def growing_state(node: Node) -> str | None:
+    if not node.bodies:
+        return None
+    body = node.bodies[0]
+    for info, result in zip(body.proto.input[2:], body.results[1:], strict=False):
+        maker = None if result is None else result.producer
+        read = [] if maker is None else [v.name for v in maker.inputs if v is not None]
+        if maker is not None and maker.key == "Concat" and len(read) > 1 and info.name in read:
+            return f"its state '{info.name}' grows"
+    return None
 
 
 @condition(
