@@ -14,7 +14,9 @@ from blocks import blocks, compared, try_page
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "samples"
 # python_plugin needs a GPU; tests/test_notebook.py runs the notebook.
-READMES = [p for p in sorted(SAMPLES.glob("*/README.md")) if p.parent.name not in {"python_plugin", "notebook"}]
+READMES = [
+    p for p in sorted(SAMPLES.glob("*/README.md")) if p.parent.name not in {"cluster", "notebook", "python_plugin"}
+]
 
 
 @pytest.mark.parametrize("readme", READMES, ids=lambda p: p.parent.name)
