@@ -26,11 +26,24 @@ them sees the mistake:
 3. the tests that run the line, the quickest first, for as long as --tests says.
 
 What runs when a module is imported (a pattern, a table) is met by the cases, models and tests that run any line of the
-file, or of one that imports it. Cases and models run without proof here, but for cases with plugins, whose meaning the
-proof tests: a wrong rewrite differs before it is proved wrong.
+file, or of one that imports it. Cases and models run without proof here: a wrong rewrite differs before it is proved
+wrong. So the meaning of a plugin's node, which the proof runs, is asked about by the tests alone.
 
 Printed are the mutants of each file, what killed them, and those that survive. mutation_equivalent.txt beside this file
 lists mutants that no test can kill, with the reason; they are counted apart.
+
+Measured on 2026-11-23, passes/ alone, two busy cores:
+
+- `--sample 1200 --seed 11 --tests 0`, stopped at 904: 635 killed, 70 %. 50 were on lines that nothing ran.
+- The same survivors again (`--again`), with the cases written since and `--of test_less_known`, stopped at 89: 30 of the
+  65 that something runs are killed.
+- A fresh `--sample 220 --seed 2026 --tests 3 --of test_less_known`, stopped at 115: 81 killed, 21 survive, 5 are on lines
+  that nothing runs, 8 ran out of time on the busy machine and say nothing. That is 79 % of what something runs, 76 % of
+  all. The bar is 85 %.
+
+What survives there is of these kinds: meanings of surgeon's own nodes, which only a proof runs; what a type check asks
+for (`is not None` where nothing is left out); numbers of text and of limits; ranks that are unknown together with
+another tensor's; warnings, of which a case says nothing without its line `# warns:`.
 """
 
 from __future__ import annotations
@@ -49,12 +62,15 @@ import multiprocessing.connection
 import os
 import random
 import re
+import resource
+import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from math import ceil
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -72,7 +88,7 @@ NOT_RUN = {
 }
 SLOWEST = 5.0  # seconds; a slower test meets no mutant
 CORPUS_SECONDS = 3.0
-LIMIT = 60.0  # seconds for a mutant, and four times what its tests take without it
+LIMIT = 60.0  # seconds of computing for a mutant, and four times what its tests take without it
 MODULES = (
     "hypothesis ml_dtypes numpy onnx onnx.helper onnx.parser onnx.reference onnx.shape_inference onnx_graphsurgeon "
     "onnxruntime polygraphy pytest rich"
@@ -396,12 +412,12 @@ def _short(text: object) -> str:
 
 
 def _case(case: Any, folders: tuple[str, ...]) -> Any:
-    """What tests/test_cases.py asks of a case; of a proof only where plugins are written, whose meaning it tests."""
+    """What tests/test_cases.py asks of a case, as far as it needs neither a proof nor ONNX Runtime."""
     import casefile
 
     import surgeon
 
-    options = {**case.options, "passes": folders} | ({} if case.options["plugins"] else {"verify": "none"})
+    options = {**case.options, "verify": "none", "passes": folders}
     result = surgeon.rewrite(case.model, **options)
     reasons = [d.why for d in result.report.declined if case.pass_name in d.pass_name.split("+")]
     silent = case.why in ("no pattern", "as it would be written")
@@ -410,9 +426,8 @@ def _case(case: Any, folders: tuple[str, ...]) -> Any:
     final = _bytes(again.model) == _bytes(result.model)
     spelt = any("no shorter spelling" in d.why for d in again.report.declined)
     canonical = _short(casefile.canonical(result.model))
-    kept = bool(result.report.undone)
     warned = [any(words in warning for warning in result.report.warnings) for words in case.warns]
-    return [canonical, said, warned, bool(result.report.applied), kept, bool(again.report.applied), spelt, final]
+    return [canonical, said, warned, bool(result.report.applied), bool(again.report.applied), spelt, final]
 
 
 def _model(model: Any, target: str) -> Any:
@@ -637,8 +652,8 @@ def in_children(
 ) -> Iterator[tuple[Any, Any]]:
     """(key, what the work returned) for each work, run in a child of its own, so many at a time.
 
-    A text stands for what one that ends otherwise did: "time" for one that ran past its limit, "crash" for a child
-    that died.
+    A text stands for what one that ends otherwise did: "time" for one that computed past its limit, or waited for ten
+    times that (a busy machine is no infinite loop), "crash" for a child that died.
     """
     context = multiprocessing.get_context("fork")
     running: dict[Any, tuple[Any, Any, float]] = {}
@@ -646,10 +661,11 @@ def in_children(
     while True:
         for key, work in itertools.islice(waiting, jobs - len(running)):
             ours, theirs = context.Pipe(duplex=False)
-            child = context.Process(target=_child, args=(theirs, work))
+            seconds = limit(key)
+            child = context.Process(target=_child, args=(theirs, work, seconds))
             child.start()
             theirs.close()
-            running[ours] = (key, child, time.monotonic() + limit(key))
+            running[ours] = (key, child, time.monotonic() + 10 * seconds)
         if not running:
             return
         ready = multiprocessing.connection.wait(list(running), timeout=1.0)
@@ -667,10 +683,11 @@ def in_children(
             child.join()
             pipe.close()
             del running[pipe]
-            yield key, result
+            yield key, "time" if child.exitcode == -signal.SIGXCPU else result
 
 
-def _child(pipe: Any, work: Callable[[], Any]) -> None:
+def _child(pipe: Any, work: Callable[[], Any], seconds: float) -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (ceil(seconds), ceil(seconds) + 1))
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
     os.dup2(nothing, 2)
