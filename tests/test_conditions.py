@@ -587,6 +587,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("DequantizeLinear", "rtx", "uint8 that no QuantizeLinear makes is refused", 13, *both(DEQUANTIZE.replace("int8", "uint8").replace("{ y = DequantizeLinear (x", "{ t = Identity (x) y = DequantizeLinear (t"), "uint8", "int8")),
     ],
     "dequantized_int32": [Example("DequantizeLinear", "7.0 to 11.4, rtx", "integers of 32 bits are refused", 13, *both(DEQUANTIZE.replace("int8", "int32"), "int32", "int8"))],
+    "dequantized_16_bits": [Example("DequantizeLinear", "7.0 to 11.4, rtx", "integers of 16 bits are refused", 21, *both(DEQUANTIZE.replace("int8", "int16"), "int16", "int8"))],
     # attention
     "attention_refused": [
         Example("Attention", "10.14 to 11.4, rtx", why, 23, *attention(call, *taken))

@@ -19,10 +19,10 @@ from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto, helper, 
 
 from surgeon.ir.declared import Declared, drop_sizes, drop_sizes_of_bodies
 from surgeon.ir.graph import VALUELESS, Graph, Node, Value, scopes_of
-from surgeon.ir.iteration import LIKE_INPUT, LoopCarried, loop_carried, parameters, refined_outputs
+from surgeon.ir.iteration import LoopCarried, loop_carried, parameters, refined_outputs
 from surgeon.ir.lattice import Shape, TensorType, join, meet, read_type, type_proto, value_info, without_names
 from surgeon.ir.protos import SMALL_TENSOR, add_small_weights, all_nodes, functions_behind
-from surgeon.ir.schemas import DOMAIN
+from surgeon.ir.schemas import DOMAIN, LIKE_INPUT
 from surgeon.ir.sizes import TARGETED, targeted_shape
 from surgeon.ir.type_table import TypeTable
 

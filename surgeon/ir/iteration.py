@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import Shape, TensorType, join, meet, without_names
+from surgeon.ir.schemas import LIKE_INPUT
 from surgeon.ir.type_table import TypeTable
 
 OPSET_OF_SCAN = 9  # since then a Scan has no batch of its own
-# Of the type and shape of their input, though onnx does not say so.
-LIKE_INPUT = frozenset({"EyeLike", "GroupNormalization", "MeanVarianceNormalization"})
 
 
 class LoopCarried(NamedTuple):

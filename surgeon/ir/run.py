@@ -13,6 +13,7 @@ import onnx
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from surgeon.errors import SurgeonError
+from surgeon.ir.definitions import DEFINED, definitions
 from surgeon.ir.files import UNWRITABLE, as_text, external_files, resolved_weights, with_weights
 from surgeon.ir.graph import Node
 from surgeon.ir.protos import SMALL_TENSOR
@@ -41,6 +42,9 @@ class Runner:
         self.session: Any = None  # ONNX Runtime's; None where the reference evaluator runs the model
         self.lacking = ""  # why ONNX Runtime does not load it
         ort = onnx_runtime()
+        if any(n.domain == DEFINED for n in model.graph.node):
+            self._reference = Reference(model, folder)
+            return
         try:
             self.session = _session(ort, model, folder)
         except Exception as error:  # ONNX Runtime raises its own types, some of them plain RuntimeError
@@ -136,7 +140,7 @@ class Reference:
         from onnx.reference import ReferenceEvaluator
 
         try:
-            self.evaluator = ReferenceEvaluator(with_weights(model, folder), new_ops=_mended())
+            self.evaluator = ReferenceEvaluator(with_weights(model, folder), new_ops=[*_mended(), *definitions()])
         except Exception as error:
             raise Unrunnable(first_line(error)) from None
 

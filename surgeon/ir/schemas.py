@@ -9,9 +9,14 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto
 
+from surgeon.ir import contrib
 from surgeon.ir.attributes import read_attribute
 
 DOMAIN = "surgeon"  # of the canonical nodes and of the plugin nodes
+# Of the type and shape of their input, though onnx does not say so: of some it has no schema at the opset, or none.
+LIKE_INPUT = frozenset(
+    {"EyeLike", "GroupNormalization", "LayerNormalization", "MeanVarianceNormalization", "SimplifiedLayerNormalization"}
+)
 FLOAT_LIMIT = float(np.finfo(np.float32).max)  # Clip wrote "no bound" as this number up to opset 10
 # Where ONNX turned an attribute into an input: operator -> {attribute name: input position}.
 MOVED: dict[str, dict[str, int]] = {
@@ -49,7 +54,9 @@ def key_of(domain: str, type: str) -> str:
 
 @cache
 def schema(op: str, domain: str, opset: int) -> onnx.defs.OpSchema | None:
-    """The operator's schema at an opset; None where onnx has none."""
+    """The operator's schema at an opset; None where neither onnx nor surgeon has one."""
+    if domain == contrib.DOMAIN:
+        return contrib.schema(op)
     try:
         return onnx.defs.get_schema(op, opset, domain)
     except onnx.defs.SchemaError:
@@ -71,7 +78,7 @@ def output_type(op: str, domain: str, opset: int, index: int) -> tuple[int, tupl
     """(the type that the schema fixes for an output, or 0; the inputs that have the output's type)."""
     spec = schema(op, domain, opset)
     if spec is None:
-        return 0, (0,) if domain == DOMAIN else ()
+        return 0, (0,) if domain == DOMAIN or op in LIKE_INPUT else ()
     formal = spec.outputs[min(index, len(spec.outputs) - 1)]
     if not formal.is_homogeneous:  # what a Loop returns: each tensor is of a type of its own
         return 0, ()

@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
+from surgeon.ir.definitions import by_definition
 from surgeon.ir.graph import Graph, Node, Value, is_inside
 from surgeon.ir.lattice import Dim, Shape
 from surgeon.ir.model import Model
@@ -346,6 +347,7 @@ def _define(model: ModelProto) -> None:
     for node in nodes:
         if not node.domain and has_meaning(node.op_type):
             node.domain = DOMAIN
+    by_definition(model)
     if any(n.domain == DOMAIN for n in nodes):
         attach(Model(model))
 

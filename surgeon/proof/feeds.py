@@ -19,7 +19,9 @@ Feeds = dict[str, np.ndarray]
 SizedInput = tuple[str, int, tuple[int, ...]]  # its name, its element type, its shape
 
 
-def feeds_of(inputs: Sequence[SizedInput], seed: int = 0, numbers: Collection[str] = ()) -> Iterator[tuple[str, Feeds]]:
+def feeds_of(
+    inputs: Sequence[SizedInput], seed: int = 0, numbers: Collection[str] = (), below: int = 4
+) -> Iterator[tuple[str, Feeds]]:
     """(kind, feeds) for the kinds of input on which a rewrite must hold; every kind is finite but `inf` and `nan`.
 
     inputs   what the model takes
@@ -27,7 +29,7 @@ def feeds_of(inputs: Sequence[SizedInput], seed: int = 0, numbers: Collection[st
     numbers  names of integer inputs that are neither positions nor sizes: for them there are kinds with negative and
              with large integers. Any other integer is between 0 and 3, and may be a position or a size.
     """
-    draws = _Draws(inputs, np.random.default_rng(seed))
+    draws = _Draws(inputs, np.random.default_rng(seed), below)
     rng, normal = draws.rng, draws.normal
     yield "random", draws.feeds(lambda s, e: normal(s))
     if numbers:
@@ -51,8 +53,9 @@ def feeds_of(inputs: Sequence[SizedInput], seed: int = 0, numbers: Collection[st
 class _Draws:
     """Draws arrays for inputs, one after the other from the same random numbers."""
 
-    def __init__(self, inputs: Sequence[SizedInput], rng: np.random.Generator) -> None:
+    def __init__(self, inputs: Sequence[SizedInput], rng: np.random.Generator, below: int) -> None:
         self.inputs = inputs
+        self.below = below
         self.rng = rng
 
     def normal(self, shape: tuple[int, ...]) -> np.ndarray:
@@ -73,7 +76,7 @@ class _Draws:
             return np.asarray(np.asarray(WORDS, object)[self.rng.integers(0, len(WORDS), shape)], object).reshape(shape)
         if dtype == np.bool_:
             return self.rng.integers(0, 2, shape).astype(np.bool_)
-        return self.rng.integers(0, 4, shape).astype(dtype)
+        return self.rng.integers(0, self.below, shape).astype(dtype)
 
 
 def _huge(x: np.ndarray, elem: int) -> np.ndarray:

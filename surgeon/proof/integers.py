@@ -8,14 +8,16 @@ from typing import Literal
 
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto
 
+from surgeon.ir import contrib
+from surgeon.ir.definitions import DEFINED
 from surgeon.proof.pair import ModelPair
 
 Role = Literal["number", "position", "size"]
 INTEGER_TYPES = frozenset(getattr(TensorProto, f"{sign}INT{bits}") for sign in ("", "U") for bits in (8, 16, 32, 64))
 # Operators -> those of their inputs that are positions along a dimension: negative ones count from its end.
 POSITIONS = {
-    "Gather": (1,), "GatherElements": (1,), "GatherND": (1,), "Scatter": (1,), "ScatterElements": (1,),
-    "ScatterND": (1,),
+    "EmbedLayerNormalization": (0, 1, 8), "Gather": (1,), "GatherElements": (1,), "GatherND": (1,), "Scatter": (1,),
+    "ScatterElements": (1,), "QEmbedLayerNormalization": (0, 1), "ScatterND": (1,),
 }  # fmt: skip
 # Operators -> those of their inputs that are sizes, axes, counts or other numbers of which few are valid.
 SIZES = {
@@ -27,6 +29,11 @@ SIZES = {
     "Reshape": (1,), "Resize": (3,), "ReverseSequence": (1,), "RoiAlign": (2,), "STFT": (1, 3), "SequenceAt": (1,),
     "SequenceErase": (1,), "SequenceInsert": (2,), "Slice": (1, 2, 3, 4), "Split": (1,), "SplitToSequence": (1,),
     "Squeeze": (1,), "Tile": (1,), "TopK": (1,), "Trilu": (1,), "Unsqueeze": (1,),
+}  # fmt: skip
+# The same of ONNX Runtime's own operators: lengths of samples, and positions that tables have rows for.
+SIZES_THERE = {
+    "Attention": (3, 6), "ExpandDims": (1,), "MatMulNBits": (4,), "MultiHeadAttention": (4, 8, 9), "QAttention": (5,),
+    "RotaryEmbedding": (1,), "Trilu": (1,),
 }  # fmt: skip
 # Operators that read integers of which nothing is said here: whatever they read is taken for a size.
 UNKNOWN = frozenset({
@@ -78,11 +85,12 @@ def _read_as(model: ModelProto, names: frozenset[str]) -> Iterator[tuple[Role, f
 
 
 def _role(node: NodeProto, position: int) -> Role:
-    if node.domain or node.op_type in UNKNOWN or position >= len(node.input):
+    known = node.domain in (contrib.DOMAIN, DEFINED) and node.op_type in contrib.TABLE
+    if (node.domain or node.op_type in UNKNOWN or position >= len(node.input)) and not known:
         return "size"
     if position in POSITIONS.get(node.op_type, ()):
         return "position"
-    return "size" if position in SIZES.get(node.op_type, ()) else "number"
+    return "size" if position in (SIZES_THERE if known else SIZES).get(node.op_type, ()) else "number"
 
 
 class _Sources:

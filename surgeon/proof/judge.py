@@ -39,7 +39,7 @@ AT_OTHER_SIZES = frozenset({"random", "zero", "large", "shifted", "inf"})  # of 
 KERNEL_NOISE = 1e-3  # a relative difference that a single kernel's rounding may make; the definition decides
 
 # Of these ONNX Runtime's kernels see some NaN and others not, by where they stand in a vector register.
-BLIND_TO_NAN = frozenset({"DynamicQuantizeLinear"})
+BLIND_TO_NAN = frozenset({"DynamicQuantizeLinear", "DynamicQuantizeMatMul"})
 
 # ONNX Runtime's kernels of these subtract large numbers, which ONNX's definitions do not: InstanceNorm is
 # x * (scale / std) + (bias - mean * scale / std) there, and the variance of the others E[x^2] - E[x]^2. Where the
@@ -164,7 +164,7 @@ class _Judge:
         runs, why = 0, ""
         integers = plain_integers(self.pair)
         for turn, (infos, given) in enumerate(self.pair.runs(choice)):
-            for kind, drawn in feeds_of(infos, numbers=integers):
+            for kind, drawn in feeds_of(infos, numbers=integers, below=choice.below):
                 if turn and self.is_probed and kind not in AT_OTHER_SIZES:
                     continue
                 if kind == "nan" and self.blind_to_nan:

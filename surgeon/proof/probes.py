@@ -30,6 +30,7 @@ from surgeon.proof.sizes import Symbols
 SMALL = (1, 2, 3, 5, 8)
 LARGE = 130
 LARGEST_NAMED = 1 << 16  # of the numbers of a window that are taken for sizes
+FURTHEST_BACK = -1024  # a number below is no position from the end: masks add -10000, and attention grows with squares
 MOST_NAMED = 12
 MOST_PROBED = 1 << 20  # elements that all the probes of a window may draw, weights counted in part
 ENOUGH = 1 << 11  # elements of an input in which the numbers are tried, where its sizes are chosen
@@ -150,7 +151,8 @@ def _small(count: int) -> Iterator[tuple[int, ...]]:
 
 def _named(count: int, numbers: Iterable[float]) -> Iterator[tuple[int, ...]]:
     """The sizes that the window names, and those beside them."""
-    named = dict.fromkeys(int(abs(x)) for x in numbers if float(x).is_integer() and 8 <= abs(x) < LARGEST_NAMED)
+    whole = (int(x) for x in numbers if float(x).is_integer())
+    named = dict.fromkeys(abs(x) for x in whole if abs(x) >= 8 and FURTHEST_BACK < x < LARGEST_NAMED)
     for number in list(named)[:MOST_NAMED]:
         for size, k, others in product((number, number + 1, number - 1), range(count), (2, 1)):
             yield _one(count, k, size, others)

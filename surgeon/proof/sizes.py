@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto
 
 from surgeon.ir.lattice import Dim, Shape
 from surgeon.proof.feeds import SizedInput
@@ -33,6 +33,7 @@ FEWEST = 4
 GROWN = ((0, False), (0, True), (64, False), (64, True), (1024, False))
 # The sizes that networks for pictures are made for, two at a time: (the first dimension, each other one).
 USUAL = (((1, 64), (2, 96)), ((1, 32), (2, 112)), ((1, 224), (2, 256)), ((1, 160), (1, 320)), ((1, 512), (1, 640)))
+INTEGERS = frozenset({TensorProto.INT32, TensorProto.INT64})
 MOST_BORROWED = 8  # sizes of inputs and constants, tried for each symbolic dimension
 
 
@@ -44,12 +45,14 @@ class SizeChoice:
     alike     whether all are of one size, but for first dimensions, which are of another
     usual     (size of a first dimension, size of any other), at each turn; then nothing else counts
     borrowed  one name, and the size that it gets because something else in the model has it
+    below     what drawn integers are below: positions in a table, of which that of sentence types has two rows
     """
 
     longer: int = 0
     alike: bool = False
     usual: tuple[tuple[int, int], ...] = ()
     borrowed: tuple[str, int] | None = None
+    below: int = 4
 
 
 FIRST_CHOICE = SizeChoice()
@@ -59,6 +62,8 @@ def small_choices(inputs: Sequence[DeclaredInput], model: ModelProto) -> Iterato
     """The choices of small sizes, the first one first; `model` says which sizes can be borrowed."""
     for longer, alike in GROWN:
         yield SizeChoice(longer, alike)
+        if not longer and any(elem in INTEGERS for _, elem, _ in inputs):
+            yield SizeChoice(longer, alike, below=2)
     for borrowed in product(symbols_of(inputs), _sizes_to_borrow(inputs, model)):
         yield SizeChoice(borrowed=borrowed)
 

@@ -112,7 +112,7 @@ def sizes_that_run(pair: ModelPair, run: Callable[[Feeds], Any]) -> list[SizedIn
     why = ""
     for choice in all_choices(pair.inputs, pair.before):
         for sized in pair.sizes(choice):
-            _, feeds = next(feeds_of(sized))
+            _, feeds = next(feeds_of(sized, below=choice.below))
             try:
                 run(feeds)
             except Unrunnable as error:
@@ -141,7 +141,7 @@ def tensors_of_a_run(model: ModelProto, tensors: Sequence[str], *, folder: Path 
     for choice in all_choices(pair.inputs, pair.before):
         found = []
         for sized in pair.sizes(choice):
-            _, feeds = next(feeds_of(sized))
+            _, feeds = next(feeds_of(sized, below=choice.below))
             with contextlib.suppress(Unrunnable):
                 results = dict(zip(names, runner.run(feeds), strict=True))
                 found.append({t: results[t] for t in wanted})

@@ -81,3 +81,12 @@ def quantized_axis(node: Node) -> str | None:
     if not -len(shape) <= axis < len(shape) or isinstance(shape[axis], int):
         return None
     return "the size of the axis that the scales stand along is not static"
+
+
+@condition(
+    "DequantizeLinear",
+    EVERYWHERE,
+    source="measured with TensorRT-RTX: UNSUPPORTED initializers of 16 bits; no release has the types",
+)
+def dequantized_16_bits(node: Node) -> str | None:
+    return "integers of 16 bits are refused" if dtype_of(node) in (TensorProto.INT16, TensorProto.UINT16) else None

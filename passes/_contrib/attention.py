@@ -1,0 +1,272 @@
+"""Attention as ONNX Runtime defines it: projections, masks of every form, past keys, positions that are rotated in."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from onnx import TensorProto
+
+from surgeon import Builder, require
+from surgeon.ir.graph import Value
+from surgeon.rules.rule import Decline
+
+from .table import (
+    FLOAT,
+    Result,
+    asks_for,
+    body,
+    cast_to,
+    given,
+    in_place,
+    inputs_of,
+    needed,
+    plus,
+    rank_of,
+    setting,
+    size_of,
+    sizes,
+)
+
+LOWEST: dict[int, float] = {
+    TensorProto.FLOAT: float(np.finfo(np.float32).min),
+    TensorProto.FLOAT16: float(np.finfo(np.float16).min),
+}
+LEAST_FILTER = -10000.0
+
+
+class Heads(NamedTuple):
+    """Queries, keys and values as [batch, heads, positions, size], and how large a query is."""
+
+    q: Value
+    k: Value
+    v: Value
+    size: int
+
+
+@body("Attention")
+def attention(b: Builder) -> Result:
+    x, weights, bias, mask, past, added, _ = given(b, 7)
+    projected = plus(b, b.MatMul(needed(x), needed(weights)), bias)
+    return projected_attention(b, projected, _hidden_sizes(b, needed(weights)), mask, past, added)
+
+
+def projected_attention(
+    b: Builder, projected: Value, hidden: list[int], mask: Value | None, past: Value | None, added: Value | None
+) -> Result:
+    """Attention of queries, keys and values that stand behind one another in one tensor."""
+    require(
+        not b.root.attr("do_rotary"), "it rotates positions in, which its definition leaves to a table of its kernel"
+    )
+    require(not b.root.attr("past_present_share_buffer"), "its past and its present share one buffer")
+    heads = b.root.attr("num_heads")
+    require(all(size % heads == 0 for size in hidden), "the hidden sizes are no multiples of the number of heads")
+    parts = b.Split(projected, outputs=3, axis=-1, split=hidden)
+    q, k, v = (heads_of(b, part, heads) for part in parts)
+    present = None
+    if past is not None:
+        old_k, old_v = (b.Gather(past, np.asarray(index, np.int64), axis=0) for index in (0, 1))
+        k, v = b.Concat(old_k, k, axis=2), b.Concat(old_v, v, axis=2)
+    if asks_for(b, 1):
+        present = b.Concat(b.Unsqueeze(k, axes=[0]), b.Unsqueeze(v, axes=[0]), axis=0)
+    y, _ = attended(b, Heads(q, k, v, hidden[0] // heads), mask, added)
+    return in_place(b, y, present)
+
+
+def _hidden_sizes(b: Builder, weights: Value) -> list[int]:
+    """How wide the queries, the keys and the values are, all heads together."""
+    named = b.root.attrs.get("qkv_hidden_sizes")
+    return list(named) if named else [size_of(b, weights, 1) // 3] * 3
+
+
+def heads_of(b: Builder, x: Value, heads: int) -> Value:
+    """[batch, positions, heads * size] as [batch, heads, positions, size]."""
+    return b.Transpose(b.Reshape(x, sizes(0, 0, heads, -1)), perm=[0, 2, 1, 3])
+
+
+def attended(b: Builder, heads: Heads, mask: Value | None, added: Value | None) -> tuple[Value, Value]:
+    """(the values that the queries pick, [batch, positions, all heads]; the scores before the softmax)."""
+    dtype = b.dtype(heads.q)
+    require(dtype in LOWEST, "it is neither fp32 nor fp16")
+    scale = setting(b, "scale", 0.0) or 1 / math.sqrt(heads.size)
+    scores = b.MatMul(b.Mul(heads.q, float(scale)), b.Transpose(heads.k, perm=[0, 1, 3, 2]))
+    scores = plus(b, scores, added)
+    if mask is not None:
+        filtered = setting(b, "mask_filter_value", LEAST_FILTER)
+        kept = _kept(b, mask, heads)
+        scores = b.Add(scores, b.Where(kept, b.constant(0.0, dtype), b.constant(filtered, dtype)))
+    if b.root.attr("unidirectional"):
+        scores = b.Where(_not_behind(b, heads), scores, b.constant(LOWEST[dtype], dtype))
+    y = b.MatMul(b.Softmax(scores, axis=-1), heads.v)
+    return b.Reshape(b.Transpose(y, perm=[0, 2, 1, 3]), sizes(0, 0, -1)), scores
+
+
+# ---- masks -----------------------------------------------------------------------------------------------------------
+
+
+def _kept(b: Builder, mask: Value, heads: Heads) -> Value:
+    """Which keys a query may see, as booleans that broadcast to [batch, heads, queries, keys]."""
+    rank = rank_of(b, mask)
+    if rank == 1:
+        return _within(b, mask, heads)
+    require(rank in (2, 3), "its mask has four dimensions")
+    seen = b.Greater(mask, b.constant(0, b.dtype(mask)))
+    return b.Unsqueeze(seen, axes=[1, 2] if rank == 2 else [1])
+
+
+def _within(b: Builder, ends: Value, heads: Heads) -> Value:
+    """Keys up to a sample's length, or from its start to its end: ends of all samples, then starts."""
+    positions = _range(b, heads.k)
+    batch, count = (_size(b, v) for v in (heads.q, ends))
+    if isinstance(batch, int) and count == 2 * batch:
+        end, start = b.Split(ends, outputs=2, axis=0, split=[batch, batch])
+        spread = [b.Cast(b.Reshape(v, sizes(-1, 1, 1, 1)), to=TensorProto.INT64) for v in (start, end)]
+        return b.And(b.Not(b.Less(positions, spread[0])), b.Less(positions, spread[1]))
+    require(count is not None and count == batch, "its mask is one vector, and not known to have a number a sample")
+    return b.Less(positions, b.Cast(b.Reshape(ends, sizes(-1, 1, 1, 1)), to=TensorProto.INT64))
+
+
+def _size(b: Builder, value: Value) -> int | str | None:
+    """The size of the first dimension."""
+    shape = b.shape(value)
+    return shape[0] if shape else None
+
+
+def _not_behind(b: Builder, heads: Heads) -> Value:
+    """[queries, keys]: whether a key is not behind the query, which are the last of the keys."""
+    sizes_known = [_positions(b, v) for v in (heads.q, heads.k)]
+    if all(isinstance(s, int) for s in sizes_known):
+        queries, keys = (int(s) for s in sizes_known if s is not None)
+        return b.constant(np.tri(queries, keys, keys - queries, dtype=bool))
+    last_query = b.Sub(_count(b, heads.k), _count(b, heads.q))
+    rows = b.Unsqueeze(b.Add(_range(b, heads.q), last_query), axes=[1])
+    return b.Not(b.Greater(b.Unsqueeze(_range(b, heads.k), axes=[0]), rows))
+
+
+def _positions(b: Builder, x: Value) -> int | str | None:
+    shape = b.shape(x)
+    return None if shape is None else shape[2]
+
+
+def _count(b: Builder, x: Value) -> Value:
+    return b.Gather(b.Shape(x), np.asarray(2, np.int64), axis=0)
+
+
+def _range(b: Builder, x: Value) -> Value:
+    """0, 1, ... for the positions of [batch, heads, positions, size]."""
+    size = _positions(b, x)
+    if isinstance(size, int):
+        return b.constant(np.arange(size, dtype=np.int64))
+    return b.Range(np.asarray(0, np.int64), _count(b, x), np.asarray(1, np.int64))
+
+
+# ---- MultiHeadAttention ----------------------------------------------------------------------------------------------
+
+
+@body("MultiHeadAttention")
+def multi_head(b: Builder) -> Result:
+    query, key, value, bias, mask, added, past_key, past_value, length, indirection = given(b, 10)
+    require(length is None and indirection is None, "its keys are written into a cache that is handed on")
+    heads = b.root.attr("num_heads")
+    q, k, v = _unpacked(b, needed(query), key, value, bias, heads)
+    if past_key is not None:
+        k, v = b.Concat(past_key, k, axis=2), b.Concat(needed(past_value), v, axis=2)
+    y, scores = attended(b, Heads(q, k, v, size_of(b, q, 3)), mask, added)
+    require(not asks_for(b, 3) or (mask is None and added is None), "its products are asked for, and it has a mask")
+    return in_place(b, y, k, v, scores)
+
+
+def _unpacked(
+    b: Builder, query: Value, key: Value | None, value: Value | None, bias: Value | None, heads: int
+) -> tuple[Value, Value, Value]:
+    """Queries, keys and values by heads, with their biases."""
+    if rank_of(b, query) == 5:  # [batch, positions, heads, 3, size]
+        q, k, v = (b.Squeeze(p, axes=[3]) for p in b.Split(query, outputs=3, axis=3, split=[1, 1, 1]))
+    elif key is not None and value is None:  # [batch, positions, heads, 2, size]
+        require(rank_of(b, key) == 5, "it has keys and no values")
+        k, v = (b.Squeeze(p, axes=[3]) for p in b.Split(key, outputs=2, axis=3, split=[1, 1]))
+        q = b.Reshape(query, sizes(0, 0, heads, -1))
+    else:
+        k, v = needed(key), needed(value)
+        if rank_of(b, k) == 4:  # of another sequence, by heads already
+            require(bias is None, "keys by heads have a bias")
+            return heads_of(b, query, heads), k, v
+        q, k, v = (b.Reshape(p, sizes(0, 0, heads, -1)) for p in (query, k, v))
+    if bias is not None:
+        widths = [heads * size_of(b, part, 3) for part in (q, k, v)]
+        parts = b.Split(bias, outputs=3, axis=0, split=widths)
+        q, k, v = (b.Add(p, b.Reshape(w, sizes(heads, -1))) for p, w in zip((q, k, v), parts, strict=True))
+    return tuple(b.Transpose(p, perm=[0, 2, 1, 3]) for p in (q, k, v))
+
+
+# ---- rotary embedding ------------------------------------------------------------------------------------------------
+
+
+@body("RotaryEmbedding")
+def rotary(b: Builder) -> Result:
+    x, positions, cos, sin = inputs_of(b, 4)
+    attr = b.root.attr
+    require(not attr("is_packed_batching"), "its samples are packed without padding")
+    require(attr("scale") == 1, "it scales, which its definition does not explain")
+    rank, half = rank_of(b, x), size_of(b, cos, 1)
+    require(rank in (3, 4), "its input has other than three or four dimensions")
+    require(not attr("rotary_embedding_dim") or attr("num_heads") or rank == 4, "how large a head is is not known")
+    heads = attr("num_heads") or (0 if rank == 4 else size_of(b, x, 2) // (2 * half))
+    by_head = b.Transpose(x, perm=[0, 2, 1, 3]) if rank == 4 else b.Reshape(x, sizes(0, 0, heads, -1))
+    rows = _rows_of(b, positions, by_head)
+    factors = [b.Unsqueeze(b.Gather(table, rows, axis=0), axes=[2]) for table in (cos, sin)]
+    y = _rotated(b, by_head, half, factors[0], factors[1])
+    return b.Transpose(y, perm=[0, 2, 1, 3]) if rank == 4 else b.Reshape(y, b.Shape(x))
+
+
+def _rows_of(b: Builder, positions: Value, x: Value) -> Value:
+    """The rows of the tables, [batch, positions]: as given, or counted from one number on."""
+    if rank_of(b, positions) == 2:
+        return positions
+    shape = b.shape(x)
+    size = None if shape is None else shape[1]
+    if isinstance(size, int):
+        counted = b.constant(np.arange(size, dtype=np.int64))
+    else:
+        end = b.Gather(b.Shape(x), np.asarray(1, np.int64), axis=0)
+        counted = b.Range(np.asarray(0, np.int64), end, np.asarray(1, np.int64))
+    return b.Unsqueeze(b.Add(counted, positions), axes=[0])
+
+
+def _rotated(b: Builder, x: Value, half: int, cos: Value, sin: Value) -> Value:
+    """[batch, positions, heads, size] with the first 2 * half elements of each head rotated."""
+    whole = size_of(b, x, 3)
+    turned, rest = x, None
+    if whole != 2 * half:
+        turned, rest = b.Split(x, outputs=2, axis=3, split=[2 * half, whole - 2 * half])
+    if b.root.attr("interleaved"):
+        shape = sizes(0, 0, 0, half, 2)
+        pairs = b.Split(b.Reshape(turned, shape), outputs=2, axis=4, split=[1, 1])
+        real, imaginary = (b.Squeeze(p, axes=[4]) for p in pairs)
+    else:
+        real, imaginary = b.Split(turned, outputs=2, axis=3, split=[half, half])
+    first = b.Sub(b.Mul(real, cos), b.Mul(imaginary, sin))
+    second = b.Add(b.Mul(real, sin), b.Mul(imaginary, cos))
+    if b.root.attr("interleaved"):
+        pairs = [b.Unsqueeze(p, axes=[4]) for p in (first, second)]
+        y = b.Reshape(b.Concat(*pairs, axis=4), sizes(0, 0, 0, 2 * half))
+    else:
+        y = b.Concat(first, second, axis=3)
+    return y if rest is None else b.Concat(y, rest, axis=3)
+
+
+# ---- QAttention ------------------------------------------------------------------------------------------------------
+
+
+@body("QAttention")
+def quantized_attention(b: Builder) -> Result:
+    x, weights, bias, scale, weight_scale, mask, zero, weight_zero, past = given(b, 9)
+    x, weights, scale, weight_scale = (needed(v) for v in (x, weights, scale, weight_scale))
+    width = size_of(b, weights, 1)
+    total = b.MatMulInteger(x, weights, zero, weight_zero)
+    factor = b.Mul(b.Reshape(scale, sizes(1)), weight_scale)
+    projected = plus(b, b.Mul(b.Cast(total, to=FLOAT), cast_to(b, factor, FLOAT)), bias)
+    if width % 3:
+        raise Decline("its weights are not those of queries, keys and values of one size")
+    return projected_attention(b, projected, [width // 3] * 3, mask, past, None)

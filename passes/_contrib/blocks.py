@@ -1,0 +1,170 @@
+"""Activations, biases, and the operators that differ from ONNX's in their name or their layout alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from surgeon import Builder, require
+from surgeon.ir.graph import Value
+
+from .._types import takes_type
+from .table import Result, body, given, inputs_of, known, needed, plus, rank_of
+
+ROOT = math.sqrt(2 / math.pi)
+CUBIC = 0.044715
+
+
+def gelu(b: Builder, x: Value) -> Value:
+    """x * (1 + erf(x / sqrt(2))) / 2."""
+    if takes_type(b, "Gelu", b.dtype(x)):
+        return b.Gelu(x)
+    return b.Mul(b.Mul(x, b.Add(b.Erf(b.Div(x, math.sqrt(2))), 1.0)), 0.5)
+
+
+def fast_gelu(b: Builder, x: Value) -> Value:
+    """x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2."""
+    if takes_type(b, "Gelu", b.dtype(x)):
+        return b.Gelu(x, approximate="tanh")
+    cubed = b.Mul(b.Mul(x, x), x)
+    tanh = b.Tanh(b.Mul(b.Add(x, b.Mul(cubed, CUBIC)), ROOT))
+    return b.Mul(b.Mul(x, b.Add(tanh, 1.0)), 0.5)
+
+
+@body("Gelu", "BiasGelu")
+def bias_gelu(b: Builder) -> Result:
+    x, bias = given(b, 2)
+    return gelu(b, plus(b, needed(x), bias))
+
+
+@body("FastGelu")
+def bias_fast_gelu(b: Builder) -> Result:
+    x, bias = given(b, 2)
+    return fast_gelu(b, plus(b, needed(x), bias))
+
+
+@body("GemmFastGelu")
+def gemm_fast_gelu(b: Builder) -> Result:
+    x, w, bias = given(b, 3)
+    return fast_gelu(b, plus(b, b.MatMul(x, w), bias))
+
+
+@body("QuickGelu")
+def quick_gelu(b: Builder) -> Result:
+    (x,) = inputs_of(b, 1)
+    alpha = b.root.attr("alpha")
+    return b.Mul(x, b.Sigmoid(x if alpha == 1 else b.Mul(x, float(alpha))))
+
+
+@body("BiasAdd")
+def bias_add(b: Builder) -> Result:
+    x, bias, skip = inputs_of(b, 3)
+    return plus(b, x, bias, skip)
+
+
+@body("BiasSplitGelu")
+def bias_split_gelu(b: Builder) -> Result:
+    x, bias = inputs_of(b, 2)
+    left, right = b.Split(b.Add(x, bias), outputs=2, axis=-1, **({"num_outputs": 2} if b.opset >= 18 else {}))
+    return b.Mul(left, gelu(b, right))
+
+
+# ---- the activations that are fused into products -------------------------------------------------------------------
+
+# What a fused activation is called -> the attributes of ONNX's operator that its parameters stand for.
+FUSED: dict[str, tuple[str, ...]] = {
+    "Elu": ("alpha",),
+    "HardSigmoid": ("alpha", "beta"),
+    "LeakyRelu": ("alpha",),
+    "Relu": (),
+    "Sigmoid": (),
+    "Softplus": (),
+    "Softsign": (),
+    "Tanh": (),
+    "ThresholdedRelu": ("alpha",),
+}
+
+
+def activated(b: Builder, x: Value, kind: str | None, parameters: Sequence[float | None]) -> Value:
+    """An activation by its name; None is none."""
+    if not kind:
+        return x
+    if kind == "Clip":
+        low, high = [*parameters, None, None][:2]
+        return b.Clip(x, min=low, max=high)
+    require(kind in FUSED, f"{kind} is no activation that is fused")
+    attrs = {name: p for name, p in zip(FUSED[kind], parameters, strict=False) if p is not None}
+    make: Callable[..., Value] = getattr(b, kind)
+    return make(x, **attrs)
+
+
+# ---- convolutions ---------------------------------------------------------------------------------------------------
+
+CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+POOL = ("auto_pad", "ceil_mode", "count_include_pad", "dilations", "kernel_shape", "pads", "strides")
+
+
+def attributes(b: Builder, names: Sequence[str]) -> dict[str, object]:
+    """Those of the root's attributes that are given."""
+    return {name: b.root.attrs[name] for name in names if name in b.root.attrs}
+
+
+@body("FusedConv")
+def fused_conv(b: Builder) -> Result:
+    x, w, bias, added = given(b, 4)
+    y = b.node("Conv", [needed(x), needed(w), bias], 1, "", attributes(b, CONV))
+    return activated(b, plus(b, y, added), b.root.attr("activation"), b.root.attr("activation_params") or ())
+
+
+def first(b: Builder, x: Value) -> Value:
+    """A tensor whose channels are last, with its channels behind the batch."""
+    rank = rank_of(b, x)
+    return b.Transpose(x, perm=[0, rank - 1, *range(1, rank - 1)])
+
+
+def last(b: Builder, x: Value, rank: int) -> Value:
+    """A tensor whose channels are behind the batch, with its channels last."""
+    return b.Transpose(x, perm=[0, *range(2, rank), 1])
+
+
+@body("NhwcConv")
+def nhwc_conv(b: Builder) -> Result:
+    """The channels are last in the filters, too: so ONNX Runtime's own optimizer writes it."""
+    x, w, bias = given(b, 3)
+    x, w = needed(x), needed(w)
+    y = b.node("Conv", [first(b, x), first(b, w), bias], 1, "", attributes(b, CONV))
+    return last(b, y, rank_of(b, x))
+
+
+@body("NhwcMaxPool")
+def nhwc_max_pool(b: Builder) -> Result:
+    (x,) = inputs_of(b, 1)
+    y = b.node("MaxPool", [first(b, x)], 1, "", attributes(b, [n for n in POOL if n != "count_include_pad"]))
+    return last(b, y, rank_of(b, x))
+
+
+# ---- what ONNX has by the same name ----------------------------------------------------------------------------------
+
+
+@body("Trilu")
+def trilu(b: Builder) -> Result:
+    require(b.opset >= 14, "ONNX has Trilu from opset 14 on")
+    return b.node("Trilu", b.root.inputs, 1, "", b.root.attrs)
+
+
+@body("ExpandDims")
+def expand_dims(b: Builder) -> Result:
+    x, axis = inputs_of(b, 2)
+    where = int(known(b, axis, "axis").reshape(()))
+    return b.Unsqueeze(x, axes=[where if where >= 0 or b.opset >= 11 else where + rank_of(b, x) + 1])
+
+
+@body("CDist")
+def distances(b: Builder) -> Result:
+    """|a|^2 - 2 a b' + |b|^2 loses digits where two rows are close: the differences themselves are squared."""
+    one, other = inputs_of(b, 2)
+    difference = b.Sub(b.Unsqueeze(one, axes=[1]), b.Unsqueeze(other, axes=[0]))
+    squared = b.ReduceSum(b.Mul(difference, difference), axes=[2], keepdims=0)
+    metric = b.root.attrs.get("metric", "sqeuclidean")
+    require(metric in ("euclidean", "sqeuclidean"), f"{metric} is no metric of its definition")
+    return b.Sqrt(squared) if metric == "euclidean" else squared

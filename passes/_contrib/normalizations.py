@@ -1,0 +1,219 @@
+"""Normalisations with what is fused into them: a sum before, an embedding, an activation behind."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import TensorProto
+
+from surgeon import Builder, not_mine, require
+from surgeon.ir.contrib import is_onnxruntimes
+from surgeon.ir.graph import Value
+
+from .._types import takes_type
+from .blocks import first, last
+from .quantized import dequantized
+from .table import (
+    FLOAT,
+    Result,
+    asks_for,
+    body,
+    cast_to,
+    given,
+    in_place,
+    inputs_of,
+    needed,
+    plus,
+    rank_of,
+    require_unasked,
+    setting,
+    size_of,
+    sizes,
+    wide,
+)
+
+
+def layer_norm(b: Builder, x: Value, gamma: Value, beta: Value | None, epsilon: float, axis: int = -1) -> Value:
+    """The layer normalisation from an axis on. Sums of half types are in fp32."""
+    if takes_type(b, "LayerNormalization", b.dtype(x)):
+        return b.LayerNormalization(x, gamma, beta, axis=axis, epsilon=epsilon)
+    axes, dtype = trailing(b, x, axis), b.dtype(x)
+    x = wide(b, x)
+    deviation = b.Sub(x, b.ReduceMean(x, axes=axes, keepdims=1))
+    variance = b.ReduceMean(b.Mul(deviation, deviation), axes=axes, keepdims=1)
+    y = cast_to(b, b.Div(deviation, b.Sqrt(b.Add(variance, epsilon))), dtype)
+    return plus(b, b.Mul(y, gamma), beta)
+
+
+def rms_norm(b: Builder, x: Value, gamma: Value, epsilon: float, axis: int = -1) -> tuple[Value, Value]:
+    """(x / sqrt(mean(x^2) + epsilon) * gamma, 1 / sqrt(mean(x^2) + epsilon)). Sums of half types are in fp32."""
+    dtype, axes = b.dtype(x), trailing(b, x, axis)
+    x = wide(b, x)
+    root = b.Sqrt(b.Add(b.ReduceMean(b.Mul(x, x), axes=axes, keepdims=1), epsilon))
+    return b.Mul(cast_to(b, b.Div(x, root), dtype), gamma), root
+
+
+def trailing(b: Builder, x: Value, axis: int) -> list[int]:
+    if axis == -1:
+        return [-1]
+    rank = rank_of(b, x)
+    return list(range(axis % rank, rank))
+
+
+@body("SkipLayerNormalization")
+def skip_layer_norm(b: Builder) -> Result:
+    x, skip, gamma, beta, bias = given(b, 5)
+    require_moments_unasked(b)
+    total, dtype = summed(b, x, skip, bias)
+    gamma, beta = (None if v is None else wide(b, v) for v in (gamma, beta))
+    y = layer_norm(b, total, needed(gamma), beta, b.root.attr("epsilon"))
+    return in_place(b, cast_to(b, y, dtype), None, None, cast_to(b, total, dtype) if asks_for(b, 3) else None)
+
+
+@body("SkipSimplifiedLayerNormalization")
+def skip_rms_norm(b: Builder) -> Result:
+    x, skip, gamma, bias = given(b, 4)
+    require_moments_unasked(b)
+    total, dtype = summed(b, x, skip, bias)
+    y, _ = rms_norm(b, total, wide(b, needed(gamma)), b.root.attr("epsilon"))
+    return in_place(b, cast_to(b, y, dtype), None, None, cast_to(b, total, dtype) if asks_for(b, 3) else None)
+
+
+def summed(b: Builder, *parts: Value | None) -> tuple[Value, int]:
+    """(the sum of what is given, in fp32 where the type is a half one; that type)."""
+    first_part, *others = (wide(b, v) for v in parts if v is not None)
+    return plus(b, first_part, *others), b.dtype(needed(parts[0]))
+
+
+def require_moments_unasked(b: Builder) -> None:
+    for index in (1, 2):
+        require_unasked(b, index, "its mean and its deviation, which are for training, are asked for")
+
+
+@body("SimplifiedLayerNormalization", domain="")
+def simplified_layer_norm(b: Builder) -> Result:
+    """ONNX Runtime's RMS normalisation in ONNX's own domain."""
+    x, gamma = inputs_of(b, 2)
+    require(setting(b, "stash_type", 1) == FLOAT, "it computes in another type than fp32")
+    y, root = rms_norm(b, x, gamma, setting(b, "epsilon", 1e-5), setting(b, "axis", -1))
+    return in_place(b, y, b.Div(1.0, root) if asks_for(b, 1) else None)
+
+
+@body("LayerNormalization", domain="")
+def early_layer_norm(b: Builder) -> Result:
+    """ONNX Runtime reads LayerNormalization at every opset; ONNX has it from opset 17 on."""
+    if not is_onnxruntimes(b.root.proto, b.opset):
+        not_mine()
+    x, gamma, beta = given(b, 3)
+    x = needed(x)
+    for index in (1, 2):
+        require_unasked(b, index, "its mean and its deviation, which are for training, are asked for")
+    return layer_norm(b, x, needed(gamma), beta, setting(b, "epsilon", 1e-5), setting(b, "axis", -1))
+
+
+# ---- group normalisation ---------------------------------------------------------------------------------------------
+
+
+@body("GroupNorm")
+def group_norm(b: Builder) -> Result:
+    x, gamma, beta = inputs_of(b, 3)
+    return grouped(b, x, gamma, beta)
+
+
+@body("SkipGroupNorm")
+def skip_group_norm(b: Builder) -> Result:
+    x, gamma, beta, skip, bias = given(b, 5)
+    x, skip = needed(x), needed(skip)
+    if rank_of(b, skip) == 2:  # one number for each channel of a sample
+        last_channel = b.root.attr("channels_last")
+        spread = [0, 1, 1, -1] if last_channel else [0, -1, 1, 1]
+        skip = b.Reshape(skip, sizes(*spread))
+    if bias is not None and not b.root.attr("channels_last"):
+        bias = b.Reshape(bias, sizes(1, -1, 1, 1))
+    total = plus(b, x, skip, bias)
+    return in_place(b, grouped(b, total, needed(gamma), needed(beta)), total)
+
+
+def grouped(b: Builder, x: Value, gamma: Value, beta: Value) -> Value:
+    """The group normalisation of four dimensions in fp32, with what its attributes say of layout and activation."""
+    require(rank_of(b, x) == 4, "its input has other than four dimensions")
+    activation = b.root.attr("activation")
+    require(activation in (0, 1), "its activation is neither none nor SiLU")
+    groups, channels, dtype = b.root.attr("groups"), size_of(b, gamma, 0), b.dtype(x)
+    require(isinstance(groups, int) and groups > 0 and channels % groups == 0, "its channels are no groups")
+    moved = wide(b, first(b, x) if b.root.attr("channels_last") else x)
+    split = b.Reshape(moved, sizes(0, groups, -1))
+    ones, zeros = np.ones(groups, np.float32), np.zeros(groups, np.float32)
+    normal = b.InstanceNormalization(split, ones, zeros, epsilon=b.root.attr("epsilon"))
+    y = b.Reshape(normal, b.Shape(moved))
+    weight, shift = (b.Reshape(cast_to(b, v, FLOAT), sizes(1, -1, 1, 1)) for v in (gamma, beta))
+    y = b.Add(b.Mul(y, weight), shift)
+    y = cast_to(b, b.Mul(y, b.Sigmoid(y)) if activation else y, dtype)
+    return last(b, y, 4) if b.root.attr("channels_last") else y
+
+
+# ---- embeddings ------------------------------------------------------------------------------------------------------
+
+
+@body("EmbedLayerNormalization")
+def embedding(b: Builder) -> Result:
+    ids, segments, words, places, segment_table, gamma, beta, mask, positions = given(b, 9)
+    return embedded(
+        b,
+        needed(ids),
+        segments,
+        [needed(words), needed(places), segment_table],
+        needed(gamma),
+        needed(beta),
+        mask,
+        positions,
+    )
+
+
+@body("QEmbedLayerNormalization")
+def quantized_embedding(b: Builder) -> Result:
+    ids, segments, *tables, mask = given(b, 8)
+    scales, zeros = given(b, 13)[8:], given(b, 18)[13:]
+    rows = [
+        None if table is None else dequantized(b, table, needed(scale), zero)
+        for table, scale, zero in zip(tables, scales, zeros, strict=True)
+    ]
+    return embedded(b, needed(ids), segments, rows[:3], needed(rows[3]), needed(rows[4]), mask, None)
+
+
+def embedded(
+    b: Builder,
+    ids: Value,
+    segments: Value | None,
+    tables: list[Value | None],
+    gamma: Value,
+    beta: Value,
+    mask: Value | None,
+    positions: Value | None,
+) -> Result:
+    words, places, segment_table = tables
+    rows = first_positions(b, ids) if positions is None else positions
+    total = b.Add(b.Gather(needed(words), ids, axis=0), b.Gather(needed(places), rows, axis=0))
+    if segments is not None:
+        total = b.Add(total, b.Gather(needed(segment_table), segments, axis=0))
+    y = layer_norm(b, total, gamma, beta, b.root.attr("epsilon"))
+    counted = lengths(b, ids, mask) if asks_for(b, 1) else None
+    return in_place(b, y, counted, total)
+
+
+def first_positions(b: Builder, ids: Value) -> Value:
+    """0, 1, ... for each position of a sample."""
+    shape = b.shape(ids)
+    size = None if shape is None else shape[1]
+    if isinstance(size, int):
+        return b.constant(np.arange(size, dtype=np.int64)[None])
+    count = b.Gather(b.Shape(ids), np.asarray(1, np.int64), axis=0)
+    return b.Unsqueeze(b.Range(np.asarray(0, np.int64), count, np.asarray(1, np.int64)), axes=[0])
+
+
+def lengths(b: Builder, ids: Value, mask: Value | None) -> Value:
+    """How many ones each sample's mask has; 0 where there is no mask."""
+    if mask is None:
+        none = b.Mul(b.Slice(ids, starts=[0], ends=[1], axes=[1]), 0)
+        return b.Cast(b.Reshape(none, sizes(-1)), to=TensorProto.INT32)
+    ones = b.Cast(b.Equal(mask, b.constant(1, b.dtype(mask))), to=TensorProto.INT32)
+    return b.ReduceSum(ones, axes=[1], keepdims=0)

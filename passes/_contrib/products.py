@@ -1,0 +1,76 @@
+"""Products of matrices with what is fused into them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from surgeon import Builder, require
+from surgeon.ir.graph import Value
+
+from .blocks import activated, attributes
+from .table import FLOAT, Result, body, cast_to, given, inputs_of, known, needed, plus, rank_of
+
+
+@body("FusedMatMul", "TransposeMatMul")
+def fused_matmul(b: Builder) -> Result:
+    one, other = (_turned(b, v, name) for v, name in zip(inputs_of(b, 2), "AB", strict=True))
+    y, alpha = b.MatMul(one, other), float(b.root.attr("alpha"))
+    return y if alpha == 1 else b.Mul(y, alpha)
+
+
+def _turned(b: Builder, x: Value, name: str) -> Value:
+    """A factor as it is multiplied: transBatch moves the first axis behind the others, trans swaps the last two."""
+    batch, trans = bool(b.root.attr(f"transBatch{name}")), bool(b.root.attr(f"trans{name}"))
+    if not (batch or trans):
+        return x
+    rank = rank_of(b, x)
+    require(rank >= (3 if batch else 2), "a vector is transposed")
+    axes = [*range(1, rank - 1), 0, rank - 1] if batch else list(range(rank))
+    return b.Transpose(x, perm=[*axes[:-2], axes[-1], axes[-2]] if trans else axes)
+
+
+@body("FusedGemm")
+def fused_gemm(b: Builder) -> Result:
+    y = b.node("Gemm", given(b, 3), 1, "", attributes(b, ("alpha", "beta", "transA", "transB")))
+    parameters = [b.root.attrs.get(f"activation_{name}") for name in ("alpha", "beta", "gamma")]
+    return activated(b, y, b.root.attr("activation"), parameters)
+
+
+# ---- weights of few bits ---------------------------------------------------------------------------------------------
+
+
+@body("MatMulNBits")
+def n_bits(b: Builder) -> Result:
+    """The weights are taken out of their bytes: (number - zero) * scale for each block of a column."""
+    a, packed, scales, zeros, order, bias = given(b, 6)
+    weights = _unpacked(b, needed(packed), needed(scales), zeros, order)
+    a = needed(a)
+    y = b.MatMul(cast_to(b, a, FLOAT), np.ascontiguousarray(weights.T))
+    return cast_to(b, plus(b, y, None if bias is None else cast_to(b, bias, FLOAT)), b.dtype(a))
+
+
+def _unpacked(b: Builder, packed: Value, scales: Value, zeros: Value | None, order: Value | None) -> np.ndarray:
+    """The weights [N, K] as fp32."""
+    attr = b.root.attr
+    rows, columns, bits, block = attr("N"), attr("K"), attr("bits"), attr("block_size")
+    require(bits in (2, 4, 8), f"its weights have {bits} bits")
+    require(not attr("weight_prepacked"), "its weights are packed for one processor")
+    blocks = -(-columns // block)
+    numbers = _bits(known(b, packed, "weight").reshape(rows, -1), bits).reshape(rows, -1, block)[:, :blocks]
+    factor = known(b, scales, "scale").astype(np.float32).reshape(rows, blocks, 1)
+    shift = np.full((rows, blocks, 1), 2 ** (bits - 1), np.float32)
+    if zeros is not None:
+        array = known(b, zeros, "zero point")
+        packs = array.dtype == np.uint8
+        plain = _bits(array.reshape(rows, -1), bits)[:, :blocks] if packs else array.reshape(rows, blocks)
+        shift = plain.astype(np.float32)[..., None]
+    if order is not None:  # which block's scale a column has
+        group = known(b, order, "g_idx").reshape(-1)[:columns]
+        require(bool((group == np.arange(columns) // block).all()), "its columns are in another order than its blocks")
+    return ((numbers.astype(np.float32) - shift) * factor).reshape(rows, -1)[:, :columns]
+
+
+def _bits(array: np.ndarray, bits: int) -> np.ndarray:
+    """The numbers that the bytes of each row hold, the lowest bits first."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return ((array[:, :, None] >> shifts) & (2**bits - 1)).reshape(array.shape[0], -1)

@@ -1,0 +1,150 @@
+"""Operators of quantized numbers that are dequantized, computed and quantized again: so they are defined."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import TensorProto
+
+from surgeon import Builder, require
+from surgeon.ir.graph import Value
+
+from .blocks import POOL, attributes, first, last
+from .table import Result, body, given, needed, rank_of, sizes
+
+TYPES = (TensorProto.UINT8, TensorProto.INT8)
+
+
+def dequantized(b: Builder, x: Value, scale: Value, zero: Value | None) -> Value:
+    return b.DequantizeLinear(x, scalar(b, scale), None if zero is None else scalar(b, zero))
+
+
+def quantized(b: Builder, x: Value, scale: Value, zero: Value | None) -> Value:
+    """The numbers as the root's first input has them where no zero point says the type."""
+    if zero is None:
+        zero = b.constant(0, b.dtype(needed(b.root.inputs[0])))
+    return b.QuantizeLinear(x, scalar(b, scale), scalar(b, zero))
+
+
+def scalar(b: Builder, value: Value) -> Value:
+    """A scale or a zero point without a dimension: ONNX takes a vector for one an axis."""
+    shape = b.shape(value)
+    require(shape in ((), (1,)), "a scale or a zero point is more than one number")
+    if shape == ():
+        return value
+    array = b.value(value)
+    return b.Reshape(value, np.zeros(0, np.int64)) if array is None else b.constant(array.reshape(()))
+
+
+def _both(b: Builder) -> tuple[Value, Value, Value, Value | None]:
+    """(the two dequantized factors or summands, the scale and the zero point of the result)."""
+    a, a_scale, a_zero, c, c_scale, c_zero, scale, zero = given(b, 8)
+    one = dequantized(b, needed(a), needed(a_scale), a_zero)
+    other = dequantized(b, needed(c), needed(c_scale), c_zero)
+    return one, other, needed(scale), zero
+
+
+@body("QLinearAdd")
+def add(b: Builder) -> Result:
+    one, other, scale, zero = _both(b)
+    return quantized(b, b.Add(one, other), scale, zero)
+
+
+@body("QLinearMul")
+def multiply(b: Builder) -> Result:
+    one, other, scale, zero = _both(b)
+    return quantized(b, b.Mul(one, other), scale, zero)
+
+
+@body("QLinearSigmoid")
+def sigmoid(b: Builder) -> Result:
+    x, scale, zero = _numbers(b)
+    return quantized(b, b.Sigmoid(x), scale, zero)
+
+
+@body("QLinearLeakyRelu")
+def leaky_relu(b: Builder) -> Result:
+    x, scale, zero = _numbers(b)
+    return quantized(b, b.LeakyRelu(x, alpha=float(b.root.attr("alpha"))), scale, zero)
+
+
+@body("QLinearSoftmax")
+def softmax(b: Builder) -> Result:
+    """Before opset 13 the dimensions from the axis on were one."""
+    x, scale, zero = _numbers(b)
+    axis, rank = b.root.attr("axis"), rank_of(b, x)
+    old, now = b.root.attr("opset") < 13, b.opset < 13
+    if old == now or axis in (-1, rank - 1):
+        return quantized(b, b.Softmax(x, axis=axis), scale, zero)
+    require(old, "its axis is that of a newer opset than the model's")
+    rows = b.Reshape(x, sizes(*[0] * (axis % rank), -1))
+    return quantized(b, b.Reshape(b.Softmax(rows, axis=-1), b.Shape(x)), scale, zero)
+
+
+@body("QLinearReduceMean")
+def mean(b: Builder) -> Result:
+    x, scale, zero = _numbers(b)
+    y = b.ReduceMean(x, axes=b.root.attrs["axes"], keepdims=b.root.attrs["keepdims"])
+    return quantized(b, y, scale, zero)
+
+
+@body("QLinearAveragePool")
+def average_pool(b: Builder) -> Result:
+    x, scale, zero = _numbers(b)
+    attrs = attributes(b, POOL)
+    if not b.root.attr("channels_last"):
+        return quantized(b, b.node("AveragePool", [x], 1, "", attrs), scale, zero)
+    y = b.node("AveragePool", [first(b, x)], 1, "", attrs)
+    return quantized(b, last(b, y, rank_of(b, x)), scale, zero)
+
+
+@body("QLinearGlobalAveragePool")
+def global_average_pool(b: Builder) -> Result:
+    x, scale, zero = _numbers(b)
+    if not b.root.attr("channels_last"):
+        return quantized(b, b.GlobalAveragePool(x), scale, zero)
+    return quantized(b, last(b, b.GlobalAveragePool(first(b, x)), rank_of(b, x)), scale, zero)
+
+
+@body("QLinearConcat")
+def concat(b: Builder) -> Result:
+    scale, zero, *parts = b.root.inputs
+    triples = [parts[k : k + 3] for k in range(0, len(parts), 3)]
+    whole = [dequantized(b, needed(x), needed(s), z) for x, s, z in triples]
+    return quantized(b, b.Concat(*whole, axis=b.root.attrs["axis"]), needed(scale), zero)
+
+
+@body("QLinearWhere")
+def where(b: Builder) -> Result:
+    condition, x, x_scale, x_zero, y, y_scale, y_zero, scale, zero = given(b, 9)
+    one = dequantized(b, needed(x), needed(x_scale), x_zero)
+    other = dequantized(b, needed(y), needed(y_scale), y_zero)
+    return quantized(b, b.Where(condition, one, other), needed(scale), zero)
+
+
+def _numbers(b: Builder) -> tuple[Value, Value, Value | None]:
+    """(the dequantized input, the scale and the zero point of the result)."""
+    x, x_scale, x_zero, scale, zero = given(b, 5)
+    return dequantized(b, needed(x), needed(x_scale), x_zero), needed(scale), zero
+
+
+# ---- QuantizeLinear and DequantizeLinear of another domain -----------------------------------------------------------
+
+
+@body("QuantizeLinear")
+def quantize(b: Builder) -> Result:
+    x, scale, zero = given(b, 3)
+    x, scale = needed(x), needed(scale)
+    require(zero is None or b.dtype(zero) in TYPES, "it makes another type than uint8 and int8")
+    return b.QuantizeLinear(x, scale, zero, **_axis(b, scale))
+
+
+@body("DequantizeLinear")
+def dequantize(b: Builder) -> Result:
+    x, scale, zero = given(b, 3)
+    x, scale = needed(x), needed(scale)
+    require(b.dtype(x) in TYPES or b.dtype(x) == TensorProto.INT32, "it reads another type than uint8, int8 and int32")
+    return b.DequantizeLinear(x, scale, zero, **_axis(b, scale))
+
+
+def _axis(b: Builder, scale: Value) -> dict[str, int]:
+    return {} if b.shape(scale) == () else {"axis": b.root.attr("axis")}

@@ -1,0 +1,116 @@
+"""The table of bodies, and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from onnx import TensorProto
+
+from surgeon import Builder, require
+from surgeon.ir.graph import Value
+from surgeon.rules.rule import Decline
+
+from .._types import HALVES
+
+Result: TypeAlias = Value | None | tuple[Value | None, ...]
+Body: TypeAlias = Callable[[Builder], Result]
+BODIES: dict[tuple[str, str], Body] = {}  # (domain, operator) -> what builds it
+MICROSOFT = "com.microsoft"
+FLOAT = TensorProto.FLOAT
+
+
+def body(*operators: str, domain: str = MICROSOFT) -> Callable[[Body], Body]:
+    """Mark what builds the operators' results from the builder's root."""
+
+    def mark(function: Body) -> Body:
+        BODIES.update({(domain, operator): function for operator in operators})
+        return function
+
+    return mark
+
+
+def given(b: Builder, count: int) -> list[Value | None]:
+    """The root's inputs, None for each that is left out."""
+    return [*b.root.inputs, *[None] * count][:count]
+
+
+def needed(value: Value | None) -> Value:
+    """An input that the operator's definition does not let a node leave out."""
+    if value is None:
+        raise Decline("it leaves out an input that its definition asks for")
+    return value
+
+
+def inputs_of(b: Builder, count: int) -> list[Value]:
+    """The first inputs of the root, which all must be there."""
+    return [needed(v) for v in given(b, count)]
+
+
+def rank_of(b: Builder, value: Value) -> int:
+    rank = b.rank(value)
+    if rank is None:
+        raise Decline("the rank of an input is not known")
+    return rank
+
+
+def size_of(b: Builder, value: Value, axis: int) -> int:
+    """The size of a dimension that must be a number."""
+    shape = b.shape(value)
+    size = None if shape is None or len(shape) <= (axis if axis >= 0 else -axis - 1) else shape[axis]
+    if not isinstance(size, int):
+        raise Decline(f"the size of dimension {axis} of an input is not known")
+    return size
+
+
+def known(b: Builder, value: Value, what: str) -> np.ndarray:
+    """The value of a constant."""
+    array = b.value(value)
+    if array is None:
+        raise Decline(f"its {what} is computed")
+    return array
+
+
+def plus(b: Builder, x: Value, *others: Value | None) -> Value:
+    """The sum of x and of what is given."""
+    for other in others:
+        x = x if other is None else b.Add(x, other)
+    return x
+
+
+def wide(b: Builder, x: Value) -> Value:
+    """x as fp32 where its type is a half one."""
+    return b.Cast(x, to=FLOAT) if b.dtype(x) in HALVES else x
+
+
+def cast_to(b: Builder, x: Value, dtype: int) -> Value:
+    return x if b.dtype(x) == dtype else b.Cast(x, to=dtype)
+
+
+def sizes(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.int64)
+
+
+def asks_for(b: Builder, index: int) -> bool:
+    """Whether the root has an output of that number."""
+    outputs = b.root.outputs
+    return index < len(outputs) and outputs[index] is not None
+
+
+def require_unasked(b: Builder, index: int, why: str) -> None:
+    require(not asks_for(b, index), why)
+
+
+def in_place(b: Builder, *results: Value | None) -> Result:
+    """The results in the order of the root's outputs."""
+    outputs = b.root.outputs
+    if len(outputs) == 1:
+        return results[0]
+    return tuple(results[k] if outputs[k] is not None else None for k in range(len(outputs)))
+
+
+def setting(b: Builder, name: str, default: Any) -> Any:
+    """An attribute of the root, by the default of its definition."""
+    found = b.root.attr(name)
+    return default if found is None else found

@@ -1,0 +1,43 @@
+"""Write ONNX Runtime's own operators out in ONNX's.
+
+Why       ONNX Runtime's optimizers and quantizers, Olive and Optimum save models with operators of `com.microsoft`:
+          FastGelu, SkipLayerNormalization, Attention, QLinearAdd. TensorRT has none of them. It ignores domains, so it
+          reads some for what ONNX calls by that name: Attention with weights, RotaryEmbedding with its inputs in
+          another order.
+Rewrites  decompose: what ONNX Runtime's ContribOperators.md says of the operator, in ONNX's operators of the model's
+          opset. Those that the target lacks are written out in turn.
+          Activations     Gelu BiasGelu FastGelu QuickGelu BiasSplitGelu BiasAdd
+          Normalisations  SkipLayerNormalization SkipSimplifiedLayerNormalization SimplifiedLayerNormalization
+                          EmbedLayerNormalization GroupNorm SkipGroupNorm, LayerNormalization before opset 17
+          Products        FusedMatMul TransposeMatMul FusedGemm GemmFastGelu FusedConv NhwcConv NhwcMaxPool MatMulNBits
+          Attention       Attention MultiHeadAttention RotaryEmbedding QAttention
+          Quantized       QLinearAdd QLinearMul QLinearSigmoid QLinearLeakyRelu QLinearAveragePool
+                          QLinearGlobalAveragePool QLinearConcat QLinearSoftmax QLinearReduceMean QLinearWhere QGemm
+                          DynamicQuantizeMatMul MatMulIntegerToFloat QEmbedLayerNormalization QuantizeLinear
+                          DequantizeLinear
+          Others          Trilu ExpandDims CDist
+Exact     To rounding; sums of integers to the bit.
+Kept      Each with its reason: outputs for training, packed batches, caches that share a buffer, weights that are
+          computed where they must be unpacked.
+Price     More nodes, which TensorRT fuses again. The weights of MatMulNBits become fp32: up to 8 times the bytes.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+
+from surgeon import Stage, op, rule
+from surgeon.rules.pattern import Pattern
+
+from ._contrib import BODIES
+
+
+def _any() -> Pattern:
+    """Any node of an operator of the table."""
+    return reduce(or_, (getattr(op, name)(..., domain=domain) for domain, name in sorted(BODIES)))
+
+
+@rule(_any(), stage=Stage.LOWER, strategy="decompose")
+def write_out(b):
+    return BODIES[b.root.proto.domain.replace("ai.onnx", ""), b.root.op](b)

@@ -1,0 +1,545 @@
+"""What ONNX Runtime's own operators (`com.microsoft`) take and return: schemas, which onnx does not have.
+
+The source is ONNX Runtime's ContribOperators.md. A schema here serves three ends: the defaults of attributes, the types
+of tensors, and the inference of shapes behind a node. It is not registered with onnx.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import onnx
+from onnx import NodeProto, TensorProto, TypeProto, defs, helper, numpy_helper
+
+DOMAIN = "com.microsoft"
+# What ONNX Runtime reads in ONNX's own domain -> the opset from which ONNX has it; 0 where it never had.
+IN_ONNX = {"LayerNormalization": 17, "SimplifiedLayerNormalization": 0}
+Infer = Callable[[Any], None]  # takes onnx's InferenceContext
+FLOAT, INT32 = TensorProto.FLOAT, TensorProto.INT32
+
+
+# ---- inference -------------------------------------------------------------------------------------------------------
+
+
+def _like(*positions: int) -> Infer:
+    """Outputs of the types and shapes of inputs, in this order."""
+
+    def infer(ctx: Any) -> None:
+        for index, position in enumerate(positions):
+            if index < ctx.get_num_outputs() and _is_given(ctx, position):
+                ctx.set_output_type(index, ctx.get_input_type(position))
+
+    return infer
+
+
+def _as(op: str, *positions: int, opset: int = 17, quantized: bool = False) -> Infer:
+    """The output that ONNX's operator `op` has for these inputs, with the node's attributes.
+
+    quantized  whether the inputs stand for fp32, and the output is of the type of the first one
+    """
+
+    def infer(ctx: Any) -> None:
+        given = [p for p in positions if _is_given(ctx, p)]
+        types = {f"x{p}": _of_elem(ctx.get_input_type(p), FLOAT if quantized else None) for p in given}
+        spec = defs.get_schema(op, opset, "")
+        node = helper.make_node(op, list(types), ["y"])
+        node.attribute.extend(a for n in spec.attributes if (a := ctx.get_attribute(n)) is not None)
+        found = onnx.shape_inference.infer_node_outputs(
+            spec, node, types, opset_imports=[helper.make_opsetid("", opset)]
+        )
+        if "y" in found:
+            ctx.set_output_type(0, _of_elem(found["y"], _elem(ctx, 0) if quantized else None))
+
+    return infer
+
+
+def _of_elem(given: TypeProto, elem: int | None) -> TypeProto:
+    if elem is None:
+        return given
+    copy = TypeProto()
+    copy.CopyFrom(given)
+    copy.tensor_type.elem_type = elem
+    return copy
+
+
+def _is_given(ctx: Any, position: int) -> bool:
+    return position < ctx.get_num_inputs() and bool(ctx.has_input(position))
+
+
+def _shape(ctx: Any, position: int) -> list[int | str | None] | None:
+    """The dimensions of an input; None where the rank is not known."""
+    if not _is_given(ctx, position):
+        return None
+    tensor = ctx.get_input_type(position).tensor_type
+    if not tensor.HasField("shape"):
+        return None
+    return [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim]
+
+
+def _set(ctx: Any, index: int, elem: int, shape: Sequence[int | str | None] | None) -> None:
+    if index < ctx.get_num_outputs():
+        ctx.set_output_type(index, helper.make_tensor_type_proto(elem, shape))
+
+
+def _elem(ctx: Any, position: int) -> int:
+    return int(ctx.get_input_type(position).tensor_type.elem_type)
+
+
+def _int(ctx: Any, name: str, default: int = 0) -> int:
+    found = ctx.get_attribute(name)
+    return default if found is None else int(found.i)
+
+
+def _product(a: list[Any] | None, b: list[Any] | None) -> list[Any] | None:
+    """The shape of a matrix product of two shapes; None where it is not known."""
+    if not a or not b or len(a) < 2 or len(b) < 2:
+        return None
+    batch: list[Any] = []
+    for k in range(max(len(a), len(b)) - 2, 0, -1):
+        one, other = (s[-2 - k] if len(s) >= 2 + k else 1 for s in (a, b))
+        batch.append(other if one == 1 else one if other in (1, one) or isinstance(one, int) else None)
+    return [*batch, a[-2], b[-1]]
+
+
+def _fused_matmul(ctx: Any) -> None:
+    a, b = (_turned(ctx, p, name) for p, name in enumerate("AB"))
+    _set(ctx, 0, _elem(ctx, 0), _product(a, b))
+
+
+def _turned(ctx: Any, position: int, name: str) -> list[Any] | None:
+    shape = _shape(ctx, position)
+    if shape is None or len(shape) < 2:
+        return shape
+    if _int(ctx, f"transBatch{name}"):
+        shape = [*shape[1:-1], shape[0], shape[-1]]
+    return [*shape[:-2], shape[-1], shape[-2]] if _int(ctx, f"trans{name}") else shape
+
+
+def _float_product(weights: int, like: int) -> Infer:
+    """A matrix product of input 0 and another, of the element type of an input."""
+
+    def infer(ctx: Any) -> None:
+        _set(ctx, 0, _elem(ctx, like), _product(_shape(ctx, 0), _shape(ctx, weights)))
+
+    return infer
+
+
+def _n_bits(ctx: Any) -> None:
+    shape = _shape(ctx, 0)
+    _set(ctx, 0, _elem(ctx, 0), None if shape is None else [*shape[:-1], _int(ctx, "N")])
+
+
+def _gemm(ctx: Any) -> None:
+    a, b = _shape(ctx, 0), _shape(ctx, 3)
+    elem = _elem(ctx, 8) if _is_given(ctx, 8) else FLOAT
+    if a is None or b is None or len(a) != 2 or len(b) != 2:
+        _set(ctx, 0, elem, None)
+        return
+    _set(ctx, 0, elem, [a[1 if _int(ctx, "transA") else 0], b[0 if _int(ctx, "transB") else 1]])
+
+
+def _attention(ctx: Any, elem: int, past: int) -> None:
+    x, weights = _shape(ctx, 0), _shape(ctx, 1)
+    if x is None or len(x) != 3:
+        _set(ctx, 0, elem, None)
+        return
+    sizes = ctx.get_attribute("qkv_hidden_sizes")
+    merged = weights[1] if weights is not None and len(weights) == 2 else None
+    hidden = sizes.ints[2] if sizes is not None else merged // 3 if isinstance(merged, int) else None
+    _set(ctx, 0, elem, [x[0], x[1], hidden])
+    heads = _int(ctx, "num_heads")
+    size = hidden // heads if isinstance(hidden, int) and heads and sizes is None else None
+    _set(ctx, 1, elem, [2, x[0], heads or None, None if _is_given(ctx, past) else x[1], size])
+
+
+def _multi_head(ctx: Any) -> None:
+    q, v, elem = _shape(ctx, 0), _shape(ctx, 2), _elem(ctx, 0)
+    heads = _int(ctx, "num_heads") or None
+    if q is None or len(q) not in (3, 5):
+        shape = None
+    elif len(q) == 5:
+        shape = [q[0], q[1], q[2] * q[4] if isinstance(q[2], int) and isinstance(q[4], int) else None]
+    elif v is not None and len(v) == 3:
+        shape = [q[0], q[1], v[2]]
+    elif v is not None and len(v) == 4:
+        shape = [q[0], q[1], v[1] * v[3] if isinstance(v[1], int) and isinstance(v[3], int) else None]
+    else:
+        shape = q
+    _set(ctx, 0, elem, shape)
+    for index in (1, 2):
+        _set(ctx, index, elem, None if q is None else [q[0], heads, None, None])
+    _set(ctx, 3, elem, None if q is None else [q[0], heads, q[1], None])
+
+
+def _embed(ids: int, words: int, elem_of: int) -> Infer:
+    def infer(ctx: Any) -> None:
+        given, table, elem = _shape(ctx, ids), _shape(ctx, words), _elem(ctx, elem_of)
+        known = given is not None and table is not None and len(given) == 2 and len(table) == 2
+        shape = [*(given or []), (table or [None])[-1]] if known else None
+        _set(ctx, 0, elem, shape)
+        _set(ctx, 1, INT32, None if given is None else given[:1])
+        _set(ctx, 2, elem, shape)
+
+    return infer
+
+
+def _skip_norm(ctx: Any) -> None:
+    ctx.set_output_type(0, ctx.get_input_type(0))
+    if ctx.get_num_outputs() > 3:
+        ctx.set_output_type(3, ctx.get_input_type(0))
+
+
+def _split_gelu(ctx: Any) -> None:
+    shape = _shape(ctx, 0)
+    if shape:
+        shape = [*shape[:-1], shape[-1] // 2 if isinstance(shape[-1], int) else None]
+    _set(ctx, 0, _elem(ctx, 0), shape)
+
+
+def _moved(position: int, perm: Sequence[int]) -> Callable[[Any], list[Any] | None]:
+    def shape(ctx: Any) -> list[Any] | None:
+        found = _shape(ctx, position)
+        return None if found is None or len(found) != len(perm) else [found[axis] for axis in perm]
+
+    return shape
+
+
+def _channels_last(op: str, *, elem_of: int = 0, weights: int | None = None) -> Infer:
+    """The output of ONNX's Conv or pool, with the channels last in the input and the output.
+
+    weights  the input with the filters; of NhwcConv they have their channels last too
+    """
+
+    def infer(ctx: Any) -> None:
+        last = op == "Conv" or bool(_int(ctx, "channels_last", default=1 if op == "MaxPool" else 0))
+        x = _shape(ctx, 0)
+        if x is None or len(x) < 3:
+            _set(ctx, 0, _elem(ctx, elem_of), None)
+            return
+        shapes: dict[str, list[int | str | None] | None] = {"x": [x[0], x[-1], *x[1:-1]] if last else x}
+        if weights is not None:
+            w = _shape(ctx, weights)
+            shapes["w"] = None if w is None else [w[0], w[-1], *w[1:-1]]
+        types = {name: helper.make_tensor_type_proto(FLOAT, shape) for name, shape in shapes.items()}
+        spec = defs.get_schema(op, 17, "")
+        node = helper.make_node(op, list(types), ["y"])
+        node.attribute.extend(a for n in spec.attributes if (a := ctx.get_attribute(n)) is not None)
+        found = onnx.shape_inference.infer_node_outputs(spec, node, types, opset_imports=[helper.make_opsetid("", 17)])
+        dims = found["y"].tensor_type.shape.dim if "y" in found and found["y"].tensor_type.HasField("shape") else None
+        shape = (
+            None if dims is None else [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims]
+        )
+        if shape is not None and last:
+            shape = [shape[0], *shape[2:], shape[1]]
+        _set(ctx, 0, _elem(ctx, elem_of), shape)
+
+    return infer
+
+
+def _attention_of_floats(ctx: Any) -> None:
+    _attention(ctx, _elem(ctx, 0), 4)
+
+
+def _attention_of_integers(ctx: Any) -> None:
+    _attention(ctx, _elem(ctx, 3), 8)
+
+
+def _concat(ctx: Any) -> None:
+    given = [_shape(ctx, p) for p in range(2, ctx.get_num_inputs(), 3)]
+    axis = _int(ctx, "axis")
+    if any(s is None for s in given):
+        _set(ctx, 0, _elem(ctx, 1), None)
+        return
+    parts = [s for s in given if s is not None]
+    shape, sizes = list(parts[0]), [s[axis] for s in parts]
+    numbers = [s for s in sizes if isinstance(s, int)]
+    shape[axis] = sum(numbers) if len(numbers) == len(sizes) else None
+    _set(ctx, 0, _elem(ctx, 1), shape)
+
+
+def _distances(ctx: Any) -> None:
+    a, b = _shape(ctx, 0), _shape(ctx, 1)
+    _set(ctx, 0, _elem(ctx, 0), None if not a or not b else [a[0], b[0]])
+
+
+def _expanded(ctx: Any) -> None:
+    shape, axis = _shape(ctx, 0), ctx.get_input_data(1)
+    if shape is None or axis is None:
+        _set(ctx, 0, _elem(ctx, 0), None)
+        return
+    where = int(numpy_helper.to_array(axis).reshape(())) % (len(shape) + 1)
+    _set(ctx, 0, _elem(ctx, 0), [*shape[:where], 1, *shape[where:]])
+
+
+def _quantized(ctx: Any) -> None:
+    elem = _elem(ctx, 2) if _is_given(ctx, 2) else int(TensorProto.UINT8)
+    _set(ctx, 0, elem, _shape(ctx, 0))
+
+
+def _dequantized(ctx: Any) -> None:
+    _set(ctx, 0, _elem(ctx, 1), _shape(ctx, 0))
+
+
+def is_onnxruntimes(node: NodeProto, opset: int) -> bool:
+    """Whether a node in ONNX's own domain is ONNX Runtime's operator at an opset of the model."""
+    first = IN_ONNX.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+    return first is not None and (not first or opset < first)
+
+
+# ---- the table -------------------------------------------------------------------------------------------------------
+
+CONV = "auto_pad dilations group=1 kernel_shape pads strides"
+POOL = "auto_pad ceil_mode=0 count_include_pad=0 dilations kernel_shape pads strides"
+# operator | inputs with their types, ? where they may be left out | outputs | attributes with their defaults
+TABLE: dict[str, tuple[str, str, str, Infer]] = {
+    "Attention": (
+        "input:T weights:T bias?:T mask_index?:M past?:T attention_bias?:T past_sequence_length?:M",
+        "output:T present:T",
+        "num_heads do_rotary=0 mask_filter_value=-10000.0 past_present_share_buffer=0 qkv_hidden_sizes "
+        "rotary_embedding_dim=0 scale unidirectional=0",
+        _attention_of_floats,
+    ),
+    "BiasAdd": ("X:T bias:T skip:T", "Y:T", "", _like(0)),
+    "BiasGelu": ("A:T B:T", "C:T", "", _like(0)),
+    "BiasSplitGelu": ("X:T bias:T", "Y:T", "", _split_gelu),
+    "CDist": ("A:T B:T", "C:T", "metric", _distances),
+    "DequantizeLinear": ("x:Q x_scale:T x_zero_point?:Q", "y:T", "axis=1", _dequantized),
+    "DynamicQuantizeMatMul": ("A:T B:Q b_scale:T b_zero_point?:Q bias?:T", "Y:T", "", _float_product(1, 0)),
+    "EmbedLayerNormalization": (
+        "input_ids:I segment_ids?:I word_embedding:T position_embedding:T segment_embedding?:T gamma:T beta:T mask?:I "
+        "position_ids?:I",
+        "output:T mask_index:I embedding_sum:T",
+        "epsilon=1e-12 mask_index_type",
+        _embed(0, 2, 2),
+    ),
+    "ExpandDims": ("X:T axis:I", "Y:T", "", _expanded),
+    "FastGelu": ("X:T bias?:T", "Y:T", "", _like(0)),
+    "FusedConv": ("X:T W:T B?:T Z?:T", "Y:T", f"{CONV} fused_activation activation_params", _as("Conv", 0, 1, 2)),
+    "FusedGemm": (
+        "A:T B:T C?:T",
+        "Y:T",
+        "alpha=1.0 beta=1.0 transA=0 transB=0 fused_activation activation_alpha activation_beta activation_gamma",
+        _as("Gemm", 0, 1, 2),
+    ),
+    "FusedMatMul": (
+        "A:T B:T",
+        "Y:T",
+        "alpha=1.0 transA=0 transB=0 transBatchA=0 transBatchB=0",
+        _fused_matmul,
+    ),
+    "Gelu": ("X:T", "Y:T", "", _like(0)),
+    "GemmFastGelu": ("X:T W:T bias?:T", "Y:T", "", _float_product(1, 0)),
+    "GroupNorm": ("X:T gamma:M beta:M", "Y:T", "activation channels_last=1 epsilon=1e-5 groups", _like(0)),
+    "MatMulIntegerToFloat": (
+        "A:P B:Q a_scale:T b_scale:T a_zero_point?:P b_zero_point?:Q bias?:T",
+        "Y:T",
+        "",
+        _float_product(1, 2),
+    ),
+    "MatMulNBits": (
+        "A:T B:Q scales:T zero_points?:Z g_idx?:I bias?:T",
+        "Y:T",
+        "K N accuracy_level=0 bits=4 block_size weight_prepacked=0",
+        _n_bits,
+    ),
+    "MultiHeadAttention": (
+        "query:T key?:T value?:T bias?:T key_padding_mask?:M attention_bias?:T past_key?:T past_value?:T "
+        "past_sequence_length?:M cache_indirection?:M",
+        "output:T present_key:T present_value:T qk:T",
+        "mask_filter_value=-10000.0 num_heads scale unidirectional=0",
+        _multi_head,
+    ),
+    "NhwcConv": ("X:T W:T B?:T", "Y:T", CONV, _channels_last("Conv", weights=1)),
+    "NhwcMaxPool": (
+        "x:T",
+        "y:T",
+        "auto_pad ceil_mode=0 dilations kernel_shape pads strides",
+        _channels_last("MaxPool"),
+    ),
+    "QAttention": (
+        "input:P weight:Q bias:T input_scale:T weight_scale:T mask_index?:M input_zero_point?:P weight_zero_point?:Q "
+        "past?:T",
+        "output:T present:T",
+        "num_heads do_rotary=0 mask_filter_value=-10000.0 past_present_share_buffer=0 scale unidirectional=0",
+        _attention_of_integers,
+    ),
+    "QEmbedLayerNormalization": (
+        "input_ids:I segment_ids?:I word_embedding_quant:Q position_embedding_quant:Q segment_embedding?:Q "
+        "gamma_quant:Q beta_quant:Q mask?:I word_embedding_scale:T position_embedding_scale:T "
+        "segment_embedding_scale?:T gamma_scale:T beta_scale:T word_embedding_zero_point:Q "
+        "position_embedding_zero_point:Q segment_embedding_zero_point?:Q gamma_zero_point:Q beta_zero_point:Q",
+        "layernorm_out:T mask_index_out:I",
+        "epsilon=1e-12",
+        _embed(0, 2, 8),
+    ),
+    "QGemm": (
+        "A:P a_scale:T a_zero_point:P B:Q b_scale:T b_zero_point:Q C?:I y_scale?:T y_zero_point?:Z",
+        "Y:U",
+        "alpha=1.0 transA=0 transB=0",
+        _gemm,
+    ),
+    "QLinearAdd": (
+        "A:T A_scale:F A_zero_point?:T B:T B_scale:F B_zero_point?:T C_scale:F C_zero_point?:T",
+        "C:T",
+        "",
+        _as("Add", 0, 3, quantized=True),
+    ),
+    "QLinearAveragePool": (
+        "X:T x_scale:F x_zero_point?:T y_scale:F y_zero_point?:T",
+        "Y:T",
+        f"{POOL} channels_last=0",
+        _channels_last("AveragePool"),
+    ),
+    "QLinearConcat": ("Y_scale:F Y_zero_point:T inputs*:V", "Y:T", "axis", _concat),
+    "QLinearConv": (
+        "x:T x_scale:F x_zero_point:T w:Q w_scale:F w_zero_point:Q y_scale:F y_zero_point:Z B?:I",
+        "y:Z",
+        f"{CONV} channels_last=0",
+        _like(),
+    ),
+    "QLinearGlobalAveragePool": (
+        "X:T x_scale:F x_zero_point:T y_scale:F y_zero_point:T",
+        "Y:T",
+        "channels_last=0",
+        _channels_last("GlobalAveragePool"),
+    ),
+    "QLinearLeakyRelu": (
+        "X:T X_scale:F X_zero_point?:T Y_scale:F Y_zero_point?:T",
+        "Y:T",
+        "alpha=0.01",
+        _like(0),
+    ),
+    "QLinearMul": (
+        "A:T A_scale:F A_zero_point?:T B:T B_scale:F B_zero_point?:T C_scale:F C_zero_point?:T",
+        "C:T",
+        "",
+        _as("Mul", 0, 3, quantized=True),
+    ),
+    "QLinearReduceMean": (
+        "data:T data_scale:F data_zero_point?:T reduced_scale:F reduced_zero_point?:T",
+        "reduced:T",
+        "axes keepdims",
+        _as("ReduceMean", 0, opset=13, quantized=True),
+    ),
+    "QLinearSigmoid": ("X:T X_scale:F X_zero_point?:T Y_scale:F Y_zero_point?:T", "Y:T", "", _like(0)),
+    "QLinearSoftmax": (
+        "X:T X_scale:F x_zero_point?:T y_scale:F y_zero_point:T",
+        "Y:T",
+        "axis=-1 opset",
+        _like(0),
+    ),
+    "QLinearWhere": (
+        "condition:B X:T x_scale:F x_zero_point:T Y:T y_scale:F y_zero_point:T z_scale:F z_zero_point:T",
+        "Z:T",
+        "",
+        _as("Where", 0, 1, 4),
+    ),
+    "QuantizeLinear": ("x:T y_scale:T y_zero_point?:Q", "y:Q", "axis=1", _quantized),
+    "QuickGelu": ("X:T", "Y:T", "alpha=1.702", _like(0)),
+    "RotaryEmbedding": (
+        "input:T position_ids:M cos_cache:T sin_cache:T",
+        "output:T",
+        "interleaved=0 is_packed_batching=0 num_heads=0 rotary_embedding_dim=0 scale=1.0",
+        _like(0),
+    ),
+    "SkipGroupNorm": (
+        "X:T gamma:M beta:M skip:T bias?:T",
+        "Y:T S:T",
+        "activation channels_last=1 epsilon=1e-5 groups",
+        _like(0, 0),
+    ),
+    "SkipLayerNormalization": (
+        "input:T skip:T gamma:T beta?:T bias?:T",
+        "output:T mean:U inv_std_var:U input_skip_bias_sum:T",
+        "epsilon=1e-12",
+        _skip_norm,
+    ),
+    "SkipSimplifiedLayerNormalization": (
+        "input:T skip:T gamma:T bias?:T",
+        "output:T mean:U inv_std_var:U input_skip_bias_sum:T",
+        "epsilon=1e-12",
+        _skip_norm,
+    ),
+    "Trilu": ("X:T k?:I", "Y:T", "upper=1", _like(0)),
+    "TransposeMatMul": ("A:T B:T", "Y:T", "alpha=1.0 transA=0 transB=0", _fused_matmul),
+}
+# The types of attributes without a default, where those are not single integers.
+KINDS = {
+    "activation_alpha": "FLOAT",
+    "activation_beta": "FLOAT",
+    "activation_gamma": "FLOAT",
+    "activation_params": "FLOATS",
+    "auto_pad": "STRING",
+    "axes": "INTS",
+    "dilations": "INTS",
+    "kernel_shape": "INTS",
+    "metric": "STRING",
+    "pads": "INTS",
+    "qkv_hidden_sizes": "INTS",
+    "scale": "FLOAT",
+    "strides": "INTS",
+}
+FIXED = {"B": "tensor(bool)", "F": "tensor(float)"}
+ANY = [
+    f"tensor({kind})"
+    for kind in ["float", "float16", "bfloat16", "double", "uint8", "int8", "uint16", "int16", "int32", "int64", "bool"]
+]
+
+
+@cache
+def schema(op: str) -> defs.OpSchema | None:
+    """The schema of an operator of `com.microsoft`; None for one that surgeon does not know."""
+    row = TABLE.get(op)
+    if row is None:
+        return None
+    inputs, outputs, attributes, infer = row
+    spec = defs.OpSchema(
+        op,
+        DOMAIN,
+        1,
+        inputs=[_formal(text) for text in inputs.split()],
+        outputs=[_formal(text if k == 0 else text.replace(":", "?:")) for k, text in enumerate(outputs.split())],
+        type_constraints=[(name, ANY, "") for name in sorted(_type_names(f"{inputs} {outputs}"))],
+        attributes=[_attribute(text) for text in attributes.split()],
+    )
+    spec.set_type_and_shape_inference_function(_silent(infer))
+    return spec
+
+
+def _formal(text: str) -> defs.OpSchema.FormalParameter:
+    name, _, kind = text.partition(":")
+    options = defs.OpSchema.FormalParameterOption
+    option = {"?": options.Optional, "*": options.Variadic}.get(name[-1], options.Single)
+    return defs.OpSchema.FormalParameter(
+        name.rstrip("?*"), FIXED.get(kind, kind), param_option=option, is_homogeneous=option is not options.Variadic
+    )
+
+
+def _type_names(text: str) -> set[str]:
+    return {part.partition(":")[2] for part in text.split()} - set(FIXED)
+
+
+def _attribute(text: str) -> defs.OpSchema.Attribute:
+    """An attribute: with its default, or of the type that its name tells."""
+    name, _, default = text.partition("=")
+    if name == "fused_activation":  # GroupNorm has one of that name that is a number
+        return defs.OpSchema.Attribute("activation", defs.OpSchema.AttrType.STRING, "", required=False)
+    if not default:
+        kind = KINDS.get(name, "INT")
+        return defs.OpSchema.Attribute(name, getattr(defs.OpSchema.AttrType, kind), "", required=False)
+    number = float(default) if "." in default or "e" in default else int(default)
+    return defs.OpSchema.Attribute(name, helper.make_attribute(name, number))
+
+
+def _silent(infer: Infer) -> Infer:
+    """Inference that leaves a node alone of which it makes nothing: an exception would end that of the whole model."""
+
+    def inferred(ctx: Any) -> None:
+        try:
+            infer(ctx)
+        except Exception:  # a valid node of types or ranks that are not known
+            return
+
+    return inferred

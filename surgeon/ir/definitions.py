@@ -1,0 +1,498 @@
+"""ONNX Runtime's own operators in NumPy, as ContribOperators.md defines them, for onnx's reference evaluator.
+
+The proof asks here where ONNX Runtime's CPU has no kernel (GroupNorm, NhwcConv, anything in half precision), and where
+its kernel strays from the definition: lookup tables and other orders of rounding in QLinear operators, activations that
+MatMulNBits rounds to eight bits. Nothing is shared with the pass that writes the operators out.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, helper
+
+from surgeon.ir import contrib
+from surgeon.ir.attributes import read_attribute
+from surgeon.ir.protos import all_nodes
+
+DEFINED = "surgeon.definition"  # the domain of nodes that are to be computed by their definition
+HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
+# Of these ONNX Runtime's kernel rounds otherwise than the definition does.
+STRAYING = frozenset(
+    {
+        "QLinearAdd",
+        "QLinearAveragePool",
+        "QLinearGlobalAveragePool",
+        "QLinearMul",
+        "QLinearReduceMean",
+        "QLinearSoftmax",
+    }
+)
+
+
+def strays(node: NodeProto, half: bool) -> bool:
+    """Whether ONNX Runtime computes the node otherwise than its definition says, or has no kernel for this form.
+
+    half  whether the node stands in a window of half precision
+    """
+    if node.domain != contrib.DOMAIN:
+        return False
+    if half and node.op_type in IN_HALF:  # the CPU's kernel computes in fp32, where a graphics card's does not
+        return True
+    if node.op_type == "MatMulNBits":
+        return any(a.name == "accuracy_level" and a.i for a in node.attribute)
+    if node.op_type == "MultiHeadAttention":  # packed
+        return len(node.input) < 3 or not node.input[2]
+    return node.op_type in STRAYING
+
+
+def by_definition(model: ModelProto) -> ModelProto:
+    """The model itself, with nodes that ONNX Runtime computes otherwise moved to the domain of definitions."""
+    half = any(i.type.tensor_type.elem_type in HALVES for i in model.graph.input)
+    theirs = [n for n in model.graph.node if n.domain == contrib.DOMAIN]
+    if any(n.op_type not in DEFINITIONS for n in theirs):  # the reference evaluator would not run the others
+        return model
+    found = [n for n in theirs if strays(n, half)]
+    for node in found:
+        node.domain = DEFINED
+    if found:
+        model.opset_import.append(helper.make_opsetid(DEFINED, 1))
+    return model
+
+
+def in_own_domain(model: ModelProto) -> ModelProto:
+    """The model itself, with ONNX Runtime's operators in their own domain, where they stand in ONNX's."""
+    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    found = [n for n in all_nodes(model.graph) if contrib.is_onnxruntimes(n, opset)]
+    for node in found:
+        node.domain = contrib.DOMAIN
+    if found and not any(o.domain == contrib.DOMAIN for o in model.opset_import):
+        model.opset_import.append(helper.make_opsetid(contrib.DOMAIN, 1))
+    return model
+
+
+# ---- floating point --------------------------------------------------------------------------------------------------
+
+
+def _wide(x: np.ndarray | None) -> Any:
+    """Half precision is computed in fp32."""
+    return x.astype(np.float32) if x is not None and x.dtype.kind not in "iub" and x.dtype.itemsize < 4 else x
+
+
+def _erf(x: np.ndarray) -> np.ndarray:
+    return np.vectorize(math.erf, otypes=[x.dtype])(x) if x.size else x
+
+
+def _gelu(x: np.ndarray) -> Any:
+    return x * (1 + _erf(x / math.sqrt(2))) / 2
+
+
+def _sigmoid(x: np.ndarray) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def _softmax(x: np.ndarray, axis: int = -1) -> Any:
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+def bias_gelu(x: Any, bias: Any = None) -> Any:
+    return _gelu(_sum(x, bias))
+
+
+def fast_gelu(x: Any, bias: Any = None) -> Any:
+    x = _sum(x, bias)
+    return x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))) / 2
+
+
+def quick_gelu(x: Any, alpha: Any = 1.702) -> Any:
+    return x * _sigmoid(alpha * x)
+
+
+def bias_add(x: Any, bias: Any, skip: Any) -> Any:
+    return x + bias + skip
+
+
+def bias_split_gelu(x: Any, bias: Any) -> Any:
+    left, right = np.split(x + bias, 2, axis=-1)
+    return left * _gelu(right)
+
+
+def fused_matmul(
+    a: Any, b: Any, alpha: Any, transA: Any, transB: Any, transBatchA: Any = 0, transBatchB: Any = 0
+) -> Any:
+    return alpha * np.matmul(_turned(a, transA, transBatchA), _turned(b, transB, transBatchB))
+
+
+def _turned(x: np.ndarray, trans: int, batch: int) -> np.ndarray:
+    if batch:
+        x = np.moveaxis(x, 0, -2)
+    return np.swapaxes(x, -1, -2) if trans else x
+
+
+def _sum(x: Any, *others: Any) -> Any:
+    for other in others:
+        x = x if other is None else x + other
+    return x
+
+
+# ---- normalisations --------------------------------------------------------------------------------------------------
+
+
+def _layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
+    centred = x - x.mean(axis=-1, keepdims=True)
+    y = centred / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + epsilon)
+    return _sum(y * gamma, beta)
+
+
+def skip_layer_norm(x: Any, skip: Any, gamma: Any, beta: Any = None, bias: Any = None, epsilon: Any = 1e-12) -> Any:
+    total = _sum(x, skip, bias)
+    return _layer_norm(total, gamma, beta, epsilon), None, None, total
+
+
+def skip_rms_norm(x: Any, skip: Any, gamma: Any, bias: Any = None, epsilon: Any = 1e-12) -> Any:
+    total = _sum(x, skip, bias)
+    root = np.sqrt((total * total).mean(axis=-1, keepdims=True) + epsilon)
+    return total / root * gamma, None, None, total
+
+
+def group_norm(x: Any, gamma: Any, beta: Any, activation: Any, channels_last: Any, epsilon: Any, groups: Any) -> Any:
+    x = np.moveaxis(x, -1, 1) if channels_last else x
+    split = x.reshape(x.shape[0], groups, -1)
+    centred = split - split.mean(axis=-1, keepdims=True)
+    normal = centred / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + epsilon)
+    y = normal.reshape(x.shape) * gamma.reshape(1, -1, 1, 1) + beta.reshape(1, -1, 1, 1)
+    y = y * _sigmoid(y) if activation else y
+    return np.moveaxis(y, 1, -1) if channels_last else y
+
+
+def skip_group_norm(x: Any, gamma: Any, beta: Any, skip: Any, bias: Any = None, **attrs: Any) -> Any:
+    last = attrs["channels_last"]
+    if skip.ndim == 2:
+        skip = skip[:, None, None, :] if last else skip[:, :, None, None]
+    total = _sum(x, skip, bias if bias is None or last else bias.reshape(1, -1, 1, 1))
+    return group_norm(total, gamma, beta, **attrs), total
+
+
+def embedding(
+    ids: Any, segments: Any, words: Any, places: Any, segment_table: Any, gamma: Any, beta: Any, mask: Any = None,
+    positions: Any = None, epsilon: Any = 1e-12, mask_index_type: Any = None,
+) -> Any:  # fmt: skip
+    rows = places[np.arange(ids.shape[1])[None] if positions is None else positions]
+    total = _sum(words[ids] + rows, None if segments is None else segment_table[segments])
+    counted = np.zeros(len(ids), np.int32) if mask is None else (mask == 1).sum(axis=1).astype(np.int32)
+    return _layer_norm(total, gamma, beta, epsilon), counted, total
+
+
+# ---- attention -------------------------------------------------------------------------------------------------------
+
+
+def _attended(
+    q: Any, k: Any, v: Any, mask: Any, added: Any, scale: Any, unidirectional: Any, mask_filter_value: Any
+) -> Any:
+    """Of [batch, heads, positions, size]."""
+    queries, keys = q.shape[2], k.shape[2]
+    scores = _sum(_product(q * q.dtype.type(scale or 1 / math.sqrt(q.shape[3])), np.swapaxes(k, 2, 3)), added)
+    if mask is not None:
+        scores = scores + np.where(_seen(mask, q.shape[0], keys), 0, mask_filter_value).astype(scores.dtype)
+    if unidirectional:
+        scores = np.where(np.tri(queries, keys, keys - queries, dtype=bool), scores, np.finfo(scores.dtype).min)
+    y = np.moveaxis(_product(_softmax(_wide(scores)).astype(q.dtype), v), 1, 2)
+    return y.reshape(*y.shape[:2], -1)
+
+
+def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A product in the type of its factors, as the kernels of graphics cards leave it; they add up in fp32."""
+    found: np.ndarray = (_wide(a) @ _wide(b)).astype(a.dtype)
+    return found
+
+
+def _seen(mask: np.ndarray, batch: int, keys: int) -> np.ndarray:
+    if mask.ndim == 1:
+        ends, starts = (mask, np.zeros_like(mask)) if len(mask) == batch else np.split(mask, 2)
+        positions = np.arange(keys)
+        return ((positions < ends[:, None]) & (positions >= starts[:, None]))[:, None, None]
+    return (mask > 0)[:, None, None] if mask.ndim == 2 else (mask > 0)[:, None]
+
+
+def _by_heads(x: np.ndarray, heads: int) -> np.ndarray:
+    return np.moveaxis(x.reshape(*x.shape[:2], heads, -1), 2, 1)
+
+
+def attention(
+    x: Any, weights: Any, bias: Any = None, mask: Any = None, past: Any = None, added: Any = None, length: Any = None,
+    num_heads: Any = 1, qkv_hidden_sizes: Any = None, scale: Any = None, unidirectional: Any = 0,
+    mask_filter_value: Any = -10000.0, **others: Any,
+) -> Any:  # fmt: skip
+    projected = _sum(_product(x, weights), bias)
+    ends = np.cumsum(qkv_hidden_sizes or [weights.shape[1] // 3] * 3)[:2]
+    q, k, v = (_by_heads(part, num_heads) for part in np.split(projected, ends, axis=-1))
+    if past is not None:
+        k, v = np.concatenate([past[0], k], axis=2), np.concatenate([past[1], v], axis=2)
+    y = _attended(q, k, v, mask, added, scale, unidirectional, mask_filter_value)
+    return y, np.stack([k, v]) if k.shape == v.shape else None
+
+
+def multi_head(
+    query: Any, key: Any = None, value: Any = None, bias: Any = None, mask: Any = None, added: Any = None,
+    past_key: Any = None, past_value: Any = None, length: Any = None, indirection: Any = None, num_heads: Any = 1,
+    scale: Any = None, unidirectional: Any = 0, mask_filter_value: Any = -10000.0,
+) -> Any:  # fmt: skip
+    if query.ndim == 5:
+        q, k, v = (np.moveaxis(query[:, :, :, part], 2, 1) for part in range(3))
+    elif value is None:
+        q, (k, v) = _by_heads(query, num_heads), (np.moveaxis(key[:, :, :, part], 2, 1) for part in range(2))
+    elif key.ndim == 4:
+        q, k, v = _by_heads(query, num_heads), key, value
+    else:
+        q, k, v = (_by_heads(part, num_heads) for part in (query, key, value))
+    if bias is not None:
+        widths = np.cumsum([num_heads * part.shape[3] for part in (q, k)])
+        rows = (part.reshape(1, num_heads, 1, -1) for part in np.split(bias, widths))
+        q, k, v = (part + row for part, row in zip((q, k, v), rows, strict=True))
+    if past_key is not None:
+        k, v = np.concatenate([past_key, k], axis=2), np.concatenate([past_value, v], axis=2)
+    return _attended(q, k, v, mask, added, scale, unidirectional, mask_filter_value), k, v, None
+
+
+def rotary(x: Any, positions: Any, cos: Any, sin: Any, interleaved: Any = 0, num_heads: Any = 0, **others: Any) -> Any:
+    half, whole = cos.shape[1], x.ndim == 4
+    heads = num_heads or x.shape[-1] // (2 * half)
+    y = np.moveaxis(x, 1, 2) if whole else x.reshape(*x.shape[:2], heads, -1)
+    y = y.copy()
+    rows = positions if positions.ndim == 2 else positions + np.arange(y.shape[1])[None]
+    c, s = cos[rows][:, :, None], sin[rows][:, :, None]
+    one, other = (slice(0, 2 * half, 2), slice(1, 2 * half, 2)) if interleaved else (slice(half), slice(half, 2 * half))
+    real, imaginary = y[..., one].copy(), y[..., other].copy()
+    y[..., one], y[..., other] = real * c - imaginary * s, real * s + imaginary * c
+    return np.moveaxis(y, 2, 1) if whole else y.reshape(x.shape)
+
+
+# ---- quantized -------------------------------------------------------------------------------------------------------
+
+
+def _numbers(x: np.ndarray, scale: Any, zero: Any) -> Any:
+    shift = 0 if zero is None else np.asarray(zero, np.int32)
+    return (x.astype(np.int32) - shift).astype(np.float32) * np.asarray(scale, np.float32).reshape(())
+
+
+def _integers(x: np.ndarray, scale: Any, zero: Any, like: np.ndarray) -> Any:
+    dtype = like.dtype if zero is None else zero.dtype
+    limits = np.iinfo(dtype)
+    whole = np.rint(x / np.asarray(scale, np.float32).reshape(())) + (0 if zero is None else np.float32(zero))
+    return np.clip(whole, limits.min, limits.max).astype(dtype)
+
+
+def qlinear_add(
+    a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, scale: Any, zero: Any = None
+) -> Any:
+    return _integers(_numbers(a, a_scale, a_zero) + _numbers(b, b_scale, b_zero), scale, zero, a)
+
+
+def qlinear_mul(
+    a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, scale: Any, zero: Any = None
+) -> Any:
+    return _integers(_numbers(a, a_scale, a_zero) * _numbers(b, b_scale, b_zero), scale, zero, a)
+
+
+def qlinear_softmax(x: Any, x_scale: Any, x_zero: Any, scale: Any, zero: Any, axis: Any = -1, opset: Any = 13) -> Any:
+    numbers = _numbers(x, x_scale, x_zero)
+    if opset < 13:
+        lead = int(np.prod(x.shape[: axis % x.ndim], dtype=np.int64))
+        return _integers(_softmax(numbers.reshape(lead, -1)).reshape(x.shape), scale, zero, x)
+    return _integers(_softmax(numbers, axis), scale, zero, x)
+
+
+def qlinear_mean(
+    x: Any, x_scale: Any, x_zero: Any, scale: Any, zero: Any = None, axes: Any = (), keepdims: Any = 1
+) -> Any:
+    mean = _numbers(x, x_scale, x_zero).mean(axis=tuple(axes), keepdims=bool(keepdims), dtype=np.float32)
+    return _integers(mean, scale, zero, x)
+
+
+def qlinear_global_pool(x: Any, x_scale: Any, x_zero: Any, scale: Any, zero: Any, channels_last: Any = 0) -> Any:
+    axes = tuple(range(1, x.ndim - 1)) if channels_last else tuple(range(2, x.ndim))
+    return _integers(_numbers(x, x_scale, x_zero).mean(axis=axes, keepdims=True, dtype=np.float32), scale, zero, x)
+
+
+def qlinear_pool(
+    x: Any, x_scale: Any, x_zero: Any, scale: Any, zero: Any = None, channels_last: Any = 0, **attrs: Any
+) -> Any:
+    from onnx.reference.ops.op_average_pool import AveragePool_19
+
+    numbers = _numbers(x, x_scale, x_zero)
+    numbers = np.moveaxis(numbers, -1, 1) if channels_last else numbers
+    given = {
+        "auto_pad": "NOTSET",
+        "ceil_mode": 0,
+        "count_include_pad": 0,
+        "dilations": None,
+        "pads": None,
+        "strides": None,
+    }
+    given |= {name: v for name, v in attrs.items() if v is not None}
+    run: Any = AveragePool_19._run
+    y = run(_Bare(), numbers, **given)[0].astype(np.float32)
+    return _integers(np.moveaxis(y, 1, -1) if channels_last else y, scale, zero, x)
+
+
+class _Bare:
+    """What the pool's code asks of its object."""
+
+    def __getattr__(self, name: str) -> Any:
+        from onnx.reference.ops.op_average_pool import AveragePool_19
+
+        found = getattr(AveragePool_19, name)
+        return found.__get__(self) if callable(found) else found
+
+
+def qlinear_sigmoid(x: Any, x_scale: Any, x_zero: Any, scale: Any, zero: Any = None) -> Any:
+    return _integers(_sigmoid(_numbers(x, x_scale, x_zero)), scale, zero, x)
+
+
+def qlinear_leaky_relu(x: Any, x_scale: Any, x_zero: Any, scale: Any, zero: Any = None, alpha: Any = 0.01) -> Any:
+    numbers = _numbers(x, x_scale, x_zero)
+    return _integers(np.where(numbers < 0, np.float32(alpha) * numbers, numbers), scale, zero, x)
+
+
+def qlinear_concat(scale: Any, zero: Any, *parts: Any, axis: Any = 0) -> Any:
+    whole = [_numbers(*parts[k : k + 3]) for k in range(0, len(parts), 3)]
+    return _integers(np.concatenate(whole, axis=axis), scale, zero, zero)
+
+
+def qlinear_where(
+    condition: Any, x: Any, x_scale: Any, x_zero: Any, y: Any, y_scale: Any, y_zero: Any, scale: Any, zero: Any
+) -> Any:
+    return _integers(np.where(condition, _numbers(x, x_scale, x_zero), _numbers(y, y_scale, y_zero)), scale, zero, x)
+
+
+def qgemm(
+    a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, c: Any = None, scale: Any = None,
+    zero: Any = None, alpha: Any = 1.0, transA: Any = 0, transB: Any = 0,
+) -> Any:  # fmt: skip
+    one, other = (a.T if transA else a), (b.T if transB else b)
+    total = (one.astype(np.int32) - a_zero.astype(np.int32)) @ (other.astype(np.int32) - b_zero.astype(np.int32))
+    y = _sum(total, c).astype(np.float32) * (a_scale * b_scale * np.float32(alpha))
+    return y if scale is None else _integers(y, scale, zero, a)
+
+
+def integers_to_floats(
+    a: Any, b: Any, a_scale: Any, b_scale: Any, a_zero: Any = None, b_zero: Any = None, bias: Any = None
+) -> Any:
+    one, other = (x.astype(np.int32) - (0 if z is None else z.astype(np.int32)) for x, z in ((a, a_zero), (b, b_zero)))
+    return _sum((one @ other).astype(np.float32) * (a_scale * b_scale), bias)
+
+
+def n_bits(
+    a: Any, packed: Any, scales: Any, zeros: Any = None, order: Any = None, bias: Any = None, K: Any = 0, N: Any = 0,
+    bits: Any = 4, block_size: Any = 0, **others: Any,
+) -> Any:  # fmt: skip
+    blocks = -(-K // block_size)
+    weights = np.zeros((N, blocks * block_size), a.dtype)
+    rows, scale = packed.reshape(N, -1), scales.reshape(N, blocks)
+    for column in range(weights.shape[1]):
+        number = _number(rows, column, bits)
+        block = column // block_size
+        if zeros is None:
+            zero: Any = 2 ** (bits - 1)
+        else:
+            zero = (
+                _number(zeros.reshape(N, -1), block, bits)
+                if zeros.dtype == np.uint8
+                else zeros.reshape(N, blocks)[:, block]
+            )
+        weights[:, column] = (number - zero) * scale[:, block]
+    return _sum(a @ weights[:, :K].T, bias)
+
+
+def _number(rows: np.ndarray, column: int, bits: int) -> Any:
+    """The numbers of a column of packed rows."""
+    each = 8 // bits
+    return (rows[:, column // each].astype(np.int32) >> (bits * (column % each))) & (2**bits - 1)
+
+
+def nhwc_conv(x: Any, w: Any, bias: Any = None, **attrs: Any) -> Any:
+    from onnx.reference.ops.op_conv import _conv_implementation
+
+    convolve: Any = _conv_implementation
+    y = convolve(
+        np.moveaxis(x, -1, 1), np.moveaxis(w, -1, 1), bias, attrs.get("auto_pad") or "NOTSET", attrs.get("dilations"),
+        attrs.get("group") or 1, attrs.get("kernel_shape"), attrs.get("pads"), attrs.get("strides"),
+    )  # fmt: skip
+    return np.moveaxis(y, 1, -1)
+
+
+# ---- for the reference evaluator -------------------------------------------------------------------------------------
+
+DEFINITIONS: dict[str, Any] = {
+    "Attention": attention,
+    "BiasAdd": bias_add,
+    "BiasGelu": bias_gelu,
+    "BiasSplitGelu": bias_split_gelu,
+    "EmbedLayerNormalization": embedding,
+    "FastGelu": fast_gelu,
+    "FusedMatMul": fused_matmul,
+    "Gelu": bias_gelu,
+    "GroupNorm": group_norm,
+    "MatMulIntegerToFloat": integers_to_floats,
+    "MatMulNBits": n_bits,
+    "MultiHeadAttention": multi_head,
+    "NhwcConv": nhwc_conv,
+    "QGemm": qgemm,
+    "QLinearAdd": qlinear_add,
+    "QLinearAveragePool": qlinear_pool,
+    "QLinearConcat": qlinear_concat,
+    "QLinearGlobalAveragePool": qlinear_global_pool,
+    "QLinearLeakyRelu": qlinear_leaky_relu,
+    "QLinearMul": qlinear_mul,
+    "QLinearReduceMean": qlinear_mean,
+    "QLinearSigmoid": qlinear_sigmoid,
+    "QLinearSoftmax": qlinear_softmax,
+    "QLinearWhere": qlinear_where,
+    "QuickGelu": quick_gelu,
+    "RotaryEmbedding": rotary,
+    "SkipGroupNorm": skip_group_norm,
+    "SkipLayerNormalization": skip_layer_norm,
+    "SkipSimplifiedLayerNormalization": skip_rms_norm,
+    "TransposeMatMul": fused_matmul,
+}
+
+
+IN_HALF = frozenset({"Attention", "MultiHeadAttention"})  # what stands between their products is of their type
+
+
+@cache
+def definitions() -> list[Any]:
+    """The operators as classes of onnx's reference evaluator, in their own domain and in that of definitions."""
+    from onnx.reference.op_run import OpRun
+
+    def run(self: Any, *inputs: np.ndarray | None, **attrs: Any) -> tuple[Any, ...]:
+        define = DEFINITIONS[self.onnx_node.op_type]
+        given = {a.name: read_attribute(a) for a in self.onnx_node.attribute}
+        spec = contrib.schema(self.onnx_node.op_type)
+        assert spec is not None
+        defaults = {n: read_attribute(a.default_value) for n, a in spec.attributes.items() if a.default_value.type}
+        found = define(*(inputs if self.onnx_node.op_type in IN_HALF else map(_wide, inputs)), **{**defaults, **given})
+        kind = next((x.dtype for x in inputs if x is not None and x.dtype.kind not in "iub"), None)
+        outputs = found if isinstance(found, tuple) else (found,)
+        wanted = outputs[: len(self.onnx_node.output)]
+        return tuple(_narrow(o, kind) for o in wanted)
+
+    made = []
+    for op in DEFINITIONS:
+        for domain in (contrib.DOMAIN, DEFINED):
+            made.append(type(op, (OpRun,), {"op_domain": domain, "op_schema": contrib.schema(op), "_run": run}))
+    return made
+
+
+def _narrow(found: Any, kind: Any) -> Any:
+    """A result in the type of the inputs; an output that the definition does not explain is empty."""
+    if found is None:
+        return np.zeros(0, np.float32)
+    return found.astype(kind) if kind is not None and found.dtype.kind not in "iub" else found
+
+
+__all__ = ["DEFINED", "DEFINITIONS", "definitions", "strays"]
