@@ -64,7 +64,7 @@ def bounds(model: Model, value: Value, depth: int) -> tuple[float, float] | None
     node = value.producer
     if node is None or not depth:
         return None
-    if node.key in HANDED_ON:
+    if _hands_on(node):
         count = len(node.inputs) if node.key == "Concat" else 1
         return _joined([bounds(model, v, depth - 1) for v in node.inputs[:count] if v is not None])
     if node.key == "Round" or (node.key == "Cast" and node.attr("to") in WIDER):
@@ -72,6 +72,13 @@ def bounds(model: Model, value: Value, depth: int) -> tuple[float, float] | None
     if node.key == "Clip" and _has_no_nan(model, _input(node, 0)):
         return _limits(model, node)
     return None
+
+
+def _hands_on(node: Node) -> bool:
+    """Whether a node hands on elements of its input: so does a Resize to the nearest, which adds none."""
+    if node.key == "Resize":
+        return node.attr("mode") == "nearest" and node.attr("coordinate_transformation_mode") != "tf_crop_and_resize"
+    return node.key in HANDED_ON
 
 
 def _limits(model: Model, node: Node) -> tuple[float, float] | None:
@@ -110,7 +117,7 @@ def _is_whole(model: Model, value: Value, depth: int) -> bool:
         return all(_is_whole(model, _input(node, k), depth - 1) for k in (1, 2))
     if node.key in ("Add", "Clip", "Concat"):
         return all(_is_whole(model, v, depth - 1) for v in node.inputs if v is not None)
-    return node.key in HANDED_ON and _is_whole(model, _input(node, 0), depth - 1)
+    return _hands_on(node) and _is_whole(model, _input(node, 0), depth - 1)
 
 
 def _joined(parts: list[tuple[float, float] | None]) -> tuple[float, float] | None:

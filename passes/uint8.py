@@ -6,8 +6,8 @@ Rewrites  op(x of uint8)                          ->  Cast<uint8>(op(Cast<int32>
           Cast<T>(Cast<uint8>(x)), x of 0 to 255  ->  Cast<T>(x)
 Exact     Bit for bit.
 
-It is done for operators that move numbers about, for arithmetic and comparisons. MaxPool, DepthToSpace and SpaceToDepth
-are carried in fp32.
+It is done for operators that move numbers about, for arithmetic and comparisons. MaxPool, DepthToSpace, SpaceToDepth and
+Resize to the nearest are carried in fp32.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOVING = frozenset({
     "Concat", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose",
     "Unsqueeze", "Where",
 })  # fmt: skip
-IN_FLOAT = frozenset({"DepthToSpace", "MaxPool", "SpaceToDepth"})  # ONNX Runtime has no kernel for int32
+IN_FLOAT = frozenset({"DepthToSpace", "MaxPool", "Resize", "SpaceToDepth"})  # ONNX Runtime has no kernel for int32
 CARRIED = OVERFLOWING | COMPUTING | COMPARING | MOVING | IN_FLOAT
 UINT8, INT32, FLOAT = TensorProto.UINT8, TensorProto.INT32, TensorProto.FLOAT
 
@@ -38,6 +38,8 @@ def carry(editor):
     for node in list(editor.nodes((CARRIED | {"Cast"}).__contains__)):
         if not node.alive or editor.excluded(node) or all(v is None or model.is_constant(v) for v in node.outputs):
             continue
+        if node.key == "Resize" and node.attr("mode") != "nearest":
+            continue  # it computes, and rounds in a way of its own
         if node.key == "Cast":
             changed |= _read_behind(editor, node)
         elif target.mistyped(node) and UINT8 in {

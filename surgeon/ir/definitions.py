@@ -19,6 +19,11 @@ from surgeon.ir.attributes import read_attribute
 from surgeon.ir.protos import all_nodes
 
 DEFINED = "surgeon.definition"  # the domain of nodes that are to be computed by their definition
+# What normalises a sum -> what normalises, in ONNX Runtime's reading at every opset, and where its bias stands.
+NORMS = {
+    "SkipLayerNormalization": ("LayerNormalization", 4),
+    "SkipSimplifiedLayerNormalization": ("SimplifiedLayerNormalization", 3),
+}
 HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
 # Of these ONNX Runtime's kernel rounds otherwise than the definition does.
 STRAYING = frozenset(
@@ -42,6 +47,8 @@ def strays(node: NodeProto, half: bool) -> bool:
         return False
     if half and node.op_type in IN_HALF:  # the CPU's kernel computes in fp32, where a graphics card's does not
         return True
+    if node.op_type in NORMS:  # the kernel takes batches that do not go together
+        return not half
     if node.op_type == "MatMulNBits":
         return any(a.name == "accuracy_level" and a.i for a in node.attribute)
     if node.op_type == "MultiHeadAttention":  # packed
@@ -50,9 +57,17 @@ def strays(node: NodeProto, half: bool) -> bool:
 
 
 def by_definition(model: ModelProto) -> ModelProto:
-    """The model itself, with nodes that ONNX Runtime computes otherwise moved to the domain of definitions."""
-    half = any(i.type.tensor_type.elem_type in HALVES for i in model.graph.input)
-    theirs = [n for n in model.graph.node if n.domain == contrib.DOMAIN]
+    """The model itself, with nodes that ONNX Runtime computes otherwise spelled out or moved to the domain DEFINED."""
+    graph = model.graph
+    half = any(i.type.tensor_type.elem_type in HALVES for i in graph.input)
+    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    if not any(strays(n, half) for n in graph.node):
+        return model
+    nodes = [made for n in graph.node for made in (spelled(n, opset) if strays(n, half) else None) or [n]]
+    kept = [NodeProto.FromString(n.SerializeToString()) for n in nodes]
+    del graph.node[:]
+    graph.node.extend(kept)
+    theirs = [n for n in graph.node if n.domain == contrib.DOMAIN]
     if any(n.op_type not in DEFINITIONS for n in theirs):  # the reference evaluator would not run the others
         return model
     found = [n for n in theirs if strays(n, half)]
@@ -61,6 +76,70 @@ def by_definition(model: ModelProto) -> ModelProto:
     if found:
         model.opset_import.append(helper.make_opsetid(DEFINED, 1))
     return model
+
+
+def spelled(node: NodeProto, opset: int) -> list[NodeProto] | None:
+    """The definition of a node in operators that ONNX Runtime computes as it says; None where there is none here."""
+    attrs = {a.name: read_attribute(a) for a in node.attribute}
+    if node.op_type == "MatMulNBits":
+        plain = NodeProto.FromString(node.SerializeToString())
+        del plain.attribute[:]
+        plain.attribute.extend(a for a in node.attribute if a.name != "accuracy_level")
+        return [plain]
+    if node.op_type in NORMS:
+        return _normalized(node, attrs)
+    if node.op_type not in STRAYING or attrs.get("channels_last") or not _has_zero(node):
+        return None
+    made: list[NodeProto] = []
+
+    def make(op: str, *inputs: str, **given: Any) -> str:
+        made.append(helper.make_node(op, inputs, [f"{node.output[0]}~{len(made)}"], **given))
+        return str(made[-1].output[0])
+
+    given = list(node.input)
+    if node.op_type in ("QLinearAdd", "QLinearMul"):
+        one, other = make("DequantizeLinear", *given[:3]), make("DequantizeLinear", *given[3:6])
+        result = make(node.op_type.removeprefix("QLinear"), one, other)
+    else:
+        result = _applied(node.op_type, make("DequantizeLinear", *given[:3]), attrs, opset, make)
+    made.append(helper.make_node("QuantizeLinear", [result, *given[-2:]], list(node.output)))
+    return made
+
+
+def _normalized(node: NodeProto, attrs: dict[str, Any]) -> list[NodeProto] | None:
+    """The sum, and the normalisation of it."""
+    if any(node.output[1:3]):
+        return None
+    norm, place = NORMS[node.op_type]
+    given, outputs = [*node.input, *[""] * 5], [*node.output, *[""] * 4]
+    total = outputs[3] or f"{outputs[0]}~sum"
+    bias = given[place]
+    made = [helper.make_node("Add", given[:2], [f"{outputs[0]}~skip" if bias else total])]
+    if bias:
+        made.append(helper.make_node("Add", [made[0].output[0], bias], [total]))
+    weights = [w for w in given[2:place] if w]
+    epsilon = attrs.get("epsilon", 1e-12)
+    return [*made, helper.make_node(norm, [total, *weights], [outputs[0]], axis=-1, epsilon=epsilon)]
+
+
+def _has_zero(node: NodeProto) -> bool:
+    """Whether no input is left out."""
+    return all(node.input) and len(node.input) == (8 if node.op_type in ("QLinearAdd", "QLinearMul") else 5)
+
+
+def _applied(kind: str, x: str, attrs: dict[str, Any], opset: int, make: Any) -> Any:
+    """What stands between the two of DequantizeLinear and QuantizeLinear."""
+    given = {name: v for name, v in attrs.items() if name not in ("channels_last", "opset")}
+    op = kind.removeprefix("QLinear")
+    if op == "ReduceMean" and opset >= 18:
+        axes = make(
+            "Constant", value=helper.make_tensor("axes", TensorProto.INT64, [len(given["axes"])], given["axes"])
+        )
+        return make("ReduceMean", x, axes, keepdims=given["keepdims"])
+    if op == "Softmax" and attrs["opset"] < 13 <= opset:
+        rows = make("Softmax", make("Flatten", x, axis=attrs.get("axis", -1)), axis=-1)
+        return make("Reshape", rows, make("Shape", x))
+    return make(op, x, **given)
 
 
 def in_own_domain(model: ModelProto) -> ModelProto:
