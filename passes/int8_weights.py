@@ -1,0 +1,71 @@
+"""Have DequantizeLinear read int8 weights first.
+
+Why       TensorRT-RTX reads int8 weights by DequantizeLinear alone. Exporters transpose them before, look rows of a
+          table up before, or write a Cast and a Mul in its place.
+Rewrites  DequantizeLinear(Transpose(weights))    ->  DequantizeLinear(transposed weights), and of what else is computed
+          DequantizeLinear(Gather(weights, rows)) ->  Gather(DequantizeLinear(weights), rows)
+          Cast<float>(Gather(weights, rows))      ->  Gather(DequantizeLinear(weights, scale 1), rows)
+          A Cast of weights is a constant, which the pass fold computes.
+Exact     Bit for bit.
+Kept      What is read as integers elsewhere; a scale for each row that is looked up.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import TensorProto
+
+from surgeon import Builder, Stage, not_mine, op, require, rule, var
+from surgeon.ir.graph import Node, Value
+
+from ._shapes import input_of
+
+INT8, FLOAT = TensorProto.INT8, TensorProto.FLOAT
+
+x, scale, zero, table, rows = (var(name) for name in ("x", "scale", "zero", "table", "rows"))
+
+
+@rule(op.DequantizeLinear(x, scale, zero | None), stage=Stage.FUSE)
+def computed(b, x, scale, zero=None):
+    if x.producer is None or not _refused(b, x.producer):
+        not_mine()
+    weights = b.value(x)
+    if weights is None:
+        not_mine()
+    return b.node("DequantizeLinear", [b.constant(weights), scale, zero], 1, "", b.root.attrs)
+
+
+@rule(op.DequantizeLinear(op.Gather(table, rows), scale, zero | None), stage=Stage.FUSE)
+def looked_up(b, table, rows, scale, zero=None):
+    gather = input_of(b.root).producer
+    if gather is None or not _refused(b, gather) or b.value(table) is None:
+        not_mine()
+    attrs = {} if b.shape(scale) in ((), (1,)) else {"axis": _axis_of_table(b, gather, rows)}
+    numbers = b.node("DequantizeLinear", [table, scale, zero], 1, "", attrs)
+    return b.Gather(numbers, rows, axis=gather.attr("axis"))
+
+
+@rule(op.Cast(op.Gather(table, rows), to=FLOAT), stage=Stage.FUSE)
+def cast(b, table, rows):
+    gather = input_of(b.root).producer
+    if gather is None or not _refused(b, gather) or b.value(table) is None:
+        not_mine()
+    numbers = b.DequantizeLinear(table, np.float32(1), np.int8(0))
+    return b.Gather(numbers, rows, axis=gather.attr("axis"))
+
+
+def _refused(b: Builder, node: Node) -> bool:
+    """Whether a node reads int8 weights, and the target does not take that."""
+    held = any(v is not None and b.dtype(v) == INT8 for v in node.inputs)
+    return held and node.key != "Constant" and b.target.mistyped(node) is not None
+
+
+def _axis_of_table(b: Builder, gather: Node, rows: Value) -> int:
+    """The axis of the table along which the scales stand; of what is looked up they are told."""
+    rank, count = b.rank(input_of(b.root)), b.rank(rows)
+    require(rank is not None and count is not None, "the rank of what is looked up is not known")
+    assert rank is not None
+    assert count is not None
+    axis, along = b.root.attr("axis") % rank, gather.attr("axis") % (rank - count + 1)
+    require(not along <= axis < along + count, "it has a scale for each row that is looked up")
+    return axis if axis < along else axis - count + 1
