@@ -39,7 +39,7 @@ AT_OTHER_SIZES = frozenset({"random", "zero", "large", "shifted", "inf"})  # of 
 KERNEL_NOISE = 1e-3  # a relative difference that a single kernel's rounding may make; the definition decides
 
 # Of these ONNX Runtime's kernels see some NaN and others not, by where they stand in a vector register.
-BLIND_TO_NAN = frozenset({"DynamicQuantizeLinear", "DynamicQuantizeMatMul"})
+BLIND_TO_NAN = frozenset({"DynamicQuantizeLSTM", "DynamicQuantizeLinear", "DynamicQuantizeMatMul"})
 
 # ONNX Runtime's kernels of these subtract large numbers, which ONNX's definitions do not: InstanceNorm is
 # x * (scale / std) + (bias - mean * scale / std) there, and the variance of the others E[x^2] - E[x]^2. Where the
