@@ -6,8 +6,8 @@ Rewrites  op(x of uint8)                          ->  Cast<uint8>(op(Cast<int32>
           Cast<T>(Cast<uint8>(x)), x of 0 to 255  ->  Cast<T>(x)
 Exact     Bit for bit.
 
-It is done for operators that move numbers about, for arithmetic and comparisons. MaxPool, DepthToSpace, SpaceToDepth and
-Resize to the nearest are carried in fp32.
+It is done for operators that move numbers about, for arithmetic and comparisons. MaxPool, DepthToSpace, SpaceToDepth
+and Resize to the nearest are carried in fp32.
 """
 
 from __future__ import annotations
