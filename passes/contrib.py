@@ -14,9 +14,10 @@ Rewrites  decompose: what ONNX Runtime's ContribOperators.md says of the operato
           Quantized       QLinearAdd QLinearMul QLinearSigmoid QLinearLeakyRelu QLinearAveragePool
                           QLinearGlobalAveragePool QLinearConcat QLinearSoftmax QLinearReduceMean QLinearWhere QGemm
                           DynamicQuantizeMatMul MatMulIntegerToFloat QEmbedLayerNormalization QuantizeLinear
-                          DequantizeLinear
+                          DequantizeLinear DynamicQuantizeLSTM
           Others          Trilu ExpandDims CDist
 Exact     To rounding; sums of integers to the bit.
+          DynamicQuantizeLSTM becomes a Scan whose steps quantize the state, to the bit of ONNX Runtime's.
 Kept      Each with its reason: outputs for training, packed batches, caches that share a buffer, weights that are
           computed where they must be unpacked.
 Price     More nodes, which TensorRT fuses again. The weights of MatMulNBits become fp32: up to 8 times the bytes.

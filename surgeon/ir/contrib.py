@@ -246,6 +246,15 @@ def _attention_of_integers(ctx: Any) -> None:
     _attention(ctx, _elem(ctx, 3), 8)
 
 
+def _lstm(ctx: Any) -> None:
+    x, states, elem = _shape(ctx, 0), _shape(ctx, 2), _elem(ctx, 0)
+    if x is None or states is None or len(x) != 3 or len(states) != 3:
+        return
+    _set(ctx, 0, elem, [x[0], states[0], x[1], states[1]])
+    for index in (1, 2):
+        _set(ctx, index, elem, [states[0], x[1], states[1]])
+
+
 def _concat(ctx: Any) -> None:
     given = [_shape(ctx, p) for p in range(2, ctx.get_num_inputs(), 3)]
     axis = _int(ctx, "axis")
@@ -306,6 +315,13 @@ TABLE: dict[str, tuple[str, str, str, Infer]] = {
     "BiasSplitGelu": ("X:T bias:T", "Y:T", "", _split_gelu),
     "CDist": ("A:T B:T", "C:T", "metric", _distances),
     "DequantizeLinear": ("x:Q x_scale:T x_zero_point?:Q", "y:T", "axis=1", _dequantized),
+    "DynamicQuantizeLSTM": (
+        "X:T W:Q R:Q B?:T sequence_lens?:I initial_h?:T initial_c?:T P?:T W_scale:T W_zero_point:Q R_scale:T "
+        "R_zero_point:Q",
+        "Y:T Y_h:T Y_c:T",
+        "activations clip direction hidden_size input_forget=0",
+        _lstm,
+    ),
     "DynamicQuantizeMatMul": ("A:T B:Q b_scale:T b_zero_point?:Q bias?:T", "Y:T", "", _float_product(1, 0)),
     "EmbedLayerNormalization": (
         "input_ids:I segment_ids?:I word_embedding:T position_embedding:T segment_embedding?:T gamma:T beta:T mask?:I "
@@ -468,6 +484,9 @@ TABLE: dict[str, tuple[str, str, str, Infer]] = {
 # The types of attributes without a default, where those are not single integers.
 KINDS = {
     "activation_alpha": "FLOAT",
+    "activations": "STRINGS",
+    "clip": "FLOAT",
+    "direction": "STRING",
     "activation_beta": "FLOAT",
     "activation_gamma": "FLOAT",
     "activation_params": "FLOATS",
