@@ -61,12 +61,12 @@ def by_definition(model: ModelProto) -> ModelProto:
     graph = model.graph
     half = any(i.type.tensor_type.elem_type in HALVES for i in graph.input)
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    if not any(strays(n, half) for n in graph.node):
+    rows = [spelled(n, opset) if strays(n, half) else [n] for n in graph.node]
+    if all(row is not None for row in rows):
+        kept = [NodeProto.FromString(n.SerializeToString()) for row in rows for n in row or ()]
+        del graph.node[:]
+        graph.node.extend(kept)
         return model
-    nodes = [made for n in graph.node for made in (spelled(n, opset) if strays(n, half) else None) or [n]]
-    kept = [NodeProto.FromString(n.SerializeToString()) for n in nodes]
-    del graph.node[:]
-    graph.node.extend(kept)
     theirs = [n for n in graph.node if n.domain == contrib.DOMAIN]
     if any(n.op_type not in DEFINITIONS for n in theirs):  # the reference evaluator would not run the others
         return model
