@@ -7,6 +7,7 @@ which settles such a function: a spelling that nobody thought of is read right, 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from surgeon import Builder, const, not_mine, op, var
+from surgeon.ir.constants import FOLD_LIMIT
 from surgeon.ir.graph import Value
 from surgeon.rules.pattern import Pattern
 from surgeon.rules.rule import Decline
@@ -223,6 +225,8 @@ class _Reader:
         """A shape that is not computed is that of x, as the pattern says; x stands here for one number."""
         wanted = self.b.value(shape)
         found = self.of(value)
+        if wanted is not None and math.prod(wanted.tolist()) > FOLD_LIMIT:
+            not_mine()
         return found if wanted is None else _each(lambda v: v * np.ones(wanted.astype(int)), [found], found.degree)
 
     def clip(self, operands: list[Any]) -> _Sides:
