@@ -113,7 +113,16 @@ MEASURED: dict[str, list[Example]] = {
         for op, first in (("Conv", "7.0"), ("ConvTranspose", "8.0"))
     ],
     "deconvolved_channels": [
-        Example("ConvTranspose", "rtx", "the number of channels is not static", 13, *both("(float[1,C,4,4] x) => (float[a,b,c,d] y) <float[1,1,2,2] v = {1, 1, 1, 1}> { y = ConvTranspose (x, v) }", "[1,C,", "[1,1,", "[N,1,")),
+        Example("ConvTranspose", "8.4 to 11.4, rtx", "the number of channels is not static", 13, *both("(float[1,C,4,4] x) => (float[a,b,c,d] y) <float[1,1,2,2] v = {1, 1, 1, 1}> { y = ConvTranspose (x, v) }", "[1,C,", "[1,1,", "[N,1,")),
+    ],
+    "average_pads": [
+        Example("AveragePool", "7.0 to 8.4", f"the pads {pads} are refused", 11, *both(f"(float[1,1,8,8] x) => (float[a,b,c,d] y) {{ y = AveragePool <kernel_shape = [3, 3], pads = {pads}> (x) }}", f"pads = {pads}", "pads = [0, 0, 1, 0]", "pads = [1, 2, 1, 2]"))
+        for pads in ("[1, 0, 0, 0]", "[0, 0, 2, 0]")
+    ] + [
+        Example("AveragePool", "7.0 to 8.4", "the pads [0, 2] are refused", 11, *both("(float[1,1,8] x) => (float[a,b,c] y) { y = AveragePool <kernel_shape = [3], pads = [0, 2]> (x) }", "[0, 2]", "[0, 1]")),
+    ],
+    "slice_lengths": [
+        Example("Slice", "8.4", "how many dimensions are cut is not static", 13, *both("(float[4,5] x, int64[N] s, int64[2] t) => (float[a,b] y) <int64[2] e = {3, 3}, int64[2] k = {0, 1}> { y = Slice (x, s, e, k) }", "(x, s, e, k)", "(x, t, e, k)"), beside=()),
     ],
     "split_outputs": [
         Example("Split", "10.0 to 11.4, rtx", "num_outputs is 2, and 1 are named", 18, "(float[4] x) => (float[2] y) { y = Split <num_outputs = 2> (x) }", ("(float[4] x) => (float[2] y, float[2] z) { y, z = Split <num_outputs = 2> (x) }",)),

@@ -55,6 +55,33 @@ def test_tensorrt_rtx_refuses_what_the_table_refuses(op: str, example: Example) 
         assert why_not(model(text.replace("OP", op), opset)) == "", text
 
 
+HEADS = (
+    "(float[2,4,32] q, float[2,6,32] k, float[2,6,48] v, float[1,1,32] s, float[1,6,32] t, float[1,6,32] u, "
+    "float[96] b, float[2,2,6,16] c) => (float[] y)"
+)
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        ("<num_heads = 2> (q, k, k)", ""),
+        ("<num_heads = 2, scale = 0.5, unidirectional = 1> (q, k, k)", ""),
+        ("<num_heads = 2> (q, k, v)", "keys and values of different sizes are refused"),
+        ("<num_heads = 2> (q, q, q, b)", "an input behind query, key and value is refused"),
+        ("<num_heads = 2> (q, c, c)", "query, key and value must have three dimensions"),
+        ("<num_heads = 2, mask_filter_value = -1.0> (q, k, k)", "its attribute mask_filter_value is refused"),
+        ("<num_heads = 2> (s, t, t)", ""),
+        ("<num_heads = 2> (s, t, u)", "there is no kernel for one query"),
+    ],
+)
+def test_multi_head_attention_of_onnx_runtime(call: str, why: str) -> None:
+    text = f"{HEADS} {{ y = com.microsoft.MultiHeadAttention {call} }}"
+    proto = model(text, 17, extra=', "com.microsoft" : 1')
+    said = [reason for _, reason in verdict.verdict(proto)]
+    assert said == ([why] if why else [])
+    assert bool(why_not(proto)) == bool(why)
+
+
 def test_no_seed_of_the_fuzzer_is_missed() -> None:
     lines = verdict.run(SEEDS.start, len(SEEDS), None)
     assert len(lines) > len(SEEDS) / 2, "few of the drawn models are valid"

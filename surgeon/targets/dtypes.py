@@ -47,12 +47,13 @@ INT8_WEIGHTS_READERS = frozenset({"Constant", "DequantizeLinear", "QuantizeLinea
 UINT8_MAKERS = frozenset({"Constant", "QuantizeLinear"})
 
 
-def has_other_types(model: Model, *, rtx: bool = False) -> bool:
+def has_other_types(model: Model, version: Version, *, rtx: bool = False) -> bool:
     """Whether a model has tensors of a type that not every release knows, or knows everywhere."""
+    bare_int8 = _refuses_int8_weights(version, rtx)
     given = (info.type.tensor_type.elem_type for info in model.proto.graph.input)
     weights = (tensor.data_type for tensor in model.proto.graph.initializer)
     casts = (node.attr("to") for scope in model.scopes for node in scope.of(["Cast"]))
-    ordinary = ORDINARY - {TensorProto.INT8} if rtx else ORDINARY
+    ordinary = ORDINARY - {TensorProto.INT8} if bare_int8 else ORDINARY
     held = (*weights, *_constants(model))
     if model.proto.graph.sparse_initializer or any(dtype not in ordinary for dtype in held):
         return True
@@ -84,15 +85,21 @@ def why_mistyped(node: Node, version: Version, *, rtx: bool = False) -> str | No
             return f"'{found}' is a sparse initializer, which is not read"
     if "::" in node.key:
         return None
-    return _why_small(node, read, made, rtx)
+    return _why_small(node, read, made, version, rtx)
 
 
-def _why_small(node: Node, read: set[int], made: dict[int, Value], rtx: bool) -> str | None:
+def _refuses_int8_weights(version: Version, rtx: bool) -> bool:
+    """Whether int8 weights are refused but by DequantizeLinear: measured with TensorRT 8.4.1.5 and TensorRT-RTX."""
+    return rtx or version == (8, 4)
+
+
+def _why_small(node: Node, read: set[int], made: dict[int, Value], version: Version, rtx: bool) -> str | None:
     """Why an operator does not take numbers of 8 bits and fewer."""
     packed = (read | made.keys()) & PACKED
     if rtx and packed and node.key not in PACKED_READERS:
         return f"{dtype_name(min(packed))} is refused"
-    if rtx and TensorProto.INT8 in read and node.key not in INT8_WEIGHTS_READERS and _reads_int8_weights(node):
+    bare = TensorProto.INT8 in read and node.key not in INT8_WEIGHTS_READERS
+    if bare and _refuses_int8_weights(version, rtx) and _reads_int8_weights(node):
         return "int8 weights are read by DequantizeLinear alone"
     if TensorProto.UINT8 in read and not (node.key in UINT8_READERS or _hands_on(node)):
         return "uint8 is refused"

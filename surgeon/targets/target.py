@@ -11,7 +11,7 @@ from surgeon.errors import UsageError
 from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
 from surgeon.ir.schemas import schema
-from surgeon.targets import dtypes, names, plugins, tables
+from surgeon.targets import contrib, dtypes, names, plugins, tables
 from surgeon.targets.condition import Check, Condition, input_of, is_weights, opset_of, rank_of
 from surgeon.targets.conditions import CONDITIONS, dla, pads, shapes
 from surgeon.targets.installed import installed_version
@@ -205,7 +205,7 @@ class Target:
 
     def has_other_types(self, model: Model) -> bool:
         """Whether a model has tensors of a type that not every release knows: then `mistyped` is to be asked."""
-        return dtypes.has_other_types(model, rtx=self.rtx)
+        return dtypes.has_other_types(model, self.version, rtx=self.rtx)
 
     def mistyped(self, node: Node) -> str | None:
         """The reason where the node reads or makes tensors of a type that the parser does not take; None elsewhere.
@@ -224,6 +224,8 @@ class Target:
             if not op.startswith("Surgeon"):
                 return f"{op} is surgeon's own canonical node, which no parser reads"
             return None if self.plugins else plugins.NO_PLUGINS
+        if self.rtx and node.key == contrib.MULTI_HEAD:
+            return contrib.why_not(node)
         if plugins.names_plugin(node):
             return plugins.why_no_plugin(op, self.version, rtx=self.rtx)
         if node.key in node.graph.model.functions:

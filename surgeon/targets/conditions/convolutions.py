@@ -115,7 +115,11 @@ def computed_kernel(node: Node) -> str | None:
     return "weights that are computed are refused, but for those of a DequantizeLinear"
 
 
-@condition("ConvTranspose", RTX, source="measured with TensorRT-RTX 1.7.1: number of channels must not be dynamic")
+@condition(
+    "ConvTranspose",
+    since(8, 4, rtx=True),
+    source="measured with TensorRT 8.4.1.5 and TensorRT-RTX 1.7.1: number of channels must not be dynamic",
+)
 def deconvolved_channels(node: Node) -> str | None:
     shape = shape_of(node)
     if shape is None or len(shape) < 2 or isinstance(shape[1], int):

@@ -145,3 +145,15 @@ def split_outputs(node: Node) -> str | None:
     if count is None or count == len(node.proto.output):
         return None
     return f"num_outputs is {count}, and {len(node.proto.output)} are named"
+
+
+@condition(
+    "Slice",
+    between((8, 4), (8, 4)),
+    source="measured with TensorRT 8.4.1.5: The shape of input starts misaligns with the shape of input axes",
+)
+def slice_lengths(node: Node) -> str | None:
+    shapes = [shape_of(node, position) for position in (1, 2, 4) if input_of(node, position) is not None]
+    if all(shape is None or all(isinstance(size, int) for size in shape) for shape in shapes):
+        return None
+    return "how many dimensions are cut is not static"

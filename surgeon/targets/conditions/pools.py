@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from surgeon.ir.graph import Node
 from surgeon.targets.condition import condition, outputs_of, shape_of
 from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
-from surgeon.targets.releases import EVERYWHERE, RTX, since
+from surgeon.targets.releases import EVERYWHERE, RTX, between, since
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +120,18 @@ def max_pool_indices(node: Node) -> str | None:
 def global_lp_pool(node: Node) -> str | None:
     p = int(node.attr("p") or 2)
     return f"p = {p} is taken of x, not of its absolute value" if p % 2 else None
+
+
+@condition(
+    "AveragePool",
+    between((7, 0), (8, 4)),
+    source="onnx-tensorrt@84b5be1 to @9f82b2b: supported_form_of_asymmetric_padding_for_AveragePool; measured with "
+    "TensorRT 8.4.1.5",
+)
+def average_pads(node: Node) -> str | None:
+    pads = list(node.attr("pads") or [])
+    if not pads or not is_padded_explicitly(node):
+        return None
+    count = len(pads) // 2
+    rows = list(zip(pads[:count], pads[count:], strict=True))[:2]
+    return None if all(end - begin in (0, 1) for begin, end in rows) else f"the pads {pads} are refused"
