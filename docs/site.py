@@ -59,6 +59,7 @@ def main(folder: Path) -> None:
     pages = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
     pages += [*sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "samples").glob("*/README.md"))]
     pages += [ROOT / "surgeon/trt/plugins" / name for name in ("README.md", "FINDINGS.md")]
+    pages += [ROOT / "benchmarks/plugins/results.md"]
     for page in pages:
         copy(page, folder)
     (folder / "README.md").rename(folder / "index.md")
