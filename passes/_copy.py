@@ -80,6 +80,15 @@ def reads_of_function(body: Graph) -> bool:
     return any(a.ref_attr_name for n in body.live_deep() for a in n.proto.attribute)
 
 
+def drop_unread(b: Builder, outputs: Iterable[Value | None]) -> None:
+    """Take away the nodes that only served what is not asked for, or is known."""
+    read = {o for o in outputs if o is not None}
+    for node in reversed(b.made):
+        made = [o for o in node.outputs if o is not None]
+        if node.alive and node.key != "Constant" and not any(o.users or o in read for o in made):
+            b.discard(made[0], *read)
+
+
 def _attribute(attribute: AttributeProto, names: dict[str, str], prefix: str) -> AttributeProto:
     """The attribute itself, or a copy whose body reads the new names and defines names that nothing else has."""
     if attribute.type != AttributeProto.GRAPH:

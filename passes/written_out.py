@@ -29,7 +29,7 @@ from surgeon.ir.schemas import MOVED, defaults
 from surgeon.rules.pattern import Pattern
 from surgeon.rules.rule import Decline
 
-from ._copy import copied, inlined
+from ._copy import copied, drop_unread, inlined
 from ._shapes import input_of, same_shape
 
 Schema: TypeAlias = Any  # an OpSchema: onnx's stubs leave out what it says of bodies
@@ -67,7 +67,7 @@ def write_out(b):
     tensors = {f"in{k}": v for k, v in enumerate(node.inputs) if v is not None}
     _copy(b, inlined(node, model, [function], _name(function)), tensors)
     outputs = [None if o is None else tensors[f"out{k}"] for k, o in enumerate(node.outputs)]
-    _drop_unread(b, outputs)
+    drop_unread(b, outputs)
     _require_taken(b)
     return tuple(outputs)
 
@@ -205,15 +205,6 @@ def _known(b: Builder, proto: NodeProto, made: Value) -> Value:
 
 
 # ---- what is left ----------------------------------------------------------------------------------------------------
-
-
-def _drop_unread(b: Builder, outputs: Iterable[Value | None]) -> None:
-    """Take away the nodes that only served what is not asked for, or is known."""
-    read = {o for o in outputs if o is not None}
-    for node in reversed(b.made):
-        made = [o for o in node.outputs if o is not None]
-        if node.alive and node.key != "Constant" and not any(o.users or o in read for o in made):
-            b.discard(made[0], *read)
 
 
 def _require_taken(b: Builder) -> None:
