@@ -1,0 +1,40 @@
+"""Give a Scan without state a state that nobody reads.
+
+Why       A Scan without state maps a function over a sequence. Every TensorRT that has Scan refuses it: its importer
+          takes the number of iterations from the first state (stateVars.at(0)).
+Rewrites  Scan(x)   ->   Scan(0, x), whose body hands the 0 on
+Exact     Bit for bit.
+Price     One node in the body. 50 rows of 256 through a Tanh: 0.04 ms in ONNX Runtime next to 0.03.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import NodeProto, TensorProto, helper
+
+from surgeon import Stage, not_mine, op, require, rule
+
+from ._copy import copied, present, reads_of_function
+
+STATE = "state~"  # no name of a file has a ~ at its end but by intent: it is renamed when it is copied
+
+
+@rule(op.Scan(...), stage=Stage.CLEAN)  # so that the types in the body are known behind it
+def stateless(b):
+    if b.root.inputs[0] is None or len(b.root.inputs) != b.root.attr("num_scan_inputs"):
+        not_mine()
+    if not b.target.imports("Scan") or b.target.takes(b.root) is None:
+        not_mine()
+    require(not reads_of_function(b.root.bodies[0]), "its body reads an attribute of its function")
+    proto = NodeProto()
+    proto.CopyFrom(present(b.root))
+    body = next(a.g for a in proto.attribute if a.name == "body")
+    body.input.insert(0, helper.make_tensor_value_info(STATE, TensorProto.FLOAT, [1]))
+    body.output.insert(0, helper.make_tensor_value_info(STATE + "out", TensorProto.FLOAT, [1]))
+    body.node.append(helper.make_node("Identity", [STATE], [STATE + "out"]))
+    given = [f"in{k}" for k in range(len(b.root.inputs))]
+    made = [f"out{k}" for k in range(len(b.root.outputs))]
+    proto.input[:], proto.output[:] = [STATE, *given], [STATE, *made]
+    tensors = {STATE: b.constant(np.zeros(1, np.float32)), **dict(zip(given, b.root.inputs, strict=True))}
+    copied(b, [proto], tensors)
+    return tuple(tensors[name] for name in made)
