@@ -1,0 +1,234 @@
+"""Assign, reduce and count by a mask without the positions where it holds.
+
+Why       NonZero returns as many positions as the mask has true elements: a size that is known at run time alone.
+          TensorRT-RTX 1.7.1 and releases before 8.5 have no NonZero; later ones stop the GPU at it.
+          PyTorch exports x[mask] = v, masked_scatter and x[mask].mean() with it, TensorFlow its boolean_mask.
+Rewrites  ScatterND(x, Transpose(NonZero(mask)), v expanded)       ->  Where(mask, v, x)
+          the same with GatherND(v, Transpose(NonZero(mask))), and with arithmetic on such updates
+          the same with the first elements of v                    ->  Where(mask, v in the order of the mask, x)
+          Reduce of what GatherND, Gather or Compress takes by it  ->  Reduce(Where(mask, x, what changes nothing))
+          the number of positions, for targets without NonZero     ->  ReduceSum(mask)
+          NonZero of a constant                                    ->  the positions
+Exact     Bit for bit; sums and means in another order, to rounding. The mean of nothing is 0, as in ONNX Runtime.
+Price     Every element is computed, the others too, in kernels of a fixed size. ONNX Runtime, [64,256,256], half of the
+          mask true, on a loaded machine: x[x < 0] = 7 53 ms instead of 356, the mean 66 ms instead of 548.
+
+That the mask has the sizes of the data must be known.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import TensorProto, numpy_helper
+
+from surgeon import Builder, Stage, const, not_mine, op, require, require_some, rule, var
+from surgeon.ir.graph import Node, Value
+from surgeon.rules.rule import Decline
+
+from ._scattering import neutral
+from ._shapes import dims, input_of
+from ._types import FLOATS
+
+x, places, updates = var("x"), var("places"), var("updates")
+ONE_VALUE = frozenset({"Expand", "Identity", "Reshape", "Squeeze", "Tile", "Unsqueeze"})
+BY_ELEMENT = frozenset(
+    {"Abs", "Add", "Cast", "Ceil", "Clip", "Cos", "Div", "Elu", "Erf", "Exp", "Floor", "LeakyRelu", "Log", "Max", "Min"}
+    | {"Mul", "Neg", "Pow", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sin", "Softplus", "Sqrt", "Sub", "Tan"}
+    | {"Tanh", "Where"}
+)
+REDUCTIONS = {"ReduceSum": "add", "ReduceMean": "add", "ReduceProd": "mul", "ReduceMax": "max", "ReduceMin": "min"}
+COUNT = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+
+
+# ---- assignment ------------------------------------------------------------------------------------------------------
+
+
+@rule(op.ScatterND(x, places, updates), stage=Stage.FUSE)
+def assign(b, x, places, updates):
+    mask = _mask(places)
+    if mask is None or b.root.attr("reduction") not in (None, "none"):
+        not_mine()
+    over = _require_same_sizes(b, mask, x)
+    rest = b.rank(x) - over
+    spread = _first_elements(b, updates, places, mask) if not rest else None
+    if spread is None:
+        spread = _spread(b, updates, places, (over, rest))
+    return b.Where(_shown(b, mask, rest), spread, x)
+
+
+def _mask(places: Value) -> Value | None:
+    """The mask of which a tensor holds the positions, a row each."""
+    turned = places.producer
+    if turned is None or turned.key != "Transpose" or list(turned.attr("perm") or [1, 0]) != [1, 0]:
+        return None
+    found = input_of(turned).producer
+    return input_of(found) if found is not None and found.key == "NonZero" else None
+
+
+def _require_same_sizes(b: Builder, mask: Value, x: Value) -> int:
+    """How many dimensions the mask has; declines unless they are the first ones of x."""
+    some, whole = dims(b, mask), dims(b, x)
+    require(some and whole, "the rank of the mask or of the data is not known")
+    assert some is not None and whole is not None
+    require(some == whole[: len(some)], "the mask is not known to have the sizes of the data")
+    return len(some)
+
+
+def _shown(b: Builder, mask: Value, rest: int) -> Value:
+    """The mask as bool, broadcast over the `rest` of the dimensions."""
+    shown = mask if b.dtype(mask) == TensorProto.BOOL else b.Cast(mask, to=TensorProto.BOOL)
+    rank = b.rank(mask) or 0
+    made: Value = b.Unsqueeze(shown, axes=list(range(rank, rank + rest))) if rest else shown
+    return made
+
+
+def _spread(b: Builder, value: Value, places: Value, form: tuple[int, int]) -> Value:
+    """Updates, a row for each place, as a tensor that broadcasts to the data and has each row at its place."""
+    known, node, rest = b.value(value), value.producer, form[1]
+    single = _single(b, value)
+    if single is not None:
+        return single
+    if known is not None or node is None:
+        raise Decline("its updates are no tensor with an element for each of the data")
+    if node.key == "ConstantOfShape":
+        filled = node.attr("value")
+        array = np.zeros(1, np.float32) if filled is None else numpy_helper.to_array(filled)
+        return b.constant(array.reshape(()), b.dtype(value))
+    if node.key == "Expand" and len(b.shape(input_of(node)) or [0] * 99) <= rest:
+        return input_of(node)  # each row is the same
+    if node.key == "GatherND" and not node.attr("batch_dims") and _same_places(input_of(node, 1), places):
+        source = input_of(node)
+        mask = _mask(places)
+        assert mask is not None
+        _require_same_sizes(b, mask, source)
+        require(b.rank(source) == sum(form), "its updates are of another rank")
+        return source
+    require(node.key in BY_ELEMENT, f"its updates come from {node.op}")
+    inputs = [None if v is None else _spread(b, v, places, form) for v in node.inputs]
+    made: Value = b.node(node.op, inputs, 1, "", node.attrs)
+    return made
+
+
+def _same_places(one: Value, other: Value) -> bool:
+    """Whether two tensors hold the positions of one mask."""
+    return one is other or (_mask(one) is not None and _mask(one) is _mask(other))
+
+
+def _single(b: Builder, value: Value) -> Value | None:
+    """The one element that a tensor repeats, in at most one dimension; None where it is not known to repeat one."""
+    while value.producer is not None and value.producer.key in ONE_VALUE:
+        shape = b.shape(value)
+        if shape is not None and all(d == 1 for d in shape):
+            break
+        value = input_of(value.producer)
+    shape = b.shape(value)
+    if shape is None or not all(d == 1 for d in shape):
+        return None
+    made: Value = value if len(shape) <= 1 else b.Reshape(value, np.asarray([1], np.int64))
+    return made
+
+
+def _first_elements(b: Builder, value: Value, places: Value, mask: Value) -> Value | None:
+    """masked_scatter: the first elements of a vector, one for each place, at the places; None for other updates."""
+    node = value.producer
+    if (
+        node is None
+        or node.key != "Slice"
+        or b.rank(input_of(node)) != 1
+        or not _is_count(b, node.operands()[2], places)
+    ):
+        return None
+    ends = {1: (0, 0), 3: (0, 0), 4: (1, 1)}  # of starts, axes and steps: the lowest and the highest
+    given = {k: b.value(v) for k, v in enumerate(node.operands()) if k in ends}
+    if any(v is None or (v.min(), v.max()) != ends[k] for k, v in given.items()):
+        return None
+    shape = require_some(b.shape(mask), "the rank of the mask is not known")
+    require(sum(not isinstance(d, int) for d in shape) <= 1, "the mask has several sizes that are not static")
+    flat = b.Reshape(b.Cast(_shown(b, mask, 0), to=TensorProto.INT32), np.asarray([-1], np.int64))
+    order = b.Sub(b.CumSum(flat, np.asarray(0, np.int64)), b.constant(np.asarray(1, np.int32)))
+    taken = b.Gather(input_of(node), b.Max(order, b.constant(np.asarray(0, np.int32))), axis=0)
+    sizes = [d if isinstance(d, int) else -1 for d in shape]
+    made: Value = b.Reshape(taken, np.asarray(sizes, np.int64))
+    return made
+
+
+def _is_count(b: Builder, value: Value | np.ndarray, places: Value) -> bool:
+    """Whether a tensor of one element is the number of places."""
+    while isinstance(value, Value) and value.producer is not None and value.producer.key in COUNT:
+        value = input_of(value.producer)
+    node = value.producer if isinstance(value, Value) else None
+    if node is None or node.key not in ("Gather", "Slice"):
+        return False
+    whole, at, out = input_of(node), b.value(node.operands()[1]), node.outputs[0]
+    shape = whole.producer
+    if shape is None or shape.key != "Shape" or not _same_places(input_of(shape), places):
+        return False
+    first = at is not None and at.size == 1 and not at.any()
+    return first and (node.key == "Gather" or (out is not None and b.shape(out) == (1,)))
+
+
+# ---- what is taken by a mask and reduced -----------------------------------------------------------------------------
+
+taken = (
+    op.GatherND(x, places, batch_dims=0)
+    | op.Gather(x, op.Squeeze(places, ...), axis=0)
+    | op.Gather(x, op.Squeeze(op.NonZero(var("mask")), ...), axis=0)
+    | op.Compress(x, var("mask"), axis=0)
+)
+
+
+@rule(
+    op.ReduceSum(taken, ...) | op.ReduceMean(taken, ...) | op.ReduceProd(taken, ...) | op.ReduceMax(taken, ...)
+    | op.ReduceMin(taken, ...),
+    stage=Stage.FUSE,
+)  # fmt: skip
+def reduce(b, x, places=None, mask=None):
+    mask = _mask(places) if mask is None and places is not None else mask
+    if mask is None or b.dtype(x) not in FLOATS:
+        not_mine()
+    over = _require_same_sizes(b, mask, x)
+    rest = b.rank(x) - over
+    axes = _axes(b, b.root, over, rest)
+    shown = _shown(b, mask, rest)
+    filled = b.Where(shown, x, neutral(REDUCTIONS[b.root.op], b.dtype(x)))
+    if b.root.op != "ReduceMean":
+        return getattr(b, b.root.op)(filled, axes=axes, keepdims=b.root.attr("keepdims"))
+    require(not rest or axes == list(range(over)), "its mean is over other dimensions, too")
+    total = b.ReduceSum(filled, axes=axes, keepdims=b.root.attr("keepdims"))
+    count = b.ReduceSum(b.Cast(_shown(b, mask, 0), to=b.dtype(x)), keepdims=0, axes=list(range(over)))
+    return b.Div(total, b.Max(count, 1.0))
+
+
+def _axes(b: Builder, node: Node, over: int, rest: int) -> list[int]:
+    """The dimensions of the data over which what was taken from it is reduced, its first one among them."""
+    given = [*node.operands(), None][1]
+    if given is None:
+        require(not node.attr("noop_with_empty_axes"), "it reduces nothing")
+        axes = list(range(1 + rest))
+    else:
+        array = require_some(b.value(given), "its axes are computed")
+        axes = sorted({int(a) % (1 + rest) for a in array.reshape(-1)})
+    require(axes and axes[0] == 0, "it does not reduce over the places")
+    require(over == 1 or not node.attr("keepdims"), "it keeps the one dimension of several")
+    return [*range(over), *(a - 1 + over for a in axes[1:])]
+
+
+# ---- counting, and masks that are known ------------------------------------------------------------------------------
+
+
+@rule(op.Gather(op.Shape(places), 0) | op.Gather(op.Shape(op.NonZero(var("mask"))), 1), stage=Stage.FUSE)
+def count(b, places=None, mask=None):
+    mask = _mask(places) if places is not None else mask
+    if mask is None or b.target.imports("NonZero"):
+        not_mine()
+    rank = require_some(b.rank(mask), "the rank of the mask is not known")
+    shape = b.shape(b.root.outputs[0])
+    number = b.Cast(_shown(b, mask, 0), to=TensorProto.INT64)
+    found = b.ReduceSum(number, axes=list(range(rank)), keepdims=0)
+    return b.Reshape(found, np.asarray(shape, np.int64)) if shape else found
+
+
+@rule(op.NonZero(const("known")), stage=Stage.CLEAN)
+def known_places(b, known):
+    require(not b.root.outputs[0].is_output, "it names an output of the graph")
+    return b.constant(np.stack(np.nonzero(np.atleast_1d(known))).astype(np.int64))
