@@ -300,7 +300,7 @@ def test_a_command_to_type_is_quoted(tmp_path: Path) -> None:
     (tmp_path / "in.onnx").write_bytes((ROOT / "samples/style_transfer/style_transfer_ts_op11.onnx").read_bytes())
     (tmp_path / "in.onnx").rename(tmp_path / "the model.onnx")
     done = surgeon("check", "the model.onnx", "--target", "8.4", cwd=tmp_path)
-    assert done.returncode == 1 and "surgeon rewrite 'the model.onnx' OUT.onnx" in done.stdout
+    assert done.returncode == 1 and "surgeon fix 'the model.onnx' --for 8.4" in done.stdout
 
 
 # ---- streams ---------------------------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ REFUSED = {
         14,
     ),
     "loop": (
-        "(float[2] x) => (float[2] y) { n = Constant <value = int64 {2}> () y = Loop (n, \"\", x) <body = b (int64 i, bool c, float[2] s) =>"
+        "(float[2] x) => (float[2] y) { n = Constant <value = int64 {200}> () y = Loop (n, \"\", x) <body = b (int64 i, bool c, float[2] s) =>"
         " (bool d, float[2] t) { d = Identity (c) t = Neg (s) }> }",
         17,
     ),

@@ -383,7 +383,7 @@ def test_what_the_original_rounds_off_in_float64_too_is_no_difference(dtype: typ
 
 
 def far_below_zero(
-    infos: list[tuple[str, int, tuple[int, ...]]], numbers: frozenset[str]
+    infos: list[tuple[str, int, tuple[int, ...]]], numbers: frozenset[str], below: int
 ) -> Iterator[tuple[str, Feeds]]:
     yield "random", {name: arrays(-93, -60) for name, _, _ in infos}
 
@@ -643,7 +643,7 @@ def test_a_model_whose_weights_are_links_is_rewritten_like_any_other(tmp_path: P
     result = surgeon.rewrite(tmp_path / "m.onnx", target="8.4", verify="full")
     assert ops(result.model) == ["LeakyRelu", "Exp"] and "failed" not in result.report.verify
     (tmp_path / "0123").write_bytes(b"")
-    with pytest.raises(surgeon.ModelError, match="weights of 's' cannot be read"):
+    with pytest.raises(surgeon.ModelError, match="'s' .* ends 4 bytes behind the end of 'w.bin'"):
         surgeon.rewrite(tmp_path / "m.onnx", target="8.4")
 
 

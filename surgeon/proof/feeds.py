@@ -27,7 +27,8 @@ def feeds_of(
     inputs   what the model takes
     seed     of what is drawn at random
     numbers  names of integer inputs that are neither positions nor sizes: for them there are kinds with negative and
-             with large integers. Any other integer is between 0 and 3, and may be a position or a size.
+             with large integers. Any other integer is from 0 on and less than `below`: a position or a size
+    below    what those integers are less than
     """
     draws = _Draws(inputs, np.random.default_rng(seed), below)
     rng, normal = draws.rng, draws.normal

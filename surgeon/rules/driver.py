@@ -95,6 +95,7 @@ class Driver:
         """
         lowered = lowered or any(r.strategy not in HIGH for r in self.rewrites)
         earlier, refusals, self.rewrites, self.declined = self.rewrites, self.declined, {}, {}
+        said = list(self.warnings)  # of the file's nodes all is said: what comes now is of those that were made
         made = {n: n.origin for record in earlier for n in record.added if n.alive}
         for node in made:
             node.origin = None
@@ -106,6 +107,7 @@ class Driver:
         for node, record in made.items():
             node.origin = node.origin or record
         self._build_on_earlier(found, made)
+        self.warnings = said
         return bool(found)
 
     def _build_on_earlier(self, found: Iterable[Rewrite], made: Mapping[Node, Rewrite]) -> None:
