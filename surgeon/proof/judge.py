@@ -7,7 +7,8 @@ not equal by that rule may still be, where rounding alone makes the difference; 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from surgeon.ir.run import Reference, Runner, Unrunnable
 from surgeon.proof.chance import why_random
 from surgeon.proof.equality import TOLERANCE, Difference, compare, smallest_normal
 from surgeon.proof.exact import Exact, widen_stash
-from surgeon.proof.feeds import HALVES, NOT_COUNTED, NOT_FINITE, Feeds, feeds_of
+from surgeon.proof.feeds import HALVES, NOT_COUNTED, NOT_FINITE, Feeds, SizedInput, feeds_of
 from surgeon.proof.integers import plain_integers
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.probes import (
@@ -50,6 +51,9 @@ BLIND_TO = {
 # x * (scale / std) + (bias - mean * scale / std) there, and the variance of the others E[x^2] - E[x]^2. Where the
 # elements of a row are close to each other, nothing is left but that rounding.
 CANCELS = frozenset({"InstanceNormalization", "GroupNormalization", "LayerNormalization"})
+
+PATIENCE = 10.0  # seconds that the probes of one window may take, before the next one is not begun
+OUTPUT_IS_CHEAP = 16  # elements of an output cost as much as one of an input, which is drawn and evaluated, too
 
 Equality = Callable[[np.ndarray, np.ndarray], Difference]  # of (what stands for the original, the original)
 
@@ -145,6 +149,25 @@ class _Trial:
         )
 
 
+class _Budget:
+    """What the probes of a window may still take: elements, and seconds."""
+
+    def __init__(self, elements: int) -> None:
+        self.left = elements
+        self.until = time.monotonic() + PATIENCE
+
+    @property
+    def is_late(self) -> bool:
+        return time.monotonic() > self.until
+
+    def allows(self, cost: int) -> bool:
+        """Whether a run of so many elements may be made; it is counted where it may."""
+        if cost > self.left or self.is_late:
+            return False
+        self.left -= cost
+        return True
+
+
 class _Judge:
     """Judges one pair whose sides both load."""
 
@@ -164,6 +187,7 @@ class _Judge:
         self.cancels = _has(pair.before, CANCELS) or _has(pair.after, CANCELS)
         self.max_error = 0.0
         self.note = ""
+        self.made = 0  # elements of the outputs of the last run
 
     def verdict(self, choice: SizeChoice) -> Verdict:
         """Try one set of inputs after the other, until one shows a difference."""
@@ -193,27 +217,28 @@ class _Judge:
 
     def _probed(self, choice: SizeChoice) -> Verdict | None:
         """The verdict where a probe shows a difference; probes that the original does not run say nothing."""
-        window, left = Window(self.pair), MOST_PROBED
+        window, budget = Window(self.pair), _Budget(MOST_PROBED)
         rng = np.random.default_rng(0)
         sized = next(self.pair.sizes(choice))
         roomy = next((s for s in roomy_sizes(window) if self._runs(random_feeds(window, s, rng), self.before)), sized)
         for kind, feeds in probed_feeds(window, roomy):
-            left -= window.cost(roomy)
-            verdict, _ = self._probe(kind, feeds) if left > 0 else (None, False)
+            if not budget.allows(self._cost(window, roomy)):
+                break
+            verdict, _ = self._probe(kind, feeds)
             if verdict is not None:
                 return verdict
         for probes in probed_positions(window, roomy):
             for kind, feeds in probes:
-                left -= window.cost(roomy)
-                verdict, runs = self._probe(kind, feeds) if left > 0 else (None, False)
+                if not budget.allows(self._cost(window, roomy)):
+                    break
+                verdict, runs = self._probe(kind, feeds)
                 if verdict is not None:
                     return verdict
                 if not runs:
                     break
         for other in probed_sizes(window):
-            if window.cost(other) > left:
+            if not budget.allows(window.cost(other)):
                 continue
-            left -= window.cost(other)
             where = " of " + " x ".join(str(list(dims)) for _, _, dims in other)
             for feeds in sized_feeds(window, other, rng):
                 if window.may_be_refused(other) and not self._runs(feeds, self.after):
@@ -221,7 +246,13 @@ class _Judge:
                 verdict, _ = self._probe("random", feeds, where)
                 if verdict is not None:
                     return verdict
+        if budget.is_late:
+            self.note = self.note or f"its inputs are slow to run: the probes ended after {PATIENCE:.0f} s"
         return None
+
+    def _cost(self, window: Window, sized: Sequence[SizedInput]) -> int:
+        """What a run takes, in elements: a small input may be expanded to a large output."""
+        return max(window.cost(sized), self.made // OUTPUT_IS_CHEAP)
 
     def _runs(self, feeds: Feeds, side: Runner) -> bool:
         """Whether a side runs."""
@@ -251,6 +282,7 @@ class _Judge:
             results = self.after.run(feeds)
         except Unrunnable as error:
             return Verdict.different(f"on {kind} inputs{where} the rewritten window does not run: {error}")
+        self.made = sum(x.size for x in expected)
         exact = Exact(self.pair.before, feeds, self.reads_halves, expected, kind, self.pair.folder)
         exact_after = Exact(self.pair.after, feeds, self.reads_halves, results, kind, self.pair.folder)
         trial = _Trial(kind, feeds, expected, results, exact, exact_after, self.slack, probed, where)

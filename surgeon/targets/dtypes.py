@@ -104,6 +104,8 @@ def _why_small(node: Node, read: set[int], made: dict[int, Value], version: Vers
     if TensorProto.UINT8 in read and not (node.key in UINT8_READERS or _hands_on(node)):
         return "uint8 is refused"
     value = made.get(TensorProto.UINT8)
+    if rtx and value is not None and value.is_output and node.key == "Constant":
+        return "a constant of uint8 is refused"  # measured: `invalid weights type of UInt8`
     if value is None or value.is_output or node.key in UINT8_MAKERS:
         return None
     return "uint8 between two nodes is refused"
