@@ -139,7 +139,7 @@ def untaken(proto: ModelProto, target: str) -> list[str]:
     return [why for why in found if why is not None]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(chains())
 def test_shapes_are_computed_in_vectors(proto: ModelProto) -> None:
     onnx.checker.check_model(proto, full_check=True)
