@@ -37,9 +37,10 @@ DOMAINS = ("", "ai.onnx.preview")
 SMALL = 4096  # elements: a larger constant stays computed
 RESHAPING = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
 REPEATING = frozenset({"Expand", "Tile"})
-# Bernoulli's numbers are drawn. DynamicQuantizeLinear's body divides by 0 where every input is 0. The others have a
-# pass of their own, which says why it leaves one: a number of groups that ONNX forbids is no reason to write a body.
-LEFT_OUT = frozenset({"Bernoulli", "Celu", "DynamicQuantizeLinear", "GroupNormalization"})
+# Bernoulli's numbers are drawn. DynamicQuantizeLinear's body divides by 0 where every input is 0. Range's is a Loop of
+# so many iterations. The others have a pass of their own, which says why it leaves one: a number of groups that ONNX
+# forbids is no reason to write a body.
+LEFT_OUT = frozenset({"Bernoulli", "Celu", "DynamicQuantizeLinear", "GroupNormalization", "Range"})
 CALLED = "surgeon.body"  # the domain of the function that the inliner sees, which no operator has
 
 
