@@ -64,6 +64,16 @@ def names_read(node: NodeProto) -> Iterator[str]:
                 yield from names_read(inner)
 
 
+def tensors_read(node: NodeProto) -> Iterator[str]:
+    """The tensors that a node and its bodies read, and what those hand out: by name, as a body captures them."""
+    yield from node.input
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            for inner in attribute.g.node:
+                yield from tensors_read(inner)
+            yield from (o.name for o in attribute.g.output)
+
+
 def in_topological_order(nodes: Sequence[NodeProto], title: str) -> list[NodeProto]:
     """The nodes in topological order, those of the file's order first. Raises ModelError on a cycle."""
     made = {o for n in nodes for o in n.output}

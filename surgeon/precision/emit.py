@@ -11,7 +11,7 @@ from surgeon.ir.attributes import constant_value
 from surgeon.ir.files import with_data
 from surgeon.ir.graph import Graph, Node, Value
 from surgeon.ir.model import Model
-from surgeon.ir.protos import body_protos
+from surgeon.ir.protos import body_protos, tensors_read
 from surgeon.ir.schemas import FLOAT_LIMIT
 from surgeon.precision.half import FAMILY, HALF, LARGEST_HALF, SINGLE
 from surgeon.precision.plan import GENERATORS, Plan
@@ -374,17 +374,8 @@ def _without_unread(nodes: list[NodeProto], graph: Graph, out: GraphProto) -> li
     for node in reversed(nodes):
         if not node.output or any(o in needed or o in unread for o in node.output if o):
             kept.append(node)
-            needed.update(_reads(node))
+            needed.update(tensors_read(node))
     return kept[::-1]
-
-
-def _reads(node: NodeProto) -> Iterator[str]:
-    """The tensors that a node reads, and its bodies: by name, as a body captures them."""
-    yield from node.input
-    for body in body_protos(node):
-        yield from (o.name for o in body.output)
-        for inner in body.node:
-            yield from _reads(inner)
 
 
 def _tensor(array: np.ndarray, dtype: int, name: str) -> TensorProto:

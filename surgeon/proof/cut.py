@@ -21,10 +21,9 @@ from surgeon.ir.definitions import by_definition
 from surgeon.ir.graph import Graph, Node, Value, is_inside
 from surgeon.ir.lattice import Dim, Shape
 from surgeon.ir.model import Model
-from surgeon.ir.protos import all_nodes, body_protos, functions_behind
+from surgeon.ir.protos import all_nodes, body_protos, functions_behind, tensors_read
 from surgeon.ir.run import Unrunnable
 from surgeon.ir.schemas import DOMAIN
-from surgeon.proof.integers import tensors_read
 from surgeon.proof.pair import ModelPair
 from surgeon.rules.meaning import IR_WITH_OVERLOADS, attach, has_meaning
 

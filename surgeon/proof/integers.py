@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal
 
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto
+from onnx import ModelProto, NodeProto, TensorProto
 
 from surgeon.ir import contrib
 from surgeon.ir.definitions import DEFINED
+from surgeon.ir.protos import tensors_read
 from surgeon.proof.pair import ModelPair
 
 Role = Literal["number", "position", "size"]
@@ -109,14 +110,4 @@ class _Sources:
             self.sources.update(dict.fromkeys(node.output, made))
 
 
-def tensors_read(node: NodeProto) -> Iterator[str]:
-    """The tensors that a node reads, and its bodies: by name, as a body captures them."""
-    yield from node.input
-    for attribute in node.attribute:
-        if attribute.type == AttributeProto.GRAPH:
-            for inner in attribute.g.node:
-                yield from tensors_read(inner)
-            yield from (o.name for o in attribute.g.output)
-
-
-__all__ = ["INTEGER_TYPES", "Role", "divisors", "plain_integers", "roles", "tensors_read"]
+__all__ = ["INTEGER_TYPES", "Role", "divisors", "plain_integers", "roles"]

@@ -21,10 +21,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from surgeon.errors import EngineError, ModelError
 from surgeon.ir.files import check_writable, read, with_weights
+from surgeon.ir.protos import tensors_read
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.ir.schemas import DOMAIN
 from surgeon.proof.equality import TOLERANCE, compare
@@ -372,9 +373,9 @@ def _window(model: ModelProto, output: str, known: Collection[str], values: Feed
         if id(node) in wanted:
             continue
         wanted.add(id(node))
-        stack += [i for i in _reads(node) if i]
+        stack += [i for i in tensors_read(node) if i]
     nodes = [n for n in model.graph.node if id(n) in wanted]
-    read = {i for n in nodes for i in _reads(n)}
+    read = {i for n in nodes for i in tensors_read(n)}
     *ins, out = (
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(values[n].dtype), values[n].shape)
         for n in (*inputs, output)
@@ -384,16 +385,3 @@ def _window(model: ModelProto, output: str, known: Collection[str], values: Feed
     if any(n.domain not in ("", "ai.onnx") for n in nodes) or any(f.domain != DOMAIN for f in model.functions):
         window.functions.extend(model.functions)
     return window
-
-
-def _reads(node: NodeProto) -> list[str]:
-    """What a node reads, captures of its bodies included; names that a body makes itself are
-    found nowhere and ignored."""
-    found, stack = list(node.input), [a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH]
-    while stack:
-        body: GraphProto = stack.pop()
-        for inner in body.node:
-            found += inner.input
-            stack += [a.g for a in inner.attribute if a.type == onnx.AttributeProto.GRAPH]
-        found += [o.name for o in body.output]
-    return found
