@@ -17,12 +17,12 @@ from onnx import TensorProto, helper, numpy_helper
 from surgeon import Builder, const, not_mine, op, var
 from surgeon.ir.constants import FOLD_LIMIT
 from surgeon.ir.graph import Value
+from surgeon.ir.lattice import FLOATS
 from surgeon.rules.pattern import Pattern
 from surgeon.rules.rule import Decline
 from surgeon.rules.spelling import attribute_names
 
 from ._shapes import output_of
-from ._types import FLOATS
 
 COMPARISONS = {"Greater": np.greater, "GreaterOrEqual": np.greater_equal, "Less": np.less, "LessOrEqual": np.less_equal}
 ELEMENTWISE = {"Add": np.add, "Sum": np.add, "Sub": np.subtract, "Max": np.maximum, "Min": np.minimum}

@@ -9,8 +9,7 @@ from onnx import helper
 
 from surgeon import Builder
 from surgeon.ir.graph import Value
-
-from ._types import FLOATS
+from surgeon.ir.lattice import FLOATS
 
 LARGEST = 2**24  # elements of the table of every place and every update
 OPERATORS = {"add": "Add", "mul": "Mul", "max": "Greater", "min": "Less"}

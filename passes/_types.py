@@ -11,12 +11,10 @@ from onnx import TensorProto, helper
 
 from surgeon import Builder, not_mine, require
 from surgeon.ir.graph import Value
+from surgeon.ir.lattice import FLOATS
 from surgeon.ir.run import has_kernel
 from surgeon.ir.schemas import schema
 from surgeon.rules.rule import Decline
-
-FLOATS = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE})
-HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
 
 
 def require_op(b: Builder, op: str, x: Value, at: int = 0) -> None:

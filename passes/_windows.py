@@ -9,10 +9,9 @@ from onnx import helper
 
 from surgeon import Builder, require
 from surgeon.ir.graph import Node, Value
+from surgeon.ir.lattice import FLOATS
 from surgeon.targets.conditions.pools import pool_axes
 from surgeon.targets.conditions.windows import per_axis
-
-from ._types import FLOATS
 
 
 class Windows(NamedTuple):

@@ -23,10 +23,10 @@ from onnx import TensorProto
 
 from surgeon import Builder, Stage, op, require, rule, var
 from surgeon.ir.graph import Value
+from surgeon.ir.lattice import HALVES
 from surgeon.rules.rule import Decline
 
 from ._shapes import input_of
-from ._types import HALVES
 
 # At most every score: -inf would make NaN of a query that has no key.
 LOWEST: dict[int, float] = {

@@ -18,9 +18,10 @@ import math
 
 from surgeon import Builder, Stage, attr, op, require, rule, var
 from surgeon.ir.graph import Value
+from surgeon.ir.lattice import FLOATS
 from surgeon.rules.pattern import Pattern
 
-from ._types import FLOATS, require_op, takes_type
+from ._types import require_op, takes_type
 
 x = var("x")
 

@@ -10,8 +10,7 @@ Exact     To rounding.
 from onnx import TensorProto
 
 from surgeon import Stage, attr, op, require, rule, var
-
-from ._types import HALVES
+from surgeon.ir.lattice import HALVES
 
 x = var("x")
 

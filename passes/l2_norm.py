@@ -32,11 +32,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from surgeon import ANY, Builder, Stage, attr, const, meaning, not_mine, op, require, require_some, rule, var
 from surgeon.ir.graph import Node, Value
+from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
 from surgeon.rules.pattern import Pattern
 
 from ._shapes import Dim, bare, dims, elements, no_larger, output_of
-from ._types import HALVES
 
 OPTIONS = ("repair_eps",)
 

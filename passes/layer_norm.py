@@ -23,6 +23,7 @@ from onnx import TensorProto
 
 from surgeon import DOMAIN, Builder, Stage, attr, meaning, not_mine, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
+from surgeon.ir.lattice import HALVES
 
 from ._norm.epsilon import with_epsilon
 from ._norm.factors import (
@@ -42,7 +43,6 @@ from ._norm.window import Normalisation, outer_part, read
 from ._norm.worth import operators_of_chain, opset_to_write, require_shorter
 from ._norm.writing import normalised, with_affine, with_affine_behind, with_weights
 from ._shapes import dims
-from ._types import HALVES
 
 OPTIONS = ("repair_eps",)
 

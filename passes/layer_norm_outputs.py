@@ -12,8 +12,7 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon import Stage, attr, not_mine, op, require, rule, var
-
-from ._types import FLOATS
+from surgeon.ir.lattice import FLOATS
 
 x = var("x")
 

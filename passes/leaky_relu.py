@@ -24,10 +24,11 @@ import numpy as np
 
 from surgeon import DOMAIN, Builder, Stage, attr, const, meaning, not_mine, op, require, rule, var
 from surgeon.ir.graph import Node, Value
+from surgeon.ir.lattice import FLOATS
 
 from ._linear import FORMS, fits, same_slope, slopes
 from ._shapes import output_of
-from ._types import FLOATS, holds, require_op
+from ._types import holds, require_op
 
 LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 

@@ -23,11 +23,11 @@ from onnx import TensorProto, numpy_helper
 
 from surgeon import Builder, Stage, const, not_mine, op, require, require_some, rule, var
 from surgeon.ir.graph import Node, Value
+from surgeon.ir.lattice import FLOATS
 from surgeon.rules.rule import Decline
 
 from ._scattering import neutral
 from ._shapes import dims, input_of
-from ._types import FLOATS
 
 x, places, updates = var("x"), var("places"), var("updates")
 ONE_VALUE = frozenset({"Expand", "Identity", "Reshape", "Squeeze", "Tile", "Unsqueeze"})

@@ -20,9 +20,9 @@ from onnx import TensorProto
 
 from surgeon import Builder, Stage, attr, const, not_mine, op, require, rule, var
 from surgeon.ir.graph import Value
+from surgeon.ir.lattice import FLOATS
 
 from ._integers import carried, wrapped
-from ._types import FLOATS
 
 INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 

@@ -31,6 +31,7 @@ from onnx import TensorProto
 
 from surgeon import ANY, Builder, Stage, attr, const, meaning, not_mine, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
+from surgeon.ir.lattice import FLOATS, HALVES
 from surgeon.rules.pattern import Pattern
 
 from ._pad.constants import padded_with, padded_with_zeros
@@ -39,7 +40,6 @@ from ._pad.node import PadNode, read, require_possible, sizes_cropped
 from ._pad.removal import NOT_SYMMETRIC, kept_of, removed
 from ._pad.sides import cropped, padded, sides
 from ._shapes import dims
-from ._types import FLOATS, HALVES
 
 PLUGIN_TYPES = HALVES | {TensorProto.FLOAT}
 

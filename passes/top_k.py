@@ -22,10 +22,9 @@ from onnx import TensorProto
 
 from surgeon import Builder, Stage, not_mine, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
+from surgeon.ir.lattice import FLOATS
 from surgeon.rules.rule import Decline
 from surgeon.targets.conditions.reductions import top_k
-
-from ._types import FLOATS
 
 INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 BLOCK = 1024  # how many elements each one is compared with at once

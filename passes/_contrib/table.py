@@ -10,9 +10,8 @@ from onnx import TensorProto
 
 from surgeon import Builder, require
 from surgeon.ir.graph import Value
+from surgeon.ir.lattice import HALVES
 from surgeon.rules.rule import Decline
-
-from .._types import HALVES
 
 Result: TypeAlias = Value | None | tuple[Value | None, ...]
 Body: TypeAlias = Callable[[Builder], Result]

@@ -13,9 +13,9 @@ from onnx import TensorProto
 
 from surgeon import Builder, require, require_some
 from surgeon.ir.graph import Node, Value
+from surgeon.ir.lattice import FLOATS, HALVES
 
 from .._shapes import Dim, dims, elements, output_of
-from .._types import FLOATS, HALVES
 
 SHAPING = frozenset({"Reshape", "Expand", "Unsqueeze", "Squeeze"})
 REDUCING = frozenset({"ReduceMean", "ReduceSum", "ReduceSumSquare", "GlobalAveragePool"})

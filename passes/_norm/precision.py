@@ -6,8 +6,7 @@ from onnx import TensorProto
 
 from surgeon import Builder
 from surgeon.ir.graph import Node, Value
-
-from .._types import HALVES
+from surgeon.ir.lattice import HALVES
 
 
 def typed(b: Builder, x: Value, dtype: int) -> Value:

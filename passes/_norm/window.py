@@ -7,9 +7,9 @@ from typing import Any
 
 from surgeon import Builder, require, require_some
 from surgeon.ir.graph import Value
+from surgeon.ir.lattice import FLOATS
 
 from .._shapes import Dim, dims
-from .._types import FLOATS
 from .axes import axes_of_the_means
 
 # What stands around a normalisation, in the order in which it is applied: the name that is bound, and its operator.

@@ -8,9 +8,9 @@ from onnx import TensorProto
 
 from surgeon import Builder, Stage, not_mine, require
 from surgeon.ir.graph import Node, Value
+from surgeon.ir.lattice import HALVES
 
 from .._shapes import output_of
-from .._types import HALVES
 from .axes import SHAPING
 from .factors import is_uniform, neutral_of
 from .window import Normalisation

@@ -9,9 +9,9 @@ from onnx import TensorProto
 
 from surgeon import Builder, not_mine
 from surgeon.ir.graph import Value
+from surgeon.ir.lattice import HALVES
 
 from .._shapes import cancel, dims, no_larger, output_of
-from .._types import HALVES
 from .factors import Factor, is_constant, is_uniform, merged, neutral_of, numpy_type
 from .precision import typed
 from .window import Normalisation, affine_of

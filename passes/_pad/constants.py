@@ -7,8 +7,8 @@ from onnx import TensorProto, helper
 
 from surgeon import Builder, require, require_some
 from surgeon.ir.graph import Value
+from surgeon.ir.lattice import HALVES
 
-from .._types import HALVES
 from .sides import sides
 
 

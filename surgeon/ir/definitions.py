@@ -16,6 +16,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from surgeon.ir import contrib
 from surgeon.ir.attributes import read_attribute
+from surgeon.ir.lattice import HALVES
 from surgeon.ir.protos import all_nodes
 
 DEFINED = "surgeon.definition"  # the domain of nodes that are to be computed by their definition
@@ -24,7 +25,6 @@ NORMS = {
     "SkipLayerNormalization": ("LayerNormalization", 4),
     "SkipSimplifiedLayerNormalization": ("SimplifiedLayerNormalization", 3),
 }
-HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
 # Of these ONNX Runtime's kernel rounds otherwise than the definition does.
 STRAYING = frozenset(
     {

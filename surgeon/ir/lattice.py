@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import onnx
-from onnx import TypeProto, helper
+from onnx import TensorProto, TypeProto, helper
 
+FLOATS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})
+HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
 Dim = int | str | None
 Shape = tuple[Dim, ...]
 

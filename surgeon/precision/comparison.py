@@ -12,12 +12,13 @@ import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from surgeon.ir.files import with_weights
+from surgeon.ir.lattice import HALVES
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.precision.half import rounded_to_half
 from surgeon.precision.rounding import rounded
 from surgeon.proof.equality import TOLERANCE, is_float
 from surgeon.proof.exact import widened
-from surgeon.proof.feeds import HALVES, Feeds, feeds_of
+from surgeon.proof.feeds import Feeds, feeds_of
 from surgeon.proof.whole import sizes_that_run, whole_pair
 
 LIMIT = TOLERANCE[TensorProto.FLOAT16]  # relative to the largest number of an output

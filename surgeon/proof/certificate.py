@@ -29,9 +29,10 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, numpy_helper
 
 from surgeon.ir.attributes import constant_value, read_attribute
+from surgeon.ir.lattice import FLOATS
 from surgeon.ir.schemas import defaults
 from surgeon.proof.instances import alternatives, instances, of_root
 from surgeon.rules.rule import Rule
@@ -417,7 +418,6 @@ ELEMENTWISE: dict[str, Callable[..., Number]] = {
     "Not": lambda s, a: ZERO if a.field else ONE,
     "Cast": lambda s, a: _cast(s, a),
 }
-FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16)
 
 
 def _cast(s: _Step, a: Number) -> Number:

@@ -14,10 +14,11 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 
 from surgeon.errors import ModelError
 from surgeon.ir.files import with_weights
+from surgeon.ir.lattice import FLOATS, HALVES
 from surgeon.ir.protos import holders
 from surgeon.ir.run import Reference, Runner, Unrunnable, first_line
 from surgeon.proof.equality import TOLERANCE, is_float, smallest_normal
-from surgeon.proof.feeds import FLOATS, HALVES, NEXT_TO_NOTHING, OUT_OF_RANGE, Feeds
+from surgeon.proof.feeds import NEXT_TO_NOTHING, OUT_OF_RANGE, Feeds
 
 # Operators with the attribute `stash_type`, and the opset from which they have it.
 STASHING = {"GroupNormalization": 21, "LayerNormalization": 17, "RMSNormalization": 23}

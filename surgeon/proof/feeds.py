@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import numpy as np
 from onnx import TensorProto, helper
 
-FLOATS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})
-HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
+from surgeon.ir.lattice import FLOATS, HALVES
+
 LARGEST_INPUT = 1e18  # of the finite ones: what is larger may overflow on either side
 NOT_FINITE = frozenset({"inf", "nan"})
 OUT_OF_RANGE = NOT_FINITE | {"huge"}  # here kernels saturate, each at a place of its own
@@ -125,8 +125,6 @@ def _sprinkle(x: np.ndarray, rng: np.random.Generator, values: Sequence[float]) 
 
 
 __all__ = [
-    "FLOATS",
-    "HALVES",
     "LARGEST_INPUT",
     "NEXT_TO_NOTHING",
     "NOT_COUNTED",

@@ -19,10 +19,10 @@ from surgeon.rules.rule import Pass, Rule
 from surgeon.targets.target import Target
 
 OPSETS = (17, 20, 24)  # those of HardSwish, Gelu and Swish: the patterns match at all of them
-FLOATS = (1.0, 2.0, 0.5, 0.1, 0.25, 3.0, 6.0, 0.01, 1.5, -0.2, -1.0, 0.0, 20.0)
+SCALARS = (1.0, 2.0, 0.5, 0.1, 0.25, 3.0, 6.0, 0.01, 1.5, -0.2, -1.0, 0.0, 20.0)
 WHOLE = (0, 1, -1, 2, 2**31 - 1)  # what the numbers of a constant of whole numbers are, all of them
 NUMBERS: dict[int, Any] = {
-    onnx.AttributeProto.FLOAT: FLOATS,
+    onnx.AttributeProto.FLOAT: SCALARS,
     onnx.AttributeProto.INT: (0, 1, -1, 2, TensorProto.FLOAT, TensorProto.DOUBLE),
     onnx.AttributeProto.INTS: (
         [0],
@@ -96,7 +96,7 @@ class _Drawing:
         if formal == "tensor(int64)":
             array = np.asarray([int(p.value)] if p.value is not None else self._whole(), np.int64)
         else:
-            array = np.asarray(self.random.choice(FLOATS) if p.value is None else p.value, np.float32)
+            array = np.asarray(self.random.choice(SCALARS) if p.value is None else p.value, np.float32)
         self.tensors.append(numpy_helper.from_array(array, name))
         return name
 

@@ -16,12 +16,13 @@ from pathlib import Path
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
+from surgeon.ir.lattice import HALVES
 from surgeon.ir.protos import all_nodes, holders
 from surgeon.ir.run import Reference, Runner, Unrunnable
 from surgeon.proof.chance import why_random
 from surgeon.proof.equality import TOLERANCE, Difference, compare, smallest_normal
 from surgeon.proof.exact import Exact, widen_stash
-from surgeon.proof.feeds import HALVES, NOT_COUNTED, NOT_FINITE, Feeds, SizedInput, feeds_of
+from surgeon.proof.feeds import NOT_COUNTED, NOT_FINITE, Feeds, SizedInput, feeds_of
 from surgeon.proof.integers import plain_integers
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.probes import (

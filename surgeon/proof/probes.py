@@ -19,10 +19,11 @@ import ml_dtypes
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from surgeon.ir.lattice import FLOATS
 from surgeon.ir.protos import all_nodes
 from surgeon.proof.equality import is_float
 from surgeon.proof.exact import words
-from surgeon.proof.feeds import FLOATS, WORDS, Feeds, SizedInput
+from surgeon.proof.feeds import WORDS, Feeds, SizedInput
 from surgeon.proof.integers import INTEGER_TYPES, Role, divisors, roles
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.sizes import Symbols

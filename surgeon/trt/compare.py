@@ -28,11 +28,12 @@ from polygraphy.logger import G_LOGGER
 
 from surgeon.errors import EngineError, ModelError, UsageError, did_you_mean
 from surgeon.ir.files import check_writable, read_all
+from surgeon.ir.lattice import HALVES
 from surgeon.ir.run import Unrunnable
 from surgeon.proof import equality
 from surgeon.proof.equality import TOLERANCE, Difference
 from surgeon.proof.exact import Exact
-from surgeon.proof.feeds import HALVES, NOT_COUNTED, NOT_FINITE, feeds_of
+from surgeon.proof.feeds import NOT_COUNTED, NOT_FINITE, feeds_of
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.whole import whole_pair
 from surgeon.report import Progress

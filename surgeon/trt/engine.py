@@ -14,7 +14,7 @@ from typing import Any
 
 from surgeon.errors import EngineError, UsageError, did_you_mean
 from surgeon.ir.files import as_text, check_writable, put, read, read_all
-from surgeon.proof.feeds import HALVES
+from surgeon.ir.lattice import HALVES
 from surgeon.report import Progress
 from surgeon.trt.log import PolygraphyLog
 from surgeon.trt.profiles import Profile, check_profiles

@@ -5,6 +5,7 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node
+from surgeon.ir.lattice import HALVES
 from surgeon.targets.condition import (
     condition,
     constant_of,
@@ -16,7 +17,6 @@ from surgeon.targets.condition import (
 )
 from surgeon.targets.releases import EVERYWHERE, between, since
 
-HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)  # in which both spellings are the same number
 CLIPPED_BY_TENSORS = (0, TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64)  # 0: not inferred
 
 
@@ -38,7 +38,7 @@ def celu(node: Node) -> str | None:
 )
 def celu_type(node: Node) -> str | None:
     dtype = dtype_of(node)
-    return f"{dtype_name(dtype)} is refused" if dtype in (TensorProto.FLOAT16, TensorProto.BFLOAT16) else None
+    return f"{dtype_name(dtype)} is refused" if dtype in HALVES else None
 
 
 @condition(
@@ -48,7 +48,8 @@ def celu_type(node: Node) -> str | None:
     source="onnx-tensorrt@6.0 to @5ab48c5: defaults 1.6732 and 1.0507; measured with TensorRT-RTX",
 )
 def selu_defaults(node: Node) -> str | None:
-    if ("alpha" in node.attrs and "gamma" in node.attrs) or dtype_of(node) in HALVES:
+    rounded_alike = dtype_of(node) in HALVES  # there both spellings are the same number
+    if ("alpha" in node.attrs and "gamma" in node.attrs) or rounded_alike:
         return None
     return "alpha and gamma are left out, and this parser's own defaults are rounded to 1.6732 and 1.0507"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node
+from surgeon.ir.lattice import HALVES
 from surgeon.targets.condition import condition, dtype_name, dtype_of, input_of, is_weights
 from surgeon.targets.dtypes import ORDINARY, READABLE
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since, up_to
@@ -177,7 +178,7 @@ def deconvolved_bfloat16(node: Node) -> str | None:
     source="measured with TensorRT-RTX 1.7.1: ISelectLayer must have `thenInput` and `elseInput` of same type",
 )
 def halves_of_lengths(node: Node) -> str | None:
-    if input_of(node, 4) is None or dtype_of(node) not in (TensorProto.FLOAT16, TensorProto.BFLOAT16):
+    if input_of(node, 4) is None or dtype_of(node) not in HALVES:
         return None
     return f"sequence_lens is refused in {dtype_name(dtype_of(node))}"
 
@@ -206,9 +207,6 @@ def chosen_booleans(node: Node) -> str | None:
 def powers_of_integers(node: Node) -> str | None:
     whole = {dtype_of(node), dtype_of(node, 1)} & {TensorProto.INT32, TensorProto.INT64}
     return f"{dtype_name(min(whole))} is refused" if whole else None
-
-
-HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
 @condition(
