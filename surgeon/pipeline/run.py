@@ -124,7 +124,7 @@ class Run:
         for record, verdict in self._proved(driver).items():
             record.max_error = verdict.max_error
             if invalid and verdict.ok:
-                verdict = type(verdict)(None, None, invalid)
+                verdict = type(verdict).unproved(invalid)
             if verdict.ok:
                 continue
             if verdict.ok is None and self.options.allow_unproved:
