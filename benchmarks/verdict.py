@@ -34,7 +34,6 @@ import numpy as np
 import onnx
 
 MOST_MISSES, MOST_ALARMS = 0.001, 0.01
-PATIENCE = 60  # seconds for one model
 
 
 # ---- one model -------------------------------------------------------------------------------------------------------
