@@ -58,7 +58,7 @@ def shared_words(args: argparse.Namespace) -> list[str]:
         words.append(f"--repair-eps={args.repair_eps!r}")
     for name in ("plugins", "strategy", "only", "skip", "shapes", "passes", "keep_fp32", "option"):
         words += [f"--{name.replace('_', '-')}={given}" for given in getattr(args, name)]
-    flags = ("allow_unproved", "strict", "fp16", "io_fp16")
+    flags = ("allow_unproved", "no_cache", "strict", "fp16", "io_fp16")
     return words + [f"--{name.replace('_', '-')}" for name in flags if getattr(args, name)]
 
 
