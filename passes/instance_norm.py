@@ -13,10 +13,12 @@ Rewrites  (x - mean) / sqrt(var + eps) [* scale] [+ bias] over the spatial axes,
           a batch normalisation in training mode with the batch folded into the channels     ->  InstanceNormalization
           InstanceNormalization, decomposed ->  ReduceMean Sub Mul ReduceMean Add Sqrt Div [Mul] [Add], in fp32 for fp16
           InstanceNormalization, plugin     ->  SurgeonInstanceNorm, or with the stock library InstanceNormalization_TRT
+          On DLA, which has no Sqrt, the root is a Pow by 0.5; in fp16 it is left whole where the GPU takes it.
           Channels last is transposed where the target has the layer; where it has not, the chain is only shortened.
 Exact     To rounding. Sums of fp16 and bf16 are in fp32.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +41,7 @@ from surgeon import (
     var,
 )
 from surgeon.ir.graph import Node, Value
+from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
 
 from ._norm.epsilon import with_epsilon
@@ -219,6 +222,7 @@ def batch_norm_in_training(b, x, scale, bias, epsilon):
 def decompose(b, x, scale, bias, epsilon):
     rank = require_some(b.rank(x), f"the rank of '{x.name}' is not known, so its spatial axes are not")
     require(rank > 2, "it has no spatial axes")
+    _require_worth_on_dla(b, x)
     y = _by_layer_norm(b, x, scale, bias, epsilon)
     if y is not None:
         return y
@@ -226,6 +230,12 @@ def decompose(b, x, scale, bias, epsilon):
     row = None if is_uniform(b, scale, 1) else of_channels(b, scale, rank)
     offset = None if is_uniform(b, bias, 0) else of_channels(b, bias, rank)
     return with_affine(b, y, row, offset, b.dtype(x))
+
+
+def _require_worth_on_dla(b: Builder, x: Value) -> None:
+    """Decline half precision where the GPU beside a DLA takes the node: the sums need a Cast, which a DLA has not."""
+    if b.target.dla and b.dtype(x) in HALVES and replace(b.target, dla=False).takes(b.root) is None:
+        require(False, "DLA has no Cast, which sums of fp16 need: it runs on the GPU, which takes it as it is")
 
 
 def _by_layer_norm(b: Builder, x: Value, scale: Value, bias: Value, epsilon: float) -> Value | None:

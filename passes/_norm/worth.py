@@ -24,7 +24,7 @@ def opset_to_write(b: Builder) -> int:
 def operators_of_chain(b: Builder, n: Normalisation, source: Value, centred: bool = True) -> list[str]:
     """The operators that `normalised` of `source` and `with_affine` write for this window."""
     operators = ["ReduceMean", "Sub"] if centred else []
-    operators += ["Mul", "ReduceMean", "Sqrt", "Div"]
+    operators += ["Mul", "ReduceMean", root_operator(b), "Div"]
     if n.epsilon:
         operators.append("Add")
     affine = [kind for kind, factor in n.affine if not is_uniform(b, factor, neutral_of(kind))]
@@ -32,6 +32,11 @@ def operators_of_chain(b: Builder, n: Normalisation, source: Value, centred: boo
         affine = ["Mul"]
     casts = ["Cast", "Cast"] if b.dtype(source) in HALVES else []
     return operators + affine + casts
+
+
+def root_operator(b: Builder) -> str:
+    """The operator of a square root: Pow on DLA, which has that one and no Sqrt."""
+    return "Pow" if b.target.dla else "Sqrt"
 
 
 def is_of_the_file(node: Node) -> bool:
@@ -53,18 +58,26 @@ def require_shorter(b: Builder, operators: Sequence[str]) -> None:
     """Decline to write nodes of these operators for a window of no more nodes.
 
     So the file keeps its own spelling, which TensorRT may know, where there is nothing to gain. So what surgeon wrote
-    is not written again. There are two exceptions:
+    is not written again. There are three exceptions:
 
     1. A window in double precision, which no TensorRT has.
     2. A window of the file that lost its epsilon: the report must say so, or mend it.
+    3. A window of the file that a DLA leaves to the GPU, where it runs what is written.
     """
-    if len(b.matched) > len(operators) or _is_double_inside(b) or (b.warnings and is_of_the_file(b.root)):
+    if len(b.matched) > len(operators) or _is_double_inside(b):
+        return
+    if is_of_the_file(b.root) and (b.warnings or _stays_on_dla(b, operators)):
         return
     # A larger window says so, or what stands here is what would be written, or surgeon wrote it: no news.
     is_written = sorted(m.key for m in b.matched) == sorted(operators)
     if _has_factor_behind(b) or is_written or not is_of_the_file(b.root):
         not_mine()
     require(False, "no operator at this opset that the target takes, and no shorter spelling")
+
+
+def _stays_on_dla(b: Builder, operators: Sequence[str]) -> bool:
+    """Whether a DLA runs what is written, and leaves the window's root to the GPU."""
+    return "Pow" in operators and "Cast" not in operators and any(m.key == "Sqrt" for m in b.matched)
 
 
 def _is_double_inside(b: Builder) -> bool:

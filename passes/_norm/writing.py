@@ -15,7 +15,7 @@ from .._shapes import cancel, dims, no_larger, output_of
 from .factors import Factor, is_constant, is_uniform, merged, neutral_of, numpy_type
 from .precision import typed
 from .window import Normalisation, affine_of
-from .worth import require_fewer
+from .worth import require_fewer, root_operator
 
 # Writes a normalisation as one node: (b, source, n, (scale, shift), dtype).
 Writer = Callable[[Builder, Value, Normalisation, tuple[Factor, Factor], int], Value]
@@ -26,7 +26,13 @@ def normalised(b: Builder, x: Value, axes: Sequence[int], epsilon: float, centre
     wide = b.Cast(x, to=TensorProto.FLOAT) if b.dtype(x) in HALVES else x
     deviation = b.Sub(wide, b.ReduceMean(wide, axes=list(axes), keepdims=1)) if centred else wide
     variance = b.ReduceMean(b.Mul(deviation, deviation), axes=list(axes), keepdims=1)
-    y: Value = b.Div(deviation, b.Sqrt(b.Add(variance, epsilon) if epsilon else variance))
+    y: Value = b.Div(deviation, _root(b, b.Add(variance, epsilon) if epsilon else variance))
+    return y
+
+
+def _root(b: Builder, square: Value) -> Value:
+    """The square root of what is not negative, in the operator that the target has: see `root_operator`."""
+    y: Value = b.Pow(square, 0.5) if root_operator(b) == "Pow" else b.Sqrt(square)
     return y
 
 
