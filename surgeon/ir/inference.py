@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto, helper, numpy_helper
 
-from surgeon.ir.declared import Declared, drop_sizes, drop_sizes_of_bodies
+from surgeon.ir.declared import MADE_UP, Declared, drop_sizes, drop_sizes_of_bodies
 from surgeon.ir.graph import VALUELESS, Graph, Node, Value, scopes_of
 from surgeon.ir.iteration import LoopCarried, loop_carried, parameters, refined_outputs
 from surgeon.ir.lattice import Shape, TensorType, join, meet, read_type, type_proto, value_info, without_names
@@ -46,6 +46,7 @@ class Inference:
         """What is known of every tensor."""
         graph = self._model.graph
         bare = without_weights(self._model)
+        _tell(bare, self._remembered(graph))
         while True:
             self._table = TypeTable()
             self._table.collect(graph, _inferred(bare).graph)
@@ -55,10 +56,21 @@ class Inference:
                 more = [info for info in self._refine_graph(graph) if listed.get(info.name) != info]
             if not more:
                 break
-            for info in more:  # each round knows more of them
-                (listed.get(info.name) or bare.graph.value_info.add()).CopyFrom(info)
+            _tell(bare, more)  # each round knows more of them
         self._infer_functions()
         return self._table
+
+    def _remembered(self, graph: Graph) -> Iterator[ValueInfoProto]:
+        """The tensors that nodes made by rewrites return, with the sizes that were known of what they replace.
+
+        A rewrite computes what stood there, but ONNX's inference may make less of how it is written: it has no name for
+        a size that follows from a broadcast.
+        """
+        for node in graph.live():
+            for out in node.outputs if node.is_new else ():
+                known = self._before.find(out) if out is not None else None
+                if out is not None and known is not None and known.elem and known.shape:
+                    yield value_info(out.name, known.elem, _without_made_up(known.shape))
 
     # ---- what ONNX's inference leaves out --------------------------------------------------------------------------
 
@@ -192,6 +204,19 @@ class Inference:
             attribute.name = name
         behind = functions_behind(all_nodes(body), self._model.proto.functions)
         return _inferred(helper.make_model(body, opset_imports=list(proto.opset_import), functions=behind)).graph
+
+
+def _tell(model: ModelProto, infos: Iterable[ValueInfoProto]) -> None:
+    """Write what is known of tensors, for ONNX's inference."""
+    graph = model.graph
+    listed = {info.name: info for info in (*graph.value_info, *graph.output)}
+    for info in infos:
+        (listed.get(info.name) or graph.value_info.add()).CopyFrom(info)
+
+
+def _without_made_up(shape: Shape) -> Shape:
+    """The dimensions without the names that inference made up: another run gives these to other sizes."""
+    return tuple(None if isinstance(d, str) and d.startswith(MADE_UP) else d for d in shape)
 
 
 def infer_node(model: Model, node: Node, table: TypeTable, constant: Callable[[Value], np.ndarray | None]) -> None:

@@ -81,7 +81,7 @@ class Cutter:
         stands = (*record.added, *_standing(record.matched))
         has_bodies = any(n.bodies for n in (*went, *record.added))
         shared = _Shared(self, record.root.graph, keeps_names=has_bodies)
-        before = _Before(shared, {o: n for n in went for o in n.outputs if o is not None})
+        before = _Before(shared, {o: n for n in went for o in n.outputs if o is not None}, record.aliases)
         after = _After(shared, {o: n for n in stands for o in n.outputs if o is not None})
         for out in outputs:
             before.add(out)
@@ -295,7 +295,18 @@ class _CutSide:
 
 
 class _Before(_CutSide):
-    """The original's side: nodes and bodies as the file has them."""
+    """The original's side: nodes and bodies as the file has them.
+
+    aliases  tensors that went without a node in their place, and what their readers read now
+    """
+
+    def __init__(self, shared: _Shared, made: Mapping[Value, Node], aliases: Mapping[Value, Value]) -> None:
+        super().__init__(shared, made)
+        self._in_file = _in_file(made, aliases)
+
+    def _read(self, value: Value) -> Value:
+        """The file's tensor, where a node of it was given a new one to read before it went itself."""
+        return super()._read(self._in_file.get(value, value))
 
     def _producer(self, value: Value) -> Node | None:
         if self.shared.is_lowered:
@@ -327,6 +338,18 @@ class _After(_CutSide):
     def _copy_bodies(self, node: Node, proto: NodeProto) -> None:
         for body, copied in zip(node.bodies, body_protos(proto), strict=True):
             body.copy_into(copied)
+
+
+def _in_file(made: Mapping[Value, Node], aliases: Mapping[Value, Value]) -> dict[Value, Value]:
+    """New tensors -> the one tensor of the file that they were read instead of."""
+    found: dict[Value, set[Value]] = {}
+    for old in aliases.keys() & made.keys():
+        new = old
+        while new in aliases:
+            new = aliases[new]
+            if new.producer is not None and new.producer.is_new:
+                found.setdefault(new, set()).add(old)
+    return {new: old for new, (old, *others) in found.items() if not others}
 
 
 def _declarations(inputs: Sequence[tuple[str, int, Shape | None]]) -> list[onnx.ValueInfoProto]:
