@@ -1,0 +1,118 @@
+"""Write DeformConv as GridSample and a convolution of one pixel.
+
+Why       TensorRT-RTX has no DeformConv: its implementation in TensorRT, from 10.1 on, is a plugin. DCNv2 detectors and
+          video super-resolution (EDVR, BasicVSR++) export it from opset 19 on.
+Rewrites  DeformConv(x, w, offset, b, mask)  ->  Conv(GridSample(x, places) * mask, w as a kernel of one pixel, b),
+          where `places` has for each output pixel one place for each pixel of the kernel; for each group of offsets
+          its own GridSample of its channels
+Exact     To rounding: a place is computed in GridSample's units, from -1 to 1, and beyond the border all is 0 in both.
+Price     x takes as many times its memory as the kernel has pixels. ONNX Runtime, [1,32,32,32] by 3 x 3 with a mask:
+          1.0 to 1.5 ms, 25 nodes.
+
+Channels and the kernel's sizes must be static; batch, height and width need not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from surgeon import Builder, Stage, op, require, require_some, rule, var
+from surgeon.ir.graph import Value
+from surgeon.targets.conditions.windows import per_axis
+
+x, weight, offset = var("x"), var("weight"), var("offset")
+BEYOND = 2.0  # pixels outside the picture: nothing of it is seen from there
+
+
+@rule(op.DeformConv(x, weight, offset, ...), stage=Stage.LOWER, strategy="decompose")
+def decompose(b, x, weight, offset):
+    node = b.root
+    channels = require_some(b.shape(x), "the rank of its input is not known")[1]
+    kernel = require_some(b.shape(weight), "the sizes of its weights are not known")
+    require(len(kernel) == 4, "it has not two spatial dimensions")
+    require(
+        all(isinstance(d, int) for d in (channels, *kernel)), "its channels or the sizes of its kernel are not static"
+    )
+    count, pixels = node.attr("offset_group"), int(kernel[2]) * int(kernel[3])
+    bias, mask = (node.inputs[k] if len(node.inputs) > k else None for k in (3, 4))
+    taken = []
+    for group in range(count):
+        places = _places(b, x, offset, group, kernel[2:])
+        part = x if count == 1 else _part(b, x, group, channels // count)
+        seen = b.GridSample(part, places, mode=_linear(b), padding_mode="zeros", align_corners=0)
+        require(b.target.takes(seen.producer) is None, "the target has no GridSample that it could be written with")
+        if mask is not None:
+            share = mask if count == 1 else _part(b, mask, group, pixels)
+            seen = b.Mul(seen, b.Reshape(share, np.asarray([0, 1, pixels, -1])))
+        taken.append(seen)
+    whole = taken[0] if count == 1 else b.Concat(*taken, axis=1)
+    columns = b.Reshape(whole, _sizes_behind(b, [0, channels * pixels], offset))
+    flat = b.Reshape(weight, np.asarray([kernel[0], kernel[1] * pixels, 1, 1]))
+    return b.Conv(columns, flat, *([] if bias is None else [bias]), group=node.attr("group"))
+
+
+def _linear(b: Builder) -> str:
+    """What the model's opset calls GridSample's mode."""
+    return "linear" if b.opset >= 20 else "bilinear"
+
+
+def _part(b: Builder, x: Value, group: int, size: int) -> Value:
+    """The channels of a group."""
+    ends = ([group * size], [(group + 1) * size], [1])
+    found: Value = b.Slice(x, *(np.asarray(e, np.int64) for e in ends))
+    return found
+
+
+def _sizes_behind(b: Builder, front: list[int], offset: Value) -> Any:
+    """`front`, and the height and width of the output behind it: an array, or computed where they are not static."""
+    shape = b.shape(offset) or ()
+    if all(isinstance(d, int) for d in shape[2:]):
+        return np.asarray([*front, *shape[2:]], np.int64)
+    sizes = b.Slice(b.Shape(offset), np.asarray([2]), np.asarray([4]), np.asarray([0]))
+    return b.Concat(np.asarray(front, np.int64), sizes, axis=0)
+
+
+def _places(b: Builder, x: Value, offset: Value, group: int, kernel: tuple[Any, ...]) -> Value:
+    """[N, pixels of the kernel, output pixels, 2]: where GridSample looks, from -1 to 1."""
+    pixels = kernel[0] * kernel[1]
+    first = group * pixels * 2
+    found = []
+    for axis in (1, 0):  # GridSample wants the column first
+        moved = b.Gather(offset, first + axis + 2 * np.arange(pixels), axis=1)
+        at = b.Add(moved, _unmoved(b, offset, axis, kernel))
+        size = _size(b, x, axis)
+        low, high = b.constant(-BEYOND, b.dtype(x)), b.Add(size, b.constant(BEYOND, b.dtype(x)))
+        at = b.Min(b.Max(b.Where(b.Equal(at, at), at, low), low), high)  # NaN sees nothing
+        units = b.Sub(b.Div(at, b.Mul(size, 0.5)), 1.0)
+        found.append(b.Unsqueeze(units, axes=[4]))
+    places: Value = b.Reshape(b.Concat(*found, axis=4), np.asarray([0, pixels, -1, 2]))
+    return places
+
+
+def _size(b: Builder, x: Value, axis: int) -> Value:
+    """The height or the width of the picture, as a number of its type."""
+    size = (b.shape(x) or ())[2 + axis]
+    if isinstance(size, int):
+        return b.constant(float(size), b.dtype(x))
+    found: Value = b.Cast(b.Gather(b.Shape(x), np.asarray(2 + axis)), to=b.dtype(x))
+    return found
+
+
+def _unmoved(b: Builder, offset: Value, axis: int, kernel: tuple[Any, ...]) -> Value:
+    """[pixels of the kernel, height or 1, width or 1]: where a pixel of the kernel looks without an offset, counted
+    from the picture's border: half a pixel before the first one's centre."""
+    node, dtype = b.root, b.dtype(offset)
+    stride, dilation = per_axis(node, "strides", 1)[axis], per_axis(node, "dilations", 1)[axis]
+    pad = (node.attr("pads") or [0] * 4)[axis]
+    within = np.indices(kernel)[axis].reshape(-1, 1, 1) * dilation - pad + 0.5
+    count = (b.shape(offset) or ())[2 + axis]
+    if isinstance(count, int):
+        steps = np.arange(count) * stride
+        return b.constant(within + steps.reshape((-1, 1) if axis == 0 else (1, -1)), dtype)
+    end = b.Gather(b.Shape(offset), np.asarray(2 + axis))
+    line = b.Cast(b.Range(np.asarray(0), end, np.asarray(1)), to=dtype)
+    line = b.Unsqueeze(line, axes=[1 if axis == 0 else 0])
+    found: Value = b.Add(b.Mul(line, float(stride)), b.constant(within, dtype))
+    return found
