@@ -27,7 +27,7 @@ them sees the mistake:
 
 What runs when a module is imported (a pattern, a table) is met by the cases, models and tests that run any line of the
 file, or of one that imports it. Cases and models run without proof here: a wrong rewrite differs before it is proved
-wrong. So the meaning of a plugin's node, which the proof runs, is asked about by the tests alone.
+wrong. Cases that end with nodes of surgeon's own are proved, too: the proof alone runs what such a node means.
 
 Printed are the mutants of each file, what killed them, and those that survive. mutation_equivalent.txt beside this file
 lists mutants that no test can kill, with the reason; they are counted apart.
@@ -66,6 +66,7 @@ import re
 import resource
 import signal
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -83,13 +84,15 @@ REGISTRY = "surgeon.rules.registry"
 # Tests of what is above the passes, or of files: they meet no mutant. Those of cases and corpus are met as such.
 NOT_RUN = {
     *("test_bad_input", "test_cases", "test_cli", "test_compare", "test_corpus", "test_docs", "test_engine"),
-    *("test_files", "test_graph", "test_html", "test_interop", "test_layout", "test_mutation", "test_network"),
+    *("test_files", "test_graph", "test_html", "test_interop", "test_layout", "test_less_known", "test_mutation"),
+    *("test_network",),
     *("test_packaging", "test_pipeline", "test_plugins", "test_polygraphy", "test_precision", "test_prove"),
     *("test_order", "test_public_api", "test_python_plugin", "test_rtx", "test_samples", "test_typing"),
 }
 SLOWEST = 5.0  # seconds; a slower test meets no mutant
 CORPUS_SECONDS = 3.0
-LIMIT = 60.0  # seconds of computing for a mutant, and four times what its tests take without it
+LESS_KNOWN_SECONDS = 10.0
+LIMIT = 20.0  # seconds of computing for each thing that a mutant meets, and four times what that takes without it
 MODULES = (
     "hypothesis ml_dtypes numpy onnx onnx.helper onnx.parser onnx.reference onnx.shape_inference onnx_graphsurgeon "
     "onnxruntime polygraphy pytest rich"
@@ -402,6 +405,7 @@ class Unit:
     outcome: Any = None
     lines: dict[str, set[int]] = field(default_factory=dict)
     of: str = ""  # what it reads, in short
+    case: Any = None  # of a case file
 
     def runs(self, path: Path, lines: Iterable[int]) -> bool:
         found = self.lines.get(str(path))
@@ -413,7 +417,7 @@ def _short(text: object) -> str:
 
 
 def _case(case: Any, folders: tuple[str, ...]) -> Any:
-    """What tests/test_cases.py asks of a case, as far as it needs neither a proof nor ONNX Runtime."""
+    """What tests/test_cases.py asks of a case, without a proof unless nodes of surgeon's own come out."""
     import casefile
 
     import surgeon
@@ -428,7 +432,15 @@ def _case(case: Any, folders: tuple[str, ...]) -> Any:
     spelt = any("no shorter spelling" in d.why for d in again.report.declined)
     canonical = _short(casefile.canonical(result.model))
     warned = [any(words in warning for warning in result.report.warnings) for words in case.warns]
-    return [canonical, said, warned, bool(result.report.applied), bool(again.report.applied), spelt, final]
+    proved = not _meant(result.model) or len(surgeon.rewrite(case.model, **case.options, passes=folders).report.applied)
+    return [canonical, said, warned, bool(result.report.applied), bool(again.report.applied), spelt, final, proved]
+
+
+def _meant(model: Any) -> bool:
+    """Whether it has nodes of which a pass says what they compute (@meaning): the proof alone runs that."""
+    from surgeon.rules.meaning import has_meaning
+
+    return any(n.domain and has_meaning(n.op_type) for n in model.graph.node)
 
 
 def _model(model: Any, target: str) -> Any:
@@ -462,8 +474,23 @@ def case_units(folder: Path, folders: tuple[str, ...], names: list[str]) -> list
             partial(_case, case, folders),
             case.pass_name,
             of=_short(p.read_bytes()),
+            case=case,
         )
         for p, case in ((p, casefile.load(p)) for p in paths)
+    ]
+
+
+def less_known_units(cases: list[Unit]) -> list[Unit]:
+    """What tests/test_less_known.py asks of each case: a rank, the sizes, a type or a constant is not known."""
+
+    def ends(case: Any) -> Any:
+        import test_less_known as less
+
+        return [less.end_of(case, model) for way in less.WAYS for model in way(case) if less.is_valid(model)]
+
+    return [
+        Unit("less", f"{unit.name} less", partial(ends, unit.case), unit.pass_name, of=unit.of, case=unit.case)
+        for unit in cases
     ]
 
 
@@ -654,7 +681,8 @@ def in_children(
     """(key, what the work returned) for each work, run in a child of its own, so many at a time.
 
     A text stands for what one that ends otherwise did: "time" for one that computed past its limit, or waited for ten
-    times that (a busy machine is no infinite loop), "crash" for a child that died.
+    times that (a busy machine is no infinite loop), "crash" for a child that died. The work may set the limit of what
+    it computes next with allow().
     """
     context = multiprocessing.get_context("fork")
     running: dict[Any, tuple[Any, Any, float]] = {}
@@ -687,8 +715,13 @@ def in_children(
             yield key, "time" if child.exitcode == -signal.SIGXCPU else result
 
 
+def allow(seconds: float) -> None:
+    """Runs in a child: it is ended when it has computed for so many seconds more."""
+    resource.setrlimit(resource.RLIMIT_CPU, (ceil(time.process_time() + seconds), resource.RLIM_INFINITY))
+
+
 def _child(pipe: Any, work: Callable[[], Any], seconds: float) -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (ceil(seconds), ceil(seconds) + 1))
+    allow(seconds)
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
     os.dup2(nothing, 2)
@@ -724,6 +757,7 @@ class Bench:
             found = [u for u in self.units if u.runs(path, place.lines)]
         found.sort(key=lambda u: (u.pass_name != own, not u.runs(path, place.of), str(path) not in u.lines, u.seconds))
         cases = [u for u in found if u.kind == "case"]
+        cases += _within([u for u in found if u.kind == "less"], LESS_KNOWN_SECONDS)
         models = _within(_spread([u for u in found if u.kind == "corpus"]), CORPUS_SECONDS)
         return cases + models, _within([u for u in found if u.kind == "test"], self.test_seconds)
 
@@ -736,6 +770,10 @@ def _within(units: Iterable[Unit], seconds: float) -> list[Unit]:
             break
         found.append(unit)
     return found
+
+
+def _seconds(*parts: list[Unit]) -> float:
+    return sum(unit.seconds for part in parts for unit in part)
 
 
 def _spread(units: list[Unit]) -> list[Unit]:
@@ -757,8 +795,10 @@ def run_mutant(mutant: Mutant, units: list[Unit], tests: list[Unit]) -> str:
     except Exception as error:
         return f"import {type(error).__name__}"
     for unit in units:
+        allow(LIMIT + 4 * unit.seconds)
         if _outcome(unit) != unit.outcome:
             return f"{unit.kind} {unit.name}"
+    allow(LIMIT + 4 * _seconds(tests))
     if units and not loaded:
         raise RuntimeError(f"{mutant.path} was not imported from where it was expected")
     return _run_tests([t.name for t in tests])
@@ -834,7 +874,7 @@ class Tally:
         return f"{name:44}{self.counted:8}{self.killed.total():8}{len(self.survivors):10}{share:7.1f}%{by}"
 
 
-KILLERS = ("import", "case", "corpus", "test", "time", "crash")
+KILLERS = ("import", "case", "less", "corpus", "test", "types", "time", "crash")
 
 
 def total(tallies: Iterable[Tally]) -> Tally:
@@ -880,7 +920,7 @@ def play(bench: Bench, mutants: list[Mutant], jobs: int) -> Iterator[tuple[Mutan
         if group is passes:
             importlib.import_module(REGISTRY)
         works = ((m, partial(run_mutant, m, *met[id(m)])) for m in group)
-        for mutant, killer in in_children(works, jobs, lambda m: LIMIT + 4 * sum(u.seconds for u in met[id(m)][1])):
+        for mutant, killer in in_children(works, jobs, lambda m: LIMIT + 4 * _seconds(*met[id(m)])):
             yield mutant, killer, ""
 
 
@@ -898,7 +938,8 @@ def bench_of(args: argparse.Namespace, paths: list[Path]) -> Bench:
     folders = (str(args.passes.resolve()),) if args.passes is not None else ()
     units = case_units(args.cases, folders, [Path(name).stem for name in args.own])
     if not own:
-        units += corpus_units(ROOT / "tests" / "corpus")
+        units += less_known_units(units)
+        units += [] if args.no_corpus else corpus_units(ROOT / "tests" / "corpus")
     gc.collect()
     gc.freeze()
     store = Store(args.store, paths)
@@ -932,8 +973,10 @@ def main() -> None:
             judged.append(mutant)
         else:
             tallies[mutant.path].equivalent.append((mutant, reason))
-    with open(args.survivors or os.devnull, "w", encoding="utf-8") as out:
+    folder = contextlib.nullcontext("") if args.passes else tempfile.TemporaryDirectory()
+    with open(args.survivors or os.devnull, "w", encoding="utf-8") as out, folder as name, _types(name) as types:
         for mutant, killer, why in play(bench, judged, args.jobs):
+            killer = killer or types(mutant)
             if killer:
                 tallies[mutant.path].killed[killer.partition(" ")[0]] += 1
             else:
@@ -942,6 +985,24 @@ def main() -> None:
             if args.verbose:
                 print(f"{killer or 'SURVIVES'}: {survivor(mutant, why)}", flush=True)
     _print(tallies)
+
+
+@contextlib.contextmanager
+def _types(folder: str) -> Iterator[Callable[[Mutant], str]]:
+    """A function that says what mypy has against a mutant ("types ..."), or ""; of one's own passes it says nothing."""
+    if not folder:
+        yield lambda mutant: ""
+        return
+    from mutation_types import Types
+
+    def says(mutant: Mutant) -> str:
+        again = next(m for m in mutants_of(mutant.path) if (m.line, m.what) == (mutant.line, mutant.what))
+        again.apply()  # of a tree of its own
+        error = types.rejects(mutant.path, again.tree)
+        return f"types {error}" if error else ""
+
+    with Types(Path(folder)) as types:
+        yield says
 
 
 def _print(tallies: dict[Path, Tally]) -> None:
@@ -971,6 +1032,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--tests", type=float, default=20.0, metavar="SECONDS", help="for the tests; 0: none")
     parser.add_argument("--of", nargs="+", default=[], metavar="FILE", help="the tests of these files alone")
+    parser.add_argument("--no-corpus", action="store_true", help="no models: they find one in 240, and take longest")
     parser.add_argument("--store", type=Path, metavar="FILE", help="keeps the lines that each test runs")
     parser.add_argument("--survivors", metavar="FILE", help="write the survivors here as they are found")
     parser.add_argument("--verbose", action="store_true", help="print every mutant")

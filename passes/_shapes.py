@@ -105,7 +105,7 @@ def _solved(found: list[Dim], source: list[Dim]) -> list[Dim]:
     mine, theirs = (int(np.prod([d for d in row if isinstance(d, int)], dtype=np.int64)) for row in (found, source))
     if len(unknown) == 1 and not given and mine:
         found[unknown[0]] = theirs // mine
-    elif len(unknown) == 1 and len(given) == 1 and mine == theirs:
+    elif len(unknown) == 1 and len(given) == 1 and mine == theirs != 0:
         found[unknown[0]] = given[0]
     return found
 

@@ -1,0 +1,175 @@
+"""What passes know of sizes that are computed at run time: passes/_shapes.py, asked row by row."""
+
+from __future__ import annotations
+
+import pytest
+from helpers import a_pass, model
+
+from surgeon.ir.graph import Value
+from surgeon.ir.model import Model
+from surgeon.passes import _shapes
+from surgeon.rules.builder import Builder
+from surgeon.rules.driver import Driver, Editor
+from surgeon.rules.rule import Stage
+from surgeon.targets.target import Target
+
+
+class Asked:
+    """A model whose tensors are asked for by name. `body`: the nodes behind the input x, and others of 1 element."""
+
+    def __init__(self, x: str, body: str) -> None:
+        text = f"(float[{x}] x, float[{x}] twin, int64[2] pair, int64[1] one, int64[K] many) => (int64[2] y)"
+        driver = Driver(
+            Model(model(f"{text} {{ {body} y = Identity (pair) }}")), [a_pass("asked")], Target.parse("10.9")
+        )
+        self.graph = driver.model.scopes[0]
+        self.b: Builder = Editor(driver, "asked", Stage.CLEAN).builder(self.graph.live()[0])
+
+    def __getitem__(self, name: str) -> Value:
+        found = self.graph.find(name)
+        assert found is not None
+        return found
+
+    def dims(self, name: str) -> object:
+        return self._said(_shapes.dims(self.b, self[name]))
+
+    def elements(self, name: str) -> object:
+        return self._said(_shapes.elements(self.b, self[name]))
+
+    def _said(self, found: list[_shapes.Dim] | None) -> object:
+        """Dimensions without a name as text: `x[1]` is axis 1 of x."""
+        return found and [f"{d[0].name}[{d[1]}]" if isinstance(d, tuple) else d for d in found]
+
+
+NUMBERS = {"p0": 0, "p1": 1, "p2": 2, "p3": 3, "m1": -1, "m2": -2, "m3": -3}
+SLICED = " ".join(f"{n} = Constant <value_ints = [{v}]> ()" for n, v in NUMBERS.items()) + " s = Shape (x)"
+# (x's dimensions, the nodes, what the elements of v are)
+ELEMENTS = [
+    ("N,3,4", "v = Shape (x)", ["N", 3, 4]),
+    ("N,3,4", "v = Shape <start = 1> (x)", [3, 4]),
+    ("N,3,M", "v = Shape <start = -2, end = -1> (x)", [3]),
+    ("N,3,M", "v = Shape <end = 2> (x)", ["N", 3]),
+    ("N,3", "v = Identity (one)", [None]),
+    ("N,3", "v = Identity (pair)", [None, None]),
+    ("N,3", "v = Identity (many)", None),
+    ("N,3", "v = Constant <value_ints = [5, -6]> ()", [5, -6]),
+    ("N,3", "v = Constant <value_floats = [5.0, 6.0]> ()", [5, 6]),
+    ("N,3", "v = Constant <value_floats = [5.5, 6.0]> ()", None),
+    ("N,3", "v = Constant <value_ints = [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]> ()", [*range(1, 17)]),
+    ("N,3", "v = Constant <value_ints = [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]> ()", None),
+    ("N,3", "s = Shape (x) v = Cast <to = 6> (s)", ["N", 3]),
+    ("N,3", "s = Shape (x) axes = Constant <value_ints = [0]> () v = Unsqueeze (s, axes)", ["N", 3]),
+    ("N,3", "v = Concat <axis = 0> (one, pair)", [None, None, None]),
+    ("N,3", "v = Concat <axis = 0> (one, many)", None),
+    ("N,3", "s = Shape (x) c = Constant <value_ints = [7]> () v = Concat <axis = 0> (s, c)", ["N", 3, 7]),
+    ("N,3", "s = Shape (x) v = ReduceProd <keepdims = 0> (s)", [None]),
+    ("N,3", "v = Add (one, one)", [None]),
+    ("N,3,M", "s = Shape (x) i = Constant <value_ints = [2, -3, 1]> () v = Gather (s, i)", ["M", "N", 3]),
+    ("N,3", "s = Shape (x) i = Constant <value_ints = [2]> () v = Gather (s, i)", None),
+    ("N,3", "s = Shape (x) i = Constant <value_ints = [-3]> () v = Gather (s, i)", None),
+    ("N,3", "s = Shape (x) v = Gather (s, one)", None),
+    ("N,3,M", "s = Shape (x) a, v, c = Split <axis = 0> (s)", [3]),
+    ("N,3,M", "s = Shape (x) a, v = Split <axis = 0> (s)", ["M"]),
+    ("N,3,M", "s = Shape (x) n = Constant <value_ints = [1, 2]> () a, v = Split <axis = 0> (s, n)", [3, "M"]),
+    ("N,3,M", "s = Shape (x) n = Constant <value_ints = [1, 2]> () v, b = Split <axis = 0> (s, n)", ["N"]),
+    ("N,3,M", "s = Shape (x) a, v = Split <axis = 0> (s, pair)", None),
+    ("N,3", "a, v = Split <axis = 0> (many)", None),
+    ("N,3,M", f"{SLICED} v = Slice (s, p1, p3)", [3, "M"]),
+    ("N,3,M", f"{SLICED} v = Slice (s, m2, m1)", [3]),
+    ("N,3,M", f"{SLICED} v = Slice (s, p0, p3, p0, p2)", ["N", "M"]),
+    ("N,3,M", f"{SLICED} v = Slice (s, m1, m3, p0, m1)", None),
+    ("N,3,M", f"{SLICED} v = Slice (s, p0, one)", None),
+]
+
+
+@pytest.mark.parametrize(("x", "body", "expected"), ELEMENTS)
+def test_elements(x: str, body: str, expected: object) -> None:
+    assert Asked(x, body).elements("v") == expected
+
+
+FOLDED = "c = Constant <value_ints = [{0}]> () v = Reshape (x, c)"
+# (x's dimensions, the nodes, the dimensions of v)
+DIMS = [
+    ("2,3", "v = Relu (x)", [2, 3]),
+    ("N,3", "v = Cast <to = 10> (x)", ["N", 3]),
+    ("N,3,4", FOLDED.format("0, -1"), ["N", 12]),
+    ("N,3,4", FOLDED.format("-1, 4"), ["unk__0", 4]),
+    ("N,3,4", FOLDED.format("0, 0, 2, 2"), ["N", 3, 2, 2]),
+    ("N,4,4", FOLDED.format("-1, 16"), ["N", 16]),
+    ("N,M,4", FOLDED.format("0, -1"), ["N", "unk__0"]),
+    ("N,3,4", FOLDED.format("12, -1"), [12, "N"]),
+    ("N,3,4", FOLDED.format("6, -1"), [6, "unk__0"]),
+    ("N,3,4", "c = Constant <value_ints = [0]> () t = Concat <axis = 0> (c, one) v = Reshape (x, t)", ["N", "unk__0"]),
+    ("N,3", "c = Constant <value_ints = [0]> () t = Concat <axis = 0> (one, c) v = Reshape (x, t)", ["N", 3]),
+    ("0,M", "c = Constant <value_ints = [0]> () t = Concat <axis = 0> (c, one) v = Reshape (x, t)", [0, "unk__0"]),
+    ("N,6", "s = Shape (twin) v = Reshape (x, s)", ["N", 6]),
+    ("N,6", "v = Reshape (x, pair)", ["unk__0", "unk__1"]),
+    ("N,6", "v = Reshape (x, many)", None),
+    ("N,6", "r = Reshape (x, many) v = Identity (r)", None),
+    ("N,6", "r = Reshape (x, pair) v = Identity (r)", ["unk__0", "unk__1"]),
+]
+
+
+@pytest.mark.parametrize(("x", "body", "expected"), DIMS)
+def test_dims(x: str, body: str, expected: object) -> None:
+    assert Asked(x, body).dims("v") == expected
+
+
+# (x's dimensions, the nodes, whether x and v, which have equally many elements, have the same dimensions)
+SAME = [
+    ("N,6", FOLDED.format("0, 6"), True),
+    ("N,6", FOLDED.format("6, -1"), False),
+    ("N,6", FOLDED.format("-1, 6"), True),
+    ("N,6", FOLDED.format("-1, 2, 3"), False),
+    ("N,M,6", FOLDED.format("-1, 2, 6"), False),
+    ("N,M", "v = Reshape (x, pair)", False),
+    ("N,M", "v = Reshape (x, many)", False),
+    ("N,M,3", "c = Constant <value_ints = [0, -1, 3]> () v = Reshape (x, c)", True),
+    ("N,M", "c = Constant <value_ints = [0]> () t = Concat <axis = 0> (c, one) v = Reshape (x, t)", True),
+    ("0,M", "c = Constant <value_ints = [0]> () t = Concat <axis = 0> (c, one) v = Reshape (x, t)", False),
+    ("2,3", FOLDED.format("3, 2"), False),
+]
+
+
+@pytest.mark.parametrize(("x", "body", "same"), SAME)
+def test_same_shape(x: str, body: str, same: bool) -> None:
+    asked = Asked(x, body)
+    assert _shapes.same_shape(asked.b, asked["x"], asked["v"]) == same
+    assert _shapes.same_shape(asked.b, asked["v"], asked["x"]) == same
+
+
+# (what is given, the whole, whether it broadcasts to the whole and leaves that as it is)
+NO_LARGER = [
+    ([], [2], True),
+    ([1, 3], ["N", 3], True),
+    (["N", 1], ["N", 3], True),
+    ([3], ["N", 3], True),
+    ([2], ["N", 3], False),
+    ([3], [1], False),
+    (["N", 3], [3], False),
+    (["M", 3], ["N", 3], False),
+    ([None], [None], False),
+    (None, [3], False),
+    ([3], None, False),
+]
+
+
+@pytest.mark.parametrize(("given", "whole", "fits"), NO_LARGER)
+def test_no_larger(given: list[_shapes.Dim] | None, whole: list[_shapes.Dim] | None, fits: bool) -> None:
+    assert _shapes.no_larger(given, whole) == fits
+
+
+# (the order of one Transpose, that of the next, whether it undoes the first)
+ORDERS = [
+    ([0, 2, 1], [0, 2, 1], True),
+    ([1, 2, 0], [2, 0, 1], True),
+    ([1, 2, 0], [1, 2, 0], False),
+    ([1, 0], [1, 0, 2], False),
+    (None, [1, 0], False),
+    ([1, 0], None, False),
+]
+
+
+@pytest.mark.parametrize(("inner", "outer", "undone"), ORDERS)
+def test_cancel(inner: list[int] | None, outer: list[int] | None, undone: bool) -> None:
+    assert _shapes.cancel(inner, outer) == undone
