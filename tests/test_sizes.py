@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from helpers import a_pass, model
+from surgeon.passes import _shapes
 
 from surgeon.ir.graph import Value
 from surgeon.ir.model import Model
-from surgeon.passes import _shapes
 from surgeon.rules.builder import Builder
 from surgeon.rules.driver import Driver, Editor
 from surgeon.rules.rule import Stage

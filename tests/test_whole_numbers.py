@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from helpers import model
+from surgeon.passes import _whole
 
 from surgeon.ir.model import Model
-from surgeon.passes import _whole
 
 HELD = "b = Constant <value_float = {0}> () l = Less (x, b) w = Where (l, x, b)"  # what _whole.without_nan writes
 LIMITS = "low = Constant <value_float = {0}> () high = Constant <value_float = {1}> ()"
