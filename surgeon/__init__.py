@@ -18,7 +18,7 @@ if start.is_program():
     start.begin()
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, overload
 
@@ -29,7 +29,7 @@ from surgeon.pipeline.check import Checked, check
 from surgeon.pipeline.interop import gs_pass
 from surgeon.pipeline.session import Result, rewrite_file
 from surgeon.pipeline.session import rewrite as _rewrite_model
-from surgeon.report import Applied, Declined, Progress, Report
+from surgeon.report import Applied, Declined, Report
 from surgeon.rules.builder import Builder
 from surgeon.rules.driver import Editor
 from surgeon.rules.meaning import meaning
@@ -39,7 +39,9 @@ from surgeon.targets.target import Target
 from surgeon.version import __version__
 
 if TYPE_CHECKING:
-    from surgeon.pipeline.options import Folders, Shapes, Verify
+    from typing_extensions import Unpack
+
+    from surgeon.pipeline.options import RewriteOptions
     from surgeon.pipeline.source import ModelLike
     from surgeon.precision import PrecisionResult, convert
     from surgeon.trt.compare import compare
@@ -81,22 +83,7 @@ def rewrite(
     refuses: Refusal | None = None,
 ) -> Callable[[Callable[..., Any]], Rule]: ...
 @overload
-def rewrite(
-    model: ModelLike,
-    *,
-    target: str | Target | None = None,
-    plugins: Iterable[str] = (),
-    strategy: Mapping[str, str] | None = None,
-    only: Iterable[str] | None = None,
-    skip: Iterable[str] = (),
-    verify: Verify = "window",
-    shapes: Shapes | None = None,
-    passes: Folders = (),
-    allow_unproved: bool = False,
-    options: Mapping[str, float] | None = None,
-    progress: Progress | None = None,
-    cache: bool = False,
-) -> Result: ...
+def rewrite(model: ModelLike, **options: Unpack[RewriteOptions]) -> Result: ...
 def rewrite(model: Any, **options: Any) -> Any:
     if isinstance(model, Pattern):  # `@surgeon.rewrite(pattern, stage=...)`, as `@surgeon.rule` was called
         return rule(model, **options)

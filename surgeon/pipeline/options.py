@@ -21,7 +21,7 @@ LIBRARIES = ("surgeon", "stock")
 
 
 class RewriteOptions(TypedDict, total=False):
-    """The keywords of `surgeon.rewrite`, for what hands them on."""
+    """The keywords of `surgeon.rewrite`, for what hands them on; `Options.checked` has their defaults."""
 
     target: str | Target | None
     plugins: Iterable[str]
@@ -74,7 +74,7 @@ class Options:
         progress: Progress | None = None,
         cache: bool = False,
     ) -> Options:
-        """The options of these keywords, which are those of `surgeon.rewrite`. Raises UsageError, PassError."""
+        """The options of these keywords, which are those of `RewriteOptions`. Raises UsageError, PassError."""
         if verify not in MODES:
             raise UsageError(f"verify is one of {', '.join(MODES)}, not '{verify}'.")
         chosen = _target(target)

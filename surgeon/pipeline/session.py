@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +16,12 @@ from surgeon.ir.files import Content, check_writable, write
 from surgeon.ir.memory import no_collection
 from surgeon.ir.model import Model
 from surgeon.pipeline.interop import GraphRule, Outcome, run_graph_rules, to_graphsurgeon
-from surgeon.pipeline.options import Folders, Options, RewriteOptions, Shapes, Verify
+from surgeon.pipeline.options import Options, RewriteOptions
 from surgeon.pipeline.run import Run, compare_whole, untaken
 from surgeon.pipeline.source import ModelLike, Source
-from surgeon.report import Progress, Report
+from surgeon.report import Report
 from surgeon.rules.driver import operators
 from surgeon.rules.rule import ModelRule, Stage
-from surgeon.targets.target import Target
 
 if TYPE_CHECKING:
     from onnx_graphsurgeon import Graph
@@ -69,22 +69,7 @@ class Result:
         return notebook(self.report)
 
 
-def rewrite(
-    model: ModelLike,
-    *,
-    target: str | Target | None = None,
-    plugins: Iterable[str] = (),
-    strategy: Mapping[str, str] | None = None,
-    only: Iterable[str] | None = None,
-    skip: Iterable[str] = (),
-    verify: Verify = "window",
-    shapes: Shapes | None = None,
-    passes: Folders = (),
-    allow_unproved: bool = False,
-    options: Mapping[str, float] | None = None,
-    progress: Progress | None = None,
-    cache: bool = False,
-) -> Result:
+def rewrite(model: ModelLike, **options: Unpack[RewriteOptions]) -> Result:
     """Rewrite a model for a target and prove every rewrite.
 
     model           a ModelProto (not changed), a path, or an onnx-graphsurgeon graph
@@ -105,23 +90,19 @@ def rewrite(
     """
     started = time.perf_counter()
     source = Source(model)
-    checked = Options.checked(
-        target=target,
-        plugins=plugins,
-        strategy=strategy,
-        only=only,
-        skip=skip,
-        verify=verify,
-        shapes=shapes,
-        passes=passes,
-        allow_unproved=allow_unproved,
-        options=options,
-        progress=progress,
-        cache=cache,
-    )
-    result = rewrite_source(source, checked)
+    result = rewrite_source(source, Options.checked(**options))
     result.report.seconds = time.perf_counter() - started
     return result
+
+
+def _signature() -> inspect.Signature:
+    """What help() shows of `rewrite`: the keywords one by one, each with its default."""
+    model = inspect.Parameter("model", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="ModelLike")
+    keywords = inspect.signature(Options.checked).parameters.values()
+    return inspect.Signature([model, *keywords], return_annotation="Result")
+
+
+vars(rewrite)["__signature__"] = _signature()
 
 
 def rewrite_file(source: str | Path, out: str | Path, **options: Unpack[RewriteOptions]) -> Report:
