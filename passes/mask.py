@@ -38,6 +38,7 @@ BY_ELEMENT = frozenset(
 )
 REDUCTIONS = {"ReduceSum": "add", "ReduceMean": "add", "ReduceProd": "mul", "ReduceMax": "max", "ReduceMin": "min"}
 COUNT = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+SIZES = COUNT | {"Concat", "Gather", "Shape", "Slice"}
 
 
 # ---- assignment ------------------------------------------------------------------------------------------------------
@@ -45,7 +46,7 @@ COUNT = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 
 @rule(op.ScatterND(x, places, updates), stage=Stage.FUSE)
 def assign(b, x, places, updates):
-    mask = _mask(places)
+    mask = _mask(b, places)
     if mask is None or b.root.attr("reduction") not in (None, "none"):
         not_mine()
     over = _require_same_sizes(b, mask, x)
@@ -56,13 +57,30 @@ def assign(b, x, places, updates):
     return b.Where(_shown(b, mask, rest), spread, x)
 
 
-def _mask(places: Value) -> Value | None:
+def _mask(b: Builder, places: Value) -> Value | None:
     """The mask of which a tensor holds the positions, a row each."""
     turned = places.producer
     if turned is None or turned.key != "Transpose" or list(turned.attr("perm") or [1, 0]) != [1, 0]:
         return None
     found = input_of(turned).producer
-    return input_of(found) if found is not None and found.key == "NonZero" else None
+    if found is None or found.key != "NonZero":
+        return None
+    _see(b, turned, found)
+    return input_of(found)
+
+
+def _see(b: Builder, *nodes: Node) -> None:
+    """Take nodes into the window: others may read them, too, and the proof has to know what they hold."""
+    b.matched = tuple(dict.fromkeys((*b.matched, *nodes)))
+
+
+def _see_sizes(b: Builder, value: Value | None) -> None:
+    """Take into the window how a vector of sizes is computed from the places."""
+    node = None if value is None else value.producer
+    if node is not None and node.key in SIZES:
+        _see(b, node)
+        for v in node.inputs[:1] if node.key != "Concat" else node.inputs:
+            _see_sizes(b, v)
 
 
 def _require_same_sizes(b: Builder, mask: Value, x: Value) -> int:
@@ -90,15 +108,18 @@ def _spread(b: Builder, value: Value, places: Value, form: tuple[int, int]) -> V
         return single
     if known is not None or node is None:
         raise Decline("its updates are no tensor with an element for each of the data")
+    _see(b, node)
+    if node.key in ("ConstantOfShape", "Expand"):
+        _see_sizes(b, node.inputs[-1])
     if node.key == "ConstantOfShape":
         filled = node.attr("value")
         array = np.zeros(1, np.float32) if filled is None else numpy_helper.to_array(filled)
         return b.constant(array.reshape(()), b.dtype(value))
     if node.key == "Expand" and len(b.shape(input_of(node)) or [0] * 99) <= rest:
         return input_of(node)  # each row is the same
-    if node.key == "GatherND" and not node.attr("batch_dims") and _same_places(input_of(node, 1), places):
+    if node.key == "GatherND" and not node.attr("batch_dims") and _same_places(b, input_of(node, 1), places):
         source = input_of(node)
-        mask = _mask(places)
+        mask = _mask(b, places)
         assert mask is not None
         _require_same_sizes(b, mask, source)
         require(b.rank(source) == sum(form), "its updates are of another rank")
@@ -109,9 +130,9 @@ def _spread(b: Builder, value: Value, places: Value, form: tuple[int, int]) -> V
     return made
 
 
-def _same_places(one: Value, other: Value) -> bool:
+def _same_places(b: Builder, one: Value, other: Value) -> bool:
     """Whether two tensors hold the positions of one mask."""
-    return one is other or (_mask(one) is not None and _mask(one) is _mask(other))
+    return one is other or (_mask(b, one) is not None and _mask(b, one) is _mask(b, other))
 
 
 def _single(b: Builder, value: Value) -> Value | None:
@@ -120,6 +141,9 @@ def _single(b: Builder, value: Value) -> Value | None:
         shape = b.shape(value)
         if shape is not None and all(d == 1 for d in shape):
             break
+        _see(b, value.producer)
+        if value.producer.key in ("Expand", "Tile"):
+            _see_sizes(b, value.producer.inputs[1])
         value = input_of(value.producer)
     shape = b.shape(value)
     if shape is None or not all(d == 1 for d in shape):
@@ -138,6 +162,7 @@ def _first_elements(b: Builder, value: Value, places: Value, mask: Value) -> Val
         or not _is_count(b, node.operands()[2], places)
     ):
         return None
+    _see(b, node)
     ends = {1: (0, 0), 3: (0, 0), 4: (1, 1)}  # of starts, axes and steps: the lowest and the highest
     given = {k: b.value(v) for k, v in enumerate(node.operands()) if k in ends}
     if any(v is None or (v.min(), v.max()) != ends[k] for k, v in given.items()):
@@ -155,14 +180,16 @@ def _first_elements(b: Builder, value: Value, places: Value, mask: Value) -> Val
 def _is_count(b: Builder, value: Value | np.ndarray, places: Value) -> bool:
     """Whether a tensor of one element is the number of places."""
     while isinstance(value, Value) and value.producer is not None and value.producer.key in COUNT:
+        _see(b, value.producer)
         value = input_of(value.producer)
     node = value.producer if isinstance(value, Value) else None
     if node is None or node.key not in ("Gather", "Slice"):
         return False
     whole, at, out = input_of(node), b.value(node.operands()[1]), node.outputs[0]
     shape = whole.producer
-    if shape is None or shape.key != "Shape" or not _same_places(input_of(shape), places):
+    if shape is None or shape.key != "Shape" or not _same_places(b, input_of(shape), places):
         return False
+    _see(b, node, shape)
     first = at is not None and at.size == 1 and not at.any()
     return first and (node.key == "Gather" or (out is not None and b.shape(out) == (1,)))
 
@@ -171,8 +198,8 @@ def _is_count(b: Builder, value: Value | np.ndarray, places: Value) -> bool:
 
 taken = (
     op.GatherND(x, places, batch_dims=0)
+    | op.Gather(x, op.Squeeze(op.NonZero(var("mask")), ...), axis=0)  # before what any places match
     | op.Gather(x, op.Squeeze(places, ...), axis=0)
-    | op.Gather(x, op.Squeeze(op.NonZero(var("mask")), ...), axis=0)
     | op.Compress(x, var("mask"), axis=0)
 )
 
@@ -183,7 +210,7 @@ taken = (
     stage=Stage.FUSE,
 )  # fmt: skip
 def reduce(b, x, places=None, mask=None):
-    mask = _mask(places) if mask is None and places is not None else mask
+    mask = _mask(b, places) if mask is None and places is not None else mask
     if mask is None or b.dtype(x) not in FLOATS:
         not_mine()
     over = _require_same_sizes(b, mask, x)
@@ -218,7 +245,7 @@ def _axes(b: Builder, node: Node, over: int, rest: int) -> list[int]:
 
 @rule(op.Gather(op.Shape(places), 0) | op.Gather(op.Shape(op.NonZero(var("mask"))), 1), stage=Stage.FUSE)
 def count(b, places=None, mask=None):
-    mask = _mask(places) if places is not None else mask
+    mask = _mask(b, places) if places is not None else mask
     if mask is None or b.target.imports("NonZero"):
         not_mine()
     rank = require_some(b.rank(mask), "the rank of the mask is not known")
