@@ -26,8 +26,8 @@ from surgeon.errors import EngineError, ModelError, PassError, SurgeonError, Usa
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.schemas import DOMAIN
 from surgeon.pipeline.check import Checked, check
-from surgeon.pipeline.interop import gs_pass
-from surgeon.pipeline.session import Result, rewrite_file
+from surgeon.pipeline.interop import from_gs, gs_pass
+from surgeon.pipeline.session import Result, rewrite_file, to_gs
 from surgeon.pipeline.session import rewrite as _rewrite_model
 from surgeon.report import Applied, Declined, Report
 from surgeon.rules.builder import Builder
@@ -124,6 +124,7 @@ __all__ = [
     "compare",
     "const",
     "convert",
+    "from_gs",
     "gs_pass",
     "meaning",
     "model_rule",
@@ -135,6 +136,7 @@ __all__ = [
     "rewrite",
     "rewrite_file",
     "rule",
+    "to_gs",
     "var",
     "why",
 ]

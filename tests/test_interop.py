@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 import onnx_graphsurgeon as gs
 import onnxruntime
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import surgeon
-from surgeon.pipeline.interop import changed_by, from_graphsurgeon, to_graphsurgeon
+from surgeon.pipeline.interop import changed_by, from_gs, to_graphsurgeon
 
 PASS = '''"""A pass of the test.
 
@@ -273,5 +274,91 @@ def test_import_changes_nothing() -> None:
     graph = to_graphsurgeon(given)
     graph.nodes[0].name = "other"
     graph.tensors()["w"].name = "renamed"
-    from_graphsurgeon(graph)
+    from_gs(graph)
     assert given == model()
+
+
+# ---- overloads -------------------------------------------------------------------------------------------------------
+
+TWICE = """<ir_version: 10, opset_import: ["" : 17]>
+g (float[1,3,8,8] x) => (float[1,3,8,8] y) <float[3] s = {1, 2, 3}, float[3] b = {0, 1, 0}> {
+  a = InstanceNormalization <epsilon = 0.001> (x, s, b)
+  c = Sin (a)
+  y = InstanceNormalization <epsilon = 0.5> (c, s, b)
+}"""
+
+
+def overloads(proto: ModelProto) -> tuple[list[str], list[str]]:
+    """The overloads that nodes of functions name, and those that there are."""
+    ours = {(f.domain, f.name) for f in proto.functions}
+    nodes = [n for n in proto.graph.node if (n.domain, n.op_type) in ours]
+    return [n.overload for n in nodes], [f.overload for f in proto.functions]
+
+
+def plugins() -> surgeon.Result:
+    """Two plugin nodes with other attributes, and so other functions."""
+    asked = {"target": "10.9", "plugins": "surgeon", "strategy": {"instance-norm": "plugin"}}
+    return surgeon.rewrite(onnx.parser.parse_model(TWICE), **asked)
+
+
+def test_overloads_survive_the_graph() -> None:
+    result = plugins()
+    assert overloads(result.model) == (["", "2"], ["", "2"])
+    graph = result.gs()
+    graph.nodes[-1].name = "last"
+    assert overloads(surgeon.from_gs(graph)) == (["", "2"], ["", "2"])
+    assert overloads(gs.export_onnx(result.gs())) == (["", ""], ["", ""])  # else all of this may go
+
+
+def test_overloads_that_graphsurgeon_lost_are_made_again() -> None:
+    given, graph = plugins().model, gs.import_onnx(plugins().model)
+    x = np.random.default_rng(7).normal(size=(1, 3, 8, 8)).astype(np.float32)
+    before, after = (computed(p, x) for p in (onnx.parser.parse_model(TWICE), surgeon.from_gs(graph)))
+    assert overloads(surgeon.from_gs(graph)) == overloads(given)
+    if tuple(map(int, onnxruntime.__version__.split(".")[:2])) > (1, 23):  # the older run the first one for all
+        np.testing.assert_allclose(before, after, rtol=1e-4, atol=1e-5)
+
+
+def computed(proto: ModelProto, x: np.ndarray) -> np.ndarray:
+    (y,) = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, {"x": x})
+    return np.asarray(y)
+
+
+def test_overloads_of_other_functions_survive_too() -> None:
+    assert overloads(surgeon.from_gs(surgeon.to_gs(with_functions()))) == (["one", "two"], ["one", "two"])
+
+
+def with_functions() -> ModelProto:
+    """y = Act:two(Act:one(x)), functions of one name."""
+    bodies = {"one": "Relu", "two": "Neg"}
+    opsets = [helper.make_opsetid("", 17)]
+    functions = [
+        helper.make_function(
+            "mine", "Act", ["p"], ["q"], [helper.make_node(op, ["p"], ["q"])], opsets, overload=overload
+        )
+        for overload, op in bodies.items()
+    ]
+    nodes = [
+        helper.make_node("Act", ["x"], ["a"], domain="mine", overload="one", name="first"),
+        helper.make_node("Act", ["a"], ["y"], domain="mine", overload="two", name="second"),
+    ]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in "xy")
+    graph = helper.make_graph(nodes, "g", [x], [y])
+    opsets = [*opsets, helper.make_opsetid("mine", 1)]
+    return helper.make_model(graph, functions=functions, opset_imports=opsets, ir_version=10)
+
+
+def test_a_graph_pass_keeps_overloads() -> None:
+    def rename(graph: Any) -> None:
+        graph.nodes[0].outputs[0].name = "renamed"
+
+    after = changed_by(rename, with_functions())
+    assert after is not None and overloads(after) == (["one", "two"], ["one", "two"])
+
+
+def test_a_graph_pass_that_adds_a_function_keeps_the_others() -> None:
+    def add(graph: Any) -> None:
+        graph.functions.append(gs.Function("More", "mine", opset=17, import_domains=graph.import_domains))
+
+    after = changed_by(add, with_functions())
+    assert after is not None and overloads(after) == (["one", "two"], ["one", "two", ""])

@@ -23,12 +23,18 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from surgeon.errors import ModelError, PassError
 from surgeon.ir.files import with_data, with_weights
+from surgeon.ir.functions import by_name
 from surgeon.ir.model import Model
 from surgeon.ir.protos import named_by_training
+from surgeon.ir.schemas import DOMAIN
+from surgeon.pipeline import overloads
 from surgeon.report import Applied, Declined
+from surgeon.rules.meaning import with_meanings
 from surgeon.rules.rule import Decline, ModelRule, Stage
 
 if TYPE_CHECKING:
+    from onnx_graphsurgeon import Graph
+
     from surgeon.proof.judge import Verdict
 
 GraphFunction = Callable[[Any], Any]
@@ -62,14 +68,29 @@ def to_graphsurgeon(model: ModelProto, base: Path | None = None) -> Any:
 
     copy = ModelProto()
     copy.CopyFrom(with_weights(model, base))
-    return gs.import_onnx(copy)
+    graph = gs.import_onnx(copy)
+    overloads.remember(graph, copy)
+    return graph
 
 
-def from_graphsurgeon(graph: Any) -> ModelProto:
-    """The ModelProto of a `gs.Graph`, its nodes in topological order. The graph is not changed."""
+def from_gs(graph: Graph) -> ModelProto:
+    """The ModelProto of an onnx-graphsurgeon graph, its nodes in topological order. The graph is not changed.
+
+    Unlike `gs.export_onnx` it keeps what tells the functions of plugin nodes apart: their overloads.
+    """
+    model = _exported(graph)
+    if any(f.domain == DOMAIN for f in model.functions):  # the user may have imported it, and so lost the overloads
+        model = with_meanings(model)
+    return Model(model).sync()
+
+
+def _exported(graph: Any) -> ModelProto:
+    """What `gs.export_onnx` makes of a graph, with the overloads that its objects carry."""
     import onnx_graphsurgeon as gs
 
-    return Model(gs.export_onnx(graph, do_type_check=False)).sync()
+    model: ModelProto = gs.export_onnx(graph, do_type_check=False)
+    overloads.give_back(graph, model)
+    return model
 
 
 # ---- running passes --------------------------------------------------------------------------------------------------
@@ -123,11 +144,9 @@ def changed_by(
 
     Raises PassError where the function or onnx-graphsurgeon fails, and lets `Decline` through.
     """
-    import onnx_graphsurgeon as gs
-
     try:
         graph = to_graphsurgeon(model, base)
-        untouched = gs.export_onnx(graph, do_type_check=False)
+        untouched = _exported(graph)
     except Exception as error:
         raise PassError(
             f"onnx-graphsurgeon cannot read this model ({type(error).__name__}: {error}), so the pass '{name}' cannot "
@@ -135,7 +154,7 @@ def changed_by(
         ) from error
     try:
         given = function(graph)
-        touched = gs.export_onnx(graph if given is None else given, do_type_check=False)
+        touched = _exported(graph if given is None else given)
     except Decline:
         raise
     except Exception as error:
@@ -291,11 +310,11 @@ def _restore_header(after: ModelProto, untouched: ModelProto, touched: ModelProt
         else:
             after.opset_import.append(entry)
         changed = True
-    known = {(f.domain, f.name): f.SerializeToString(deterministic=True) for f in untouched.functions}
-    now = {(f.domain, f.name): f.SerializeToString(deterministic=True) for f in touched.functions}
+    known = {name: f.SerializeToString(deterministic=True) for name, f in by_name(untouched.functions).items()}
+    now = {name: f.SerializeToString(deterministic=True) for name, f in by_name(touched.functions).items()}
     if known == now:
         return changed
-    originals = {(f.domain, f.name): onnx.FunctionProto.FromString(f.SerializeToString()) for f in after.functions}
+    originals = {n: onnx.FunctionProto.FromString(f.SerializeToString()) for n, f in by_name(after.functions).items()}
     del after.functions[:]
     after.functions.extend(
         [originals[k] if known.get(k) == v else onnx.FunctionProto.FromString(v) for k, v in now.items()]
@@ -376,7 +395,7 @@ __all__ = [
     "GraphRule",
     "Outcome",
     "changed_by",
-    "from_graphsurgeon",
+    "from_gs",
     "gs_pass",
     "restored",
     "run_graph_rules",

@@ -44,7 +44,7 @@ class Result:
     files: Sequence[Path] = ()
 
     def gs(self) -> Graph:
-        """The rewritten model as an onnx-graphsurgeon graph."""
+        """The rewritten model as an onnx-graphsurgeon graph. `surgeon.from_gs` makes a ModelProto of it."""
         return to_graphsurgeon(self.model, self.base)
 
     def save(self, path: str | Path, also: Mapping[Path, Content] | None = None) -> list[Path]:
@@ -111,6 +111,15 @@ def rewrite_file(source: str | Path, out: str | Path, **options: Unpack[RewriteO
     result = rewrite(source, **options)
     result.save(out)
     return result.report
+
+
+def to_gs(model: ModelLike) -> Graph:
+    """The onnx-graphsurgeon graph of a model. Unlike `gs.import_onnx` it keeps the overloads of plugin nodes.
+
+    `surgeon.from_gs` gives the ModelProto back. Raises UsageError and ModelError.
+    """
+    source = Source(model)
+    return to_graphsurgeon(source.proto(), source.base)
 
 
 def rewrite_source(source: Source, options: Options) -> Result:

@@ -44,9 +44,9 @@ class Source:
             self.path = Path(given)
             self.base = self.path.parent
         elif type(given).__module__.startswith("onnx_graphsurgeon"):
-            from surgeon.pipeline.interop import from_graphsurgeon
+            from surgeon.pipeline.interop import from_gs
 
-            self._proto = from_graphsurgeon(given)
+            self._proto = from_gs(given)
         else:
             raise UsageError(f"surgeon rewrites a path, an onnx.ModelProto or a gs.Graph, not {type(given).__name__}.")
 
