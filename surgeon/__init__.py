@@ -5,9 +5,9 @@
     result.save("out.onnx")
     print(result.report)
 
-For a pipeline: `rewrite`, `convert` (to fp16), `check`, `compare`, `build` and `why`. For the author of a pass: the
-pattern language (`op var const attr output ANY`), the decorators (`rule model_rule gs_pass meaning`), `Stage`, and the
-words with which the body of a rule declines (`require require_some not_mine`).
+For a pipeline: `fix`, `rewrite`, `convert` (to fp16), `check`, `compare`, `build` and `why`. For onnx-graphsurgeon:
+`to_gs`, `from_gs`. For the author of a pass: the pattern language (`op var const attr output ANY`), the decorators
+(`rule model_rule gs_pass meaning`), `Stage`, and the words that decline (`require require_some not_mine`).
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from surgeon.trt.compare import compare
     from surgeon.trt.comparison import Comparison
     from surgeon.trt.engine import Built, build
+    from surgeon.trt.fix import Fixed, fix
     from surgeon.trt.why import Finding, why
 
 start.done()
@@ -57,10 +58,12 @@ _LAZY = {
     "Built": "surgeon.trt.engine",
     "Comparison": "surgeon.trt.comparison",
     "Finding": "surgeon.trt.why",
+    "Fixed": "surgeon.trt.fix",
     "PrecisionResult": "surgeon.precision",
     "build": "surgeon.trt.engine",
     "compare": "surgeon.trt.compare",
     "convert": "surgeon.precision",
+    "fix": "surgeon.trt.fix",
     "why": "surgeon.trt.why",
 }
 
@@ -105,6 +108,7 @@ __all__ = [
     "Editor",
     "EngineError",
     "Finding",
+    "Fixed",
     "ModelError",
     "Node",
     "PassError",
@@ -124,6 +128,7 @@ __all__ = [
     "compare",
     "const",
     "convert",
+    "fix",
     "from_gs",
     "gs_pass",
     "meaning",

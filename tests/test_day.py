@@ -114,12 +114,55 @@ def test_fix_fails_where_the_parser_refuses(tmp_path: Path, capsys: Captured, mo
     from surgeon.pipeline.check import Untaken
 
     refused = Answer("TensorRT 8.4.1", [Untaken("norm", "Div", "no")])
-    monkeypatch.setattr("surgeon.trt.ask.ask", lambda path, target: refused)
+    monkeypatch.setattr("surgeon.trt.fix.ask", lambda path, target: refused)
     assert run("fix", write(tmp_path, NORM), "--for", "8.4") == 3
     printed = capsys.readouterr().out
     assert (
         "\nrefused  norm  Div  no\n" in printed and "\nTensorRT 8.4.1 refuses " in printed and "\nnext" not in printed
     )
+
+
+def test_fix_in_python_says_the_same(tmp_path: Path, capsys: Captured) -> None:
+    source = write(tmp_path, NORM)
+    fixed = surgeon.fix(source, target="8.4")
+    assert fixed.ok and fixed.path == tmp_path / "in.trt.onnx" and not capsys.readouterr().out
+    assert fixed.verdict == "TensorRT 8.4 takes all 9 nodes now (0 of 1 before); 1 rewrite proved"
+    assert repr(fixed).splitlines() == [
+        f"Fixed: {fixed.verdict}",
+        f"  written to {fixed.path}",
+        "  not parsed: no TensorRT 8.4 is installed here",
+        "  ONNX Runtime loads it",
+        "  next, where TensorRT 8.4 is: trtexec --onnx=in.trt.onnx --saveEngine=in.trt.engine --shapes=x:1x3x8x8",
+    ]
+
+
+def test_fix_of_a_model_in_memory_asks_for_a_place(tmp_path: Path) -> None:
+    given = onnx.parser.parse_model(NORM)
+    with pytest.raises(surgeon.UsageError, match="give a path"):
+        surgeon.fix(given, target="8.4")
+    fixed = surgeon.fix(given, tmp_path / "out.onnx", target="8.4")
+    assert fixed.saved is None and fixed.path.exists()
+
+
+def test_fix_names_what_stays_and_the_cure(tmp_path: Path) -> None:
+    fixed = surgeon.fix(write(tmp_path, NORM), target="8.4", skip=["instance-norm"])
+    assert not fixed.ok and not fixed.command
+    assert fixed.cures == ["leave out --only, --skip or --strategy"]
+
+
+@RTX
+def test_fix_in_python_asks_the_parser(tmp_path: Path) -> None:
+    fixed = surgeon.fix(write(tmp_path, STAYS), target="rtx")
+    assert not fixed.ok and [r.node for r in fixed.parsed.refused] == ["squeeze"]
+    assert fixed.verdict.startswith(f"{fixed.parsed.parser} refuses {fixed.path}; ")
+
+
+def test_fix_takes_the_options_of_a_file(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "surgeon.toml").write_text('target = "8.4"\nskip = ["instance-norm"]\n')
+    write(tmp_path, NORM)
+    monkeypatch.chdir(tmp_path)
+    assert run("fix", "in.onnx") == 3
+    assert "TensorRT 8.4 takes 0 of 1 node now" in capsys.readouterr().out
 
 
 def test_fix_writes_over_no_input(tmp_path: Path, capsys: Captured) -> None:

@@ -23,6 +23,7 @@ result: surgeon.Result = surgeon.rewrite("in.onnx", target="8.4", plugins=["surg
 report: surgeon.Report = surgeon.rewrite_file("in.onnx", "out.onnx", skip="fold")
 checked: surgeon.Checked = surgeon.check(Path("in.onnx"), target="rtx")
 comparison: surgeon.Comparison = surgeon.compare("in.onnx", "out.onnx", network=True)
+fixed: surgeon.Fixed = surgeon.fix("in.onnx", target="8.4", shapes={"x": (1, 3)})
 built: surgeon.Built = surgeon.build("out.onnx", "out.engine", fp16=True)
 half: surgeon.PrecisionResult = surgeon.convert(result.model, target="8.4", io_fp16=True)
 found: list[surgeon.Finding] = surgeon.why(Path("trtexec.log").read_text())
@@ -36,6 +37,7 @@ surgeon.rewrite("in.onnx", verify="windows")  # wrong
 surgeon.rewrite_file("in.onnx", "out.onnx", targets="8.4")  # wrong
 surgeon.check("in.onnx", verify="none")  # wrong
 surgeon.compare("in.onnx", "out.onnx", shape={})  # wrong
+surgeon.fix("in.onnx", for_target="8.4")  # wrong
 surgeon.build("out.onnx", "out.engine", half=True)  # wrong
 x = surgeon.var("x")
 surgeon.rule(x + x, stage="fuse")  # wrong

@@ -103,10 +103,11 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"surgeon {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", dest="command", required=True, parser_class=_Parser)
-    common, folders, target, sizes, engines = _common(), _folders(), _target_options(), _sizes_option(), _engines()
-    _add_fix(commands, [common, sizes])
-    _add_rewrite(commands, [common, target, folders, sizes, _many()])
-    _add_check(commands, [common, target, folders, _many()])
+    common, folders, sizes, engines = _common(), _folders(), _sizes_option(), _engines()
+    target, choices = _target_option(), _choices()
+    _add_fix(commands, [common, choices, folders, sizes])
+    _add_rewrite(commands, [common, target, choices, folders, sizes, _many()])
+    _add_check(commands, [common, target, choices, folders, _many()])
     verify = commands.add_parser("verify", parents=[common], help="do again what a JSON report records, and compare")
     verify.add_argument("report", metavar="REPORT.json")
     _add_build(commands, [common, engines])
@@ -156,7 +157,7 @@ def _folders() -> _Parser:
     return options
 
 
-def _target_options() -> _Parser:
+def _target_option() -> _Parser:
     options = _Parser(add_help=False)
     options.add_argument(
         "--target",
@@ -164,6 +165,12 @@ def _target_options() -> _Parser:
         help="8.4, 10.9, rtx, 8.6+dla, installed, jetpack-5.1.2, 24.05-py3 (surgeon targets lists all); without it, "
         "the TensorRT installed here, else 10.9",
     )
+    return options
+
+
+def _choices() -> _Parser:
+    """The options that choose passes, and what each writes."""
+    options = _Parser(add_help=False)
     options.add_argument(
         "--plugins",
         metavar="NAMES",
@@ -249,6 +256,7 @@ def _add_fix(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
     p.add_argument("model", metavar="MODEL.onnx")
     p.add_argument(
         "--for",
+        "--target",
         dest="target",
         metavar="T",
         help="the TensorRT that will run it: 8.4, rtx, 8.6+dla; without it, the one installed here",

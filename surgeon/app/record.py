@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
@@ -63,11 +63,6 @@ def sha256(path: Path) -> str:
         while chunk := file.read(CHUNK):
             found.update(chunk)
     return found.hexdigest()
-
-
-def size_of(paths: Iterable[Path]) -> int:
-    """The bytes of some files together."""
-    return sum(path.stat().st_size for path in paths)
 
 
 def versions() -> dict[str, str]:

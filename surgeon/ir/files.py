@@ -34,6 +34,11 @@ _DATA = "weights"  # the file of weights, before it is known what it holds
 _EXTERNAL = b"location"  # the key under which a tensor names its file: bytes without it hold no external tensor
 
 
+def size_of(paths: Iterable[Path]) -> int:
+    """The bytes of some files together."""
+    return sum(path.stat().st_size for path in paths)
+
+
 def read(path: Path) -> ModelProto:
     """The model without its external weights. Raises ModelError with a paragraph that says what to do."""
     return read_all(path)[0]

@@ -15,11 +15,11 @@ from surgeon.app import arguments
 from surgeon.app.commands import CHANGES, DONE, ended, status_of
 from surgeon.app.explain import Explanation, explain_nodes
 from surgeon.app.findings import FORMATS, of_report
-from surgeon.app.record import record, size_of
+from surgeon.app.record import record
 from surgeon.app.screen import Screen
 from surgeon.app.summary import closing, print_precision, print_report, print_window
 from surgeon.errors import UsageError
-from surgeon.ir.files import Content, check_writable, put
+from surgeon.ir.files import Content, check_writable, put, size_of
 from surgeon.ir.model import Model
 from surgeon.pipeline.cure import cures
 from surgeon.pipeline.options import Options

@@ -1,0 +1,216 @@
+"""All of it: rewrite a model, prove and write it, ask the real parser, load it, and say what is next."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from onnx import ModelProto
+
+from surgeon.errors import SurgeonError, UsageError
+from surgeon.ir.files import check_writable, size_of
+from surgeon.ir.run import load_error
+from surgeon.pipeline.check import Untaken
+from surgeon.pipeline.cure import cures
+from surgeon.pipeline.options import Folders, Options, Shapes
+from surgeon.pipeline.session import Result, rewrite_source
+from surgeon.pipeline.source import ModelLike, Source
+from surgeon.report import Progress, Report, target_name
+from surgeon.rules.meaning import with_functions
+from surgeon.targets.target import Target
+from surgeon.trt.ask import ask, why_not
+from surgeon.trt.profiles import dynamic_inputs
+from surgeon.words import answer
+
+SUFFIX = ".trt.onnx"  # of what is written, where no name is given
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What the target's own parser says of the written model.
+
+    parser   its name and version; empty where none was asked
+    refused  the nodes that it refuses, in its own words
+    why_not  why none was asked
+    """
+
+    parser: str = ""
+    refused: tuple[Untaken, ...] = ()
+    why_not: str = ""
+
+    def __str__(self) -> str:
+        if self.why_not:
+            return f"not parsed: {self.why_not}"
+        return f"{self.parser} {'refuses' if self.refused else 'parses'} it"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What ONNX Runtime says of the written model.
+
+    worse  whether it loads the original, and not this
+    why    what it says against this; empty where it loads it
+    """
+
+    worse: bool = False
+    why: str = ""
+
+    def __str__(self) -> str:
+        return self.why or "ONNX Runtime loads it"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Fixed:
+    """What became of a model.
+
+    path     the file that was written
+    result   the rewritten model, and the report
+    parsed   what the target's own parser says
+    loaded   what ONNX Runtime says
+    cures    for each entry of `report.untaken` what makes the target take that node
+    saved    by how many bytes the file is smaller than the original; None where that was no file
+    where    where `command` is to be typed; empty for here
+    command  what makes an engine; empty where the model is not ready for it
+    """
+
+    path: Path
+    result: Result
+    parsed: Parsed
+    loaded: Loaded
+    cures: list[str]
+    saved: int | None
+    where: str
+    command: str
+
+    @property
+    def report(self) -> Report:
+        """What was done."""
+        return self.result.report
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was undone, the target takes every node, and parser and ONNX Runtime take the file."""
+        return _is_ready(self.report, self.parsed, self.loaded)
+
+    @property
+    def verdict(self) -> str:
+        """The answer in one line."""
+        said = answer(self.report, self.saved)
+        return f"{self.parsed.parser} refuses {self.path}; {said}" if self.parsed.refused else said
+
+    def __repr__(self) -> str:
+        lines = [f"Fixed: {self.verdict}", f"  written to {self.path}", f"  {self.parsed}"]
+        lines += [f"    {node}" for node in self.parsed.refused]
+        lines.append(f"  {self.loaded}")
+        if self.command:
+            lines.append(f"  next{self.where}: {self.command}")
+        return "\n".join(lines)
+
+
+def fix(
+    model: ModelLike,
+    out: str | Path | None = None,
+    *,
+    target: str | Target | None = None,
+    plugins: Iterable[str] = (),
+    strategy: Mapping[str, str] | None = None,
+    only: Iterable[str] | None = None,
+    skip: Iterable[str] = (),
+    shapes: Shapes | None = None,
+    passes: Folders = (),
+    progress: Progress | None = None,
+) -> Fixed:
+    """Rewrite a model for a target, prove and write it, ask the real parser, and load it in ONNX Runtime.
+
+    model   a path, a ModelProto or a gs.Graph
+    out     the file to write; None is MODEL.trt.onnx beside the model, which must be a path then
+    target  the TensorRT that will run it; None is what is installed, else 10.9
+
+    The other keywords are those of `surgeon.rewrite`. The parser is asked where the target's own TensorRT is installed
+    here. Raises UsageError and ModelError; a rewrite that fails its proof is undone and in `report.undone`.
+    """
+    started = time.perf_counter()
+    source = Source(model)
+    place = _place(source, out)
+    options = Options.checked(
+        target=target,
+        plugins=plugins,
+        strategy=strategy,
+        only=only,
+        skip=skip,
+        shapes=shapes,
+        passes=passes,
+        progress=progress,
+    )
+    result = rewrite_source(source, options)
+    written = size_of(result.save(place))
+    report = result.report
+    report.seconds = time.perf_counter() - started
+    parsed, loaded = _parsed(place, options.target), _loaded(source, result)
+    ready = _is_ready(report, parsed, loaded)
+    where, command = next_command(place, result.model, options.target) if ready else ("", "")
+    return Fixed(
+        path=place,
+        result=result,
+        parsed=parsed,
+        loaded=loaded,
+        cures=cures(result, source, options),
+        saved=size_of(result.files) - written if result.files else None,
+        where=where,
+        command=command,
+    )
+
+
+def _is_ready(report: Report, parsed: Parsed, loaded: Loaded) -> bool:
+    return not (report.failed or parsed.refused or loaded.worse)
+
+
+def _place(source: Source, out: str | Path | None) -> Path:
+    """The file to write. Raises UsageError, and ModelError where it cannot be written or is the model itself."""
+    if source.path is None:
+        if out is None:
+            raise UsageError("a model in memory has no file beside which to write: give a path as `out`.")
+        place, own = Path(out), []
+    else:
+        place, own = Path(out or source.path.with_suffix(SUFFIX)), [source.path]
+    check_writable(place, *own)
+    return place
+
+
+def _parsed(file: Path, target: Target) -> Parsed:
+    found = ask(str(file), target)
+    if found is None:
+        return Parsed(why_not=why_not(target) or "the TensorRT that is installed here does not load")
+    return Parsed(found.parser, tuple(found.refused))
+
+
+def _loaded(source: Source, result: Result) -> Loaded:
+    try:
+        why = load_error(with_functions(result.model), result.base)
+    except SurgeonError as error:  # ONNX Runtime does not load itself
+        return Loaded(why=f"not loaded: {error}")
+    if not why:
+        return Loaded()
+    if load_error(with_functions(source.proto()), source.base):
+        return Loaded(why=f"ONNX Runtime loads neither the original nor this: {why}")
+    return Loaded(worse=True, why=f"ONNX Runtime loads the original and not this: {why}")
+
+
+def next_command(out: Path, model: ModelProto, target: Target) -> tuple[str, str]:
+    """Where to type what next: surgeon build where the target builds here, trtexec where that TensorRT is."""
+    dynamic = dynamic_inputs(model)
+    engine = out.with_suffix(".engine")
+    if not why_not(target):
+        words = ["surgeon", "build", str(out), str(engine)]
+        for name, sizes in dynamic.items():
+            words += ["--profile", f"{name}:{sizes}"]
+        return "", shlex.join(words)
+    words = ["tensorrt_rtx" if target.rtx else "trtexec", f"--onnx={out.name}", f"--saveEngine={engine.name}"]
+    if dynamic:
+        words.append(f"--shapes={','.join(f'{name}:{sizes}' for name, sizes in dynamic.items())}")
+    if target.dla:
+        words += ["--useDLACore=0", "--allowGPUFallback", "--fp16"]
+    return f", where {target_name(str(target))} is", shlex.join(words)
