@@ -1,0 +1,205 @@
+"""Carry integers of 8 and 16 bits, and unsigned ones of 32, in a type that TensorRT computes with.
+
+Why       TensorRT has uint8 as the type of inputs and outputs alone, from 8.5 on, and reads it by Cast. It has no type
+          of 16 bits and no unsigned one of 32. Models of images begin with uint8 pixels that are transposed, cut or
+          scaled before the Cast; audio and medical images are of 16 bits.
+Rewrites  op(x of uint8)                          ->  Cast<uint8>(op(Cast<int32>(x))), of Add, Sub and Mul modulo 256
+          Cast<uint8>(x), x of another type       ->  Cast<uint8>(Cast<int32>(x) modulo 256)
+          Cast<T>(Cast<uint8>(x)), x of 0 to 255  ->  Cast<T>(x)
+          the same of int16 and uint16 modulo 65536; of uint32 in int64 modulo 2^32
+Exact     Bit for bit, where ONNX says what comes out: what a float beyond the type's range becomes it does not say.
+
+It is done for operators that move numbers about, for arithmetic, comparisons and bits. MaxPool, DepthToSpace,
+SpaceToDepth and Resize to the nearest are carried in fp32. Of a type that the target does not read, an input of the
+model stays what it is, and with it all of that type.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from surgeon import Builder, Editor, Stage, model_rule
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.lattice import FLOATS
+
+OVERFLOWING = frozenset({"Abs", "Add", "BitwiseNot", "Mul", "Neg", "Sub"})
+COMPUTING = frozenset({
+    "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Max", "Min", "Mod", "ReduceMax", "ReduceMin",
+})  # fmt: skip
+COMPARING = frozenset({"ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
+MOVING = frozenset({
+    "Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice", "Split",
+    "Squeeze", "Tile", "Transpose", "Unsqueeze", "Where",
+})  # fmt: skip
+IN_FLOAT = frozenset({"DepthToSpace", "MaxPool", "Resize", "SpaceToDepth"})  # ONNX Runtime has no kernel for int32
+CARRIED = OVERFLOWING | COMPUTING | COMPARING | MOVING | IN_FLOAT
+INT32, FLOAT = TensorProto.INT32, TensorProto.FLOAT
+CARRIERS: dict[int, int] = {
+    TensorProto.UINT8: INT32,
+    TensorProto.INT16: INT32,
+    TensorProto.UINT16: INT32,
+    TensorProto.UINT32: TensorProto.INT64,
+}
+
+
+@model_rule(stage=Stage.FUSE)
+def carry(editor):
+    target, model = editor.target, editor.model
+    if not target.has_other_types(model):
+        return False
+    given = {info.type.tensor_type.elem_type for info in model.proto.graph.input}
+    kinds = {kind for kind, wide in CARRIERS.items() if target.reads(kind) or kind not in given}
+    if not target.int64:
+        kinds -= {TensorProto.UINT32}
+    changed = False
+    for node in list(editor.nodes((CARRIED | {"Cast"}).__contains__)):
+        if not node.alive or editor.excluded(node) or all(v is None or model.is_constant(v) for v in node.outputs):
+            continue
+        if node.key == "Resize" and node.attr("mode") != "nearest":
+            continue  # it computes, and rounds in a way of its own
+        if node.key == "Cast" and node.attr("to") not in CARRIERS:
+            changed |= _read_behind(editor, node)
+        elif not target.mistyped(node):
+            continue
+        elif node.key == "Cast":
+            changed |= node.attr("to") in kinds and _wrapped(editor, node)
+        else:
+            found = {model.dtype(v) for v in (*node.inputs, *node.outputs) if v is not None} & kinds
+            if len(found) == 1 and not _has_eight_bits(node, *found):
+                changed |= _carried_through(editor, node, *found)
+    return changed
+
+
+def _read_behind(editor: Editor, node: Node) -> bool:
+    """Have a Cast read what a Cast to a small type in front of it reads, where that changes nothing."""
+    b, source = editor.builder(node), node.inputs[0]
+    carrier = None if source is None else _carrier(editor, b, source)
+    if carrier is None:
+        b.undo()
+        return False
+    editor.replace(node, [b.Cast(carrier, to=node.attr("to"))], b)
+    return True
+
+
+def _wrapped(editor: Editor, node: Node) -> bool:
+    """Have a Cast to a small type read whole numbers of its range."""
+    b, source, kind = editor.builder(node), node.inputs[0], node.attr("to")
+    if source is None or node.outputs[0] is None or _carrier(editor, b, node.outputs[0]) is not None:
+        b.undo()
+        return False
+    if kind == TensorProto.UINT32 and editor.model.dtype(source) in FLOATS:  # each runtime has its own way beyond 2^31
+        return False
+    editor.replace(node, [_narrowed(b, _widened(editor, b, source, CARRIERS[kind]), kind, wraps=True)], b)
+    return True
+
+
+def _carried_through(editor: Editor, node: Node, kind: int) -> bool:
+    """Put the node between Casts."""
+    b, types = editor.builder(node), editor.model.dtype
+    wide = FLOAT if node.key in IN_FLOAT else CARRIERS[kind]
+    inputs = [v if v is None or types(v) != kind else _widened(editor, b, v, wide) for v in node.inputs]
+    made = b.node(node.op, inputs, len(node.outputs), "", dict(node.attrs))
+    found = made if isinstance(made, tuple) else (made,)
+    wraps = node.key in OVERFLOWING or (node.key == "Div" and _limits(kind)[0] < 0)  # -32768 / -1 is beyond
+    outputs = [
+        new if old is None or types(old) != kind or not _is_read(old) else _narrowed(b, new, kind, wraps=wraps)
+        for old, new in zip(node.outputs, found, strict=True)
+    ]
+    read = zip(node.outputs, outputs, strict=True)
+    editor.replace(node, [new if old is not None and _is_read(old) else None for old, new in read], b)
+    return True
+
+
+def _has_eight_bits(node: Node, kind: int) -> bool:
+    """Whether a node computes with the bits of the model's own uint8: the pass bitwise asks 8 of them, not 31."""
+    inner = any(v is not None and v.producer is not None for v in node.inputs)
+    return node.op.startswith("Bitwise") and kind == TensorProto.UINT8 and not inner
+
+
+def _is_read(value: Value) -> bool:
+    return bool(value.users) or value.is_output
+
+
+def _widened(editor: Editor, b: Builder, value: Value, wide: int) -> Value:
+    known = editor.model.constant(value)
+    if known is not None:
+        return b.constant(known, wide)
+    carrier = _carrier(editor, b, value)
+    if carrier is not None and editor.model.dtype(carrier) == wide:
+        return carrier
+    made: Value = b.Cast(value if carrier is None else carrier, to=wide)
+    return made
+
+
+def _limits(kind: int) -> tuple[int, int]:
+    """The smallest and the largest number of an integer type."""
+    limits = np.iinfo(helper.tensor_dtype_to_np_dtype(kind))
+    return int(limits.min), int(limits.max)
+
+
+def _narrowed(b: Builder, value: Value, kind: int, *, wraps: bool) -> Value:
+    """The numbers in a small type, modulo its range where they may be beyond it."""
+    lowest, highest = _limits(kind)
+    if wraps and lowest:
+        value = b.Add(b.Mod(b.Sub(value, lowest), highest - lowest + 1), lowest)
+    elif wraps:
+        value = b.Mod(value, highest + 1)
+    made: Value = b.Cast(value, to=kind)
+    return made
+
+
+def _carrier(editor: Editor, b: Builder, value: Value) -> Value | None:
+    """The numbers of a tensor of a small type in the type that a Cast made it of; None where they may be others."""
+    maker = value.producer
+    if maker is None or maker.key != "Cast" or maker.attr("to") not in CARRIERS:
+        return None
+    source, seen = maker.inputs[0], [maker]
+    if source is None or not _is_within(editor, source, _limits(maker.attr("to")), seen):
+        return None
+    b.matched = (*b.matched, *seen)  # the proof must see what keeps the numbers within the type
+    return source
+
+
+def _is_within(editor: Editor, value: Value, limits: tuple[int, int], seen: list[Node]) -> bool:
+    """Whether every number of a tensor is a whole one within the limits; `seen` gets the nodes that say so."""
+    known = editor.model.constant(value)
+    if known is not None:
+        return known.dtype.kind in "iu" and bool(((known >= limits[0]) & (known <= limits[1])).all())
+    maker = value.producer
+    if maker is None:
+        return False
+    seen.append(maker)
+    if maker.key == "Cast":
+        source = maker.inputs[0]
+        if source is None or maker.attr("to") == TensorProto.INT8:  # which has no 128
+            return False
+        kind = editor.model.dtype(source)
+        inside = kind in CARRIERS and limits[0] <= _limits(kind)[0] and _limits(kind)[1] <= limits[1]
+        return inside or _is_within(editor, source, limits, seen)
+    if maker.key == "Mod" and not maker.attr("fmod"):
+        divisor = editor.model.constant(maker.inputs[1])
+        if divisor is not None and divisor.size == 1 and limits[0] <= 0 < int(divisor.item()) <= limits[1] + 1:
+            return True
+    if maker.key == "Add" and limits[0] < 0:
+        return _is_shifted(editor, maker, limits, seen)
+    whole = (INT32, TensorProto.INT64)
+    if maker.key not in COMPUTING | MOVING | IN_FLOAT or (
+        maker.key in ("Div", "Mod") and editor.model.dtype(value) not in whole
+    ):
+        return False
+    if limits[0] < 0 and maker.key == "Div":
+        return False
+    read = maker.inputs[1:] if maker.key == "Where" else maker.inputs
+    several = read[:1] if maker.key in MOVING | IN_FLOAT and maker.key not in ("Concat", "Where") else read
+    if maker.key in ("ReduceMax", "ReduceMin"):
+        several = read[:1]
+    return all(v is not None and _is_within(editor, v, limits, seen) for v in several)
+
+
+def _is_shifted(editor: Editor, node: Node, limits: tuple[int, int], seen: list[Node]) -> bool:
+    """Whether a sum is what `_narrowed` writes for a type with signs."""
+    remainder, lowest = node.inputs[0], editor.model.constant(node.inputs[1])
+    if remainder is None or lowest is None or lowest.size != 1 or int(lowest.item()) != limits[0]:
+        return False
+    return _is_within(editor, remainder, (0, limits[1] - limits[0]), seen)
