@@ -6,21 +6,24 @@ Why       ONNX Runtime's optimizers and quantizers, Olive and Optimum save model
           another order.
 Rewrites  decompose: what ONNX Runtime's ContribOperators.md says of the operator, in ONNX's operators of the model's
           opset. Those that the target lacks are written out in turn.
-          Activations     Gelu BiasGelu FastGelu QuickGelu BiasSplitGelu BiasAdd
+          Activations     Gelu BiasGelu FastGelu QuickGelu BiasSplitGelu BiasAdd BiasSoftmax
           Normalisations  SkipLayerNormalization SkipSimplifiedLayerNormalization SimplifiedLayerNormalization
                           EmbedLayerNormalization GroupNorm SkipGroupNorm, LayerNormalization before opset 17
-          Products        FusedMatMul TransposeMatMul FusedGemm GemmFastGelu FusedConv NhwcConv NhwcMaxPool MatMulNBits
-          Attention       Attention MultiHeadAttention RotaryEmbedding QAttention
+          Products        FusedMatMul TransposeMatMul FusedGemm GemmFastGelu FusedConv NhwcConv NhwcFusedConv
+                          NhwcMaxPool MatMulNBits MatMulBnb4 GatherBlockQuantized
+          Attention       Attention MultiHeadAttention GroupQueryAttention RotaryEmbedding QAttention
           Quantized       QLinearAdd QLinearMul QLinearSigmoid QLinearLeakyRelu QLinearAveragePool
                           QLinearGlobalAveragePool QLinearConcat QLinearSoftmax QLinearReduceMean QLinearWhere QGemm
-                          DynamicQuantizeMatMul MatMulIntegerToFloat QEmbedLayerNormalization QuantizeLinear
+                          DynamicQuantizeMatMul MatMulIntegerToFloat QEmbedLayerNormalization QLinearConv QuantizeLinear
                           DequantizeLinear DynamicQuantizeLSTM
           Others          Trilu ExpandDims CDist
 Exact     To rounding; sums of integers to the bit.
           DynamicQuantizeLSTM becomes a Scan whose steps quantize the state, to the bit of ONNX Runtime's.
-Kept      Each with its reason: outputs for training, packed batches, caches that share a buffer, weights that are
-          computed where they must be unpacked.
-Price     More nodes, which TensorRT fuses again. The weights of MatMulNBits become fp32: up to 8 times the bytes.
+          GroupQueryAttention leaves open what stands behind a sample's last key: here it is that key again.
+Kept      Each with its reason: outputs for training, packed batches, caches that share a buffer, are quantized or drop
+          rows, weights that are computed where they must be unpacked.
+Price     More nodes, which TensorRT fuses again. Weights of few bits (MatMulNBits, MatMulBnb4, GatherBlockQuantized)
+          become fp32: up to 8 times the bytes. A cache of GroupQueryAttention is gathered anew at each step.
 """
 
 from __future__ import annotations

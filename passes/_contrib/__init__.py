@@ -1,6 +1,6 @@
 """What ONNX Runtime's own operators compute, in ONNX's: a function an operator, in one table."""
 
-from . import attention, blocks, normalizations, products, quantized, quantized_products, recurrent  # noqa: F401  fill the table
+from . import attention, blocks, few_bits, grouped, normalizations, products, quantized, quantized_products, recurrent  # noqa: F401
 from .table import BODIES
 
 __all__ = ["BODIES"]

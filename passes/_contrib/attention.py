@@ -216,7 +216,7 @@ def rotary(b: Builder) -> Result:
     by_head = b.Transpose(x, perm=[0, 2, 1, 3]) if rank == 4 else b.Reshape(x, sizes(0, 0, heads, -1))
     rows = _rows_of(b, positions, by_head)
     factors = [b.Unsqueeze(b.Gather(table, rows, axis=0), axes=[2]) for table in (cos, sin)]
-    y = _rotated(b, by_head, half, factors[0], factors[1])
+    y = rotated(b, by_head, half, factors[0], factors[1], attr("interleaved"))
     return b.Transpose(y, perm=[0, 2, 1, 3]) if rank == 4 else b.Reshape(y, b.Shape(x))
 
 
@@ -234,13 +234,13 @@ def _rows_of(b: Builder, positions: Value, x: Value) -> Value:
     return b.Unsqueeze(b.Add(counted, positions), axes=[0])
 
 
-def _rotated(b: Builder, x: Value, half: int, cos: Value, sin: Value) -> Value:
+def rotated(b: Builder, x: Value, half: int, cos: Value, sin: Value, interleaved: int) -> Value:
     """[batch, positions, heads, size] with the first 2 * half elements of each head rotated."""
     whole = size_of(b, x, 3)
     turned, rest = x, None
     if whole != 2 * half:
         turned, rest = b.Split(x, outputs=2, axis=3, split=[2 * half, whole - 2 * half])
-    if b.root.attr("interleaved"):
+    if interleaved:
         shape = sizes(0, 0, 0, half, 2)
         pairs = b.Split(b.Reshape(turned, shape), outputs=2, axis=4, split=[1, 1])
         real, imaginary = (b.Squeeze(p, axes=[4]) for p in pairs)
@@ -248,7 +248,7 @@ def _rotated(b: Builder, x: Value, half: int, cos: Value, sin: Value) -> Value:
         real, imaginary = b.Split(turned, outputs=2, axis=3, split=[half, half])
     first = b.Sub(b.Mul(real, cos), b.Mul(imaginary, sin))
     second = b.Add(b.Mul(real, sin), b.Mul(imaginary, cos))
-    if b.root.attr("interleaved"):
+    if interleaved:
         pairs = [b.Unsqueeze(p, axes=[4]) for p in (first, second)]
         y = b.Reshape(b.Concat(*pairs, axis=4), sizes(0, 0, 0, 2 * half))
     else:

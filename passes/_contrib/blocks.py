@@ -9,7 +9,7 @@ from surgeon import Builder, require
 from surgeon.ir.graph import Value
 
 from .._types import takes_type
-from .table import Result, body, given, inputs_of, known, needed, plus, rank_of
+from .table import Result, body, given, inputs_of, known, needed, plus, rank_of, sizes
 
 ROOT = math.sqrt(2 / math.pi)
 CUBIC = 0.044715
@@ -60,6 +60,18 @@ def quick_gelu(b: Builder) -> Result:
 def bias_add(b: Builder) -> Result:
     x, bias, skip = inputs_of(b, 3)
     return plus(b, x, bias, skip)
+
+
+@body("BiasSoftmax")
+def bias_softmax(b: Builder) -> Result:
+    """All dimensions from the axis on are one."""
+    x, bias = inputs_of(b, 2)
+    axis, rank = b.root.attr("axis"), rank_of(b, x)
+    total = b.Add(x, bias)
+    if axis in (-1, rank - 1):
+        return b.Softmax(total, axis=axis)
+    rows = b.Reshape(total, sizes(*[0] * (axis % rank), -1))
+    return b.Reshape(b.Softmax(rows, axis=-1), b.Shape(total))
 
 
 @body("BiasSplitGelu")
@@ -134,6 +146,16 @@ def nhwc_conv(b: Builder) -> Result:
     x, w = needed(x), needed(w)
     y = b.node("Conv", [first(b, x), first(b, w), bias], 1, "", attributes(b, CONV))
     return last(b, y, rank_of(b, x))
+
+
+@body("NhwcFusedConv")
+def nhwc_fused_conv(b: Builder) -> Result:
+    """The filters are those of ONNX's Conv; what is added has its channels last."""
+    x, w, bias, added = given(b, 4)
+    x = needed(x)
+    y = b.node("Conv", [first(b, x), needed(w), bias], 1, "", attributes(b, CONV))
+    y = plus(b, last(b, y, rank_of(b, x)), added)
+    return activated(b, y, b.root.attr("activation"), b.root.attr("activation_params") or ())
 
 
 @body("NhwcMaxPool")

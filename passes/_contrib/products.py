@@ -56,13 +56,13 @@ def _unpacked(b: Builder, packed: Value, scales: Value, zeros: Value | None, ord
     require(bits in (2, 4, 8), f"its weights have {bits} bits")
     require(not attr("weight_prepacked"), "its weights are packed for one processor")
     blocks = -(-columns // block)
-    numbers = _bits(known(b, packed, "weight").reshape(rows, -1), bits).reshape(rows, -1, block)[:, :blocks]
+    numbers = bits_of(known(b, packed, "weight").reshape(rows, -1), bits).reshape(rows, -1, block)[:, :blocks]
     factor = known(b, scales, "scale").astype(np.float32).reshape(rows, blocks, 1)
     shift = np.full((rows, blocks, 1), 2 ** (bits - 1), np.float32)
     if zeros is not None:
         array = known(b, zeros, "zero point")
         packs = array.dtype == np.uint8
-        plain = _bits(array.reshape(rows, -1), bits)[:, :blocks] if packs else array.reshape(rows, blocks)
+        plain = bits_of(array.reshape(rows, -1), bits)[:, :blocks] if packs else array.reshape(rows, blocks)
         shift = plain.astype(np.float32)[..., None]
     if order is not None:  # which block's scale a column has
         group = known(b, order, "g_idx").reshape(-1)[:columns]
@@ -70,7 +70,7 @@ def _unpacked(b: Builder, packed: Value, scales: Value, zeros: Value | None, ord
     return ((numbers.astype(np.float32) - shift) * factor).reshape(rows, -1)[:, :columns]
 
 
-def _bits(array: np.ndarray, bits: int) -> np.ndarray:
+def bits_of(array: np.ndarray, bits: int) -> np.ndarray:
     """The numbers that the bytes of each row hold, the lowest bits first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     return ((array[:, :, None] >> shifts) & (2**bits - 1)).reshape(array.shape[0], -1)

@@ -8,7 +8,7 @@ from onnx import TensorProto
 from surgeon import Builder, require
 from surgeon.ir.graph import Value
 
-from .blocks import POOL, attributes, first, last
+from .blocks import CONV, POOL, attributes, first, last
 from .table import Result, body, given, needed, rank_of, sizes
 
 TYPES = (TensorProto.UINT8, TensorProto.INT8)
@@ -103,6 +103,15 @@ def global_average_pool(b: Builder) -> Result:
     if not b.root.attr("channels_last"):
         return quantized(b, b.GlobalAveragePool(x), scale, zero)
     return quantized(b, last(b, b.GlobalAveragePool(first(b, x)), rank_of(b, x)), scale, zero)
+
+
+@body("QLinearConv")
+def conv(b: Builder) -> Result:
+    """ONNX's, but for the channels: the filters have theirs where ONNX has them."""
+    x, *others = given(b, 9)
+    x, turns = needed(x), b.root.attr("channels_last")
+    y = b.node("QLinearConv", [first(b, x) if turns else x, *others], 1, "", attributes(b, CONV))
+    return last(b, y, rank_of(b, x)) if turns else y
 
 
 @body("QLinearConcat")

@@ -173,6 +173,19 @@ def _multi_head(ctx: Any) -> None:
     _set(ctx, 3, elem, None if q is None else [q[0], heads, q[1], None])
 
 
+def _grouped(ctx: Any) -> None:
+    q, k, past = (_shape(ctx, p) for p in (0, 1, 3))
+    heads, kv_heads = _int(ctx, "num_heads"), _int(ctx, "kv_num_heads")
+    if q is None or len(q) != 3 or not heads or not kv_heads:
+        _set(ctx, 0, _elem(ctx, 0), None)
+        return
+    size = q[2] // (heads if _is_given(ctx, 1) else heads + 2 * kv_heads) if isinstance(q[2], int) else None
+    _set(ctx, 0, _elem(ctx, 0), [*q[:2], None if size is None else heads * size])
+    rows = (k or q)[1] if past is None else None
+    for index in (1, 2):
+        _set(ctx, index, _elem(ctx, 0), [q[0], kv_heads, rows, size])
+
+
 def _embed(ids: int, words: int, elem_of: int) -> Infer:
     def infer(ctx: Any) -> None:
         given, table, elem = _shape(ctx, ids), _shape(ctx, words), _elem(ctx, elem_of)
@@ -206,22 +219,28 @@ def _moved(position: int, perm: Sequence[int]) -> Callable[[Any], list[Any] | No
     return shape
 
 
-def _channels_last(op: str, *, elem_of: int = 0, weights: int | None = None) -> Infer:
-    """The output of ONNX's Conv or pool, with the channels last in the input and the output.
+def _channels_last(
+    op: str, *, elem_of: int = 0, weights: int | None = None, filters_last: bool = False, default: int = 0
+) -> Infer:
+    """The output of ONNX's Conv or pool, whose input and output have the channels last where an attribute says so.
 
-    weights  the input with the filters; of NhwcConv they have their channels last too
+    weights       the input with the filters
+    filters_last  whether those have their channels last, too
+    default       what the attribute is where a node has none
     """
 
     def infer(ctx: Any) -> None:
-        last = op == "Conv" or bool(_int(ctx, "channels_last", default=1 if op == "MaxPool" else 0))
+        last = bool(_int(ctx, "channels_last", default))
         x = _shape(ctx, 0)
         if x is None or len(x) < 3:
             _set(ctx, 0, _elem(ctx, elem_of), None)
             return
-        shapes: dict[str, list[int | str | None] | None] = {"x": [x[0], x[-1], *x[1:-1]] if last else x}
-        if weights is not None:
-            w = _shape(ctx, weights)
-            shapes["w"] = None if w is None else [w[0], w[-1], *w[1:-1]]
+        shapes = {"x": [x[0], x[-1], *x[1:-1]] if last else x}
+        w = None if weights is None else _shape(ctx, weights)
+        if weights is not None and w is None:
+            return
+        if w is not None:
+            shapes["w"] = [w[0], w[-1], *w[1:-1]] if filters_last else w
         types = {name: helper.make_tensor_type_proto(FLOAT, shape) for name, shape in shapes.items()}
         spec = defs.get_schema(op, 17, "")
         node = helper.make_node(op, list(types), ["y"])
@@ -236,6 +255,24 @@ def _channels_last(op: str, *, elem_of: int = 0, weights: int | None = None) -> 
         _set(ctx, 0, _elem(ctx, elem_of), shape)
 
     return infer
+
+
+def _gathered(ctx: Any) -> None:
+    """The rows of a table of packed numbers, which has as many columns as its last dimension holds of them."""
+    table, indices, elem = _shape(ctx, 0), _shape(ctx, 1), _elem(ctx, 2)
+    if table is None or indices is None:
+        _set(ctx, 0, elem, None)
+        return
+    if _elem(ctx, 0) == TensorProto.UINT8 and isinstance(table[-1], int):
+        table = [*table[:-1], table[-1] * (8 // _int(ctx, "bits", 4))]
+    axis = _int(ctx, "gather_axis") % len(table)
+    _set(ctx, 0, elem, [*table[:axis], *indices, *table[axis + 1 :]])
+
+
+def _bnb4(ctx: Any) -> None:
+    shape = _shape(ctx, 0)
+    size = _int(ctx, "N" if _int(ctx, "transB", 1) else "K")
+    _set(ctx, 0, _elem(ctx, 0), None if shape is None else [*shape[:-1], size])
 
 
 def _attention_of_floats(ctx: Any) -> None:
@@ -312,6 +349,7 @@ TABLE: dict[str, tuple[str, str, str, Infer]] = {
     ),
     "BiasAdd": ("X:T bias:T skip:T", "Y:T", "", _like(0)),
     "BiasGelu": ("A:T B:T", "C:T", "", _like(0)),
+    "BiasSoftmax": ("data:T bias:T", "output:T", "axis=1 is_inner_broadcast", _like(0)),
     "BiasSplitGelu": ("X:T bias:T", "Y:T", "", _split_gelu),
     "CDist": ("A:T B:T", "C:T", "metric", _distances),
     "DequantizeLinear": ("x:Q x_scale:T x_zero_point?:Q", "y:T", "axis=1", _dequantized),
@@ -345,9 +383,31 @@ TABLE: dict[str, tuple[str, str, str, Infer]] = {
         "alpha=1.0 transA=0 transB=0 transBatchA=0 transBatchB=0",
         _fused_matmul,
     ),
+    "GatherBlockQuantized": (
+        "data:Q indices:I scales:T zero_points?:Q",
+        "output:T",
+        "bits=4 block_size=128 gather_axis=0 quantize_axis=1",
+        _gathered,
+    ),
     "Gelu": ("X:T", "Y:T", "", _like(0)),
     "GemmFastGelu": ("X:T W:T bias?:T", "Y:T", "", _float_product(1, 0)),
     "GroupNorm": ("X:T gamma:M beta:M", "Y:T", "activation channels_last=1 epsilon=1e-5 groups", _like(0)),
+    "GroupQueryAttention": (
+        "query:T key?:T value?:T past_key?:C past_value?:C seqlens_k:M total_sequence_length:M cos_cache?:T "
+        "sin_cache?:T position_ids?:I attention_bias?:T head_sink?:T k_scale?:S v_scale?:S q_norm_weight?:T "
+        "k_norm_weight?:T query_seqlens?:M",
+        "output:T present_key:C present_value:C output_qk:T",
+        "causal=1 do_rotary=0 k_norm_epsilon k_quant_type kv_cache_bit_width kv_num_heads local_window_size=-1 "
+        "num_heads q_norm_epsilon qk_norm_epsilon=1e-6 qk_output=0 rotary_interleaved=0 scale sliding_window_cache=0 "
+        "smooth_softmax=0 softcap=0.0 v_quant_type",
+        _grouped,
+    ),
+    "MatMulBnb4": (
+        "A:T B:Q absmax:T",
+        "Y:T",
+        "K N block_size quant_type training_mode=0 transB=1",
+        _bnb4,
+    ),
     "MatMulIntegerToFloat": (
         "A:P B:Q a_scale:T b_scale:T a_zero_point?:P b_zero_point?:Q bias?:T",
         "Y:T",
@@ -367,12 +427,18 @@ TABLE: dict[str, tuple[str, str, str, Infer]] = {
         "mask_filter_value=-10000.0 num_heads scale unidirectional=0",
         _multi_head,
     ),
-    "NhwcConv": ("X:T W:T B?:T", "Y:T", CONV, _channels_last("Conv", weights=1)),
+    "NhwcConv": ("X:T W:T B?:T", "Y:T", CONV, _channels_last("Conv", weights=1, filters_last=True, default=1)),
+    "NhwcFusedConv": (
+        "X:T W:T B?:T Z?:T",
+        "Y:T",
+        f"{CONV} fused_activation activation_params",
+        _channels_last("Conv", weights=1, default=1),
+    ),
     "NhwcMaxPool": (
         "x:T",
         "y:T",
         "auto_pad ceil_mode=0 dilations kernel_shape pads strides",
-        _channels_last("MaxPool"),
+        _channels_last("MaxPool", default=1),
     ),
     "QAttention": (
         "input:P weight:Q bias:T input_scale:T weight_scale:T mask_index?:M input_zero_point?:P weight_zero_point?:Q "
@@ -413,7 +479,7 @@ TABLE: dict[str, tuple[str, str, str, Infer]] = {
         "x:T x_scale:F x_zero_point:T w:Q w_scale:F w_zero_point:Q y_scale:F y_zero_point:Z B?:I",
         "y:Z",
         f"{CONV} channels_last=0",
-        _like(),
+        _channels_last("Conv", elem_of=7, weights=3),
     ),
     "QLinearGlobalAveragePool": (
         "X:T x_scale:F x_zero_point:T y_scale:F y_zero_point:T",
@@ -494,7 +560,11 @@ KINDS = {
     "axes": "INTS",
     "dilations": "INTS",
     "kernel_shape": "INTS",
+    "k_norm_epsilon": "FLOAT",
+    "k_quant_type": "STRING",
     "metric": "STRING",
+    "q_norm_epsilon": "FLOAT",
+    "v_quant_type": "STRING",
     "pads": "INTS",
     "qkv_hidden_sizes": "INTS",
     "scale": "FLOAT",

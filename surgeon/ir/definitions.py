@@ -16,6 +16,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from surgeon.ir import contrib
 from surgeon.ir.attributes import read_attribute
+from surgeon.ir.grouped_attention import grouped_attention
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.protos import all_nodes
 
@@ -28,6 +29,7 @@ NORMS = {
 # Of these ONNX Runtime's kernel rounds otherwise than the definition does.
 STRAYING = frozenset(
     {
+        "GroupQueryAttention",  # of rows that are not specified it makes others
         "QLinearAdd",
         "QLinearAveragePool",
         "QLinearGlobalAveragePool",
@@ -88,7 +90,7 @@ def spelled(node: NodeProto, opset: int) -> list[NodeProto] | None:
         return [plain]
     if node.op_type in NORMS:
         return _normalized(node, attrs)
-    if node.op_type not in STRAYING or attrs.get("channels_last") or not _has_zero(node):
+    if not node.op_type.startswith("QLinear") or attrs.get("channels_last") or not _has_zero(node):
         return None
     made: list[NodeProto] = []
 
@@ -493,6 +495,30 @@ def _number(rows: np.ndarray, column: int, bits: int) -> Any:
     return (rows[:, column // each].astype(np.int32) >> (bits * (column % each))) & (2**bits - 1)
 
 
+def bias_softmax(x: Any, bias: Any, axis: Any = 1, is_inner_broadcast: Any = 0) -> Any:
+    total = x + bias
+    return _softmax(total.reshape(*total.shape[: axis % x.ndim], -1)).reshape(total.shape)
+
+
+# What FusedConv's activations are -> what they make of a number and their parameters.
+ACTIVATIONS: dict[str, Any] = {
+    "Clip": np.clip,
+    "HardSigmoid": lambda x, alpha=0.2, beta=0.5: np.clip(alpha * x + beta, 0, 1),
+    "LeakyRelu": lambda x, alpha=0.01: np.where(x < 0, alpha * x, x),
+    "Relu": lambda x: np.where(x < 0, 0, x),
+    "Sigmoid": _sigmoid,
+    "Tanh": np.tanh,
+}
+
+
+def nhwc_fused_conv(
+    x: Any, w: Any, bias: Any = None, added: Any = None, activation: Any = "", activation_params: Any = (), **attrs: Any
+) -> Any:
+    y = nhwc_conv(_wide(x), np.moveaxis(_wide(w), 1, -1), _wide(bias), **attrs).astype(x.dtype)
+    y = _sum(y, added)
+    return ACTIVATIONS[activation](_wide(y), *(activation_params or ())).astype(x.dtype) if activation else y
+
+
 def nhwc_conv(x: Any, w: Any, bias: Any = None, **attrs: Any) -> Any:
     from onnx.reference.ops.op_conv import _conv_implementation
 
@@ -510,16 +536,19 @@ DEFINITIONS: dict[str, Any] = {
     "Attention": attention,
     "BiasAdd": bias_add,
     "BiasGelu": bias_gelu,
+    "BiasSoftmax": bias_softmax,
     "BiasSplitGelu": bias_split_gelu,
     "EmbedLayerNormalization": embedding,
     "FastGelu": fast_gelu,
     "FusedMatMul": fused_matmul,
     "Gelu": bias_gelu,
     "GroupNorm": group_norm,
+    "GroupQueryAttention": grouped_attention,
     "MatMulIntegerToFloat": integers_to_floats,
     "MatMulNBits": n_bits,
     "MultiHeadAttention": multi_head,
     "NhwcConv": nhwc_conv,
+    "NhwcFusedConv": nhwc_fused_conv,
     "QGemm": qgemm,
     "QLinearAdd": qlinear_add,
     "QLinearAveragePool": qlinear_pool,
@@ -540,7 +569,8 @@ DEFINITIONS: dict[str, Any] = {
 }
 
 
-IN_HALF = frozenset({"Attention", "MultiHeadAttention"})  # what stands between their products is of their type
+# What stands between their products, sums and activations is of their type.
+IN_HALF = frozenset({"Attention", "GroupQueryAttention", "MultiHeadAttention", "NhwcFusedConv"})
 
 
 @cache

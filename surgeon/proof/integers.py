@@ -33,8 +33,8 @@ SIZES = {
 }  # fmt: skip
 # The same of ONNX Runtime's own operators: lengths of samples, and positions that tables have rows for.
 SIZES_THERE = {
-    "Attention": (3, 6), "ExpandDims": (1,), "MatMulNBits": (4,), "MultiHeadAttention": (4, 8, 9), "QAttention": (5,),
-    "RotaryEmbedding": (1,), "Trilu": (1,),
+    "Attention": (3, 6), "ExpandDims": (1,), "GatherBlockQuantized": (1,), "GroupQueryAttention": (5, 6, 9),
+    "MatMulNBits": (4,), "MultiHeadAttention": (4, 8, 9), "QAttention": (5,), "RotaryEmbedding": (1,), "Trilu": (1,),
 }  # fmt: skip
 # Operators that read integers of which nothing is said here: whatever they read is taken for a size.
 UNKNOWN = frozenset({
