@@ -16,21 +16,11 @@ namespace
 constexpr int kSmallShare = (34 << 10) / kVectorBytes, kLargeShare = (72 << 10) / kVectorBytes,
               kLargestShare = (104 << 10) / kVectorBytes;
 
-// What a multiprocessor has of rows that its blocks keep in registers, 64 a thread; below kFewBytes too little is on
-// its way.
-constexpr int64_t kFewBytes = 112 << 10;
-
 // Of rows of halves, several of which a block takes where there are many; else each has a block.
 constexpr int64_t kMostStagedHalves = 11776;
 
 // The longer periods of fewer threads cost more than what the L2 cache brings soon.
 constexpr int kMostPeriodBytesInCache = 32;
-
-int64_t bytes_in_registers(RowsPlan const& plan, int64_t vectors)
-{
-    constexpr int kThreads = 1024;
-    return plan.lanes > 0 ? kThreads / plan.lanes * vectors * kVectorBytes : 0;
-}
 
 // How the blocks that share a row keep it: see RowsPlan.
 void plan_shares(RowsPlan& plan, Type type, int64_t length, int blocks)
@@ -53,15 +43,13 @@ RowsPlan plan_rows(Type type, int64_t rows, int64_t length, Device const& on)
         int const packs = vectors > kTileVectors ? 16 : 8, threads = int(ceil_div(vectors, int64_t(packs * 32)) * 32);
         plan = RowsPlan{packs, threads, threads, 1, 0};
     }
-    // Rows that begin inside a vector, or of which registers hold few, are faster in shared memory; long ones only if
-    // they are of halves.
-    bool const clusters = on.clusters && kStAsync, crooked = length % vector_elements(type) != 0,
-               better = crooked || bytes_in_registers(plan, vectors) < kFewBytes;
+    // Shared memory is faster than registers for rows up to some length, and for all rows of halves.
+    bool const clusters = on.clusters && kStAsync;
     int64_t const bytes = length * size_of(type);
     bool const halves = clusters && size_of(type) == 2, stream = 2 * rows * bytes > on.l2_bytes;
-    plan.staged = better && bytes <= (halves && stream ? kMostStagedHalves : kMostStagedBytes);
+    plan.staged = bytes <= (halves && stream ? kMostStagedHalves : kMostStagedBytes);
     plan.periods = bytes <= (stream ? kMostPeriodBytes : kMostPeriodBytesInCache);
-    bool const shared = better && !plan.staged && halves;
+    bool const shared = !plan.staged && halves;
     int blocks = shared && vectors > kSmallShare ? 2 : 1;
     while (clusters && vectors > kTileVectors && blocks < kMostBlocksOfRow && vectors / blocks > kSmallShare)
         blocks *= 2;
