@@ -173,9 +173,6 @@ MORE: dict[str, list[Example]] = {
         Example("RandomNormal", "rtx", "a scale that is not positive is refused", 1, *both("() => (float[2] y) { y = RandomNormal <scale = 0.0, shape = [2]> () }", "scale = 0.0", "scale = 0.5")),
         Example("RandomNormalLike", "rtx", "a scale that is not positive is refused", 1, *both("(float[2] x) => (float[2] y) { y = RandomNormalLike <scale = 0.0> (x) }", "scale = 0.0", "scale = 0.5")),
     ],
-    "computed_range": [
-        Example("Range", "rtx", "computed bounds are refused in floats", 11, *both("(float x, int64 n) => (float[n] y) <float a = {0}, float b = {2}> { y = Range (a, x, b) }", "(a, x, b)", "(a, b, b)", "(n, n, n)")),
-    ],
     # what was found beside them
     "resize_by_sizes": [
         Example("Resize", "rtx", "sizes are not read with tf_half_pixel_for_nn: scales are", 12, *both('(float[1,1,2,2] x) => (float[a,b,c,d] y) <float[0] r = {}, float[4] f = {1, 1, 2, 2}, int64[4] s = {1, 1, 4, 4}> { y = Resize <coordinate_transformation_mode = "tf_half_pixel_for_nn"> (x, r, r, s) }', "(x, r, r, s)", "(x, r, f)")),

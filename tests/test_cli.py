@@ -374,6 +374,7 @@ def test_a_rewrite_for_machines(tmp_path: Path, capsys: Captured) -> None:
         (["rewrite", "a", "b", "--verfy=none"], "there is no option '--verfy'. Did you mean '--verify'?"),
         (["rewrite", "a", "b", "--verify", "windw"], "--verify takes window, full, none, not 'windw'. Did you mean"),
         (["chek", "a"], "there is no command 'chek'. Did you mean 'check'?"),
+        (["--verson"], "there is no option '--verson'. Did you mean '--version'?"),
     ],
 )
 def test_what_was_meant_is_named(words: list[str], said: str, capsys: Captured) -> None:

@@ -165,6 +165,17 @@ def test_fix_takes_the_options_of_a_file(tmp_path: Path, capsys: Captured, monke
     assert "TensorRT 8.4 takes 0 of 1 node now" in capsys.readouterr().out
 
 
+def test_fix_prints_what_was_declined_where_it_matters(tmp_path: Path, capsys: Captured) -> None:
+    """Where the target takes all, it is no news that a pass declined something; -v prints it all the same."""
+    words = ("fix", ROOT / "samples/quantized_ocr/ocr_asymmetric.onnx", "--for", "8.4", "-o", tmp_path / "out.onnx")
+    assert run(*words) == 0
+    assert "declined" not in capsys.readouterr().out
+    run(*words, "-v")
+    assert "\ndeclined  fold" in capsys.readouterr().out
+    run("fix", write(tmp_path, NORM.replace("float[", "bfloat16[")), "--for", "8.4")
+    assert "\ndeclined  instance-norm" in capsys.readouterr().out
+
+
 def test_fix_writes_over_no_input(tmp_path: Path, capsys: Captured) -> None:
     source = write(tmp_path, NORM)
     assert run("fix", source, "-o", source) == 2

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import onnx
 import onnx.parser
 import pytest
@@ -228,3 +229,16 @@ def test_every_rewritten_sample_builds(sample: str, profiles: list[str], tmp_pat
     offered = [f"{name}:{sizes}" for name, sizes in dynamic_inputs(onnx.load(out)).items()]
     words = [w for p in profiles or offered for w in ("--profile", p)]
     assert main(["build", str(out), str(tmp_path / "out.engine"), "--with", "rtx", *words]) == 0
+
+
+def test_an_offered_shape_is_one_that_runs() -> None:
+    """A window of 400 samples is longer than the first lengths that are tried, and the batch stays 1 everywhere."""
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[B,S] sound, float[2,B,4] state, float[B,3,H,W] picture)
+    => (float[B,1,T] y, float[2,B,4] z, float[B,3,H,W] p)
+    <int64[1] one = {1}, float[1,1,400] w = {0}> {
+        x = Unsqueeze (sound, one)  y = Conv (x, w)  z = Identity (state)  p = Relu (picture)
+    }"""
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer[1].CopyFrom(onnx.numpy_helper.from_array(np.zeros((1, 1, 400), np.float32), "w"))
+    assert dynamic_inputs(model) == {"sound": "1x512", "state": "2x1x4", "picture": "1x3x224x224"}

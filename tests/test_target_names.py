@@ -59,6 +59,7 @@ def test_other_names_are_refused(name: str) -> None:
         ("RTX", "rtx"),
         ("8.6+DLA", "8.6+dla"),
         ("trt8.4", "8.4"),
+        ("8,4", "8.4"),
         ("TensorRT8.6", "8.6"),
         ("orin", "jetson-orin"),
         ("Jetson-Nano", "jetson-nano"),

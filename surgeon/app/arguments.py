@@ -69,11 +69,14 @@ class _Parser(argparse.ArgumentParser):
         return super().format_help() + (f"\nexamples:\n{lines}" if lines else "")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:  # type: ignore[override]
-        """What argparse does, but that a command names the option that was meant in place of one that there is not."""
+        """What argparse does, but that the option that was meant is named in place of one that there is not."""
+        known = [option for option in self._option_string_actions if option.startswith("-")]
+        first = next(iter(args or ()), "")
+        if self.prog == "surgeon" and first.startswith("-") and not any(option.startswith(first) for option in known):
+            self.error(f"there is no option '{first}'.{did_you_mean(first, known)}")
         found, left = super().parse_known_args(args, namespace)
         wrong = next((word.partition("=")[0] for word in left if word.startswith("-")), "")
         if wrong and self.prog != "surgeon":
-            known = [option for option in self._option_string_actions if option.startswith("--")]
             self.error(f"there is no option '{wrong}'.{did_you_mean(wrong, known)}")
         return found, left
 

@@ -16,19 +16,29 @@ if TYPE_CHECKING:
 Row = tuple[str, ...]
 
 
-def print_report(report: Report, screen: Screen, *, diff: bool, each: bool, cures: Sequence[str] = ()) -> None:
+def print_report(
+    report: Report,
+    screen: Screen,
+    *,
+    diff: bool = False,
+    each: bool,
+    cures: Sequence[str] = (),
+    declined: Sequence[Declined] | None = None,
+) -> None:
     """Print what was done.
 
-    diff   each window, too
-    each   a row a node, not a row a reason
-    cures  what makes the target take each of `report.untaken`
+    diff      each window, too
+    each      a row a node, not a row a reason
+    cures     what makes the target take each of `report.untaken`
+    declined  those to print; None is all
     """
     for a in report.applied if diff else ():
         print_window(a, screen)
     _print_applied(report, screen, each)
     _print_operators(report, screen)
     screen.table("undone", ("pass", "node", "why"), _entries(report.undone, each, numberless), "bad")
-    screen.table("declined", ("pass", "node", "why"), _entries(report.declined, each), "warn")
+    shown = report.declined if declined is None else declined
+    screen.table("declined", ("pass", "node", "why"), _entries(shown, each), "warn")
     _print_untaken(report.untaken, cures, screen, each)
     screen.table("warning", ("",), [(w,) for w in (report.warnings if each else merged(report.warnings))], "warn")
 

@@ -151,7 +151,7 @@ def resolve(text: str) -> tuple[str, str] | None:
         version = _container(found[1], found[2])
         return version, f"the container {found[1]}-{found[2]} has TensorRT {version}"
     version = printed_version(name)
-    return (version, f"trtexec's text says TensorRT {version}") if version else None
+    return (version, f"the text says TensorRT {version}") if version else None
 
 
 def printed_version(text: str) -> str:
@@ -175,7 +175,7 @@ def aliases() -> Iterator[Alias]:
 
 def suggestion(text: str) -> str:
     """ " Did you mean 'x'?" for what comes near a name; empty where nothing does."""
-    name = text.strip().lower().replace("_", "-")
+    name = text.strip().lower().replace("_", "-").replace(",", ".")
     bare = re.sub(r"^(tensorrt|trt)[- ]?v?", "", name)
     known = ["rtx", "installed", *(a.name for a in aliases()), *map(dotted, RELEASES)]
     for guess in (name, bare, f"jetson-{name}", f"jetpack-{name}", f"{name}-py3"):

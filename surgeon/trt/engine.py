@@ -70,7 +70,7 @@ def build(
             f"{title(trt)} is strongly typed: it takes each tensor's type from the model and has no fp16 switch. "
             "Convert the model with `surgeon rewrite --fp16` and build that."
         )
-    check_profiles(profiles, proto, f"surgeon build {shlex.join([str(source), str(path)])}")
+    check_profiles(profiles, proto, f"surgeon build {shlex.join([str(source), str(path)])}", source.parent)
     libraries = [plugin_library(p) for p in plugins]
     sources = tactics(trt, tactic_sources)
     started = time.perf_counter()

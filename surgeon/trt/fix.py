@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnx import ModelProto
-
 from surgeon.errors import SurgeonError, UsageError
 from surgeon.ir.files import check_writable, size_of
 from surgeon.ir.run import load_error
@@ -151,7 +149,7 @@ def fix(
     report.seconds = time.perf_counter() - started
     parsed, loaded = _parsed(place, options.target), _loaded(source, result)
     ready = _is_ready(report, parsed, loaded)
-    where, command = next_command(place, result.model, options.target) if ready else ("", "")
+    where, command = next_command(place, result, options.target) if ready else ("", "")
     return Fixed(
         path=place,
         result=result,
@@ -199,9 +197,9 @@ def _loaded(source: Source, result: Result) -> Loaded:
     return Loaded(worse=True, why=f"ONNX Runtime loads the original and not this: {why}")
 
 
-def next_command(out: Path, model: ModelProto, target: Target) -> tuple[str, str]:
+def next_command(out: Path, result: Result, target: Target) -> tuple[str, str]:
     """Where to type what next: surgeon build where the target builds here, trtexec where that TensorRT is."""
-    dynamic = dynamic_inputs(model)
+    dynamic = dynamic_inputs(result.model, result.base)
     engine = out.with_suffix(".engine")
     if not why_not(target):
         words = ["surgeon", "build", str(out), str(engine)]

@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from onnx import ModelProto
+from onnx.helper import tensor_dtype_to_np_dtype
 
-from surgeon.errors import UsageError, did_you_mean
-from surgeon.ir.lattice import declared_dim
+from surgeon.errors import SurgeonError, UsageError, did_you_mean
+from surgeon.ir.lattice import Dim, declared_dim
+from surgeon.ir.run import Runner, Unrunnable
+from surgeon.rules.meaning import with_functions
 
 Profile = Mapping[str, Sequence[Sequence[int]]]  # input name -> (min, opt, max) shapes
-PICTURE = 224  # the usual height and width where the model says neither
+PICTURE_RANK, PICTURE = 4, 224  # of pictures; the usual height and width where the model says neither
+LENGTHS = (1, 64, 512, 4096)  # of anything else, the first one first
 
 
-def check_profiles(profiles: Sequence[Profile], proto: Any, command: str) -> None:
+def check_profiles(profiles: Sequence[Profile], proto: Any, command: str, folder: Path | None = None) -> None:
     """Raise UsageError where a profile is not one of the model, or a dynamic input has none.
 
-    `command` is what the user may type again with a profile.
+    command  what the user may type again with a profile
+    folder   that of the external weights
     """
     for profile in profiles:
         _check_profile(profile, proto)
     given = set.intersection(*map(set, profiles)) if profiles else set()
-    dynamic = dynamic_inputs(proto)
-    left = [name for name in dynamic if name not in given]
+    left = [name for name, dims in _dims_of_inputs(proto).items() if _is_dynamic(dims) and name not in given]
     if left:
+        dynamic = dynamic_inputs(proto, folder)
         names = ", ".join(f"'{name}'" for name in left)
         verb = "is dynamic and has" if len(left) == 1 else "are dynamic and have"
         words = "".join(f" --profile {shlex.quote(f'{name}:{dynamic[name]}')}" for name in left)
@@ -35,22 +42,64 @@ def check_profiles(profiles: Sequence[Profile], proto: Any, command: str) -> Non
         )
 
 
-def dynamic_inputs(model: ModelProto) -> dict[str, str]:
-    """Each input with unknown sizes, and a usual shape: 1 in front, 224 for an unknown size of a picture, else 1."""
+def dynamic_inputs(model: ModelProto, folder: Path | None = None) -> dict[str, str]:
+    """Each input with unknown sizes, and a usual shape of it.
+
+    1. A first dimension is 1, and so is what has its name elsewhere. An unknown height or width of a picture is 224.
+    2. Any other size is the first of LENGTHS with which ONNX Runtime runs the model: sound must be longer than a
+       window. Where it runs with none of them, it is 1.
+
+    folder  that of the external weights
+    """
+    inputs = _dims_of_inputs(model)
+    found = _usual(inputs, LENGTHS[0])
+    if any(_has_length(dims) for dims in inputs.values()):
+        tried = (_usual(inputs, length) for length in LENGTHS)
+        found = next((shapes for shapes in tried if _runs(model, folder, shapes)), found)
+    return {name: "x".join(map(str, found[name])) for name, dims in inputs.items() if _is_dynamic(dims)}
+
+
+def _dims_of_inputs(model: ModelProto) -> dict[str, list[Dim]]:
+    """The declared dimensions of each input that is no weight."""
     weights = {t.name for t in model.graph.initializer}
-    found = {}
-    for info in model.graph.input:
-        dims = [declared_dim(d) for d in info.type.tensor_type.shape.dim]
-        if info.name in weights or all(isinstance(d, int) for d in dims):
-            continue
-        found[info.name] = "x".join(str(_usual(d, axis, len(dims))) for axis, d in enumerate(dims))
-    return found
+    infos = [i for i in model.graph.input if i.name not in weights]
+    return {i.name: [declared_dim(d) for d in i.type.tensor_type.shape.dim] for i in infos}
 
 
-def _usual(dim: object, axis: int, rank: int) -> int:
-    if isinstance(dim, int):
-        return dim
-    return PICTURE if rank == 4 and axis > 1 else 1
+def _is_dynamic(dims: Sequence[Dim]) -> bool:
+    return not all(isinstance(d, int) for d in dims)
+
+
+def _has_length(dims: Sequence[Dim]) -> bool:
+    """Whether a size behind the first is unknown, and not the height or width of a picture."""
+    return len(dims) != PICTURE_RANK and _is_dynamic(dims[1:])
+
+
+def _usual(inputs: Mapping[str, Sequence[Dim]], length: int) -> dict[str, list[int]]:
+    """The shapes of inputs, with `length` for what is neither a first dimension nor one of a picture."""
+    first = {dims[0] for dims in inputs.values() if dims and isinstance(dims[0], str)}
+
+    def size(dim: Dim, axis: int, rank: int) -> int:
+        if isinstance(dim, int):
+            return dim
+        if axis == 0 or dim in first:
+            return 1
+        if rank == PICTURE_RANK:
+            return PICTURE if axis > 1 else 1
+        return length
+
+    return {name: [size(d, axis, len(dims)) for axis, d in enumerate(dims)] for name, dims in inputs.items()}
+
+
+def _runs(model: ModelProto, folder: Path | None, shapes: Mapping[str, Sequence[int]]) -> bool:
+    """Whether ONNX Runtime runs a model on zeros of these shapes."""
+    types = {i.name: i.type.tensor_type.elem_type for i in model.graph.input}
+    try:
+        feeds = {name: np.zeros(sizes, tensor_dtype_to_np_dtype(types[name])) for name, sizes in shapes.items()}
+        Runner(with_functions(model), folder).run(feeds)
+    except (Unrunnable, SurgeonError, KeyError):  # the last of an input that is no tensor
+        return False
+    return True
 
 
 def _check_profile(profile: Profile, proto: Any) -> None:

@@ -9,6 +9,7 @@ from surgeon.app import arguments
 from surgeon.app.commands import DONE, UNTAKEN, status_of
 from surgeon.app.screen import Screen
 from surgeon.app.summary import closing, print_report
+from surgeon.report import Declined, Report
 from surgeon.trt.fix import Fixed, Loaded, Parsed, fix
 
 
@@ -31,7 +32,8 @@ def run(args: argparse.Namespace) -> int:
             progress=progress,
         )
     report = fixed.report
-    print_report(report, screen, diff=False, each=bool(args.verbose), cures=fixed.cures)
+    declined = report.declined if args.verbose else _of_what_stays(report)
+    print_report(report, screen, each=bool(args.verbose), cures=fixed.cures, declined=declined)
     screen.line(f"{closing(report)}; written to {fixed.path}, {report.seconds:.1f} s", "bad" if report.broken else "")
     _print_parsed(fixed.parsed, screen)
     _print_loaded(fixed.loaded, screen)
@@ -41,6 +43,12 @@ def run(args: argparse.Namespace) -> int:
         screen.line(f"next{fixed.where}:")
         screen.command(f"  {fixed.command}")
     return status
+
+
+def _of_what_stays(report: Report) -> list[Declined]:
+    """What was declined at nodes that the target still does not take: the rest is no news where all else is well."""
+    stays = {d.node for d in report.untaken}
+    return [d for d in report.declined if d.node in stays]
 
 
 def _status(fixed: Fixed) -> int:
