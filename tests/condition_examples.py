@@ -152,7 +152,7 @@ MORE: dict[str, list[Example]] = {
         Example("Scan", "7.0 to 11.4, rtx", "a Scan without state is refused", 11, "(float[3,4] x) => (float[3,4] y) { y = Scan <num_scan_inputs = 1, body = b (float[4] e) => (float[4] p) { p = Neg (e) }> (x) }", (SCAN_9.replace("y, z", "z, y"),)),
     ],
     "branches_of_other_rank": [
-        Example("If", "8.0 to 11.4, rtx", "its branches return 1 and 2 dimensions", 13, *both("(float[3,4] x, float[4,3] z, float[12] w, bool c) => (float[] y) { y = If (c) <then_branch = t () => (p) { p = Neg (x) }, else_branch = e () => (q) { q = Neg (w) }> }", "Neg (w)", "Neg (x)", "Neg (z)")),
+        Example("If", "8.0 to 11.4", "its branches return 1 and 2 dimensions", 13, *both("(float[3,4] x, float[4,3] z, float[12] w, bool c) => (float[] y) { y = If (c) <then_branch = t () => (p) { p = Neg (x) }, else_branch = e () => (q) { q = Neg (w) }> }", "Neg (w)", "Neg (x)", "Neg (z)"), beside=("its branches return 1 and 2 dimensions, and its condition is not constant",)),
     ],
     # names
     "looped_input": [

@@ -122,7 +122,7 @@ MEASURED: dict[str, list[Example]] = {
         Example("AveragePool", "7.0 to 8.4", "the pads [0, 2] are refused", 11, *both("(float[1,1,8] x) => (float[a,b,c] y) { y = AveragePool <kernel_shape = [3], pads = [0, 2]> (x) }", "[0, 2]", "[0, 1]")),
     ],
     "slice_lengths": [
-        Example("Slice", "8.4", "how many dimensions are cut is not static", 13, *both("(float[4,5] x, int64[N] s, int64[2] t) => (float[a,b] y) <int64[2] e = {3, 3}, int64[2] k = {0, 1}> { y = Slice (x, s, e, k) }", "(x, s, e, k)", "(x, t, e, k)"), beside=()),
+        Example("Slice", "8.4", "how many dimensions are cut is not static", 13, *both("(float[4,5] x, int64[N] s, int64[2] t) => (float[a,b] y) <int64[2] e = {3, 3}, int64[2] k = {0, 1}> { y = Slice (x, s, e, k) }", "(x, s, e, k)", "(x, t, e, k)"), beside=("how many numbers its input 's' has is not static",)),
     ],
     "split_outputs": [
         Example("Split", "10.0 to 11.4, rtx", "num_outputs is 2, and 1 are named", 18, "(float[4] x) => (float[2] y) { y = Split <num_outputs = 2> (x) }", ("(float[4] x) => (float[2] y, float[2] z) { y, z = Split <num_outputs = 2> (x) }",)),

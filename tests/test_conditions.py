@@ -11,6 +11,7 @@ from functools import cache
 
 import pytest
 from condition_examples import MORE, Example, both
+from condition_examples_asked import ASKED
 from condition_examples_measured import BESIDES, MEASURED
 from helpers import model, require_opset
 
@@ -521,7 +522,7 @@ EXAMPLES: dict[str, list[Example]] = {
     # convolutions
     "output_shape": [
         Example("ConvTranspose", "7.2.2 to 11.4, rtx", "output_shape needs static sizes", 11, *both(DECONVOLUTION.replace("[1,1,5,5]", "[1,1,N,5]"), "[1,1,N,5]", "[1,1,5,5]")),
-        Example("ConvTranspose", "7.2.2 to 11.4, rtx", "output_shape needs static sizes", 11, *both(DECONVOLUTION.replace("[1,1,5,5]", "[1,1,N,5]"), "output_shape", "kernel_shape")),
+        Example("ConvTranspose", "7.2.2 to 11.4, rtx", "output_shape needs static sizes", 11, *both(DECONVOLUTION.replace("[1,1,5,5]", "[1,1,N,5]"), "output_shape = [11, 11]", "kernel_shape = [3, 3]")),
         Example(
             "ConvTranspose", "7.2.2 to 11.4, rtx", "output_shape is read wrongly where there is one spatial dimension, which is taken for two", 11,
             *both("(float[1,1,5] x) => (float[1,1,n] y) <float[1,1,3] w = {1, 1, 1}> { y = ConvTranspose <strides = [2], output_shape = [11]> (x, w) }", "output_shape = [11]", "pads = [0, 0]"),
@@ -655,6 +656,7 @@ EXAMPLES: dict[str, list[Example]] = {
     ],
     **MORE,
     **MEASURED,
+    **ASKED,
 }  # fmt: skip
 for name, more in BESIDES.items():
     EXAMPLES[name] = [*EXAMPLES[name], *more]

@@ -16,6 +16,7 @@ from surgeon.report import Applied, Declined, Report, Verified
 from surgeon.rules.driver import Driver, operators
 from surgeon.rules.meaning import attach
 from surgeon.rules.window import Rewrite
+from surgeon.targets.interface import refused
 from surgeon.targets.target import Target
 from surgeon.version import __version__
 
@@ -262,7 +263,9 @@ def untaken(model: Model, target: Target) -> list[Declined]:
     found = []
     newer = any(model.opset_in(s) > target.opset for s in model.scopes)
     others = target.has_other_types(model)
-    for scope in model.scopes:
+    found += [Declined("", "", why) for why in refused(model)]
+    unparsed = target.unparsed(model)
+    for scope in (s for s in model.scopes if s not in unparsed):
         asked = [key for key in scope.by_op if newer or others or not target.takes_every(key)]
         for node in scope.of(asked):
             why = target.takes(node) or target.outdated(node) or (target.mistyped(node) if others else None)

@@ -134,6 +134,13 @@ def constant_of(node: Node, position: int) -> NDArray[Any] | None:
     return node.graph.model.constant(given) if isinstance(given, Value) else None
 
 
+def handed_on(value: Value | None) -> Value | None:
+    """The tensor that a chain of Identity nodes hands on."""
+    while value is not None and value.producer is not None and value.producer.key == "Identity":
+        value = value.producer.inputs[0]
+    return value
+
+
 def opset_of(node: Node) -> int:
     """The opset of ONNX's own operators that holds where the node stands."""
     return node.graph.model.opset_in(node.graph)

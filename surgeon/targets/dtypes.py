@@ -45,6 +45,7 @@ PACKED_READERS = PACKED_SHUFFLES | {"Constant", "DequantizeLinear", "If", "Loop"
 # TensorRT-RTX 1.7.1: `Quantized constant (w) is only allowed before DQ`; a zero point is one, too.
 INT8_WEIGHTS_READERS = frozenset({"Constant", "DequantizeLinear", "QuantizeLinear", "Shape", "Size"})
 UINT8_MAKERS = frozenset({"Constant", "QuantizeLinear"})
+MOST_DIMENSIONS = 8  # NvInfer.h, Dims::MAX_DIMS
 
 
 def has_other_types(model: Model, version: Version, *, rtx: bool = False) -> bool:
@@ -106,6 +107,9 @@ def _why_small(node: Node, read: set[int], made: dict[int, Value], version: Vers
     value = made.get(TensorProto.UINT8)
     if rtx and value is not None and value.is_output and node.key == "Constant":
         return "a constant of uint8 is refused"  # measured: `invalid weights type of UInt8`
+    held = made.get(TensorProto.INT8)
+    if rtx and held is not None and held.is_output and node.key == "Constant":
+        return "a constant of int8 is refused"  # measured: `Quantized constant is only allowed before DQ`
     if value is None or value.is_output or node.key in UINT8_MAKERS:
         return None
     return "uint8 between two nodes is refused"

@@ -142,7 +142,7 @@ CONSTANT_INPUTS: dict[str, dict[int, Range]] = {
     "QuantizeLinear": {1: EVERY_RELEASE, 2: EVERYWHERE},
     "Resize": {2: up_to(8, 2)},
     "STFT": {1: EVERYWHERE, 2: EVERYWHERE},
-    "Slice": {3: EVERYWHERE},
+    "Slice": {3: EVERY_RELEASE},
     "Squeeze": {1: EVERYWHERE},
     "TopK": {1: up_to(8, 4)},
     "Unsqueeze": {1: EVERYWHERE},

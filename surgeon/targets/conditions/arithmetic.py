@@ -6,7 +6,7 @@ from onnx import TensorProto
 
 from surgeon.ir.graph import Node
 from surgeon.targets.condition import condition, dtype_of, shape_of
-from surgeon.targets.releases import between, since
+from surgeon.targets.releases import RTX, between, since
 
 
 def _operands(node: Node) -> list[str]:
@@ -70,3 +70,9 @@ def mod_of_floats(node: Node) -> str | None:
 def complex_signal(node: Node) -> str | None:
     shape = shape_of(node)
     return "a complex signal is refused" if shape is not None and len(shape) == 3 and shape[2] != 1 else None
+
+
+@condition("STFT", RTX, source="measured with TensorRT-RTX 1.7.1: STFT 'onesided' must be 0 or 1")
+def sides(node: Node) -> str | None:
+    given = node.attrs.get("onesided", 1)
+    return None if given in (0, 1) else f"onesided {given} is refused"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from surgeon.ir.graph import Node, Value
-from surgeon.targets.condition import condition, dtype_name, dtype_of, input_of, outputs_of, shape_of
+from surgeon.ir.graph import Node
+from surgeon.ir.lattice import Shape
+from surgeon.targets.condition import condition, dtype_name, dtype_of, handed_on, input_of, outputs_of, shape_of
 from surgeon.targets.releases import RTX, since
 
 
@@ -81,14 +82,36 @@ def attention_lengths(node: Node) -> str | None:
 
 @condition("Attention", RTX, source="measured with TensorRT-RTX: its process dies of it while it builds")
 def attention_to_itself(node: Node) -> str | None:
-    queries, keys = (_handed_on(input_of(node, position)) for position in (0, 1))
+    queries, keys = (handed_on(input_of(node, position)) for position in (0, 1))
     if queries is None or queries is not keys:
         return None
     return "queries and keys are one tensor, and the builder's process dies of it"
 
 
-def _handed_on(value: Value | None) -> Value | None:
-    """The tensor that a chain of Identity nodes hands on."""
-    while value is not None and value.producer is not None and value.producer.key == "Identity":
-        value = value.producer.inputs[0]
-    return value
+@condition(
+    "RotaryEmbedding",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: rotaryEmbeddingDim <= headSize; must have the same",
+)
+def rotated_sizes(node: Node) -> str | None:
+    return why_not_rotated(shape_of(node), shape_of(node, 3), shape_of(node, 1), bool(node.attr("num_heads")))
+
+
+def why_not_rotated(shape: Shape | None, positions: Shape | None, cache: Shape | None, heads: bool) -> str | None:
+    """Why a RotaryEmbedding is not built for these shapes of data, positions and cache; None where it is."""
+    if cache is not None and cache and not isinstance(cache[-1], int):
+        return "the size of the cache is not static"
+    if shape is None or len(shape) not in (3, 4):
+        return None
+    if len(shape) == 3 and not heads:
+        return "num_heads is left out, which three dimensions need"
+    if not isinstance(shape[-1], int):
+        return "the size of the heads is not static"
+    if positions is None:
+        return None
+    if len(positions) != 2:
+        return f"positions of {len(positions)} dimensions are refused; two are taken"
+    given = (shape[0], shape[-2] if len(shape) == 4 else shape[1])
+    if all(isinstance(one, int) == isinstance(other, int) for one, other in zip(given, positions, strict=True)):
+        return None
+    return "of the sizes of data and positions one is static, the other is not"

@@ -43,6 +43,7 @@ def no_deviation(node: Node) -> str | None:
     source="measured with TensorRT 8.4.1.5: network input that is shape tensor must have type Int32; with TensorRT-RTX "
     "1.7.1: Assertion !isInFlight failed. What follows from shapes and integers is built",
 )
+@condition("Range", RTX, source="measured with TensorRT-RTX 1.7.1: Assertion !isInFlight failed; sizes are taken")
 def range_by_input(node: Node) -> str | None:
     if dtype_of(node) not in (TensorProto.FLOAT, TensorProto.DOUBLE):
         return None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from surgeon.ir.graph import Graph, Node
-from surgeon.targets.condition import condition, constant_of, input_of
+from onnx import TensorProto
+
+from surgeon.ir.graph import Graph, Node, Value
+from surgeon.targets.condition import condition, constant_of, dtype_name, input_of, is_weights, shape_of
 from surgeon.targets.releases import RTX, since
 
 
@@ -88,9 +90,9 @@ def stateless_scan(node: Node) -> str | None:
 
 @condition(
     "If",
-    since(8, 0, rtx=True),
-    source="`IIfConditionalOutputLayer inputs must have the same shape`; measured with TensorRT-RTX 1.7.1, which takes "
-    "other sizes of one rank",
+    since(8, 0),
+    source="`IIfConditionalOutputLayer inputs must have the same shape`; other sizes of one rank are taken, as was "
+    "measured with TensorRT-RTX",
 )
 def branches_of_other_rank(node: Node) -> str | None:
     if len(node.bodies) != 2:
@@ -101,4 +103,86 @@ def branches_of_other_rank(node: Node) -> str | None:
         ranks = {len(shape) for shape in shapes if shape is not None}
         if len(ranks) == 2:
             return f"its branches return {min(ranks)} and {max(ranks)} dimensions"
+    return None
+
+
+@condition(
+    "If",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: Must have inputs with equal ranks when condition is not a build-time "
+    "constant",
+)
+def undecided_branches(node: Node) -> str | None:
+    why = branches_of_other_rank.check(node)
+    return None if why is None or is_decided(input_of(node, 0)) else f"{why}, and its condition is not constant"
+
+
+COMPARISONS = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
+CONNECTIVES = frozenset({"And", "Cast", "Identity", "Not", "Or", "Reshape", "Squeeze", "Unsqueeze", "Xor"})
+
+
+def is_decided(value: Value | None) -> bool:
+    """Whether a number follows from constants and static sizes, those of tensors with other dynamic ones included."""
+    if value is None or value.graph.model.constant(value) is not None:
+        return value is not None
+    maker = value.producer
+    if maker is None:
+        return False
+    if maker.key in COMPARISONS | CONNECTIVES:
+        return all(is_decided(given) for given in maker.inputs if given is not None)
+    return maker.key == "Gather" and _is_static_size(maker)
+
+
+def _is_static_size(gather: Node) -> bool:
+    sizes, position = input_of(gather, 0), constant_of(gather, 1)
+    if sizes is None or sizes.producer is None or sizes.producer.key != "Shape" or position is None:
+        return False
+    shape = shape_of(sizes.producer, 0)
+    if shape is None or sizes.producer.attrs.get("start") or "end" in sizes.producer.attrs:
+        return False
+    return all(-len(shape) <= p < len(shape) and isinstance(shape[p], int) for p in map(int, position.reshape(-1)))
+
+
+@condition(
+    "Dropout If Loop Scan TopK",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: Node has more output tensors than TRT expected",
+)
+def left_out_output(node: Node) -> str | None:
+    made = node.proto.output
+    bodies = [len(body.proto.output) - (node.key == "Loop") for body in node.bodies]
+    if all(made) and all(len(made) == count for count in bodies if node.key in ("If", "Loop")):
+        return None
+    return "an output is left out"
+
+
+@condition("Split", RTX, source="measured with TensorRT-RTX: its process dies of it while it parses")
+def left_out_part(node: Node) -> str | None:
+    return None if all(node.proto.output) else "an output is left out, and the parser's process dies of it"
+
+
+@condition(
+    "If",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: Failed to convert the input cond to a scalar",
+)
+def many_conditions(node: Node) -> str | None:
+    shape = shape_of(node, 0)
+    if not shape or shape == (1,):
+        return None
+    return "whether its condition is one number is not known"
+
+
+@condition(
+    "If",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: Quantized constant is only allowed before DQ; has datatype UInt8 but is "
+    "not network-level IO",
+)
+def captured_small_type(node: Node) -> str | None:
+    for value in (v for body in node.bodies for n in body.live() for v in n.inputs if v is not None):
+        dtype = node.graph.model.dtype(value)
+        captured = value.graph not in node.bodies
+        if captured and (dtype == TensorProto.UINT8 or (dtype == TensorProto.INT8 and is_weights(value))):
+            return f"a branch reads '{value.name}' from outside, which is of {dtype_name(dtype)}"
     return None

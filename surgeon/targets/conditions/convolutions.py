@@ -125,3 +125,44 @@ def deconvolved_channels(node: Node) -> str | None:
     if shape is None or len(shape) < 2 or isinstance(shape[1], int):
         return None
     return "the number of channels is not static"
+
+
+@condition(
+    "Conv ConvTranspose",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: condition: nbOutputMaps, kernelSize; dynamic shape is not supported for "
+    "weights",
+)
+def sized_weights(node: Node) -> str | None:
+    for position, name in ((1, "weights"), (2, "bias")):
+        if all(isinstance(size, int) for size in shape_of(node, position) or ()):
+            continue
+        return f"the sizes of the {name} are not static"
+    return None
+
+
+@condition(
+    "Conv ConvTranspose",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: The input tensor shape misaligns with the input kernel shape",
+)
+def other_kernel_shape(node: Node) -> str | None:
+    said, weights = node.attr("kernel_shape"), shape_of(node, 1)
+    if said is None or weights is None or tuple(said) == tuple(weights[2:]):
+        return None
+    return (
+        None
+        if any(not isinstance(size, int) for size in weights)
+        else f"kernel_shape {list(said)} is not that of the weights"
+    )
+
+
+@condition(
+    "Conv ConvTranspose",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: Pads attribute should not be specified with SAME",
+)
+def padded_twice(node: Node) -> str | None:
+    if node.attr("auto_pad") not in ("SAME_UPPER", "SAME_LOWER") or "pads" not in node.attrs:
+        return None
+    return f"pads together with auto_pad {node.attr('auto_pad')} are refused"

@@ -5,7 +5,16 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, constant_of, dtype_of, input_of, is_weights, rank_of, shape_of
+from surgeon.targets.condition import (
+    condition,
+    constant_of,
+    dtype_of,
+    handed_on,
+    input_of,
+    is_weights,
+    rank_of,
+    shape_of,
+)
 from surgeon.targets.releases import RTX, between, since, up_to
 
 
@@ -121,7 +130,7 @@ def slice_steps(node: Node) -> str | None:
         return None
     if input_of(node, 4) is not None:
         return None if is_weights(input_of(node, 4)) else "steps that are computed are refused in int32"
-    if not all(is_weights(input_of(node, position)) for position in (1, 2)):
+    if not all(is_weights(input_of(node, position)) for position in (1, 2, 3)):
         return None
     return None if starts is None or starts == (rank,) else "steps are left out, and the positions are int32"
 
@@ -148,6 +157,31 @@ def split_outputs(node: Node) -> str | None:
 
 
 @condition(
+    "Slice", RTX, source="measured with TensorRT-RTX 1.7.1: The shape of input starts misaligns with the shape of axes"
+)
+@condition(
+    "Pad",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: pads should be twice the length of input axes, actual length is: -1",
+)
+@condition(
+    "Reshape Expand ConstantOfShape",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: value should have been set by symbolic execution; Tile is taken",
+)
+def given_length(node: Node) -> str | None:
+    first = 0 if node.op == "ConstantOfShape" else 1
+    for position in range(first, len(node.inputs)):
+        found = handed_on(input_of(node, position))
+        if found is None or not (found.is_input and found.graph is found.graph.model.graph):
+            continue
+        shape = found.graph.model.shape(found)
+        if shape and not isinstance(shape[0], int):
+            return f"how many numbers its input '{found.name}' has is not static"
+    return None
+
+
+@condition(
     "Slice",
     between((8, 4), (8, 4)),
     source="measured with TensorRT 8.4.1.5: The shape of input starts misaligns with the shape of input axes",
@@ -157,3 +191,44 @@ def slice_lengths(node: Node) -> str | None:
     if all(shape is None or all(isinstance(size, int) for size in shape) for shape in shapes):
         return None
     return "how many dimensions are cut is not static"
+
+
+@condition(
+    "ReverseSequence",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: Invalid time_axis, Invalid batch_axis",
+)
+def reversed_from_behind(node: Node) -> str | None:
+    named = [name for name in ("batch_axis", "time_axis") if node.attrs.get(name, 0) < 0]
+    return f"a negative {named[0]} is refused" if named else None
+
+
+@condition(
+    "ScatterND",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: Error while lowering shape of node",
+)
+def scattered_updates(node: Node) -> str | None:
+    data, indices, updates = (shape_of(node, position) for position in range(3))
+    if data is None or not indices or updates is None or not isinstance(indices[-1], int):
+        return None
+    wanted = (*indices[:-1], *data[indices[-1] :])
+    alike = len(wanted) == len(updates) and all(
+        one == other or not (isinstance(one, int) and isinstance(other, int))
+        for one, other in zip(wanted, updates, strict=False)
+    )
+    return None if alike else "the updates do not have the shape that the indices ask for"
+
+
+@condition(
+    "Squeeze Unsqueeze",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: axes have duplicate index value",
+)
+def repeated_axes(node: Node) -> str | None:
+    axes, rank = constant_of(node, 1), rank_of(node)
+    if axes is None or rank is None:
+        return None
+    size = rank + (axes.size if node.op == "Unsqueeze" else 0)
+    places = {int(axis) % max(size, 1) for axis in axes.reshape(-1)}
+    return "an axis is named twice" if len(places) < axes.size else None

@@ -10,6 +10,7 @@ from surgeon.targets.condition import (
     constant_of,
     dtype_of,
     input_of,
+    is_weights,
     opset_of,
     outputs_of,
     rank_of,
@@ -161,3 +162,40 @@ def stashed_type(node: Node) -> str | None:
     given = node.attrs.get("stash_type", TensorProto.FLOAT)
     floats = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
     return None if given in floats else f"stash_type {given} is no type of floats"
+
+
+@condition("Dropout", RTX, source="measured with TensorRT-RTX 1.7.1: Invalid Node, of weights and a mask")
+def dropped_weights(node: Node) -> str | None:
+    return (
+        "weights are refused together with a mask" if outputs_of(node) > 1 and is_weights(input_of(node, 0)) else None
+    )
+
+
+@condition(
+    "LayerNormalization",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: no dimensions specified by axes; Axis must be in the range",
+)
+def no_normalized_axis(node: Node) -> str | None:
+    rank, axis = rank_of(node), node.attrs.get("axis", -1)
+    return f"axis {axis} is none of the {rank} dimensions" if rank is not None and not -rank <= axis < rank else None
+
+
+@condition(
+    "InstanceNormalization",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: unsqueeze index; Assertion input.nbDims == scale.nbDims; is expected to "
+    "match the output at the channel dimension",
+)
+def other_channels(node: Node) -> str | None:
+    shape = shape_of(node)
+    for name, given in (("scale", shape_of(node, 1)), ("bias", shape_of(node, 2))):
+        if given is None:
+            continue
+        if len(given) != 1:
+            return f"a {name} of {len(given)} dimensions is refused; one is taken"
+        channels = shape[1] if shape is not None and len(shape) > 1 else None
+        count = given[0]
+        if isinstance(channels, int) and isinstance(count, int) and count != channels and (name, count) != ("scale", 1):
+            return f"the {name} has {count} numbers for {channels} channels"
+    return None

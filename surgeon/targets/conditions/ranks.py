@@ -5,7 +5,17 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, dtype_name, dtype_of, input_of, opset_of, rank_of, shape_of
+from surgeon.targets.condition import (
+    condition,
+    dtype_name,
+    dtype_of,
+    handed_on,
+    input_of,
+    opset_of,
+    rank_of,
+    shape_of,
+)
+from surgeon.targets.dtypes import MOST_DIMENSIONS
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since
 
 
@@ -132,3 +142,89 @@ def empty_kernel(node: Node) -> str | None:
     if 0 not in (shape_of(node, 1) or ()) or input_of(node, 1) is None:
         return None
     return "weights without elements are refused"
+
+
+@condition(
+    "Conv ConvTranspose AveragePool MaxPool LpPool",
+    EVERYWHERE,
+    source="NvInfer.h, addConvolutionNd and addPoolingNd: 2D or 3D; one dimension becomes two; measured with "
+    "TensorRT-RTX 1.7.1",
+)
+def spatial_dimensions(node: Node) -> str | None:
+    rank = rank_of(node)
+    return f"{rank - 2} spatial dimensions are refused; three are the most" if rank is not None and rank > 5 else None
+
+
+@condition(
+    "GlobalAveragePool GlobalMaxPool GlobalLpPool",
+    EVERYWHERE,
+    source="measured with TensorRT-RTX 1.7.1: no dimensions to be reduced; the others reduce over the same",
+)
+def nothing_to_pool(node: Node) -> str | None:
+    rank = rank_of(node)
+    return f"an input of {rank} dimensions is refused" if rank is not None and rank < 3 else None
+
+
+@condition(
+    "LRN",
+    EVERYWHERE,
+    source="NvInfer.h, ILRNLayer: kLRN_MIN_WINDOW to kLRN_MAX_WINDOW, odd; measured with TensorRT-RTX 1.7.1",
+)
+def window_of_channels(node: Node) -> str | None:
+    size = node.attr("size")
+    return None if size in range(1, 16, 2) else f"size {size} is refused; the odd ones up to 15 are taken"
+
+
+@condition("LRN", EVERYWHERE, source="measured with TensorRT-RTX 1.7.1: at least 4 dimensions are required for input")
+def channels_alone(node: Node) -> str | None:
+    rank = rank_of(node)
+    return f"an input of {rank} dimensions is refused; four are needed" if rank is not None and rank < 4 else None
+
+
+@condition("CumSum", RTX, source="measured with TensorRT-RTX 1.7.1: addCumulative, inputDims.nbDims >= 1")
+def summed_number(node: Node) -> str | None:
+    return "an input without dimensions is refused" if rank_of(node) == 0 else None
+
+
+@condition(
+    "ConstantOfShape Einsum Expand Gather GatherND OneHot Reshape Unsqueeze",
+    EVERYWHERE,
+    source="NvInfer.h, Dims::MAX_DIMS; measured with TensorRT-RTX 1.7.1",
+)
+def made_dimensions(node: Node) -> str | None:
+    made = node.outputs[0]
+    shape = None if made is None else node.graph.model.shape(made)
+    if shape is None or len(shape) <= MOST_DIMENSIONS:
+        return None
+    return f"{len(shape)} dimensions are refused; {MOST_DIMENSIONS} are the most"
+
+
+@condition(
+    "PRelu",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: slope tensor must be unidirectional broadcastable to input tensor",
+)
+def wider_slope(node: Node) -> str | None:
+    shape, slope = shape_of(node), shape_of(node, 1)
+    if shape is None or slope is None:
+        return None
+    pairs = zip(reversed(shape), reversed(slope), strict=False)
+    wider = any(isinstance(x, int) and isinstance(s, int) and s not in (1, x) for x, s in pairs)
+    return "the slope has more elements along a dimension than the input" if wider else None
+
+
+@condition(
+    "ConstantOfShape", RTX, source="measured with TensorRT-RTX 1.7.1: no profile is taken for an input of no elements"
+)
+def shape_of_nothing(node: Node) -> str | None:
+    found = handed_on(input_of(node, 0))
+    if found is None or not found.is_input or shape_of(node) != (0,):
+        return None
+    return f"its shape is the input '{found.name}', which has no elements"
+
+
+@condition("Resize", RTX, source="measured with TensorRT-RTX 1.7.1: The scales input must be 1D")
+def scales_in_rows(node: Node) -> str | None:
+    ranks = [(position, rank_of(node, position)) for position in (2, 3)]
+    found = next((row for row in ranks if row[1] not in (None, 1)), None)
+    return None if found is None else f"its input {found[0]} has {found[1]} dimensions; one is taken"

@@ -237,3 +237,22 @@ def drawn_bfloat16(node: Node) -> str | None:
     made = node.outputs[0]
     dtype = 0 if made is None else node.graph.model.dtype(made)
     return "bfloat16 is refused" if dtype == TensorProto.BFLOAT16 else None
+
+
+@condition("GRU", RTX, source="measured with TensorRT-RTX 1.7.1: ElementWiseOperation SUB must have same input types")
+def gated_bfloat16(node: Node) -> str | None:
+    return "bfloat16 is refused" if dtype_of(node) == TensorProto.BFLOAT16 else None
+
+
+@condition("Mod", RTX, source="measured with TensorRT-RTX 1.7.1: Could not infer output types for operation: ceil")
+def remainder_of_int8(node: Node) -> str | None:
+    return "int8 is refused" if dtype_of(node) == TensorProto.INT8 and node.attr("fmod") else None
+
+
+@condition(
+    "Equal", RTX, source="measured with TensorRT-RTX 1.7.1: weights of uint8 become int32: must have same input types"
+)
+def compared_uint8(node: Node) -> str | None:
+    if dtype_of(node) != TensorProto.UINT8 or not any(is_weights(value) for value in node.inputs):
+        return None
+    return "weights of uint8 are read as int32, and the other operand is not"

@@ -1,0 +1,44 @@
+"""What a parser reads of a model besides its nodes: inputs and initializers, those included that no node reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onnx import TensorProto, ValueInfoProto
+
+from surgeon.ir.model import Model
+from surgeon.targets.condition import dtype_name
+from surgeon.targets.dtypes import MOST_DIMENSIONS, READABLE
+
+
+def refused(model: Model) -> Iterator[str]:
+    """Why no release, nor TensorRT-RTX, takes an input or an initializer of a model.
+
+    What a node reads of a type that there is not is said of the node: see `dtypes`.
+    Sources: onnx-tensorrt@84b5be1 to @96e7811, importInput and convertOnnxWeights, which read all of them;
+    measured with TensorRT-RTX 1.7.1.
+    """
+    held = {tensor.name for tensor in model.proto.graph.initializer}
+    for info in model.proto.graph.input:
+        if info.name not in held and info.type.HasField("tensor_type"):
+            yield from _refused_input(model, info)
+    for tensor in model.proto.graph.initializer:
+        if len(tensor.dims) > MOST_DIMENSIONS:
+            yield f"the initializer '{tensor.name}' has {len(tensor.dims)} dimensions; {MOST_DIMENSIONS} are the most"
+        elif tensor.data_type not in READABLE and not _is_read(model, tensor.name):
+            yield f"the initializer '{tensor.name}', which nothing reads, is of {dtype_name(tensor.data_type)}"
+
+
+def _refused_input(model: Model, info: ValueInfoProto) -> Iterator[str]:
+    given = info.type.tensor_type
+    if not given.HasField("shape"):
+        yield f"the input '{info.name}' has no shape, and is taken for one without dimensions"
+    elif len(given.shape.dim) > MOST_DIMENSIONS:
+        yield f"the input '{info.name}' has {len(given.shape.dim)} dimensions; {MOST_DIMENSIONS} are the most"
+    if given.elem_type not in (TensorProto.UNDEFINED, *READABLE) and not _is_read(model, info.name):
+        yield f"the input '{info.name}', which nothing reads, is of {dtype_name(given.elem_type)}"
+
+
+def _is_read(model: Model, name: str) -> bool:
+    value = model.graph.find(name)
+    return value is not None and bool(value.users)

@@ -1,0 +1,145 @@
+"""Examples of conditions for tests/test_conditions.py: of what models that a person wrote showed of TensorRT-RTX."""
+
+from __future__ import annotations
+
+from condition_examples import Example, both
+
+BRANCHED = "(float[2,1] x, float[2,1] w, bool[K] many, bool c) => (float[2,1] y) { y = If (c) <then_branch = t () => (p) { p = Neg (x) }, else_branch = e () => (q) { q = Abs (w) }> }"
+RANKED = "(float[2,1] x, float[N,1] w, bool c) => (float[] y) <int64[1] axis = {1}, int64 one = {1}> { s = Shape (w) n = Gather (s, one) k = Equal (n, one) j = Not (k) y = If (c) <then_branch = t () => (p) { p = Squeeze (x, axis) }, else_branch = e () => (q) { q = Neg (x) }> }"
+BOTH_OUT = "(float[2] x, bool c) => (float[2] y) { y, z = If (c) <then_branch = t () => (p, r) { p = Neg (x) r = Abs (x) }, else_branch = e () => (q, s) { q = Abs (x) s = Neg (x) }> }"
+LOOPED = "(float[2] x) => (float[2] y) <int64 n = {3}, bool go = {1}> { y, z = Loop (n, go, x) <body = b (int64 i, bool c, float[2] s) => (bool d, float[2] t, float[2] u) { d = Identity (c) t = Neg (s) u = Abs (t) }> }"
+SCANNED = "(float[2] s, float[5,2] x) => (float[5,2] y) { z, y = Scan <num_scan_inputs = 1, body = b (float[2] a, float[2] v) => (float[2] r, float[2] o) { r = Add (a, v) o = Neg (r) }> (s, x) }"
+CUT = "(float[5,3] x, int64[K] k, int64[1] j) => (float[a,b] y) <int64[1] s = {1}, int64[1] e = {3}, int64[1] o = {0}> { i = Identity (j) y = Slice (x, s, e, o) }"
+PADDED = "(float[2,3] x, int64[K] k, int64[4] j) => (float[a,b] y) { i = Identity (k) y = Pad (x, k) }"
+SHAPED_BY = "(float[1,1] x, int64[K] k, int64[2] j) => (float[a,b] y) { i = Identity (k) z = Neg (x) y = OP (z, k) }"
+ROTATED = "(float[2,4,4,8] x, int64[2,4] p, float[9,4] c, float[K,L] d) => (float[2,4,4,8] y) { y = RotaryEmbedding (x, c, c, p) }"
+KERNEL = "(float[1,2,5,5] x, float[2,2,3,3] w, float[2] b) => (float[a,b,c,d] y) { y = OP (x, w, b) }"
+SCATTERED = "(float[4,3] x, int64[2,1] i, float[2,3] u, float[2] v, float[2,2] w, float[N,3] n) => (float[4,3] y) { y = ScatterND (x, i, v) }"
+CHANNELS = "(float[1,2,3,4] x) => (float[1,2,3,4] y) <float[2] s = {1, 1}, float[1] one = {1}, float[1,2] row = {1, 1}> { y = InstanceNormalization (x, s, s) }"
+
+ASKED: dict[str, list[Example]] = {
+    # control flow
+    "left_out_output": [
+        Example("If", "rtx", "an output is left out", 13, *both(BOTH_OUT.replace("y, z =", "y ="), "y =", "y, z =")),
+        Example("Loop", "rtx", "an output is left out", 13, LOOPED.replace("y, z =", "y ="), (LOOPED,)),
+        Example("Scan", "rtx", "an output is left out", 11, *both(SCANNED.replace("z, y =", '"", y ='), '"", y =', "z, y =")),
+        Example("TopK", "rtx", "an output is left out", 11, *both('(float[2,4] x) => (int64[2,1] y) <int64[1] k = {1}> { "", y = TopK (x, k) }', '"", y =', "z, y =")),
+        Example("Dropout", "rtx", "an output is left out", 13, *both('(float[2] x) => (bool[2] y) { "", y = Dropout (x) }', '"", y =', "z, y =")),
+    ],
+    "left_out_part": [
+        Example("Split", "rtx", "an output is left out, and the parser's process dies of it", 11, *both('(float[4] x) => (float[2] y) { "", y = Split (x) }', '"", y =', "z, y =")),
+    ],
+    "many_conditions": [
+        Example("If", "rtx", "whether its condition is one number is not known", 11, *both(BRANCHED.replace("If (c)", "If (many)"), "bool[K] many", "bool[1] many", "bool many")),
+    ],
+    "captured_small_type": [
+        Example("If", "rtx", "a branch reads 'w' from outside, which is of int8", 19, *both("(bool c, int8[2] v) => (float[2] y) <int8[2] w = {1, 2}, float s = {0.5}> { y = If (c) <then_branch = t () => (p) { p = DequantizeLinear (w, s) }, else_branch = e () => (q) { q = DequantizeLinear (w, s) }> }", "(w, s)", "(v, s)")),
+        Example("If", "rtx", "a branch reads 'w' from outside, which is of uint8", 13, *both("(bool c, uint8[2] w, int32[2] v) => (float[2] y) { y = If (c) <then_branch = t () => (p) { p = Cast <to = 1> (w) }, else_branch = e () => (q) { q = Cast <to = 1> (w) }> }", "(w)", "(v)")),
+    ],
+    "undecided_branches": [
+        Example("If", "rtx", "its branches return 1 and 2 dimensions, and its condition is not constant", 13, *both(RANKED, "If (c)", "If (k)", "If (j)"), beside=("its branches return 1 and 2 dimensions",)),
+    ],
+    # lengths and positions
+    "given_length": [
+        *(Example("Slice", "rtx", "how many numbers its input 'k' has is not static", 13, *both(CUT.replace("(x, s, e, o)", call), call, "(x, j, e, o)", "(x, i, j, o)", "(x, s, e, o)")) for call in ("(x, k, e, o)", "(x, s, k, o)")),
+        *(Example("Pad", "rtx", "how many numbers its input 'k' has is not static", 13, *both(PADDED.replace("(x, k)", call), call, "(x, j)")) for call in ("(x, k)", "(x, i)")),
+        *(Example("Reshape Expand", "rtx", "how many numbers its input 'k' has is not static", 13, *both(SHAPED_BY.replace("(z, k)", call), call, "(z, j)")) for call in ("(z, k)", "(z, i)")),
+        Example("ConstantOfShape", "rtx", "how many numbers its input 'k' has is not static", 13, *both(SHAPED_BY.replace("(z, k)", "(k)"), "(k) }", "(j) }")),
+    ],
+    "reversed_from_behind": [
+        Example("ReverseSequence", "rtx", f"a negative {name} is refused", 10, *both(f"(float[4,3] x, int64[{size}] n) => (float[4,3] y) {{ y = ReverseSequence <{other} = {place}, {name} = {axis}> (x, n) }}", f"{name} = {axis}", f"{name} = {axis + 2}"))
+        for name, axis, other, place, size in (("batch_axis", -1, "time_axis", 0, 3), ("time_axis", -2, "batch_axis", 1, 3))
+    ],
+    "scattered_updates": [
+        Example("ScatterND", "rtx", "the updates do not have the shape that the indices ask for", 13, *both(SCATTERED, "(x, i, v)", "(x, i, u)", "(x, i, n)")),
+        Example("ScatterND", "rtx", "the updates do not have the shape that the indices ask for", 13, *both(SCATTERED.replace("(x, i, v)", "(x, i, w)"), "(x, i, w)", "(x, i, u)")),
+    ],
+    "repeated_axes": [
+        Example("Squeeze", "rtx", "an axis is named twice", 11, *both("(float[1,2,1] x) => (float[] y) { y = Squeeze <axes = [0, 2, 0]> (x) }", "[0, 2, 0]", "[0, 2]")),
+        Example("Unsqueeze", "rtx", "an axis is named twice", 11, *both("(float[2] x) => (float[] y) { y = Unsqueeze <axes = [0, -3]> (x) }", "[0, -3]", "[0, -1]")),
+    ],
+    "rotated_sizes": [
+        Example("RotaryEmbedding", "rtx", why, 23, *both(ROTATED.replace(old, new), new, old))
+        for why, old, new in (
+            ("the size of the heads is not static", "float[2,4,4,8] x", "float[2,4,4,H] x"),
+            ("of the sizes of data and positions one is static, the other is not", "int64[2,4] p", "int64[B,4] p"),
+            ("of the sizes of data and positions one is static, the other is not", "float[2,4,4,8] x", "float[2,4,S,8] x"),
+            ("the size of the cache is not static", "(x, c, c, p)", "(x, d, d, p)"),
+        )
+    ],
+    # convolutions and pooling
+    "sized_weights": [
+        *(Example("Conv ConvTranspose", "rtx", "the sizes of the weights are not static", 11, *both(KERNEL.replace("[2,2,3,3]", size), size, "[2,2,3,3]")) for size in ("[K,2,3,3]", "[2,K,3,3]", "[2,2,K,3]")),
+        Example("Conv ConvTranspose", "rtx", "the sizes of the bias are not static", 11, *both(KERNEL.replace("float[2] b", "float[K] b"), "float[K] b", "float[2] b")),
+    ],
+    "other_kernel_shape": [
+        Example("Conv ConvTranspose", "rtx", "kernel_shape [3, 1] is not that of the weights", 11, *both(KERNEL.replace("= OP", "= OP <kernel_shape = [3, 1]>"), "[3, 1]", "[3, 3]")),
+    ],
+    "padded_twice": [
+        Example("Conv ConvTranspose", "rtx", f"pads together with auto_pad {mode} are refused", 11, *both(KERNEL.replace("= OP", f'= OP <pads = [0, 0, 0, 0], auto_pad = "{mode}">'), f'pads = [0, 0, 0, 0], auto_pad = "{mode}"', f'auto_pad = "{mode}"', "pads = [0, 0, 0, 0]"))
+        for mode in ("SAME_UPPER", "SAME_LOWER")
+    ],
+    "spatial_dimensions": [
+        *(Example(op, f"{first} to 11.4, rtx", "4 spatial dimensions are refused; three are the most", 11, f"(float[1,1,3,3,3,3] x) => (float[] y) {{ y = {op} <kernel_shape = [2, 2, 2, 2]> (x) }}", (f"(float[1,1,3,3,3] x) => (float[] y) {{ y = {op} <kernel_shape = [2, 2, 2]> (x) }}",)) for op, first in (("AveragePool", "6.0"), ("MaxPool", "6.0"), ("LpPool", "7.2.2"))),
+        *(Example(op, "6.0 to 11.4, rtx", "4 spatial dimensions are refused; three are the most", 11, f"(float[1,1,3,3,3,3] x) => (float[] y) <float[1,1,1,1,1,1] w = {{1}}> {{ y = {op} (x, w) }}", (f"(float[1,1,3,3,3] x) => (float[] y) <float[1,1,1,1,1] w = {{1}}> {{ y = {op} (x, w) }}",)) for op in ("Conv", "ConvTranspose")),
+    ],
+    "nothing_to_pool": [
+        Example(op, f"{first} to 11.4, rtx", "an input of 2 dimensions is refused", 2, *both(f"(float[2,3] x) => (float[] y) {{ y = {op} (x) }}", "[2,3]", "[2,3,4]"))
+        for op, first in (("GlobalAveragePool", "6.0"), ("GlobalMaxPool", "6.0"), ("GlobalLpPool", "7.1"))
+    ],
+    "window_of_channels": [
+        Example("LRN", "6.0 to 11.4, rtx", f"size {size} is refused; the odd ones up to 15 are taken", 13, *both(f"(float[1,2,3,3] x) => (float[1,2,3,3] y) {{ y = LRN <size = {size}> (x) }}", f"= {size}", "= 1", "= 15"))
+        for size in (2, 17)
+    ],
+    "channels_alone": [
+        Example("LRN", "6.0 to 11.4, rtx", "an input of 3 dimensions is refused; four are needed", 13, *both("(float[1,2,3] x) => (float[] y) { y = LRN <size = 3> (x) }", "[1,2,3]", "[1,2,3,4]")),
+    ],
+    # dimensions
+    "summed_number": [
+        Example("CumSum", "rtx", "an input without dimensions is refused", 14, *both("(float x) => (float y) <int64 a = {0}> { y = CumSum (x, a) }", "(float x)", "(float[3] x)")),
+    ],
+    "made_dimensions": [
+        Example("Unsqueeze", "6.0 to 11.4, rtx", "9 dimensions are refused; 8 are the most", 11, *both("(float[2,3] x) => (float[] y) { y = Unsqueeze <axes = [0, 1, 2, 3, 4, 5, 6]> (x) }", "[0, 1, 2, 3, 4, 5, 6]", "[0, 1, 2, 3, 4, 5]")),
+        Example("Reshape", "6.0 to 11.4, rtx", "9 dimensions are refused; 8 are the most", 13, "(float[2] x) => (float[] y) <int64[9] s = {1, 1, 1, 1, 1, 1, 1, 1, 2}> { y = Reshape (x, s) }", ("(float[2] x) => (float[] y) <int64[8] s = {1, 1, 1, 1, 1, 1, 1, 2}> { y = Reshape (x, s) }",)),
+        Example("Expand", "7.0 to 11.4, rtx", "9 dimensions are refused; 8 are the most", 13, "(float[2] x) => (float[] y) <int64[9] s = {1, 1, 1, 1, 1, 1, 1, 1, 2}> { y = Expand (x, s) }", ("(float[2] x) => (float[] y) <int64[8] s = {1, 1, 1, 1, 1, 1, 1, 2}> { y = Expand (x, s) }",)),
+        Example("ConstantOfShape", "7.0 to 11.4, rtx", "9 dimensions are refused; 8 are the most", 13, "() => (float[] y) <int64[9] s = {1, 1, 1, 1, 1, 1, 1, 1, 2}> { y = ConstantOfShape (s) }", ("() => (float[] y) <int64[8] s = {1, 1, 1, 1, 1, 1, 1, 2}> { y = ConstantOfShape (s) }",)),
+        Example("Gather", "6.0 to 11.4, rtx", "9 dimensions are refused; 8 are the most", 13, *both("(float[2,1,1,1,1,1] x, int64[1,1,1,1] i) => (float[] y) { y = Gather (x, i) }", "int64[1,1,1,1]", "int64[1,1,1]")),
+        Example("GatherND", "8.2 to 11.4, rtx", "9 dimensions are refused; 8 are the most", 13, *both("(float[2,1,1,1,1,1] x, int64[1,1,1,1,1] i) => (float[] y) { y = GatherND (x, i) }", "int64[1,1,1,1,1]", "int64[1,1,1,1]")),
+        Example("OneHot", "8.5 to 11.4, rtx", "9 dimensions are refused; 8 are the most", 11, *both("(int64[1,1,1,1,1,1,1,1] x) => (float[] y) <int64 d = {3}, float[2] v = {0, 1}> { y = OneHot (x, d, v) }", "int64[1,1,1,1,1,1,1,1]", "int64[1,1,1,1,1,1,1]")),
+        Example("Einsum", "8.2 to 11.4, rtx", "9 dimensions are refused; 8 are the most", 12, *both('(float[1,1,1,1,1] x, float[1,1,1,1] w) => (float[] y) { y = Einsum <equation = "abcde,fghi->abcdefghi"> (x, w) }', "->abcdefghi", "->abcdefgh")),
+    ],
+    "wider_slope": [
+        Example("PRelu", "rtx", "the slope has more elements along a dimension than the input", 13, *both("(float[5,1] x) => (float[] y) <float[5] s = {1, 1, 1, 1, 1}> { y = PRelu (x, s) }", "float[5,1] x", "float[1,5] x")),
+    ],
+    "shape_of_nothing": [
+        Example("ConstantOfShape", "rtx", "its shape is the input 'x', which has no elements", 13, *both("(int64[0] x) => (float y) <int64[0] s = {}> { y = ConstantOfShape (x) }", "(x) }", "(s) }")),
+    ],
+    "scales_in_rows": [
+        Example("Resize", "rtx", "its input 2 has 2 dimensions; one is taken", 13, *both("(float[1,1,2] x) => (float[] y) <float[3,1] s = {1, 1, 2}> { y = Resize (x, , s) }", "float[3,1]", "float[3]")),
+        Example("Resize", "rtx", "its input 3 has 2 dimensions; one is taken", 13, *both("(float[1,1,2] x) => (float[] y) <int64[3,1] s = {1, 1, 4}> { y = Resize (x, , , s) }", "int64[3,1]", "int64[3]")),
+    ],
+    # types
+    "gated_bfloat16": [
+        Example("GRU", "rtx", "bfloat16 is refused", 22, *both("(bfloat16[3,2,4] x, bfloat16[1,15,4] w, bfloat16[1,15,5] r) => (bfloat16[] y) { y = GRU <hidden_size = 5> (x, w, r) }", "bfloat16", "float16", "float")),
+    ],
+    "remainder_of_int8": [
+        Example("Mod", "rtx", "int8 is refused", 13, *both("(int8[2] x, int8[2] z) => (int8[2] y) { y = Mod <fmod = 1> (x, z) }", "int8", "float")),
+    ],
+    "compared_uint8": [
+        Example("Equal", "rtx", "weights of uint8 are read as int32, and the other operand is not", 13, *both("(uint8[2] x, uint8[2] z) => (bool[2] y) <uint8[2] w = {1, 2}> { y = Equal (x, w) }", "(x, w)", "(x, z)")),
+    ],
+    # normalisations and windows
+    "dropped_weights": [
+        Example("Dropout", "rtx", "weights are refused together with a mask", 13, *both("(float[2] x) => (float[2] y, bool[2] m) <float[2] w = {1, 2}> { y, m = Dropout (w) }", "(w)", "(x)")),
+    ],
+    "no_normalized_axis": [
+        Example("LayerNormalization", "rtx", "axis 2 is none of the 2 dimensions", 17, *both("(float[2,3] x) => (float[2,3] y) <float[3] s = {1, 1, 1}> { y = LayerNormalization <axis = 2> (x, s) }", "= 2>", "= 1>", "= -1>")),
+    ],
+    "other_channels": [
+        Example("InstanceNormalization", "rtx", why, 6, *both(CHANNELS.replace("(x, s, s)", call), call, "(x, s, s)"))
+        for call, why in (("(x, s, one)", "the bias has 1 numbers for 2 channels"), ("(x, row, s)", "a scale of 2 dimensions is refused; one is taken"))
+    ],
+    "sides": [
+        Example("STFT", "rtx", "onesided 2 is refused", 17, *both("(float[1,12,1] x) => (float[1,F,B,2] y) <int64 s = {2}, float[4] w = {1, 1, 1, 1}, int64 n = {4}> { y = STFT <onesided = 2> (x, s, w, n) }", "onesided = 2", "onesided = 1", "onesided = 0")),
+    ],
+}  # fmt: skip
