@@ -23,7 +23,7 @@ from surgeon import Builder, Editor, Stage, model_rule
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import FLOATS
 
-OVERFLOWING = frozenset({"Abs", "Add", "BitwiseNot", "Mul", "Neg", "Sub"})
+OVERFLOWING = frozenset({"Abs", "Add", "BitShift", "BitwiseNot", "Mul", "Neg", "Sub"})
 COMPUTING = frozenset({
     "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Max", "Min", "Mod", "ReduceMax", "ReduceMin",
 })  # fmt: skip
@@ -99,7 +99,13 @@ def _carried_through(editor: Editor, node: Node, kind: int) -> bool:
     b, types = editor.builder(node), editor.model.dtype
     wide = FLOAT if node.key in IN_FLOAT else CARRIERS[kind]
     inputs = [v if v is None or types(v) != kind else _widened(editor, b, v, wide) for v in node.inputs]
-    made = b.node(node.op, inputs, len(node.outputs), "", dict(node.attrs))
+    if node.key == "BitShift":
+        made = _shifted(editor, b, node, kind, inputs[0])
+        if made is None:
+            b.undo()
+            return False
+    else:
+        made = b.node(node.op, inputs, len(node.outputs), "", dict(node.attrs))
     found = made if isinstance(made, tuple) else (made,)
     wraps = node.key in OVERFLOWING or (node.key == "Div" and _limits(kind)[0] < 0)  # -32768 / -1 is beyond
     outputs = [
@@ -111,10 +117,21 @@ def _carried_through(editor: Editor, node: Node, kind: int) -> bool:
     return True
 
 
+def _shifted(editor: Editor, b: Builder, node: Node, kind: int, x: Value | None) -> Value | None:
+    """A shift by known places, which is a product or a quotient; None where they are not known."""
+    places = None if node.inputs[1] is None else editor.model.constant(node.inputs[1])
+    width = _limits(kind)[1].bit_length()
+    if places is None or x is None or (places >= width).any():
+        return None
+    powers = b.constant(1 << places.astype(np.int64), CARRIERS[kind])
+    found: Value = b.Mul(x, powers) if node.attr("direction") == "LEFT" else b.Div(x, powers)
+    return found
+
+
 def _has_eight_bits(node: Node, kind: int) -> bool:
     """Whether a node computes with the bits of the model's own uint8: the pass bitwise asks 8 of them, not 31."""
     inner = any(v is not None and v.producer is not None for v in node.inputs)
-    return node.op.startswith("Bitwise") and kind == TensorProto.UINT8 and not inner
+    return node.op.startswith("Bit") and kind == TensorProto.UINT8 and not inner
 
 
 def _is_read(value: Value) -> bool:
