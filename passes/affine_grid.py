@@ -2,6 +2,7 @@
 
 Why       No TensorRT imports AffineGrid, which spatial transformers have in front of GridSample.
 Rewrites  AffineGrid<align_corners>(theta, size)  ->  MatMul(constant grid, Transpose(theta)) in the shape of the output
+          where the size is computed, of centres  ->  the columns of theta by a line along each axis, added
 Exact     To rounding.
 """
 
@@ -9,16 +10,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Stage, attr, const, op, require, rule, var
+from surgeon import Builder, Stage, attr, op, require, require_some, rule, var
+from surgeon.ir.graph import Value
 
 LARGEST = 2**24  # numbers in the grid
 
-theta, size = var("theta"), const("size")
+theta, size = var("theta"), var("size")
 
 
 @rule(op.AffineGrid(theta, size, align_corners=attr("aligned")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, theta, size, aligned):
-    sizes = [int(d) for d in size[2:]]
+    known = b.value(size)
+    if known is None:
+        require(not aligned, "with align_corners its size must be known: ONNX does not say where a single point lies")
+        return _computed(b, theta, size)
+    sizes = [int(d) for d in known[2:]]
+    require(not aligned or 1 not in sizes, "ONNX does not say where a single point lies with align_corners")
     rank = len(sizes)
     require(np.prod(sizes, dtype=np.int64) * (rank + 1) <= LARGEST, f"its grid has more than {LARGEST} numbers")
     lines = [_line(d, bool(aligned)) for d in sizes]
@@ -31,5 +38,32 @@ def decompose(b, theta, size, aligned):
 def _line(size: int, aligned: bool) -> np.ndarray:
     """The coordinates along an axis, from -1 to 1: of the pixels' corners or of their centres."""
     if aligned:
-        return np.linspace(-1, 1, size) if size > 1 else np.zeros(1)
+        return np.linspace(-1, 1, size)
     return (2 * np.arange(size) + 1) / size - 1
+
+
+def _computed(b: Builder, theta: Value, size: Value) -> Value:
+    """The grid of a size that is computed: x of the last axis first."""
+    rank = require_some(b.shape(theta), "the rank of its input is not known")[1]
+    require(rank in (2, 3), "how many axes it has is not known")
+    assert isinstance(rank, int)
+    found = _column(b, theta, rank, rank)
+    for k in range(rank):  # the columns of theta are for x, y and z
+        axis = rank - 1 - k
+        line = _computed_line(b, b.Gather(size, np.asarray(2 + axis)), b.dtype(theta))
+        behind = [a for a in range(rank + 2) if a != 1 + axis]
+        found = b.Add(found, b.Mul(_column(b, theta, k, rank), b.Unsqueeze(line, axes=behind)))
+    return found
+
+
+def _column(b: Builder, theta: Value, column: int, rank: int) -> Value:
+    """A column of theta, with an axis for each of the grid's in the middle."""
+    made: Value = b.Unsqueeze(b.Gather(theta, np.asarray(column), axis=2), axes=list(range(1, rank + 1)))
+    return made
+
+
+def _computed_line(b: Builder, size: Value, dtype: int) -> Value:
+    """The centres of as many pixels as are computed, from -1 to 1."""
+    at, count = b.Cast(b.Range(np.asarray(0), size, np.asarray(1)), to=dtype), b.Cast(size, to=dtype)
+    made: Value = b.Sub(b.Div(b.Add(b.Mul(at, 2.0), 1.0), count), 1.0)
+    return made

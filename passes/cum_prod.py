@@ -4,14 +4,16 @@ Why       No TensorRT imports CumProd. Volume rendering and survival models have
 Rewrites  CumProd<exclusive, reverse>(x, axis)  ->  ReduceProd(Where(which places count, x, 1))
 Exact     To rounding; integers bit for bit.
 
-The axis must be constant and its length static. On the way x takes as many times its memory as the axis is long.
+The axis must be constant. On the way x takes as many times its memory as the axis is long: up to 1024 places where that
+is static.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Stage, attr, const, op, require, rule, var
+from surgeon import Builder, Stage, attr, const, op, require, rule, var
+from surgeon.ir.graph import Value
 
 LONGEST = 1024  # places
 
@@ -28,10 +30,23 @@ def decompose(b, x, axis, exclusive, reverse):
     require(shape is not None, "the rank of the input is not known")
     at = int(axis.reshape(())) % len(shape)
     length = shape[at]
-    require(isinstance(length, int), "the length of its axis is not static")
-    require(length <= LONGEST, f"its axis is longer than {LONGEST}")
-    counts = np.tri(length, k=-1 if exclusive else 0, dtype=bool)
-    counts = counts.T if reverse else counts
-    mask = counts.reshape(length, length, *[1] * (len(shape) - at - 1))
+    if isinstance(length, int):
+        require(length <= LONGEST, f"its axis is longer than {LONGEST}")
+        counts = np.tri(length, k=-1 if exclusive else 0, dtype=bool)
+        counts = counts.T if reverse else counts
+        mask = counts.reshape(length, length, *[1] * (len(shape) - at - 1))
+    else:
+        mask = _computed(b, x, at, len(shape), exclusive, reverse)
     one = b.constant(np.asarray(1), b.dtype(x))
     return b.ReduceProd(b.Where(mask, b.Unsqueeze(x, axes=[at]), one), axes=[at + 1], keepdims=0)
+
+
+def _computed(b: Builder, x: Value, at: int, rank: int, exclusive: int, reverse: int) -> Value:
+    """Which places count for each, along an axis whose length is not static."""
+    places = b.Range(np.asarray(0), b.Gather(b.Shape(x), np.asarray(at)), np.asarray(1))
+    behind = list(range(1, rank - at))
+    made, counted = (b.Unsqueeze(places, axes=[*more, *(k + 1 for k in behind)]) for more in ([1], [0]))
+    if reverse:
+        made, counted = counted, made
+    found: Value = b.Less(counted, made) if exclusive else b.Not(b.Less(made, counted))
+    return found

@@ -3,11 +3,12 @@
 Why       No TensorRT takes a pooling with dilations, and none an LpPool of another power than 1 and 2.
 Rewrites  MaxPool, AveragePool and LpPool with dilations  ->  ReduceMax, ReduceMean or ReduceSum of Gather(x, windows),
           one axis behind the other
+          the same where a size is not static  ->  Max or Sum of a Slice for each pixel of the kernel, axis by axis
           LpPool<p> without dilations                     ->  (AveragePool(|x|^p) * window) ^ (1 / p)
 Exact     MaxPool bit for bit, the others to rounding.
 
-Of a pooling with dilations, sizes must be static and the padding explicit. On the way x takes as many times its memory
-as the kernel is long.
+On the way x takes as many times its memory as the kernel is long. With ceil_mode or strides sizes must be static.
+Together with auto_pad it is left alone: ONNX Runtime does not see dilations there.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ import numpy as np
 
 from surgeon import Builder, Stage, attr, not_mine, op, require, rule, var
 from surgeon.ir.graph import Node, Value
+from surgeon.ir.lattice import FLOATS
+from surgeon.targets.conditions.pools import pool_axes
+from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
 
 from ._windows import Windows, windows_of, without_nan
 
@@ -30,8 +34,11 @@ x = var("x")
 def decompose(b, x):
     if not _is_dilated(b.root):
         not_mine()
+    numbers = without_nan(b, x) if b.root.op == "MaxPool" else x
+    if pool_axes(b.root) is None:
+        return _by_slices(b, numbers)
     found = windows_of(b.root)
-    pooled = _reduced(b, without_nan(b, x) if b.root.op == "MaxPool" else x, found)
+    pooled = _reduced(b, numbers, found)
     if b.root.op == "MaxPool":
         return pooled
     share = _share(found, counts_padding=bool(b.root.attr("count_include_pad")))
@@ -41,7 +48,9 @@ def decompose(b, x):
 @rule(op.LpPool(x, p=attr("p")), stage=Stage.LOWER, strategy="decompose")
 def decompose_power(b, x, p):
     if _is_dilated(b.root):
-        return _root(b, _reduced(b, _power(b, x, p), windows_of(b.root)), p)
+        powers = _power(b, x, p)
+        found = _by_slices(b, powers) if pool_axes(b.root) is None else _reduced(b, powers, windows_of(b.root))
+        return _root(b, found, p)
     if p in (1, 2):
         not_mine()
     require(not b.root.attr("ceil_mode"), "with ceil_mode its last window may be a part of one")
@@ -88,3 +97,35 @@ def _share(found: list[Windows], counts_padding: bool) -> np.ndarray:
         counted = (windows.counted if counts_padding else windows.inside).sum(axis=1)
         share = np.multiply.outer(share, windows.places.shape[1] / counted)
     return np.asarray(share)
+
+
+# ---- sizes that are not static ---------------------------------------------------------------------------------------
+
+
+def _by_slices(b: Builder, x: Value) -> Value:
+    """The windows of x reduced as a Slice for each pixel of the kernel; AveragePool is divided by all of them."""
+    node = b.root
+    require(not node.attr("ceil_mode"), "with ceil_mode its sizes must be static")
+    kernel, strides, dilations = (per_axis(node, name, 1) for name in ("kernel_shape", "strides", "dilations"))
+    require(is_padded_explicitly(node), "ONNX Runtime does not see dilations where auto_pad says the padding")
+    require(all(s == 1 for s in strides), "with strides its sizes must be static: ONNX Runtime has a window too many")
+    pads = list(node.attr("pads") or [0] * 2 * len(kernel))
+    if any(pads):
+        counts = node.op != "AveragePool" or bool(node.attr("count_include_pad"))
+        require(counts, "the mean without the padding needs static sizes")
+        rank = len(kernel)
+        whole = np.asarray([0, 0, *pads[:rank], 0, 0, *pads[rank:]], np.int64)
+        dtype = b.dtype(x)
+        require(dtype in FLOATS, "padding of integers has no lowest number")
+        x = b.Pad(x, pads=whole, value=b.constant(-np.inf if node.op == "MaxPool" else 0.0, dtype))
+    for axis, (extent, dilation) in enumerate(zip(kernel, dilations, strict=True)):
+        parts = [_shifted(b, x, axis + 2, k * dilation, (extent - 1 - k) * dilation) for k in range(extent)]
+        x = parts[0] if extent == 1 else b.Max(*parts) if node.op == "MaxPool" else b.Sum(*parts)
+    return b.Div(x, float(np.prod(kernel))) if node.op == "AveragePool" else x
+
+
+def _shifted(b: Builder, x: Value, axis: int, first: int, left: int) -> Value:
+    """What lies along an axis from `first` on, without the last `left`."""
+    end = -left if left else np.iinfo(np.int64).max
+    taken: Value = b.Slice(x, *(np.asarray([n], np.int64) for n in (first, end, axis)))
+    return taken

@@ -6,7 +6,7 @@ Rewrites  Resize(x, roi, scales, sizes), nearest  ->  Gather along each axis tha
           linear and cubic                        ->  ReduceSum(Gather(x, places) * weights), one axis behind the other
 Exact     Nearest bit for bit, the others to rounding.
 
-roi, scales and sizes must be constant, the axes that change static.
+roi and scales must be constant, the axes that change static, and sizes known where they change.
 On the way x takes as many times its memory as a pixel is made of.
 """
 
@@ -20,6 +20,7 @@ from surgeon import Builder, Stage, op, require, rule, var
 from surgeon.ir.graph import Node, Value
 
 from ._resampling import Axis, Taps, interpolated, nearest
+from ._shapes import elements
 
 INPUTS = 11  # the opset from which roi, scales and sizes are inputs
 
@@ -50,19 +51,36 @@ def decompose(b, x):
 
 def _axes(b: Builder, given: list[Any]) -> list[Axis]:
     """Each axis that Resize is about, with its new length and its scale."""
-    roi, scales, sizes = (_known(b, position) for position in (1, 2, 3))
+    roi, scales = (_known(b, position) for position in (1, 2))
     crops = b.root.attr("coordinate_transformation_mode") == "tf_crop_and_resize"
     ranges = roi.reshape(2, -1).T.tolist() if crops and roi is not None else [(0.0, 1.0)] * len(given)
+    sizes = (
+        _sizes(b, len(given)) if scales is None else [d if s == 1 else None for d, s in zip(given, scales, strict=True)]
+    )
+    kept = [
+        not isinstance(d, int) and d is not None and d == n and tuple(r) == (0.0, 1.0)
+        for d, n, r in zip(given, sizes, ranges, strict=True)
+    ]
+    given = [1 if same else d for d, same in zip(given, kept, strict=True)]  # any length: it stays what it is
     require(all(isinstance(d, int) for d in given), "the sizes of the axes that it is about are not static")
-    if sizes is None:
-        assert scales is not None  # ONNX asks for the one or the other
+    if scales is not None:
         return [Axis(d, int(np.floor(d * s)), float(s), *r) for d, s, r in zip(given, scales, ranges, strict=True)]
+    sizes = [1 if same else n for n, same in zip(sizes, kept, strict=True)]
+    require(all(isinstance(n, int) for n in sizes), "its input 3 is computed")
     policy = b.root.attr("keep_aspect_ratio_policy") or "stretch"
     if policy == "stretch":
-        return [Axis(d, int(n), int(n) / d, *r) for d, n, r in zip(given, sizes, ranges, strict=True)]
-    ratios = [int(n) / d for d, n in zip(given, sizes, strict=True)]
+        return [Axis(d, n, n / d, *r) for d, n, r in zip(given, sizes, ranges, strict=True)]
+    require(not any(kept), "the kept aspect ratio is that of a size that is not static")
+    ratios = [n / d for d, n in zip(given, sizes, strict=True)]
     scale = min(ratios) if policy == "not_larger" else max(ratios)
     return [Axis(d, int(np.floor(d * scale + 0.5)), scale, *r) for d, r in zip(given, ranges, strict=True)]
+
+
+def _sizes(b: Builder, count: int) -> list[Any]:
+    """The sizes that are asked for: numbers, and the names of those that an input has."""
+    value = b.root.inputs[3] if len(b.root.inputs) > 3 else None
+    found = None if value is None else elements(b, value)
+    return [None] * count if found is None else list(found)
 
 
 def _known(b: Builder, position: int) -> np.ndarray | None:
