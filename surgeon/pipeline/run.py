@@ -266,9 +266,14 @@ def untaken(model: Model, target: Target) -> list[Declined]:
     found += [Declined("", "", why) for why in refused(model)]
     unparsed = target.unparsed(model)
     for scope in (s for s in model.scopes if s not in unparsed):
-        asked = [key for key in scope.by_op if newer or others or not target.takes_every(key)]
+        opset = model.opset_in(scope)
+        asked = [key for key in scope.by_op if newer or others or not target.takes_every(key, opset)]
         for node in scope.of(asked):
-            why = target.takes(node) or target.outdated(node) or (target.mistyped(node) if others else None)
+            why = target.takes(node)
+            if why is None and newer:
+                why = target.outdated(node)
+            if why is None and others:
+                why = target.mistyped(node)
             if why is not None:
                 on_gpu = target.dla and gpu.takes(node) is None and gpu.outdated(node) is None
                 found.append(Declined("", node.label, why, on_gpu and (not others or gpu.mistyped(node) is None)))

@@ -23,11 +23,15 @@ Check: TypeAlias = "Callable[[Node], str | None]"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where a condition holds, and who says so: the operators, the targets, the source."""
+    """Where a condition holds, and who says so: the operators, the targets, the source.
+
+    below_opset  the condition asks nothing of models of this opset and later ones; 0 where it asks at every opset
+    """
 
     operators: tuple[str, ...]
     targets: Range
     source: str
+    below_opset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +47,20 @@ class Condition:
 
 
 def condition(
-    operators: str, targets: Range, *, section: str = "", source: str = ""
+    operators: str, targets: Range, *, section: str = "", source: str = "", below_opset: int = 0
 ) -> Callable[[Check | Condition], Condition]:
     """Make a condition of a function from a node to the reason why it is not taken, or None.
 
-    operators  names of ONNX operators, with spaces between them
-    targets    where it holds: `since`, `up_to`, `between`, `EVERYWHERE`, `RTX` or `DLA` of `surgeon.targets.releases`
-    section    the section of docs/trt-support.md that says it
-    source     file, commit and words that say it, or what it was measured with
+    operators    names of ONNX operators, with spaces between them
+    targets      where it holds: `since`, `up_to`, `between`, `EVERYWHERE`, `RTX` or `DLA` of `surgeon.targets.releases`
+    section      the section of docs/trt-support.md that says it
+    source       file, commit and words that say it, or what it was measured with
+    below_opset  where newer opsets cannot meet it: the first such opset, whose nodes are not asked
 
     Used again above itself it makes the condition hold elsewhere too, with a source of its own.
     """
     document = f"docs/trt-support.md section {section}" if section else ""
-    scope = Scope(tuple(operators.split()), targets, "; ".join(filter(None, (document, source))))
+    scope = Scope(tuple(operators.split()), targets, "; ".join(filter(None, (document, source))), below_opset)
 
     def declare(given: Check | Condition) -> Condition:
         if isinstance(given, Condition):

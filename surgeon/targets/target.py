@@ -159,7 +159,7 @@ class Target:
 
     def takes(self, node: Node) -> str | None:
         """None where the target imports the node and computes what ONNX says; else the reason why not."""
-        table = _table(self.version, self.rtx, self.dla)
+        table = _table(self.version, self.rtx, self.dla, opset_of(node))
         row = table.rows.get(node.key)
         if row is None:
             return self._why_unknown(node)
@@ -174,9 +174,12 @@ class Target:
                 return why
         return None
 
-    def takes_every(self, key: str) -> bool:
-        """Whether every node of an operator is taken, whatever its inputs: then no node need be asked about."""
-        row = _table(self.version, self.rtx, self.dla).rows.get(key)
+    def takes_every(self, key: str, opset: int = 1) -> bool:
+        """Whether every node of an operator is taken, whatever its inputs: then no node need be asked about.
+
+        `opset` is the lowest that the nodes are read with.
+        """
+        row = _table(self.version, self.rtx, self.dla, opset).rows.get(key)
         return row is not None and not row.checks and not row.constant_inputs
 
     def outdated(self, node: Node) -> str | None:
@@ -269,11 +272,12 @@ class Table(NamedTuple):
 
 
 @cache
-def _table(version: Version, rtx: bool, dla: bool) -> Table:
-    """The table of a target, made once: every node of a model is held against it."""
+def _table(version: Version, rtx: bool, dla: bool, opset: int) -> Table:
+    """The table of a target for nodes of one opset, made once: every node of a model is held against it."""
     checks: dict[str, list[Check]] = {op: [] for op in tables.importers(version, rtx)}
     scopes = ((condition.check, scope) for condition in CONDITIONS for scope in condition.scopes)
-    in_force = ((check, scope) for check, scope in scopes if scope.targets.covers(version, rtx=rtx, dla=dla))
+    asked = ((check, scope) for check, scope in scopes if not scope.below_opset or opset < scope.below_opset)
+    in_force = ((check, scope) for check, scope in asked if scope.targets.covers(version, rtx=rtx, dla=dla))
     for check, op in ((check, op) for check, scope in in_force for op in scope.operators):
         if op in checks:
             checks[op].append(check)

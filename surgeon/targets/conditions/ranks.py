@@ -26,6 +26,8 @@ from surgeon.targets.releases import EVERYWHERE, RTX, between, since
     source="measured with TensorRT 8.4.1.5 and TensorRT-RTX 1.7.1: at least 1 dimensions are required for input",
 )
 def reduced_number(node: Node) -> str | None:
+    if node.attrs.get("axes"):
+        return None  # there is a dimension: nothing need be inferred
     return "an input without dimensions is refused" if rank_of(node) == 0 else None
 
 

@@ -45,6 +45,7 @@ def not_spatial(node: Node) -> str | None:
     "Add Sub Mul Div Pow And Or Xor Equal Greater Less",
     since(7, 0, rtx=True),
     source="onnx-tensorrt@84b5be1 to @96e7811: Pre-opset 7 broadcasting is unsupported; measured with TensorRT-RTX",
+    below_opset=7,
 )
 def legacy_broadcast(node: Node) -> str | None:
     if opset_of(node) >= 7 or rank_of(node) == rank_of(node, 1):
