@@ -199,6 +199,8 @@ class Model:
 
     def drop_unused_functions(self) -> None:
         """Take away the local functions that no node calls any more."""
+        if not self.functions:
+            return
         called, todo = set(), [n for s in scopes_of(self.graph) for n in s.live()]
         while todo:
             key = todo.pop().key

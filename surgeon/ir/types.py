@@ -63,7 +63,7 @@ class Types:
         """What is known of a tensor."""
         table = self._inferred()
         found = table.find(value)
-        is_new = value.producer is not None and value.producer.is_new
+        is_new = value.tensor is not None or (value.producer is not None and value.producer.is_new)
         if self._is_stale and not (found is None and is_new) and not (found is not None and found.is_static):
             table = self._infer_again()
             found = table.find(value)

@@ -19,6 +19,7 @@ from surgeon.rules.context import Context, Lowering
 from surgeon.rules.index import Index
 from surgeon.rules.match import Match, match
 from surgeon.rules.pattern import Op, roots
+from surgeon.rules.repeats import Repeats
 from surgeon.rules.rule import Decline, Pass, Rule, Stage, require
 from surgeon.rules.skips import Skips
 from surgeon.rules.unchanged import Unchanged
@@ -26,7 +27,7 @@ from surgeon.rules.window import Rewrite
 from surgeon.targets.target import Target
 
 GROWTH = 10  # rewrites a node, on the average, after which a stage is taken not to come to an end
-ROUNDS = 4  # runs over what the one before has written, at most; nearly always the second changes nothing
+ROUNDS = 4  # further runs over what the one before has written, at most; nearly always the first changes nothing
 FUSED = Stage.FUSE.value
 HIGH = (Stage.CLEAN.value, FUSED)  # the strategies of what lowers nothing
 
@@ -68,14 +69,15 @@ class Driver:
         self._stage = ""  # the value of the stage that runs now
         self._more_to_infer = False  # a node was fused where little was known of the result
         self._aliases: dict[Value, Value] = {}
+        self._repeats: Repeats | None = None  # where FUSE need not be tried again
 
     def run(self) -> None:
         """Run the stages until another run over what they wrote would change nothing."""
         self._skips.meet(n for s in self.model.scopes for n in s.live())
         self._run_stages()
         lowered = self.model.opset != self.opset_before
-        for _ in range(ROUNDS - 1):
-            if not (self.rewrites or lowered) or not self._run_again(lowered):
+        for number in range(ROUNDS):
+            if not (self.rewrites or lowered) or not self._run_again(lowered, everywhere=number > 0):
                 break
         self.model.drop_orphans()
         self.warnings += self._skips.warnings()
@@ -86,12 +88,13 @@ class Driver:
             self.run_stage(stage)
         self.settle()
 
-    def _run_again(self, lowered: bool) -> bool:
+    def _run_again(self, lowered: bool, *, everywhere: bool) -> bool:
         """Run the stages over what stands now, as if a file had it; whether that changed anything.
 
         What an earlier round made counts as the file's: so a round that fuses what the round before has written out,
         and writes it out again, changes nothing, and is taken back. Where nothing was lowered, FUSE has come to its
-        end, and CLEAN alone may find more.
+        end, and CLEAN alone may find more. Unless it is to look `everywhere`, FUSE looks into one of the rewrites that
+        repeat each other: where that changes nothing, the others are left alone.
         """
         lowered = lowered or any(r.strategy not in HIGH for r in self.rewrites)
         earlier, refusals, self.rewrites, self.declined = self.rewrites, self.declined, {}, {}
@@ -102,7 +105,9 @@ class Driver:
         self.model.forget_types()
         self.run_stage(Stage.CLEAN)
         if lowered or self.rewrites:
+            self._repeats = None if everywhere else Repeats(self.model, earlier)
             self._run_stages()
+            self._repeats = None
         found, self.rewrites, self.declined = self.rewrites, earlier, refusals
         for node, record in made.items():
             node.origin = node.origin or record
@@ -197,9 +202,13 @@ class Driver:
             if pattern is not tried:  # passes may share a pattern, and then come one after the other
                 self.attempts += 1
                 tried, held = pattern, match(pattern, node, self.model)
-            if held is not None:
+            if held is not None and not self._is_repeated(held):
                 found.append((held, rule))
         return found
+
+    def _is_repeated(self, held: Match) -> bool:
+        """Whether a rule of the stage FUSE holds among nodes where it is tried elsewhere, see `_run_again`."""
+        return self._repeats is not None and self._stage == FUSED and self._repeats.hold(held.nodes)
 
     def _may_apply(self, rule: Rule, node: Node, lowerings: dict[str, Lowering]) -> bool:
         """Whether the rule is neither excluded nor skipped at the node, and of the strategy that the node gets."""
