@@ -142,6 +142,26 @@ def test_many_shapes_of_window() -> None:
     assert "too many to draw" in text
 
 
+def test_what_is_not_taken_has_its_cure() -> None:
+    report = Report("0", "8.4")
+    report.untaken = [
+        Declined("", "m", "no importer"),
+        Declined("", "n", "no importer"),
+        Declined("", "o", "no importer"),
+    ]
+    text = render(report, cures=["TensorRT 9.0 takes it", "write a pass", "write a pass"])
+    said = " ".join(page_of(text).text)
+    assert "cure" in said and "TensorRT 9.0 takes it" in said and said.count("write a pass") == 1
+    assert "cure" not in " ".join(page_of(render(report)).text)
+
+
+def test_the_contents_stand_in_the_order_of_the_page() -> None:
+    result = surgeon.rewrite(norms(1), target="8.4")
+    text = render(result.report, precision=convert(result.model))
+    links, headings = re.findall(r'<a href="#([a-z-]+)">[A-Z]', text), re.findall(r'<h2 id="([a-z-]+)"', text)
+    assert links == headings and "precision" in links
+
+
 def _chain(length: int) -> ModelProto:
     nodes = [
         helper.make_node("Relu", ["x" if not k else f"t{k}"], ["y" if k == length - 1 else f"t{k + 1}"])

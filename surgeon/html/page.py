@@ -15,6 +15,7 @@ from surgeon.words import answer, merged, nameless, shared_reason
 
 MOST_DRAWN = 60  # windows of different shapes on one page
 MOST_ROWS = 500  # of one table
+UNCOUNTED = ("precision", "operators")  # parts of a page that are there, or not
 OPEN_WINDOWS = 10  # a page with no more rewrites shows their pictures without a click
 
 
@@ -40,18 +41,30 @@ class Precision(Protocol):
     def failed(self) -> bool: ...
 
 
-def render(report: Report, *, title: str = "", written: str = "", precision: Precision | None = None) -> str:
+def render(
+    report: Report,
+    *,
+    title: str = "",
+    written: str = "",
+    precision: Precision | None = None,
+    cures: Sequence[str] = (),
+) -> str:
     """The page for one run.
 
     title      the input model, as the user calls it
     written    where the result went, empty where nothing was written
     precision  what a conversion to fp16 did behind the rewrite
+    cures      what makes the target take each of `report.untaken`
     """
     bodies = [
         _head(report, title, written, precision),
         _entries("Undone", "These rewrites failed their proof and are not in the written model.", report.undone, "bad"),
         _entries(
-            "Not taken", f"{target_name(report.target)} does not take these nodes of the result.", report.untaken, "bad"
+            "Not taken",
+            f"{target_name(report.target)} does not take these nodes of the result.",
+            report.untaken,
+            "bad",
+            cures,
         ),
         _warnings(report.warnings),
         _precision(precision) if precision is not None else "",
@@ -123,21 +136,23 @@ def _head(report: Report, title: str, written: str, precision: Precision | None)
 
 
 def _contents(report: Report, precision: Precision | None) -> str:
-    """Where what stands, the passes first; and the search, which shows itself where scripts run."""
+    """Where what stands, in the order of the page; the passes; and the search, which shows itself where scripts run."""
     counts = [
         ("undone", "Undone", len(report.undone)),
         ("not-taken", "Not taken", len(report.untaken)),
         ("warnings", "Warnings", len(report.warnings)),
+        ("precision", "Precision", int(precision is not None)),
         ("rewrites", "Rewrites", len(report.applied)),
         ("declined", "Declined", len(report.declined)),
+        ("operators", "Operators", int(bool(report.ops_before or report.ops_after))),
     ]
     links = [
-        f'<a href="#{place}">{word} <span class="count">{count}</span></a>' for place, word, count in counts if count
+        f'<a href="#{place}">{word}{"" if place in UNCOUNTED else _number(count)}</a>'
+        for place, word, count in counts
+        if count
     ]
-    links += ['<a href="#precision">Precision</a>'] if precision is not None else []
-    links += ['<a href="#operators">Operators</a>'] if report.ops_before or report.ops_after else []
     passes = [
-        f'<a href="#{_place(g.pass_name, g.strategy)}">{escape(g.pass_name)} <span class="count">{g.times}x</span></a>'
+        f'<a href="#{_place(g.pass_name, g.strategy)}">{escape(g.pass_name)}{_number(f"{g.times}x")}</a>'
         for g in report.groups()
     ]
     rows = "".join(f"<nav>{''.join(row)}</nav>" for row in (links, passes) if row)
@@ -155,8 +170,12 @@ def _place(name: str, strategy: str) -> str:
 def _heading(word: str, count: int | None = None) -> str:
     """A heading that is an anchor."""
     place = word.lower().replace(" ", "-")
-    number = "" if count is None else f' <span class="count">{count}</span>'
+    number = "" if count is None else _number(count)
     return f'<h2 id="{place}">{word}{number} <a class="anchor" href="#{place}" aria-label="link">#</a></h2>'
+
+
+def _number(count: int | str) -> str:
+    return f' <span class="count">{count}</span>'
 
 
 def _state(report: Report, precision: Precision | None = None) -> str:
@@ -183,25 +202,22 @@ def _tile(number: str, word: str, kind: str = "") -> str:
     return f'<div class="tile {kind}"><b>{number}</b><span>{word}</span></div>'
 
 
-def _entries(head: str, what: str, entries: Sequence[Declined], kind: str) -> str:
+def _entries(head: str, what: str, entries: Sequence[Declined], kind: str, cures: Sequence[str] = ()) -> str:
+    """A table of nodes, those with the same reason and cure in one row; a column is left out where it has nothing."""
     if not entries:
         return ""
-    named = any(e.pass_name for e in entries)
-    groups: dict[tuple[str, str], list[Declined]] = {}
-    for e in entries:
-        groups.setdefault((e.pass_name, nameless(e.why)), []).append(e)
-    rows = [
-        _cells(
-            *([("", name)] if named else []),
-            ("why", shared_reason([e.why for e in alike])),
-            ("name", _listed([e.node for e in alike])),
-            raw=(2 if named else 1,),
-        )
-        for (name, _), alike in sorted(groups.items(), key=lambda g: -len(g[1]))
+    groups: dict[tuple[str, str, str], list[Declined]] = {}
+    for e, cure in zip(entries, cures or [""] * len(entries), strict=True):
+        groups.setdefault((e.pass_name, nameless(e.why), cure), []).append(e)
+    rows: list[tuple[str, str, str, str]] = [
+        (name, shared_reason([e.why for e in alike]), cure, _listed([e.node for e in alike]))
+        for (name, _, cure), alike in sorted(groups.items(), key=lambda g: -len(g[1]))
     ]
-    headers = ("pass", "why", "nodes") if named else ("why", "nodes")
+    columns = [("pass", ""), ("why", "why"), ("cure", "why"), ("nodes", "name")]
+    used = [k for k in range(len(columns)) if any(row[k] for row in rows)]
+    cells = [_cells(*((columns[k][1], row[k]) for k in used), raw=(len(used) - 1,)) for row in rows]
     said = f'<p class="sub">{escape(what)}</p>' if what else ""
-    return f"{_heading(head, len(entries))}{said}{_table(headers, rows, kind)}"
+    return f"{_heading(head, len(entries))}{said}{_table([columns[k][0] for k in used], cells, kind)}"
 
 
 def _warnings(warnings: Sequence[str]) -> str:
@@ -380,7 +396,7 @@ def _precision(result: Precision) -> str:
     return (
         f'{_heading("Precision")}<p class="sub">{result.half} nodes compute in fp16, {result.single} in fp32, with '
         f"{result.casts} casts between. The error is max|a - b| / max|b| against the fp32 original, with every fp16 "
-        "tensor rounded; beside it, that of the original when its weights and inputs alone are rounded. "
+        "tensor rounded. Beside it stands the error of the original with only its weights and inputs rounded. "
         f'"large" inputs are the random ones times 1000.</p>{compared}{islands}{warnings}'
     )
 

@@ -193,7 +193,7 @@ def _report_files(
 def _page(done: Done, title: str, written: str) -> str:
     from surgeon.html.page import render  # a run without a page starts without it
 
-    return render(done.result.report, title=title, written=written, precision=done.half)
+    return render(done.result.report, title=title, written=written, precision=done.half, cures=done.cures)
 
 
 def _report(done: Done) -> dict[str, Any]:
