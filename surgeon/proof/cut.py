@@ -349,7 +349,19 @@ def _in_file(made: Mapping[Value, Node], aliases: Mapping[Value, Value]) -> dict
             new = aliases[new]
             if new.producer is not None and new.producer.is_new:
                 found.setdefault(new, set()).add(old)
-    return {new: old for new, (old, *others) in found.items() if not others}
+    return {new: old for new, (old, *others) in found.items() if not others and not _follows(old, new, made)}
+
+
+def _follows(value: Value, source: Value, made: Mapping[Value, Node]) -> bool:
+    """Whether the nodes of a window make a tensor of another one: then it cannot be read instead of that."""
+    todo, seen = [value], {value}
+    while todo:
+        read = {v for v in made[todo.pop()].inputs if v is not None}
+        if source in read:
+            return True
+        todo += [v for v in read - seen if v in made]
+        seen |= read
+    return False
 
 
 def _declarations(inputs: Sequence[tuple[str, int, Shape | None]]) -> list[onnx.ValueInfoProto]:
