@@ -5,6 +5,7 @@ Why       TensorRT-RTX reads int8 weights by DequantizeLinear alone. Exporters t
 Rewrites  DequantizeLinear(Transpose(weights))    ->  DequantizeLinear(transposed weights), and of what else is computed
           DequantizeLinear(Gather(weights, rows)) ->  Gather(DequantizeLinear(weights), rows)
           Cast<float>(Gather(weights, rows))      ->  Gather(DequantizeLinear(weights, scale 1), rows)
+          Pad(x, by a number of int8)              ->  Cast<int8>(Pad(Cast<float>(x), by the number))
           A Cast of weights is a constant, which the pass fold computes.
 Exact     Bit for bit.
 Kept      What is read as integers elsewhere; a scale for each row that is looked up.
@@ -52,6 +53,16 @@ def cast(b, table, rows):
         not_mine()
     numbers = b.DequantizeLinear(table, np.float32(1), np.int8(0))
     return b.Gather(numbers, rows, axis=gather.attr("axis"))
+
+
+@rule(op.Pad(x, ...), stage=Stage.FUSE)
+def padded(b, x):
+    """By a number of int8: it is carried in fp32, which holds it."""
+    if b.dtype(x) != INT8 or not _refused(b, b.root) or b.opset < 11:
+        not_mine()
+    _, pads, number, *axes = b.root.inputs
+    wide = [b.Cast(x, to=FLOAT), pads, b.constant(b.value(number), FLOAT), *axes]
+    return b.Cast(b.node("Pad", wide, 1, "", b.root.attrs), to=INT8)
 
 
 def _refused(b: Builder, node: Node) -> bool:

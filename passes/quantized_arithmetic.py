@@ -5,13 +5,13 @@ Why       TensorRT quantizes symmetrically and to int8 alone. ONNX Runtime's qua
           format is QLinearConv and QLinearMatMul. No TensorRT has an importer for those, nor uint8 between two nodes.
 Rewrites  QuantizeLinear         ->  Clip(Round(x / scale) + zero), as uint8 or int8
           DequantizeLinear       ->  (x - zero) * scale; constants are moved to zero point 0 where int8 holds them, and
-                                     computed where it does not
+                                     computed where it does not, of single numbers, and of blocks
           both, uint8 around 128 ->  both, int8 around 0
           DynamicQuantizeLinear  ->  ReduceMin, ReduceMax and the same
           MatMulInteger, ConvInteger, QLinearMatMul, QLinearConv  ->  MatMul and Conv of whole numbers in fp32
 Exact     To the bit where the result is whole: fp32 adds whole numbers exactly below 2^24, in any order. Where the sums
           of the weights allow more, the activations are taken apart in two (x = 16 * high + low), multiplied apart, and
-          added as int32: twice the work.
+          added as int32: twice the work. Products of unknown number are added up in blocks of 128, and these as int32.
 Kept      Scales that are not fp32, blocks, other types than uint8 and int8, sums that may pass 2^24 even so.
 Price     It computes in fp32, not in int8: with TensorRT's own symmetric quantization it would be faster.
 """
@@ -34,6 +34,8 @@ from ._whole import EXACT, LIMITS, largest, without_nan, without_zero
 
 FLOAT, INT32 = TensorProto.FLOAT, TensorProto.INT32
 SINGLE = ((), (1,))  # the shapes of a single scale or zero point
+WEIGHTS = frozenset({*LIMITS, TensorProto.UINT4, TensorProto.INT4})  # what constants are taken out of
+BLOCK = 128  # products of unknown number are added up in blocks of this many: 128 * 255 * 255 < 2^24
 HALF_RANGE = 16  # activations are taken apart into 16 * high + low
 
 x, scale, zero = var("x"), var("scale"), var("zero")
@@ -70,13 +72,13 @@ def quantize(b, x, scale, zero=None):
 
 @rule(op.DequantizeLinear(x, scale, zero | None), stage=Stage.LOWER, strategy="decompose")
 def dequantize(b, x, scale, zero=None):
-    _require_plain(b, scale)
-    require(b.dtype(x) in LIMITS, "its input is neither uint8 nor int8")
+    weights, axis, rank = b.value(x), b.root.attr("axis"), b.rank(x)
+    _require_single_precision(b, scale)
     _leave_symmetric_to_dla(b, b.dtype(x), zero)
-    axis, rank = b.root.attr("axis"), b.rank(x)
-    weights = b.value(x)
-    if weights is not None:
+    if weights is not None and b.dtype(x) in WEIGHTS:
         return _weights(b, weights, scale, zero, axis)
+    require(not b.root.attr("block_size"), "it has a scale a block")
+    require(b.dtype(x) in LIMITS, "its input is neither uint8 nor int8")
     return b.Mul(_centred(b, x, zero, axis), _along(b, scale, axis, rank))
 
 
@@ -85,9 +87,11 @@ def _weights(b: Builder, array: np.ndarray, scale: Value, zero: Value | None, ax
     shift, factor = (b.value(v) if v is not None else np.zeros((), np.int32) for v in (zero, scale))
     if shift is None or factor is None:
         raise Decline("its scale or its zero point is computed")
-    shift, factor = (a.reshape(_aligned(a, axis, array.ndim)) for a in (shift, factor))
+    block = b.root.attr("block_size")
+    shift, factor = (_spread(a, array.shape, axis, block) for a in (shift, factor))
     centred = array.astype(np.int32) - shift.astype(np.int32)
-    if centred.size and centred.min() >= -128 and centred.max() <= 127 and bool((factor > 0).all()):
+    is_held = bool(centred.size and array.ndim and not block)
+    if is_held and centred.min() >= -128 and centred.max() <= 127 and bool((factor > 0).all()):
         if array.dtype == np.int8 and not shift.any():
             not_mine()
         whole = b.constant(centred.astype(np.int8))
@@ -95,6 +99,13 @@ def _weights(b: Builder, array: np.ndarray, scale: Value, zero: Value | None, ax
         return b.node("DequantizeLinear", [whole, scale, none], 1, "", b.root.attrs)
     require(not output_of(b.root).is_output, "it names an output of the graph")
     return b.constant(centred.astype(np.float32) * factor)
+
+
+def _spread(factor: np.ndarray, shape: Sequence[int], axis: int, block: int) -> np.ndarray:
+    """A scale or a zero point, shaped to broadcast to the weights: one, one along the axis, or one for each block."""
+    if not block or factor.ndim < len(shape):
+        return factor.reshape(_aligned(factor, axis, len(shape)))
+    return np.repeat(factor, block, axis=axis).take(range(shape[axis]), axis=axis)
 
 
 def _leave_symmetric_to_dla(b: Builder, dtype: int, zero: Value | None) -> None:
@@ -166,6 +177,8 @@ def _product(
     """The product of whole numbers that the node computes: in fp32 where that is exact, else in int32."""
     require(b.dtype(x) in LIMITS and b.dtype(w) in LIMITS, "it multiplies other types than uint8 and int8")
     matrix = "MatMul" in node.op
+    if matrix and _is_of_unknown_length(b, w):
+        return _in_blocks(b, x, w, zero, w_zero)
     weights, sums = _factor(b, w, w_zero, matrix)
     shift = 0 if bias is None else _largest_of(b, bias)
     a = _operand(b, x, zero)
@@ -181,6 +194,40 @@ def _product(
     low = b.Sub(a, b.Mul(high, float(HALF_RANGE)))
     upper, lower = (b.Cast(times(part), to=INT32) for part in (high, low))
     return _with_bias(b, b.Add(b.Mul(upper, HALF_RANGE), lower), bias, INT32)
+
+
+def _is_of_unknown_length(b: Builder, w: Value) -> bool:
+    """Whether it is not known how many products are added up, of matrices."""
+    shape = b.shape(w)
+    return shape is not None and len(shape) > 1 and not isinstance(shape[-2], int)
+
+
+def _in_blocks(b: Builder, x: Value, w: Value, zero: Value | None, w_zero: Value | None) -> Value:
+    """The product of matrices in int32: of blocks that fp32 adds up exactly, and these as integers.
+
+    Both are filled up with zeros to whole blocks, which become a dimension in front of the matrix.
+    """
+    rank, w_rank = _rank(b, x), _rank(b, w)
+    require(rank > 1, "a vector of unknown length is multiplied")
+    one, other = _operand(b, x, zero), _operand(b, w, w_zero)
+    length = b.Gather(b.Shape(other), np.array([w_rank - 2]), axis=0)
+    blocks = b.Div(b.Add(length, BLOCK - 1), BLOCK)
+    missing = b.Sub(b.Mul(blocks, BLOCK), length)
+    cut = [blocks, np.array([BLOCK], np.int64)]
+    rows = b.Concat(b.Slice(b.Shape(one), starts=[0], ends=[rank - 1], axes=[0]), *cut, axis=0)
+    sizes = [b.Slice(b.Shape(other), starts=[k], ends=[k + 1], axes=[0]) for k in (*range(w_rank - 2), w_rank - 1)]
+    columns = b.Concat(*sizes[:-1], *cut, sizes[-1], axis=0)
+    one = b.Reshape(_filled(b, one, rank - 1, rank, missing), rows)
+    one = b.Transpose(one, perm=[*range(rank - 2), rank - 1, rank - 2, rank])
+    other = b.Reshape(_filled(b, other, w_rank - 2, w_rank, missing), columns)
+    return b.ReduceSum(b.Cast(b.MatMul(one, other), to=INT32), axes=[-3], keepdims=0)
+
+
+def _filled(b: Builder, x: Value, axis: int, rank: int, missing: Value) -> Value:
+    """A tensor with so many zeros behind the last element along an axis."""
+    none = np.zeros(rank + axis, np.int64)
+    pads = [none, missing, np.zeros(rank - 1 - axis, np.int64)]
+    return b.Pad(x, pads=b.Concat(*(p for p in pads if not isinstance(p, np.ndarray) or p.size), axis=0))
 
 
 def _factor(b: Builder, w: Value, zero: Value | None, matrix: bool) -> tuple[Value, int]:
@@ -302,7 +349,11 @@ def _rank(b: Builder, value: Value) -> int:
 
 
 def _require_plain(b: Builder, scale: Value) -> None:
-    require(b.dtype(scale) == FLOAT, "its scale is not fp32")
     require(not b.root.attr("block_size"), "it has a scale a block")
+    _require_single_precision(b, scale)
+
+
+def _require_single_precision(b: Builder, scale: Value) -> None:
+    require(b.dtype(scale) == FLOAT, "its scale is not fp32")
     kinds = [helper.np_dtype_to_tensor_dtype(np.dtype(np.float32)), 0, None]
     require(b.root.attr("precision") in kinds, "it computes in another type than fp32")

@@ -131,6 +131,15 @@ MEASURED: dict[str, list[Example]] = {
         Example("DequantizeLinear", "8.0 to 8.6", "the zero point is left out, which this parser refuses", 13, *both("(int8[2] x) => (float[2] y) <float s = {1}, int8 z = {0}> { y = DequantizeLinear (x, s) }", "(x, s)", "(x, s, z)")),
         Example("QuantizeLinear", "8.0 to 8.6", "the zero point is left out, which this parser refuses", 13, *both("(float[2] x) => (int8[2] y) <float s = {1}, int8 z = {0}> { y = QuantizeLinear (x, s) }", "(x, s)", "(x, s, z)"), beside=("uint8, which is what it returns without a zero point, is read as int8",)),
     ],
+    "dequantized_int4": [
+        Example("DequantizeLinear", "7.0 to 9.3", "int4 is refused", 21, *both("(int4[2] x, int8[2] v) => (float[2] y) <float s = {1}, int4 z = {0}, int8 e = {0}> { y = DequantizeLinear (x, s, z) }", "(x, s, z)", "(v, s, e)")),
+    ],
+    "dequantized_number": [
+        Example("DequantizeLinear", "rtx", "a constant without a dimension is refused", 13, *both("() => (float y) <int8 q = {3}, int8[1] v = {3}, float s = {1}, int8 z = {0}> { y = DequantizeLinear (q, s, z) }", "(q, s", "(v, s")),
+    ],
+    "dequantized_uint4": [
+        Example("DequantizeLinear", "7.0 to 11.4, rtx", "uint4 is refused", 21, *both("(uint4[2] x, int8[2] v) => (float[2] y) <float s = {1}, uint4 z = {0}, int8 e = {0}> { y = DequantizeLinear (x, s, z) }", "(x, s, z)", "(v, s, e)")),
+    ],
     "quantized_axis": [
         Example("DequantizeLinear", "rtx", "the size of the axis that the scales stand along is not static", 13, *both("(int8[4,N] x) => (float[4,N] y) <float[2] s = {1, 1}, int8[2] z = {0, 0}> { y = DequantizeLinear (x, s, z) }", "[4,N]", "[N,2]")),
         Example("QuantizeLinear", "rtx", "the size of the axis that the scales stand along is not static", 13, *both("(float[4,N] x) => (int8[4,N] y) <float[2] s = {1, 1}, int8[2] z = {0, 0}> { y = QuantizeLinear (x, s, z) }", "[4,N]", "[N,2]")),

@@ -9,8 +9,10 @@ import importlib.util
 from pathlib import Path
 
 import casefile
+import onnx
 import pytest
 from helpers import onnxruntime_runs, require_opset
+from onnx import helper
 
 import surgeon
 
@@ -49,3 +51,24 @@ def test_case_builds(path: Path) -> None:
         assert found != "built" and REFUSED[name] in why, f"{found}: {why}"
         return
     assert found == "built", f"{found}: {why}"
+
+
+def test_weights_of_uint4_are_built_as_int8() -> None:
+    """ONNX's text holds none."""
+    weights = [
+        helper.make_tensor("w", onnx.TensorProto.UINT4, (3, 2), [0, 15, 7, 8, 1, 2]),
+        helper.make_tensor("z", onnx.TensorProto.UINT4, (2,), [8, 3]),
+        helper.make_tensor("s", onnx.TensorProto.FLOAT, (2,), [0.5, 0.25]),
+    ]
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 21]> g (float[N,3] x) => (float[N,2] y) {
+        d = DequantizeLinear <axis = 1> (w, s, z)
+        y = MatMul (x, d)
+    }""")
+    model.graph.initializer.extend(weights)
+    result = surgeon.rewrite(model, target="rtx").model
+    held = {
+        t.name: onnx.numpy_helper.to_array(t) for t in result.graph.initializer if t.data_type == onnx.TensorProto.INT8
+    }
+    assert [[-8, 12], [-1, 5], [-7, -1]] in [array.tolist() for array in held.values()]
+    found, why = corpus_rtx.build(result.SerializeToString())
+    assert found == "built", why

@@ -6,7 +6,7 @@ from onnx import TensorProto
 
 from surgeon.ir.graph import Node
 from surgeon.targets.condition import condition, constant_of, dtype_of, input_of, shape_of
-from surgeon.targets.releases import EVERYWHERE, RTX, between, since
+from surgeon.targets.releases import EVERYWHERE, RTX, between, since, up_to
 
 
 @condition(
@@ -90,3 +90,24 @@ def quantized_axis(node: Node) -> str | None:
 )
 def dequantized_16_bits(node: Node) -> str | None:
     return "integers of 16 bits are refused" if dtype_of(node) in (TensorProto.INT16, TensorProto.UINT16) else None
+
+
+@condition(
+    "DequantizeLinear",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: parsed, and `Quantized constant is only allowed before DQ` at the build",
+)
+def dequantized_number(node: Node) -> str | None:
+    known = constant_of(node, 0)
+    is_number = known is not None and not known.ndim and dtype_of(node) == TensorProto.INT8
+    return "a constant without a dimension is refused" if is_number else None
+
+
+@condition("DequantizeLinear", EVERYWHERE, source="measured with TensorRT-RTX: UNSUPPORTED initializers of uint4")
+def dequantized_uint4(node: Node) -> str | None:
+    return "uint4 is refused" if dtype_of(node) == TensorProto.UINT4 else None
+
+
+@condition("DequantizeLinear", up_to(9, 3), source="INT4 came with TensorRT 10.0")
+def dequantized_int4(node: Node) -> str | None:
+    return "int4 is refused" if dtype_of(node) == TensorProto.INT4 else None
