@@ -26,7 +26,7 @@ EXAMPLES = {
     "targets": ("targets", "targets -q"),
     "diff-targets": ("diff-targets 8.4 10.9 model.onnx", "diff-targets 8.6 rtx model.onnx"),
     "verify": ("verify report.json", "verify -q rewritten/surgeon-reports/model.onnx.json"),
-    "build": ("build out.onnx out.engine", "build out.onnx out.engine --profile x:1x3x64x64,4x3x256x256,8x3x512x512"),
+    "build": ("build out.onnx out.engine", "build out.onnx out.engine --profile x:1x3x64x64,4x3x96x96,8x3x96x96"),
     "compare": ("compare model.onnx out.onnx --bisect found", "compare models/ rewritten/ --jobs 2 -o compared.jsonl"),
     "passes": ("passes", "passes --passes my_passes"),
     "prove": ("prove leaky-relu", "prove mine --passes my_passes"),
@@ -253,9 +253,7 @@ def _engines() -> _Parser:
 
 
 def _add_fix(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
-    p = commands.add_parser(
-        "fix", parents=parents, help="all of it: rewrite, prove, check with the real parser, load; one verdict"
-    )
+    p = _Parser(add_help=False)  # the first parent: what a user needs stands first in the help
     p.add_argument("model", metavar="MODEL.onnx")
     p.add_argument(
         "--for",
@@ -265,6 +263,9 @@ def _add_fix(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
         help="the TensorRT that will run it: 8.4, rtx, 8.6+dla; without it, the one installed here",
     )
     p.add_argument("-o", "--out", metavar="OUT.onnx", help="without it, MODEL.trt.onnx beside the model")
+    commands.add_parser(
+        "fix", parents=[p, *parents], help="all of it: rewrite, prove, check with the real parser, load; one verdict"
+    )
 
 
 def _add_rewrite(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
