@@ -15,7 +15,9 @@ import math
 import sys
 import time
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import tensorrt_rtx as trt
 
@@ -37,10 +39,16 @@ class Log(trt.ILogger):
             self.lines.append(text)
 
 
+def _sized(tensor: Any, batches: Collection[str], batch: int, size: int) -> list[int]:
+    """The shape of an input with a size for each dynamic dimension."""
+    firsts = [not k or tensor.get_dimension_name(k) in batches for k in range(len(tensor.shape))]
+    return [d if d >= 0 else batch if first else size for d, first in zip(tensor.shape, firsts, strict=True)]
+
+
 def build(data: bytes, batch: int = DYNAMIC, size: int = DYNAMIC) -> tuple[str, str]:
     """("built", ""), ("not parsed", why) or ("not built", why).
 
-    `batch` is the size of a dynamic first dimension, `size` that of any other.
+    `batch` is the size of a dynamic first dimension, and of any other of its name; `size` that of the rest.
     """
     log = Log()
     builder = trt.Builder(log)
@@ -52,9 +60,11 @@ def build(data: bytes, batch: int = DYNAMIC, size: int = DYNAMIC) -> tuple[str, 
         )
         return "not parsed", "; ".join(reasons)
     config, profile, dynamic = builder.create_builder_config(), builder.create_optimization_profile(), False
-    for tensor in (network.get_input(i) for i in range(network.num_inputs)):
+    inputs = [network.get_input(i) for i in range(network.num_inputs)]
+    batches = {t.get_dimension_name(0) for t in inputs if len(t.shape) > 1 and t.shape[0] < 0} - {""}
+    for tensor in inputs:
         if any(d < 0 for d in tensor.shape):
-            shape, dynamic = [(size if k else batch) if d < 0 else d for k, d in enumerate(tensor.shape)], True
+            shape, dynamic = _sized(tensor, batches, batch, size), True
             profile.set_shape(tensor.name, shape, shape, shape)
         if tensor.is_shape_tensor:
             ones, dynamic = [1] * math.prod(tensor.shape), True

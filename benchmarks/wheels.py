@@ -28,7 +28,17 @@ from typing import Any
 
 HERE = Path(__file__).parent
 TIMEOUT = 300
-SIZES = ((1, 2), (1, 64), (1, 320), (1, 1), (2, 2), (1, 16000))  # of the first dimension, and of the others
+SIZES = (
+    (1, 2),
+    (1, 64),
+    (1, 320),
+    (1, 1),
+    (2, 2),
+    (1, 16000),
+    (1, 32),
+    (2, 320),
+    (1, 576),
+)  # of the first dimension, and of the others
 
 
 def download(names: list[str], folder: Path) -> list[Path]:

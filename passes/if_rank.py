@@ -60,6 +60,8 @@ def sink(editor):
             continue
         finally:
             builder.undo()
+        if any(map(editor.excluded, way.ends)):  # by whose outputs the rewrites are called
+            continue
         for end in way.ends:
             _sink(editor, node, way, end)
         changed |= bool(way.ends)

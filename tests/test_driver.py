@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 
+import casefile
 import numpy as np
 import onnx
 import pytest
@@ -14,6 +15,7 @@ from onnx import helper
 import surgeon
 from surgeon.errors import PassError
 from surgeon.rules.pattern import ANY, attr, const, op, var
+from surgeon.rules.registry import passes
 from surgeon.rules.rule import ModelRule, Pass, Stage, require, rule
 
 x, alpha = var("x"), const("alpha")
@@ -140,6 +142,16 @@ def test_skip_and_exclude() -> None:
     assert not drive(proto, LEAKY, exclude=[("leaky", "r")]).rewrites
     other = drive(proto, LEAKY, skip=[("leaky", "other*"), ("other", "*")])
     assert other.rewrites and other.warnings == ["--skip leaky:other*: no node is called like that"]
+
+
+def test_what_reads_an_if_of_two_ranks_stays_where_its_rewrite_was_not_proved() -> None:
+    """The rewrite is called by the node behind the If."""
+    case = casefile.load(casefile.HERE / "if_rank" / "empty_branch.onnxtxt")
+    found = [p for p in passes() if p.name == "if-rank"]
+    before = ops(case.model)
+    assert not drive(case.model, *found, target="rtx", exclude=[("if-rank", "y")]).rewrites
+    assert ops(case.model) == before
+    assert drive(case.model, *found, target="rtx").rewrites
 
 
 def test_skip_meets_a_node_that_surgeon_made() -> None:
