@@ -17,7 +17,7 @@ from pathlib import Path
 
 import onnx
 from google.protobuf.message import EncodeError
-from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from surgeon.errors import ModelError
 from surgeon.ir.interrupts import interrupted
@@ -29,6 +29,11 @@ UNWRITABLE = (ValueError, EncodeError)  # what the protobuf library says, by its
 # What a file that is written along holds: bytes, or what makes them. That is called with the files of the written
 # model, each with the place where it can be read right now, before anything is moved.
 Content = bytes | Callable[[Mapping[Path, Path]], bytes]
+# The types of attributes that hold no tensor, nor a graph with tensors.
+PLAIN = frozenset(
+    {AttributeProto.FLOAT, AttributeProto.FLOATS, AttributeProto.INT, AttributeProto.INTS}
+    | {AttributeProto.STRING, AttributeProto.STRINGS}
+)
 DIGITS = 16  # of the digest in the name of a file of weights
 _DATA = "weights"  # the file of weights, before it is known what it holds
 _EXTERNAL = b"location"  # the key under which a tensor names its file: bytes without it hold no external tensor
@@ -237,6 +242,8 @@ def _tensors_in(graph: onnx.GraphProto) -> Iterator[TensorProto]:
 def _tensors_of(nodes: Iterable[NodeProto]) -> Iterator[TensorProto]:
     """The tensors in the attributes of some nodes."""
     for attribute in (a for n in nodes for a in n.attribute):
+        if attribute.type in PLAIN:
+            continue
         if attribute.HasField("t"):
             yield attribute.t
         yield from attribute.tensors

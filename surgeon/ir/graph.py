@@ -207,6 +207,7 @@ class Graph:
         self.by_op: dict[str, dict[Node, None]] = {}
         self.bodied: dict[Node, None] = {}  # the nodes with bodies, dead ones included
         self.new_tensors: list[Value] = []
+        self.kinds_of_tensors: set[tuple[int, int]] = set()  # (type, number of dimensions) of every initializer so far
         self.edited = False
         self._index()
 
@@ -251,6 +252,7 @@ class Graph:
                 value.is_input = value.varies = False  # before IR 4 every initializer had to be listed as an input
             value.tensor = tensor
             check_tensor(tensor)
+            self.kinds_of_tensors.add((tensor.data_type, len(tensor.dims)))
         for sparse in proto.sparse_initializer:
             self._define(sparse.values.name)
 
@@ -443,6 +445,7 @@ class Graph:
             return self.make("Constant", [], {"value": tensor}, "", [name], at).outputs[0]  # type: ignore[return-value]
         value = self._define(name)
         value.tensor = tensor
+        self.kinds_of_tensors.add((tensor.data_type, len(tensor.dims)))
         self.new_tensors.append(value)
         self.edited = True
         return value

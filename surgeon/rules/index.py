@@ -80,7 +80,7 @@ class Index(Generic[T]):
     """
 
     def __init__(self, owned: Iterable[tuple[Pattern, T]], model: Model) -> None:
-        self._is_constant = model.is_constant
+        self._is_constant = model.constants.is_constant
         self._by_operator: dict[str, list[Candidate[T]]] = {}
         owners: dict[Op, list[T]] = {}
         for pattern, owner in owned:

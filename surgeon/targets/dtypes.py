@@ -52,7 +52,7 @@ def has_other_types(model: Model, version: Version, *, rtx: bool = False) -> boo
     """Whether a model has tensors of a type that not every release knows, or knows everywhere."""
     bare_int8 = _refuses_int8_weights(version, rtx)
     given = (info.type.tensor_type.elem_type for info in model.proto.graph.input)
-    weights = (tensor.data_type for tensor in model.proto.graph.initializer)
+    weights = {dtype for dtype, _ in model.graph.kinds_of_tensors}
     casts = (node.attr("to") for scope in model.scopes for node in scope.of(["Cast"]))
     ordinary = ORDINARY - {TensorProto.INT8} if bare_int8 else ORDINARY
     held = (*weights, *_constants(model))

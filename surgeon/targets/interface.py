@@ -18,10 +18,12 @@ def refused(model: Model) -> Iterator[str]:
     Sources: onnx-tensorrt@84b5be1 to @96e7811, importInput and convertOnnxWeights, which read all of them;
     measured with TensorRT-RTX 1.7.1.
     """
-    held = {tensor.name for tensor in model.proto.graph.initializer}
     for info in model.proto.graph.input:
-        if info.name not in held and info.type.HasField("tensor_type"):
+        value = model.graph.find(info.name)
+        if (value is None or value.tensor is None) and info.type.HasField("tensor_type"):
             yield from _refused_input(model, info)
+    if all(dtype in READABLE and rank <= MOST_DIMENSIONS for dtype, rank in model.graph.kinds_of_tensors):
+        return
     for tensor in model.proto.graph.initializer:
         if len(tensor.dims) > MOST_DIMENSIONS:
             yield f"the initializer '{tensor.name}' has {len(tensor.dims)} dimensions; {MOST_DIMENSIONS} are the most"
