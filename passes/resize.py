@@ -52,6 +52,9 @@ def decompose(b, x):
 def _axes(b: Builder, given: list[Any]) -> list[Axis]:
     """Each axis that Resize is about, with its new length and its scale."""
     roi, scales = (_known(b, position) for position in (1, 2))
+    require(
+        all(b.rank(v) in (None, 1) for v in b.root.inputs[2:] if v is not None), "its scales or sizes stand in rows"
+    )
     crops = b.root.attr("coordinate_transformation_mode") == "tf_crop_and_resize"
     ranges = roi.reshape(2, -1).T.tolist() if crops and roi is not None else [(0.0, 1.0)] * len(given)
     sizes = (

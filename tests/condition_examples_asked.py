@@ -75,6 +75,9 @@ ASKED: dict[str, list[Example]] = {
     "other_kernel_shape": [
         Example("Conv ConvTranspose", "rtx", "kernel_shape [3, 1] is not that of the weights", 11, *both(KERNEL.replace("= OP", "= OP <kernel_shape = [3, 1]>"), "[3, 1]", "[3, 3]")),
     ],
+    "cropping_pads": [
+        Example("Conv ConvTranspose", "rtx", "the negative pads [0, -1, 0, 0] are refused", 11, *both(KERNEL.replace("= OP", "= OP <pads = [0, -1, 0, 0]>"), "[0, -1, 0, 0]", "[0, 1, 0, 0]")),
+    ],
     "padded_twice": [
         Example("Conv ConvTranspose", "rtx", f"pads together with auto_pad {mode} are refused", 11, *both(KERNEL.replace("= OP", f'= OP <pads = [0, 0, 0, 0], auto_pad = "{mode}">'), f'pads = [0, 0, 0, 0], auto_pad = "{mode}"', f'auto_pad = "{mode}"', "pads = [0, 0, 0, 0]"))
         for mode in ("SAME_UPPER", "SAME_LOWER")
@@ -124,6 +127,9 @@ ASKED: dict[str, list[Example]] = {
     ],
     "remainder_of_int8": [
         Example("Mod", "rtx", "int8 is refused", 13, *both("(int8[2] x, int8[2] z) => (int8[2] y) { y = Mod <fmod = 1> (x, z) }", "int8", "float")),
+    ],
+    "filled_uint8": [
+        Example("ConstantOfShape", "rtx", "uint8 is refused", 13, *both("(float[2] x) => (float[2] z) { s = Shape (x) y = ConstantOfShape <value = uint8[1] {3}> (s) z = Cast <to = 1> (y) }", "uint8[1]", "int32[1]")),
     ],
     "compared_uint8": [
         Example("Equal", "rtx", "weights of uint8 are read as int32, and the other operand is not", 13, *both("(uint8[2] x, uint8[2] z) => (bool[2] y) <uint8[2] w = {1, 2}> { y = Equal (x, w) }", "(x, w)", "(x, z)")),

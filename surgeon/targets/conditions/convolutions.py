@@ -166,3 +166,13 @@ def padded_twice(node: Node) -> str | None:
     if node.attr("auto_pad") not in ("SAME_UPPER", "SAME_LOWER") or "pads" not in node.attrs:
         return None
     return f"pads together with auto_pad {node.attr('auto_pad')} are refused"
+
+
+@condition(
+    "Conv ConvTranspose",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: setPrePadding, allDimsGtEq(prePadding, 0)",
+)
+def cropping_pads(node: Node) -> str | None:
+    pads = node.attr("pads") or ()
+    return f"the negative pads {list(pads)} are refused" if any(pad < 0 for pad in pads) else None

@@ -256,3 +256,10 @@ def compared_uint8(node: Node) -> str | None:
     if dtype_of(node) != TensorProto.UINT8 or not any(is_weights(value) for value in node.inputs):
         return None
     return "weights of uint8 are read as int32, and the other operand is not"
+
+
+@condition("ConstantOfShape", RTX, source="measured with TensorRT-RTX 1.7.1: Invalid input type for ConstantOfShape")
+def filled_uint8(node: Node) -> str | None:
+    made = node.outputs[0]
+    dtype = 0 if made is None else node.graph.model.dtype(made)
+    return "uint8 is refused" if dtype == TensorProto.UINT8 else None
