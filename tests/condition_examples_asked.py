@@ -121,6 +121,11 @@ ASKED: dict[str, list[Example]] = {
         Example("Resize", "rtx", "its input 2 has 2 dimensions; one is taken", 13, *both("(float[1,1,2] x) => (float[] y) <float[3,1] s = {1, 1, 2}> { y = Resize (x, , s) }", "float[3,1]", "float[3]")),
         Example("Resize", "rtx", "its input 3 has 2 dimensions; one is taken", 13, *both("(float[1,1,2] x) => (float[] y) <int64[3,1] s = {1, 1, 4}> { y = Resize (x, , , s) }", "int64[3,1]", "int64[3]")),
     ],
+    "misshapen": [
+        Example(op, "rtx", f"its input {place} does not have the shape that follows from the data and hidden_size", 14, *both(f"(float[3,2,4] x, float[1,{5 * gates},4] w, float[1,{5 * gates},5] r, float[1,{10 * gates}] b, float[1,2,5] h) => (float[] y) {{ y = {op} <hidden_size = 5> (x, w, r, b, , h) }}".replace(old.format(5 * gates, 10 * gates), new.format(5 * gates, 10 * gates)), new.format(5 * gates, 10 * gates), old.format(5 * gates, 10 * gates)))
+        for op, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1))
+        for place, old, new in ((1, "float[1,{0},4] w", "float[1,{0},3] w"), (2, "float[1,{0},5] r", "float[1,{0},4] r"), (3, "float[1,{1}] b", "float[1,{0}] b"), (5, "float[1,2,5] h", "float[1,2,4] h"))
+    ],
     # types
     "gated_bfloat16": [
         Example("GRU", "rtx", "bfloat16 is refused", 22, *both("(bfloat16[3,2,4] x, bfloat16[1,15,4] w, bfloat16[1,15,5] r) => (bfloat16[] y) { y = GRU <hidden_size = 5> (x, w, r) }", "bfloat16", "float16", "float")),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, unread
+from surgeon.ir.lattice import Shape
+from surgeon.targets.condition import condition, shape_of, unread
 from surgeon.targets.releases import RTX, since
 
 layout = unread(
@@ -61,3 +62,36 @@ def hidden_size(node: Node) -> str | None:
     if given is None:
         return "hidden_size is left out, and this parser does not look at the weights for it"
     return f"hidden_size {given} is refused" if given < 1 else None
+
+
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+
+
+@condition(
+    "LSTM GRU RNN",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: reshape changes volume; last dimension of input0 and input1 must match",
+)
+def misshapen(node: Node) -> str | None:
+    data, hidden = shape_of(node), node.attrs.get("hidden_size")
+    if data is None or len(data) != 3 or hidden is None:
+        return None
+    gates, state = GATES[node.op] * hidden, (None, data[1], hidden)
+    wanted: dict[int, Shape] = {
+        1: (None, gates, data[2]),
+        2: (None, gates, hidden),
+        3: (None, 2 * gates),
+        5: state,
+        6: state,
+    }
+    for position, shape in wanted.items():
+        given = shape_of(node, position)
+        if given is not None and not _may_be(given, shape):
+            return f"its input {position} does not have the shape that follows from the data and hidden_size"
+    return None
+
+
+def _may_be(given: Shape, wanted: Shape) -> bool:
+    pairs = zip(given, wanted, strict=False)
+    known = ((one, other) for one, other in pairs if isinstance(one, int) and isinstance(other, int))
+    return len(given) == len(wanted) and all(one == other for one, other in known)

@@ -9,6 +9,7 @@ from surgeon.targets.condition import condition, constant_of, input_of, opset_of
 from surgeon.targets.releases import RTX, between, since, up_to
 
 SCALES_CONE = 64  # nodes that are looked at behind computed scales
+FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
 
 
 @condition(
@@ -126,7 +127,7 @@ def float_input(value: Value | None) -> Value | None:
     while todo and len(seen) <= SCALES_CONE:
         found = todo.pop()
         maker = found.producer
-        if maker is None and found.is_input and found.graph.model.dtype(found) == TensorProto.FLOAT:
+        if maker is None and found.is_input and found.graph.model.dtype(found) in FLOATS:
             return found
         if maker is None or maker.key in ("Shape", "Size", "Constant"):
             continue
