@@ -126,6 +126,23 @@ ASKED: dict[str, list[Example]] = {
         for op, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1))
         for place, old, new in ((1, "float[1,{0},4] w", "float[1,{0},3] w"), (2, "float[1,{0},5] r", "float[1,{0},4] r"), (3, "float[1,{1}] b", "float[1,{0}] b"), (5, "float[1,2,5] h", "float[1,2,4] h"))
     ],
+    # TensorRT 8.4
+    "dequantized_weights": [
+        Example("DequantizeLinear", "8.4", "the parser's process dies of int8 weights", 13, *both("(int8[2] x) => (float[2] y) <int8[2] w = {1, 2}, float s = {0.5}, int8 z = {0}> { y = DequantizeLinear (w, s, z) }", "(w, s, z)", "(x, s, z)")),
+    ],
+    "reduced_booleans": [
+        Example(op, "8.4", "booleans are refused", 13, *both(f"(bool[2,3] x) => (bool[] y) {{ y = {op} (x) }}", "bool[2,3] x", "float[2,3] x"), beside=("bool is refused",))
+        for op in ("ReduceMax", "ReduceMin")
+    ],
+    "reversed_rank": [
+        Example("ReverseSequence", "8.4", "an input of 6 dimensions is refused; five are the most", 10, *both("(float[2,1,1,1,1,1] x, int64[2] n) => (float[2,1,1,1,1,1] y) { y = ReverseSequence <batch_axis = 0, time_axis = 1> (x, n) }", "[2,1,1,1,1,1]", "[2,1,1,1,1]")),
+    ],
+    "returned_booleans": [
+        Example("Constant", "8.4", "a constant of booleans that is an output is read as int32", 13, *both("() => (bool[2] y) { y = Constant <value = bool[2] {1, 0}> () }", "bool[2]", "float[2]")),
+    ],
+    "like_weights": [
+        Example("RandomUniformLike", "8.4", "weights are refused as its input", 13, *both("(float[2] x) => (float[2] y) <float[2] w = {1, 2}> { y = RandomUniformLike (w) }", "(w)", "(x)")),
+    ],
     # types
     "gated_bfloat16": [
         Example("GRU", "rtx", "bfloat16 is refused", 22, *both("(bfloat16[3,2,4] x, bfloat16[1,15,4] w, bfloat16[1,15,5] r) => (bfloat16[] y) { y = GRU <hidden_size = 5> (x, w, r) }", "bfloat16", "float16", "float")),
@@ -141,7 +158,7 @@ ASKED: dict[str, list[Example]] = {
     ],
     # normalisations and windows
     "dropped_weights": [
-        Example("Dropout", "rtx", "weights are refused together with a mask", 13, *both("(float[2] x) => (float[2] y, bool[2] m) <float[2] w = {1, 2}> { y, m = Dropout (w) }", "(w)", "(x)")),
+        Example("Dropout", "8.4, rtx", "weights are refused together with a mask", 13, *both("(float[2] x) => (float[2] y, bool[2] m) <float[2] w = {1, 2}> { z = Neg (x) y, m = Dropout (w) }", "(w)", "(z)")),
     ],
     "no_normalized_axis": [
         Example("LayerNormalization", "rtx", "axis 2 is none of the 2 dimensions", 17, *both("(float[2,3] x) => (float[2,3] y) <float[3] s = {1, 1, 1}> { y = LayerNormalization <axis = 2> (x, s) }", "= 2>", "= 1>", "= -1>")),

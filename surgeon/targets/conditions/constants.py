@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, dtype_of, input_of
+from surgeon.targets.condition import condition, dtype_of, input_of, is_weights
 from surgeon.targets.conditions.resize import float_input
 from surgeon.targets.releases import RTX, between, up_to
 
@@ -49,3 +49,24 @@ def range_by_input(node: Node) -> str | None:
         return None
     found = next(filter(None, (float_input(input_of(node, position)) for position in range(3))), None)
     return None if found is None else f"its bounds follow from the input '{found.name}', which holds floats"
+
+
+@condition(
+    "Constant",
+    between((8, 4), (8, 4)),
+    source="measured with TensorRT 8.4.1.5: the parsed type is int32, which does not match the ONNX specification",
+)
+def returned_booleans(node: Node) -> str | None:
+    made = node.outputs[0]
+    if made is None or not made.is_output or node.graph.model.dtype(made) != TensorProto.BOOL:
+        return None
+    return "a constant of booleans that is an output is read as int32"
+
+
+@condition(
+    "RandomUniformLike",
+    between((8, 4), (8, 4)),
+    source="measured with TensorRT 8.4.1.5: The input tensor cannot be an initializer",
+)
+def like_weights(node: Node) -> str | None:
+    return "weights are refused as its input" if is_weights(input_of(node, 0)) else None

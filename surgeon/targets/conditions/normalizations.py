@@ -164,6 +164,11 @@ def stashed_type(node: Node) -> str | None:
     return None if given in floats else f"stash_type {given} is no type of floats"
 
 
+@condition(
+    "Dropout",
+    between((8, 4), (8, 4)),
+    source="measured with TensorRT 8.4.1.5: its process dies while it parses",
+)
 @condition("Dropout", RTX, source="measured with TensorRT-RTX 1.7.1: Invalid Node, of weights and a mask")
 def dropped_weights(node: Node) -> str | None:
     return (

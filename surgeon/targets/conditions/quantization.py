@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, constant_of, dtype_of, input_of, shape_of
+from surgeon.targets.condition import condition, constant_of, dtype_of, input_of, is_weights, shape_of
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since, up_to
 
 
@@ -111,3 +111,14 @@ def dequantized_uint4(node: Node) -> str | None:
 @condition("DequantizeLinear", up_to(9, 3), source="INT4 came with TensorRT 10.0")
 def dequantized_int4(node: Node) -> str | None:
     return "int4 is refused" if dtype_of(node) == TensorProto.INT4 else None
+
+
+@condition(
+    "DequantizeLinear",
+    between((8, 4), (8, 4)),
+    source="measured with TensorRT 8.4.1.5: its process dies while it parses",
+)
+def dequantized_weights(node: Node) -> str | None:
+    if dtype_of(node) != TensorProto.INT8 or not is_weights(input_of(node, 0)):
+        return None
+    return "the parser's process dies of int8 weights"

@@ -230,3 +230,13 @@ def scales_in_rows(node: Node) -> str | None:
     ranks = [(position, rank_of(node, position)) for position in (2, 3)]
     found = next((row for row in ranks if row[1] not in (None, 1)), None)
     return None if found is None else f"its input {found[0]} has {found[1]} dimensions; one is taken"
+
+
+@condition(
+    "ReverseSequence",
+    between((8, 4), (8, 4)),
+    source="measured with TensorRT 8.4.1.5: std::bad_alloc",
+)
+def reversed_rank(node: Node) -> str | None:
+    rank = rank_of(node)
+    return f"an input of {rank} dimensions is refused; five are the most" if rank is not None and rank > 5 else None

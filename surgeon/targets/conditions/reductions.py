@@ -55,6 +55,15 @@ def _reduces_nothing(node: Node) -> bool:
 
 @condition(
     "ReduceMax ReduceMin",
+    between((8, 4), (8, 4)),
+    source="measured with TensorRT 8.4.1.5: ReduceLayer only supports Float, Half, Int8, and Int32 data types",
+)
+def reduced_booleans(node: Node) -> str | None:
+    return "booleans are refused" if dtype_of(node) == TensorProto.BOOL else None
+
+
+@condition(
+    "ReduceMax ReduceMin",
     since(10, 0, rtx=True),
     section="4",
     source="onnx-tensorrt@886aff9: BOOL and UINT8 are rejected from 10.0 on; measured with TensorRT-RTX",
