@@ -5,8 +5,8 @@ Why       TensorRT 7.2.3 to 8.2 compute Celu with a power where the product belo
           takes the node, it makes six operators of it, and three of alpha * Elu(x / alpha).
 Rewrites  max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))   ->  Celu(x, alpha), from opset 12 on; exp overflows
           Celu(x, alpha=1)                                   ->  Elu(x)
-Decompose alpha * Elu(x / alpha), which is how ONNX defines the node. That form is as good as the node, and stays where
-          a file has it.
+Decompose alpha * Elu(x / alpha). That form is as good as the node, and stays where a file has it. By a negative alpha
+          the node is no Elu, and the sum is written by which ONNX defines it.
 Exact     To rounding.
 """
 
@@ -45,4 +45,7 @@ def plain(b, x, alpha):
 @rule(op.Celu(x, alpha=attr("alpha")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, alpha):
     require(1e-18 <= abs(alpha) <= 1e18, f"x / {alpha:g} is out of range")
+    if alpha < 0:
+        curve = b.Mul(b.Sub(b.Exp(b.Div(x, alpha)), 1.0), alpha)
+        return b.Add(b.Relu(x), b.Min(curve, 0.0))
     return b.Mul(b.Elu(b.Div(x, alpha), alpha=1.0), alpha)

@@ -174,6 +174,8 @@ def fuse(b, x, axes=None, equation=None, gain=None, one=None, fill=None, **epsil
 def lp_normalization(b, x, axis):
     require(b.value(x) is None, "it normalises a constant, which `fold` computes")
     require(b.dtype(x) in WIDTH, "the type is not known")
+    rank = b.rank(x)
+    require(rank is None or -rank <= axis < rank, f"the axis {axis} is none of its {rank}")
     _say_that_it_widens(b, b.dtype(x))
     return b.L2Norm(x, domain="surgeon", axis=axis, epsilon=_below_every_norm(b.dtype(x)), mode="max_norm")
 

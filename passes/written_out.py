@@ -61,6 +61,7 @@ def write_out(b):
     node, model = b.root, b.root.graph.model
     if b.target.imports(node.key) and b.target.outdated(node) is not None:
         not_mine()  # the target takes an older spelling of it: that is the business of the opset
+    _require_axes(b)
     function = _body(node, b.opset)
     changed = _changed(function, b.opset)
     require(not changed, f"{', '.join(changed)} of its body is another operator at opset {b.opset}")
@@ -71,6 +72,15 @@ def write_out(b):
     drop_unread(b, outputs)
     _require_taken(b)
     return tuple(outputs)
+
+
+def _require_axes(b: Builder) -> None:
+    """Decline where the node names an axis that its input does not have: ONNX Runtime loads it and runs it on nothing,
+    and the body would not load."""
+    first = next((v for v in b.root.inputs if v is not None), None)
+    rank = None if first is None else b.rank(first)
+    named = b.root.attr("axes") or []
+    require(rank is None or all(-rank <= a < rank for a in named), f"its axes {list(named)} are none of its {rank}")
 
 
 # ---- the body --------------------------------------------------------------------------------------------------------

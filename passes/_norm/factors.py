@@ -255,7 +255,7 @@ def channels_with_behind(
     not one number a channel.
     """
     shape = require_some(dims(b, x), f"the rank of '{x.name}' is not known")
-    if not {b.rank(scale), b.rank(bias)} <= {1, None}:
+    if len(shape) < 2 or not {b.rank(scale), b.rank(bias)} <= {1, None}:
         not_mine()
     dtype, constant_scale, constant_bias = b.dtype(x), b.value(scale), b.value(bias)
     size = shape[1] if isinstance(shape[1], int) else None
