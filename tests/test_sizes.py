@@ -3,42 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from helpers import a_pass, model
+from asked import Asked
 from surgeon.passes import _shapes
 
-from surgeon.ir.graph import Value
-from surgeon.ir.model import Model
-from surgeon.rules.builder import Builder
-from surgeon.rules.driver import Driver, Editor
-from surgeon.rules.rule import Stage
-from surgeon.targets.target import Target
+
+def asked(x: str, body: str) -> Asked:
+    """Tensors behind x, of these dimensions, and its twin."""
+    return Asked(f"float[{x}] x, float[{x}] twin", body)
 
 
-class Asked:
-    """A model whose tensors are asked for by name. `body`: the nodes behind the input x, and others of 1 element."""
-
-    def __init__(self, x: str, body: str) -> None:
-        text = f"(float[{x}] x, float[{x}] twin, int64[2] pair, int64[1] one, int64[K] many) => (int64[2] y)"
-        driver = Driver(
-            Model(model(f"{text} {{ {body} y = Identity (pair) }}")), [a_pass("asked")], Target.parse("10.9")
-        )
-        self.graph = driver.model.scopes[0]
-        self.b: Builder = Editor(driver, "asked", Stage.CLEAN).builder(self.graph.live()[0])
-
-    def __getitem__(self, name: str) -> Value:
-        found = self.graph.find(name)
-        assert found is not None
-        return found
-
-    def dims(self, name: str) -> object:
-        return self._said(_shapes.dims(self.b, self[name]))
-
-    def elements(self, name: str) -> object:
-        return self._said(_shapes.elements(self.b, self[name]))
-
-    def _said(self, found: list[_shapes.Dim] | None) -> object:
-        """Dimensions without a name as text: `x[1]` is axis 1 of x."""
-        return found and [f"{d[0].name}[{d[1]}]" if isinstance(d, tuple) else d for d in found]
+def said(found: list[_shapes.Dim] | None) -> object:
+    """Dimensions without a name as text: `x[1]` is axis 1 of x."""
+    return found and [f"{d[0].name}[{d[1]}]" if isinstance(d, tuple) else d for d in found]
 
 
 NUMBERS = {"p0": 0, "p1": 1, "p2": 2, "p3": 3, "m1": -1, "m2": -2, "m3": -3}
@@ -84,7 +60,8 @@ ELEMENTS = [
 
 @pytest.mark.parametrize(("x", "body", "expected"), ELEMENTS)
 def test_elements(x: str, body: str, expected: object) -> None:
-    assert Asked(x, body).elements("v") == expected
+    tensors = asked(x, body)
+    assert said(_shapes.elements(tensors.b, tensors["v"])) == expected
 
 
 FOLDED = "c = Constant <value_ints = [{0}]> () v = Reshape (x, c)"
@@ -112,7 +89,8 @@ DIMS = [
 
 @pytest.mark.parametrize(("x", "body", "expected"), DIMS)
 def test_dims(x: str, body: str, expected: object) -> None:
-    assert Asked(x, body).dims("v") == expected
+    tensors = asked(x, body)
+    assert said(_shapes.dims(tensors.b, tensors["v"])) == expected
 
 
 # (x's dimensions, the nodes, whether x and v, which have equally many elements, have the same dimensions)
@@ -133,9 +111,9 @@ SAME = [
 
 @pytest.mark.parametrize(("x", "body", "same"), SAME)
 def test_same_shape(x: str, body: str, same: bool) -> None:
-    asked = Asked(x, body)
-    assert _shapes.same_shape(asked.b, asked["x"], asked["v"]) == same
-    assert _shapes.same_shape(asked.b, asked["v"], asked["x"]) == same
+    tensors = asked(x, body)
+    assert _shapes.same_shape(tensors.b, tensors["x"], tensors["v"]) == same
+    assert _shapes.same_shape(tensors.b, tensors["v"], tensors["x"]) == same
 
 
 # (what is given, the whole, whether it broadcasts to the whole and leaves that as it is)
