@@ -960,6 +960,7 @@ def main() -> None:
     mutants = [m for path in paths for m in mutants_of(path)]
     if args.again:
         mutants = again(mutants, args.again)
+    mutants = [m for m in mutants if m.what.startswith(tuple(args.kinds))]
     if args.sample:
         mutants = random.Random(args.seed).sample(mutants, min(args.sample, len(mutants)))
     bench = bench_of(args, every)
@@ -1027,6 +1028,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--passes", type=Path, metavar="FOLDER", help="passes of your own instead of surgeon's")
     parser.add_argument("--cases", type=Path, metavar="FOLDER", default=ROOT / "tests" / "cases")
     parser.add_argument("--sample", type=int, metavar="N", help="so many mutants, chosen at random")
+    parser.add_argument("--kinds", nargs="+", default=[""], metavar="WORD", help="changes that begin so: element")
     parser.add_argument("--again", type=Path, metavar="FILE", help="the mutants alone that a file of --survivors lists")
     parser.add_argument("--seed", type=int, default=0, metavar="S")
     parser.add_argument("--jobs", type=int, default=2)

@@ -53,7 +53,7 @@ def assign(b, x, places, updates):
     rest = b.rank(x) - over
     spread = _first_elements(b, updates, places, mask) if not rest else None
     if spread is None:
-        spread = _spread(b, updates, places, (over, rest))
+        spread = _spread(b, updates, places, (over, rest), {})
     return b.Where(_shown(b, mask, rest), spread, x)
 
 
@@ -100,8 +100,17 @@ def _shown(b: Builder, mask: Value, rest: int) -> Value:
     return made
 
 
-def _spread(b: Builder, value: Value, places: Value, form: tuple[int, int]) -> Value:
-    """Updates, a row for each place, as a tensor that broadcasts to the data and has each row at its place."""
+def _spread(b: Builder, value: Value, places: Value, form: tuple[int, int], made: dict[Value, Value]) -> Value:
+    """Updates, a row for each place, as a tensor that broadcasts to the data and has each row at its place.
+
+    `made` keeps what was made of each tensor: one that two nodes read is computed once.
+    """
+    if value not in made:
+        made[value] = _spread_anew(b, value, places, form, made)
+    return made[value]
+
+
+def _spread_anew(b: Builder, value: Value, places: Value, form: tuple[int, int], made: dict[Value, Value]) -> Value:
     known, node, rest = b.value(value), value.producer, form[1]
     single = _single(b, value)
     if single is not None:
@@ -125,9 +134,9 @@ def _spread(b: Builder, value: Value, places: Value, form: tuple[int, int]) -> V
         require(b.rank(source) == sum(form), "its updates are of another rank")
         return source
     require(node.key in BY_ELEMENT, f"its updates come from {node.op}")
-    inputs = [None if v is None else _spread(b, v, places, form) for v in node.inputs]
-    made: Value = b.node(node.op, inputs, 1, "", node.attrs)
-    return made
+    inputs = [None if v is None else _spread(b, v, places, form, made) for v in node.inputs]
+    result: Value = b.node(node.op, inputs, 1, "", node.attrs)
+    return result
 
 
 def _same_places(b: Builder, one: Value, other: Value) -> bool:

@@ -22,6 +22,9 @@ BOUNDS = [
     (f"{WHOLE} v = Identity (r)", (-3, 5)),
     (f"{WHOLE} v = Cast <to = 6> (r)", (-3, 5)),
     (f"{WHOLE} v = Cast <to = 9> (r)", None),
+    (f"{WHOLE} v = Cast <to = 7> (r)", (-3, 5)),
+    (f"{WHOLE} v = Cast <to = 10> (r)", (-3, 5)),
+    (f"{WHOLE} k = Cast <to = 7> (r) v = Cast <to = 1> (k)", (-3, 5)),
     (f"{WHOLE} v = Sin (r)", None),
     (f"{WHOLE} a = Constant <value_floats = [9.0]> () v = Concat <axis = 0> (r, a)", (-3, 9)),
     (f"{WHOLE} a = Constant <value_floats = [-9.0]> () v = Concat <axis = 0> (a, r)", (-9, 5)),
@@ -38,6 +41,32 @@ BOUNDS = [
     ("b = Constant <value_float = 9.0> () l = Equal (x, b) w = Where (l, x, b) "
      + f"{LIMITS.format('-3.0', '5.0')} v = Clip (w, low, high)", None),
 ]  # fmt: skip
+
+
+# How elements are handed on, from r to v.
+HANDED_ON = [
+    "v = Concat <axis = 0> (r, r)",
+    "v = Expand (r, sizes)",
+    "v = Flatten (r)",
+    "v = Gather (r, sizes)",
+    "v = Identity (r)",
+    "p = Reshape (r, plane) v = MaxPool <kernel_shape = [1]> (p)",
+    "v = Reshape (r, sizes)",
+    "v = Slice (r, one, one)",
+    "u = Unsqueeze (r, one) v = Squeeze (u, one)",
+    "v = Tile (r, sizes)",
+    "v = Transpose (r)",
+    "v = Unsqueeze (r, one)",
+]
+SIZES = "sizes = Constant <value_ints = [4]> () one = Constant <value_ints = [1]> ()"
+PLANE = "plane = Constant <value_ints = [1, 1, 4]> ()"
+
+
+@pytest.mark.parametrize("body", HANDED_ON)
+def test_elements_that_are_handed_on_stay_what_they_are(body: str) -> None:
+    known = asked(f"{WHOLE} {SIZES} {PLANE} {body}")
+    v = known.scopes[0].find("v")
+    assert _whole.bounds(known, v, _whole.DEPTH) == (-3, 5) and _whole.is_within(known, v, -3, 5)
 
 
 def asked(body: str) -> Model:
@@ -62,6 +91,8 @@ WITHIN = [
     (f"{WHOLE} v = Cast <to = 10> (r)", (-3, 5), False),
     (f"{WHOLE} k = Cast <to = 7> (r) v = Cast <to = 1> (k)", (-3, 5), True),
     (f"{WHOLE} v = Concat <axis = 0> (r, c)", (-3, 5), False),
+    (f"{WHOLE} v = Add (r, r)", (-9, 9), False),
+    ("n = Constant <value_floats = [300.0]> () v = Cast <to = 1> (n)", (0, 300), True),
     (f"{WHOLE} v = Concat <axis = 0> (r, r)", (-3, 5), True),
     (f"k = Round (x) b = Constant <value_float = 9.0> () l = Less (k, b) w = Where (l, k, b) "
      f"{LIMITS.format('-3.0', '5.0')} v = Clip (w, low, high)", (-3, 5), True),
