@@ -322,6 +322,21 @@ def _add_rewrite(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> No
     p.add_argument(
         "--option", metavar="NAME=X", action="append", default=[], help="a number for a pass that asks for it"
     )
+    p.add_argument(
+        "--input",
+        metavar="X=FORM",
+        action="append",
+        default=[],
+        help="how an image is given: uint8-nhwc, or uint8-nhwc:mean=127.5:scale=0.00784 for (pixel - mean) * scale",
+    )
+    p.add_argument("--dynamic-batch", action="store_true", help="a batch of any size, each sample computed as alone")
+    p.add_argument(
+        "--batch-axis",
+        metavar="X:AXIS",
+        action="append",
+        default=[],
+        help="with --dynamic-batch: the axis of an input's batch where it is not the first; none where it has no batch",
+    )
 
 
 def _add_check(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
@@ -470,6 +485,32 @@ def shapes(given: Iterable[str]) -> dict[str, Sizes]:
     return found
 
 
+def forms(given: Iterable[str]) -> dict[str, str]:
+    """Input name -> its form, from --input INPUT=FORM."""
+    found = {}
+    for item in given:
+        name, equals, form = item.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--input takes INPUT=FORM, such as image=uint8-nhwc, not '{item}'.")
+        if name in found:
+            raise UsageError(f"--input names the input '{name}' twice.")
+        found[name] = form
+    return found
+
+
+def dynamic_batch(args: argparse.Namespace) -> bool | dict[str, int | None]:
+    """Whether the batch becomes dynamic, or the axes that --batch-axis INPUT:AXIS says."""
+    if args.batch_axis and not args.dynamic_batch:
+        raise UsageError("--batch-axis goes with --dynamic-batch.")
+    found: dict[str, int | None] = {}
+    for item in args.batch_axis:
+        name, _, text = item.rpartition(":")
+        if not name or not (text.isdecimal() or text == "none"):
+            raise UsageError(f"--batch-axis takes INPUT:AXIS, such as h0:1 or size:none, not '{item}'.")
+        found[name] = None if text == "none" else int(text)
+    return found or bool(args.dynamic_batch)
+
+
 def profile(given: Iterable[str]) -> dict[str, list[Sizes]]:
     """Input name -> its smallest, usual and largest shape, from --profile INPUT:MIN,OPT,MAX."""
     found = {}
@@ -533,6 +574,8 @@ def target_of(args: argparse.Namespace) -> tuple[Target, str]:
 __all__ = [
     "COMMANDS",
     "Sizes",
+    "dynamic_batch",
+    "forms",
     "only",
     "parser",
     "pass_options",

@@ -35,6 +35,8 @@ class RewriteOptions(TypedDict, total=False):
     options: Mapping[str, float] | None
     progress: Progress | None
     cache: bool
+    inputs: Mapping[str, str] | None
+    dynamic_batch: bool | Mapping[str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class Options:
 
     skip          (pass name, node glob) pairs; passes that are skipped whole are not in `passes`
     pass_options  what single passes read
+    inputs        the forms that inputs get before anything else, by name
+    batch_axes    the axis of the batch by input, where the batch is to become dynamic; else None
     """
 
     target: Target
@@ -56,6 +60,8 @@ class Options:
     pass_options: Mapping[str, float]
     progress: Progress | None
     cache: bool
+    inputs: Mapping[str, str]
+    batch_axes: Mapping[str, int | None] | None
 
     @classmethod
     def checked(
@@ -73,6 +79,8 @@ class Options:
         options: Mapping[str, float] | None = None,
         progress: Progress | None = None,
         cache: bool = False,
+        inputs: Mapping[str, str] | None = None,
+        dynamic_batch: bool | Mapping[str, int | None] = False,
     ) -> Options:
         """The options of these keywords, which are those of `RewriteOptions`. Raises UsageError, PassError."""
         if verify not in MODES:
@@ -99,6 +107,8 @@ class Options:
             pass_options=pass_options,
             progress=progress,
             cache=cache,
+            inputs=dict(inputs or {}),
+            batch_axes=_batch_axes(dynamic_batch),
         )
 
     @property
@@ -118,6 +128,13 @@ def _target(given: str | Target | None) -> Target:
     if not isinstance(given, str | None):
         raise UsageError(f"a target is text, such as '8.4', not the {type(given).__name__} {given!r}.")
     return Target.default() if given is None else Target.parse(given)
+
+
+def _batch_axes(given: bool | Mapping[str, int | None]) -> Mapping[str, int | None] | None:
+    """The axes that were said; None where the batch stays what it is."""
+    if isinstance(given, bool):
+        return {} if given else None
+    return dict(given)
 
 
 def _several(given: Iterable[str]) -> Iterable[str]:

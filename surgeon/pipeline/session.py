@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from surgeon.pipeline.interop import GraphRule, Outcome, run_graph_rules, to_gra
 from surgeon.pipeline.options import Options, RewriteOptions
 from surgeon.pipeline.run import Run, compare_whole, untaken
 from surgeon.pipeline.source import ModelLike, Source
-from surgeon.report import Report
+from surgeon.report import Applied, Report
 from surgeon.rules.driver import operators
 from surgeon.rules.rule import ModelRule, Stage
 
@@ -84,6 +84,10 @@ def rewrite(model: ModelLike, **options: Unpack[RewriteOptions]) -> Result:
     options         what single passes read, such as {"repair_eps": 1e-6}; a pass names its own in OPTIONS
     progress        called with (phase, done, total)
     cache           whether proofs that held in an earlier run, in a file of the user's cache, are taken from there
+    inputs          {"image": "uint8-nhwc:mean=127.5:scale=0.00784"}: the form in which an image is given; the Cast, the
+                    Transpose and the normalisation become part of the model
+    dynamic_batch   True makes the batch of any size, each sample computed as alone; {"h": 1} says the axis of the batch
+                    where it is not the first, {"size": None} that an input has none
 
     One name or folder may stand for itself where several are taken. Raises UsageError and ModelError; a rewrite that
     fails its proof is no error but is undone and in `report.undone`.
@@ -127,10 +131,33 @@ def rewrite_source(source: Source, options: Options) -> Result:
     functions = [r for p in options.passes for r in p.model_rules if isinstance(r, GraphRule)]
     _check_skips(functions, options)
     with no_collection(), source.blamed():
-        if not functions:
+        source, options, prepared = _prepared(source, options)
+        if functions:
+            result = _with_functions(functions, source, options)
+        else:
             model, report = Run(source, options).result()
-            return Result(model, report, source.base, source.files)
-        return _with_functions(functions, source, options)
+            result = Result(model, report, source.base, source.files)
+        result.report.applied = [*prepared, *result.report.applied]
+        return result
+
+
+def _prepared(source: Source, options: Options) -> tuple[Source, Options, list[Applied]]:
+    """The model as it is to be rewritten: with the inputs and the batch that were asked for."""
+    if not options.inputs and options.batch_axes is None:
+        return source, options, []
+    from surgeon.pipeline.dynamic_batch import with_dynamic_batch  # a plain rewrite starts without them
+    from surgeon.pipeline.inputs import with_forms
+
+    model, applied, shapes = source.proto(), [], options.shapes
+    if options.inputs:
+        formed = with_forms(model, options.inputs, base=source.base, shapes=shapes)
+        model, applied, shapes = formed.model, formed.applied, {}
+    if options.batch_axes is not None:
+        batched = with_dynamic_batch(model, options.batch_axes, base=source.base, shapes=shapes)
+        model, applied = batched.model, [*applied, *batched.applied]
+    made = Source(model, source.base)
+    made.path, made.files = None, source.files
+    return made, replace(options, shapes=shapes), applied
 
 
 # ---- functions over a gs.Graph ---------------------------------------------------------------------------------------

@@ -56,9 +56,20 @@ def shared_words(args: argparse.Namespace) -> list[str]:
             words.append(f"{flag}={getattr(args, name)}")
     if args.repair_eps is not None:
         words.append(f"--repair-eps={args.repair_eps!r}")
-    for name in ("plugins", "strategy", "only", "skip", "shapes", "passes", "keep_fp32", "option"):
+    for name in (
+        "plugins",
+        "strategy",
+        "only",
+        "skip",
+        "shapes",
+        "passes",
+        "keep_fp32",
+        "option",
+        "input",
+        "batch_axis",
+    ):
         words += [f"--{name.replace('_', '-')}={given}" for given in getattr(args, name)]
-    flags = ("allow_unproved", "no_cache", "strict", "fp16", "io_fp16")
+    flags = ("allow_unproved", "no_cache", "strict", "fp16", "io_fp16", "dynamic_batch")
     return words + [f"--{name.replace('_', '-')}" for name in flags if getattr(args, name)]
 
 

@@ -146,6 +146,8 @@ def _rewritten(args: argparse.Namespace, source: Path, target: Target, screen: S
             options=pass_options,
             progress=progress,
             cache=not args.no_cache,
+            inputs=arguments.forms(args.input),
+            dynamic_batch=arguments.dynamic_batch(args),
         )
         result = rewrite_source(given, options)
     half = None

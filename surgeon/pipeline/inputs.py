@@ -1,0 +1,235 @@
+"""Give an input of a model the form that its caller has: an image's bytes, channels last, not yet normalised."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
+
+from surgeon.errors import ModelError, UsageError, did_you_mean
+from surgeon.ir.files import with_weights
+from surgeon.ir.lattice import declared_dim
+from surgeon.ir.protos import body_protos
+from surgeon.ir.run import Runner, Unrunnable
+from surgeon.pipeline.prepared import NAMES, Prepared, Text, change, described, fresh_name
+from surgeon.proof.equality import TOLERANCE, compare
+from surgeon.proof.whole import sizes_that_run, whole_pair
+
+TYPES = {
+    "uint8": TensorProto.UINT8,
+    "int8": TensorProto.INT8,
+    "float16": TensorProto.FLOAT16,
+    "float32": TensorProto.FLOAT,
+}
+TO_FRONT, TO_BACK = [0, 3, 1, 2], [0, 2, 3, 1]
+FEW = (1, 3, 4)  # channels of an image
+FORM = re.compile(r"(?P<kind>[a-z]+\d+)-(?P<layout>nhwc|nchw)(?P<rest>(:[a-z]+=[^:]*)*)")
+EXAMPLE = "uint8-nhwc or uint8-nhwc:mean=123.7,116.3,103.5:scale=0.0171,0.0175,0.0174"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a caller gives: numbers of a type in a layout. The model's own are (number - mean) * scale.
+
+    mean, scale  one number, or one for each channel
+    """
+
+    kind: str
+    layout: str
+    mean: tuple[float, ...] = ()
+    scale: tuple[float, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Form:
+        """The form of `uint8-nhwc:mean=...:scale=...`. Raises UsageError."""
+        found = FORM.fullmatch(text)
+        if found is None or found["kind"] not in TYPES:
+            raise UsageError(f"an input's form is a type of {', '.join(TYPES)} and a layout: {EXAMPLE}, not '{text}'.")
+        numbers: dict[str, tuple[float, ...]] = {}
+        for part in found["rest"].split(":")[1:]:
+            name, _, given = part.partition("=")
+            if name not in ("mean", "scale") or name in numbers:
+                raise UsageError(f"an input's form has one mean and one scale, not '{part}' (in '{text}').")
+            numbers[name] = _numbers(given, text)
+        return cls(found["kind"], found["layout"], **numbers)
+
+
+def _numbers(given: str, text: str) -> tuple[float, ...]:
+    try:
+        found = tuple(float(number) for number in given.split(","))
+    except ValueError:
+        found = ()
+    if not found or not all(np.isfinite(found)):
+        raise UsageError(f"mean and scale are numbers with commas between them, not '{given}' (in '{text}').")
+    return found
+
+
+def with_forms(
+    model: ModelProto,
+    forms: Mapping[str, str],
+    *,
+    base: Path | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+) -> Prepared:
+    """The model whose inputs have these forms, proved against the original on what they stand for.
+
+    Raises UsageError where a form does not fit its input, ModelError where the two differ or cannot be run.
+    """
+    source = with_weights(model, base)
+    made = ModelProto()
+    made.CopyFrom(source)
+    names = fresh_name(made)
+    changes, steps = [], {}
+    for name, text in forms.items():
+        info = next((i for i in made.graph.input if i.name == name), None)
+        if info is None:
+            raise UsageError(
+                f"the model has no input '{name}'.{did_you_mean(name, [i.name for i in made.graph.input])}"
+            )
+        before = Text(name, described(info))
+        step = _Step.of(Form.parse(text), info)
+        added = step.put_in_front(made, info, names)
+        steps[name] = step
+        changes.append(change([before], [Text(name, described(info)), *added], name))
+    del made.graph.value_info[:]
+    error = _prove(source, made, steps, shapes or {})
+    return Prepared(made, [record(NAMES.form, error) for record in changes])
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What is done to one input: a Cast to `elem`, a Transpose by `perm`, and for each channel (x - mean) * scale."""
+
+    kind: int
+    elem: int
+    perm: tuple[int, ...]
+    mean: np.ndarray | None
+    scale: np.ndarray | None
+
+    @classmethod
+    def of(cls, form: Form, info: ValueInfoProto) -> _Step:
+        """What gives an input its form. Raises UsageError."""
+        dims = [declared_dim(d) for d in info.type.tensor_type.shape.dim]
+        elem = info.type.tensor_type.elem_type
+        if len(dims) != 4:
+            raise UsageError(f"the input '{info.name}' has {len(dims)} dimensions: --input is for images, of four.")
+        if elem not in (TensorProto.FLOAT, TensorProto.FLOAT16):
+            raise UsageError(
+                f"the input '{info.name}' is of {TensorProto.DataType.Name(elem).lower()}: {EXAMPLE} is for floats."
+            )
+        layout = "nhwc" if dims[1] not in FEW and dims[3] in FEW else "nchw"
+        channel = dims[3] if layout == "nhwc" else dims[1]
+        perm = () if layout == form.layout else TO_FRONT if layout == "nchw" else TO_BACK
+        numbers = []
+        for what, given in (("mean", form.mean), ("scale", form.scale)):
+            if len(given) > 1 and len(given) != channel:
+                raise UsageError(f"{what} has {len(given)} numbers; '{info.name}' has {channel} channels ({layout}).")
+            shape = (-1,) if len(given) < 2 or layout == "nhwc" else (-1, 1, 1)
+            dtype = helper.tensor_dtype_to_np_dtype(elem)
+            numbers.append(np.asarray(given, dtype).reshape(shape) if given else None)
+        return cls(TYPES[form.kind], elem, tuple(perm), *numbers)
+
+    def put_in_front(self, model: ModelProto, info: ValueInfoProto, names: Any) -> list[Text]:
+        """Write the nodes in front of all others, and give the input its new type; the nodes as text."""
+        graph, nodes, constants = model.graph, [], []
+        current = info.name
+        todo: list[tuple[str, dict[str, Any], np.ndarray | None]] = []
+        if self.kind != self.elem:
+            todo.append(("Cast", {"to": self.elem}, None))
+        if self.perm:
+            todo.append(("Transpose", {"perm": list(self.perm)}, None))
+        todo += [(op, {}, given) for op, given in (("Sub", self.mean), ("Mul", self.scale)) if given is not None]
+        for op, attrs, given in todo:
+            inputs = [current]
+            if given is not None:
+                inputs.append(names(info.name, "mean" if op == "Sub" else "scale"))
+                constants.append(numpy_helper.from_array(given, inputs[1]))
+            current = names(info.name, op)
+            nodes.append(helper.make_node(op, inputs, [current], name=current, **attrs))
+        if nodes:
+            if any(o.name == info.name for o in graph.output):
+                raise UsageError(f"the input '{info.name}' is an output, too: it cannot get another form.")
+            _read_instead(graph, info.name, current)
+        later = list(graph.node)
+        del graph.node[:]
+        graph.node.extend([*nodes, *later])
+        graph.initializer.extend(constants)
+        tensor = info.type.tensor_type
+        tensor.elem_type = self.kind
+        dims = list(tensor.shape.dim)
+        if self.perm:
+            back = [self.perm.index(k) for k in range(4)]
+            ordered = [onnx_dim(dims[k]) for k in back]
+            del tensor.shape.dim[:]
+            tensor.shape.dim.extend(ordered)
+        return [Text.of(node) for node in nodes]
+
+    def draw(self, rng: np.random.Generator, shape: Sequence[int]) -> np.ndarray:
+        """What a caller may give for an input of the model's shape."""
+        dtype = helper.tensor_dtype_to_np_dtype(self.kind)
+        given = [shape[self.perm.index(k)] for k in range(4)] if self.perm else list(shape)
+        if dtype.kind in "iu":
+            limits = np.iinfo(dtype)
+            return rng.integers(limits.min, limits.max, given, dtype, endpoint=True)
+        return rng.uniform(0, 255, given).astype(dtype)
+
+    def applied(self, given: np.ndarray) -> np.ndarray:
+        """What the original is given in its place."""
+        found = given.astype(helper.tensor_dtype_to_np_dtype(self.elem))
+        found = found.transpose(self.perm) if self.perm else found
+        found = found if self.mean is None else found - self.mean
+        return found if self.scale is None else found * self.scale
+
+
+def onnx_dim(dim: Any) -> Any:
+    """A copy of a dimension."""
+    made = type(dim)()
+    made.CopyFrom(dim)
+    return made
+
+
+def _read_instead(graph: GraphProto, old: str, new: str) -> None:
+    """Have every node of a graph and of its bodies read another tensor."""
+    for node in graph.node:
+        node.input[:] = [new if name == old else name for name in node.input]
+        for body in body_protos(node):
+            _read_instead(body, old, new)
+            for output in body.output:
+                if output.name == old:
+                    output.name = new
+
+
+def _prove(
+    before: ModelProto, after: ModelProto, steps: Mapping[str, _Step], shapes: Mapping[str, Sequence[int]]
+) -> float:
+    """The largest difference between the new model and the original on what it is given in its place."""
+    worst, rng = 0.0, np.random.default_rng(0)
+    try:
+        old, new = Runner(before), Runner(after)
+        pair = whole_pair(before, before, shapes=shapes)
+        sized = sizes_that_run(pair, old.run)
+        from surgeon.proof.feeds import feeds_of
+
+        feeds = next(feeds_of(sized))[1]
+        given = {name: step.draw(rng, feeds[name].shape) for name, step in steps.items()}
+        expected = old.run(feeds | {name: steps[name].applied(array) for name, array in given.items()})
+        found = new.run(feeds | given)
+    except Unrunnable as error:
+        raise ModelError(f"the inputs cannot get another form: ONNX Runtime does not run the model: {error}.") from None
+    for info, one, other in zip(before.graph.output, found, expected, strict=True):
+        tolerance = TOLERANCE.get(helper.np_dtype_to_tensor_dtype(other.dtype), 0.0) if other.dtype != object else 0.0
+        difference = compare(one, other, tolerance=tolerance, finite=True)
+        if difference.why:
+            raise ModelError(
+                f"with the inputs in another form the output '{info.name}' is another one: {difference.why}."
+            )
+        worst = max(worst, difference.error)
+    return worst
+
+
+__all__ = ["Form", "with_forms"]
