@@ -48,6 +48,9 @@ MEASURED: dict[str, list[Example]] = {
         for dtype in ("int32", "int64")
         for call in ("x, z", "z, x")
     ],
+    "windows_in_other_types": [
+        Example("BlackmanWindow HammingWindow HannWindow", "10.4 to 11.4, rtx", "a window of int32 is refused", 17, *both("(float[2] x) => (int32[4] y) <int64 n = {4}> { y = OP <output_datatype = 6> (n) }", "6> (n)", "1> (n)")),
+    ],
     "mean_of_halves": [
         Example("Mean", "10.0 to 11.4, rtx", f"{dtype} is multiplied by the wrong factor, near 0", 13, *both(f"({dtype}[2] x) => ({dtype}[2] y) {{ y = Mean (x, x) }}", f"{dtype}[", "float["))
         for dtype in ("float16", "bfloat16")

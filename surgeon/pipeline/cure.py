@@ -18,6 +18,27 @@ from surgeon.targets.releases import RELEASES, dotted
 from surgeon.targets.target import Target
 
 NONE = "export it without this operator, or write a pass (docs/language.md)"
+AFTER = "how many it finds follows from the data, so run it behind the engine"
+BEFORE = "run it in front of the engine, and make what it returns an input"
+DRAWN = "draw the numbers outside, and make them an input"
+STRINGS = f"an engine has no strings: {BEFORE}"
+SEQUENCES = "an engine has no sequences: return or read their tensors one by one"
+# What a person can do about operators that have no exact form. Those of ai.onnx.ml are all told alike.
+ADVICE = {
+    "NonMaxSuppression": f"{AFTER}, or export with the plugin EfficientNMS_TRT (classic TensorRT alone)",
+    "NonZero": f"{AFTER}, or select with Where instead of by positions",
+    "Compress": f"{AFTER}, or select with Where",
+    "Unique": AFTER,
+    "RoiAlign": "export it with a sampling_ratio of 1 or more and mode avg, or run it behind the engine",
+    "MaxRoiPool": "export RoiAlign with a sampling_ratio of 1 or more instead, or run it behind the engine",
+    "ImageDecoder": BEFORE,
+    **dict.fromkeys(("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike"), DRAWN),
+    **dict.fromkeys(("RandomUniform", "RandomUniformLike"), DRAWN),
+    **dict.fromkeys(("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer"), STRINGS),
+    **dict.fromkeys(("ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty"), SEQUENCES),
+    **dict.fromkeys(("SequenceErase", "SequenceInsert", "SequenceLength", "SplitToSequence"), SEQUENCES),
+}
+CLASSIC = "TensorRT has no trees, no tables of words and no other classic learning: run it outside the engine"
 
 
 def cures(result: Result, source: Source, options: Options) -> list[str]:
@@ -40,8 +61,17 @@ def _cure(refused: Declined, node: Node | None, target: Target, unproved: str, b
         return f"--allow-unproved keeps what {unproved} makes of it"
     if refused.node in by_default:
         return "leave out --only, --skip or --strategy"
-    later = first_taking(node, target) if node is not None else ""
-    return f"{later} takes it" if later else NONE
+    if node is None:
+        return NONE
+    later = first_taking(node, target)
+    return f"{later} takes it" if later else _advice(node)
+
+
+def _advice(node: Node) -> str:
+    """What a person can do about an operator that no release takes."""
+    if node.key.startswith("ai.onnx.ml::"):
+        return CLASSIC
+    return ADVICE.get(node.key, NONE)
 
 
 def first_taking(node: Node, target: Target) -> str:

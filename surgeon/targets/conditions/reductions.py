@@ -97,9 +97,9 @@ def softmax_rank(node: Node) -> str | None:
 )
 def top_k(node: Node) -> str | None:
     k = constant_of(node, 1)
-    if k is None or not k.size or int(k.reshape(-1)[0]) <= 3840:
+    if k is None or not k.size or 0 <= int(k.reshape(-1)[0]) <= 3840:
         return None
-    return f"K = {int(k.reshape(-1)[0])} is refused; 3840 is the largest"
+    return f"K = {int(k.reshape(-1)[0])} is refused; 0 to 3840 are taken"
 
 
 @condition(

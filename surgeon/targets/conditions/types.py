@@ -210,6 +210,16 @@ def powers_of_integers(node: Node) -> str | None:
 
 
 @condition(
+    "BlackmanWindow HammingWindow HannWindow",
+    since(10, 4, rtx=True),
+    source="onnx-tensorrt@96e7811: Output must be float32-type; measured with TensorRT-RTX",
+)
+def windows_in_other_types(node: Node) -> str | None:
+    dtype = node.attr("output_datatype")
+    return None if dtype == TensorProto.FLOAT else f"a window of {dtype_name(dtype)} is refused"
+
+
+@condition(
     "Mean",
     since(10, 0, rtx=True),
     source="onnx-tensorrt@eb43908, @96e7811: static_cast<float*> of the factor in half precision; measured with "
