@@ -43,7 +43,7 @@ def fuse(b, x, **found):
         not_mine()
     n = read(b, x, found)
     require(
-        (n.is_trailing or len(n.axes) == 1) and n.axes[0] > 0,
+        n.axes and (n.is_trailing or len(n.axes) == 1) and n.axes[0] > 0,
         f"means of squares over the axes {list(n.axes)} of {n.rank} are no RMS normalisation",
     )
     n = with_epsilon(b, n, found)
