@@ -19,6 +19,7 @@ from helpers import model
 
 from surgeon.app.cli import main
 from surgeon.errors import EngineError, UsageError
+from surgeon.precision import convert
 from surgeon.trt.bisect import Culprit, bisect_way
 from surgeon.trt.compare import compare, figures
 from surgeon.trt.handover import polygraphy_command
@@ -365,6 +366,55 @@ def test_bisect_reads_external_weights(tmp_path: Path) -> None:
     )
     window = onnx.load(tmp_path / "found" / "window_rewritten.onnx")
     assert [n.op_type for n in window.graph.node] == ["Sub"]
+
+
+def halves(tmp_path: Path) -> tuple[Path, Path, onnx.ModelProto]:
+    """A model and its form in half precision, which overflows far inside fp32's range."""
+    source, out = tmp_path / "in.onnx", tmp_path / "half.onnx"
+    proto = model("(float[N,8] x) => (float[N,8] y) { a = MatMul (x, w) b = Relu (a) y = MatMul (b, w) }")
+    weights = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    onnx.save(proto, source)
+    result = convert(proto)
+    assert not result.failed and result.half
+    onnx.save(result.model, out)
+    return source, out, result.model
+
+
+def test_compare_calls_right_what_fp16_calls_right(tmp_path: Path, capsys: Captured) -> None:
+    """It is the same standard: inputs inside fp16's range, every fp16 tensor rounded."""
+    source, out, _ = halves(tmp_path)
+    assert run("compare", source, out, "--no-trt") == 0
+    assert "both run on inputs that fp16 holds" in capsys.readouterr().out
+
+
+def test_bisect_finds_the_window_in_half_precision(tmp_path: Path, capsys: Captured) -> None:
+    source, out, wrong = halves(tmp_path)
+    last = next(n for n in wrong.graph.node if n.op_type == "Relu")
+    last.op_type = "Abs"
+    onnx.save(wrong, out)
+    assert run("compare", source, out, "--no-trt", "--bisect", tmp_path / "found") == 1
+    said = capsys.readouterr().out
+    assert "Abs" in said or "'b'" in said, said
+    assert "does not run" not in said
+    found = tmp_path / "found"
+    words = ("--no-trt", "--data", found / "inputs.npz")
+    assert run("compare", found / "window_original.onnx", found / "window_rewritten.onnx", *words) == 1
+
+
+def test_a_large_error_says_by_what_it_is_excused(tmp_path: Path, capsys: Captured) -> None:
+    """Rounding the weights of a difference leaves little of it, in the original as in what it was converted to."""
+    proto = model("(float[N,8] x) => (float[N,8] y) { a = MatMul (x, v) b = MatMul (x, w) y = Sub (a, b) }")
+    weights = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
+    for name, array in (("v", weights), ("w", weights * np.float32(1.001))):
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    result = convert(proto)
+    assert any(e.relative > 0.01 and "rounding the weights" in e.excuse for e in result.errors), result.errors
+    onnx.save(proto, tmp_path / "in.onnx")
+    onnx.save(result.model, tmp_path / "half.onnx")
+    status = run("compare", tmp_path / "in.onnx", tmp_path / "half.onnx", "--no-trt")
+    assert status == (1 if result.failed else 0)
+    assert "equal: rounding the weights and inputs alone makes" in capsys.readouterr().out or result.failed
 
 
 def test_engines_before_8_5_have_a_runner_of_their_own() -> None:

@@ -18,6 +18,7 @@ from surgeon.app.cli import main
 
 pytest.importorskip("tensorrt_rtx", reason="TensorRT-RTX is not installed: surgeon's extra 'rtx'")
 from surgeon.errors import EngineError, UsageError
+from surgeon.precision.half import computes_in_half
 from surgeon.trt import engine, runtime
 from surgeon.trt.profiles import dynamic_inputs
 from surgeon.trt.refusals import parser_error
@@ -154,7 +155,7 @@ def test_a_plugin_node_is_not_mended_by_a_library_that_rtx_cannot_load(tmp_path:
     ],
 )
 def test_whether_a_model_computes_in_half(text: str, half: bool) -> None:
-    assert engine.computes_in_half(onnx.parser.parse_model(text)) is half
+    assert computes_in_half(onnx.parser.parse_model(text)) is half
 
 
 def test_fp16_is_for_weakly_typed_versions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

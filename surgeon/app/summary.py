@@ -57,10 +57,7 @@ def print_precision(half: PrecisionResult, screen: Screen, each: bool) -> None:
     """Print what a conversion to fp16 kept in fp32, how far each output is off, and its own closing line."""
     kept = [Declined(k.op, k.node, k.why) for k in half.kept]
     screen.table("kept fp32", ("operator", "node", "why"), _entries(kept, each), "warn")
-    rows = [
-        (e.output, e.inputs, f"{e.relative:.1e}", "within fp16" if e.ok else "worse than fp16 explains")
-        for e in half.errors
-    ]
+    rows = [(e.output, e.inputs, f"{e.relative:.1e}", e.verdict) for e in half.told]
     plain = ("{}", "{} inputs", "error {}", "{}")
     screen.table("fp16 output", ("output", "inputs", "error", "verdict"), rows, plain=plain)
     screen.table("warning", ("",), [(w,) for w in half.warnings], "warn")

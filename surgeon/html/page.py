@@ -32,7 +32,7 @@ class Precision(Protocol):
     def kept(self) -> Sequence[Any]: ...
 
     @property
-    def errors(self) -> Sequence[Any]: ...
+    def told(self) -> Sequence[Any]: ...
 
     @property
     def worst(self) -> float | None: ...
@@ -381,9 +381,9 @@ def _precision(result: Precision) -> str:
             ("number", _error(e.relative)),
             ("number", _error(e.rounding)),
             ("number", f"{e.largest:.3g}"),
-            ("word", "as fp16 explains" if e.ok else "more"),
+            ("why", e.verdict),
         )
-        for e in result.errors
+        for e in result.told
     ]
     compared = (
         _table(("output", "inputs", "#error", "#of rounding alone", "#largest number", "verdict"), errors)

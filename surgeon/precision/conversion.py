@@ -56,7 +56,7 @@ from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
 from surgeon.ir.protos import all_nodes
 from surgeon.ir.schemas import DOMAIN
-from surgeon.precision.comparison import LIMIT, OutputError, output_errors
+from surgeon.precision.comparison import LIMIT, OutputError, output_errors, told
 from surgeon.precision.default_load import make_loadable
 from surgeon.precision.emit import IR_WITH_PLAIN_INITIALIZERS, Emitter
 from surgeon.precision.half import HALF
@@ -111,7 +111,7 @@ class PrecisionResult:
 
         1. It is not known, and nobody said that it need not be.
         2. An output is too far on the data, where there is some.
-        3. Else an output is on random inputs, or on those times 1000.
+        3. Else an output is on inputs that are drawn.
         """
         measured = [e for e in self.errors if e.inputs == "data"]
         return self.unproved or any(not e.ok for e in measured or self.errors)
@@ -120,6 +120,11 @@ class PrecisionResult:
     def worst(self) -> float | None:
         """The largest relative error of any output; None where nothing was compared."""
         return self.errors[0].relative if self.errors else None
+
+    @property
+    def told(self) -> list[OutputError]:
+        """The errors that a table names."""
+        return told(self.errors)
 
     def save(self, path: str | Path, also: Mapping[Path, Content] | None = None) -> list[Path]:
         """Write the model, and return its files; `also`: see `files.write`.

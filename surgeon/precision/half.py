@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
-from onnx import TensorProto
+from onnx import ModelProto, TensorProto
+
+from surgeon.ir.lattice import HALVES
 
 HALF, SINGLE = int(TensorProto.FLOAT16), int(TensorProto.FLOAT)
 FAMILY = frozenset({HALF, SINGLE})
 LARGEST_HALF = float(np.finfo(np.float16).max)  # 65504
 SMALLEST_NORMAL_HALF = float(np.finfo(np.float16).smallest_normal)  # 2 ** -14
 ROUNDING = 1e-3  # twice fp16's own: a constant whose rounding is worse, relative to its largest element, stays fp32
+
+
+def computes_in_half(model: ModelProto) -> bool:
+    """Whether an input or a weight of a ModelProto is in half precision, or something is cast to it."""
+    inputs = (i.type.tensor_type.elem_type for i in model.graph.input)
+    casts = (a.i for n in model.graph.node if n.op_type == "Cast" for a in n.attribute if a.name == "to")
+    return any(kind in HALVES for kind in (*inputs, *(t.data_type for t in model.graph.initializer), *casts))
 
 
 def constant_reason(array: np.ndarray, *, divisor: bool = False) -> str:
@@ -60,6 +69,7 @@ __all__ = [
     "LARGEST_HALF",
     "SINGLE",
     "SMALLEST_NORMAL_HALF",
+    "computes_in_half",
     "constant_reason",
     "flushed",
     "is_beyond_half",

@@ -23,6 +23,8 @@ ROUNDING_DOMAIN = "surgeon.precision"
 OLDEST = 9  # Where and Sign came with opset 9
 IR_WITH_FUNCTIONS = 8
 
+GIVEN = "~given"  # what the fp16 inputs of a rounded model are called behind their own names
+
 HalfTensors = dict["str | None", set[str]]  # the names of a node's fp16 outputs, by its first one; None: of the inputs
 
 
@@ -38,9 +40,9 @@ def rounded(model: ModelProto) -> ModelProto | None:
     wide = _copy(model)
     _widen(wide.graph, halves)
     inputs = [info for info in wide.graph.input if info.name in halves.get(None, ())]
-    rounding = [_round(f"{info.name}~given", info.name) for info in inputs]
+    rounding = [_round(f"{info.name}{GIVEN}", info.name) for info in inputs]
     for info in inputs:
-        info.name = f"{info.name}~given"
+        info.name = f"{info.name}{GIVEN}"
     nodes = [*rounding, *wide.graph.node]
     del wide.graph.node[:]
     wide.graph.node.extend(nodes)
@@ -142,4 +144,4 @@ def _function(opset: int) -> onnx.FunctionProto:
     return helper.make_function(ROUNDING_DOMAIN, "RoundToHalf", ["x"], ["y"], parts, [helper.make_opsetid("", opset)])
 
 
-__all__ = ["rounded"]
+__all__ = ["GIVEN", "rounded"]

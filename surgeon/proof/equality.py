@@ -20,6 +20,8 @@ QUOTIENT = 8.0  # divided by an inf that was cut off at the type's maximum a num
 ROOT_QUOTIENT = QUOTIENT / math.sqrt(np.finfo(np.float32).max)
 ROUNDINGS = 4  # of denormal numbers, by up to a step each, that either side may have more than the other
 
+NO_FURTHER = "no further from a more exact evaluation than the original itself"
+
 Evaluation = Callable[[], "np.ndarray | None"]  # of one output, on demand; None where it cannot be evaluated
 
 
@@ -30,11 +32,13 @@ class Difference:
     error  max|a - b| / max|b| over the numbers that both have
     why    how they differ; empty where they are equal
     gap    max|a - b| where they are not
+    excuse what numbers are equal by that are further apart than the tolerance; empty where they are not
     """
 
     error: float
     why: str = ""
     gap: float = math.inf
+    excuse: str = ""
 
 
 def compare(
@@ -80,15 +84,16 @@ def compare(
     bad = a[counted & ~np.isfinite(a)]
     if bad.size:
         if exact is not None and _has_the_same(exact(), a, counted & ~np.isfinite(a)):
-            return Difference(0.0)
+            return Difference(0.0, excuse="the float64 evaluation has no number there either")
         return Difference(math.inf, f"it returns {bad[0]} where the original returns a number")
     scale = float(np.abs(b[counted]).max())
     gap = float(np.abs(a[counted] - b[counted]).max())
     if gap <= max(tolerance * scale, ROUNDINGS * _step(before.dtype), 0.0 if finite else QUOTIENT / limit):
-        return Difference(gap / scale if scale else 0.0)
+        small = gap > tolerance * scale
+        return Difference(gap / scale if scale else 0.0, excuse="the difference is next to nothing" if small else "")
     distance = _distance_as_small(a, b, counted, tolerance=tolerance, exact=exact, rounding=rounding)
     if distance is not None:
-        return Difference(distance / scale if scale and distance < gap else 0.0)
+        return Difference(distance / scale if scale and distance < gap else 0.0, excuse=NO_FURTHER)
     error = gap / scale if scale else math.inf
     return Difference(error, f"it differs by {gap:.3g} where the largest output is {scale:.3g}", gap)
 

@@ -15,28 +15,30 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import ModelProto, NodeProto, TensorProto, helper
+from onnx import ModelProto, NodeProto, helper
 
 from surgeon.errors import EngineError, ModelError
 from surgeon.ir.files import check_writable, read, with_weights
+from surgeon.ir.lattice import FLOATS
+from surgeon.ir.model import Model
 from surgeon.ir.protos import tensors_read
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.ir.schemas import DOMAIN
-from surgeon.proof.equality import TOLERANCE, compare
-from surgeon.proof.exact import Exact
-from surgeon.proof.feeds import NOT_FINITE
+from surgeon.precision.half import computes_in_half
+from surgeon.precision.standard import LIMIT, Standard, Trial, fed
+from surgeon.proof.equality import is_float
 from surgeon.rules.meaning import with_functions
-from surgeon.trt.compare import as_onnx, differs, in_half, tolerance_of
+from surgeon.trt.compare import as_onnx
 from surgeon.trt.comparison import Comparison
-from surgeon.trt.engine import computes_in_half
 from surgeon.trt.runners import Engine, Feeds, OnnxRuntime, Way, save
 
+AGREES = "every window that runs by itself agrees: the difference builds up over several"
 MADE = re.compile(r"~([a-z0-9-]+)/")  # new tensors and nodes are called <old output>~<pass>/<Op>_<n>
 
 
@@ -48,6 +50,7 @@ class Culprit:
     before   the original's window; None where a way of running the rewritten model differs from ONNX Runtime on it
     way      how the rewritten model was run
     note     how the window was found, where that says something about it
+    ran      whether the window runs by itself
     """
 
     output: str
@@ -59,6 +62,7 @@ class Culprit:
     feeds: Feeds = field(default_factory=dict)
     way: Way = field(default_factory=OnnxRuntime)
     note: str = ""
+    ran: bool = True
 
     def __str__(self) -> str:
         made = f"made by {', '.join(self.passes)}" if self.passes else "by no node that carries a pass's name"
@@ -118,10 +122,9 @@ def bisect_files(original: Path, rewritten: Path, comparison: Comparison) -> Cul
             try:
                 if not isinstance(side.way, OnnxRuntime):
                     return bisect_way(before, after, side.way, feeds, rewritten.parent, kind)
-                found = bisect(before, with_functions(after), feeds, original.parent, kind, rewritten.parent)
+                return bisect(before, with_functions(after), feeds, original.parent, kind, rewritten.parent) or AGREES
             except Unrunnable as error:
                 return f"ONNX Runtime does not give the tensors between the windows: {error}"
-            return found or "every window agrees by itself: the difference builds up over several"
     return "no output differs"
 
 
@@ -139,18 +142,20 @@ def bisect(
     """The first window that differs on `feeds`; None where every window agrees by itself.
 
     `base` and `base_after` are the folders of external weights: they are read. Every tensor that the models share is
-    kept at once, so this takes the memory of all activations. Raises Unrunnable where the original does not run.
+    kept at once, so this takes the memory of all activations. A window that does not run is to blame only where the
+    rewritten model does not run either. Raises Unrunnable where the original does not run.
     """
     first, second = with_weights(before, base), with_weights(after, base_after or base)
     shared = _shared(first, second)
     values = _values(first, shared, feeds)
+    runs, types = _runs(second, feeds), _float_types(second)
     made = {o: n for n in first.graph.node for o in n.output}
     made_after = {o: n for n in second.graph.node for o in n.output}
     for name in [o for n in second.graph.node for o in n.output if o in values]:
         if _same_node(made[name], made_after[name]):
             continue
-        found = _differs(name, first, second, values, kind)
-        if found is not None:
+        found = _differs(name, first, second, values, kind, types)
+        if found is not None and (found.ran or not runs):
             return found
     return None
 
@@ -259,13 +264,14 @@ class _Search:
             self.refused = f"no window that runs by itself differs; others do not run: {error}"
             return {}
         made = [values[n] for n in _outputs(marked)]
-        exact = Exact(with_functions(marked), feeds, in_half(feeds), made, self.kind)
-        floor = TOLERANCE[TensorProto.FLOAT16] if computes_in_half(marked) else 0.0
+        standard = Standard(marked, marked)
+        trial = Trial(standard, self.kind, feeds, made)
+        floor = LIMIT if computes_in_half(marked) else 0.0
         found = {}
         for index, name in enumerate(_outputs(marked)):
             b = values[name]
-            tolerance = max(floor, tolerance_of(b.dtype))
-            why = differs(as_onnx(given[name], b), b, tolerance, self.kind, exact, index).why
+            tolerance = max(floor, standard.tolerance(b.dtype)) if is_float(b.dtype) else 0.0
+            why = trial.difference(index, as_onnx(given[name], b), tolerance).why
             if why:
                 found[name] = why
         order = [o for n in model.graph.node for o in n.output if o in found]
@@ -331,17 +337,43 @@ def _same_node(a: NodeProto, b: NodeProto) -> bool:
     return a.op_type == b.op_type and a.input == b.input and a.output == b.output and a.attribute == b.attribute
 
 
-def _differs(name: str, before: ModelProto, after: ModelProto, values: Feeds, kind: str) -> Culprit | None:
-    left, right = _window(before, name, values, values), _window(after, name, values, values)
+def _runs(model: ModelProto, feeds: Feeds) -> bool:
+    """Whether ONNX Runtime runs a model on these inputs."""
+    try:
+        Runner(model).run(fed(model, feeds))
+    except Unrunnable:
+        return False
+    return True
+
+
+def _float_types(model: ModelProto) -> dict[str, np.dtype]:
+    """The types of the main graph's tensors that hold floats."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    index = Model(copy)
+    types = {i.name: i.type.tensor_type.elem_type for i in model.graph.input}
+    types |= {o.name: index.dtype(o) for n in index.graph.live() for o in n.outputs if o is not None}
+    return {name: helper.tensor_dtype_to_np_dtype(kind) for name, kind in types.items() if kind in FLOATS}
+
+
+def _differs(
+    name: str, before: ModelProto, after: ModelProto, values: Feeds, kind: str, types: Mapping[str, np.dtype]
+) -> Culprit | None:
+    """The window of a tensor, if it differs or does not run; `types` are those of the tensors of `after`."""
+    with np.errstate(over="ignore"):
+        typed = {n: v.astype(types.get(n, v.dtype)) if is_float(v.dtype) else v for n, v in values.items()}
+    left, right = _window(before, name, values, values), _window(after, name, typed, typed)
     inputs = {i.name: values[i.name] for m in (left, right) for i in m.graph.input}
-    expected = values[name]
     nodes, passes = [_label(n) for n in right.graph.node], _passes(right.graph.node)
     try:
-        (given,) = Runner(right).run({i.name: values[i.name] for i in right.graph.input})
+        standard = Standard(left, right)
+        read = {i.name: values[i.name] for i in right.graph.input}
+        (given,) = Runner(standard.evaluated).run(fed(standard.evaluated, read))
+        own = {i.name: values[i.name] for i in left.graph.input}
+        (expected,) = Runner(standard.reference).run(fed(standard.reference, own))
+        found = Trial(standard, kind, own, [expected]).difference(0, given)
     except Unrunnable as error:
-        return Culprit(name, passes, nodes, f"it does not run: {error}", left, right, inputs)
-    tolerance = TOLERANCE.get(helper.np_dtype_to_tensor_dtype(expected.dtype), 0.0)
-    found = compare(given, expected, tolerance=tolerance, finite=kind not in NOT_FINITE)
+        return Culprit(name, passes, nodes, f"it does not run: {error}", left, right, inputs, ran=False)
     return Culprit(name, passes, nodes, found.why, left, right, inputs) if found.why else None
 
 

@@ -1,7 +1,7 @@
 """Two models on the same inputs: through ONNX Runtime, as TensorRT's parser understood the second, and on its engine.
 
-Polygraphy runs them and its Comparator counts the differences; whether they may be is decided as in `prove`: within the
-tolerance of the type, or no further from a float64 evaluation than the original itself is.
+Polygraphy runs them and its Comparator counts the differences; whether they may be is decided by
+`surgeon.precision.standard`, as for `--fp16`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto
 from polygraphy.comparator import (
     Comparator,
     CosineSimilarityCompareFunc,
@@ -28,21 +27,19 @@ from polygraphy.logger import G_LOGGER
 
 from surgeon.errors import EngineError, ModelError, UsageError, did_you_mean
 from surgeon.ir.files import check_writable, read_all
-from surgeon.ir.lattice import HALVES
 from surgeon.ir.run import Unrunnable
-from surgeon.proof import equality
-from surgeon.proof.equality import TOLERANCE, Difference
-from surgeon.proof.exact import Exact
+from surgeon.precision.standard import LIMIT, STATEMENT, Standard, Trial, fed
 from surgeon.proof.feeds import NOT_COUNTED, NOT_FINITE, feeds_of
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.whole import whole_pair
 from surgeon.report import Progress
-from surgeon.rules.meaning import with_functions
 from surgeon.trt.comparison import Comparison, Figures, Shapes, Side, Statistics
-from surgeon.trt.engine import computes_in_half, plugin_library
+from surgeon.trt.engine import plugin_library
 from surgeon.trt.handover import save_runs
 from surgeon.trt.runners import Engine, Feeds, OnnxRuntime, ParsedNetwork, Running, Way, engine_way
 from surgeon.trt.runtime import choose_runtime
+
+Run = Callable[[Feeds], Feeds]  # inputs by name to outputs by name; raises Unrunnable
 
 
 def compare(
@@ -92,30 +89,37 @@ def compare(
         pair = whole_pair(before, after, shapes=shapes)
     except Unrunnable as error:
         raise ModelError(f"the models cannot be compared: {error}.") from None
-    inputs = list(_inputs(pair, data))
+    try:
+        standard = Standard(before, after, original.parent, rewritten.parent)
+    except Unrunnable as error:
+        raise ModelError(f"the models cannot be compared: {error}.") from None
+    inputs = [(kind, feeds) for kind, feeds in _inputs(pair, data) if data is not None or standard.takes(kind)]
     if not inputs:
         raise UsageError(f"'{data}' gives no inputs.")
     dynamic = [name for name, _, dims in pair.inputs if not all(isinstance(d, int) for d in dims)]
-    comparison = Comparison(shapes=_ranges(dynamic, [feeds for _, feeds, _ in inputs]))
-    floor = 0.0
-    if computes_in_half(after) and not computes_in_half(before):
-        floor = comparison.tolerance = TOLERANCE[TensorProto.FLOAT16]
-        comparison.notes.append(
-            f"the second model computes in half precision: differences up to {floor:g} count as equal"
-        )
+    comparison = Comparison(shapes=_ranges(dynamic, [feeds for _, feeds in inputs]))
+    if standard.converted:
+        comparison.tolerance = LIMIT
+        comparison.notes.append(STATEMENT)
     with contextlib.ExitStack() as held:
-        reference = held.enter_context(_onnx_runtime(before, original, "original"))
-        runs = [(Side(OnnxRuntime()), held.enter_context(_onnx_runtime(after, rewritten, "rewritten")))]
+        first = held.enter_context(_onnx_runtime(standard.reference, original, "original"))
+        second = held.enter_context(_onnx_runtime(standard.evaluated, rewritten, "rewritten"))
+
+        def reference(feeds: Feeds) -> Feeds:
+            return first(fed(standard.reference, feeds))
+
+        runs: list[tuple[Side, Run]] = [(Side(OnnxRuntime()), lambda feeds: second(fed(standard.evaluated, feeds)))]
         for way in _further_ways(comparison, network, engine, runtime, plugins, tactic_sources, progress):
             asked = bool(engine) or not isinstance(way, Engine)
-            running = _start(held, way, after, rewritten, [feeds for _, feeds, _ in inputs], asked, comparison)
+            running = _start(held, way, after, rewritten, [feeds for _, feeds in inputs], asked, comparison)
             if running is not None:
-                runs.append((Side(way), held.enter_context(running)))
+                started = held.enter_context(running)
+                runs.append((Side(way), lambda feeds, run=started: run(fed(after, feeds))))  # type: ignore[misc]
         for side, _ in runs:
             side.statistics = [Statistics(n) for n in names]
             comparison.sides.append(side)
         noted = len(comparison.notes)
-        ran = _run_all(before, original.parent, runs, reference, inputs, floor, comparison, progress)
+        ran = _run_all(standard, runs, reference, inputs, comparison, progress)
     if not ran:
         raise ModelError(
             f"'{original}' runs on none of the inputs that surgeon tried: {comparison.notes[noted].rstrip('.')}. Give "
@@ -179,18 +183,16 @@ def _onnx_runtime(model: ModelProto, path: Path, which: str) -> Running:
 
 
 def _run_all(
-    before: ModelProto,
-    base: Path,
-    runs: Sequence[tuple[Side, Running]],
-    reference: Running,
-    inputs: Sequence[tuple[str, Feeds, bool]],
-    floor: float,
+    standard: Standard,
+    runs: Sequence[tuple[Side, Run]],
+    reference: Run,
+    inputs: Sequence[tuple[str, Feeds]],
     comparison: Comparison,
     progress: Progress,
 ) -> list[tuple[str, Feeds, Feeds]]:
     """Every side on every set of inputs; the inputs on which the original runs, of which kind, and its outputs."""
     ran: list[tuple[str, Feeds, Feeds]] = []
-    for done, (kind, feeds, half) in enumerate(inputs):
+    for done, (kind, feeds) in enumerate(inputs):
         progress("comparing", done, len(inputs))
         try:
             expected = reference(feeds)
@@ -198,10 +200,9 @@ def _run_all(
             comparison.notes.append(f"on {kind} inputs the original does not run: {error}")
             continue
         ran.append((kind, feeds, expected))
-        given = [expected[o.name] for o in before.graph.output]
-        exact = Exact(with_functions(before), feeds, half, given, kind, base)
+        trial = Trial(standard, kind, feeds, [expected[o.name] for o in standard.reference.graph.output])
         for side, run in runs:
-            _compare_one(side, run, kind, feeds, expected, exact, floor, comparison)
+            _compare_one(side, run, trial, comparison)
             if side.differing is None and not side.ok:
                 side.differing = kind, feeds
     return ran
@@ -217,33 +218,24 @@ def _ranges(dynamic: Collection[str], inputs: Sequence[Feeds]) -> dict[str, Shap
     return found
 
 
-def _compare_one(
-    side: Side,
-    run: Running,
-    kind: str,
-    feeds: Feeds,
-    expected: Feeds,
-    exact: Exact,
-    floor: float,
-    comparison: Comparison,
-) -> None:
+def _compare_one(side: Side, run: Run, trial: Trial, comparison: Comparison) -> None:
+    kind = trial.kind
     side.runs += 1
     try:
-        given = run(feeds)
+        given = run(trial.feeds)
     except Unrunnable as error:
         for statistics in side.statistics:
             statistics.why = statistics.why or f"on {kind} inputs it does not run: {error}"
         return
     for index, statistics in enumerate(side.statistics):
-        b = expected[statistics.output]
+        b = trial.expected[index]
         a = as_onnx(given[statistics.output], b)
-        tolerance = max(floor, tolerance_of(b.dtype))
-        found = differs(a, b, tolerance, kind, exact, index)
+        found = trial.difference(index, a)
         if found.why and kind == "denormal" and isinstance(side.way, Engine):
-            found = differs(a, b, math.inf, kind, exact, index)
+            found = trial.difference(index, a, math.inf)
             _note_once(comparison, FLUSHED.format(side.title))
         if kind not in NOT_COUNTED:
-            statistics.add(figures(kind, a, b), tolerance, found.why)
+            statistics.add(figures(kind, a, b), found)
         if found.why and not statistics.why:
             statistics.why = f"on {kind} inputs {found.why}"
 
@@ -262,25 +254,6 @@ def _note_once(comparison: Comparison, text: str) -> None:
 def as_onnx(given: np.ndarray, expected: np.ndarray) -> np.ndarray:
     """Integers in ONNX's own type: TensorRT up to 9 computes int64 as int32."""
     return given.astype(expected.dtype) if given.dtype.kind in "iu" and expected.dtype.kind in "iu" else given
-
-
-def tolerance_of(dtype: np.dtype) -> float:
-    """How far apart two results of a type may be, relative to the largest number; 0 for what is no float."""
-    return TOLERANCE.get(helper.np_dtype_to_tensor_dtype(dtype), 0.0)
-
-
-def differs(a: np.ndarray, b: np.ndarray, tolerance: float, kind: str, exact: Exact, index: int) -> Difference:
-    """surgeon's verdict on the output of that number: see `prove`."""
-    output, rounding = partial(exact.output, index), partial(exact.rounding, index)
-    return equality.compare(
-        a,
-        b,
-        tolerance=tolerance,
-        finite=kind not in NOT_FINITE,
-        exact=output,
-        rounding=rounding,
-        cut_off=kind == "inf",
-    )
 
 
 def figures(kind: str, given: np.ndarray, expected: np.ndarray) -> Figures:
@@ -315,21 +288,13 @@ def figures(kind: str, given: np.ndarray, expected: np.ndarray) -> Figures:
     return Figures(kind, error, simple.max_absdiff, simple.max_reldiff, l2.l2_norm, cosine.cosine_similarity, psnr.psnr)
 
 
-def in_half(feeds: Feeds) -> bool:
-    """Whether an input is in half precision."""
-    return any(helper.np_dtype_to_tensor_dtype(a.dtype) in HALVES for a in feeds.values())
-
-
-def _inputs(pair: ModelPair, data: str | None) -> Iterator[tuple[str, Feeds, bool]]:
-    """(kind, feeds, whether an input is in half precision)"""
-    half = any(elem in (10, 16) for _, elem, _ in pair.inputs)
+def _inputs(pair: ModelPair, data: str | None) -> Iterator[tuple[str, Feeds]]:
+    """(kind, feeds)"""
     if data is not None:
-        for feeds in _load(data, pair):
-            yield "the given", feeds, half
+        yield from (("the given", feeds) for feeds in _load(data, pair))
         return
     for infos in pair.sizes():
-        for kind, feeds in feeds_of(infos):
-            yield kind, feeds, half
+        yield from feeds_of(infos)
 
 
 def _load(data: str, pair: ModelPair) -> list[Feeds]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from onnx import TensorProto
 
-from surgeon.proof.equality import TOLERANCE
+from surgeon.proof.equality import TOLERANCE, Difference
 from surgeon.trt.runners import Engine, Feeds, Way
 
 Shapes = tuple[tuple[int, ...], ...]  # smallest, usual, largest
@@ -44,20 +44,19 @@ class Statistics:
     output: str
     figures: Figures = field(default_factory=Figures)
     why: str = ""
-    noisy: bool = False
+    excuse: str = ""  # what the largest error is equal by, where it is larger than the tolerance
     _ranked: tuple[bool, float] = (False, -1.0)  # whether the figures' inputs differ, and by how much
 
     @property
     def verdict(self) -> str:
-        """Equal within the type's tolerance; or where the original itself is off by more than that, no further off."""
-        return self.why or ("equal to the original's own rounding" if self.noisy else "equal")
+        """How the output differs; equal; or equal by which excuse, where the error is larger than the tolerance."""
+        return self.why or (f"equal: {self.excuse}" if self.excuse else "equal")
 
-    def add(self, found: Figures, tolerance: float, why: str) -> None:
-        """Take in one run; `why` it differs."""
-        self.noisy |= found.error > tolerance
-        ranked = bool(why), found.error
+    def add(self, found: Figures, difference: Difference) -> None:
+        """Take in one run."""
+        ranked = bool(difference.why), found.error
         if ranked > self._ranked:
-            self.figures, self._ranked = found, ranked
+            self.figures, self._ranked, self.excuse = found, ranked, difference.excuse
 
 
 @dataclass(slots=True)

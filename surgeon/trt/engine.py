@@ -14,7 +14,7 @@ from typing import Any
 
 from surgeon.errors import EngineError, UsageError, did_you_mean
 from surgeon.ir.files import as_text, check_writable, put, read, read_all
-from surgeon.ir.lattice import HALVES
+from surgeon.precision.half import computes_in_half
 from surgeon.report import Progress
 from surgeon.trt.log import PolygraphyLog
 from surgeon.trt.profiles import Profile, check_profiles
@@ -123,13 +123,6 @@ def serialized(
         except TypeError as error:  # the binding's way to say that the C++ factory returned null
             said = "; ".join(log.told()) or str(error)
             raise EngineError(f"{title(trt)} has no builder on this machine: {said}") from None
-
-
-def computes_in_half(model: Any) -> bool:
-    """Whether an input or a weight of a ModelProto is in half precision, or something is cast to it."""
-    inputs = (i.type.tensor_type.elem_type for i in model.graph.input)
-    casts = (a.i for n in model.graph.node if n.op_type == "Cast" for a in n.attribute if a.name == "to")
-    return any(kind in HALVES for kind in (*inputs, *(t.data_type for t in model.graph.initializer), *casts))
 
 
 def _config(
