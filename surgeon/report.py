@@ -8,6 +8,8 @@ from html import escape
 from typing import Any, NamedTuple, Protocol, TypedDict
 
 SCHEMA = 1
+FOR_ALL_SIZES, TESTED, UNPROVED = "for all sizes", "tested", "unproved"  # how far a rewrite is proved, best first
+GRADES = (FOR_ALL_SIZES, TESTED, UNPROVED)
 MOST_SHOWN = 6  # rows of each kind in a report's `repr`, which fits one screen
 Progress = Callable[[str, int, int], None]  # what a long run calls with (phase, done, total)
 
@@ -46,6 +48,7 @@ class Applied(NamedTuple):
     """One rewrite that stays.
 
     max_error  the largest proved difference, relative to the largest output; None where it is not proved
+    certified  whether each rule that took part holds for all sizes
 
     What is asked of `change` is read from it then: a run makes thousands.
     """
@@ -55,6 +58,14 @@ class Applied(NamedTuple):
     root: str
     change: Change
     max_error: float | None = None
+    certified: bool = False
+
+    @property
+    def grade(self) -> str:
+        """How far it is proved: its rules for all sizes, its window by tests, or not at all."""
+        if self.certified:
+            return FOR_ALL_SIZES
+        return UNPROVED if self.max_error is None else TESTED
 
     @property
     def outputs(self) -> list[str]:
@@ -90,6 +101,7 @@ class Applied(NamedTuple):
             "removed": self.removed,
             "added": self.added,
             "max_error": self.max_error,
+            "grade": self.grade,
         }
 
 
@@ -113,7 +125,7 @@ class Declined:
 class Group(NamedTuple):
     """All rewrites of one pass and strategy: how many, the nodes that went and came, and the largest error.
 
-    `max_error` is None where one of them is not proved.
+    `max_error` is None where one of them is not proved; `grade` is the lowest of any.
     """
 
     pass_name: str
@@ -122,6 +134,7 @@ class Group(NamedTuple):
     removed: int
     added: int
     max_error: float | None
+    grade: str
 
 
 class _Asked(TypedDict):
@@ -253,7 +266,8 @@ class Report:
 def _group(name: str, strategy: str, those: Sequence[Applied]) -> Group:
     removed, added = sum(len(a.removed) for a in those), sum(len(a.added) for a in those)
     errors = [a.max_error for a in those if a.max_error is not None]
-    return Group(name, strategy, len(those), removed, added, max(errors) if len(errors) == len(those) else None)
+    grade = max((a.grade for a in those), key=GRADES.index)
+    return Group(name, strategy, len(those), removed, added, max(errors) if len(errors) == len(those) else None, grade)
 
 
 def _shown(kind: str, entries: Iterable[tuple[str, str]]) -> list[tuple[str, ...]]:

@@ -83,20 +83,20 @@ def closing(report: Report) -> str:
 
 def _print_applied(report: Report, screen: Screen, each: bool) -> None:
     if each:
-        plain: Row = ("{}", "{}", "{} nodes", "error {}", "at {}")
+        plain: Row = ("{}", "{}", "{} nodes", "error {}", "{}", "at {}")
         rows: list[Row] = [_row(a) for a in report.applied]
-        screen.table("applied", ("pass", "strategy", "nodes", "error", "at"), rows, "good", plain)
+        screen.table("applied", ("pass", "strategy", "nodes", "error", "proved", "at"), rows, "good", plain)
         return
-    plain = ("{}", "{}", "{}x", "{} nodes", "error {}")
+    plain = ("{}", "{}", "{}x", "{} nodes", "error {}", "{}")
     rows = [
-        (g.pass_name, g.strategy, str(g.times), f"{g.removed} -> {g.added}", error_text(g.max_error))
+        (g.pass_name, g.strategy, str(g.times), f"{g.removed} -> {g.added}", error_text(g.max_error), g.grade)
         for g in report.groups()
     ]
-    screen.table("applied", ("pass", "strategy", "times", "nodes", "error"), rows, "good", plain)
+    screen.table("applied", ("pass", "strategy", "times", "nodes", "error", "proved"), rows, "good", plain)
 
 
 def _row(a: Applied) -> Row:
-    return a.pass_name, a.strategy, f"{len(a.removed)} -> {len(a.added)}", error_text(a.max_error), a.root
+    return a.pass_name, a.strategy, f"{len(a.removed)} -> {len(a.added)}", error_text(a.max_error), a.grade, a.root
 
 
 def _entries(

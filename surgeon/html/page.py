@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from surgeon.html.drawing import MOST_NODES, Sketch, draw, sketch
-from surgeon.report import Applied, Declined, Report, target_name
+from surgeon.report import GRADES, Applied, Declined, Report, target_name
 from surgeon.words import answer, merged, nameless, shared_reason
 
 MOST_DRAWN = 60  # windows of different shapes on one page
@@ -265,7 +265,8 @@ def _group(name: str, strategy: str, those: Sequence[Applied], shapes: Windows, 
     summary = (
         f'<summary><b>{escape(name)}</b><span class="sub">{escape(strategy)}</span>'
         f'<span class="sub">{len(those)}x</span>'
-        f'<span class="sub">{removed} &rarr; {added} nodes</span><span class="sub">{proof}</span></summary>'
+        f'<span class="sub">{removed} &rarr; {added} nodes</span><span class="sub">{proof}</span>'
+        f'<span class="sub">{max((a.grade for a in those), key=GRADES.index)}</span></summary>'
     )
     windows = [_window(before, after, same) for before, after, same in shapes[:drawn]]
     if drawn < len(shapes):
@@ -277,13 +278,14 @@ def _group(name: str, strategy: str, those: Sequence[Applied], shapes: Windows, 
             ("name", a.root),
             ("number", f"{len(a.removed)} &rarr; {len(a.added)}"),
             ("number", _error(a.max_error)),
+            ("word", a.grade),
             raw=(1,),
         )
         for a in those
     ]
     table = (
         f'<details><summary>every rewrite of this pass <span class="sub">{len(those)}</span></summary>'
-        f"{_table(('node', '#nodes', '#error'), rows)}</details>"
+        f"{_table(('node', '#nodes', '#error', 'proved'), rows)}</details>"
     )
     listed = len(those) > len(shapes) or drawn < len(shapes)
     inside = f'<div class="inside">{"".join(windows)}{table if listed else ""}</div>'

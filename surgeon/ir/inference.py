@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
-from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto, helper, numpy_helper
+from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from surgeon.ir.declared import MADE_UP, Declared, drop_sizes, drop_sizes_of_bodies
 from surgeon.ir.graph import VALUELESS, Graph, Node, Value, scopes_of
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from surgeon.ir.model import Model
 
 REFINED = LIKE_INPUT | TARGETED  # nodes without bodies of which more follows than ONNX's inference says
+LONG = 2**16  # elements of a vector
+SIZED = frozenset({"ConstantOfShape", "Expand", "Pad", "Reshape", "Tile"})  # take the sizes of what they make
 MOST_FOLLOWED = 32  # tensors that a constant is computed from, to be looked at while shapes are inferred
 
 
@@ -283,15 +285,36 @@ def _inferred(model: ModelProto) -> ModelProto:
     """The model with the types that ONNX infers; itself where that raises.
 
     An operator's inference may raise even in the lenient mode. That of EyeLike ends the process where the input has no
-    known type: it is told of none.
+    known type: it is told of none. Nor are values followed where a vector is long: that of an Add, a Sub or a Mul takes
+    memory for each element, 200 bytes of it.
     """
     for node in all_nodes(model.graph):
         if node.op_type == "EyeLike":
             node.domain = DOMAIN
     try:
-        return onnx.shape_inference.infer_shapes(model, data_prop=True)
+        return onnx.shape_inference.infer_shapes(model, data_prop=not _has_long_vector(model))
     except Exception:
         return model
+
+
+def _has_long_vector(model: ModelProto) -> bool:
+    """Whether a vector is, or may become, longer than LONG."""
+    for info in model.graph.input:
+        dims = info.type.tensor_type.shape.dim
+        if len(dims) == 1 and dims[0].dim_value > LONG:
+            return True
+    large = {t.name for t in model.graph.initializer if _is_large(t)}
+    nodes = list(all_nodes(model.graph))
+    large |= {n.output[0] for n in nodes if n.op_type == "Constant" and any(_is_large(a.t) for a in n.attribute)}
+    return bool(large) and any(i in large for n in nodes if n.op_type in SIZED for i in n.input)
+
+
+def _is_large(tensor: TensorProto) -> bool:
+    """Whether a tensor of sizes has one above LONG."""
+    if tensor.data_type != TensorProto.INT64 or tensor.data_location == TensorProto.EXTERNAL:
+        return False
+    array = numpy_helper.to_array(tensor)
+    return bool(array.size in (1, 2) and array.max() > LONG)  # more make no vector
 
 
 def _values_inside(node: Node) -> list[Value]:

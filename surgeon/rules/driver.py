@@ -249,7 +249,7 @@ class Driver:
         if rule.stage is Stage.LOWER and _wrote_its_root(builder, outputs):
             builder.undo()
             return False
-        self.commit(builder, outputs, rule.pass_name, rule.strategy or self._stage)
+        self.commit(builder, outputs, rule.pass_name, rule.strategy or self._stage, rule.certified)
         self._budget -= 1
         if self._budget < 0:
             raise PassError(
@@ -258,7 +258,14 @@ class Driver:
             )
         return True
 
-    def commit(self, builder: Builder, outputs: Sequence[Value | None], pass_name: str, strategy: str) -> None:
+    def commit(
+        self,
+        builder: Builder,
+        outputs: Sequence[Value | None],
+        pass_name: str,
+        strategy: str,
+        certified: bool = False,
+    ) -> None:
         """Put what `builder` made in the place of its root, and absorb the rewrites that it builds on."""
         root = builder.root
         made = dict.fromkeys(builder.made)
@@ -278,6 +285,7 @@ class Driver:
             aliases=aliases,
             warnings=builder.warnings,
             tolerance=builder.tolerance,
+            certified=certified,
         )
         built_on = [n.origin for n in gone if n.origin is not None]
         self._absorb(record, [*built_on, *_origins_read(made, aliases)])

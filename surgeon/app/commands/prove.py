@@ -7,7 +7,8 @@ import argparse
 from surgeon.app.commands import DONE
 from surgeon.app.screen import Screen
 from surgeon.errors import UsageError, did_you_mean
-from surgeon.proof.certificate import TESTED, certify
+from surgeon.proof.certificate import certify
+from surgeon.report import TESTED
 from surgeon.rules.registry import passes
 from surgeon.rules.rule import Stage
 
