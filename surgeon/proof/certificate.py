@@ -68,13 +68,10 @@ def difference(before: ModelProto, after: ModelProto, seed: int = 0) -> str:
                 break
         if found is None:
             continue
-        seen += 1
-        for one, other in zip(*found, strict=True):
-            if one.axes != other.axes:
-                return f"axes {one.axes} became {other.axes}"
-            for a, b in zip(one.elements.flat, other.elements.flat, strict=True):
-                if a.field != b.field:
-                    return f"at {number:g} it is {b.real:g} instead of {a.real:g}"
+        why = _told(*found)
+        if why:
+            return f"{why} at {number:g}"
+        seen += why is not None
     if not seen:
         raise NotCertified("no element that could be evaluated")
     return ""
@@ -86,8 +83,25 @@ def _spelled(model: ModelProto) -> ModelProto:
     return onnx.inliner.inline_local_functions(meant) if meant.functions else meant
 
 
-def _evaluated(pair: Sequence[ModelProto], number: float, seed: int, places: dict[str, int]) -> list[list[Tensor]]:
-    """The outputs of both models for one draw of inputs."""
+def _told(before: Sequence[Tensor], after: Sequence[Tensor], guessed: bool) -> str | None:
+    """How the outputs of both sides differ; None where a guessed root may make them, since they are real numbers next
+    to each other."""
+    for one, other in zip(before, after, strict=True):
+        if one.axes != other.axes:
+            return f"axes {one.axes} became {other.axes}"
+        for a, b in zip(one.elements.flat, other.elements.flat, strict=True):
+            if a.field == b.field:
+                continue
+            if guessed and math.isclose(a.real, b.real, rel_tol=1e-6):
+                return None
+            return f"it is {b.real:g} instead of {a.real:g}"
+    return ""
+
+
+def _evaluated(
+    pair: Sequence[ModelProto], number: float, seed: int, places: dict[str, int]
+) -> tuple[list[Tensor], list[Tensor], bool]:
+    """The outputs of both models for one draw of inputs, and whether a root in them was guessed."""
     functions = Functions(seed)
     room = Room(functions, places)
     inputs = _inputs(pair[0].graph, number, functions, room)
@@ -95,7 +109,7 @@ def _evaluated(pair: Sequence[ModelProto], number: float, seed: int, places: dic
     for model in pair:
         opset = next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
         found.append(Evaluation(functions, room).run(model.graph, inputs, opset))
-    return found
+    return found[0], found[1], functions.guessed
 
 
 def _is_of_the_element(why: NotCertified) -> bool:
@@ -140,7 +154,8 @@ def _drawn(constants: Sequence[float] | set[float], seed: int) -> list[float]:
     # Nearer than that they are one number, rounded.
     apart = [(low, high) for low, high in pairwise(turns) if high - low > 1e-5 * high]
     between = [low + (high - low) * drawn.uniform(0.25, 0.75) for low, high in apart]
-    return [sign * n for n in (*magnitudes, *between) for sign in (1.0, -1.0) if n < 1e4]
+    below = [c * 10.0**-k for c in sorted(constants) for k in (1, 2, 3)]  # so that a sum of many is below it, too
+    return [sign * n for n in (*magnitudes, *between, *below) for sign in (1.0, -1.0) if n < 1e4]
 
 
 # ---- a rule ----------------------------------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ class Functions:
         self.random = random.Random(seed)
         self._bases: list[tuple[Number, int]] = []  # (u, a random element whose power of order ROOT is exp(u))
         self._logs: dict[int, Number] = {}  # log(u) in the field: u
+        self.guessed = False  # whether a root stands for one that the field does not have
         self._roots: list[tuple[Number, int]] = []  # (v, the root of v)
         self._known: dict[tuple[str, int], int] = {}
 
@@ -109,7 +110,8 @@ class Functions:
 
     def sqrt(self, u: Number) -> Number:
         """The root that the field has, of two the one that is a square itself: so the root of a product is that of its
-        factors, and of q^2 * v it is q times that of v. Of a number without one, and below 0, nothing is said."""
+        factors, and of q^2 * v it is q times that of v. Of a number without one it is not known, and below 0 there is
+        none."""
         if u.real < 0:
             raise NotCertified("a square root of a number below 0")
         for known, of in self._roots:
@@ -119,7 +121,7 @@ class Functions:
                 return Number(of * held % PRIME, math.sqrt(u.real))
         root = pow(u.field, (PRIME + 1) // 4, PRIME)
         if root * root % PRIME != u.field:
-            raise NotCertified("a square root that the field does not have")
+            root, self.guessed = self.draw(), True
         self._roots.append((u, root))
         return Number(root, math.sqrt(u.real))
 
