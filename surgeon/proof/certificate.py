@@ -68,10 +68,10 @@ def difference(before: ModelProto, after: ModelProto, seed: int = 0) -> str:
                 break
         if found is None:
             continue
-        why = _told(*found)
-        if why:
-            return f"{why} at {number:g}"
-        seen += why is not None
+        told = _told(*found)
+        if told:
+            return f"{told} at {number:g}"
+        seen += told is not None
     if not seen:
         raise NotCertified("no element that could be evaluated")
     return ""
