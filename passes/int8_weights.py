@@ -6,9 +6,12 @@ Rewrites  DequantizeLinear(Transpose(weights))    ->  DequantizeLinear(transpose
           DequantizeLinear(Gather(weights, rows)) ->  Gather(DequantizeLinear(weights), rows)
           Cast<float>(Gather(weights, rows))      ->  Gather(DequantizeLinear(weights, scale 1), rows)
           Pad(x, by a number of int8)              ->  Cast<int8>(Pad(Cast<float>(x), by the number))
+          For TensorRT 8.4, whose parser's process dies of int8 weights:
+          DequantizeLinear(weights, scale, zeros)  ->  DequantizeLinear(QuantizeLinear(weights * scale))
           A Cast of weights is a constant, which the pass fold computes.
 Exact     Bit for bit.
-Kept      What is read as integers elsewhere; a scale for each row that is looked up.
+Kept      What is read as integers elsewhere; a scale for each row that is looked up; for 8.4 zero points other than 0,
+          and weights that quantizing would not give back.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, not_mine, op, require, rule, var
+from surgeon import Builder, Stage, const, not_mine, op, require, rule, var
 from surgeon.ir.graph import Node, Value
 
 from ._shapes import input_of
@@ -24,6 +27,7 @@ from ._shapes import input_of
 INT8, FLOAT = TensorProto.INT8, TensorProto.FLOAT
 
 x, scale, zero, table, rows = (var(name) for name in ("x", "scale", "zero", "table", "rows"))
+weights, steps = const("weights"), const("steps")
 
 
 @rule(op.DequantizeLinear(x, scale, zero | None), stage=Stage.FUSE)
@@ -63,6 +67,24 @@ def padded(b, x):
     _, pads, number, *axes = b.root.inputs
     wide = [b.Cast(x, to=FLOAT), pads, b.constant(b.value(number), FLOAT), *axes]
     return b.Cast(b.node("Pad", wide, 1, "", b.root.attrs), to=INT8)
+
+
+@rule(op.DequantizeLinear(weights, steps, const("zeros")), stage=Stage.LOWER, strategy="decompose")
+def quantized(b, weights, steps, zeros):
+    if weights.dtype != np.int8 or steps.dtype != np.float32 or zeros.any():
+        not_mine()
+    along = [1] * weights.ndim
+    if steps.size > 1:
+        along[b.root.attr("axis")] = steps.size
+    require(steps.size == 1 or steps.size == weights.shape[b.root.attr("axis")], "its scales do not fit its weights")
+    steps = steps.reshape(along)
+    with np.errstate(over="ignore", invalid="ignore"):
+        numbers = weights.astype(np.float32) * steps
+        again = np.rint(numbers / steps)
+    require(np.array_equal(again, weights), "quantizing does not give its weights back")
+    _, scale, zero = b.root.inputs
+    written = b.node("QuantizeLinear", [b.constant(numbers), scale, zero], 1, "", b.root.attrs)
+    return b.node("DequantizeLinear", [written, scale, zero], 1, "", b.root.attrs)
 
 
 def _refused(b: Builder, node: Node) -> bool:
