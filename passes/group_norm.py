@@ -135,7 +135,8 @@ def channels_last(b, x, **found):
     parts = merged(b, n, [n.rank - 2, n.rank - 1], dtype)
     parts = require_some(parts, "the scale or the shift is not one number a channel")
     value, perm = narrowed(b, x, dtype), [0, n.rank - 2, *range(1, n.rank - 2)]
-    probe = b.InstanceNormalization(value, *[vector(b, f, number * each, dtype) for f in parts], epsilon=n.epsilon)
+    seen = source_through(b, value, perm)
+    probe = b.InstanceNormalization(seen, *[vector(b, f, number * each, dtype) for f in parts], epsilon=n.epsilon)
     lowering = b.lowering(probe, "instance-norm")
     b.discard(probe, value, *parts)
     if lowering == "decompose" and not undoes_transpose(value, perm):

@@ -81,18 +81,16 @@ def fuse(b, x, **found):
     require(parts is not None or outer is None, f"the {outer} is not one number a channel")
     source = narrowed(b, x, dtype)
     factors = [vector(b, f, size, dtype) for f in parts or (np.ones(1), np.zeros(1))]
-    y = b.InstanceNormalization(source, *factors, epsilon=n.epsilon)
+    perm = [0, n.rank - 1, *range(1, n.rank - 1)]
+    y = b.InstanceNormalization(source if axis == 1 else source_through(b, source, perm), *factors, epsilon=n.epsilon)
     decomposes = b.lowering(y, "instance-norm") == "decompose"
     if decomposes and not (axis == 1 and _is_between_reshapes(b, x)):
         require_shorter(b, operators_of_chain(b, n, source))
     if axis == 1:
         return y if parts else with_affine_behind(b, y, n)
-    perm = [0, n.rank - 1, *range(1, n.rank - 1)]
     if decomposes and not undoes_transpose(source, perm):
         b.discard(y, source, *(parts or ()))
         return _shortened(b, n, source, parts, dtype)
-    b.discard(y, source, *factors)
-    y = b.InstanceNormalization(source_through(b, source, perm), *factors, epsilon=n.epsilon)
     y = b.Transpose(y, perm=[0, *range(2, n.rank), 1])
     return y if parts else with_affine_behind(b, y, n)
 
