@@ -84,7 +84,10 @@ def quantized(b, weights, steps, zeros):
     require(np.array_equal(again, weights), "quantizing does not give its weights back")
     _, scale, zero = b.root.inputs
     written = b.node("QuantizeLinear", [b.constant(numbers), scale, zero], 1, "", b.root.attrs)
-    return b.node("DequantizeLinear", [written, scale, zero], 1, "", b.root.attrs)
+    y = b.node("DequantizeLinear", [written, scale, zero], 1, "", b.root.attrs)
+    if b.target.takes(y.producer) is not None:
+        not_mine()  # it is refused for something else
+    return y
 
 
 def _refused(b: Builder, node: Node) -> bool:

@@ -704,8 +704,19 @@ def test_functions_go_because_the_parser_knows_names_alone(name: str, tmp_path: 
     feeds = random_feeds(proto)
     want, got = onnxruntime_outputs(proto, feeds)["y"], evaluate(parse(path), feeds)["y"]
     assert difference(got, want) < 1e-5
-    kept = surgeon.rewrite(proto, target="rtx", skip=["inline"]).report
-    assert kept.failed and any("by name alone" in d.why for d in kept.untaken)
+    kept = surgeon.rewrite(proto, target="rtx", skip=["inline"])
+    kept.save(path)
+    if name == "an initializer in a body":  # it is freed, and may be there by chance
+        assert kept.report.failed
+    else:
+        assert kept.report.failed != _is_read_rightly(path, feeds, want)
+
+
+def _is_read_rightly(path: Path, feeds: dict[str, np.ndarray], want: np.ndarray) -> bool:
+    try:
+        return difference(evaluate(parse(path), feeds)["y"], want) < 1e-5
+    except Exception:  # the parser's own error, or what the network cannot be evaluated for
+        return False
 
 
 def test_of_two_overloads_each_call_gets_its_own(tmp_path: Path) -> None:

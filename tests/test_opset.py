@@ -125,7 +125,7 @@ def test_an_einsum_of_more_letters_than_there_are_lower_case_ones_is_refused() -
     sizes = ",".join("1" * 27)
     body = f'(float[{sizes}] x) => (float[{sizes}] y) {{ y = Einsum <equation = "{every}A->{every}A"> (x) }}'
     report = surgeon.rewrite(model(body), target="10.9").report
-    assert not report.applied and "capital letters are refused" in report.untaken[0].why
+    assert not report.applied and any("capital letters are refused" in d.why for d in report.untaken)
     assert any("more than 26 letters" in d.why for d in report.declined)
     implicit = '(float[2,3] x) => (float[3,2] y) { y = Einsum <equation = "bA"> (x) }'
     report = surgeon.rewrite(model(implicit), target="10.9").report

@@ -6,7 +6,11 @@ a tensor that is called like an input bound before is taken for that. Measured w
 
 from __future__ import annotations
 
-from surgeon.ir.graph import Node
+from onnx import defs
+
+from surgeon.ir.attributes import AttributeReference
+from surgeon.ir.graph import Node, scopes_of
+from surgeon.ir.schemas import schema
 
 
 def why_misread(node: Node, *, imported: bool) -> str | None:
@@ -18,6 +22,8 @@ def why_misread(node: Node, *, imported: bool) -> str | None:
     function = model.functions[node.key]
     if imported:
         return f"this parser ignores domains and would read it as ONNX's own {node.op}"
+    if schema(node.op, "", defs.onnx_opset_version()) is not None:
+        return f"this parser ignores domains, and of ONNX's own {node.op} it has no importer"
     if sum(called.proto.name == node.op for called in model.functions.values()) > 1:
         return "this parser ties functions by their name alone, and several have this one"
     formal, given = list(function.proto.input), list(node.proto.input)
@@ -25,6 +31,14 @@ def why_misread(node: Node, *, imported: bool) -> str | None:
         return "an input of the function is left out"
     if len(function.proto.output) != len(node.proto.output) or not all(node.proto.output):
         return "an output of the function is left out"
+    if any(name not in node.attrs for name in function.proto.attribute):
+        return "an attribute of the function is left out"
+    if _hands_on(node):
+        return "an attribute that a function hands on is not read"
+    if any(_hands_on(inner) for inner in function.live_deep() if inner.graph is not function):
+        return "a body inside the function reads an attribute of the function"
+    if any(scope.proto.initializer for scope in scopes_of(function) if scope is not function):
+        return "an initializer of a body inside the function is read after it is freed"
     if set(formal) & set(function.proto.output):
         return "an output of the function is its input"
     for place, name in enumerate(given):
@@ -32,3 +46,8 @@ def why_misread(node: Node, *, imported: bool) -> str | None:
         if bound.get(name, name) != name:
             return f"the function's input '{name}' is called like a tensor that is handed on behind it"
     return None
+
+
+def _hands_on(node: Node) -> bool:
+    """Whether an attribute of the node is one of the function that the node stands in."""
+    return any(isinstance(given, AttributeReference) for given in node.attrs.values())

@@ -108,7 +108,7 @@ def dequantized_uint4(node: Node) -> str | None:
     return "uint4 is refused" if dtype_of(node) == TensorProto.UINT4 else None
 
 
-@condition("DequantizeLinear", up_to(9, 3), source="INT4 came with TensorRT 10.0")
+@condition("DequantizeLinear", up_to(9, 3), source="NVIDIA change log 10.0: INT4 came with it")
 def dequantized_int4(node: Node) -> str | None:
     return "int4 is refused" if dtype_of(node) == TensorProto.INT4 else None
 
