@@ -142,6 +142,16 @@ TWO = ("", "a, c", "b = Sub (a, c)")
             ("", "a, lo", "b = Clip (a, lo)"),
             "an input of the function is left out",
         ),
+        (
+            "(float[2] x) => (float[2] y) { y = f.Own (x) }",
+            ("<alpha>", "a", "b = LeakyRelu <alpha: float = @alpha> (a)"),
+            "attribute 'alpha' is left out",
+        ),
+        (
+            "(float[2] x) => (float[2] y) { y = f.Own (x) }",
+            ("<alpha>", "a", "b = LeakyRelu (a)"),
+            "",
+        ),
     ],
 )
 def test_local_functions_are_read_but_for_some_names(graph: str, function: tuple[str, str, str], why: str) -> None:
