@@ -3,6 +3,8 @@
 Why       No TensorRT imports BitShift. Codecs and hashes of embedding tables shift integers.
 Rewrites  BitShift<LEFT>(x, n)   ->  x * 2^n, modulo the type's range
           BitShift<RIGHT>(x, n)  ->  (x - Mod(x, 2^n)) / 2^n; of int32 and int64 in two steps where n is computed
+          Where(x < 0, BitShift<RIGHT>(x as unsigned) | the sign's bits, BitShift<RIGHT>(x as unsigned)), which is how
+          PyTorch's exporter writes x >> n of numbers with signs  ->  (x - Mod(x, 2^n)) / 2^n
 Exact     Bit for bit, of negative numbers too. A product beyond int32 or int64 wraps, as ONNX says.
           A computed n looks its power up in a table.
 
@@ -13,15 +15,25 @@ Before opset 28 ONNX does not say what a shift by the type's width or more gives
 from __future__ import annotations
 
 import numpy as np
+from onnx import TensorProto
 
-from surgeon import Builder, Stage, attr, op, require, rule, var
-from surgeon.ir.graph import Value
+from surgeon import Builder, Stage, attr, const, op, require, rule, var
+from surgeon.ir.graph import Node, Value
 
 from ._integers import bits_of, carried, numbers, wrapped
+from ._shapes import input_of
 
 DEFINED = 28  # the opset from which a shift by any number is defined
 
+SIGNED = {  # what PyTorch's exporter moves the bits of numbers with signs in
+    TensorProto.INT8: TensorProto.UINT8,
+    TensorProto.INT32: TensorProto.UINT32,
+    TensorProto.INT64: TensorProto.UINT64,
+}
+
 x, places = var("x"), var("places")
+signed, zero, sign, moved_by = var("signed"), const("zero"), const("sign"), const("moved_by")
+moved = op.BitShift(op.Cast(signed), moved_by, direction="RIGHT")
 
 
 @rule(op.BitShift(x, places, direction=attr("direction")), stage=Stage.LOWER, strategy="decompose")
@@ -37,6 +49,31 @@ def decompose(b, x, places, direction):
     for divisors in _right_steps(b, x, places):
         number = b.Div(b.Sub(number, b.Mod(number, divisors)), divisors)
     return wrapped(b, number, b.dtype(x))
+
+
+@rule(op.Where(op.Less(signed, zero), op.Cast(op.BitwiseOr(moved, sign)), op.Cast(moved)), stage=Stage.FUSE)
+def of_signed(b, signed, zero, moved_by, sign):
+    dtype = b.dtype(signed)
+    require(dtype in SIGNED and not zero.any(), "it compares with something else than 0")
+    width = bits_of(dtype)
+    ways = {b.dtype(v) for v in b.root.inputs[1:] if v is not None}
+    require(ways == {dtype} and b.dtype(_shifted(b.root)) == SIGNED[dtype], "it goes through numbers of another width")
+    require(moved_by.size == 1 and sign.size == 1, "it shifts each number by places of its own")
+    places = int(moved_by.item())
+    require(0 < places < width - 1, f"it shifts by {places} of {width} bits")
+    require(int(sign.item()) == ((1 << places) - 1) << (width - places), "what is added is not the sign's bits")
+    power = numbers(b, 1 << places, dtype)
+    number = carried(b, signed)
+    return wrapped(b, b.Div(b.Sub(number, b.Mod(number, power)), power), dtype)
+
+
+def _shifted(root: Node) -> Value:
+    """What is moved: the first input of the BitShift that the node's last input is cast from."""
+    cast = input_of(root, 2).producer
+    assert cast is not None
+    shift = input_of(cast).producer
+    assert shift is not None
+    return input_of(shift)
 
 
 def _wrapped_power(n: int, width: int) -> int:
