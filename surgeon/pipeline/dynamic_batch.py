@@ -24,7 +24,7 @@ from surgeon.ir.files import with_weights
 from surgeon.ir.lattice import declared_dim
 from surgeon.ir.protos import body_protos
 from surgeon.ir.run import Runner, Unrunnable
-from surgeon.pipeline.prepared import NAMES, Prepared, Text, change, described, fresh_name
+from surgeon.pipeline.prepared import BATCH_CHANGE, Prepared, Text, change, described, fresh_name
 from surgeon.proof.equality import TOLERANCE, compare
 from surgeon.proof.feeds import Feeds, feeds_of
 from surgeon.proof.whole import sizes_that_run, whole_pair
@@ -35,7 +35,6 @@ SEVERAL = 2  # batches of the file's size that are computed at once, node by nod
 BATCHES = (1, 2, 3, 5)  # samples that the whole models are compared with
 SMALL = 4096  # elements of a tensor that a node is given as an initializer: kernels ask for sizes and axes early
 LOOSE = 10.0  # times the tolerance of one window: a kernel sums a larger batch in another order, node behind node
-NAME = NAMES.batch
 MOST_WALKS = 32  # ways to place the samples that are tried
 
 
@@ -104,7 +103,7 @@ def with_dynamic_batch(
     interface = change(
         [Text(n, walk.inputs[n][0]) for n in renamed], [Text(n, walk.inputs[n][1]) for n in renamed], "the inputs"
     )
-    applied = [record(NAME, error) for record in (interface, *walk.changes)]
+    applied = [record(BATCH_CHANGE, error) for record in (interface, *walk.changes)]
     return Prepared(made, applied)
 
 
@@ -374,7 +373,7 @@ class _Walk:
             else:
                 infos.append(helper.make_tensor_value_info(name, elem, array.shape))
         outputs = [ValueInfoProto(name=o) for o in node.output if o]
-        graph = helper.make_graph([node], NAME, infos, outputs, tensors)
+        graph = helper.make_graph([node], BATCH_CHANGE, infos, outputs, tensors)
         model = helper.make_model(graph, opset_imports=self.model.opset_import, functions=self.model.functions)
         model.ir_version = self.model.ir_version
         made = Runner(model).run({i.name: feeds[i.name] for i in infos})
@@ -530,7 +529,7 @@ class _Walk:
 
     def _name(self, stem: str) -> str:
         """A name that no tensor has."""
-        return self._fresh(NAME, stem)
+        return self._fresh(BATCH_CHANGE, stem)
 
     # ---- the result ----
 

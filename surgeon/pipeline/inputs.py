@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, TensorProto, TensorShapeProto, ValueInfoProto, helper, numpy_helper
 
 from surgeon.errors import ModelError, UsageError, did_you_mean
 from surgeon.ir.files import with_weights
 from surgeon.ir.lattice import declared_dim
 from surgeon.ir.protos import body_protos
 from surgeon.ir.run import Runner, Unrunnable
-from surgeon.pipeline.prepared import NAMES, Prepared, Text, change, described, fresh_name
+from surgeon.pipeline.prepared import FORM_CHANGE, Prepared, Text, change, described, fresh_name
 from surgeon.proof.equality import TOLERANCE, compare
+from surgeon.proof.feeds import feeds_of
 from surgeon.proof.whole import sizes_that_run, whole_pair
 
 TYPES = {
@@ -98,7 +99,7 @@ def with_forms(
         changes.append(change([before], [Text(name, described(info)), *added], name))
     del made.graph.value_info[:]
     error = _prove(source, made, steps, shapes or {})
-    return Prepared(made, [record(NAMES.form, error) for record in changes])
+    return Prepared(made, [record(FORM_CHANGE, error) for record in changes])
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +162,11 @@ class _Step:
         graph.initializer.extend(constants)
         tensor = info.type.tensor_type
         tensor.elem_type = self.kind
-        dims = list(tensor.shape.dim)
         if self.perm:
-            back = [self.perm.index(k) for k in range(4)]
-            ordered = [onnx_dim(dims[k]) for k in back]
+            before = TensorShapeProto()
+            before.CopyFrom(tensor.shape)
             del tensor.shape.dim[:]
-            tensor.shape.dim.extend(ordered)
+            tensor.shape.dim.extend(before.dim[self.perm.index(k)] for k in range(4))
         return [Text.of(node) for node in nodes]
 
     def draw(self, rng: np.random.Generator, shape: Sequence[int]) -> np.ndarray:
@@ -184,13 +184,6 @@ class _Step:
         found = found.transpose(self.perm) if self.perm else found
         found = found if self.mean is None else found - self.mean
         return found if self.scale is None else found * self.scale
-
-
-def onnx_dim(dim: Any) -> Any:
-    """A copy of a dimension."""
-    made = type(dim)()
-    made.CopyFrom(dim)
-    return made
 
 
 def _read_instead(graph: GraphProto, old: str, new: str) -> None:
@@ -213,8 +206,6 @@ def _prove(
         old, new = Runner(before), Runner(after)
         pair = whole_pair(before, before, shapes=shapes)
         sized = sizes_that_run(pair, old.run)
-        from surgeon.proof.feeds import feeds_of
-
         feeds = next(feeds_of(sized))[1]
         given = {name: step.draw(rng, feeds[name].shape) for name, step in steps.items()}
         expected = old.run(feeds | {name: steps[name].applied(array) for name, array in given.items()})

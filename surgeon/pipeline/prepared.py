@@ -13,12 +13,9 @@ from surgeon.ir.lattice import declared_dim
 from surgeon.ir.protos import body_protos
 from surgeon.report import Applied, Line
 
-
-class NAMES:
-    """What the report calls the changes."""
-
-    batch = "dynamic-batch"
-    form = "input"
+# What the report calls the changes.
+BATCH_CHANGE = "dynamic-batch"
+FORM_CHANGE = "input"
 
 
 class Prepared(NamedTuple):
@@ -94,4 +91,4 @@ def _names(graph: GraphProto) -> set[str]:
     return found
 
 
-__all__ = ["NAMES", "Change", "Prepared", "Text", "change", "described", "fresh_name"]
+__all__ = ["BATCH_CHANGE", "FORM_CHANGE", "Change", "Prepared", "Text", "change", "described", "fresh_name"]

@@ -260,10 +260,9 @@ def compare_whole(source: Source, proto: ModelProto, options: Options, report: R
 def untaken(model: Model, target: Target) -> list[Declined]:
     """The nodes of the main graph and its bodies that the target does not take, with the reason."""
     gpu = replace(target, dla=False)
-    found = []
     newer = any(model.opset_in(s) > target.opset for s in model.scopes)
     others = target.has_other_types(model)
-    found += [Declined("", "", why) for why in refused(model)]
+    found = [Declined("", "", why) for why in refused(model)]
     unparsed = target.unparsed(model)
     for scope in (s for s in model.scopes if s not in unparsed):
         opset = model.opset_in(scope)
