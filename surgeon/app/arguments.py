@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -463,69 +463,65 @@ def skips(given: Iterable[str]) -> list[str]:
 
 def strategies(given: Iterable[str]) -> dict[str, str]:
     """Pass name -> strategy, from --strategy PASS=STRATEGY."""
-    found = {}
-    for item in words(given):
-        name, equals, strategy = item.partition("=")
-        if not equals:
-            raise UsageError(f"--strategy takes PASS=STRATEGY, such as l2-norm=decompose, not '{item}'.")
-        found[name] = strategy
-    return found
+    return dict(_pair(item, "=", "--strategy takes PASS=STRATEGY, such as l2-norm=decompose") for item in words(given))
 
 
 def shapes(given: Iterable[str]) -> dict[str, Sizes]:
     """Input name -> sizes, from --shapes INPUT:SIZES."""
-    found = {}
-    for item in given:
-        name, colon, text = item.rpartition(":")
-        if not colon or not name:
-            raise UsageError(f"--shapes takes INPUT:SIZES, such as x:1x3x224x224, not '{item}'.")
-        if name in found:
-            raise UsageError(f"--shapes names the input '{name}' twice.")
-        found[name] = _sizes(text, item)
-    return found
+    return {
+        name: _sizes(text, item)
+        for name, text, item in _by_input(given, ":", "--shapes takes INPUT:SIZES, such as x:1x3x224x224")
+    }
 
 
 def forms(given: Iterable[str]) -> dict[str, str]:
     """Input name -> its form, from --input INPUT=FORM."""
-    found = {}
-    for item in given:
-        name, equals, form = item.partition("=")
-        if not equals or not name:
-            raise UsageError(f"--input takes INPUT=FORM, such as image=uint8-nhwc, not '{item}'.")
-        if name in found:
-            raise UsageError(f"--input names the input '{name}' twice.")
-        found[name] = form
-    return found
+    taken = "--input takes INPUT=FORM, such as image=uint8-nhwc"
+    return {name: form for name, form, _ in _by_input(given, "=", taken)}
 
 
 def dynamic_batch(args: argparse.Namespace) -> bool | dict[str, int | None]:
     """Whether the batch becomes dynamic, or the axes that --batch-axis INPUT:AXIS says."""
     if args.batch_axis and not args.dynamic_batch:
         raise UsageError("--batch-axis goes with --dynamic-batch.")
+    taken = "--batch-axis takes INPUT:AXIS, such as h0:1 or size:none"
     found: dict[str, int | None] = {}
-    for item in args.batch_axis:
-        name, _, text = item.rpartition(":")
-        if not name or not (text.isdecimal() or text == "none"):
-            raise UsageError(f"--batch-axis takes INPUT:AXIS, such as h0:1 or size:none, not '{item}'.")
+    for name, text, item in _by_input(args.batch_axis, ":", taken):
+        if not (text.isdecimal() or text == "none"):
+            raise UsageError(f"{taken}, not '{item}'.")
         found[name] = None if text == "none" else int(text)
     return found or bool(args.dynamic_batch)
 
 
 def profile(given: Iterable[str]) -> dict[str, list[Sizes]]:
     """Input name -> its smallest, usual and largest shape, from --profile INPUT:MIN,OPT,MAX."""
+    taken = "--profile takes INPUT:MIN,OPT,MAX or INPUT:SHAPE, such as x:1x3x64x64,4x3x256x256,8x3x512x512"
     found = {}
-    for item in given:
-        name, colon, text = item.rpartition(":")
-        given_here = [_sizes(t, item) for t in text.split(",")]
-        if not colon or not name or len(given_here) not in (1, 3):
-            raise UsageError(
-                "--profile takes INPUT:MIN,OPT,MAX or INPUT:SHAPE, such as x:1x3x64x64,4x3x256x256,8x3x512x512, not "
-                f"'{item}'."
-            )
-        if name in found:
-            raise UsageError(f"--profile names the input '{name}' twice.")
-        found[name] = given_here * (3 if len(given_here) == 1 else 1)
+    for name, text, item in _by_input(given, ":", taken):
+        sizes = [_sizes(part, item) for part in text.split(",")]
+        if len(sizes) not in (1, 3):
+            raise UsageError(f"{taken}, not '{item}'.")
+        found[name] = sizes * (3 if len(sizes) == 1 else 1)
     return found
+
+
+def _by_input(given: Iterable[str], mark: str, taken: str) -> Iterator[tuple[str, str, str]]:
+    """Input name, what is said of it, and the whole item. Raises UsageError where an input is named twice."""
+    seen: set[str] = set()
+    for item in given:
+        name, text = _pair(item, mark, taken)
+        if name in seen:
+            raise UsageError(f"{taken.partition(' ')[0]} names the input '{name}' twice.")
+        seen.add(name)
+        yield name, text, item
+
+
+def _pair(item: str, mark: str, taken: str) -> tuple[str, str]:
+    """The two sides of NAME=X or NAME:X; a name may have colons of its own. `taken` is what the option takes."""
+    name, found, text = item.rpartition(":") if mark == ":" else item.partition(mark)
+    if not found or not name:
+        raise UsageError(f"{taken}, not '{item}'.")
+    return name, text
 
 
 def _sizes(text: str, item: str) -> Sizes:
@@ -537,15 +533,14 @@ def _sizes(text: str, item: str) -> Sizes:
 
 def pass_options(args: argparse.Namespace) -> dict[str, float]:
     """What single passes read: --option NAME=NUMBER, and --repair-eps."""
+    taken = "--option takes NAME=NUMBER, such as repair_prelu=1"
     found = {}
     for item in args.option:
-        name, equals, text = item.partition("=")
+        name, text = _pair(item, "=", taken)
         try:
             found[name] = float(text)
         except ValueError:
-            equals = ""
-        if not equals:
-            raise UsageError(f"--option takes NAME=NUMBER, such as repair_prelu=1, not '{item}'.")
+            raise UsageError(f"{taken}, not '{item}'.") from None
     if args.repair_eps is None:
         return found
     if not 0 < args.repair_eps < math.inf:
