@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from onnx import AttributeProto, GraphProto, NodeProto, numpy_helper
+from onnx import GraphProto, NodeProto, numpy_helper
 
 from surgeon.ir.attributes import constant_value, read_attribute
 from surgeon.ir.schemas import defaults
@@ -98,6 +98,41 @@ class Room:
         return self._weights[axis]
 
 
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the nodes of one graph have made so far.
+
+    tensors  what is evaluated, by name
+    arrays   constants by name
+    shapes   the axes that a Shape returned, by name
+    """
+
+    opset: int
+    tensors: dict[str, Tensor | Held]
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    shapes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def inner(self) -> Scope:
+        """The scope of a body, which sees what stands around it."""
+        return Scope(self.opset, dict(self.tensors), dict(self.arrays), dict(self.shapes))
+
+    def put(self, name: str, made: Tensor | Held | np.ndarray) -> None:
+        """Keep what a node made."""
+        if isinstance(made, np.ndarray):
+            self.arrays[name] = made
+        else:
+            self.tensors[name] = made
+
+    def output(self, name: str) -> Tensor:
+        """The tensor that the graph returns under a name."""
+        found = self.tensors.get(name)
+        if isinstance(found, Tensor):
+            return found
+        if found is None and name in self.arrays and self.arrays[name].size == 1:
+            return Tensor.of(exactly(float(self.arrays[name].reshape(()))), self.arrays[name].ndim)
+        raise NotCertified("an output that is no tensor of numbers")
+
+
 class Evaluation:
     """The elements of a window's outputs for one draw of its inputs."""
 
@@ -106,90 +141,59 @@ class Evaluation:
 
     def run(self, graph: GraphProto, inputs: dict[str, Tensor], opset: int) -> list[Tensor]:
         """The graph's outputs. Raises NotCertified at a node that it does not evaluate."""
-        tensors: dict[str, Tensor | Held] = dict(inputs)
-        arrays: dict[str, np.ndarray] = {}
-        self._run(graph, tensors, arrays, {}, opset)
-        return [self._output(o.name, tensors, arrays) for o in graph.output]
+        return self._outputs(graph, Scope(opset, dict(inputs)))
 
-    def _run(
-        self,
-        graph: GraphProto,
-        tensors: dict[str, Tensor | Held],
-        arrays: dict[str, np.ndarray],
-        shapes: dict[str, tuple[str, ...]],
-        opset: int,
-    ) -> None:
-        """Evaluate the nodes of a graph, and write what they make."""
-        arrays.update((t.name, numpy_helper.to_array(t)) for t in graph.initializer)
+    def _outputs(self, graph: GraphProto, scope: Scope) -> list[Tensor]:
+        """Evaluate the nodes of a graph one behind the other; its outputs."""
+        for initializer in graph.initializer:
+            scope.put(initializer.name, numpy_helper.to_array(initializer))
         for node in graph.node:
-            if node.op_type == "Constant":
-                value = constant_value(node)
-                if value is None:
-                    raise NotCertified("a Constant that is no tensor")
-                arrays[node.output[0]] = value
-                continue
-            if node.op_type == "Shape" and not node.attribute and isinstance(tensors.get(node.input[0]), Tensor):
-                shapes[node.output[0]] = tensors[node.input[0]].axes  # type: ignore[union-attr]
-                continue
-            if node.op_type == "If":
-                self._branch(node, tensors, arrays, shapes, opset)
-                continue
-            step = _Step(self, node, tensors, arrays, shapes, opset)
-            if node.op_type in SEQUENCES and not node.domain:
-                made = SEQUENCES[node.op_type](step)
-                if isinstance(made, np.ndarray):
-                    arrays[node.output[0]] = made
-                else:
-                    tensors[node.output[0]] = made
-                continue
-            tensors[node.output[0]] = step.result()
+            self._evaluate(node, scope)
+        return [scope.output(o.name) for o in graph.output]
 
-    def _branch(
-        self,
-        node: NodeProto,
-        tensors: dict[str, Tensor | Held],
-        arrays: dict[str, np.ndarray],
-        shapes: dict[str, tuple[str, ...]],
-        opset: int,
-    ) -> None:
-        """Evaluate the branch of an If that a constant condition takes."""
-        condition = arrays.get(node.input[0])
-        if condition is None or condition.size != 1:
-            raise NotCertified("an If whose condition is computed")
-        wanted = "then_branch" if bool(condition.reshape(())) else "else_branch"
-        (branch,) = [a.g for a in node.attribute if a.type == AttributeProto.GRAPH and a.name == wanted]
-        inner, constants = dict(tensors), dict(arrays)
-        self._run(branch, inner, constants, dict(shapes), opset)
-        for name, made in zip(node.output, branch.output, strict=True):
-            tensors[name] = self._output(made.name, inner, constants)
+    def _evaluate(self, node: NodeProto, scope: Scope) -> None:
+        """Evaluate one node, and keep what it makes."""
+        if node.op_type == "If":
+            for name, made in zip(node.output, self._outputs(_branch(node, scope), scope.inner()), strict=True):
+                scope.put(name, made)
+            return
+        if node.op_type == "Shape" and not node.attribute:
+            source = scope.tensors.get(node.input[0])
+            if isinstance(source, Tensor):
+                scope.shapes[node.output[0]] = source.axes
+                return
+        scope.put(node.output[0], self._made(node, scope))
 
-    @staticmethod
-    def _output(name: str, tensors: dict[str, Tensor | Held], arrays: dict[str, np.ndarray]) -> Tensor:
-        """The tensor that a graph returns under a name."""
-        found = tensors.get(name)
-        if isinstance(found, Tensor):
-            return found
-        if found is None and name in arrays and arrays[name].size == 1:
-            return Tensor.of(exactly(float(arrays[name].reshape(()))), arrays[name].ndim)
-        raise NotCertified("an output that is no tensor of numbers")
+    def _made(self, node: NodeProto, scope: Scope) -> Tensor | Held | np.ndarray:
+        """What a node makes."""
+        if node.op_type == "Constant":
+            value = constant_value(node)
+            if value is None:
+                raise NotCertified("a Constant that is no tensor")
+            return value
+        step = _Step(self, node, scope)
+        if node.op_type in SEQUENCES and not node.domain:
+            return SEQUENCES[node.op_type](step)
+        return step.result()
+
+
+def _branch(node: NodeProto, scope: Scope) -> GraphProto:
+    """The branch of an If that its constant condition takes."""
+    condition = scope.arrays.get(node.input[0])
+    if condition is None or condition.size != 1:
+        raise NotCertified("an If whose condition is computed")
+    wanted = "then_branch" if bool(condition.reshape(())) else "else_branch"
+    branch: GraphProto = next(a.g for a in node.attribute if a.name == wanted)
+    return branch
 
 
 class _Step:
     """One node, and what it reads."""
 
-    def __init__(
-        self,
-        evaluation: Evaluation,
-        node: NodeProto,
-        tensors: dict[str, Tensor | Held],
-        arrays: dict[str, np.ndarray],
-        shapes: dict[str, tuple[str, ...]],
-        opset: int,
-    ) -> None:
-        self.functions, self.room, self.node = evaluation.functions, evaluation.room, node
-        self.tensors, self.arrays, self.shapes = tensors, arrays, shapes
+    def __init__(self, evaluation: Evaluation, node: NodeProto, scope: Scope) -> None:
+        self.functions, self.room, self.node, self.scope = evaluation.functions, evaluation.room, node, scope
         given = {a.name: read_attribute(a) for a in node.attribute}
-        self.attrs = {**defaults(node.op_type, node.domain, opset), **given}
+        self.attrs = {**defaults(node.op_type, node.domain, scope.opset), **given}
 
     @cached_property
     def operands(self) -> list[Tensor | None]:
@@ -197,14 +201,14 @@ class _Step:
 
     def operand(self, name: str) -> Tensor:
         """The tensor of a name."""
-        found = self.tensors.get(name)
+        found = self.scope.tensors.get(name)
         if isinstance(found, Tensor):
             return found
         if found is not None:
             raise NotCertified(f"{self.node.op_type} of a sequence")
-        if name not in self.arrays:
+        if name not in self.scope.arrays:
             raise NotCertified(f"{self.node.op_type} of sizes")
-        array = self.arrays[name]
+        array = self.scope.arrays[name]
         if array.size != 1:
             raise NotCertified(f"{self.node.op_type} by a constant of {array.size} elements")
         return Tensor.of(exactly(float(array.reshape(()))), array.ndim)
@@ -214,10 +218,10 @@ class _Step:
         op = self.node.op_type
         if self.node.domain:
             raise NotCertified(f"{self.node.domain}.{op}")
-        if op == "ConstantOfShape" and self.node.input[0] in self.shapes:
+        if op == "ConstantOfShape" and self.node.input[0] in self.scope.shapes:
             value = self.attrs.get("value")
             number = exactly(0.0 if value is None else float(np.ravel(value)[0]))
-            axes = self.shapes[self.node.input[0]]
+            axes = self.scope.shapes[self.node.input[0]]
             return Tensor(axes, np.broadcast_to(_array(number), self.room.shape(axes)))
         if op in REDUCING:
             return REDUCING[op](self)
@@ -261,13 +265,13 @@ class _Step:
             return [int(v) for v in np.atleast_1d(self.attrs[attribute])]
         if position >= len(self.node.input) or not self.node.input[position]:
             return None
-        if self.node.input[position] not in self.arrays:
+        if self.node.input[position] not in self.scope.arrays:
             raise NotCertified(f"{self.node.op_type} by numbers that are computed")
-        return [int(v) for v in self.arrays[self.node.input[position]].reshape(-1)]
+        return [int(v) for v in self.scope.arrays[self.node.input[position]].reshape(-1)]
 
     def sequence(self) -> list[Tensor]:
         """The sequence that is the first operand."""
-        found = self.tensors.get(self.node.input[0])
+        found = self.scope.tensors.get(self.node.input[0])
         if not isinstance(found, list):
             raise NotCertified(f"{self.node.op_type} of what is no known sequence")
         return found
@@ -440,12 +444,12 @@ def _at(s: _Step) -> Tensor:
 
 
 def _has_element(s: _Step) -> np.ndarray:
-    found = s.tensors.get(s.node.input[0]) if s.node.input and s.node.input[0] else []
+    found = s.scope.tensors.get(s.node.input[0]) if s.node.input and s.node.input[0] else []
     return np.asarray(bool(found) if isinstance(found, list) else found is not None)
 
 
 def _element(s: _Step) -> Tensor:
-    found = s.tensors.get(s.node.input[0])
+    found = s.scope.tensors.get(s.node.input[0])
     if not isinstance(found, list):
         return s.first
     if not found:
@@ -528,7 +532,7 @@ def _all_are(position: int, attribute: str, wanted: int, each: int = 0) -> Calla
 
 def _expanded(s: _Step) -> tuple[str, ...]:
     """An Expand by ones, of a constant to the sizes of a tensor, or of a tensor to its own."""
-    wanted = s.shapes.get(s.node.input[1])
+    wanted = s.scope.shapes.get(s.node.input[1])
     if wanted is None:
         return _all_are(1, "shape", 1)(s)
     if s.first.axes not in ((), wanted):
