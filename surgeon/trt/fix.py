@@ -10,14 +10,13 @@ from pathlib import Path
 
 from surgeon.errors import SurgeonError, UsageError
 from surgeon.ir.files import check_writable, size_of
-from surgeon.ir.run import load_error
 from surgeon.pipeline.check import Untaken
 from surgeon.pipeline.cure import cures
 from surgeon.pipeline.options import Folders, Options, Shapes
 from surgeon.pipeline.session import Result, rewrite_source
 from surgeon.pipeline.source import ModelLike, Source
+from surgeon.proof.loading import load_both
 from surgeon.report import Progress, Report, target_name
-from surgeon.rules.meaning import with_functions
 from surgeon.targets.target import Target
 from surgeon.trt.ask import ask, why_not
 from surgeon.trt.profiles import dynamic_inputs
@@ -187,14 +186,13 @@ def _parsed(file: Path, target: Target) -> Parsed:
 
 def _loaded(source: Source, result: Result) -> Loaded:
     try:
-        why = load_error(with_functions(result.model), result.base)
+        loading = load_both(source.proto, result.model, result.base)
     except SurgeonError as error:  # ONNX Runtime does not load itself
         return Loaded(why=f"not loaded: {error}")
-    if not why:
+    if not loading.after:
         return Loaded()
-    if load_error(with_functions(source.proto()), source.base):
-        return Loaded(why=f"ONNX Runtime loads neither the original nor this: {why}")
-    return Loaded(worse=True, why=f"ONNX Runtime loads the original and not this: {why}")
+    said = "the original and not this" if loading.worse else "neither the original nor this"
+    return Loaded(loading.worse, f"ONNX Runtime loads {said}: {loading.after}")
 
 
 def next_command(out: Path, result: Result, target: Target) -> tuple[str, str]:
