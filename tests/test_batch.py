@@ -105,6 +105,29 @@ def test_a_failure_stops_nothing(tmp_path: Path, capsys: Captured) -> None:
     assert run("rewrite", source, "-o", out, "--target", "8.4", "--exit-zero") == 2, "it is not read all the same"
 
 
+def test_a_model_that_was_finished_without_its_line_is_not_done_again(tmp_path: Path, capsys: Captured) -> None:
+    """A run that is killed between a model's end and its line of the manifest leaves just that."""
+    source, out = models(tmp_path / "in", 2), tmp_path / "out"
+    words = ["rewrite", source, "-o", out, "--target", "8.4", "--format", "jsonl"]
+    assert run(*words) == 0
+    lines = sorted(entries(out), key=str)
+
+    def skipped() -> set[str]:
+        (out / MANIFEST).write_text("")
+        capsys.readouterr()
+        assert run(*words) == 0
+        return {e["model"] for e in map(json.loads, capsys.readouterr().out.splitlines()) if e["skipped"]}
+
+    assert skipped() == {"m0.onnx", "deep/m1.onnx"}
+    assert sorted(entries(out), key=str) == lines
+    (out / "m0.onnx").write_bytes(b"half of it")
+    assert skipped() == {"deep/m1.onnx"}
+    onnx.save(onnx.parser.parse_model(NORM.replace("EPS", "0.5")), source / "m0.onnx")
+    assert skipped() == {"deep/m1.onnx"}
+    words.append("--verify=none")
+    assert skipped() == set()
+
+
 def test_a_second_run_does_what_changed(tmp_path: Path, capsys: Captured) -> None:
     source, out = models(tmp_path / "in", 3), tmp_path / "out"
     words = ["rewrite", source, "-o", out, "--target", "8.4"]
@@ -144,8 +167,13 @@ def test_killed_half_way_and_taken_up_again(number: signal.Signals, tmp_path: Pa
             file.write('{"model": "m0.on')  # what a kill in the middle of a line leaves
         while alive(out):  # the processes of the killed run end by themselves
             time.sleep(0.05)
+    finished = {
+        p: p.stat().st_mtime_ns for p in out.rglob("*.onnx") if (out / REPORTS / f"{p.relative_to(out)}.json").exists()
+    }
+    assert len(finished) >= len(before), "some may have no line yet"
     assert run("rewrite", source, "-o", out, "--target", "8.4") == 0
-    assert f"8 models, {len(before)} of them done before; 8 done" in capsys.readouterr().out
+    assert f"8 models, {len(finished)} of them done before; 8 done" in capsys.readouterr().out
+    assert all(p.stat().st_mtime_ns == written_at for p, written_at in finished.items())
     done = [e["model"] for e in entries(out) if "error" not in e]
     assert sorted(done) == sorted(set(done)) and len(done) == 8, "no model is done twice"
     assert written(out) == one_by_one(source)

@@ -1,7 +1,8 @@
 """Many models: a process a model, a line each, and a manifest, so that a second run does what is left.
 
 A failure, a crash too, is one model's alone. The manifest is a JSON line a model, added when its files stand in their
-places: a run that was killed is taken up where it stopped.
+places: a run that was killed is taken up where it stopped. A model that was finished just before, and has no line yet,
+is known by its report, which has the hashes of all its files.
 """
 
 from __future__ import annotations
@@ -48,6 +49,13 @@ class Unit(ABC):
         """Whether what an earlier run wrote is still there."""
         return True
 
+    def finished(self, inputs: Mapping[str, str], shared: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The status and the result of an earlier run that wrote its files, and was killed before its manifest line.
+
+        `inputs` are the hashes of the sources, `shared` the options and versions of this run.
+        """
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class Rewriting(Unit):
@@ -65,12 +73,17 @@ class Rewriting(Unit):
         return ["rewrite", str(self.sources[0]), str(self.out), "--quiet", "--report", str(self.report)]
 
     def result(self, printed: str) -> dict[str, Any] | None:
-        if not self.report.exists():
-            return None
-        report = json.loads(self.report.read_text(encoding="utf-8"))
+        report = self._read()
+        return None if report is None else self._result(report)
+
+    def _read(self) -> dict[str, Any] | None:
+        """The JSON report; None where there is none."""
+        return json.loads(self.report.read_text(encoding="utf-8")) if self.report.exists() else None
+
+    def _result(self, report: Mapping[str, Any]) -> dict[str, Any]:
         record = report["record"]
         return {
-            "output": {Path(f["path"]).name: f["sha256"] for f in record["output"]},
+            "output": _digests(record["output"]),
             "target": report["target"],
             "nodes": [sum(report["ops"][side].values()) for side in ("before", "after")],
             "untaken": [report["untaken_before"], len(report["untaken"])],
@@ -82,6 +95,21 @@ class Rewriting(Unit):
 
     def stands(self, entry: Mapping[str, Any]) -> bool:
         return all(_stands(self.out.parent / name, digest) for name, digest in entry["output"].items())
+
+    def finished(self, inputs: Mapping[str, str], shared: Mapping[str, Any]) -> dict[str, Any] | None:
+        report = self._read()
+        if report is None:
+            return None
+        record = report["record"]
+        if (
+            record["command"] != ["surgeon", *self.words(), *shared["options"]]
+            or record["versions"] != shared["versions"]
+        ):
+            return None
+        result = self._result(report)
+        if _digests(record["input"]) != inputs or not self.stands(result):
+            return None
+        return {"status": record["exit_status"], **result}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +192,11 @@ def _run(
     earlier = manifest.done(unit, inputs, shared)
     if earlier is not None:
         return Outcome(unit, earlier, skipped=True)
+    finished = unit.finished(inputs, shared)
+    if finished is not None:
+        entry = {"model": unit.name, "input": inputs, **shared, **finished}
+        manifest.add(entry)
+        return Outcome(unit, entry, skipped=True)
     unit.prepare()
     status, printed, said = processes.run([sys.executable, "-m", "surgeon", *unit.words(), *words])
     result = unit.result(printed) if status >= 0 else None  # one that a signal ended may have written, and not all
@@ -226,6 +259,11 @@ class Manifest:
             return
         with self._lock, self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+
+
+def _digests(files: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The hash of each file of a record by its name."""
+    return {Path(file["path"]).name: file["sha256"] for file in files}
 
 
 def _stands(path: Path, digest: str) -> bool:
