@@ -16,13 +16,15 @@ from surgeon.report import Applied, Line
 # What the report calls the changes.
 BATCH_CHANGE = "dynamic-batch"
 FORM_CHANGE = "input"
+SIZES_CHANGE = "own-sizes"
 
 
 class Prepared(NamedTuple):
-    """The changed model, and what was changed, as the report has it."""
+    """The changed model, what was changed, as the report has it, and what could not be found out."""
 
     model: ModelProto
     applied: list[Applied]
+    warnings: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

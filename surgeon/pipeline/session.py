@@ -15,11 +15,13 @@ from surgeon.errors import UsageError
 from surgeon.ir.files import Content, check_writable, write
 from surgeon.ir.memory import no_collection
 from surgeon.ir.model import Model
+from surgeon.pipeline.dimension_names import with_own_names
 from surgeon.pipeline.interop import GraphRule, Outcome, run_graph_rules, to_graphsurgeon
 from surgeon.pipeline.options import Options, RewriteOptions
+from surgeon.pipeline.prepared import Prepared
 from surgeon.pipeline.run import Run, compare_whole, untaken
 from surgeon.pipeline.source import ModelLike, Source
-from surgeon.report import Applied, Report
+from surgeon.report import Report
 from surgeon.rules.driver import operators
 from surgeon.rules.rule import ModelRule, Stage
 
@@ -137,27 +139,33 @@ def rewrite_source(source: Source, options: Options) -> Result:
         else:
             model, report = Run(source, options).result()
             result = Result(model, report, source.base, source.files)
-        result.report.applied = [*prepared, *result.report.applied]
+        result.report.applied = [*prepared.applied, *result.report.applied]
+        result.report.warnings = [*prepared.warnings, *result.report.warnings]
         return result
 
 
-def _prepared(source: Source, options: Options) -> tuple[Source, Options, list[Applied]]:
-    """The model as it is to be rewritten: with the inputs and the batch that were asked for."""
-    if not options.inputs and options.batch_axes is None:
-        return source, options, []
-    from surgeon.pipeline.dynamic_batch import with_dynamic_batch  # a plain rewrite starts without them
-    from surgeon.pipeline.inputs import with_forms
-
-    model, applied, shapes = source.proto(), [], options.shapes
+def _prepared(source: Source, options: Options) -> tuple[Source, Options, Prepared]:
+    """The model as it is to be rewritten: with sizes of their own, and the inputs and the batch that were asked for."""
+    shapes = options.shapes
+    prepared = Prepared(source.proto(), [])
+    if options.target.ties_sizes:
+        prepared = with_own_names(prepared.model, base=source.base, shapes=shapes) or prepared
+    model, applied, warnings = prepared
     if options.inputs:
+        from surgeon.pipeline.inputs import with_forms  # a plain rewrite starts without it
+
         formed = with_forms(model, options.inputs, base=source.base, shapes=shapes)
-        model, applied, shapes = formed.model, formed.applied, {}
+        model, applied, shapes = formed.model, [*applied, *formed.applied], {}
     if options.batch_axes is not None:
+        from surgeon.pipeline.dynamic_batch import with_dynamic_batch  # nor without it
+
         batched = with_dynamic_batch(model, options.batch_axes, base=source.base, shapes=shapes)
         model, applied = batched.model, [*applied, *batched.applied]
+    if not applied:
+        return source, options, prepared
     made = Source(model, source.base)
     made.path, made.files = None, source.files
-    return made, replace(options, shapes=shapes), applied
+    return made, replace(options, shapes=shapes), Prepared(model, applied, warnings)
 
 
 # ---- functions over a gs.Graph ---------------------------------------------------------------------------------------

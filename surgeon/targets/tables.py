@@ -121,6 +121,9 @@ FUNCTION_READERS = since(9, 0, rtx=True)
 # These import the function that a plugin node carries instead of the plugin.
 FUNCTION_PREFERRERS = between((9, 0), (10, 6))
 
+# They hand the names of an input's dimensions to the network: one name is one size (onnx-tensorrt@3b008c4, 8.5 GA).
+TIES_SIZES = since(8, 5, rtx=True)
+
 # ---- inputs ----------------------------------------------------------------------------------------------------------
 
 # Inputs that the parser reads as weights at build time: operator -> {position: where}.

@@ -107,6 +107,11 @@ class Target:
         return not self._in(dtypes.NARROWING)
 
     @property
+    def ties_sizes(self) -> bool:
+        """Whether dimensions of inputs that have one name must be of one size when an engine runs."""
+        return self._in(tables.TIES_SIZES)
+
+    @property
     def carries_functions(self) -> bool:
         """Whether a model may carry the functions of its plugin nodes: some parsers import these instead."""
         return not self._in(tables.FUNCTION_PREFERRERS)
