@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, helper, inliner
 
@@ -51,8 +51,7 @@ def copied(b: Builder, nodes: Iterable[NodeProto], tensors: dict[str, Value]) ->
     prefix = f"{next(o.name for o in b.root.outputs if o is not None)}~inlined/"
     for proto in nodes:
         inputs = [None if not n else tensors.get(n) or b.root.graph.find(n) for n in proto.input]
-        names = {n: v.name for n, v in tensors.items()}
-        attrs = {a.name: _attribute(a, names, prefix) for a in proto.attribute}
+        attrs = {a.name: _attribute(a, tensors, prefix) for a in proto.attribute}
         made = b.node(proto.op_type, inputs, len(proto.output), proto.domain, attrs)
         tensors.update(zip(proto.output, made if isinstance(made, tuple) else (made,), strict=True))
         tensors.pop("", None)
@@ -89,13 +88,13 @@ def drop_unread(b: Builder, outputs: Iterable[Value | None]) -> None:
             b.discard(made[0], *read)
 
 
-def _attribute(attribute: AttributeProto, names: dict[str, str], prefix: str) -> AttributeProto:
+def _attribute(attribute: AttributeProto, tensors: Mapping[str, Value], prefix: str) -> AttributeProto:
     """The attribute itself, or a copy whose body reads the new names and defines names that nothing else has."""
     if attribute.type != AttributeProto.GRAPH:
         return attribute
     fresh = AttributeProto()
     fresh.CopyFrom(attribute)
-    _rename(fresh.g, names, prefix)
+    _rename(fresh.g, {n: v.name for n, v in tensors.items()}, prefix)
     return fresh
 
 

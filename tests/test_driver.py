@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import tracemalloc
 
 import casefile
 import numpy as np
@@ -40,6 +41,28 @@ def test_what_lower_writes_as_the_file_had_it_is_taken_back() -> None:
     before = proto.SerializeToString()
     driver = drive(proto, LEAKY, strategies={"leaky": "decompose"})
     assert not driver.rewrites and proto.SerializeToString() == before
+
+
+def test_a_thousand_rewrites_that_absorb_one_another_are_not_copied_each_time() -> None:
+    @rule(op.Exp(x), stage=Stage.FUSE)
+    def write(b, x):  # type: ignore[no-untyped-def]
+        for _ in range(1500):
+            x = b.Neg(x)
+        return x
+
+    @rule(op.Neg(x), stage=Stage.LOWER, strategy="decompose")
+    def again(b, x):  # type: ignore[no-untyped-def]
+        return b.Abs(x)
+
+    tracemalloc.start()
+    proto = model("(float[2] a) => (float[2] r) { r = Exp (a) }")
+    driver = drive(proto, a_pass("other", write, again), strategies={"other": "decompose"})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    [record] = driver.rewrites
+    assert {n.op for n in record.added} == {"Abs"} and len(record.added) == len(record.keys) - 1 == 1500
+    assert {n.origin for n in driver.model.graph.live()} == {record}
+    assert peak < 40e6
 
 
 @pytest.mark.parametrize("ir", [3, 8])

@@ -78,7 +78,7 @@ class Value:
 class Node:
     """A node of one graph. `inputs` and `outputs` hold a `Value`, or None where the file has an empty name."""
 
-    __slots__ = ("key", "proto", "graph", "inputs", "outputs", "place", "alive", "bodies", "origin", "_attrs")
+    __slots__ = ("key", "proto", "graph", "inputs", "outputs", "place", "alive", "bodies", "_origin", "_attrs")
 
     def __init__(self, key: str, proto: NodeProto, graph: Graph, inputs: list[Value | None], place: int) -> None:
         self.key = key
@@ -91,11 +91,20 @@ class Node:
         self.place = place
         self.alive = True
         self.bodies: tuple[Graph, ...] = ()
-        self.origin: Any = None  # the rewrite that made this node; None for a node of the file
+        self._origin: Any = None
         self._attrs: dict[str, Any] | None = None
 
     def __repr__(self) -> str:
         return f"Node({self.label})"
+
+    @property
+    def origin(self) -> Any:
+        """The rewrite that made this node, or that has absorbed the one that did; None for a node of the file."""
+        return None if self._origin is None else self._origin.whole
+
+    @origin.setter
+    def origin(self, rewrite: Any) -> None:
+        self._origin = rewrite
 
     @property
     def slot(self) -> int:

@@ -268,6 +268,8 @@ class _CutSide:
 
     def _named_again(self, node: Node) -> list[NodeProto]:
         """What a body reads by a name that the tensor has no more, by that name."""
+        if not node.bodies:
+            return []
         present = {o for n in self.nodes for o in n.output}
         found: dict[str, NodeProto] = {}
         for captured in self._captures(node):

@@ -132,14 +132,13 @@ class Driver:
 
     def _absorb(self, record: Rewrite, origins: Iterable[Rewrite]) -> None:
         """Make earlier rewrites, or what has absorbed them, a part of one that builds on them."""
-        for origin in dict.fromkeys(origins):
-            while origin.part_of is not None:
-                origin = origin.part_of
+        for node in record.made:
+            node.origin = record
+        for part in dict.fromkeys(origins):
+            origin = part.whole
             if origin is not record:
                 record.absorb(origin)
                 self.rewrites.pop(origin, None)
-        for node in record.added:
-            node.origin = record
         self.rewrites[record] = None
 
     def run_stage(self, stage: Stage) -> None:
@@ -280,7 +279,7 @@ class Driver:
             root=root,
             keys=[(pass_name, builder.name)],
             removed={n: None for n in gone if n.origin is None},
-            added={n: None for n in made if n.alive},
+            made={n: None for n in made if n.alive},
             matched=[n for n in builder.matched if n.origin is None],
             aliases=aliases,
             warnings=builder.warnings,
@@ -355,10 +354,8 @@ class Driver:
     def _own_again(self, node: Node) -> None:
         """Have the rewrite that a node went with know that it stands."""
         record = node.origin
-        while record is not None and record.part_of is not None:
-            record = record.part_of
         if record is not None:
-            record.added[node] = None
+            record.made[node] = None
             return
         for record in self.rewrites:
             record.removed.pop(node, None)

@@ -39,12 +39,12 @@ class Repeats:
         """What is alike in rewrites that repeat each other; None for one that is taken for the only one of its kind."""
         numbers: dict[Value, int] = {}  # of the tensors, in the order in which they are met
         rows: list[Hashable] = []
-        made: list[Value] = []
+        made: dict[Value, None] = {}
         for node in record.added:
             if not node.alive or node.bodies:
                 return None
             row = [None if v is None else numbers.setdefault(v, len(numbers)) for v in (*node.inputs, *node.outputs)]
-            made += [v for v in node.outputs if v is not None]
+            made.update((v, None) for v in node.outputs if v is not None)
             rows.append((node.key, len(node.inputs), *row, *[a.SerializeToString() for a in node.proto.attribute]))
         rows += [(v.is_output, len(v.users)) for v in made]
         names: dict[str, int] = {}  # of the symbolic sizes: what inference calls them differs from place to place

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from surgeon.ir.attributes import shown
 from surgeon.ir.graph import PLACE, Node, Value
 from surgeon.rules.rule import LOWERING, Stage
 
 LOWERED = Stage.LOWER.value  # the strategy of a rewrite of the stage LOWER by a rule that has none
+Item = TypeVar("Item")
+Other = TypeVar("Other")
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -20,7 +23,7 @@ class Rewrite:
     root       the node that the window ends in
     keys       (pass name, output name) of each part, by which a later run leaves it out
     removed    the file's nodes that went
-    added      the nodes that stand there now
+    made       the nodes that the rules made, those that went since among them
     matched    the file's nodes that the patterns explained
     aliases    tensors that went without a node in their place, and what their readers read now
     warnings   what the bodies said
@@ -35,7 +38,7 @@ class Rewrite:
     root: Node
     keys: list[tuple[str, str]]
     removed: dict[Node, None]
-    added: dict[Node, None]
+    made: dict[Node, None]
     matched: list[Node]
     aliases: dict[Value, Value]
     warnings: list[str] = field(default_factory=list)
@@ -47,6 +50,22 @@ class Rewrite:
     @property
     def name(self) -> str:
         return self.passes[0] if len(self.passes) == 1 else "+".join(dict.fromkeys(self.passes))
+
+    @property
+    def added(self) -> dict[Node, None]:
+        """The nodes that stand there now."""
+        return {n: None for n in self.made if n.alive}
+
+    @property
+    def whole(self) -> Rewrite:
+        """The rewrite that has absorbed this one, or this one itself."""
+        found = self
+        while found.part_of is not None:
+            found = found.part_of
+        step = self
+        while step.part_of is not None:  # shortens the way: thousands may have absorbed one another
+            step.part_of, step = found, step.part_of
+        return found
 
     @property
     def nodes_before(self) -> list[Node]:
@@ -74,22 +93,26 @@ class Rewrite:
     @property
     def outputs(self) -> list[Value]:
         """The tensors of the window that something outside it reads, in the order of the file."""
+        added = self.added
         return [
             o
             for n in reversed(self.removed)
             for o in n.outputs
-            if o is not None and (o.producer in self.added or o in self.aliases)
+            if o is not None and (o.producer in added or o in self.aliases)
         ]
 
     def absorb(self, origin: Rewrite) -> None:
-        """Make an earlier rewrite, whose nodes this one took away, a part of this one."""
+        """Make an earlier rewrite, whose nodes this one took away, a part of this one.
+
+        What the earlier one holds is added to, not copied: each rewrite may absorb the one before it.
+        """
         self.passes = [*origin.passes, *[p for p in self.passes if p not in origin.passes]]
-        self.keys += origin.keys
-        self.removed = {**origin.removed, **self.removed}
-        self.added = {n: None for n in (*origin.added, *self.added) if n.alive}
-        self.matched = [*origin.matched, *self.matched]
-        self.aliases = {**origin.aliases, **self.aliases}
-        self.warnings = [*origin.warnings, *self.warnings]
+        self.keys = _extended(origin.keys, self.keys)
+        self.removed = _updated(origin.removed, self.removed)
+        self.made = _updated(origin.made, self.made)
+        self.matched = _extended(origin.matched, self.matched)
+        self.aliases = _updated(origin.aliases, self.aliases)
+        self.warnings = _extended(origin.warnings, self.warnings)
         if self.strategy == LOWERED:  # by a rule that has none: what the origin chose says more
             self.strategy = origin.strategy if origin.strategy in LOWERING else LOWERED
         self.tolerance = max(self.tolerance, origin.tolerance)
@@ -97,3 +120,13 @@ class Rewrite:
         if origin.root.origin is None:
             self.root = origin.root
         origin.part_of = self
+
+
+def _extended(first: list[Item], second: list[Item]) -> list[Item]:
+    first.extend(second)
+    return first
+
+
+def _updated(first: dict[Item, Other], second: dict[Item, Other]) -> dict[Item, Other]:
+    first.update(second)
+    return first
