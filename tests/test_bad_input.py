@@ -17,6 +17,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 import surgeon
 from surgeon.app.cli import main
 from surgeon.errors import ModelError, UsageError
+from surgeon.rules import registry
 
 OLD = b"the model of yesterday"
 
@@ -535,3 +536,10 @@ def test_a_single_name(given: dict[str, str]) -> None:
 def test_a_target_that_is_no_text() -> None:
     with pytest.raises(UsageError, match="'8.4'"):
         surgeon.rewrite(good(), target=8.4)  # type: ignore[arg-type]
+
+
+def test_python_inside_a_clone_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There the folder `surgeon` is found first, without its passes."""
+    monkeypatch.setitem(sys.modules, "surgeon.passes", None)
+    with pytest.raises(UsageError, match=r"where it is not installed: start Python elsewhere, or type `pip install"):
+        registry._own.__wrapped__()

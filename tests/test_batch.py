@@ -94,6 +94,15 @@ def test_a_folder_and_its_summary(tmp_path: Path, capsys: Captured) -> None:
     assert sorted(p.name for p in (out / REPORTS).rglob("*.json")) == [f"m{k}.onnx.json" for k in range(4)]
 
 
+def test_a_batch_inside_a_clone_runs_the_installed_surgeon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder `surgeon` where the user stands is not what runs."""
+    source = models(tmp_path / "in", 1)
+    (tmp_path / "surgeon").mkdir()
+    (tmp_path / "surgeon" / "__init__.py").write_text("raise ImportError('the folder of the clone')")
+    monkeypatch.chdir(tmp_path)
+    assert run("rewrite", source, "-o", "out", "--target", "8.4") == 0
+
+
 def test_a_failure_stops_nothing(tmp_path: Path, capsys: Captured) -> None:
     source, out = models(tmp_path / "in", 2), tmp_path / "out"
     (source / "broken.onnx").write_bytes(b"no model")

@@ -24,6 +24,11 @@ from surgeon.ir.files import read_all
 
 MANIFEST = "surgeon-manifest.jsonl"
 REPORTS = "surgeon-reports"  # the folder of the models' JSON reports
+# Starts the installed surgeon. `python -m surgeon` takes a folder of that name where the user stands, as in a clone.
+PROGRAM = (
+    "import sys; sys.path = [p for p in sys.path if p]; sys.argv[0] = 'surgeon'; "
+    "from surgeon.__main__ import program; program()"
+)
 CRASHED = "the process ended by itself, with status {}"
 
 
@@ -198,7 +203,7 @@ def _run(
         manifest.add(entry)
         return Outcome(unit, entry, skipped=True)
     unit.prepare()
-    status, printed, said = processes.run([sys.executable, "-m", "surgeon", *unit.words(), *words])
+    status, printed, said = processes.run([sys.executable, "-c", PROGRAM, *unit.words(), *words])
     result = unit.result(printed) if status >= 0 else None  # one that a signal ended may have written, and not all
     if result is None:
         result = {"output": {}, "error": said.strip().removeprefix("surgeon: ") or CRASHED.format(status)}

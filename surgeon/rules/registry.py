@@ -26,7 +26,14 @@ GROUP = "surgeon.passes"
 
 @cache
 def _own() -> tuple[Pass, ...]:
-    import surgeon.passes as package
+    try:
+        import surgeon.passes as package
+    except ModuleNotFoundError:  # in a clone the passes stand beside this package, and are installed into it
+        place = Path(__file__).parents[2]
+        raise UsageError(
+            f"surgeon is imported from '{place}', where it is not installed: start Python elsewhere, or type "
+            "`pip install -e .` there."
+        ) from None
 
     found = []
     certified = importlib.import_module(f"{package.__name__}._certificates").CERTIFIED
