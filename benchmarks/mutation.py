@@ -22,7 +22,8 @@ Each mutant runs in a child of this process, which imports surgeon with that one
 them sees the mistake:
 
 1. the case files that run the line, those of the pass first: what the model becomes, the reason, a second run; then
-   the same with a rank, a type or a constant unknown, as tests/test_less_known.py has them;
+   the same with one thing changed, as tests/near_misses.py has them, or with a rank, a type or a constant unknown, as
+   tests/test_less_known.py has them;
 2. models of the corpus that run the line, for 8.4 and TensorRT-RTX: the bytes, and whether the target takes them;
 3. the tests that run the line, the quickest first, for as long as --tests says;
 4. mypy, which is part of the tests.
@@ -87,7 +88,7 @@ REGISTRY = "surgeon.rules.registry"
 NOT_RUN = {
     *("test_bad_input", "test_cases", "test_cli", "test_compare", "test_corpus", "test_docs", "test_engine"),
     *("test_files", "test_graph", "test_html", "test_interop", "test_layout", "test_less_known", "test_mutation"),
-    *("test_network",),
+    *("test_near_misses", "test_network"),
     *("test_packaging", "test_pipeline", "test_plugins", "test_polygraphy", "test_precision", "test_prove"),
     *("test_order", "test_public_api", "test_python_plugin", "test_rtx", "test_samples", "test_typing"),
 }
@@ -496,6 +497,19 @@ def less_known_units(cases: list[Unit]) -> list[Unit]:
     ]
 
 
+def near_units(cases: list[Unit]) -> list[Unit]:
+    """What tests/test_near_misses.py asks of each case that has near misses."""
+    import near_misses
+
+    recorded = {u.case.path.parent.name: near_misses.recorded(u.case.path.parent.name) for u in cases}
+    found = ((u, recorded[u.case.path.parent.name].get(u.case.path.stem)) for u in cases)
+    return [
+        Unit("near", f"{u.name} near", partial(near_misses.answers, u.case, set(r)), u.pass_name, of=_short([u.of, r]))
+        for u, r in found
+        if r
+    ]
+
+
 def corpus_units(folder: Path) -> list[Unit]:
     import onnx
 
@@ -759,6 +773,7 @@ class Bench:
             found = [u for u in self.units if u.runs(path, place.lines)]
         found.sort(key=lambda u: (u.pass_name != own, not u.runs(path, place.of), str(path) not in u.lines, u.seconds))
         cases = [u for u in found if u.kind == "case"]
+        cases += [u for u in found if u.kind == "near"]
         cases += _within([u for u in found if u.kind == "less"], LESS_KNOWN_SECONDS)
         models = _within(_spread([u for u in found if u.kind == "corpus"]), CORPUS_SECONDS)
         return cases + models, _within([u for u in found if u.kind == "test"], self.test_seconds)
@@ -876,7 +891,7 @@ class Tally:
         return f"{name:44}{self.counted:8}{self.killed.total():8}{len(self.survivors):10}{share:7.1f}%{by}"
 
 
-KILLERS = ("import", "case", "less", "corpus", "test", "types", "time", "crash")
+KILLERS = ("import", "case", "near", "less", "corpus", "test", "types", "time", "crash")
 
 
 def total(tallies: Iterable[Tally]) -> Tally:
@@ -940,7 +955,7 @@ def bench_of(args: argparse.Namespace, paths: list[Path]) -> Bench:
     folders = (str(args.passes.resolve()),) if args.passes is not None else ()
     units = case_units(args.cases, folders, [Path(name).stem for name in args.own])
     if not own:
-        units += less_known_units(units)
+        units += less_known_units(units) + near_units(units)
         units += [] if args.no_corpus else corpus_units(ROOT / "tests" / "corpus")
     gc.collect()
     gc.freeze()
