@@ -127,7 +127,7 @@ def _respelled(r: Reading, after: defs.OpSchema) -> Plan | None:
     """The same node in the older spelling; None where it is valid as it stands."""
     op, node = r.node.op, r.node
     attrs: dict[str, Any] = {}
-    for name in {*r.attrs, *r.before.attributes, *after.attributes}:
+    for name in sorted({*r.attrs, *r.before.attributes, *after.attributes}):
         given = node.attr(name)
         if name in after.attributes:
             if given is not None and (name in r.attrs or given != _default(after, name)):
