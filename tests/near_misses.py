@@ -14,7 +14,7 @@ tests/near/clip.txt has a case a block, and below it a line for each near miss: 
 `becomes` gives the operators, and a digest of the whole model (`casefile.canonical`). Only the pass of the case runs,
 without the proof. So a record changes with that pass, and with what it shares.
 
-Kept are those that take a way through passes/ that no case of the pass, and none kept before, has taken. Of each case at
+Kept are those that take a way through passes/ that no case of the pass, and none kept before, took. Of each case at
 most MOST, none slower than SLOWEST. Whatever is kept as `becomes` has been compared with the model before in ONNX
 Runtime, on every kind of input. What differs there is printed as a defect, and not recorded.
 """
