@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -126,6 +127,7 @@ class Functions:
         return Number(root, math.sqrt(u.real))
 
 
+@lru_cache(maxsize=4096)
 def exactly(value: float) -> Number:
     """A constant as the number that it rounds: a short fraction, such a multiple of an irrational one, or itself."""
     if math.isinf(value):
