@@ -30,7 +30,6 @@ REFUSED = {
         ("opset/resize_axes", "opset/resize_sizes_of_two_axes"),
         "inherently negative length",  # symbolic dimensions are built for size 2
     ),
-    **dict.fromkeys(("opset/roi_align_before_16", "opset/roi_align_of_opset_10"), "ROIAlign plugin was not found"),
     "mask/updates_by_every_operator": "NonZero plugin creator",  # what nothing reads keeps its positions
     "sixteen_bits/of_onnx": "Failed to convert",  # an input of 16 bits, which nothing reads
     "small_integers/computed_shifts": "does not support UINT8 types for intermediate tensors",

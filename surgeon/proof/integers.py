@@ -65,6 +65,15 @@ def plain_integers(pair: ModelPair) -> frozenset[str]:
     return frozenset(name for name, role in roles(pair).items() if role == "number")
 
 
+def corners_of_rois(model: ModelProto) -> frozenset[str]:
+    """The tensors that a RoiAlign reads as rois where it takes a sample for each position that a roi covers.
+
+    ONNX Runtime takes minutes and gigabytes for rois of thousands of positions.
+    """
+    nodes = (n for n in model.graph.node if n.op_type == "RoiAlign" and len(n.input) > 1)
+    return frozenset(n.input[1] for n in nodes if not any(a.name == "sampling_ratio" and a.i for a in n.attribute))
+
+
 def divisors(pair: ModelPair) -> frozenset[str]:
     """The inputs that something is divided by as integers: an old ONNX Runtime ends the process where they are 0."""
     found: frozenset[str] = frozenset()

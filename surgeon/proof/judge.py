@@ -23,7 +23,7 @@ from surgeon.proof.chance import why_random
 from surgeon.proof.equality import TOLERANCE, Difference, compare, smallest_normal
 from surgeon.proof.exact import Exact, widen_stash
 from surgeon.proof.feeds import NOT_COUNTED, NOT_FINITE, Feeds, SizedInput, feeds_of
-from surgeon.proof.integers import plain_integers
+from surgeon.proof.integers import corners_of_rois, plain_integers
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.probes import (
     MOST_PROBED,
@@ -46,6 +46,7 @@ BLIND_TO = {
     "DynamicQuantizeLinear": frozenset({"nan"}),
     "DynamicQuantizeMatMul": frozenset({"nan"}),
     "DynamicQuantizeLSTM": NOT_FINITE,
+    "RoiAlign": NOT_FINITE,  # its kernel refuses rois that are not finite; onnx's evaluator makes positions of them
 }
 
 # ONNX Runtime's kernels of these subtract large numbers, which ONNX's definitions do not: InstanceNorm is
@@ -54,6 +55,7 @@ BLIND_TO = {
 # which its definition adds to the deviation.
 CANCELS = frozenset({"InstanceNormalization", "GroupNormalization", "LayerNormalization", "MeanVarianceNormalization"})
 
+FARTHEST_CORNER = 64.0  # of rois that have a sample for each position: a picture of thousands takes minutes
 PATIENCE = 10.0  # seconds that the probes of one window may take, before the next one is not begun
 OUTPUT_IS_CHEAP = 16  # elements of an output cost as much as one of an input, which is drawn and evaluated, too
 
@@ -187,6 +189,7 @@ class _Judge:
         used = [n.op_type for h, _ in holders(pair.before) for n in all_nodes(h)]
         self.blind_to = frozenset[str]().union(*(BLIND_TO.get(op, ()) for op in used))
         self.cancels = _has(pair.before, CANCELS) or _has(pair.after, CANCELS)
+        self.corners = corners_of_rois(pair.before)
         self.max_error = 0.0
         self.note = ""
         self.made = 0  # elements of the outputs of the last run
@@ -201,7 +204,7 @@ class _Judge:
                     continue
                 if kind in self.blind_to:
                     continue
-                feeds = {**drawn, **given}
+                feeds = self._near({**drawn, **given})
                 try:
                     expected = self.before.run(feeds)
                 except Unrunnable as error:
@@ -252,6 +255,12 @@ class _Judge:
             self.note = self.note or f"its inputs are slow to run: the probes ended after {PATIENCE:.0f} s"
         return None
 
+    def _near(self, feeds: Feeds) -> Feeds:
+        """The inputs with corners of rois none of which is far away; those at infinity are refused at once."""
+        rois = {n: feeds[n] for n in self.corners & feeds.keys()}
+        near = {n: x.clip(-FARTHEST_CORNER, FARTHEST_CORNER) for n, x in rois.items()}
+        return {**feeds, **{n: np.where(np.isfinite(x), near[n], x) for n, x in rois.items()}}
+
     def _cost(self, window: Window, sized: Sequence[SizedInput]) -> int:
         """What a run takes, in elements: a small input may be expanded to a large output."""
         return max(window.cost(sized), self.made // OUTPUT_IS_CHEAP)
@@ -259,13 +268,14 @@ class _Judge:
     def _runs(self, feeds: Feeds, side: Runner) -> bool:
         """Whether a side runs."""
         try:
-            side.run(feeds)
+            side.run(self._near(feeds))
         except Unrunnable:
             return False
         return True
 
     def _probe(self, kind: str, feeds: Feeds, where: str = "") -> tuple[Verdict | None, bool]:
         """(the verdict where the inputs show a difference, whether the original runs)"""
+        feeds = self._near(feeds)
         try:
             expected = self.before.run(feeds)
         except Unrunnable:
