@@ -17,6 +17,18 @@ KERNEL = "(float[1,2,5,5] x, float[2,2,3,3] w, float[2] b) => (float[a,b,c,d] y)
 SCATTERED = "(float[4,3] x, int64[2,1] i, float[2,3] u, float[2] v, float[2,2] w, float[N,3] n) => (float[4,3] y) { y = ScatterND (x, i, v) }"
 CHANNELS = "(float[1,2,3,4] x) => (float[1,2,3,4] y) <float[2] s = {1, 1}, float[1] one = {1}, float[1,2] row = {1, 1}> { y = InstanceNormalization (x, s, s) }"
 
+MIXED = "queries, keys, values and the mask are of different types"
+DIVIDED = "an integer constant is divided by 0, and the parser's process dies of it"
+WRAPPED = '(float[5] x) => (float[6] y) <int64[2] p = {-1, 2}> { y = Pad <mode = "wrap"> (x, p) }'
+EACH = (
+    "(float16[2] x, float[2] f) => (float[a,b] y) <int64 n = {2}, bool go = {1}> { y = Loop (n, go) "
+    "<body = b (int64 i, bool c) => (bool d, float[2] v) { v = Cast <to = 1> (x) d = Identity (c) }> }"
+)
+DRAWN = (
+    "(float[2] x) => (float[a,b] y) <int64 n = {1}, bool go = {1}> { y = Loop (n, go) "
+    "<body = b (int64 i, bool c) => (bool d, float[2] v) { v = RandomNormalLike (x) d = Identity (c) }> }"
+)
+
 ASKED: dict[str, list[Example]] = {
     # control flow
     "left_out_output": [
@@ -169,5 +181,57 @@ ASKED: dict[str, list[Example]] = {
     ],
     "sides": [
         Example("STFT", "rtx", "onesided 2 is refused", 17, *both("(float[1,12,1] x) => (float[1,F,B,2] y) <int64 s = {2}, float[4] w = {1, 1, 1, 1}, int64 n = {4}> { y = STFT <onesided = 2> (x, s, w, n) }", "onesided = 2", "onesided = 1", "onesided = 0")),
+    ],
+    # what one run of benchmarks/verdict.py found
+    "attention_types": [
+        Example("Attention", "rtx", MIXED, 23, *both("(float16[2,4,3,64] q, float16[2,4,3,64] k, bfloat16[2,4,3,64] v) => (float16[] y) { y = Attention (q, k, v) }", "bfloat16", "float16")),
+        Example("Attention", "rtx", MIXED, 23, *both("(float16[2,4,3,64] q, float16[2,4,3,64] k, float[3,3] m) => (float16[] y) { y = Attention (q, k, k, m) }", "float[3,3]", "float16[3,3]", "bool[3,3]")),
+    ],
+    "cropped_and_wrapped": [
+        Example("Pad", "rtx", "negative pads would wrap what they crop", 19, *both(WRAPPED, "{-1, 2}", "{1, 2}")),
+        Example("Pad", "rtx", "negative pads would wrap what they crop", 19, *both(WRAPPED, '"wrap"', '"edge"', '"reflect"')),
+    ],
+    "counted_padding": [
+        Example("AveragePool", "rtx", f"count_include_pad {given} is read as another one of 0 and 1", 19, *both(f"(float[1,1,5,5] x) => (float[] y) {{ y = AveragePool <kernel_shape = [2, 2], pads = [1, 1, 1, 1], count_include_pad = {given}> (x) }}", f"_pad = {given}", "_pad = 0", "_pad = 1"))
+        for given in (-1, 2)
+    ],
+    "other_examples": [
+        Example("ReverseSequence", "rtx", f"there are {given} lengths for 5 examples", 10, *both(f"(float[4,5,3] x, int64[{given}] n) => (float[4,5,3] y) {{ y = ReverseSequence (x, n) }}", f"int64[{given}]", "int64[5]", "int64[N]"))
+        for given in (0, 2)
+    ]
+    + [Example("ReverseSequence", "rtx", "there are 5 lengths for 4 examples", 10, *both("(float[4,5,3] x, int64[5] n) => (float[4,5,3] y) { y = ReverseSequence <batch_axis = 0, time_axis = 1> (x, n) }", " <batch_axis = 0, time_axis = 1>", ""))],
+    "tiled_vector": [
+        Example("Tile", "rtx", "how many numbers its input 'n' has is not static", 13, *both("(float[5] x, int64[N] n) => (float[] y) { y = Tile (x, n) }", "int64[N]", "int64[1]")),
+        Example("Tile", "rtx", "how many numbers its input 'n' has is not static", 13, *both("(float[5] x, int64[N] n) => (float[] y) { y = Tile (x, n) }", "float[5]", "float[5,2]")),
+    ],
+    "given_counts": [
+        Example("TopK", "rtx", "how many numbers its input 'k' has is not static, and the parser's process dies of it", 11, *both("(float[5] x, int64[N] k) => (float[] y, int64[] i) { y, i = TopK (x, k) }", "int64[N]", "int64[1]")),
+    ],
+    "largest_of_none": [
+        Example("Hardmax", "rtx", "the axis has no elements", 13, *both("(float[0,2] x) => (float[0,2] y) { y = Hardmax <axis = 0> (x) }", "axis = 0", "axis = 1")),
+        Example("Hardmax", "rtx", "the axis has no elements", 13, *both("(float[0,2] x) => (float[0,2] y) { y = Hardmax <axis = 0> (x) }", "[0,2]", "[3,2]")),
+    ],
+    "divided_by_zero": [
+        Example("Div", "rtx", DIVIDED, 14, *both(f"(int64[2] x) => (int64[2] y) <{dtype}[2] a = {{3, 4}}, {dtype}[2] b = {{1, 0}}> {{ y = Div (a, b) }}", "{1, 0}", "{1, 2}"))
+        for dtype in ("int32", "int64")
+    ]
+    + [
+        Example("Div", "rtx", DIVIDED, 14, *both("(float[2] x) => (float[2] y) <int64[2] a = {3, 4}, int64[2] b = {1, 0}> { y = Div (a, b) }", "int64[2]", "float[2]")),
+        Example("Mod", "rtx", DIVIDED, 13, *both("(int64[2] x) => (int64[2] y) <int64[2] a = {3, 4}, int64[2] b = {1, 0}> { y = Mod (a, b) }", "(a, b)", "(x, b)")),
+    ],
+    "equal_bytes": [
+        Example("Equal", "rtx", "uint8 of 1 and 2 dimensions is refused", 13, *both("(uint8[2,3] x, uint8[3] z) => (bool[2,3] y) { y = Equal (x, z) }", "uint8[3]", "uint8[2,1]", "uint8[1,3]")),
+        Example("Equal", "rtx", "uint8 of 1 and 2 dimensions is refused", 13, *both("(uint8[2,3] x, uint8[3] z) => (bool[2,3] y) { y = Equal (x, z) }", "uint8", "int32")),
+    ],
+    "equal_constants": [
+        Example("Equal", "rtx", "two constants of booleans are refused, where the result is an output", 13, *both("(bool[2] x) => (bool[2] y) <bool[2] a = {1, 0}, bool[1] b = {1}> { y = Equal (a, b) }", "(a, b)", "(x, b)", "(a, x)")),
+        Example("Equal", "rtx", "two constants of booleans are refused, where the result is an output", 13, *both("(float[2] x) => (bool[2] y) <bool[2] a = {1, 0}, bool[1] b = {1}> { y = Equal (a, b) }", "<bool[2] a = {1, 0}, bool[1] b = {1}>", "<float[2] a = {1, 0}, float[1] b = {1}>")),
+    ],
+    "widened_in_each": [
+        Example("Loop", "rtx", "each iteration returns the same numbers of 16 bits, cast to fp32", 16, *both(EACH, "Cast <to = 1> (x)", "Cast <to = 10> (x)", "Cast <to = 1> (f)")),
+    ],
+    "drawn_once": [
+        Example("Loop", "rtx", "its one iteration returns random numbers", 16, *both(DRAWN, "n = {1}", "n = {2}")),
+        Example("Loop", "rtx", "its one iteration returns random numbers", 16, *both(DRAWN, "v = RandomNormalLike (x)", "v = Neg (x)", "w = RandomNormalLike (x) v = Neg (w)")),
     ],
 }  # fmt: skip

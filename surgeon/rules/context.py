@@ -61,7 +61,8 @@ class Context:
     def lowering(self, p: Pass, node: Node) -> Lowering:
         """How a pass lowers its canonical node: as the user says, else as the target asks."""
         forced = self.strategies.get(p.name)
-        kept = forced == "keep" or (forced is None and p.name in self._keeping and self.target.takes(node) is None)
+        as_it_is = p.name in self._keeping and self.target.takes_exactly(node) is None
+        kept = forced == "keep" or (forced is None and as_it_is)
         if kept and node.proto.domain != DOMAIN:  # no target keeps a node of surgeon's own
             return Lowering("keep")
         for library in self.libraries_asked(p):
@@ -75,7 +76,7 @@ class Context:
             return "keep"
         p = self.passes.get(pass_name)
         if p is None:
-            return "keep" if self.target.takes(value.producer) is None else "decompose"
+            return "keep" if self.target.takes_exactly(value.producer) is None else "decompose"
         return self.lowering(p, value.producer).strategy
 
     def libraries_asked(self, p: Pass) -> Sequence[str]:

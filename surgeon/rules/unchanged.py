@@ -56,7 +56,7 @@ class Unchanged:
         if any(a.attr(k) != b.attr(k) for k in {*a.attrs, *b.attrs}):
             return False
         written_alike = a.attrs.keys() == b.attrs.keys() and len(a.inputs) == len(b.inputs)
-        if not written_alike and self._target.takes(a) != self._target.takes(b):
+        if not written_alike and self._target.takes_exactly(a) != self._target.takes_exactly(b):
             return False  # equal to ONNX, not to a parser that has defaults of its own
         spec = self._model.schema(a)
         if spec is not None and len(a.inputs) > spec.max_input:

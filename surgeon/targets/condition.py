@@ -39,15 +39,18 @@ class Condition:
     """One reason why some targets do not take some nodes.
 
     `check(node)` gives the reason, a part of a sentence without a full stop, or None where the node is taken.
+    `rounds` says that the parser takes such nodes and only rounds a number: what writes it out is worth a rewrite, and
+    a verdict counts the node as taken.
     """
 
     name: str
     check: Check
     scopes: tuple[Scope, ...]
+    rounds: bool = False
 
 
 def condition(
-    operators: str, targets: Range, *, section: str = "", source: str = "", below_opset: int = 0
+    operators: str, targets: Range, *, section: str = "", source: str = "", below_opset: int = 0, rounds: bool = False
 ) -> Callable[[Check | Condition], Condition]:
     """Make a condition of a function from a node to the reason why it is not taken, or None.
 
@@ -56,6 +59,7 @@ def condition(
     section      the section of docs/trt-support.md that says it
     source       file, commit and words that say it, or what it was measured with
     below_opset  where newer opsets cannot meet it: the first such opset, whose nodes are not asked
+    rounds       whether the node is taken, with a number that is rounded
 
     Used again above itself it makes the condition hold elsewhere too, with a source of its own.
     """
@@ -64,8 +68,8 @@ def condition(
 
     def declare(given: Check | Condition) -> Condition:
         if isinstance(given, Condition):
-            return Condition(given.name, given.check, (*given.scopes, scope))
-        return Condition(given.__name__, given, (scope,))
+            return Condition(given.name, given.check, (*given.scopes, scope), given.rounds)
+        return Condition(given.__name__, given, (scope,), rounds)
 
     return declare
 

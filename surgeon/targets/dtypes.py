@@ -40,7 +40,7 @@ HANDED_ON = frozenset({"Identity", "Flatten"})  # where an input of the model is
 # What takes types of fewer than 8 bits of integers, or of floats (measured with TensorRT-RTX 1.7.1: `is not consumed by
 # IQuantizeLayer, IDequantizeLayer, IConcatenationLayer, IShuffleLayer, IShapeLayer, or IdentityLayer`).
 PACKED = frozenset({TensorProto.FLOAT8E4M3FN, TensorProto.INT4, TensorProto.FLOAT4E2M1})
-PACKED_SHUFFLES = frozenset({"Concat", "Flatten", "Identity", "Reshape", "Shape", "Size", "Transpose", "Unsqueeze"})
+PACKED_SHUFFLES = frozenset({"Concat", "Flatten", "Identity", "Reshape", "Shape", "Size", "Transpose"})
 PACKED_READERS = PACKED_SHUFFLES | {"Constant", "DequantizeLinear", "If", "Loop", "QuantizeLinear", "Scan"}
 # TensorRT-RTX 1.7.1: `Quantized constant (w) is only allowed before DQ`; a zero point is one, too.
 INT8_WEIGHTS_READERS = frozenset({"Constant", "DequantizeLinear", "QuantizeLinear", "Shape", "Size"})

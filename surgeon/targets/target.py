@@ -179,13 +179,21 @@ class Target:
                 return why
         return None
 
+    def takes_exactly(self, node: Node) -> str | None:
+        """None where the target takes the node and rounds none of its numbers; else the reason why not."""
+        why = self.takes(node)
+        row = _table(self.version, self.rtx, self.dla, opset_of(node)).rows.get(node.key)
+        if why is not None or row is None:
+            return why
+        return next((found for check in row.rounding if (found := check(node)) is not None), None)
+
     def takes_every(self, key: str, opset: int = 1) -> bool:
         """Whether every node of an operator is taken, whatever its inputs: then no node need be asked about.
 
         `opset` is the lowest that the nodes are read with.
         """
         row = _table(self.version, self.rtx, self.dla, opset).rows.get(key)
-        return row is not None and not row.checks and not row.constant_inputs
+        return row is not None and not row.checks and not row.constant_inputs and not row.rounding
 
     def outdated(self, node: Node) -> str | None:
         """The reason where the node uses what came later than the newest opset that this parser reads; None elsewhere.
@@ -264,6 +272,7 @@ class Row(NamedTuple):
 
     constant_inputs: tuple[int, ...]
     checks: tuple[Check, ...]
+    rounding: tuple[Check, ...]
 
 
 class Table(NamedTuple):
@@ -279,17 +288,22 @@ class Table(NamedTuple):
 @cache
 def _table(version: Version, rtx: bool, dla: bool, opset: int) -> Table:
     """The table of a target for nodes of one opset, made once: every node of a model is held against it."""
-    checks: dict[str, list[Check]] = {op: [] for op in tables.importers(version, rtx)}
-    scopes = ((condition.check, scope) for condition in CONDITIONS for scope in condition.scopes)
-    asked = ((check, scope) for check, scope in scopes if not scope.below_opset or opset < scope.below_opset)
-    in_force = ((check, scope) for check, scope in asked if scope.targets.covers(version, rtx=rtx, dla=dla))
-    for check, op in ((check, op) for check, scope in in_force for op in scope.operators):
-        if op in checks:
-            checks[op].append(check)
+    found: dict[str, list[Condition]] = {op: [] for op in tables.importers(version, rtx)}
+    scopes = ((condition, scope) for condition in CONDITIONS for scope in condition.scopes)
+    asked = ((condition, scope) for condition, scope in scopes if not scope.below_opset or opset < scope.below_opset)
+    in_force = ((condition, scope) for condition, scope in asked if scope.targets.covers(version, rtx=rtx, dla=dla))
+    for condition, op in ((condition, op) for condition, scope in in_force for op in scope.operators):
+        if op in found:
+            found[op].append(condition)
     constants = tables.constant_inputs(version, rtx)
-    rows = {op: Row(constants.get(op, ()), tuple(found)) for op, found in checks.items()}
+    rows = {op: _row(constants.get(op, ()), conditions) for op, conditions in found.items()}
     lowers = tables.LOWERING.covers(version, rtx=rtx, dla=dla)
     return Table(rows, tables.opset_of(version) if lowers else 0)
+
+
+def _row(constant_inputs: tuple[int, ...], conditions: list[Condition]) -> Row:
+    refusing = tuple(condition.check for condition in conditions if not condition.rounds)
+    return Row(constant_inputs, refusing, tuple(condition.check for condition in conditions if condition.rounds))
 
 
 def _branch_left_out(node: Node) -> Graph | None:

@@ -46,6 +46,7 @@ def celu_type(node: Node) -> str | None:
     EVERYWHERE,
     section="1b",
     source="onnx-tensorrt@6.0 to @5ab48c5: defaults 1.6732 and 1.0507; measured with TensorRT-RTX",
+    rounds=True,
 )
 def selu_defaults(node: Node) -> str | None:
     rounded_alike = dtype_of(node) in HALVES  # there both spellings are the same number

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, dtype_of, shape_of
+from surgeon.targets.condition import condition, constant_of, dtype_of, input_of, is_weights, rank_of, shape_of
 from surgeon.targets.releases import RTX, between, since
 
 
@@ -76,3 +76,34 @@ def complex_signal(node: Node) -> str | None:
 def sides(node: Node) -> str | None:
     given = node.attrs.get("onesided", 1)
     return None if given in (0, 1) else f"onesided {given} is refused"
+
+
+@condition("Div Mod", RTX, source="measured with TensorRT-RTX 1.7.1: its process dies of it while it parses")
+def divided_by_zero(node: Node) -> str | None:
+    if dtype_of(node) not in (TensorProto.INT32, TensorProto.INT64):
+        return None
+    given, by = constant_of(node, 0), constant_of(node, 1)
+    if given is None or by is None or by.all():
+        return None
+    return "an integer constant is divided by 0, and the parser's process dies of it"
+
+
+@condition(
+    "Equal",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: the number of dimensions should remain the same adding inputs",
+)
+def equal_bytes(node: Node) -> str | None:
+    one, other = rank_of(node, 0), rank_of(node, 1)
+    if dtype_of(node) != TensorProto.UINT8 or one is None or other is None or one == other:
+        return None
+    return f"uint8 of {min(one, other)} and {max(one, other)} dimensions is refused"
+
+
+@condition("Equal", RTX, source="measured with TensorRT-RTX 1.7.1: MyelinCheckException: host_instr.cpp")
+def equal_constants(node: Node) -> str | None:
+    made = node.outputs[0]
+    if dtype_of(node) != TensorProto.BOOL or made is None or not made.is_output:
+        return None
+    constants = all(is_weights(input_of(node, position)) for position in (0, 1))
+    return "two constants of booleans are refused, where the result is an output" if constants else None

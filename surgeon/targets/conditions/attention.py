@@ -40,9 +40,25 @@ def attention_causal_mask(node: Node) -> str | None:
 @condition("Attention", RTX, source="measured with TensorRT-RTX alone: Key and Value must have the same shape")
 def attention_sizes(node: Node) -> str | None:
     keys, values = shape_of(node, 1), shape_of(node, 2)
-    if keys is None or values is None or not (isinstance(keys[-1], int) and isinstance(values[-1], int)):
+    if keys is None or values is None or len(keys) != len(values):
         return None
-    return "keys and values of different sizes are refused" if keys[-1] != values[-1] else None
+    if all(
+        one == other or not (isinstance(one, int) or isinstance(other, int))
+        for one, other in zip(keys, values, strict=True)
+    ):
+        return None
+    return "keys and values of different sizes are refused"
+
+
+@condition(
+    "Attention",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: Error during shape inference of attention, and of the mask's add",
+)
+def attention_types(node: Node) -> str | None:
+    given = {dtype_of(node, position) for position in range(4)} - {0, TensorProto.BOOL}
+    kinds = {TensorProto.FLOAT if dtype == TensorProto.DOUBLE else dtype for dtype in given}
+    return "queries, keys, values and the mask are of different types" if len(kinds) > 1 else None
 
 
 HEADS = range(9, 257)  # the sizes of a head that there is a kernel for; with a mask of booleans multiples of 8 alone
@@ -94,7 +110,10 @@ def attention_to_itself(node: Node) -> str | None:
     source="measured with TensorRT-RTX 1.7.1: rotaryEmbeddingDim <= headSize; must have the same",
 )
 def rotated_sizes(node: Node) -> str | None:
-    return why_not_rotated(shape_of(node), shape_of(node, 3), shape_of(node, 1), bool(node.attr("num_heads")))
+    caches = [shape_of(node, position) for position in (1, 2)]
+    if any(cache and not isinstance(cache[-1], int) for cache in caches):
+        return "the size of the cache is not static"
+    return why_not_rotated(shape_of(node), shape_of(node, 3), caches[0], bool(node.attr("num_heads")))
 
 
 def why_not_rotated(shape: Shape | None, positions: Shape | None, cache: Shape | None, heads: bool) -> str | None:

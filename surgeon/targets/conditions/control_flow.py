@@ -5,7 +5,8 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon.ir.graph import Graph, Node, Value
-from surgeon.targets.condition import condition, constant_of, dtype_name, input_of, is_weights, shape_of
+from surgeon.ir.lattice import HALVES
+from surgeon.targets.condition import condition, constant_of, dtype_name, dtype_of, input_of, is_weights, shape_of
 from surgeon.targets.releases import RTX, since
 
 
@@ -186,3 +187,54 @@ def captured_small_type(node: Node) -> str | None:
         if captured and (dtype == TensorProto.UINT8 or (dtype == TensorProto.INT8 and is_weights(value))):
             return f"a branch reads '{value.name}' from outside, which is of {dtype_name(dtype)}"
     return None
+
+
+@condition(
+    "Loop",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: MyelinCheckException: gvn.cpp, ssa_validation",
+)
+def widened_in_each(node: Node) -> str | None:
+    for value in _returned_each_time(node):
+        maker = None if value is None else value.producer
+        if maker is None or maker.key not in ("Cast", "CastLike") or _follows(maker):
+            continue
+        made = maker.graph.model.dtype(maker.outputs[0]) if maker.outputs[0] is not None else 0
+        if dtype_of(maker) in HALVES and made in (TensorProto.FLOAT, TensorProto.DOUBLE):
+            return "each iteration returns the same numbers of 16 bits, cast to fp32"
+    return None
+
+
+@condition(
+    "Loop",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: MyelinCheckException: tensor.cpp, should never be called on mod_t",
+)
+def drawn_once(node: Node) -> str | None:
+    trips = constant_of(node, 0)
+    if trips is None or trips.size != 1 or int(trips.reshape(-1)[0]) != 1:
+        return None
+    makers = (value.producer for value in _returned_each_time(node) if value is not None)
+    drawn = any(maker is not None and maker.key.startswith("Random") for maker in makers)
+    return "its one iteration returns random numbers" if drawn else None
+
+
+def _returned_each_time(node: Node) -> list[Value | None]:
+    """What the iterations of a Loop return, behind its condition and state."""
+    if not node.bodies:
+        return []
+    return list(node.bodies[0].results[1 + max(len(node.proto.input) - 2, 0) :])
+
+
+def _follows(node: Node) -> bool:
+    """Whether a node in a body of a Loop computes something that follows from the iteration or the state."""
+    body, todo, seen = node.graph, [node], {node}
+    given = {info.name for info in body.proto.input}
+    while todo:
+        for value in (v for v in todo.pop().inputs if v is not None and v.graph is body):
+            if value.name in given:
+                return True
+            if value.producer is not None and value.producer not in seen:
+                seen.add(value.producer)
+                todo.append(value.producer)
+    return False

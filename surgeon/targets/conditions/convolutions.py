@@ -64,9 +64,10 @@ def output_shape(node: Node) -> str | None:
     "TensorRT-RTX",
 )
 def valid_padding(node: Node) -> str | None:
-    if node.attr("auto_pad") != "VALID" or not any(per_axis(node, "output_padding", 0)):
+    padding = node.attr("auto_pad") or "NOTSET"
+    if padding == "NOTSET" or not any(per_axis(node, "output_padding", 0)):
         return None
-    return "output_padding is not read with auto_pad VALID"
+    return f"output_padding is not read with auto_pad {padding}"
 
 
 @condition(

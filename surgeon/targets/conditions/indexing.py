@@ -12,6 +12,7 @@ from surgeon.targets.condition import (
     handed_on,
     input_of,
     is_weights,
+    opset_of,
     rank_of,
     shape_of,
 )
@@ -232,3 +233,47 @@ def repeated_axes(node: Node) -> str | None:
     size = rank + (axes.size if node.op == "Unsqueeze" else 0)
     places = {int(axis) % max(size, 1) for axis in axes.reshape(-1)}
     return "an axis is named twice" if len(places) < axes.size else None
+
+
+@condition(
+    "ReverseSequence",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: batch dimension not matching between input and sequenceLens",
+)
+def other_examples(node: Node) -> str | None:
+    shape, lengths, axis = shape_of(node), shape_of(node, 1), node.attrs.get("batch_axis", 1)
+    if shape is None or lengths is None or len(lengths) != 1 or not -len(shape) <= axis < len(shape):
+        return None
+    batch, count = shape[axis], lengths[0]
+    if not isinstance(batch, int) or not isinstance(count, int) or batch == count:
+        return None
+    return f"there are {count} lengths for {batch} examples"
+
+
+@condition(
+    "Tile",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: value should have been set by symbolic execution; more dimensions are "
+    "taken",
+)
+def tiled_vector(node: Node) -> str | None:
+    return given_length.check(node) if rank_of(node) == 1 else None
+
+
+@condition("TopK", RTX, source="measured with TensorRT-RTX 1.7.1: its process dies of it while it parses")
+def given_counts(node: Node) -> str | None:
+    why = given_length.check(node)
+    return None if why is None else f"{why}, and the parser's process dies of it"
+
+
+@condition(
+    "Hardmax",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: K of 1 not consistent with axis of length 0",
+)
+def largest_of_none(node: Node) -> str | None:
+    shape, axis = shape_of(node), node.attr("axis")
+    if not shape or not -len(shape) <= axis < len(shape):
+        return None
+    reached = shape[axis:] if opset_of(node) < 13 else (shape[axis],)
+    return "the axis has no elements" if 0 in reached else None

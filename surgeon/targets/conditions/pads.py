@@ -10,7 +10,7 @@ from onnx import TensorProto
 
 from surgeon.ir.graph import Node
 from surgeon.targets.condition import condition, constant_of, dtype_of, input_of
-from surgeon.targets.releases import between, up_to
+from surgeon.targets.releases import RTX, between, up_to
 
 
 def mode_of(node: Node) -> str:
@@ -108,3 +108,8 @@ def half_value(node: Node) -> str | None:
 )
 def axes_input(node: Node) -> str | None:
     return "the fourth input, axes, is refused" if input_of(node, 3) is not None else None
+
+
+@condition("Pad", RTX, source="measured with TensorRT-RTX 1.7.1: it wraps what ONNX crops first")
+def cropped_and_wrapped(node: Node) -> str | None:
+    return "negative pads would wrap what they crop" if mode_of(node) == "wrap" and _crops(node) else None

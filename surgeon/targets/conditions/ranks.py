@@ -15,6 +15,7 @@ from surgeon.targets.condition import (
     rank_of,
     shape_of,
 )
+from surgeon.targets.conditions.reductions import is_handed_on
 from surgeon.targets.dtypes import MOST_DIMENSIONS
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since
 
@@ -26,8 +27,8 @@ from surgeon.targets.releases import EVERYWHERE, RTX, between, since
     source="measured with TensorRT 8.4.1.5 and TensorRT-RTX 1.7.1: at least 1 dimensions are required for input",
 )
 def reduced_number(node: Node) -> str | None:
-    if node.attrs.get("axes"):
-        return None  # there is a dimension: nothing need be inferred
+    if node.attrs.get("axes") or is_handed_on(node):
+        return None  # there is a dimension, and nothing need be inferred; or nothing is reduced
     return "an input without dimensions is refused" if rank_of(node) == 0 else None
 
 

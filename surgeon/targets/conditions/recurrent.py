@@ -76,7 +76,8 @@ def misshapen(node: Node) -> str | None:
     data, hidden = shape_of(node), node.attrs.get("hidden_size")
     if data is None or len(data) != 3 or hidden is None:
         return None
-    gates, state = GATES[node.op] * hidden, (None, data[1], hidden)
+    ways = 2 if node.attr("direction") == "bidirectional" else 1
+    gates, state = GATES[node.op] * hidden, (ways, data[1], hidden)
     wanted: dict[int, Shape] = {
         1: (None, gates, data[2]),
         2: (None, gates, hidden),

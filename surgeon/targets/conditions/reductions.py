@@ -33,7 +33,7 @@ def reduce_axes(node: Node) -> str | None:
     source="onnx-tensorrt@1def182: noop_with_empty_axes is not read",
 )
 def reduce_noop(node: Node) -> str | None:
-    if not _reduces_nothing(node):
+    if not reduces_nothing(node):
         return None
     return "noop_with_empty_axes is not read: it would reduce over every axis"
 
@@ -44,12 +44,18 @@ def reduce_noop(node: Node) -> str | None:
     source="measured with TensorRT-RTX alone: with noop_with_empty_axes and no axes it hands its input on",
 )
 def reduce_nothing(node: Node) -> str | None:
-    if not _reduces_nothing(node):
+    if not reduces_nothing(node):
         return None
     return "noop_with_empty_axes would return the input, not what the operator makes of each number"
 
 
-def _reduces_nothing(node: Node) -> bool:
+def is_handed_on(node: Node) -> bool:
+    """Whether a reduction returns its input as it is: over no axes, of one number that the operator keeps."""
+    return reduces_nothing(node) and node.op in ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
+
+
+def reduces_nothing(node: Node) -> bool:
+    """Whether noop_with_empty_axes holds: there are no axes."""
     return bool(node.attr("noop_with_empty_axes")) and input_of(node, 1) is None and "axes" not in node.attrs
 
 
@@ -138,6 +144,9 @@ def neither_zero_nor_one(node: Node) -> str | None:
 )
 def normalized_axes(node: Node) -> str | None:
     rank, axes = rank_of(node), node.attr("axes") or (0, 2, 3)
-    if rank is None or all(-rank <= axis < rank for axis in axes):
+    if rank is None:
         return None
+    if all(-rank <= axis < rank for axis in axes):
+        twice = len({axis % rank for axis in axes}) < len(axes)
+        return f"the axes {list(axes)} name one twice, which would be divided by twice" if twice else None
     return f"the axes {list(axes)} are more than the {rank} dimensions"

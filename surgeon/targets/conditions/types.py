@@ -132,10 +132,14 @@ def resized_type(node: Node) -> str | None:
     source="measured with TensorRT-RTX 1.7.1: `input` and `grid` must be of same type; first input has type Int",
 )
 def sampled_type(node: Node) -> str | None:
-    image, grid = dtype_of(node), dtype_of(node, 1)
+    image, grid = (_read_as(dtype_of(node, position)) for position in (0, 1))
     if image in INTEGERS or image == TensorProto.BOOL:
         return f"{dtype_name(image)} is refused"
     return "the grid has another type than the image" if 0 not in (image, grid) and image != grid else None
+
+
+def _read_as(dtype: int) -> int:
+    return int(TensorProto.FLOAT) if dtype == TensorProto.DOUBLE else dtype
 
 
 @condition(
