@@ -227,6 +227,14 @@ def test_a_cure_is_a_later_release_that_takes_it(tmp_path: Path) -> None:
     assert surgeon.check(tmp_path / "in.onnx", target="8.2").untaken
 
 
+def test_the_cure_beside_a_dla_is_its_gpu(tmp_path: Path) -> None:
+    reflect = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[1,3,8,8] x) => (float[1,3,8,10] y) <int64[8] p = {0, 0, 0, 1, 0, 0, 0, 1}> {
+      y = Pad <mode = "reflect"> (x, p)
+    }"""
+    assert cure(tmp_path, reflect, "--target", "8.6+dla") == "the GPU beside the DLA takes it"
+
+
 @pytest.mark.parametrize("words", [["--skip", "instance-norm"], ["--skip", "instance-norm:norm"], ["--only", "fold"]])
 def test_a_cure_is_an_option_to_leave_out(words: list[str], tmp_path: Path) -> None:
     assert cure(tmp_path, NORM, "--target", "8.4", *words) == "leave out --only, --skip or --strategy"

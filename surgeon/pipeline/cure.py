@@ -75,13 +75,13 @@ def _advice(node: Node) -> str:
 
 
 def first_taking(node: Node, target: Target) -> str:
-    """The first release after `target` that takes a node, as a sentence calls it; empty where none does."""
+    """What takes a node, as a sentence calls it: the GPU beside a DLA, else the first later release; empty for none."""
+    if target.dla and _taken(node, replace(target, name=dotted(target.version), dla=False)):
+        return "the GPU beside the DLA"
     names = [dotted(v) for v in RELEASES if v > target.version]
     for name in [] if target.rtx else names:
         if _taken(node, Target.parse(name)):
             return f"TensorRT {name}"
-    if target.dla and _taken(node, replace(target, name=dotted(target.version), dla=False)):
-        return "the GPU beside the DLA"
     return "" if target.rtx or not _taken(node, Target.parse("rtx")) else "TensorRT-RTX"
 
 
