@@ -197,6 +197,14 @@ def test_why_reads_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: Captu
     assert main(["why", "--target", "10.9"]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("topk-limit: ") and "surgeon check MODEL.onnx --target 10.9" in printed
+    assert "is a guess" not in printed
+
+
+def test_why_says_that_its_target_is_a_guess(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("TopK: K exceeds the maximum value allowed (3840)\n"))
+    assert main(["why"]) == 0
+    said = "the log does not say which TensorRT printed it: " + str(Target.default())
+    assert said in " ".join(capsys.readouterr().out.split())
 
 
 def test_why_says_that_it_does_not_know(tmp_path: Path, capsys: Captured) -> None:

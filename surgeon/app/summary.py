@@ -67,9 +67,9 @@ def print_precision(half: PrecisionResult, screen: Screen, each: bool) -> None:
     screen.line(text, "bad" if half.failed else "good")
 
 
-def closing(report: Report) -> str:
-    """What was proved and undone, but for where it was written."""
-    said = [_rewrites(report)]
+def closing(report: Report, *, converted: bool = False) -> str:
+    """What was proved and undone, but for where it was written; `converted` is whether the types became others."""
+    said = ["converted to fp16", _rewrites(report)] if converted else [_rewrites(report)]
     if report.applied:
         said.append(_proof(report))
     if report.undone:

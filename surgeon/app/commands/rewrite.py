@@ -67,7 +67,10 @@ def run(args: argparse.Namespace) -> int:
     style = "good" if status in (DONE, CHANGES) else "bad"
     if reports:
         screen.line(f"{counted(len(reports), 'report')} written to {', '.join(map(str, reports))}")
-    screen.line(f"{closing(report)}; {_where(args, withheld)}, {report.seconds:.1f} s", "bad" if report.broken else "")
+    screen.line(
+        f"{closing(report, converted=done.half is not None)}; {_where(args, withheld)}, {report.seconds:.1f} s",
+        "bad" if report.broken else "",
+    )
     screen.line(answer(report, saved), style)
     if args.format != "text":
         print(_formatted(args, done, status), end="")

@@ -28,11 +28,16 @@ def run(args: argparse.Namespace) -> int:
         screen.line("not known: no line of this text is in surgeon's table of causes", "bad")
         screen.line("surgeon check MODEL.onnx --target T says which nodes a TensorRT does not take", "dim")
         return FAILED
-    target = _target(args, log)
+    named = Target.parse(args.target) if args.target else release_of(log)
+    target = named or Target.default()
     first, *others = found
     if args.model is not None:
         first = in_model(first, log, args.model, target)
     _print(first, args.model or MODEL, target, screen)
+    if named is None:
+        screen.line(
+            f"the log does not say which TensorRT printed it: {target} is a guess, --target says another", "dim"
+        )
     screen.table("also", ("cause", "line"), [(f.cause.name, f.line) for f in others if f.cause.weight > Weight.OPEN])
     return DONE
 
@@ -44,11 +49,6 @@ def _log(name: str) -> str:
     if sys.stdin.isatty():
         raise UsageError("name a file with what was printed, or pipe it in: trtexec ... 2>&1 | surgeon why")
     return sys.stdin.read()
-
-
-def _target(args: argparse.Namespace, log: str) -> Target:
-    """The target that was asked for, else the release that printed the log, else what is installed."""
-    return Target.parse(args.target) if args.target else release_of(log) or Target.default()
 
 
 def _print(finding: Finding, model: str, target: Target, screen: Screen) -> None:
