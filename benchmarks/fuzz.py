@@ -2,6 +2,7 @@
 
     python benchmarks/fuzz.py --seconds 600             seeds from 0 on, as many as fit
     python benchmarks/fuzz.py --seeds 5000:6000         those seeds
+    python benchmarks/fuzz.py --jobs 16 --out found     the same in 16 processes; every line goes to found/ as well
 
 A seed is one model: a window that the pattern of a rule describes (`surgeon.proof.instances`), with an operator, a
 number, an attribute or a reader changed in half of them. It is rewritten with every pass, for one of several targets,
@@ -11,16 +12,26 @@ without the proof, or for every fourth seed with it. What comes out must
 2. load in ONNX Runtime where the model did,
 3. be the same to the byte when it is rewritten again,
 
-and nothing may end with a traceback. A line is printed for each seed that breaks one of these, and a summary.
+and nothing may end with a traceback, a dead process or without an end. A line of JSON is printed for each seed that
+breaks one of these, and a summary last.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import json
+import multiprocessing
 import random
+import resource
+import sys
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import NamedTuple, TextIO
 
 import numpy as np
 from onnx import ModelProto, numpy_helper
@@ -39,19 +50,35 @@ SWAPPED = [
     ("Add", "Sub"), ("Mul", "Div"), ("Max", "Min"), ("Relu", "Abs"), ("Sigmoid", "Tanh"), ("Greater", "Less"),
     ("ReduceMean", "ReduceSum"), ("Exp", "Neg"), ("GreaterOrEqual", "LessOrEqual"), ("Sqrt", "Reciprocal"),
 ]  # fmt: skip
-SKIPPED, RIGHT, WRONG, INVALID, CHANGED, ENDED = "skipped", "right", "wrong", "invalid", "changed again", "traceback"
+SKIPPED, RIGHT, REFUSED = "skipped", "right", "refused"
+WRONG, INVALID, CHANGED, ENDED = "wrong", "invalid", "changed again", "traceback"
+DIED, HUNG = "died", "hung"  # the process that had the seed
+GOOD = (SKIPPED, RIGHT)
+MEMORY = 6 << 30  # bytes of addresses that a process may have
 
 
-def model_of(seed: int) -> ModelProto | None:
-    """The model of a seed; None where it draws none that ONNX Runtime loads."""
+class Judged(NamedTuple):
+    """What became of a seed's model."""
+
+    seed: int
+    outcome: str
+    why: str = ""
+    target: str = ""
+    verify: str = ""
+
+
+def model_of(seed: int) -> ModelProto:
+    """The model of a seed. Raises Undrawable where it draws none that ONNX Runtime loads."""
     chance = random.Random(seed)
     try:
         proto, _ = draw(chance.choice(RULES), seed)
     except (Undrawable, ValueError, TypeError):
-        return None
+        raise Undrawable("no model is drawn") from None
     if chance.random() < 0.5:
         _change(proto, chance)
-    return None if load_error(proto) else proto
+    if load_error(proto):
+        raise Undrawable("ONNX Runtime does not load what is drawn")
+    return proto
 
 
 def _change(proto: ModelProto, chance: random.Random) -> None:
@@ -71,47 +98,154 @@ def _change(proto: ModelProto, chance: random.Random) -> None:
         graph.output.add(name=node.output[0])
 
 
-def judge(seed: int) -> tuple[str, str]:
-    """What becomes of a seed's model, and what there is to say of it."""
-    proto = model_of(seed)
-    if proto is None:
-        return SKIPPED, ""
-    target, verify = TARGETS[seed % len(TARGETS)], "window" if seed % 4 == 0 else "none"
+def judge(seed: int) -> Judged:
+    """What becomes of a seed's model."""
+    try:
+        proto = model_of(seed)
+    except Undrawable as error:
+        return Judged(seed, SKIPPED, str(error))
+    target = TARGETS[seed % len(TARGETS)]
+    verify = "window" if seed // len(TARGETS) % 4 == 0 else "none"  # so that every process has its share of them
+    outcome, why = _rewritten(proto, target, verify)
+    return Judged(seed, outcome, why, target, verify)
+
+
+Judge = Callable[[int], Judged]
+
+
+def _rewritten(proto: ModelProto, target: str, verify: str) -> tuple[str, str]:
     try:
         first = surgeon.rewrite(proto, target=target, verify=verify, cache=False)
         again = surgeon.rewrite(first.model, target=target, verify=verify, cache=False)
     except SurgeonError as error:
-        return SKIPPED, str(error)
+        return REFUSED, str(error)
     except Exception:
         return ENDED, traceback.format_exc(limit=-3)
-    if again.model.SerializeToString(deterministic=True) != first.model.SerializeToString(deterministic=True):
-        return CHANGED, f"{[a.pass_name for a in again.report.applied]} for {target}, {verify}"
-    if not first.report.applied:
+    if _bytes(again.model) != _bytes(first.model):
+        return CHANGED, str([a.pass_name for a in again.report.applied])
+    if _bytes(first.model) == _bytes(proto):
         return RIGHT, ""
+    applied = [a.pass_name for a in first.report.applied]
     why = load_error(with_functions(first.model))
     if why:
-        return INVALID, f"{why} for {target}, {verify}"
+        return INVALID, f"{applied}: {why}"
     verdict = prove_models(proto, first.model, own_rounding=True)
-    if verdict.ok is False:
-        return WRONG, f"{[a.pass_name for a in first.report.applied]} for {target}, {verify}: {verdict.why}"
-    return (RIGHT if verdict.ok else SKIPPED), ""
+    if verdict.ok is None:
+        return SKIPPED, "the whole model cannot be proved"
+    return (RIGHT, "") if verdict.ok else (WRONG, f"{applied}: {verdict.why}")
+
+
+def _bytes(proto: ModelProto) -> bytes:
+    return proto.SerializeToString(deterministic=True)
+
+
+def in_processes(
+    seeds: range, jobs: int, until: float, judge: Judge = judge, patience: float = 60.0
+) -> Iterator[Judged]:
+    """Every seed judged, each process with every `jobs`th, up to a time of `time.time`.
+
+    A process that dies, or has a seed for longer than `patience` seconds, is replaced behind that seed.
+    """
+    workers = [_Worker(seeds[k::jobs], until, judge, patience) for k in range(min(jobs, len(seeds)))]
+    while workers:
+        wait([w.results for w in workers], timeout=1.0)
+        for worker in list(workers):
+            yield from worker.judged()
+            if worker.finished:
+                workers.remove(worker)
+
+
+class _Worker:
+    """A process that judges seeds one after the other."""
+
+    def __init__(self, seeds: range, until: float, judge: Judge, patience: float) -> None:
+        self.seeds, self.until, self.judge, self.patience, self.finished = seeds, until, judge, patience, False
+        self._start()
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("fork")  # nothing runs here yet, and what is imported is there
+        self.results, there = context.Pipe(duplex=False)
+        self.process = context.Process(target=_work, args=(self.seeds, self.until, self.judge, there), daemon=True)
+        self.process.start()
+        there.close()
+        self.heard = time.monotonic()
+
+    def judged(self) -> Iterator[Judged]:
+        """What it has said since it was asked last; and of its seed, if that ended or stopped it."""
+        try:
+            while self.results.poll():
+                told, self.heard = self.results.recv(), time.monotonic()
+                if told is None:
+                    self.finished = True
+                    return
+                self.seeds = self.seeds[1:]
+                yield told
+        except EOFError:
+            self.process.join()
+            yield from self._passed_over(DIED, f"the process ended with code {self.process.exitcode}")
+        if not self.finished and time.monotonic() - self.heard > self.patience:
+            self.process.kill()
+            self.process.join()
+            yield from self._passed_over(HUNG, f"no answer in {self.patience:g} s")
+
+    def _passed_over(self, outcome: str, why: str) -> Iterator[Judged]:
+        yield Judged(self.seeds[0], outcome, why)
+        self.seeds = self.seeds[1:]
+        self.finished = not self.seeds
+        if not self.finished:
+            self._start()
+
+
+def _work(seeds: range, until: float, judge: Judge, results: Connection) -> None:
+    """Judge seeds until there are none, or the time is over."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    for seed in itertools.takewhile(lambda _: time.time() < until, seeds):
+        results.send(judge(seed))
+    results.send(None)
 
 
 def main() -> None:
     cli = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     cli.add_argument("--seconds", type=float, default=600.0)
-    cli.add_argument("--seeds", default="0:1000000000")
+    cli.add_argument("--seeds", default="0:1000000000", help="FIRST:LAST, without the last")
+    cli.add_argument("--jobs", type=int, default=1)
+    cli.add_argument("--out", type=Path, help="a folder for what is printed")
     args = cli.parse_args()
-    first, last = map(int, args.seeds.split(":"))
-    started, counts, rewritten = time.monotonic(), Counter[str](), first
-    for rewritten in range(first, last):
-        if time.monotonic() - started > args.seconds:
-            break
-        verdict, said = judge(rewritten)
-        counts[verdict] += 1
-        if verdict not in (SKIPPED, RIGHT):
-            print(f"seed {rewritten}: {verdict}: {said}", flush=True)
-    print(f"seeds {first} to {rewritten}: " + ", ".join(f"{n} {kind}" for kind, n in counts.most_common()))
+    seeds = range(*map(int, args.seeds.split(":")))
+    to: list[TextIO] = [sys.stdout]
+    if args.out:
+        args.out.mkdir(parents=True, exist_ok=True)
+        to.append((args.out / "fuzz.jsonl").open("w"))
+    started, counts = time.time(), Counter[tuple[str, str, str]]()
+    for judged in in_processes(seeds, args.jobs, started + args.seconds):
+        counts[judged.outcome, judged.verify, judged.why if judged.outcome == SKIPPED else ""] += 1
+        if judged.outcome not in GOOD:
+            _say(judged._asdict(), to)
+    _say(_summary(counts, seeds.start, time.time() - started), to)
+
+
+def _summary(counts: Counter[tuple[str, str, str]], first: int, seconds: float) -> dict[str, object]:
+    """How many seeds came to what, with the proof and without."""
+    without, proved, skipped = Counter[str](), Counter[str](), Counter[str]()
+    for (outcome, verify, why), n in counts.items():
+        if outcome == SKIPPED:
+            skipped[why] += n
+        else:
+            (proved if verify == "window" else without)[outcome] += n
+    judged = without.total() + proved.total()
+    return {
+        "judged": judged,
+        "without the proof": dict(without),
+        "with the proof": dict(proved),
+        "skipped": dict(skipped),
+        "seeds": f"{first} and {counts.total() - 1} more",
+        "seconds": round(seconds),
+    }
+
+
+def _say(line: dict[str, object], to: list[TextIO]) -> None:
+    for file in to:
+        print(json.dumps(line), file=file, flush=True)
 
 
 if __name__ == "__main__":

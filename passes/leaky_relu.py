@@ -68,6 +68,8 @@ def one_scale(b, x, first, second, alpha=None):
     shape = np.broadcast_shapes(first.shape, second.shape)
     if not first.size == second.size == 1 or not fits(b, x, shape) or b.dtype(x) not in FLOATS:
         not_mine()
+    if b.root.op == "Div" and not second.all():
+        not_mine()
     scale = np.asarray(first.astype(float) / second if b.root.op == "Div" else first.astype(float) * second).reshape(())
     require(holds(b, x, float(scale)), "the product of the factors does not fit into their type")
     y = b.Relu(x) if alpha is None else b.LeakyRelu(x, alpha=alpha)

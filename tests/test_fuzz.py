@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -23,12 +24,28 @@ def test_random_windows_come_out_right() -> None:
     """As many seeds as fit, from the same one on; `benchmarks/fuzz.py --seeds N:N+1` shows one of them again."""
     until, found, seed = time.monotonic() + SECONDS, [], 0
     while time.monotonic() < until:
-        verdict, said = fuzz.judge(seed)
-        if verdict not in (fuzz.RIGHT, fuzz.SKIPPED):
-            found.append(f"seed {seed}: {verdict}: {said}")
+        judged = fuzz.judge(seed)
+        if judged.outcome not in fuzz.GOOD:
+            found.append(str(judged))
         seed += 1
     assert not found, "\n".join(found)
     assert seed > 20
+
+
+def judged_by_turns(seed: int) -> fuzz.Judged:
+    """Ends its process at seed 4, and never returns at seed 3."""
+    if seed == 4:
+        os._exit(7)
+    if seed == 3:
+        time.sleep(1000)
+    return fuzz.Judged(seed, fuzz.RIGHT)
+
+
+def test_a_process_that_dies_or_hangs_costs_one_seed() -> None:
+    judged = list(fuzz.in_processes(range(2, 8), 2, time.time() + 1000, judged_by_turns, patience=1.0))
+    assert sorted((j.seed, j.outcome) for j in judged) == [
+        (2, fuzz.RIGHT), (3, fuzz.HUNG), (4, fuzz.DIED), (5, fuzz.RIGHT), (6, fuzz.RIGHT), (7, fuzz.RIGHT)
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("target", ["7.1", "8.4", "rtx"])
