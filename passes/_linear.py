@@ -225,7 +225,7 @@ class _Reader:
         """A shape that is not computed is that of x, as the pattern says; x stands here for one number."""
         wanted = self.b.value(shape)
         found = self.of(value)
-        if wanted is not None and math.prod(wanted.tolist()) > FOLD_LIMIT:
+        if wanted is not None and not _is_small_shape(wanted):
             not_mine()
         return found if wanted is None else _each(lambda v: v * np.ones(wanted.astype(int)), [found], found.degree)
 
@@ -236,6 +236,10 @@ class _Reader:
             if bound is not None:
                 found = _each(function, [found, bound], _common([found, bound]))
         return found
+
+
+def _is_small_shape(wanted: np.ndarray) -> bool:
+    return wanted.ndim == 1 and not (wanted < 0).any() and math.prod(wanted.tolist()) <= FOLD_LIMIT
 
 
 def _constant(array: np.ndarray) -> _Sides:

@@ -47,6 +47,7 @@ def decompose(b, x):
 
 @rule(op.LpPool(x, p=attr("p")), stage=Stage.LOWER, strategy="decompose")
 def decompose_power(b, x, p):
+    require(p > 0, f"p is {p}: there is no such root")
     if _is_dilated(b.root):
         powers = _power(b, x, p)
         found = _by_slices(b, powers) if pool_axes(b.root) is None else _reduced(b, powers, windows_of(b.root))

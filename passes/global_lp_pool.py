@@ -17,6 +17,7 @@ x = var("x")
 
 @rule(op.GlobalLpPool(x, p=attr("p")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, p):
+    require(p > 0, f"p is {p}: there is no such root")
     rank = b.rank(x)
     require(rank is not None, "the rank of the input is not known")
     axes = list(range(2, rank))

@@ -60,7 +60,7 @@ def fuse(b, x, **found):
     if instance_axis(b, n) is not None or is_grouped_last(n):
         not_mine()
     require(
-        n.is_trailing and n.axes[0] > 0 or n.axes == (1,),
+        n.axes and (n.is_trailing and n.axes[0] > 0 or n.axes == (1,)),
         f"means over the axes {list(n.axes)} of {n.rank} are no layer normalisation",
     )
     n = with_epsilon(b, n, found)

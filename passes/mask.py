@@ -224,6 +224,11 @@ def reduce(b, x, places=None, mask=None):
         not_mine()
     over = _require_same_sizes(b, mask, x)
     rest = b.rank(x) - over
+    squeezes = [n for n in b.matched if n.key == "Squeeze"]
+    require(
+        (rest == 0 and not b.root.attr("keepdims")) or all([*n.operands(), None][1] is not None for n in squeezes),
+        "its Squeeze has no axes, and drops the dimension of a single place, too",
+    )
     axes = _axes(b, b.root, over, rest)
     shown = _shown(b, mask, rest)
     filled = b.Where(shown, x, neutral(REDUCTIONS[b.root.op], b.dtype(x)))

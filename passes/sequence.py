@@ -160,6 +160,9 @@ def concat(b, sequence, axis, new_axis):
         return split.inputs[0]
     items = _items(b, sequence)
     require(items, "the sequence is empty")
+    require(new_axis in (0, 1), f"new_axis is {new_axis}")
+    ranks = [b.rank(i) + new_axis for i in items if isinstance(i, Value) and b.rank(i) is not None]
+    require(all(-r <= axis < r for r in ranks), f"the tensors have no axis {axis}")
     whole = None if new_axis else _whole(b, items, axis)
     if whole is not None:
         return whole

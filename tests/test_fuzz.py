@@ -54,9 +54,11 @@ def test_a_process_that_dies_or_hangs_costs_one_seed() -> None:
     [
         model("(float[N,3] x) => (y) { y = MeanVarianceNormalization (x) }", opset=20),
         model("(float[N,3] x) => (y) { y = LpNormalization <axis = 2, p = 2> (x) }", opset=20),
+        model("(float[N] x) => (y) { s = SequenceConstruct (x) y = ConcatFromSequence <axis = 1> (s) }"),
+        model("(float[N] x) => (y) { s = SequenceConstruct (x) y = ConcatFromSequence <new_axis = 2, axis = 0> (s) }"),
         model("(float[N] x, float[N] s, float[N] f) => (y) { a = InstanceNormalization (x, s, s) y = Mul (a, f) }"),
     ],
-    ids=["MeanVarianceNormalization", "LpNormalization", "InstanceNormalization"],
+    ids=["MeanVarianceNormalization", "LpNormalization", "axis", "new_axis", "InstanceNormalization"],
 )
 def test_what_runs_on_nothing_still_loads(proto: ModelProto, target: str) -> None:
     """ONNX Runtime loads these, and they name axes that there are not."""
