@@ -63,6 +63,9 @@ WRONG = {
         "Relu(x)",
         "b.Where(b.Equal(b.Size(x), ints(1)), b.Abs(x), b.Relu(x))",
     ),
+    "a size of six": (RELU, "Relu(x)", "b.Where(b.Equal(size(b, x, 0), ints(6)), x, b.Relu(x))"),
+    "a last row twice": (RELU, "Relu(x)", "b.Relu(b.Gather(x, b.Min(b.Range(np.asarray(0), "
+        "b.Squeeze(size(b, x, 0), ints(0)), np.asarray(1)), ints(254)), axis=0))"),
     "an even size": (RELU, "Relu(x)", "b.Where(b.Equal(b.Mod(size(b, x, 0), ints(2)), ints(0)), b.Relu(x), x)"),
     "an odd size": (RELU, "Relu(x)", "b.Where(b.Equal(b.Mod(size(b, x, 1), ints(2)), ints(1)), b.Relu(x), x)"),
     # from a size on
@@ -152,6 +155,11 @@ WRONG = {
     "dequantized as if signed": ("(uint8[N,C] a) => (float[N,C] r) <float s = {0.5}> "
         "{ t = DequantizeLinear (a, s)  r = Neg (t) }", "DequantizeLinear(x, y)",
         "b.Mul(b.Cast(b.Cast(x, to=3), to=1), 0.5)"),
+    "the lowest integer": (INT32, "Abs(x)", "b.Max(x, b.Neg(b.Max(x, np.asarray([-2147483647], np.int32))))"),
+    "the lowest of 16 bits": ("(int16[N,C] a) => (float[N,C] r) { t = Cast <to = 1> (a)  r = Neg (t) }",
+        "Cast(x, to=1)", "b.Max(b.Cast(x, to=1), -32767.0)"),
+    "integers equal as floats": ("(int64[N,C] a, int64[N,C] c) => (bool[N,C] r) { t = Equal (a, c)  r = Not (t) }",
+        "Equal(x, y)", "b.Equal(b.Cast(x, to=1), b.Cast(y, to=1))"),
     "a remainder by floor": ("(int64[N,C] a) => (int64[N,C] r) <int64 k = {7}> "
         "{ t = Mod <fmod = 1> (a, k)  r = Identity (t) }", "Mod(x, y, fmod=1)", "b.Mod(x, y)"),
     "a quotient by floor": ("(int64[N,C] a) => (int64[N,C] r) <int64 k = {7}> { t = Div (a, k)  r = Identity (t) }",
@@ -218,6 +226,10 @@ WRONG = {
     "a softplus that overflows": (
         "(float[N,C] a) => (float[N,C] r) { t = Softplus (a)  r = Neg (t) }",
         "Softplus(x)", "b.Log(b.Add(b.Exp(x), 1.0))"),
+    "a softplus that ends": ("(float[N,C] a) => (float[N,C] r) { t = Softplus (a)  r = Neg (t) }", "Softplus(x)",
+        "b.Where(b.Less(x, -12.0), 0.0, b.Softplus(x))"),
+    "a root that ends": ("(float[N,C] a) => (float[N,C] r) { t = Sqrt (a)  r = Neg (t) }", "Sqrt(x)",
+        "b.Sqrt(b.Min(x, 1e32))"),
     "an exp that is cut off": (EXP, "Exp(x)", "b.Exp(b.Min(x, 80.0))"),
     "an exp of what is small": (EXP, "Exp(x)", "b.Exp(b.Max(x, -60.0))"),
     "a tanh by exp": ("(float[N,C] a) => (float[N,C] r) { t = Tanh (a)  r = Neg (t) }", "Tanh(x)",

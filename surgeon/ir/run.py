@@ -165,7 +165,7 @@ def as_array(result: Any) -> np.ndarray:
 
 @cache
 def _mended() -> list[Any]:
-    """What onnx's reference evaluator computes wrongly: Celu before onnx 1.23, Loop in every one."""
+    """What onnx's reference evaluator computes wrongly: Celu before onnx 1.23, the others in every one."""
     from onnx.reference import op_run
     from onnx.reference.ops import op_loop
 
@@ -197,7 +197,16 @@ def _mended() -> list[Any]:
                 *(np.reshape(r, (-1, *s)) for r, s in zip(results[self.N :], shapes, strict=True)),
             )
 
-    return [Celu, Loop]
+    class MeanVarianceNormalization(op_run.OpRun):
+        def _run(self, x: Any, axes: Any = (0, 2, 3)) -> Any:
+            """ONNX spells it with constants of fp32, which do not go with a double."""
+            over = tuple(axes)
+            mean = np.mean(x, axis=over, keepdims=True)
+            squares = np.mean(np.power(x, 2), axis=over, keepdims=True)
+            deviation = np.sqrt(squares - np.power(mean, 2)) + x.dtype.type(1e-9)
+            return (((x - mean) / deviation).astype(x.dtype),)
+
+    return [Celu, Loop, MeanVarianceNormalization]
 
 
 def first_line(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
@@ -81,10 +82,11 @@ class _Draws:
 
 
 def _huge(x: np.ndarray, elem: int) -> np.ndarray:
-    """Numbers about as large as LARGEST_INPUT; in fp16, as its largest one."""
+    """Numbers about as large as LARGEST_INPUT; in fp16, as its largest one. The squares of all of them have a sum."""
     if elem == TensorProto.FLOAT16:
         return x * 1.5e4
-    return np.clip(x * (LARGEST_INPUT / 4), -LARGEST_INPUT, LARGEST_INPUT)
+    most = min(LARGEST_INPUT, math.sqrt(float(np.finfo(np.float32).max) / max(1, x.size)))
+    return np.clip(x * (most / 4), -most, most)
 
 
 def _small_integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

@@ -35,7 +35,7 @@ FURTHEST_BACK = -1024  # a number below is no position from the end: masks add -
 MOST_NAMED = 12
 MOST_PROBED = 1 << 20  # elements that all the probes of a window may draw, weights counted in part
 ENOUGH = 1 << 11  # elements of an input in which the numbers are tried, where its sizes are chosen
-FEW = 16  # elements of inputs: their signs are no sample
+FEW = 600  # elements of inputs: at an end of them, where a size counts, their signs are no sample
 MOST_RUNS = 16  # of one kind of numbers, where its inputs are small
 DENSE = 2048
 HEAD = 12  # integers that are tried first, whatever the inputs hold: both ends, and what the window names
@@ -69,15 +69,21 @@ class Window:
         return divisors(self.pair)
 
     @cached_property
+    def divides(self) -> bool:
+        """Whether a side divides, or takes a remainder."""
+        models = (self.pair.before, self.pair.after)
+        return any(n.op_type in ("Div", "Mod") for m in models for n in _nodes(m))
+
+    @cached_property
     def weights(self) -> int:
         """How many elements the constants of the larger side have."""
         models = (self.pair.before, self.pair.after)
         return max(sum(_elements(tuple(t.dims)) for t in m.graph.initializer) for m in models)
 
     @cached_property
-    def only_picks(self) -> bool:
-        """Whether neither side multiplies what it reads: then it holds up to the largest number of its type."""
-        return all(n.op_type in PICKS for m in (self.pair.before, self.pair.after) for n in m.graph.node)
+    def never_overflows(self) -> bool:
+        """Whether neither side makes larger numbers of what it reads: it holds up to the largest one of its type."""
+        return all(n.op_type in PICKS | SMALLER for m in (self.pair.before, self.pair.after) for n in m.graph.node)
 
     @cached_property
     def runs_on_nothing(self) -> bool:
@@ -103,11 +109,14 @@ class Window:
         return sum(math.prod(dims) for _, _, dims in sized) + self.weights // 4 + 64
 
 
+SATURATED = "saturated"  # every number is where Sigmoid, Tanh, Exp and Erf are next to their ends
 PICKS = words(
     "Abs Clip Concat Equal Expand Flatten Gather Greater GreaterOrEqual Identity LeakyRelu Less LessOrEqual Max "
     "MaxPool Min Neg Not PRelu Pad ReduceMax ReduceMin Relu Reshape Shape Sign Slice Split Squeeze ThresholdedRelu "
     "Tile Transpose Unsqueeze Where"
 )
+
+SMALLER = words("Ceil Erf Floor Log Round Sigmoid Sqrt Tanh")
 
 # Operators that ONNX Runtime runs on tensors without elements: others, such as InstanceNormalization, end the process.
 RUNS_ON_NOTHING = PICKS | words(
@@ -151,11 +160,11 @@ def _small(count: int) -> Iterator[tuple[int, ...]]:
 
 
 def _named(count: int, numbers: Iterable[float]) -> Iterator[tuple[int, ...]]:
-    """The sizes that the window names, and those beside them."""
+    """The sizes that the window names, and those beside them: of a last position the first wrong size is two above."""
     whole = (int(x) for x in numbers if float(x).is_integer())
-    named = dict.fromkeys(abs(x) for x in whole if abs(x) >= 8 and FURTHEST_BACK < x < LARGEST_NAMED)
+    named = dict.fromkeys(abs(x) for x in whole if abs(x) >= 4 and FURTHEST_BACK < x < LARGEST_NAMED)
     for number in list(named)[:MOST_NAMED]:
-        for size, k, others in product((number, number + 1, number - 1), range(count), (2, 1)):
+        for size, k, others in product((number, number + 1, number - 1, number + 2), range(count), (2, 1)):
             yield _one(count, k, size, others)
 
 
@@ -207,14 +216,21 @@ def probed_feeds(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe]
         if len(floats) > 1:
             halves = {n: np.resize(_usual_pool("half", e), math.prod(s)).reshape(s) for n, e, s in floats}
             yield "equal", {**base, **halves}
+            yield "next to equal", {**base, **_one_step_apart(halves)}
         for sign in (1, -1):
             one_sign = {n: (sign * np.abs(rng.standard_normal(s))).astype(_dtype(e)) for n, e, s in floats}
             yield "one sign", {**base, **one_sign}
+            saturated = {n: (sign * rng.uniform(8, 40, s)).astype(_dtype(e)) for n, e, s in floats}
+            yield SATURATED, {**base, **saturated}
     numbers = [x for x in sized if window.roles.get(x[0]) == "number" and _elements(x[2])]
     if numbers:
         pools = {elem: _integer_pool(window, elem) for _, elem, _ in numbers}
         for kind, feeds in _filled("integer", numbers, pools, base):
             yield kind, {**feeds, **{n: _without_zero(feeds[n]) for n in feeds if n in window.divisors}}
+        if len(numbers) > 1 and not window.divisors:
+            same = {n: np.resize(pools[e], math.prod(s)).reshape(s) for n, e, s in numbers}
+            yield "equal", {**base, **same}
+            yield "next to equal", {**base, **_one_step_apart(same)}
     for name, elem, dims in sized:
         if elem == TensorProto.BOOL:
             for value in (True, False):
@@ -305,8 +321,10 @@ def _scales(window: Window, types: Iterable[int]) -> Iterator[tuple[str, int]]:
     for exponent in range(max(lowest, -150), min(highest - BINADES + 1, 150), BINADES):
         if exponent + BINADES <= 60:
             yield "tiny" if exponent < -16 else "scaled" if exponent < 16 else "huge", exponent
-        elif window.only_picks:
+        elif window.never_overflows:
             yield "beyond", exponent
+    if window.never_overflows:
+        yield "beyond", highest + 1 - BINADES
 
 
 def _with_neighbours(values: np.ndarray, elem: int) -> np.ndarray:
@@ -326,9 +344,24 @@ def _integer_pool(window: Window, elem: int) -> np.ndarray:
     powers = [s * (1 << k) + d for k in range(info.bits) for s in (1, -1) for d in (-1, 0, 1)]
     spread = [int(s * 2.0 ** rng.uniform(0, info.bits)) for _ in range(100) for s in (1, -1)]
     wanted = [info.min, info.max, *named, *(-x for x in named), *powers, *range(-130, 260), *spread]
-    lowest = info.min + (info.min < 0)  # the lowest one of a type with signs has no opposite
+    # The lowest one of a type with signs, divided by -1, ends the process.
+    lowest = info.min + (info.min < 0 and window.divides)
     found = np.asarray(list(dict.fromkeys(x for x in wanted if lowest <= x <= info.max)), _dtype(elem))
     return np.concatenate([found[:HEAD], rng.permutation(found[HEAD:])])
+
+
+def _one_step_apart(feeds: Feeds) -> Feeds:
+    """Each input but the first one moved by one step of its type, every other element upwards."""
+    return {n: x if k == 0 else _moved(x) for k, (n, x) in enumerate(feeds.items())}
+
+
+def _moved(x: np.ndarray) -> np.ndarray:
+    up = np.arange(x.size).reshape(x.shape) % 2 == 0
+    if is_float(x.dtype):
+        moved = np.where(up, np.nextafter(x, x.dtype.type(np.inf)), np.nextafter(x, x.dtype.type(-np.inf)))
+        return np.asarray(moved, x.dtype)
+    info = np.iinfo(x.dtype)
+    return np.where(up & (x < info.max), x + x.dtype.type(1), np.where(x > info.min, x - x.dtype.type(1), x))
 
 
 def _counts(window: Window) -> np.ndarray:
@@ -417,6 +450,7 @@ def _weight_sizes(window: Window) -> set[int]:
 
 __all__ = [
     "MOST_PROBED",
+    "SATURATED",
     "Window",
     "probed_feeds",
     "probed_positions",
