@@ -10,12 +10,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
-from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from surgeon.ir.declared import MADE_UP, Declared, drop_sizes, drop_sizes_of_bodies
 from surgeon.ir.graph import VALUELESS, Graph, Node, Value, scopes_of
@@ -288,25 +288,26 @@ def _inferred(model: ModelProto) -> ModelProto:
     known type: it is told of none. Nor are values followed where a vector is long: that of an Add, a Sub or a Mul takes
     memory for each element, 200 bytes of it.
     """
+    by_op: dict[str, list[NodeProto]] = {}
     for node in all_nodes(model.graph):
-        if node.op_type == "EyeLike":
-            node.domain = DOMAIN
+        by_op.setdefault(node.op_type, []).append(node)
+    for node in by_op.get("EyeLike", ()):
+        node.domain = DOMAIN
     try:
-        return onnx.shape_inference.infer_shapes(model, data_prop=not _has_long_vector(model))
+        return onnx.shape_inference.infer_shapes(model, data_prop=not _has_long_vector(model.graph, by_op))
     except Exception:
         return model
 
 
-def _has_long_vector(model: ModelProto) -> bool:
-    """Whether a vector is, or may become, longer than LONG."""
-    for info in model.graph.input:
+def _has_long_vector(graph: GraphProto, by_op: Mapping[str, Sequence[NodeProto]]) -> bool:
+    """Whether a vector is, or may become, longer than LONG. `by_op`: the graph's nodes, those of its bodies too."""
+    for info in graph.input:
         dims = info.type.tensor_type.shape.dim
         if len(dims) == 1 and dims[0].dim_value > LONG:
             return True
-    large = {t.name for t in model.graph.initializer if _is_large(t)}
-    nodes = list(all_nodes(model.graph))
-    large |= {n.output[0] for n in nodes if n.op_type == "Constant" and any(_is_large(a.t) for a in n.attribute)}
-    return bool(large) and any(i in large for n in nodes if n.op_type in SIZED for i in n.input)
+    large = {t.name for t in graph.initializer if _is_large(t)}
+    large |= {n.output[0] for n in by_op.get("Constant", ()) if any(_is_large(a.t) for a in n.attribute)}
+    return bool(large) and any(i in large for op in SIZED for n in by_op.get(op, ()) for i in n.input)
 
 
 def _is_large(tensor: TensorProto) -> bool:
