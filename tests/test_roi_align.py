@@ -42,3 +42,11 @@ def test_rois_within_and_outside_of_the_picture(coordinates: str, mode: str, rat
     }
     before, after = (ort.InferenceSession(m.SerializeToString()).run(None, feeds)[0] for m in (model, result.model))
     assert np.allclose(before, after, rtol=1e-4, atol=1e-5)
+
+
+def test_a_picture_whose_rois_come_from_outside() -> None:
+    """Its only valid position is 0: an ONNX Runtime that checks runs nothing else."""
+    text = TEXT.replace("MODE", "half_pixel").replace("RATIO", "0").replace("N,", "1,", 1).replace("KIND", "avg")
+    result = surgeon.rewrite(onnx.parser.parse_model(text), target="rtx", cache=False)
+    assert not result.report.untaken
+    assert not result.report.declined

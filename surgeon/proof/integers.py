@@ -74,6 +74,12 @@ def corners_of_rois(model: ModelProto) -> frozenset[str]:
     return frozenset(n.input[1] for n in nodes if not any(a.name == "sampling_ratio" and a.i for a in n.attribute))
 
 
+def pictures_of_rois(model: ModelProto) -> frozenset[tuple[str, str]]:
+    """The tensors that a RoiAlign reads as (pictures, the picture of each roi). ONNX Runtime refuses others."""
+    nodes = (n for n in model.graph.node if n.op_type == "RoiAlign" and len(n.input) > 2)
+    return frozenset((n.input[0], n.input[2]) for n in nodes)
+
+
 def divisors(pair: ModelPair) -> frozenset[str]:
     """The inputs that something is divided by as integers: an old ONNX Runtime ends the process where they are 0."""
     found: frozenset[str] = frozenset()

@@ -23,7 +23,7 @@ from surgeon.proof.chance import why_random
 from surgeon.proof.equality import TOLERANCE, Difference, compare, smallest_normal
 from surgeon.proof.exact import Exact, widen_stash
 from surgeon.proof.feeds import NOT_COUNTED, NOT_FINITE, Feeds, SizedInput, feeds_of
-from surgeon.proof.integers import corners_of_rois, plain_integers
+from surgeon.proof.integers import corners_of_rois, pictures_of_rois, plain_integers
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.probes import (
     MOST_PROBED,
@@ -205,6 +205,7 @@ class _Judge:
         self.blind_to = frozenset[str]().union(*(BLIND_TO.get(op, ()) for op in used))
         self.corners = corners_of_rois(pair.before)
         self.strays = _has(pair.before, STRAYS) or _has(pair.after, STRAYS)
+        self.pictures = pictures_of_rois(pair.before)
         self.max_error = 0.0
         self.note = ""
         self.made = 0  # elements of the outputs of the last run
@@ -219,7 +220,7 @@ class _Judge:
                     continue
                 if kind in self.blind_to:
                     continue
-                feeds = self._near({**drawn, **given})
+                feeds = self._valid({**drawn, **given})
                 try:
                     expected = self.before.run(feeds)
                 except Unrunnable as error:
@@ -270,11 +271,15 @@ class _Judge:
             self.note = self.note or f"its inputs are slow to run: the probes ended after {PATIENCE:.0f} s"
         return None
 
-    def _near(self, feeds: Feeds) -> Feeds:
-        """The inputs with corners of rois none of which is far away; those at infinity are refused at once."""
+    def _valid(self, feeds: Feeds) -> Feeds:
+        """The inputs with rois that are not far away, but for those at infinity, of pictures that there are."""
         rois = {n: feeds[n] for n in self.corners & feeds.keys()}
         near = {n: x.clip(-FARTHEST_CORNER, FARTHEST_CORNER) for n, x in rois.items()}
-        return {**feeds, **{n: np.where(np.isfinite(x), near[n], x) for n, x in rois.items()}}
+        found = {**feeds, **{n: np.where(np.isfinite(x), near[n], x) for n, x in rois.items()}}
+        for pictures, index in self.pictures:
+            if pictures in feeds and index in feeds:
+                found[index] = feeds[index] % max(len(feeds[pictures]), 1)
+        return found
 
     def _cost(self, window: Window, sized: Sequence[SizedInput]) -> int:
         """What a run takes, in elements: a small input may be expanded to a large output."""
@@ -283,14 +288,14 @@ class _Judge:
     def _runs(self, feeds: Feeds, side: Runner) -> bool:
         """Whether a side runs."""
         try:
-            side.run(self._near(feeds))
+            side.run(self._valid(feeds))
         except Unrunnable:
             return False
         return True
 
     def _probe(self, kind: str, feeds: Feeds, where: str = "") -> tuple[Verdict | None, bool]:
         """(the verdict where the inputs show a difference, whether the original runs)"""
-        feeds = self._near(feeds)
+        feeds = self._valid(feeds)
         try:
             expected = self.before.run(feeds)
         except Unrunnable:

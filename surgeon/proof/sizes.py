@@ -45,7 +45,8 @@ class SizeChoice:
     alike     whether all are of one size, but for first dimensions, which are of another
     usual     (size of a first dimension, size of any other), at each turn; then nothing else counts
     borrowed  one name, and the size that it gets because something else in the model has it
-    below     what drawn integers are below: positions in a table, of which that of sentence types has two rows
+    below     what drawn integers are below: positions in a table, of which that of sentence types has two rows, and a
+              batch of one picture one
     """
 
     longer: int = 0
@@ -64,6 +65,7 @@ def small_choices(inputs: Sequence[DeclaredInput], model: ModelProto) -> Iterato
         yield SizeChoice(longer, alike)
         if not longer and any(elem in INTEGERS for _, elem, _ in inputs):
             yield SizeChoice(longer, alike, below=2)
+            yield SizeChoice(longer, alike, below=1)
     for borrowed in product(symbols_of(inputs), _sizes_to_borrow(inputs, model)):
         yield SizeChoice(borrowed=borrowed)
 
