@@ -17,7 +17,7 @@ from surgeon.ir.run import load_error
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 import fuzz
 
-SECONDS = 8.0
+SECONDS = 5.0
 
 
 def test_random_windows_come_out_right() -> None:
