@@ -17,6 +17,7 @@ KERNEL = "(float[1,2,5,5] x, float[2,2,3,3] w, float[2] b) => (float[a,b,c,d] y)
 SCATTERED = "(float[4,3] x, int64[2,1] i, float[2,3] u, float[2] v, float[2,2] w, float[N,3] n) => (float[4,3] y) { y = ScatterND (x, i, v) }"
 CHANNELS = "(float[1,2,3,4] x) => (float[1,2,3,4] y) <float[2] s = {1, 1}, float[1] one = {1}, float[1,2] row = {1, 1}> { y = InstanceNormalization (x, s, s) }"
 
+BOOLEANS = "constants of booleans alone are refused, where the result is an output"
 MIXED = "queries, keys, values and the mask are of different types"
 DIVIDED = "an integer constant is divided by 0, and the parser's process dies of it"
 WRAPPED = '(float[5] x) => (float[6] y) <int64[2] p = {-1, 2}> { y = Pad <mode = "wrap"> (x, p) }'
@@ -24,11 +25,6 @@ EACH = (
     "(float16[2] x, float[2] f) => (float[a,b] y) <int64 n = {2}, bool go = {1}> { y = Loop (n, go) "
     "<body = b (int64 i, bool c) => (bool d, float[2] v) { v = Cast <to = 1> (x) d = Identity (c) }> }"
 )
-DRAWN = (
-    "(float[2] x) => (float[a,b] y) <int64 n = {1}, bool go = {1}> { y = Loop (n, go) "
-    "<body = b (int64 i, bool c) => (bool d, float[2] v) { v = RandomNormalLike (x) d = Identity (c) }> }"
-)
-
 ASKED: dict[str, list[Example]] = {
     # control flow
     "left_out_output": [
@@ -196,7 +192,7 @@ ASKED: dict[str, list[Example]] = {
         for given in (-1, 2)
     ],
     "other_examples": [
-        Example("ReverseSequence", "rtx", f"there are {given} lengths for 5 examples", 10, *both(f"(float[4,5,3] x, int64[{given}] n) => (float[4,5,3] y) {{ y = ReverseSequence (x, n) }}", f"int64[{given}]", "int64[5]", "int64[N]"))
+        Example("ReverseSequence", "rtx", f"there are {given} lengths for 5 examples", 10, *both(f"(float[4,5,3] x, int64[{given}] n) => (float[4,5,3] y) {{ y = ReverseSequence (x, n) }}", f"int64[{given}]", "int64[5]"))
         for given in (0, 2)
     ]
     + [Example("ReverseSequence", "rtx", "there are 5 lengths for 4 examples", 10, *both("(float[4,5,3] x, int64[5] n) => (float[4,5,3] y) { y = ReverseSequence <batch_axis = 0, time_axis = 1> (x, n) }", " <batch_axis = 0, time_axis = 1>", ""))],
@@ -223,15 +219,13 @@ ASKED: dict[str, list[Example]] = {
         Example("Equal", "rtx", "uint8 of 1 and 2 dimensions is refused", 13, *both("(uint8[2,3] x, uint8[3] z) => (bool[2,3] y) { y = Equal (x, z) }", "uint8[3]", "uint8[2,1]", "uint8[1,3]")),
         Example("Equal", "rtx", "uint8 of 1 and 2 dimensions is refused", 13, *both("(uint8[2,3] x, uint8[3] z) => (bool[2,3] y) { y = Equal (x, z) }", "uint8", "int32")),
     ],
-    "equal_constants": [
-        Example("Equal", "rtx", "two constants of booleans are refused, where the result is an output", 13, *both("(bool[2] x) => (bool[2] y) <bool[2] a = {1, 0}, bool[1] b = {1}> { y = Equal (a, b) }", "(a, b)", "(x, b)", "(a, x)")),
-        Example("Equal", "rtx", "two constants of booleans are refused, where the result is an output", 13, *both("(float[2] x) => (bool[2] y) <bool[2] a = {1, 0}, bool[1] b = {1}> { y = Equal (a, b) }", "<bool[2] a = {1, 0}, bool[1] b = {1}>", "<float[2] a = {1, 0}, float[1] b = {1}>")),
+    "booleans_alone": [
+        Example("Equal", "rtx", BOOLEANS, 13, *both("(bool[1,2] x) => (bool[1,2] y) <bool[1,2] a = {1, 0}, bool[1,1] b = {1}> { y = Equal (a, b) }", "(a, b)", "(x, b)", "(a, x)")),
+        Example("Equal", "rtx", BOOLEANS, 13, *both("(float[2] x) => (bool[1,2] y) <bool[1,2] a = {1, 0}, bool[1,2] b = {1, 1}> { y = Equal (a, b) }", "bool[1,2]", "bool[2]")),
+        Example("Equal", "rtx", BOOLEANS, 13, *both("(float[2] x) => (bool[1,2] y) <bool[1,2] a = {1, 0}, bool[1,2] b = {1, 1}> { y = Equal (a, b) }", "<bool[1,2] a = {1, 0}, bool[1,2] b = {1, 1}>", "<float[1,2] a = {1, 0}, float[1,2] b = {1, 1}>")),
+        Example("Where", "rtx", BOOLEANS, 16, *both("(bool[1,2] x) => (bool[1,2] y) <bool[1,2] a = {1, 0}, bool[1,2] b = {1, 1}> { y = Where (a, b, a) }", "(a, b, a)", "(x, b, a)", "(a, b, x)"), beside=()),
     ],
     "widened_in_each": [
         Example("Loop", "rtx", "each iteration returns the same numbers of 16 bits, cast to fp32", 16, *both(EACH, "Cast <to = 1> (x)", "Cast <to = 10> (x)", "Cast <to = 1> (f)")),
-    ],
-    "drawn_once": [
-        Example("Loop", "rtx", "its one iteration returns random numbers", 16, *both(DRAWN, "n = {1}", "n = {2}")),
-        Example("Loop", "rtx", "its one iteration returns random numbers", 16, *both(DRAWN, "v = RandomNormalLike (x)", "v = Neg (x)", "w = RandomNormalLike (x) v = Neg (w)")),
     ],
 }  # fmt: skip

@@ -188,7 +188,7 @@ TAKEN = {
     "computed axes": "",
     "shape range": "10.0 10.9 11.4 rtx",
     "celu": "8.4 9.3 10.0 10.9 11.4 rtx",
-    "selu": "",
+    "selu": "6.0 7.0 7.2 8.0 8.2 8.4 9.3 10.0 10.9 11.4 rtx",
     "mish bf16": "",
     "mish": "10.0 10.9 11.4 rtx",
     "instance": "10.0 10.9 11.4 rtx",

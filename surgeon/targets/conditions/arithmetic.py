@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, constant_of, dtype_of, input_of, is_weights, rank_of, shape_of
+from surgeon.targets.condition import condition, constant_of, dtype_of, is_weights, rank_of, shape_of
 from surgeon.targets.releases import RTX, between, since
 
 
@@ -100,10 +100,15 @@ def equal_bytes(node: Node) -> str | None:
     return f"uint8 of {min(one, other)} and {max(one, other)} dimensions is refused"
 
 
-@condition("Equal", RTX, source="measured with TensorRT-RTX 1.7.1: MyelinCheckException: host_instr.cpp")
-def equal_constants(node: Node) -> str | None:
+@condition(
+    "Equal Where",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: MyelinCheckException: host_instr.cpp; one dimension is taken",
+)
+def booleans_alone(node: Node) -> str | None:
     made = node.outputs[0]
-    if dtype_of(node) != TensorProto.BOOL or made is None or not made.is_output:
+    if made is None or not made.is_output or dtype_of(node, 1) != TensorProto.BOOL:
         return None
-    constants = all(is_weights(input_of(node, position)) for position in (0, 1))
-    return "two constants of booleans are refused, where the result is an output" if constants else None
+    rank = len(node.graph.model.shape(made) or ())
+    constants = all(is_weights(value) for value in node.inputs)
+    return "constants of booleans alone are refused, where the result is an output" if constants and rank > 1 else None

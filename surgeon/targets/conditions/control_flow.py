@@ -205,20 +205,6 @@ def widened_in_each(node: Node) -> str | None:
     return None
 
 
-@condition(
-    "Loop",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: MyelinCheckException: tensor.cpp, should never be called on mod_t",
-)
-def drawn_once(node: Node) -> str | None:
-    trips = constant_of(node, 0)
-    if trips is None or trips.size != 1 or int(trips.reshape(-1)[0]) != 1:
-        return None
-    makers = (value.producer for value in _returned_each_time(node) if value is not None)
-    drawn = any(maker is not None and maker.key.startswith("Random") for maker in makers)
-    return "its one iteration returns random numbers" if drawn else None
-
-
 def _returned_each_time(node: Node) -> list[Value | None]:
     """What the iterations of a Loop return, behind its condition and state."""
     if not node.bodies:

@@ -110,6 +110,6 @@ def axes_input(node: Node) -> str | None:
     return "the fourth input, axes, is refused" if input_of(node, 3) is not None else None
 
 
-@condition("Pad", RTX, source="measured with TensorRT-RTX 1.7.1: it wraps what ONNX crops first")
+@condition("Pad", RTX, source="measured with TensorRT-RTX alone: it wraps what ONNX crops first")
 def cropped_and_wrapped(node: Node) -> str | None:
     return "negative pads would wrap what they crop" if mode_of(node) == "wrap" and _crops(node) else None
