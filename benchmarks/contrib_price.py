@@ -38,6 +38,11 @@ def quantized(*names: str) -> dict[str, Any]:
     return {name: SCALE if name.startswith("s") else ZERO for name in names}
 
 
+def picture() -> np.ndarray:
+    """Quantized, with its channels in front."""
+    return bytes_of(1, 64, 56, 56)
+
+
 def hidden() -> np.ndarray:
     return floats(1, 128, 768)
 
@@ -134,19 +139,72 @@ NODES: dict[str, Callable[[], tuple[Tensors, Tensors, dict[str, Any]]]] = {
         {"g": floats(768), "b": floats(768), "c": floats(768)},
         {},
     ),
+    "DynamicQuantizeLSTM": lambda: (
+        {"x": floats(32, 1, 256)},
+        {
+            "w": bytes_of(1, 256, 1024), "r": bytes_of(1, 256, 1024), "b": floats(1, 2048), "s1": SCALE.reshape(1),
+            "z1": ZERO.reshape(1), "s2": SCALE.reshape(1), "z2": ZERO.reshape(1),
+        },
+        {"hidden_size": 256, "order": "x w r b - - - - s1 z1 s2 z2", "returns": [32, 1, 1, 256]},
+    ),
+    "GroupNorm": lambda: (
+        {"x": floats(1, 64, 64, 320)},
+        {"g": floats(320), "b": floats(320)},
+        {"groups": 32, "channels_last": 1, "activation": 1, "epsilon": 1e-5},
+    ),
+    "NhwcConv": lambda: (
+        {"x": floats(1, 56, 56, 32)},
+        {"w": floats(32, 3, 3, 32), "b": floats(32)},
+        {"pads": [1] * 4},
+    ),
+    "NhwcFusedConv": lambda: (
+        {"x": floats(1, 56, 56, 32).astype(np.float16)},
+        {"w": floats(32, 32, 3, 3).astype(np.float16), "b": floats(32).astype(np.float16)},
+        {"pads": [1] * 4, "activation": "Relu"},
+    ),
+    "QLinearAveragePool": lambda: (
+        {"x": picture()},
+        quantized("s1", "z1", "s2", "z2"),
+        {"kernel_shape": [2, 2], "strides": [2, 2]},
+    ),
+    "QLinearConcat": lambda: (
+        {"a": picture(), "b": picture()},
+        quantized("s1", "z1", "s2", "z2", "s3", "z3"),
+        {"axis": 1, "order": "s1 z1 a s2 z2 b s3 z3"},
+    ),
+    "QLinearGlobalAveragePool": lambda: ({"x": picture()}, quantized("s1", "z1", "s2", "z2"), {}),
+    "QLinearLeakyRelu": lambda: ({"x": picture()}, quantized("s1", "z1", "s2", "z2"), {"alpha": 0.1}),
+    "QLinearMul": lambda: (
+        {"a": picture(), "b": picture()},
+        quantized("s1", "z1", "s2", "z2", "s3", "z3"),
+        {"order": "a s1 z1 b s2 z2 s3 z3"},
+    ),
+    "QLinearSigmoid": lambda: ({"x": picture()}, quantized("s1", "z1", "s2", "z2"), {}),
+    "QLinearSoftmax": lambda: (
+        {"x": bytes_of(1, 12, 128, 128)},
+        quantized("s1", "z1", "s2", "z2"),
+        {"axis": -1, "opset": 13},
+    ),
+    "QLinearWhere": lambda: (
+        {"c": bytes_of(1, 64, 56, 56) > 128, "a": picture(), "b": picture()},
+        quantized("s1", "z1", "s2", "z2", "s3", "z3"),
+        {"order": "c a s1 z1 b s2 z2 s3 z3"},
+    ),
 }  # fmt: skip
 
 
 def model_of(op: str, fed: Tensors, held: Tensors, attrs: dict[str, Any]) -> onnx.ModelProto:
     """A model of one node."""
-    order: Sequence[str] = attrs.pop("order", " ".join([*fed, *held])).split()
+    order: Sequence[str] = attrs.pop("order", " ".join([*fed, *held])).replace("-", "").split(" ")
     outputs = ["y", "m"] if op == "EmbedLayerNormalization" else ["y"]
+    shape = attrs.pop("returns", None)  # of an operator whose outputs inference does not follow
+    made = [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, shape)] if shape else None
     node = helper.make_node(op, order, outputs, domain="com.microsoft", **attrs)
     infos = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in fed.items()
     ]
     tensors = [numpy_helper.from_array(np.asarray(x), n) for n, x in held.items()]
-    graph = helper.make_graph([node], "g", infos, [onnx.ValueInfoProto(name=o) for o in outputs], tensors)
+    graph = helper.make_graph([node], "g", infos, made or [onnx.ValueInfoProto(name=o) for o in outputs], tensors)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
