@@ -199,6 +199,7 @@ def test_precision_is_on_the_page() -> None:
     model.graph.initializer.append(numpy_helper.from_array(rng.standard_normal((8, 8)).astype(np.float32), "w"))
     result = surgeon.rewrite(model, target="rtx")
     said = " ".join(page_of(render(result.report, precision=convert(result.model))).text)
+    assert "converted to fp16" in said
     assert "Kept in fp32" in said and "Softmax" in said and "equal" in said
 
 

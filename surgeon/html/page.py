@@ -182,6 +182,8 @@ def _state(report: Report, precision: Precision | None = None) -> str:
     """One coloured word for the run."""
     bad = report.failed or (precision is not None and precision.failed)
     kind, word = ("bad", "needs a look") if bad else _proof(report)
+    if precision is not None and not bad and not report.applied:
+        word = "converted to fp16"
     return f'<span class="pill {kind}">{word}</span>'
 
 
