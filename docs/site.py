@@ -30,6 +30,7 @@ STYLE = """
 .drawing svg { max-width: 100%; height: auto; display: block; margin: auto; }
 .drawing svg text { text-anchor: middle; fill: var(--md-typeset-color); font-family: system-ui, sans-serif; }
 .drawing svg .op { font-size: 13px; } .drawing svg .detail { font-size: 11px; opacity: .7; }
+.option { white-space: nowrap; } #rewrites + * code { white-space: pre-wrap; }
 .paste { width: 100%; font-family: monospace; font-size: .7rem; color: inherit; background: var(--md-code-bg-color); }
 .filter { display: flex; flex-wrap: wrap; gap: 1rem; margin: 1em 0; font-size: .75rem; align-items: center; }
 .filter input, .filter select, .paste { border: 1px solid var(--md-default-fg-color--light); border-radius: .2rem; }

@@ -19,6 +19,7 @@ from surgeon.trt.why import IMPORTED, why
 THREADS = Path(__file__).resolve().parents[2] / "tests" / "threads"
 LINES = 4  # printed lines that a cause shows
 LONGEST = 170  # characters of a printed line
+OPTION = re.compile(r"(?<= )--?[^ <]+")
 STAMP = re.compile(r"^\[?\d\d(?:\d\d)?[/-]\d\d[/-]\d\d[^\]]*\]\s*|^\[\w+\] (?=\[TRT\])")
 BOX = """
 <label for="log">Paste what was printed. It stays in your browser.</label>
@@ -132,7 +133,7 @@ def table_rows(name: str, causes: Iterable[Cause], printed: list[Printed]) -> It
     cause = next(iter(causes))
     texts = [p.line for p in printed[:2]] or [plain(cause.patterns[0])]
     shown = "<br>".join(code(text) for text in texts)
-    yield f"| {shown} | [{name}](#{name}) | {code(typed(cause)) if cause.command else ''} |"
+    yield f"| {shown} | [{name}](#{name}) | {command(cause) if cause.command else ''} |"
 
 
 def plain(pattern: str) -> str:
@@ -162,6 +163,11 @@ def section(name: str, causes: list[Cause], printed: list[Printed]) -> Iterator[
 
 def typed(cause: Cause) -> str:
     return cause.command.format(model="MODEL.onnx", target="TARGET")
+
+
+def command(cause: Cause) -> str:
+    """The command in a table's cell; a browser may not break a line inside an option."""
+    return OPTION.sub(r'<span class="option">\g<0></span>', code(typed(cause)))
 
 
 def code(text: str) -> str:
