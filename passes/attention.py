@@ -54,6 +54,7 @@ def decompose(b, q, k, v):
         q, k, v = (_heads(b, t, attr(f"{n}_num_heads")) for t, n in ((q, "q"), (k, "kv"), (v, "kv")))
     heads = [attr("q_num_heads"), attr("kv_num_heads")] if rank == 3 else [b.shape(t)[1] for t in (b.root.inputs[:2])]
     sizes = [_head_size(b, t, h, rank) for t, h in zip(b.root.inputs[:3], [*heads, heads[1]], strict=True)]
+    require(all(heads) and all(sizes), "it has no heads, or they have no elements")
     if heads[0] != heads[1]:
         k, v = (_repeated(b, t, heads, size) for t, size in ((k, sizes[1]), (v, sizes[2])))
     scale = attr("scale") or 1 / math.sqrt(sizes[0])

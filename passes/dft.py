@@ -31,6 +31,7 @@ def decompose(b, x, inverse, onesided):
     given, channels = shape[axis], shape[-1]
     require(isinstance(given, int) and isinstance(channels, int), "the length of its axis is not static")
     length = _number(b, 1, 2 * (given - 1) if inverse and onesided else given)
+    require(given > 0 and length > 0, "its axis has no elements")
     bins = length // 2 + 1 if onesided else length
     taken = min(given, length // 2 + 1 if inverse and onesided else length)
     if taken < given:
