@@ -208,7 +208,9 @@ class _Worker:
 
 def _work(seeds: range, until: float, judge: Judge, results: Connection) -> None:
     """Judge seeds until there are none, or the time is over."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    allowed = MEMORY if most == resource.RLIM_INFINITY else min(MEMORY, most)  # a shell may have set less
+    resource.setrlimit(resource.RLIMIT_AS, (allowed, allowed))
     for seed in itertools.takewhile(lambda _: time.time() < until, seeds):
         results.send(judge(seed))
     results.send(None)
