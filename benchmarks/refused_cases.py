@@ -28,7 +28,7 @@ from surgeon.pipeline.cure import NONE, cures
 from surgeon.pipeline.options import Options
 from surgeon.pipeline.source import Source
 
-PAGE = Path(__file__).parents[1] / "docs" / "refused-cases.md"
+PAGE = Path(__file__).parents[1] / "docs/refused-cases.md"
 MOST_ELEMENTS = 16  # of an input that an exported model has as a constant
 HEAD = """# Operator cases that stay refused
 

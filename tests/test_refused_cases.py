@@ -9,7 +9,7 @@ import onnx.parser
 import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-PAGE = Path(__file__).parents[1] / "docs" / "refused-cases.md"
+PAGE = Path(__file__).parents[1] / "docs/refused-cases.md"
 CELL = re.compile(r"(?<!\\)\|")
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
 
