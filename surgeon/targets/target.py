@@ -11,7 +11,7 @@ from surgeon.errors import UsageError
 from surgeon.ir.graph import Graph, Node, scopes_of
 from surgeon.ir.model import Model
 from surgeon.ir.schemas import schema
-from surgeon.targets import calls, contrib, dtypes, names, plugins, tables
+from surgeon.targets import calls, clamping, contrib, dtypes, names, plugins, tables
 from surgeon.targets.condition import Check, Condition, input_of, is_weights, opset_of, rank_of
 from surgeon.targets.conditions import CONDITIONS, dla, pads, shapes
 from surgeon.targets.installed import installed_version
@@ -221,14 +221,16 @@ class Target:
 
     def has_other_types(self, model: Model) -> bool:
         """Whether a model has tensors of a type that not every release knows: then `mistyped` is to be asked."""
-        return dtypes.has_other_types(model, self.version, rtx=self.rtx)
+        cuts = not self.int64 and clamping.has_clamped(model)
+        return cuts or dtypes.has_other_types(model, self.version, rtx=self.rtx)
 
     def mistyped(self, node: Node) -> str | None:
         """The reason where the node reads or makes tensors of a type that the parser does not take; None elsewhere.
 
         Apart from `takes`: few models have such types. What a pass carries in another type is no longer listed.
         """
-        return dtypes.why_mistyped(node, self.version, rtx=self.rtx)
+        why = dtypes.why_mistyped(node, self.version, rtx=self.rtx)
+        return why if why is not None or self.int64 else clamping.why_clamped(node)
 
     def unparsed(self, model: Model) -> set[Graph]:
         """The bodies that are not parsed: branches that an If never takes, by a condition that stands in the file.

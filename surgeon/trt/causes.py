@@ -507,7 +507,7 @@ CAUSES: tuple[Cause, ...] = (
         ("outside the range of INT32 was clamped", "generated with INT64 weights"),
         "Up to TensorRT 9 int64 is read as int32. That is a warning: clamped are mostly the 'to the end' of a Slice, "
         "which mean the same then.",
-        "Nothing, if the model builds and its results are right. Else compare.",
+        "surgeon check names the nodes that compute something else, if any.",
         COMPARE,
         Weight.HINT,
     ),

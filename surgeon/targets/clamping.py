@@ -1,0 +1,196 @@
+"""What becomes of int64 numbers beyond int32 where a parser cuts them: which readers do not notice, and which do.
+
+Up to TensorRT 8.6 every int64 tensor is int32, and constants are cut to what that holds, with a warning at most
+(onnx-tensorrt, `convertINT64`, 7.0 to 8.6). What is said here of the other tensors is that int32 holds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from onnx import TensorProto, numpy_helper
+
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.model import Model
+from surgeon.targets.condition import constant_of, input_of
+
+LOWEST, HIGHEST = -(2**31), 2**31 - 1
+
+# A position, a count or a trip that is cut to 2^31 - 1 means what it meant: no tensor is as long.
+ABSORBED = frozenset({("Slice", 1), ("Slice", 2), ("Slice", 4), ("Loop", 0), ("NonMaxSuppression", 2)})
+SIGN_ALONE = frozenset({"Shape", "Size", "Sign"})
+# Operators that choose or move numbers: cutting the inputs cuts the output in the same way. By operator the inputs
+# that are handed on; None is every one.
+CHOOSING: Mapping[str, tuple[int, ...] | None] = {
+    **dict.fromkeys(("Concat", "Max", "Min", "Clip"), None),
+    **dict.fromkeys(("Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "ReduceMax"), (0,)),
+    **dict.fromkeys(("ReduceMin", "Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"), (0,)),
+    "Where": (1, 2),
+    "Cast": (0,),
+}
+# What a comparison with a constant on its right does not notice: numbers cut at the high end, or at the low one.
+UNNOTICED = {
+    "Greater": {"high"},
+    "LessOrEqual": {"high"},
+    "Less": {"low"},
+    "GreaterOrEqual": {"low"},
+    "Equal": set[str](),
+}
+MIRRORED = {"Greater": "Less", "Less": "Greater", "GreaterOrEqual": "LessOrEqual", "LessOrEqual": "GreaterOrEqual"}
+
+
+class Beyond(NamedTuple):
+    """The furthest numbers of a tensor that int32 does not hold; None where there is none at that end."""
+
+    low: int | None
+    high: int | None
+
+    @property
+    def ends(self) -> set[str]:
+        return {name for name, number in zip(("low", "high"), self, strict=True) if number is not None}
+
+    @property
+    def text(self) -> str:
+        """Such a number, and what it is cut to."""
+        number, cut = (self.high, HIGHEST) if self.low is None else (self.low, LOWEST)
+        return f"{number}, which this parser cuts to {cut}"
+
+
+def has_clamped(model: Model) -> bool:
+    """Whether a model holds a number that is cut."""
+    return any(_of_array(held) is not None for held in _held(model))
+
+
+def why_clamped(node: Node) -> str | None:
+    """Why a parser that cuts int64 to int32 computes something else at a node; None where nobody notices."""
+    for position, value in enumerate(node.inputs):
+        found = None if value is None else beyond(value)
+        if value is not None and found is not None and _notices(node, position, found):
+            return f"its input '{value.name}' holds {found.text}"
+    for value in node.outputs:
+        found = beyond(value) if value is not None and value.is_output else None
+        if value is not None and found is not None:
+            return f"its output '{value.name}' holds {found.text}"
+    return None
+
+
+def beyond(value: Value) -> Beyond | None:
+    """What a tensor holds, or may hold, beyond int32: as a constant, or chosen out of constants; None for nothing."""
+    known: dict[Value, Beyond | None] = {}
+    stack = [value]
+    while stack:
+        missing = [read for read in _chosen_from(stack[-1]) if read not in known]
+        if missing:
+            stack.extend(missing)
+        else:
+            current = stack.pop()
+            known[current] = _found(current, known)
+    return known[value]
+
+
+def _held(model: Model) -> list[np.ndarray]:
+    """What the initializers, and the Constant and ConstantOfShape nodes, of int64 hold."""
+    found = []
+    for scope in model.scopes:
+        for value in scope.values.values():
+            if value.tensor is not None and value.tensor.data_type == TensorProto.INT64:
+                array = model.constant(value)
+                found += [] if array is None else [array]
+        for node in scope.of(["Constant", "ConstantOfShape"]):
+            found += _written(node)
+    return found
+
+
+def _written(node: Node) -> list[np.ndarray]:
+    """The int64 numbers in the attribute of a Constant or a ConstantOfShape."""
+    found = []
+    for given in node.proto.attribute:
+        if given.name == "value" and given.t.data_type == TensorProto.INT64:
+            found.append(numpy_helper.to_array(given.t))
+        elif given.name in ("value_int", "value_ints"):
+            found.append(np.asarray(given.i if given.name == "value_int" else given.ints, np.int64))
+    return found
+
+
+def _chosen_from(value: Value) -> list[Value]:
+    """The tensors out of which a tensor that is no constant takes its numbers."""
+    model, node = value.graph.model, value.producer
+    if node is None or node.key not in CHOOSING or model.dtype(value) != TensorProto.INT64 or model.is_constant(value):
+        return []
+    positions = CHOOSING[node.key]
+    read = node.inputs if positions is None else [input_of(node, position) for position in positions]
+    return [v for v in read if v is not None]
+
+
+def _found(value: Value, known: Mapping[Value, Beyond | None]) -> Beyond | None:
+    model, node = value.graph.model, value.producer
+    if model.dtype(value) != TensorProto.INT64:
+        return None
+    if model.is_constant(value):
+        array = model.constant(value)
+        return None if array is None else _of_array(array)
+    if node is None:
+        return None
+    if node.key == "ConstantOfShape":
+        return next(map(_of_array, _written(node)), None)
+    read = [known[v] or Beyond(None, None) for v in _chosen_from(value)]
+    lows, highs = [r.low for r in read], [r.high for r in read]
+    if node.key == "Clip":
+        return _clipped(node, known)
+    # The smallest of several is beyond the high end where all of them are, and the greatest beyond the low one.
+    low = None if node.key == "Max" and None in lows else _furthest(lows)
+    high = None if node.key == "Min" and None in highs else _furthest(highs)
+    return _or_nothing(low, high)
+
+
+def _clipped(node: Node, known: Mapping[Value, Beyond | None]) -> Beyond | None:
+    x, least, most = (input_of(node, position) for position in range(3))
+    own, low, high = (known.get(v) if v is not None else None for v in (x, least, most))
+    nothing = Beyond(None, None)
+    below = _furthest([(own or nothing).low if least is None or low else None, (high or nothing).low])
+    above = _furthest([(own or nothing).high if most is None or high else None, (low or nothing).high])
+    return _or_nothing(below, above)
+
+
+def _furthest(numbers: list[int | None]) -> int | None:
+    return max((n for n in numbers if n is not None), key=abs, default=None)
+
+
+def _or_nothing(low: int | None, high: int | None) -> Beyond | None:
+    return None if low is None and high is None else Beyond(low, high)
+
+
+def _of_array(array: np.ndarray) -> Beyond | None:
+    if array.dtype != np.int64 or not array.size:
+        return None
+    low, high = int(array.min()), int(array.max())
+    return _or_nothing(low if low < LOWEST else None, high if high > HIGHEST else None)
+
+
+def _notices(node: Node, position: int, found: Beyond) -> bool:
+    """Whether a node computes something else where the numbers of an input are cut."""
+    if (node.key, position) in ABSORBED or node.key in SIGN_ALONE:
+        return False
+    if node.key in UNNOTICED:
+        return _is_misled(node, position, found)
+    if node.key == "Cast":
+        return node.attr("to") not in (TensorProto.BOOL, TensorProto.INT64)
+    if node.key not in CHOOSING:
+        return True
+    positions = CHOOSING[node.key]
+    return positions is not None and position not in positions
+
+
+def _is_misled(node: Node, position: int, found: Beyond) -> bool:
+    """Whether a comparison has another result where one of its sides is cut."""
+    other = input_of(node, 1 - position)
+    if other is None or beyond(other) is not None:
+        return True
+    against = constant_of(node, 1 - position)
+    limits = {"low": LOWEST, "high": HIGHEST}
+    if against is not None and not any((against == limits[end]).any() for end in found.ends):
+        return False
+    op = node.key if position else MIRRORED.get(node.key, node.key)
+    return not found.ends <= UNNOTICED[op]
