@@ -53,6 +53,10 @@ def _decided(b: Builder, value: Value | None) -> bool | None:
         if any(p is None or len(p) != 1 or not isinstance(p[0], int) for p in pair):
             return None
         return bool(COMPARISONS[node.key](*(p[0] for p in pair if p is not None)))
+    if node.key == "Cast":
+        number = elements(b, node.inputs[0])
+        if number is not None and len(number) == 1 and isinstance(number[0], int):
+            return bool(number[0])
     if node.key in CONNECTIVES:
         return _connected([_decided(b, v) for v in node.inputs], node.key)
     if node.key not in ("Not", "Cast", "Identity", "Squeeze", "Reshape"):

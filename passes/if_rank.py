@@ -26,12 +26,12 @@ from surgeon.ir.lattice import Shape
 from surgeon.rules.rule import Decline
 from surgeon.targets.conditions.control_flow import branches_of_other_rank
 
-from ._copy import constants_of, copied, present, reads_of_function
+from ._branches import BRANCHES, again, written_out
+from ._copy import copied, present, reads_of_function
 from ._shapes import input_of
 
 MOST = 64  # nodes on the way
 FIRST = "first~"  # the constant 0 in a branch that is copied
-BRANCHES = ("then_branch", "else_branch")
 
 
 class Way(NamedTuple):
@@ -79,14 +79,14 @@ def _way(b: Builder) -> Way:
     require(sum(read) == 1, "several of its outputs are read")
     out = node.outputs[read.index(True)]
     assert out is not None
-    pairs = {out: tuple(_written_out(b, body)[read.index(True)] for body in bodies)}
+    pairs = {out: tuple(written_out(b, body)[read.index(True)] for body in bodies)}
     split, way = [out], Way([], [], {})
     for reader in [n for n in node.graph.live() if n.place > node.place and n not in b.made]:
         if not any(v in split for v in reader.reads()):
             continue
         require(not reader.bodies, "a body reads it")
         require(len(way.nodes) < MOST, f"more than {MOST} nodes stand between it and one rank")
-        both = [_again(b, reader, {v: pair[k] for v, pair in pairs.items()}) for k in range(2)]
+        both = [again(b, reader, {v: pair[k] for v, pair in pairs.items()}) for k in range(2)]
         way.nodes.append(reader)
         differs = False
         for old, *new in zip(reader.outputs, *both, strict=True):
@@ -102,20 +102,6 @@ def _way(b: Builder) -> Way:
     returned = next((v.name for v in split if v.is_output), None)
     require(returned is None, f"the output '{returned}' has one rank or another, and an engine returns one")
     return way
-
-
-def _written_out(b: Builder, body: Graph) -> list[Value]:
-    """What a branch returns, computed beside the If."""
-    tensors = constants_of(b, body)
-    copied(b, [present(n) for n in body.live()], tensors)
-    return [tensors.get(v.name, v) for v in body.outputs]
-
-
-def _again(b: Builder, node: Node, values: dict[Value, Value]) -> Sequence[Value]:
-    """The outputs of a node, computed once more of other inputs."""
-    inputs = [None if v is None else values.get(v, v) for v in node.inputs]
-    made = b.node(node.op, inputs, len(node.outputs), node.proto.domain, dict(node.attrs))
-    return made if isinstance(made, tuple) else (made,)
 
 
 # ---- taking them there -----------------------------------------------------------------------------------------------
