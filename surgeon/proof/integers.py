@@ -80,6 +80,12 @@ def pictures_of_rois(model: ModelProto) -> frozenset[tuple[str, str]]:
     return frozenset((n.input[0], n.input[2]) for n in nodes)
 
 
+def pooled_rois(model: ModelProto) -> frozenset[tuple[str, str]]:
+    """The tensors that a MaxRoiPool reads as (pictures, rois), whose first column is the picture of each roi."""
+    nodes = (n for n in model.graph.node if n.op_type == "MaxRoiPool")
+    return frozenset((n.input[0], n.input[1]) for n in nodes)
+
+
 def divisors(pair: ModelPair) -> frozenset[str]:
     """The inputs that something is divided by as integers: an old ONNX Runtime ends the process where they are 0."""
     found: frozenset[str] = frozenset()
