@@ -70,6 +70,13 @@ def _shape(r: Reading) -> Plan | None:
     return lambda b: b.Slice(b.Shape(r.data), starts=[start], ends=[END if end is None else end], axes=[0])
 
 
+def _expand(r: Reading) -> Plan | None:
+    """ONNX wants one dimension of its shape, and ONNX Runtime checks that at older opsets alone."""
+    if r.changed and len(r.shape(1)) != 1:
+        raise Refused("its shape has not one dimension")
+    return None
+
+
 def _greater_or_equal(r: Reading) -> Plan | None:
     if r.after is not None:
         return None
@@ -254,6 +261,7 @@ STEPS: dict[str, Callable[[Reading], Plan | None]] = {
     "AveragePool": _average_pool,
     "Constant": _constant,
     "Dropout": _dropout,
+    "Expand": _expand,
     "GreaterOrEqual": _greater_or_equal,
     "GridSample": _grid_sample,
     "Hardmax": _softmax,

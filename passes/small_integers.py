@@ -198,6 +198,8 @@ def _is_within(editor: Editor, value: Value, limits: tuple[int, int], seen: list
         divisor = editor.model.constant(maker.inputs[1])
         if divisor is not None and divisor.size == 1 and limits[0] <= 0 < int(divisor.item()) <= limits[1] + 1:
             return True
+    if maker.key == "Sub" and limits[0] <= 0:
+        return _is_below(_written_remainder(editor, maker, seen), limits[1])
     if maker.key == "Add" and limits[0] < 0:
         return _is_shifted(editor, maker, limits, seen)
     whole = (INT32, TensorProto.INT64)
@@ -212,6 +214,48 @@ def _is_within(editor: Editor, value: Value, limits: tuple[int, int], seen: list
     if maker.key in ("ReduceMax", "ReduceMin"):
         several = read[:1]
     return all(v is not None and _is_within(editor, v, limits, seen) for v in several)
+
+
+def _is_below(divisor: int | None, most: int) -> bool:
+    """Whether a remainder by a number, if there is one, is `most` at most."""
+    return divisor is not None and 0 < divisor <= most + 1
+
+
+def _written_remainder(editor: Editor, node: Node, seen: list[Node]) -> int | None:
+    """The divisor c where a node gives a - c * (a / c) of whole numbers with a = r + c and r a remainder by c of either
+    sign: what the pass mod writes of a Mod. None where it does not."""
+    outer = _truncated_remainder(editor, node)
+    if outer is None:
+        return None
+    a, divisor, parts = outer
+    shifted = a.producer
+    if shifted is None or shifted.key != "Add" or shifted.inputs[0] is None or divisor != _number(editor, shifted, 1):
+        return None
+    maker = shifted.inputs[0].producer
+    inner = None if maker is None or maker.key != "Sub" else _truncated_remainder(editor, maker)
+    if maker is None or inner is None or inner[1] != divisor:
+        return None
+    seen.extend((*parts, shifted, maker, *inner[2]))
+    return divisor
+
+
+def _truncated_remainder(editor: Editor, node: Node) -> tuple[Value, int, list[Node]] | None:
+    """(a, c, the nodes of the product) where a Sub gives a - c * (a / c) of whole numbers; None where it does not."""
+    a, product = node.inputs[0], None if node.inputs[1] is None else node.inputs[1].producer
+    if a is None or product is None or product.key != "Mul" or product.inputs[0] is None:
+        return None
+    quotient, divisor = product.inputs[0].producer, _number(editor, product, 1)
+    if quotient is None or quotient.key != "Div" or quotient.inputs[0] is not a or divisor is None:
+        return None
+    if _number(editor, quotient, 1) != divisor or editor.model.dtype(a) not in (INT32, TensorProto.INT64):
+        return None
+    return a, divisor, [product, quotient]
+
+
+def _number(editor: Editor, node: Node, position: int) -> int | None:
+    """A constant input of one element; None where it is none."""
+    known = None if node.inputs[position] is None else editor.model.constant(node.inputs[position])
+    return int(known.item()) if known is not None and known.size == 1 else None
 
 
 def _is_shifted(editor: Editor, node: Node, limits: tuple[int, int], seen: list[Node]) -> bool:

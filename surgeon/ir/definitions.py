@@ -189,6 +189,10 @@ def fast_gelu(x: Any, bias: Any = None) -> Any:
     return x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))) / 2
 
 
+def gemm_fast_gelu(x: Any, w: Any, bias: Any = None) -> Any:
+    return fast_gelu(np.matmul(x, w), bias)
+
+
 def quick_gelu(x: Any, alpha: Any = 1.702) -> Any:
     return x * _sigmoid(alpha * x)
 
@@ -542,6 +546,7 @@ DEFINITIONS: dict[str, Any] = {
     "FastGelu": fast_gelu,
     "FusedMatMul": fused_matmul,
     "Gelu": bias_gelu,
+    "GemmFastGelu": gemm_fast_gelu,
     "GroupNorm": group_norm,
     "GroupQueryAttention": grouped_attention,
     "MatMulIntegerToFloat": integers_to_floats,
