@@ -273,6 +273,8 @@ def channels_with_behind(
         return scale, vector(b, plus(b, old_bias, shift), size, dtype)
     found = along(b, outer_scale, n, [1])
     factor = _of_channels(b, found, size, dtype, "the scale behind it is not one number a channel")
+    splits = not is_constant(old_bias, 0) and not isinstance(factor, np.ndarray)
+    require(not splits, "the scale behind it is computed: where it is inf, (x + bias) * scale is, and not inf - inf")
     new_scale = vector(b, times(b, old_scale, factor), size, dtype)
     new_bias = old_bias if is_constant(old_bias, 0) else times(b, old_bias, factor)
     return new_scale, vector(b, new_bias, size, dtype)
