@@ -183,6 +183,23 @@ def test_whole_models_that_never_run_are_not_said_to_differ(tmp_path: Path) -> N
     assert result.report.verify["compared"] is False and result.report.verify["failed"] and result.report.failed
 
 
+def test_what_a_kernel_makes_of_nan_is_no_difference() -> None:
+    """A mask of other numbers than 0 and 1 overflows, and DynamicQuantizeLinear sees some of the NaN."""
+    before = model("""(int64[N,T] mask, float[N,T] x) => (float[N,T] y) <int64 one = {1}, float low = {-3.4e38}> {
+        m = Sub (one, mask)
+        f = Cast <to = 1> (m)
+        a = Mul (f, low)
+        s = Add (x, a)
+        p = Softmax (s)
+        q, scale, zero = DynamicQuantizeLinear (p)
+        y = DequantizeLinear (q, scale, zero)
+    }""")
+    after = surgeon.rewrite(before, target="rtx").model
+    assert "DynamicQuantizeLinear" not in ops(after) and prove_models(before, after).ok
+    next(n for n in after.graph.node if n.op_type == "Softmax").op_type = "LogSoftmax"
+    assert prove_models(before, after).ok is False
+
+
 def test_verify_none_proves_nothing_and_says_so(tmp_path: Path) -> None:
     result = with_pass(tmp_path, "Relu(x)", "b.Abs(x)", model(RELU), verify="none")
     assert ops(result.model) == ["Abs", "Exp"]
@@ -252,6 +269,42 @@ def test_whole_models_in_half_precision_may_round_as_the_file_does(shift: int, o
     verdict = prove_models(before, after, own_rounding=own_rounding)
     assert verdict.ok is ok, verdict
     assert ("no more than its rounding in half precision" in verdict.why) is ok
+
+
+TWO_CLIPS = """(float[N,8] a) => (float[N,8] r) <float zero = {0}> {
+    u = CLIP  n = Neg (a)  d = Clip (n, , zero)  s = Add (u, d)  r = Neg (s) }"""
+
+
+@pytest.mark.parametrize(("written", "ok"), [("Relu (a)", True), ("Abs (a)", False)])
+def test_an_inf_that_onnx_runtime_cuts_off_is_none_of_a_rewrites_doing(written: str, ok: bool) -> None:
+    """Clip without a bound hands inf on by ONNX's definition, so the sum is inf - inf; in ONNX Runtime it is 0."""
+    before, after = (model(TWO_CLIPS.replace("CLIP", u), 17) for u in ("Clip (a, zero)", written))
+    assert prove_models(before, after).ok is ok
+
+
+@pytest.mark.parametrize(("alpha", "own_rounding", "ok"), [(1 / 6, True, True), (0.1668, True, False)])
+def test_whole_models_may_divide_by_what_is_next_to_zero(alpha: float, own_rounding: bool, ok: bool) -> None:
+    """Where the divisor is 1e-3, a step of its input moves the quotient by more than the tolerance."""
+    before = model("""(float[2,4000] a) => (float[2,4000] r) <float three = {3}, float six = {6}> {
+        s = Add (a, three)  m = Min (s, six)  c = Relu (m)  h = Div (c, six)  r = Div (a, h) }""")
+    after = model(f"""(float[2,4000] a) => (float[2,4000] r) {{
+        h = HardSigmoid <alpha = {alpha}, beta = 0.5> (a)  r = Div (a, h) }}""")
+    assert prove_models(before, after, own_rounding=own_rounding).ok is ok
+
+
+def test_floats_made_of_nothing_are_widened() -> None:
+    """ConstantOfShape makes fp32 unless it says otherwise, and Constant may hold a float in an attribute."""
+    proto = model("""(float[2,3] a) => (float[2,3] r) {
+        d = Shape (a)  z = ConstantOfShape (d)  m = Max (a, z)
+        c = Constant <value_float = 0.5> ()  r = Mul (m, c) }""")
+    found = Reference(widened(proto, onnx.TensorProto.DOUBLE)).run({"a": np.ones((2, 3))})[0]
+    assert found.dtype == np.float64 and (found == 0.5).all()
+
+
+def test_an_input_that_is_too_large_to_draw_is_not_drawn() -> None:
+    proto = model("(float[2147483647] a) => (float[2147483647] r) { r = Relu (a) }")
+    verdict = prove_models(proto, proto)
+    assert verdict.ok is None and "elements" in verdict.why
 
 
 def test_sizes_given_by_the_user_are_used(tmp_path: Path) -> None:

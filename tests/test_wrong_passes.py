@@ -80,6 +80,12 @@ WRONG = {
     "from 100 elements on": (RELU, "Relu(x)", "b.Where(b.Less(b.Size(x), ints(100)), b.Relu(x), x)"),
     "between 20 and 30": (RELU, "Relu(x)", "b.Where(b.And(b.Greater(size(b, x, 0), ints(20)), "
                           "b.Less(size(b, x, 0), ints(30))), x, b.Relu(x))"),
+    "three times the other": (RELU, "Relu(x)",
+        "b.Where(b.Equal(size(b, x, 0), b.Mul(size(b, x, 1), ints(3))), x, b.Relu(x))"),
+    "a multiple of 16 above 40": (RELU, "Relu(x)", "b.Where(b.And(b.Equal(b.Mod(size(b, x, 1), ints(16)), ints(0)), "
+                                  "b.Greater(size(b, x, 1), ints(40))), x, b.Relu(x))"),
+    "a size of 7 times 100": (RELU, "Relu(x)",
+        "b.Where(b.Equal(b.Div(size(b, x, 0), ints(7)), ints(100)), x, b.Relu(x))"),
     # equal dimensions
     "a square not transposed": (TWO, "Transpose(x, perm=[1, 0])",
         "b.Where(b.Equal(size(b, x, 0), size(b, x, 1)), single(0), b.Transpose(x, perm=[1, 0]))"),
@@ -116,6 +122,15 @@ WRONG = {
         "b.Where(b.And(b.Greater(x, 1e-20), b.Less(x, 1e-19)), 0.0, b.Relu(x))"),
     "a clip at 3e4": (RELU, "Relu(x)", "b.Clip(x, 0.0, 30000.0)"),
     "a clip at 1e12": (RELU, "Relu(x)", "b.Clip(x, 0.0, 1e12)"),
+    "a clip at 3e38": (SMALL, "Relu(x)", "b.Relu(b.Min(x, 3e38))"),
+    "a clip at 3.39e38": (RELU, "Relu(x)", "b.Relu(b.Min(x, 3.39e38))"),
+    "a clip at 6e4 in fp16": (
+        "(float16[N,C] a) => (float16[N,C] r) { t = Relu (a)  r = Neg (t) }", "Relu(x)", "b.Relu(b.Min(x, 60000.0))"),
+    "below a step that is scaled": (RELU, "Relu(x)", "b.Where(b.And(b.Greater(b.Mul(x, 0.0123), 1.0), "
+                                    "b.Less(b.Mul(x, 0.0123), 1.01)), 0.0, b.Relu(x))"),
+    "from 1e-200 to 1e-190": (
+        "(double[N,C] a) => (double[N,C] r) { t = Relu (a)  r = Neg (t) }", "Relu(x)",
+        "b.Where(b.And(b.Greater(x, 1e-200), b.Less(x, 1e-190)), 1.0, b.Relu(x))"),
     "a clip at 1e30": (RELU, "Relu(x)", "b.Clip(x, 0.0, 1e30)"),
     "a relu6 at its bend": ("(float[N,C] a) => (float[N,C] r) <float l = {0.0}, float h = {6.0}> "
         "{ t = Clip (a, l, h)  r = Neg (t) }", "Clip(x, ...)",
@@ -136,6 +151,9 @@ WRONG = {
     "half away from zero": (ROUND, "Round(x)", "b.Mul(b.Sign(x), b.Floor(b.Add(b.Abs(x), 0.5)))"),
     "half up": (ROUND, "Round(x)", "b.Floor(b.Add(x, 0.5))"),
     "half down": (ROUND, "Round(x)", "b.Ceil(b.Sub(x, 0.5))"),
+    "halves of thousands": (ROUND, "Round(x)", "b.Where(b.Greater(x, 1000.0), b.Floor(b.Add(x, 0.5)), b.Round(x))"),
+    "halves of hundreds, scaled": (ROUND, "Round(x)",
+        "b.Where(b.Greater(b.Abs(b.Mul(x, 0.005)), 1.0), b.Floor(b.Add(x, 0.5)), b.Round(x))"),
     "a cast that rounds": ("(float[N,C] a) => (int64[N,C] r) { t = Cast <to = 7> (a)  r = Identity (t) }",
         "Cast(x, to=7)", "b.Cast(b.Floor(x), to=7)"),
     "a quantization at its halves": ("(float[N,C] a) => (uint8[N,C] r) <float s = {0.5}, uint8 z = {128}> "
@@ -147,6 +165,10 @@ WRONG = {
     "integers through float": (INTS, "Neg(x)", "b.Cast(b.Neg(b.Cast(x, to=1)), to=7)"),
     "integers clipped at 1000": (INTS, "Neg(x)", "b.Neg(b.Min(x, ints(1000)))"),
     "integers clipped at -100000": (INTS, "Neg(x)", "b.Neg(b.Max(x, ints(-100000)))"),
+    "tens of 37": ("(int64[5] a) => (int64[5] r) { t = Neg (a)  r = Identity (t) }", "Neg(x)",
+        "b.Where(b.Equal(b.Div(x, ints(10)), ints(37)), ints(0), b.Neg(x))"),
+    "bytes from 213 to 215": ("(uint8[3] a) => (float[3] r) { t = Cast <to = 1> (a)  r = Neg (t) }", "Cast(x, to=1)",
+        "b.Mul(b.Cast(x, to=1), b.Sign(b.Abs(b.Sub(b.Floor(b.Div(b.Cast(x, to=1), 3.0)), 71.0))))"),
     "zero": (INTS, "Neg(x)", "b.Where(b.Equal(x, ints(0)), ints(1), b.Neg(x))"),
     "an integer of -1": (INTS, "Neg(x)", "b.Where(b.Equal(x, ints(-1)), ints(0), b.Neg(x))"),
     "an integer of 77": (INTS, "Neg(x)", "b.Where(b.Equal(x, ints(77)), ints(0), b.Neg(x))"),
@@ -172,6 +194,8 @@ WRONG = {
     "one row in the middle": (TABLE, "Gather(x, y)", "b.Gather(x, b.Where(b.Equal(y, ints(41)), ints(0), y))"),
     "positions through int8": (
         TABLE.replace("w, a", "v, a"), "Gather(x, y)", "b.Gather(x, b.Cast(b.Cast(y, to=3), to=7))"),
+    "rows of few positions": ("(int64[4] a) => (float[4,2] r) { t = Gather (w, a)  r = Neg (t) }", "Gather(x, y)",
+        "b.Gather(x, b.Where(b.Equal(b.Mod(y, ints(50)), ints(13)), ints(0), y))"),
     "elements along an axis": (
         "(float[N,9] a, int64[N,4] k) => (float[N,4] r) { t = GatherElements <axis = 1> (a, k)  r = Neg (t) }",
         "GatherElements(x, y, axis=1)", "b.GatherElements(x, b.Min(y, ints(5)), axis=1)"),
@@ -182,6 +206,9 @@ WRONG = {
     # loops and branches
     "three trips at most": (LOOP, "Loop(n, y, x)", "b.Mul(x, b.Pow(2.0, b.Cast(b.Min(n, ints(3)), to=1)))"),
     "six trips at most": (LOOP, "Loop(n, y, x)", "b.Mul(x, b.Pow(2.0, b.Cast(b.Min(n, ints(6)), to=1)))"),
+    "a trip left out from 11 on": (LOOP, "Loop(n, y, x)",
+        "b.Mul(x, b.Pow(2.0, b.Cast(b.Sub(b.Max(n, np.asarray(0)), b.Div(b.Max(n, np.asarray(0)), np.asarray(11))), "
+        "to=1)))"),
     "a negative number of trips": (LOOP, "Loop(n, y, x)", "b.Mul(x, b.Pow(2.0, b.Cast(n, to=1)))"),
     "a branch seldom taken": (IF, "If(n)", "b.Identity(b.root.inputs[0].producer.inputs[0].producer.inputs[0])"),
     "a condition": (

@@ -39,12 +39,12 @@ def words(text: str) -> frozenset[str]:
 
 # ONNX's operators whose results are rounded, and that do not jump: where what they read moves by little, so do they.
 ROUNDS = words(
-    "Acos Acosh Add Asin Asinh Atan Atanh AveragePool BatchNormalization Celu Conv ConvTranspose Cos Cosh CumSum Div "
-    "Einsum Elu Erf Exp Gelu Gemm GlobalAveragePool GlobalLpPool GroupNormalization HardSigmoid HardSwish "
-    "InstanceNormalization LayerNormalization LeakyRelu Log LogSoftmax LpNormalization LpPool MatMul Mean "
+    "Acos Acosh Add Asin Asinh Atan Atanh Attention AveragePool BatchNormalization Celu Conv ConvTranspose Cos Cosh "
+    "CumSum Div Einsum Elu Erf Exp Gelu Gemm GlobalAveragePool GlobalLpPool GroupNormalization HardSigmoid "
+    "HardSwish InstanceNormalization LayerNormalization LeakyRelu Log LogSoftmax LpNormalization LpPool MatMul Mean "
     "MeanVarianceNormalization Mish Mul PRelu Pow RMSNormalization Reciprocal ReduceL1 ReduceL2 ReduceLogSum "
-    "ReduceLogSumExp ReduceMean ReduceProd ReduceSum ReduceSumSquare Selu Sigmoid Sin Sinh Softmax Softplus Softsign "
-    "Sqrt Sub Sum Swish Tan Tanh"
+    "ReduceLogSumExp ReduceMean ReduceProd ReduceSum ReduceSumSquare Selu Sigmoid Sin Sinh Softmax Softplus "
+    "Softsign Sqrt Sub Sum Swish Tan Tanh"
 )
 # Those that hand on numbers as they are, or pick among them, and do not jump either.
 HANDS_ON = words(
@@ -104,6 +104,15 @@ class Exact:
             return Reference(wide).run(feeds)[index]
         except (Unrunnable, ModelError):
             return None
+
+    def moved(self, index: int) -> np.ndarray | None:
+        """How far that output moves where the numbers of the feeds do, element by element; None where an operator of
+        the model may jump, or that cannot be evaluated."""
+        smooth = (ROUNDS | HANDS_ON) - {"Cast"}
+        if any(n.domain or n.op_type not in smooth for n in self._model.graph.node):
+            return None
+        moved = self._moved()
+        return moved[index] if index < len(moved) else None
 
     def _moved(self) -> list[np.ndarray]:
         """How far each output moves, element by element, where the numbers of the feeds do by up to OWN_STEPS steps of
@@ -174,6 +183,7 @@ def _widen_nodes(holder: GraphProto | onnx.FunctionProto, narrower: frozenset[in
         for tensor in holder.initializer:
             _widen_tensor(tensor, narrower, to)
     for node in holder.node:
+        _say_type(node)
         for attribute in node.attribute:
             if attribute.type == onnx.AttributeProto.TENSOR:
                 _widen_tensor(attribute.t, narrower, to)
@@ -189,6 +199,18 @@ def _widen_nodes(holder: GraphProto | onnx.FunctionProto, narrower: frozenset[in
             ):
                 attribute.i = to
         widen_stash(node, to, opset)
+
+
+def _say_type(node: NodeProto) -> None:
+    """Have a node that makes floats of nothing say so in a tensor, which is widened."""
+    if node.op_type == "ConstantOfShape" and not node.attribute:
+        node.attribute.append(helper.make_attribute("value", numpy_helper.from_array(np.zeros(1, np.float32))))
+    if node.op_type != "Constant":
+        return
+    for attribute in node.attribute:
+        if attribute.name in ("value_float", "value_floats"):
+            number = np.asarray(helper.get_attribute_value(attribute), np.float32)
+            attribute.CopyFrom(helper.make_attribute("value", numpy_helper.from_array(number)))
 
 
 def widen_stash(node: NodeProto, to: int, opset: int) -> None:

@@ -10,10 +10,11 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import product
+from itertools import combinations_with_replacement, product
 
 import ml_dtypes
 import numpy as np
@@ -23,21 +24,32 @@ from surgeon.ir.lattice import FLOATS
 from surgeon.ir.protos import all_nodes
 from surgeon.proof.equality import is_float
 from surgeon.proof.exact import words
-from surgeon.proof.feeds import WORDS, Feeds, SizedInput
+from surgeon.proof.feeds import LARGEST_INPUT, WORDS, Feeds, SizedInput
 from surgeon.proof.integers import INTEGER_TYPES, Role, divisors, roles
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.sizes import Symbols
 
 SMALL = (1, 2, 3, 5, 8)
-LARGE = 130
+TWICE_AND_MORE = (
+    (4, 2),
+    (6, 2),
+    (4, 1),
+)  # one dimension, and the others: a size may count where it is 2, 3, 4 times another
+LARGE = (130, 64)  # the second one is what kernels and exporters like: a power of two
 LARGEST_NAMED = 1 << 16  # of the numbers of a window that are taken for sizes
 FURTHEST_BACK = -1024  # a number below is no position from the end: masks add -10000, and attention grows with squares
 MOST_NAMED = 12
+MOST_MULTIPLIED = 4  # of them, by each other
+LARGEST_PRODUCT = 1 << 10
 MOST_PROBED = 1 << 20  # elements that all the probes of a window may draw, weights counted in part
 ENOUGH = 1 << 11  # elements of an input in which the numbers are tried, where its sizes are chosen
 FEW = 600  # elements of inputs: at an end of them, where a size counts, their signs are no sample
 MOST_RUNS = 16  # of one kind of numbers, where its inputs are small
+MOST_INTEGER_RUNS = 100  # the same of integers and positions: each row of a table, each number of 8 bits
+MOST_DERIVED = 8  # numbers of a window whose sums, products and quotients are tried, too
 DENSE = 2048
+LARGE_HALVES = (40, 400, 8000)
+SPREAD = 1e4  # between the constants that are tried in one tensor
 HEAD = 12  # integers that are tried first, whatever the inputs hold: both ends, and what the window names
 BINADES = 14  # in one tensor: less than what the tolerance hides
 Probe = tuple[str, Feeds]  # the kind of input, and the feeds
@@ -54,6 +66,13 @@ class Window:
         """The numbers that either side has as a constant or as an attribute, each once."""
         found = dict.fromkeys(x for m in (self.pair.before, self.pair.after) for x in _numbers(m))
         return [x for x in found if math.isfinite(x)]
+
+    @cached_property
+    def derived(self) -> list[float]:
+        """What the first of these numbers make of each other: a * x + b > c turns at a quotient."""
+        few = self.numbers[:MOST_DERIVED]
+        made = (f(a, b) for a in few for b in few for f in (operator.add, operator.sub, operator.mul, _over))
+        return [x for x in dict.fromkeys(made) if math.isfinite(x)]
 
     @cached_property
     def strings(self) -> list[str]:
@@ -137,7 +156,7 @@ def probed_sizes(window: Window) -> Iterator[list[SizedInput]]:
     if not free:
         return
     seen: set[tuple[int, ...]] = set()
-    for sizes in (*_small(len(free)), *_named(len(free), window.numbers), *_large(len(free))):
+    for sizes in (*_small(len(free)), *_named(len(free), window), *_large(len(free))):
         if sizes in seen or (0 in sizes and not window.runs_on_nothing):
             continue
         seen.add(sizes)
@@ -156,21 +175,30 @@ def _small(count: int) -> Iterator[tuple[int, ...]]:
     for k in range(count):
         yield _one(count, k, 0, 3)
         yield _one(count, k, 1, 4)
+        yield from (_one(count, k, size, others) for size, others in TWICE_AND_MORE)
     yield (0,) * count
 
 
-def _named(count: int, numbers: Iterable[float]) -> Iterator[tuple[int, ...]]:
-    """The sizes that the window names, and those beside them: of a last position the first wrong size is two above."""
-    whole = (int(x) for x in numbers if float(x).is_integer())
-    named = dict.fromkeys(abs(x) for x in whole if abs(x) >= 4 and FURTHEST_BACK < x < LARGEST_NAMED)
-    for number in list(named)[:MOST_NAMED]:
+def _named(count: int, window: Window) -> Iterator[tuple[int, ...]]:
+    """The sizes that the window names, products of two, and those beside them: of a last position the first wrong size
+    is two above."""
+    named = list(_as_sizes(window.numbers))[:MOST_NAMED]
+    products = [a * b for a, b in combinations_with_replacement(named[:MOST_MULTIPLIED], 2) if a * b <= LARGEST_PRODUCT]
+    for number in dict.fromkeys([*named, *products]):
         for size, k, others in product((number, number + 1, number - 1, number + 2), range(count), (2, 1)):
             yield _one(count, k, size, others)
 
 
+def _as_sizes(numbers: Iterable[float]) -> Iterator[int]:
+    """Those of some numbers that may be sizes, each once."""
+    whole = (int(x) for x in numbers if float(x).is_integer())
+    return iter(dict.fromkeys(abs(x) for x in whole if abs(x) >= 4 and FURTHEST_BACK < x < LARGEST_NAMED))
+
+
 def _large(count: int) -> Iterator[tuple[int, ...]]:
     for k in range(count):
-        yield _one(count, k, LARGE + k, 2)
+        for large in LARGE:
+            yield _one(count, k, large, 2)
 
 
 def _one(count: int, k: int, size: int, others: int) -> tuple[int, ...]:
@@ -225,7 +253,7 @@ def probed_feeds(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe]
     numbers = [x for x in sized if window.roles.get(x[0]) == "number" and _elements(x[2])]
     if numbers:
         pools = {elem: _integer_pool(window, elem) for _, elem, _ in numbers}
-        for kind, feeds in _filled("integer", numbers, pools, base):
+        for kind, feeds in _filled("integer", numbers, pools, base, MOST_INTEGER_RUNS):
             yield kind, {**feeds, **{n: _without_zero(feeds[n]) for n in feeds if n in window.divisors}}
         if len(numbers) > 1 and not window.divisors:
             same = {n: np.resize(pools[e], math.prod(s)).reshape(s) for n, e, s in numbers}
@@ -255,7 +283,8 @@ def probed_positions(window: Window, sized: Sequence[SizedInput]) -> Iterator[It
                 ends = values[[0, -1, *rng.integers(0, values.size, 6)]]
                 pool = np.concatenate([ends, rng.permutation(values)])
                 yield (
-                    ("position", {**base, name: _as(part, elem).reshape(dims)}) for part in _cut(pool, math.prod(dims))
+                    ("position", {**base, name: _as(part, elem).reshape(dims)})
+                    for part in _cut(pool, math.prod(dims), most=MOST_INTEGER_RUNS)
                 )
         yield iter(())  # the guesses of another input follow
 
@@ -285,13 +314,28 @@ def _random(window: Window, elem: int, dims: tuple[int, ...], rng: np.random.Gen
 def _pools(window: Window, floats: Sequence[SizedInput]) -> Iterator[tuple[str, dict[int, np.ndarray]]]:
     """(kind, for each type its numbers)"""
     types = {elem for _, elem, _ in floats}
-    named = [x for c in window.numbers[:64] for x in (c, -c) if abs(c) < 1e18]
-    if named:
-        yield "constant", {elem: _with_neighbours(np.asarray(named, np.float64), elem) for elem in types}
+    for alike in _of_one_size([*window.numbers[:64], *window.derived]):
+        yield "constant", {elem: _with_neighbours(np.asarray(alike, np.float64), elem) for elem in types}
     for kind in ("half", "dense", "wide"):
         yield kind, {elem: _usual_pool(kind, elem) for elem in types}
+    for lowest in LARGE_HALVES:
+        yield "half", {elem: _halves_from(lowest, elem) for elem in types}
     for kind, lowest in _scales(window, types):
         yield kind, {elem: _scale(lowest, elem) for elem in types}
+    if window.never_overflows:
+        yield "beyond", {elem: _largest(elem) for elem in types}
+
+
+def _of_one_size(numbers: Iterable[float]) -> Iterator[list[float]]:
+    """Numbers and their opposites, in parts within which the tolerance does not hide the small ones."""
+    part: list[float] = []
+    for size in sorted({abs(x) for x in numbers if abs(x) < LARGEST_INPUT}):
+        if part and size > SPREAD * max(next((abs(x) for x in part if x), size), 1e-300):
+            yield part
+            part = []
+        part += [size, -size]
+    if part:
+        yield part
 
 
 @cache
@@ -327,12 +371,28 @@ def _scales(window: Window, types: Iterable[int]) -> Iterator[tuple[str, int]]:
         yield "beyond", highest + 1 - BINADES
 
 
+@cache
+def _largest(elem: int) -> np.ndarray:
+    """Numbers next to the largest of a type, of either sign. That one itself counts as saturated."""
+    most = float(ml_dtypes.finfo(_dtype(elem)).max)  # type: ignore[no-untyped-call]
+    below = most * np.asarray([0.9999, 0.998, 0.99, 0.98, 0.95, 0.9])
+    return _mixed(np.concatenate([below, -below]), elem)
+
+
+@cache
+def _halves_from(lowest: int, elem: int) -> np.ndarray:
+    """Halves of one size, beside which the tolerance is no more than a tenth; no two are opposites."""
+    rng = np.random.default_rng(lowest)
+    whole = rng.choice(np.arange(lowest, 2 * lowest), 24, replace=False)
+    return _as(rng.choice((1, -1), 24) * (whole + 0.5), elem)
+
+
 def _with_neighbours(values: np.ndarray, elem: int) -> np.ndarray:
     """Numbers, what the type has next to them, and what is a little further off."""
     dtype = _dtype(elem)
     with np.errstate(over="ignore"):
         own = values.astype(dtype)
-    beside = [np.nextafter(own, dtype.type(way)).astype(np.float64) for way in (np.inf, -np.inf)]
+        beside = [np.nextafter(own, dtype.type(way)).astype(np.float64) for way in (np.inf, -np.inf)]
     return _mixed(np.concatenate([own.astype(np.float64), *beside, values * 1.001, values * 0.999]), elem)
 
 
@@ -340,7 +400,7 @@ def _integer_pool(window: Window, elem: int) -> np.ndarray:
     """Integers of the whole range of a type: all small ones, each power of two, what the window names, both ends."""
     info = np.iinfo(_dtype(elem))
     rng = np.random.default_rng(3)
-    named = [int(x) + d for x in window.numbers if float(x).is_integer() for d in (-1, 0, 1)]
+    named = [int(x) + d for x in (*window.numbers, *window.derived) if float(x).is_integer() for d in (-1, 0, 1)]
     powers = [s * (1 << k) + d for k in range(info.bits) for s in (1, -1) for d in (-1, 0, 1)]
     spread = [int(s * 2.0 ** rng.uniform(0, info.bits)) for _ in range(100) for s in (1, -1)]
     wanted = [info.min, info.max, *named, *(-x for x in named), *powers, *range(-130, 260), *spread]
@@ -366,23 +426,26 @@ def _moved(x: np.ndarray) -> np.ndarray:
 
 def _counts(window: Window) -> np.ndarray:
     named = [int(x) + d for x in window.numbers if float(x).is_integer() and 2 < x < 64 for d in (-1, 0, 1)]
-    return np.asarray(list(dict.fromkeys([4, 1, 0, 7, 2, -1, 3, 5, 9, 6, *named])))
+    return np.asarray(list(dict.fromkeys([4, 1, 0, 7, 2, -1, 3, 5, 9, 6, *named, 12, 17])))
 
 
-def _filled(kind: str, inputs: Sequence[SizedInput], pools: Mapping[int, np.ndarray], base: Feeds) -> Iterator[Probe]:
+def _filled(
+    kind: str, inputs: Sequence[SizedInput], pools: Mapping[int, np.ndarray], base: Feeds, most: int = MOST_RUNS
+) -> Iterator[Probe]:
     """The inputs filled with the numbers of the pools until all are used, each input in an order of its own."""
     parts = [
-        [p.reshape(dims) for p in _cut(pools[elem], math.prod(dims), k)] for k, (_, elem, dims) in enumerate(inputs)
+        [p.reshape(dims) for p in _cut(pools[elem], math.prod(dims), k, most)]
+        for k, (_, elem, dims) in enumerate(inputs)
     ]
     for turn in range(max(map(len, parts))):
         yield kind, {**base, **{x[0]: p[turn % len(p)] for x, p in zip(inputs, parts, strict=True)}}
 
 
-def _cut(pool: np.ndarray, size: int, shift: int = 0) -> Iterator[np.ndarray]:
-    """A pool in parts of some size, the last one filled up. `shift`: which of some inputs it is for, so that not all
-    get the same number at the same place."""
+def _cut(pool: np.ndarray, size: int, shift: int = 0, most: int = MOST_RUNS) -> Iterator[np.ndarray]:
+    """A pool in parts of some size, the last one filled up, no more than `most`. `shift`: which of some inputs it is
+    for, so that not all get the same number at the same place."""
     rolled = np.roll(pool, shift * 37) if shift else pool
-    for turn in range(min(-(-pool.size // size), MOST_RUNS)):
+    for turn in range(min(-(-pool.size // size), most)):
         yield np.resize(rolled[turn * size : (turn + 1) * size], size)
 
 
@@ -405,6 +468,10 @@ def _dtype(elem: int) -> np.dtype:
 
 def _is_signed(elem: int) -> bool:
     return _dtype(elem).kind == "i"
+
+
+def _over(a: float, b: float) -> float:
+    return a / b if b else math.inf
 
 
 # ---- what a window says ----------------------------------------------------------------------------------------------

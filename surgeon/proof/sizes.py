@@ -6,6 +6,7 @@ Where the original runs with none of them, the next choice is tried:
 1. GROWN: small sizes of their own, then the same made longer, or made alike.
 2. One name gets a size that an input or a constant has.
 3. USUAL: the sizes of pictures, for whole models.
+4. Where there is an If, it may ask whether a size is 1: one name gets that in 2, and all do, last of all.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from surgeon.ir.lattice import Dim, Shape
 from surgeon.proof.feeds import SizedInput
 
 DeclaredInput = tuple[str, int, Shape]  # its name, its element type, its shape with names and unknown dimensions
-MOST_ELEMENTS = 1 << 26  # of an input whose size is chosen here; a size that the model says itself may be larger
+MOST_ELEMENTS = 1 << 26  # of an input whose size is chosen here
+MOST_DECLARED = 1 << 28  # of one whose size the model says itself: to draw it takes 5 GB
 TOO_LARGE = f"at the sizes tried an input has more than {MOST_ELEMENTS} elements"
 # A formula's size is at least this, if it can be: one element has no variance, and all is rounding there.
 FEWEST = 4
@@ -33,6 +35,8 @@ FEWEST = 4
 GROWN = ((0, False), (0, True), (64, False), (64, True), (1024, False))
 # The sizes that networks for pictures are made for, two at a time: (the first dimension, each other one).
 USUAL = (((1, 64), (2, 96)), ((1, 32), (2, 112)), ((1, 224), (2, 256)), ((1, 160), (1, 320)), ((1, 512), (1, 640)))
+# The sizes with which an If that asks whether a size is 1 takes that branch; torch.squeeze is exported as one.
+SINGLE = (((2, 1), (3, 1)), ((1, 1), (1, 1)))
 INTEGERS = frozenset({TensorProto.INT32, TensorProto.INT64})
 MOST_BORROWED = 8  # sizes of inputs and constants, tried for each symbolic dimension
 
@@ -60,7 +64,12 @@ FIRST_CHOICE = SizeChoice()
 
 
 def small_choices(inputs: Sequence[DeclaredInput], model: ModelProto) -> Iterator[SizeChoice]:
-    """The choices of small sizes, the first one first; `model` says which sizes can be borrowed."""
+    """The choices of small sizes, the first one first; `model` says which sizes can be borrowed or are asked for."""
+    yield from _small_choices(inputs, model)
+    yield from _single_choices(model)
+
+
+def _small_choices(inputs: Sequence[DeclaredInput], model: ModelProto) -> Iterator[SizeChoice]:
     for longer, alike in GROWN:
         yield SizeChoice(longer, alike)
         if not longer and any(elem in INTEGERS for _, elem, _ in inputs):
@@ -68,15 +77,28 @@ def small_choices(inputs: Sequence[DeclaredInput], model: ModelProto) -> Iterato
             yield SizeChoice(longer, alike, below=1)
     for borrowed in product(symbols_of(inputs), _sizes_to_borrow(inputs, model)):
         yield SizeChoice(borrowed=borrowed)
+    if _has_if(model):
+        yield from (SizeChoice(borrowed=(symbol, 1)) for symbol in symbols_of(inputs))
+
+
+def _single_choices(model: ModelProto) -> Iterator[SizeChoice]:
+    """Sizes of 1, which prove the least, and so come last."""
+    if _has_if(model):
+        yield from (SizeChoice(usual=usual) for usual in SINGLE)
+
+
+def _has_if(model: ModelProto) -> bool:
+    return any(n.op_type == "If" for n in model.graph.node)
 
 
 def all_choices(inputs: Sequence[DeclaredInput], model: ModelProto) -> Iterator[SizeChoice]:
-    """The choices of small sizes, then those of pictures."""
-    yield from small_choices(inputs, model)
+    """The choices of small sizes, then those of pictures, then sizes of 1."""
+    yield from _small_choices(inputs, model)
     if all(isinstance(d, int) for _, _, shape in inputs for d in shape):
         return
     for usual in USUAL:
         yield SizeChoice(usual=usual)
+    yield from _single_choices(model)
 
 
 def symbols_of(inputs: Sequence[DeclaredInput]) -> list[str]:
@@ -96,7 +118,8 @@ def sized_inputs(
     largest_pad  sizes are larger than this: what is padded by reflection must be longer than the pad
     fixed        the sizes of names that somebody gives, and that no choice changes
 
-    A turn in which an input would have more than MOST_ELEMENTS elements is left out.
+    A turn in which an input would have more than MOST_ELEMENTS elements is left out, or more than MOST_DECLARED where
+    the model says so.
     """
     chooser = _Chooser(inputs, largest_pad, fixed, choice)
     for turn in range(chooser.turns()):
@@ -106,7 +129,7 @@ def sized_inputs(
 
 
 def _is_too_large(sized: SizedInput, declared: DeclaredInput) -> bool:
-    return sized[2] != declared[2] and math.prod(sized[2]) > MOST_ELEMENTS
+    return math.prod(sized[2]) > (MOST_DECLARED if sized[2] == declared[2] else MOST_ELEMENTS)
 
 
 def _sizes_to_borrow(inputs: Sequence[DeclaredInput], model: ModelProto) -> list[int]:
