@@ -40,6 +40,20 @@ def test_a_replacement_stands_where_the_root_stood() -> None:
     onnx.checker.check_model(proto, full_check=True)
 
 
+def test_new_nodes_in_front_of_new_nodes_are_sorted_as_they_stand() -> None:
+    graph = Model(model("(float[2] a) => (float[2] r) { s = Abs (a)  r = Exp (s) }")).graph
+    rng = np.random.default_rng(0)
+    stands = graph.live()
+    for k in range(60):
+        at = stands[rng.integers(len(stands))]
+        stands.insert(stands.index(at), graph.make("Neg", [graph.values["a"]], {}, "", [f"new{k}"], at))
+    assert graph.live() == stands
+    assert sorted(rng.permutation(np.asarray(stands, object)).tolist(), key=graph.position) == stands
+    for node in stands[::3]:
+        node.alive = False
+    assert graph.live() == [n for n in stands if n.alive]
+
+
 def test_an_existing_tensor_takes_the_place_of_an_inner_one() -> None:
     proto = model("(float[2] a) => (float[2] r) { b = Neg (a)  c = Neg (b)  r = Exp (c) }")
     drive(proto, NEG)

@@ -103,8 +103,9 @@ def read_all(path: Path) -> tuple[ModelProto, list[Path]]:
 
 
 def _check_types(graph: onnx.GraphProto, path: Path) -> None:
-    known = TensorProto.DataType.values()
-    types = [(t.name, t.data_type) for t in graph.initializer]
+    known = set(TensorProto.DataType.values())
+    of_weights = {t.data_type for t in graph.initializer}
+    types = [(t.name, t.data_type) for t in graph.initializer] if of_weights - known else []
     types += [(i.name, i.type.tensor_type.elem_type) for i in (*graph.input, *graph.output)]
     for name, number in types:
         if number not in known:
@@ -366,13 +367,16 @@ def _digest(path: Path) -> str:
 
 def _own_weights(path: Path) -> list[Path]:
     """The files of weights that an earlier run has written beside the model that stands at `path`."""
+    named = re.escape(path.name) + rf"\.[0-9a-f]{{{DIGITS}}}\.data"
     earlier = ModelProto()
     try:
-        earlier.ParseFromString(path.read_bytes())
+        data = path.read_bytes()
+        if not re.search(os.fsencode(named), data):
+            return []
+        earlier.ParseFromString(data)
     except Exception:  # there is none, or it is no model: nothing is known of its weights
         return []
-    named = re.compile(re.escape(path.name) + rf"\.[0-9a-f]{{{DIGITS}}}\.data")
-    return [path.with_name(file) for file in external_files(earlier) if named.fullmatch(file)]
+    return [path.with_name(file) for file in external_files(earlier) if re.fullmatch(named, file)]
 
 
 def put(contents: Mapping[Path, Content]) -> None:

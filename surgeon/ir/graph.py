@@ -211,8 +211,9 @@ class Graph:
         self.is_function = isinstance(proto, onnx.FunctionProto)
         self.in_function: bool = self.is_function or (parent is not None and parent.in_function)
         self.values: dict[str, Value] = {}
-        self.nodes: list[Node] = []  # as the file has them; `extra` holds what came since
-        self.extra: dict[int, list[Node]] = {}
+        self.nodes: list[Node] = []  # as the file has them
+        self.fronts: dict[Node, list[Node]] = {}  # the new nodes that stand right in front of a node, in order
+        self._spots: dict[Node, tuple[Node, int]] = {}  # of a new node: what it stands in front of, its number there
         self.by_op: dict[str, dict[Node, None]] = {}
         self.bodied: dict[Node, None] = {}  # the nodes with bodies, dead ones included
         self.new_tensors: list[Value] = []
@@ -252,16 +253,23 @@ class Graph:
     def _add_initializers(self, proto: GraphProto) -> None:
         """Index the initializers; since IR version 4 one that is an input too is that input's default."""
         overridable = self.model.proto.ir_version >= IR_WITH_DEFAULTS
+        values = self.values
+        seen: set[tuple[int, ...]] = set()  # types and dimensions: a model has few
         for tensor in proto.initializer:
-            listed = self.values.get(tensor.name)
-            if listed is not None and listed.tensor is not None:
-                raise ModelError(f"two initializers are called '{tensor.name}'. Rename one of them.")
-            value = listed or self._define(tensor.name)
+            name = tensor.name
+            value = values.get(name)
+            if value is None:
+                value = values[name] = Value(name, self)
+            elif value.tensor is not None:
+                raise ModelError(f"two initializers are called '{name}'. Rename one of them.")
             if not overridable:
                 value.is_input = value.varies = False  # before IR 4 every initializer had to be listed as an input
             value.tensor = tensor
-            check_tensor(tensor)
-            self.kinds_of_tensors.add((tensor.data_type, len(tensor.dims)))
+            kind = (tensor.data_type, *tensor.dims[:])
+            if kind not in seen or tensor.data_location:
+                seen.add(kind)
+                check_tensor(tensor)
+                self.kinds_of_tensors.add((tensor.data_type, len(kind) - 1))
         for sparse in proto.sparse_initializer:
             self._define(sparse.values.name)
 
@@ -373,14 +381,25 @@ class Graph:
 
     def live(self) -> list[Node]:
         """The nodes in their present, topological order."""
-        if not self.extra:
+        if not self.fronts:
             return [n for n in self.nodes if n.alive]
-        found, extra = [], self.extra
-        for slot, node in enumerate(self.nodes):
-            if slot in extra:
-                found += [n for n in extra[slot] if n.alive]
+        found, fronts = [], self.fronts
+        for node in self.nodes:
+            if node in fronts:
+                found += [n for n in self._in_front_of(node) if n.alive]
             if node.alive:
                 found.append(node)
+        return found
+
+    def _in_front_of(self, node: Node) -> list[Node]:
+        """The new nodes of a node's slot, in order, dead ones included."""
+        found: list[Node] = []
+        todo = self.fronts[node][:]
+        while todo:
+            last = todo.pop()
+            found.append(last)
+            todo += self.fronts.get(last, ())
+        found.reverse()
         return found
 
     def of(self, operators: Iterable[str]) -> list[Node]:
@@ -388,11 +407,14 @@ class Graph:
         rows = [row for row in map(self.by_op.get, operators) if row]
         return sorted([node for row in rows for node in row], key=PLACE)
 
-    def position(self, node: Node) -> tuple[int, int]:
+    def position(self, node: Node) -> tuple[float, ...]:
         """Sorts the graph's nodes as they stand: what is made anew in a slot may stand before what was made first."""
-        slot = node.slot
-        row = self.extra.get(slot, [])
-        return slot, row.index(node) if node in row else len(row)
+        path: list[float] = [math.inf]  # behind whatever stands in front of it
+        current = node
+        while current.is_new:
+            current, number = self._spots[current]
+            path.append(number)
+        return current.slot, *reversed(path)
 
     # ---- editing ---------------------------------------------------------------------------------------------------
 
@@ -417,8 +439,7 @@ class Graph:
             proto.domain = domain
             key = key_of(domain, op)
         self.model.made += 1
-        slot = at.slot
-        node = Node(key, proto, self, list(inputs), slot * SERIALS + self.model.made)
+        node = Node(key, proto, self, list(inputs), at.place // SERIALS * SERIALS + self.model.made)
         node._attrs = write_attributes(proto, attrs) if attrs else {}
         if domain or op in BODIED:
             self._add_bodies(node)
@@ -438,8 +459,9 @@ class Graph:
         for index, name in enumerate(names):
             value = self.values[name] = Value(name, self, node, index, varies)
             node.outputs.append(value)
-        row = self.extra.setdefault(slot, [])
-        row.insert(row.index(at) if at in row else len(row), node)
+        front = self.fronts.setdefault(at, [])
+        self._spots[node] = at, len(front)
+        front.append(node)
         self.by_op.setdefault(key, {})[node] = None
         self.edited = True
         return node
@@ -594,13 +616,13 @@ class Graph:
         used = [v for v in self.new_tensors if v.users or v.is_output]
         proto.initializer.extend([v.tensor for v in used])
         self.new_tensors = []
-        dropped = set()
-        for position in range(len(proto.initializer) - 1, -1, -1):
-            value = self.values.get(proto.initializer[position].name)
-            if value is not None and value in self.model.dropped:
-                dropped.add(value.name)
-                del proto.initializer[position]
+        leaving = {v.name for v in self.model.dropped if self.values.get(v.name) is v}
+        names = [tensor.name for tensor in proto.initializer] if leaving else []
+        dropped = leaving.intersection(names)
         if dropped:
+            for position in range(len(names) - 1, -1, -1):
+                if names[position] in dropped:
+                    del proto.initializer[position]
             for position in range(len(proto.input) - 1, -1, -1):
                 if proto.input[position].name in dropped:
                     del proto.input[position]

@@ -30,7 +30,7 @@ ADVICE = {
     "Compress": f"{AFTER}, or select with Where",
     "Unique": AFTER,
     "RoiAlign": "export it with mode avg or a sampling_ratio of 1 or more, and pictures of fixed sizes",
-    "MaxRoiPool": "export RoiAlign instead, or run it behind the engine",
+    "MaxRoiPool": "give its pictures fixed sizes, or run it behind the engine",
     "ImageDecoder": BEFORE,
     **dict.fromkeys(("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike"), DRAWN),
     **dict.fromkeys(("RandomUniform", "RandomUniformLike"), DRAWN),

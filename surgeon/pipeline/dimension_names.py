@@ -68,6 +68,8 @@ def with_own_names(model: ModelProto, *, base: Path | None, shapes: Mapping[str,
 def _shared(model: ModelProto) -> dict[str, list[Axis]]:
     """The dimensions of inputs by name, of accidental names that several have."""
     found: dict[str, list[Axis]] = defaultdict(list)
+    if not any(ACCIDENTAL.fullmatch(d.dim_param) for i in model.graph.input for d in i.type.tensor_type.shape.dim):
+        return found  # without a look at every weight
     for axis, dim in _dims(model).items():
         if ACCIDENTAL.fullmatch(dim.dim_param):
             found[dim.dim_param].append(axis)

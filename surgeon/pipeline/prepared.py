@@ -93,4 +93,14 @@ def _names(graph: GraphProto) -> set[str]:
     return found
 
 
-__all__ = ["BATCH_CHANGE", "FORM_CHANGE", "Change", "Prepared", "Text", "change", "described", "fresh_name"]
+__all__ = [
+    "BATCH_CHANGE",
+    "FORM_CHANGE",
+    "SIZES_CHANGE",
+    "Change",
+    "Prepared",
+    "Text",
+    "change",
+    "described",
+    "fresh_name",
+]

@@ -147,7 +147,7 @@ def rewrite_source(source: Source, options: Options) -> Result:
 def _prepared(source: Source, options: Options) -> tuple[Source, Options, Prepared]:
     """The model as it is to be rewritten: with sizes of their own, and the inputs and the batch that were asked for."""
     shapes = options.shapes
-    prepared = Prepared(source.proto(), [])
+    prepared = Prepared(source.look(), [])
     if options.target.ties_sizes:
         prepared = with_own_names(prepared.model, base=source.base, shapes=shapes) or prepared
     model, applied, warnings = prepared

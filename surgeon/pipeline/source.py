@@ -38,6 +38,7 @@ class Source:
         self.base = base
         self.files: Sequence[Path] = ()
         self._proto: ModelProto | None = None
+        self._looked_at: ModelProto | None = None  # of a file: what the next `proto` gives, read once
         if isinstance(given, ModelProto):
             self._proto = given
         elif isinstance(given, str | os.PathLike):
@@ -50,8 +51,19 @@ class Source:
         else:
             raise UsageError(f"surgeon rewrites a path, an onnx.ModelProto or a gs.Graph, not {type(given).__name__}.")
 
+    def look(self) -> ModelProto:
+        """The model without its external weights, for who changes nothing. Raises ModelError."""
+        if self._proto is not None:
+            return self._proto
+        if self._looked_at is None:
+            self._looked_at = self.proto()
+        return self._looked_at
+
     def proto(self) -> ModelProto:
         """A copy of the model, without its external weights. Raises ModelError."""
+        if self._looked_at is not None:
+            model, self._looked_at = self._looked_at, None
+            return model
         if self.path is not None:
             model, self.files = read_all(self.path)
             return model

@@ -271,14 +271,21 @@ class Driver:
         if len(outputs) != len(root.outputs):
             raise PassError(f"the pass '{pass_name}' gives {len(outputs)} tensors for the outputs of {root.label}")
         aliases = self._hand_over(builder, outputs, made, strategy)
-        gone = root.graph.remove(root)
+        removed: dict[Node, None] = {}
+        built_on = []
+        for node in root.graph.remove(root):
+            origin = node.origin
+            if origin is None:
+                removed[node] = None
+            else:
+                built_on.append(origin)
         builder.drop_unread_constants()
         record = Rewrite(
             passes=[pass_name],
             strategy=strategy,
             root=root,
             keys=[(pass_name, builder.name)],
-            removed={n: None for n in gone if n.origin is None},
+            removed=removed,
             made={n: None for n in made if n.alive},
             matched=[n for n in builder.matched if n.origin is None],
             aliases=aliases,
@@ -286,7 +293,6 @@ class Driver:
             tolerance=builder.tolerance,
             certified=certified,
         )
-        built_on = [n.origin for n in gone if n.origin is not None]
         self._absorb(record, [*built_on, *_origins_read(made, aliases)])
 
     def _hand_over(
