@@ -116,6 +116,7 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 }
 NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
 UNREAD_FIELDS = {"annotation", "returns"}
+Changes = dict[type[ast.AST], Callable[[Any], Iterator[tuple[Any, str]]]]
 OPERATORS = re.compile(r"[A-Z]\w*(\s+[A-Z]\w*)+\s*")
 
 
@@ -153,13 +154,16 @@ class Mutant:
         return compile(ast.fix_missing_locations(self.tree), str(self.path), "exec")
 
 
-def mutants_of(path: Path) -> list[Mutant]:
-    """Every mutant of a file, in the order of its lines. Where two read the same, the later ones get a number."""
+def mutants_of(path: Path, changes: Changes | None = None) -> list[Mutant]:
+    """Every mutant of a file, in the order of its lines. Where two read the same, the later ones get a number.
+
+    changes  what is made of each kind of node; CHANGES without it
+    """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     found: list[Mutant] = []
     seen: Counter[tuple[int, str]] = Counter()
     for node, put, place in _walk(tree, Place()):
-        for new, what in _changes(node):
+        for new, what in _changes(node, CHANGES if changes is None else changes):
             line = getattr(node, "lineno", place.first)
             seen[line, what] += 1
             number = seen[line, what]
@@ -222,9 +226,9 @@ def _called(node: ast.AST) -> str:
     return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
 
 
-def _changes(node: ast.AST) -> Iterator[tuple[Any, str]]:
+def _changes(node: ast.AST, changes: Changes) -> Iterator[tuple[Any, str]]:
     """(what stands there instead, the change in words) for each mistake made at this very node."""
-    for kind, change in CHANGES.items():
+    for kind, change in changes.items():
         if isinstance(node, kind):
             yield from change(node)
 
@@ -363,7 +367,7 @@ def _function(node: ast.FunctionDef) -> Iterator[tuple[Any, str]]:
             yield _copy(node, decorator_list=rest), f"{node.name} without its @{ast.unparse(decorator.func)}"
 
 
-CHANGES: dict[type[ast.AST], Callable[[Any], Iterator[tuple[Any, str]]]] = {
+CHANGES: Changes = {
     ast.Expr: _expression,
     ast.Call: _call,
     ast.If: _if,
