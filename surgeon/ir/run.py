@@ -17,6 +17,7 @@ from surgeon.ir.definitions import DEFINED, definitions
 from surgeon.ir.files import UNWRITABLE, as_text, external_files, resolved_weights, with_weights
 from surgeon.ir.graph import Node
 from surgeon.ir.protos import SMALL_TENSOR
+from surgeon.ir.saturation import unsaturated
 
 # How ONNX Runtime says that it lacks a kernel, the second of an LSTM's layout, and that it is older than the model.
 LACKS = ("NOT_IMPLEMENTED", "are not supported", "is under development and support", "Unsupported model IR version")
@@ -46,7 +47,7 @@ class Runner:
             self._reference = Reference(model, folder)
             return
         try:
-            self.session = _session(ort, model, folder)
+            self.session = _session(ort, unsaturated(model), folder)
         except Exception as error:  # ONNX Runtime raises its own types, some of them plain RuntimeError
             if not any(told in str(error) for told in LACKS) and "NotImplemented" not in type(error).__name__:
                 raise Unrunnable(first_line(error)) from None
