@@ -22,7 +22,7 @@ SHIFT = 128
 class Operand(NamedTuple):
     """Which inputs of a node are a quantized tensor and its zero point."""
 
-    index: int
+    number: int
     zero_point: int
 
 
@@ -111,7 +111,7 @@ class _Spelling:
         return next((self.types[n] for n in names if self.types.get(n)), 0)
 
     def _shift(self, graph: GraphProto, nodes: list[NodeProto], node: NodeProto, operand: Operand) -> None:
-        node.input[operand.index] = self._shifted(graph, nodes, node.input[operand.index])
+        node.input[operand.number] = self._shifted(graph, nodes, node.input[operand.number])
         while len(node.input) <= operand.zero_point:
             node.input.append("")
         name = node.input[operand.zero_point]
