@@ -120,7 +120,7 @@ def build(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> tuple[str, An
     return "", definition.read(network, log, builder, parser)
 
 
-def verdict(model: onnx.ModelProto) -> list[tuple[str, str]]:
+def verdict(model: onnx.ModelProto, target: str = "rtx") -> list[tuple[str, str]]:
     """(operator, why) of the nodes that surgeon says are not taken."""
     from surgeon.ir.model import Model
     from surgeon.pipeline.run import untaken
@@ -130,7 +130,7 @@ def verdict(model: onnx.ModelProto) -> list[tuple[str, str]]:
     copy.CopyFrom(model)
     indexed = Model(copy)
     ops = {n.label: n.op for s in indexed.scopes for n in s.live()}
-    return [(ops.get(d.node, ""), d.why) for d in untaken(indexed, Target.parse("rtx"))]
+    return [(ops.get(d.node, ""), d.why) for d in untaken(indexed, Target.parse(target))]
 
 
 def numbers(network: Any, model: onnx.ModelProto, feeds: dict[str, np.ndarray], wanted: list[Any]) -> str:
