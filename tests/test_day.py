@@ -254,11 +254,11 @@ def test_no_cure_is_said(tmp_path: Path) -> None:
 def test_an_operator_without_an_exact_form_has_a_cure_of_its_own(tmp_path: Path) -> None:
     drawn = """<ir_version: 10, opset_import: ["" : 17]>
 g () => (int32[2,4] y) { x = Constant <value = float[2,3] {1,2,3,4,5,6}> () y = Multinomial <sample_size = 4> (x) }"""
-    scaled = """<ir_version: 10, opset_import: ["" : 17, "ai.onnx.ml" : 3]>
-g (float[2,3] x) => (float[2,3] y) { y = ai.onnx.ml.Scaler <offset = [1.0], scale = [2.0]> (x) }"""
+    learnt = """<ir_version: 10, opset_import: ["" : 17, "ai.onnx.ml" : 3]>
+g (float[2,3] x) => (float[2,3] y) { y = ai.onnx.ml.SVMRegressor <coefficients = [1.0], rho = [2.0]> (x) }"""
     assert cure(tmp_path, STAYS, "--target", "8.4").endswith("select with Where")
     assert cure(tmp_path, drawn, "--target", "rtx").startswith("draw the numbers outside")
-    assert cure(tmp_path, scaled, "--target", "rtx").endswith("run it outside the engine")
+    assert cure(tmp_path, learnt, "--target", "rtx").endswith("run it outside the engine")
 
 
 # ---- the audit record ------------------------------------------------------------------------------------------------

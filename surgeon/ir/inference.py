@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 REFINED = LIKE_INPUT | TARGETED  # nodes without bodies of which more follows than ONNX's inference says
 LONG = 2**16  # elements of a vector
 SIZED = frozenset({"ConstantOfShape", "Expand", "Pad", "Reshape", "Tile"})  # take the sizes of what they make
+# Whose inference ends the process where an input has no known type.
+ENDING = ("DictVectorizer", "EyeLike", "LabelEncoder", "RegexFullMatch", "TreeEnsemble")
 MOST_FOLLOWED = 32  # tensors that a constant is computed from, to be looked at while shapes are inferred
 
 
@@ -284,14 +286,13 @@ def without_weights(model: Model) -> ModelProto:
 def _inferred(model: ModelProto) -> ModelProto:
     """The model with the types that ONNX infers; itself where that raises.
 
-    An operator's inference may raise even in the lenient mode. That of EyeLike ends the process where the input has no
-    known type: it is told of none. Nor are values followed where a vector is long: that of an Add, a Sub or a Mul takes
-    memory for each element, 200 bytes of it.
+    An operator's inference may raise even in the lenient mode. Of the nodes of ENDING it is not told. Nor are values
+    followed where a vector is long: that of an Add, a Sub or a Mul takes memory for each element, 200 bytes of it.
     """
     by_op: dict[str, list[NodeProto]] = {}
     for node in all_nodes(model.graph):
         by_op.setdefault(node.op_type, []).append(node)
-    for node in by_op.get("EyeLike", ()):
+    for node in [n for op in ENDING for n in by_op.get(op, ())]:
         node.domain = DOMAIN
     try:
         return onnx.shape_inference.infer_shapes(model, data_prop=not _has_long_vector(model.graph, by_op))

@@ -38,7 +38,7 @@ ADVICE = {
     **dict.fromkeys(("ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty"), SEQUENCES),
     **dict.fromkeys(("SequenceErase", "SequenceInsert", "SequenceLength", "SplitToSequence"), SEQUENCES),
 }
-CLASSIC = "TensorRT has no trees, no tables of words and no other classic learning: run it outside the engine"
+CLASSIC = "TensorRT has no strings, no maps and no classic learning: run it outside the engine"
 
 
 def cures(result: Result, source: Source, options: Options) -> list[str]:

@@ -1,0 +1,26 @@
+"""What the operators of ai.onnx.ml share."""
+
+from __future__ import annotations
+
+from onnx import TensorProto
+
+from surgeon import Builder, require
+from surgeon.ir.graph import Value
+
+ML = "ai.onnx.ml"
+FLOAT, INT64, DOUBLE = TensorProto.FLOAT, TensorProto.INT64, TensorProto.DOUBLE
+
+
+def typed(b: Builder, value: Value, kind: int) -> Value:
+    """The tensor in a type."""
+    return value if b.dtype(value) == kind else b.Cast(value, to=kind)
+
+
+def transformed(b: Builder, scores: Value, transform: str | None, count: int) -> Value:
+    """What the attribute post_transform makes of so many scores a row."""
+    if transform in (None, "NONE"):
+        return scores
+    require(transform in ("LOGISTIC", "SOFTMAX"), f"its post_transform is {transform}")
+    require(count > 1, f"ONNX Runtime leaves out its {transform} of a single score")
+    made: Value = b.Sigmoid(scores) if transform == "LOGISTIC" else b.Softmax(scores, axis=1)
+    return made
