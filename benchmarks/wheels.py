@@ -38,6 +38,7 @@ SIZES = (
     (1, 32),
     (2, 320),
     (1, 576),
+    (4, 2),
 )  # of the first dimension, and of the others
 
 

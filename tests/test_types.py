@@ -59,6 +59,21 @@ def test_shapes_and_types_on_demand() -> None:
     assert indexed.dtype(values["m"]) == onnx.TensorProto.FLOAT
 
 
+@pytest.mark.parametrize(("layout", "batch"), [(0, "L,N"), (1, "N,L")])
+def test_the_batch_of_a_gru_is_that_of_its_first_state(layout: int, batch: str) -> None:
+    state = "1,4,3" if layout == 0 else "4,1,3"
+    text = f"""(float[{batch},2] x, float[1,9,2] w, float[1,9,3] r, float[{state}] h) => (float y, float z) {{
+        y, z = GRU <hidden_size = 3, layout = {layout}> (x, w, r, , , h)
+    }}"""
+    proto = model(text, opset=14)
+    for output in proto.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    indexed = Model(proto)
+    every, last = (indexed.shape(indexed.graph.values[name]) for name in "yz")
+    assert every is not None and every[0 if layout else 2] == 4
+    assert last is not None and last[0 if layout else 1] == 4
+
+
 def test_types_inside_a_function_are_those_of_its_first_call() -> None:
     indexed = Model(
         onnx.parser.parse_model("""

@@ -19,7 +19,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, 
 
 from surgeon.ir.declared import MADE_UP, Declared, drop_sizes, drop_sizes_of_bodies
 from surgeon.ir.graph import VALUELESS, Graph, Node, Value, scopes_of
-from surgeon.ir.iteration import LoopCarried, loop_carried, parameters, refined_outputs
+from surgeon.ir.iteration import RECURRENT, LoopCarried, loop_carried, parameters, refined_outputs
 from surgeon.ir.lattice import Shape, TensorType, join, meet, read_type, type_proto, value_info, without_names
 from surgeon.ir.protos import SMALL_TENSOR, add_small_weights, all_nodes, functions_behind
 from surgeon.ir.schemas import DOMAIN, LIKE_INPUT
@@ -29,7 +29,7 @@ from surgeon.ir.type_table import TypeTable
 if TYPE_CHECKING:
     from surgeon.ir.model import Model
 
-REFINED = LIKE_INPUT | TARGETED  # nodes without bodies of which more follows than ONNX's inference says
+REFINED = LIKE_INPUT | TARGETED | RECURRENT  # nodes without bodies of which more follows than ONNX's inference says
 LONG = 2**16  # elements of a vector
 SIZED = frozenset({"ConstantOfShape", "Expand", "Pad", "Reshape", "Tile"})  # take the sizes of what they make
 # Whose inference ends the process where an input has no known type.

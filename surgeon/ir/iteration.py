@@ -14,6 +14,8 @@ from surgeon.ir.lattice import Shape, TensorType, join, meet, without_names
 from surgeon.ir.schemas import LIKE_INPUT
 from surgeon.ir.type_table import TypeTable
 
+RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
+FIRST_STATE = 5  # the position of their first states: one, or two of an LSTM
 OPSET_OF_SCAN = 9  # since then a Scan has no batch of its own
 
 
@@ -86,6 +88,21 @@ def _outputs(node: Node, table: TypeTable) -> Iterator[tuple[Value | None, int, 
         yield from _branched(node, table)
     elif iterates(node):
         yield from _iterated(node, table)
+    elif node.key in RECURRENT:
+        yield from _recurrent(node, table)
+
+
+def _recurrent(node: Node, table: TypeTable) -> Iterator[tuple[Value | None, int, Shape | None]]:
+    """The outputs of an RNN: the batch is that of its first states, which may be fixed where that of x is not."""
+    states = [table.get(v).shape for v in node.inputs[FIRST_STATE : FIRST_STATE + 2] if v is not None]
+    at = 0 if node.attr("layout") else 1
+    batch = next((s[at] for s in states if s is not None and len(s) == 3 and type(s[at]) is int), None)
+    if batch is None:
+        return
+    last: Shape = (batch, None, None) if at == 0 else (None, batch, None)
+    every: Shape = (batch, None, None, None) if at == 0 else (None, None, batch, None)
+    for out, shape in zip(node.outputs, (every, last, last), strict=False):
+        yield out, 0 if out is None else table.get(out).elem, shape
 
 
 def _branched(node: Node, table: TypeTable) -> Iterator[tuple[Value | None, int, Shape | None]]:
