@@ -11,7 +11,7 @@ Exact     Bit for bit, where ONNX says what comes out: what a float beyond the t
 
 It is done for operators that move numbers about, for arithmetic, comparisons and bits. MaxPool, DepthToSpace,
 SpaceToDepth and Resize to the nearest are carried in fp32. Of a type that the target does not read, an input of the
-model stays what it is, and with it all of that type.
+model stays what it is, and with it all of that type: --allow-narrowing makes it int32, and uint32 int64.
 """
 
 from __future__ import annotations

@@ -300,6 +300,11 @@ def _add_rewrite(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> No
         action="store_true",
         help="keep rewrites that cannot be run, and so not proved; whole models that cannot be compared are no failure",
     )
+    p.add_argument(
+        "--allow-narrowing",
+        action="store_true",
+        help="carry float64 in fp32, and other types that the target lacks in those that it has; says the difference",
+    )
     p.add_argument("--no-cache", action="store_true", help="prove every window anew, also those of earlier runs")
     p.add_argument(
         "--strict", action="store_true", help="write nothing where something stays that the target does not take"

@@ -34,6 +34,17 @@ def all_nodes(holder: GraphProto | onnx.FunctionProto) -> Iterator[NodeProto]:
             yield from all_nodes(body)
 
 
+def read_instead(graph: GraphProto, old: str, new: str) -> None:
+    """Have every node of a graph and of its bodies read another tensor."""
+    for node in graph.node:
+        node.input[:] = [new if name == old else name for name in node.input]
+        for body in body_protos(node):
+            read_instead(body, old, new)
+            for output in body.output:
+                if output.name == old:
+                    output.name = new
+
+
 def holders(model: ModelProto) -> Iterator[tuple[GraphProto | onnx.FunctionProto, int]]:
     """The graph and the functions of a model, each with its opset of ONNX's own operators."""
     for holder, declares in ((model.graph, model), *((f, f) for f in model.functions)):

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 from onnx import ModelProto
 
+from surgeon.errors import ModelError
 from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
+from surgeon.pipeline.narrowing import narrowable
 from surgeon.pipeline.options import Options
 from surgeon.pipeline.session import Result, rewrite_source
 from surgeon.pipeline.source import Source
@@ -23,6 +25,7 @@ BEFORE = "run it in front of the engine, and make what it returns an input"
 DRAWN = "draw the numbers outside, and make them an input"
 STRINGS = f"an engine has no strings: {BEFORE}"
 SEQUENCES = "an engine has no sequences: return or read their tensors one by one"
+NARROWER = "--allow-narrowing carries its types in others, and says by how much that changes the outputs"
 # What a person can do about operators that have no exact form. Those of ai.onnx.ml are all told alike.
 ADVICE = {
     "NonMaxSuppression": f"{AFTER}, or export with the plugin EfficientNMS_TRT (classic TensorRT alone)",
@@ -53,14 +56,24 @@ def cures(result: Result, source: Source, options: Options) -> list[str]:
     nodes = _nodes(result.model, result)
     unproved = {d.node: d.pass_name for d in result.report.declined if d.why.startswith("unproved")}
     by_default = _taken_by_default(refused, source, options)
-    return [_cure(d, nodes.get(d.node), options.target, unproved.get(d.node, ""), by_default) for d in refused]
+    narrowed = _taken_in_other_types(result, options)
+    found = []
+    for d in refused:
+        cure = _option(d, unproved.get(d.node, ""), by_default, narrowed)
+        found.append(cure or _cure(nodes.get(d.node), options.target))
+    return found
 
 
-def _cure(refused: Declined, node: Node | None, target: Target, unproved: str, by_default: Collection[str]) -> str:
+def _option(refused: Declined, unproved: str, by_default: Collection[str], narrowed: Collection[str]) -> str:
+    """The option that makes the target take a node, as a sentence; empty for none."""
     if unproved:
         return f"--allow-unproved keeps what {unproved} makes of it"
     if refused.node in by_default:
         return "leave out --only, --skip or --strategy"
+    return NARROWER if refused.node in narrowed else ""
+
+
+def _cure(node: Node | None, target: Target) -> str:
     if node is None:
         return NONE
     later = first_taking(node, target)
@@ -96,6 +109,18 @@ def _taken_by_default(refused: Iterable[Declined], source: Source, options: Opti
     asked = Options.checked(target=options.target, plugins=options.libraries, verify="none")
     still = {d.node for d in rewrite_source(source, asked).report.untaken}
     return {d.node for d in refused} - still
+
+
+def _taken_in_other_types(result: Result, options: Options) -> set[str]:
+    """The nodes that are taken where types that the target lacks are carried in others."""
+    if options.allow_narrowing or not narrowable(result.model, options.target):
+        return set()
+    asked = Options.checked(target=options.target, plugins=options.libraries, verify="none", allow_narrowing=True)
+    try:
+        again = rewrite_source(Source(result.model, result.base), asked).report.untaken
+    except ModelError:
+        return set()
+    return {d.node for d in result.report.untaken} - {d.node for d in again}
 
 
 def _nodes(model: ModelProto, result: Result) -> dict[str, Node]:

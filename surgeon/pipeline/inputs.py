@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import GraphProto, ModelProto, TensorProto, TensorShapeProto, ValueInfoProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, TensorShapeProto, ValueInfoProto, helper, numpy_helper
 
 from surgeon.errors import ModelError, UsageError, did_you_mean
 from surgeon.ir.files import with_weights
 from surgeon.ir.lattice import declared_dim
-from surgeon.ir.protos import body_protos
+from surgeon.ir.protos import read_instead
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.prepared import FORM_CHANGE, Prepared, Text, change, described, fresh_name
 from surgeon.proof.equality import TOLERANCE, compare
@@ -155,7 +155,7 @@ class _Step:
         if nodes:
             if any(o.name == info.name for o in graph.output):
                 raise UsageError(f"the input '{info.name}' is an output, too: it cannot get another form.")
-            _read_instead(graph, info.name, current)
+            read_instead(graph, info.name, current)
         later = list(graph.node)
         del graph.node[:]
         graph.node.extend([*nodes, *later])
@@ -184,17 +184,6 @@ class _Step:
         found = found.transpose(self.perm) if self.perm else found
         found = found if self.mean is None else found - self.mean
         return found if self.scale is None else found * self.scale
-
-
-def _read_instead(graph: GraphProto, old: str, new: str) -> None:
-    """Have every node of a graph and of its bodies read another tensor."""
-    for node in graph.node:
-        node.input[:] = [new if name == old else name for name in node.input]
-        for body in body_protos(node):
-            _read_instead(body, old, new)
-            for output in body.output:
-                if output.name == old:
-                    output.name = new
 
 
 def _prove(

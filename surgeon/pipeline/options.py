@@ -32,6 +32,7 @@ class RewriteOptions(TypedDict, total=False):
     shapes: Shapes | None
     passes: Folders
     allow_unproved: bool
+    allow_narrowing: bool
     options: Mapping[str, float] | None
     progress: Progress | None
     cache: bool
@@ -57,6 +58,7 @@ class Options:
     verify: Verify
     shapes: Shapes
     allow_unproved: bool
+    allow_narrowing: bool
     pass_options: Mapping[str, float]
     progress: Progress | None
     cache: bool
@@ -76,6 +78,7 @@ class Options:
         shapes: Shapes | None = None,
         passes: Folders = (),
         allow_unproved: bool = False,
+        allow_narrowing: bool = False,
         options: Mapping[str, float] | None = None,
         progress: Progress | None = None,
         cache: bool = False,
@@ -104,6 +107,7 @@ class Options:
             verify=verify,
             shapes=shapes or {},
             allow_unproved=allow_unproved,
+            allow_narrowing=allow_narrowing,
             pass_options=pass_options,
             progress=progress,
             cache=cache,

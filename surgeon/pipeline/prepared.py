@@ -16,6 +16,7 @@ from surgeon.report import Applied, Line
 # What the report calls the changes.
 BATCH_CHANGE = "dynamic-batch"
 FORM_CHANGE = "input"
+NARROWING_CHANGE = "allow-narrowing"
 SIZES_CHANGE = "own-sizes"
 
 
@@ -96,6 +97,7 @@ def _names(graph: GraphProto) -> set[str]:
 __all__ = [
     "BATCH_CHANGE",
     "FORM_CHANGE",
+    "NARROWING_CHANGE",
     "SIZES_CHANGE",
     "Change",
     "Prepared",

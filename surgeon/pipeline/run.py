@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto
 
 from surgeon.errors import PassError
 from surgeon.ir.model import Model
@@ -31,6 +31,10 @@ OVERLOADED = (
 TRAINED = (
     "the tensors that its training_info names are kept, but what is rewritten computes with the weights of now: train "
     "the original, and rewrite it again"
+)
+FLOAT64 = (
+    "it has float64, which TensorRT reads as fp32: --allow-narrowing writes it so, and says by how much the outputs "
+    "differ then"
 )
 MAX_RUNS = 20  # each run but the last leaves at least one unproved rewrite out
 
@@ -233,6 +237,8 @@ class Run:
         )
         if attempt.overloaded:
             report.warnings.append(f"{', '.join(attempt.overloaded)}: {OVERLOADED}")
+        if has_float64(driver.model):
+            report.warnings.append(FLOAT64)
         if proto.training_info and report.applied:
             report.warnings.append(TRAINED)
         if options.verify == "full":
@@ -255,6 +261,14 @@ def compare_whole(source: Source, proto: ModelProto, options: Options, report: R
         report.warnings = list(dict.fromkeys([*report.warnings, why]))
     elif not verdict.ok:
         report.verify["failed"] = _with_hint(verdict)
+
+
+def has_float64(model: Model) -> bool:
+    """Whether an input, an output, a weight or a Cast of the model is of float64."""
+    ends = (i.type.tensor_type.elem_type for i in (*model.proto.graph.input, *model.proto.graph.output))
+    held = (dtype for scope in model.scopes for dtype, _ in scope.kinds_of_tensors)
+    casts = (node.attr("to") for scope in model.scopes for node in scope.of(["Cast"]))
+    return any(TensorProto.DOUBLE in found for found in (ends, held, casts))
 
 
 def untaken(model: Model, target: Target) -> list[Declined]:

@@ -83,6 +83,7 @@ def rewrite(model: ModelLike, **options: Unpack[RewriteOptions]) -> Result:
     shapes          {"input": (1, 3, 224, 224)}: sizes for the proof, where dimensions are symbolic
     passes          folders of further passes
     allow_unproved  keep rewrites whose window cannot be run; whole models that cannot be compared are no failure
+    allow_narrowing float64 in fp32, and other types that the target lacks in those that it has; inputs and outputs too
     options         what single passes read, such as {"repair_eps": 1e-6}; a pass names its own in OPTIONS
     progress        called with (phase, done, total)
     cache           whether proofs that held in an earlier run, in a file of the user's cache, are taken from there
@@ -161,6 +162,13 @@ def _prepared(source: Source, options: Options) -> tuple[Source, Options, Prepar
 
         batched = with_dynamic_batch(model, options.batch_axes, base=source.base, shapes=shapes)
         model, applied = batched.model, [*applied, *batched.applied]
+    if options.allow_narrowing:
+        from surgeon.pipeline.narrowing import with_narrower_types  # nor without it
+
+        narrower = with_narrower_types(model, options.target, base=source.base, shapes=shapes, proves=options.proves)
+        if narrower is not None:
+            model, applied = narrower.model, [*applied, *narrower.applied]
+            warnings = [*warnings, *narrower.warnings]
     if not applied:
         return source, options, prepared
     made = Source(model, source.base)

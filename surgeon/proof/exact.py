@@ -9,13 +9,13 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import onnx
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from surgeon.errors import ModelError
 from surgeon.ir.files import with_weights
 from surgeon.ir.lattice import FLOATS, HALVES
-from surgeon.ir.protos import holders
+from surgeon.ir.protos import all_nodes, holders
+from surgeon.ir.retyping import retyped
 from surgeon.ir.run import Reference, Runner, Unrunnable, first_line
 from surgeon.proof.equality import TOLERANCE, is_float, smallest_normal
 from surgeon.proof.feeds import NEXT_TO_NOTHING, OUT_OF_RANGE, Feeds
@@ -166,51 +166,11 @@ class Exact:
 
 def widened(model: ModelProto, to: int) -> ModelProto:
     """The model with every float tensor, constant and cast in `to` (FLOAT or DOUBLE): a more exact evaluation."""
-    wide = ModelProto()
-    wide.CopyFrom(model)
-    narrower = FLOATS if to == TensorProto.DOUBLE else HALVES
-    for info in (*wide.graph.input, *wide.graph.output):
-        if info.type.tensor_type.elem_type in narrower:
-            info.type.tensor_type.elem_type = to
+    wide = retyped(model, dict.fromkeys(FLOATS if to == TensorProto.DOUBLE else HALVES, to))
     for holder, opset in holders(wide):
-        _widen_nodes(holder, narrower, to, opset)
+        for node in all_nodes(holder):
+            widen_stash(node, to, opset)
     return wide
-
-
-def _widen_nodes(holder: GraphProto | onnx.FunctionProto, narrower: frozenset[int], to: int, opset: int) -> None:
-    del holder.value_info[:]  # the file's types; ONNX Runtime infers the new ones
-    if isinstance(holder, GraphProto):
-        for tensor in holder.initializer:
-            _widen_tensor(tensor, narrower, to)
-    for node in holder.node:
-        _say_type(node)
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.TENSOR:
-                _widen_tensor(attribute.t, narrower, to)
-            elif attribute.type == onnx.AttributeProto.GRAPH:
-                for info in (*attribute.g.input, *attribute.g.output):
-                    if info.type.tensor_type.elem_type in narrower:
-                        info.type.tensor_type.elem_type = to
-                _widen_nodes(attribute.g, narrower, to, opset)
-            elif (
-                attribute.name in ("to", "dtype")
-                and node.op_type in ("Cast", "EyeLike", "RandomNormal")
-                and attribute.i in narrower
-            ):
-                attribute.i = to
-        widen_stash(node, to, opset)
-
-
-def _say_type(node: NodeProto) -> None:
-    """Have a node that makes floats of nothing say so in a tensor, which is widened."""
-    if node.op_type == "ConstantOfShape" and not node.attribute:
-        node.attribute.append(helper.make_attribute("value", numpy_helper.from_array(np.zeros(1, np.float32))))
-    if node.op_type != "Constant":
-        return
-    for attribute in node.attribute:
-        if attribute.name in ("value_float", "value_floats"):
-            number = np.asarray(helper.get_attribute_value(attribute), np.float32)
-            attribute.CopyFrom(helper.make_attribute("value", numpy_helper.from_array(number)))
 
 
 def widen_stash(node: NodeProto, to: int, opset: int) -> None:
@@ -222,12 +182,6 @@ def widen_stash(node: NodeProto, to: int, opset: int) -> None:
     node.attribute.extend(kept)
     if node.op_type not in STASH_IGNORED:
         node.attribute.append(helper.make_attribute("stash_type", to))
-
-
-def _widen_tensor(tensor: TensorProto, narrower: frozenset[int], to: int) -> None:
-    if tensor.data_type in narrower:
-        array = numpy_helper.to_array(tensor).astype(helper.tensor_dtype_to_np_dtype(to))
-        tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
 
 
 def _shaken(x: np.ndarray, of: np.dtype, rng: np.random.Generator) -> np.ndarray:

@@ -146,6 +146,7 @@ def _rewritten(args: argparse.Namespace, source: Path, target: Target, screen: S
             shapes=arguments.shapes(args.shapes),
             passes=args.passes,
             allow_unproved=args.allow_unproved,
+            allow_narrowing=args.allow_narrowing,
             options=pass_options,
             progress=progress,
             cache=not args.no_cache,

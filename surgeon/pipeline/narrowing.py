@@ -1,0 +1,171 @@
+"""Carry types that a target lacks in those that it has, where the user allows it: `--allow-narrowing`.
+
+float64                  in fp32, everywhere: TensorRT's parsers read it so, without a word
+uint64                   in int64, everywhere
+int16, uint16, uint32    inputs and outputs in int32 and int64, which hold all their numbers; the pass small-integers
+uint8 before 8.5         carries them on the way
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, helper
+
+from surgeon.errors import ModelError
+from surgeon.ir.attributes import TYPES
+from surgeon.ir.files import with_weights
+from surgeon.ir.protos import all_nodes, holders, read_instead
+from surgeon.ir.retyping import narrowed, retyped
+from surgeon.ir.run import Runner, Unrunnable
+from surgeon.pipeline.prepared import NARROWING_CHANGE, Prepared, Text, change, described, fresh_name
+from surgeon.proof.equality import TOLERANCE, compare, is_float
+from surgeon.proof.feeds import feeds_of
+from surgeon.proof.whole import sizes_that_run, whole_pair
+from surgeon.targets.target import Target
+
+FLOAT, INT32, INT64 = TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64
+EVERYWHERE: dict[int, int] = {TensorProto.DOUBLE: FLOAT, TensorProto.UINT64: INT64}
+OUTSIDE: dict[int, int] = {
+    TensorProto.INT16: INT32,
+    TensorProto.UINT16: INT32,
+    TensorProto.UINT8: INT32,
+    TensorProto.UINT32: INT64,
+}
+SPOKEN: dict[int, str] = {FLOAT: "fp32", TensorProto.DOUBLE: "float64"}
+MEASURED = frozenset({"random", "zero", "zero rows", "large", "shifted"})  # the kinds of input of everyday numbers
+
+
+def narrowable(model: ModelProto, target: Target) -> dict[int, int]:
+    """The types of the model that can be carried in others -> these."""
+    inputs_and_outputs = {i.type.tensor_type.elem_type for i in (*model.graph.input, *model.graph.output)}
+    held = inputs_and_outputs | set(_types_inside(model))
+    found = {kind: to for kind, to in EVERYWHERE.items() if kind in held}
+    lacking = {kind for kind in OUTSIDE if kind in inputs_and_outputs and not target.reads(kind)}
+    return found | {kind: OUTSIDE[kind] for kind in lacking if target.int64 or OUTSIDE[kind] != INT64}
+
+
+def _types_inside(model: ModelProto) -> Iterator[int]:
+    """The types that weights, constants and casts name."""
+    for holder, _ in holders(model):
+        yield from (t.data_type for t in getattr(holder, "initializer", ()))
+        for node in all_nodes(holder):
+            for attribute in node.attribute:
+                yield attribute.t.data_type
+                yield from (attribute.i for name in TYPES if attribute.name == name)
+
+
+def with_narrower_types(
+    model: ModelProto,
+    target: Target,
+    *,
+    base: Path | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    proves: bool = True,
+) -> Prepared | None:
+    """The model in types that the target has, compared with the original on drawn inputs; None where it has them all.
+
+    Raises ModelError where the two differ by more than fp32 rounds, or cannot be run.
+    """
+    kinds = narrowable(model, target)
+    if not kinds:
+        return None
+    source = with_weights(model, base)
+    made = retyped(source, {kind: to for kind, to in kinds.items() if kind in EVERYWHERE})
+    _retype_outside(made, {kind: to for kind, to in kinds.items() if kind in OUTSIDE})
+    error = _measured(source, made, shapes or {}) if proves else None
+    pairs = zip((*source.graph.input, *source.graph.output), (*made.graph.input, *made.graph.output), strict=True)
+    changed = [(old, new) for old, new in pairs if old.type.tensor_type.elem_type != new.type.tensor_type.elem_type]
+    before = [Text(old.name, described(old)) for old, _ in changed] or [Text(_name(k), _name(k)) for k in sorted(kinds)]
+    after = [Text(new.name, described(new)) for _, new in changed] or [Text(_name(k), _name(k)) for k in kinds.values()]
+    record = change(before, after, "the types")(NARROWING_CHANGE, error)
+    return Prepared(made, [record], [_said(kinds, error)])
+
+
+def _said(kinds: Mapping[int, int], error: float | None) -> str:
+    carried = ", ".join(f"{_name(kind)} is carried in {_name(to)}" for kind, to in sorted(kinds.items()))
+    if error is None:
+        return f"{carried}; what that changes was not measured"
+    if not error:
+        return f"{carried}; on drawn inputs the outputs are the same"
+    return f"{carried}; on drawn inputs the outputs differ by up to {error:.2g} of the largest"
+
+
+def _name(kind: int) -> str:
+    return SPOKEN.get(kind) or TensorProto.DataType.Name(kind).lower()
+
+
+def _retype_outside(model: ModelProto, kinds: Mapping[int, int]) -> None:
+    """Give inputs and outputs other types, with a Cast behind each input and in front of each output."""
+    graph, fresh = model.graph, fresh_name(model)
+    weights = {t.name for t in graph.initializer}
+    casts = []
+    for info in graph.input:
+        kind = info.type.tensor_type.elem_type
+        if kind not in kinds or info.name in weights:
+            continue
+        if any(o.name == info.name for o in graph.output):
+            raise ModelError(f"the input '{info.name}' is an output, too: it cannot get another type")
+        inner = fresh(info.name, "Cast")
+        read_instead(graph, info.name, inner)
+        casts.append(helper.make_node("Cast", [info.name], [inner], name=inner, to=kind))
+        info.type.tensor_type.elem_type = kinds[kind]
+    nodes = list(graph.node)
+    del graph.node[:]
+    graph.node.extend([*casts, *nodes])
+    for info in graph.output:
+        if info.type.tensor_type.elem_type in kinds:
+            _cast_output(graph, info, fresh(info.name, "narrow"), kinds)
+
+
+def _cast_output(graph: GraphProto, info: ValueInfoProto, inner: str, kinds: Mapping[int, int]) -> None:
+    """Put a Cast in front of an output that a node makes."""
+    maker = next((n for n in graph.node if info.name in n.output), None)
+    if maker is None:
+        raise ModelError(f"the output '{info.name}' is made by no node: it cannot get another type")
+    read_instead(graph, info.name, inner)
+    maker.output[:] = [inner if name == info.name else name for name in maker.output]
+    to = kinds[info.type.tensor_type.elem_type]
+    graph.node.append(helper.make_node("Cast", [inner], [info.name], name=info.name, to=to))
+    info.type.tensor_type.elem_type = to
+
+
+def _measured(before: ModelProto, after: ModelProto, shapes: Mapping[str, Sequence[int]]) -> float:
+    """The largest difference between the models on drawn numbers, as a part of the largest output.
+
+    The original gets them in its own types, so what the inputs are rounded by counts, too. Raises ModelError.
+    """
+    try:
+        old, new = Runner(before), Runner(after)
+        sized = sizes_that_run(whole_pair(before, before, shapes=shapes), old.run)
+        types = {i.name: i.type.tensor_type.elem_type for i in after.graph.input}
+        worst = 0.0
+        for kind, feeds in feeds_of(sized):
+            if kind not in MEASURED:
+                continue
+            given = {name: narrowed(array, types[name]) for name, array in feeds.items()}
+            rounded = {name: array.astype(feeds[name].dtype) for name, array in given.items()}
+            results = zip(new.run(given), old.run(rounded), old.run(feeds), strict=True)
+            for info, row in zip(before.graph.output, results, strict=True):
+                worst = max(worst, _difference(f"the output '{info.name}' on {kind} inputs", *row))
+    except Unrunnable as error:
+        raise ModelError(f"what other types change cannot be measured: ONNX Runtime does not run it: {error}") from None
+    return worst
+
+
+def _difference(what: str, found: np.ndarray, rounded: np.ndarray, exact: np.ndarray) -> float:
+    """How far a result is from the original's, `exact`, as a part of the largest number.
+
+    It may be within the tolerance of fp32 from `rounded`, the original's on the rounded inputs, or about as near to
+    `exact` as that is. Raises ModelError.
+    """
+    found = found.astype(exact.dtype)
+    judged = compare(found, rounded, tolerance=TOLERANCE[FLOAT], finite=True, exact=lambda: exact)
+    if judged.why:
+        raise ModelError(f"other types change {what} by more than they round: {judged.why}")
+    return compare(found, exact, tolerance=np.inf, finite=True).error if is_float(exact.dtype) else 0.0
+
+
+__all__ = ["narrowable", "with_narrower_types"]

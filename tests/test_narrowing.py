@@ -1,0 +1,179 @@
+"""--allow-narrowing: types that a target lacks, carried in those that it has, and what that changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, parser
+
+import surgeon
+from surgeon.app.cli import main
+from surgeon.errors import ModelError
+from surgeon.ir.run import Runner
+
+HEAD = '<ir_version: 8, opset_import: ["" : 17]> '
+LINEAR = (
+    HEAD
+    + """g (double[N,2] x) => (double[N,2] y) <double[2,2] w = {0.1, 0.2, 0.3, 0.4}> {
+    a = MatMul (x, w)
+    y = Relu (a)
+}"""
+)
+INSIDE = (
+    HEAD
+    + """g (float[N,2] x) => (float[N,2] y) <double k = {0.1}> {
+    a = Cast <to = 11> (x)
+    b = Mul (a, k)
+    y = Cast <to = 1> (b)
+}"""
+)
+IN_A_BRANCH = (
+    HEAD
+    + """g (double[2] x, bool c) => (double[2] y) {
+    y = If (c) <
+        then_branch = t () => (double[2] r) { k = Constant <value = double {0.1}> () r = Add (x, k) },
+        else_branch = e () => (double[2] s) { s = Neg (x) }
+    >
+}"""
+)
+LOWEST = (
+    HEAD
+    + """g (double[2] x, bool[2] m) => (double[2] y) <double k = {-1.7976931348623157e308}> {
+    w = Where (m, x, k)
+    y = Softmax (w)
+}"""
+)
+CANCELLING = (
+    HEAD
+    + """g (double[N,2] x) => (double[N,2] y) <double k = {1e9}> {
+    a = Add (x, k)
+    y = Sub (a, k)
+}"""
+)
+REMAINDER = HEAD + "g (double[N,2] x) => (double[N,2] y) <double k = {3}> { y = Mod <fmod = 1> (x, k) }"
+SOUND = (
+    HEAD
+    + """g (int16[N] x) => (float[N] y) <float k = {32768}> {
+    a = Cast <to = 1> (x)
+    y = Div (a, k)
+}"""
+)
+MASK = HEAD + "g (float[N,4] x) => (uint16[N] y) { a = ArgMax <axis = 1, keepdims = 0> (x) y = Cast <to = 4> (a) }"
+WRAPPED = (
+    HEAD
+    + 'g (uint32[3] x) => (uint32[3] y) <uint32 k = {3}> { a = BitShift <direction = "LEFT"> (x, k) y = Identity (a) }'
+)
+COUNT = HEAD + "g (uint64[3] x) => (uint64[3] y) <uint64 k = {3}> { y = Mul (x, k) }"
+
+
+def parsed(text: str) -> onnx.ModelProto:
+    return parser.parse_model(text)
+
+
+def narrowed(text: str, target: str = "rtx") -> surgeon.Result:
+    result = surgeon.rewrite(parsed(text), target=target, allow_narrowing=True)
+    onnx.checker.check_model(result.model, full_check=True)
+    return result
+
+
+def types(infos: object) -> list[int]:
+    return [info.type.tensor_type.elem_type for info in infos]  # type: ignore[attr-defined]
+
+
+def carried(result: surgeon.Result) -> float:
+    """The measured difference."""
+    (record,) = [a for a in result.report.applied if a.pass_name == "allow-narrowing"]
+    assert record.max_error is not None
+    return record.max_error
+
+
+@pytest.mark.parametrize("text", [LINEAR, IN_A_BRANCH], ids=["linear", "branch"])
+def test_float64_becomes_fp32(text: str) -> None:
+    result = narrowed(text)
+    graph = result.model.graph
+    assert TensorProto.DOUBLE not in types((*graph.input, *graph.output)) + [t.data_type for t in graph.initializer]
+    assert 0 < carried(result) < 1e-6
+    (told,) = result.report.warnings
+    assert told.startswith("float64 is carried in fp32; on drawn inputs the outputs differ by up to ")
+
+
+def test_float64_inside_becomes_fp32() -> None:
+    result = narrowed(INSIDE)
+    assert 0 < carried(result) < 1e-6
+    assert [n.op_type for n in result.model.graph.node] == ["Mul", "Cast"]
+
+
+def test_the_lowest_number_stays_a_number() -> None:
+    """An inf in a row of them would make NaN of a Softmax."""
+    model = narrowed(LOWEST).model
+    feeds = {"x": np.ones(2, np.float32), "m": np.zeros(2, bool)}
+    assert Runner(model).run(feeds)[0].tolist() == [0.5, 0.5]
+
+
+def test_what_rounding_explains_is_said_with_the_number() -> None:
+    """The remainder of 1e3 moves by as much as 1e3 is rounded."""
+    assert 1e-5 < carried(narrowed(REMAINDER)) < 1e-3
+
+
+def test_what_rounding_does_not_explain_is_refused() -> None:
+    with pytest.raises(ModelError, match="other types change the output 'y' on random inputs by more than they round"):
+        narrowed(CANCELLING)
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "after"),
+    [
+        (SOUND, TensorProto.INT16, TensorProto.INT32),
+        (MASK, TensorProto.UINT16, TensorProto.INT32),
+        (WRAPPED, TensorProto.UINT32, TensorProto.INT64),
+        (COUNT, TensorProto.UINT64, TensorProto.INT64),
+    ],
+    ids=["int16", "uint16", "uint32", "uint64"],
+)
+def test_integers_are_carried_in_wider_ones(text: str, before: int, after: int) -> None:
+    plain = surgeon.rewrite(parsed(text), target="rtx")
+    assert plain.report.untaken and not any(a.pass_name == "allow-narrowing" for a in plain.report.applied)
+    result = narrowed(text)
+    graph = result.model.graph
+    found = types((*graph.input, *graph.output))
+    assert not result.report.untaken and after in found and before not in found
+    assert carried(result) == 0 and "on drawn inputs the outputs are the same" in result.report.warnings[0]
+
+
+def test_a_wrapped_number_wraps() -> None:
+    given = np.array([1, 2**29, 2**32 - 1])
+    expected = Runner(parsed(WRAPPED)).run({"x": given.astype(np.uint32)})[0]
+    assert Runner(narrowed(WRAPPED).model).run({"x": given})[0].tolist() == expected.tolist()
+
+
+def test_uint8_is_an_input_from_8_5_on() -> None:
+    text = HEAD + "g (uint8[N] x) => (float[N] y) { y = Cast <to = 1> (x) }"
+    assert types(narrowed(text, "8.4").model.graph.input) == [TensorProto.INT32]
+    assert types(narrowed(text, "8.5").model.graph.input) == [TensorProto.UINT8]
+
+
+def test_without_a_proof_nothing_is_measured() -> None:
+    report = surgeon.rewrite(parsed(CANCELLING), target="rtx", allow_narrowing=True, verify="none").report
+    assert report.warnings == ["float64 is carried in fp32; what that changes was not measured"]
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "said"),
+    [
+        (LINEAR, 0, "it has float64, which TensorRT reads as fp32: --allow-narrowing"),
+        (SOUND, 3, "there is no int16; cure: --allow-narrowing carries its types in others"),
+    ],
+    ids=["float64", "int16"],
+)
+def test_without_the_option_the_option_is_named(
+    text: str, status: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, out = tmp_path / "in.onnx", str(tmp_path / "out.onnx")
+    onnx.save(parsed(text), source)
+    assert main(["rewrite", str(source), out, "--target", "rtx"]) == status
+    assert said in capsys.readouterr().out
+    assert main(["rewrite", str(source), out, "--target", "rtx", "--allow-narrowing"]) == 0
+    assert "applied  allow-narrowing" in capsys.readouterr().out
