@@ -5,7 +5,7 @@ A plan makes what takes the place of a node. Each function raises Refused where 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import zip_longest
 from typing import Any
 
@@ -14,12 +14,10 @@ from onnx import TensorProto
 
 from surgeon import Builder
 from surgeon.ir.attributes import constant_value
-from surgeon.ir.graph import Value
-from surgeon.ir.lattice import Shape
 
 from ._reading import Plan, Reading, Refused, invalid
 from ._reduction import over_nothing
-from ._shapes import dims, elements
+from ._shapes import dims, elements, sizes_of_all
 
 END = 2**31 - 1  # "to the end" for a parser that reads 32 bits
 
@@ -198,26 +196,10 @@ def _resize(r: Reading) -> Plan | None:
             every = np.ones(len(dims), np.float32)
             every[list(places)] = scales
             return b.node("Resize", [r.data, r.input(1) or empty, every], 1, "", attrs)
-        whole = sizes if axes is None else _all_sizes(b, r.data, dims, places, sizes)
+        whole = sizes if axes is None else sizes_of_all(b, r.data, dims, places, sizes)
         return b.node("Resize", [r.data, r.input(1) or empty, empty, whole], 1, "", attrs)
 
     return plan
-
-
-def _all_sizes(b: Builder, x: Value, dims: Shape, places: Sequence[int], sizes: Value) -> Value | np.ndarray:
-    """The size of every dimension: the given ones, the tensor's own elsewhere."""
-    known, own = b.value(sizes), None
-    parts = []
-    for axis, dim in enumerate(dims):
-        if axis in places:
-            k = list(places).index(axis)
-            parts.append(known[k : k + 1] if known is not None else b.Slice(sizes, starts=[k], ends=[k + 1], axes=[0]))
-        elif isinstance(dim, int):
-            parts.append(np.asarray([dim], np.int64))
-        else:
-            own = own or b.Shape(x)
-            parts.append(b.Slice(own, starts=[axis], ends=[axis + 1], axes=[0]))
-    return np.concatenate(parts) if all(isinstance(p, np.ndarray) for p in parts) else b.Concat(*parts, axis=0)
 
 
 def _mod(r: Reading) -> Plan | None:

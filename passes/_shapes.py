@@ -10,6 +10,7 @@ import numpy as np
 
 from surgeon import Builder
 from surgeon.ir.graph import Node, Value
+from surgeon.ir.lattice import Shape
 
 # int; a symbol of the shape inference; (tensor, axis) for a dimension that has no name; None where nothing is known.
 Dim = Any
@@ -159,6 +160,22 @@ def elements(b: Builder, value: Value | None) -> list[Dim] | None:
     if node.key == "Split":
         return _part(b, node, value.index) or _unknown(b, value)
     return _unknown(b, value)
+
+
+def sizes_of_all(b: Builder, x: Value, dims: Shape, places: Sequence[int], sizes: Value) -> Value | np.ndarray:
+    """The size of every dimension: the given ones, the tensor's own elsewhere."""
+    known, own = b.value(sizes), None
+    parts = []
+    for axis, dim in enumerate(dims):
+        if axis in places:
+            k = list(places).index(axis)
+            parts.append(known[k : k + 1] if known is not None else b.Slice(sizes, starts=[k], ends=[k + 1], axes=[0]))
+        elif isinstance(dim, int):
+            parts.append(np.asarray([dim], np.int64))
+        else:
+            own = own or b.Shape(x)
+            parts.append(b.Slice(own, starts=[axis], ends=[axis + 1], axes=[0]))
+    return np.concatenate(parts) if all(isinstance(p, np.ndarray) for p in parts) else b.Concat(*parts, axis=0)
 
 
 def _unknown(b: Builder, value: Value) -> list[Dim] | None:

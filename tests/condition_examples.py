@@ -177,6 +177,9 @@ MORE: dict[str, list[Example]] = {
     "resize_by_sizes": [
         Example("Resize", "rtx", "sizes are not read with tf_half_pixel_for_nn: scales are", 12, *both('(float[1,1,2,2] x) => (float[a,b,c,d] y) <float[0] r = {}, float[4] f = {1, 1, 2, 2}, int64[4] s = {1, 1, 4, 4}> { y = Resize <coordinate_transformation_mode = "tf_half_pixel_for_nn"> (x, r, r, s) }', "(x, r, r, s)", "(x, r, f)")),
     ],
+    "sizes_of_some_axes": [
+        Example("Resize", "rtx", "the sizes of the axes that are not named are read as -1", 18, *both("(float[N,1,2,2] x) => (float[a,b,c,d] y) <int64[2] s = {4, 4}, int64[4] t = {1, 1, 4, 4}> { y = Resize <axes = [2, 3]> (x, , , s) }", "float[N,1", "float[3,1")),
+    ],
     "strided_and_dilated": [
         Example("ConvTranspose", "rtx", "strides together with dilations are refused", 11, *both("(float[1,1,5,5] x, float[1,1,2,2] w) => (float[a,b,c,d] y) { y = ConvTranspose <strides = [1, 2], dilations = [2, 1]> (x, w) }", "strides = [1, 2]", "strides = [1, 1]")),
         Example("ConvTranspose", "rtx", "strides together with dilations are refused", 11, *both("(float[1,1,5,5] x, float[1,1,2,2] w) => (float[a,b,c,d] y) { y = ConvTranspose <strides = [1, 2], dilations = [2, 1]> (x, w) }", "dilations = [2, 1]", "dilations = [1, 1]")),

@@ -26,10 +26,6 @@ spec.loader.exec_module(corpus_rtx)
 
 # What TensorRT-RTX 1.7.1 refuses of what is written: words of its reason.
 REFUSED = {
-    **dict.fromkeys(
-        ("opset/resize_axes", "opset/resize_sizes_of_two_axes"),
-        "inherently negative length",  # symbolic dimensions are built for size 2
-    ),
     "dead_branch/squeeze": "reshape changes volume",  # a size that is asked to be 1 is built for 2, too
     **dict.fromkeys(
         ("identity/squeeze_of_unknown_rank", "stft/unknown_rank"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node, Value
-from surgeon.targets.condition import condition, constant_of, input_of, opset_of, rank_of
+from surgeon.ir.lattice import is_static
+from surgeon.targets.condition import condition, constant_of, input_of, opset_of, rank_of, shape_of
 from surgeon.targets.releases import RTX, between, since, up_to
 
 SCALES_CONE = 64  # nodes that are looked at behind computed scales
@@ -118,6 +119,19 @@ def resize_by_sizes(node: Node) -> str | None:
 def resize_by_input(node: Node) -> str | None:
     found = float_input(input_of(node, 2 if node.op == "Resize" and opset_of(node) >= 11 else 1))
     return None if found is None else f"its scales follow from the input '{found.name}', which holds floats"
+
+
+@condition(
+    "Resize",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: axis 0 with inherently negative length",
+)
+def sizes_of_some_axes(node: Node) -> str | None:
+    axes, shape = node.attr("axes"), shape_of(node)
+    if axes is None or constant_of(node, 3) is None or shape is None:
+        return None
+    others = [d for k, d in enumerate(shape) if k not in {a % len(shape) for a in axes}]
+    return None if is_static(tuple(others)) else "the sizes of the axes that are not named are read as -1"
 
 
 def float_input(value: Value | None) -> Value | None:

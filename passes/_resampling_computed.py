@@ -1,0 +1,105 @@
+"""Where a Resize looks, and with which weights, along an axis whose length is known at run time alone."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from onnx import TensorProto
+
+from surgeon import Builder, require
+from surgeon.ir.graph import Value
+
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+
+
+class Span(NamedTuple):
+    """A resized axis: its length before and after, and the scale, each a number of fp32 without dimensions."""
+
+    given: Value
+    made: Value
+    scale: Value
+
+
+def spans(b: Builder, x: Value, wanted: dict[int, int], policy: str) -> list[Span]:
+    """The axes that are resampled. `wanted`: each axis of x, and its place among those that the Resize is about."""
+    shape, scales, sizes = b.Shape(x), *(b.root.inputs[k] if len(b.root.inputs) > k else None for k in (2, 3))
+    given = [b.Cast(b.Gather(shape, np.asarray(at), axis=0), to=FLOAT) for at in wanted]
+    asked = [b.Gather(scales if sizes is None else sizes, np.asarray(k), axis=0) for k in wanted.values()]
+    if sizes is None:
+        return [Span(d, b.Floor(b.Mul(d, s)), s) for d, s in zip(given, asked, strict=True)]
+    asked = [b.Cast(n, to=FLOAT) for n in asked]
+    ratios = [b.Div(n, d) for n, d in zip(asked, given, strict=True)]
+    if policy == "stretch":
+        return [Span(*row) for row in zip(given, asked, ratios, strict=True)]
+    scale = (b.Min if policy == "not_larger" else b.Max)(*ratios)
+    return [Span(d, b.Floor(b.Add(b.Mul(d, scale), 0.5)), scale) for d in given]
+
+
+def interpolated(
+    b: Builder, axis: Span, mode: str, cubic: float | None, antialias: bool, excludes: bool
+) -> tuple[Value, Value]:
+    """[made, taps]: the old positions of each new one, and their weights. Beyond the border the outermost position
+    counts again, or, where that is excluded, nothing does."""
+    at, reach = _coordinates(b, axis, mode), 1.0 if cubic is None else 2.0
+    if not antialias:
+        found = b.Add(b.Floor(at), b.constant(np.arange(-reach, reach + 1, dtype=np.float32)))
+        weights = _weights(b, b.Abs(b.Sub(found, at)), cubic)
+    else:
+        stretch = b.Max(b.Div(1.0, axis.scale), 1.0)
+        found, weights = _widened(b, at, b.Mul(stretch, reach), stretch, cubic)
+    if excludes:
+        weights = b.Where(b.Or(b.Less(found, 0.0), b.Greater(b.Add(found, 1.0), axis.given)), 0.0, weights)
+    weights = b.Div(weights, b.ReduceSum(weights, axes=[1], keepdims=1))
+    places = b.Max(b.Min(found, b.Sub(axis.given, 1.0)), 0.0)
+    return b.Cast(places, to=INT64), weights
+
+
+def _widened(b: Builder, at: Value, reach: Value, stretch: Value, cubic: float | None) -> tuple[Value, Value]:
+    """The taps and weights of a filter that is stretched: those of ONNX Runtime's window, as `_resampling` has them."""
+    most = b.Cast(b.Ceil(reach), to=INT64)
+    offsets = b.Cast(b.Range(b.Neg(most), b.Add(most, 1), np.asarray(1)), to=FLOAT)
+    middle = b.Add(at, 0.5)
+    at = b.Sub(middle, 0.5)
+    found = b.Add(b.Floor(at), offsets)
+    weights = _weights(b, b.Mul(b.Abs(b.Sub(found, at)), b.Div(1.0, stretch)), cubic)
+    before = b.Less(found, b.Floor(b.Add(b.Sub(middle, reach), 0.5)))
+    behind = b.Less(b.Floor(b.Add(b.Add(middle, reach), 0.5)), b.Add(found, 1.0))
+    return found, b.Where(b.Or(before, behind), 0.0, weights)
+
+
+def _weights(b: Builder, distance: Value, cubic: float | None) -> Value:
+    if cubic is not None:
+        return _cubic(b, distance, cubic)
+    weights: Value = b.Max(b.Sub(1.0, distance), 0.0)
+    return weights
+
+
+def _coordinates(b: Builder, axis: Span, mode: str) -> Value:
+    """Where each new position lies among the old ones, a column."""
+    count = b.Cast(axis.made, to=INT64)
+    at = b.Cast(b.Unsqueeze(b.Range(np.asarray(0), count, np.asarray(1)), axes=[1]), to=FLOAT)
+    found: Value
+    if mode == "asymmetric":
+        found = b.Div(at, axis.scale)
+        return found
+    length = b.Mul(axis.scale, axis.given)
+    if mode == "align_corners":
+        last = b.Max(b.Sub(length, 1.0), float(np.finfo(np.float32).tiny))
+        found = b.Div(b.Mul(at, b.Sub(axis.given, 1.0)), last)
+        return found
+    require(mode in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"), f"its coordinates are {mode}")
+    found = b.Div(b.Add(at, 0.5), axis.scale)
+    if mode == "half_pixel_symmetric":  # in the order of ONNX Runtime's: a weight of 0 is 0 here, too
+        found = b.Add(b.Mul(b.Div(axis.given, 2.0), b.Sub(1.0, b.Div(axis.made, length))), found)
+    found = b.Sub(found, 0.5)
+    return b.Where(b.Less(axis.made, 1.5), 0.0, found) if mode == "pytorch_half_pixel" else found
+
+
+def _cubic(b: Builder, distance: Value, a: float) -> Value:
+    """The weights of a cubic convolution."""
+    near = b.Add(b.Mul(b.Mul(b.Sub(b.Mul(distance, a + 2), a + 3), distance), distance), 1.0)
+    far = b.Mul(b.Add(b.Mul(b.Sub(b.Mul(distance, a), 5 * a), distance), 8 * a), distance)
+    far = b.Where(b.Less(distance, 2.0), b.Sub(far, 4 * a), 0.0)
+    weights: Value = b.Where(b.Greater(distance, 1.0), far, near)
+    return weights
