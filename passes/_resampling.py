@@ -78,7 +78,7 @@ def interpolated(axis: Axis, mode: str, cubic: float | None, antialias: bool, ex
     reach = (1 if cubic is None else 2) * stretch
     count = 2 * int(np.ceil(reach)) + 1
     middle = (at + 0.5).astype(np.float32)  # of a pixel that begins at `at`
-    at = middle - 0.5 if antialias else at
+    at = middle.astype(np.float64) - 0.5 if antialias else at
     found = np.floor(at)[:, None].astype(np.int64) + np.arange(count) - count // 2
     distance = (np.abs(found - at[:, None]).astype(np.float32) * (1 / stretch)).astype(np.float64)
     weights = np.clip(1 - distance, 0, None) if cubic is None else _cubic(distance, cubic)
