@@ -207,7 +207,18 @@ def _mended() -> list[Any]:
             deviation = np.sqrt(squares - np.power(mean, 2)) + x.dtype.type(1e-9)
             return (((x - mean) / deviation).astype(x.dtype),)
 
-    return [Celu, Loop, MeanVarianceNormalization]
+    class STFT(op_run.OpRun):
+        def _run(self, x: Any, step: Any, window: Any = None, length: Any = None, onesided: Any = 1) -> Any:
+            """It asks a real signal for a last dimension of 1."""
+            size = len(window) if length is None else int(length)
+            real = x.ndim == 2 or x.shape[2] == 1
+            signal = x.reshape(*x.shape[:2]) if real else x[..., 0] + 1j * x[..., 1]
+            frames = np.lib.stride_tricks.sliding_window_view(signal, size, axis=1)[:, :: int(step)]
+            frames = frames if window is None else frames * window
+            bins = np.fft.fft(frames, axis=2)[..., : size // 2 + 1 if onesided else size]
+            return (np.stack([bins.real, bins.imag], -1).astype(x.dtype),)
+
+    return [Celu, Loop, MeanVarianceNormalization, STFT]
 
 
 def first_line(error: Exception) -> str:
