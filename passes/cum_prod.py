@@ -3,6 +3,8 @@
 Why       No TensorRT imports CumProd. Volume rendering and survival models have one.
 Rewrites  CumProd<exclusive, reverse>(x, axis)  ->  ReduceProd(Where(which places count, x, 1))
 Exact     To rounding; integers bit for bit.
+Price     Each element is multiplied by each in front of it: [64,128] takes 3 nodes, and 1.3 ms in ONNX Runtime on one
+          thread next to 0.02.
 
 The axis must be constant. On the way x takes as many times its memory as the axis is long: up to 1024 places where that
 is static.

@@ -4,6 +4,8 @@ Why       No TensorRT imports DFT. torch.fft and the front ends of speech models
 Rewrites  DFT<inverse, onesided>(x, dft_length, axis)  ->  MatMul of the axis by a constant basis of cosines and
           sines, between a Transpose and a Reshape on either side
 Exact     To rounding.
+Price     8 signals of 512 in ONNX Runtime on one thread, 3 nodes: 0.04 ms next to 0.06 of its own kernel for the one
+          side of a real signal, 0.16 next to 0.07 for the inverse of a complex one. The basis has length^2 numbers.
 
 The length of the axis must be static, dft_length and axis constant. A MatMul takes n^2 products where an FFT takes
 n log n: for the hundreds of samples of a window it is as fast.

@@ -6,6 +6,8 @@ Rewrites  MaxPool, AveragePool and LpPool with dilations  ->  ReduceMax, ReduceM
           the same where a size is not static  ->  Max or Sum of a Slice for each pixel of the kernel, axis by axis
           LpPool<p> without dilations                     ->  (AveragePool(|x|^p) * window) ^ (1 / p)
 Exact     MaxPool bit for bit, the others to rounding.
+Price     [1,64,56,56] by 3 x 3 in ONNX Runtime on one thread: 6 or 7 nodes, and 5 to 6 ms next to 0.08; of any size
+          11 nodes, and 0.5 ms. LpPool 1 to 6 next to 22.
 
 On the way x takes as many times its memory as the kernel is long. With ceil_mode or strides sizes must be static.
 Together with auto_pad it is left alone: ONNX Runtime does not see dilations there.

@@ -5,6 +5,7 @@ Why       TensorRT raises x itself to the power p, not |x|: for odd p numbers of
 Rewrites  GlobalLpPool<p = 1>(x)  ->  ReduceL1(x, spatial axes)    <p = 2>  ->  ReduceL2
           other p                 ->  ReduceSum(|x|^p) ^ (1 / p), in fp32
 Exact     To rounding.
+Price     p = 3 of [1,64,56,56]: 4 nodes, and 0.13 ms in ONNX Runtime on one thread next to 2.2.
 """
 
 from onnx import TensorProto

@@ -5,6 +5,8 @@ Why       The second and third outputs of LayerNormalization are for training. E
 Rewrites  y, mean, deviation = LayerNormalization(x, scale, bias)
           ->  LayerNormalization(x, scale, bias), ReduceMean(x), 1 / Sqrt(ReduceMean((x - mean)^2) + epsilon)
 Exact     To rounding. Both are computed in the type that the node computes them in (stash_type).
+Price     [8,128,768]: 8 nodes, and 0.71 ms in ONNX Runtime on one thread next to 0.35: mean and variance are
+          computed twice.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ Exact     For integers of either sign and a constant b other than 0: the result 
           computed b may be 0, where nothing is defined, and is left alone; so is fmod where no Mod is imported. Up to
           half of the largest number for b, r does not overflow. Of floating-point numbers bit for bit, but for the
           sign of a 0.
+Price     [64,512] by a constant, int32: 7 nodes, and 0.06 ms in ONNX Runtime on one thread next to 0.05; int8 6 nodes,
+          and 0.12 next to 0.05.
 """
 
 from __future__ import annotations

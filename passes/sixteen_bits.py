@@ -6,6 +6,7 @@ Rewrites  DequantizeLinear(QuantizeLinear(x))  ->  (Clip(Round(x / scale) + zero
           DequantizeLinear(constant)           ->  the numbers
 Exact     To the bit: fp32 has every whole number of sixteen bits.
 Kept      Scales that are not fp32, blocks, and numbers that something else reads as integers.
+Price     [64,512]: 8 nodes for 2, and 0.05 ms in ONNX Runtime on one thread next to 0.01.
 """
 
 from __future__ import annotations

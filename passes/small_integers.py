@@ -8,6 +8,8 @@ Rewrites  op(x of uint8)                          ->  Cast<uint8>(op(Cast<int32>
           Cast<T>(Cast<uint8>(x)), x of 0 to 255  ->  Cast<T>(x)
           the same of int16 and uint16 modulo 65536; of uint32 in int64 modulo 2^32
 Exact     Bit for bit, where ONNX says what comes out: what a float beyond the type's range becomes it does not say.
+Price     A Cast before and behind, two nodes more for Add, Sub and Mul. In ONNX Runtime on one thread: Transpose of
+          [1,224,224,3] 0.06 ms next to 0.05, Add of [64,512] 0.13 next to 0.005.
 
 It is done for operators that move numbers about, for arithmetic, comparisons and bits. MaxPool, DepthToSpace,
 SpaceToDepth and Resize to the nearest are carried in fp32. Of a type that the target does not read, an input of the

@@ -4,6 +4,8 @@ Why       TensorRT imports STFT from 10.5 on, with a constant window. torch.stft
 Rewrites  STFT<onesided>(x, frame_step, window, frame_length)  ->  Conv<strides = frame_step> by the window times a
           basis of cosines and sines, between Transposes
 Exact     To rounding.
+Price     16,000 samples in frames of 400, by 160: 4 nodes, and 0.5 ms in ONNX Runtime on one thread next to 3.8. The
+          basis has (length + 2) * length numbers.
 
 frame_step and the frame's length must be constant. A computed window makes the weights of the Conv computed.
 """
