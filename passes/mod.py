@@ -31,13 +31,15 @@ INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 a, divisor, by = var("a"), const("divisor"), var("by")
 
 
-@rule(op.Mod(a, by, fmod=0), stage=Stage.LOWER, strategy="decompose")
-def decompose_others(b, a, by):
+@rule(op.Mod(a, by, fmod=attr("fmod")), stage=Stage.LOWER, strategy="decompose")
+def decompose_others(b, a, by, fmod):
     dtype = b.dtype(a)
     if not b.target.imports("Mod") or dtype in INTEGERS or not dtype:
         not_mine()
     if dtype not in FLOATS:
-        return wrapped(b, b.Mod(carried(b, a), carried(b, by)), dtype)
+        return wrapped(b, b.node("Mod", [carried(b, a), carried(b, by)], 1, "", b.root.attrs), dtype)
+    if fmod:
+        not_mine()
     rest = b.Mod(a, by, fmod=1)
     apart = b.Xor(b.Less(rest, 0.0), b.Less(by, 0.0))
     return b.Where(b.And(apart, b.Not(b.Equal(rest, 0.0))), b.Add(rest, by), rest)

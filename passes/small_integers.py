@@ -62,7 +62,7 @@ def carry(editor):
             continue  # it computes, and rounds in a way of its own
         if node.key == "Cast" and node.attr("to") not in CARRIERS:
             changed |= _read_behind(editor, node)
-        elif not target.mistyped(node):
+        elif target.mistyped(node) is None and target.takes(node) is None:
             continue
         elif node.key == "Cast":
             changed |= node.attr("to") in kinds and _wrapped(editor, node)
