@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -110,3 +112,36 @@ def test_an_output_without_a_shape_turns_no_rewrite_off(tmp_path: Path) -> None:
     )
     report = surgeon.rewrite(proto, passes=[tmp_path], only=["wrong"], target="10.9").report
     assert report.applied and not report.declined
+
+
+@pytest.mark.parametrize("made", [in_a_function, in_a_sparse_tensor, in_training])
+def test_a_conversion_holds_weights_wherever_they_stood(made, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    proto = made(tmp_path)
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    (tmp_path / "out").mkdir()
+    words = ["rewrite", str(tmp_path / "m.onnx"), str(tmp_path / "out/m.onnx"), "--fp16", "--target", "rtx"]
+    assert main(words) in (0, 3)
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["m.onnx"]
+    onnx.checker.check_model(tmp_path / "out/m.onnx")
+
+
+def test_nodes_out_of_order_turn_no_rewrite_off() -> None:
+    """ONNX Runtime and TensorRT load them."""
+    proto = model("(float[N,3] x) => (float[N,3] y) <float a = {0.1}> { m = Mul (x, a)  y = Max (x, m) }")
+    last = proto.graph.node.pop(0)
+    proto.graph.node.append(last)
+    result = surgeon.rewrite(proto, target="10.9")
+    assert ops(result.model) == ["LeakyRelu"] and not result.report.declined
+
+
+def test_a_long_range_takes_no_memory() -> None:
+    """Inference that follows values would make 2^23 numbers of it, 150 bytes each."""
+    code = (
+        "import resource, surgeon; from helpers import model\n"
+        "proto = model('(float[1] x) => (float[M] y) <float z = {0}, float n = {8388608}, float o = {1}> '\n"
+        "              '{ r = Range (z, n, o)  y = Add (x, r) }')\n"
+        "surgeon.rewrite(proto, target='10.9')\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, check=True)
+    assert int(done.stdout) < 400 << 10  # KiB

@@ -16,6 +16,7 @@ from surgeon.errors import ModelError, SurgeonError, UsageError
 from surgeon.ir.definitions import in_own_domain
 from surgeon.ir.files import SMALL, UNWRITABLE, as_text, read_all, without_data
 from surgeon.ir.model import Model
+from surgeon.ir.protos import body_protos, in_topological_order
 
 if TYPE_CHECKING:
     from onnx_graphsurgeon import Graph
@@ -89,10 +90,11 @@ class Source:
             most = SMALL
         # Again without external weights: the checker follows no links, finds none of a model in memory, and opens no
         # file whose name is not UTF-8; and without large ones where the model has more than it takes. With a shape for
-        # each output: ONNX Runtime and TensorRT load a model that says none. And with ONNX Runtime's operators in a
-        # domain of which the checker knows nothing: its optimizers write some in ONNX's own.
+        # each output, and its nodes in order: ONNX Runtime and TensorRT load a model that has neither. And with ONNX
+        # Runtime's operators in a domain of which the checker knows nothing: its optimizers write some in ONNX's own.
         try:
             model = in_own_domain(without_data(self.proto(), most))
+            _sort_nodes(model.graph)
             onnx.checker.check_model(_with_output_shapes(model), full_check=full_check)
         except REFUSALS as error:
             return f"the ONNX checker refuses the input model: {str(error).strip().splitlines()[0]}"
@@ -122,6 +124,17 @@ def _with_output_shapes(model: ModelProto) -> ModelProto:
     for output in missing:
         output.type.tensor_type.shape.CopyFrom(inferred[output.name].type.tensor_type.shape)
     return model
+
+
+def _sort_nodes(graph: onnx.GraphProto) -> None:
+    """Put the nodes of a graph and of the bodies in it into topological order."""
+    for body in [g for node in graph.node for g in body_protos(node)]:
+        _sort_nodes(body)
+    ordered = in_topological_order(graph.node, "the graph")
+    if any(a is not b for a, b in zip(ordered, graph.node, strict=True)):
+        copies = [type(node).FromString(node.SerializeToString()) for node in ordered]
+        del graph.node[:]
+        graph.node.extend(copies)
 
 
 def _has_shape(info: onnx.ValueInfoProto) -> bool:
