@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
 REFINED = LIKE_INPUT | TARGETED | RECURRENT  # nodes without bodies of which more follows than ONNX's inference says
 LONG = 2**16  # elements of a vector
-SIZED = frozenset({"ConstantOfShape", "Expand", "Pad", "Reshape", "Tile"})  # take the sizes of what they make
+SIZED = frozenset({"ConstantOfShape", "Expand", "Pad", "Range", "Reshape", "Tile"})  # take the sizes of what they make
+COUNTING = frozenset({TensorProto.INT64, TensorProto.INT32, TensorProto.INT16, TensorProto.FLOAT, TensorProto.DOUBLE})
 # Whose inference ends the process where an input has no known type.
 ENDING = ("DictVectorizer", "EyeLike", "LabelEncoder", "RegexFullMatch", "TreeEnsemble")
 MOST_FOLLOWED = 32  # tensors that a constant is computed from, to be looked at while shapes are inferred
@@ -312,8 +314,8 @@ def _has_long_vector(graph: GraphProto, by_op: Mapping[str, Sequence[NodeProto]]
 
 
 def _is_large(tensor: TensorProto) -> bool:
-    """Whether a tensor of sizes has one above LONG."""
-    if tensor.data_type != TensorProto.INT64 or tensor.data_location == TensorProto.EXTERNAL:
+    """Whether a tensor of sizes, or of what a Range counts, has one above LONG."""
+    if tensor.data_type not in COUNTING or tensor.data_location == TensorProto.EXTERNAL or math.prod(tensor.dims) > 2:
         return False
     array = numpy_helper.to_array(tensor)
     return bool(array.size in (1, 2) and array.max() > LONG)  # more make no vector
