@@ -141,11 +141,22 @@ def external_files(model: ModelProto) -> list[str]:
 
 def with_weights(model: ModelProto, folder: str | Path | None) -> ModelProto:
     """The model, or where it has external weights a copy that holds them, read from `folder`. Raises ModelError."""
-    if folder is None or not external_files(model):
+    return _with_data_of(_tensors, model, folder)
+
+
+def with_inner_weights(model: ModelProto, folder: str | Path | None) -> ModelProto:
+    """`with_weights`, but for the initializers of the graph: those are read one by one. Raises ModelError."""
+    return _with_data_of(_inner_tensors, model, folder)
+
+
+def _with_data_of(
+    tensors: Callable[[ModelProto], Iterable[TensorProto]], model: ModelProto, folder: str | Path | None
+) -> ModelProto:
+    if folder is None or all(t.data_location != TensorProto.EXTERNAL for t in tensors(model)):
         return model
     copy = ModelProto()
     copy.CopyFrom(model)
-    for tensor in _tensors(copy):
+    for tensor in tensors(copy):
         if tensor.data_location == TensorProto.EXTERNAL:
             tensor.CopyFrom(with_data(tensor, folder))
     return copy
@@ -226,8 +237,14 @@ def _make_dense(graph: onnx.GraphProto) -> None:
 
 def _tensors(model: ModelProto) -> Iterator[TensorProto]:
     """Every tensor that a model holds or refers to: in its graph, its functions and its training."""
-    graphs = [model.graph, *(g for t in model.training_info for g in (t.initialization, t.algorithm))]
-    for graph in graphs:
+    yield from model.graph.initializer
+    yield from _inner_tensors(model)
+
+
+def _inner_tensors(model: ModelProto) -> Iterator[TensorProto]:
+    """The tensors that are no initializers of the model's graph: of bodies, attributes, functions and training."""
+    yield from _tensors_inside(model.graph)
+    for graph in (g for t in model.training_info for g in (t.initialization, t.algorithm)):
         yield from _tensors_in(graph)
     for function in model.functions:
         yield from _tensors_of(function.node)
@@ -235,6 +252,10 @@ def _tensors(model: ModelProto) -> Iterator[TensorProto]:
 
 def _tensors_in(graph: onnx.GraphProto) -> Iterator[TensorProto]:
     yield from graph.initializer
+    yield from _tensors_inside(graph)
+
+
+def _tensors_inside(graph: onnx.GraphProto) -> Iterator[TensorProto]:
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
     yield from _tensors_of(graph.node)

@@ -50,7 +50,7 @@ import onnx.inliner
 from onnx import GraphProto, ModelProto
 
 from surgeon.errors import UsageError
-from surgeon.ir.files import Content, is_large, write
+from surgeon.ir.files import Content, is_large, with_inner_weights, write
 from surgeon.ir.functions import as_inliner_reads, by_name, opset_of, say_defaults
 from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
@@ -172,7 +172,8 @@ def convert(
     Raises UsageError where `data` does not fit the model or a word of `keep_fp32` names nothing.
     """
     feeds = None if data is None else [check_feeds(model, dict(d)) for d in data]
-    source = with_meanings(_inlined(model))  # what a plugin node returns is known from its function alone
+    inlined = _inlined(with_inner_weights(model, base))
+    source = with_meanings(inlined)  # what a plugin node returns is known from its function alone
     index = Model(source, base)
     ranges = None if feeds is None else measure(source, feeds, base)
     _check_words(keep_fp32, index)
