@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
 
 import surgeon
 from surgeon.app.cli import main
@@ -144,6 +144,20 @@ def attribute_of_another_type(model: ModelProto) -> None:
     model.graph.node[1].attribute.append(helper.make_attribute("axis", 1.0))
 
 
+def attribute_that_holds_another_type(model: ModelProto) -> None:
+    model.graph.node[1].op_type = "Softmax"
+    model.graph.node[1].attribute.add(name="axis", type=AttributeProto.INT, f=1.0)
+
+
+def branch_with_inputs(model: ModelProto) -> None:
+    """The name of its input is that of a tensor around it."""
+    boolean = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    given, made = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in "hb")
+    branch = helper.make_graph([helper.make_node("Abs", ["h"], ["b"])], "branch", [given], [made])
+    model.graph.input.append(boolean)
+    model.graph.node[1].CopyFrom(helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch))
+
+
 def input_size_below_minus_one(model: ModelProto) -> None:
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -2
 
@@ -174,6 +188,8 @@ def placed(**entries: str) -> Callable[[Path], Path]:
 INPUTS = {
     "opset 0": (edited(opset_zero), "opset 0"),
     "attribute of another type": (edited(attribute_of_another_type), "'axis'"),
+    "attribute that holds another type": (edited(attribute_that_holds_another_type), "'axis'"),
+    "branch with inputs": (edited(branch_with_inputs), "the input 'h'"),
     "input size below -1": (edited(input_size_below_minus_one), "-2"),
     "weight size below 0": (edited(weight_size_below_zero), "[-3]"),
     "weights without a file": (placed(offset="0"), "names no file"),

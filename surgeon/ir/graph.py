@@ -22,7 +22,7 @@ from surgeon.errors import ModelError
 from surgeon.ir.attributes import AttributeReference, attribute_text, read_attribute, shown, write_attributes
 from surgeon.ir.protos import IR_WITH_DEFAULTS, body_protos, in_topological_order, named_by_training
 from surgeon.ir.schemas import FLOAT_ATTRIBUTES, FLOAT_LIMIT, MOVED, key_of
-from surgeon.ir.validity import check_tensor
+from surgeon.ir.validity import check_branches, check_tensor
 
 if TYPE_CHECKING:
     from surgeon.ir.model import Model
@@ -350,6 +350,8 @@ class Graph:
     def _add_bodies(self, node: Node) -> None:
         protos = body_protos(node.proto)
         if protos:
+            if node.key == "If":
+                check_branches(node.proto, node.label)
             node.bodies = tuple([Graph(g, self.model, self, f"a body of {node.label}") for g in protos])
             self.bodied[node] = None
 

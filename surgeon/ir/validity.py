@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnx import AttributeProto, TensorProto, ValueInfoProto, helper
+from onnx import AttributeProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from surgeon.errors import ModelError
+from surgeon.ir.protos import body_protos
 from surgeon.ir.schemas import attribute_types
 
 if TYPE_CHECKING:
@@ -17,6 +18,17 @@ if TYPE_CHECKING:
 
 EXTERNAL_KEYS = frozenset({"location", "offset", "length", "checksum"})
 PACKED = {"UINT4": 4, "INT4": 4, "FLOAT4E2M1": 4, "UINT2": 2, "INT2": 2}  # types with several elements in a byte
+DESCRIBING = frozenset({"name", "type", "doc_string", "ref_attr_name"})  # the fields of an attribute without a value
+VALUE_OF = {  # the field that holds the value, by the attribute's type
+    AttributeProto.FLOAT: "f",
+    AttributeProto.INT: "i",
+    AttributeProto.STRING: "s",
+    AttributeProto.TENSOR: "t",
+    AttributeProto.GRAPH: "g",
+    **{number: name.lower() for name, number in AttributeProto.AttributeType.items() if name.endswith("S")},
+    AttributeProto.SPARSE_TENSOR: "sparse_tensor",
+    AttributeProto.TYPE_PROTO: "tp",
+}
 PREPACKED = "prepacked"  # with what follows it, a key of ONNX Runtime's own
 
 
@@ -35,13 +47,34 @@ def check_attributes(graph: Graph) -> None:
 
 
 def _check_node(node: Node, wanted: dict[str, int]) -> None:
+    name = AttributeProto.AttributeType.Name
     for attribute in node.proto.attribute:
         expected = wanted.get(attribute.name, attribute.type)
         if attribute.type != expected:
-            name = AttributeProto.AttributeType.Name
             raise ModelError(
                 f"the attribute '{attribute.name}' of {node.label} has the type {name(attribute.type)}; {node.op} "
                 f"takes {name(expected)} there. Export the model again."
+            )
+        held = [f.name for f, _ in attribute.ListFields() if f.name not in DESCRIBING]
+        if held and held != [VALUE_OF.get(expected)]:
+            raise ModelError(
+                f"the attribute '{attribute.name}' of {node.label} says that it has the type {name(expected)}, and "
+                f"holds {' and '.join(held)}. Export the model again."
+            )
+
+
+def check_branches(node: NodeProto, label: str) -> None:
+    """Raise ModelError where a branch of an If declares inputs: ONNX gives it none, and it hides what they are named.
+
+    Up to IR version 3 its initializers are listed as inputs.
+    """
+    for branch in body_protos(node):
+        own = {t.name for t in branch.initializer}
+        given = next((i.name for i in branch.input if i.name not in own), None)
+        if given is not None:
+            raise ModelError(
+                f"a branch of {label} declares the input '{given}', and an If gives its branches none: ONNX Runtime "
+                "refuses it. Take the inputs out of the branch: it reads the tensors around it by their names."
             )
 
 
