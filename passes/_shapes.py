@@ -130,6 +130,15 @@ def no_larger(given: Sequence[Dim] | None, whole: Sequence[Dim] | None) -> bool:
     )
 
 
+def size(b: Builder, value: Value, axis: int) -> int | Value:
+    """A size: a number where it is static, else a scalar that is computed."""
+    known = (b.shape(value) or [None] * (axis + 1))[axis]
+    made: Value | int = (
+        known if isinstance(known, int) else b.Gather(b.Shape(value), np.asarray(axis, np.int64), axis=0)
+    )
+    return made
+
+
 # ---- tensors of sizes ------------------------------------------------------------------------------------------------
 
 

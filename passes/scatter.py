@@ -7,20 +7,27 @@ Rewrites  constant indices that meet no place twice  ->  the same without a redu
           others  ->  ReduceSum, ReduceProd, ReduceMax or ReduceMin of Where(index = place, update, neutral element),
           combined with the data
 Exact     Max and Min bit for bit; sums and products in another order, to rounding.
+Price     Every update is compared with every place. 1,000 rows of 64 added to 500, ONNX Runtime on one thread:
+          ScatterElements 13 nodes, 52 ms next to 0.25; ScatterND 16 nodes, 26 ms next to 0.03.
 
-The second form has a table of every place and every update: up to 2^24 elements, of static sizes.
+The second form has a table of every place and every update: up to 2^24 elements, where 128 stands for a symbolic size.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from surgeon import Builder, Stage, attr, not_mine, op, require, rule, var
+from surgeon import Builder, Stage, attr, not_mine, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
 
 from ._scattering import LARGEST, OPERATORS, combined, counted, entries, neutral, reduced
+from ._shapes import dims, size
+
+MANY = 128  # places or updates, where their number is symbolic
 
 data, indices, updates = var("data"), var("indices"), var("updates")
 
@@ -33,20 +40,24 @@ data, indices, updates = var("data"), var("indices"), var("updates")
 def decompose_elements(b, data, indices, updates, axis, reduction):
     if reduction not in OPERATORS:
         not_mine()
-    shape, given = _static(b, data), _static(b, indices)
-    at = axis % len(shape)
-    known = b.value(indices)
-    if known is not None and _apart(known, shape, at):
+    shape, given = _known(b, data), _known(b, indices)
+    require(len(shape) == len(given) == b.rank(updates), "data, indices and updates are of several ranks")
+    require(shape and 0 not in shape, "it has no elements")
+    at, known = axis % len(shape), b.value(indices)
+    if known is not None and known.size and _apart(known, shape[at], at):
         taken = b.GatherElements(data, indices, axis=axis)
         return b.ScatterElements(data, indices, combined(b, reduction, taken, updates), axis=axis)
-    count = np.prod(shape, dtype=np.int64) * given[at]
-    require(count <= LARGEST, f"the table of places and updates would have more than {LARGEST} elements")
-    whole = [g if a == at else d for a, (d, g) in enumerate(zip(shape, given, strict=True))]
-    indices = _widened(b, indices, whole, np.zeros(1, np.int64))
-    updates = _widened(b, updates, whole, neutral(reduction, b.dtype(updates)))
-    behind = [1] * (len(shape) - at - 1)
-    places = np.arange(shape[at]).reshape(-1, 1, *behind)
-    there = b.Equal(b.Unsqueeze(counted(b, indices, shape[at]), axes=[at]), b.constant(places, b.dtype(indices)))
+    _require_small([*shape, given[at]])
+    own, theirs = dims(b, data) or shape, dims(b, indices) or given
+    fits = [own[a] == theirs[a] or _is_below(theirs[a], own[a]) for a in range(len(own)) if a != at]
+    require(all(fits), "beside its axis the indices are not known to have the sizes of the data")
+    whole = [*own[:at], theirs[at], *own[at + 1 :]]
+    indices = _widened(b, indices, theirs, whole, np.zeros(1, np.int64))
+    updates = _widened(b, updates, theirs, whole, neutral(reduction, b.dtype(updates)))
+    dtype, rows = b.dtype(indices), size(b, data, at)
+    of_indices = rows if isinstance(rows, int) else b.Cast(rows, to=dtype)
+    places = _places(b, rows, dtype, behind=len(shape) - at)
+    there = b.Equal(b.Unsqueeze(counted(b, indices, of_indices), axes=[at]), places)
     table = entries(b, reduction, there, b.Unsqueeze(updates, axes=[at]))
     return combined(b, reduction, data, reduced(b, reduction, table, at + 1))
 
@@ -59,50 +70,101 @@ def decompose_elements(b, data, indices, updates, axis, reduction):
 def decompose_nd(b, data, indices, updates, reduction):
     if reduction not in OPERATORS:
         not_mine()
-    shape, given = _static(b, data), _static(b, indices)
-    depth = given[-1]
-    known = b.value(indices)
-    if known is not None and _rows_apart(known, shape):
+    shape, given = _known(b, data), _known(b, indices)
+    depth, known = given[-1] if given else None, b.value(indices)
+    require(isinstance(depth, int), "how many dimensions its indices count is not static")
+    require(0 not in shape, "it has no elements")
+    if known is not None and known.size and _rows_apart(known, shape):
         return b.ScatterND(data, indices, combined(b, reduction, b.GatherND(data, indices), updates))
-    places, rest = int(np.prod(shape[:depth])), int(np.prod(shape[depth:]))
-    rows = int(np.prod(given[:-1]))
-    require(places * rows * rest <= LARGEST, f"the table of places and updates would have more than {LARGEST} elements")
-    sizes = np.asarray(shape[:depth], np.int64)
-    strides = np.asarray([int(np.prod(shape[a + 1 : depth])) for a in range(depth)], np.int64)
-    place = b.ReduceSum(b.Mul(counted(b, indices, sizes), strides), axes=[-1], keepdims=0)
-    there = b.Equal(b.Reshape(place, np.asarray([1, rows, 1])), np.arange(places).reshape(-1, 1, 1))
-    rows_of = b.Reshape(updates, np.asarray([1, rows, rest]))
+    _require_small([*shape, *given[:-1]])
+    sizes = [size(b, data, axis) for axis in range(len(shape))]
+    strides = [_product(b, sizes[axis + 1 : depth]) for axis in range(depth)]
+    count = math.prod(given[:-1]) if all(isinstance(d, int) for d in given) else -1
+    place = b.ReduceSum(
+        b.Mul(counted(b, indices, _vector(b, sizes[:depth])), _vector(b, strides)), axes=[-1], keepdims=0
+    )
+    places = _places(b, _product(b, sizes[:depth]), b.dtype(indices), behind=2)
+    there = b.Equal(b.Reshape(place, np.asarray([1, count, 1])), places)
+    rows_of = b.Reshape(updates, _vector(b, [1, count, _product(b, sizes[depth:])]))
     found = reduced(b, reduction, entries(b, reduction, there, rows_of), 1)
-    if shape != [places, rest]:
-        found = b.Reshape(found, np.asarray(shape, np.int64))
+    if depth != 1 or len(shape) != 2:
+        found = b.Reshape(found, _vector(b, sizes))
     return combined(b, reduction, data, found)
 
 
-def _static(b: Builder, value: Value) -> list[int]:
-    """The sizes of a tensor."""
-    shape: Any = b.shape(value)
-    require(shape is not None and all(isinstance(d, int) for d in shape), "its sizes are not static")
-    return list(shape)
+Size = Any  # an int, or what stands for a size that is not static
 
 
-def _widened(b: Builder, part: Value, whole: list[int], filler: np.ndarray) -> Value:
+def _known(b: Builder, value: Value) -> list[Size]:
+    """The sizes of a tensor, static or not."""
+    return list(require_some(b.shape(value), "the rank of its data or of its indices is not known"))
+
+
+def _require_small(sizes: Sequence[Size]) -> None:
+    """Declines a table that is too large."""
+    count = math.prod(d if isinstance(d, int) else MANY for d in sizes)
+    require(count <= LARGEST, f"the table of places and updates would have more than {LARGEST} elements")
+
+
+def _places(b: Builder, count: int | Value, dtype: int, *, behind: int) -> Value:
+    """The numbers of all places, with some dimensions of 1 behind."""
+    if isinstance(count, int):
+        made: Value = b.constant(np.arange(count).reshape([-1] + [1] * behind), dtype)
+    else:
+        places = b.Cast(b.Range(np.asarray(0), count, np.asarray(1)), to=dtype)
+        made = b.Unsqueeze(places, axes=list(range(1, behind + 1)))
+    return made
+
+
+def _product(b: Builder, sizes: Sequence[int | Value]) -> int | Value:
+    """The product of some sizes, and a number where all of them are."""
+    made: int | Value = math.prod(s for s in sizes if isinstance(s, int))
+    for s in sizes:
+        if isinstance(s, Value):
+            made = s if made == 1 else b.Mul(s, b.constant(np.asarray(made)) if isinstance(made, int) else made)
+    return made
+
+
+def _vector(b: Builder, sizes: Sequence[int | Value]) -> Value:
+    """A vector of sizes."""
+    if all(isinstance(s, int) for s in sizes):
+        made: Value = b.constant(np.asarray(sizes, np.int64))
+    else:
+        parts = [b.Unsqueeze(s, axes=[0]) if isinstance(s, Value) else b.constant(np.asarray([s])) for s in sizes]
+        made = b.Concat(*parts, axis=0)
+    return made
+
+
+def _is_below(one: Size, other: Size) -> bool:
+    """Whether both sizes are static, and one is the smaller."""
+    return isinstance(one, int) and isinstance(other, int) and one < other
+
+
+def _widened(b: Builder, part: Value, sizes: Sequence[Size], whole: Sequence[Size], filler: np.ndarray) -> Value:
     """A tensor about the first part of other dimensions, with as many more elements as make it about all of them."""
-    sizes = _static(b, part)
-    for axis, size in enumerate(whole):
-        if size != sizes[axis]:
-            more = [*whole[:axis], size - sizes[axis], *sizes[axis + 1 :]]
-            part = b.Concat(part, b.constant(np.full(more, filler.reshape(())), b.dtype(part)), axis=axis)
+    for axis, (own, wanted) in enumerate(zip(sizes, whole, strict=True)):
+        if own == wanted:
+            continue
+        more = [*whole[:axis], wanted - own, *sizes[axis + 1 :]]
+        require(all(isinstance(d, int) for d in more), "the indices are about a part of it, and its sizes not static")
+        part = b.Concat(part, b.constant(np.full(more, filler.reshape(())), b.dtype(part)), axis=axis)
     return part
 
 
-def _apart(indices: np.ndarray, shape: list[int], axis: int) -> bool:
+def _apart(indices: np.ndarray, size: Size, axis: int) -> bool:
     """Whether no two indices along the axis meet."""
-    rows = np.sort(np.moveaxis(indices % shape[axis], axis, -1).reshape(-1, indices.shape[axis]), axis=1)
+    if isinstance(size, int):
+        indices = indices % size
+    elif (indices < 0).any() and (indices >= 0).any():
+        return False
+    rows = np.sort(np.moveaxis(indices, axis, -1).reshape(-1, indices.shape[axis]), axis=1)
     return bool((rows[:, 1:] != rows[:, :-1]).all())
 
 
-def _rows_apart(indices: np.ndarray, shape: list[int]) -> bool:
+def _rows_apart(indices: np.ndarray, shape: Sequence[Size]) -> bool:
     """Whether no two rows of indices meet."""
     depth = indices.shape[-1]
+    if not all(isinstance(d, int) for d in shape[:depth]):
+        return False
     rows = (indices % np.asarray(shape[:depth])).reshape(-1, depth)
     return len(np.unique(rows, axis=0)) == len(rows)
