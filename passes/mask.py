@@ -9,6 +9,7 @@ Rewrites  ScatterND(x, Transpose(NonZero(mask)), v expanded)       ->  Where(mas
           Reduce of what GatherND, Gather or Compress takes by it  ->  Reduce(Where(mask, x, what changes nothing))
           the number of positions, for targets without NonZero     ->  ReduceSum(mask)
           NonZero of a constant                                    ->  the positions
+          NonZero of a tensor that repeats one number, as torch.arange is exported  ->  Ranges of its sizes
 Exact     Bit for bit; sums and means in another order, to rounding. The mean of nothing is 0, as in ONNX Runtime.
 Price     Every element is computed, the others too, in kernels of a fixed size. ONNX Runtime, [64,256,256], half of the
           mask true, on a loaded machine: x[x < 0] = 7 53 ms instead of 356, the mean 66 ms instead of 548.
@@ -123,6 +124,7 @@ def _spread_anew(b: Builder, value: Value, places: Value, form: tuple[int, int],
     if node.key == "ConstantOfShape":
         filled = node.attr("value")
         array = np.zeros(1, np.float32) if filled is None else numpy_helper.to_array(filled)
+        require(array.size == 1, "its ConstantOfShape has no one value")
         return b.constant(array.reshape(()), b.dtype(value))
     if node.key == "Expand" and len(b.shape(input_of(node)) or [0] * 99) <= rest:
         return input_of(node)  # each row is the same
@@ -257,13 +259,22 @@ def _axes(b: Builder, node: Node, over: int, rest: int) -> list[int]:
 # ---- counting, and masks that are known ------------------------------------------------------------------------------
 
 
-@rule(op.Gather(op.Shape(places), 0) | op.Gather(op.Shape(op.NonZero(var("mask"))), 1), stage=Stage.FUSE)
-def count(b, places=None, mask=None):
+sizes_of_places, sizes_of_positions = op.Shape(places), op.Shape(op.NonZero(var("mask")))
+
+
+@rule(
+    op.Gather(sizes_of_places, 0) | op.Gather(sizes_of_positions, 1)
+    | op.Slice(sizes_of_places, 0, 1, ...) | op.Slice(sizes_of_positions, 1, var("end"), ...),
+    stage=Stage.FUSE,
+)  # fmt: skip
+def count(b, places=None, mask=None, end=None):
     mask = _mask(b, places) if places is not None else mask
-    if mask is None or b.target.imports("NonZero"):
+    of_a_part = any(n.key == "Shape" and (n.attr("start") or n.attr("end") is not None) for n in b.matched)
+    if mask is None or of_a_part or b.target.imports("NonZero"):
         not_mine()
     rank = require_some(b.rank(mask), "the rank of the mask is not known")
-    shape = b.shape(b.root.outputs[0])
+    shape = require_some(b.shape(b.root.outputs[0]), "how many sizes it takes is not known")
+    require(shape in ((), (1,)), "it takes several sizes")
     number = b.Cast(_shown(b, mask, 0), to=TensorProto.INT64)
     found = b.ReduceSum(number, axes=list(range(rank)), keepdims=0)
     return b.Reshape(found, np.asarray(shape, np.int64)) if shape else found
@@ -273,3 +284,21 @@ def count(b, places=None, mask=None):
 def known_places(b, known):
     require(not b.root.outputs[0].is_output, "it names an output of the graph")
     return b.constant(np.stack(np.nonzero(np.atleast_1d(known))).astype(np.int64))
+
+
+@rule(op.NonZero(op.ConstantOfShape(var("sizes"))), stage=Stage.FUSE)
+def all_places(b, sizes):
+    filled = input_of(b.root).producer.attr("value")
+    if filled is None or not numpy_helper.to_array(filled).all() or b.target.imports("NonZero"):
+        not_mine()
+    require(b.opset >= 11, "before opset 11 there is no Range")
+    rank = (b.shape(sizes) or (None,))[0]
+    require(isinstance(rank, int), "the rank of the mask is not known")
+    require(rank, "the mask has no dimensions")
+    numbers = [b.Gather(sizes, np.asarray(axis), axis=0) for axis in range(rank)]
+    along = [b.Range(np.asarray(0), number, np.asarray(1)) for number in numbers]
+    if rank > 1:
+        spread = [b.Expand(b.Unsqueeze(v, axes=list(range(1, rank - axis))), sizes) for axis, v in enumerate(along)]
+        along = [b.Reshape(v, np.asarray([-1], np.int64)) for v in spread]
+    rows = [b.Unsqueeze(v, axes=[0]) for v in along]
+    return rows[0] if rank == 1 else b.Concat(*rows, axis=0)
