@@ -5,13 +5,14 @@ Why       TensorRT-RTX reads int8 weights by DequantizeLinear alone. Exporters t
 Rewrites  DequantizeLinear(Transpose(weights))    ->  DequantizeLinear(transposed weights), and of what else is computed
           DequantizeLinear(Gather(weights, rows)) ->  Gather(DequantizeLinear(weights), rows)
           Cast<float>(Gather(weights, rows))      ->  Gather(DequantizeLinear(weights, scale 1), rows)
+          Cast<float>(weights)                    ->  DequantizeLinear(weights, scale 1)
+          any other reader of weights             ->  the same, of Cast<int8>(DequantizeLinear(weights, scale 1))
           Pad(x, by a number of int8)              ->  Cast<int8>(Pad(Cast<float>(x), by the number))
           For TensorRT 8.4, whose parser's process dies of int8 weights:
           DequantizeLinear(weights, scale, zeros)  ->  DequantizeLinear(QuantizeLinear(weights * scale))
-          A Cast of weights is a constant, which the pass fold computes.
 Exact     Bit for bit.
-Kept      What is read as integers elsewhere; a scale for each row that is looked up; for 8.4 zero points other than 0,
-          and weights that quantizing would not give back.
+Kept      For 8.4 zero points other than 0, weights that quantizing would not give back, and what others read.
+Price     A table that is looked up as integers is read in fp32: four times the bytes, once more at each run.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, const, not_mine, op, require, rule, var
+from surgeon import Builder, Editor, Stage, const, model_rule, not_mine, op, require, rule, var
 from surgeon.ir.graph import Node, Value
 
 from ._shapes import input_of
@@ -59,13 +60,45 @@ def cast(b, table, rows):
     return b.Gather(numbers, rows, axis=gather.attr("axis"))
 
 
+@rule(op.Cast(table, to=FLOAT), stage=Stage.FUSE)
+def cast_at_once(b, table):
+    if not _refused(b, b.root) or b.value(table) is None:
+        not_mine()
+    return b.DequantizeLinear(table, np.float32(1), np.int8(0))
+
+
+@model_rule(stage=Stage.FUSE)
+def read_elsewhere(editor):
+    changed = False
+    for node in list(editor.nodes(lambda key: key not in ("Constant", "DequantizeLinear"))):
+        held = [v for v in node.inputs if node.alive and v is not None and _is_int8_constant(editor, v)]
+        if not held or editor.excluded(node) or editor.target.mistyped(node) is None:
+            continue
+        b = editor.builder(node)
+        numbers = [b.DequantizeLinear(v, np.float32(1), np.int8(0)) for v in held]
+        if any(editor.target.takes(n.producer) is not None for n in numbers):
+            b.undo()
+            continue
+        wholes = dict(zip(held, (b.Cast(n, to=INT8) for n in numbers), strict=True))
+        made = b.node(
+            node.op, [wholes.get(v, v) for v in node.inputs], len(node.outputs), node.proto.domain, node.attrs
+        )
+        editor.replace(node, list(made) if isinstance(made, tuple) else [made], b)
+        changed = True
+    return changed
+
+
 @rule(op.Pad(x, ...), stage=Stage.FUSE)
 def padded(b, x):
     """By a number of int8: it is carried in fp32, which holds it."""
     if b.dtype(x) != INT8 or not _refused(b, b.root) or b.opset < 11:
         not_mine()
-    _, pads, number, *axes = b.root.inputs
-    wide = [b.Cast(x, to=FLOAT), pads, b.constant(b.value(number), FLOAT), *axes]
+    _, pads, *rest = b.root.inputs
+    number, axes = (rest + [None])[0], rest[1:]
+    by = b.value(number) if number is not None else None
+    if by is None:
+        not_mine()
+    wide = [b.Cast(x, to=FLOAT), pads, b.constant(by, FLOAT), *axes]
     return b.Cast(b.node("Pad", wide, 1, "", b.root.attrs), to=INT8)
 
 
@@ -75,6 +108,7 @@ def quantized(b, weights, steps, zeros):
         not_mine()
     along = [1] * weights.ndim
     if steps.size > 1:
+        require(-weights.ndim <= b.root.attr("axis") < weights.ndim, "its weights have no such axis")
         along[b.root.attr("axis")] = steps.size
     require(steps.size == 1 or steps.size == weights.shape[b.root.attr("axis")], "its scales do not fit its weights")
     steps = steps.reshape(along)
@@ -94,6 +128,12 @@ def _refused(b: Builder, node: Node) -> bool:
     """Whether a node reads int8 weights, and the target does not take that."""
     held = any(v is not None and b.dtype(v) == INT8 for v in node.inputs)
     return held and node.key != "Constant" and b.target.mistyped(node) is not None
+
+
+def _is_int8_constant(editor: Editor, value: Value) -> bool:
+    """Whether a tensor is weights of int8 that stand in the file."""
+    held = value.tensor is not None or (value.producer is not None and value.producer.key == "Constant")
+    return held and editor.model.dtype(value) == INT8
 
 
 def _axis_of_table(b: Builder, gather: Node, rows: Value) -> int:
