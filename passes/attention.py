@@ -8,9 +8,10 @@ Rewrites  decompose: Softmax(scale * q @ k' + mask) @ v, with the heads of three
           number for a score (-inf beside a mask that is added) and 0 for a weight, so a query without any key gives 0,
           as ONNX says.
 Exact     To rounding.
-Kept      Past keys and values; more than one output; a window; is_causal together with lengths, which say where the
-          diagonal begins (ONNX changed that with its release 1.23); a mask that is added together with lengths, and
-          in half precision with is_causal. A query without any key is NaN in TensorRT-RTX's own layer.
+Kept      Past keys and values; more than one output; a mask of integers; a window; is_causal together with lengths,
+          which say where the diagonal begins (ONNX changed that with its release 1.23); a mask that is added together
+          with lengths, and in half precision with is_causal.
+          A query without any key is NaN in TensorRT-RTX's own layer.
 """
 
 from __future__ import annotations
@@ -52,7 +53,11 @@ def decompose(b, q, k, v):
     require(dtype in LOWEST and rank in (3, 4), "the type or the rank of the query is not known")
     if rank == 3:
         q, k, v = (_heads(b, t, attr(f"{n}_num_heads")) for t, n in ((q, "q"), (k, "kv"), (v, "kv")))
-    heads = [attr("q_num_heads"), attr("kv_num_heads")] if rank == 3 else [b.shape(t)[1] for t in (b.root.inputs[:2])]
+    heads = (
+        [attr("q_num_heads"), attr("kv_num_heads")]
+        if rank == 3
+        else [(b.shape(t) or [None] * 4)[1] for t in b.root.inputs[:2]]
+    )
     sizes = [_head_size(b, t, h, rank) for t, h in zip(b.root.inputs[:3], [*heads, heads[1]], strict=True)]
     require(all(heads) and all(sizes), "it has no heads, or they have no elements")
     if heads[0] != heads[1]:
@@ -62,6 +67,7 @@ def decompose(b, q, k, v):
     if attr("softcap"):
         scores = b.Mul(b.Tanh(b.Div(scores, attr("softcap"))), attr("softcap"))
     adds = mask is not None and b.dtype(mask) in LOWEST
+    require(mask is None or adds or b.dtype(mask) == TensorProto.BOOL, "its mask is of integers")
     require(not (adds and lengths is not None), "it has lengths, and a mask that is added")
     half = dtype in HALVES and attr("is_causal")
     require(

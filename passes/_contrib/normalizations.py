@@ -129,8 +129,9 @@ def skip_group_norm(b: Builder) -> Result:
         skip = b.Reshape(skip, sizes(*spread))
     if bias is not None and not b.root.attr("channels_last"):
         bias = b.Reshape(bias, sizes(1, -1, 1, 1))
-    total = plus(b, x, skip, bias)
-    return in_place(b, grouped(b, total, needed(gamma), needed(beta)), total)
+    total = plus(b, *(v if v is None else wide(b, v) for v in (x, skip, bias)))  # half precision may not hold the sum
+    y, rounded = (cast_to(b, v, b.dtype(x)) for v in (grouped(b, total, needed(gamma), needed(beta)), total))
+    return in_place(b, y, rounded)
 
 
 def grouped(b: Builder, x: Value, gamma: Value, beta: Value) -> Value:

@@ -30,6 +30,7 @@ def lstm(b: Builder) -> Result:
     require(not attr("activations"), "it names its activations")
     weights, states = (known(b, needed(v), "weight") for v in (w, r))
     factors = [known(b, needed(v), "scale or zero point") for v in scales]
+    require(all(f.ndim for f in factors), "a scale or a zero point has no number for each direction")
     direction = attr("direction") or "forward"
     require(direction in FLAT, f"{direction} is no direction")
     numbers, scale, zero = b.DynamicQuantizeLinear(x, outputs=3)
