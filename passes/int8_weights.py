@@ -72,20 +72,24 @@ def read_elsewhere(editor):
     changed = False
     for node in list(editor.nodes(lambda key: key not in ("Constant", "DequantizeLinear"))):
         held = [v for v in node.inputs if node.alive and v is not None and _is_int8_constant(editor, v)]
-        if not held or editor.excluded(node) or editor.target.mistyped(node) is None:
-            continue
-        b = editor.builder(node)
-        numbers = [b.DequantizeLinear(v, np.float32(1), np.int8(0)) for v in held]
-        if any(editor.target.takes(n.producer) is not None for n in numbers):
-            b.undo()
-            continue
-        wholes = dict(zip(held, (b.Cast(n, to=INT8) for n in numbers), strict=True))
-        made = b.node(
-            node.op, [wholes.get(v, v) for v in node.inputs], len(node.outputs), node.proto.domain, node.attrs
-        )
-        editor.replace(node, list(made) if isinstance(made, tuple) else [made], b)
-        changed = True
+        refused = held and not editor.excluded(node) and editor.target.mistyped(node) is not None
+        if refused and editor.target.takes(node) is None:  # nothing else stands against it
+            changed |= _in_floats(editor, node, held)
     return changed
+
+
+def _in_floats(editor: Editor, node: Node, held: list[Value]) -> bool:
+    """Have a node read its weights as integers of fp32."""
+    b = editor.builder(node)
+    numbers = [b.DequantizeLinear(v, np.float32(1), np.int8(0)) for v in held]
+    if any(editor.target.takes(n.producer) is not None for n in numbers):
+        b.undo()
+        return False
+    wholes = dict(zip(held, (b.Cast(n, to=INT8) for n in numbers), strict=True))
+    inputs = [wholes.get(v, v) for v in node.inputs]
+    made = b.node(node.op, inputs, len(node.outputs), node.proto.domain, node.attrs)
+    editor.replace(node, list(made) if isinstance(made, tuple) else [made], b)
+    return True
 
 
 @rule(op.Pad(x, ...), stage=Stage.FUSE)

@@ -12,7 +12,7 @@ Rewrites  QuantizeLinear         ->  Clip(Round(x / scale) + zero), as uint8 or 
 Exact     To the bit where the result is whole: fp32 adds whole numbers exactly below 2^24, in any order. Where the sums
           of the weights allow more, the activations are taken apart in two (x = 16 * high + low), multiplied apart, and
           added as int32: twice the work. Products of unknown number are added up in blocks of 128, and these as int32.
-Kept      Scales that are not fp32, blocks, other types than uint8 and int8, sums that may pass 2^24 even so.
+Kept      Scales other than fp32 and fp16, blocks, other types than uint8 and int8, sums that may pass 2^24 even so.
 Price     It computes in fp32, not in int8: with TensorRT's own symmetric quantization it would be faster.
 """
 
@@ -22,7 +22,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 from surgeon import Builder, Stage, const, not_mine, op, require, rule, var
 from surgeon.ir.graph import Node, Value
@@ -61,25 +61,30 @@ def around_128(b, x, scale, zero, other, other_zero):
 
 @rule(op.QuantizeLinear(x, scale, zero | None), stage=Stage.LOWER, strategy="decompose")
 def quantize(b, x, scale, zero=None):
-    _require_plain(b, scale)
-    require(b.dtype(x) == FLOAT, "its input is not fp32")
+    require(not b.root.attr("block_size"), "it has a scale a block")
+    require(b.dtype(x) == _type_of_scale(b, scale), "its input is of another type than its scale")
     dtype = b.dtype(zero) if zero is not None else b.root.attr("output_dtype") or TensorProto.UINT8
     _leave_symmetric_to_dla(b, dtype, zero)
     axis, rank = b.root.attr("axis"), b.rank(x)
-    ratio = b.Div(x, _along(b, scale, axis, rank))
+    ratio = b.Div(_numbers(b, x), _numbers(b, _along(b, scale, axis, rank)))
     return _as_integers(b, ratio, None if zero is None else _along(b, _plain(b, zero), axis, rank), dtype)
 
 
 @rule(op.DequantizeLinear(x, scale, zero | None), stage=Stage.LOWER, strategy="decompose")
 def dequantize(b, x, scale, zero=None):
     weights, axis, rank = b.value(x), b.root.attr("axis"), b.rank(x)
-    _require_single_precision(b, scale)
+    dtype = _type_of_scale(b, scale)
     _leave_symmetric_to_dla(b, b.dtype(x), zero)
     if weights is not None and b.dtype(x) in WEIGHTS:
         return _weights(b, weights, scale, zero, axis)
     require(not b.root.attr("block_size"), "it has a scale a block")
-    require(b.dtype(x) in LIMITS, "its input is neither uint8 nor int8")
-    return b.Mul(_centred(b, x, zero, axis), _along(b, scale, axis, rank))
+    require(b.dtype(x) in LIMITS or b.dtype(x) == INT32, "its input is neither uint8, int8 nor int32")
+    shift = None if zero is None else b.value(zero)
+    is_plain = zero is None or (shift is not None and not shift.any())
+    require(b.dtype(x) in LIMITS or is_plain, "its integers of 32 bits have a zero point")
+    whole = _centred(b, x, zero if b.dtype(x) in LIMITS else None, axis)
+    numbers = b.Mul(whole, _numbers(b, _along(b, scale, axis, rank)))
+    return numbers if dtype == FLOAT else b.Cast(numbers, to=dtype)
 
 
 def _weights(b: Builder, array: np.ndarray, scale: Value, zero: Value | None, axis: int) -> Value:
@@ -98,7 +103,7 @@ def _weights(b: Builder, array: np.ndarray, scale: Value, zero: Value | None, ax
         none = b.constant(np.zeros(b.shape(scale), np.int8))
         return b.node("DequantizeLinear", [whole, scale, none], 1, "", b.root.attrs)
     require(not output_of(b.root).is_output, "it names an output of the graph")
-    return b.constant(centred.astype(np.float32) * factor)
+    return b.constant((centred.astype(np.float32) * factor.astype(np.float32)).astype(factor.dtype))
 
 
 def _spread(factor: np.ndarray, shape: Sequence[int], axis: int, block: int) -> np.ndarray:
@@ -301,6 +306,7 @@ def _as_integers(b: Builder, ratio: Value, zero: Value | None, dtype: int) -> Va
 
 
 def _numbers(b: Builder, value: Value) -> Value:
+    """A tensor in fp32: of half precision ONNX Runtime divides and multiplies there, and rounds once."""
     return value if b.dtype(value) == FLOAT else b.Cast(value, to=FLOAT)
 
 
@@ -348,12 +354,9 @@ def _rank(b: Builder, value: Value) -> int:
     return rank
 
 
-def _require_plain(b: Builder, scale: Value) -> None:
-    require(not b.root.attr("block_size"), "it has a scale a block")
-    _require_single_precision(b, scale)
-
-
-def _require_single_precision(b: Builder, scale: Value) -> None:
-    require(b.dtype(scale) == FLOAT, "its scale is not fp32")
-    kinds = [helper.np_dtype_to_tensor_dtype(np.dtype(np.float32)), 0, None]
-    require(b.root.attr("precision") in kinds, "it computes in another type than fp32")
+def _type_of_scale(b: Builder, scale: Value) -> int:
+    """The type of a scale, in which what is not quantized is."""
+    dtype = b.dtype(scale)
+    require(dtype in (FLOAT, TensorProto.FLOAT16), "its scale is neither fp32 nor fp16")
+    require(b.root.attr("precision") in (dtype, 0, None), "it computes in another type than that of its scale")
+    return dtype
