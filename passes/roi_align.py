@@ -9,11 +9,11 @@ Rewrites  RoiAlign(x, rois, batch)  ->  MatMul(MatMul(rows, Gather(x, batch)), c
           form: their number follows from the roi, and those between two positions are counted, not drawn
 Exact     To rounding, for rois of any size and pictures of finite numbers: every number of a picture is a factor.
 Price     For each roi the whole picture is read. [1,256,50,50] with 100 rois of 7 x 7, ONNX Runtime on one thread:
-          with a ratio of 2 53 nodes, 68 ms next to 24 of its own RoiAlign; with ratio 0 103 nodes, 74 next to 15; with
-          mode max 110 nodes, 325 next to 25.
+          with a ratio of 2 53 nodes, 68 ms next to 24 of its own RoiAlign, and 75 nodes where the size of the picture
+          is symbolic; with ratio 0 171 nodes, 63 next to 57; with mode max 110 nodes, 325 next to 25.
 
 The sampling_ratio is above 0 where the mode is max. With several pictures a copy of the picture is made for each roi:
-up to 2^28 elements, where 1,000 stands for a symbolic number.
+up to 2^28 elements, where 1,000 stands for a symbolic number of rois, and 64 for a symbolic size of the picture.
 """
 
 from __future__ import annotations
@@ -27,8 +27,12 @@ import numpy as np
 from surgeon import Builder, Stage, attr, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
 
+from ._shapes import size
+
 LARGEST = 2**28  # elements of the pictures, one for each roi
 MANY = 1000  # rois, where their number is symbolic
+LONG = 64  # rows and columns of a picture, where they are symbolic
+END = np.iinfo(np.int64).max
 
 x, rois, batch = var("x"), var("rois"), var("batch")
 
@@ -41,15 +45,15 @@ x, rois, batch = var("x"), var("rois"), var("batch")
 def decompose(b, x, rois, batch, mode, ratio):
     require(mode == "avg" or ratio > 0, "the number of samples that it takes the largest of depends on the roi")
     shape = require_some(b.shape(x), "the rank of its input is not known")
-    require(isinstance(shape[2], int) and isinstance(shape[3], int), "the sizes of the picture are not static")
+    static = isinstance(shape[2], int) and isinstance(shape[3], int)
+    require(static or b.opset >= 11, "the sizes of the picture are not static, and before opset 11 there is no Range")
     if shape[0] != 1:
         count = (b.shape(rois) or (None,))[0]
-        sizes = [count if isinstance(count, int) else MANY, *shape[1:]]
-        small = all(isinstance(d, int) for d in sizes) and math.prod(sizes) <= LARGEST
-        require(small, f"a picture for each roi has more than {LARGEST} elements")
+        sizes = [count if isinstance(count, int) else MANY, *(d if isinstance(d, int) else LONG for d in shape[1:])]
+        require(math.prod(sizes) <= LARGEST, f"a picture for each roi has more than {LARGEST} elements")
     pictures = x if shape[0] == 1 else b.Gather(x, batch, axis=0)
-    rows = _Direction.of(b, rois, (1, 3), b.root.attr("output_height"), shape[2])
-    columns = _Direction.of(b, rois, (0, 2), b.root.attr("output_width"), shape[3])
+    rows = _Direction.of(b, rois, (1, 3), b.root.attr("output_height"), size(b, x, 2))
+    columns = _Direction.of(b, rois, (0, 2), b.root.attr("output_width"), size(b, x, 3))
     if mode == "max":
         return _largest(b, pictures, rows, columns)
     weights = _adaptive if ratio == 0 else _sampled
@@ -70,10 +74,10 @@ class _Direction(NamedTuple):
     first: Value
     extent: Value
     bins: int
-    size: int
+    size: int | Value
 
     @classmethod
-    def of(cls, b: Builder, rois: Value, ends: tuple[int, int], bins: int, size: int) -> _Direction:
+    def of(cls, b: Builder, rois: Value, ends: tuple[int, int], bins: int, size: int | Value) -> _Direction:
         scale = b.root.attr("spatial_scale")
         shifted = (b.root.attr("coordinate_transformation_mode") or "output_half_pixel") == "half_pixel"
         first, last = (b.Mul(b.Gather(rois, np.asarray([end]), axis=1), scale) for end in ends)
@@ -81,6 +85,34 @@ class _Direction(NamedTuple):
             first, last = b.Sub(first, 0.5), b.Sub(last, 0.5)
         extent = b.Sub(last, first)
         return cls(b.dtype(rois), first, extent if shifted else b.Max(extent, 1.0), bins, size)
+
+    def end(self, b: Builder, less: int = 0) -> Value:
+        """The number of positions as a float, less some."""
+        if isinstance(self.size, int):
+            known: Value = b.constant(self.size - less, self.dtype)
+            return known
+        computed: Value = (
+            b.Sub(b.Cast(self.size, to=self.dtype), float(less)) if less else b.Cast(self.size, to=self.dtype)
+        )
+        return computed
+
+    def places(self, b: Builder, first: int = 0) -> Value:
+        """[1, 1, positions]: the positions as floats, from `first` on."""
+        if isinstance(self.size, int):
+            known: Value = b.constant(np.arange(first, self.size)[None, None], self.dtype)
+            return known
+        numbers = b.Cast(b.Range(np.asarray(first), self.size, np.asarray(1)), to=self.dtype)
+        computed: Value = b.Unsqueeze(numbers, axes=[0, 1])
+        return computed
+
+    def nearest(self, b: Builder, at: Value) -> Value:
+        """Samples as they are, those outside of the picture at its ends."""
+        made: Value
+        if isinstance(self.size, int):
+            made = b.Clip(at, min=0.0, max=float(self.size - 1))
+        else:
+            made = b.Min(b.Max(at, 0.0), self.end(b, 1))
+        return made
 
 
 # ---- samples that are drawn ------------------------------------------------------------------------------------------
@@ -91,18 +123,27 @@ def _samples(b: Builder, along: _Direction) -> tuple[Value, Value]:
     count = along.bins * b.root.attr("sampling_ratio")
     steps = (np.arange(count) + 0.5) / count
     at = b.Add(b.Mul(along.extent, b.constant(steps[None], along.dtype)), along.first)
-    return at, b.And(b.Not(b.Less(at, -1.0)), b.Not(b.Greater(at, float(along.size))))
+    return at, b.And(b.Not(b.Less(at, -1.0)), b.Not(b.Greater(at, along.end(b))))
 
 
 def _sampled(b: Builder, along: _Direction) -> Value:
     """[rois, bins, size]: how much of each position every bin of every roi has."""
     at, inside = _samples(b, along)
-    near = b.Unsqueeze(b.Clip(at, min=0.0, max=float(along.size - 1)), axes=[2])
-    places = b.constant(np.arange(along.size)[None, None], along.dtype)
-    hat = b.Relu(b.Sub(1.0, b.Abs(b.Sub(near, places))))
+    near = b.Unsqueeze(along.nearest(b, at), axes=[2])
+    hat = b.Relu(b.Sub(1.0, b.Abs(b.Sub(near, along.places(b)))))
     weights = b.Where(b.Unsqueeze(inside, axes=[2]), hat, b.constant(0.0, along.dtype))
-    parts = np.asarray([-1, along.bins, b.root.attr("sampling_ratio"), along.size], np.int64)
-    made: Value = b.ReduceMean(b.Reshape(weights, parts), axes=[2], keepdims=0)
+    made: Value = b.ReduceMean(_by_bin(b, weights, along), axes=[2], keepdims=0)
+    return made
+
+
+def _by_bin(b: Builder, weights: Value, along: _Direction) -> Value:
+    """[rois, bins, samples of one, positions]."""
+    parts = [-1, along.bins, b.root.attr("sampling_ratio")]
+    made: Value
+    if isinstance(along.size, int):
+        made = b.Reshape(weights, np.asarray([*parts, along.size], np.int64))
+    else:
+        made = b.Reshape(weights, b.Concat(np.asarray(parts), b.Unsqueeze(along.size, axes=[0]), axis=0))
     return made
 
 
@@ -124,11 +165,11 @@ def _largest(b: Builder, pictures: Value, rows: _Direction, columns: _Direction)
 def _neighbours(b: Builder, along: _Direction) -> tuple[Value, Value]:
     """[rois, samples, size], twice: the weight of the position below each sample, and of the one above."""
     at, inside = _samples(b, along)
-    near = b.Clip(at, min=0.0, max=float(along.size - 1))
+    near = along.nearest(b, at)
     below = b.Floor(near)
-    above = b.Min(b.Add(below, 1.0), b.constant(along.size - 1, along.dtype))
+    above = b.Min(b.Add(below, 1.0), along.end(b, 1))
     upper = b.Sub(near, below)
-    places = b.constant(np.arange(along.size)[None, None], along.dtype)
+    places = along.places(b)
     nothing = b.constant(0.0, along.dtype)
 
     def weights(place: Value, weight: Value) -> Value:
@@ -149,7 +190,7 @@ def _adaptive(b: Builder, along: _Direction) -> Value:
     between them give their number times the distance of their middle. The numbers are differences of how many samples
     lie below each position. Up to 1 outside of the picture a sample counts for the outermost position alone.
     """
-    size, dtype = along.size, along.dtype
+    dtype = along.dtype
     length = b.Div(along.extent, float(along.bins))
     count = b.Ceil(length)
     filled = b.Greater(count, 0.0)  # a roi that ends before it begins has no samples, and all is 0
@@ -158,29 +199,57 @@ def _adaptive(b: Builder, along: _Direction) -> Value:
     step = b.Where(filled, b.Div(length, b.Max(count, one)), one)
     begins = b.Add(b.Mul(length, b.constant(np.arange(along.bins)[None], dtype)), along.first)
     begin = b.Unsqueeze(begins, axes=[2])
-    count, step = (b.Unsqueeze(v, axes=[2]) for v in (count, step))  # [rois, 1, 1]
+    count, step, long = (b.Unsqueeze(v, axes=[2]) for v in (count, step, length))  # [rois, 1, 1]
+    several = b.Max(count, one)
 
-    def below(places: np.ndarray, including: bool) -> Value:
-        """[rois, bins, places]: how many of a bin's samples lie below each place, or at it."""
-        steps = b.Div(b.Sub(b.constant(places[None, None], dtype), begin), step)
+    def below(places: Value, including: bool) -> Value:
+        """[rois, bins, places]: how many of a bin's samples lie below each place, or at it.
+
+        Where one lies at a place but for rounding, it counts as ONNX Runtime rounds its position.
+        """
+        steps = b.Div(b.Sub(places, begin), step)
         found = b.Floor(b.Add(steps, 0.5)) if including else b.Ceil(b.Sub(steps, 0.5))
+
+        def counts(more: float) -> Value:
+            at = b.Add(b.Div(b.Mul(b.Add(found, more), long), several), begin)
+            inside: Value = b.Cast(b.Not(b.Greater(at, places)) if including else b.Less(at, places), to=dtype)
+            return inside
+
+        found = b.Add(b.Sub(found, 1.0), b.Add(counts(-0.5), counts(0.5)))
         made: Value = b.Min(b.Max(found, none), count)
         return made
 
-    counted = b.Concat(below(np.arange(-1, size), False), below(np.asarray([size]), True), axis=2)
-    lower, upper = (b.Slice(counted, *(np.asarray([k]) for k in ends)) for ends in ((0, size + 1, 2), (1, size + 2, 2)))
+    from_before, behind = along.places(b, -1), along.end(b)
+    if not isinstance(along.size, int):
+        behind = b.Reshape(behind, np.asarray([1, 1, 1]))
+    counted = b.Concat(below(from_before, False), below(behind, True), axis=2)
+    lower, upper = _all_but_one(b, counted, "last"), _all_but_one(b, counted, "first")
     between = b.Sub(upper, lower)  # from p - 1 to p, for p from 0 to size
     middle = b.Add(b.Mul(b.Mul(b.Add(lower, upper), 0.5), step), begin)
-    part = b.Sub(middle, b.constant(np.arange(-1, size)[None, None], dtype))
+    part = b.Sub(middle, from_before)
     # Before the first position, and behind the last one, a sample counts as if it were there.
-    ends = np.zeros((1, 1, size + 1), bool)
-    ends[..., 0] = True
     weighed = b.Mul(between, part)
-    to_upper = b.Where(b.constant(ends), between, weighed)
-    to_lower = b.Where(b.constant(ends[..., ::-1]), between, b.Sub(between, weighed))
-    first, last = np.asarray([0]), np.asarray([size])
-    second, behind = np.asarray([1]), np.asarray([size + 1])
-    axis = np.asarray([2])
-    weights = b.Add(b.Slice(to_upper, first, last, axis), b.Slice(to_lower, second, behind, axis))
+    to_upper = b.Where(_is_end(b, along, from_before, 0), between, weighed)
+    to_lower = b.Where(_is_end(b, along, from_before, -1), between, b.Sub(between, weighed))
+    weights = b.Add(_all_but_one(b, to_upper, "last"), _all_but_one(b, to_lower, "first"))
     made: Value = b.Div(weights, b.Max(count, one))
+    return made
+
+
+def _all_but_one(b: Builder, x: Value, left_out: str) -> Value:
+    """What stands along the last of three dimensions, without the first or the last."""
+    bounds = (0, -1) if left_out == "last" else (1, END)
+    made: Value = b.Slice(x, starts=[bounds[0]], ends=[bounds[1]], axes=[2])
+    return made
+
+
+def _is_end(b: Builder, along: _Direction, from_before: Value, end: int) -> Value:
+    """Which of the positions from -1 on is the first, or the last."""
+    made: Value
+    if isinstance(along.size, int):
+        ends = np.zeros((1, 1, along.size + 1), bool)
+        ends[..., end] = True
+        made = b.constant(ends)
+    else:
+        made = b.Equal(from_before, b.constant(-1.0, along.dtype) if end == 0 else along.end(b, 1))
     return made
