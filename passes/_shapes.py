@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from surgeon import Builder
+from surgeon import Builder, require
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import Shape
 
@@ -136,6 +136,27 @@ def size(b: Builder, value: Value, axis: int) -> int | Value:
     made: Value | int = (
         known if isinstance(known, int) else b.Gather(b.Shape(value), np.asarray(axis, np.int64), axis=0)
     )
+    return made
+
+
+def joined(b: Builder, x: Value, axis: int) -> Value:
+    """A tensor whose dimension `axis` is one with the one behind it."""
+    shape = b.shape(x)
+    rest = [None] if shape is None else list(shape[axis + 2 :])
+    made: Value
+    if shape is not None and shape[axis + 1] == 1:
+        made = b.Squeeze(x, axes=[axis + 1])
+    else:
+        require(all(isinstance(d, int) for d in rest), "what it puts together has sizes that are not static")
+        made = b.Reshape(x, np.asarray([0] * axis + [-1, *rest], np.int64))
+    return made
+
+
+def moved_axis(b: Builder, x: Value, rank: int, start: int, end: int) -> Value:
+    """A tensor whose dimension `start` stands at `end`."""
+    order = [axis for axis in range(rank) if axis != start]
+    order.insert(end, start)
+    made: Value = x if start == end else b.Transpose(x, perm=order)
     return made
 
 

@@ -7,12 +7,14 @@ Rewrites  SequenceAt(SequenceConstruct(a, b, ...), i)            ->   the i-th o
           ConcatFromSequence(SequenceConstruct(a, b, ...))       ->   Concat(a, b, ...)
           ConcatFromSequence(SplitToSequence(x))                 ->   x
           SequenceLength of either                               ->   its number
+          the same of as many parts of 1 as there are            ->   Gather(x, i), x with its dimensions in that order,
+                                                                      the size of x
           the same behind SequenceEmpty, SequenceInsert, SequenceErase and Identity
           the same behind SequenceMap                            ->   its body for each tensor
           OptionalGetElement(Optional(x))                        ->   x
           OptionalHasElement of an Optional, or of a tensor      ->   whether it has one
-Exact     Bit for bit. Indices and sizes must be constants, and the number of parts known, but where all parts are put
-          together again.
+Exact     Bit for bit. Indices and sizes must be constants, and the number of parts known, but for parts of 1 and where
+          all parts are put together again.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from surgeon.ir.graph import Node, Value
 from surgeon.rules.rule import Decline
 
 from ._copy import constants_of, copied, present, reads_of_function
-from ._shapes import input_of
+from ._shapes import input_of, joined, moved_axis
 
 sequence = var("sequence")
 
@@ -146,8 +148,43 @@ def _build(b: Builder, item: Item) -> Value:
     return item if isinstance(item, Value) else item.build(b)
 
 
+@dataclass(frozen=True)
+class Rows:
+    """A SplitToSequence into parts of 1 along an axis, whose number is not known."""
+
+    x: Value
+    axis: int
+    rank: int
+    keeps: bool
+
+    @classmethod
+    def of(cls, b: Builder, sequence: Value) -> Rows | None:
+        """None where a sequence is something else."""
+        node = sequence.producer
+        if node is None or node.key != "SplitToSequence":
+            return None
+        x, split = input_of(node), node.inputs[1] if len(node.inputs) > 1 else None
+        length, shape = np.asarray(1) if split is None else b.value(split), b.shape(x)
+        if shape is None or length is None or length.ndim or length != 1:
+            return None
+        b.matched = (*b.matched, node)
+        axis = (node.attr("axis") or 0) % len(shape)
+        return cls(x, axis, len(shape), split is not None or bool(node.attr("keepdims")))
+
+    def joined(self, b: Builder, axis: int, new_axis: int) -> Value | None:
+        """All of them put together along an axis; None where that is no other order of the tensor's dimensions."""
+        if self.keeps:
+            return None
+        end = axis % (self.rank if new_axis else self.rank - 1)
+        moved = moved_axis(b, self.x, self.rank, self.axis, end)
+        return moved if new_axis else joined(b, moved, end)
+
+
 @rule(op.SequenceAt(sequence, var("position")), stage=Stage.CLEAN)
 def at(b, sequence, position):
+    rows = Rows.of(b, sequence)
+    if rows is not None and (b.value(position) is None or not isinstance(b.shape(rows.x)[rows.axis], int)):
+        return b.Gather(rows.x, b.Unsqueeze(position, axes=[0]) if rows.keeps else position, axis=rows.axis)
     items = _items(b, sequence)
     return _build(b, items[_index(b, position, len(items))])
 
@@ -158,6 +195,10 @@ def concat(b, sequence, axis, new_axis):
     if split is not None and split.key == "SplitToSequence" and _puts_together(b, split, axis, new_axis):
         b.matched = (*b.matched, split)
         return split.inputs[0]
+    rows = Rows.of(b, sequence)
+    whole = None if rows is None or rows.rank < 2 else rows.joined(b, axis, new_axis)
+    if whole is not None:
+        return whole
     items = _items(b, sequence)
     require(items, "the sequence is empty")
     require(new_axis in (0, 1), f"new_axis is {new_axis}")
@@ -195,6 +236,9 @@ def _whole(b: Builder, items: Sequence[Item], axis: int) -> Value | None:
 
 @rule(op.SequenceLength(sequence), stage=Stage.CLEAN)
 def length(b, sequence):
+    rows = Rows.of(b, sequence)
+    if rows is not None and not isinstance(b.shape(rows.x)[rows.axis], int):
+        return b.Gather(b.Shape(rows.x), np.asarray(rows.axis), axis=0)
     return b.constant(np.asarray(len(_items(b, sequence)), np.int64))
 
 
