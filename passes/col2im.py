@@ -31,6 +31,7 @@ def decompose(b, x, image, block):
         (s + pads[a] + pads[a + rank] - dilations[a] * (kernel[a] - 1) - 1) // strides[a] + 1
         for a, s in enumerate(sizes)
     ]
+    require(all(n > 0 for n in (*sizes, *counts)), "it has no pixels, or no blocks")
     blocks, inside = int(np.prod(counts)), int(np.prod(kernel))
     require(blocks * inside <= LARGEST, f"more than {LARGEST} numbers fall on its pixels")
     at = [np.arange(counts[a]) * strides[a] - pads[a] for a in range(rank)]

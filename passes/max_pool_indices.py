@@ -31,8 +31,10 @@ def decompose(b, x):
         not_mine()
     shape = b.shape(x)
     require(shape is not None and all(isinstance(d, int) for d in shape[1:]), "its sizes are not static")
+    require(0 not in shape, "it has no elements")
     found, sizes = windows_of(b.root), shape[2:]
     counts = [len(w.places) for w in found]
+    require(all(counts), "it has no windows")
     strides = [int(np.prod(sizes[a + 1 :])) for a in range(len(sizes))]
     axes = [w.places * s for w, s in zip(found, strides, strict=True)]
     windows = reduce(_crossed, axes)

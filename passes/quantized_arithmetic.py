@@ -108,7 +108,11 @@ def _weights(b: Builder, array: np.ndarray, scale: Value, zero: Value | None, ax
 
 def _spread(factor: np.ndarray, shape: Sequence[int], axis: int, block: int) -> np.ndarray:
     """A scale or a zero point, shaped to broadcast to the weights: one, one along the axis, or one for each block."""
-    if not block or factor.ndim < len(shape):
+    plain = not block or factor.ndim < len(shape)
+    sizes = [-(-n // block) if block and a == axis % len(shape) else n for a, n in enumerate(shape)]
+    fits = factor.size == 1 or (-len(shape) <= axis < len(shape) and factor.size == shape[axis])
+    require(fits if plain else list(factor.shape) == sizes, "a scale or a zero point does not fit its weights")
+    if plain:
         return factor.reshape(_aligned(factor, axis, len(shape)))
     return np.repeat(factor, block, axis=axis).take(range(shape[axis]), axis=axis)
 
@@ -240,6 +244,9 @@ def _factor(b: Builder, w: Value, zero: Value | None, matrix: bool) -> tuple[Val
     array, shift = b.value(w), np.zeros((), np.int32) if zero is None else b.value(zero)
     if array is None or shift is None:
         return _computed(b, w, zero, matrix), largest(b, w, zero) * _added(b, w, matrix)
+    pairs = zip(reversed(shift.shape), reversed(array.shape), strict=False)
+    along = all(one in (1, n) for one, n in pairs) if matrix else array.ndim and shift.shape == array.shape[:1]
+    require(shift.size == 1 or along, "its zero point is not one for each column or filter")
     if not matrix and shift.size > 1:
         shift = shift.reshape([-1, *[1] * (array.ndim - 1)])
     centred = array.astype(np.int32) - _scalar(shift).astype(np.int32)
@@ -327,7 +334,7 @@ def _along(b: Builder, factor: Value, axis: int, rank: int | None) -> Value:
     shape = b.shape(factor)
     if shape in SINGLE:
         return factor
-    if rank is None or shape is None or len(shape) != 1:
+    if rank is None or shape is None or len(shape) != 1 or not -rank <= axis < rank:
         raise Decline("the rank of its input or of its scale is not known")
     wanted = [1] * rank
     wanted[axis] = -1
@@ -344,6 +351,7 @@ def _aligned(array: np.ndarray, axis: int, rank: int) -> Sequence[int]:
 
 
 def _scalar(array: np.ndarray) -> np.ndarray:
+    require(array.size, "a scale or a zero point has no number")
     return array.reshape(array.shape if array.size > 1 else ())
 
 

@@ -20,6 +20,7 @@ def quantized_bias(b, quantized, scale, axis, zero=None):
         not_mine()
     require(not b.root.outputs[0].is_output, "it names an output of the graph")
     require(zero is None or not zero.any(), "its zero point is not 0")
+    require(scale.size, "its scale has no number")
     require(scale.dtype == np.float32 and scale.ndim <= 1, "its scale is neither float nor one number a channel")
     if scale.ndim == 1 and scale.size > 1:
         along = axis % max(quantized.ndim, 1)

@@ -61,7 +61,8 @@ def projected_attention(
     )
     require(not b.root.attr("past_present_share_buffer"), "its past and its present share one buffer")
     heads = b.root.attr("num_heads")
-    require(all(size % heads == 0 for size in hidden), "the hidden sizes are no multiples of the number of heads")
+    fits = all(size and size % heads == 0 for size in hidden)
+    require(fits, "the hidden sizes are no multiples of the number of heads")
     parts = b.Split(projected, outputs=3, axis=-1, split=hidden)
     q, k, v = (heads_of(b, part, heads) for part in parts)
     present = None
@@ -214,6 +215,8 @@ def rotary(b: Builder) -> Result:
     require(not attr("rotary_embedding_dim") or attr("num_heads") or rank == 4, "how large a head is is not known")
     heads = attr("num_heads") or (0 if rank == 4 else size_of(b, x, 2) // (2 * half))
     by_head = b.Transpose(x, perm=[0, 2, 1, 3]) if rank == 4 else b.Reshape(x, sizes(0, 0, heads, -1))
+    turned = attr("rotary_embedding_dim") or size_of(b, by_head, 3)
+    require(turned == 2 * half, "its tables are not of the size of its heads")
     rows = _rows_of(b, positions, by_head)
     factors = [b.Unsqueeze(b.Gather(table, rows, axis=0), axes=[2]) for table in (cos, sin)]
     y = rotated(b, by_head, half, factors[0], factors[1], attr("interleaved"))

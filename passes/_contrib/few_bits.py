@@ -47,9 +47,11 @@ def bnb4(b: Builder) -> Result:
     require(attr("transB"), "its weights are multiplied as they stand, which training alone does")
     rows, columns, block = attr("N"), attr("K"), attr("block_size")
     require(attr("quant_type") in CODES, "its weights are in a code that its definition does not have")
-    bytes_ = known(b, packed, "weight").reshape(-1)
-    codes = np.stack([bytes_ >> 4, bytes_ & 15], axis=1).reshape(-1)[: rows * columns]
-    factor = np.repeat(known(b, factors, "scale").astype(np.float32).reshape(-1), block)[: rows * columns]
+    count = rows * columns
+    bytes_ = known(b, packed, "weight", size=-(-count // 2)).reshape(-1)
+    codes = np.stack([bytes_ >> 4, bytes_ & 15], axis=1).reshape(-1)[:count]
+    blocks = known(b, factors, "scale", size=-(-count // block))
+    factor = np.repeat(blocks.astype(np.float32).reshape(-1), block)[:count]
     weights = (CODES[attr("quant_type")][codes] * factor).reshape(rows, columns)
     y = b.MatMul(cast_to(b, a, FLOAT), np.ascontiguousarray(weights.T))
     return cast_to(b, y, b.dtype(a))
@@ -67,9 +69,16 @@ def gather(b: Builder) -> Result:
     )
     bits = attr("bits") if dtype == TensorProto.UINT8 else 8  # what ONNX packs itself is unpacked when it is read
     numbers, factor = (known(b, v, what) for v, what in ((table, "table"), (scales, "scale")))
-    rows = [_plain(numbers, bits)]
-    rows.append(_plain(known(b, zeros, "zero point"), bits) if zeros is not None else _middle(factor, dtype, bits))
-    axis, size = attr("quantize_axis"), rows[0].shape[attr("quantize_axis")]
+    require(numbers.ndim > 0, "its table has no dimensions")
+    rows, axis = [_plain(numbers, bits)], attr("quantize_axis")
+    blocks = list(rows[0].shape)
+    size = blocks[axis]
+    blocks[axis] = -(-size // attr("block_size"))
+    require(list(factor.shape) == blocks, "its scales are not one for each block")
+    zero = None if zeros is None else known(b, zeros, "zero point")
+    require(zero is None or (zero.size and zero.ndim == factor.ndim), "its zero points are not one for each block")
+    rows.append(_middle(factor, dtype, bits) if zero is None else _plain(zero, bits))
+    require(_of_blocks(rows[1], factor).shape == factor.shape, "its zero points are not one for each block")
     where = np.arange(size) // attr("block_size")
     shift, scale = (np.take(v.astype(np.float32), where, axis=axis) for v in (_of_blocks(rows[1], factor), factor))
     whole = ((rows[0].astype(np.float32) - shift) * scale).astype(factor.dtype)

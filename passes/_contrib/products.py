@@ -56,16 +56,20 @@ def _unpacked(b: Builder, packed: Value, scales: Value, zeros: Value | None, ord
     require(bits in (2, 4, 8), f"its weights have {bits} bits")
     require(not attr("weight_prepacked"), "its weights are packed for one processor")
     blocks = -(-columns // block)
-    numbers = bits_of(known(b, packed, "weight").reshape(rows, -1), bits).reshape(rows, -1, block)[:, :blocks]
-    factor = known(b, scales, "scale").astype(np.float32).reshape(rows, blocks, 1)
+    bytes_ = known(b, packed, "weight", size=rows * blocks * (block * bits // 8)).reshape(rows, -1)
+    numbers = bits_of(bytes_, bits).reshape(rows, blocks, block)
+    factor = known(b, scales, "scale", size=rows * blocks).astype(np.float32).reshape(rows, blocks, 1)
     shift = np.full((rows, blocks, 1), 2 ** (bits - 1), np.float32)
     if zeros is not None:
         array = known(b, zeros, "zero point")
         packs = array.dtype == np.uint8
+        count = rows * (-(-blocks * bits // 8) if packs else blocks)
+        require(array.size == count, f"its zero point has {array.size} numbers, and should have {count}")
         plain = bits_of(array.reshape(rows, -1), bits)[:, :blocks] if packs else array.reshape(rows, blocks)
         shift = plain.astype(np.float32)[..., None]
     if order is not None:  # which block's scale a column has
         group = known(b, order, "g_idx").reshape(-1)[:columns]
+        require(group.size == columns, "its g_idx has no number for each column")
         require(bool((group == np.arange(columns) // block).all()), "its columns are in another order than its blocks")
     return ((numbers.astype(np.float32) - shift) * factor).reshape(rows, -1)[:, :columns]
 

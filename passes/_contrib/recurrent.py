@@ -28,11 +28,21 @@ def lstm(b: Builder) -> Result:
     require(not attr("clip") and not attr("input_forget"), "it clips, or couples its gates")
     require(b.opset >= 11, "before opset 11 there is no Round")
     require(not attr("activations"), "it names its activations")
-    weights, states = (known(b, needed(v), "weight") for v in (w, r))
-    factors = [known(b, needed(v), "scale or zero point") for v in scales]
-    require(all(f.ndim for f in factors), "a scale or a zero point has no number for each direction")
     direction = attr("direction") or "forward"
     require(direction in FLAT, f"{direction} is no direction")
+    weights, states = (known(b, needed(v), "weight") for v in (w, r))
+    factors = [known(b, needed(v), "scale or zero point") for v in scales]
+    directions, width = len(weights) if weights.ndim else 0, weights.shape[-1] if weights.ndim else 0
+    fits = (
+        weights.ndim == states.ndim == 3
+        and len(states) == directions
+        and states.shape[2] == width == 4 * states.shape[1]
+    )
+    require(fits and directions == 1 + (direction == "bidirectional"), "its weights do not fit one another")
+    counts = (directions, directions * width)
+    fits = all(f.ndim and len(f) == directions and f.size in counts for f in factors)
+    require(fits, "a scale or a zero point has no number for each direction")
+    require(bias is None or b.shape(bias) == (directions, 2 * width), "its bias does not fit its weights")
     numbers, scale, zero = b.DynamicQuantizeLinear(x, outputs=3)
     results = []
     for k in range(len(weights)):

@@ -63,11 +63,12 @@ def size_of(b: Builder, value: Value, axis: int) -> int:
     return size
 
 
-def known(b: Builder, value: Value, what: str) -> np.ndarray:
-    """The value of a constant."""
+def known(b: Builder, value: Value, what: str, *, size: int | None = None) -> np.ndarray:
+    """The value of a constant, which has `size` elements."""
     array = b.value(value)
     if array is None:
         raise Decline(f"its {what} is computed")
+    require(size is None or array.size == size, f"its {what} has {array.size} numbers, and should have {size}")
     return array
 
 
