@@ -8,6 +8,8 @@ Rewrites  decompose: Softmax(scale * q @ k' + mask) @ v, with the heads of three
           number for a score (-inf beside a mask that is added) and 0 for a weight, so a query without any key gives 0,
           as ONNX says.
 Exact     To rounding.
+Price     ONNX Runtime on one thread: 12 heads of [128,64] with is_causal 6 nodes, 0.58 ms next to 0.57 of its own
+          Attention; 32 query heads of [256,64] over 8 with a mask 16 nodes, 9.4 next to 7.2.
 Kept      Past keys and values; more than one output; a mask of integers; a window; is_causal together with lengths,
           which say where the diagonal begins (ONNX changed that with its release 1.23); a mask that is added together
           with lengths, and in half precision with is_causal.

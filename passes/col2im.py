@@ -4,6 +4,7 @@ Why       No TensorRT imports Col2Im. torch.nn.functional.fold exports it.
 Rewrites  Col2Im(x, image_shape, block_shape)  ->  ReduceSum(Gather(x, for each pixel, what falls on it)), 0 where fewer
           blocks reach a pixel than others
 Exact     To rounding: the sum is in another order.
+Price     Blocks of 3 x 3 to [1,3,56,56], ONNX Runtime on one thread: 5 nodes, 0.7 ms next to 0.02 of its own Col2Im.
 
 image_shape and block_shape must be constant. On the way x takes as many times its memory as blocks overlap.
 """

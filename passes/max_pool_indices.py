@@ -4,6 +4,7 @@ Why       No TensorRT has the indices of MaxPool, which SegNet and DeconvNet han
 Rewrites  y, indices = MaxPool(x)  ->  y = ReduceMax(Gather(x, windows)), indices = ReduceMin of the positions at which
           the window equals it, counted over the whole tensor
 Exact     Bit for bit: of equal numbers ONNX Runtime takes the first, too, and where the first of a window is NaN, that.
+Price     [1,64,112,112] by 2 x 2, ONNX Runtime on one thread: 16 nodes, 15 ms next to 3.4 of its own MaxPool.
 
 Sizes must be static, but for the batch, and the padding explicit.
 On the way x takes as many times its memory as its windows have elements.

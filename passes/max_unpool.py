@@ -3,6 +3,7 @@
 Why       No TensorRT imports MaxUnpool. SegNet and DeconvNet have it.
 Rewrites  MaxUnpool(x, indices)  ->  ScatterElements(zeros, indices, x) in one dimension, in the shape of the output
 Exact     Bit for bit.
+Price     [1,64,56,56] by 2 x 2, ONNX Runtime on one thread: 4 nodes, 0.84 ms next to 0.25 of its own MaxUnpool.
 
 Sizes must be static, but for the batch. An output_shape other than the one that kernel, strides and pads give is left
 alone: ONNX counts the indices in the one, ONNX Runtime in the other.
