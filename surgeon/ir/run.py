@@ -20,7 +20,13 @@ from surgeon.ir.protos import SMALL_TENSOR
 from surgeon.ir.saturation import unsaturated
 
 # How ONNX Runtime says that it lacks a kernel, the second of an LSTM's layout, and that it is older than the model.
-LACKS = ("NOT_IMPLEMENTED", "are not supported", "is under development and support", "Unsupported model IR version")
+LACKS = (
+    "NOT_IMPLEMENTED",
+    "are not supported",
+    "is under development and support",
+    "Unsupported model IR version",
+    "ai.onnx.preview:",  # a domain that it does not know
+)
 # Types that ONNX Runtime neither takes from NumPy nor gives to it.
 _EIGHT_BITS = ("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz")
 UNSPOKEN = frozenset(f"tensor({kind})" for kind in ("bfloat16", *_EIGHT_BITS, "float4e2m1", "int4", "uint4"))
