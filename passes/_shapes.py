@@ -3,6 +3,7 @@ and whether one tensor fits another."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -136,6 +137,25 @@ def size(b: Builder, value: Value, axis: int) -> int | Value:
     made: Value | int = (
         known if isinstance(known, int) else b.Gather(b.Shape(value), np.asarray(axis, np.int64), axis=0)
     )
+    return made
+
+
+def product_of(b: Builder, sizes: Sequence[int | Value]) -> int | Value:
+    """The product of some sizes, and a number where all of them are."""
+    made: int | Value = math.prod(s for s in sizes if isinstance(s, int))
+    for s in sizes:
+        if isinstance(s, Value):
+            made = s if made == 1 else b.Mul(s, b.constant(np.asarray(made)) if isinstance(made, int) else made)
+    return made
+
+
+def vector_of(b: Builder, sizes: Sequence[int | Value]) -> Value:
+    """A vector of sizes."""
+    if all(isinstance(s, int) for s in sizes):
+        made: Value = b.constant(np.asarray(sizes, np.int64))
+    else:
+        parts = [b.Unsqueeze(s, axes=[0]) if isinstance(s, Value) else b.constant(np.asarray([s])) for s in sizes]
+        made = b.Concat(*parts, axis=0)
     return made
 
 

@@ -25,7 +25,7 @@ from surgeon import Builder, Stage, attr, not_mine, op, require, require_some, r
 from surgeon.ir.graph import Value
 
 from ._scattering import LARGEST, OPERATORS, combined, counted, entries, neutral, reduced
-from ._shapes import dims, size
+from ._shapes import dims, product_of, size, vector_of
 
 MANY = 128  # places or updates, where their number is symbolic
 
@@ -78,17 +78,17 @@ def decompose_nd(b, data, indices, updates, reduction):
         return b.ScatterND(data, indices, combined(b, reduction, b.GatherND(data, indices), updates))
     _require_small([*shape, *given[:-1]])
     sizes = [size(b, data, axis) for axis in range(len(shape))]
-    strides = [_product(b, sizes[axis + 1 : depth]) for axis in range(depth)]
+    strides = [product_of(b, sizes[axis + 1 : depth]) for axis in range(depth)]
     count = math.prod(given[:-1]) if all(isinstance(d, int) for d in given) else -1
     place = b.ReduceSum(
-        b.Mul(counted(b, indices, _vector(b, sizes[:depth])), _vector(b, strides)), axes=[-1], keepdims=0
+        b.Mul(counted(b, indices, vector_of(b, sizes[:depth])), vector_of(b, strides)), axes=[-1], keepdims=0
     )
-    places = _places(b, _product(b, sizes[:depth]), b.dtype(indices), behind=2)
+    places = _places(b, product_of(b, sizes[:depth]), b.dtype(indices), behind=2)
     there = b.Equal(b.Reshape(place, np.asarray([1, count, 1])), places)
-    rows_of = b.Reshape(updates, _vector(b, [1, count, _product(b, sizes[depth:])]))
+    rows_of = b.Reshape(updates, vector_of(b, [1, count, product_of(b, sizes[depth:])]))
     found = reduced(b, reduction, entries(b, reduction, there, rows_of), 1)
     if depth != 1 or len(shape) != 2:
-        found = b.Reshape(found, _vector(b, sizes))
+        found = b.Reshape(found, vector_of(b, sizes))
     return combined(b, reduction, data, found)
 
 
@@ -113,25 +113,6 @@ def _places(b: Builder, count: int | Value, dtype: int, *, behind: int) -> Value
     else:
         places = b.Cast(b.Range(np.asarray(0), count, np.asarray(1)), to=dtype)
         made = b.Unsqueeze(places, axes=list(range(1, behind + 1)))
-    return made
-
-
-def _product(b: Builder, sizes: Sequence[int | Value]) -> int | Value:
-    """The product of some sizes, and a number where all of them are."""
-    made: int | Value = math.prod(s for s in sizes if isinstance(s, int))
-    for s in sizes:
-        if isinstance(s, Value):
-            made = s if made == 1 else b.Mul(s, b.constant(np.asarray(made)) if isinstance(made, int) else made)
-    return made
-
-
-def _vector(b: Builder, sizes: Sequence[int | Value]) -> Value:
-    """A vector of sizes."""
-    if all(isinstance(s, int) for s in sizes):
-        made: Value = b.constant(np.asarray(sizes, np.int64))
-    else:
-        parts = [b.Unsqueeze(s, axes=[0]) if isinstance(s, Value) else b.constant(np.asarray([s])) for s in sizes]
-        made = b.Concat(*parts, axis=0)
     return made
 
 
