@@ -86,7 +86,7 @@ def _in_floats(editor: Editor, node: Node, held: list[Value]) -> bool:
         b.undo()
         return False
     wholes = dict(zip(held, (b.Cast(n, to=INT8) for n in numbers), strict=True))
-    inputs = [wholes.get(v, v) for v in node.inputs]
+    inputs = [None if v is None else wholes.get(v, v) for v in node.inputs]
     made = b.node(node.op, inputs, len(node.outputs), node.proto.domain, node.attrs)
     editor.replace(node, list(made) if isinstance(made, tuple) else [made], b)
     return True

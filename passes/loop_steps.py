@@ -41,7 +41,7 @@ def decompose(b):
         return _loop(b, [limit, true, *states]) if begins is None else not_mine()
     if len(b.root.outputs) == len(states):
         not_mine()
-    steps = _steps(b, body, body.results[0])
+    steps = _steps(b, body, _result(body, 0))
     if begins is not None and b.value(begins) is None:
         steps = b.Where(_scalar(b, begins), steps, np.asarray(0))
     elif begins is not None and not b.value(begins).all():
@@ -60,7 +60,12 @@ def _given(b: Builder) -> tuple[Value | None, Value | None, list[Value]]:
 
 def _hands_on(body: Graph) -> bool:
     """Whether the condition that a body returns is the one that it was given."""
-    return _unwound(body, body.results[0])[0].name == body.proto.input[1].name
+    return _unwound(body, _result(body, 0))[0].name == body.proto.input[1].name
+
+
+def _result(body: Graph, at: int) -> Value:
+    """What a body returns at a place."""
+    return require_some(body.results[at], "what its body returns is not known")
 
 
 def _loop(b: Builder, inputs: list[Value | None], *, ends: bool = True) -> tuple[Value, ...]:
@@ -115,10 +120,11 @@ def _counter(b: Builder, body: Graph, value: Value) -> tuple[Value | None, int]:
     """What a value of a body is in the first iteration, where it grows by 1 in each: a number, and what is added."""
     source, offset = _unwound(body, value)
     at = _position(body, source)
-    require(at is not None and at != 1, "its condition compares no counter")
+    if at is None or at == 1:
+        raise Decline("its condition compares no counter")
     if at == 0:
         return None, offset
-    require(_unwound(body, body.results[at - 1]) == (source, 1), "what it compares does not grow by 1")
+    require(_unwound(body, _result(body, at - 1)) == (source, 1), "what it compares does not grow by 1")
     return _whole(b, input_of(b.root, at)), offset
 
 
@@ -130,8 +136,8 @@ def _number(b: Builder, body: Graph, value: Value) -> tuple[Value, int]:
         return _whole(b, b.constant(known)), more
     if source.graph is not body:
         return _whole(b, source), more
-    stays = at is not None and at > 1 and _unwound(body, body.results[at - 1]) == (source, 0)
-    require(stays, "the number that it counts to changes")
+    if at is None or at < 2 or _unwound(body, _result(body, at - 1)) != (source, 0):
+        raise Decline("the number that it counts to changes")
     return _whole(b, input_of(b.root, at)), more
 
 

@@ -288,12 +288,13 @@ def known_places(b, known):
 
 @rule(op.NonZero(op.ConstantOfShape(var("sizes"))), stage=Stage.FUSE)
 def all_places(b, sizes):
-    filled = input_of(b.root).producer.attr("value")
+    filled = next(n.attr("value") for n in b.matched if n.key == "ConstantOfShape")
     if filled is None or not numpy_helper.to_array(filled).all() or b.target.imports("NonZero"):
         not_mine()
     require(b.opset >= 11, "before opset 11 there is no Range")
     rank = (b.shape(sizes) or (None,))[0]
-    require(isinstance(rank, int), "the rank of the mask is not known")
+    if not isinstance(rank, int):
+        raise Decline("the rank of the mask is not known")
     require(rank, "the mask has no dimensions")
     numbers = [b.Gather(sizes, np.asarray(axis), axis=0) for axis in range(rank)]
     along = [b.Range(np.asarray(0), number, np.asarray(1)) for number in numbers]

@@ -50,8 +50,11 @@ def _of_any_size(b: Builder, x: Value, indices: Value, more: Sequence[int], stri
     """The same where sizes are not static: each spatial one becomes (size - 1) * stride and some more."""
     whole = [size(b, x, axis) for axis in range(len(more) + 2)]
     for axis, (behind, stride) in enumerate(zip(more, strides, strict=True), 2):
-        steps = b.Mul(whole[axis], stride) if isinstance(whole[axis], Value) else whole[axis] * stride
-        whole[axis] = b.Add(steps, behind - stride) if isinstance(steps, Value) else steps + behind - stride
+        number = whole[axis]
+        if isinstance(number, int):
+            whole[axis] = (number - 1) * stride + behind
+        else:
+            whole[axis] = b.Add(b.Mul(number, stride), behind - stride)
     one = np.asarray([-1], np.int64)
     zeros = b.Expand(b.constant(np.zeros(1), b.dtype(x)), vector_of(b, [product_of(b, whole)]))
     y: Value = b.ScatterElements(zeros, b.Reshape(indices, one), b.Reshape(x, one), axis=0)

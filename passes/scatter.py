@@ -23,6 +23,7 @@ import numpy as np
 
 from surgeon import Builder, Stage, attr, not_mine, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
+from surgeon.rules.rule import Decline
 
 from ._scattering import LARGEST, OPERATORS, combined, counted, entries, neutral, reduced
 from ._shapes import dims, product_of, size, vector_of
@@ -72,7 +73,8 @@ def decompose_nd(b, data, indices, updates, reduction):
         not_mine()
     shape, given = _known(b, data), _known(b, indices)
     depth, known = given[-1] if given else None, b.value(indices)
-    require(isinstance(depth, int), "how many dimensions its indices count is not static")
+    if not isinstance(depth, int):
+        raise Decline("how many dimensions its indices count is not static")
     require(0 not in shape, "it has no elements")
     if known is not None and known.size and _rows_apart(known, shape):
         return b.ScatterND(data, indices, combined(b, reduction, b.GatherND(data, indices), updates))

@@ -129,7 +129,8 @@ def skip_group_norm(b: Builder) -> Result:
         skip = b.Reshape(skip, sizes(*spread))
     if bias is not None and not b.root.attr("channels_last"):
         bias = b.Reshape(bias, sizes(1, -1, 1, 1))
-    total = plus(b, *(v if v is None else wide(b, v) for v in (x, skip, bias)))  # half precision may not hold the sum
+    # Half precision may not hold the sum.
+    total = plus(b, wide(b, x), wide(b, skip), None if bias is None else wide(b, bias))
     y, rounded = (cast_to(b, v, b.dtype(x)) for v in (grouped(b, total, needed(gamma), needed(beta)), total))
     return in_place(b, y, rounded)
 
