@@ -7,7 +7,7 @@ Rewrites  TreeEnsemble, TreeEnsembleRegressor and TreeEnsembleClassifier  ->  a 
           between the children. A leaf is its own child. Then a Gather of the weights and a ReduceSum over the trees.
 Exact     Which leaf it is to the bit, a NaN included; the sum of the leaves to rounding. So a class may be another one
           only where two scores are equal to rounding.
-Kept      Trees whose nodes compare in several ways, or with a set. Classes that are strings. PROBIT and SOFTMAX_ZERO.
+Kept      Trees whose nodes compare with a set. Classes that are strings. PROBIT and SOFTMAX_ZERO.
 Price     7 nodes a level. 100 trees of 6 levels, 64 rows of 20 columns: 40 nodes, and 1.4 ms in ONNX Runtime on
           one thread next to 0.05 of its own node; of one row 0.04 next to 0.006.
 """
@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ class Forest:
 
     weights   [nodes, targets]: what a leaf adds to each target
     tracks    whether a NaN goes to the child `yes`; true of leaves
+    modes     how a node compares; LEAF for a leaf
     """
 
     roots: np.ndarray
@@ -52,7 +54,16 @@ class Forest:
     no: np.ndarray
     tracks: np.ndarray
     weights: np.ndarray
-    mode: str
+    modes: np.ndarray
+
+    @property
+    def kinds(self) -> list[str]:
+        """The modes that there are."""
+        found = sorted(set(self.modes.tolist()) - {"LEAF"})
+        require(found, "none of its trees has a split")
+        other = ", ".join(mode for mode in found if mode not in MODES)
+        require(not other, f"its nodes compare by {other}")
+        return found
 
     @property
     def is_tracking(self) -> bool:
@@ -150,14 +161,14 @@ def _leaves(b: Builder, x: Value, forest: Forest, kind: int) -> Value:
     """[N, trees]: the leaf at which each tree ends."""
     levels, roots = forest.levels, forest.roots
     number = b.Gather(x, forest.features[roots], axis=1)
-    holds = _compared(b, forest.mode, number, b.constant(forest.splits[roots], kind))
+    holds = _holds(b, forest, roots, number, b.constant(forest.splits[roots], kind))
     at = b.Where(_or_tracked(b, forest, holds, number, forest.tracks[roots]), forest.yes[roots], forest.no[roots])
     tables = [b.constant(t) for t in (forest.features, forest.yes, forest.no, forest.tracks)] if levels > 1 else []
     splits = b.constant(forest.splits, kind) if levels > 1 else None
     for _ in range(levels - 1):
         feature, yes, no = (b.Gather(table, at, axis=0) for table in tables[:3])
         number = b.GatherElements(x, feature, axis=1)
-        holds = _compared(b, forest.mode, number, b.Gather(splits, at, axis=0))
+        holds = _holds(b, forest, at, number, b.Gather(splits, at, axis=0))
         some = forest.is_tracking and not forest.tracks.all()
         holds = _or_tracked(b, forest, holds, number, b.Gather(tables[3], at, axis=0) if some else None)
         at = b.Where(holds, yes, no)
@@ -172,6 +183,19 @@ def _or_tracked(b: Builder, forest: Forest, holds: Value, number: Value, tracks:
     absent: Value = b.IsNaN(number)
     made: Value = b.Or(holds, absent if forest.tracks.all() else b.And(absent, tracks))
     return made
+
+
+def _holds(b: Builder, forest: Forest, at: Any, number: Value, split: Value) -> Value:
+    """Whether a number is to its split as the mode of the node says. `at` are the nodes: an array, or computed."""
+    kinds = forest.kinds
+    if len(kinds) == 1:
+        return _compared(b, kinds[0], number, split)
+    found: list[Value] = []
+    for mode in kinds:
+        of_it = forest.modes == mode
+        there = of_it[at] if isinstance(at, np.ndarray) else b.Gather(of_it, at, axis=0)
+        found.append(b.And(there, _compared(b, mode, number, split)))
+    return reduce(b.Or, found)
 
 
 def _compared(b: Builder, mode: str, number: Value, split: Value) -> Value:
@@ -206,7 +230,8 @@ def _newer(b: Builder) -> Forest:
         np.concatenate([np.where(attr(f"nodes_{way}leafs"), inner, 0) + attr(f"nodes_{way}nodeids"), leaves])
         for way in ("true", "false")
     )
-    modes = {MODES[m] if m < len(MODES) else "BRANCH_MEMBER" for m in numpy_helper.to_array(attr("nodes_modes")).flat}
+    codes = numpy_helper.to_array(attr("nodes_modes")).reshape(-1).tolist()
+    modes = [MODES[code] if code < len(MODES) else "BRANCH_MEMBER" for code in codes]
     table = np.zeros((inner + len(weights), attr("n_targets") or 1))
     table[leaves, attr("leaf_targetids")] = weights
     return Forest(
@@ -217,7 +242,7 @@ def _newer(b: Builder) -> Forest:
         no,
         _tracks(b, inner, len(yes)),
         table,
-        _only(modes),
+        np.asarray(modes + ["LEAF"] * len(weights)),
     )
 
 
@@ -247,7 +272,7 @@ def _older(b: Builder, what: str, targets: int) -> Forest:
         no,
         np.asarray(attr("nodes_missing_value_tracks_true") or [0] * len(names), bool) | leaf,
         table,
-        _only({mode for mode in attr("nodes_modes") if mode != "LEAF"}),
+        np.asarray(attr("nodes_modes")),
     )
 
 
@@ -280,12 +305,6 @@ def _tracks(b: Builder, inner: int, count: int) -> np.ndarray:
     """Whether a NaN goes to the child `yes`; of a leaf, whose children are one, it may."""
     stated = np.asarray(b.root.attr("nodes_missing_value_tracks_true") or [0] * inner, bool)
     return np.concatenate([stated, np.ones(count - inner, bool)])
-
-
-def _only(modes: set[str]) -> str:
-    require(modes, "none of its trees has a split")
-    require(len(modes) == 1 and modes <= set(MODES), f"its nodes compare in several ways: {', '.join(sorted(modes))}")
-    return next(iter(modes))
 
 
 def _longer(array: np.ndarray, length: int) -> np.ndarray:
