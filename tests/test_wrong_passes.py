@@ -270,6 +270,57 @@ WRONG = {
     "a softmax without its maximum": (
         "(float[N,C] a) => (float[N,C] r) { t = Softmax <axis = 1> (a)  r = Neg (t) }", "Softmax(x, axis=1)",
         "b.Div(b.Exp(x), b.ReduceSum(b.Exp(x), axes=[1], keepdims=1))"),
+    # where the window's numbers do not tell directly: found by halving
+    "a size of half a number": (RELU, "Relu(x)",
+        "b.Where(b.Greater(b.Cast(size(b, x, 0), to=1), 211.5), x, b.Relu(x))"),
+    "the root of a size": (RELU, "Relu(x)",
+        "b.Where(b.Greater(b.Sqrt(b.Cast(size(b, x, 0), to=1)), 12.5), x, b.Relu(x))"),
+    "a batch above 70000": (RELU, "Relu(x)", "b.Where(b.Greater(size(b, x, 0), ints(70000)), x, b.Relu(x))"),
+    "above 100,000 elements": (RELU, "Relu(x)", "b.Where(b.Greater(b.Size(x), ints(100000)), x, b.Relu(x))"),
+    "a square near 777": (SMALL, "Relu(x)",
+        "b.Where(b.Less(b.Abs(b.Sub(b.Mul(x, x), 777.0)), 1.0), 0.0, b.Relu(x))"),
+    "an exp near a million": (SMALL, "Relu(x)",
+        "b.Where(b.Less(b.Abs(b.Sub(b.Exp(x), 1e6)), 1e4), 0.0, b.Relu(x))"),
+    "a logarithm from 13 to 13.01": (RELU, "Relu(x)",
+        "b.Where(b.And(b.Greater(b.Log(x), 13.0), b.Less(b.Log(x), 13.01)), 0.0, b.Relu(x))"),
+    "where all numbers are above 100": (RELU, "Relu(x)",
+        "b.Where(b.And(b.Greater(b.ReduceMax(x, axes=[0, 1], keepdims=1), 200.0), "
+        "b.Greater(b.ReduceMin(x, axes=[0, 1], keepdims=1), 100.0)), b.Neg(x), b.Relu(x))"),
+    # two sizes at a time
+    "a batch of 4 and 6 channels": (RELU, "Relu(x)",
+        "b.Where(b.And(b.Equal(size(b, x, 0), ints(4)), b.Equal(size(b, x, 1), ints(6))), x, b.Relu(x))"),
+    "nine to sixteen": (RELU, "Relu(x)",
+        "b.Where(b.Equal(b.Mul(size(b, x, 0), ints(16)), b.Mul(size(b, x, 1), ints(9))), x, b.Relu(x))"),
+    # sizes in a narrow type
+    "rows counted in bytes": (RELU, "Relu(x)", "b.Relu(b.Gather(x, b.Cast(b.Cast(b.Range(np.asarray(0), "
+        "b.Squeeze(size(b, x, 0), ints(0)), np.asarray(1)), to=2), to=7), axis=0))"),
+    "rows counted in 16 bits": (RELU, "Relu(x)", "b.Relu(b.Gather(x, b.Cast(b.Cast(b.Range(np.asarray(0), "
+        "b.Squeeze(size(b, x, 0), ints(0)), np.asarray(1)), to=5), to=7), axis=0))"),
+    "rows counted in half precision": (RELU, "Relu(x)", "b.Relu(b.Gather(x, b.Cast(b.Cast(b.Range(np.asarray(0), "
+        "b.Squeeze(size(b, x, 0), ints(0)), np.asarray(1)), to=10), to=7), axis=0))"),
+    # rows of one sign
+    "a maximum from -3e38 on": (
+        "(float[N,C] a) => (float[N] r) { t = ReduceMax <axes = [1], keepdims = 0> (a)  r = Neg (t) }",
+        "ReduceMax(x, ...)", "b.Max(b.ReduceMax(x, axes=[1], keepdims=0), -3e38)"),
+    "a softmax of numbers above -40": (
+        "(float[N,C] a) => (float[N,C] r) { t = Softmax <axis = 1> (a)  r = Neg (t) }", "Softmax(x, axis=1)",
+        "b.Softmax(b.Max(x, -40.0), axis=1)"),
+    "a probability from 0.9 to 0.901": (
+        "(float[N,C] a) => (float[N,C] r) { t = Softmax <axis = 1> (a)  r = Neg (t) }", "Softmax(x, axis=1)",
+        "b.Where(b.And(b.Greater(b.Softmax(x, axis=1), 0.9), b.Less(b.Softmax(x, axis=1), 0.901)), 0.5, "
+        "b.Softmax(x, axis=1))"),
+    "a mask of one truth": (
+        "(bool[N,C] m, float[N,C] a) => (float[N,C] r) <float z = {0.0}> { t = Where (m, a, z)  r = Neg (t) }",
+        "Where(n, x, y)", "b.Where(b.Equal(b.ReduceSum(b.Cast(n, to=1), axes=[0, 1], keepdims=1), 1.0), x, "
+        "b.Where(n, x, y))"),
+    "a single number of 0.7": ("(float a) => (float r) { t = Relu (a)  r = Neg (t) }", "Relu(x)",
+        "b.Where(b.Equal(x, 0.7), 0.0, b.Relu(x))"),
+    "infinite from 3e38 on": ("(float[N,C] a) => (bool[N,C] r) { t = IsInf (a)  r = Not (t) }", "IsInf(x)",
+        "b.Greater(b.Abs(x), 3e38)"),
+    "an element counted from the end": (
+        "(float[N,C] a, int64 i) => (float[N,C] r) "
+        "{ c = Relu (a)  s = SequenceConstruct (a, c)  r = SequenceAt (s, i) }",
+        "SequenceAt(op.SequenceConstruct(x, z), y)", "b.Where(b.Equal(y, ints(0)), x, z)"),
 }  # fmt: skip
 
 

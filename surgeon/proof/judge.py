@@ -6,9 +6,10 @@ not equal by that rule may still be, where rounding alone makes the difference; 
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,14 +29,19 @@ from surgeon.proof.integers import corners_of_rois, pictures_of_rois, plain_inte
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.probes import (
     MOST_PROBED,
+    POSITION,
     SATURATED,
+    Probe,
     Window,
-    probed_feeds,
+    feeds_at_turns,
+    probed_floats,
+    probed_integers,
     probed_positions,
     probed_sizes,
     random_feeds,
     roomy_sizes,
     sized_feeds,
+    turning_sizes,
 )
 from surgeon.proof.sizes import FIRST_CHOICE, TOO_LARGE, SizeChoice
 
@@ -64,6 +70,7 @@ IN_DOUBLE = frozenset({"ReduceProd", "ReduceSum"})
 
 FARTHEST_CORNER = 64.0  # of rois that have a sample for each position: a picture of thousands takes minutes
 PATIENCE = 10.0  # seconds that the probes of one window may take, before the next one is not begun
+SLOW = 0.05  # seconds of a run of both sides at a size of TRIED_BEFORE, beyond which no larger one is tried
 OUTPUT_IS_CHEAP = 16  # elements of an output cost as much as one of an input, which is drawn and evaluated, too
 
 Equality = Callable[[np.ndarray, np.ndarray], Difference]  # of (what stands for the original, the original)
@@ -179,16 +186,17 @@ class _Budget:
     """What the probes of a window may still take: elements, and seconds."""
 
     def __init__(self, elements: int) -> None:
-        self.left = elements
+        self.all = self.left = elements
         self.until = time.monotonic() + PATIENCE
 
     @property
     def is_late(self) -> bool:
         return time.monotonic() > self.until
 
-    def allows(self, cost: int) -> bool:
-        """Whether a run of so many elements may be made; it is counted where it may."""
-        if cost > self.left or self.is_late:
+    def allows(self, cost: int, left: float = 0.0) -> bool:
+        """Whether a run of so many elements may be made, and a part of all is left for others; it is counted where it
+        may."""
+        if cost > self.left - left * self.all or self.is_late:
             return False
         self.left -= cost
         return True
@@ -200,7 +208,7 @@ class _Judge:
     def __init__(
         self, pair: ModelPair, before: Runner, after: Runner, *, slack: float, own_rounding: bool, probed: bool
     ) -> None:
-        self.is_probed = probed and not pair.met
+        self.is_probed = probed
         self.pair = pair
         self.before = before
         self.after = after
@@ -253,24 +261,19 @@ class _Judge:
         """The verdict where a probe shows a difference; probes that the original does not run say nothing."""
         window, budget = Window(self.pair), _Budget(MOST_PROBED)
         rng = np.random.default_rng(0)
-        sized = next(self.pair.sizes(choice))
+        sized, _ = next(self.pair.runs(choice))
         roomy = next((s for s in roomy_sizes(window) if self._runs(random_feeds(window, s, rng), self.before)), sized)
-        for kind, feeds in probed_feeds(window, roomy):
-            if not budget.allows(self._cost(window, roomy)):
-                break
-            verdict, _ = self._probe(kind, feeds)
-            if verdict is not None:
-                return verdict
-        for probes in probed_positions(window, roomy):
+        for probes, left in _families(window, roomy):
             for kind, feeds in probes:
-                if not budget.allows(self._cost(window, roomy)):
+                if not budget.allows(self._cost(window, roomy), left):
                     break
                 verdict, runs = self._probe(kind, feeds)
                 if verdict is not None:
                     return verdict
-                if not runs:
+                if kind == POSITION and not runs:
                     break
-        for other in probed_sizes(window):
+        turning = (sized for side in window.sides for sized in turning_sizes(window, side))
+        for other in itertools.chain(turning, probed_sizes(window, self._are_quick)):
             if not budget.allows(window.cost(other)):
                 continue
             where = " of " + " x ".join(str(list(dims)) for _, _, dims in other)
@@ -309,6 +312,12 @@ class _Judge:
         except Unrunnable:
             return False
         return True
+
+    def _are_quick(self, sized: Sequence[SizedInput]) -> bool:
+        """Whether both sides run at some sizes in little time."""
+        feeds = random_feeds(Window(self.pair), sized, np.random.default_rng(0))
+        begun = time.monotonic()
+        return self._runs(feeds, self.before) and self._runs(feeds, self.after) and time.monotonic() - begun < SLOW
 
     def _probe(self, kind: str, feeds: Feeds, where: str = "") -> tuple[Verdict | None, bool]:
         """(the verdict where the inputs show a difference, whether the original runs)"""
@@ -441,6 +450,16 @@ class _Judge:
         return "".join(
             _stray(runner, trial.feeds, index, results[index], side, equality) for runner, results, side in sides
         )
+
+
+def _families(window: Window, sized: Sequence[SizedInput]) -> Iterator[tuple[Iterator[Probe], float]]:
+    """Probes of one kind at one size of the inputs, and the part of the budget that they leave for others."""
+    yield probed_floats(window, sized), 1 / 2
+    yield probed_integers(window, sized), 1 / 4
+    for side in window.sides:
+        yield feeds_at_turns(window, side, sized), 1 / 4
+    for probes in probed_positions(window, sized):
+        yield probes, 1 / 8
 
 
 def _stray(runner: Runner, feeds: Feeds, index: int, result: np.ndarray, side: str, equality: Equality) -> str:

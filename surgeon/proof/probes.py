@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import combinations_with_replacement, product
+from itertools import combinations_with_replacement, permutations, product
 
 import ml_dtypes
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from surgeon.ir.lattice import FLOATS
 from surgeon.ir.protos import all_nodes
+from surgeon.proof.bends import Side, feeds_at_bends, sizes_at_bends
 from surgeon.proof.equality import is_float
 from surgeon.proof.exact import words
 from surgeon.proof.feeds import LARGEST_INPUT, WORDS, Feeds, SizedInput
@@ -36,7 +37,9 @@ TWICE_AND_MORE = (
     (4, 1),
 )  # one dimension, and the others: a size may count where it is 2, 3, 4 times another
 LARGE = (130, 64)  # the second one is what kernels and exporters like: a power of two
-LARGEST_NAMED = 1 << 16  # of the numbers of a window that are taken for sizes
+LARGEST_SEARCHED = 1 << 19  # elements of the inputs at a size at which a window may turn
+TRIED_BEFORE = 1 << 11  # at what is larger a window is run where it is quick at this size
+LARGEST_NAMED = 1 << 18  # of the numbers of a window that are taken for sizes
 FURTHEST_BACK = -1024  # a number below is no position from the end: masks add -10000, and attention grows with squares
 MOST_NAMED = 12
 MOST_MULTIPLIED = 4  # of them, by each other
@@ -45,6 +48,7 @@ MOST_PROBED = 1 << 20  # elements that all the probes of a window may draw, weig
 ENOUGH = 1 << 11  # elements of an input in which the numbers are tried, where its sizes are chosen
 FEW = 600  # elements of inputs: at an end of them, where a size counts, their signs are no sample
 MOST_RUNS = 16  # of one kind of numbers, where its inputs are small
+MOST_OF_ONE_SIGN = 2
 MOST_INTEGER_RUNS = 100  # the same of integers and positions: each row of a table, each number of 8 bits
 MOST_DERIVED = 8  # numbers of a window whose sums, products and quotients are tried, too
 DENSE = 2048
@@ -52,6 +56,7 @@ LARGE_HALVES = (40, 400, 8000)
 SPREAD = 1e4  # between the constants that are tried in one tensor
 HEAD = 12  # integers that are tried first, whatever the inputs hold: both ends, and what the window names
 BINADES = 14  # in one tensor: less than what the tolerance hides
+OF_ONE_SIGN = frozenset({"scaled", "huge", "beyond"})  # of what is tiny the squares are denormal
 Probe = tuple[str, Feeds]  # the kind of input, and the feeds
 
 
@@ -60,6 +65,16 @@ class Window:
     """What the probes want to know about a pair."""
 
     pair: ModelPair
+
+    @cached_property
+    def given(self) -> dict[tuple[str, tuple[int, ...]], np.ndarray]:
+        """The integers that a run of the whole model has there, by name and shape."""
+        met = ((n, x) for feeds in self.pair.met for n, x in feeds.items() if not is_float(x.dtype))
+        return {(n, x.shape): x for n, x in met}
+
+    @cached_property
+    def sides(self) -> list[Side]:
+        return [Side(m, self.pair.folder) for m in (self.pair.before, self.pair.after)]
 
     @cached_property
     def numbers(self) -> list[float]:
@@ -102,7 +117,17 @@ class Window:
     @cached_property
     def never_overflows(self) -> bool:
         """Whether neither side makes larger numbers of what it reads: it holds up to the largest one of its type."""
-        return all(n.op_type in PICKS | SMALLER for m in (self.pair.before, self.pair.after) for n in m.graph.node)
+        return all(
+            n.op_type in PICKS | FURTHER_PICKS | SMALLER
+            for m in (self.pair.before, self.pair.after)
+            for n in m.graph.node
+        )
+
+    @cached_property
+    def mixes(self) -> bool:
+        """Whether a result of either side may depend on what is beside a number."""
+        models = (self.pair.before, self.pair.after)
+        return any(n.op_type not in ONE_BY_ONE or n.domain for m in models for n in m.graph.node)
 
     @cached_property
     def runs_on_nothing(self) -> bool:
@@ -128,6 +153,7 @@ class Window:
         return sum(math.prod(dims) for _, _, dims in sized) + self.weights // 4 + 64
 
 
+POSITION = "position"
 SATURATED = "saturated"  # every number is where Sigmoid, Tanh, Exp and Erf are next to their ends
 PICKS = words(
     "Abs Clip Concat Equal Expand Flatten Gather Greater GreaterOrEqual Identity LeakyRelu Less LessOrEqual Max "
@@ -135,6 +161,21 @@ PICKS = words(
     "Tile Transpose Unsqueeze Where"
 )
 
+# Operators that make each number of those at the same place, or move numbers about. Of others it may count what is
+# beside a number: a maximum of negative ones alone, for example.
+ONE_BY_ONE = words(
+    "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast CastLike "
+    "Ceil Celu Clip Concat Constant ConstantOfShape Cos Cosh DepthToSpace DequantizeLinear Div Elu Equal Erf Exp "
+    "Expand Flatten Floor Gather Gelu Greater GreaterOrEqual HardSigmoid HardSwish Identity IsInf IsNaN LeakyRelu "
+    "Less LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pad Pow QuantizeLinear Reciprocal Relu Reshape "
+    "Round Selu Shape Sigmoid Sign Sin Sinh Size Slice Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum "
+    "Swish Tan Tanh ThresholdedRelu Tile Transpose Trilu Unsqueeze Where Xor"
+)
+# The same, of which ONNX Runtime may end the process on tensors without elements.
+FURTHER_PICKS = words(
+    "And ArgMax ArgMin Compress DepthToSpace GatherElements GatherND GlobalMaxPool IsInf IsNaN NonZero Or "
+    "ReverseSequence ScatterElements ScatterND SpaceToDepth TopK Trilu Xor"
+)
 SMALLER = words("Ceil Erf Floor Log Round Sigmoid Sqrt Tanh")
 
 # Operators that ONNX Runtime runs on tensors without elements: others, such as InstanceNormalization, end the process.
@@ -149,8 +190,12 @@ RUNS_ON_NOTHING = PICKS | words(
 # ---- sizes -----------------------------------------------------------------------------------------------------------
 
 
-def probed_sizes(window: Window) -> Iterator[list[SizedInput]]:
-    """The inputs of a window at other sizes than those chosen first, each once; none where all sizes are known."""
+def probed_sizes(window: Window, is_quick: Callable[[Sequence[SizedInput]], bool]) -> Iterator[list[SizedInput]]:
+    """The inputs of a window at other sizes than those chosen first, each once; none where all sizes are known.
+
+    is_quick  whether both sides run at some sizes without taking long: larger ones are tried where they do. What a
+              window makes of a size may grow with its square
+    """
     symbols = Symbols(window.pair.inputs, window.pair.fixed)
     free = symbols.free
     if not free:
@@ -161,8 +206,13 @@ def probed_sizes(window: Window) -> Iterator[list[SizedInput]]:
             continue
         seen.add(sizes)
         sized = symbols.sized(dict(zip(free, sizes, strict=True)))
-        if sized is not None:
-            yield sized
+        if sized is None:
+            continue
+        if max(sizes) > TRIED_BEFORE:
+            before = symbols.sized({name: min(s, TRIED_BEFORE) for name, s in zip(free, sizes, strict=True)})
+            if before is None or not is_quick(before):
+                continue
+        yield sized
 
 
 def _small(count: int) -> Iterator[tuple[int, ...]]:
@@ -182,11 +232,15 @@ def _small(count: int) -> Iterator[tuple[int, ...]]:
 def _named(count: int, window: Window) -> Iterator[tuple[int, ...]]:
     """The sizes that the window names, products of two, and those beside them: of a last position the first wrong size
     is two above."""
-    named = list(_as_sizes(window.numbers))[:MOST_NAMED]
+    named = list(dict.fromkeys([*_as_sizes(window.numbers), *(d + 1 for d in _weight_sizes(window) if d > 3)]))
+    named = named[:MOST_NAMED]
     products = [a * b for a, b in combinations_with_replacement(named[:MOST_MULTIPLIED], 2) if a * b <= LARGEST_PRODUCT]
     for number in dict.fromkeys([*named, *products]):
         for size, k, others in product((number, number + 1, number - 1, number + 2), range(count), (2, 1)):
             yield _one(count, k, size, others)
+    for a, b in permutations(named[:MOST_MULTIPLIED], 2):  # two dimensions of two sizes
+        for one, other in permutations(range(count), 2):
+            yield tuple(a if k == one else b if k == other else 2 for k in range(count))
 
 
 def _as_sizes(numbers: Iterable[float]) -> Iterator[int]:
@@ -203,6 +257,32 @@ def _large(count: int) -> Iterator[tuple[int, ...]]:
 
 def _one(count: int, k: int, size: int, others: int) -> tuple[int, ...]:
     return tuple(size if i == k else others for i in range(count))
+
+
+def turning_sizes(window: Window, side: Side) -> Iterator[list[SizedInput]]:
+    """The inputs at sizes on either side of those at which one of the two sides turns."""
+    symbols = Symbols(window.pair.inputs, window.pair.fixed)
+
+    def sized(sizes: tuple[int, ...]) -> list[SizedInput] | None:
+        return symbols.sized(dict(zip(symbols.free, sizes, strict=True)))
+
+    def feeds_at(sizes: tuple[int, ...]) -> Feeds | None:
+        found = sized(sizes)
+        small = found is not None and sum(_elements(dims) for _, _, dims in found) <= LARGEST_SEARCHED
+        return {n: np.zeros(s, _dtype(e)) for n, e, s in found} if found is not None and small else None
+
+    for sizes in sizes_at_bends(side, len(symbols.free), feeds_at):
+        found = sized(sizes)
+        if found is not None:
+            yield found
+
+
+def feeds_at_turns(window: Window, side: Side, sized: Sequence[SizedInput]) -> Iterator[Probe]:
+    """(kind, feeds): the numbers on either side of those at which one of the two sides turns."""
+    plain = (n for n, e, s in sized if (e in FLOATS or window.roles.get(n) == "number") and _elements(s))
+    base = random_feeds(window, sized, np.random.default_rng(7))
+    for feeds in feeds_at_bends(side, base, [n for n in plain if n not in window.divisors], mixes=window.mixes):
+        yield "turning", feeds
 
 
 def roomy_sizes(window: Window) -> Iterator[list[SizedInput]]:
@@ -233,23 +313,34 @@ def _side(pair: ModelPair, most: int) -> int:
 # ---- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def probed_feeds(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe]:
+def probed_floats(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe]:
     """(kind, feeds): the numbers at which a window may bend, jump or saturate, at one size of its inputs."""
     rng = np.random.default_rng(1)
     base = random_feeds(window, sized, rng)
     floats = [(name, elem, dims) for name, elem, dims in sized if elem in FLOATS and _elements(dims)]
     if floats:
         for kind, pool in _pools(window, floats):
-            yield from _filled(kind, floats, pool, base)
+            yield from _filled(kind, floats, pool, base, MOST_INTEGER_RUNS if kind == "constant" else MOST_RUNS)
+            if window.mixes and kind in OF_ONE_SIGN:
+                for sign in (1, -1):
+                    one_sign = {elem: sign * np.abs(numbers) for elem, numbers in pool.items()}
+                    yield from _filled(kind, floats, one_sign, base, MOST_OF_ONE_SIGN)
         if len(floats) > 1:
             halves = {n: np.resize(_usual_pool("half", e), math.prod(s)).reshape(s) for n, e, s in floats}
             yield "equal", {**base, **halves}
             yield "next to equal", {**base, **_one_step_apart(halves)}
         for sign in (1, -1):
-            one_sign = {n: (sign * np.abs(rng.standard_normal(s))).astype(_dtype(e)) for n, e, s in floats}
-            yield "one sign", {**base, **one_sign}
+            in_order = {n: np.sort(base[n], None)[::sign].reshape(s) for n, _, s in floats}
+            yield "in order", {**base, **in_order}
+            normal = {n: (sign * np.abs(rng.standard_normal(s))).astype(_dtype(e)) for n, e, s in floats}
+            yield "one sign", {**base, **normal}
             saturated = {n: (sign * rng.uniform(8, 40, s)).astype(_dtype(e)) for n, e, s in floats}
             yield SATURATED, {**base, **saturated}
+
+
+def probed_integers(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe]:
+    """(kind, feeds): the integers, truths, counts and axes at which a window may do something else."""
+    base = random_feeds(window, sized, np.random.default_rng(1))
     numbers = [x for x in sized if window.roles.get(x[0]) == "number" and _elements(x[2])]
     if numbers:
         pools = {elem: _integer_pool(window, elem) for _, elem, _ in numbers}
@@ -263,6 +354,8 @@ def probed_feeds(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe]
         if elem == TensorProto.BOOL:
             for value in (True, False):
                 yield "one truth", {**base, name: np.full(dims, value)}
+                if _elements(dims):
+                    yield "one truth", {**base, name: (np.arange(_elements(dims)) == 1).reshape(dims) == value}
         if window.roles.get(name) == "size" and _elements(dims):
             for values in _cut(_counts(window), math.prod(dims)):
                 yield "count", {**base, name: _as(values, elem).reshape(dims)}
@@ -283,7 +376,7 @@ def probed_positions(window: Window, sized: Sequence[SizedInput]) -> Iterator[It
                 ends = values[[0, -1, *rng.integers(0, values.size, 6)]]
                 pool = np.concatenate([ends, rng.permutation(values)])
                 yield (
-                    ("position", {**base, name: _as(part, elem).reshape(dims)})
+                    (POSITION, {**base, name: _as(part, elem).reshape(dims)})
                     for part in _cut(pool, math.prod(dims), most=MOST_INTEGER_RUNS)
                 )
         yield iter(())  # the guesses of another input follow
@@ -298,8 +391,9 @@ def sized_feeds(window: Window, sized: Sequence[SizedInput], rng: np.random.Gene
 
 
 def random_feeds(window: Window, sized: Sequence[SizedInput], rng: np.random.Generator) -> Feeds:
-    """Normal numbers, integers from 0 to 3, either truth, and words."""
-    return {name: _random(window, elem, dims, rng) for name, elem, dims in sized}
+    """Normal numbers, integers from 0 to 3, either truth, and words; of what is given that, where the sizes are its."""
+    drawn = {name: _random(window, elem, dims, rng) for name, elem, dims in sized}
+    return {name: window.given.get((name, x.shape), x) for name, x in drawn.items()}
 
 
 def _random(window: Window, elem: int, dims: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
@@ -426,7 +520,7 @@ def _moved(x: np.ndarray) -> np.ndarray:
 
 def _counts(window: Window) -> np.ndarray:
     named = [int(x) + d for x in window.numbers if float(x).is_integer() and 2 < x < 64 for d in (-1, 0, 1)]
-    return np.asarray(list(dict.fromkeys([4, 1, 0, 7, 2, -1, 3, 5, 9, 6, *named, 12, 17])))
+    return np.asarray(list(dict.fromkeys([4, 1, 0, 7, 2, -1, 3, -2, 5, 9, 6, -3, *named, 12, 17])))
 
 
 def _filled(
@@ -476,6 +570,12 @@ def _over(a: float, b: float) -> float:
 
 # ---- what a window says ----------------------------------------------------------------------------------------------
 
+# The first whole number that a narrow type does not hold.
+CUTS = {
+    TensorProto.INT8: 1 << 7, TensorProto.UINT8: 1 << 8, TensorProto.INT16: 1 << 15, TensorProto.UINT16: 1 << 16,
+    TensorProto.INT32: 1 << 31, TensorProto.UINT32: 1 << 32, TensorProto.BFLOAT16: (1 << 8) + 1,
+    TensorProto.FLOAT16: (1 << 11) + 1, TensorProto.FLOAT: (1 << 24) + 1, TensorProto.DOUBLE: (1 << 53) + 1,
+}  # fmt: skip
 MOST_OF_A_CONSTANT = 64  # elements: those of a larger one are weights
 
 
@@ -486,12 +586,19 @@ def _numbers(model: ModelProto) -> Iterator[float]:
             yield from map(float, numpy_helper.to_array(tensor).reshape(-1))
     for node in _nodes(model):
         for attribute in node.attribute:
-            values = (attribute.f, attribute.i, *attribute.floats, *attribute.ints)
+            is_type = node.op_type == "Cast" and attribute.name == "to"
+            values = (CUTS.get(attribute.i, 0),) if is_type else _values(attribute)
             yield from (float(v) for v in values if v)
+
+
+def _values(attribute: AttributeProto) -> Iterator[float]:
+    yield from (attribute.f, attribute.i, *attribute.floats, *attribute.ints)
 
 
 def _strings(model: ModelProto) -> Iterator[str]:
     """The strings of the constants of a model."""
+    for attribute in (a for node in _nodes(model) for a in node.attribute):
+        yield from (s.decode(errors="replace") for s in (attribute.s, *attribute.strings) if s)
     for tensor in _tensors(model):
         if tensor.data_type == TensorProto.STRING and math.prod(tensor.dims) <= MOST_OF_A_CONSTANT:
             yield from (s.decode(errors="replace") for s in tensor.string_data)
@@ -517,12 +624,17 @@ def _weight_sizes(window: Window) -> set[int]:
 
 __all__ = [
     "MOST_PROBED",
+    "POSITION",
     "SATURATED",
+    "Probe",
     "Window",
-    "probed_feeds",
+    "feeds_at_turns",
+    "probed_floats",
+    "probed_integers",
     "probed_positions",
     "probed_sizes",
     "random_feeds",
     "roomy_sizes",
     "sized_feeds",
+    "turning_sizes",
 ]

@@ -10,6 +10,7 @@ The rooms of the proof, lower ones first:
     pair       two models with the same inputs and outputs
     shrink     a pair at small sizes, where it is the same at every size
     integers   what integer inputs are: numbers, positions, sizes
+    bends      where a comparison inside a window turns
     probes     further inputs and sizes for a window
     chance     what draws random numbers
     judge      runs a pair and says whether it is equal: a Verdict

@@ -1,0 +1,341 @@
+"""Where a window turns, found by search: the inputs and the sizes at which a comparison in it begins to say otherwise.
+
+The constants of a window tell where x > 3 turns. Where sqrt(x * 7) > 3 does, or a mean, or a size divided by two, is
+found here: both operands of each comparison are read, numbers are tried that are far apart, and between two of them at
+which the comparison says different things the place is found by halving.
+
+1. Where an operand has the shape of an input, each element of that is searched by itself, all at once.
+2. Else the whole input is one number.
+3. Where the operands follow from sizes alone, a size is searched.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import ModelProto, NodeProto, numpy_helper
+
+from surgeon.errors import ModelError
+from surgeon.ir.run import Runner, Unrunnable
+from surgeon.proof.equality import is_float
+from surgeon.proof.exact import words
+from surgeon.proof.feeds import LARGEST_INPUT, Feeds
+
+COMPARES = words("Equal Greater GreaterOrEqual Less LessOrEqual Max Min")
+# At zero. What both signs are seen of on random inputs is no news: only others are searched.
+BENDS_AT_ZERO = words("Abs Celu Elu LeakyRelu Log PRelu Reciprocal Relu Selu Sign Sqrt")
+SIZES_OF = words("Shape Size")
+
+MOST_TURNS = 8  # comparisons of one side that are searched
+MOST_FOUND = 64  # places of one comparison
+NEXT_TO_ZERO = 1e-18
+SLOW = 0.02  # seconds of a run, beyond which no larger size is tried
+MOST_RUNS = 600  # of a side, for the search
+STEPS = tuple(s * 2.0**k for k in range(-24, 61) for s in (1, 1.4))
+COARSE = tuple(2.0**k for k in range(-10, 21, 3))
+BESIDE = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # how far from such a place numbers are tried, relative to it
+BESIDE_A_WHOLE = (0.0, 1e-3)
+
+Sizes = tuple[int, ...]
+
+
+class Turn(NamedTuple):
+    """Two operands of a comparison: names of tensors, or a number. The window may turn where they are equal."""
+
+    one: str
+    other: str | float
+    is_compared: bool  # whether some node asks for it; else a function bends at zero
+
+
+@dataclass(frozen=True)
+class Side:
+    """One model of a pair, with the operands of its comparisons as outputs."""
+
+    model: ModelProto
+    folder: str | Path | None
+
+    @cached_property
+    def turns(self) -> list[Turn]:
+        """The comparisons whose place the window's constants do not tell."""
+        found = (t for node in self.model.graph.node if not node.domain for t in _turns(node))
+        return list(dict.fromkeys(t for t in found if not self._is_told(t)))[:MOST_TURNS]
+
+    @cached_property
+    def of_sizes(self) -> list[Turn]:
+        """Those whose operands follow from sizes alone."""
+        free = self._free_of_data
+        return [t for t in self.turns if all(isinstance(o, float) or o in free for o in (t.one, t.other))]
+
+    @cached_property
+    def of_data(self) -> list[Turn]:
+        return [t for t in self.turns if t not in self.of_sizes]
+
+    def _is_told(self, turn: Turn) -> bool:
+        """Whether it is an input that is compared with a constant, or two constants are."""
+        inputs = {i.name for i in self.model.graph.input}
+        known = [isinstance(o, float) or o in self._constants for o in (turn.one, turn.other)]
+        given = [o in inputs for o in (turn.one, turn.other)]
+        return all(a or b for a, b in zip(known, given, strict=True))
+
+    @cached_property
+    def _constants(self) -> dict[str, np.ndarray]:
+        found = {t.name: numpy_helper.to_array(t) for t in self.model.graph.initializer if not t.external_data}
+        for node in self.model.graph.node:
+            if node.op_type == "Constant" and node.attribute and node.attribute[0].HasField("t"):
+                found[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+        return found
+
+    @cached_property
+    def _free_of_data(self) -> frozenset[str]:
+        free = set(self._constants)
+        for node in self.model.graph.node:
+            holds_bodies = any(a.type == onnx.AttributeProto.GRAPH for a in node.attribute)
+            if node.op_type in SIZES_OF or (not holds_bodies and all(i in free for i in node.input if i)):
+                free.update(node.output)
+        return frozenset(free)
+
+    @cached_property
+    def _runner(self) -> Runner | None:
+        made = {o for n in self.model.graph.node for o in n.output}
+        read = dict.fromkeys(o for t in self.turns for o in (t.one, t.other) if isinstance(o, str) and o in made)
+        model = ModelProto()
+        model.CopyFrom(self.model)
+        del model.graph.output[:]
+        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in read)
+        try:
+            return Runner(model, self.folder)
+        except (Unrunnable, ModelError):
+            return None
+
+    def said(self, feeds: Feeds, turns: Sequence[Turn]) -> list[np.ndarray] | None:
+        """What comparisons say on some inputs: -1, 0 or 1 for each element; None where the side does not run."""
+        runner = self._runner
+        if runner is None:
+            return None
+        try:
+            results = runner.run(feeds)
+        except Unrunnable:
+            return None
+        names = [o.name for o in runner.model.graph.output]
+        values = {**self._constants, **feeds, **dict(zip(names, results, strict=True))}
+        return [_said(values, turn) for turn in turns]
+
+
+def _turns(node: NodeProto) -> Iterator[Turn]:
+    if node.op_type in COMPARES:
+        yield from (Turn(a, b, True) for a, b in itertools.combinations(node.input, 2))
+    elif node.op_type == "Clip":
+        yield from (Turn(node.input[0], bound, True) for bound in node.input[1:] if bound)
+        yield from (Turn(node.input[0], a.f, True) for a in node.attribute)
+    elif node.op_type == "ThresholdedRelu":
+        yield from (Turn(node.input[0], a.f, True) for a in node.attribute)
+    elif node.op_type in BENDS_AT_ZERO:
+        yield Turn(node.input[0], 0.0, False)
+
+
+def _said(values: Mapping[str, np.ndarray], turn: Turn) -> np.ndarray:
+    a, b = (np.asarray(o) if isinstance(o, float) else values[o] for o in (turn.one, turn.other))
+    if a.dtype.kind in "OUS" or a.dtype == np.bool_:
+        return np.zeros(0, np.int8)
+    try:
+        return np.asarray(np.greater(a, b).astype(np.int8) - np.less(a, b).astype(np.int8))
+    except ValueError:  # shapes that do not go together: an operator that broadcasts otherwise
+        return np.zeros(0, np.int8)
+
+
+# ---- inputs ----------------------------------------------------------------------------------------------------------
+
+
+def feeds_at_bends(side: Side, base: Feeds, inputs: Sequence[str], *, mixes: bool) -> Iterator[Feeds]:
+    """Inputs on either side of the places at which a side turns; one input at a time, the others as in `base`.
+
+    mixes  whether what is compared may depend on what is beside a number
+    """
+    first = side.said(base, side.of_data) if side.of_data else None
+    if first is None:
+        return
+    search = _Search(side, base)
+    for name in inputs:
+        like, points, wholes = base[name], [np.zeros(0, base[name].dtype)], list[np.ndarray]()
+        for turn, said in zip(side.of_data, first, strict=True):
+            if not turn.is_compared and np.unique(said).size > 1:
+                continue
+            if said.shape == like.shape:
+                points.append(_beside(*search.places(name, turn, STEPS, search.of_elements), BESIDE))
+            if said.shape != like.shape or mixes:
+                for asked, of in ((search.of_wholes, np.full_like), (search.of_multiples, _times)):
+                    found = _beside(*search.places(name, turn, COARSE, asked), BESIDE_A_WHOLE)
+                    wholes.extend(of(like, number) for number in dict.fromkeys(found.tolist()))
+        # Half of the numbers are the usual ones: next to what is small alone all is rounding.
+        parts = _parts(np.concatenate(points), like.reshape(-1)[::2])
+        yield from ({**base, name: _between(part, like)} for part in parts)
+        yield from ({**base, name: whole} for whole in wholes)
+
+
+Asked = Callable[[str, Turn, np.ndarray], "np.ndarray | None"]  # what a comparison says of numbers of an input
+
+
+@dataclass
+class _Search:
+    """Looks for the numbers of an input at which a comparison turns."""
+
+    side: Side
+    base: Feeds
+    runs: int = 0
+
+    def places(self, name: str, turn: Turn, steps: Sequence[float], asked: Asked) -> tuple[np.ndarray, np.ndarray]:
+        """Neighbours of the input's type, lower and higher ones, between which what a comparison says changes."""
+        ladder = _ladder(self.base[name].dtype, steps)
+        said = asked(name, turn, ladder)
+        if said is None:
+            return ladder[:0], ladder[:0]
+        turned = np.flatnonzero(said[1:] != said[:-1])[:MOST_FOUND]
+        return _halved(ladder[turned], ladder[turned + 1], said[turned], lambda values: asked(name, turn, values))
+
+    def of_elements(self, name: str, turn: Turn, values: np.ndarray) -> np.ndarray | None:
+        """What it says of numbers that stand beside each other in the input."""
+        found = [self._said(name, turn, part) for part in _parts(values, self.base[name])]
+        if any(said is None or said.shape != self.base[name].shape for said in found):
+            return None
+        return np.concatenate([said.reshape(-1) for said in found if said is not None] or [values])[: values.size]
+
+    def of_wholes(self, name: str, turn: Turn, values: np.ndarray) -> np.ndarray | None:
+        """What it says where the whole input is one number: the least and the most, a part may turn before others."""
+        return self._ends(name, turn, [np.full_like(self.base[name], value) for value in values])
+
+    def of_multiples(self, name: str, turn: Turn, values: np.ndarray) -> np.ndarray | None:
+        """The same where the input is its random numbers, times one number."""
+        return self._ends(name, turn, [_times(self.base[name], value) for value in values])
+
+    def _ends(self, name: str, turn: Turn, inputs: Sequence[np.ndarray]) -> np.ndarray | None:
+        found = [self._said(name, turn, x) for x in inputs]
+        if any(said is None or not said.size for said in found):
+            return None
+        return np.asarray([4 * int(said.max()) + int(said.min()) for said in found if said is not None])
+
+    def _said(self, name: str, turn: Turn, values: np.ndarray) -> np.ndarray | None:
+        self.runs += 1
+        said = self.side.said({**self.base, name: values}, [turn]) if self.runs <= MOST_RUNS else None
+        return None if said is None else said[0]
+
+
+def _between(numbers: np.ndarray, like: np.ndarray) -> np.ndarray:
+    """An array with some numbers at every other place."""
+    found = like.reshape(-1).copy()
+    found[::2] = numbers
+    return found.reshape(like.shape)
+
+
+def _times(like: np.ndarray, factor: float) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return np.asarray(like * np.asarray(factor, like.dtype), like.dtype)
+
+
+def _parts(values: np.ndarray, like: np.ndarray) -> Iterator[np.ndarray]:
+    """Numbers in arrays like another one, the last one filled up."""
+    for start in range(0, values.size, max(like.size, 1)):
+        yield np.resize(values[start : start + like.size], like.size).reshape(like.shape)
+
+
+def _halved(
+    low: np.ndarray, high: np.ndarray, first: np.ndarray, asked: Callable[[np.ndarray], np.ndarray | None]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Neighbours of a type between which an answer changes: it is `first` at `low`, and another one at `high`."""
+    one, other = _ordered(low), _ordered(high)
+    for _ in range(low.dtype.itemsize * 8):
+        if (other - one <= 1).all():
+            break
+        middle = (one >> 1) + (other >> 1) + (one & other & 1)
+        said = asked(_from_ordered(middle, low.dtype))
+        if said is None:
+            break
+        one, other = np.where(said == first, middle, one), np.where(said == first, other, middle)
+    return _from_ordered(one, low.dtype), _from_ordered(other, low.dtype)
+
+
+def _beside(low: np.ndarray, high: np.ndarray, parts: Sequence[float]) -> np.ndarray:
+    """Numbers on either side of some places, near and a little further off; integers next to them."""
+    ends = np.concatenate([low, high])
+    if is_float(ends.dtype):
+        wide = ends.astype(np.float64)
+        found = np.unique(np.concatenate([wide * (1 + sign * part) for sign in (1, -1) for part in parts]))
+        # What turns at 0 ends at numbers whose squares are denormal, beside which all is rounding.
+        found = found[(found == 0) | (np.abs(found) > NEXT_TO_ZERO)]
+        return np.random.default_rng(5).permutation(found).astype(ends.dtype)
+    info = np.iinfo(ends.dtype)
+    found = [min(max(int(x) + d, info.min), info.max) for x in ends for d in (-1, 0, 1)]
+    return np.asarray(list(dict.fromkeys(found)), ends.dtype)
+
+
+def _ladder(dtype: np.dtype, steps: Sequence[float]) -> np.ndarray:
+    """Numbers of a type, small and large, in order."""
+    if is_float(dtype):
+        most = min(float(ml_dtypes.finfo(dtype).max), LARGEST_INPUT)  # type: ignore[no-untyped-call]
+        some = [s for s in steps if s < most]
+        return np.asarray([-s for s in reversed(some)] + [0.0, *some]).astype(dtype)
+    info = np.iinfo(dtype)
+    whole = dict.fromkeys(int(s) for s in steps if 1 <= s < info.max)
+    return np.asarray([x for x in (*(-w for w in reversed(whole)), 0, *whole) if x >= info.min], dtype)
+
+
+def _ordered(x: np.ndarray) -> np.ndarray:
+    """Integers in the order of the numbers, next to each other where these are."""
+    if not is_float(x.dtype):
+        return x.astype(np.int64)
+    bits = x.view(np.dtype(f"int{x.dtype.itemsize * 8}"))
+    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits).astype(np.int64)
+
+
+def _from_ordered(integers: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    if not is_float(dtype):
+        return integers.astype(dtype)
+    bits = integers.astype(np.dtype(f"int{dtype.itemsize * 8}"))
+    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits).astype(bits.dtype).view(dtype)
+
+
+# ---- sizes -----------------------------------------------------------------------------------------------------------
+
+
+def sizes_at_bends(side: Side, count: int, feeds_at: Callable[[Sizes], Feeds | None]) -> Iterator[Sizes]:
+    """The sizes of `count` free dimensions on either side of those at which a side turns.
+
+    feeds_at  inputs of some sizes; None where they cannot be made, or are too large
+    """
+    if not side.of_sizes:
+        return
+
+    def said(sizes: Sizes) -> tuple[bytes, ...] | None:
+        feeds = feeds_at(sizes)
+        found = None if feeds is None else side.said(feeds, side.of_sizes)
+        return None if found is None else tuple(np.unique(x).tobytes() for x in found)
+
+    for one in (*range(count), None):
+
+        def of(size: int, one: int | None = one) -> Sizes:
+            return tuple(size if one is None or k == one else 2 for k in range(count))
+
+        for low, high in itertools.pairwise(1 << k for k in range(19)):
+            begun = time.monotonic()
+            first, last = said(of(low)), said(of(high))
+            if first is None or last is None:
+                break
+            is_slow = time.monotonic() - begun > SLOW
+            while first != last and high - low > 1:
+                middle = (low + high) // 2
+                low, high = (middle, high) if said(of(middle)) == first else (low, middle)
+            if first != last:
+                yield from (of(size) for size in (low, high, high + 1, max(low - 1, 1)))
+            if is_slow:  # what a window makes of a size may grow with its square
+                break
+
+
+__all__ = ["Side", "feeds_at_bends", "sizes_at_bends"]
