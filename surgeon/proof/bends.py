@@ -230,9 +230,9 @@ class _Search:
 
 def _between(numbers: np.ndarray, like: np.ndarray) -> np.ndarray:
     """An array with some numbers at every other place."""
-    found = like.reshape(-1).copy()
+    found = like.flatten()
     found[::2] = numbers
-    return found.reshape(like.shape)
+    return np.asarray(found.reshape(like.shape))
 
 
 def _times(like: np.ndarray, factor: float) -> np.ndarray:
@@ -272,8 +272,8 @@ def _beside(low: np.ndarray, high: np.ndarray, parts: Sequence[float]) -> np.nda
         found = found[(found == 0) | (np.abs(found) > NEXT_TO_ZERO)]
         return np.random.default_rng(5).permutation(found).astype(ends.dtype)
     info = np.iinfo(ends.dtype)
-    found = [min(max(int(x) + d, info.min), info.max) for x in ends for d in (-1, 0, 1)]
-    return np.asarray(list(dict.fromkeys(found)), ends.dtype)
+    whole = dict.fromkeys(min(max(int(x) + d, info.min), info.max) for x in ends for d in (-1, 0, 1))
+    return np.asarray(list(whole), ends.dtype)
 
 
 def _ladder(dtype: np.dtype, steps: Sequence[float]) -> np.ndarray:
