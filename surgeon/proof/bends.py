@@ -38,6 +38,7 @@ SIZES_OF = words("Shape Size")
 MOST_TURNS = 8  # comparisons of one side that are searched
 MOST_FOUND = 64  # places of one comparison
 NEXT_TO_ZERO = 1e-18
+MANY = 200  # from here on the other dimensions are 1
 SLOW = 0.02  # seconds of a run, beyond which no larger size is tried
 MOST_RUNS = 600  # of a side, for the search
 STEPS = tuple(s * 2.0**k for k in range(-24, 61) for s in (1, 1.4))
@@ -321,7 +322,8 @@ def sizes_at_bends(side: Side, count: int, feeds_at: Callable[[Sizes], Feeds | N
     for one in (*range(count), None):
 
         def of(size: int, one: int | None = one) -> Sizes:
-            return tuple(size if one is None or k == one else 2 for k in range(count))
+            others = 2 if size < MANY else 1
+            return tuple(size if one is None or k == one else others for k in range(count))
 
         for low, high in itertools.pairwise(1 << k for k in range(19)):
             begun = time.monotonic()

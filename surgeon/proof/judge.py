@@ -6,10 +6,9 @@ not equal by that rule may still be, where rounding alone makes the difference; 
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -263,6 +262,18 @@ class _Judge:
         rng = np.random.default_rng(0)
         sized, _ = next(self.pair.runs(choice))
         roomy = next((s for s in roomy_sizes(window) if self._runs(random_feeds(window, s, rng), self.before)), sized)
+        turning = (other for side in window.sides for other in turning_sizes(window, side))
+        found = (
+            self._at_sizes(window, turning, budget, 1 / 4)
+            or self._at_numbers(window, roomy, budget)
+            or self._at_sizes(window, probed_sizes(window, self._are_quick), budget)
+        )
+        if found is None and budget.is_late:
+            self.note = self.note or f"its inputs are slow to run: the probes ended after {PATIENCE:.0f} s"
+        return found
+
+    def _at_numbers(self, window: Window, roomy: Sequence[SizedInput], budget: _Budget) -> Verdict | None:
+        """The verdict where numbers at one size of the inputs show a difference."""
         for probes, left in _families(window, roomy):
             for kind, feeds in probes:
                 if not budget.allows(self._cost(window, roomy), left):
@@ -272,9 +283,15 @@ class _Judge:
                     return verdict
                 if kind == POSITION and not runs:
                     break
-        turning = (sized for side in window.sides for sized in turning_sizes(window, side))
-        for other in itertools.chain(turning, probed_sizes(window, self._are_quick)):
-            if not budget.allows(window.cost(other)):
+        return None
+
+    def _at_sizes(
+        self, window: Window, sizes: Iterable[Sequence[SizedInput]], budget: _Budget, left: float = 0.0
+    ) -> Verdict | None:
+        """The verdict where some sizes show a difference; a part of the budget is `left` for others."""
+        rng = np.random.default_rng(0)
+        for other in sizes:
+            if not budget.allows(window.cost(other), left):
                 continue
             where = " of " + " x ".join(str(list(dims)) for _, _, dims in other)
             for feeds in sized_feeds(window, other, rng):
@@ -283,8 +300,6 @@ class _Judge:
                 verdict, _ = self._probe("random", feeds, where)
                 if verdict is not None:
                     return verdict
-        if budget.is_late:
-            self.note = self.note or f"its inputs are slow to run: the probes ended after {PATIENCE:.0f} s"
         return None
 
     def _valid(self, feeds: Feeds) -> Feeds:

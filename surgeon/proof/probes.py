@@ -50,6 +50,8 @@ FEW = 600  # elements of inputs: at an end of them, where a size counts, their s
 MOST_RUNS = 16  # of one kind of numbers, where its inputs are small
 MOST_OF_ONE_SIGN = 2
 MOST_INTEGER_RUNS = 100  # the same of integers and positions: each row of a table, each number of 8 bits
+LARGEST_COUNT = 1 << 12  # of the numbers of a window that are taken for a count
+LARGEST_OF_COUNTS = 64  # the same of several counts together: they may be multiplied
 MOST_DERIVED = 8  # numbers of a window whose sums, products and quotients are tried, too
 DENSE = 2048
 LARGE_HALVES = (40, 400, 8000)
@@ -357,7 +359,8 @@ def probed_integers(window: Window, sized: Sequence[SizedInput]) -> Iterator[Pro
                 if _elements(dims):
                     yield "one truth", {**base, name: (np.arange(_elements(dims)) == 1).reshape(dims) == value}
         if window.roles.get(name) == "size" and _elements(dims):
-            for values in _cut(_counts(window), math.prod(dims)):
+            counts = _counts(window, LARGEST_COUNT if _elements(dims) == 1 else LARGEST_OF_COUNTS)
+            for values in _cut(counts, math.prod(dims), most=MOST_INTEGER_RUNS):
                 yield "count", {**base, name: _as(values, elem).reshape(dims)}
 
 
@@ -518,8 +521,8 @@ def _moved(x: np.ndarray) -> np.ndarray:
     return np.where(up & (x < info.max), x + x.dtype.type(1), np.where(x > info.min, x - x.dtype.type(1), x))
 
 
-def _counts(window: Window) -> np.ndarray:
-    named = [int(x) + d for x in window.numbers if float(x).is_integer() and 2 < x < 64 for d in (-1, 0, 1)]
+def _counts(window: Window, most: int) -> np.ndarray:
+    named = [int(x) + d for x in window.numbers if float(x).is_integer() and 2 < x < most for d in (-1, 0, 1)]
     return np.asarray(list(dict.fromkeys([4, 1, 0, 7, 2, -1, 3, -2, 5, 9, 6, -3, *named, 12, 17])))
 
 
