@@ -30,6 +30,7 @@ LACKS = (
 # Types that ONNX Runtime neither takes from NumPy nor gives to it.
 _EIGHT_BITS = ("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz")
 UNSPOKEN = frozenset(f"tensor({kind})" for kind in ("bfloat16", *_EIGHT_BITS, "float4e2m1", "int4", "uint4"))
+EXTERNAL_FOLDER = "session.model_external_initializers_file_folder_path"  # an option of ONNX Runtime
 IR_OF_NODES = 10  # of a model around a single node: every ONNX Runtime that surgeon takes reads it
 
 
@@ -103,15 +104,20 @@ def _session(ort: Any, model: ModelProto, folder: str | Path | None) -> Any:
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
 
-    if folder is not None and external_files(model):
-        model, base = resolved_weights(model, folder)
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", as_text(base))
+    model, base = located(model, folder)
+    if base is not None:
+        options.add_session_config_entry(EXTERNAL_FOLDER, as_text(base))
     try:
         data = model.SerializeToString()
     except UNWRITABLE:
         raise Unrunnable("the model holds more than 2 GiB of weights itself") from None
     # Without the second try, of which ONNX Runtime speaks on stdout.
     return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+
+
+def located(model: ModelProto, folder: str | Path | None) -> tuple[ModelProto, Path | None]:
+    """The model with its external weights named as ONNX Runtime takes them, and their folder; None without any."""
+    return (model, None) if folder is None or not external_files(model) else resolved_weights(model, folder)
 
 
 @cache

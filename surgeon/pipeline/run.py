@@ -14,13 +14,14 @@ from surgeon.pipeline.options import Options
 from surgeon.pipeline.source import Source
 from surgeon.report import Applied, Declined, Report, Verified
 from surgeon.rules.driver import Driver, operators
-from surgeon.rules.meaning import attach
+from surgeon.rules.meaning import attach, with_functions
 from surgeon.rules.window import Rewrite
 from surgeon.targets.interface import refused
 from surgeon.targets.target import Target
 from surgeon.version import __version__
 
 if TYPE_CHECKING:
+    from surgeon.ir.default_load import Load
     from surgeon.proof.judge import Verdict
 
 # Of a model whose plugin nodes of one operator have different attributes.
@@ -74,13 +75,16 @@ class Run:
         with self.source.blamed():
             for _ in range(MAX_RUNS):
                 driver = self._rewrite(self.excluded)
+                attempt, load = self._loaded_early(driver)
                 failed = self._failing(driver)
                 if failed:
+                    if load is not None:
+                        load.drop()
                     self._refused.update(driver.declined)
                     self.excluded.update(key for record in failed for key in record.keys)
                     continue
-                attempt = self._written(driver)
-                why = self._load_error(attempt)
+                attempt = attempt or self._written(driver)
+                why = self._load_error(attempt, load)
                 if not why:
                     return attempt.proto, self._report(attempt)
                 self._exclude_unloadable(driver, f"ONNX Runtime loads the original, not the rewritten model: {why}")
@@ -178,14 +182,29 @@ class Run:
 
     # ---- the last load ----
 
-    def _load_error(self, attempt: Attempt) -> str:
+    def _loaded_early(self, driver: Driver) -> tuple[Attempt | None, Load | None]:
+        """The model of a driver, written, and its load, which goes on while the rewrites are proved.
+
+        Nothing where bodies and functions have to stay as they are for the proof: writing moves their protobufs.
+        """
+        from surgeon.ir.default_load import Load
+
+        model = driver.model
+        if not self._is_to_be_loaded(driver) or model.graph.bodied or model.functions:
+            return None, None
+        attempt = self._written(driver)
+        return attempt, Load(with_functions(attempt.proto), self.source.base)
+
+    def _is_to_be_loaded(self, driver: Driver) -> bool:
+        return self.options.proves and bool(driver.rewrites or driver.model.opset != driver.opset_before)
+
+    def _load_error(self, attempt: Attempt, begun: Load | None = None) -> str:
         """Why ONNX Runtime does not load the rewritten model, where it loads the original; else empty."""
         from surgeon.proof.loading import refused
 
-        driver = attempt.driver
-        if not self.options.proves or not (driver.rewrites or driver.model.opset != driver.opset_before):
+        if not self._is_to_be_loaded(attempt.driver):
             return ""
-        return refused(self.source.proto, attempt.proto, self.source.base)
+        return refused(self.source.proto, attempt.proto, self.source.base, begun)
 
     def _exclude_unloadable(self, driver: Driver, why: str) -> None:
         """Exclude the rewrite without which ONNX Runtime loads the model, which a binary search finds.

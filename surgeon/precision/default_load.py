@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
-from surgeon.ir.files import LARGE, as_text
+from surgeon.ir.default_load import ENDS, Load
 
-LOAD = (
-    "import sys, onnxruntime as ort; ort.set_default_logger_severity(4); "
-    "ort.InferenceSession(sys.argv[1], providers=['CPUExecutionProvider'])"
-)
-SECONDS = 120
 MOVED = "A Transpose in front of a MatMul by weights was moved behind it: ONNX Runtime's MatmulTransposeFusion"
-ENDS = (
+ENDED = (
     "ONNX Runtime's default optimisations end its process on this model. Load it with "
     "disabled_optimizers=['MatmulTransposeFusion', 'ConstantSharing'], or with a newer ONNX Runtime"
 )
@@ -27,20 +18,9 @@ ENDS = (
 def ends_process(model: ModelProto) -> bool:
     """Whether a process of its own does not survive loading the model with ONNX Runtime's default options.
 
-    A message of ONNX Runtime's is no such end, nor is a model too large to be written for this.
+    A message of ONNX Runtime's is no such end, nor is a model too large to be handed over.
     """
-    if model.ByteSize() > LARGE:
-        return False
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "model.onnx")
-        path.write_bytes(model.SerializeToString())
-        try:
-            done = subprocess.run(
-                [sys.executable, "-c", LOAD, as_text(path)], capture_output=True, check=False, timeout=SECONDS
-            )
-        except subprocess.TimeoutExpired:
-            return False
-    return done.returncode < 0
+    return (Load(model).answer() or "").startswith(ENDS)
 
 
 def make_loadable(model: ModelProto) -> str:
@@ -54,7 +34,7 @@ def make_loadable(model: ModelProto) -> str:
     moved = _move_transposes(model)
     if moved and not ends_process(model):
         return f"{MOVED} ends the process over it in half precision ({moved} nodes)"
-    return ENDS
+    return ENDED
 
 
 def _move_transposes(model: ModelProto) -> int:

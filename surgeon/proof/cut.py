@@ -116,7 +116,7 @@ class Cutter:
         if value.is_written or (node is not None and node.key in ("Shape", "Size")):
             answers[value] = True
             return None
-        if node is None or node.bodies or "::" in node.key:
+        if node is None or value.varies or node.bodies or "::" in node.key:
             answers[value] = False
             return None
         inputs = [i for i in node.inputs if i is not None]
@@ -143,8 +143,8 @@ class _Shared:
     def __init__(self, cutter: Cutter, graph: Graph, *, keeps_names: bool) -> None:
         self.cutter = cutter
         self.model = cutter.model
-        self.opsets_before = self.model.opsets_in(graph, file=True)
-        self.opsets_after = self.model.opsets_in(graph)
+        self.opsets_before = {**self.model.opsets_in(graph, file=True), DOMAIN: 1}
+        self.opsets_after = {**self.model.opsets_in(graph), DOMAIN: 1}
         self.keeps_names = keeps_names
         self.inputs: dict[Value, None] = {}
         self.constants: dict[str, np.ndarray] = {}
@@ -179,10 +179,11 @@ class _Shared:
         if untyped is not None:
             raise Unrunnable(f"the type of '{untyped.name}' is not known")
         declared = [(self.name(v), self.model.dtype(v), self.model.shape(v)) for v in self.inputs]
-        names = [self.name(o) for o in outputs]
+        infos = _declarations(declared)
+        results = [onnx.ValueInfoProto(name=self.name(o)) for o in outputs]
         pair = ModelPair(
-            self._side(before, declared, names, self.opsets_before),
-            self._side(after, declared, names, self.opsets_after),
+            self._side(before, infos, results, self.opsets_before),
+            self._side(after, infos, results, self.opsets_after),
             tuple((name, elem, shape or ()) for name, elem, shape in declared),
             largest_pad=self.largest_pad,
             fixed=self.cutter.fixed,
@@ -193,17 +194,23 @@ class _Shared:
     def _side(
         self,
         nodes: Sequence[NodeProto],
-        inputs: Sequence[tuple[str, int, Shape | None]],
-        outputs: Sequence[str],
+        inputs: Sequence[onnx.ValueInfoProto],
+        outputs: Sequence[onnx.ValueInfoProto],
         opsets: Mapping[str, int],
     ) -> ModelProto:
         """One side as a model, with the functions that its nodes call."""
-        needed = {*outputs, *(name for n in nodes for name in tensors_read(n))}
-        tensors = [numpy_helper.from_array(array, name) for name, array in self.constants.items() if name in needed]
-        results = [onnx.ValueInfoProto(name=o) for o in outputs]
-        graph = helper.make_graph(nodes, "window", _declarations(inputs), results, tensors)
-        declared = [helper.make_opsetid(d, v) for d, v in {**opsets, DOMAIN: 1}.items()]
-        model = helper.make_model(graph, opset_imports=declared, ir_version=IR_WITH_OVERLOADS)
+        needed = {*(o.name for o in outputs), *(name for n in nodes for name in tensors_read(n))}
+        model = ModelProto(ir_version=IR_WITH_OVERLOADS)
+        for domain, version in opsets.items():
+            model.opset_import.add(domain=domain, version=version)
+        graph = model.graph
+        graph.name = "window"
+        graph.node.extend(nodes)
+        graph.input.extend(inputs)
+        graph.output.extend(outputs)
+        graph.initializer.extend(
+            [numpy_helper.from_array(array, name) for name, array in self.constants.items() if name in needed]
+        )
         if self.model.file_functions:
             model.functions.extend(functions_behind(all_nodes(graph), self.model.file_functions))
         _define(model)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from onnx import ModelProto
 
+from surgeon.ir.default_load import Load
 from surgeon.ir.protos import add_small_weights
 from surgeon.ir.run import load_error
 from surgeon.rules.meaning import with_functions
@@ -32,11 +33,24 @@ def load_both(original: Callable[[], ModelProto], after: ModelProto, folder: str
     return Loading(why, load_error(with_functions(original()), folder)) if why else Loading()
 
 
-def refused(original: Callable[[], ModelProto], after: ModelProto, folder: str | Path | None) -> str:
+def refused(
+    original: Callable[[], ModelProto], after: ModelProto, folder: str | Path | None, begun: Load | None = None
+) -> str:
     """Why ONNX Runtime loads the original and not the rewritten model; else empty.
 
-    Loaded without the weights, which takes 0.2 s for ten thousand nodes (512 MB of weights took 3.6 s); with them where
-    only that settles it.
+    Its default options are asked, in a process of its own: `begun`, where that was asked for before.
+    """
+    load = begun or Load(with_functions(after), folder)
+    why = load.answer()
+    if why is None:
+        return _refused_here(original, after, folder)
+    return why if why and Load(with_functions(original()), folder).answer() == "" else ""
+
+
+def _refused_here(original: Callable[[], ModelProto], after: ModelProto, folder: str | Path | None) -> str:
+    """`refused`, in this process and without optimisations: of a model that is too large to be handed over.
+
+    Loaded without the weights (512 MB of them took 3.6 s); with them where only that settles it.
     """
     if not load_both(lambda: _without_weights(original()), _without_weights(after)).worse:
         return ""
