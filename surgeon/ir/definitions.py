@@ -62,6 +62,8 @@ def by_definition(model: ModelProto) -> ModelProto:
     """The model itself, with nodes that ONNX Runtime computes otherwise spelled out or moved to the domain DEFINED."""
     graph = model.graph
     half = any(i.type.tensor_type.elem_type in HALVES for i in graph.input)
+    if not any(strays(node, half) for node in graph.node):
+        return model
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
     rows = [spelled(n, opset) if strays(n, half) else [n] for n in graph.node]
     if all(row is not None for row in rows):

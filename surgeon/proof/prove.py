@@ -69,6 +69,7 @@ class Prover:
         self.unsized: dict[Rewrite, CutWindow] = {}
         self._cutter = Cutter(model, present=present, originals=originals, fixed=fixed)
         self._verdicts = verdicts
+        self._alike: dict[bytes, Verdict] = {}  # of this model's windows, at whichever sizes settled it
 
     def prove(self, record: Rewrite) -> Verdict:
         """Whether the window computes what the file's nodes computed."""
@@ -127,16 +128,26 @@ class Prover:
 
     def _verdict(self, pair: ModelPair, tolerance: float, choice: SizeChoice = FIRST_CHOICE) -> Verdict:
         """The verdict on a pair: at small sizes where that settles it, else at those of the model."""
-        small = shrunk(pair)
-        verdict = None if small is None else self._remembered(small, tolerance, choice)
-        return verdict if verdict is not None and verdict.ok else self._remembered(pair, tolerance, choice)
+        asked = _asked(pair, tolerance, choice)
+        if asked not in self._alike:
+            small = shrunk(pair)
+            verdict = None if small is None else self._remembered(small, tolerance, choice)
+            if verdict is None or not verdict.ok:
+                verdict = self._remembered(pair, tolerance, choice)
+            self._alike[asked] = verdict
+        return self._alike[asked]
 
     def _remembered(self, pair: ModelPair, tolerance: float, choice: SizeChoice) -> Verdict:
         """The verdict of the judge, from memory where the same was asked before."""
-        asked = hashlib.sha256(repr((tolerance, choice)).encode() + pair.digest()).digest()
+        asked = _asked(pair, tolerance, choice)
         if asked not in self._verdicts:
             self._verdicts[asked] = judge(pair, choice, slack=tolerance, probed=True)
         return self._verdicts[asked]
+
+
+def _asked(pair: ModelPair, tolerance: float, choice: SizeChoice) -> bytes:
+    """What identifies a proof."""
+    return hashlib.sha256(repr((tolerance, choice)).encode() + pair.digest()).digest()
 
 
 __all__ = ["Prover"]
