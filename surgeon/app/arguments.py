@@ -328,6 +328,13 @@ def _add_rewrite(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> No
         "--option", metavar="NAME=X", action="append", default=[], help="a number for a pass that asks for it"
     )
     p.add_argument(
+        "--shape",
+        metavar="Y:Nx256",
+        action="append",
+        default=[],
+        help="sizes of a tensor that a custom operator makes; its type, where it is not float: Y:Nx256,float16",
+    )
+    p.add_argument(
         "--input",
         metavar="X=FORM",
         action="append",
@@ -485,6 +492,12 @@ def forms(given: Iterable[str]) -> dict[str, str]:
     return {name: form for name, form, _ in _by_input(given, "=", taken)}
 
 
+def declared(given: Iterable[str]) -> dict[str, str]:
+    """Tensor name -> its sizes and type, from --shape TENSOR:SIZES."""
+    taken = "--shape takes TENSOR:SIZES, such as y:Nx256"
+    return {name: text for name, text, _ in _by_input(given, ":", taken)}
+
+
 def dynamic_batch(args: argparse.Namespace) -> bool | dict[str, int | None]:
     """Whether the batch becomes dynamic, or the axes that --batch-axis INPUT:AXIS says."""
     if args.batch_axis and not args.dynamic_batch:
@@ -516,7 +529,7 @@ def _by_input(given: Iterable[str], mark: str, taken: str) -> Iterator[tuple[str
     for item in given:
         name, text = _pair(item, mark, taken)
         if name in seen:
-            raise UsageError(f"{taken.partition(' ')[0]} names the input '{name}' twice.")
+            raise UsageError(f"{taken.partition(' ')[0]} names '{name}' twice.")
         seen.add(name)
         yield name, text, item
 
@@ -574,6 +587,7 @@ def target_of(args: argparse.Namespace) -> tuple[Target, str]:
 __all__ = [
     "COMMANDS",
     "Sizes",
+    "declared",
     "dynamic_batch",
     "forms",
     "only",

@@ -38,6 +38,7 @@ class RewriteOptions(TypedDict, total=False):
     cache: bool
     inputs: Mapping[str, str] | None
     dynamic_batch: bool | Mapping[str, int | None]
+    declared: Mapping[str, str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Options:
     skip          (pass name, node glob) pairs; passes that are skipped whole are not in `passes`
     pass_options  what single passes read
     inputs        the forms that inputs get before anything else, by name
+    declared      the sizes and types of tensors that custom operators make, by name
     batch_axes    the axis of the batch by input, where the batch is to become dynamic; else None
     """
 
@@ -64,6 +66,7 @@ class Options:
     cache: bool
     inputs: Mapping[str, str]
     batch_axes: Mapping[str, int | None] | None
+    declared: Mapping[str, str]
 
     @classmethod
     def checked(
@@ -84,6 +87,7 @@ class Options:
         cache: bool = False,
         inputs: Mapping[str, str] | None = None,
         dynamic_batch: bool | Mapping[str, int | None] = False,
+        declared: Mapping[str, str] | None = None,
     ) -> Options:
         """The options of these keywords, which are those of `RewriteOptions`. Raises UsageError, PassError."""
         if verify not in MODES:
@@ -113,6 +117,7 @@ class Options:
             cache=cache,
             inputs=dict(inputs or {}),
             batch_axes=_batch_axes(dynamic_batch),
+            declared=dict(declared or {}),
         )
 
     @property

@@ -10,6 +10,7 @@ from onnx import ModelProto, TensorProto
 
 from surgeon.errors import PassError
 from surgeon.ir.model import Model
+from surgeon.pipeline.declaring import warnings_of_unknown
 from surgeon.pipeline.options import Options
 from surgeon.pipeline.source import Source
 from surgeon.report import Applied, Declined, Report, Verified
@@ -254,6 +255,7 @@ class Run:
             opset_after=driver.model.opset,
             untaken_before=self._untaken_before or 0,
         )
+        report.warnings += warnings_of_unknown(driver.model)
         if attempt.overloaded:
             report.warnings.append(f"{', '.join(attempt.overloaded)}: {OVERLOADED}")
         if has_float64(driver.model):

@@ -91,6 +91,7 @@ def rewrite(model: ModelLike, **options: Unpack[RewriteOptions]) -> Result:
                     Transpose and the normalisation become part of the model
     dynamic_batch   True makes the batch of any size, each sample computed as alone; {"h": 1} says the axis of the batch
                     where it is not the first, {"size": None} that an input has none
+    declared        {"y": "Nx256,float16"}: the sizes, and the type if it is not float, of what a custom operator makes
 
     One name or folder may stand for itself where several are taken. Raises UsageError and ModelError; a rewrite that
     fails its proof is no error but is undone and in `report.undone`.
@@ -148,6 +149,10 @@ def rewrite_source(source: Source, options: Options) -> Result:
 def _prepared(source: Source, options: Options) -> tuple[Source, Options, Prepared]:
     """The model as it is to be rewritten: with sizes of their own, and the inputs and the batch that were asked for."""
     shapes = options.shapes
+    if options.declared:
+        from surgeon.pipeline.declaring import with_declared  # a plain rewrite starts without it
+
+        source = source.changed(with_declared(source.look(), options.declared))
     prepared = Prepared(source.look(), [])
     if options.target.ties_sizes:
         prepared = with_own_names(prepared.model, base=source.base, shapes=shapes) or prepared
@@ -171,9 +176,7 @@ def _prepared(source: Source, options: Options) -> tuple[Source, Options, Prepar
             warnings = [*warnings, *narrower.warnings]
     if not applied:
         return source, options, prepared
-    made = Source(model, source.base)
-    made.path, made.files = None, source.files
-    return made, replace(options, shapes=shapes), Prepared(model, applied, warnings)
+    return source.changed(model), replace(options, shapes=shapes), Prepared(model, applied, warnings)
 
 
 # ---- functions over a gs.Graph ---------------------------------------------------------------------------------------

@@ -52,6 +52,12 @@ class Source:
         else:
             raise UsageError(f"surgeon rewrites a path, an onnx.ModelProto or a gs.Graph, not {type(given).__name__}.")
 
+    def changed(self, model: ModelProto) -> Source:
+        """A source with the same files and another model."""
+        made = Source(model, self.base)
+        made.files = self.files
+        return made
+
     def look(self) -> ModelProto:
         """The model without its external weights, for who changes nothing. Raises ModelError."""
         if self._proto is not None:

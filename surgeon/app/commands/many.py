@@ -62,6 +62,7 @@ def shared_words(args: argparse.Namespace) -> list[str]:
         "only",
         "skip",
         "shapes",
+        "shape",
         "passes",
         "keep_fp32",
         "option",

@@ -152,6 +152,7 @@ def _rewritten(args: argparse.Namespace, source: Path, target: Target, screen: S
             cache=not args.no_cache,
             inputs=arguments.forms(args.input),
             dynamic_batch=arguments.dynamic_batch(args),
+            declared=arguments.declared(args.shape),
         )
         result = rewrite_source(given, options)
     half = None

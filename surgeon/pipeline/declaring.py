@@ -1,0 +1,72 @@
+"""What the user says of tensors that nodes make: what a custom operator returns is known from nobody else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from onnx import ModelProto, TensorProto
+
+from surgeon.errors import UsageError, did_you_mean
+from surgeon.ir.lattice import Dim, value_info
+from surgeon.ir.model import Model
+from surgeon.ir.schemas import DOMAIN
+
+TAKEN = "--shape takes TENSOR:SIZES or TENSOR:SIZES,TYPE, such as y:Nx256 or y:Nx256,float16"
+MOST_NAMED = 3  # tensors in a warning
+SIZE = re.compile(r"\d+|\?|[A-Za-z_]\w*")
+
+
+def with_declared(model: ModelProto, declared: Mapping[str, str]) -> ModelProto:
+    """A copy of the model that declares these tensors of its graph. Raises UsageError.
+
+    Each is said as `Nx256` or `Nx256,float16`: a size is a number, a name without an x, or ? for one that is not known.
+    """
+    made = {name: node for node in model.graph.node for name in node.output if name}
+    infos = []
+    for name, text in declared.items():
+        if name not in made:
+            raise UsageError(f"--shape: no node of the graph makes a tensor '{name}'.{did_you_mean(name, made)}")
+        shape, elem = _read(name, text)
+        infos.append(value_info(name, elem, shape))
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    kept = [info for info in copy.graph.value_info if info.name not in declared]
+    del copy.graph.value_info[:]
+    copy.graph.value_info.extend([*kept, *infos])
+    return copy
+
+
+def _read(name: str, text: str) -> tuple[tuple[Dim, ...], int]:
+    """The sizes and the type that a text says."""
+    sizes, _, kind = text.partition(",")
+    parts = sizes.split("x")
+    elem = dict(TensorProto.DataType.items()).get(kind.upper() or "FLOAT", TensorProto.UNDEFINED)
+    if not elem or not all(SIZE.fullmatch(part) for part in parts):
+        raise UsageError(f"{TAKEN}, not '{name}:{text}'.")
+    return tuple(int(p) if p.isdecimal() else None if p == "?" else p for p in parts), elem
+
+
+def warnings_of_unknown(model: Model) -> list[str]:
+    """What to say of the operators without a definition of whose results nobody knows the rank."""
+    found = list(_of_unknown_rank(model))
+    if not found:
+        return []
+    named = ", ".join(f"'{name}'" for name in found[:MOST_NAMED])
+    others = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    return [
+        f"nothing is known of {named}{others}: no schema says what a custom operator returns, so little is rewritten "
+        f"behind it. Say its sizes: --shape {found[0]}:Nx256, for example"
+    ]
+
+
+def _of_unknown_rank(model: Model) -> Iterator[str]:
+    graph = model.graph
+    for key in [k for k in graph.by_op if "::" in k and k not in model.functions and not k.startswith(f"{DOMAIN}::")]:
+        for node in graph.by_op[key]:
+            for out in node.outputs:
+                if out is not None and out.users and model.schema(node) is None and model.shape(out) is None:
+                    yield out.name
+
+
+__all__ = ["with_declared", "warnings_of_unknown"]
