@@ -55,13 +55,16 @@ class Load:
             data = b""
         if data:
             self._server = _waiting() or _Server()
-            self._server.ask(data, "" if base is None else as_text(base))
+            try:
+                self._server.ask(data, "" if base is None else as_text(base))
+            except OSError:  # there is no room for a copy
+                self.drop()
 
     def answer(self) -> str | None:
         """What ONNX Runtime says against the model; empty where it loads it.
 
         It begins with ENDS where the process is gone. None where nothing is known: the model is too large to be handed
-        over, or takes too long.
+        over, there is no room for it, or it takes too long.
         """
         if self._server is None:
             return None

@@ -38,17 +38,20 @@ def refused(
 ) -> str:
     """Why ONNX Runtime loads the original and not the rewritten model; else empty.
 
-    Its default options are asked, in a process of its own: `begun`, where that was asked for before.
+    Its default options are asked, in a process of its own: `begun`, where that was asked for before. Where neither of
+    the two loads so, or nothing is known, a load without optimisations decides.
     """
     load = begun or Load(with_functions(after), folder)
     why = load.answer()
-    if why is None:
-        return _refused_here(original, after, folder)
-    return why if why and Load(with_functions(original()), folder).answer() == "" else ""
+    if why == "":
+        return ""
+    if why and Load(with_functions(original()), folder).answer() == "":
+        return why
+    return _refused_here(original, after, folder)
 
 
 def _refused_here(original: Callable[[], ModelProto], after: ModelProto, folder: str | Path | None) -> str:
-    """`refused`, in this process and without optimisations: of a model that is too large to be handed over.
+    """`refused`, in this process and without optimisations.
 
     Loaded without the weights (512 MB of them took 3.6 s); with them where only that settles it.
     """
