@@ -64,11 +64,11 @@ MORE: dict[str, list[Example]] = {
         Example("BatchNormalization", "7.0 to 11.4, rtx", "spatial 0 is not read: there would be one scale a channel", 7, *both(PER_ACTIVATION, "(x, s", "(z, s"), beside=("its input 1 must be an initializer",)),
     ],
     "legacy_broadcast": [
-        Example("Add Sub Mul Div", "7.0 to 11.4, rtx", "operands of different ranks are refused below opset 7", 6, LEGACY, (LEGACY.replace("(x, b)", "(x, c)"), LEGACY.replace(" <axis = 1, broadcast = 1>", "")), (6, 7)),
-        Example("Pow", "7.0 to 11.4, rtx", "operands of different ranks are refused below opset 7", 1, *both(LEGACY, "(x, b)", "(x, c)")),
-        Example("And Or", "7.0 to 11.4, rtx", "operands of different ranks are refused below opset 7", 1, *both(LOGICAL, "(x, b)", "(x, c)")),
-        Example("Xor", "8.4 to 11.4, rtx", "operands of different ranks are refused below opset 7", 1, *both(LOGICAL, "(x, b)", "(x, c)")),
-        Example("Equal Greater Less", "7.0 to 11.4, rtx", "operands of different ranks are refused below opset 7", 1, *both(COMPARED, "(x, b)", "(x, c)")),
+        Example("Add Sub Mul Div", "7.0 to 9.3", "operands of different ranks are refused below opset 7", 6, LEGACY, (LEGACY.replace("(x, b)", "(x, c)"), LEGACY.replace(" <axis = 1, broadcast = 1>", "")), (6, 7), beside=("it is refused below opset 7",)),
+        Example("Pow", "7.0 to 9.3", "operands of different ranks are refused below opset 7", 1, *both(LEGACY, "(x, b)", "(x, c)"), beside=("it is refused below opset 7",)),
+        Example("And Or", "7.0 to 9.3", "operands of different ranks are refused below opset 7", 1, *both(LOGICAL, "(x, b)", "(x, c)"), beside=("it is refused below opset 7",)),
+        Example("Xor", "8.4 to 9.3", "operands of different ranks are refused below opset 7", 1, *both(LOGICAL, "(x, b)", "(x, c)"), beside=("it is refused below opset 7",)),
+        Example("Equal Greater Less", "7.0 to 9.3", "operands of different ranks are refused below opset 7", 1, *both(COMPARED, "(x, b)", "(x, c)"), beside=("it is refused below opset 7",)),
     ],
     "batched_scan": [
         Example("Scan", "7.0 to 11.4, rtx", "opset 8 scans each example of a batch, and this parser hands the whole batch to the body", 8, SCAN, (SCAN_9,), (9,)),
@@ -110,7 +110,7 @@ MORE: dict[str, list[Example]] = {
         )
         for dtype in dtypes
     ] + [
-        Example("QuantizeLinear", "rtx", "int32 is refused", 13, *both("(int32[2] x) => (int8[2] y) <float s = {1}, int8 z = {0}> { y = QuantizeLinear (x, s, z) }", "int32", "float")),
+        Example("QuantizeLinear", "8.4, rtx", "int32 is refused", 13, *both("(int32[2] x) => (int8[2] y) <float s = {1}, int8 z = {0}> { y = QuantizeLinear (x, s, z) }", "int32", "float")),
     ],
     "resized_type": [
         Example(op, f"{first} to 8.4, rtx", f"{dtype} is refused", opset, *both(f"({dtype}[1,1,2,2] x) => ({dtype}[1,1,4,4] y) <float[4] s = {{1, 1, 2, 2}}> {{ y = {op} (x, {more}s) }}", f"{dtype}[1", "float[1", "int8[1"), beside=beside)
@@ -152,7 +152,7 @@ MORE: dict[str, list[Example]] = {
         Example("Scan", "7.0 to 11.4, rtx", "a Scan without state is refused", 11, "(float[3,4] x) => (float[3,4] y) { y = Scan <num_scan_inputs = 1, body = b (float[4] e) => (float[4] p) { p = Neg (e) }> (x) }", (SCAN_9.replace("y, z", "z, y"),)),
     ],
     "branches_of_other_rank": [
-        Example("If", "8.0 to 11.4", "its branches return 1 and 2 dimensions", 13, *both("(float[3,4] x, float[4,3] z, float[12] w, bool c) => (float[] y) { y = If (c) <then_branch = t () => (p) { p = Neg (x) }, else_branch = e () => (q) { q = Neg (w) }> }", "Neg (w)", "Neg (x)", "Neg (z)"), beside=("its branches return 1 and 2 dimensions, and its condition is not constant",)),
+        Example("If", "8.0 to 11.4", "its branches return 1 and 2 dimensions", 13, *both("(float[3,4] x, float[3,4] z, float[12] w, bool c) => (float[] y) { y = If (c) <then_branch = t () => (p) { p = Neg (x) }, else_branch = e () => (q) { q = Neg (w) }> }", "Neg (w)", "Neg (x)", "Neg (z)"), beside=("its branches return 1 and 2 dimensions, and its condition is not constant",)),
     ],
     # names
     "looped_input": [

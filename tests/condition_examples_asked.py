@@ -41,7 +41,6 @@ ASKED: dict[str, list[Example]] = {
         Example("If", "rtx", "whether its condition is one number is not known", 11, *both(BRANCHED.replace("If (c)", "If (many)"), "bool[K] many", "bool[1] many", "bool many")),
     ],
     "captured_small_type": [
-        Example("If", "rtx", "a branch reads 'w' from outside, which is of int8", 19, *both("(bool c, int8[2] v) => (float[2] y) <int8[2] w = {1, 2}, float s = {0.5}> { y = If (c) <then_branch = t () => (p) { p = DequantizeLinear (w, s) }, else_branch = e () => (q) { q = DequantizeLinear (w, s) }> }", "(w, s)", "(v, s)")),
         Example("If", "rtx", "a branch reads 'w' from outside, which is of uint8", 13, *both("(bool c, uint8[2] w, int32[2] v) => (float[2] y) { y = If (c) <then_branch = t () => (p) { p = Cast <to = 1> (w) }, else_branch = e () => (q) { q = Cast <to = 1> (w) }> }", "(w)", "(v)")),
     ],
     "undecided_branches": [
@@ -130,7 +129,7 @@ ASKED: dict[str, list[Example]] = {
         Example("Resize", "rtx", "its input 3 has 2 dimensions; one is taken", 13, *both("(float[1,1,2] x) => (float[] y) <int64[3,1] s = {1, 1, 4}> { y = Resize (x, , , s) }", "int64[3,1]", "int64[3]")),
     ],
     "misshapen": [
-        Example(op, "rtx", f"its input {place} does not have the shape that follows from the data and hidden_size", 14, *both(f"(float[3,2,4] x, float[1,{5 * gates},4] w, float[1,{5 * gates},5] r, float[1,{10 * gates}] b, float[1,2,5] h) => (float[] y) {{ y = {op} <hidden_size = 5> (x, w, r, b, , h) }}".replace(old.format(5 * gates, 10 * gates), new.format(5 * gates, 10 * gates)), new.format(5 * gates, 10 * gates), old.format(5 * gates, 10 * gates)))
+        Example(op, "8.4, rtx", f"its input {place} does not have the shape that follows from the data and hidden_size", 14, *both(f"(float[3,2,4] x, float[1,{5 * gates},4] w, float[1,{5 * gates},5] r, float[1,{10 * gates}] b, float[1,2,5] h) => (float[] y) {{ y = {op} <hidden_size = 5> (x, w, r, b, , h) }}".replace(old.format(5 * gates, 10 * gates), new.format(5 * gates, 10 * gates)), new.format(5 * gates, 10 * gates), old.format(5 * gates, 10 * gates)))
         for op, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1))
         for place, old, new in ((1, "float[1,{0},4] w", "float[1,{0},3] w"), (2, "float[1,{0},5] r", "float[1,{0},4] r"), (3, "float[1,{1}] b", "float[1,{0}] b"), (5, "float[1,2,5] h", "float[1,2,4] h"))
     ],

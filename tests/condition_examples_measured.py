@@ -39,9 +39,6 @@ MEASURED: dict[str, list[Example]] = {
     "normalized_axes": [
         Example("MeanVarianceNormalization", "8.5 to 11.4, rtx", "the axes [0, 2, 3] are more than the 3 dimensions", 13, *both("(float[2,3,4] x) => (float[] y) { y = MeanVarianceNormalization (x) }", "[2,3,4]", "[2,3,4,5]")),
     ],
-    "normalized_twice": [
-        Example("MeanVarianceNormalization", "rtx", "the axes [1, -3] name one twice: it would divide by its size twice", 13, *both("(float[2,1,6,8] x) => (float[] y) { y = MeanVarianceNormalization <axes = [1, -3]> (x) }", "[1, -3]", "[1, -2]")),
-    ],
     # types
     "chosen_booleans": [
         Example("Where", "8.2 to 8.4", "bool is refused", 9, *both("(bool[2] c, bool[2] x, float[2] z) => (float[2] y) { y = Where (c, x, x) }", "(c, x, x)", "(c, z, z)")),

@@ -501,6 +501,26 @@ def test_inputs_that_must_be_initializers(op: str) -> None:
         assert all((position in t.constant_inputs(op)) == (t in refusing) for t in asked)
 
 
+@pytest.mark.parametrize(
+    ("body", "taken"),
+    [
+        ("k = Add (w, w) y = Squeeze (x, k)", True),
+        ("k = Shape (e) y = Squeeze (x, k)", True),
+        ("k = Identity (c) y = Squeeze (x, k)", False),
+        ("k = Identity (w) y = ReduceMax (x, k)", True),
+        ("j = Cast <to = 6> (w) k = Cast <to = 7> (j) y = ReduceMax (x, k)", True),
+        ("k = Add (w, w) y = ReduceMax (x, k)", False),
+        ("k = Identity (c) y = ReduceMax (x, k)", False),
+    ],
+)
+def test_what_tensorrt_rtx_makes_weights_of(body: str, taken: bool) -> None:
+    require_opset(18)
+    text = f"(float[1,3] x, float[0] e, int64[1] c) => (float[] y) <int64[1] w = {{0}}> {{ {body} }}"
+    node = last(text, 18)
+    assert (ON_RTX.takes(node) is None) == taken
+    assert Target.parse("10.9").takes(node) == "its input 1 must be an initializer"
+
+
 def test_no_other_input_must_be_an_initializer() -> None:
     assert UP_TO.keys() == tables.CONSTANT_INPUTS.keys()
 
@@ -601,7 +621,19 @@ def test_where_types_must_be_asked_about(body: str, others: bool) -> None:
     [
         ("(uint8[2] x) => (uint8[2] y) { y = Abs (x) }", "uint8 is refused"),
         ("(uint8[2] x) => (uint8[2] z) { y = Identity (x) z = Identity (y) }", "uint8 between two nodes is refused"),
-        ("(uint8[2] x) => (float[2] z) { y = Constant <value = uint8[2] {1, 2}> () z = Cast <to = 1> (y) }", None),
+        ("(uint8[2] x) => (float[1] z) { y = Constant <value = uint8[1] {1}> () z = Cast <to = 1> (y) }", None),
+        (
+            "(uint8[2] x) => (float[2] z) { y = Constant <value = uint8[2] {1, 2}> () z = Cast <to = 1> (y) }",
+            "weights of uint8 in int32_data are misread",
+        ),
+        (
+            "(uint8[2] x) => (float[2] y) <uint8[2] w = {1, 2}> { y = Cast <to = 1> (w) }",
+            "weights of uint8 in int32_data are misread",
+        ),
+        ("(uint8[2] x) => (uint8[2] y) { y = Max (x) }", None),
+        ("(uint8[2] x) => (bool[1] y) <uint8[1] w = {1}> { y = Greater (w, w) }", None),
+        ("(uint8[2] x) => (bool[2] y) <uint8[1] w = {1}> { y = Greater (x, w) }", "uint8 is refused"),
+        ("(uint8[2] x) => (uint8[2] y) { y = Max (x, x) }", "uint8 is refused"),
         (
             "(float[2] x) => (float[2] z) <float s = {1}> { y = QuantizeLinear (x, s) z = DequantizeLinear (y, s) }",
             None,
@@ -633,6 +665,9 @@ def test_a_sparse_initializer_is_not_read() -> None:
     assert ON_RTX.mistyped(other.graph.live()[0]) is None
 
 
+LONELY = "float8e4m3fn weights are read by DequantizeLinear alone"
+
+
 @pytest.mark.parametrize(
     ("body", "asked", "why"),
     [
@@ -653,6 +688,26 @@ def test_a_sparse_initializer_is_not_read() -> None:
         ("(float8e4m3fn[2] x) => (float[2] y) { y = Cast <to = 1> (x) }", True, "float8e4m3fn is refused"),
         ("(int4[2,2] x) => (int4[a] y) <int64[1] k = {0}> { y = Gather (x, k) }", True, "int4 is refused"),
         ("(int4[2,2] x) => (int4[2,2] y) { y = Transpose (x) }", True, None),
+        ("(float8e4m3fn[2,2] x) => (float8e4m3fn[2,2] y) { y = Dropout (x) }", True, None),
+        ("(float8e4m3fn[2,2] x) => (float[] y) { z, y = Dropout (x) }", True, "float8e4m3fn is refused"),
+        ("() => (float8e4m3fn[1] y) <float8e4m3fn[1] w = {1}> { y = Identity (w) }", True, LONELY),
+        ("() => (float[1] y) <float8e4m3fn[1] w = {1}, float s = {1}> { y = DequantizeLinear (w, s) }", True, None),
+        (
+            "() => (float8e4m3fn[1] y) { y = Constant <value = float8e4m3fn[1] {1}> () }",
+            True,
+            "a constant of float8e4m3fn is refused",
+        ),
+        (
+            "() => (float[2] y) <int4[2] w = {1, 2}, float s = {1}> { y = DequantizeLinear (w, s) }",
+            True,
+            "weights of int4 in int32_data are refused",
+        ),
+        (
+            "(bool c, float8e4m3fn[1] x) => (float8e4m3fn[1] y) { y = If (c) <then_branch = t () => (p) "
+            "{ p = Identity (x) }, else_branch = e () => (q) { q = Identity (x) }> }",
+            True,
+            "float8e4m3fn is refused",
+        ),
     ],
 )
 def test_types_of_eight_bits_and_fewer(body: str, asked: bool, why: str | None) -> None:

@@ -60,8 +60,8 @@ READ = {
 }
 # The condition that refuses an attribute's other values: operator.attribute, or the attribute of any operator.
 DECLARED = {
-    "axis": ("legacy_broadcast",),
-    "broadcast": ("legacy_broadcast",),
+    "axis": ("legacy_broadcast", "legacy_elementwise"),
+    "broadcast": ("legacy_broadcast", "legacy_bias", "legacy_elementwise"),
     "select_last_index": ("ArgMax.select_last_index",),
     "spatial": ("not_spatial",),
     "training_mode": ("batch_norm_training",),

@@ -14,6 +14,7 @@ import onnx
 import pytest
 from condition_examples import MORE, Example
 from condition_examples_asked import ASKED
+from condition_examples_fuzzed import FURTHER, FUZZED
 from condition_examples_measured import BESIDES
 from condition_examples_measured import MEASURED as FOUND
 from helpers import model, require_opset
@@ -28,7 +29,14 @@ import verdict
 MEASURED = {c.name for c in CONDITIONS if any("TensorRT-RTX 1.7.1" in scope.source for scope in c.scopes)}
 CASES = [
     pytest.param(op, example, id=f"{name}-{op}-{k}")
-    for name, examples in [*MORE.items(), *FOUND.items(), *ASKED.items(), *BESIDES.items()]
+    for name, examples in [
+        *MORE.items(),
+        *FOUND.items(),
+        *ASKED.items(),
+        *BESIDES.items(),
+        *FUZZED.items(),
+        *FURTHER.items(),
+    ]
     if name in MEASURED
     for k, example in enumerate(examples)
     if example.targets.endswith("rtx") and "process dies" not in example.why

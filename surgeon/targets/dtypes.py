@@ -8,7 +8,7 @@ from onnx import TensorProto
 
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
-from surgeon.targets.condition import dtype_name, is_weights, rank_of
+from surgeon.targets.condition import dtype_name, is_weights, outputs_of, rank_of
 from surgeon.targets.releases import FIRST, Version, dotted, up_to
 
 # What convertDtype knows, from which release on. DOUBLE is read as fp32, INT64 as int32 up to 8.6. UINT8 came with 8.5
@@ -36,14 +36,21 @@ ORDINARY = frozenset(dtype for dtype, first in READABLE.items() if first == FIRS
 UINT8_READERS = frozenset(
     {"Cast", "CastLike", "DequantizeLinear", "Equal", "If", "Loop", "QuantizeLinear", "Scan", "Shape", "Size"}
 )
+COMPARISONS = frozenset({"Greater", "GreaterOrEqual", "Less", "LessOrEqual"})  # weights of uint8 are int32 to them
 HANDED_ON = frozenset({"Identity", "Flatten"})  # where an input of the model is handed on as an output
 # What takes types of fewer than 8 bits of integers, or of floats (measured with TensorRT-RTX 1.7.1: `is not consumed by
 # IQuantizeLayer, IDequantizeLayer, IConcatenationLayer, IShuffleLayer, IShapeLayer, or IdentityLayer`).
 PACKED = frozenset({TensorProto.FLOAT8E4M3FN, TensorProto.INT4, TensorProto.FLOAT4E2M1})
-PACKED_SHUFFLES = frozenset({"Concat", "Flatten", "Identity", "Reshape", "Shape", "Size", "Transpose"})
-PACKED_READERS = PACKED_SHUFFLES | {"Constant", "DequantizeLinear", "If", "Loop", "QuantizeLinear", "Scan"}
+PACKED_SHUFFLES = frozenset({"Concat", "Dropout", "Flatten", "Identity", "Reshape", "Shape", "Size", "Transpose"})
+PACKED_READERS = PACKED_SHUFFLES | {"Constant", "DequantizeLinear", "QuantizeLinear"}
 # TensorRT-RTX 1.7.1: `Quantized constant (w) is only allowed before DQ`; a zero point is one, too.
-INT8_WEIGHTS_READERS = frozenset({"Constant", "DequantizeLinear", "QuantizeLinear", "Shape", "Size"})
+SMALL_WEIGHTS_READERS = frozenset({"Constant", "DequantizeLinear", "QuantizeLinear", "Shape", "Size"})
+# Measured with TensorRT-RTX 1.7.1: `Failed to import initializer`; bytes 0, 4, 8 of uint8 are the first three numbers.
+SPELLED = {
+    TensorProto.UINT8: "misread",
+    TensorProto.INT4: "refused",
+    TensorProto.FLOAT4E2M1: "refused",
+}
 UINT8_MAKERS = frozenset({"Constant", "QuantizeLinear"})
 MOST_DIMENSIONS = 8  # NvInfer.h, Dims::MAX_DIMS
 
@@ -86,7 +93,8 @@ def why_mistyped(node: Node, version: Version, *, rtx: bool = False) -> str | No
             return f"'{found}' is a sparse initializer, which is not read"
     if "::" in node.key:
         return None
-    return _why_small(node, read, made, version, rtx)
+    why = _why_spelled(node) if rtx else None
+    return why if why is not None else _why_small(node, read, made, version, rtx)
 
 
 def _refuses_int8_weights(version: Version, rtx: bool) -> bool:
@@ -97,19 +105,22 @@ def _refuses_int8_weights(version: Version, rtx: bool) -> bool:
 def _why_small(node: Node, read: set[int], made: dict[int, Value], version: Version, rtx: bool) -> str | None:
     """Why an operator does not take numbers of 8 bits and fewer."""
     packed = (read | made.keys()) & PACKED
-    if rtx and packed and node.key not in PACKED_READERS:
+    if rtx and packed and (node.key not in PACKED_READERS or (node.key == "Dropout" and outputs_of(node) > 1)):
         return f"{dtype_name(min(packed))} is refused"
-    bare = TensorProto.INT8 in read and node.key not in INT8_WEIGHTS_READERS
-    if bare and _refuses_int8_weights(version, rtx) and _reads_int8_weights(node):
-        return "int8 weights are read by DequantizeLinear alone"
-    if TensorProto.UINT8 in read and not (node.key in UINT8_READERS or _hands_on(node)):
+    if _refuses_int8_weights(version, rtx) and node.key not in SMALL_WEIGHTS_READERS:
+        for dtype in read & ({TensorProto.INT8, *PACKED} if rtx else {TensorProto.INT8}):
+            if _reads_weights(node, dtype):
+                return f"{dtype_name(dtype)} weights are read by DequantizeLinear alone"
+    compared = rtx and node.key in COMPARISONS and all(is_weights(value) for value in node.inputs)
+    if TensorProto.UINT8 in read and not (compared or node.key in UINT8_READERS or _hands_on(node)):
         return "uint8 is refused"
     value = made.get(TensorProto.UINT8)
     if rtx and value is not None and value.is_output and node.key == "Constant":
         return "a constant of uint8 is refused"  # measured: `invalid weights type of UInt8`
-    held = made.get(TensorProto.INT8)
-    if rtx and held is not None and held.is_output and node.key == "Constant":
-        return "a constant of int8 is refused"  # measured: `Quantized constant is only allowed before DQ`
+    if rtx and node.key == "Constant":
+        for dtype in made.keys() & {TensorProto.INT8, *PACKED}:
+            if made[dtype].is_output:  # measured: `Quantized constant is only allowed before DQ`
+                return f"a constant of {dtype_name(dtype)} is refused"
     if value is None or value.is_output or node.key in UINT8_MAKERS:
         return None
     return "uint8 between two nodes is refused"
@@ -117,11 +128,28 @@ def _why_small(node: Node, read: set[int], made: dict[int, Value], version: Vers
 
 def _hands_on(node: Node) -> bool:
     """Whether a node hands an input of the model on as it is."""
-    if node.key not in HANDED_ON or any(is_weights(value) for value in node.inputs):
+    if any(is_weights(value) for value in node.inputs):
         return False
-    return node.key == "Identity" or (rank_of(node) == 2 and node.attr("axis") in (1, -1))
+    if node.key in ("Max", "Min"):
+        return len(node.inputs) == 1
+    return node.key == "Identity" or node.key in HANDED_ON and (rank_of(node) == 2 and node.attr("axis") in (1, -1))
 
 
-def _reads_int8_weights(node: Node) -> bool:
+def _reads_weights(node: Node, dtype: int) -> bool:
     held = (value for value in node.inputs if value is not None and is_weights(value))
-    return any(node.graph.model.dtype(value) == TensorProto.INT8 for value in held)
+    return any(node.graph.model.dtype(value) == dtype for value in held)
+
+
+def _why_spelled(node: Node) -> str | None:
+    """Why TensorRT-RTX misreads weights that stand as numbers of 32 bits, not as raw bytes; None where it does not.
+
+    onnx.helper.make_tensor writes them so, onnx.numpy_helper.from_array does not.
+    """
+    spelled = [value.tensor for value in node.inputs if value is not None and value.tensor is not None]
+    spelled += [given.t for given in node.proto.attribute if given.name == "value" and node.key == "Constant"]
+    for tensor in spelled:
+        if len(tensor.int32_data) < 2 and tensor.data_type == TensorProto.UINT8:
+            continue  # a byte alone is read right
+        if tensor.int32_data and tensor.data_type in SPELLED:
+            return f"weights of {dtype_name(tensor.data_type)} in int32_data are {SPELLED[tensor.data_type]}"
+    return None

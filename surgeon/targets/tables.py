@@ -152,6 +152,9 @@ CONSTANT_INPUTS: dict[str, dict[int, Range]] = {
     "Upsample": {1: up_to(8, 4)},
 }
 
+# Where TensorRT-RTX takes any input that follows from constants; elsewhere weights behind Identity and Cast alone.
+RTX_FOLDING = frozenset({"DequantizeLinear", "QuantizeLinear", "Squeeze", "Unsqueeze"})
+
 # Inputs that the parser makes a shape tensor of, where they are computed
 # (ShapeTensor.cpp and builtin_op_importers.cpp@9f82b2b).
 SHAPE_INPUTS: dict[str, tuple[int, ...]] = {

@@ -171,7 +171,7 @@ class Target:
         if table.lowers_to and _is_newer(node, table.lowers_to):
             return f"{node.op} is not in opset {self.opset}, the newest that this parser reads"
         for position in row.constant_inputs:
-            if not is_weights(input_of(node, position)):
+            if not is_weights(input_of(node, position)) and not (self.rtx and _becomes_weights(node, position)):
                 return f"its input {position} must be an initializer"
         for check in row.checks:
             why = check(node)
@@ -314,6 +314,16 @@ def _branch_left_out(node: Node) -> Graph | None:
     if known is None or known.size != 1:
         return None
     return node.body("else_branch" if bool(known.reshape(-1)[0]) else "then_branch")
+
+
+def _becomes_weights(node: Node, position: int) -> bool:
+    """Whether TensorRT-RTX makes weights of an input that is computed; measured with TensorRT-RTX 1.7.1."""
+    value = input_of(node, position)
+    if node.key in tables.RTX_FOLDING:
+        return value is not None and node.graph.model.is_constant(value)
+    while value is not None and value.producer is not None and value.producer.key in ("Cast", "Identity"):
+        value = value.producer.inputs[0]
+    return is_weights(value)
 
 
 def _is_newer(node: Node, opset: int) -> bool:

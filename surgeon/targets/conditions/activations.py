@@ -15,7 +15,7 @@ from surgeon.targets.condition import (
     is_weights,
     rank_of,
 )
-from surgeon.targets.releases import EVERYWHERE, between, since
+from surgeon.targets.releases import EVERYWHERE, RTX, between, since
 
 CLIPPED_BY_TENSORS = (0, TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64)  # 0: not inferred
 
@@ -94,6 +94,11 @@ def relu_type(node: Node) -> str | None:
 )
 def no_integers(node: Node) -> str | None:
     return "integers are refused" if dtype_of(node) in (TensorProto.INT32, TensorProto.INT64) else None
+
+
+@condition("Swish", RTX, source="measured with TensorRT-RTX alone: [1] comes back")
+def swish_number(node: Node) -> str | None:
+    return "an input without dimensions comes back with one" if rank_of(node) == 0 else None
 
 
 @condition("PRelu", between((8, 4), (8, 4)), source="measured with TensorRT 8.4.1.5: its process dies while it parses")

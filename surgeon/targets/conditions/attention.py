@@ -30,6 +30,15 @@ def attention_window(node: Node) -> str | None:
     return f"{named[0]} is not read: it would attend to every key" if named else None
 
 
+@condition(
+    "Attention",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: Setting softmax precision is not supported in TensorRT Attention",
+)
+def attention_precision(node: Node) -> str | None:
+    return "softmax_precision is refused" if "softmax_precision" in node.attrs else None
+
+
 @condition("Attention", RTX, source="measured with TensorRT-RTX alone: IAttention::setMask, CausalMaskKind")
 def attention_causal_mask(node: Node) -> str | None:
     if not node.attr("is_causal") or input_of(node, 3) is None:
@@ -126,11 +135,20 @@ def why_not_rotated(shape: Shape | None, positions: Shape | None, cache: Shape |
         return "num_heads is left out, which three dimensions need"
     if not isinstance(shape[-1], int):
         return "the size of the heads is not static"
+    given = (shape[0], shape[-2] if len(shape) == 4 else shape[1])
     if positions is None:
-        return None
+        return _why_other_cache(given, cache)
     if len(positions) != 2:
         return f"positions of {len(positions)} dimensions are refused; two are taken"
-    given = (shape[0], shape[-2] if len(shape) == 4 else shape[1])
     if all(isinstance(one, int) == isinstance(other, int) for one, other in zip(given, positions, strict=True)):
         return None
     return "of the sizes of data and positions one is static, the other is not"
+
+
+def _why_other_cache(given: Shape, cache: Shape | None) -> str | None:
+    """Why a cache without positions, which has a row for each position of each example, is refused."""
+    if cache is None or len(cache) != 3:
+        return None
+    if all(isinstance(one, int) == isinstance(other, int) for one, other in zip(given, cache[:2], strict=True)):
+        return None
+    return "of the sizes of data and cache one is static, the other is not"

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from onnx import TensorProto
 
 from surgeon.ir.graph import Graph, Node, Value
 from surgeon.ir.lattice import HALVES
-from surgeon.targets.condition import condition, constant_of, dtype_name, dtype_of, input_of, is_weights, shape_of
-from surgeon.targets.releases import RTX, since
+from surgeon.targets.condition import (
+    condition,
+    constant_of,
+    dtype_name,
+    dtype_of,
+    input_of,
+    is_weights,
+    rank_of,
+    shape_of,
+)
+from surgeon.targets.dtypes import MOST_DIMENSIONS, PACKED
+from surgeon.targets.releases import RTX, between, since
 
 
 @condition("Loop", RTX, source="measured with TensorRT-RTX alone: `Node input was not registered`")
@@ -90,6 +102,19 @@ def stateless_scan(node: Node) -> str | None:
 
 
 @condition(
+    "Scan",
+    since(7, 0, rtx=True),
+    source="onnx-tensorrt@84b5be1 to @96e7811: convertAxis(axis, Dims::MAX_DIMS); measured with TensorRT-RTX 1.7.1: "
+    "ILoopOutputLayer has illegal `axis` of value 7",
+)
+def scanned_from_behind(node: Node) -> str | None:
+    for name in ("scan_input_axes", "scan_output_axes"):
+        if any(axis < 0 for axis in node.attrs.get(name) or ()):
+            return f"a negative axis in {name} is counted from {MOST_DIMENSIONS} dimensions"
+    return None
+
+
+@condition(
     "If",
     since(8, 0),
     source="`IIfConditionalOutputLayer inputs must have the same shape`; other sizes of one rank are taken, as was "
@@ -118,6 +143,57 @@ def undecided_branches(node: Node) -> str | None:
     return None if why is None or is_decided(input_of(node, 0)) else f"{why}, and its condition is not constant"
 
 
+@condition(
+    "If",
+    between((8, 4), (8, 4)),
+    source="measured with TensorRT 8.4.1.5: IIfConditionalOutputLayer inputs must have the same shape",
+)
+def branches_of_other_sizes(node: Node) -> str | None:
+    sizes = _unequal_results(node)
+    return None if sizes is None else f"its branches return the sizes {sizes[0]} and {sizes[1]}"
+
+
+@condition(
+    "If",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: Assertion n.outputs.size() == 1 failed, graphScope.cpp",
+)
+def nested_sizes(node: Node) -> str | None:
+    for value in (value for body in node.bodies for value in body.results if value is not None):
+        sizes = _unequal_results(value.producer) if value.producer is not None else None
+        if sizes is not None:
+            return f"a branch returns what an If makes in the sizes {sizes[0]} and {sizes[1]}"
+    return None
+
+
+def _unequal_results(node: Node) -> tuple[list[int], list[int]] | None:
+    """The static sizes of a result of an If that its branches make in different ones of one rank."""
+    if node.key != "If" or len(node.bodies) != 2:
+        return None
+    for one, other in zip(*(body.results for body in node.bodies), strict=True):
+        left, right = (None if value is None else node.graph.model.shape(value) for value in (one, other))
+        if left is None or right is None or len(left) != len(right):
+            continue
+        pairs = [(a, b) for a, b in zip(left, right, strict=True) if isinstance(a, int) and isinstance(b, int)]
+        if any(a != b for a, b in pairs):
+            return [a for a, _ in pairs], [b for _, b in pairs]
+    return None
+
+
+@condition(
+    "If",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: MyelinCheckException: bb.cpp, append_to->parent() == this; two "
+    "dimensions are taken",
+)
+def slid_over_weights(node: Node) -> str | None:
+    for inner in (inner for body in node.bodies for inner in body.of(SLIDING)):
+        if rank_of(inner) == 3 and all(is_weights(value) for value in inner.inputs):
+            return f"a branch holds {inner.op} of weights with one spatial dimension"
+    return None
+
+
+SLIDING = ("AveragePool", "Conv", "MaxPool")
 COMPARISONS = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 CONNECTIVES = frozenset({"And", "Cast", "Identity", "Not", "Or", "Reshape", "Squeeze", "Unsqueeze", "Xor"})
 
@@ -169,7 +245,7 @@ def left_out_part(node: Node) -> str | None:
 )
 def many_conditions(node: Node) -> str | None:
     shape = shape_of(node, 0)
-    if not shape or shape == (1,):
+    if shape is None or all(size == 1 for size in shape):
         return None
     return "whether its condition is one number is not known"
 
@@ -177,16 +253,37 @@ def many_conditions(node: Node) -> str | None:
 @condition(
     "If",
     RTX,
-    source="measured with TensorRT-RTX 1.7.1: Quantized constant is only allowed before DQ; has datatype UInt8 but is "
-    "not network-level IO",
+    source="measured with TensorRT-RTX 1.7.1: has datatype UInt8 but is not network-level IO; Tensor has datatype FP8 "
+    "but is not consumed by",
 )
 def captured_small_type(node: Node) -> str | None:
-    for value in (v for body in node.bodies for n in body.live() for v in n.inputs if v is not None):
+    for value in (v for body in node.bodies for v in _read_from_outside(body)):
         dtype = node.graph.model.dtype(value)
-        captured = value.graph not in node.bodies
-        if captured and (dtype == TensorProto.UINT8 or (dtype == TensorProto.INT8 and is_weights(value))):
+        if dtype == TensorProto.UINT8 or (dtype in PACKED and not is_weights(value)):
             return f"a branch reads '{value.name}' from outside, which is of {dtype_name(dtype)}"
     return None
+
+
+@condition("If", RTX, source="measured with TensorRT-RTX 1.7.1: Quantized constant is only allowed before DQ")
+def captured_twice(node: Node) -> str | None:
+    if len(node.bodies) != 2:
+        return None
+    one, other = (_dequantized_from_outside(body) for body in node.bodies)
+    for value in (value for value in one if value in other):
+        dtype = dtype_name(node.graph.model.dtype(value))
+        return f"both branches dequantize '{value.name}' from outside, which is of {dtype}"
+    return None
+
+
+def _read_from_outside(body: Graph) -> Iterator[Value]:
+    return (v for n in body.live() for v in n.inputs if v is not None and v.graph is not body)
+
+
+def _dequantized_from_outside(body: Graph) -> list[Value]:
+    """The weights outside of a body, of int8 and smaller types, that its DequantizeLinear nodes read."""
+    read = (input_of(node, 0) for node in body.of(["DequantizeLinear"]))
+    held = (value for value in read if value is not None and value.graph is not body and is_weights(value))
+    return [value for value in held if body.model.dtype(value) in (TensorProto.INT8, *PACKED)]
 
 
 @condition(
@@ -205,11 +302,40 @@ def widened_in_each(node: Node) -> str | None:
     return None
 
 
+@condition(
+    "Loop Scan",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: MyelinCheckException: tensor.cpp, never be called on mod_t tensors",
+)
+def drawn_in_each(node: Node) -> str | None:
+    for value in _returned_each_time(node):
+        maker = None if value is None else value.producer
+        if maker is not None and value is not None and maker.key in DRAWN and not _is_drawn_plainly(maker, value):
+            return f"each iteration returns what {maker.op} draws, scaled or in another type than fp32"
+    return None
+
+
+DRAWN = {  # random operators, and the bounds, or the mean and the deviation, of what needs no more layers
+    "RandomNormal": {"mean": 0, "scale": 1},
+    "RandomNormalLike": {"mean": 0, "scale": 1},
+    "RandomUniform": {"low": 0, "high": 1},
+    "RandomUniformLike": {"low": 0, "high": 1},
+}
+
+
+def _is_drawn_plainly(maker: Node, made: Value) -> bool:
+    if made.graph.model.dtype(made) not in (0, TensorProto.FLOAT):
+        return False
+    return all(maker.attrs.get(name, plain) == plain for name, plain in DRAWN[maker.key].items())
+
+
 def _returned_each_time(node: Node) -> list[Value | None]:
-    """What the iterations of a Loop return, behind its condition and state."""
+    """What the iterations of a Loop or Scan return, behind its condition and state."""
     if not node.bodies:
         return []
-    return list(node.bodies[0].results[1 + max(len(node.proto.input) - 2, 0) :])
+    given = len(node.proto.input)
+    before = 1 + max(given - 2, 0) if node.key == "Loop" else given - node.attr("num_scan_inputs")
+    return list(node.bodies[0].results[before:])
 
 
 def _follows(node: Node) -> bool:

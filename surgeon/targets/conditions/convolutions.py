@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from surgeon.ir.graph import Node
+from surgeon.ir.lattice import Shape
 from surgeon.targets.condition import condition, input_of, is_weights, shape_of
 from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
 from surgeon.targets.releases import RTX, between, since
@@ -55,6 +56,28 @@ def output_shape(node: Node) -> str | None:
     if any(t > 0 and t % 2 for t in totals):
         return "output_shape leaves an odd padding, of which it would cut more at the end than at the beginning"
     return None
+
+
+@condition(
+    "ConvTranspose",
+    RTX,
+    source="measured with TensorRT-RTX alone, against ONNX Runtime: the size follows from auto_pad alone",
+)
+def output_shape_besides(node: Node) -> str | None:
+    if "output_shape" not in node.attrs or is_padded_explicitly(node):
+        return None
+    shape, strides = shape_of(node), per_axis(node, "strides", 1)
+    made = list(node.attr("output_shape"))[-len(strides) :]
+    padding = node.attr("auto_pad")
+    if shape is not None and padding != "VALID" and made == _strided(shape, strides):
+        return None
+    return f"output_shape is not read with auto_pad {padding}"
+
+
+def _strided(shape: Shape, strides: list[int]) -> list[int]:
+    """The sizes that SAME padding makes of an input: each by its stride; [] where one is not static."""
+    sizes = [size * stride for size, stride in zip(shape[2:], strides, strict=True) if isinstance(size, int)]
+    return sizes if len(sizes) == len(strides) else []
 
 
 @condition(
@@ -117,6 +140,18 @@ def computed_kernel(node: Node) -> str | None:
 
 
 @condition(
+    "Conv",
+    between((8, 4), (8, 4)),
+    source="measured with TensorRT 8.4.1.5: kernel weights has count 8 but 4 was expected",
+)
+def grouped_channels(node: Node) -> str | None:
+    shape = shape_of(node)
+    if node.attrs.get("group", 1) == 1 or shape is None or len(shape) < 2 or isinstance(shape[1], int):
+        return None
+    return "the number of channels of several groups is not static"
+
+
+@condition(
     "ConvTranspose",
     since(8, 4, rtx=True),
     source="measured with TensorRT 8.4.1.5 and TensorRT-RTX 1.7.1: number of channels must not be dynamic",
@@ -158,8 +193,24 @@ def other_kernel_shape(node: Node) -> str | None:
     )
 
 
+@condition("Conv", RTX, source="measured with TensorRT-RTX 1.7.1: image size is smaller than filter size")
+def wider_kernel(node: Node) -> str | None:
+    shape, kernel = shape_of(node), shape_of(node, 1)
+    if shape is None or kernel is None or node.attr("auto_pad") in ("SAME_UPPER", "SAME_LOWER"):
+        return None
+    pads, dilations = per_axis(node, "pads", 0), per_axis(node, "dilations", 1)
+    count = len(dilations)
+    for place, (size, extent) in enumerate(zip(shape[2:], kernel[2:], strict=False)):
+        if not isinstance(size, int) or not isinstance(extent, int):
+            continue
+        padded = size + pads[place] + (pads[place + count] if len(pads) > count else 0)
+        if padded < (extent - 1) * dilations[place] + 1:
+            return f"the kernel is wider than the image along dimension {place + 2}"
+    return None
+
+
 @condition(
-    "Conv ConvTranspose",
+    "AveragePool Conv ConvTranspose LpPool MaxPool",
     RTX,
     source="measured with TensorRT-RTX 1.7.1: Pads attribute should not be specified with SAME",
 )

@@ -251,6 +251,17 @@ def other_examples(node: Node) -> str | None:
 
 
 @condition(
+    "Expand ReverseSequence",
+    between((8, 4), (8, 4)),
+    source="measured with TensorRT 8.4.1.5: its process dies of weights without elements",
+)
+def second_of_nothing(node: Node) -> str | None:
+    if 0 not in (shape_of(node, 1) or ()) or not is_weights(input_of(node, 1)):
+        return None
+    return "its second input has no elements, and the parser's process dies of it"
+
+
+@condition(
     "Tile",
     RTX,
     source="measured with TensorRT-RTX 1.7.1: value should have been set by symbolic execution; more dimensions are "

@@ -148,7 +148,7 @@ def dropout_training(node: Node) -> str | None:
 )
 def instance_of_one(node: Node) -> str | None:
     shape = shape_of(node)
-    if shape is None or any(size != 1 for size in shape[2:]):
+    if shape is None or len(shape) < 2 or shape[1] == 1 or any(size != 1 for size in shape[2:]):
         return None
     return "one number a channel is refused"
 
@@ -176,10 +176,19 @@ def dropped_weights(node: Node) -> str | None:
     )
 
 
+@condition("Dropout", RTX, source="measured with TensorRT-RTX 1.7.1: Failed to add an identity layer")
+def dropped_nothing(node: Node) -> str | None:
+    given = input_of(node, 0)
+    if given is None or not is_weights(given) or 0 not in (shape_of(node) or ()):
+        return None
+    return "weights without elements are refused"
+
+
 @condition(
-    "LayerNormalization",
+    "LayerNormalization RMSNormalization",
     RTX,
-    source="measured with TensorRT-RTX 1.7.1: no dimensions specified by axes; Axis must be in the range",
+    source="measured with TensorRT-RTX 1.7.1: no dimensions specified by axes; no dimensions to be reduced; Axis must "
+    "be in the range",
 )
 def no_normalized_axis(node: Node) -> str | None:
     rank, axis = rank_of(node), node.attrs.get("axis", -1)

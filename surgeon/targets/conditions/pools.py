@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from onnx import TensorProto
+
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, outputs_of, shape_of
+from surgeon.targets.condition import condition, dtype_of, outputs_of, rank_of, shape_of
 from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since
 
@@ -135,6 +137,28 @@ def average_pads(node: Node) -> str | None:
     count = len(pads) // 2
     rows = list(zip(pads[:count], pads[count:], strict=True))[:2]
     return None if all(end - begin in (0, 1) for begin, end in rows) else f"the pads {pads} are refused"
+
+
+@condition(
+    "AveragePool",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: the padding size is larger than or equal to the filter size for "
+    "exclusive-counting pooling",
+)
+def padding_alone(node: Node) -> str | None:
+    pads, window = list(node.attr("pads") or ()), per_axis(node, "kernel_shape", 1)
+    if node.attrs.get("count_include_pad") or not is_padded_explicitly(node):
+        return None
+    if all(pad < extent for pad, extent in zip(pads, window * 2, strict=False)):
+        return None
+    return f"the pads {pads} are as large as the window {window}, and are not counted"
+
+
+@condition("MaxPool", RTX, source="measured with TensorRT-RTX 1.7.1: int8 3D pooling is not supported")
+def pooled_volumes(node: Node) -> str | None:
+    if dtype_of(node) != TensorProto.INT8 or rank_of(node) != 5:
+        return None
+    return "int8 of three spatial dimensions is refused"
 
 
 @condition("AveragePool", RTX, source="measured with TensorRT-RTX alone, against ONNX Runtime and ONNX's reference")

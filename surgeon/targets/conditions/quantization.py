@@ -33,6 +33,15 @@ def positive_scale(node: Node) -> str | None:
     return "a scale that is not positive is refused" if scale is not None and not bool((scale > 0).all()) else None
 
 
+@condition(
+    "QuantizeLinear DequantizeLinear",
+    between((8, 0), (8, 6)),
+    source="onnx-tensorrt@4225037 to @6ba67d3: static_cast<const float*>(scale.values); measured with TensorRT 8.4.1.5",
+)
+def half_scale(node: Node) -> str | None:
+    return "a scale in fp16 is read as fp32" if dtype_of(node, 1) == TensorProto.FLOAT16 else None
+
+
 @condition("QuantizeLinear", RTX, source="measured with TensorRT-RTX alone, with and without a zero point")
 def quantized_unsigned(node: Node) -> str | None:
     made = node.outputs[0]

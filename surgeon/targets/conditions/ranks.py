@@ -19,6 +19,8 @@ from surgeon.targets.conditions.reductions import is_handed_on
 from surgeon.targets.dtypes import MOST_DIMENSIONS
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since
 
+LAST_DIMENSIONS = 4  # that TopK reaches
+
 
 @condition(
     "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
@@ -27,8 +29,8 @@ from surgeon.targets.releases import EVERYWHERE, RTX, between, since
     source="measured with TensorRT 8.4.1.5 and TensorRT-RTX 1.7.1: at least 1 dimensions are required for input",
 )
 def reduced_number(node: Node) -> str | None:
-    if node.attrs.get("axes") or is_handed_on(node):
-        return None  # there is a dimension, and nothing need be inferred; or nothing is reduced
+    if is_handed_on(node):
+        return None
     return "an input without dimensions is refused" if rank_of(node) == 0 else None
 
 
@@ -39,6 +41,19 @@ def reduced_number(node: Node) -> str | None:
 )
 def indexed_vector(node: Node) -> str | None:
     return "an input of one dimension is refused" if rank_of(node) == 1 else None
+
+
+@condition(
+    "ArgMax ArgMin TopK",
+    between((7, 0), (8, 6)),
+    source="NvInfer.h, addTopK: it must be one of the last four dimensions; measured with TensorRT 8.4.1.5: error "
+    "while computing output extent",
+)
+def far_axis(node: Node) -> str | None:
+    rank, axis = rank_of(node), node.attrs.get("axis", -1 if node.op == "TopK" else 0)
+    if rank is None or rank <= LAST_DIMENSIONS or axis % rank >= rank - LAST_DIMENSIONS:
+        return None
+    return f"axis {axis} is none of the last {LAST_DIMENSIONS} dimensions"
 
 
 @condition(
@@ -190,16 +205,14 @@ def summed_number(node: Node) -> str | None:
 
 
 @condition(
-    "ConstantOfShape Einsum Expand Gather GatherND OneHot Reshape Unsqueeze",
+    "ConstantOfShape Einsum Expand Gather GatherND Loop OneHot Reshape Scan Unsqueeze",
     EVERYWHERE,
     source="NvInfer.h, Dims::MAX_DIMS; measured with TensorRT-RTX 1.7.1",
 )
 def made_dimensions(node: Node) -> str | None:
-    made = node.outputs[0]
-    shape = None if made is None else node.graph.model.shape(made)
-    if shape is None or len(shape) <= MOST_DIMENSIONS:
-        return None
-    return f"{len(shape)} dimensions are refused; {MOST_DIMENSIONS} are the most"
+    shapes = (node.graph.model.shape(made) for made in node.outputs if made is not None)
+    most = max((len(shape) for shape in shapes if shape is not None), default=0)
+    return f"{most} dimensions are refused; {MOST_DIMENSIONS} are the most" if most > MOST_DIMENSIONS else None
 
 
 @condition(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import Shape
 from surgeon.targets.condition import condition, shape_of, unread
-from surgeon.targets.releases import RTX, since
+from surgeon.targets.releases import RTX, between, since
 
 layout = unread(
     "layout",
@@ -45,6 +45,24 @@ def reverse_numbers(node: Node) -> str | None:
     return None
 
 
+@condition(
+    "LSTM GRU RNN",
+    since(7, 0, rtx=True),
+    source="onnx-tensorrt@84b5be1 to @96e7811 OnnxAttrs.cpp: Unknown activation type; measured with TensorRT-RTX 1.7.1",
+)
+def affine_activation(node: Node) -> str | None:
+    return "the activation Affine is refused" if "Affine" in (node.attr("activations") or ()) else None
+
+
+@condition(
+    "LSTM GRU RNN",
+    since(7, 0, rtx=True),
+    source="onnx-tensorrt@84b5be1 to @96e7811 getActivationDefaultAlpha: kSOFTPLUS, 0; measured with TensorRT-RTX",
+)
+def softplus_activation(node: Node) -> str | None:
+    return "the activation Softplus is scaled by 0" if "Softplus" in (node.attr("activations") or ()) else None
+
+
 def _differ_backward(node: Node, name: str) -> bool:
     """Whether the second half of a list, which is for the reverse pass, is another one than the first."""
     given = list(node.attrs.get(name) or [])
@@ -67,6 +85,11 @@ def hidden_size(node: Node) -> str | None:
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
+@condition(
+    "LSTM GRU RNN",
+    between((8, 4), (8, 4)),
+    source="measured with TensorRT 8.4.1.5: last dimension of input0 and last dimension of input1 must match",
+)
 @condition(
     "LSTM GRU RNN",
     RTX,

@@ -56,7 +56,7 @@ def is_handed_on(node: Node) -> bool:
 
 def reduces_nothing(node: Node) -> bool:
     """Whether noop_with_empty_axes holds: there are no axes."""
-    return bool(node.attr("noop_with_empty_axes")) and input_of(node, 1) is None and "axes" not in node.attrs
+    return node.attr("noop_with_empty_axes") == 1 and input_of(node, 1) is None and "axes" not in node.attrs
 
 
 @condition(
@@ -147,11 +147,3 @@ def normalized_axes(node: Node) -> str | None:
     if rank is None or all(-rank <= axis < rank for axis in axes):
         return None
     return f"the axes {list(axes)} are more than the {rank} dimensions"
-
-
-@condition("MeanVarianceNormalization", RTX, source="measured with TensorRT-RTX alone, against ONNX Runtime")
-def normalized_twice(node: Node) -> str | None:
-    rank, axes = rank_of(node), node.attr("axes") or (0, 2, 3)
-    if rank is None or len({axis % max(rank, 1) for axis in axes}) == len(axes):
-        return None
-    return f"the axes {list(axes)} name one twice: it would divide by its size twice"

@@ -100,6 +100,11 @@ INTEGERS = frozenset({TensorProto.INT8, TensorProto.INT32, TensorProto.INT64})
     source="measured with TensorRT 8.4.1.5: einsum input tensor 0 has invalid type Int32",
 )
 @condition(
+    "QuantizeLinear",
+    between((8, 4), (8, 4)),
+    source="measured with TensorRT 8.4.1.5: only activation types allowed as input to this layer",
+)
+@condition(
     "MatMul Gemm Einsum Erf ReduceL2 ReduceLogSum ReduceLogSumExp QuantizeLinear",
     RTX,
     source="measured with TensorRT-RTX 1.7.1: Found unsupported input type; not support the given operator",
@@ -267,9 +272,17 @@ def remainder_of_int8(node: Node) -> str | None:
     "Equal", RTX, source="measured with TensorRT-RTX 1.7.1: weights of uint8 become int32: must have same input types"
 )
 def compared_uint8(node: Node) -> str | None:
-    if dtype_of(node) != TensorProto.UINT8 or not any(is_weights(value) for value in node.inputs):
+    weights = [is_weights(value) for value in node.inputs]
+    if dtype_of(node) != TensorProto.UINT8 or not any(weights) or all(weights):
         return None
     return "weights of uint8 are read as int32, and the other operand is not"
+
+
+@condition("CastLike", RTX, source="measured with TensorRT-RTX 1.7.1: weights of uint8 become int32: does not match")
+def cast_like_weights(node: Node) -> str | None:
+    if dtype_of(node, 1) != TensorProto.UINT8 or not is_weights(input_of(node, 1)):
+        return None
+    return "weights of uint8 are read as int32, and cast to"
 
 
 @condition("ConstantOfShape", RTX, source="measured with TensorRT-RTX 1.7.1: Invalid input type for ConstantOfShape")

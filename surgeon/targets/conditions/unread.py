@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from surgeon.ir.graph import Node
 from surgeon.targets.condition import condition, opset_of, rank_of, unread
-from surgeon.targets.releases import EVERYWHERE, since, up_to
+from surgeon.targets.releases import EVERYWHERE, between, since, up_to
 
 largest = unread(
     "largest",
@@ -43,14 +43,45 @@ def not_spatial(node: Node) -> str | None:
 
 @condition(
     "Add Sub Mul Div Pow And Or Xor Equal Greater Less",
+    between((7, 0), (9, 3)),
+    source="onnx-tensorrt@84b5be1 to @3b9c961 broadcastTensor: Pre-opset 7 broadcasting is unsupported",
+    below_opset=7,
+)
+@condition(
+    "MatMul PRelu",
     since(7, 0, rtx=True),
-    source="onnx-tensorrt@84b5be1 to @96e7811: Pre-opset 7 broadcasting is unsupported; measured with TensorRT-RTX",
+    source="onnx-tensorrt@84b5be1 to @96e7811 broadcastTensors; measured with TensorRT-RTX 1.7.1: Pre-opset 7 "
+    "broadcasting is unsupported",
     below_opset=7,
 )
 def legacy_broadcast(node: Node) -> str | None:
     if opset_of(node) >= 7 or rank_of(node) == rank_of(node, 1):
         return None
     return "operands of different ranks are refused below opset 7"
+
+
+@condition(
+    "Gemm",
+    since(7, 0, rtx=True),
+    source="onnx-tensorrt@84b5be1 to @96e7811 broadcastTensors; measured with TensorRT-RTX 1.7.1: Pre-opset 7 "
+    "broadcasting is unsupported",
+    below_opset=7,
+)
+def legacy_bias(node: Node) -> str | None:
+    if opset_of(node) >= 7 or rank_of(node, 2) in (None, 2):
+        return None
+    return f"a bias of {rank_of(node, 2)} dimensions is refused below opset 7"
+
+
+@condition(
+    "Add Sub Mul Div Pow And Or Xor Equal Greater Less Max Mean Min Sum",
+    since(10, 0, rtx=True),
+    source="onnx-tensorrt@eb43908, @96e7811 elementwiseHelper: CHECK_STATUS(broadcastTensor), of operands of one rank, "
+    "too; measured with TensorRT-RTX 1.7.1",
+    below_opset=7,
+)
+def legacy_elementwise(node: Node) -> str | None:
+    return "it is refused below opset 7" if opset_of(node) < 7 else None
 
 
 @condition(
