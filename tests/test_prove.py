@@ -445,7 +445,7 @@ def test_what_the_original_rounds_off_in_float64_too_is_no_difference(dtype: typ
 
 
 def far_below_zero(
-    infos: list[tuple[str, int, tuple[int, ...]]], numbers: frozenset[str], below: int
+    infos: list[tuple[str, int, tuple[int, ...]]], numbers: frozenset[str], below: int, kinds: tuple[str, ...]
 ) -> Iterator[tuple[str, Feeds]]:
     yield "random", {name: arrays(-93, -60) for name, _, _ in infos}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -136,3 +138,45 @@ def test_a_large_model_is_proved_without_large_runs(monkeypatch: pytest.MonkeyPa
     assert len(surgeon.rewrite(proto, target="10.9").report.applied) == 1
     assert largest and max(largest) < 100_000
     onnx.checker.check_model(proto)
+
+
+NORM = """m = ReduceMean <axes = [2, 3]> (x)  d = Sub (x, m)  q = Mul (d, d)  v = ReduceMean <axes = [2, 3]> (q)
+    e = Add (v, c)  r = Sqrt (e)  y = Div (d, r)"""
+
+
+def test_sums_are_tried_on_everything_at_a_small_size_and_little_at_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    from surgeon.proof import judge as module
+
+    tried = []
+    real = module._Judge._tried
+
+    def watched(self, kind, feeds, *args, **options):  # type: ignore[no-untyped-def]
+        tried.append((kind, next(iter(feeds.values())).size))
+        return real(self, kind, feeds, *args, **options)
+
+    monkeypatch.setattr(module._Judge, "_tried", watched)
+    proto = model(f"(float[1,3,200,240] x) => (float[1,3,200,240] y) <float c = {{1e-5}}> {{ {NORM} }}")
+    report = surgeon.rewrite(proto, target="10.9").report
+    assert [a.pass_name for a in report.applied] == ["instance-norm"]
+    assert [kind for kind, size in tried if size > 100_000] == ["random", "huge"]
+    assert {"zero", "inf", "shifted"} < {kind for kind, size in tried if size < 10_000}
+
+
+WRONG = '''"""For a test."""
+from surgeon import Stage, const, op, rule, var
+x, axes = var("x"), const("axes")
+@rule(op.ReduceMean(x, axes), stage=Stage.FUSE)
+def wrong(b, x, axes):
+    return b.Div(b.ReduceSum(x, axes=[2, 3], keepdims=1), {count})
+'''
+
+
+def test_a_sum_that_is_wrong_at_its_own_size_alone_is_undone(tmp_path: Path) -> None:
+    """Sum / 323 is the mean at the small size that is tried first, and at no other."""
+    head, mean = "(float[1,3,200,240] x) => (float[1,3,1,1] y)", "y = ReduceMean <axes = [2, 3]> (x)"
+    near = shrunk(_pair(mean, head=head), reducing=True)
+    assert near is not None
+    _, _, height, width = near.inputs[0][2]
+    (tmp_path / "wrong.py").write_text(WRONG.format(count=float(height * width)))
+    report = surgeon.rewrite(model(f"{head} {{ {mean} }}"), target="10.9", passes=tmp_path, only=["wrong"]).report
+    assert not report.applied and "random" in report.undone[0].why

@@ -21,7 +21,11 @@ SizedInput = tuple[str, int, tuple[int, ...]]  # its name, its element type, its
 
 
 def feeds_of(
-    inputs: Sequence[SizedInput], seed: int = 0, numbers: Collection[str] = (), below: int = 4
+    inputs: Sequence[SizedInput],
+    seed: int = 0,
+    numbers: Collection[str] = (),
+    below: int = 4,
+    kinds: Collection[str] = (),
 ) -> Iterator[tuple[str, Feeds]]:
     """(kind, feeds) for the kinds of input on which a rewrite must hold; every kind is finite but `inf` and `nan`.
 
@@ -30,26 +34,32 @@ def feeds_of(
     numbers  names of integer inputs that are neither positions nor sizes: for them there are kinds with negative and
              with large integers. Any other integer is from 0 on and less than `below`: a position or a size
     below    what those integers are less than
+    kinds    those that are drawn; all unless said
     """
     draws = _Draws(inputs, np.random.default_rng(seed), below)
     rng, normal = draws.rng, draws.normal
-    yield "random", draws.feeds(lambda s, e: normal(s))
+    drawn: list[tuple[str, Callable[[], Feeds]]] = [("random", lambda: draws.feeds(lambda s, e: normal(s)))]
     if numbers:
-        for kind, draw in (("negative integer", _small_integers), ("large integer", _large_integers)):
-            integers = {n: draw(rng, s, helper.tensor_dtype_to_np_dtype(e)) for n, e, s in inputs if n in numbers}
-            yield kind, {**draws.feeds(lambda s, e: normal(s)), **integers}
-    if not any(elem in FLOATS for _, elem, _ in inputs):
-        return
-    yield "zero", draws.feeds(lambda s, e: np.zeros(s))
-    yield "zero rows", draws.feeds(lambda s, e: _zero_rows(normal(s)))
-    yield "tiny", draws.feeds(lambda s, e: normal(s) * 1e-7)
-    yield "large", draws.feeds(lambda s, e: normal(s) * 1e3)
-    yield "shifted", draws.feeds(lambda s, e: normal(s) + 5.0)
-    yield "negative zero", draws.feeds(lambda s, e: np.where(rng.random(s) < 0.5, -0.0, normal(s)))
-    yield "denormal", draws.feeds(lambda s, e: normal(s) * (1e-7 if e in HALVES else 1e-41))
-    yield "huge", draws.feeds(lambda s, e: _huge(normal(s), e))
-    yield "inf", draws.feeds(lambda s, e: _sprinkle(normal(s), rng, (np.inf, -np.inf)))
-    yield "nan", draws.feeds(lambda s, e: _sprinkle(normal(s), rng, (np.nan,)))
+        drawn += [
+            ("negative integer", lambda: _with_integers(draws, numbers, _small_integers)),
+            ("large integer", lambda: _with_integers(draws, numbers, _large_integers)),
+        ]
+    if any(elem in FLOATS for _, elem, _ in inputs):
+        drawn += [
+            ("zero", lambda: draws.feeds(lambda s, e: np.zeros(s))),
+            ("zero rows", lambda: draws.feeds(lambda s, e: _zero_rows(normal(s)))),
+            ("tiny", lambda: draws.feeds(lambda s, e: normal(s) * 1e-7)),
+            ("large", lambda: draws.feeds(lambda s, e: normal(s) * 1e3)),
+            ("shifted", lambda: draws.feeds(lambda s, e: normal(s) + 5.0)),
+            ("negative zero", lambda: draws.feeds(lambda s, e: np.where(rng.random(s) < 0.5, -0.0, normal(s)))),
+            ("denormal", lambda: draws.feeds(lambda s, e: normal(s) * (1e-7 if e in HALVES else 1e-41))),
+            ("huge", lambda: draws.feeds(lambda s, e: _huge(normal(s), e))),
+            ("inf", lambda: draws.feeds(lambda s, e: _sprinkle(normal(s), rng, (np.inf, -np.inf)))),
+            ("nan", lambda: draws.feeds(lambda s, e: _sprinkle(normal(s), rng, (np.nan,)))),
+        ]
+    for kind, draw in drawn:
+        if not kinds or kind in kinds:
+            yield kind, draw()
 
 
 class _Draws:
@@ -79,6 +89,12 @@ class _Draws:
         if dtype == np.bool_:
             return self.rng.integers(0, 2, shape).astype(np.bool_)
         return self.rng.integers(0, self.below, shape).astype(dtype)
+
+
+def _with_integers(draws: _Draws, numbers: Collection[str], draw: Callable[..., np.ndarray]) -> Feeds:
+    """Random numbers, and for the inputs that are `numbers` what `draw` makes."""
+    integers = {n: draw(draws.rng, s, helper.tensor_dtype_to_np_dtype(e)) for n, e, s in draws.inputs if n in numbers}
+    return {**draws.feeds(lambda s, e: draws.normal(s)), **integers}
 
 
 def _huge(x: np.ndarray, elem: int) -> np.ndarray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -107,6 +107,7 @@ def judge(
     slack: float = 1.0,
     own_rounding: bool = False,
     probed: bool = False,
+    kinds: Collection[str] = (),
 ) -> Verdict:
     """Run both sides of a pair on every kind of input, at each size, and compare all outputs.
 
@@ -116,6 +117,7 @@ def judge(
                   operator by operator, takes that (four times as far, as everywhere): ONNX Runtime leaves most of that
                   rounding out, and a deep model makes much of little
     probed        whether it is a window, on which the further inputs of `probes` are tried
+    kinds         of input that are tried; all unless said
     """
     random = why_random(pair.before, pair.after)
     if random:
@@ -131,7 +133,7 @@ def judge(
     if after.lacking and not before.lacking:
         return Verdict.different(f"ONNX Runtime runs the original window, not the rewritten one: {after.lacking}")
     after.follow(before)
-    return _Judge(pair, before, after, slack=slack, own_rounding=own_rounding, probed=probed).verdict(choice)
+    return _Judge(pair, before, after, slack=slack, own_rounding=own_rounding, probed=probed).verdict(choice, kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,12 +230,12 @@ class _Judge:
         self.note = ""
         self.made = 0  # elements of the outputs of the last run
 
-    def verdict(self, choice: SizeChoice) -> Verdict:
+    def verdict(self, choice: SizeChoice, kinds: Collection[str]) -> Verdict:
         """Try one set of inputs after the other, until one shows a difference."""
         runs, why = 0, ""
         integers = plain_integers(self.pair)
         for turn, (infos, given) in enumerate(self.pair.runs(choice)):
-            for kind, drawn in feeds_of(infos, numbers=integers, below=choice.below):
+            for kind, drawn in feeds_of(infos, numbers=integers, below=choice.below, kinds=kinds):
                 if turn and self.is_probed and kind not in AT_OTHER_SIZES:
                     continue
                 if kind in self.blind.kinds:

@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from surgeon.rules.window import Rewrite
 
 
+OF_MANY = ("random", "huge")  # kinds of input: rounding and overflow grow with how many numbers are added up
+
+
 class Prover:
     """Proves the rewrites of one model, each on its own window. Windows that are alike are proved once.
 
@@ -130,24 +133,41 @@ class Prover:
         """The verdict on a pair: at small sizes where that settles it, else at those of the model."""
         asked = _asked(pair, tolerance, choice)
         if asked not in self._alike:
-            small = shrunk(pair)
-            verdict = None if small is None else self._remembered(small, tolerance, choice)
-            if verdict is None or not verdict.ok:
-                verdict = self._remembered(pair, tolerance, choice)
-            self._alike[asked] = verdict
+            small = self._at_small_sizes(pair, tolerance, choice)
+            self._alike[asked] = small or self._remembered(pair, tolerance, choice)
         return self._alike[asked]
 
-    def _remembered(self, pair: ModelPair, tolerance: float, choice: SizeChoice) -> Verdict:
+    def _at_small_sizes(self, pair: ModelPair, tolerance: float, choice: SizeChoice) -> Verdict | None:
+        """The verdict where small sizes settle it; None where they do not.
+
+        What is added up along a large size is tried on everything at a small one, and at its own on what tells sums of
+        few numbers from sums of many.
+        """
+        small = shrunk(pair)
+        if small is not None:
+            verdict = self._remembered(small, tolerance, choice)
+            return verdict if verdict.ok else None
+        near = shrunk(pair, reducing=True)
+        if near is None or not (verdict := self._remembered(near, tolerance, choice)).ok:
+            return None
+        whole = self._remembered(pair, tolerance, choice, kinds=OF_MANY)
+        if not whole.ok:
+            return None
+        return replace(whole, max_error=max(verdict.max_error or 0.0, whole.max_error or 0.0), why=verdict.why)
+
+    def _remembered(
+        self, pair: ModelPair, tolerance: float, choice: SizeChoice, kinds: tuple[str, ...] = ()
+    ) -> Verdict:
         """The verdict of the judge, from memory where the same was asked before."""
-        asked = _asked(pair, tolerance, choice)
+        asked = _asked(pair, tolerance, choice, kinds)
         if asked not in self._verdicts:
-            self._verdicts[asked] = judge(pair, choice, slack=tolerance, probed=True)
+            self._verdicts[asked] = judge(pair, choice, slack=tolerance, probed=not kinds, kinds=kinds)
         return self._verdicts[asked]
 
 
-def _asked(pair: ModelPair, tolerance: float, choice: SizeChoice) -> bytes:
+def _asked(pair: ModelPair, tolerance: float, choice: SizeChoice, kinds: tuple[str, ...] = ()) -> bytes:
     """What identifies a proof."""
-    return hashlib.sha256(repr((tolerance, choice)).encode() + pair.digest()).digest()
+    return hashlib.sha256(repr((tolerance, choice, kinds)).encode() + pair.digest()).digest()
 
 
 __all__ = ["Prover"]

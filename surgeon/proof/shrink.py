@@ -8,6 +8,8 @@ small size is what they compute at a large one, place by place.
 2. An axis that an operator adds up, sorts or mixes is not free, nor one along which a constant has several numbers.
 3. The small size leaves the same rest by the strides, and is larger than what a kernel reaches.
 4. Equal sizes stay equal, different ones stay different.
+
+A window whose sizes are not free for 2 alone is tried at a small size and at its own; see `prove`.
 """
 
 from __future__ import annotations
@@ -44,8 +46,12 @@ class _Bound(Exception):
     """The sizes of a window are not free."""
 
 
-def shrunk(pair: ModelPair) -> ModelPair | None:
-    """The pair with small numbers for its free sizes; None where it has no large ones that are free."""
+def shrunk(pair: ModelPair, *, reducing: bool = False) -> ModelPair | None:
+    """The pair with small numbers for its free sizes; None where it has no large ones that are free.
+
+    `reducing`: a size is free, too, where operators add up or compare along it. Then a pair that is equal at the small
+    sizes need not be at the large ones: more numbers are added up there.
+    """
     ranks = {len(shape) for _, _, shape in pair.inputs if len(shape) > 1}
     sizes = [d for _, _, shape in pair.inputs for d in shape if isinstance(d, int)]
     if pair.met or len(ranks) != 1 or max(sizes, default=0) < LARGE:
@@ -54,7 +60,7 @@ def shrunk(pair: ModelPair) -> ModelPair | None:
     if any(len(shape) not in (0, rank) for _, _, shape in pair.inputs):
         return None
     try:
-        sides = [_Side(side, rank) for side in (pair.before, pair.after)]
+        sides = [_Side(side, rank, reducing) for side in (pair.before, pair.after)]
     except _Bound:
         return None
     free = frozenset(range(-rank, 0)).difference(*(side.bound for side in sides))
@@ -116,8 +122,9 @@ class _Side:
     reach   a small size is at least this
     """
 
-    def __init__(self, model: ModelProto, rank: int) -> None:
+    def __init__(self, model: ModelProto, rank: int, reducing: bool) -> None:
         self.rank = rank
+        self.reducing = reducing
         self.bound: set[int] = set()
         self.stride = 1
         self.reach = 0
@@ -149,6 +156,8 @@ class _Side:
         elif op == "BatchNormalization":
             per_channel = not attrs.get("training_mode") and "spatial" not in attrs and len(node.output) == 1
             self._bind_axis(1 if per_channel else _unknown())
+        elif op == "InstanceNormalization" and self.reducing:
+            self._bind_axis(1)
         elif op in ALONG_AN_AXIS:
             self._bind_constants(node.input)
             axis = attrs["axis"] if "axis" in attrs else _unknown()
@@ -208,7 +217,8 @@ class _Side:
             tensor = self.constants.get(node.input[1]) if len(node.input) > 1 else None
             axes = numpy_helper.to_array(tensor).reshape(-1).tolist() if tensor is not None else _unknown()
         for axis in axes or _unknown():
-            self._bind_axis(axis)
+            if not self.reducing:
+                self._bind_axis(axis)
 
 
 def _unknown() -> Any:
