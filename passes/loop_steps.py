@@ -3,7 +3,8 @@
 Why       TensorRT makes what a Loop collects as long as its limit of iterations says: TensorRT-RTX refuses such a Loop
           without a limit, and each release fills up what a condition ends before the limit. tf2onnx writes every
           tf.while_loop of a recurrent network so, and scripted PyTorch modules a `while`.
-          TensorRT-RTX does not read a condition that is left out, but that its body reads, either.
+          TensorRT-RTX has neither a condition that is left out nor, without a limit, the number of the iteration
+          for a body that reads them.
 Rewrites  Loop(limit, c) whose condition is counter < number  ->  Loop(min(limit, number - counter), true)
           <=, >, >=, Not and And of them; the counter grows by 1 each time, the number stays
           Loop without a condition                            ->  Loop with the condition true
@@ -36,18 +37,18 @@ CONDITION = "condition~"  # no name of a file has a ~ at its end but by intent: 
 def decompose(b):
     body, limit, begins, states = b.root.bodies[0], *_given(b)
     require(not reads_of_function(body), "its body reads an attribute of its function")
-    true = b.constant(np.asarray(True))
+    true, known = b.constant(np.asarray(True)), None if limit is None else b.value(limit)
+    is_counted = limit is not None and (known is None or known.reshape(()) < NO_LIMIT)
     if _hands_on(body):
-        return _loop(b, [limit, true, *states]) if begins is None else not_mine()
-    if len(b.root.outputs) == len(states):
+        return _loop(b, [limit, true, *states]) if begins is None and is_counted else not_mine()
+    if is_counted and len(b.root.outputs) == len(states):
         not_mine()
     steps = _steps(b, body, _result(body, 0))
     if begins is not None and b.value(begins) is None:
         steps = b.Where(_scalar(b, begins), steps, np.asarray(0))
     elif begins is not None and not b.value(begins).all():
         not_mine()  # it does not begin
-    known = None if limit is None else b.value(limit)
-    if limit is not None and (known is None or known.reshape(()) < NO_LIMIT):
+    if limit is not None and is_counted:
         steps = b.Min(_scalar(b, limit), steps)
     return _loop(b, [steps, true, *states], ends=False)
 

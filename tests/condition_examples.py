@@ -51,6 +51,10 @@ GATHERING = (
     "(float[2] x, bool go, int64 k) => (float[2] z, float[n,2] y) <int64 n = {2147483647}> { g = Identity (go) z, y = Loop (n, g, x) <body = b"
     " (int64 i, bool c, float[2] s) => (bool d, float[2] t, float[2] u) { d = Identity (c) t = Neg (s) u = Abs (s) }> }"
 )
+COUNTING = (
+    "(float[2] x, bool go, int64 k) => (float[2] y) <int64 n = {2147483647}> { g = Identity (go) y = Loop (n, g, x) <body = b"
+    " (int64 i, bool c, float[2] s) => (bool d, float[2] t) { d = Identity (c) f = Cast <to = 1> (i) t = Add (s, f) }> }"
+)
 
 SCALED = '(float[1,4] x, float[2] s, int64[2] n) => (float[a,b] y) { h = Shape (x) f = Cast <to = 1> (h) t = Abs (s) y = Resize <nearest_mode = "floor", coordinate_transformation_mode = "asymmetric"> (x, , t) }'
 
@@ -141,6 +145,11 @@ MORE: dict[str, list[Example]] = {
     "endless_loop": [
         Example("Loop", "rtx", "what each iteration returns is refused without a limit on the iterations", 13, *both(GATHERING, "2147483647", "2147483646")),
         Example("Loop", "rtx", "what each iteration returns is refused without a limit on the iterations", 13, *both(GATHERING.replace("(n,", "(,"), "(,", "(k,")),
+    ],
+    "uncounted_loop": [
+        Example("Loop", "rtx", "it has no limit on the iterations, and its body reads their number as 'i'", 13, *both(COUNTING, "2147483647", "2147483646")),
+        Example("Loop", "rtx", "it has no limit on the iterations, and its body reads their number as 'i'", 13, *both(COUNTING.replace("(n,", "(,"), "(,", "(k,")),
+        Example("Loop", "rtx", "it has no limit on the iterations, and its body reads their number as 'i'", 13, *both(COUNTING, "f = Cast <to = 1> (i) t = Add (s, f)", "t = Add (s, s)")),
     ],
     "ended_early": [
         Example("Loop", "7.0 to 11.4, rtx", "what the iterations return has a row for each that the limit allows, though the condition may end it", 13, *both(GATHERING.replace("2147483647", "4").replace("Identity (c)", "Not (c)"), "Not (c)", "Identity (c)", "Constant <value = bool {1}> ()")),

@@ -50,6 +50,18 @@ def endless_loop(node: Node) -> str | None:
     return "what each iteration returns is refused without a limit on the iterations"
 
 
+@condition("Loop", RTX, source="measured with TensorRT-RTX 1.7.1: `Node input was not registered`; 2147483646 is taken")
+def uncounted_loop(node: Node) -> str | None:
+    trips = constant_of(node, 0)
+    if not node.bodies or (input_of(node, 0) is not None and (trips is None or int(trips.reshape(-1)[0]) < NO_LIMIT)):
+        return None
+    body = node.bodies[0]
+    number = body.values[body.proto.input[0].name]
+    if not number.users and number not in body.results:
+        return None
+    return f"it has no limit on the iterations, and its body reads their number as '{number.name}'"
+
+
 @condition(
     "Loop",
     since(7, 0, rtx=True),
