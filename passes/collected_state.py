@@ -20,6 +20,7 @@ from onnx import GraphProto, NodeProto, helper
 
 from surgeon import Builder, Stage, not_mine, op, require, require_some, rule
 from surgeon.ir.graph import Graph, Node, Value
+from surgeon.ir.lattice import FLOATS
 
 from ._copy import copied, present, reads_of_function
 from ._shapes import elements, joined, moved_axis
@@ -46,6 +47,7 @@ def collect(b):
     if not found:
         not_mine()
     require(not reads_of_function(body), "its body reads an attribute of its function")
+    require(_is_of_integers(body), "its condition follows from data: a proof of it may not end")
     made = _collecting(b, found)
     kept = [place for place in range(len(states)) if place not in {g.place for g in found}]
     outputs = dict(zip(kept, made, strict=False))
@@ -53,6 +55,26 @@ def collect(b):
     for grown, rows in zip(found, made[len(made) - len(found) :], strict=True):
         outputs[grown.place] = _whole(b, grown, states[grown.place], rows)
     return tuple(outputs[k] for k in range(len(b.root.outputs)))
+
+
+def _is_of_integers(body: Graph) -> bool:
+    """Whether no float decides how often a body runs, but for integers that are cast to be compared."""
+    names = [i.name for i in body.proto.input]
+    asked, seen = [body.results[0]], set[Value]()
+    while asked:
+        value = asked.pop()
+        if value is None or value in seen or value.graph is not body or body.model.is_constant(value):
+            continue
+        seen.add(value)
+        maker = value.producer
+        is_cast = maker is not None and maker.key == "Cast"
+        if (body.model.dtype(value) in FLOATS and not is_cast) or (maker is not None and maker.bodies):
+            return False
+        if maker is not None:
+            asked += maker.inputs
+        elif value.name in names[2:]:  # a state, which the iteration before made
+            asked.append(body.results[names.index(value.name) - 1])
+    return True
 
 
 def _growing(body: Graph, states: Sequence[Value], place: int) -> Growing | None:
