@@ -232,6 +232,7 @@ CAUSES: tuple[Cause, ...] = (
             "Dynamic input shapes not provided",
             "requires? (?:an )?optimization profile",
             "Optimization profile is required",
+            "dynamic input is missing dimensions in profile",
         ),
         "The model has symbolic dimensions, and the builder was not told which sizes they have.",
         "Give the smallest, usual and largest shape of each input, or make the shapes static.",
@@ -390,7 +391,7 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         "computed-input",
-        (r"inputs\.at\(\d\)\.is_weights\(\)", "(?:required to be|must be) an initializer"),
+        (r"inputs\.at\(\d\)\.is_weights\(\)", "(?:required to be|must be|should be) (?:an )?initializer"),
         "An input of this operator is computed at run time, and the parser takes it as a constant alone.",
         "With static shapes it mostly is a constant: fold it.",
         REWRITE,
@@ -475,6 +476,14 @@ CAUSES: tuple[Cause, ...] = (
         "Python.",
         "trtexec --onnx={model} --saveEngine=OUT.engine",
     ),
+    Cause(
+        "implicit-batch",
+        (r"hasImplicitBatchDimension\(\)", "only supports TensorRT INetworkDefinitions with an explicit batch"),
+        "The Python or C++ program makes a network with an implicit batch, which the ONNX parser of 7.0 to 9 refuses. "
+        "10 knows no other than the explicit one.",
+        "Make it with 1 << int(trt.NetworkDefinitionCreationFlag.EXPLICIT_BATCH), or build without a program.",
+        "trtexec --onnx={model} --saveEngine=OUT.engine",
+    ),
     # ---- where, and not what -----------------------------------------------------------------------------------------
     Cause(
         "refused-node",
@@ -482,6 +491,8 @@ CAUSES: tuple[Cause, ...] = (
             r"In function import(?!Model|Inputs?\b|FallbackPlugin)\w+:",
             r"\(import(?!Model|Inputs?\b|FallbackPlugin)\w+\): \w+: Assertion failed",
             r"UNSUPPORTED_NODE_\w+: Assertion failed",
+            r"\(convert_?[aA]xis\): \w+: Assertion failed",
+            r"Func of the error: *import(?!Model|Inputs?\b|FallbackPlugin)\w+",
         ),
         "The parser refuses a node: it has an importer for the operator, but not for this form of it. The condition "
         "that it prints is what it asks for.",
