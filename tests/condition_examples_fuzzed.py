@@ -59,6 +59,9 @@ FUZZED: dict[str, list[Example]] = {
         ]
         for name, why in (("Affine", "the activation Affine is refused"), ("Softplus", "the activation Softplus is scaled by 0"))
     },
+    "endless_build": [
+        Example("GRU", "rtx", "with one example and a state of 5 numbers, the builder's process dies of it", 14, *both("(float[4,1,2] x, float[4,2,2] t, float[3,1,2] u) => (float[] y) <float[1,15,2] w = {W}, float[1,15,5] r = {R}> { y = GRU <hidden_size = 5> (x, w, r) }".replace("{W}", "{" + ", ".join(["1"] * 30) + "}").replace("{R}", "{" + ", ".join(["1"] * 75) + "}"), "(x, w", "(t, w", "(u, w")),
+    ],
     # control flow
     "scanned_from_behind": [
         Example("Scan", "7.0 to 11.4, rtx", f"a negative axis in {name} is counted from 8 dimensions", 11, *both(SCAN.replace("AXES", f"scan_input_axes = [1], scan_output_axes = [1], {name} = [-1]").replace(f"{name} = [1], ", ""), "[-1]", "[1]"))
@@ -105,6 +108,9 @@ FUZZED: dict[str, list[Example]] = {
             ("AveragePool", "AveragePool <kernel_shape = [2]> (w)", "AveragePool <kernel_shape = [2]> (x)"),
         )
     ],
+    "other_updates": [
+        Example("ScatterElements", "rtx", "the updates do not have the shape of the indices", 16, *both("(float[2,5] x, int64[1,3] i, float[1,3] u) => (float[] y) { y = ScatterElements (x, i, x) }", "(x, i, x)", "(x, i, u)")),
+    ],
     # convolutions and pooling
     "padding_alone": [
         Example("AveragePool", "rtx", "the pads [1, 0, 0, 0] are as large as the window [1, 3], and are not counted", 11, *both("(float[1,1,4,4] x) => (float[] y) { y = AveragePool <kernel_shape = [1, 3], pads = [1, 0, 0, 0]> (x) }", "pads = [1, 0, 0, 0]", "pads = [0, 2, 0, 0]", "pads = [1, 0, 0, 0], count_include_pad = 1")),
@@ -114,6 +120,7 @@ FUZZED: dict[str, list[Example]] = {
     ],
     "output_shape_besides": [
         Example("ConvTranspose", "rtx", "output_shape is not read with auto_pad SAME_UPPER", 11, *both(SAME.replace("[8, 10]", "[8, 11]"), "[8, 11]", "[8, 10]")),
+        Example("ConvTranspose", "rtx", "output_shape is not read with auto_pad SAME_UPPER", 11, *both(SAME.replace("[8, 10], strides = [1, 2]", "[8, 25], strides = [1, 5]"), "[8, 25], strides = [1, 5]", "[8, 20], strides = [1, 4]")),
         Example("ConvTranspose", "rtx", "output_shape is not read with auto_pad VALID", 11, *both(SAME.replace("SAME_UPPER", "VALID"), "output_shape = [8, 10], ", "")),
     ],
     "pooled_volumes": [

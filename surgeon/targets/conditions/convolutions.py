@@ -69,7 +69,8 @@ def output_shape_besides(node: Node) -> str | None:
     shape, strides = shape_of(node), per_axis(node, "strides", 1)
     made = list(node.attr("output_shape"))[-len(strides) :]
     padding = node.attr("auto_pad")
-    if shape is not None and padding != "VALID" and made == _strided(shape, strides):
+    totals = deconvolution_padding(node) or []
+    if shape is not None and padding != "VALID" and made == _strided(shape, strides) and min(totals, default=-1) >= 0:
         return None
     return f"output_shape is not read with auto_pad {padding}"
 

@@ -222,6 +222,22 @@ def scattered_updates(node: Node) -> str | None:
 
 
 @condition(
+    "ScatterElements",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: dimensions not compatible for Scatter elements; must have the same rank",
+)
+def other_updates(node: Node) -> str | None:
+    indices, updates = shape_of(node, 1), shape_of(node, 2)
+    if indices is None or updates is None:
+        return None
+    pairs = zip(indices, updates, strict=False)
+    apart = any(isinstance(one, int) and isinstance(other, int) and one != other for one, other in pairs)
+    if len(indices) == len(updates) and not apart:
+        return None
+    return "the updates do not have the shape of the indices"
+
+
+@condition(
     "Squeeze Unsqueeze",
     RTX,
     source="measured with TensorRT-RTX 1.7.1: axes have duplicate index value",

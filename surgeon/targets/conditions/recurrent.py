@@ -115,6 +115,24 @@ def misshapen(node: Node) -> str | None:
     return None
 
 
+@condition(
+    "GRU",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: its builder takes memory without end; two examples or 7 numbers of state "
+    "are built",
+)
+def endless_build(node: Node) -> str | None:
+    data, hidden = shape_of(node), node.attrs.get("hidden_size")
+    if data is None or len(data) != 3 or hidden is None:
+        return None
+    if data[1] != 1 or hidden not in ENDLESS or not isinstance(data[0], int) or data[0] < LONG:
+        return None
+    return f"with one example and a state of {hidden} numbers, the builder's process dies of it"
+
+
+ENDLESS, LONG = range(3, 7), 4  # the states, and the least steps, that were measured
+
+
 def _may_be(given: Shape, wanted: Shape) -> bool:
     pairs = zip(given, wanted, strict=False)
     known = ((one, other) for one, other in pairs if isinstance(one, int) and isinstance(other, int))
