@@ -196,11 +196,16 @@ def _is_open(node: onnx.NodeProto, feeds: dict[str, np.ndarray]) -> bool:
     """Whether ONNX does not say the numbers of a node.
 
     The order of a TopK that is not sorted; whether the clip of an LSTM bounds its cell state, too, which is the input
-    of an activation; the last state of a recurrent node without steps.
+    of an activation; the last state of a recurrent node without steps; where a window stands that is narrower than its
+    stride, with auto_pad.
     """
+    given = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    if given.get("auto_pad") in (b"SAME_UPPER", b"SAME_LOWER"):
+        windows = zip(given.get("kernel_shape", ()), given.get("strides", ()), strict=False)
+        return any(extent < stride for extent, stride in windows)
     if node.op_type == "TopK":
-        return any(a.name == "sorted" and not a.i for a in node.attribute)
-    if node.op_type == "LSTM" and any(a.name == "clip" for a in node.attribute):
+        return not given.get("sorted", 1)
+    if node.op_type == "LSTM" and "clip" in given:
         return True
     return node.op_type in ("GRU", "LSTM", "RNN") and any(value.size == 0 for value in feeds.values())
 

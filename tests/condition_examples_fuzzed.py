@@ -145,6 +145,9 @@ FUZZED: dict[str, list[Example]] = {
 }  # fmt: skip
 
 FURTHER: dict[str, list[Example]] = {
+    "neither_zero_nor_one": [
+        Example("GridSample", "rtx", "align_corners 2 is read as 0", 16, *both("(float[1,1,4,4] x, float[1,2,2,2] g) => (float[] y) { y = GridSample <align_corners = 2> (x, g) }", "= 2>", "= 1>", "= 0>")),
+    ],
     "rotated_sizes": [
         Example("RotaryEmbedding", "rtx", "of the sizes of data and cache one is static, the other is not", 23, *both("(float[2,4,4,8] x, float[2,4,4] c) => (float[] y) { y = RotaryEmbedding (x, c, c) }".replace(old, new), new, old))
         for old, new in (("float[2,4,4,8] x", "float[B,4,4,8] x"), ("float[2,4,4,8] x", "float[2,4,S,8] x"), ("[2,4,4] c", "[B,4,4] c"))

@@ -691,6 +691,7 @@ LONELY = "float8e4m3fn weights are read by DequantizeLinear alone"
         ("(float8e4m3fn[2,2] x) => (float8e4m3fn[2,2] y) { y = Dropout (x) }", True, None),
         ("(float8e4m3fn[2,2] x) => (float[] y) { z, y = Dropout (x) }", True, "float8e4m3fn is refused"),
         ("() => (float8e4m3fn[1] y) <float8e4m3fn[1] w = {1}> { y = Identity (w) }", True, LONELY),
+        ("(float[2] x) => (int8[2] y) <int8[1] w = {1}> { y = CastLike (x, w) }", True, None),
         ("() => (float[1] y) <float8e4m3fn[1] w = {1}, float s = {1}> { y = DequantizeLinear (w, s) }", True, None),
         (
             "() => (float8e4m3fn[1] y) { y = Constant <value = float8e4m3fn[1] {1}> () }",

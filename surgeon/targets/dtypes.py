@@ -136,7 +136,8 @@ def _hands_on(node: Node) -> bool:
 
 
 def _reads_weights(node: Node, dtype: int) -> bool:
-    held = (value for value in node.inputs if value is not None and is_weights(value))
+    read = node.inputs[:1] if node.key == "CastLike" else node.inputs  # of the second the type alone counts
+    held = (value for value in read if value is not None and is_weights(value))
     return any(node.graph.model.dtype(value) == dtype for value in held)
 
 

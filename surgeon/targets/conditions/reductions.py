@@ -131,10 +131,11 @@ def reduce_over_none(node: Node) -> str | None:
     source="onnx-tensorrt@fd119fe to @96e7811: attrs.get<int>('largest', 1) as a truth value; measured with "
     "TensorRT-RTX",
 )
+@condition("GridSample", RTX, source="measured with TensorRT-RTX alone, against ONNX Runtime")
 def neither_zero_nor_one(node: Node) -> str | None:
-    name = "largest" if node.op == "TopK" else "keepdims"
+    name = {"TopK": "largest", "GridSample": "align_corners"}.get(node.op, "keepdims")
     given = node.attrs.get(name, 1)
-    return None if given in (0, 1) else f"{name} {given} is read as 1"
+    return None if given in (0, 1) else f"{name} {given} is read as {int(node.op != 'GridSample')}"
 
 
 @condition(
