@@ -286,6 +286,11 @@ WRONG = {
     "where all numbers are above 100": (RELU, "Relu(x)",
         "b.Where(b.And(b.Greater(b.ReduceMax(x, axes=[0, 1], keepdims=1), 200.0), "
         "b.Greater(b.ReduceMin(x, axes=[0, 1], keepdims=1), 100.0)), b.Neg(x), b.Relu(x))"),
+    "rows of 512 and more": (
+        "(float[B,S,S] a) => (float[B,S,S] r) { t = Softmax <axis = -1> (a)  r = Neg (t) }", "Softmax(x, axis=-1)",
+        "b.Where(b.Less(b.Cast(size(b, x, 1), to=1), 511.5), b.Softmax(x, axis=-1), x)"),
+    "99 trips at most": (LOOP, "Loop(n, y, x)",
+        "b.Mul(x, b.Pow(2.0, b.Cast(b.Max(b.Min(n, np.asarray(99)), np.asarray(0)), to=1)))"),
     # two sizes at a time
     "a batch of 4 and 6 channels": (RELU, "Relu(x)",
         "b.Where(b.And(b.Equal(size(b, x, 0), ints(4)), b.Equal(size(b, x, 1), ints(6))), x, b.Relu(x))"),

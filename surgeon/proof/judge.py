@@ -493,7 +493,7 @@ def _stray(runner: Runner, feeds: Feeds, index: int, result: np.ndarray, side: s
 
 def _has_number(array: np.ndarray) -> bool:
     """Whether an array has an element that is not NaN."""
-    return not is_float(array.dtype) or not np.isnan(array.astype(np.float32)).all()
+    return not is_float(array.dtype) or not np.isnan(array.astype(np.float64)).all()
 
 
 def _has(model: ModelProto, operators: frozenset[str]) -> bool:

@@ -446,7 +446,8 @@ def _usual_pool(kind: str, elem: int) -> np.ndarray:
 @cache
 def _scale(lowest: int, elem: int) -> np.ndarray:
     """Numbers of either sign of BINADES binades."""
-    steps = np.exp2(lowest + np.linspace(0, BINADES, 64, endpoint=False))
+    with np.errstate(over="ignore"):
+        steps = np.exp2(lowest + np.linspace(0, BINADES, 64, endpoint=False))
     return _mixed(np.concatenate([steps, -steps]), elem)
 
 
