@@ -320,6 +320,10 @@ WRONG = {
         "b.Where(n, x, y))"),
     "a single number of 0.7": ("(float a) => (float r) { t = Relu (a)  r = Neg (t) }", "Relu(x)",
         "b.Where(b.Equal(x, 0.7), 0.0, b.Relu(x))"),
+    "truths counted in bytes": (
+        "(bool[N,C] a) => (int64[N] r) { q = Cast <to = 7> (a)  t = ReduceSum <keepdims = 0> (q, k)  "
+        "r = Identity (t) }", "ReduceSum(op.Cast(x, to=7), y)",
+        "b.Cast(b.Cast(b.ReduceSum(b.Cast(x, to=1), y, keepdims=0), to=2), to=7)"),
     "infinite from 3e38 on": ("(float[N,C] a) => (bool[N,C] r) { t = IsInf (a)  r = Not (t) }", "IsInf(x)",
         "b.Greater(b.Abs(x), 3e38)"),
     "an element counted from the end": (

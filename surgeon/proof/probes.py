@@ -386,11 +386,17 @@ def probed_positions(window: Window, sized: Sequence[SizedInput]) -> Iterator[It
 
 
 def sized_feeds(window: Window, sized: Sequence[SizedInput], rng: np.random.Generator) -> Iterator[Feeds]:
-    """Random inputs of probed sizes; where they hold few numbers, the same with the other sign, too."""
+    """Random inputs of probed sizes; where they hold few numbers, the same with the other sign, and all truths, too."""
     feeds = random_feeds(window, sized, rng)
     yield feeds
     if sum(math.prod(dims) for _, _, dims in sized) <= FEW:
-        yield {name: -x if is_float(x.dtype) else x for name, x in feeds.items()}
+        yield {name: _turned(x) for name, x in feeds.items()}
+
+
+def _turned(x: np.ndarray) -> np.ndarray:
+    if x.dtype == np.bool_:
+        return np.ones_like(x)
+    return -x if is_float(x.dtype) else x
 
 
 def random_feeds(window: Window, sized: Sequence[SizedInput], rng: np.random.Generator) -> Feeds:
