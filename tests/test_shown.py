@@ -8,7 +8,7 @@ import helpers
 import pytest
 
 import surgeon
-from surgeon.app.screen import Screen
+from surgeon.app.screen import Screen, time_left
 from surgeon.app.summary import print_report
 from surgeon.pipeline.check import check
 from surgeon.report import Declined, Report
@@ -62,3 +62,9 @@ def test_rewrites_that_were_undone_for_the_same_reason_are_one_row(capsys: pytes
     assert len([line for line in printed if line.startswith("not taken")]) == 2, "a number is part of such a reason"
     print_report(report, Screen(), diff=False, each=True)
     assert capsys.readouterr().out.count("undone  ") == 11
+
+
+def test_the_bar_says_how_long_the_rest_takes() -> None:
+    assert time_left(0.5, 0, 40) == ""
+    assert time_left(10.0, 10, 40) == "about 30 s left"
+    assert time_left(10.0, 1, 61) == "about 10 min left"

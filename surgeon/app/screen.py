@@ -17,6 +17,7 @@ from surgeon.report import Progress
 
 SENTENCE = 28  # columns: what is longer gets lines of its own where it does not fit beside the rest
 COMMAND = "  surgeon "  # how a line begins that is a command to type
+MINUTES_FROM = 100  # seconds
 PATIENCE = 1.0  # seconds before a progress bar appears
 PAUSE = 5.0  # seconds between two lines of progress in a pipe
 STYLES = {"good": "green", "bad": "bold red", "warn": "yellow", "dim": "dim", "head": "bold"}
@@ -189,8 +190,10 @@ class _Bar:
         self._started = time.perf_counter()
         self._progress: Any = None
         self._tasks: dict[str, Any] = {}
+        self._begun: dict[str, float] = {}  # when a phase was first heard of
 
     def update(self, phase: str, done: int, total: int) -> None:
+        self._begun.setdefault(phase, time.perf_counter())
         if time.perf_counter() - self._started < PATIENCE:
             return
         if self._progress is None:
@@ -201,6 +204,7 @@ class _Bar:
                 TextColumn("{task.description}"),
                 BarColumn(),
                 MofNCompleteColumn(),
+                TextColumn("{task.fields[left]}"),
                 console=Console(stderr=True),
                 transient=True,
             )
@@ -208,12 +212,21 @@ class _Bar:
         if phase not in self._tasks:
             for task in self._tasks.values():
                 self._progress.update(task, visible=False)
-            self._tasks[phase] = self._progress.add_task(phase, total=total)
-        self._progress.update(self._tasks[phase], completed=done, total=total, visible=True)
+            self._tasks[phase] = self._progress.add_task(phase, total=total, left="")
+        left = time_left(time.perf_counter() - self._begun[phase], done, total)
+        self._progress.update(self._tasks[phase], completed=done, total=total, visible=True, left=left)
 
     def close(self) -> None:
         if self._progress is not None:
             self._progress.stop()
+
+
+def time_left(elapsed: float, done: int, total: int) -> str:
+    """How long the rest takes, if it goes on as so far; empty before anything is done."""
+    if not done:
+        return ""
+    seconds = round(elapsed / done * (total - done))
+    return f"about {seconds} s left" if seconds < MINUTES_FROM else f"about {round(seconds / 60)} min left"
 
 
 def complain(text: str) -> None:
