@@ -733,3 +733,13 @@ def test_a_model_that_ends_onnx_runtime_is_written_otherwise() -> None:
     assert helpers.ops(proto) == ["MatMul", "Transpose"] and not ends_process(proto)
     error, why = helpers.compare_models(before, proto)
     assert not why and error == 0
+
+
+def test_an_identity_that_named_an_output_goes_with_the_name() -> None:
+    """It would be left in front of the cast, and a second run would take it away."""
+    text = "(float[N,8] x) => (float[N,8] y, float[N,8] z) { a = MatMul (x, w)  y = Identity (a)  z = MatMul (y, w) }"
+    proto = surgeon.rewrite(with_weights(helpers.model(text), w=W), target="rtx").model
+    first = convert(proto).model
+    assert "Identity" in helpers.ops(proto) and "Identity" not in helpers.ops(first)
+    assert not surgeon.rewrite(first, target="rtx").report.applied
+    onnx.checker.check_model(first, full_check=True)

@@ -218,10 +218,22 @@ class Emitter:
         self._retype(node, proto)
         for body, inner in zip(node.bodies, body_protos(proto), strict=True):
             self._write(body, inner)
-        yield proto
+        if not self._is_needless(node, proto):
+            yield proto
         for out in node.outputs:
             if out is not None and out not in self.folded:
                 yield from self._versions(out)
+
+    def _is_needless(self, node: Node, proto: NodeProto) -> bool:
+        """Whether an Identity stood for the name of an output, which a cast has now; its input is read in its place."""
+        out = node.outputs[0] if node.outputs else None
+        if node.key != "Identity" or out is None or not out.is_output or proto.output[0] == out.name:
+            return False
+        made = self._made(out)
+        if any(dtype != made for _, _, dtype in self.plan.reads(node)):
+            return False
+        self.names[out, made] = proto.input[0]
+        return True
 
     def _saturates(self, node: Node, position: int, value: Value, dtype: int) -> bool:
         """Whether an input is a bound of Clip in fp16 that fp32 cannot pass either."""
