@@ -25,6 +25,8 @@ SMALL = (
     .replace("q = DequantizeLinear (w, s, z)", "q = Identity (f)")
     .replace("[2] v)", "[2] v, float[2] f)")
 )
+SHAPED = "(float[4] x) => (float[] y) <int64 n = {3}, bool go = {1}, int64[1] o = {1}, int64[1] p = {2}, int64 m = {1}> { y = Loop <body = b (int64 i, bool c) => (bool d, u) { d = Identity (c) j = Reshape (i, o) k = Add (j, o) s = MADE f = Cast <to = 1> (s) u = ReduceSum (f) }> (n, go) }"
+SLICED = "(float[4] x, float[1] s, int64[3,1] e) => (float[1] z, float[3,1] y) <int64[1] o = {1}, int64[1] p = {2}> { z, y = Scan <num_scan_inputs = 1, body = b (float[1] t, int64[1] v) => (float[1] r, float[1] q) { r = Neg (t) k = Add (v, o) q = Slice (x, v, k) }> (s, e) }"
 DEEP = "(float[2] x) => (float[] z, float[] y) <int64 n = {1}, bool go = {1}> { z, y = Loop <body = b (int64 i, bool c, float[2] s) => (bool d, float[2] t, u) { d = Identity (c) t = Neg (s) u = Reshape (s, k) }> (n, go, x) }"
 ROWS = "(float[2] x, float[3,2] e) => (float[] z, float[] y) { z, y = Scan <num_scan_inputs = 1, body = b (float[2] s, float[2] v) => (float[2] t, u) { t = Add (s, v) u = Reshape (t, k) }> (x, e) }"
 EIGHT, SEVEN = ("<int64[8] k = {1, 1, 1, 1, 1, 1, 1, 2}>", "<int64[7] k = {1, 1, 1, 1, 1, 1, 2}>")
@@ -88,7 +90,19 @@ FUZZED: dict[str, list[Example]] = {
     "nested_sizes": [
         Example("If", "rtx", "a branch returns what an If makes in the sizes [1, 1] and [2, 1]", 13, *both(NESTED.replace("INNER", "ReduceSum (x)"), "ReduceSum (x)", "Exp (x)")),
     ],
+    "shape_of_each": [
+        Example("Loop", "rtx", f"the shape that {op} in its body makes follows from the iteration", 13, *both(SHAPED.replace("MADE", call), call, plain))
+        for op, call, plain in (
+            ("Slice", "Slice (x, j, k)", "Slice (x, o, p)"),
+            ("Expand", "Expand (x, k)", "Expand (x, o)"),
+            ("Range", "Range (i, m, m)", "Reshape (i, o)"),
+            ("Tile", "Tile (x, k)", "Gather (x, j)"),
+        )
+    ] + [Example("Scan", "rtx", "the shape that Slice in its body makes follows from the iteration", 13, *both(SLICED, "Slice (x, v, k)", "Slice (x, o, p)"))],
     # axes and sizes
+    "position_alone": [
+        Example("Slice", "rtx", "its input 1 has no dimension, and the parser's process dies of it", 13, *both("(float[3] x) => (float[] y) <int64 s = {1}, int64[1] t = {1}, int64[1] e = {2}, int64[1] a = {0}> { y = Slice (x, s, e, a) }", "(x, s", "(x, t")),
+    ],
     "far_axis": [
         Example("ArgMax ArgMin", "7.0 to 8.6", "axis 0 is none of the last 4 dimensions", 11, *both("(float[2,1,3,2,4] x) => (int64[] y) { y = OP <axis = 0> (x) }", "axis = 0", "axis = 1", "axis = -1")),
         Example("TopK", "7.0 to 8.6", "axis -5 is none of the last 4 dimensions", 11, *both("(float[2,1,3,2,4] x) => (float[] y, int64[] i) <int64[1] k = {1}> { y, i = TopK <axis = -5> (x, k) }", "axis = -5", "axis = -4")),
@@ -145,6 +159,9 @@ FUZZED: dict[str, list[Example]] = {
 }  # fmt: skip
 
 FURTHER: dict[str, list[Example]] = {
+    "wider_slope": [
+        Example("PRelu", "rtx", "the slope has more elements along a dimension than the input", 16, *both("(float[3] x, float[2,3] s) => (float[] y) { y = PRelu (x, s) }", "float[2,3] s", "float[1,3] s"), beside=("the slope has more dimensions than the input",)),
+    ],
     "neither_zero_nor_one": [
         Example("GridSample", "rtx", "align_corners 2 is read as 0", 16, *both("(float[1,1,4,4] x, float[1,2,2,2] g) => (float[] y) { y = GridSample <align_corners = 2> (x, g) }", "= 2>", "= 1>", "= 0>")),
     ],

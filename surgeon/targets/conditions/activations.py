@@ -57,7 +57,7 @@ def selu_defaults(node: Node) -> str | None:
 
 @condition(
     "PRelu",
-    since(7, 0, rtx=True),
+    since(7, 0),
     section="2",
     source="onnx-tensorrt@7994a46: the slope is broadcast from the left; rank of slope <= rank of input",
 )

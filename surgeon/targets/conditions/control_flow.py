@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from onnx import TensorProto
 
-from surgeon.ir.graph import Graph, Node, Value
+from surgeon.ir.graph import Graph, Node, Value, scopes_of
 from surgeon.ir.lattice import HALVES
 from surgeon.targets.condition import (
     condition,
@@ -20,6 +20,7 @@ from surgeon.targets.condition import (
 )
 from surgeon.targets.dtypes import MOST_DIMENSIONS, PACKED
 from surgeon.targets.releases import RTX, between, since
+from surgeon.targets.tables import SHAPE_INPUTS
 
 
 @condition("Loop", RTX, source="measured with TensorRT-RTX alone: `Node input was not registered`")
@@ -306,7 +307,7 @@ def _dequantized_from_outside(body: Graph) -> list[Value]:
 def widened_in_each(node: Node) -> str | None:
     for value in _returned_each_time(node):
         maker = None if value is None else value.producer
-        if maker is None or maker.key not in ("Cast", "CastLike") or _follows(maker):
+        if maker is None or maker.key not in ("Cast", "CastLike") or _follows(maker.inputs, maker.graph):
             continue
         made = maker.graph.model.dtype(maker.outputs[0]) if maker.outputs[0] is not None else 0
         if dtype_of(maker) in HALVES and made in (TensorProto.FLOAT, TensorProto.DOUBLE):
@@ -350,15 +351,35 @@ def _returned_each_time(node: Node) -> list[Value | None]:
     return list(node.bodies[0].results[before:])
 
 
-def _follows(node: Node) -> bool:
-    """Whether a node in a body of a Loop computes something that follows from the iteration or the state."""
-    body, todo, seen = node.graph, [node], {node}
+def _follows(values: Iterable[Value | None], body: Graph) -> bool:
+    """Whether one of these follows from what each iteration is given: its number, the state, a part of what is scanned.
+
+    Sizes are left out: they are the same each time.
+    """
     given = {info.name for info in body.proto.input}
+    todo = [value for value in values if value is not None]
+    seen = set(todo)
     while todo:
-        for value in (v for v in todo.pop().inputs if v is not None and v.graph is body):
-            if value.name in given:
-                return True
-            if value.producer is not None and value.producer not in seen:
-                seen.add(value.producer)
-                todo.append(value.producer)
+        value = todo.pop()
+        if value.graph is body and value.name in given:
+            return True
+        maker = value.producer
+        if maker is None or maker.key in ("Shape", "Size"):
+            continue
+        fresh = [read for read in maker.inputs if read is not None and read not in seen]
+        seen.update(fresh)
+        todo += fresh
     return False
+
+
+@condition(
+    "Loop Scan",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: Assertion newNodeOrder.size() == g.nodes.size() failed, graphScope.cpp",
+)
+def shape_of_each(node: Node) -> str | None:
+    for body in node.bodies:
+        for inner in (inner for scope in scopes_of(body) for inner in scope.of(SHAPE_INPUTS)):
+            if _follows((input_of(inner, position) for position in SHAPE_INPUTS[inner.key]), body):
+                return f"the shape that {inner.op} in its body makes follows from the iteration"
+    return None

@@ -136,6 +136,12 @@ def slice_steps(node: Node) -> str | None:
     return None if starts is None or starts == (rank,) else "steps are left out, and the positions are int32"
 
 
+@condition("Slice", RTX, source="measured with TensorRT-RTX 1.7.1: its process dies of it while it parses")
+def position_alone(node: Node) -> str | None:
+    alone = next((place for place in (1, 2, 3, 4) if rank_of(node, place) == 0), None)
+    return None if alone is None else f"its input {alone} has no dimension, and the parser's process dies of it"
+
+
 @condition(
     "ReverseSequence",
     since(8, 6, rtx=True),

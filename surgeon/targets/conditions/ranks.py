@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node
@@ -224,7 +226,7 @@ def wider_slope(node: Node) -> str | None:
     shape, slope = shape_of(node), shape_of(node, 1)
     if shape is None or slope is None:
         return None
-    pairs = zip(reversed(shape), reversed(slope), strict=False)
+    pairs = zip_longest(reversed(shape), reversed(slope), fillvalue=1)
     wider = any(isinstance(x, int) and isinstance(s, int) and s not in (1, x) for x, s in pairs)
     return "the slope has more elements along a dimension than the input" if wider else None
 
