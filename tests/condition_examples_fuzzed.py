@@ -125,6 +125,9 @@ FUZZED: dict[str, list[Example]] = {
     "other_updates": [
         Example("ScatterElements", "rtx", "the updates do not have the shape of the indices", 16, *both("(float[2,5] x, int64[1,3] i, float[1,3] u) => (float[] y) { y = ScatterElements (x, i, x) }", "(x, i, x)", "(x, i, u)")),
     ],
+    "statistics_in_rows": [
+        Example("BatchNormalization", "rtx", "its input 2 has 3 dimensions; one is taken", 13, *both("(float[2,1,2] x) => (float[] y) <float[1] s = {1}, float[1,1,1] b = {1}> { y = BatchNormalization (x, s, b, s, s) }", "(x, s, b", "(x, s, s")),
+    ],
     # convolutions and pooling
     "padding_alone": [
         Example("AveragePool", "rtx", "the pads [1, 0, 0, 0] are as large as the window [1, 3], and are not counted", 11, *both("(float[1,1,4,4] x) => (float[] y) { y = AveragePool <kernel_shape = [1, 3], pads = [1, 0, 0, 0]> (x) }", "pads = [1, 0, 0, 0]", "pads = [0, 2, 0, 0]", "pads = [1, 0, 0, 0], count_include_pad = 1")),

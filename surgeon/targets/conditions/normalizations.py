@@ -176,6 +176,15 @@ def dropped_weights(node: Node) -> str | None:
     )
 
 
+@condition("BatchNormalization", RTX, source="measured with TensorRT-RTX 1.7.1: of the bias input must be (C, )")
+def statistics_in_rows(node: Node) -> str | None:
+    ranks = {place: rank_of(node, place) for place in range(1, 5)}
+    found = next(((place, rank) for place, rank in ranks.items() if rank not in (None, 1)), None)
+    if found is None or not node.attrs.get("spatial", 1):
+        return None
+    return f"its input {found[0]} has {found[1]} dimensions; one is taken"
+
+
 @condition("Dropout", RTX, source="measured with TensorRT-RTX 1.7.1: Failed to add an identity layer")
 def dropped_nothing(node: Node) -> str | None:
     given = input_of(node, 0)
