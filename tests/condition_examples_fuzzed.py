@@ -171,7 +171,7 @@ FURTHER: dict[str, list[Example]] = {
     "rotated_sizes": [
         Example("RotaryEmbedding", "rtx", "of the sizes of data and cache one is static, the other is not", 23, *both("(float[2,4,4,8] x, float[2,4,4] c) => (float[] y) { y = RotaryEmbedding (x, c, c) }".replace(old, new), new, old))
         for old, new in (("float[2,4,4,8] x", "float[B,4,4,8] x"), ("float[2,4,4,8] x", "float[2,4,S,8] x"), ("[2,4,4] c", "[B,4,4] c"))
-    ],
+    ] + [Example("RotaryEmbedding", "rtx", "the cache has other sizes than the data", 23, *both("(float[2,4,4,8] x, float[1,4,4] c) => (float[] y) { y = RotaryEmbedding (x, c, c) }", "float[1,4,4]", "float[2,4,4]"))],
     "legacy_broadcast": [
         Example("MatMul", "7.0 to 11.4, rtx", RANKS, 1, *both("(float[3,2] x, float[4,2,4] z, float[2,4] w) => (float[] y) { y = MatMul (x, z) }", "(x, z)", "(x, w)")),
         Example("PRelu", "7.0 to 11.4, rtx", RANKS, 6, *both("(float[2,3] x) => (float[] y) <float[3] s = {1, 1, 1}, float[1,3] t = {1, 1, 1}> { y = PRelu (x, s) }", "(x, s)", "(x, t)")),

@@ -149,6 +149,9 @@ def _why_other_cache(given: Shape, cache: Shape | None) -> str | None:
     """Why a cache without positions, which has a row for each position of each example, is refused."""
     if cache is None or len(cache) != 3:
         return None
-    if all(isinstance(one, int) == isinstance(other, int) for one, other in zip(given, cache[:2], strict=True)):
+    pairs = list(zip(given, cache[:2], strict=True))
+    if any(isinstance(one, int) and isinstance(other, int) and one != other for one, other in pairs):
+        return "the cache has other sizes than the data"
+    if all(isinstance(one, int) == isinstance(other, int) for one, other in pairs):
         return None
     return "of the sizes of data and cache one is static, the other is not"

@@ -180,7 +180,7 @@ def dropped_weights(node: Node) -> str | None:
 def statistics_in_rows(node: Node) -> str | None:
     ranks = {place: rank_of(node, place) for place in range(1, 5)}
     found = next(((place, rank) for place, rank in ranks.items() if rank not in (None, 1)), None)
-    if found is None or not node.attrs.get("spatial", 1):
+    if found is None or "spatial" in node.attrs:  # up to opset 8: `not_spatial`
         return None
     return f"its input {found[0]} has {found[1]} dimensions; one is taken"
 
