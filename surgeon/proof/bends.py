@@ -89,11 +89,11 @@ class Side:
 
     @cached_property
     def _constants(self) -> dict[str, np.ndarray]:
-        found = {t.name: numpy_helper.to_array(t) for t in self.model.graph.initializer if not t.external_data}
+        tensors = {t.name: t for t in self.model.graph.initializer}
         for node in self.model.graph.node:
-            if node.op_type == "Constant" and node.attribute and node.attribute[0].HasField("t"):
-                found[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
-        return found
+            if node.op_type == "Constant":
+                tensors.update((node.output[0], a.t) for a in node.attribute if a.HasField("t"))
+        return {name: numpy_helper.to_array(t) for name, t in tensors.items() if not t.external_data}
 
     @cached_property
     def _free_of_data(self) -> frozenset[str]:
