@@ -71,10 +71,11 @@ def write_attributes(proto: NodeProto, attrs: dict[str, Any]) -> dict[str, Any] 
 def constant_value(proto: NodeProto) -> np.ndarray | None:
     """The tensor of a Constant node, whichever of its attributes holds it.
 
-    None where each call of the function that it stands in says it. Raises ModelError for a sparse one.
+    None where each call of the function that it stands in says it, and where its numbers stand in a file of their own.
+    Raises ModelError for a sparse one.
     """
     (attribute,) = proto.attribute
-    if attribute.ref_attr_name:
+    if attribute.ref_attr_name or attribute.t.data_location == TensorProto.EXTERNAL:
         return None
     kinds: dict[str, Any] = {
         "value_float": np.float32,

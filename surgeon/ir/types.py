@@ -146,6 +146,9 @@ class Types:
         rule = self._elem_rules.get((node.key, value.index)) if node.graph is self._model.graph else None
         if rule is None:
             if node.key == "Constant":
+                held = node.proto.attribute[0].t.data_type if len(node.proto.attribute) == 1 else UNDEFINED
+                if held != UNDEFINED:
+                    return int(held)
                 array = constant_value(node.proto)
                 return UNDEFINED if array is None else int(helper.np_dtype_to_tensor_dtype(array.dtype))
             if node.key == "Cast":
