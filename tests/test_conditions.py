@@ -151,7 +151,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "reduce_axes": [
         Example(
             operators, targets, "the axes are an input, which this parser does not read: it would reduce over every axis", 18,
-            *both("(float[2,3] x) => (float[a,b] y) <int64[1] k = {1}> { y = OP (x, k) }", "(x, k)", "(x)"),
+            *both("(float[2,3] x) => (float[a,b] y) <int64[1] k = {1}, int64[2] all = {-1, 0}, int64[0] none = {}> { y = OP (x, k) }", "(x, k)", "(x)", "(x, all)", *(["(x, none)"] if operators == REDUCE else [])),
         )
         for operators, targets in ((REDUCE, "6.0 to 9.3"), ("ReduceSum ReduceLogSum", "6.0 to 7.2.2"))
     ],
@@ -355,7 +355,7 @@ EXAMPLES: dict[str, list[Example]] = {
     ],
     # shapes
     "shape_range": [
-        Example("Shape", "6.0 to 9.3", "start and end are not read: it would return the whole shape", 15, *both(f"(float[2,3] x) => (int64[n] y) {{ y = Shape <{written} = 1> (x) }}", f"{written} = 1", "start = 0"))
+        Example("Shape", "6.0 to 9.3", "start and end are not read: it would return the whole shape", 15, *both(f"(float[2,3] x) => (int64[n] y) {{ y = Shape <{written} = 1> (x) }}", f"{written} = 1", "start = 0", "start = -2", "end = 2"))
         for written in ("start", "end")
     ],
     "shape_tensor_rank": [

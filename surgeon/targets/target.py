@@ -11,7 +11,7 @@ from surgeon.errors import UsageError
 from surgeon.ir.graph import Graph, Node, scopes_of
 from surgeon.ir.model import Model
 from surgeon.ir.schemas import schema
-from surgeon.targets import calls, clamping, contrib, dtypes, names, plugins, tables
+from surgeon.targets import calls, clamping, contrib, dtypes, names, newer, plugins, tables
 from surgeon.targets.condition import Check, Condition, input_of, is_weights, opset_of, rank_of
 from surgeon.targets.conditions import CONDITIONS, dla, pads, shapes
 from surgeon.targets.installed import installed_version
@@ -211,9 +211,9 @@ class Target:
         came = f"came with an opset above {self.opset}, the newest that this parser reads"
         defaults = node.graph.model.schema_defaults(node)
         for name, given in node.attrs.items():
-            if name not in then.attributes and given != defaults.get(name):
+            if name not in then.attributes and given != defaults.get(name) and not newer.changes_nothing(node, name):
                 return f"its attribute {name} {came}"
-        if any(value is not None for value in node.inputs[then.max_input :]):
+        if any(v is not None for v in node.inputs[then.max_input :]) and not newer.is_judged(node):
             return f"its input {then.max_input} {came}"
         if node.key not in ("Softmax", "LogSoftmax", "Hardmax") or _is_over_last_axis(node):
             return None

@@ -19,11 +19,19 @@ REDUCE = "ReduceL1 ReduceL2 ReduceLogSumExp ReduceMax ReduceMean ReduceMin Reduc
     source="onnx-tensorrt@1def182 builtin_op_importers.cpp: reduceTensor(inputs.at(0)) alone",
 )
 def reduce_axes(node: Node) -> str | None:
-    axes = constant_of(node, 1)
-    every = axes is not None and len({int(a) % (rank_of(node) or 1) for a in axes.reshape(-1)}) == rank_of(node)
-    if input_of(node, 1) is None or every:
+    if input_of(node, 1) is None or _is_over_every_axis(node):
         return None
     return "the axes are an input, which this parser does not read: it would reduce over every axis"
+
+
+def _is_over_every_axis(node: Node) -> bool:
+    """Whether axes that are an input are constants that name every axis, or none of them and so all."""
+    axes, rank = constant_of(node, 1), rank_of(node)
+    if axes is None:
+        return False
+    if not axes.size:
+        return not node.attr("noop_with_empty_axes")
+    return len({int(a) % (rank or 1) for a in axes.reshape(-1)}) == rank
 
 
 @condition(
@@ -115,9 +123,9 @@ def top_k(node: Node) -> str | None:
 )
 def reduce_over_none(node: Node) -> str | None:
     axes = constant_of(node, 1)
-    if axes is None or axes.size or node.attr("noop_with_empty_axes"):
+    if axes is None or axes.size:
         return None
-    return "axes without any number are refused, where they stand for every one"
+    return "axes without any number are refused"
 
 
 @condition(

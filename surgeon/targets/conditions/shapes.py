@@ -19,7 +19,10 @@ SHAPE_CONE = 256  # nodes that are looked at behind one computed shape
     source="onnx-tensorrt@1def182 builtin_op_importers.cpp: addShape alone; 10.0 reads both",
 )
 def shape_range(node: Node) -> str | None:
-    if not node.attr("start") and "end" not in node.attrs:
+    start, end, rank = node.attr("start") or 0, node.attr("end"), rank_of(node)
+    begins = start == 0 or (rank is not None and start <= -rank)
+    ends = end is None or (rank is not None and end >= rank)
+    if begins and ends:
         return None
     return "start and end are not read: it would return the whole shape"
 
