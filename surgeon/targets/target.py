@@ -213,7 +213,8 @@ class Target:
         for name, given in node.attrs.items():
             if name not in then.attributes and given != defaults.get(name) and not newer.changes_nothing(node, name):
                 return f"its attribute {name} {came}"
-        if any(v is not None for v in node.inputs[then.max_input :]) and not newer.is_judged(node):
+        later = any(value is not None for value in node.inputs[then.max_input :])
+        if later and not (newer.is_judged(node) and self.takes(node) is None):
             return f"its input {then.max_input} {came}"
         if node.key not in ("Softmax", "LogSoftmax", "Hardmax") or _is_over_last_axis(node):
             return None
