@@ -6,7 +6,7 @@ Why       torch.nn.InstanceNorm with running statistics normalises, at inference
 Rewrites  Reshape [1, N C, ...], BatchNormalization with N-fold parameters, Reshape back   ->  BatchNormalization
           BatchNormalization of a Reshape that changes nothing                             ->  BatchNormalization
           decompose: in training mode, which no TensorRT takes and which crashes the parser of 8.4, the statistics of
-          the batch are computed by reductions; outputs for running statistics must have no reader.
+          the batch are computed by reductions, and from opset 14 on the running statistics, where they are read.
           With spatial 0, of opsets below 9, every element of an example has its own parameters: as arithmetic.
 Exact     Bit for bit: every channel is computed with the same numbers.
 """
@@ -17,7 +17,8 @@ from surgeon import ANY, Builder, Stage, attr, not_mine, op, require, require_so
 from surgeon.ir.graph import Node, Value
 
 from ._norm.factors import of_channels
-from ._norm.writing import normalised, with_affine
+from ._norm.precision import typed
+from ._norm.writing import normalised, of_batch, with_affine
 from ._shapes import dims, same_shape
 
 x = var("x")
@@ -86,21 +87,34 @@ def _once(b: Builder, size: int, parameters: dict[str, Value]) -> list[np.ndarra
     return found
 
 
-scale, bias = var("scale"), var("bias")
+scale, bias, mean, variance = var("scale"), var("bias"), var("mean"), var("variance")
 
 
-@rule(op.BatchNormalization(x, scale, bias, ANY, ANY, epsilon=attr("epsilon")), stage=Stage.LOWER, strategy="decompose")
-def in_training(b, x, scale, bias, epsilon):
+@rule(
+    op.BatchNormalization(x, scale, bias, mean, variance, epsilon=attr("epsilon"), momentum=attr("momentum")),
+    stage=Stage.LOWER,
+    strategy="decompose",
+)
+def in_training(b, x, scale, bias, mean, variance, epsilon, momentum):
     if not _is_training(b, b.root) or not b.root.attrs.get("spatial", 1):
         not_mine()
-    statistics = [o for o in b.root.outputs[1:] if o is not None]
-    require(not any(o.users or o.is_output for o in statistics), "its running statistics are read")
     rank = require_some(b.rank(x), f"the rank of '{x.name}' is not known")
-    y = normalised(b, x, [0, *range(2, rank)], epsilon)
-    return with_affine(b, y, of_channels(b, scale, rank), of_channels(b, bias, rank), b.dtype(x))
+    axes = [0, *range(2, rank)]
+    y = normalised(b, x, axes, epsilon)
+    y = with_affine(b, y, of_channels(b, scale, rank), of_channels(b, bias, rank), b.dtype(x))
+    if not any(o.users or o.is_output for o in b.root.outputs[1:] if o is not None):
+        return y
+    require(b.opset >= 14, "its running statistics are read, which every runtime of its opset computes in its own way")
+    batch = of_batch(b, x, axes)
+    running = [_moved(b, old, new, momentum) for old, new in zip((mean, variance), batch, strict=True)]
+    return (y, *running[: len(b.root.outputs) - 1])
 
 
-mean, variance = var("mean"), var("variance")
+def _moved(b: Builder, old: Value, new: Value, momentum: float) -> Value:
+    """A running statistic after a batch."""
+    kept = b.Mul(old, b.constant(momentum, b.dtype(old)))
+    made: Value = b.Add(kept, b.Mul(typed(b, new, b.dtype(old)), b.constant(1 - momentum, b.dtype(old))))
+    return made
 
 
 @rule(

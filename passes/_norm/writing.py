@@ -30,6 +30,14 @@ def normalised(b: Builder, x: Value, axes: Sequence[int], epsilon: float, centre
     return y
 
 
+def of_batch(b: Builder, x: Value, axes: Sequence[int]) -> tuple[Value, Value]:
+    """The mean and the variance along axes, which go; of fp16 and bf16 in fp32."""
+    wide = b.Cast(x, to=TensorProto.FLOAT) if b.dtype(x) in HALVES else x
+    deviation = b.Sub(wide, b.ReduceMean(wide, axes=list(axes), keepdims=1))
+    mean = b.ReduceMean(wide, axes=list(axes), keepdims=0)
+    return mean, b.ReduceMean(b.Mul(deviation, deviation), axes=list(axes), keepdims=0)
+
+
 def _root(b: Builder, square: Value) -> Value:
     """The square root of what is not negative, in the operator that the target has: see `root_operator`."""
     y: Value = b.Pow(square, 0.5) if root_operator(b) == "Pow" else b.Sqrt(square)
