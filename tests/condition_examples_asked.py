@@ -168,6 +168,8 @@ ASKED: dict[str, list[Example]] = {
         Example("Dropout", "8.4, rtx", "weights are refused together with a mask", 13, *both("(float[2] x) => (float[2] y, bool[2] m) <float[2] w = {1, 2}> { z = Neg (x) y, m = Dropout (w) }", "(w)", "(z)")),
     ],
     "no_normalized_axis": [
+        Example("Hardmax", "rtx", "axis 4 is none of the 2 dimensions", 13, *both("(float[2,3] x) => (float[2,3] y) { y = Hardmax <axis = 4> (x) }", "= 4>", "= 1>")),
+        Example("ScatterElements", "rtx", "axis -3 is none of the 2 dimensions", 13, *both("(float[4,2] x, int64[3,2] i, float[3,2] u) => (float[4,2] y) { y = ScatterElements <axis = -3> (x, i, u) }", "= -3>", "= -2>")),
         Example("LayerNormalization", "rtx", "axis 2 is none of the 2 dimensions", 17, *both("(float[2,3] x) => (float[2,3] y) <float[3] s = {1, 1, 1}> { y = LayerNormalization <axis = 2> (x, s) }", "= 2>", "= 1>", "= -1>")),
     ],
     "other_channels": [

@@ -416,7 +416,7 @@ EXAMPLES: dict[str, list[Example]] = {
         ),
         Example(
             "Slice", "7.0 to 11.4, rtx", "axes is left out, which stands for every dimension", 13,
-            *both("(float[2,3] x, int64[1] s, int64[1] e) => (float[a,b] y) { y = Slice (x, s, e) }", "int64[1] s", "int64[2] s", "int64[] s"),
+            *both("(float[2,3] x, int64[1] s, int64[] e) => (float[a,b] y) { y = Slice (x, s, e) }", "int64[1] s", "int64[2] s", "int64[] s"),
         ),
     ],
     "slice_empty_axes": [Example("Slice", "7.0 to 10.1", "the empty axes are read as a tensor", 13, *both(f"{ONE_NUMBER} {{ y = Slice (x, s, e, , t) }}", "(x, s, e, , t)", "(x, s, e, a, t)", "(x, s, e)"))],

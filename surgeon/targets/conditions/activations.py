@@ -140,6 +140,19 @@ def clip_tensors(node: Node) -> str | None:
 
 @condition(
     "Clip",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: Cannot convert scalar operand of type 9 to float in __mye55_dconst",
+)
+def clip_weights(node: Node) -> str | None:
+    bounds = [bound for bound in (1, 2) if input_of(node, bound) is not None]
+    whole = dtype_of(node) in (TensorProto.INT32, TensorProto.INT64)
+    if not whole or not is_weights(input_of(node, 0)) or len(bounds) == 2:
+        return None
+    return "constant integers without both bounds are refused"
+
+
+@condition(
+    "Clip",
     EVERYWHERE,
     source="NvInfer.h, ActivationType::kCLIP: max(alpha, min(beta, x)); measured with TensorRT 8.4.1.5 and "
     "TensorRT-RTX",

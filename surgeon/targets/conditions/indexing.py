@@ -201,6 +201,18 @@ def slice_lengths(node: Node) -> str | None:
 
 
 @condition(
+    "Slice",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: The shape of input starts misaligns with the shape of input axes; "
+    "ISliceLayer input 1 must have the same length as axes input",
+)
+def slice_counts(node: Node) -> str | None:
+    shapes = [shape_of(node, position) for position in (1, 2, 3, 4) if input_of(node, position) is not None]
+    counts = {shape[0] for shape in shapes if shape is not None and len(shape) == 1 and isinstance(shape[0], int)}
+    return f"its inputs have {' and '.join(map(str, sorted(counts)))} numbers" if len(counts) > 1 else None
+
+
+@condition(
     "ReverseSequence",
     RTX,
     source="measured with TensorRT-RTX 1.7.1: Invalid time_axis, Invalid batch_axis",

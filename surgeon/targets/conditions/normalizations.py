@@ -194,14 +194,16 @@ def dropped_nothing(node: Node) -> str | None:
 
 
 @condition(
-    "LayerNormalization RMSNormalization",
+    "LayerNormalization RMSNormalization Hardmax ScatterElements",
     RTX,
     source="measured with TensorRT-RTX 1.7.1: no dimensions specified by axes; no dimensions to be reduced; Axis must "
     "be in the range",
 )
 def no_normalized_axis(node: Node) -> str | None:
-    rank, axis = rank_of(node), node.attrs.get("axis", -1)
-    return f"axis {axis} is none of the {rank} dimensions" if rank is not None and not -rank <= axis < rank else None
+    rank, axis = rank_of(node), node.attr("axis")
+    if axis is None:
+        return None
+    return f"axis {axis} is none of the {rank} dimensions" if rank and not -rank <= axis < rank else None
 
 
 @condition(
