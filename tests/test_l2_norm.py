@@ -348,4 +348,4 @@ def test_a_norm_that_the_plugin_refuses_is_decomposed(strategy: dict[str, str], 
     )
     result = surgeon.rewrite(proto, target="8.4", plugins=["surgeon"], strategy=strategy)
     assert not any(n.domain for n in result.model.graph.node)
-    assert ["double precision" in w for w in result.report.warnings] == [True] * warned
+    assert sum("double precision" in w for w in result.report.warnings) == warned

@@ -83,11 +83,6 @@ REFUSED = {
         " direction = \"bidirectional\", activations = [\"Sigmoid\", \"Tanh\", \"Sigmoid\", \"Relu\"]> (x, w, r) }",
         14,
     ),
-    "loop": (
-        "(float[2] x) => (float[2] y) { n = Constant <value = int64 {200}> () y = Loop (n, \"\", x) <body = b (int64 i, bool c, float[2] s) =>"
-        " (bool d, float[2] t) { d = Identity (c) t = Neg (s) }> }",
-        17,
-    ),
     "int16": ("(int16[2] x) => (float[2] y) { y = Cast <to = 1> (x) }", 17),
     "uint8": ("(uint8[2] x) => (uint8[2] y) { y = Sign (x) }", 17),
     "uint8 between": ("(uint8[2,3] x) => (float[2,3] z) { y = Sign (x) z = Cast <to = 1> (y) }", 17),

@@ -173,7 +173,7 @@ def test_a_constant_in_a_body_stays_in_the_body() -> None:
     proto = model(
         "(bool c, float[4] x) => (float[N] y) { y = If (c) <"
         "then_branch = a () => (float[N] p) { i = Constant <value_ints = [1, 2]> () p = Gather (x, i) },"
-        "else_branch = b () => (float[N] q) { k = Constant <value_ints = [3]> () q = Gather (x, k) }> }"
+        "else_branch = b () => (float[N] q) { k = Constant <value_ints = [3, 0]> () q = Gather (x, k) }> }"
     )
     result = surgeon.rewrite(proto, target="8.4")
     assert not untaken(result.model, "8.4") and ops(result.model) == ["If"]
