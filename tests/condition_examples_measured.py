@@ -133,7 +133,7 @@ MEASURED: dict[str, list[Example]] = {
         Example("Slice", "rtx", "its inputs have 1 and 2 numbers", 13, *both("(float[4,5] x) => (float[a,b] y) <int64[2] s = {1, 1}, int64[2] e = {3, 3}, int64[1] f = {3}, int64[2] k = {0, 1}> { y = Slice (x, s, f, k) }", "(x, s, f, k)", "(x, s, e, k)")),
     ],
     "clip_weights": [
-        Example("Clip", "rtx", "constant integers without both bounds are refused", 13, *both("(int32[2] x) => (int32[2] y) <int32[2] c = {1, 2}, int32 n = {1}, int32 m = {2}> { y = Clip (c, n) }", "(c, n)", "(c, n, m)", "(x, n)")),
+        Example("Clip", "rtx", "many constant integers without both bounds are refused", 13, *both(f"(int32[72] x) => (int32[72] y) <int32[72] c = {{{', '.join('3' * 72)}}}, int32 n = {{1}}, int32 m = {{2}}> {{ y = Clip (c, n) }}", "(c, n)", "(c, n, m)", "(x, n)")),
     ],
     "slice_lengths": [
         Example("Slice", "8.4", "how many dimensions are cut is not static", 13, *both("(float[4,5] x, int64[N] s, int64[2] t) => (float[a,b] y) <int64[2] e = {3, 3}, int64[2] k = {0, 1}> { y = Slice (x, s, e, k) }", "(x, s, e, k)", "(x, t, e, k)"), beside=("how many numbers its input 's' has is not static",)),
