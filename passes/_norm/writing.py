@@ -23,8 +23,8 @@ Writer = Callable[[Builder, Value, Normalisation, tuple[Factor, Factor], int], V
 
 def normalised(b: Builder, x: Value, axes: Sequence[int], epsilon: float, centred: bool = True) -> Value:
     """The normalisation in the fewest operators; sums of fp16 and bf16 in fp32, in which type the result is then."""
-    wide = b.Cast(x, to=TensorProto.FLOAT) if b.dtype(x) in HALVES else x
-    deviation = b.Sub(wide, b.ReduceMean(wide, axes=list(axes), keepdims=1)) if centred else wide
+    wide = _wide(b, x)
+    deviation = _deviation(b, wide, axes) if centred else wide
     variance = b.ReduceMean(b.Mul(deviation, deviation), axes=list(axes), keepdims=1)
     y: Value = b.Div(deviation, _root(b, b.Add(variance, epsilon) if epsilon else variance))
     return y
@@ -32,10 +32,22 @@ def normalised(b: Builder, x: Value, axes: Sequence[int], epsilon: float, centre
 
 def of_batch(b: Builder, x: Value, axes: Sequence[int]) -> tuple[Value, Value]:
     """The mean and the variance along axes, which go; of fp16 and bf16 in fp32."""
-    wide = b.Cast(x, to=TensorProto.FLOAT) if b.dtype(x) in HALVES else x
-    deviation = b.Sub(wide, b.ReduceMean(wide, axes=list(axes), keepdims=1))
+    wide = _wide(b, x)
+    deviation = _deviation(b, wide, axes)
     mean = b.ReduceMean(wide, axes=list(axes), keepdims=0)
     return mean, b.ReduceMean(b.Mul(deviation, deviation), axes=list(axes), keepdims=0)
+
+
+def _wide(b: Builder, x: Value) -> Value:
+    """The tensor in fp32 where it is of fp16 or bf16."""
+    made: Value = b.Cast(x, to=TensorProto.FLOAT) if b.dtype(x) in HALVES else x
+    return made
+
+
+def _deviation(b: Builder, x: Value, axes: Sequence[int]) -> Value:
+    """The tensor less its mean along axes."""
+    made: Value = b.Sub(x, b.ReduceMean(x, axes=list(axes), keepdims=1))
+    return made
 
 
 def _root(b: Builder, square: Value) -> Value:
