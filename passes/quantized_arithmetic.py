@@ -13,7 +13,8 @@ Exact     To the bit where the result is whole: fp32 adds whole numbers exactly 
           of the weights allow more, the activations are taken apart in two (x = 16 * high + low), multiplied apart, and
           added as int32: twice the work. Products of unknown number are added up in blocks of 128, and these as int32.
 Kept      Scales other than fp32 and fp16, blocks, other types than uint8 and int8, sums that may pass 2^24 even so.
-Price     It computes in fp32, not in int8: with TensorRT's own symmetric quantization it would be faster.
+Price     It computes in fp32, not in int8: with TensorRT's own symmetric quantization it would be faster, which
+          --symmetric-int8 writes.
 """
 
 from __future__ import annotations

@@ -305,6 +305,11 @@ def _add_rewrite(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> No
         action="store_true",
         help="carry float64 in fp32, and other types that the target lacks in those that it has; says the difference",
     )
+    p.add_argument(
+        "--symmetric-int8",
+        action="store_true",
+        help="quantize activations around zero, which TensorRT runs in integers; says the difference",
+    )
     p.add_argument("--no-cache", action="store_true", help="prove every window anew, also those of earlier runs")
     p.add_argument(
         "--strict", action="store_true", help="write nothing where something stays that the target does not take"

@@ -33,6 +33,7 @@ class RewriteOptions(TypedDict, total=False):
     passes: Folders
     allow_unproved: bool
     allow_narrowing: bool
+    symmetric_int8: bool
     options: Mapping[str, float] | None
     progress: Progress | None
     cache: bool
@@ -61,6 +62,7 @@ class Options:
     shapes: Shapes
     allow_unproved: bool
     allow_narrowing: bool
+    symmetric_int8: bool
     pass_options: Mapping[str, float]
     progress: Progress | None
     cache: bool
@@ -82,6 +84,7 @@ class Options:
         passes: Folders = (),
         allow_unproved: bool = False,
         allow_narrowing: bool = False,
+        symmetric_int8: bool = False,
         options: Mapping[str, float] | None = None,
         progress: Progress | None = None,
         cache: bool = False,
@@ -112,6 +115,7 @@ class Options:
             shapes=shapes or {},
             allow_unproved=allow_unproved,
             allow_narrowing=allow_narrowing,
+            symmetric_int8=symmetric_int8,
             pass_options=pass_options,
             progress=progress,
             cache=cache,

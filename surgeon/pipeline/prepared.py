@@ -18,6 +18,7 @@ BATCH_CHANGE = "dynamic-batch"
 FORM_CHANGE = "input"
 NARROWING_CHANGE = "allow-narrowing"
 SIZES_CHANGE = "own-sizes"
+SYMMETRIC_CHANGE = "symmetric-int8"
 
 
 class Prepared(NamedTuple):
@@ -99,6 +100,7 @@ __all__ = [
     "FORM_CHANGE",
     "NARROWING_CHANGE",
     "SIZES_CHANGE",
+    "SYMMETRIC_CHANGE",
     "Change",
     "Prepared",
     "Text",

@@ -6,6 +6,7 @@ import inspect
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from surgeon.pipeline.options import Options, RewriteOptions
 from surgeon.pipeline.prepared import Prepared
 from surgeon.pipeline.run import Run, compare_whole, untaken
 from surgeon.pipeline.source import ModelLike, Source
-from surgeon.report import Report
+from surgeon.report import Applied, Report
 from surgeon.rules.driver import operators
 from surgeon.rules.rule import ModelRule, Stage
 
@@ -84,6 +85,7 @@ def rewrite(model: ModelLike, **options: Unpack[RewriteOptions]) -> Result:
     passes          folders of further passes
     allow_unproved  keep rewrites whose window cannot be run; whole models that cannot be compared are no failure
     allow_narrowing float64 in fp32, and other types that the target lacks in those that it has; inputs and outputs too
+    symmetric_int8  activations are quantized around zero, in int8, which TensorRT computes in integers
     options         what single passes read, such as {"repair_eps": 1e-6}; a pass names its own in OPTIONS
     progress        called with (phase, done, total)
     cache           whether proofs that held in an earlier run, in a file of the user's cache, are taken from there
@@ -174,9 +176,23 @@ def _prepared(source: Source, options: Options) -> tuple[Source, Options, Prepar
         if narrower is not None:
             model, applied = narrower.model, [*applied, *narrower.applied]
             warnings = [*warnings, *narrower.warnings]
-    if not applied:
+    if options.symmetric_int8:
+        from surgeon.pipeline.symmetric_int8 import with_symmetric_int8  # nor without it
+
+        standard = partial(_with_standard_operators, source, replace(options, shapes=shapes))
+        centred = with_symmetric_int8(model, standard, base=source.base, shapes=shapes, proves=options.proves)
+        model, applied = centred.model, [*applied, *centred.applied]
+        warnings = [*warnings, *centred.warnings]
+    if not applied and not warnings:
         return source, options, prepared
     return source.changed(model), replace(options, shapes=shapes), Prepared(model, applied, warnings)
+
+
+def _with_standard_operators(source: Source, options: Options, model: ModelProto) -> tuple[ModelProto, list[Applied]]:
+    """The model with ONNX's own operators in place of ONNX Runtime's."""
+    contrib = tuple(p for p in options.passes if p.name == "contrib")
+    made, report = Run(source.changed(model), replace(options, passes=contrib)).result()
+    return made, report.applied
 
 
 # ---- functions over a gs.Graph ---------------------------------------------------------------------------------------

@@ -70,7 +70,16 @@ def shared_words(args: argparse.Namespace) -> list[str]:
         "batch_axis",
     ):
         words += [f"--{name.replace('_', '-')}={given}" for given in getattr(args, name)]
-    flags = ("allow_unproved", "allow_narrowing", "no_cache", "strict", "fp16", "io_fp16", "dynamic_batch")
+    flags = (
+        "allow_unproved",
+        "allow_narrowing",
+        "symmetric_int8",
+        "no_cache",
+        "strict",
+        "fp16",
+        "io_fp16",
+        "dynamic_batch",
+    )
     return words + [f"--{name.replace('_', '-')}" for name in flags if getattr(args, name)]
 
 

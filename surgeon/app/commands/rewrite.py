@@ -147,6 +147,7 @@ def _rewritten(args: argparse.Namespace, source: Path, target: Target, screen: S
             passes=args.passes,
             allow_unproved=args.allow_unproved,
             allow_narrowing=args.allow_narrowing,
+            symmetric_int8=args.symmetric_int8,
             options=pass_options,
             progress=progress,
             cache=not args.no_cache,
