@@ -8,6 +8,7 @@ file had is taken back and not reported.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from surgeon.errors import PassError
@@ -29,6 +30,7 @@ from surgeon.targets.target import Target
 GROWTH = 10  # rewrites a node, on the average, after which a stage is taken not to come to an end
 ROUNDS = 4  # further runs over what the one before has written, at most; nearly always the first changes nothing
 FUSED = Stage.FUSE.value
+SHARED = 24  # decision trees that are kept for further runs: a run has one a stage
 HIGH = (Stage.CLEAN.value, FUSED)  # the strategies of what lowers nothing
 
 
@@ -143,15 +145,9 @@ class Driver:
 
     def run_stage(self, stage: Stage) -> None:
         """Run the rules of one stage to their fixed point."""
-        passes = self.context.passes.values()
-        rules = [
-            (r.pattern, r)
-            for p in sorted(passes, key=lambda p: p.name)
-            for r in p.rules
-            if r.stage is stage and not self._is_idle(p, r)
-        ]
+        passes = tuple(self.context.passes.values())
         model_rules = [r for p in passes for r in p.model_rules if r.stage is stage]
-        index: Index[Rule] = Index(rules, self.model)
+        index = _index(_rules(stage, passes, self.target, frozenset(self.context.strategies)))
         self._stage = stage.value
         self._budget = GROWTH * sum(operators(self.model).values()) + 1000
         while True:
@@ -166,19 +162,13 @@ class Driver:
             self._more_to_infer = False
             self.model.forget_types()  # what was computed or fused makes more shapes known, and those more to rewrite
 
-    def _is_idle(self, p: Pass, rule: Rule) -> bool:
-        """Whether a rule of the stage LOWER has nothing to do: the target takes every node that it could lower."""
-        if rule.strategy is None or p.name in self.context.strategies:
-            return False
-        return p.keeps and all(self.target.takes_every(root.key) for root in roots(rule.pattern))
-
     def _sweep(self, index: Index[Rule]) -> bool:
         """Look at every node once, from the outputs up, so that the larger of two nested windows comes first."""
         changed = False
-        wanted = index.operators
+        wanted, is_constant = index.operators, self.model.constants.is_constant
         for graph in self.model.standing_scopes():
             for node in reversed(graph.of(wanted)):
-                while node.alive and (rules := index.at(node)) and self._rewrite_at(node, rules):
+                while node.alive and (rules := index.at(node, is_constant)) and self._rewrite_at(node, rules):
                     changed = True
         return changed
 
@@ -371,6 +361,28 @@ class Driver:
         while value is not None and value in self._aliases:
             value = self._aliases[value]
         return value
+
+
+@lru_cache(maxsize=SHARED)
+def _rules(stage: Stage, passes: tuple[Pass, ...], target: Target, chosen: frozenset[str]) -> tuple[Rule, ...]:
+    """The rules of a stage, without those of LOWER that have nothing to do: the target takes all that they could lower.
+
+    `chosen` has the names of the passes whose strategy the user chose.
+    """
+
+    def is_idle(p: Pass, rule: Rule) -> bool:
+        if rule.strategy is None or p.name in chosen:
+            return False
+        return p.keeps and all(target.takes_every(root.key) for root in roots(rule.pattern))
+
+    ordered = sorted(passes, key=lambda p: p.name)
+    return tuple(r for p in ordered for r in p.rules if r.stage is stage and not is_idle(p, r))
+
+
+@lru_cache(maxsize=SHARED)
+def _index(rules: tuple[Rule, ...]) -> Index[Rule]:
+    """The decision tree of some rules. It takes longer to grow than a small model takes to rewrite."""
+    return Index((r.pattern, r) for r in rules)
 
 
 def _outputs_of(result: Any, root: Node, rule: Rule) -> list[Value | None]:

@@ -1,19 +1,19 @@
-"""Find the patterns that can hold at a node: all patterns of a run share one decision tree, grown as nodes ask for it.
+"""Find the patterns that can hold at a node: all patterns share one decision tree, grown as nodes ask for it.
 
 A step of the tree looks at one tensor in front of the node: which operator makes it, and whether it is a constant. What
-several patterns begin with is looked at once, not once a pattern. Most nodes are rejected after a step or two.
+several patterns begin with is looked at once, not once a pattern. Most nodes are rejected after a step or two. A tree
+knows nothing of a model, so runs share it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from surgeon.ir.graph import Node
-from surgeon.ir.model import Model
+from surgeon.ir.graph import Node, Value
 from surgeon.rules.match import required_attributes, same_attribute
 from surgeon.rules.pattern import Absent, Choice, Const, Op, Output, Pattern, Var, roots
 
@@ -36,6 +36,7 @@ class Seen(NamedTuple):
 LEFT_OUT = Seen("left out", False)  # an input with an empty name
 BEYOND = Seen("beyond", False)  # the node has fewer inputs: older opsets have some as attributes
 NO_TENSOR = {seen.maker: seen for seen in (LEFT_OUT, BEYOND)}
+UNNAMED = "unnamed"  # stands for all operators that no pattern has in it
 Known = Mapping[Path, Seen]
 
 
@@ -79,8 +80,7 @@ class Index(Generic[T]):
     number of patterns that begin alike. The owners of one pattern stand together.
     """
 
-    def __init__(self, owned: Iterable[tuple[Pattern, T]], model: Model) -> None:
-        self._is_constant = model.constants.is_constant
+    def __init__(self, owned: Iterable[tuple[Pattern, T]]) -> None:
         self._by_operator: dict[str, list[Candidate[T]]] = {}
         owners: dict[Op, list[T]] = {}
         for pattern, owner in owned:
@@ -90,14 +90,15 @@ class Index(Generic[T]):
                     self._by_operator.setdefault(root.key, []).append(Candidate(root, owners[root]))
                 owners[root].append(owner)
         self._first: dict[str, dict[int, _State[T]]] = {}  # by the node's operator and the number of its inputs
+        self._named = {"", *NO_TENSOR, *_operators(owners)}
 
     @property
     def operators(self) -> frozenset[str]:
         """The operators that a pattern's root may have."""
         return frozenset(self._by_operator)
 
-    def at(self, node: Node) -> tuple[tuple[Op, T], ...]:
-        """The (root, owner) pairs that can hold at the node."""
+    def at(self, node: Node, is_constant: Callable[[Value], bool]) -> tuple[tuple[Op, T], ...]:
+        """The (root, owner) pairs that can hold at the node. `is_constant` is asked where a tensor may be one."""
         try:
             state = self._first[node.key][len(node.inputs)]
         except KeyError:
@@ -114,10 +115,10 @@ class Index(Generic[T]):
             else:
                 maker = value.producer
                 seen = "" if maker is None else maker.key
-                if not value.varies and self._is_constant(value):
+                if not value.varies and is_constant(value):
                     branches = state.constants
             makers.append(maker)
-            state = branches.get(seen) or _grown(state, branches, seen)
+            state = branches.get(seen) or self._grown(state, branches, seen)
         if state.attributes and not _has_any(node, state.attributes):
             return ()
         return state.pairs
@@ -129,18 +130,23 @@ class Index(Generic[T]):
         self._first.setdefault(node.key, {})[count] = state
         return state
 
+    def _grown(self, state: _State[T], branches: dict[str, _State[T]], maker: str) -> _State[T]:
+        """The state behind `state` where `maker` makes the tensor that it looks at; it is added to `branches`."""
+        known = maker if maker in self._named else UNNAMED
+        found = branches.get(known) or _behind(state, Seen(known, branches is state.constants))
+        branches[known] = branches[maker] = found
+        return found
 
-def _grown(state: _State[T], branches: dict[str, _State[T]], maker: str) -> _State[T]:
-    """The state behind `state` where `maker` makes the tensor that it looks at; it is added to `branches`."""
-    seen = NO_TENSOR.get(maker) or Seen(maker, branches is state.constants)
-    known = {**state.known, state.path: seen}
+
+def _behind(state: _State[T], seen: Seen) -> _State[T]:
+    """What comes behind `state` where that stands at its path."""
+    known = {**state.known, state.path: NO_TENSOR.get(seen.maker) or seen}
     left = []
     for candidate, asks in state.candidates:
         again = _asks_at_root(candidate.root, state.count, known) if state.path in asks else asks
         if again is not None:
             left.append((candidate, again))
-    branches[maker] = found = _decided(left, state.count, known, (*state.looked_at, state.path))
-    return found
+    return _decided(left, state.count, known, (*state.looked_at, state.path))
 
 
 def _decided(
@@ -169,6 +175,24 @@ def _has_any(node: Node, attributes: Iterable[list[tuple[str, Any]]]) -> bool:
         else:
             return True
     return False
+
+
+def _operators(patterns: Iterable[Pattern]) -> set[str]:
+    """The operators in some patterns, which share parts of theirs."""
+    found, seen, todo = set(), set[Pattern](), list(patterns)
+    while todo:
+        pattern = todo.pop()
+        if pattern in seen:
+            continue
+        seen.add(pattern)
+        if isinstance(pattern, Choice):
+            todo += pattern.alternatives
+        elif isinstance(pattern, Output):
+            todo.append(pattern.node)
+        elif isinstance(pattern, Op):
+            found.add(pattern.key)
+            todo += pattern.inputs
+    return found
 
 
 # ---- what a pattern asks for -----------------------------------------------------------------------------------------
