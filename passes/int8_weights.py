@@ -81,15 +81,25 @@ def read_elsewhere(editor):
 def _in_floats(editor: Editor, node: Node, held: list[Value]) -> bool:
     """Have a node read its weights as integers of fp32."""
     b = editor.builder(node)
-    numbers = [b.DequantizeLinear(v, np.float32(1), np.int8(0)) for v in held]
+    numbers = [b.DequantizeLinear(_as_vector(b, v), np.float32(1), np.int8(0)) for v in held]
     if any(editor.target.takes(n.producer) is not None for n in numbers):
         b.undo()
         return False
-    wholes = dict(zip(held, (b.Cast(n, to=INT8) for n in numbers), strict=True))
+    floats = [n if b.rank(v) else b.Squeeze(n, axes=[0]) for v, n in zip(held, numbers, strict=True)]
+    wholes = dict(zip(held, (b.Cast(n, to=INT8) for n in floats), strict=True))
     inputs = [None if v is None else wholes.get(v, v) for v in node.inputs]
     made = b.node(node.op, inputs, len(node.outputs), node.proto.domain, node.attrs)
     editor.replace(node, list(made) if isinstance(made, tuple) else [made], b)
     return True
+
+
+def _as_vector(b: Builder, constant: Value) -> Value:
+    """A constant; a single number as a vector of one, since the target builds no dequantized single number."""
+    if b.rank(constant):
+        return constant
+    known = b.value(constant)
+    assert known is not None
+    return b.constant(known.reshape(1))
 
 
 @rule(op.Pad(x, ...), stage=Stage.FUSE)

@@ -18,6 +18,8 @@ model stays what it is, and with it all of that type: --allow-narrowing makes it
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from onnx import TensorProto, helper
 
@@ -27,12 +29,13 @@ from surgeon.ir.lattice import FLOATS
 
 OVERFLOWING = frozenset({"Abs", "Add", "BitShift", "BitwiseNot", "Mul", "Neg", "Sub"})
 COMPUTING = frozenset({
-    "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Max", "Min", "Mod", "ReduceMax", "ReduceMin",
+    "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Clip", "Div", "Max", "Min", "Mod", "ReduceMax", "ReduceMin",
 })  # fmt: skip
 COMPARING = frozenset({"ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 MOVING = frozenset({
-    "Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Pad", "Reshape", "Slice",
-    "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze", "Where",
+    "Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Pad", "Reshape",
+    "ReverseSequence", "ScatterElements", "ScatterND", "Slice", "Split", "Squeeze", "Tile", "TopK", "Transpose",
+    "Unsqueeze", "Where",
 })  # fmt: skip
 IN_FLOAT = frozenset({"DepthToSpace", "MaxPool", "Resize", "SpaceToDepth"})  # ONNX Runtime has no kernel for int32
 CARRIED = OVERFLOWING | COMPUTING | COMPARING | MOVING | IN_FLOAT
@@ -60,6 +63,8 @@ def carry(editor):
             continue
         if node.key == "Resize" and node.attr("mode") != "nearest":
             continue  # it computes, and rounds in a way of its own
+        if node.key.startswith("Scatter") and node.attr("reduction") in ("add", "mul"):
+            continue  # how many numbers meet in one place is not known
         if node.key == "Cast" and node.attr("to") not in CARRIERS:
             changed |= _read_behind(editor, node)
         elif target.mistyped(node) is None and target.takes(node) is None:
@@ -205,17 +210,26 @@ def _is_within(editor: Editor, value: Value, limits: tuple[int, int], seen: list
     if maker.key == "Add" and limits[0] < 0:
         return _is_shifted(editor, maker, limits, seen)
     whole = (INT32, TensorProto.INT64)
+    if maker.key != "Split" and value is not maker.outputs[0]:
+        return False  # positions
     if maker.key not in COMPUTING | MOVING | IN_FLOAT or (
         maker.key in ("Div", "Mod") and editor.model.dtype(value) not in whole
     ):
         return False
     if limits[0] < 0 and maker.key == "Div":
         return False
-    read = maker.inputs[1:] if maker.key == "Where" else maker.inputs
-    several = read[:1] if maker.key in MOVING | IN_FLOAT and maker.key not in ("Concat", "Where") else read
-    if maker.key in ("ReduceMax", "ReduceMin"):
-        several = read[:1]
-    return all(v is not None and _is_within(editor, v, limits, seen) for v in several)
+    return all(v is None or _is_within(editor, v, limits, seen) for v in _numbers_of(maker))
+
+
+def _numbers_of(node: Node) -> Sequence[Value | None]:
+    """The inputs of a node that computes or moves numbers from which these come."""
+    if node.key in ("ReduceMax", "ReduceMin"):
+        return node.inputs[:1]
+    if node.key in COMPUTING or node.key == "Concat":
+        return node.inputs
+    if node.key == "Pad" or node.key.startswith("Scatter"):
+        return (node.inputs[0], *node.inputs[2:3])
+    return node.inputs[1:] if node.key == "Where" else node.inputs[:1]
 
 
 def _is_below(divisor: int | None, most: int) -> bool:
