@@ -15,6 +15,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 import surgeon
 from surgeon.ir.model import Model
 from surgeon.ir.run import Runner
+from surgeon.proof import cut
 from surgeon.targets.conditions.shapes import deep_tensor
 from surgeon.targets.target import Target
 
@@ -181,3 +182,18 @@ def test_a_constant_in_a_body_stays_in_the_body() -> None:
     for c in (True, False):
         feeds = {"c": np.asarray(c), "x": np.arange(4, dtype=np.float32)}
         np.testing.assert_array_equal(Runner(result.model).run(feeds)[0], Runner(proto).run(feeds)[0])
+
+
+def test_both_sides_of_a_window_compute_the_same_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rewritten side has more nodes, and came to the limit of nodes that compute shapes before the other did."""
+    monkeypatch.setattr(cut, "CONE_LIMIT", 5)
+    two_shapes = model(
+        "(uint8[A,B] x, float[B,A] z) => (float[C,D] y) <int64[1] rest = {-1}, int64 first = {0}, int64[1] axis = {0}> {"
+        " one = Shape (z) a = Reshape (x, one)"
+        " sizes = Shape (z) size = Gather (sizes, first) row = Unsqueeze (size, axis)"
+        " other = Concat <axis = 0> (row, rest) b = Reshape (x, other)"
+        " both = Concat <axis = 0> (a, b) y = Cast <to = 1> (both) }"
+    )
+    report = surgeon.rewrite(two_shapes, target="rtx", only="small-integers").report
+    assert report.applied
+    assert not report.declined

@@ -148,6 +148,8 @@ class _Shared:
         self.keeps_names = keeps_names
         self.inputs: dict[Value, None] = {}
         self.constants: dict[str, np.ndarray] = {}
+        self.cone: dict[Node, bool] = {}  # whether a node that computes shapes is pulled in
+        self.room = CONE_LIMIT
         self.largest_pad = 0
         self._names: dict[Value, str] = {}
 
@@ -172,6 +174,16 @@ class _Shared:
             return False
         self.constants[self.name(value)] = array
         return True
+
+    def pulls(self, value: Value, producer: Node | None) -> bool:
+        """Whether the node that makes a tensor becomes a part of the window: the same for both sides and all readers."""
+        if producer is None:
+            return False
+        node = value.producer or producer
+        if node not in self.cone:
+            self.cone[node] = self.room > 0 and self.cutter.follows_from_shapes(value)
+            self.room -= self.cone[node]
+        return self.cone[node]
 
     def window_of(self, before: Sequence[NodeProto], after: Sequence[NodeProto], outputs: Sequence[Value]) -> CutWindow:
         """The window whose sides have these nodes. Raises Unrunnable where the type of an input is not known."""
@@ -257,8 +269,7 @@ class _CutSide:
         if self.shared.has_source(value):
             return None
         producer = self._producer(value)
-        follows = producer is not None and self.shared.cutter.follows_from_shapes(value)
-        if follows and len(self._done) <= CONE_LIMIT:
+        if self.shared.pulls(value, producer):
             return producer
         self.shared.inputs[value] = None
         return None
