@@ -188,7 +188,8 @@ def test_both_sides_of_a_window_compute_the_same_shapes(monkeypatch: pytest.Monk
     """The rewritten side has more nodes, and came to the limit of nodes that compute shapes before the other did."""
     monkeypatch.setattr(cut, "CONE_LIMIT", 5)
     two_shapes = model(
-        "(uint8[A,B] x, float[B,A] z) => (float[C,D] y) <int64[1] rest = {-1}, int64 first = {0}, int64[1] axis = {0}> {"
+        "(uint8[A,B] x, float[B,A] z) => (float[C,D] y)"
+        " <int64[1] rest = {-1}, int64 first = {0}, int64[1] axis = {0}> {"
         " one = Shape (z) a = Reshape (x, one)"
         " sizes = Shape (z) size = Gather (sizes, first) row = Unsqueeze (size, axis)"
         " other = Concat <axis = 0> (row, rest) b = Reshape (x, other)"

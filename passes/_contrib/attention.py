@@ -94,7 +94,7 @@ def attended(b: Builder, heads: Heads, mask: Value | None, added: Value | None) 
     scores = b.MatMul(b.Mul(heads.q, float(scale)), b.Transpose(heads.k, perm=[0, 1, 3, 2]))
     scores = plus(b, scores, added)
     if mask is not None:
-        filtered = setting(b, "mask_filter_value", LEAST_FILTER)
+        filtered = max(setting(b, "mask_filter_value", LEAST_FILTER), LOWEST[dtype])
         kept = _kept(b, mask, heads)
         scores = b.Add(scores, b.Where(kept, b.constant(0.0, dtype), b.constant(filtered, dtype)))
     if b.root.attr("unidirectional"):
@@ -124,8 +124,19 @@ def _within(b: Builder, ends: Value, heads: Heads) -> Value:
         end, start = b.Split(ends, outputs=2, axis=0, split=[batch, batch])
         spread = [b.Cast(b.Reshape(v, sizes(-1, 1, 1, 1)), to=TensorProto.INT64) for v in (start, end)]
         return b.And(b.Not(b.Less(positions, spread[0])), b.Less(positions, spread[1]))
-    require(count is not None and count == batch, "its mask is one vector, and not known to have a number a sample")
+    if count is None or count != batch:
+        return _within_computed(b, positions, b.Cast(ends, to=TensorProto.INT64), heads)
     return b.Less(positions, b.Cast(b.Reshape(ends, sizes(-1, 1, 1, 1)), to=TensorProto.INT64))
+
+
+def _within_computed(b: Builder, positions: Value, ends: Value, heads: Heads) -> Value:
+    """The same where it is not known whether there are starts: behind as many zeros they are 0 where there are none."""
+    batch = b.Slice(b.Shape(heads.q), starts=[0], ends=[1], axes=[0])
+    twice = b.Mul(batch, 2)
+    filled = b.Concat(ends, b.Expand(b.constant([0], TensorProto.INT64), batch), axis=0)
+    start = b.Where(b.Equal(b.Shape(ends), twice), b.Slice(filled, starts=batch, ends=twice), 0)
+    spread = [b.Reshape(v, sizes(-1, 1, 1, 1)) for v in (start, b.Slice(ends, starts=sizes(0), ends=batch))]
+    return b.And(b.Not(b.Less(positions, spread[0])), b.Less(positions, spread[1]))
 
 
 def _size(b: Builder, value: Value) -> int | str | None:

@@ -26,6 +26,7 @@ NORMS = {
     "SkipLayerNormalization": ("LayerNormalization", 4),
     "SkipSimplifiedLayerNormalization": ("SimplifiedLayerNormalization", 3),
 }
+CAST_LIKE = 15  # the opset from which on there is CastLike
 # Of these ONNX Runtime's kernel rounds otherwise than the definition does.
 STRAYING = frozenset(
     {
@@ -50,7 +51,7 @@ def strays(node: NodeProto, half: bool) -> bool:
     if half and node.op_type in IN_HALF:  # the CPU's kernel computes in fp32, where a graphics card's does not
         return True
     if node.op_type in NORMS:  # the kernel takes batches that do not go together
-        return not half
+        return True
     if node.op_type == "MatMulNBits":
         return any(a.name == "accuracy_level" and a.i for a in node.attribute)
     if node.op_type == "MultiHeadAttention":  # packed
@@ -65,7 +66,7 @@ def by_definition(model: ModelProto) -> ModelProto:
     if not any(strays(node, half) for node in graph.node):
         return model
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    rows = [spelled(n, opset) if strays(n, half) else [n] for n in graph.node]
+    rows = [spelled(n, opset, half) if strays(n, half) else [n] for n in graph.node]
     if all(row is not None for row in rows):
         kept = [NodeProto.FromString(n.SerializeToString()) for row in rows for n in row or ()]
         del graph.node[:]
@@ -82,7 +83,7 @@ def by_definition(model: ModelProto) -> ModelProto:
     return model
 
 
-def spelled(node: NodeProto, opset: int) -> list[NodeProto] | None:
+def spelled(node: NodeProto, opset: int, half: bool) -> list[NodeProto] | None:
     """The definition of a node in operators that ONNX Runtime computes as it says; None where there is none here."""
     attrs = {a.name: read_attribute(a) for a in node.attribute}
     if node.op_type == "MatMulNBits":
@@ -91,7 +92,7 @@ def spelled(node: NodeProto, opset: int) -> list[NodeProto] | None:
         plain.attribute.extend(a for a in node.attribute if a.name != "accuracy_level")
         return [plain]
     if node.op_type in NORMS:
-        return _normalized(node, attrs)
+        return None if half and opset < CAST_LIKE else _normalized(node, attrs, half)
     if not node.op_type.startswith("QLinear") or attrs.get("channels_last") or not _has_zero(node):
         return None
     made: list[NodeProto] = []
@@ -110,20 +111,35 @@ def spelled(node: NodeProto, opset: int) -> list[NodeProto] | None:
     return made
 
 
-def _normalized(node: NodeProto, attrs: dict[str, Any]) -> list[NodeProto] | None:
-    """The sum, and the normalisation of it."""
+def _normalized(node: NodeProto, attrs: dict[str, Any], half: bool) -> list[NodeProto] | None:
+    """The sum, and the normalisation of it; in fp32 where half precision may be read, as the kernel computes."""
     if any(node.output[1:3]):
         return None
     norm, place = NORMS[node.op_type]
     given, outputs = [*node.input, *[""] * 5], [*node.output, *[""] * 4]
-    total = outputs[3] or f"{outputs[0]}~sum"
-    bias = given[place]
-    made = [helper.make_node("Add", given[:2], [f"{outputs[0]}~skip" if bias else total])]
-    if bias:
-        made.append(helper.make_node("Add", [made[0].output[0], bias], [total]))
-    weights = [w for w in given[2:place] if w]
-    epsilon = attrs.get("epsilon", 1e-12)
-    return [*made, helper.make_node(norm, [total, *weights], [outputs[0]], axis=-1, epsilon=epsilon)]
+    made: list[NodeProto] = []
+
+    def make(op: str, *inputs: str, output: str = "", **given: Any) -> str:
+        made.append(helper.make_node(op, inputs, [output or f"{outputs[0]}~{len(made)}"], **given))
+        return str(made[-1].output[0])
+
+    def read(name: str) -> str:
+        return make("Cast", name, to=TensorProto.FLOAT) if half else name
+
+    def write(op: str, *inputs: str, output: str, **given: Any) -> str:
+        found = make(op, *inputs, output="" if half else output, **given)
+        if half:
+            make("CastLike", found, node.input[0], output=output)
+        return found
+
+    total = make("Add", read(given[0]), read(given[1]))
+    if given[place]:
+        total = make("Add", total, read(given[place]))
+    if outputs[3]:
+        write("Identity", total, output=outputs[3])
+    weights = [read(w) for w in given[2:place] if w]
+    write(norm, total, *weights, output=outputs[0], axis=-1, epsilon=attrs.get("epsilon", 1e-12))
+    return made
 
 
 def _has_zero(node: NodeProto) -> bool:
@@ -284,7 +300,8 @@ def _attended(
     queries, keys = q.shape[2], k.shape[2]
     scores = _sum(_product(q * q.dtype.type(scale or 1 / math.sqrt(q.shape[3])), np.swapaxes(k, 2, 3)), added)
     if mask is not None:
-        scores = scores + np.where(_seen(mask, q.shape[0], keys), 0, mask_filter_value).astype(scores.dtype)
+        filtered = max(mask_filter_value, float(np.finfo(scores.dtype).min))
+        scores = scores + np.where(_seen(mask, q.shape[0], keys), 0, filtered).astype(scores.dtype)
     if unidirectional:
         scores = np.where(np.tri(queries, keys, keys - queries, dtype=bool), scores, np.finfo(scores.dtype).min)
     y = np.moveaxis(_product(_softmax(_wide(scores)).astype(q.dtype), v), 1, 2)

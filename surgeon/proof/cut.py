@@ -176,7 +176,7 @@ class _Shared:
         return True
 
     def pulls(self, value: Value, producer: Node | None) -> bool:
-        """Whether the node that makes a tensor becomes a part of the window: the same for both sides and all readers."""
+        """Whether the node that makes a tensor becomes a part of the window, for both sides and all readers."""
         if producer is None:
             return False
         node = value.producer or producer

@@ -135,7 +135,8 @@ class Window:
     def runs_on_nothing(self) -> bool:
         """Whether both sides can be tried on tensors without elements."""
         models = (self.pair.before, self.pair.after)
-        return all(n.op_type in RUNS_ON_NOTHING and not n.domain for m in models for n in m.graph.node)
+        may_run = all(n.op_type in RUNS_ON_NOTHING and not n.domain for m in models for n in m.graph.node)
+        return may_run and not any(_is_undefined_on_nothing(n, self.pair.before) for n in self.pair.before.graph.node)
 
     def may_be_refused(self, sized: Sequence[SizedInput]) -> bool:
         """Whether a size was chosen at which a rewritten window may refuse to run.
@@ -626,6 +627,13 @@ def _tensors(model: ModelProto) -> Iterator[TensorProto]:
 def _nodes(model: ModelProto) -> Iterator[NodeProto]:
     for holder in (model.graph, *model.functions):
         yield from all_nodes(holder)
+
+
+def _is_undefined_on_nothing(node: NodeProto, model: ModelProto) -> bool:
+    """Whether a Reshape may be asked for -1 beside a 0 that means no elements, which ONNX forbids."""
+    known = {t.name for t in model.graph.initializer}
+    allows = any(a.name == "allowzero" and a.i for a in node.attribute)
+    return node.op_type == "Reshape" and allows and node.input[1] not in known
 
 
 def _weight_sizes(window: Window) -> set[int]:
