@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -41,6 +41,7 @@ NEXT_TO_ZERO = 1e-18
 MANY = 200  # from here on the other dimensions are 1
 SLOW = 0.02  # seconds of a run, beyond which no larger size is tried
 MOST_RUNS = 600  # of a side, for the search
+PATIENCE = 3.0  # seconds of the search of a side, before the next run is not begun
 STEPS = tuple(s * 2.0**k for k in range(-24, 61) for s in (1, 1.4))
 COARSE = tuple(2.0**k for k in range(-10, 21, 3))
 BESIDE = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # how far from such a place numbers are tried, relative to it
@@ -192,6 +193,11 @@ class _Search:
     side: Side
     base: Feeds
     runs: int = 0
+    until: float = field(default_factory=lambda: time.monotonic() + PATIENCE)
+
+    @property
+    def is_over(self) -> bool:
+        return self.runs > MOST_RUNS or time.monotonic() > self.until
 
     def places(self, name: str, turn: Turn, steps: Sequence[float], asked: Asked) -> tuple[np.ndarray, np.ndarray]:
         """Neighbours of the input's type, lower and higher ones, between which what a comparison says changes."""
@@ -225,7 +231,7 @@ class _Search:
 
     def _said(self, name: str, turn: Turn, values: np.ndarray) -> np.ndarray | None:
         self.runs += 1
-        said = self.side.said({**self.base, name: values}, [turn]) if self.runs <= MOST_RUNS else None
+        said = None if self.is_over else self.side.said({**self.base, name: values}, [turn])
         return None if said is None else said[0]
 
 
