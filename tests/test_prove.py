@@ -14,6 +14,7 @@ import pytest
 from helpers import compare_models, model, ops
 
 import surgeon
+import surgeon.proof.cut
 import surgeon.proof.judge
 from surgeon.ir.run import Reference, Runner
 from surgeon.proof.equality import compare
@@ -48,6 +49,15 @@ def test_a_right_rewrite_stays(tmp_path: Path) -> None:
     result = with_pass(tmp_path, "Relu(x)", "b.Max(x, 0.0)", model(RELU))
     assert ops(result.model) == ["Max", "Exp"] and not result.report.undone
     assert result.report.applied[0].max_error == 0.0
+
+
+def test_what_is_computed_from_shapes_is_no_input_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where so much is computed that the rest becomes an input: a window would make it twice."""
+    monkeypatch.setattr(surgeon.proof.cut, "CONE_LIMIT", 1)
+    sizes = "s = Shape (x)  g = Gather <axis = 0> (s, zero)  h = Add (g, zero)  k = Mul (g, h)"
+    proto = model(f"(float[N,3] x) => (int64 r) <int64 zero = {{0}}> {{ {sizes}  r = Abs (k) }}")
+    result = with_pass(tmp_path, "Abs(x)", "b.Add(x, 0)", proto)
+    assert ops(result.model)[-1] == "Add", result.report.declined
 
 
 @pytest.mark.parametrize(

@@ -99,8 +99,14 @@ class Node:
 
     @property
     def origin(self) -> Any:
-        """The rewrite that made this node, or that has absorbed the one that did; None for a node of the file."""
-        return None if self._origin is None else self._origin.whole
+        """The rewrite that made this node, or the one in a body of which it stands; None for a node of the file.
+
+        Where another rewrite has absorbed that one, the other one.
+        """
+        if self._origin is not None:
+            return self._origin.whole
+        holder = self.graph.holder
+        return None if holder is None else holder.origin
 
     @origin.setter
     def origin(self, rewrite: Any) -> None:
@@ -202,12 +208,18 @@ class Graph:
     """One scope: the main graph, a body or a local function."""
 
     def __init__(
-        self, proto: GraphProto | onnx.FunctionProto, model: Model, parent: Graph | None, owner: str = ""
+        self,
+        proto: GraphProto | onnx.FunctionProto,
+        model: Model,
+        parent: Graph | None,
+        owner: str = "",
+        holder: Node | None = None,
     ) -> None:
         self.proto = proto
         self.model = model
         self.parent = parent
         self.owner = owner
+        self.holder = holder  # the node whose body it is
         self.is_function = isinstance(proto, onnx.FunctionProto)
         self.in_function: bool = self.is_function or (parent is not None and parent.in_function)
         self.values: dict[str, Value] = {}
@@ -352,7 +364,7 @@ class Graph:
         if protos:
             if node.key == "If":
                 check_branches(node.proto, node.label)
-            node.bodies = tuple([Graph(g, self.model, self, f"a body of {node.label}") for g in protos])
+            node.bodies = tuple([Graph(g, self.model, self, f"a body of {node.label}", node) for g in protos])
             self.bodied[node] = None
 
     def _forget_nodes(self) -> None:

@@ -120,9 +120,10 @@ class Driver:
     def _build_on_earlier(self, found: Iterable[Rewrite], made: Mapping[Node, Rewrite]) -> None:
         """Make the rewrites of earlier rounds, whose nodes those found now took away or read, a part of them."""
         for record in found:
-            built_on = [made[n] for n in record.removed if n in made]
-            record.removed = {n: None for n in record.removed if n not in made}
-            record.matched = [n for n in record.matched if n not in made]
+            makers = {n: _standing_in(n, made) for n in (*record.removed, *record.matched)}
+            built_on = [made[maker] for n in record.removed if (maker := makers[n]) is not None]
+            record.removed = {n: None for n in record.removed if makers[n] is None}
+            record.matched = [n for n in record.matched if makers[n] is None]
             self._absorb(record, built_on)
         for record in list(found):
             if record in self.rewrites:
@@ -402,6 +403,14 @@ def _outputs_of(result: Any, root: Node, rule: Rule) -> list[Value | None]:
         if old is not None and new is None:
             require(not old.users and not old.is_output, f"its output '{old.name}' is read")
     return given
+
+
+def _standing_in(node: Node, made: Mapping[Node, Rewrite]) -> Node | None:
+    """Which of the nodes that were made is the node itself, or has it in a body; None where none is."""
+    step: Node | None = node
+    while step is not None and step not in made:
+        step = step.graph.holder
+    return step
 
 
 def _origins_read(made: Iterable[Node], aliases: Mapping[Value, Value]) -> list[Rewrite]:
