@@ -4,10 +4,12 @@ and whether one tensor fits another."""
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from surgeon import Builder, require
 from surgeon.ir.graph import Node, Value
@@ -18,6 +20,8 @@ Dim = Any
 FREE = frozenset({"Cast", "CastLike", "Identity", "surgeon::L2Norm"})  # leave the shape of their first input as it is
 REORDER_NOTHING = FREE - {"surgeon::L2Norm"} | {"Reshape", "Squeeze", "Unsqueeze", "Flatten"}
 MOST = 16  # elements of a vector of sizes; a larger constant is none
+ARITHMETIC = {"Add": operator.add, "Div": operator.floordiv, "Mul": operator.mul, "Sub": operator.sub}
+LARGEST, LARGEST_FLOAT = 1 << 31, 1 << 24  # below which every integer type of sizes, and fp32, holds each number
 
 
 def output_of(node: Node) -> Value:
@@ -183,10 +187,20 @@ def moved_axis(b: Builder, x: Value, rank: int, start: int, end: int) -> Value:
 # ---- tensors of sizes ------------------------------------------------------------------------------------------------
 
 
-def elements(b: Builder, value: Value | None) -> list[Dim] | None:
-    """The elements of a one-dimensional or scalar tensor of sizes, as far as they follow from shapes and constants."""
+def elements(b: Builder, value: Value | None, asked: dict[Value, list[Dim] | None] | None = None) -> list[Dim] | None:
+    """The elements of a one-dimensional or scalar tensor of sizes, as far as they follow from shapes and constants.
+
+    `asked` keeps the answers on the way: a sum may read a sum twice, and that one another.
+    """
     if value is None:
         return None
+    asked = {} if asked is None else asked
+    if value not in asked:
+        asked[value] = _elements(b, value, asked)
+    return asked[value]
+
+
+def _elements(b: Builder, value: Value, asked: dict[Value, list[Dim] | None]) -> list[Dim] | None:
     known = b.value(value)
     if known is not None:
         whole = known.size <= MOST and bool((np.isfinite(known) & (known == np.floor(known))).all())
@@ -198,13 +212,17 @@ def elements(b: Builder, value: Value | None) -> list[Dim] | None:
         found = dims(b, node.inputs[0])
         return None if found is None else found[slice(node.attr("start") or 0, node.attr("end"))]
     if node.key in REORDER_NOTHING:
-        return elements(b, node.inputs[0]) or _unknown(b, value)
+        return elements(b, node.inputs[0], asked) or _unknown(b, value)
     if node.key == "Concat":
-        parts = [elements(b, v) for v in node.inputs]
+        parts = [elements(b, v, asked) for v in node.inputs]
         return None if any(p is None for p in parts) else [e for p in parts for e in p or []]
-    if node.key in ("ReduceProd", "Sub"):
-        number = _computed(b, node)
-        return _unknown(b, value) if number is None else [number]
+    if node.key == "ReduceProd":
+        factors = elements(b, node.inputs[0], asked) or [None]
+        return [math.prod(factors)] if all(isinstance(f, int) for f in factors) else _unknown(b, value)
+    if node.key in ARITHMETIC:
+        return _computed(b, node, asked) or _unknown(b, value)
+    if node.key == "Expand":
+        return _expanded(b, node, asked) or _unknown(b, value)
     if node.key in ("Gather", "Slice"):
         return _picked(b, node)
     if node.key == "Split":
@@ -237,14 +255,31 @@ def _unknown(b: Builder, value: Value) -> list[Dim] | None:
     return [None] * count if isinstance(count, int) and count <= MOST else None
 
 
-def _computed(b: Builder, node: Node) -> int | None:
-    """The product of all sizes, or the difference of two."""
-    parts = [elements(b, v) or [None] for v in (node.inputs if node.key == "Sub" else node.inputs[:1])]
-    if not all(isinstance(e, int) for part in parts for e in part):
+def _computed(b: Builder, node: Node, asked: dict[Value, list[Dim] | None]) -> list[Dim] | None:
+    """What arithmetic makes of two vectors of sizes, or of a vector and a number."""
+    one, other = (elements(b, v, asked) for v in node.inputs)
+    if not one or not other or min(len(one), len(other)) not in (1, max(len(one), len(other))):
         return None
-    if node.key == "ReduceProd":
-        return int(np.prod(parts[0], dtype=np.int64))
-    return int(parts[0][0] - parts[1][0]) if all(len(part) == 1 for part in parts) else None
+    count = max(len(one), len(other))
+    pairs = zip(one * (count // len(one)), other * (count // len(other)), strict=True)
+    are_integers = b.dtype(output_of(node)) in (TensorProto.INT32, TensorProto.INT64)
+    return [_of_two(node.key, p, q, are_integers) for p, q in pairs]
+
+
+def _of_two(op: str, one: Dim, other: Dim, are_integers: bool) -> int | None:
+    """What an operator makes of two numbers; None where one is not known, or the type may not hold the result."""
+    if not isinstance(one, int) or not isinstance(other, int) or (op == "Div" and (not other or not are_integers)):
+        return None
+    result = -(-one // other) if op == "Div" and one * other < 0 else ARITHMETIC[op](one, other)
+    return result if abs(result) < (LARGEST if are_integers else LARGEST_FLOAT) else None
+
+
+def _expanded(b: Builder, node: Node, asked: dict[Value, list[Dim] | None]) -> list[Dim] | None:
+    """One number, as often as a constant says."""
+    number, count = elements(b, node.inputs[0], asked), b.value(node.inputs[1])
+    if number is None or len(number) != 1 or count is None or count.shape != (1,) or not 1 <= count[0] <= MOST:
+        return None
+    return number * int(count[0])
 
 
 def _part(b: Builder, node: Node, index: int) -> list[Dim] | None:

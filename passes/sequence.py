@@ -31,9 +31,10 @@ from surgeon.ir.graph import Node, Value
 from surgeon.rules.rule import Decline
 
 from ._copy import constants_of, copied, present, reads_of_function
-from ._shapes import input_of, joined, moved_axis
+from ._shapes import elements, input_of, joined, moved_axis
 
 sequence = var("sequence")
+COMPUTED = "the sizes of the parts are computed at run time"
 
 
 @dataclass(frozen=True)
@@ -134,14 +135,22 @@ def _parts(b: Builder, node: Node) -> list[Item]:
 
 def _lengths(b: Builder, split: Value | None, size: int | str | None) -> list[int]:
     """How long each part is of a dimension of that size; without `split` every part is 1."""
-    given = np.asarray(1) if split is None else b.value(split)
-    given = require_some(given, "the sizes of the parts are computed at run time")
+    given = np.asarray(1) if split is None else require_some(_known(b, split), COMPUTED)
     if given.ndim:
         return [int(n) for n in given]
     if not isinstance(size, int):
         raise Decline("the number of parts depends on a size known at run time")
     length = int(given)
     return [min(length, size - start) for start in range(0, size, length)]
+
+
+def _known(b: Builder, sizes: Value) -> np.ndarray | None:
+    """The value of sizes that follow from constants and from static sizes of tensors whose others are symbolic."""
+    known, shape = b.value(sizes), b.shape(sizes)
+    found = elements(b, sizes) if known is None and shape is not None else None
+    if not found or not all(isinstance(n, int) for n in found):
+        return known
+    return np.asarray(found, np.int64).reshape(() if shape == () else -1)
 
 
 def _build(b: Builder, item: Item) -> Value:
@@ -165,7 +174,7 @@ class Rows:
         if node is None or node.key != "SplitToSequence":
             return None
         x, split = input_of(node), node.inputs[1] if len(node.inputs) > 1 else None
-        length, shape = np.asarray(1) if split is None else b.value(split), b.shape(x)
+        length, shape = np.asarray(1) if split is None else _known(b, split), b.shape(x)
         if shape is None or length is None or length.ndim or length != 1:
             return None
         b.matched = (*b.matched, node)
