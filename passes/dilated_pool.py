@@ -3,13 +3,15 @@
 Why       No TensorRT takes a pooling with dilations, and none an LpPool of another power than 1 and 2.
 Rewrites  MaxPool, AveragePool and LpPool with dilations  ->  ReduceMax, ReduceMean or ReduceSum of Gather(x, windows),
           one axis behind the other
-          the same where a size is not static  ->  Max or Sum of a Slice for each pixel of the kernel, axis by axis
+          the same where a size is not static  ->  Max or Sum of a Slice for each pixel of the kernel, axis by axis;
+          a mean by as many ones, where it does not count each pixel
           LpPool<p> without dilations                     ->  (AveragePool(|x|^p) * window) ^ (1 / p)
 Exact     MaxPool bit for bit, the others to rounding.
 Price     [1,64,56,56] by 3 x 3 in ONNX Runtime on one thread: 6 or 7 nodes, and 5 to 6 ms next to 0.08; of any size
-          11 nodes, and 0.5 ms. LpPool 1 to 6 next to 22.
+          11 to 33 nodes, and 0.5 ms. LpPool 1 to 6 next to 22.
 
-On the way x takes as many times its memory as the kernel is long. With ceil_mode or strides sizes must be static.
+On the way x takes as many times its memory as the kernel is long. Where a size is not static, no last window of
+ceil_mode may begin in the padding.
 Together with auto_pad it is left alone: ONNX Runtime does not see dilations there.
 """
 
@@ -106,29 +108,91 @@ def _share(found: list[Windows], counts_padding: bool) -> np.ndarray:
 
 
 def _by_slices(b: Builder, x: Value) -> Value:
-    """The windows of x reduced as a Slice for each pixel of the kernel; AveragePool is divided by all of them."""
+    """The windows of x reduced as a Slice for each pixel of the kernel; a mean is divided by what it counts."""
     node = b.root
-    require(not node.attr("ceil_mode"), "with ceil_mode its sizes must be static")
     kernel, strides, dilations = (per_axis(node, name, 1) for name in ("kernel_shape", "strides", "dilations"))
     require(is_padded_explicitly(node), "ONNX Runtime does not see dilations where auto_pad says the padding")
-    require(all(s == 1 for s in strides), "with strides its sizes must be static: ONNX Runtime has a window too many")
-    pads = list(node.attr("pads") or [0] * 2 * len(kernel))
-    if any(pads):
-        counts = node.op != "AveragePool" or bool(node.attr("count_include_pad"))
-        require(counts, "the mean without the padding needs static sizes")
-        rank = len(kernel)
-        whole = np.asarray([0, 0, *pads[:rank], 0, 0, *pads[rank:]], np.int64)
-        dtype = b.dtype(x)
-        require(dtype in FLOATS, "padding of integers has no lowest number")
-        x = b.Pad(x, pads=whole, value=b.constant(-np.inf if node.op == "MaxPool" else 0.0, dtype))
-    for axis, (extent, dilation) in enumerate(zip(kernel, dilations, strict=True)):
-        parts = [_shifted(b, x, axis + 2, k * dilation, (extent - 1 - k) * dilation) for k in range(extent)]
-        x = parts[0] if extent == 1 else b.Max(*parts) if node.op == "MaxPool" else b.Sum(*parts)
-    return b.Div(x, float(np.prod(kernel))) if node.op == "AveragePool" else x
+    given = list(node.attr("pads") or [0] * 2 * len(kernel))
+    windows = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    pads = _pads(b, x, given, windows, strides)
+    total = _windowed(b, _padded(b, x, pads), kernel, strides, dilations)
+    if node.op != "AveragePool":
+        return total
+    if pads is None or (node.attr("count_include_pad") and not node.attr("ceil_mode")):
+        return b.Div(total, float(np.prod(kernel)))
+    counted = _counted(b, x, given if node.attr("count_include_pad") else [0] * len(given), pads)
+    return b.Div(total, b.Max(_windowed(b, counted, kernel, strides, dilations), 1.0))
 
 
-def _shifted(b: Builder, x: Value, axis: int, first: int, left: int) -> Value:
-    """What lies along an axis from `first` on, without the last `left`."""
+def _pads(b: Builder, x: Value, given: list[int], windows: list[int], strides: list[int]) -> Value | np.ndarray | None:
+    """The padding with which there are as many windows as ONNX Runtime has, where none is a part of one; None for none.
+
+    With ceil_mode a last one may be. Without it, too, ONNX Runtime has a part of one: of an axis that is shorter than
+    a window by less than a step.
+    """
+    rank = len(windows)
+    begins, ends = given[:rank], given[rank:]
+    if b.root.attr("ceil_mode"):
+        parts = [e + s - 1 for e, s in zip(ends, strides, strict=True)]
+        reaches = zip(parts, windows, strides, strict=True)
+        require(all(p < w or s == 1 for p, w, s in reaches), "its last window may begin in the padding")
+        return _of_all_axes([*begins, *parts])
+    least = np.asarray(windows, np.int64) - begins - ends
+    if all(length <= 1 or s == 1 for length, s in zip(least, strides, strict=True)):
+        return _of_all_axes(given) if any(given) else None
+    sizes = b.Slice(b.Shape(x), *_lone(2, np.iinfo(np.int64).max, 0))
+    lacks = b.And(b.Less(sizes, least), b.Greater(sizes, least - strides))
+    missing = b.Where(lacks, b.Sub(least, sizes), np.asarray(0, np.int64))
+    front = np.asarray([0, 0, *begins, 0, 0], np.int64)
+    made: Value = b.Concat(front, b.Add(missing, np.asarray(ends, np.int64)), axis=0)
+    return made
+
+
+def _padded(b: Builder, x: Value, pads: Value | np.ndarray | None) -> Value:
+    """x between what changes no maximum and no sum."""
+    if pads is None:
+        return x
+    dtype = b.dtype(x)
+    require(dtype in FLOATS, "padding of integers has no lowest number")
+    number = b.constant(-np.inf if b.root.op == "MaxPool" else 0.0, dtype)
+    made: Value = b.Pad(x, pads=pads, value=number)
+    return made
+
+
+def _counted(b: Builder, x: Value, counted: list[int], pads: Value | np.ndarray) -> Value:
+    """1 for each pixel that a mean counts, 0 for the others, as wide as the padded x; of one sample and channel."""
+    sizes = b.Slice(b.Shape(x), *_lone(2, np.iinfo(np.int64).max, 0))
+    ones = b.Expand(b.constant(np.asarray(1), b.dtype(x)), b.Concat(np.asarray([1, 1], np.int64), sizes, axis=0))
+    if any(counted):
+        ones = b.Pad(ones, pads=_of_all_axes(counted), value=b.constant(1.0, b.dtype(x)))
+        pads = b.Sub(pads, _of_all_axes(counted)) if isinstance(pads, Value) else pads - _of_all_axes(counted)
+    made: Value = b.Pad(ones, pads=pads, value=b.constant(0.0, b.dtype(x)))
+    return made
+
+
+def _of_all_axes(pads: list[int]) -> np.ndarray:
+    """The pads of the spatial axes, with those of samples and channels."""
+    rank = len(pads) // 2
+    return np.asarray([0, 0, *pads[:rank], 0, 0, *pads[rank:]], np.int64)
+
+
+def _windowed(b: Builder, x: Value, kernel: list[int], strides: list[int], dilations: list[int]) -> Value:
+    """The windows of x reduced along one axis behind the other: a maximum, or a sum."""
+    for axis, (extent, stride, dilation) in enumerate(zip(kernel, strides, dilations, strict=True)):
+        window = (extent - 1) * dilation
+        parts = [_shifted(b, x, axis + 2, k * dilation, window - k * dilation, stride) for k in range(extent)]
+        x = parts[0] if extent == 1 else b.Max(*parts) if b.root.op == "MaxPool" else b.Sum(*parts)
+    return x
+
+
+def _shifted(b: Builder, x: Value, axis: int, first: int, left: int, stride: int) -> Value:
+    """Each `stride`-th of what lies along an axis from `first` on, without the last `left`."""
     end = -left if left else np.iinfo(np.int64).max
-    taken: Value = b.Slice(x, *(np.asarray([n], np.int64) for n in (first, end, axis)))
+    steps = [] if stride == 1 else [stride]
+    taken: Value = b.Slice(x, *_lone(first, end, axis, *steps))
     return taken
+
+
+def _lone(*numbers: int) -> list[np.ndarray]:
+    """Each number as a tensor of one."""
+    return [np.asarray([n], np.int64) for n in numbers]
