@@ -30,6 +30,12 @@ INSIDE = (
     y = Cast <to = 1> (b)
 }"""
 )
+RECURRENT = (  # ONNX Runtime loads it, and has no kernel for it
+    HEAD
+    + """g (double[4,N,1] x) => (double[4,1,N,1] y) <double[1,3,1] w = {0.1, 0.2, 0.3}, double[1,3,1] r = {0.5, 0.7, 0.9}> {
+    y = GRU <hidden_size = 1> (x, w, r)
+}"""
+)
 IN_A_BRANCH = (
     HEAD
     + """g (double[2] x, bool c) => (double[2] y) {
@@ -90,7 +96,7 @@ def carried(result: surgeon.Result) -> float:
     return record.max_error
 
 
-@pytest.mark.parametrize("text", [LINEAR, IN_A_BRANCH], ids=["linear", "branch"])
+@pytest.mark.parametrize("text", [LINEAR, RECURRENT, IN_A_BRANCH], ids=["linear", "recurrent", "branch"])
 def test_float64_becomes_fp32(text: str) -> None:
     result = narrowed(text)
     graph = result.model.graph
