@@ -32,7 +32,7 @@ INSIDE = (
 )
 RECURRENT = (  # ONNX Runtime loads it, and has no kernel for it
     HEAD
-    + """g (double[4,N,1] x) => (double[4,1,N,1] y) <double[1,3,1] w = {0.1, 0.2, 0.3}, double[1,3,1] r = {0.5, 0.7, 0.9}> {
+    + """g (double[4,N,1] x) => (double[4,1,N,1] y) <double[1,3,1] w = {0.1, 0.2, 0.3}, double[1,3,1] r = {1, 2, 3}> {
     y = GRU <hidden_size = 1> (x, w, r)
 }"""
 )
