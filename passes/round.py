@@ -10,32 +10,13 @@ Price     17 nodes, which TensorRT fuses into one kernel. [64,128,32] behind a R
           0.76 ms next to 0.08.
 """
 
-from __future__ import annotations
+from surgeon import Stage, op, rule, var
 
-import numpy as np
-from onnx import TensorProto
-
-from surgeon import Stage, op, require, rule, var
-
-WHOLE = {TensorProto.FLOAT: 2.0**23, TensorProto.FLOAT16: 2.0**10}  # from here on every number of the type is whole
+from ._rounding import rounded
 
 x = var("x")
 
 
 @rule(op.Round(x), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x):
-    dtype = b.dtype(x)
-    require(dtype in WHOLE, "it is of neither fp32 nor fp16")
-
-    def number(value: float) -> np.ndarray:
-        return b.constant(value, dtype)
-
-    near = b.Min(b.Max(x, number(-WHOLE[dtype])), number(WHOLE[dtype]))
-    below = b.Floor(near)
-    rest = b.Sub(b.Sub(near, below), number(0.5))
-    half = b.Floor(b.Mul(below, number(0.5)))
-    odd = b.Sub(below, b.Add(half, half))
-    up = b.Ceil(rest)
-    at_half = b.Sub(b.Add(b.Floor(rest), number(1.0)), up)
-    rounded = b.Add(b.Add(below, up), b.Mul(odd, at_half))
-    return b.Add(rounded, b.Sub(x, near))
+    return rounded(b, x)
