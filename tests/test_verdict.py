@@ -217,6 +217,13 @@ def test_an_input_without_a_shape_is_a_number() -> None:
     assert why_not(proto)
 
 
+def test_an_output_needs_a_type() -> None:
+    proto = model("(float[2] x) => (float[2] y) { a = Relu (x) y = Tanh (a) }", 13)
+    proto.graph.output[0].ClearField("type")
+    assert verdict.verdict(proto) == [("", "the output 'y' has no type")]
+    assert why_not(proto)
+
+
 def test_no_seed_of_the_fuzzer_is_missed() -> None:
     lines = verdict.run(SEEDS.start, len(SEEDS), None)
     assert len(lines) > len(SEEDS) / 2, "few of the drawn models are valid"

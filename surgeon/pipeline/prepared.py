@@ -17,6 +17,7 @@ from surgeon.report import Applied, Line
 BATCH_CHANGE = "dynamic-batch"
 FORM_CHANGE = "input"
 NARROWING_CHANGE = "allow-narrowing"
+OUTPUTS_CHANGE = "output-types"
 SIZES_CHANGE = "own-sizes"
 SYMMETRIC_CHANGE = "symmetric-int8"
 
@@ -64,7 +65,7 @@ def change(
 
 
 def described(info: ValueInfoProto) -> str:
-    """An input as text: its name, type and sizes."""
+    """An input or an output as text: its name, type and sizes."""
     dims = [declared_dim(d) for d in info.type.tensor_type.shape.dim]
     elem = TensorProto.DataType.Name(info.type.tensor_type.elem_type).lower()
     return f"{info.name}: {elem}[{','.join('?' if d is None else str(d) for d in dims)}]"
@@ -99,6 +100,7 @@ __all__ = [
     "BATCH_CHANGE",
     "FORM_CHANGE",
     "NARROWING_CHANGE",
+    "OUTPUTS_CHANGE",
     "SIZES_CHANGE",
     "SYMMETRIC_CHANGE",
     "Change",

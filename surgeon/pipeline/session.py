@@ -19,6 +19,7 @@ from surgeon.ir.model import Model
 from surgeon.pipeline.dimension_names import with_own_names
 from surgeon.pipeline.interop import GraphRule, Outcome, run_graph_rules, to_graphsurgeon
 from surgeon.pipeline.options import Options, RewriteOptions
+from surgeon.pipeline.output_types import with_output_types
 from surgeon.pipeline.prepared import Prepared
 from surgeon.pipeline.run import Run, compare_whole, untaken
 from surgeon.pipeline.source import ModelLike, Source
@@ -149,16 +150,18 @@ def rewrite_source(source: Source, options: Options) -> Result:
 
 
 def _prepared(source: Source, options: Options) -> tuple[Source, Options, Prepared]:
-    """The model as it is to be rewritten: with sizes of their own, and the inputs and the batch that were asked for."""
+    """The model as it is to be rewritten: with types of all outputs, sizes of their own, and what was asked for."""
     shapes = options.shapes
     if options.declared:
         from surgeon.pipeline.declaring import with_declared  # a plain rewrite starts without it
 
         source = source.changed(with_declared(source.look(), options.declared))
-    prepared = Prepared(source.look(), [])
-    if options.target.ties_sizes:
-        prepared = with_own_names(prepared.model, base=source.base, shapes=shapes) or prepared
+    prepared = with_output_types(source.look(), base=source.base) or Prepared(source.look(), [])
     model, applied, warnings = prepared
+    if options.target.ties_sizes:
+        renamed = with_own_names(model, base=source.base, shapes=shapes)
+        if renamed is not None:
+            model, applied, warnings = renamed.model, [*applied, *renamed.applied], renamed.warnings
     if options.inputs:
         from surgeon.pipeline.inputs import with_forms  # a plain rewrite starts without it
 
@@ -183,8 +186,8 @@ def _prepared(source: Source, options: Options) -> tuple[Source, Options, Prepar
         centred = with_symmetric_int8(model, standard, base=source.base, shapes=shapes, proves=options.proves)
         model, applied = centred.model, [*applied, *centred.applied]
         warnings = [*warnings, *centred.warnings]
-    if not applied and not warnings:
-        return source, options, prepared
+    if not applied:
+        return source, options, Prepared(model, applied, warnings)
     return source.changed(model), replace(options, shapes=shapes), Prepared(model, applied, warnings)
 
 

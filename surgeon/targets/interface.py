@@ -1,4 +1,4 @@
-"""What a parser reads of a model besides its nodes: inputs and initializers, those included that no node reads."""
+"""What a parser reads of a model besides its nodes: inputs, outputs and initializers, those that no node reads, too."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from surgeon.targets.dtypes import MOST_DIMENSIONS, READABLE
 
 
 def refused(model: Model) -> Iterator[str]:
-    """Why no release, nor TensorRT-RTX, takes an input or an initializer of a model.
+    """Why no release, nor TensorRT-RTX, takes an input, an output or an initializer of a model.
 
     What a node reads of a type that there is not is said of the node: see `dtypes`.
-    Sources: onnx-tensorrt@84b5be1 to @96e7811, importInput and convertOnnxWeights, which read all of them;
+    Sources: onnx-tensorrt@84b5be1 to @96e7811: importInput, convertOnnxWeights and convertDtype read all of them;
     measured with TensorRT-RTX 1.7.1.
     """
     for info in model.proto.graph.input:
         value = model.graph.find(info.name)
         if (value is None or value.tensor is None) and info.type.HasField("tensor_type"):
             yield from _refused_input(model, info)
+    for info in model.proto.graph.output:
+        if not info.type.WhichOneof("value"):
+            yield f"the output '{info.name}' has no type"
     if all(dtype in READABLE and rank <= MOST_DIMENSIONS for dtype, rank in model.graph.kinds_of_tensors):
         return
     for tensor in model.proto.graph.initializer:

@@ -1,0 +1,61 @@
+"""Outputs that the file names without a type get the one that inference finds."""
+
+from __future__ import annotations
+
+import onnx
+import onnx.parser
+import pytest
+from onnx import ModelProto, ValueInfoProto
+
+import surgeon
+from surgeon.pipeline.output_types import with_output_types
+
+MODEL = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[N,3] x) => (float[N,3] y) { a = Softplus (x) m = Identity (a) y = Relu (m) }"""
+
+
+def with_output(name: str, text: str = MODEL) -> ModelProto:
+    """The model whose tensor `name` is an output, too, by its name alone."""
+    model = onnx.parser.parse_model(text)
+    model.graph.output.append(ValueInfoProto(name=name))
+    return model
+
+
+def builds(model: ModelProto) -> bool:
+    """Whether TensorRT-RTX builds an engine."""
+    trt = pytest.importorskip("tensorrt_rtx")
+    builder = trt.Builder(trt.Logger(trt.Logger.INTERNAL_ERROR))
+    network = builder.create_network(0)
+    if not trt.OnnxParser(network, trt.Logger(trt.Logger.INTERNAL_ERROR)).parse(model.SerializeToString()):
+        return False
+    config, profile = builder.create_builder_config(), builder.create_optimization_profile()
+    profile.set_shape("x", (2, 3), (2, 3), (2, 3))
+    config.add_optimization_profile(profile)
+    return builder.build_serialized_network(network, config) is not None
+
+
+def test_an_output_without_a_type_gets_one() -> None:
+    model = with_output("m")
+    assert not builds(model)
+    result = surgeon.rewrite(model, target="rtx")
+    assert [i.type.tensor_type.elem_type for i in result.model.graph.output] == [onnx.TensorProto.FLOAT] * 2
+    assert [d.dim_value for d in result.model.graph.output[1].type.tensor_type.shape.dim] == [0, 3]
+    assert builds(result.model)
+    onnx.checker.check_model(result.model, full_check=True)
+
+
+def test_the_rest_of_the_model_is_rewritten_and_proved() -> None:
+    report = surgeon.rewrite(with_output("a"), target="rtx").report
+    assert [a.pass_name for a in report.applied] == ["output-types", "identity"]
+    assert not report.undone
+
+
+def test_a_second_run_changes_nothing() -> None:
+    once = surgeon.rewrite(with_output("m"), target="rtx").model
+    assert not surgeon.rewrite(once, target="rtx").report.applied
+
+
+def test_what_inference_does_not_know_stays_as_it_is() -> None:
+    text = MODEL.replace('"" : 17', '"" : 17, "mine" : 1').replace("{ a =", "{ s = mine.What (x) a =")
+    model = with_output("s", text)
+    assert with_output_types(model, base=None) is None
