@@ -126,6 +126,21 @@ def same_shape(b: Builder, one: Value, other: Value) -> bool:
     return not unproved or (len(unproved) == 1 and not numbers and 0 not in a)
 
 
+def same_shape_when_empty(b: Builder, reshaped: Node) -> bool:
+    """Whether what `same_shape` says of a Reshape and its input holds without elements, too.
+
+    None of its sizes follows from the others then, so the one that is not proved must be asked for by -1.
+    """
+    a, z = dims(b, reshaped.outputs[0]), dims(b, reshaped.inputs[0])
+    given = elements(b, reshaped.inputs[1])
+    if a is None or z is None:
+        return False
+    unproved = [axis for axis, (p, q) in enumerate(zip(a, z, strict=True)) if p != q]
+    others = [p for axis, p in enumerate(a) if axis not in unproved]
+    left_open = given is not None and all(given[axis] == -1 for axis in unproved)
+    return not unproved or left_open or all(isinstance(size, int) for size in others)
+
+
 def no_larger(given: Sequence[Dim] | None, whole: Sequence[Dim] | None) -> bool:
     """Whether a tensor with the dimensions `given` broadcasts to `whole` and leaves it as it is."""
     if given is None or whole is None or len(given) > len(whole):

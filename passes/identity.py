@@ -20,7 +20,7 @@ from surgeon import ANY, Builder, Stage, attr, const, not_mine, op, require, rul
 from surgeon.ir.graph import Value
 from surgeon.targets.conditions.names import keeps_name, looped_input
 
-from ._shapes import output_of, same_shape
+from ._shapes import output_of, same_shape, same_shape_when_empty
 
 x, like = var("x"), var("like")
 
@@ -102,15 +102,18 @@ def transpose(b, x, perm):
 def reshape(b, x):
     if not same_shape(b, b.root.outputs[0], x):
         not_mine()
+    equal = b.root.op != "Reshape" or same_shape_when_empty(b, b.root)
+    require(equal, "without elements its last size may be another one")
     return _returns(b, x)
 
 
 @rule(op.Squeeze(op.Unsqueeze(x, const("axes")), const("back")), stage=Stage.CLEAN)
 def unsqueeze_squeeze(b, x, axes, back):
     rank = b.rank(x)
+    axes, back = axes.reshape(-1), back.reshape(-1)
     if rank is not None:
         axes, back = axes % (rank + axes.size), back % (rank + axes.size)
-    if sorted(axes.tolist()) != sorted(back.tolist()) or (rank is None and axes.min() < 0):
+    if sorted(axes.tolist()) != sorted(back.tolist()) or (rank is None and (axes < 0).any()):
         not_mine()
     return _returns(b, x)
 
