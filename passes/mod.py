@@ -25,6 +25,7 @@ from surgeon.ir.graph import Value
 from surgeon.ir.lattice import FLOATS
 
 from ._integers import carried, wrapped
+from ._types import takes_type
 
 INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 
@@ -40,6 +41,7 @@ def decompose_others(b, a, by, fmod):
         return wrapped(b, b.node("Mod", [carried(b, a), carried(b, by)], 1, "", b.root.attrs), dtype)
     if fmod:
         not_mine()
+    require(takes_type(b, "Equal", dtype), f"Equal takes no such numbers at opset {b.opset}")
     rest = b.Mod(a, by, fmod=1)
     apart = b.Xor(b.Less(rest, 0.0), b.Less(by, 0.0))
     return b.Where(b.And(apart, b.Not(b.Equal(rest, 0.0))), b.Add(rest, by), rest)

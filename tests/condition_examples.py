@@ -148,6 +148,7 @@ MORE: dict[str, list[Example]] = {
     ],
     "uncounted_loop": [
         Example("Loop", "rtx", "it has no limit on the iterations, and its body reads their number as 'i'", 13, *both(COUNTING, "2147483647", "2147483646")),
+        Example("Loop", "rtx", "it has no limit on the iterations, and its body reads their number as 'i'", 13, *both(COUNTING.replace("int64 k)", "int64 k, int64 n)"), "2147483647", "2147483646")),
         Example("Loop", "rtx", "it has no limit on the iterations, and its body reads their number as 'i'", 13, *both(COUNTING.replace("(n,", "(,"), "(,", "(k,")),
         Example("Loop", "rtx", "it has no limit on the iterations, and its body reads their number as 'i'", 13, *both(COUNTING, "f = Cast <to = 1> (i) t = Add (s, f)", "t = Add (s, s)")),
     ],

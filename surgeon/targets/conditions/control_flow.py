@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from onnx import TensorProto
+from onnx import TensorProto, numpy_helper
 
+from surgeon.ir.files import with_data
 from surgeon.ir.graph import Graph, Node, Value, scopes_of
 from surgeon.ir.lattice import HALVES
 from surgeon.targets.condition import (
@@ -37,6 +38,18 @@ def loop_condition(node: Node) -> str | None:
 NO_LIMIT = 2**31 - 1  # how exporters spell a Loop that its condition ends
 
 
+def _has_limit(node: Node) -> bool:
+    """Whether the parser sees a limit on the iterations; an initializer that a caller may replace is fixed to it."""
+    given = input_of(node, 0)
+    if given is None:
+        return False
+    if given.tensor is None:
+        trips = constant_of(node, 0)
+    else:
+        trips = numpy_helper.to_array(with_data(given.tensor, node.graph.model.base))
+    return trips is None or int(trips.reshape(-1)[0]) < NO_LIMIT
+
+
 @condition(
     "Loop",
     RTX,
@@ -45,16 +58,12 @@ NO_LIMIT = 2**31 - 1  # how exporters spell a Loop that its condition ends
 def endless_loop(node: Node) -> str | None:
     if not node.bodies or len(node.bodies[0].proto.output) - 1 <= max(len(node.proto.input) - 2, 0):
         return None
-    trips = constant_of(node, 0)
-    if input_of(node, 0) is not None and (trips is None or int(trips.reshape(-1)[0]) < NO_LIMIT):
-        return None
-    return "what each iteration returns is refused without a limit on the iterations"
+    return None if _has_limit(node) else "what each iteration returns is refused without a limit on the iterations"
 
 
 @condition("Loop", RTX, source="measured with TensorRT-RTX 1.7.1: `Node input was not registered`; 2147483646 is taken")
 def uncounted_loop(node: Node) -> str | None:
-    trips = constant_of(node, 0)
-    if not node.bodies or (input_of(node, 0) is not None and (trips is None or int(trips.reshape(-1)[0]) < NO_LIMIT)):
+    if not node.bodies or _has_limit(node):
         return None
     body = node.bodies[0]
     number = body.values[body.proto.input[0].name]
