@@ -131,7 +131,8 @@ def same_shape_when_empty(b: Builder, reshaped: Node) -> bool:
 
     None of its sizes follows from the others then, so the one that is not proved must be asked for by -1.
     """
-    a, z = dims(b, reshaped.outputs[0]), dims(b, reshaped.inputs[0])
+    x = reshaped.inputs[0]
+    a, z = dims(b, reshaped.outputs[0]), None if x is None else dims(b, x)
     given = elements(b, reshaped.inputs[1])
     if a is None or z is None:
         return False

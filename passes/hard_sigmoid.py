@@ -5,6 +5,7 @@ Rewrites  relu6(x + 3) / 6                                     ->  HardSigmoid(x
           Clip(alpha * x + beta, 0, 1), as Clip or in two steps  ->  HardSigmoid(x, alpha, beta)
 Decompose Clip(alpha * x + beta, 0, 1): Mul, Add and Clip, which DLA has.
 Exact     To rounding.
+Price     [1,64,56,56] in ONNX Runtime on one thread: 3 nodes, 0.06 ms next to 0.03 of its own node.
 """
 
 from surgeon import Stage, attr, const, op, require, rule, var

@@ -8,6 +8,7 @@ Rewrites  x * relu6(x + 3) / 6, in every order, with Clip, or Max and Min  ->  H
 Decompose x * HardSigmoid(x, 1/6, 1/2), what TensorRT itself makes of the node. For DLA the pass hard-sigmoid writes
           that as Clip.
 Exact     To rounding.
+Price     [1,64,56,56] in ONNX Runtime on one thread: 2 nodes, in 0.06 ms as its own node; for DLA 4 nodes, and 0.09.
 """
 
 import numpy as np

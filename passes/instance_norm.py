@@ -16,6 +16,8 @@ Rewrites  (x - mean) / sqrt(var + eps) [* scale] [+ bias] over the spatial axes,
           On DLA, which has no Sqrt, the root is a Pow by 0.5; in fp16 it is left whole where the GPU takes it.
           Channels last is transposed where the target has the layer; where it has not, the chain is only shortened.
 Exact     To rounding. Sums of fp16 and bf16 are in fp32.
+Price     Decomposed, [1,64,56,56] in ONNX Runtime on one thread: 9 nodes, 0.18 ms next to 0.07 of its own node; of fp16
+          11 nodes, and 0.21 next to 0.09.
 """
 
 from dataclasses import replace

@@ -16,6 +16,8 @@ Rewrites  x / max(||x||, e)       -> mode max_norm          x / (||x|| + e)     
           decompose: ReduceL2, Max or Add, Div. max_sum is max_norm with the root of e, min_reciprocal max_norm with
           1 / e; for fp16 and bf16 between a Cast to fp32 and one back. plugin: one SurgeonL2Norm.
 Exact     To rounding, with sums in fp32 whatever narrower type the input has; max_sum becomes max_norm bit for bit.
+Price     LpNormalization of [1,64,56,56]: 3 nodes, 0.17 ms in ONNX Runtime on one thread next to 0.26 of its own. Every
+          other spelling gets shorter, but for the two Casts of half precision.
 Kept      Several axes, L1, a norm with a second reader, GRN, RMS norms (a mean, not a sum),
           constants (`fold` has them).
 Epsilon   Where it was lost on the way to the file (1e-12 is 0 in fp16; PyTorch's dynamo exporter deletes `+ e` at or

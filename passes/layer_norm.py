@@ -14,6 +14,7 @@ Rewrites  (x - mean) / sqrt(var + eps) [* scale] [+ bias] over trailing axes    
           the tensor; the chain reads it as often as they do, so it stays, at its shortest.
           Over several axes it needs a scale of their shape: without one it is a group normalisation of one group.
 Exact     To rounding. Sums of fp16 and bf16 are in fp32.
+Price     [1,128,768] in ONNX Runtime on one thread: 9 nodes, 0.10 ms next to 0.05 of its own node.
 """
 
 from collections.abc import Sequence

@@ -14,6 +14,7 @@ Decompose Max(x, alpha * x) for alpha <= 1 and Min(x, alpha * x) above: two oper
           took 24.0 us: every target takes it, so this is for who asks.
 Exact     To rounding, for every alpha of either sign. With slope 0 the output at -inf is 0, where LeakyRelu computes
           -inf * 0 = NaN.
+Price     Decomposed, [1,64,56,56] in ONNX Runtime on one thread: 2 nodes, 0.06 ms next to 0.04 of its own node.
 """
 
 from __future__ import annotations

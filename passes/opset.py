@@ -12,6 +12,8 @@ Rewrites  Every node whose definition is newer than the parser, as the older ops
           At every opset, for the same targets, what they read with an older meaning all the same:
           Shape(start, end) -> Slice(Shape)   Reduce over nothing -> its input   Reshape -> Reshape<allowzero = 0>
 Exact     Bit for bit.
+Price     ONNX Runtime on one thread, [1,64,56,56]: Softmax of the channels 3 nodes, in 1.5 ms as its own;
+          GreaterOrEqual 3 nodes, 0.07 next to 0.03; Pad of computed pads 3 to 6 nodes, on numbers of the shape.
 
 It is all or nothing: where a single node cannot be written at the older opset, nothing comes down, a warning says why,
 and the report lists what the target would misread. Every node is checked against ONNX's own definition of its operator

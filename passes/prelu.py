@@ -19,6 +19,8 @@ Decompose Max(x, slope * x) where no constant slope is above 1 or is 0; else rel
           x), where the target has Where. Every TensorRT takes PRelu; DLA does with constant slopes alone.
 Exact     To the last bit for slopes that are written in the file; products of constants (slope * 0.5) are rounded once.
           With slope 0 the output at -inf is 0, where PRelu computes -inf * 0 = NaN.
+Price     Decomposed, [1,64,56,56] in ONNX Runtime on one thread: 2 nodes, 0.06 ms next to 0.9 of its own node; of
+          slopes above 1 4 nodes, and 0.10.
 """
 
 from __future__ import annotations

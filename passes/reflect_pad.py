@@ -17,6 +17,8 @@ Rewrites  Pad with computed pads (TorchScript's seven nodes)             ->  Pad
           a Pad that the target takes is preferred.
 Exact     Bit for bit. Cropping comes before padding, as in ONNX Runtime; after it where an axis may have less than is
           cropped.
+Price     [1,64,56,56] of unknown width, 2 columns on either side, ONNX Runtime on one thread: reflect and edge 4 nodes,
+          0.17 ms next to 0.06 of its own Pad; wrap 7 nodes, 0.15 next to 0.09.
 Kept      Pads that follow from run-time sizes; reflect by a dimension's size or more, which ONNX forbids; on DLA, which
           has neither these modes nor Gather, what the GPU pads natively.
 """

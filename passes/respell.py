@@ -16,6 +16,9 @@ Rewrites  LSTM, GRU and RNN with layout 1         ->  with layout 0, between Tra
           ScatterND<reduction = "none">           ->  ScatterND
           CastLike(x, like)                       ->  Cast(x)
 Exact     Bit for bit.
+Price     ONNX Runtime on one thread: Softmax of [1000] 3 nodes, 0.006 ms next to 0.005; ReduceMax of bool, [64,512], 3
+          nodes, 0.02 next to 0.03. LSTM with layout 1, 256 units, [8,32,256]: 5 nodes, 2.6; ONNX Runtime has no kernel
+          of that layout.
 """
 
 from string import ascii_lowercase

@@ -10,6 +10,7 @@ Rewrites  x / sqrt(mean(x^2) + eps) [* scale], with Pow or Mul, Sqrt and Div, Re
           Over several axes it needs a scale of their shape: filter response normalisation, whose scale is by channel,
           is left alone.
 Exact     To rounding. Sums of fp16 and bf16 are in fp32.
+Price     [1,128,768] in ONNX Runtime on one thread: 6 nodes, 0.07 ms next to 0.03 of its own node.
 """
 
 import numpy as np

@@ -9,6 +9,7 @@ Rewrites  the shape of Reshape, Expand, Tile and ConstantOfShape, the pads of Pa
                       ->  the same numbers one by one: a Concat of constants, of scalars and of what a Gather takes from
                           vectors; arithmetic on such a tensor becomes arithmetic on a vector
 Exact     Bit for bit.
+Price     7 nodes for 5, on numbers of the shape: 0.007 ms in ONNX Runtime next to 0.006.
 
 What is moved around must have static sizes and 64 elements at most, and be moved by constants.
 """

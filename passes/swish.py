@@ -7,6 +7,7 @@ Rewrites  x * sigmoid(beta * x)          ->  Swish(x, alpha=beta), from opset 24
           x / (1 + exp(-beta * x))       ->  x * sigmoid(beta * x): exp overflows
 Decompose x * sigmoid(beta * x).
 Exact     To rounding.
+Price     [1,64,56,56] in ONNX Runtime on one thread: 2 nodes, 0.06 ms next to 0.11 of its own node.
 """
 
 from surgeon import Stage, attr, const, op, require, rule, var

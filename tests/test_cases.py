@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import casefile
@@ -70,3 +71,17 @@ def test_every_pass_has_a_case_of_each_kind() -> None:
     for p in registry.passes():
         assert kinds.get(p.name) == {"left", "becomes"}, f"the pass {p.name} has cases {kinds.get(p.name)}"
     assert set(kinds) <= {p.name for p in registry.passes()}, "a folder of cases belongs to no pass"
+
+
+def _nodes(graph: onnx.GraphProto) -> int:
+    """The nodes of a graph and of its bodies, but for constants."""
+    bodies = [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
+    return sum(node.op_type != "Constant" for node in graph.node) + sum(map(_nodes, bodies))
+
+
+def test_a_pass_that_lengthens_a_graph_says_the_price() -> None:
+    """In milliseconds, or that there is none, and why."""
+    cases = map(casefile.load, CASES)
+    longer = {c.pass_name for c in cases if c.expected and _nodes(c.expected.graph) > _nodes(c.model.graph)}
+    prices = {p.name: "".join(re.findall(r"^Price +(.*(?:\n +.*)*)", p.doc, re.MULTILINE)) for p in registry.passes()}
+    assert [name for name in sorted(longer) if not re.search(r"^None: | ms\b", prices[name])] == []
