@@ -59,6 +59,7 @@ LOOP = """y = Loop (n, go, x) <body = b (int64 i, bool d, float[64] s) => (bool 
 }>"""
 SLOPES = np.linspace(0.1, 0.9, 64, dtype=np.float32).reshape(64, 1, 1)
 STEP = {"s": np.float32(0.02), "z": np.uint8(120)}
+UNIQUE = "float y, int64 i, int64 v, int64 c"
 QUANTIZED = "q = QuantizeLinear (x, s, z) y = DequantizeLinear (q, s, z)"
 ACT = '<domain: "my", opset_import: ["" : 17]> Act (p) => (q) { r = Sigmoid (p) q = Mul (p, r) }'
 SHAPE = """s = Shape (x) m = Gather (s, at) n = Mul (m, by) row = Gather <axis = 0> (n, first)
@@ -122,6 +123,8 @@ WINDOWS = [
            SHAPE,
            held={"at": np.array([[0, 1], [1, 2]]), "by": np.array([[1, 2], [2, 1]]), "first": np.int64(0)}),
     Window("swish", "alpha 1", PICTURE, "y = Swish (x)", "10.9", opset=24),
+    Window("unique", "all outputs", "float[1000] x", "y, i, v, c = Unique (x)", "10.9", outputs=UNIQUE),
+    Window("unique", "rows", "float[200,16] x", "y, i, v, c = Unique <axis = 0> (x)", "10.9", outputs=UNIQUE),
     Window("pool", "ceil_mode", PICTURE,
            "y = MaxPool <kernel_shape = [1, 3], strides = [2, 2], ceil_mode = 1> (x)"),
     Window("int8-weights", "rows of a table", "int64[1,128] rows", "g = Gather (w, rows) y = Cast <to = 1> (g)", "rtx",

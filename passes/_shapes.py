@@ -179,6 +179,17 @@ def vector_of(b: Builder, sizes: Sequence[int | Value]) -> Value:
     return made
 
 
+def numbers_below(b: Builder, count: int | Value, dtype: int, *, behind: int) -> Value:
+    """The numbers from 0 on that are below a count, with some dimensions of 1 behind."""
+    made: Value
+    if isinstance(count, int):
+        made = b.constant(np.arange(count).reshape([-1] + [1] * behind), dtype)
+    else:
+        numbers = b.Cast(b.Range(np.asarray(0), count, np.asarray(1)), to=dtype)
+        made = b.Unsqueeze(numbers, axes=list(range(1, behind + 1))) if behind else numbers
+    return made
+
+
 def joined(b: Builder, x: Value, axis: int) -> Value:
     """A tensor whose dimension `axis` is one with the one behind it."""
     shape = b.shape(x)

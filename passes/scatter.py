@@ -26,7 +26,7 @@ from surgeon.ir.graph import Value
 from surgeon.rules.rule import Decline
 
 from ._scattering import LARGEST, OPERATORS, combined, counted, entries, neutral, reduced
-from ._shapes import dims, product_of, size, vector_of
+from ._shapes import dims, numbers_below, product_of, size, vector_of
 
 MANY = 128  # places or updates, where their number is symbolic
 
@@ -57,7 +57,7 @@ def decompose_elements(b, data, indices, updates, axis, reduction):
     updates = _widened(b, updates, theirs, whole, neutral(reduction, b.dtype(updates)))
     dtype, rows = b.dtype(indices), size(b, data, at)
     of_indices = rows if isinstance(rows, int) else b.Cast(rows, to=dtype)
-    places = _places(b, rows, dtype, behind=len(shape) - at)
+    places = numbers_below(b, rows, dtype, behind=len(shape) - at)
     there = b.Equal(b.Unsqueeze(counted(b, indices, of_indices), axes=[at]), places)
     table = entries(b, reduction, there, b.Unsqueeze(updates, axes=[at]))
     return combined(b, reduction, data, reduced(b, reduction, table, at + 1))
@@ -85,7 +85,7 @@ def decompose_nd(b, data, indices, updates, reduction):
     place = b.ReduceSum(
         b.Mul(counted(b, indices, vector_of(b, sizes[:depth])), vector_of(b, strides)), axes=[-1], keepdims=0
     )
-    places = _places(b, product_of(b, sizes[:depth]), b.dtype(indices), behind=2)
+    places = numbers_below(b, product_of(b, sizes[:depth]), b.dtype(indices), behind=2)
     there = b.Equal(b.Reshape(place, np.asarray([1, count, 1])), places)
     rows_of = b.Reshape(updates, vector_of(b, [1, count, product_of(b, sizes[depth:])]))
     found = reduced(b, reduction, entries(b, reduction, there, rows_of), 1)
@@ -106,16 +106,6 @@ def _require_small(sizes: Sequence[Size]) -> None:
     """Declines a table that is too large."""
     count = math.prod(d if isinstance(d, int) else MANY for d in sizes)
     require(count <= LARGEST, f"the table of places and updates would have more than {LARGEST} elements")
-
-
-def _places(b: Builder, count: int | Value, dtype: int, *, behind: int) -> Value:
-    """The numbers of all places, with some dimensions of 1 behind."""
-    if isinstance(count, int):
-        made: Value = b.constant(np.arange(count).reshape([-1] + [1] * behind), dtype)
-    else:
-        places = b.Cast(b.Range(np.asarray(0), count, np.asarray(1)), to=dtype)
-        made = b.Unsqueeze(places, axes=list(range(1, behind + 1)))
-    return made
 
 
 def _is_below(one: Size, other: Size) -> bool:

@@ -235,7 +235,18 @@ def _mended() -> list[Any]:
             bins = np.fft.fft(frames, axis=2)[..., : size // 2 + 1 if onesided else size]
             return (np.stack([bins.real, bins.imag], -1).astype(x.dtype),)
 
-    return [Celu, Loop, MeanVarianceNormalization, STFT]
+    class Unique(op_run.OpRun):
+        def _run(self, x: Any, axis: Any = None, sorted: Any = 1) -> Any:
+            """Unsorted it knows no axis but the first, and sorts where nothing but the values is asked for."""
+            values, first, inverse, counts = np.unique(x, True, True, True, axis)
+            if not sorted:
+                order = np.argsort(first)
+                values, first, counts = np.take(values, order, axis or 0), first[order], counts[order]
+                inverse = np.argsort(order)[inverse]
+            found = (first, inverse.reshape(-1), counts)
+            return (values, *(a.astype(np.int64) for a in found))[: len(self.onnx_node.output)]
+
+    return [Celu, Loop, MeanVarianceNormalization, STFT, Unique]
 
 
 def first_line(error: Exception) -> str:

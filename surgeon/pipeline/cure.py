@@ -31,7 +31,7 @@ ADVICE = {
     "NonMaxSuppression": f"{AFTER}, or export with the plugin EfficientNMS_TRT (classic TensorRT alone)",
     "NonZero": f"{AFTER}, or select with Where instead of by positions",
     "Compress": f"{AFTER}, or select with Where",
-    "Unique": AFTER,
+    "Unique": f"{AFTER}; TensorRT 8.5 and later, not RTX, build what is written of at most 4,096 elements",
     "RoiAlign": "export it with mode avg or a sampling_ratio of 1 or more, and pictures of fixed sizes",
     "MaxRoiPool": "give its pictures fixed sizes, or run it behind the engine",
     "ImageDecoder": BEFORE,
