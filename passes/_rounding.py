@@ -8,7 +8,10 @@ from onnx import TensorProto
 from surgeon import Builder, require
 from surgeon.ir.graph import Value
 
-WHOLE: dict[int, float] = {TensorProto.FLOAT: 2.0**23, TensorProto.FLOAT16: 2.0**10}  # from here on every number of the type is whole
+WHOLE: dict[int, float] = {
+    TensorProto.FLOAT: 2.0**23,
+    TensorProto.FLOAT16: 2.0**10,
+}  # from here on every number of the type is whole
 
 
 def rounded(b: Builder, x: Value) -> Value:

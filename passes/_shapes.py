@@ -131,8 +131,10 @@ def same_shape_when_empty(b: Builder, reshaped: Node) -> bool:
 
     None of its sizes follows from the others then, so the one that is not proved must be asked for by -1.
     """
-    x = reshaped.inputs[0]
-    a, z = dims(b, reshaped.outputs[0]), None if x is None else dims(b, x)
+    x, y = reshaped.inputs[0], reshaped.outputs[0]
+    if x is None or y is None:
+        return False
+    a, z = dims(b, y), dims(b, x)
     given = elements(b, reshaped.inputs[1])
     if a is None or z is None:
         return False

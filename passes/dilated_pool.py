@@ -32,6 +32,7 @@ from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
 from ._windows import Windows, windows_of, without_nan
 
 REDUCTIONS = {"MaxPool": "ReduceMax", "AveragePool": "ReduceMean", "LpPool": "ReduceSum"}
+TAKEN = (1, 2)  # the powers of LpPool that a target may take
 
 x = var("x")
 
@@ -54,6 +55,8 @@ def decompose(b, x):
 @rule(op.LpPool(x, p=attr("p")), stage=Stage.LOWER, strategy="decompose")
 def decompose_power(b, x, p):
     require(p > 0, f"p is {p}: there is no such root")
+    if p in TAKEN and b.root.attr("ceil_mode") and not _is_dilated(b.root) and pool_axes(b.root) is not None:
+        not_mine()  # the pass pool rounds it down
     powers = _power(b, x, p)
     if _is_dilated(b.root) or is_padded_explicitly(b.root):
         return _root(

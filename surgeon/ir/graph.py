@@ -99,14 +99,11 @@ class Node:
 
     @property
     def origin(self) -> Any:
-        """The rewrite that made this node, or the one in a body of which it stands; None for a node of the file.
-
-        Where another rewrite has absorbed that one, the other one.
-        """
+        """The rewrite that made the node or the one around its body, or what absorbed it; None for one of the file."""
         if self._origin is not None:
             return self._origin.whole
-        holder = self.graph.holder
-        return None if holder is None else holder.origin
+        owner = self.graph.owner
+        return None if owner is None else owner.origin
 
     @origin.setter
     def origin(self, rewrite: Any) -> None:
@@ -207,19 +204,13 @@ class Node:
 class Graph:
     """One scope: the main graph, a body or a local function."""
 
-    def __init__(
-        self,
-        proto: GraphProto | onnx.FunctionProto,
-        model: Model,
-        parent: Graph | None,
-        owner: str = "",
-        holder: Node | None = None,
-    ) -> None:
-        self.proto = proto
+    def __init__(self, proto: Any, model: Model, parent: Graph | None, owner: Node | str = "") -> None:
+        """`owner` is the node whose body it is, or the name of the function."""
+        self.proto: GraphProto | onnx.FunctionProto = proto
         self.model = model
         self.parent = parent
-        self.owner = owner
-        self.holder = holder  # the node whose body it is
+        self.owner = owner if isinstance(owner, Node) else None
+        self.title = f"a body of {owner.label}" if isinstance(owner, Node) else owner or "the graph"  # in a message
         self.is_function = isinstance(proto, onnx.FunctionProto)
         self.in_function: bool = self.is_function or (parent is not None and parent.in_function)
         self.values: dict[str, Value] = {}
@@ -293,11 +284,6 @@ class Graph:
                 trained.is_output = True
 
     @property
-    def title(self) -> str:
-        """The scope as a message names it."""
-        return self.owner or "the graph"
-
-    @property
     def outputs(self) -> list[Value]:
         """The tensors that the scope returns, in order."""
         return [v for v in map(self.find, self._names(self.proto.output)) if v is not None]
@@ -364,7 +350,7 @@ class Graph:
         if protos:
             if node.key == "If":
                 check_branches(node.proto, node.label)
-            node.bodies = tuple([Graph(g, self.model, self, f"a body of {node.label}", node) for g in protos])
+            node.bodies = tuple([Graph(g, self.model, self, node) for g in protos])
             self.bodied[node] = None
 
     def _forget_nodes(self) -> None:
