@@ -170,3 +170,24 @@ def test_shapes_behind_the_operators_are_known() -> None:
         for out in (v for n in model.graph.live() for v in n.outputs if v is not None and v.is_output):
             assert model.dtype(out), f"{path.stem}: {out.name}"
             assert model.shape(out) is not None, f"{path.stem}: {out.name}"
+
+
+@pytest.mark.parametrize("dtype", [onnx.TensorProto.INT4, onnx.TensorProto.UINT4])
+def test_weights_of_four_bits_are_dequantized(dtype: int) -> None:
+    """As ONNX Runtime's quantizer writes them before opset 21."""
+    rng, low = np.random.default_rng(0), -8 if dtype == onnx.TensorProto.INT4 else 0
+    tensors = [
+        helper.make_tensor("w", dtype, (4, 3), rng.integers(low, low + 16, 12)),
+        helper.make_tensor("z", dtype, (3,), rng.integers(low, low + 16, 3)),
+        onnx.numpy_helper.from_array(rng.standard_normal(3).astype(np.float32) ** 2, "s"),
+    ]
+    graph = onnx.parser.parse_graph(
+        "g (float[N,4] x) => (float[N,3] y)"
+        " { d = com.microsoft.DequantizeLinear <axis = 1> (w, s, z) y = MatMul (x, d) }"
+    )
+    graph.initializer.extend(tensors)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    result = surgeon.rewrite(helper.make_model(graph, opset_imports=opsets, ir_version=10), target="rtx")
+    assert not result.report.untaken
+    assert not result.report.undone
+    assert not [n for n in result.model.graph.node if n.domain]

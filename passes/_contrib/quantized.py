@@ -9,9 +9,10 @@ from surgeon import Builder, require
 from surgeon.ir.graph import Value
 
 from .blocks import CONV, POOL, attributes, first, last
-from .table import Result, body, given, needed, rank_of, sizes
+from .table import Result, body, given, known, needed, rank_of, sizes
 
 TYPES = (TensorProto.UINT8, TensorProto.INT8)
+OF_EIGHT: dict[int, int] = {TensorProto.UINT4: TensorProto.UINT8, TensorProto.INT4: TensorProto.INT8}
 
 
 def dequantized(b: Builder, x: Value, scale: Value, zero: Value | None) -> Value:
@@ -151,8 +152,16 @@ def quantize(b: Builder) -> Result:
 def dequantize(b: Builder) -> Result:
     x, scale, zero = given(b, 3)
     x, scale = needed(x), needed(scale)
+    require(not b.root.attr("block_size"), "it has a scale a block")
+    if b.dtype(x) in OF_EIGHT:
+        x, zero = (None if v is None else _of_eight_bits(b, v) for v in (x, zero))
     require(b.dtype(x) in TYPES or b.dtype(x) == TensorProto.INT32, "it reads another type than uint8, int8 and int32")
     return b.DequantizeLinear(x, scale, zero, **_axis(b, scale))
+
+
+def _of_eight_bits(b: Builder, weights: Value) -> Value:
+    """Constants of four bits in eight: before opset 21 ONNX has no type of four."""
+    return b.constant(known(b, weights, "input").astype(np.int32), OF_EIGHT[b.dtype(weights)])
 
 
 def _axis(b: Builder, scale: Value) -> dict[str, int]:
