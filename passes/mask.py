@@ -4,7 +4,7 @@ Why       NonZero returns as many positions as the mask has true elements: a siz
           TensorRT-RTX 1.7.1 and releases before 8.5 have no NonZero; later ones stop the GPU at it.
           PyTorch exports x[mask] = v, masked_scatter and x[mask].mean() with it, TensorFlow its boolean_mask.
 Rewrites  ScatterND(x, Transpose(NonZero(mask)), v expanded)       ->  Where(mask, v, x)
-          the same with GatherND(v, Transpose(NonZero(mask))), and with arithmetic on such updates
+          the same with GatherND(v, Transpose(NonZero(mask))), all of it sliced, and with arithmetic on such updates
           the same with the first elements of v                    ->  Where(mask, v in the order of the mask, x)
           Reduce of what GatherND, Gather or Compress takes by it  ->  Reduce(Where(mask, x, what changes nothing))
           the number of positions, for targets without NonZero     ->  ReduceSum(mask)
@@ -55,6 +55,7 @@ def assign(b, x, places, updates):
         not_mine()
     over = _require_same_sizes(b, mask, x)
     rest = b.rank(x) - over
+    updates = _all_of(b, updates, places) if not rest else updates
     spread = _first_elements(b, updates, places, mask) if not rest else None
     if spread is None:
         spread = _spread(b, updates, places, (over, rest), {})
@@ -166,21 +167,30 @@ def _single(b: Builder, value: Value) -> Value | None:
     return made
 
 
+def _all_of(b: Builder, value: Value, places: Value) -> Value:
+    """What was taken by the mask, behind a Slice of as many elements as there are places: that takes all."""
+    node = value.producer
+    if node is None or node.key != "Slice" or not _takes_first(b, node, places):
+        return value
+    nodes, source = [node], input_of(node)
+    while source.producer is not None and source.producer.key in ("Identity", "Reshape"):
+        if b.rank(input_of(source.producer)) != 1:
+            break
+        nodes.append(source.producer)
+        source = input_of(source.producer)
+    taken = source.producer
+    if taken is None or taken.key != "GatherND" or not _same_places(b, input_of(taken, 1), places):
+        return value
+    _see(b, *nodes)
+    return source
+
+
 def _first_elements(b: Builder, value: Value, places: Value, mask: Value) -> Value | None:
     """masked_scatter: the first elements of a vector, one for each place, at the places; None for other updates."""
     node = value.producer
-    if (
-        node is None
-        or node.key != "Slice"
-        or b.rank(input_of(node)) != 1
-        or not _is_count(b, node.operands()[2], places)
-    ):
+    if node is None or node.key != "Slice" or not _takes_first(b, node, places):
         return None
     _see(b, node)
-    ends = {1: (0, 0), 3: (0, 0), 4: (1, 1)}  # of starts, axes and steps: the lowest and the highest
-    given = {k: b.value(v) for k, v in enumerate(node.operands()) if k in ends}
-    if any(v is None or (v.min(), v.max()) != ends[k] for k, v in given.items()):
-        return None
     shape = require_some(b.shape(mask), "the rank of the mask is not known")
     require(sum(not isinstance(d, int) for d in shape) <= 1, "the mask has several sizes that are not static")
     flat = b.Reshape(b.Cast(_shown(b, mask, 0), to=TensorProto.INT32), np.asarray([-1], np.int64))
@@ -189,6 +199,15 @@ def _first_elements(b: Builder, value: Value, places: Value, mask: Value) -> Val
     sizes = [d if isinstance(d, int) else -1 for d in shape]
     made: Value = b.Reshape(taken, np.asarray(sizes, np.int64))
     return made
+
+
+def _takes_first(b: Builder, node: Node, places: Value) -> bool:
+    """Whether a Slice takes the first elements of a vector, as many as there are places."""
+    if b.rank(input_of(node)) != 1 or not _is_count(b, node.operands()[2], places):
+        return False
+    ends = {1: (0, 0), 3: (0, 0), 4: (1, 1)}  # of starts, axes and steps: the lowest and the highest
+    given = {k: b.value(v) for k, v in enumerate(node.operands()) if k in ends}
+    return all(v is not None and (v.min(), v.max()) == ends[k] for k, v in given.items())
 
 
 def _is_count(b: Builder, value: Value | np.ndarray, places: Value) -> bool:

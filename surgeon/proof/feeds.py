@@ -33,7 +33,7 @@ def feeds_of(
     seed     of what is drawn at random
     numbers  names of integer inputs that are neither positions nor sizes: for them there are kinds with negative and
              with large integers. Any other integer is from 0 on and less than `below`: a position or a size
-    below    what those integers are less than
+    below    what those integers are less than; where it is 2 or 1, one truth in 4 or in 8 is true, else every other one
     kinds    those that are drawn; all unless said
     """
     draws = _Draws(inputs, np.random.default_rng(seed), below)
@@ -87,7 +87,7 @@ class _Draws:
         if elem == TensorProto.STRING:
             return np.asarray(np.asarray(WORDS, object)[self.rng.integers(0, len(WORDS), shape)], object).reshape(shape)
         if dtype == np.bool_:
-            return self.rng.integers(0, 2, shape).astype(np.bool_)
+            return self.rng.integers(0, max(2, 8 // self.below), shape) == 1
         return self.rng.integers(0, self.below, shape).astype(dtype)
 
 

@@ -50,7 +50,7 @@ class SizeChoice:
     usual     (size of a first dimension, size of any other), at each turn; then nothing else counts
     borrowed  one name, and the size that it gets because something else in the model has it
     below     what drawn integers are below: positions in a table, of which that of sentence types has two rows, and a
-              batch of one picture one
+              batch of one picture one; the lower it is, the fewer elements of a mask are true
     """
 
     longer: int = 0
@@ -72,7 +72,7 @@ def small_choices(inputs: Sequence[DeclaredInput], model: ModelProto) -> Iterato
 def _small_choices(inputs: Sequence[DeclaredInput], model: ModelProto) -> Iterator[SizeChoice]:
     for longer, alike in GROWN:
         yield SizeChoice(longer, alike)
-        if not longer and any(elem in INTEGERS for _, elem, _ in inputs):
+        if not longer and any(elem in INTEGERS or elem == TensorProto.BOOL for _, elem, _ in inputs):
             yield SizeChoice(longer, alike, below=2)
             yield SizeChoice(longer, alike, below=1)
     for borrowed in product(symbols_of(inputs), _sizes_to_borrow(inputs, model)):
