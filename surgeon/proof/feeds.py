@@ -87,7 +87,7 @@ class _Draws:
         if elem == TensorProto.STRING:
             return np.asarray(np.asarray(WORDS, object)[self.rng.integers(0, len(WORDS), shape)], object).reshape(shape)
         if dtype == np.bool_:
-            return self.rng.integers(0, max(2, 8 // self.below), shape) == 1
+            return np.asarray(self.rng.integers(0, max(2, 8 // self.below), shape) == 1)
         return self.rng.integers(0, self.below, shape).astype(dtype)
 
 
