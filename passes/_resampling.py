@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
-TIE = 1e-6  # how far from the middle of two positions ONNX Runtime still sees a tie
 ROUNDINGS: dict[str, Callable[[Numbers], Numbers]] = {
     "floor": np.floor,
     "ceil": np.ceil,
-    "round_prefer_floor": lambda x: np.ceil(x - 0.5 - TIE),
-    "round_prefer_ceil": lambda x: np.floor(x + 0.5 + TIE),
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
 }
 
 
@@ -36,14 +35,14 @@ class Taps(NamedTuple):
     outside: NDArray[np.bool_]
 
 
-def coordinates(axis: Axis, mode: str, length: np.float32) -> Numbers:
+def coordinates(axis: Axis, mode: str) -> Numbers:
     """Where each new position lies among the old ones, rounded as ONNX Runtime rounds: in fp32, behind each step.
 
-    Next to 600 that moves a position by up to 3e-5, and its weights with it. `length` is that of the new axis.
+    Next to 600 that moves a position by up to 3e-5, and its weights with it.
     """
     at, one, half = np.arange(axis.made, dtype=np.float32), np.float32(1), np.float32(0.5)
     given, made, scale = (np.float32(n) for n in (axis.given, axis.made, axis.scale))
-    last = given - one
+    last, length = given - one, scale * given
     found = np.zeros(axis.made, np.float32)
     if mode == "align_corners":
         found = found if length == 1 else at * last / (length - one)
@@ -56,17 +55,15 @@ def coordinates(axis: Axis, mode: str, length: np.float32) -> Numbers:
     elif mode == "tf_half_pixel_for_nn":
         found = (at + half) / scale
     elif mode == "half_pixel_symmetric":
-        found = given / 2 * (one - made / (scale * given)) + (at + half) / scale - half
+        found = given / 2 * (one - made / length) + (at + half) / scale - half
     elif mode != "pytorch_half_pixel" or axis.made > 1:
         found = (at + half) / scale - half
     return found.astype(np.float64)
 
 
 def nearest(axis: Axis, mode: str, rounding: str) -> Taps:
-    """The one old position of each new one; an axis that keeps its length and its part is not asked for its mode."""
-    at = coordinates(axis, mode, np.float32(axis.made))
-    if axis.scale == 1 and mode != "tf_crop_and_resize":
-        at = np.arange(axis.made, dtype=np.float64)
+    """The one old position of each new one."""
+    at = coordinates(axis, mode)
     places = np.clip(ROUNDINGS[rounding](at), 0, axis.given - 1).astype(np.int64)
     return Taps(places[:, None], np.ones((axis.made, 1)), _outside(axis, mode, at))
 
@@ -76,7 +73,7 @@ def interpolated(axis: Axis, mode: str, cubic: float | None, antialias: bool, ex
 
     Beyond the border the outermost position counts again, or, where that is excluded, nothing does.
     """
-    at = coordinates(axis, mode, np.float32(axis.scale) * np.float32(axis.given))
+    at = coordinates(axis, mode)
     stretch = max(np.float32(1) / np.float32(axis.scale), np.float32(1)) if antialias else np.float32(1)
     reach = (1 if cubic is None else 2) * stretch
     count = 2 * int(np.ceil(reach)) + 1

@@ -10,8 +10,6 @@ from onnx import TensorProto
 from surgeon import Builder, require
 from surgeon.ir.graph import Value
 
-from ._resampling import TIE
-
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
 
@@ -38,33 +36,12 @@ def spans(b: Builder, x: Value, wanted: dict[int, int], policy: str) -> list[Spa
     return [Span(d, b.Floor(b.Add(b.Mul(d, scale), 0.5)), scale) for d in given]
 
 
-def nearest(b: Builder, axis: Span, mode: str, rounding: str) -> Value:
-    """[made]: the one old position of each new one."""
-    require(mode != "half_pixel_symmetric", "ONNX Runtime rounds half_pixel_symmetric in a way of its own")
-    positions = _positions(b, axis)
-    at = _coordinates(b, axis, mode, positions, axis.made)
-    places = b.Max(b.Min(_rounded(b, at, rounding), b.Sub(axis.given, 1.0)), 0.0)
-    return b.Where(b.Equal(axis.scale, 1.0), positions, b.Cast(places, to=INT64))
-
-
-def _rounded(b: Builder, at: Value, rounding: str) -> Value:
-    if rounding == "ceil":
-        return b.Ceil(at)
-    below = b.Floor(at)
-    if rounding == "floor":
-        return below
-    rest = b.Sub(b.Sub(at, below), 0.5)
-    up = b.Greater(rest, TIE) if rounding == "round_prefer_floor" else b.Greater(rest, -TIE)
-    return b.Add(below, b.Cast(up, to=FLOAT))
-
-
 def interpolated(
     b: Builder, axis: Span, mode: str, cubic: float | None, antialias: bool, excludes: bool
 ) -> tuple[Value, Value]:
     """[made, taps]: the old positions of each new one, and their weights. Beyond the border the outermost position
     counts again, or, where that is excluded, nothing does."""
-    at = _coordinates(b, axis, mode, b.Unsqueeze(_positions(b, axis), axes=[1]))
-    reach = 1.0 if cubic is None else 2.0
+    at, reach = _coordinates(b, axis, mode), 1.0 if cubic is None else 2.0
     if not antialias:
         found = b.Add(b.Floor(at), b.constant(np.arange(-reach, reach + 1, dtype=np.float32)))
         weights = _weights(b, b.Abs(b.Sub(found, at)), cubic)
@@ -98,29 +75,23 @@ def _weights(b: Builder, distance: Value, cubic: float | None) -> Value:
     return weights
 
 
-def _positions(b: Builder, axis: Span) -> Value:
-    """The new positions: [0, 1, ...]."""
-    found: Value = b.Range(np.asarray(0), b.Cast(axis.made, to=INT64), np.asarray(1))
-    return found
-
-
-def _coordinates(b: Builder, axis: Span, mode: str, positions: Value, length: Value | None = None) -> Value:
-    """Where each new position lies among the old ones. `length` is that of the new axis, where it is a whole number."""
-    at, found = b.Cast(positions, to=FLOAT), positions
+def _coordinates(b: Builder, axis: Span, mode: str) -> Value:
+    """Where each new position lies among the old ones, a column."""
+    count = b.Cast(axis.made, to=INT64)
+    at = b.Cast(b.Unsqueeze(b.Range(np.asarray(0), count, np.asarray(1)), axes=[1]), to=FLOAT)
+    found: Value
     if mode == "asymmetric":
         found = b.Div(at, axis.scale)
         return found
-    if mode == "tf_half_pixel_for_nn":
-        found = b.Div(b.Add(at, 0.5), axis.scale)
-        return found
+    length = b.Mul(axis.scale, axis.given)
     if mode == "align_corners":
-        last = b.Max(b.Sub(length or b.Mul(axis.scale, axis.given), 1.0), float(np.finfo(np.float32).tiny))
+        last = b.Max(b.Sub(length, 1.0), float(np.finfo(np.float32).tiny))
         found = b.Div(b.Mul(at, b.Sub(axis.given, 1.0)), last)
         return found
     require(mode in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"), f"its coordinates are {mode}")
     found = b.Div(b.Add(at, 0.5), axis.scale)
     if mode == "half_pixel_symmetric":  # in the order of ONNX Runtime's: a weight of 0 is 0 here, too
-        found = b.Add(b.Mul(b.Div(axis.given, 2.0), b.Sub(1.0, b.Div(axis.made, b.Mul(axis.scale, axis.given)))), found)
+        found = b.Add(b.Mul(b.Div(axis.given, 2.0), b.Sub(1.0, b.Div(axis.made, length))), found)
     found = b.Sub(found, 0.5)
     return b.Where(b.Less(axis.made, 1.5), 0.0, found) if mode == "pytorch_half_pixel" else found
 

@@ -6,11 +6,10 @@ Rewrites  Resize(x, roi, scales, sizes), nearest  ->  Gather along each axis tha
           linear and cubic                        ->  ReduceSum(Gather(x, places) * weights), one axis behind the other
           Resize<axes>(x, sizes), another axis of any length  ->  Resize(x, all sizes), which TensorRT-RTX asks for
 Exact     Nearest bit for bit, the others to rounding.
-Kept      tf_crop_and_resize of axes of any length, and nearest with half_pixel_symmetric. align_corners and
-          half_pixel_symmetric of any length by scales: they follow from a length that is rounded.
+Kept      Nearest and tf_crop_and_resize of axes of any length. align_corners and half_pixel_symmetric of any length by
+          scales: they follow from a length that is rounded.
 Price     Antialias of [1,3,480,640] to 224 x 224: 8 nodes, and 12 ms in ONNX Runtime on one thread next to 1.1; with
-          heights and widths of any size 102 nodes, and 14 ms. Cubic 21 next to 1.6. Nearest of [1,3,224,224] to twice
-          that, of any size: 37 nodes, and 4.5 ms next to 0.4.
+          heights and widths of any size 104 nodes, and 14 ms. Cubic 21 next to 1.6.
 
 Places and weights are constant where the lengths are known, and computed from Shape(x) where they are not.
 On the way x takes as many times its memory as a pixel is made of.
@@ -29,7 +28,6 @@ from surgeon.ir.lattice import FLOATS
 
 from ._resampling import Axis, Taps, interpolated, nearest
 from ._resampling_computed import interpolated as computed
-from ._resampling_computed import nearest as nearest_at_run_time
 from ._resampling_computed import spans
 from ._shapes import elements, sizes_of_all
 
@@ -90,8 +88,9 @@ def _require_plain(b: Builder, x: Value) -> None:
 
 
 def _is_computed(b: Builder, given: list[Any]) -> bool:
-    """Whether an axis that is resized has a length that is known at run time alone."""
-    if b.root.attr("coordinate_transformation_mode") == "tf_crop_and_resize":
+    """Whether an axis that is interpolated has a length that is known at run time alone."""
+    crops = b.root.attr("coordinate_transformation_mode") == "tf_crop_and_resize"
+    if crops or b.root.attr("mode") == "nearest":
         return False
     return not all(isinstance(d, int) for d, kept in zip(given, _kept(b, given), strict=True) if not kept)
 
@@ -114,10 +113,6 @@ def _at_run_time(b: Builder, x: Value, which: list[int], rank: int) -> Value:
     kept = _kept(b, [shape[a] for a in which]) if policy == "stretch" else [False] * len(which)
     wanted = {at: k for k, at in enumerate(which) if not kept[k]}
     for at, axis in zip(wanted, spans(b, x, wanted, policy), strict=True):
-        if attr("mode") == "nearest":
-            rounding = attr("nearest_mode") or "round_prefer_floor"
-            result = b.Gather(result, nearest_at_run_time(b, axis, mode, rounding), axis=at)
-            continue
         places, weights = computed(b, axis, mode, cubic, bool(attr("antialias")), bool(attr("exclude_outside")))
         behind = list(range(2, rank - at + 1))
         weights = b.Unsqueeze(weights, axes=behind) if behind else weights
