@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
+TIE = 1e-6  # as near to the middle of two positions ONNX Runtime prefers one of them
 ROUNDINGS: dict[str, Callable[[Numbers], Numbers]] = {
     "floor": np.floor,
     "ceil": np.ceil,
-    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
-    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5 - TIE),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5 + TIE),
 }
 
 
@@ -43,22 +44,24 @@ def coordinates(axis: Axis, mode: str) -> Numbers:
     at, one, half = np.arange(axis.made, dtype=np.float32), np.float32(1), np.float32(0.5)
     given, made, scale = (np.float32(n) for n in (axis.given, axis.made, axis.scale))
     last, length = given - one, scale * given
+    whole = made if np.isclose(length, made) else length  # of sizes the scale follows, and is rounded
     found = np.zeros(axis.made, np.float32)
     if mode == "align_corners":
-        found = found if length == 1 else at * last / (length - one)
+        found = found if whole == 1 else at * last / (whole - one)
     elif mode == "asymmetric":
         found = at / scale
     elif mode == "tf_crop_and_resize":
         begin, end = np.float32(axis.begin), np.float32(axis.end)
-        spread = at * (end - begin) * last / (length - one) if length > 1 else (end - begin) * last / 2
+        spread = at * (end - begin) * last / (whole - one) if whole > 1 else (end - begin) * last / 2
         found = begin * last + np.full_like(at, spread)
     elif mode == "tf_half_pixel_for_nn":
         found = (at + half) / scale
     elif mode == "half_pixel_symmetric":
-        found = given / 2 * (one - made / length) + (at + half) / scale - half
+        wide = at.astype(np.float64)  # which ONNX Runtime computes in double from here on
+        found = given / 2 * (one - made / length) + (wide + 0.5) / np.float64(scale) - 0.5
     elif mode != "pytorch_half_pixel" or axis.made > 1:
         found = (at + half) / scale - half
-    return found.astype(np.float64)
+    return found.astype(np.float32).astype(np.float64)
 
 
 def nearest(axis: Axis, mode: str, rounding: str) -> Taps:

@@ -10,15 +10,20 @@ from onnx import TensorProto
 from surgeon import Builder, require
 from surgeon.ir.graph import Value
 
+from ._resampling import TIE
+
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
 
 class Span(NamedTuple):
-    """A resized axis: its length before and after, and the scale, each a number of fp32 without dimensions."""
+    """A resized axis: its length before and after, the scale, and the part of it that is looked at, each a number of
+    fp32 without dimensions."""
 
     given: Value
     made: Value
     scale: Value
+    begin: Value | None = None
+    end: Value | None = None
 
 
 def spans(b: Builder, x: Value, wanted: dict[int, int], policy: str) -> list[Span]:
@@ -36,12 +41,42 @@ def spans(b: Builder, x: Value, wanted: dict[int, int], policy: str) -> list[Spa
     return [Span(d, b.Floor(b.Add(b.Mul(d, scale), 0.5)), scale) for d in given]
 
 
+def cropped(b: Builder, roi: Value, axis: Span, place: int, count: int) -> Span:
+    """The axis with the part of it that is looked at; `place` is its own among the `count` that the Resize is about."""
+    begin, end = (b.Gather(roi, np.asarray(k), axis=0) for k in (place, count + place))
+    if b.dtype(roi) == FLOAT:
+        return axis._replace(begin=begin, end=end)
+    return axis._replace(begin=b.Cast(begin, to=FLOAT), end=b.Cast(end, to=FLOAT))
+
+
+def nearest(b: Builder, axis: Span, at: Value, rounding: str) -> Value:
+    """[made]: the one old position of each new one."""
+    found = {"floor": b.Floor, "ceil": b.Ceil}.get(rounding)
+    rounded = found(at) if found is not None else _to_the_nearest(b, at, prefers_floor=rounding == "round_prefer_floor")
+    return _places(b, axis, b.Squeeze(rounded, axes=[1]))
+
+
+def _to_the_nearest(b: Builder, at: Value, *, prefers_floor: bool) -> Value:
+    """The nearest whole number, and one of both next to the middle."""
+    middle = b.Sub(at, 0.5) if prefers_floor else b.Add(at, 0.5)
+    below, above = b.Floor(middle), b.Ceil(middle)
+    beyond = b.Greater(b.Sub(middle, below) if prefers_floor else b.Sub(above, middle), TIE)
+    made: Value = b.Where(beyond, *((above, below) if prefers_floor else (below, above)))
+    return made
+
+
+def outside(b: Builder, axis: Span, at: Value) -> Value:
+    """[made, 1]: which new positions lie outside of the old ones."""
+    found: Value = b.Or(b.Less(at, 0.0), b.Greater(at, b.Sub(axis.given, 1.0)))
+    return found
+
+
 def interpolated(
-    b: Builder, axis: Span, mode: str, cubic: float | None, antialias: bool, excludes: bool
+    b: Builder, axis: Span, at: Value, cubic: float | None, antialias: bool, excludes: bool
 ) -> tuple[Value, Value]:
     """[made, taps]: the old positions of each new one, and their weights. Beyond the border the outermost position
     counts again, or, where that is excluded, nothing does."""
-    at, reach = _coordinates(b, axis, mode), 1.0 if cubic is None else 2.0
+    reach = 1.0 if cubic is None else 2.0
     if not antialias:
         found = b.Add(b.Floor(at), b.constant(np.arange(-reach, reach + 1, dtype=np.float32)))
         weights = _weights(b, b.Abs(b.Sub(found, at)), cubic)
@@ -51,8 +86,16 @@ def interpolated(
     if excludes:
         weights = b.Where(b.Or(b.Less(found, 0.0), b.Greater(b.Add(found, 1.0), axis.given)), 0.0, weights)
     weights = b.Div(weights, b.ReduceSum(weights, axes=[1], keepdims=1))
+    return _places(b, axis, found), weights
+
+
+def _places(b: Builder, axis: Span, found: Value) -> Value:
+    """Positions as integers of the axis; one that is no number is 0."""
     places = b.Max(b.Min(found, b.Sub(axis.given, 1.0)), 0.0)
-    return b.Cast(places, to=INT64), weights
+    if axis.begin is not None:
+        places = b.Where(b.Equal(places, places), places, 0.0)
+    made: Value = b.Cast(places, to=INT64)
+    return made
 
 
 def _widened(b: Builder, at: Value, reach: Value, stretch: Value, cubic: float | None) -> tuple[Value, Value]:
@@ -75,7 +118,7 @@ def _weights(b: Builder, distance: Value, cubic: float | None) -> Value:
     return weights
 
 
-def _coordinates(b: Builder, axis: Span, mode: str) -> Value:
+def coordinates(b: Builder, axis: Span, mode: str) -> Value:
     """Where each new position lies among the old ones, a column."""
     count = b.Cast(axis.made, to=INT64)
     at = b.Cast(b.Unsqueeze(b.Range(np.asarray(0), count, np.asarray(1)), axes=[1]), to=FLOAT)
@@ -83,14 +126,20 @@ def _coordinates(b: Builder, axis: Span, mode: str) -> Value:
     if mode == "asymmetric":
         found = b.Div(at, axis.scale)
         return found
-    length = b.Mul(axis.scale, axis.given)
     if mode == "align_corners":
-        last = b.Max(b.Sub(length, 1.0), float(np.finfo(np.float32).tiny))
+        last = b.Max(b.Sub(axis.made, 1.0), float(np.finfo(np.float32).tiny))
         found = b.Div(b.Mul(at, b.Sub(axis.given, 1.0)), last)
+        return found
+    if mode == "tf_crop_and_resize":
+        last, part = b.Sub(axis.given, 1.0), b.Sub(axis.end, axis.begin)
+        spread = b.Div(b.Mul(b.Mul(at, part), last), b.Sub(axis.made, 1.0))
+        spread = b.Where(b.Greater(axis.made, 1.0), spread, b.Div(b.Mul(part, last), 2.0))
+        found = b.Add(b.Mul(axis.begin, last), spread)
         return found
     require(mode in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"), f"its coordinates are {mode}")
     found = b.Div(b.Add(at, 0.5), axis.scale)
-    if mode == "half_pixel_symmetric":  # in the order of ONNX Runtime's: a weight of 0 is 0 here, too
+    if mode == "half_pixel_symmetric":
+        length = b.Mul(axis.scale, axis.given)  # which ONNX Runtime computes, too: a weight of 0 is 0 here as there
         found = b.Add(b.Mul(b.Div(axis.given, 2.0), b.Sub(1.0, b.Div(axis.made, length))), found)
     found = b.Sub(found, 0.5)
     return b.Where(b.Less(axis.made, 1.5), 0.0, found) if mode == "pytorch_half_pixel" else found

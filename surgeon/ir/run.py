@@ -185,7 +185,7 @@ def as_array(result: Any) -> np.ndarray:
 def _mended() -> list[Any]:
     """What onnx's reference evaluator computes wrongly: Celu before onnx 1.23, the others in every one."""
     from onnx.reference import op_run
-    from onnx.reference.ops import op_loop
+    from onnx.reference.ops import op_loop, op_resize
 
     class Celu(op_run.OpRun):
         def _run(self, x: Any, alpha: float = 1.0) -> Any:
@@ -224,6 +224,13 @@ def _mended() -> list[Any]:
             deviation = np.sqrt(squares - np.power(mean, 2)) + x.dtype.type(1e-9)
             return (((x - mean) / deviation).astype(x.dtype),)
 
+    class Resize(op_resize.Resize):
+        def _run(self, x: Any, *given: Any, **attrs: Any) -> Any:  # type: ignore[override]
+            """It takes no negative axis."""
+            if attrs.get("axes") is not None:
+                attrs["axes"] = [axis % x.ndim for axis in attrs["axes"]]
+            return super()._run(x, *given, **attrs)
+
     class STFT(op_run.OpRun):
         def _run(self, x: Any, step: Any, window: Any = None, length: Any = None, onesided: Any = 1) -> Any:
             """It asks a real signal for a last dimension of 1."""
@@ -246,7 +253,7 @@ def _mended() -> list[Any]:
             found = (first, inverse.reshape(-1), counts)
             return (values, *(a.astype(np.int64) for a in found))[: len(self.onnx_node.output)]
 
-    return [Celu, Loop, MeanVarianceNormalization, STFT, Unique]
+    return [Celu, Loop, MeanVarianceNormalization, Resize, STFT, Unique]
 
 
 def first_line(error: Exception) -> str:

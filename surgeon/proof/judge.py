@@ -69,6 +69,8 @@ SAMPLES = frozenset({"DeformConv", "GridSample", "MaxRoiPool", "Resize", "RoiAli
 CUTS_INF = frozenset({"Clip"})
 # ONNX Runtime's kernels reduce int32 and int64 in double: beyond 2^53 that is rounded, and it ends at the type's limit.
 IN_DOUBLE = frozenset({"ReduceProd", "ReduceSum"})
+# ONNX Runtime's Resize takes no part of an axis that keeps its length, but the whole.
+CROPPED = "tf_crop_and_resize"
 
 FARTHEST_CORNER = 64.0  # of rois that have a sample for each position: a picture of thousands takes minutes
 PATIENCE = 10.0  # seconds that the probes of one window may take, before the next one is not begun
@@ -228,6 +230,7 @@ class _Judge:
         self.samples = _has(pair.before, SAMPLES)
         self.cuts_inf = _has(pair.before, CUTS_INF) or _has(pair.after, CUTS_INF)
         self.in_double = _has(pair.before, IN_DOUBLE) or _has(pair.after, IN_DOUBLE)
+        self.crops = _crops(pair.before)
         self.pictures = pictures_of_rois(pair.before)
         self.pooled = pooled_rois(pair.before)
         self.max_error = 0.0
@@ -390,9 +393,9 @@ class _Judge:
         3. In a wider type both sides are equal, and by ONNX's definition the original rounds as much in half precision.
            That counts where `own_rounding` says so, and where what half precision does not hold makes no number at all
            of the original: ONNX Runtime computes x / 1e-12 in fp32.
-        4. Where a kernel of STRAYS makes the difference, on inputs of inf one of CUTS_INF, or of integers one of
-           IN_DOUBLE, ONNX's definitions of both sides are equal. On a probe it is enough that such a kernel is farther
-           from its own definition than the two sides are from each other: that input shows nothing.
+        4. Where a kernel of STRAYS or a CROPPED Resize makes the difference, on inputs of inf one of CUTS_INF, or of
+           integers one of IN_DOUBLE, ONNX's definitions of both sides are equal. On a probe it is enough that such a
+           kernel is farther from its own definition than the two sides are from each other: that input shows nothing.
         5. It is no more than the original itself moves by where its inputs move by a few steps of their type. That
            counts where `own_rounding` says so (what a whole model divides by may be next to zero), and in half
            precision, where one step of a number is more than any tolerance behind a steep function.
@@ -400,7 +403,7 @@ class _Judge:
         equality = trial.equality(index)
         found = equality(trial.results[index], trial.expected[index])
         strays = self.strays and math.isfinite(found.gap) or self.cuts_inf and trial.kind == "inf"
-        strays = strays or self.in_double and trial.expected[index].dtype in (np.int32, np.int64)
+        strays = strays or self.crops or self.in_double and trial.expected[index].dtype in (np.int32, np.int64)
         if found.why and strays:
             by_definition = self._difference_by_definition(trial, index)
             if by_definition is not None and not by_definition.why:
@@ -517,6 +520,12 @@ def _has_number(array: np.ndarray) -> bool:
 def _has(model: ModelProto, operators: frozenset[str]) -> bool:
     """Whether a model has one of some operators, in its functions and bodies, too."""
     return any(n.op_type in operators for holder, _ in holders(model) for n in all_nodes(holder))
+
+
+def _crops(model: ModelProto) -> bool:
+    """Whether a Resize of a model takes a part of its input."""
+    resizes = (n for holder, _ in holders(model) for n in all_nodes(holder) if n.op_type == "Resize")
+    return any(a.s == CROPPED.encode() for n in resizes for a in n.attribute)
 
 
 def _holds_halves(model: ModelProto) -> bool:
