@@ -65,8 +65,10 @@ def coordinates(axis: Axis, mode: str) -> Numbers:
 
 
 def nearest(axis: Axis, mode: str, rounding: str) -> Taps:
-    """The one old position of each new one."""
+    """The one old position of each new one; ONNX Runtime copies an axis that keeps its length and its part."""
     at = coordinates(axis, mode)
+    if axis.scale == 1 and mode != "tf_crop_and_resize":
+        at = np.arange(axis.made, dtype=np.float64)
     places = np.clip(ROUNDINGS[rounding](at), 0, axis.given - 1).astype(np.int64)
     return Taps(places[:, None], np.ones((axis.made, 1)), _outside(axis, mode, at))
 

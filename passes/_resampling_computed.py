@@ -136,6 +136,9 @@ def coordinates(b: Builder, axis: Span, mode: str) -> Value:
         spread = b.Where(b.Greater(axis.made, 1.0), spread, b.Div(b.Mul(part, last), 2.0))
         found = b.Add(b.Mul(axis.begin, last), spread)
         return found
+    if mode == "tf_half_pixel_for_nn":  # ONNX Runtime copies an axis that keeps its length
+        found = b.Where(b.Equal(axis.scale, 1.0), at, b.Div(b.Add(at, 0.5), axis.scale))
+        return found
     require(mode in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"), f"its coordinates are {mode}")
     found = b.Div(b.Add(at, 0.5), axis.scale)
     if mode == "half_pixel_symmetric":
