@@ -59,6 +59,9 @@ LOOP = """y = Loop (n, go, x) <body = b (int64 i, bool d, float[64] s) => (bool 
 }>"""
 SLOPES = np.linspace(0.1, 0.9, 64, dtype=np.float32).reshape(64, 1, 1)
 STEP = {"s": np.float32(0.02), "z": np.uint8(120)}
+FIXED_ROWS = """s = NonMaxSuppression (boxes, scores, most, overlap) c = Concat <axis = 0> (s, filler)
+y = Slice (c, zero, most, zero)"""
+SUPPRESSED = {"most": numbers(100), "zero": numbers(0), "overlap": each(0.5, 1), "filler": np.full((100, 3), -1)}
 UNIQUE = "float y, int64 i, int64 v, int64 c"
 QUANTIZED = "q = QuantizeLinear (x, s, z) y = DequantizeLinear (q, s, z)"
 ACT = '<domain: "my", opset_import: ["" : 17]> Act (p) => (q) { r = Sigmoid (p) q = Mul (p, r) }'
@@ -125,6 +128,9 @@ WINDOWS = [
     Window("swish", "alpha 1", PICTURE, "y = Swish (x)", "10.9", opset=24),
     Window("unique", "all outputs", "float[1000] x", "y, i, v, c = Unique (x)", "10.9", outputs=UNIQUE),
     Window("unique", "rows", "float[200,16] x", "y, i, v, c = Unique <axis = 0> (x)", "10.9", outputs=UNIQUE),
+    *(Window("non-max-suppression", f"{count:,} boxes, 100 rows",
+             f"float[1,{count},4] boxes, float[1,1,{count}] scores", FIXED_ROWS, "rtx", held=SUPPRESSED,
+             outputs="int64 y") for count in (1000, 8400)),
     Window("pool", "ceil_mode", PICTURE,
            "y = MaxPool <kernel_shape = [1, 3], strides = [2, 2], ceil_mode = 1> (x)"),
     Window("int8-weights", "rows of a table", "int64[1,128] rows", "g = Gather (w, rows) y = Cast <to = 1> (g)", "rtx",

@@ -398,6 +398,12 @@ EXAMPLES: dict[str, list[Example]] = {
     "scatter_nd_attribute": [Example("ScatterND", "10.0 to 10.8", REFUSED_ATTRIBUTE, 18, *both(SCATTER.replace("add", "none"), '<reduction = "none"> ', ""))],
     "scatter_nd_reduction": [Example("ScatterND", "10.9 to 11.4, rtx", "ScatterND with a reduction is refused", 18, *both(SCATTER, '<reduction = "add"> ', '<reduction = "none"> ', "", ""), opsets=(18, 18, 11), beside=(REFUSED_ATTRIBUTE,))],
     "scatter_elements_reduction": [Example("ScatterElements", "rtx", "ScatterElements with a reduction is refused", 18, *both(ELEMENTS, '<reduction = "add"> ', '<reduction = "none"> ', "", ""), opsets=(18, 18, 11))],
+    "suppression": [
+        Example(
+            "NonMaxSuppression", "8.0 to 8.4", "this parser makes a plugin of it that returns other rows, and always as many", 11,
+            "(float[1,N,4] b, float[1,1,N] s) => (int64[K,3] y) <int64[1] m = {3}, float[1] o = {0.5}, float[1] l = {0.5}> { y = NonMaxSuppression (b, s, m, o, l) }",
+        )
+    ],
     "trilu_upper": [
         Example("Trilu", "8.5 to 11.4, rtx", "upper is left out, and this parser's own default is 0, the lower triangle", 14, *both("(float[2,2] x) => (float[2,2] y) { y = Trilu (x) }", "Trilu", "Trilu <upper = 1>")),
     ],

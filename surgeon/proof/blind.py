@@ -21,6 +21,7 @@ BLIND_TO = {
     "DynamicQuantizeMatMul": frozenset({"nan"}),
     "DynamicQuantizeLSTM": NOT_FINITE,
     "MaxRoiPool": NOT_FINITE,  # its kernel makes integers of rois, and takes no NaN for the largest
+    "NonMaxSuppression": frozenset({"nan"}),  # its kernel sorts scores, where no NaN is above or below another
     "Unique": frozenset({"nan"}),  # its kernel keeps numbers in a tree, where a NaN equals whichever it meets first
     "RoiAlign": NOT_FINITE,  # its kernel refuses rois that are not finite; onnx's evaluator makes positions of them
 }

@@ -51,6 +51,16 @@ def _reduces(node: Node) -> bool:
 
 
 @condition(
+    "NonMaxSuppression",
+    between((8, 0), (8, 4)),
+    section="6",
+    source="measured with TensorRT 8.4.1: rows by score, of all classes together, and repeated behind the last one",
+)
+def suppression(node: Node) -> str | None:
+    return "this parser makes a plugin of it that returns other rows, and always as many"
+
+
+@condition(
     "Trilu",
     since(8, 5, rtx=True),
     source='onnx-tensorrt@fd119fe to @96e7811: attrs.get("upper", 0), where ONNX has 1; measured with TensorRT-RTX',

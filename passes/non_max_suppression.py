@@ -1,0 +1,140 @@
+"""Write a NonMaxSuppression that is filled up to a fixed number of rows as a Loop over the boxes that it takes.
+
+Why       TensorRT-RTX has no NonMaxSuppression, since how many rows it returns follows from the data. TensorRT 8.0 to
+          8.4 make a plugin of it whose rows are others. Filled up to a number of rows it can run in either.
+Rewrites  Slice(Concat(NonMaxSuppression(boxes, scores, most, ...), rows that are alike), 0, count)  ->
+          a Loop that takes the best box that is left, and drops those that overlap it; the rows in ONNX's order:
+          by picture, by class, by score
+Exact     Bit for bit: the overlaps are computed as ONNX Runtime does, and of equal scores the first box wins. The
+          proof has no NaN, of which ONNX Runtime sorts some to the front and others not.
+
+Price     8,400 boxes of one class, 100 rows, ONNX Runtime on one thread: 66 nodes for 3, 19 ms next to 0.04; of 1,000
+          boxes 2.6 next to 0.03.
+
+The numbers of pictures and classes must be static. It makes as many iterations as a class may have boxes, and no more
+than there are rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import GraphProto, TensorProto, helper
+
+from surgeon import Builder, Stage, const, not_mine, op, require, require_some, rule, var
+from surgeon.ir.graph import Value
+from surgeon.ir.lattice import Shape
+from surgeon.rules.meaning import Speller
+from surgeon.rules.rule import Decline
+
+from ._copy import copied
+from ._shapes import numbers_below, size
+
+BEYOND = np.asarray(2**24, np.int32)  # above every position of a box
+
+boxes, scores, most = var("boxes"), var("scores"), const("most")
+overlap, least = var("overlap"), var("least")
+ZERO, ONE = const(value=0) | None, const(value=1) | None
+suppression = op.NonMaxSuppression(boxes, scores, most, overlap | None, least | None)
+
+
+@rule(
+    op.Slice(op.Concat(suppression, const("filler"), axis=0), 0, const("end"), ZERO, ONE),
+    stage=Stage.FUSE,
+)
+def fixed(b, boxes, scores, most, filler, end, overlap=None, least=None):
+    node = next(n for n in b.matched if n.key == "NonMaxSuppression")
+    if b.target.takes(node) is None:
+        not_mine()
+    require(end.size == 1 and 0 < end.item() <= len(filler), "it may have fewer rows than it is cut to")
+    require((filler == filler[:1]).all(), "the rows that fill it up are not alike")
+    count = int(end.item())
+    shape = require_some(b.shape(scores), "the rank of the scores is not known")
+    pictures, classes = shape[:2]
+    if not isinstance(pictures, int) or not isinstance(classes, int):
+        raise Decline("the numbers of pictures and classes are not static")
+    trips = min(int(most.item()), count) if most.size == 1 else 0
+    require(trips > 0 and pictures * classes > 0, "it takes no box")
+    taken = _taken(b, boxes, scores, trips, overlap, least, bool(node.attr("center_point_box")))
+    return _rows(b, taken, (pictures, classes, trips), count, filler[0])
+
+
+def _taken(
+    b: Builder, boxes: Value, scores: Value, trips: int, overlap: Value | None, least: Value | None, centred: bool
+) -> Value:
+    """Which box is taken in each iteration, of each picture and class: [iterations, pictures, classes, 1]."""
+    lows, highs = _corners(b, boxes, centred)
+    sizes = require_some(b.shape(scores), "the rank of the scores is not known")
+    tensors: dict[str, Value] = {
+        "trips": b.constant(np.asarray(trips)),
+        "go": b.constant(np.asarray(True)),
+        "scores": scores,
+        "numbers": numbers_below(b, size(b, scores, 2), TensorProto.INT32, behind=0),
+        "lows": b.Unsqueeze(lows, axes=[1]),
+        "highs": b.Unsqueeze(highs, axes=[1]),
+        "areas": b.ReduceProd(b.Sub(highs, lows), axes=[1], keepdims=1),
+        "limit": b.constant(np.zeros(1, np.float32)) if overlap is None else overlap,
+        "left": b.Equal(scores, scores) if least is None else b.Greater(scores, least),
+    }
+    inputs, outputs = ["trips", "go", "left"], ["still_left", "taken"]
+    copied(b, [helper.make_node("Loop", inputs, outputs, body=_iteration(b.opset, sizes))], tensors)
+    return tensors["taken"]
+
+
+def _corners(b: Builder, boxes: Value, centred: bool) -> tuple[Value, Value]:
+    """The lower and the upper ends of the boxes: [pictures, 2, boxes] each."""
+    turned = b.Transpose(boxes, perm=[0, 2, 1])
+    one, other = (b.Slice(turned, starts=[k], ends=[k + 2], axes=[1]) for k in (0, 2))
+    if not centred:
+        return b.Min(one, other), b.Max(one, other)
+    half = b.Div(other, 2.0)
+    return b.Sub(one, half), b.Add(one, half)
+
+
+def _iteration(opset: int, shape: Shape) -> GraphProto:
+    """Take the best box that is left, and drop it and those that overlap it by more than the limit."""
+    f = Speller(opset, TensorProto.FLOAT)
+    best = f.ReduceMax(f.Where("left_in", "scores", -np.inf), axes=[2], keepdims=1)
+    is_best = f.And("left_in", f.Equal("scores", best))
+    taken = f.ReduceMin(f.Where(is_best, "numbers", BEYOND), axes=[2], keepdims=1)
+    here = f.Equal("numbers", taken)
+    of_axes = f.Unsqueeze(here, axes=[2])
+    low, high = (f.ReduceSum(f.Where(of_axes, name, 0.0), axes=[3], keepdims=1) for name in ("lows", "highs"))
+    sides = f.Relu(f.Sub(f.Min("highs", high), f.Max("lows", low)))
+    common = f.ReduceProd(sides, axes=[2], keepdims=0)
+    area = f.ReduceSum(f.Where(here, "areas", 0.0), axes=[2], keepdims=1)
+    share = f.Div(common, f.Sub(f.Add("areas", area), common))
+    kept = f.Not(f.Or(here, f.Greater(share, "limit")))
+    f.nodes += [
+        helper.make_node("Identity", ["go_in"], ["go_out"]),
+        helper.make_node("And", ["left_in", kept], ["left_out"]),
+        helper.make_node("Identity", [taken], ["taken_out"]),
+    ]
+    read = [("iteration", TensorProto.INT64, []), ("go_in", TensorProto.BOOL, []), ("left_in", TensorProto.BOOL, shape)]
+    made = [("go_out", TensorProto.BOOL, []), ("left_out", TensorProto.BOOL, shape)]
+    made.append(("taken_out", TensorProto.INT32, [*shape[:2], 1]))
+    inputs, outputs = ([helper.make_tensor_value_info(*told) for told in way] for way in (read, made))
+    return helper.make_graph(f.nodes, "take", inputs, outputs)
+
+
+def _rows(b: Builder, taken: Value, sizes: tuple[int, int, int], count: int, filler: np.ndarray) -> Value:
+    """The first rows of picture, class and box, and the filler behind the last one.
+
+    sizes  how many pictures, classes and iterations there are
+    """
+    pictures, classes, trips = sizes
+    groups = pictures * classes
+    by_group = b.Reshape(b.Transpose(taken, perm=[1, 2, 0, 3]), np.asarray([groups, trips]))
+    own = b.ReduceSum(b.Cast(b.Less(by_group, BEYOND), to=TensorProto.INT32), axes=[1], keepdims=0)
+    front = b.ReduceSum(b.Where(np.tri(groups, k=-1, dtype=bool), own, np.int32(0)), axes=[1], keepdims=0)
+    numbers = np.arange(count, dtype=np.int32)
+    ended = b.Not(b.Greater(b.Add(front, own), numbers[:, None]))
+    group = b.ReduceSum(b.Cast(ended, to=TensorProto.INT32), axes=[1], keepdims=0)
+    is_row = b.Less(group, np.int32(groups))
+    group = b.Where(is_row, group, np.int32(0))
+    place = b.Add(b.Mul(group, np.int32(trips)), b.Sub(numbers, b.Gather(front, group, axis=0)))
+    place = b.Where(is_row, place, np.int32(0))
+    box = b.Gather(b.Reshape(by_group, np.asarray([-1])), place, axis=0)
+    named = np.stack(np.divmod(np.arange(groups), classes), axis=1)
+    rows = b.Concat(b.Gather(named, group, axis=0), b.Unsqueeze(b.Cast(box, to=TensorProto.INT64), axes=[1]), axis=1)
+    found: Value = b.Where(b.Unsqueeze(is_row, axes=[1]), rows, filler)
+    return found
