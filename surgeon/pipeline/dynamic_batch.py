@@ -22,8 +22,8 @@ from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 from surgeon.errors import ModelError, UsageError, did_you_mean
 from surgeon.ir.files import with_weights
 from surgeon.ir.lattice import declared_dim
-from surgeon.ir.protos import body_protos
 from surgeon.ir.run import Runner, Unrunnable
+from surgeon.pipeline.nodewise import LOOSE, computed, is_equal, reads
 from surgeon.pipeline.prepared import BATCH_CHANGE, Prepared, Text, change, described, fresh_name
 from surgeon.proof.equality import TOLERANCE, compare
 from surgeon.proof.feeds import Feeds, feeds_of
@@ -33,8 +33,6 @@ Axes = Mapping[str, int | None]  # the axis of the batch by input; None for an i
 BATCH = "batch"  # what the dimension is called
 SEVERAL = 2  # batches of the file's size that are computed at once, node by node
 BATCHES = (1, 2, 3, 5)  # samples that the whole models are compared with
-SMALL = 4096  # elements of a tensor that a node is given as an initializer: kernels ask for sizes and axes early
-LOOSE = 10.0  # times the tolerance of one window: a kernel sums a larger batch in another order, node behind node
 MOST_WALKS = 32  # ways to place the samples that are tried
 
 
@@ -262,11 +260,11 @@ class _Walk:
     def run(self) -> ModelProto:
         """The model with a dynamic batch."""
         graph = self.model.graph
-        left = Counter(name for node in graph.node for name in _reads(node))
+        left = Counter(name for node in graph.node for name in reads(node))
         left.update(o.name for o in graph.output)
         for node in graph.node:
             self._visit(node)
-            for name in _reads(node):
+            for name in reads(node):
                 left[name] -= 1
                 if not left[name]:
                     self.tensors.pop(name, None)
@@ -275,7 +273,7 @@ class _Walk:
     def _visit(self, node: NodeProto) -> None:
         """Compute what a node makes, and write it down as it is or repaired."""
         names = [o for o in node.output if o]
-        read = {name: self.tensors[name] for name in _reads(node)}
+        read = {name: self.tensors[name] for name in reads(node)}
         alike = all(t.is_same for t in read.values())
         alone = [self._computed(node, {n: t.alone[k] for n, t in read.items()}) for k in range(1 if alike else SEVERAL)]
         if alike:
@@ -322,9 +320,9 @@ class _Walk:
         """What the repaired node makes of all batches; None where that is not what it makes of each."""
         feeds = {name: t.together for name, t in read.items()} | repair.constants
         for extra in repair.before:
-            feeds.update({n: self._value(n) for n in _reads(extra) if n not in feeds})
+            feeds.update({n: self._value(n) for n in reads(extra) if n not in feeds})
             feeds.update(zip(extra.output, self._computed(extra, feeds), strict=True))
-        feeds.update({n: self._value(n) for n in _reads(repair.node) if n not in feeds})
+        feeds.update({n: self._value(n) for n in reads(repair.node) if n not in feeds})
         made = self._computed(repair.node, feeds)
         sized = node.op_type in ("Shape", "Size") or all(t.layout is None for t in read.values())
         hints = {t.layout.outer for t in read.values() if t.layout is not None}
@@ -339,7 +337,7 @@ class _Walk:
 
     def _located(self, alone: list[np.ndarray], whole: np.ndarray, hints: set[int], sized: bool) -> Tensor | None:
         """The tensor, with where its samples lie; None where it is not what it is for each batch."""
-        if all(a.shape == whole.shape for a in alone) and all(_is_equal(whole, a) for a in alone):
+        if all(a.shape == whole.shape for a in alone) and all(is_equal(whole, a) for a in alone):
             return Tensor(alone, alone[0])
         if sized:
             return Tensor(alone, whole, sized=True)
@@ -355,31 +353,13 @@ class _Walk:
         for outer in sorted(outers, key=lambda o: o not in hints):
             layout = Layout(grown[0], outer)
             joined = _joined(alone, layout, self.size)
-            if _is_equal(whole, joined):
+            if is_equal(whole, joined):
                 return Tensor(alone, joined, layout)
         return None
 
     def _computed(self, node: NodeProto, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """A node's outputs. Raises Unrunnable."""
-        infos, tensors = [], []
-        for name in dict.fromkeys(_reads(node)):
-            array = np.asarray(feeds[name])
-            if array.dtype == object:
-                raise Unrunnable("it reads a sequence")
-            small = array.size <= SMALL and array.dtype != object
-            elem = helper.np_dtype_to_tensor_dtype(array.dtype)
-            if small:
-                tensors.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
-            else:
-                infos.append(helper.make_tensor_value_info(name, elem, array.shape))
-        outputs = [ValueInfoProto(name=o) for o in node.output if o]
-        graph = helper.make_graph([node], BATCH_CHANGE, infos, outputs, tensors)
-        model = helper.make_model(graph, opset_imports=self.model.opset_import, functions=self.model.functions)
-        model.ir_version = self.model.ir_version
-        made = Runner(model).run({i.name: feeds[i.name] for i in infos})
-        if any(array.dtype == object for array in made):
-            raise Unrunnable("it returns a sequence or texts")
-        return made
+        return computed(node, feeds, self.model)
 
     # ---- repairs ----
 
@@ -538,10 +518,10 @@ class _Walk:
         made = ModelProto()
         made.CopyFrom(self.model)
         graph = made.graph
-        used = {name for node in self._written for name in _reads(node)}
+        used = {name for node in self._written for name in reads(node)}
         del graph.node[:]
         graph.node.extend([*(self._front if self._front and self._front[-1].output[0] in used else []), *self._written])
-        read = {name for node in graph.node for name in _reads(node)}
+        read = {name for node in graph.node for name in reads(node)}
         graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in self._constants.items() if k in read)
         del graph.value_info[:]
         for info in graph.input:
@@ -566,32 +546,10 @@ def _constant(array: np.ndarray) -> Tensor:
     return Tensor([array] * SEVERAL, array)
 
 
-def _reads(node: NodeProto) -> list[str]:
-    """The tensors that a node and its bodies read."""
-    found = [name for name in node.input if name]
-    for body in body_protos(node):
-        made = {i.name for i in body.input} | {t.name for t in body.initializer}
-        for inner in body.node:
-            found += [name for name in _reads(inner) if name not in made]
-            made.update(inner.output)
-        found += [o.name for o in body.output if o.name not in made]
-    return found
-
-
 def _copy(node: NodeProto) -> NodeProto:
     made = NodeProto()
     made.CopyFrom(node)
     return made
-
-
-def _is_equal(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether two results are equal but for rounding."""
-    if one.dtype != other.dtype or one.shape != other.shape:
-        return False
-    if one.dtype.kind in "biu":
-        return bool(np.array_equal(one, other))
-    tolerance = LOOSE * TOLERANCE.get(helper.np_dtype_to_tensor_dtype(one.dtype), 0.0)
-    return not compare(one, other, tolerance=tolerance, finite=True).why
 
 
 def _name_dim(info: ValueInfoProto, axis: int) -> None:
