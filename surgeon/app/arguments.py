@@ -346,6 +346,12 @@ def _add_rewrite(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> No
         default=[],
         help="how an image is given: uint8-nhwc, or uint8-nhwc:mean=127.5:scale=0.00784 for (pixel - mean) * scale",
     )
+    p.add_argument(
+        "--detections",
+        metavar="N",
+        type=int,
+        help="N rows from each NonMaxSuppression, and an output that says how many of them count",
+    )
     p.add_argument("--dynamic-batch", action="store_true", help="a batch of any size, each sample computed as alone")
     p.add_argument(
         "--batch-axis",

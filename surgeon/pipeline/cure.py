@@ -28,7 +28,7 @@ SEQUENCES = "an engine has no sequences: return or read their tensors one by one
 NARROWER = "--allow-narrowing carries its types in others, and says by how much that changes the outputs"
 # What a person can do about operators that have no exact form. Those of ai.onnx.ml are all told alike.
 ADVICE = {
-    "NonMaxSuppression": f"{AFTER}, or export with the plugin EfficientNMS_TRT (classic TensorRT alone)",
+    "NonMaxSuppression": "rewrite with --detections N: N rows, and an output that says how many of them count",
     "NonZero": f"{AFTER}, or select with Where instead of by positions",
     "Compress": f"{AFTER}, or select with Where",
     "Unique": f"{AFTER}; TensorRT 8.5 and later, not RTX, build what is written of at most 4,096 elements",

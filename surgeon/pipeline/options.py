@@ -40,6 +40,7 @@ class RewriteOptions(TypedDict, total=False):
     inputs: Mapping[str, str] | None
     dynamic_batch: bool | Mapping[str, int | None]
     declared: Mapping[str, str] | None
+    detections: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Options:
     pass_options  what single passes read
     inputs        the forms that inputs get before anything else, by name
     declared      the sizes and types of tensors that custom operators make, by name
+    detections    how many rows each NonMaxSuppression returns, where that is to be fixed; else None
     batch_axes    the axis of the batch by input, where the batch is to become dynamic; else None
     """
 
@@ -69,6 +71,7 @@ class Options:
     inputs: Mapping[str, str]
     batch_axes: Mapping[str, int | None] | None
     declared: Mapping[str, str]
+    detections: int | None
 
     @classmethod
     def checked(
@@ -91,6 +94,7 @@ class Options:
         inputs: Mapping[str, str] | None = None,
         dynamic_batch: bool | Mapping[str, int | None] = False,
         declared: Mapping[str, str] | None = None,
+        detections: int | None = None,
     ) -> Options:
         """The options of these keywords, which are those of `RewriteOptions`. Raises UsageError, PassError."""
         if verify not in MODES:
@@ -122,6 +126,7 @@ class Options:
             inputs=dict(inputs or {}),
             batch_axes=_batch_axes(dynamic_batch),
             declared=dict(declared or {}),
+            detections=detections,
         )
 
     @property

@@ -16,6 +16,7 @@ from surgeon.report import Applied, Line
 # What the report calls the changes.
 BATCH_CHANGE = "dynamic-batch"
 FORM_CHANGE = "input"
+ROWS_CHANGE = "detections"
 NARROWING_CHANGE = "allow-narrowing"
 OUTPUTS_CHANGE = "output-types"
 SIZES_CHANGE = "own-sizes"
@@ -101,6 +102,7 @@ __all__ = [
     "FORM_CHANGE",
     "NARROWING_CHANGE",
     "OUTPUTS_CHANGE",
+    "ROWS_CHANGE",
     "SIZES_CHANGE",
     "SYMMETRIC_CHANGE",
     "Change",

@@ -94,6 +94,7 @@ def rewrite(model: ModelLike, **options: Unpack[RewriteOptions]) -> Result:
                     Transpose and the normalisation become part of the model
     dynamic_batch   True makes the batch of any size, each sample computed as alone; {"h": 1} says the axis of the batch
                     where it is not the first, {"size": None} that an input has none
+    detections      how many rows each NonMaxSuppression returns, always; one more output says how many of them count
     declared        {"y": "Nx256,float16"}: the sizes, and the type if it is not float, of what a custom operator makes
 
     One name or folder may stand for itself where several are taken. Raises UsageError and ModelError; a rewrite that
@@ -172,6 +173,11 @@ def _prepared(source: Source, options: Options) -> tuple[Source, Options, Prepar
 
         batched = with_dynamic_batch(model, options.batch_axes, base=source.base, shapes=shapes)
         model, applied = batched.model, [*applied, *batched.applied]
+    if options.detections is not None:
+        from surgeon.pipeline.fixed_rows import with_fixed_rows  # nor without it
+
+        fixed = with_fixed_rows(model, options.detections, base=source.base, shapes=shapes)
+        model, applied, warnings = fixed.model, [*applied, *fixed.applied], [*warnings, *fixed.warnings]
     if options.allow_narrowing:
         from surgeon.pipeline.narrowing import with_narrower_types  # nor without it
 

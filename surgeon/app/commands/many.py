@@ -51,7 +51,12 @@ def run(args: argparse.Namespace) -> int:
 def shared_words(args: argparse.Namespace) -> list[str]:
     """The options that each model's process gets: all but those of the batch itself."""
     words: list[str] = []
-    for name, flag in (("target", "--target"), ("verify", "--verify"), ("data", "--data")):
+    for name, flag in (
+        ("target", "--target"),
+        ("verify", "--verify"),
+        ("data", "--data"),
+        ("detections", "--detections"),
+    ):
         if getattr(args, name) is not None:
             words.append(f"{flag}={getattr(args, name)}")
     if args.repair_eps is not None:

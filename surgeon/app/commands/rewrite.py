@@ -154,6 +154,7 @@ def _rewritten(args: argparse.Namespace, source: Path, target: Target, screen: S
             inputs=arguments.forms(args.input),
             dynamic_batch=arguments.dynamic_batch(args),
             declared=arguments.declared(args.shape),
+            detections=args.detections,
         )
         result = rewrite_source(given, options)
     half = None

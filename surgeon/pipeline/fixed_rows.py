@@ -1,0 +1,333 @@
+"""Give what a NonMaxSuppression returns a fixed number of rows, and prove that every row is computed as before.
+
+How many boxes it finds follows from the data, which TensorRT-RTX has no form for. Filled up with rows of padding the
+sizes are fixed, and one more output says how many rows count. That is another interface, so it is made on request.
+
+The rows that count are the node's own, since it stays. Whether what is computed of them stays, is found out by running
+the nodes behind it one by one, on drawn rows and on the same with other rows behind them: each result must have the
+rows in front that it had without those. A node that makes something else of them is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count as count_from
+from pathlib import Path
+
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from surgeon.errors import ModelError, UsageError
+from surgeon.ir.files import with_weights
+from surgeon.ir.protos import all_nodes, body_protos
+from surgeon.ir.run import Runner, Unrunnable
+from surgeon.pipeline.nodewise import LOOSE, computed, is_equal, reads
+from surgeon.pipeline.prepared import ROWS_CHANGE, Prepared, Text, change, fresh_name
+from surgeon.proof.equality import TOLERANCE, compare
+from surgeon.proof.feeds import Feeds, feeds_of
+from surgeon.proof.whole import sizes_that_run, tensors_of_a_run, whole_pair
+from surgeon.report import Applied
+from surgeon.rules.meaning import Speller
+
+NMS = "NonMaxSuppression"
+COLUMNS = 3  # of its rows: picture, class, box
+PADDING = -1  # what a row that does not count holds, where the rows themselves are an output of the model
+# Of each trial: how many boxes are found, and how many rows of padding stand behind them; further nodes have more of
+# both. Few of many: a largest one of all rows is hardly among those that are found each time.
+TRIALS = ((1, 20), (2, 20), (1, 30), (5, 40), (1, 20), (0, 9))
+LEAST = 8  # boxes that a model must be run on, to tell rows apart
+SEEDS = 2  # random inputs on which the whole models are compared
+
+CUT_OFF = "{}: its rows stand by picture and class; of more than {} boxes those of the last ones are cut off"
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+@dataclass(slots=True)
+class Tensor:
+    """What a tensor is in each trial, without and with rows of padding.
+
+    axis   the one along which the padding stands; None where it does not depend on it
+    sized  whether it follows from the number of rows alone
+    """
+
+    alone: list[np.ndarray]
+    padded: list[np.ndarray]
+    axis: int | None = None
+    sized: bool = False
+
+    @property
+    def is_same(self) -> bool:
+        """Whether it does not depend on the rows of padding."""
+        return self.axis is None and not self.sized
+
+
+class Dependent(ModelError):
+    """A node computes something else of a row where rows of padding stand behind it."""
+
+
+def with_fixed_rows(
+    model: ModelProto, count: int, *, base: Path | None = None, shapes: Shapes | None = None
+) -> Prepared:
+    """The model with `count` rows from each NonMaxSuppression, and an output that says how many of them count.
+
+    base    the folder of external weights
+    shapes  sizes of inputs with symbolic dimensions
+
+    Raises ModelError with the node that computes something else of padded rows, UsageError where there is nothing to
+    pad.
+    """
+    if count < 1:
+        raise UsageError(f"a NonMaxSuppression returns at least one row, not {count}.")
+    source = with_weights(model, base)
+    nodes = [n for n in source.graph.node if _is_suppression(n)]
+    if not nodes:
+        inner = any(_is_suppression(n) for n in all_nodes(source.graph))
+        where = "outside of the bodies of If and Loop" if inner else "in it"
+        raise UsageError(f"the model has no NonMaxSuppression {where}, so no rows can be fixed.")
+    rows, many = _Trials(source, nodes, base, shapes or {}).run()
+    made, records = _written(source, nodes, count)
+    error, sizes = _compared(source, made, rows, base, shapes or {})
+    for info in made.graph.output:
+        dims = info.type.tensor_type.shape.dim
+        if info.name in sizes and dims:
+            dims[rows[info.name]].Clear()
+            dims[rows[info.name]].dim_value = sizes[info.name]
+    warnings = [CUT_OFF.format(label, count) for label in many]
+    return Prepared(made, [record(ROWS_CHANGE, error) for record in records], warnings)
+
+
+def _is_suppression(node: NodeProto) -> bool:
+    return node.op_type == NMS and node.domain in ("", "ai.onnx")
+
+
+# ---- what is computed of the rows ------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Trials:
+    """Runs what stands behind the nodes, on drawn rows with and without padding."""
+
+    model: ModelProto
+    nodes: list[NodeProto]
+    base: Path | None
+    shapes: Shapes
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+
+    def run(self) -> tuple[dict[str, int], list[str]]:
+        """The axis of the rows, by output of the model that has them, and the nodes with several pictures or classes.
+
+        Raises Dependent.
+        """
+        behind = self._behind()
+        given = self._given(behind)
+        rng = np.random.default_rng(0)
+        for place, node in enumerate(self.nodes):
+            self.tensors[node.output[0]] = _drawn(rng, place, given[node.input[0]].shape, given[node.input[1]].shape)
+        for name, array in given.items():
+            self.tensors[name] = Tensor([array] * len(TRIALS), [array] * len(TRIALS))
+        for node in behind:
+            self._visit(node)
+        found = {o.name: self.tensors[o.name] for o in self.model.graph.output if o.name in self.tensors}
+        for name, tensor in found.items():
+            if tensor.sized:
+                raise Dependent(f"the output '{name}' says how many rows there are, so their number cannot be fixed.")
+        many = [Text.of(n).label for n in self.nodes if given[n.input[1]].shape[:2] != (1, 1)]
+        return {name: tensor.axis for name, tensor in found.items() if tensor.axis is not None}, many
+
+    def _behind(self) -> list[NodeProto]:
+        """The nodes that are computed of the rows, in order."""
+        depends = {n.output[0] for n in self.nodes}
+        found = []
+        for node in self.model.graph.node:
+            if depends.isdisjoint(reads(node)):
+                continue
+            if _is_suppression(node):
+                raise ModelError(f"{Text.of(node).label} reads what another one found, so their rows cannot be fixed.")
+            found.append(node)
+            depends.update(node.output)
+        return found
+
+    def _given(self, behind: Sequence[NodeProto]) -> Feeds:
+        """What the nodes behind read from elsewhere, and the boxes and scores, as random inputs make them."""
+        made = {n.output[0] for n in self.nodes}
+        names = [i for n in self.nodes for i in n.input[:2]]
+        for node in behind:
+            names += [name for name in reads(node) if name not in made]
+            made.update(node.output)
+        weights = {t.name for t in self.model.graph.initializer}
+        copy = ModelProto()
+        copy.CopyFrom(self.model)
+        del copy.graph.output[:]
+        wanted = [name for name in dict.fromkeys(names) if name not in weights]
+        runs = tensors_of_a_run(copy, wanted, folder=self.base, shapes=self.shapes)
+        if not runs:
+            raise ModelError("the rows cannot be fixed: ONNX Runtime does not run the model.")
+        constants = {t.name: numpy_helper.to_array(t) for t in self.model.graph.initializer if t.name in names}
+        return {**constants, **runs[0]}
+
+    def _visit(self, node: NodeProto) -> None:
+        """Compute what a node makes in each trial, with and without padding."""
+        given = {name: self.tensors[name] for name in reads(node)}
+        why = ""
+        alone: list[list[np.ndarray]] = []
+        padded: list[list[np.ndarray]] = []
+        for trial in range(min(len(t.alone) for t in given.values())):
+            try:
+                alone.append(computed(node, {n: t.alone[trial] for n, t in given.items()}, self.model))
+            except Unrunnable:
+                break  # nothing was found, and the original ends there too
+            try:
+                padded.append(computed(node, {n: t.padded[trial] for n, t in given.items()}, self.model))
+            except Unrunnable as error:
+                why = str(error)
+                break
+        sized = node.op_type in ("Shape", "Size") or all(t.sized or t.is_same for t in given.values())
+        names = [name for name in node.output if name]
+        for place, name in enumerate(names):
+            tensor = Tensor([a[place] for a in alone], [a[place] for a in padded], sized=sized)
+            if why or not alone or not _is_placed(tensor):
+                label = Text.of(node).label
+                raise Dependent(
+                    f"the rows of {NMS} cannot be fixed: {label} ({node.op_type}) makes something else of them where "
+                    f"rows of padding stand behind them{f' ({why})' if why else ''}."
+                )
+            self.tensors[name] = tensor
+
+
+def _drawn(rng: np.random.Generator, place: int, boxes: tuple[int, ...], scores: tuple[int, ...]) -> Tensor:
+    """Rows of picture, class and box. Each node finds as many as no other one does."""
+    limits = [scores[0], scores[1], boxes[1]]
+    if boxes[1] < LEAST or 0 in limits:
+        raise ModelError(
+            f"the rows cannot be fixed: the model was run on {boxes[1]} boxes. Say larger sizes: --shapes."
+        )
+    padded = [rng.integers(0, limits, (found + more + 2 * place, COLUMNS)) for found, more in TRIALS]
+    alone = [rows[: found + (place if found else 0)] for rows, (found, _) in zip(padded, TRIALS, strict=True)]
+    return Tensor(alone, padded, axis=0)
+
+
+def _is_placed(tensor: Tensor) -> bool:
+    """Find the axis along which the padding stands; False where it does not stand behind the rows that count."""
+    pairs = list(zip(tensor.alone, tensor.padded, strict=True))
+    if all(is_equal(a, p) for a, p in pairs):
+        tensor.sized = False
+        return True
+    rank = pairs[0][0].ndim
+    for axis in range(rank):
+        if all(p.ndim == rank and a.shape[axis] <= p.shape[axis] and _is_front(a, p, axis) for a, p in pairs):
+            tensor.axis, tensor.sized = axis, False
+            return True
+    return tensor.sized
+
+
+def _is_front(alone: np.ndarray, padded: np.ndarray, axis: int) -> bool:
+    """Whether the padded tensor begins with the other one."""
+    return is_equal(alone, np.take(padded, range(alone.shape[axis]), axis))
+
+
+# ---- the new model ---------------------------------------------------------------------------------------------------
+
+
+def _written(
+    model: ModelProto, nodes: Sequence[NodeProto], count: int
+) -> tuple[ModelProto, list[Callable[[str, float | None], Applied]]]:
+    """The model with padded rows and outputs that say how many count, and the records of both."""
+    made = ModelProto()
+    made.CopyFrom(model)
+    fresh, graph = fresh_name(made), made.graph
+    opset = next(o.version for o in made.opset_import if o.domain in ("", "ai.onnx"))
+    returned = {o.name for o in graph.output}
+    results = {node.output[0] for node in nodes}
+    renamed: dict[str, str] = {}
+    written: list[NodeProto] = []
+    records = []
+    for node in list(graph.node):
+        for old, new in renamed.items():
+            _rename(node, old, new)
+        written.append(node)
+        if node.output[0] not in results or not _is_suppression(node):
+            continue
+        name, before = node.output[0], Text.of(node)
+        node.output[0] = fresh(name, "found")
+        if name in returned:
+            renamed[name] = fresh(name, "usable")
+        number = _free("detections", [*returned, *(o.name for o in graph.output)])
+        added = _padding(node.output[0], name, renamed.get(name), number, count, opset, fresh)
+        written += added
+        graph.output.append(helper.make_tensor_value_info(number, TensorProto.INT64, [1]))
+        records.append(change([before], [Text.of(n) for n in (node, *added)], before.label, [name, number]))
+    del graph.node[:]
+    graph.node.extend(written)
+    del graph.value_info[:]
+    return made, records
+
+
+def _padding(
+    found: str, rows: str, usable: str | None, number: str, count: int, opset: int, fresh: Callable[[str, str], str]
+) -> list[NodeProto]:
+    """The nodes that fill up what was found.
+
+    rows    what the model reads instead; where it returns them, rows of padding say so
+    usable  what it reads where it returns the rows, too
+    number  how many rows count
+    """
+    f = Speller(opset, TensorProto.INT64)
+    whole = f.Concat(found, np.full((count, COLUMNS), PADDING), axis=0)
+    padded = f.Slice(whole, starts=[0], ends=[count], axes=[0])
+    counts = f.Greater(f.Slice(padded, starts=[0], ends=[1], axes=[1]), PADDING)
+    total = f.ReduceSum(f.Cast(counts, to=TensorProto.INT64), axes=[0], keepdims=0)
+    first = f.Where(f.Less(padded, 0), 0, padded)  # a place that every tensor has
+    names = {total: number, **({first: rows} if usable is None else {padded: rows, first: usable})}
+    for node in f.nodes:
+        for name in node.output:
+            names.setdefault(name, fresh(rows, node.op_type))
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names[name] for name in node.output]
+    return f.nodes
+
+
+def _free(stem: str, taken: Collection[str]) -> str:
+    """A name for an output that no other one has."""
+    return next(name for k in count_from(1) if (name := stem if k == 1 else f"{stem}_{k}") not in taken)
+
+
+def _rename(node: NodeProto, old: str, new: str) -> None:
+    """Have a node, and its bodies, read another tensor."""
+    node.input[:] = [new if name == old else name for name in node.input]
+    for body in body_protos(node):
+        for inner in body.node:
+            _rename(inner, old, new)
+        for output in body.output:
+            output.name = new if output.name == old else output.name
+
+
+def _compared(
+    before: ModelProto, after: ModelProto, rows: Mapping[str, int], base: Path | None, shapes: Shapes
+) -> tuple[float, dict[str, int]]:
+    """The largest difference between the rows that count, and how many rows each output has."""
+    pair = whole_pair(before, before, base=base, shapes=shapes)
+    old, new = Runner(before, base), Runner(after, base)
+    try:
+        sized = sizes_that_run(pair, lambda feeds: (old.run(feeds), new.run(feeds)))
+    except Unrunnable as error:
+        raise ModelError(f"the rows cannot be fixed: ONNX Runtime does not run the model: {error}.") from None
+    worst, sizes = 0.0, {}
+    for seed in range(SEEDS):
+        feeds = next(feeds_of(sized, seed))[1]
+        for info, one, other in zip(before.graph.output, old.run(feeds), new.run(feeds), strict=False):
+            axis = rows.get(info.name)
+            if axis is not None:
+                sizes[info.name] = other.shape[axis]
+                shared = range(min(one.shape[axis], other.shape[axis]))
+                one, other = np.take(one, shared, axis), np.take(other, shared, axis)
+            tolerance = LOOSE * TOLERANCE.get(helper.np_dtype_to_tensor_dtype(one.dtype), 0.0)
+            found = compare(other, one, tolerance=tolerance, finite=True)
+            if found.why:
+                raise ModelError(f"the rows cannot be fixed: the output '{info.name}' is another one: {found.why}.")
+            worst = max(worst, found.error)
+    return worst, sizes
+
+
+__all__ = ["Dependent", "with_fixed_rows"]
