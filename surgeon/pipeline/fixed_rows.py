@@ -164,8 +164,11 @@ class _Trials:
         runs = tensors_of_a_run(copy, wanted, folder=self.base, shapes=self.shapes)
         if not runs:
             raise ModelError("the rows cannot be fixed: ONNX Runtime does not run the model.")
+        boxes = self.nodes[0].input[0]
+        largest = max(runs, key=lambda run: run[boxes].size if boxes in run else 0)
+        rng = np.random.default_rng(0)
         constants = {t.name: numpy_helper.to_array(t) for t in self.model.graph.initializer if t.name in names}
-        return {**constants, **runs[0]}
+        return {**constants, **{name: _varied(rng, array) for name, array in largest.items()}}
 
     def _visit(self, node: NodeProto) -> None:
         """Compute what a node makes in each trial, with and without padding."""
@@ -176,7 +179,8 @@ class _Trials:
         for trial in range(min(len(t.alone) for t in given.values())):
             try:
                 alone.append(computed(node, {n: t.alone[trial] for n, t in given.items()}, self.model))
-            except Unrunnable:
+            except Unrunnable as error:
+                why = "" if alone else str(error)
                 break  # nothing was found, and the original ends there too
             try:
                 padded.append(computed(node, {n: t.padded[trial] for n, t in given.items()}, self.model))
@@ -194,6 +198,11 @@ class _Trials:
                     f"rows of padding stand behind them{f' ({why})' if why else ''}."
                 )
             self.tensors[name] = tensor
+
+
+def _varied(rng: np.random.Generator, array: np.ndarray) -> np.ndarray:
+    """Numbers that tell rows apart: a model makes the same of much that is drawn for its inputs."""
+    return rng.standard_normal(array.shape).astype(array.dtype) if array.dtype.kind == "f" and array.size > 1 else array
 
 
 def _drawn(rng: np.random.Generator, place: int, boxes: tuple[int, ...], scores: tuple[int, ...]) -> Tensor:
