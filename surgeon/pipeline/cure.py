@@ -26,9 +26,13 @@ DRAWN = "draw the numbers outside, and make them an input"
 STRINGS = f"an engine has no strings: {BEFORE}"
 SEQUENCES = "an engine has no sequences: return or read their tensors one by one"
 NARROWER = "--allow-narrowing carries its types in others, and says by how much that changes the outputs"
+# What surgeon makes of an operator on request alone, since the model returns something else then.
+ON_REQUEST = {
+    "NonMaxSuppression": "rewrite with --detections N: N rows, and an output that says how many of them count",
+}
 # What a person can do about operators that have no exact form. Those of ai.onnx.ml are all told alike.
 ADVICE = {
-    "NonMaxSuppression": "rewrite with --detections N: N rows, and an output that says how many of them count",
+    **ON_REQUEST,
     "NonZero": f"{AFTER}, or select with Where instead of by positions",
     "Compress": f"{AFTER}, or select with Where",
     "Unique": f"{AFTER}; TensorRT 8.5 and later, not RTX, build what is written of at most 4,096 elements",
@@ -77,7 +81,10 @@ def _cure(node: Node | None, target: Target) -> str:
     if node is None:
         return NONE
     later = first_taking(node, target)
-    return f"{later} takes it" if later else _advice(node)
+    if not later:
+        return _advice(node)
+    asked = ON_REQUEST.get(node.key)
+    return f"{later} takes it, or {asked}" if asked else f"{later} takes it"
 
 
 def _advice(node: Node) -> str:
