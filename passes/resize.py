@@ -10,8 +10,8 @@ Kept      align_corners, half_pixel_symmetric and tf_crop_and_resize of any leng
           that is rounded. The nearest of half_pixel_symmetric of any length, which ONNX Runtime computes in double.
 Price     Antialias of [1,3,480,640] to 224 x 224: 8 nodes, and 12 ms in ONNX Runtime on one thread next to 1.1; with
           heights and widths of any size 104 nodes, and 14 ms. Cubic 21 next to 1.6. A computed part of [1,64,50,50] to
-          14 x 14: 82 nodes, and 0.7 next to 0.05. Nearest of [1,3,224,224] to twice that, of any size: 37 nodes, and 4.5
-          ms next to 0.4.
+          14 x 14: 82 nodes, and 0.7 next to 0.05. Nearest of [1,3,224,224] to twice that, of any size: 37 nodes,
+          and 4.5 ms next to 0.4.
 
 Places and weights are constant where the lengths are known, and computed from Shape(x) where they are not; so they are
 of a region of interest that is computed.

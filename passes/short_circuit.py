@@ -1,7 +1,7 @@
 """Write an If that is one side of `a or b` as Or.
 
 Why       TorchScript computes b of `a or b`, and of `a and b`, in a branch: if h % 8 != 0 or w % 8 != 0: x = pad(x).
-          TensorRT-RTX 1.7.1 does not build an If whose condition is such an If, of sizes that a Pad in its branch reads.
+          TensorRT-RTX 1.7.1 does not build an If whose condition is such an If, of sizes that a Pad in it reads.
 Rewrites  If(a) then true else b    ->   Or(a, b)
           If(a) then false else b   ->   And(Not(a), b)
           If(a) then b else false   ->   And(a, b)
@@ -15,7 +15,7 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon import Builder, Stage, not_mine, op, require, rule, var
-from surgeon.ir.graph import Graph
+from surgeon.ir.graph import Graph, Value
 
 from ._branches import written_out
 
@@ -32,9 +32,17 @@ def short_circuit(b, condition):
     if len(b.root.outputs) != 1 or b.dtype(b.root.outputs[0]) != TensorProto.BOOL:
         not_mine()
     if (known := _known(b, then)) is not None:
-        return b.Or(condition, _computed(b, other)) if known else b.And(b.Not(condition), _computed(b, other))
+        return (
+            b.Or(condition, _computed(b, condition, other))
+            if known
+            else b.And(b.Not(condition), _computed(b, condition, other))
+        )
     if (known := _known(b, other)) is not None:
-        return b.Or(b.Not(condition), _computed(b, then)) if known else b.And(condition, _computed(b, then))
+        return (
+            b.Or(b.Not(condition), _computed(b, condition, then))
+            if known
+            else b.And(condition, _computed(b, condition, then))
+        )
     return not_mine()
 
 
@@ -44,9 +52,9 @@ def _known(b: Builder, branch: Graph) -> bool | None:
     return bool(value) if value is not None and value.shape == () else None
 
 
-def _computed(b: Builder, branch: Graph) -> object:
+def _computed(b: Builder, condition: Value, branch: Graph) -> object:
     """What the other branch returns, computed beside the condition."""
-    require(b.shape(b.root.inputs[0]) == b.shape(branch.outputs[0]) == (), "one of its conditions is no single number")
+    require(b.shape(condition) == b.shape(branch.outputs[0]) == (), "one of its conditions is no single number")
     partial = [n.op for n in branch.live() if n.key not in TOTAL]
     require(not partial, f"its branch has {', '.join(partial)}, which may be there for one of the cases alone")
     return written_out(b, branch)[0]

@@ -154,7 +154,7 @@ def dequantize(b: Builder) -> Result:
     x, scale = needed(x), needed(scale)
     require(not b.root.attr("block_size"), "it has a scale a block")
     if b.dtype(x) in OF_EIGHT:
-        x, zero = (None if v is None else _of_eight_bits(b, v) for v in (x, zero))
+        x, zero = _of_eight_bits(b, x), None if zero is None else _of_eight_bits(b, zero)
     require(b.dtype(x) in TYPES or b.dtype(x) == TensorProto.INT32, "it reads another type than uint8, int8 and int32")
     return b.DequantizeLinear(x, scale, zero, **_axis(b, scale))
 
