@@ -90,6 +90,7 @@ NODES: dict[str, Callable[[], tuple[Tensors, Tensors, dict[str, Any]]]] = {
         {"c": floats(600, 32), "s": floats(600, 32)},
         {"num_heads": 16, "kv_num_heads": 4, "do_rotary": 1},
     ),
+    "Inverse": lambda: ({"x": floats(1000, 4, 4)}, {}, {}),
     "MatMulBnb4": lambda: (
         {"x": hidden()},
         {"w": bytes_of(768 * 384), "a": floats(768 * 12)},
@@ -99,6 +100,11 @@ NODES: dict[str, Callable[[], tuple[Tensors, Tensors, dict[str, Any]]]] = {
         {"x": hidden()},
         {"w": bytes_of(768, 24, 16), "s": floats(768 * 24)},
         {"K": 768, "N": 768, "bits": 4, "block_size": 32},
+    ),
+    "MoE": lambda: (
+        {"x": floats(128, 256), "r": floats(128, 8)},
+        {"v": floats(8, 512, 256), "c": floats(8, 512), "w": floats(8, 256, 512), "d": floats(8, 256)},
+        {"k": 2, "activation_type": "silu"},
     ),
     "MultiHeadAttention": lambda: (
         {"q": hidden(), "k": hidden(), "v": hidden()},

@@ -11,12 +11,13 @@ Rewrites  decompose: what ONNX Runtime's ContribOperators.md says of the operato
                           EmbedLayerNormalization GroupNorm SkipGroupNorm, LayerNormalization before opset 17
           Products        FusedMatMul TransposeMatMul FusedGemm GemmFastGelu FusedConv NhwcConv NhwcFusedConv
                           NhwcMaxPool MatMulNBits MatMulBnb4 GatherBlockQuantized
+          Mixtures        MoE
           Attention       Attention MultiHeadAttention GroupQueryAttention RotaryEmbedding QAttention
           Quantized       QLinearAdd QLinearMul QLinearSigmoid QLinearLeakyRelu QLinearAveragePool
                           QLinearGlobalAveragePool QLinearConcat QLinearSoftmax QLinearReduceMean QLinearWhere QGemm
                           DynamicQuantizeMatMul MatMulIntegerToFloat QEmbedLayerNormalization QLinearConv QuantizeLinear
                           DequantizeLinear DynamicQuantizeLSTM
-          Others          Trilu ExpandDims CDist
+          Others          Trilu ExpandDims CDist, Inverse of up to 8 x 8
 Exact     To rounding; sums of integers to the bit.
           DynamicQuantizeLSTM becomes a Scan whose steps quantize the state, to the bit of ONNX Runtime's.
           GroupQueryAttention leaves open what stands behind a sample's last key: here it is that key again.
@@ -25,7 +26,7 @@ Kept      Each with its reason: outputs for training, packed batches, caches tha
 Price     More nodes, which TensorRT fuses again: FastGelu of [1,128,3072] 10 nodes, 0.56 ms in ONNX Runtime on one
           thread next to 0.22 (docs/benchmarks.md has each). Weights of few bits (MatMulNBits, MatMulBnb4,
           GatherBlockQuantized) become fp32: up to 8 times the bytes. A cache of GroupQueryAttention is gathered anew at
-          each step.
+          each step. Of a mixture every expert is computed for every token.
 """
 
 from __future__ import annotations

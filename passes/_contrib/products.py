@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from onnx import TensorProto
 
 from surgeon import Builder, require
 from surgeon.ir.graph import Value
@@ -57,21 +58,23 @@ def _unpacked(b: Builder, packed: Value, scales: Value, zeros: Value | None, ord
     require(not attr("weight_prepacked"), "its weights are packed for one processor")
     blocks = -(-columns // block)
     bytes_ = known(b, packed, "weight", size=rows * blocks * (block * bits // 8)).reshape(rows, -1)
-    numbers = bits_of(bytes_, bits).reshape(rows, blocks, block)
-    factor = known(b, scales, "scale", size=rows * blocks).astype(np.float32).reshape(rows, blocks, 1)
-    shift = np.full((rows, blocks, 1), 2 ** (bits - 1), np.float32)
+    numbers = bits_of(bytes_, bits)[:, :columns].astype(np.float32)
+    factor = known(b, scales, "scale", size=rows * blocks).astype(np.float32).reshape(rows, blocks)
+    shift = np.full((rows, blocks), 2 ** (bits - 1), np.float32)
+    packs = zeros is not None and b.dtype(zeros) == TensorProto.UINT8
     if zeros is not None:
         array = known(b, zeros, "zero point")
-        packs = array.dtype == np.uint8
         count = rows * (-(-blocks * bits // 8) if packs else blocks)
         require(array.size == count, f"its zero point has {array.size} numbers, and should have {count}")
         plain = bits_of(array.reshape(rows, -1), bits)[:, :blocks] if packs else array.reshape(rows, blocks)
-        shift = plain.astype(np.float32)[..., None]
-    if order is not None:  # which block's scale a column has
+        shift = plain.astype(np.float32)
+    group = np.arange(columns) // block  # which block's scale a column has
+    if order is not None:
+        require(not packs, "it has a g_idx, beside which ONNX Runtime's kernel does not read packed zero points")
         group = known(b, order, "g_idx").reshape(-1)[:columns]
         require(group.size == columns, "its g_idx has no number for each column")
-        require(bool((group == np.arange(columns) // block).all()), "its columns are in another order than its blocks")
-    return ((numbers.astype(np.float32) - shift) * factor).reshape(rows, -1)[:, :columns]
+        require(bool(((group >= 0) & (group < blocks)).all()), "its g_idx names a block that there is not")
+    return np.asarray((numbers - shift[:, group]) * factor[:, group])
 
 
 def bits_of(array: np.ndarray, bits: int) -> np.ndarray:

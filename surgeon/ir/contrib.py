@@ -402,6 +402,7 @@ TABLE: dict[str, tuple[str, str, str, Infer]] = {
         "smooth_softmax=0 softcap=0.0 v_quant_type",
         _grouped,
     ),
+    "Inverse": ("X:T", "Y:T", "", _like(0)),
     "MatMulBnb4": (
         "A:T B:Q absmax:T",
         "Y:T",
@@ -419,6 +420,14 @@ TABLE: dict[str, tuple[str, str, str, Infer]] = {
         "Y:T",
         "K N accuracy_level=0 bits=4 block_size weight_prepacked=0",
         _n_bits,
+    ),
+    "MoE": (
+        "input:T router_probs:T fc1_experts_weights:T fc1_experts_bias?:T fc2_experts_weights:T fc2_experts_bias?:T "
+        "fc3_experts_weights?:T fc3_experts_bias?:T",
+        "output:T",
+        "activation_alpha=1.0 activation_beta=0.0 activation_type k=1 normalize_routing_weights=0 swiglu_fusion=0 "
+        "swiglu_limit swiglu_limit_after_activation=0 use_sparse_mixer=0",
+        _like(0),
     ),
     "MultiHeadAttention": (
         "query:T key?:T value?:T bias?:T key_padding_mask?:M attention_bias?:T past_key?:T past_value?:T "
@@ -556,6 +565,7 @@ KINDS = {
     "activation_beta": "FLOAT",
     "activation_gamma": "FLOAT",
     "activation_params": "FLOATS",
+    "activation_type": "STRING",
     "auto_pad": "STRING",
     "axes": "INTS",
     "dilations": "INTS",
@@ -569,6 +579,7 @@ KINDS = {
     "qkv_hidden_sizes": "INTS",
     "scale": "FLOAT",
     "strides": "INTS",
+    "swiglu_limit": "FLOAT",
 }
 FIXED = {"B": "tensor(bool)", "F": "tensor(float)"}
 ANY = [

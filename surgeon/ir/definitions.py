@@ -495,11 +495,11 @@ def n_bits(
     bits: Any = 4, block_size: Any = 0, **others: Any,
 ) -> Any:  # fmt: skip
     blocks = -(-K // block_size)
-    weights = np.zeros((N, blocks * block_size), a.dtype)
+    weights = np.zeros((N, K), a.dtype)
     rows, scale = packed.reshape(N, -1), scales.reshape(N, blocks)
-    for column in range(weights.shape[1]):
+    for column in range(K):
         number = _number(rows, column, bits)
-        block = column // block_size
+        block = column // block_size if order is None else order[column]
         if zeros is None:
             zero: Any = 2 ** (bits - 1)
         else:
@@ -509,7 +509,7 @@ def n_bits(
                 else zeros.reshape(N, blocks)[:, block]
             )
         weights[:, column] = (number - zero) * scale[:, block]
-    return _sum(a @ weights[:, :K].T, bias)
+    return _sum(a @ weights.T, bias)
 
 
 def _number(rows: np.ndarray, column: int, bits: int) -> Any:
