@@ -6,6 +6,7 @@ Why       TensorRT reads some inputs at build time alone (the axes of a Reduce, 
           rejects the first, TensorRT-RTX 1.7.1 the second, and no shape behind them is known to any other pass.
 Rewrites  an input that the target reads as weights, or that decides a shape, or that is the weight of a layer, where it
           follows from constants (or from static shapes)   ->   an initializer with its value
+          a node without an importer (Unique, as tf2onnx numbers segments), where it follows from constants  ->  its value
           CastLike(constant, x)                            ->   the constant in the type of x
           Cast of one number that follows from constants or static shapes (a count, an exponent), where
           the new type holds it exactly                    ->   the number
@@ -120,6 +121,17 @@ def _everywhere(editor: Editor, final: bool) -> bool:
             if node.key in PRODUCTS and maker.key == "Transpose" and input_of(maker).tensor is not None:
                 continue  # a transposed weight is as good as a weight to them
             changed |= _fold(editor, maker)
+    return changed
+
+
+@model_rule(stage=Stage.CLEAN)
+def unknown(editor):
+    """What the target has no importer for."""
+    changed = False
+    for node in editor.nodes(lambda key: key != "Constant" and not editor.target.imports(key)):
+        read = [o for o in node.outputs if o is not None and (o.users or o.is_output)]
+        if node.alive and read and not editor.excluded(node) and all(map(editor.model.is_constant, read)):
+            changed |= _fold(editor, node)
     return changed
 
 
