@@ -4,6 +4,8 @@ Why       TensorRT 8.2 to 9.3 read no reduction and overwrite: silently wrong. 1
           TensorRT-RTX for ScatterElements, too. torch.index_add, scatter_add and graph networks export them.
 Rewrites  constant indices that meet no place twice  ->  the same without a reduction, of what GatherElements or
           GatherND takes from there, combined with the updates
+          more indices than places without a reduction, which TensorRT-RTX refuses: a histogram of PyTorch's exporter
+          below opset 16  ->  each place with the last of its updates
           others  ->  ReduceSum, ReduceProd, ReduceMax or ReduceMin of Where(index = place, update, neutral element),
           combined with the data
 Exact     Max and Min bit for bit; sums and products in another order, to rounding.
@@ -24,6 +26,7 @@ import numpy as np
 from surgeon import Builder, Stage, attr, not_mine, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
 from surgeon.rules.rule import Decline
+from surgeon.targets.conditions.indexing import more_indices
 
 from ._scattering import LARGEST, OPERATORS, combined, counted, entries, neutral, reduced
 from ._shapes import dims, numbers_below, product_of, size, vector_of
@@ -39,12 +42,15 @@ data, indices, updates = var("data"), var("indices"), var("updates")
     strategy="decompose",
 )
 def decompose_elements(b, data, indices, updates, axis, reduction):
-    if reduction not in OPERATORS:
+    crowded = reduction not in OPERATORS and more_indices.check(b.root) is not None
+    if reduction not in OPERATORS and (not crowded or b.target.takes(b.root) is None):
         not_mine()
     shape, given = _known(b, data), _known(b, indices)
     require(len(shape) == len(given) == b.rank(updates), "data, indices and updates are of several ranks")
     require(shape and 0 not in shape, "it has no elements")
     at, known = axis % len(shape), b.value(indices)
+    if crowded:
+        return _last(b, data, indices, updates, at)
     if known is not None and known.size and _apart(known, shape[at], at):
         taken = b.GatherElements(data, indices, axis=axis)
         return b.ScatterElements(data, indices, combined(b, reduction, taken, updates), axis=axis)
@@ -92,6 +98,21 @@ def decompose_nd(b, data, indices, updates, reduction):
     if depth != 1 or len(shape) != 2:
         found = b.Reshape(found, vector_of(b, sizes))
     return combined(b, reduction, data, found)
+
+
+def _last(b: Builder, data: Value, indices: Value, updates: Value, at: int) -> Value:
+    """Each place with the last of its updates: what stands behind is written over what stands before."""
+    own, theirs = dims(b, data) or [], dims(b, indices) or []
+    _require_small([*own, theirs[at]])
+    require(own[:at] + own[at + 1 :] == theirs[:at] + theirs[at + 1 :], "beside its axis the indices are about a part")
+    dtype, rows, behind = b.dtype(indices), size(b, data, at), len(own) - at
+    of_indices = rows if isinstance(rows, int) else b.Cast(rows, to=dtype)
+    there = b.Equal(b.Unsqueeze(counted(b, indices, of_indices), axes=[at]), _places(b, rows, dtype, behind=behind))
+    numbers = np.arange(1, 1 + theirs[at], dtype=np.int32).reshape([-1] + [1] * (behind - 1))
+    last = b.ReduceMax(b.Where(there, numbers, b.constant(np.asarray(0, np.int32))), axes=[at + 1], keepdims=0)
+    taken = b.GatherElements(updates, b.Max(b.Sub(last, 1), 0), axis=at)
+    made: Value = b.Where(b.Greater(last, 0), taken, data)
+    return made
 
 
 Size = Any  # an int, or what stands for a size that is not static

@@ -122,6 +122,9 @@ FUZZED: dict[str, list[Example]] = {
             ("AveragePool", "AveragePool <kernel_shape = [2]> (w)", "AveragePool <kernel_shape = [2]> (x)"),
         )
     ],
+    "more_indices": [
+        Example("ScatterElements", "rtx", "there are more indices than places", 16, *both("(float[2,5] x, int64[3,5] i, float[3,5] u) => (float[2,5] y) { y = ScatterElements (x, i, u) }", "[3,5]", "[2,5]")),
+    ],
     "other_updates": [
         Example("ScatterElements", "rtx", "the updates do not have the shape of the indices", 16, *both("(float[2,5] x, int64[1,3] i, float[1,3] u) => (float[] y) { y = ScatterElements (x, i, x) }", "(x, i, x)", "(x, i, u)")),
     ],

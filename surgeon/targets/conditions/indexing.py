@@ -252,6 +252,20 @@ def scattered_updates(node: Node) -> str | None:
 @condition(
     "ScatterElements",
     RTX,
+    source="measured with TensorRT-RTX 1.7.1: Indices dimensions must be less than data dimensions",
+)
+def more_indices(node: Node) -> str | None:
+    data, indices = shape_of(node, 0), shape_of(node, 1)
+    if data is None or indices is None or len(data) != len(indices):
+        return None
+    sizes = zip(indices, data, strict=True)
+    more = any(isinstance(one, int) and isinstance(other, int) and one > other for one, other in sizes)
+    return "there are more indices than places" if more else None
+
+
+@condition(
+    "ScatterElements",
+    RTX,
     source="measured with TensorRT-RTX 1.7.1: dimensions not compatible for Scatter elements; must have the same rank",
 )
 def other_updates(node: Node) -> str | None:
