@@ -6,7 +6,7 @@ Why       TensorRT reads some inputs at build time alone (the axes of a Reduce, 
           rejects the first, TensorRT-RTX 1.7.1 the second, and no shape behind them is known to any other pass.
 Rewrites  an input that the target reads as weights, or that decides a shape, or that is the weight of a layer, where it
           follows from constants (or from static shapes)   ->   an initializer with its value
-          a node without an importer (Unique, as tf2onnx numbers segments), where it follows from constants  ->  its value
+          a node without an importer (Unique, as tf2onnx numbers segments) that follows from constants  ->  its value
           CastLike(constant, x)                            ->   the constant in the type of x
           Cast of one number that follows from constants or static shapes (a count, an exponent), where
           the new type holds it exactly                    ->   the number
