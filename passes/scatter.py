@@ -107,7 +107,9 @@ def _last(b: Builder, data: Value, indices: Value, updates: Value, at: int) -> V
     require(own[:at] + own[at + 1 :] == theirs[:at] + theirs[at + 1 :], "beside its axis the indices are about a part")
     dtype, rows, behind = b.dtype(indices), size(b, data, at), len(own) - at
     of_indices = rows if isinstance(rows, int) else b.Cast(rows, to=dtype)
-    there = b.Equal(b.Unsqueeze(counted(b, indices, of_indices), axes=[at]), _places(b, rows, dtype, behind=behind))
+    there = b.Equal(
+        b.Unsqueeze(counted(b, indices, of_indices), axes=[at]), numbers_below(b, rows, dtype, behind=behind)
+    )
     numbers = np.arange(1, 1 + theirs[at], dtype=np.int32).reshape([-1] + [1] * (behind - 1))
     last = b.ReduceMax(b.Where(there, numbers, b.constant(np.asarray(0, np.int32))), axes=[at + 1], keepdims=0)
     taken = b.GatherElements(updates, b.Max(b.Sub(last, 1), 0), axis=at)
