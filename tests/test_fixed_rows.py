@@ -111,6 +111,8 @@ def test_without_the_option_the_command_names_it(
     onnx.save(onnx.parser.parse_model(DETECTOR), tmp_path / "in.onnx")
     main(["rewrite", str(tmp_path / "in.onnx"), str(tmp_path / "out.onnx"), "--target", target])
     assert f"cure: {first} --detections N" in capsys.readouterr().out
+    main(["check", str(tmp_path / "in.onnx"), "--target", target, "--no-parser"])
+    assert f"cure  NonMaxSuppression  {first} --detections N" in capsys.readouterr().out
 
 
 def test_the_command_fixes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,6 +61,7 @@ class FileVerdict:
         name = target_name(self.target)
         for found in self.checked.untaken:
             mended = f"mended by {found.mended_by}" if found.mended_by else "no pass mends it"
+            mended += f"; cure: {found.cure}" if found.cure else ""
             kind = ON_GPU if found.on_gpu else NOT_TAKEN
             yield Finding(self.file, kind, f"{name} does not take {found}; {mended}", found.node)
         for found in self.checked.unknown:

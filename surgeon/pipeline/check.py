@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from surgeon.ir.model import Model
+from surgeon.pipeline.cure import cures
 from surgeon.pipeline.options import Folders, Options
 from surgeon.pipeline.run import untaken
 from surgeon.pipeline.session import rewrite_source
@@ -25,6 +26,7 @@ class Untaken:
     node       its label in the ONNX file, empty where an error names none
     mended_by  the passes that rewrite it, empty where none does
     on_gpu     the DLA alone does not run it, the GPU beside it does
+    cure       what a person can do, where no pass rewrites it
     """
 
     node: str
@@ -32,6 +34,7 @@ class Untaken:
     why: str
     mended_by: str = ""
     on_gpu: bool = False
+    cure: str = ""
 
     def __str__(self) -> str:
         where = f"{self.op} '{self.node}'" if self.node else "the model"
@@ -105,7 +108,8 @@ def check(
     )
     file = source.model()
     refused = untaken(file, asked.target)
-    report = rewrite_source(source, asked).report
+    result = rewrite_source(source, asked)
+    report = result.report
     mending = _mended_by(report, file) if refused else {}
     ops, makers = _operators(file), _makers(file)
 
@@ -114,7 +118,14 @@ def check(
         above = [mending[makers[t]] for t in QUOTED.findall(why) if makers.get(t) in mending]
         return above[0] if above and node in mending else mending.get(node, "")
 
-    found = [Untaken(d.node, ops.get(d.node, ""), d.why, mender(d.node, d.why), d.on_gpu) for d in refused]
+    menders = [mender(d.node, d.why) for d in refused]
+    curing = (
+        {} if all(menders) else dict(zip([d.node for d in report.untaken], cures(result, source, asked), strict=True))
+    )
+    found = [
+        Untaken(d.node, ops.get(d.node, ""), d.why, by, d.on_gpu, "" if by else curing.get(d.node, ""))
+        for d, by in zip(refused, menders, strict=True)
+    ]
     named = {d.node for d in refused}
     unsure = [Untaken(node.label, node.op, why) for node, why in unknown(file, asked.target) if node.label not in named]
     rewrites = {g.pass_name: g.times for g in report.groups()}

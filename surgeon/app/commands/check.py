@@ -181,6 +181,8 @@ def _print_nodes(verdict: FileVerdict, screen: Screen) -> None:
     if verdict.checked is None:
         return
     _print_groups("not taken", verdict.checked.untaken, screen, "bad")
+    cures = dict.fromkeys((u.op, u.cure) for u in verdict.checked.untaken if u.cure)
+    screen.table("cure", ("operator", "what a person can do"), list(cures))
     _print_groups("not known", verdict.checked.unknown, screen, "warn")
     screen.table("warning", ("",), [(w,) for w in merged(verdict.checked.warnings)], "warn")
 
