@@ -131,6 +131,7 @@ def _within(b: Builder, ends: Value, heads: Heads) -> Value:
 
 def _within_computed(b: Builder, positions: Value, ends: Value, heads: Heads) -> Value:
     """The same where it is not known whether there are starts: behind as many zeros they are 0 where there are none."""
+    require(b.opset >= 10, "its mask is one vector, and not known to have a number a sample")
     batch = b.Slice(b.Shape(heads.q), starts=[0], ends=[1], axes=[0])
     twice = b.Mul(batch, 2)
     filled = b.Concat(ends, b.Expand(b.constant([0], TensorProto.INT64), batch), axis=0)

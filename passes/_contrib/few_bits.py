@@ -52,7 +52,8 @@ def bnb4(b: Builder) -> Result:
     codes = np.stack([bytes_ >> 4, bytes_ & 15], axis=1).reshape(-1)[:count]
     blocks = known(b, factors, "scale", size=-(-count // block))
     factor = np.repeat(blocks.astype(np.float32).reshape(-1), block)[:count]
-    weights = (CODES[attr("quant_type")][codes] * factor).reshape(rows, columns)
+    with np.errstate(invalid="ignore"):  # scales that are infinite
+        weights = (CODES[attr("quant_type")][codes] * factor).reshape(rows, columns)
     y = b.MatMul(cast_to(b, a, FLOAT), np.ascontiguousarray(weights.T))
     return cast_to(b, y, b.dtype(a))
 

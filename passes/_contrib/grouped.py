@@ -117,6 +117,7 @@ def _total(b: Builder, total: Value, added: Value | None) -> Value:
 def _size(b: Builder, x: Value, axis: int) -> Value:
     """The size of a dimension as a number."""
     shape = b.shape(x)
+    require(shape is None or axis < len(shape), "an input has fewer dimensions than its definition says")
     size = None if shape is None else shape[axis]
     if isinstance(size, int):
         return b.constant(np.asarray(size, np.int64))

@@ -74,7 +74,8 @@ def _unpacked(b: Builder, packed: Value, scales: Value, zeros: Value | None, ord
         group = known(b, order, "g_idx").reshape(-1)[:columns]
         require(group.size == columns, "its g_idx has no number for each column")
         require(bool(((group >= 0) & (group < blocks)).all()), "its g_idx names a block that there is not")
-    return np.asarray((numbers - shift[:, group]) * factor[:, group])
+    with np.errstate(invalid="ignore"):  # scales that are infinite
+        return np.asarray((numbers - shift[:, group]) * factor[:, group])
 
 
 def bits_of(array: np.ndarray, bits: int) -> np.ndarray:

@@ -202,9 +202,9 @@ def wider_kernel(node: Node) -> str | None:
     pads, dilations = per_axis(node, "pads", 0), per_axis(node, "dilations", 1)
     count = len(dilations)
     for place, (size, extent) in enumerate(zip(shape[2:], kernel[2:], strict=False)):
-        if not isinstance(size, int) or not isinstance(extent, int):
+        if not isinstance(size, int) or not isinstance(extent, int) or place >= count:
             continue
-        padded = size + pads[place] + (pads[place + count] if len(pads) > count else 0)
+        padded = size + pads[place] + (pads[place + count] if len(pads) > place + count else 0)
         if padded < (extent - 1) * dilations[place] + 1:
             return f"the kernel is wider than the image along dimension {place + 2}"
     return None
