@@ -256,6 +256,12 @@ def test_an_operator_without_an_exact_form_has_a_cure_of_its_own(tmp_path: Path)
 g () => (int32[2,4] y) { x = Constant <value = float[2,3] {1,2,3,4,5,6}> () y = Multinomial <sample_size = 4> (x) }"""
     learnt = """<ir_version: 10, opset_import: ["" : 17, "ai.onnx.ml" : 3]>
 g (float[2,3] x) => (float[2,3] y) { y = ai.onnx.ml.SVMRegressor <coefficients = [1.0], rho = [2.0]> (x) }"""
+    laid_out = """<ir_version: 8, opset_import: ["" : 17, "com.microsoft.nchwc" : 1]>
+g (float[1,16,4,4] x) => (float[1,16,4,4] y) { y = com.microsoft.nchwc.ReorderInput (x) }"""
+    generated = """<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
+g (int64[2,4] i, float[2,9] s) => (float[2,9] y) { y = com.microsoft.NGramRepeatBlock <ngram_size = 2> (i, s) }"""
+    assert cure(tmp_path, laid_out, "--target", "rtx").endswith("with ORT_ENABLE_EXTENDED at most")
+    assert cure(tmp_path, generated, "--target", "rtx").startswith("export one step of the decoder")
     assert cure(tmp_path, STAYS, "--target", "8.4").endswith("select with Where")
     assert cure(tmp_path, drawn, "--target", "rtx").startswith("draw the numbers outside")
     assert cure(tmp_path, learnt, "--target", "rtx").endswith("run it outside the engine")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from onnx import ModelProto
 
 from surgeon.errors import ModelError
+from surgeon.ir import contrib
 from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
 from surgeon.pipeline.narrowing import narrowable
@@ -26,6 +27,7 @@ DRAWN = "draw the numbers outside, and make them an input"
 STRINGS = f"an engine has no strings: {BEFORE}"
 SEQUENCES = "an engine has no sequences: return or read their tensors one by one"
 NARROWER = "--allow-narrowing carries its types in others, and says by how much that changes the outputs"
+PROCESSORS = ("com.microsoft.nchwc", "com.ms.internal.nhwc")  # domains of layouts
 # What surgeon makes of an operator on request alone, since the model returns something else then.
 ON_REQUEST = {
     "NonMaxSuppression": "rewrite with --detections N: N rows, and an output that says how many of them count",
@@ -46,6 +48,21 @@ ADVICE = {
     **dict.fromkeys(("SequenceErase", "SequenceInsert", "SequenceLength", "SplitToSequence"), SEQUENCES),
 }
 CLASSIC = "TensorRT has no strings, no maps and no classic learning: run it outside the engine"
+LAID_OUT = "ONNX Runtime laid it out for one processor: save the model again with ORT_ENABLE_EXTENDED at most"
+GENERATION = "export one step of the decoder, and run the loop over the tokens around the engine"
+PACKED = "optimize the model without packing: padded batches give the same"
+ORDERED = "quantize the model in the format QDQ"
+COMPILED = "it holds an engine of another runtime: take the model from before it was compiled"
+FUSED = "ONNX Runtime's optimizer wrote it: optimize the model less, or write a pass (docs/language.md)"
+OF_ONNX_RUNTIME = {
+    **dict.fromkeys(("BeamSearch", "GreedySearch", "NGramRepeatBlock", "Sampling"), GENERATION),
+    **dict.fromkeys(("PackedAttention", "PackedMultiHeadAttention", "RemovePadding", "RestorePadding"), PACKED),
+    **dict.fromkeys(("QOrderedAttention", "QOrderedGelu", "QOrderedLayerNormalization", "QOrderedMatMul"), ORDERED),
+    **dict.fromkeys(("QuantizeWithOrder", "DequantizeWithOrder", "QOrderedLongformerAttention"), ORDERED),
+    **dict.fromkeys(("MurmurHash3", "Tokenizer"), BEFORE),
+    "EPContext": COMPILED,
+    "WhisperBeamSearch": GENERATION,
+}
 
 
 def cures(result: Result, source: Source, options: Options) -> list[str]:
@@ -64,7 +81,7 @@ def cures(result: Result, source: Source, options: Options) -> list[str]:
     found = []
     for d in refused:
         cure = _option(d, unproved.get(d.node, ""), by_default, narrowed)
-        found.append(cure or _cure(nodes.get(d.node), options.target))
+        found.append(cure or cure_of(nodes.get(d.node), options.target))
     return found
 
 
@@ -77,7 +94,8 @@ def _option(refused: Declined, unproved: str, by_default: Collection[str], narro
     return NARROWER if refused.node in narrowed else ""
 
 
-def _cure(node: Node | None, target: Target) -> str:
+def cure_of(node: Node | None, target: Target) -> str:
+    """What a person can do about a node that no pass mends, as a sentence without a full stop."""
     if node is None:
         return NONE
     later = first_taking(node, target)
@@ -89,9 +107,12 @@ def _cure(node: Node | None, target: Target) -> str:
 
 def _advice(node: Node) -> str:
     """What a person can do about an operator that no release takes."""
-    if node.key.startswith("ai.onnx.ml::"):
+    domain = node.proto.domain
+    if domain == "ai.onnx.ml":
         return CLASSIC
-    return ADVICE.get(node.key, NONE)
+    if domain == contrib.DOMAIN:
+        return OF_ONNX_RUNTIME.get(node.op, FUSED)
+    return LAID_OUT if domain in PROCESSORS else ADVICE.get(node.key, NONE)
 
 
 def first_taking(node: Node, target: Target) -> str:
