@@ -122,6 +122,13 @@ FUZZED: dict[str, list[Example]] = {
             ("AveragePool", "AveragePool <kernel_shape = [2]> (w)", "AveragePool <kernel_shape = [2]> (x)"),
         )
     ],
+    "in_a_branch": [
+        Example(operators, "rtx", "it is in a branch of an If", 14, *both("(float[2,1,2] x, bool c, float[1,G,2] w, float[1,G,1] r, float[1,2] h) => (float[] z) { q = Neg (x) z = If (c) <then_branch = t () => (float[2,1,1,1] y) { NODE }, else_branch = e () => (float[2,1,1,1] b) { b = Neg (q) }> }".replace("NODE", node), "z = If (c) <then_branch = t () => (float[2,1,1,1] y) { " + node + " }", node + " z = If (c) <then_branch = t () => (float[2,1,1,1] a) { a = Neg (y) }"))
+        for operators, node in (
+            ("LSTM GRU RNN", "y = OP <hidden_size = 1> (x, w, r)"),
+            ("Scan", "s, y = Scan <num_scan_inputs = 1, body = b (float[1,2] j, float[1,2] i) => (float[1,2] k, float[1,2] o) { k = Add (j, i) o = Neg (i) }> (h, x)"),
+        )
+    ],
     "more_indices": [
         Example("ScatterElements", "rtx", "there are more indices than places", 16, *both("(float[2,5] x, int64[3,5] i, float[3,5] u) => (float[2,5] y) { y = ScatterElements (x, i, u) }", "[3,5]", "[2,5]")),
     ],

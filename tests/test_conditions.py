@@ -686,11 +686,11 @@ CASES = [
 
 @cache
 def node_of(text: str, op: str, opset: int) -> Node:
-    """The node that makes `y`."""
+    """The node that makes `y`, in the graph or in a body."""
     require_opset(opset)
     indexed = Model(model(text.replace("OP", op), opset, extra=', "com.custom" : 1'))
-    value = indexed.graph.find("y")
-    assert value is not None and value.producer is not None
+    value = next(scope.values["y"] for scope in indexed.scopes if "y" in scope.values)
+    assert value.producer is not None
     return value.producer
 
 

@@ -82,6 +82,18 @@ def hidden_size(node: Node) -> str | None:
     return f"hidden_size {given} is refused" if given < 1 else None
 
 
+@condition(
+    "LSTM GRU RNN Scan",
+    RTX,
+    source="measured with TensorRT-RTX 1.7.1: graphScope.cpp: tScope.getType() != ScopeType::kUNDEFINED",
+)
+def in_a_branch(node: Node) -> str | None:
+    holder = node.graph.holder
+    while holder is not None and holder.key != "If":
+        holder = holder.graph.holder
+    return None if holder is None else "it is in a branch of an If"
+
+
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
