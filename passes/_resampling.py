@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
-TIE = 1e-6  # as near to the middle of two positions ONNX Runtime prefers one of them
+TIE = 1e-6  # how far from the middle of two positions ONNX Runtime still sees a tie
 ROUNDINGS: dict[str, Callable[[Numbers], Numbers]] = {
     "floor": np.floor,
     "ceil": np.ceil,
@@ -36,37 +36,36 @@ class Taps(NamedTuple):
     outside: NDArray[np.bool_]
 
 
-def coordinates(axis: Axis, mode: str) -> Numbers:
+def coordinates(axis: Axis, mode: str, length: np.float32) -> Numbers:
     """Where each new position lies among the old ones, rounded as ONNX Runtime rounds: in fp32, behind each step.
 
-    Next to 600 that moves a position by up to 3e-5, and its weights with it.
+    Next to 600 that moves a position by up to 3e-5, and its weights with it. `length` is that of the new axis.
     """
     at, one, half = np.arange(axis.made, dtype=np.float32), np.float32(1), np.float32(0.5)
     given, made, scale = (np.float32(n) for n in (axis.given, axis.made, axis.scale))
-    last, length = given - one, scale * given
-    whole = made if np.isclose(length, made) else length  # of sizes the scale follows, and is rounded
+    last = given - one
     found = np.zeros(axis.made, np.float32)
     if mode == "align_corners":
-        found = found if whole == 1 else at * last / (whole - one)
+        found = found if length == 1 else at * last / (length - one)
     elif mode == "asymmetric":
         found = at / scale
     elif mode == "tf_crop_and_resize":
         begin, end = np.float32(axis.begin), np.float32(axis.end)
-        spread = at * (end - begin) * last / (whole - one) if whole > 1 else (end - begin) * last / 2
+        spread = at * (end - begin) * last / (length - one) if length > 1 else (end - begin) * last / 2
         found = begin * last + np.full_like(at, spread)
     elif mode == "tf_half_pixel_for_nn":
         found = (at + half) / scale
     elif mode == "half_pixel_symmetric":
         wide = at.astype(np.float64)  # which ONNX Runtime computes in double from here on
-        found = given / 2 * (one - made / length) + (wide + 0.5) / np.float64(scale) - 0.5
+        found = given / 2 * (one - made / (scale * given)) + (wide + 0.5) / np.float64(scale) - 0.5
     elif mode != "pytorch_half_pixel" or axis.made > 1:
         found = (at + half) / scale - half
     return found.astype(np.float32).astype(np.float64)
 
 
 def nearest(axis: Axis, mode: str, rounding: str) -> Taps:
-    """The one old position of each new one; ONNX Runtime copies an axis that keeps its length and its part."""
-    at = coordinates(axis, mode)
+    """The one old position of each new one; an axis that keeps its length and its part is not asked for its mode."""
+    at = coordinates(axis, mode, np.float32(axis.made))
     if axis.scale == 1 and mode != "tf_crop_and_resize":
         at = np.arange(axis.made, dtype=np.float64)
     places = np.clip(ROUNDINGS[rounding](at), 0, axis.given - 1).astype(np.int64)
@@ -78,7 +77,7 @@ def interpolated(axis: Axis, mode: str, cubic: float | None, antialias: bool, ex
 
     Beyond the border the outermost position counts again, or, where that is excluded, nothing does.
     """
-    at = coordinates(axis, mode)
+    at = coordinates(axis, mode, np.float32(axis.scale) * np.float32(axis.given))
     stretch = max(np.float32(1) / np.float32(axis.scale), np.float32(1)) if antialias else np.float32(1)
     reach = (1 if cubic is None else 2) * stretch
     count = 2 * int(np.ceil(reach)) + 1

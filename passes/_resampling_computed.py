@@ -49,26 +49,39 @@ def cropped(b: Builder, roi: Value, axis: Span, place: int, count: int) -> Span:
     return axis._replace(begin=b.Cast(begin, to=FLOAT), end=b.Cast(end, to=FLOAT))
 
 
-def nearest(b: Builder, axis: Span, at: Value, rounding: str) -> Value:
-    """[made]: the one old position of each new one."""
-    found = {"floor": b.Floor, "ceil": b.Ceil}.get(rounding)
-    rounded = found(at) if found is not None else _to_the_nearest(b, at, prefers_floor=rounding == "round_prefer_floor")
-    return _places(b, axis, b.Squeeze(rounded, axes=[1]))
+def outside(b: Builder, axis: Span, at: Value) -> Value:
+    """Which new positions lie outside of the old ones."""
+    found: Value = b.Or(b.Less(at, 0.0), b.Greater(at, b.Sub(axis.given, 1.0)))
+    return found
 
 
-def _to_the_nearest(b: Builder, at: Value, *, prefers_floor: bool) -> Value:
-    """The nearest whole number, and one of both next to the middle."""
-    middle = b.Sub(at, 0.5) if prefers_floor else b.Add(at, 0.5)
-    below, above = b.Floor(middle), b.Ceil(middle)
-    beyond = b.Greater(b.Sub(middle, below) if prefers_floor else b.Sub(above, middle), TIE)
-    made: Value = b.Where(beyond, *((above, below) if prefers_floor else (below, above)))
+def nearest(b: Builder, axis: Span, at: Value, among: Value, rounding: str) -> Value:
+    """[made]: the one old position of each new one; `at` is where those of `among` lie."""
+    found = _rounded(b, at, rounding)
+    if axis.begin is not None:
+        return _places(b, axis, found)
+    places = b.Max(b.Min(found, b.Sub(axis.given, 1.0)), 0.0)
+    return b.Where(b.Equal(axis.scale, 1.0), among, b.Cast(places, to=INT64))
+
+
+def _places(b: Builder, axis: Span, found: Value) -> Value:
+    """Positions as integers of the axis; one that is no number is 0."""
+    places = b.Max(b.Min(found, b.Sub(axis.given, 1.0)), 0.0)
+    if axis.begin is not None:
+        places = b.Where(b.Equal(places, places), places, 0.0)
+    made: Value = b.Cast(places, to=INT64)
     return made
 
 
-def outside(b: Builder, axis: Span, at: Value) -> Value:
-    """[made, 1]: which new positions lie outside of the old ones."""
-    found: Value = b.Or(b.Less(at, 0.0), b.Greater(at, b.Sub(axis.given, 1.0)))
-    return found
+def _rounded(b: Builder, at: Value, rounding: str) -> Value:
+    if rounding == "ceil":
+        return b.Ceil(at)
+    below = b.Floor(at)
+    if rounding == "floor":
+        return below
+    rest = b.Sub(b.Sub(at, below), 0.5)
+    up = b.Greater(rest, TIE) if rounding == "round_prefer_floor" else b.Greater(rest, -TIE)
+    return b.Add(below, b.Cast(up, to=FLOAT))
 
 
 def interpolated(
@@ -87,15 +100,6 @@ def interpolated(
         weights = b.Where(b.Or(b.Less(found, 0.0), b.Greater(b.Add(found, 1.0), axis.given)), 0.0, weights)
     weights = b.Div(weights, b.ReduceSum(weights, axes=[1], keepdims=1))
     return _places(b, axis, found), weights
-
-
-def _places(b: Builder, axis: Span, found: Value) -> Value:
-    """Positions as integers of the axis; one that is no number is 0."""
-    places = b.Max(b.Min(found, b.Sub(axis.given, 1.0)), 0.0)
-    if axis.begin is not None:
-        places = b.Where(b.Equal(places, places), places, 0.0)
-    made: Value = b.Cast(places, to=INT64)
-    return made
 
 
 def _widened(b: Builder, at: Value, reach: Value, stretch: Value, cubic: float | None) -> tuple[Value, Value]:
@@ -118,16 +122,23 @@ def _weights(b: Builder, distance: Value, cubic: float | None) -> Value:
     return weights
 
 
-def coordinates(b: Builder, axis: Span, mode: str) -> Value:
-    """Where each new position lies among the old ones, a column."""
-    count = b.Cast(axis.made, to=INT64)
-    at = b.Cast(b.Unsqueeze(b.Range(np.asarray(0), count, np.asarray(1)), axes=[1]), to=FLOAT)
-    found: Value
+def positions(b: Builder, axis: Span) -> Value:
+    """The new positions: [0, 1, ...]."""
+    found: Value = b.Range(np.asarray(0), b.Cast(axis.made, to=INT64), np.asarray(1))
+    return found
+
+
+def coordinates(b: Builder, axis: Span, mode: str, among: Value, length: Value | None = None) -> Value:
+    """Where new positions lie among the old ones. `length` is that of the new axis, where it is a whole number."""
+    at, found = b.Cast(among, to=FLOAT), among
     if mode == "asymmetric":
         found = b.Div(at, axis.scale)
         return found
+    if mode == "tf_half_pixel_for_nn":
+        found = b.Div(b.Add(at, 0.5), axis.scale)
+        return found
     if mode == "align_corners":
-        last = b.Max(b.Sub(axis.made, 1.0), float(np.finfo(np.float32).tiny))
+        last = b.Max(b.Sub(length or b.Mul(axis.scale, axis.given), 1.0), float(np.finfo(np.float32).tiny))
         found = b.Div(b.Mul(at, b.Sub(axis.given, 1.0)), last)
         return found
     if mode == "tf_crop_and_resize":
@@ -136,14 +147,10 @@ def coordinates(b: Builder, axis: Span, mode: str) -> Value:
         spread = b.Where(b.Greater(axis.made, 1.0), spread, b.Div(b.Mul(part, last), 2.0))
         found = b.Add(b.Mul(axis.begin, last), spread)
         return found
-    if mode == "tf_half_pixel_for_nn":  # ONNX Runtime copies an axis that keeps its length
-        found = b.Where(b.Equal(axis.scale, 1.0), at, b.Div(b.Add(at, 0.5), axis.scale))
-        return found
     require(mode in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"), f"its coordinates are {mode}")
     found = b.Div(b.Add(at, 0.5), axis.scale)
-    if mode == "half_pixel_symmetric":
-        length = b.Mul(axis.scale, axis.given)  # which ONNX Runtime computes, too: a weight of 0 is 0 here as there
-        found = b.Add(b.Mul(b.Div(axis.given, 2.0), b.Sub(1.0, b.Div(axis.made, length))), found)
+    if mode == "half_pixel_symmetric":  # in the order of ONNX Runtime's: a weight of 0 is 0 here, too
+        found = b.Add(b.Mul(b.Div(axis.given, 2.0), b.Sub(1.0, b.Div(axis.made, b.Mul(axis.scale, axis.given)))), found)
     found = b.Sub(found, 0.5)
     return b.Where(b.Less(axis.made, 1.5), 0.0, found) if mode == "pytorch_half_pixel" else found
 

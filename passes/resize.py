@@ -9,9 +9,9 @@ Exact     Nearest bit for bit, the others to rounding.
 Kept      align_corners, half_pixel_symmetric and tf_crop_and_resize of any length by scales: they follow from a length
           that is rounded. The nearest of half_pixel_symmetric of any length, which ONNX Runtime computes in double.
 Price     Antialias of [1,3,480,640] to 224 x 224: 8 nodes, and 12 ms in ONNX Runtime on one thread next to 1.1; with
-          heights and widths of any size 104 nodes, and 14 ms. Cubic 21 next to 1.6. A computed part of [1,64,50,50] to
-          14 x 14: 82 nodes, and 0.7 next to 0.05. Nearest of [1,3,224,224] to twice that, of any size: 37 nodes,
-          and 4.5 ms next to 0.4.
+          heights and widths of any size 102 nodes, and 14 ms. Cubic 21 next to 1.6. Nearest of [1,3,224,224] to twice
+          that, of any size: 37 nodes, and 4.5 ms next to 0.4. A computed part of [1,64,50,50] to 14 x 14: 82 nodes, and
+          0.7 ms next to 0.05.
 
 Places and weights are constant where the lengths are known, and computed from Shape(x) where they are not; so they are
 of a region of interest that is computed.
@@ -137,22 +137,26 @@ def _at_run_time(b: Builder, x: Value, which: list[int], rank: int) -> Value:
     mode, policy = attr("coordinate_transformation_mode") or "half_pixel", attr("keep_aspect_ratio_policy") or "stretch"
     rounded = mode in ("align_corners", "half_pixel_symmetric", "tf_crop_and_resize") and _known(b, 2) is not None
     require(not rounded, f"{mode} follows from a length that is rounded at run time")
-    jumps = attr("mode") == "nearest" and mode == "half_pixel_symmetric"
-    require(not jumps, f"ONNX Runtime computes the nearest of {mode} in double")
+    to_one = attr("mode") == "nearest"
+    own = to_one and mode == "half_pixel_symmetric"
+    require(not own, "ONNX Runtime rounds half_pixel_symmetric in a way of its own")
     kept = _kept(b, [shape[a] for a in which]) if policy == "stretch" else [False] * len(which)
     wanted = {at: k for k, at in enumerate(which) if not kept[k]}
     outside: Value | None = None
     for at, axis in zip(wanted, computed.spans(b, x, wanted, policy), strict=True):
         part = axis if roi is None else computed.cropped(b, roi, axis, wanted[at], len(which))
-        column = computed.coordinates(b, part, mode)
-        if attr("mode") == "nearest":
+        among = computed.positions(b, part)
+        places = computed.coordinates(
+            b, part, mode, among if to_one else b.Unsqueeze(among, axes=[1]), part.made if to_one else None
+        )
+        if to_one:
             rounding = attr("nearest_mode") or "round_prefer_floor"
-            result = b.Gather(result, computed.nearest(b, part, column, rounding), axis=at)
+            result = b.Gather(result, computed.nearest(b, part, places, among, rounding), axis=at)
         else:
-            taps = computed.interpolated(b, part, column, cubic, bool(attr("antialias")), bool(attr("exclude_outside")))
+            taps = computed.interpolated(b, part, places, cubic, bool(attr("antialias")), bool(attr("exclude_outside")))
             result = _summed(b, result, at, rank, *taps)
         if roi is not None:
-            beyond = _before(b, computed.outside(b, part, column), rank - at - 1)
+            beyond = _before(b, computed.outside(b, part, places), rank - at - 1)
             outside = beyond if outside is None else b.Or(outside, beyond)
     if outside is None:
         return result
@@ -170,12 +174,13 @@ def _summed(b: Builder, x: Value, at: int, rank: int, places: Value, weights: Va
     return made
 
 
-def _before(b: Builder, column: Value, behind: int) -> Value:
-    """A column in front of as many axes."""
-    if not behind:
-        flat: Value = b.Squeeze(column, axes=[1])
+def _before(b: Builder, line: Value, behind: int) -> Value:
+    """What is said of an axis, a line or a column, in front of as many axes."""
+    rank = b.rank(line) or 1
+    if rank > 1 + behind:
+        flat: Value = b.Squeeze(line, axes=[1])
         return flat
-    made: Value = b.Unsqueeze(column, axes=list(range(2, behind + 1))) if behind > 1 else column
+    made: Value = b.Unsqueeze(line, axes=list(range(rank, behind + 1))) if behind >= rank else line
     return made
 
 
