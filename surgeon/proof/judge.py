@@ -24,7 +24,7 @@ from surgeon.proof.chance import why_random
 from surgeon.proof.equality import TOLERANCE, Difference, compare, is_float, smallest_normal
 from surgeon.proof.exact import Exact, widen_stash
 from surgeon.proof.feeds import NOT_COUNTED, NOT_FINITE, Feeds, SizedInput, feeds_of
-from surgeon.proof.integers import corners_of_rois, pictures_of_rois, plain_integers, pooled_rois
+from surgeon.proof.integers import corners_of_rois, divisors, pictures_of_rois, plain_integers, pooled_rois
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.probes import (
     MOST_PROBED,
@@ -41,6 +41,7 @@ from surgeon.proof.probes import (
     roomy_sizes,
     sized_feeds,
     turning_sizes,
+    without_zero,
 )
 from surgeon.proof.sizes import FIRST_CHOICE, TOO_LARGE, SizeChoice
 
@@ -231,6 +232,7 @@ class _Judge:
         self.cuts_inf = _has(pair.before, CUTS_INF) or _has(pair.after, CUTS_INF)
         self.in_double = _has(pair.before, IN_DOUBLE) or _has(pair.after, IN_DOUBLE)
         self.crops = _crops(pair.before)
+        self.divisors = divisors(pair)
         self.pictures = pictures_of_rois(pair.before)
         self.pooled = pooled_rois(pair.before)
         self.max_error = 0.0
@@ -247,9 +249,8 @@ class _Judge:
                     continue
                 if kind in self.blind.kinds:
                     continue
-                feeds = self._valid({**drawn, **given})
                 try:
-                    expected = self.before.run(feeds)
+                    feeds, expected = self._asked({**drawn, **given})
                 except Unrunnable as error:
                     why = why or str(error)
                     break
@@ -327,6 +328,24 @@ class _Judge:
                 corners[..., :1] = np.floor(abs(corners[..., :1])) % max(len(feeds[pictures]), 1)
         return found
 
+    def _asked(self, feeds: Feeds) -> tuple[Feeds, list[np.ndarray]]:
+        """Inputs, and what the original makes of them: those without a divisor of 0 where it runs no other.
+
+        Raises Unrunnable.
+        """
+        feeds = self._valid(feeds)
+        try:
+            return feeds, self.before.run(feeds)
+        except Unrunnable:
+            if not any((feeds[name] == 0).any() for name in self.divisors & feeds.keys()):
+                raise
+        feeds = self._divisible(feeds)
+        return feeds, self.before.run(feeds)
+
+    def _divisible(self, feeds: Feeds) -> Feeds:
+        """The inputs without a divisor of 0."""
+        return {**feeds, **{name: without_zero(feeds[name]) for name in self.divisors & feeds.keys()}}
+
     def _cost(self, window: Window, sized: Sequence[SizedInput]) -> int:
         """What a run takes, in elements: a small input may be expanded to a large output."""
         return max(window.cost(sized), self.made // OUTPUT_IS_CHEAP)
@@ -334,7 +353,7 @@ class _Judge:
     def _runs(self, feeds: Feeds, side: Runner) -> bool:
         """Whether a side runs."""
         try:
-            side.run(self._valid(feeds))
+            side.run(self._divisible(self._valid(feeds)))
         except Unrunnable:
             return False
         return True
@@ -347,9 +366,8 @@ class _Judge:
 
     def _probe(self, kind: str, feeds: Feeds, where: str = "") -> tuple[Verdict | None, bool]:
         """(the verdict where the inputs show a difference, whether the original runs)"""
-        feeds = self._valid(feeds)
         try:
-            expected = self.before.run(feeds)
+            feeds, expected = self._asked(feeds)
         except Unrunnable:
             return None, False
         return self._tried(kind, feeds, expected, probed=True, where=where), True

@@ -348,7 +348,7 @@ def probed_integers(window: Window, sized: Sequence[SizedInput]) -> Iterator[Pro
     if numbers:
         pools = {elem: _integer_pool(window, elem) for _, elem, _ in numbers}
         for kind, feeds in _filled("integer", numbers, pools, base, MOST_INTEGER_RUNS):
-            yield kind, {**feeds, **{n: _without_zero(feeds[n]) for n in feeds if n in window.divisors}}
+            yield kind, {**feeds, **{n: without_zero(feeds[n]) for n in feeds if n in window.divisors}}
         if len(numbers) > 1 and not window.divisors:
             same = {n: np.resize(pools[e], math.prod(s)).reshape(s) for n, e, s in numbers}
             yield "equal", {**base, **same}
@@ -559,7 +559,8 @@ def _as(values: np.ndarray, elem: int) -> np.ndarray:
         return values.astype(_dtype(elem))
 
 
-def _without_zero(x: np.ndarray) -> np.ndarray:
+def without_zero(x: np.ndarray) -> np.ndarray:
+    """Integers with 1 in the place of 0."""
     return np.where(x == 0, np.asarray(1, x.dtype), x) if x.dtype.kind in "iu" else x
 
 
@@ -655,4 +656,5 @@ __all__ = [
     "roomy_sizes",
     "sized_feeds",
     "turning_sizes",
+    "without_zero",
 ]
