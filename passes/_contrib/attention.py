@@ -93,7 +93,7 @@ def attended(b: Builder, heads: Heads, mask: Value | None, added: Value | None) 
     scale = setting(b, "scale", 0.0) or 1 / math.sqrt(heads.size)
     scores = b.MatMul(b.Mul(heads.q, float(scale)), b.Transpose(heads.k, perm=[0, 1, 3, 2]))
     scores = plus(b, scores, added)
-    if mask is not None:
+    if mask is not None and not is_dummy(b, mask):
         filtered = max(setting(b, "mask_filter_value", LEAST_FILTER), LOWEST[dtype])
         kept = _kept(b, mask, heads)
         scores = b.Add(scores, b.Where(kept, b.constant(0.0, dtype), b.constant(filtered, dtype)))
@@ -113,7 +113,18 @@ def _kept(b: Builder, mask: Value, heads: Heads) -> Value:
         return _within(b, mask, heads)
     require(rank in (2, 3), "its mask has four dimensions")
     seen = b.Greater(mask, b.constant(0, b.dtype(mask)))
-    return b.Unsqueeze(seen, axes=[1, 2] if rank == 2 else [1])
+    if rank == 3:
+        return b.Unsqueeze(seen, axes=[1])
+    width = (b.shape(mask) or (None, None))[1]
+    if not isinstance(width, int) and width != _positions(b, heads.k):
+        seen = b.Or(seen, b.Equal(b.Gather(b.Shape(mask), np.asarray(1, np.int64), axis=0), 1))
+    return b.Unsqueeze(seen, axes=[1, 2])
+
+
+def is_dummy(b: Builder, mask: Value | None) -> bool:
+    """Whether a mask has one number a sample, which stands for none: one key is seen whatever the mask says."""
+    shape = None if mask is None else b.shape(mask)
+    return shape is not None and len(shape) == 2 and shape[1] == 1
 
 
 def _within(b: Builder, ends: Value, heads: Heads) -> Value:
