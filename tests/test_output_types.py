@@ -1,4 +1,4 @@
-"""Outputs that the file names without a type get the one that inference finds."""
+"""What a file may leave out: the types of outputs, which get those that inference finds, and the name of a graph."""
 
 from __future__ import annotations
 
@@ -59,3 +59,10 @@ def test_what_inference_does_not_know_stays_as_it_is() -> None:
     text = MODEL.replace('"" : 17', '"" : 17, "mine" : 1').replace("{ a =", "{ s = mine.What (x) a =")
     model = with_output("s", text)
     assert with_output_types(model, base=None) is None
+
+
+def test_a_graph_without_a_name_turns_no_rewrite_off() -> None:
+    model = onnx.parser.parse_model(MODEL)
+    model.graph.ClearField("name")
+    report = surgeon.rewrite(model, target="rtx").report
+    assert [a.pass_name for a in report.applied] == ["identity"]

@@ -96,11 +96,12 @@ class Source:
             most = SMALL
         # Again without external weights: the checker follows no links, finds none of a model in memory, and opens no
         # file whose name is not UTF-8; and without large ones where the model has more than it takes. With a shape for
-        # each output, and its nodes in order: ONNX Runtime and TensorRT load a model that has neither. And with ONNX
-        # Runtime's operators in a domain of which the checker knows nothing: its optimizers write some in ONNX's own.
+        # each output, a name for each graph, and its nodes in order: ONNX Runtime and TensorRT load a model that has
+        # none of these. And with ONNX Runtime's operators in a domain of which the checker knows nothing: its
+        # optimizers write some in ONNX's own.
         try:
             model = in_own_domain(without_data(self.proto(), most))
-            _sort_nodes(model.graph)
+            _complete(model.graph)
             onnx.checker.check_model(_with_output_shapes(model), full_check=full_check)
         except REFUSALS as error:
             return f"the ONNX checker refuses the input model: {str(error).strip().splitlines()[0]}"
@@ -132,10 +133,11 @@ def _with_output_shapes(model: ModelProto) -> ModelProto:
     return model
 
 
-def _sort_nodes(graph: onnx.GraphProto) -> None:
-    """Put the nodes of a graph and of the bodies in it into topological order."""
+def _complete(graph: onnx.GraphProto) -> None:
+    """Name a graph and the bodies in it, and put their nodes into topological order."""
+    graph.name = graph.name or "graph"
     for body in [g for node in graph.node for g in body_protos(node)]:
-        _sort_nodes(body)
+        _complete(body)
     ordered = in_topological_order(graph.node, "the graph")
     if any(a is not b for a, b in zip(ordered, graph.node, strict=True)):
         copies = [type(node).FromString(node.SerializeToString()) for node in ordered]
