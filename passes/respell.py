@@ -2,8 +2,8 @@
 
 Why       Each of these is a peculiarity of some parser, at every opset: no parser reads the layout of LSTM, none takes
           an Einsum with capital letters, 10.0 to 10.8 refuse a ScatterND that says that it has no reduction, and
-          TensorRT-RTX 1.7.1 refuses a Softmax and an ArgMax of one dimension, a vector by a batch of matrices, and a
-          Reduce of a number without dimensions.
+          TensorRT-RTX 1.7.1 refuses a Softmax and an ArgMax of one dimension, a vector by a batch of matrices, a
+          Reduce of a number without dimensions, and an input that is left out by an empty name at the end.
 Rewrites  LSTM, GRU and RNN with layout 1         ->  with layout 0, between Transposes
           Einsum with capital letters             ->  Einsum with lower-case ones
           ReduceMax and ReduceMin of bool         ->  of int32, between Casts
@@ -15,6 +15,7 @@ Rewrites  LSTM, GRU and RNN with layout 1         ->  with layout 0, between Tra
           GridSample<mode = "linear">             ->  GridSample, whose default that is
           ScatterND<reduction = "none">           ->  ScatterND
           CastLike(x, like)                       ->  Cast(x)
+          Slice, Conv and others with an empty name as last input  ->  without it
 Exact     Bit for bit.
 Price     ONNX Runtime on one thread: Softmax of [1000] 3 nodes, 0.006 ms next to 0.005; ReduceMax of bool, [64,512], 3
           nodes, 0.02 next to 0.03. LSTM with layout 1, 256 units, [8,32,256]: 5 nodes, 2.6; ONNX Runtime has no kernel
@@ -27,6 +28,7 @@ from onnx import TensorProto
 
 from surgeon import Stage, attr, not_mine, op, require, rule, var
 
+from ._reading import trimmed
 from ._reduction import over_nothing
 
 x, like = var("x"), var("like")
@@ -132,3 +134,14 @@ def scatter_nd(b):
 def cast_like(b, x, like):
     require(b.dtype(like), "the type that it casts to is not known")
     return b.Cast(x, to=b.dtype(like))
+
+
+@rule(
+    op.Conv(...) | op.Dropout(...) | op.Gemm(...) | op.Slice(...) | op.Split(...) | op.Squeeze(...) | op.Trilu(...),
+    stage=Stage.LOWER,
+    strategy="decompose",
+)
+def empty_last(b):
+    if b.root.inputs[-1] is not None:
+        not_mine()
+    return b.node(b.root.op, trimmed(b.root.inputs), len(b.root.outputs), "", b.root.attrs)

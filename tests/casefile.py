@@ -129,8 +129,6 @@ def _graph_lines(graph: GraphProto, outer: dict[str, str], indent: str) -> Itera
                 names[name] = f"%{count}"
                 count += 1
         inputs = [names.get(i, i) for i in node.input]
-        while inputs and not inputs[-1]:
-            inputs.pop()
         attrs = sorted(f"{a.name}={_attribute(a)}" for a in node.attribute if a.type != AttributeProto.GRAPH)
         op = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
         yield (

@@ -129,6 +129,15 @@ MEASURED: dict[str, list[Example]] = {
     ] + [
         Example("AveragePool", "7.0 to 8.4", "the pads [0, 2] are refused", 11, *both("(float[1,1,8] x) => (float[a,b,c] y) { y = AveragePool <kernel_shape = [3], pads = [0, 2]> (x) }", "[0, 2]", "[0, 1]")),
     ],
+    "empty_last": [
+        Example("Slice", "rtx", "its last input has an empty name", 13, *both('(float[4,5] x) => (float[a,b] y) <int64[2] s = {1, 1}, int64[2] e = {3, 3}> { y = Slice (x, s, e, "", "") }', '"", ""', '""')),
+        Example("Conv", "rtx", "its last input has an empty name", 13, *both('(float[1,1,4,4] x) => (float[1,1,4,4] y) <float[1,1,1,1] w = {2}> { y = Conv (x, w, "") }', ', ""', "")),
+        Example("Gemm", "rtx", "its last input has an empty name", 13, *both('(float[2,1] x) => (float[2,1] y) <float[1,1] w = {2}> { y = Gemm (x, w, "") }', ', ""', "")),
+        Example("Trilu", "rtx", "its last input has an empty name", 14, *both('(float[2,2] x) => (float[2,2] y) { y = Trilu <upper = 1> (x, "") }', ', ""', "")),
+        Example("Squeeze", "rtx", "its last input has an empty name", 13, *both('(float[2,1] x) => (float[2] y) { y = Squeeze (x, "") }', ', ""', "")),
+        Example("Split", "rtx", "its last input has an empty name", 13, *both('(float[2,2] x) => (float[1,2] y, float[1,2] z) { y, z = Split (x, "") }', ', ""', "")),
+        Example("Dropout", "rtx", "its last input has an empty name", 13, *both('(float[2,2] x) => (float[2,2] y) { y = Dropout (x, "", "") }', '"", ""', '""')),
+    ],
     "slice_counts": [
         Example("Slice", "rtx", "its inputs have 1 and 2 numbers", 13, *both("(float[4,5] x) => (float[a,b] y) <int64[2] s = {1, 1}, int64[2] e = {3, 3}, int64[1] f = {3}, int64[2] k = {0, 1}> { y = Slice (x, s, f, k) }", "(x, s, f, k)", "(x, s, e, k)")),
     ],
