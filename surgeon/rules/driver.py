@@ -409,7 +409,7 @@ def _standing_in(node: Node, made: Mapping[Node, Rewrite]) -> Node | None:
     """Which of the nodes that were made is the node itself, or has it in a body; None where none is."""
     step: Node | None = node
     while step is not None and step not in made:
-        step = step.graph.owner
+        step = step.graph.holder
     return step
 
 
