@@ -47,6 +47,11 @@ class Reading:
         self.b.matched = tuple(dict.fromkeys((*self.b.matched, *found, *self.sliced)))
         return found
 
+    @staticmethod
+    def masks_of(nodes: Sequence[Node]) -> list[Value]:
+        """The masks whose places some nodes compute with."""
+        return list(dict.fromkeys(input_of(n) for n in nodes if n.key == "NonZero"))
+
     def _sources(self, values: Sequence[Value], follows: Callable[[Value], bool]) -> list[Node]:
         """The nodes that make some tensors, in the order of the graph, back to what does not follow."""
         todo, found = [v for v in values if follows(v)], dict[Node, None]()

@@ -30,6 +30,7 @@ from surgeon.ir.lattice import FLOATS
 from surgeon.rules.rule import Decline
 
 from ._counting import counted
+from ._places import COUNT, mask_of, same_places, see, takes_first
 from ._scattering import neutral
 from ._shapes import dims, input_of
 
@@ -41,7 +42,6 @@ BY_ELEMENT = frozenset(
     | {"Tanh", "Where"}
 )
 REDUCTIONS = {"ReduceSum": "add", "ReduceMean": "add", "ReduceProd": "mul", "ReduceMax": "max", "ReduceMin": "min"}
-COUNT = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 SIZES = COUNT | {"Concat", "Gather", "Shape", "Slice"}
 
 
@@ -50,7 +50,7 @@ SIZES = COUNT | {"Concat", "Gather", "Shape", "Slice"}
 
 @rule(op.ScatterND(x, places, updates), stage=Stage.FUSE)
 def assign(b, x, places, updates):
-    mask = _mask(b, places)
+    mask = mask_of(b, places)
     if mask is None or b.root.attr("reduction") not in (None, "none"):
         not_mine()
     over = _require_same_sizes(b, mask, x)
@@ -62,28 +62,11 @@ def assign(b, x, places, updates):
     return b.Where(_shown(b, mask, rest), spread, x)
 
 
-def _mask(b: Builder, places: Value) -> Value | None:
-    """The mask of which a tensor holds the positions, a row each."""
-    turned = places.producer
-    if turned is None or turned.key != "Transpose" or list(turned.attr("perm") or [1, 0]) != [1, 0]:
-        return None
-    found = input_of(turned).producer
-    if found is None or found.key != "NonZero":
-        return None
-    _see(b, turned, found)
-    return input_of(found)
-
-
-def _see(b: Builder, *nodes: Node) -> None:
-    """Take nodes into the window: others may read them, too, and the proof has to know what they hold."""
-    b.matched = tuple(dict.fromkeys((*b.matched, *nodes)))
-
-
 def _see_sizes(b: Builder, value: Value | None) -> None:
     """Take into the window how a vector of sizes is computed from the places."""
     node = None if value is None else value.producer
     if node is not None and node.key in SIZES:
-        _see(b, node)
+        see(b, node)
         for v in node.inputs[:1] if node.key != "Concat" else node.inputs:
             _see_sizes(b, v)
 
@@ -122,7 +105,7 @@ def _spread_anew(b: Builder, value: Value, places: Value, form: tuple[int, int],
         return single
     if known is not None or node is None:
         raise Decline("its updates are no tensor with an element for each of the data")
-    _see(b, node)
+    see(b, node)
     if node.key in ("ConstantOfShape", "Expand"):
         _see_sizes(b, node.inputs[-1])
     if node.key == "ConstantOfShape":
@@ -132,9 +115,9 @@ def _spread_anew(b: Builder, value: Value, places: Value, form: tuple[int, int],
         return b.constant(array.reshape(()), b.dtype(value))
     if node.key == "Expand" and len(b.shape(input_of(node)) or [0] * 99) <= rest:
         return input_of(node)  # each row is the same
-    if node.key == "GatherND" and not node.attr("batch_dims") and _same_places(b, input_of(node, 1), places):
+    if node.key == "GatherND" and not node.attr("batch_dims") and same_places(b, input_of(node, 1), places):
         source = input_of(node)
-        mask = _mask(b, places)
+        mask = mask_of(b, places)
         assert mask is not None
         _require_same_sizes(b, mask, source)
         require(b.rank(source) == sum(form), "its updates are of another rank")
@@ -145,18 +128,13 @@ def _spread_anew(b: Builder, value: Value, places: Value, form: tuple[int, int],
     return result
 
 
-def _same_places(b: Builder, one: Value, other: Value) -> bool:
-    """Whether two tensors hold the positions of one mask."""
-    return one is other or (_mask(b, one) is not None and _mask(b, one) is _mask(b, other))
-
-
 def _single(b: Builder, value: Value) -> Value | None:
     """The one element that a tensor repeats, in at most one dimension; None where it is not known to repeat one."""
     while value.producer is not None and value.producer.key in ONE_VALUE:
         shape = b.shape(value)
         if shape is not None and all(d == 1 for d in shape):
             break
-        _see(b, value.producer)
+        see(b, value.producer)
         if value.producer.key in ("Expand", "Tile"):
             _see_sizes(b, value.producer.inputs[1])
         value = input_of(value.producer)
@@ -170,7 +148,7 @@ def _single(b: Builder, value: Value) -> Value | None:
 def _all_of(b: Builder, value: Value, places: Value) -> Value:
     """What was taken by the mask, behind a Slice of as many elements as there are places: that takes all."""
     node = value.producer
-    if node is None or node.key != "Slice" or not _takes_first(b, node, places):
+    if node is None or node.key != "Slice" or not takes_first(b, node, places):
         return value
     nodes, source = [node], input_of(node)
     while source.producer is not None and source.producer.key in ("Identity", "Reshape"):
@@ -179,18 +157,18 @@ def _all_of(b: Builder, value: Value, places: Value) -> Value:
         nodes.append(source.producer)
         source = input_of(source.producer)
     taken = source.producer
-    if taken is None or taken.key != "GatherND" or not _same_places(b, input_of(taken, 1), places):
+    if taken is None or taken.key != "GatherND" or not same_places(b, input_of(taken, 1), places):
         return value
-    _see(b, *nodes)
+    see(b, *nodes)
     return source
 
 
 def _first_elements(b: Builder, value: Value, places: Value, mask: Value) -> Value | None:
     """masked_scatter: the first elements of a vector, one for each place, at the places; None for other updates."""
     node = value.producer
-    if node is None or node.key != "Slice" or not _takes_first(b, node, places):
+    if node is None or node.key != "Slice" or not takes_first(b, node, places):
         return None
-    _see(b, node)
+    see(b, node)
     shape = require_some(b.shape(mask), "the rank of the mask is not known")
     require(sum(not isinstance(d, int) for d in shape) <= 1, "the mask has several sizes that are not static")
     flat = b.Reshape(b.Cast(_shown(b, mask, 0), to=TensorProto.INT32), np.asarray([-1], np.int64))
@@ -199,32 +177,6 @@ def _first_elements(b: Builder, value: Value, places: Value, mask: Value) -> Val
     sizes = [d if isinstance(d, int) else -1 for d in shape]
     made: Value = b.Reshape(taken, np.asarray(sizes, np.int64))
     return made
-
-
-def _takes_first(b: Builder, node: Node, places: Value) -> bool:
-    """Whether a Slice takes the first elements of a vector, as many as there are places."""
-    if b.rank(input_of(node)) != 1 or not _is_count(b, node.operands()[2], places):
-        return False
-    ends = {1: (0, 0), 3: (0, 0), 4: (1, 1)}  # of starts, axes and steps: the lowest and the highest
-    given = {k: b.value(v) for k, v in enumerate(node.operands()) if k in ends}
-    return all(v is not None and (v.min(), v.max()) == ends[k] for k, v in given.items())
-
-
-def _is_count(b: Builder, value: Value | np.ndarray, places: Value) -> bool:
-    """Whether a tensor of one element is the number of places."""
-    while isinstance(value, Value) and value.producer is not None and value.producer.key in COUNT:
-        _see(b, value.producer)
-        value = input_of(value.producer)
-    node = value.producer if isinstance(value, Value) else None
-    if node is None or node.key not in ("Gather", "Slice"):
-        return False
-    whole, at, out = input_of(node), b.value(node.operands()[1]), node.outputs[0]
-    shape = whole.producer
-    if shape is None or shape.key != "Shape" or not _same_places(b, input_of(shape), places):
-        return False
-    _see(b, node, shape)
-    first = at is not None and at.size == 1 and not at.any()
-    return first and (node.key == "Gather" or (out is not None and b.shape(out) == (1,)))
 
 
 # ---- what is taken by a mask and reduced -----------------------------------------------------------------------------
@@ -243,7 +195,7 @@ taken = (
     stage=Stage.FUSE,
 )  # fmt: skip
 def reduce(b, x, places=None, mask=None):
-    mask = _mask(b, places) if mask is None and places is not None else mask
+    mask = mask_of(b, places) if mask is None and places is not None else mask
     if mask is None or b.dtype(x) not in FLOATS:
         not_mine()
     over = _require_same_sizes(b, mask, x)
@@ -290,7 +242,7 @@ sizes_of_places, sizes_of_positions = op.Shape(places), op.Shape(op.NonZero(var(
     stage=Stage.FUSE,
 )  # fmt: skip
 def count(b, places=None, mask=None, end=None):
-    mask = _mask(b, places) if places is not None else mask
+    mask = mask_of(b, places) if places is not None else mask
     of_a_part = any(n.key == "Shape" and (n.attr("start") or n.attr("end") is not None) for n in b.matched)
     if mask is None or of_a_part or b.target.imports("NonZero"):
         not_mine()

@@ -5,6 +5,8 @@ Why       NonZero returns as many places as its mask has true elements: a size t
           like that, mixtures of experts the tokens of each one, PointPillars the pillars of each sample.
 Rewrites  ScatterND or ScatterElements(data, f(NonZero(mask)), g(NonZero(mask)))  ->  the same with as many places as
           the mask has elements, the last one again and again; data itself where there is none
+          ScatterND(data, NonZero(mask expanded to rows), g(NonZero(mask)) flattened)  ->  the same of whole rows
+          the first or the last of g(NonZero(mask))  ->  the same
           the same that adds, or Reduce(g(NonZero(mask))) over the places  ->  what changes nothing for those places
 Exact     Bit for bit: f and g compute each row by itself, and the same row is written to the same place again. Sums in
           another order, to rounding.
@@ -20,9 +22,12 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, not_mine, op, require, require_some, rule, var
+from surgeon import ANY, Builder, Stage, const, not_mine, op, require, require_some, rule, var
 from surgeon.ir.graph import Node, Value
+from surgeon.rules.rule import Decline
 
+from ._places import mask_of, takes_first
+from ._row_rules import Rows
 from ._rows import Reading
 from ._scattering import counted, neutral
 from ._shapes import dims, input_of, output_of, size, vector_of
@@ -91,6 +96,61 @@ def reduce(b, updates):
     return b.Div(total, b.Reshape(count, np.zeros(0, np.int64)))
 
 
+@rule(
+    op.ScatterND(data, op.Transpose(op.NonZero(op.Expand(op.Unsqueeze(var("mask"), ...), ANY))), updates),
+    stage=Stage.FUSE,
+)
+def whole_rows(b, data, mask, updates):
+    if b.target.imports("NonZero") or b.root.attr("reduction") not in (None, "none"):
+        not_mine()
+    spread = next(n for n in b.matched if n.key == "Expand")
+    places = input_of(b.root, 1)
+    if mask_of(b, places) is not output_of(spread):
+        not_mine()
+    own, whole = dims(b, mask) or [], dims(b, data) or []
+    of_data = bool(own and whole) and dims(b, output_of(spread)) == whole and own == whole[: len(own)]
+    require(of_data, "the mask is not known to have the sizes of the data")
+    rest = whole[len(own) :]
+    fits = (b.shape(input_of(spread)) or ())[len(own) :] == (1,) * len(rest)
+    require(rest and fits and all(isinstance(d, int) for d in rest), "the mask is not one of whole rows")
+    rows = require_some(_rows_behind(b, updates, places, mask, rest), "what is written are no rows of the mask")
+    return b.ScatterND(data, b.Transpose(b.NonZero(mask), perm=[1, 0]), rows)
+
+
+def _rows_behind(b: Builder, value: Value, places: Value, mask: Value, rest: list[int]) -> Value | None:
+    """The rows that were flattened, one for each place of the mask; None where that is not known."""
+    node = value.producer
+    if node is not None and node.key == "Slice" and takes_first(b, node, places):
+        node = input_of(node).producer
+    while node is not None and node.key in ("Expand", "Reshape"):
+        rows = input_of(node)
+        shape = b.shape(rows)
+        if shape is not None and list(shape[1:]) == rest and _are_of(b, rows, mask):
+            return rows
+        node = rows.producer
+    return None
+
+
+def _are_of(b: Builder, rows: Value, mask: Value) -> bool:
+    """Whether a tensor has a row for each place of the mask."""
+    reading = Reading(b)
+    try:
+        return reading.state(rows) == Rows(0) and reading.masks_of(reading.needed(rows)) == [mask]
+    except Decline:
+        return False
+
+
+@rule(op.Gather(updates, const("number")), stage=Stage.FUSE)
+def take(b, updates, number):
+    reading = _reading(b, updates)
+    rows, shape = reading.axis(updates, NO_ROWS), reading.shape(updates)
+    if rows != b.root.attr("axis") % len(shape):
+        not_mine()
+    require(number.size and number.max() < 1 and number.min() >= -1, "other places than the first and the last")
+    taken = _Taken(b, reading.needed(updates))
+    return b.Gather(taken.again(updates), number, axis=rows)
+
+
 def _reading(b: Builder, value: Value) -> Reading:
     """What is known of the tensors behind a mask; another pass's business where there is no mask."""
     if b.target.imports("NonZero") or not b.root.graph.of(["NonZero"]):
@@ -105,7 +165,7 @@ class _Taken:
     """The rows of a mask, computed for as many places as it has elements; `count` is how many it takes, a vector."""
 
     def __init__(self, b: Builder, nodes: list[Node]) -> None:
-        mask, *others = dict.fromkeys(input_of(n) for n in nodes if n.key == "NonZero")
+        mask, *others = Reading.masks_of(nodes)
         require(not others, "the rows are of several masks")
         self.b = b
         truth = mask if b.dtype(mask) == TensorProto.BOOL else b.Cast(mask, to=TensorProto.BOOL)

@@ -1,0 +1,60 @@
+"""What passes over masks share: the places where a mask holds, as exporters write them, and how many these are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from surgeon import Builder
+from surgeon.ir.graph import Node, Value
+
+from ._shapes import input_of
+
+COUNT = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+
+
+def mask_of(b: Builder, places: Value) -> Value | None:
+    """The mask of which a tensor holds the positions, a row each."""
+    turned = places.producer
+    if turned is None or turned.key != "Transpose" or list(turned.attr("perm") or [1, 0]) != [1, 0]:
+        return None
+    found = input_of(turned).producer
+    if found is None or found.key != "NonZero":
+        return None
+    see(b, turned, found)
+    return input_of(found)
+
+
+def see(b: Builder, *nodes: Node) -> None:
+    """Take nodes into the window: others may read them, too, and the proof has to know what they hold."""
+    b.matched = tuple(dict.fromkeys((*b.matched, *nodes)))
+
+
+def same_places(b: Builder, one: Value, other: Value) -> bool:
+    """Whether two tensors hold the positions of one mask."""
+    return one is other or (mask_of(b, one) is not None and mask_of(b, one) is mask_of(b, other))
+
+
+def takes_first(b: Builder, node: Node, places: Value) -> bool:
+    """Whether a Slice takes the first elements of a vector, as many as there are places."""
+    if b.rank(input_of(node)) != 1 or not is_count(b, node.operands()[2], places):
+        return False
+    ends = {1: (0, 0), 3: (0, 0), 4: (1, 1)}  # of starts, axes and steps: the lowest and the highest
+    given = {k: b.value(v) for k, v in enumerate(node.operands()) if k in ends}
+    return all(v is not None and (v.min(), v.max()) == ends[k] for k, v in given.items())
+
+
+def is_count(b: Builder, value: Value | np.ndarray, places: Value) -> bool:
+    """Whether a tensor of one element is the number of places."""
+    while isinstance(value, Value) and value.producer is not None and value.producer.key in COUNT:
+        see(b, value.producer)
+        value = input_of(value.producer)
+    node = value.producer if isinstance(value, Value) else None
+    if node is None or node.key not in ("Gather", "Slice"):
+        return False
+    whole, at, out = input_of(node), b.value(node.operands()[1]), node.outputs[0]
+    shape = whole.producer
+    if shape is None or shape.key != "Shape" or not same_places(b, input_of(shape), places):
+        return False
+    see(b, node, shape)
+    first = at is not None and at.size == 1 and not at.any()
+    return first and (node.key == "Gather" or (out is not None and b.shape(out) == (1,)))
