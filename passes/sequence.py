@@ -11,6 +11,7 @@ Rewrites  SequenceAt(SequenceConstruct(a, b, ...), i)            ->   the i-th o
                                                                       the size of x
           the same behind SequenceEmpty, SequenceInsert, SequenceErase and Identity
           the same behind SequenceMap                            ->   its body for each tensor
+          any of them of a sequence that an If returns         ->   the If of what they make of each branch's
           OptionalGetElement(Optional(x))                        ->   x
           OptionalHasElement of an Optional, or of a tensor      ->   whether it has one
 Exact     Bit for bit. Indices and sizes must be constants, and the number of parts known, but for parts of 1 and where
@@ -25,9 +26,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from onnx import NodeProto
+from onnx.helper import make_tensor_value_info
 
 from surgeon import Builder, Stage, attr, op, require, require_some, rule, var
 from surgeon.ir.graph import Node, Value
+from surgeon.ir.protos import body_protos
 from surgeon.rules.rule import Decline
 
 from ._copy import constants_of, copied, present, reads_of_function
@@ -188,6 +192,32 @@ class Rows:
         end = axis % (self.rank if new_axis else self.rank - 1)
         moved = moved_axis(b, self.x, self.rank, self.axis, end)
         return moved if new_axis else joined(b, moved, end)
+
+
+@rule(
+    op.SequenceAt(op.If(...), var("position")) | op.ConcatFromSequence(op.If(...)) | op.SequenceLength(op.If(...)),
+    stage=Stage.CLEAN,
+)
+def in_branches(b, position=None):
+    require(position is None or b.value(position) is not None, "the index is computed at run time")
+    node, index = next(n for n in b.matched if n.key == "If"), input_of(b.root).index
+    require(b.dtype(b.root.outputs[0]), "the type of its tensors is not known")
+    require(not any(map(reads_of_function, node.bodies)), "a branch reads an attribute of its function")
+    proto = NodeProto()
+    proto.CopyFrom(present(node))
+    for body in body_protos(proto):
+        reader = NodeProto()
+        reader.CopyFrom(b.root.proto)
+        reader.name, reader.input[0], reader.output[0] = "", body.output[index].name, "of_the_sequence"
+        named = {o for n in body.node for o in n.output} | {t.name for t in body.initializer}
+        require(named.isdisjoint([*reader.input[1:], *reader.output]), "a branch has a name that it reads")
+        body.node.append(reader)
+        del body.output[:]
+        body.output.append(make_tensor_value_info("of_the_sequence", b.dtype(b.root.outputs[0]), None))
+    proto.input[:], proto.output[:] = ["condition"], ["result"]
+    tensors = {"condition": input_of(node)}
+    copied(b, [proto], tensors)
+    return tensors["result"]
 
 
 @rule(op.SequenceAt(sequence, var("position")), stage=Stage.CLEAN)
