@@ -89,6 +89,22 @@ def test_sizes_that_must_be_equal_keep_their_name(what: str) -> None:
     assert not result.report.applied
 
 
+def test_the_height_and_the_width_of_a_picture_may_differ() -> None:
+    model = parsed("g (float[batch,3,side,side] x) => (float[batch,3,side,side] a) { a = Relu (x) }")
+    result = surgeon.rewrite(model, target="rtx")
+    assert sizes(result.model) == [["batch", 3, "x_2", "x_3"]]
+    square = "g (float[1,1,side,side] x) => (float[1,1,side,side] a) { a = MatMul (x, x) }"
+    assert sizes(surgeon.rewrite(parsed(square), target="rtx").model) == [[1, 1, "side", "side"]]
+
+
+def test_sizes_of_two_names_may_be_equal() -> None:
+    """A product, whose sizes an exporter named by their places."""
+    text = "g (float[unk__1,unk__2] x, float[unk__1,unk__2] y) => (float[a,b] z) { z = MatMul (x, y) }"
+    result = surgeon.rewrite(parsed(text), target="rtx")
+    assert sizes(result.model) == [["x_0", "y_0"], ["y_0", "y_1"]]
+    assert not result.report.warnings
+
+
 def test_rtx_builds_it_for_sizes_that_differ() -> None:
     model = parsed(MODELS["two inputs that are not read together"][0])
     assert not builds(model, x=(2, 3), y=(5, 3))

@@ -1,6 +1,7 @@
 """Give dimensions of inputs that share a name by accident names of their own.
 
-Exporters write `?`, `None` or `unk__0` for every size that they do not know. To ONNX, and to TensorRT from 8.5 on, one
+Exporters write `?`, `None` or `unk__0` for every size that they do not know, and people one name for the height and the
+width of a picture. To ONNX, and to TensorRT from 8.5 on, one
 name is one size: an engine is refused for a batch of 1 and a picture of 640, or for two sentences of other lengths.
 
 Whether sizes must be equal is found out by runs: where some of the dimensions double and the model still runs, these
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +27,7 @@ from surgeon.proof.whole import sizes_that_run, whole_pair
 
 # What exporters write for a size of which they know nothing.
 ACCIDENTAL = re.compile(r"\?|-1|None|none|unknown|unk__\d+|dynamic_axes_\d+")
+PICTURE = 4  # dimensions of an input that may be a picture
 MOST_AXES = 16  # dimensions with accidental names; the runs grow with the square of that
 
 
@@ -52,7 +54,7 @@ def with_own_names(model: ModelProto, *, base: Path | None, shapes: Mapping[str,
     for axis in axes:
         dims[axis].dim_param = _fresh(axis, taken)
     try:
-        groups = _Trial([made, model], base, shapes, axes).groups()
+        groups = _Trial([made, model, _of_one_size(model, axes)], base, shapes, axes).groups()
     except Unrunnable as error:
         why = f"inputs share the sizes {', '.join(shared)}, and whether they must is not known: {error}"
         return Prepared(model, [], [why])
@@ -66,14 +68,36 @@ def with_own_names(model: ModelProto, *, base: Path | None, shapes: Mapping[str,
 
 
 def _shared(model: ModelProto) -> dict[str, list[Axis]]:
-    """The dimensions of inputs by name, of accidental names that several have."""
+    """The dimensions of inputs by name, of names that several have by accident."""
     found: dict[str, list[Axis]] = defaultdict(list)
-    if not any(ACCIDENTAL.fullmatch(d.dim_param) for i in model.graph.input for d in i.type.tensor_type.shape.dim):
+    if not any(_may_be_shared(info) for info in model.graph.input):
         return found  # without a look at every weight
     for axis, dim in _dims(model).items():
-        if ACCIDENTAL.fullmatch(dim.dim_param):
-            found[dim.dim_param].append(axis)
-    return {name: axes for name, axes in found.items() if len(axes) > 1}
+        found[dim.dim_param].append(axis)
+    found.pop("", None)
+    pictures = {info.name for info in model.graph.input if len(info.type.tensor_type.shape.dim) >= PICTURE}
+    several = {name: axes for name, axes in found.items() if len(axes) > 1}
+    return {name: axes for name, axes in several.items() if ACCIDENTAL.fullmatch(name) or _are_sides(axes, pictures)}
+
+
+def _may_be_shared(info: ValueInfoProto) -> bool:
+    names = [d.dim_param for d in info.type.tensor_type.shape.dim if d.dim_param]
+    return len(names) > len(set(names)) or any(map(ACCIDENTAL.fullmatch, names))
+
+
+def _are_sides(axes: Sequence[Axis], pictures: Container[str]) -> bool:
+    """Whether dimensions of one name are those of a single picture."""
+    return axes[0].input in pictures and all(axis.input == axes[0].input for axis in axes)
+
+
+def _of_one_size(model: ModelProto, axes: Sequence[Axis]) -> ModelProto:
+    """The model whose dimensions with accidental names have one name: the last of its sizes that are tried."""
+    made = ModelProto()
+    made.CopyFrom(model)
+    for axis, dim in _dims(made).items():
+        if axis in axes or ACCIDENTAL.fullmatch(dim.dim_param):
+            dim.dim_param = "one_size"
+    return made
 
 
 def _dims(model: ModelProto) -> dict[Axis, TensorShapeProto.Dimension]:
@@ -138,7 +162,7 @@ class _Trial:
     def __init__(
         self, models: Sequence[ModelProto], base: Path | None, shapes: Mapping[str, Sequence[int]], axes: Sequence[Axis]
     ) -> None:
-        """`models` has the model with a name for each of the `axes`, then as it was: where all must be equal.
+        """`models` has the model with a name for each of the `axes`, then as it was, then with one name for all.
 
         Raises Unrunnable where the model does not run at all, UsageError where `shapes` does not fit it.
         """
