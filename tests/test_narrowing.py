@@ -30,6 +30,13 @@ INSIDE = (
     y = Cast <to = 1> (b)
 }"""
 )
+RANKS = (
+    HEAD
+    + """g (double[N,5] x) => (int64[N,2] i) <int64[1] k = {2}> {
+    p = Softmax <axis = -1> (x)
+    v, i = TopK (p, k)
+}"""
+)
 RECURRENT = (  # ONNX Runtime loads it, and has no kernel for it
     HEAD
     + """g (double[4,N,1] x) => (double[4,1,N,1] y) <double[1,3,1] w = {0.1, 0.2, 0.3}, double[1,3,1] r = {1, 2, 3}> {
@@ -122,6 +129,11 @@ def test_the_lowest_number_stays_a_number() -> None:
 def test_what_rounding_explains_is_said_with_the_number() -> None:
     """The remainder of 1e3 moves by as much as 1e3 is rounded."""
     assert 1e-5 < carried(narrowed(REMAINDER)) < 1e-3
+
+
+def test_ranks_of_what_fp32_cannot_tell_apart_are_told() -> None:
+    (told,) = narrowed(RANKS).report.warnings
+    assert told.endswith("of the output 'i' on large inputs integers differ")
 
 
 def test_what_rounding_does_not_explain_is_refused() -> None:
