@@ -94,9 +94,14 @@ def attended(b: Builder, heads: Heads, mask: Value | None, added: Value | None) 
     scores = b.MatMul(b.Mul(heads.q, float(scale)), b.Transpose(heads.k, perm=[0, 1, 3, 2]))
     scores = plus(b, scores, added)
     if mask is not None and not is_dummy(b, mask):
-        filtered = max(setting(b, "mask_filter_value", LEAST_FILTER), LOWEST[dtype])
+        filtered = setting(b, "mask_filter_value", LEAST_FILTER)
         kept = _kept(b, mask, heads)
-        scores = b.Add(scores, b.Where(kept, b.constant(0.0, dtype), b.constant(filtered, dtype)))
+        if filtered < LOWEST[dtype]:  # in fp32, where ONNX Runtime adds it, nothing is left of a score beside it
+            alike = filtered <= LOWEST[TensorProto.FLOAT] or not b.root.attr("unidirectional")
+            require(alike, f"its mask_filter_value of {filtered:g} is beyond fp16, and not that of keys behind")
+            scores = b.Where(kept, scores, b.constant(LOWEST[dtype], dtype))
+        else:
+            scores = b.Add(scores, b.Where(kept, b.constant(0.0, dtype), b.constant(filtered, dtype)))
     if b.root.attr("unidirectional"):
         scores = b.Where(_not_behind(b, heads), scores, b.constant(LOWEST[dtype], dtype))
     y = b.MatMul(b.Softmax(scores, axis=-1), heads.v)

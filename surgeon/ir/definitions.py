@@ -299,11 +299,15 @@ def _attended(
     """Of [batch, heads, positions, size]."""
     queries, keys = q.shape[2], k.shape[2]
     scores = _sum(_product(q * q.dtype.type(scale or 1 / math.sqrt(q.shape[3])), np.swapaxes(k, 2, 3)), added)
+    lowest = np.finfo(scores.dtype).min
     if mask is not None:
-        filtered = max(mask_filter_value, float(np.finfo(scores.dtype).min))
-        scores = scores + np.where(_seen(mask, q.shape[0], keys), 0, filtered).astype(scores.dtype)
+        seen = _seen(mask, q.shape[0], keys)
+        if mask_filter_value < lowest:  # it is added in fp32, where nothing is left of a score beside it
+            scores = np.where(seen, scores, lowest)
+        else:
+            scores = scores + np.where(seen, 0, mask_filter_value).astype(scores.dtype)
     if unidirectional:
-        scores = np.where(np.tri(queries, keys, keys - queries, dtype=bool), scores, np.finfo(scores.dtype).min)
+        scores = np.where(np.tri(queries, keys, keys - queries, dtype=bool), scores, lowest)
     y = np.moveaxis(_product(_softmax(_wide(scores)).astype(q.dtype), v), 1, 2)
     return y.reshape(*y.shape[:2], -1)
 
@@ -319,6 +323,8 @@ def _seen(mask: np.ndarray, batch: int, keys: int) -> np.ndarray:
         ends, starts = (mask, np.zeros_like(mask)) if len(mask) == batch else np.split(mask, 2)
         positions = np.arange(keys)
         return ((positions < ends[:, None]) & (positions >= starts[:, None]))[:, None, None]
+    if mask.ndim == 2 and mask.shape[1] == 1:  # stands for none
+        return np.ones((1, 1, 1, 1), bool)
     return (mask > 0)[:, None, None] if mask.ndim == 2 else (mask > 0)[:, None]
 
 
