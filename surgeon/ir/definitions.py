@@ -19,6 +19,7 @@ from surgeon.ir.attributes import read_attribute
 from surgeon.ir.grouped_attention import grouped_attention
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.protos import all_nodes
+from surgeon.ir.schemas import schema
 
 DEFINED = "surgeon.definition"  # the domain of nodes that are to be computed by their definition
 # What normalises a sum -> what normalises, in ONNX Runtime's reading at every opset, and where its bias stands.
@@ -163,14 +164,22 @@ def _applied(kind: str, x: str, attrs: dict[str, Any], opset: int, make: Any) ->
 
 
 def in_own_domain(model: ModelProto) -> ModelProto:
-    """The model itself, with ONNX Runtime's operators in their own domain, where they stand in ONNX's."""
+    """The model itself, with what ONNX's checker refuses and ONNX Runtime runs in the domain of that.
+
+    Its operators that stand in ONNX's own domain, and those that ONNX has deprecated: GroupNormalization of opset 18.
+    """
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    found = [n for n in all_nodes(model.graph) if contrib.is_onnxruntimes(n, opset)]
+    found = [n for n in all_nodes(model.graph) if contrib.is_onnxruntimes(n, opset) or _is_deprecated(n, opset)]
     for node in found:
         node.domain = contrib.DOMAIN
     if found and not any(o.domain == contrib.DOMAIN for o in model.opset_import):
         model.opset_import.append(helper.make_opsetid(contrib.DOMAIN, 1))
     return model
+
+
+def _is_deprecated(node: NodeProto, opset: int) -> bool:
+    known = schema(node.op_type, "", opset) if node.domain in ("", "ai.onnx") else None
+    return known is not None and bool(known.deprecated)
 
 
 # ---- floating point --------------------------------------------------------------------------------------------------

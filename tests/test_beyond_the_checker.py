@@ -1,4 +1,4 @@
-"""What a file may leave out: the types of outputs, which get those that inference finds, and the name of a graph."""
+"""What ONNX's checker refuses and runtimes load: outputs without a type, a graph without a name, old operators."""
 
 from __future__ import annotations
 
@@ -64,5 +64,15 @@ def test_what_inference_does_not_know_stays_as_it_is() -> None:
 def test_a_graph_without_a_name_turns_no_rewrite_off() -> None:
     model = onnx.parser.parse_model(MODEL)
     model.graph.ClearField("name")
+    report = surgeon.rewrite(model, target="rtx").report
+    assert [a.pass_name for a in report.applied] == ["identity"]
+
+
+def test_an_operator_that_onnx_has_deprecated_turns_no_rewrite_off() -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 18]> g (float[2,4,5] x) => (float[2,4,5] y) '
+        "<float[2] s = {1, 2}, float[2] b = {0, 1}> "
+        "{ a = Identity (x) y = GroupNormalization <num_groups = 2> (a, s, b) }"
+    )
     report = surgeon.rewrite(model, target="rtx").report
     assert [a.pass_name for a in report.applied] == ["identity"]
