@@ -250,7 +250,8 @@ def _times(like: np.ndarray, factor: float) -> np.ndarray:
 def _parts(values: np.ndarray, like: np.ndarray) -> Iterator[np.ndarray]:
     """Numbers in arrays like another one, the last one filled up."""
     for start in range(0, values.size, max(like.size, 1)):
-        yield np.resize(values[start : start + like.size], like.size).reshape(like.shape)
+        part = values[start : start + like.size]
+        yield np.pad(part, (0, like.size - part.size), mode="edge").reshape(like.shape)
 
 
 def _halved(

@@ -204,6 +204,7 @@ def probed_sizes(window: Window, is_quick: Callable[[Sequence[SizedInput]], bool
     if not free:
         return
     seen: set[tuple[int, ...]] = set()
+    quick: dict[tuple[int, ...], bool] = {}
     for sizes in (*_small(len(free)), *_named(len(free), window), *_large(len(free))):
         if sizes in seen or (0 in sizes and not window.runs_on_nothing):
             continue
@@ -212,8 +213,11 @@ def probed_sizes(window: Window, is_quick: Callable[[Sequence[SizedInput]], bool
         if sized is None:
             continue
         if max(sizes) > TRIED_BEFORE:
-            before = symbols.sized({name: min(s, TRIED_BEFORE) for name, s in zip(free, sizes, strict=True)})
-            if before is None or not is_quick(before):
+            tried = tuple(min(s, TRIED_BEFORE) for s in sizes)
+            if tried not in quick:
+                before = symbols.sized(dict(zip(free, tried, strict=True)))
+                quick[tried] = before is not None and is_quick(before)
+            if not quick[tried]:
                 continue
         yield sized
 
