@@ -346,8 +346,27 @@ def attention(
     num_heads: Any = 1, qkv_hidden_sizes: Any = None, scale: Any = None, unidirectional: Any = 0,
     mask_filter_value: Any = -10000.0, **others: Any,
 ) -> Any:  # fmt: skip
-    projected = _sum(_product(x, weights), bias)
     ends = np.cumsum(qkv_hidden_sizes or [weights.shape[1] // 3] * 3)[:2]
+    return _of_one(
+        _sum(_product(x, weights), bias), ends, mask, past, added, num_heads, scale, unidirectional, mask_filter_value
+    )
+
+
+def quantized_attention(
+    x: Any, weights: Any, bias: Any, x_scale: Any, scale_of_weights: Any, mask: Any = None, x_zero: Any = None,
+    zero_of_weights: Any = None, past: Any = None, num_heads: Any = 1, scale: Any = None, unidirectional: Any = 0,
+    mask_filter_value: Any = -10000.0, **others: Any,
+) -> Any:  # fmt: skip
+    projected = integers_to_floats(x, weights, x_scale, scale_of_weights, x_zero, zero_of_weights, bias)
+    ends = np.arange(1, 3) * (weights.shape[1] // 3)
+    return _of_one(projected, ends, mask, past, None, num_heads, scale, unidirectional, mask_filter_value)
+
+
+def _of_one(
+    projected: Any, ends: Any, mask: Any, past: Any, added: Any, num_heads: int, scale: Any, unidirectional: Any,
+    mask_filter_value: Any,
+) -> Any:  # fmt: skip
+    """Attention of queries, keys and values that stand behind one another in one tensor."""
     q, k, v = (_by_heads(part, num_heads) for part in np.split(projected, ends, axis=-1))
     if past is not None:
         k, v = np.concatenate([past[0], k], axis=2), np.concatenate([past[1], v], axis=2)
@@ -502,7 +521,7 @@ def integers_to_floats(
     a: Any, b: Any, a_scale: Any, b_scale: Any, a_zero: Any = None, b_zero: Any = None, bias: Any = None
 ) -> Any:
     one, other = (x.astype(np.int32) - (0 if z is None else z.astype(np.int32)) for x, z in ((a, a_zero), (b, b_zero)))
-    return _sum((one @ other).astype(np.float32) * (a_scale * b_scale), bias)
+    return _sum((one @ other).astype(a_scale.dtype) * (a_scale * b_scale), bias)
 
 
 def n_bits(
@@ -588,6 +607,7 @@ DEFINITIONS: dict[str, Any] = {
     "MultiHeadAttention": multi_head,
     "NhwcConv": nhwc_conv,
     "NhwcFusedConv": nhwc_fused_conv,
+    "QAttention": quantized_attention,
     "QGemm": qgemm,
     "QLinearAdd": qlinear_add,
     "QLinearAveragePool": qlinear_pool,
