@@ -69,7 +69,9 @@ def quantize(b, x, scale, zero=None):
     dtype = b.dtype(zero) if zero is not None else b.root.attr("output_dtype") or TensorProto.UINT8
     _leave_symmetric_to_dla(b, dtype, zero)
     axis, rank = b.root.attr("axis"), b.rank(x)
-    ratio = b.Div(_numbers(b, x), _numbers(b, _along(b, scale, axis, rank)))
+    ratio = _numbers(b, x)
+    if not _is_one(b, scale):
+        ratio = b.Div(ratio, _numbers(b, _along(b, scale, axis, rank)))
     return _as_integers(b, ratio, None if zero is None else _along(b, _plain(b, zero), axis, rank), dtype)
 
 
@@ -86,7 +88,7 @@ def dequantize(b, x, scale, zero=None):
     is_plain = zero is None or (shift is not None and not shift.any())
     require(b.dtype(x) in LIMITS or is_plain, "its integers of 32 bits have a zero point")
     whole = _centred(b, x, zero if b.dtype(x) in LIMITS else None, axis)
-    numbers = b.Mul(whole, _numbers(b, _along(b, scale, axis, rank)))
+    numbers = whole if _is_one(b, scale) else b.Mul(whole, _numbers(b, _along(b, scale, axis, rank)))
     return numbers if dtype == FLOAT else b.Cast(numbers, to=dtype)
 
 
@@ -364,6 +366,11 @@ def _rank(b: Builder, value: Value) -> int:
     if rank is None:
         raise Decline("a rank is not known")
     return rank
+
+
+def _is_one(b: Builder, scale: Value) -> bool:
+    known = b.value(scale)
+    return known is not None and known.size == 1 and bool((known == 1).all())
 
 
 def _type_of_scale(b: Builder, scale: Value) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import replace
 
 import casefile
@@ -193,3 +194,28 @@ def test_weights_of_four_bits_are_dequantized(dtype: int) -> None:
     assert not result.report.untaken
     assert not result.report.undone
     assert not [n for n in result.model.graph.node if n.domain]
+
+
+SUMS = {  # operators whose kernels shift by the zero point before they round, and global means, which do not
+    "QLinearAdd": "(a, s, z, c, s, w, t, w)",
+    "QLinearMul": "(a, s, z, c, s, w, t, w)",
+    "QLinearGlobalAveragePool": "(a, s, z, t, w)",
+}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="kernels of other processors round otherwise")
+@pytest.mark.parametrize("op", SUMS)
+def test_halves_are_rounded_as_the_kernel_rounds_them(op: str) -> None:
+    """Scales that are multiples of each other make many halves, and the zero point is odd."""
+    rng = np.random.default_rng(0)
+    graph = onnx.parser.parse_graph(
+        f"g (uint8[256,2,2,2] a, uint8[256,2,2,2] c) => (uint8[A,B,C,D] y) <float s = {{0.5}}, float t = {{1}},"
+        f" uint8 z = {{4}}, uint8 w = {{7}}> {{ y = com.microsoft.{op} {SUMS[op]} }}"
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    feeds = {n: rng.integers(0, 40, (256, 2, 2, 2)).astype(np.uint8) for n in ("a", "c")}
+    result = surgeon.rewrite(model, target="rtx")
+    assert not result.report.undone
+    assert not [n for n in result.model.graph.node if n.domain]
+    np.testing.assert_array_equal(Runner(result.model).run(feeds)[0], Runner(model).run(feeds)[0])

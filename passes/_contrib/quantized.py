@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from functools import reduce
+
 import numpy as np
 from onnx import TensorProto
 
@@ -36,24 +39,31 @@ def scalar(b: Builder, value: Value) -> Value:
     return b.Reshape(value, np.zeros(0, np.int64)) if array is None else b.constant(array.reshape(()))
 
 
-def _both(b: Builder) -> tuple[Value, Value, Value, Value | None]:
-    """(the two dequantized factors or summands, the scale and the zero point of the result)."""
-    a, a_scale, a_zero, c, c_scale, c_zero, scale, zero = given(b, 8)
-    one = dequantized(b, needed(a), needed(a_scale), a_zero)
-    other = dequantized(b, needed(c), needed(c_scale), c_zero)
-    return one, other, needed(scale), zero
+def shifted(b: Builder, y: Value, scale: Value | None, zero: Value | None) -> Value:
+    """Quantized numbers that are shifted before they are rounded: an odd zero point turns halves the other way."""
+    shift = None if zero is None else b.value(zero)
+    if zero is None or (shift is not None and not shift.any()):
+        return quantized(b, y, b.constant(1.0, TensorProto.FLOAT) if scale is None else scale, zero)
+    y = y if scale is None else b.Div(y, scalar(b, scale))
+    y = b.Add(y, b.Cast(scalar(b, zero), to=TensorProto.FLOAT))
+    return b.QuantizeLinear(y, np.float32(1), b.constant(0, b.dtype(zero)))
 
 
 @body("QLinearAdd")
 def add(b: Builder) -> Result:
-    one, other, scale, zero = _both(b)
-    return quantized(b, b.Add(one, other), scale, zero)
+    a, a_scale, a_zero, c, c_scale, c_zero, scale, zero = given(b, 8)
+    one = dequantized(b, needed(a), needed(a_scale), a_zero)
+    other = dequantized(b, needed(c), needed(c_scale), c_zero)
+    return shifted(b, b.Add(one, other), needed(scale), zero)
 
 
 @body("QLinearMul")
 def multiply(b: Builder) -> Result:
-    one, other, scale, zero = _both(b)
-    return quantized(b, b.Mul(one, other), scale, zero)
+    """The product of whole numbers, times one factor."""
+    a, a_scale, a_zero, c, c_scale, c_zero, scale, zero = given(b, 8)
+    one, other = (_whole(b, needed(x), z) for x, z in ((a, a_zero), (c, c_zero)))
+    a_scale, c_scale, scale = (scalar(b, needed(s)) for s in (a_scale, c_scale, scale))
+    return shifted(b, b.Mul(b.Mul(one, other), b.Div(b.Mul(a_scale, c_scale), scale)), None, zero)
 
 
 @body("QLinearSigmoid")
@@ -91,19 +101,34 @@ def mean(b: Builder) -> Result:
 @body("QLinearAveragePool")
 def average_pool(b: Builder) -> Result:
     x, scale, zero = _numbers(b)
-    attrs = attributes(b, POOL)
-    if not b.root.attr("channels_last"):
-        return quantized(b, b.node("AveragePool", [x], 1, "", attrs), scale, zero)
-    y = b.node("AveragePool", [first(b, x)], 1, "", attrs)
-    return quantized(b, last(b, y, rank_of(b, x)), scale, zero)
+    turns = b.root.attr("channels_last")
+    y = b.node("AveragePool", [first(b, x) if turns else x], 1, "", attributes(b, POOL))
+    return shifted(b, last(b, y, rank_of(b, x)) if turns else y, scale, zero)
 
 
 @body("QLinearGlobalAveragePool")
 def global_average_pool(b: Builder) -> Result:
-    x, scale, zero = _numbers(b)
-    if not b.root.attr("channels_last"):
-        return quantized(b, b.GlobalAveragePool(x), scale, zero)
-    return quantized(b, last(b, b.GlobalAveragePool(first(b, x)), rank_of(b, x)), scale, zero)
+    x = needed(b.root.inputs[0])
+    rank, shape = rank_of(b, x), b.shape(x)
+    axes = list(range(1, rank - 1)) if b.root.attr("channels_last") else list(range(2, rank))
+    known_sizes = [d for d in (shape or ())[axes[0] : axes[-1] + 1] if isinstance(d, int)]
+    count: Value | float = float(math.prod(known_sizes))
+    if len(known_sizes) < len(axes):
+        dims = [b.Gather(b.Shape(x), np.asarray(axis, np.int64), axis=0) for axis in axes]
+        count = b.Cast(reduce(b.Mul, dims), to=TensorProto.FLOAT)
+    return _of_sums(b, b.ReduceSum(_whole(b, x, given(b, 5)[2]), axes=axes, keepdims=1), count)
+
+
+def _whole(b: Builder, x: Value, zero: Value | None) -> Value:
+    """The numbers less their zero point, without their scale."""
+    return dequantized(b, x, b.constant(1.0, TensorProto.FLOAT), zero)
+
+
+def _of_sums(b: Builder, total: Value, count: Value | float) -> Value:
+    """Sums of whole numbers as quantized means: times the one scale by the other's multiple, rounded, and shifted."""
+    _, x_scale, _, scale, zero = given(b, 5)
+    factor = b.Div(scalar(b, needed(x_scale)), b.Mul(scalar(b, needed(scale)), count))
+    return quantized(b, b.Mul(total, factor), b.constant(1.0, TensorProto.FLOAT), zero)
 
 
 @body("QLinearConv")

@@ -27,14 +27,14 @@ NORMS = {
     "SkipLayerNormalization": ("LayerNormalization", 4),
     "SkipSimplifiedLayerNormalization": ("SimplifiedLayerNormalization", 3),
 }
-CAST_LIKE = 15  # the opset from which on there is CastLike
+SHIFTED = frozenset({"QLinearAdd", "QLinearAveragePool", "QLinearMul"})  # their zero point is added before they round
+ROUND, CAST_LIKE = 11, 15  # the opsets from which on there are Round and CastLike
 # Of these ONNX Runtime's kernel rounds otherwise than the definition does.
 STRAYING = frozenset(
     {
         "GroupQueryAttention",  # of rows that are not specified it makes others
         "QLinearAdd",
         "QLinearAveragePool",
-        "QLinearGlobalAveragePool",
         "QLinearMul",
         "QLinearReduceMean",
         "QLinearSoftmax",
@@ -94,6 +94,8 @@ def spelled(node: NodeProto, opset: int, half: bool) -> list[NodeProto] | None:
         return [plain]
     if node.op_type in NORMS:
         return None if half and opset < CAST_LIKE else _normalized(node, attrs, half)
+    if node.op_type in SHIFTED and opset < ROUND:
+        return None
     if not node.op_type.startswith("QLinear") or attrs.get("channels_last") or not _has_zero(node):
         return None
     made: list[NodeProto] = []
@@ -103,12 +105,28 @@ def spelled(node: NodeProto, opset: int, half: bool) -> list[NodeProto] | None:
         return str(made[-1].output[0])
 
     given = list(node.input)
-    if node.op_type in ("QLinearAdd", "QLinearMul"):
-        one, other = make("DequantizeLinear", *given[:3]), make("DequantizeLinear", *given[3:6])
-        result = make(node.op_type.removeprefix("QLinear"), one, other)
-    else:
-        result = _applied(node.op_type, make("DequantizeLinear", *given[:3]), attrs, opset, make)
+    if node.op_type == "QLinearAdd":
+        total = make("Add", make("DequantizeLinear", *given[:3]), make("DequantizeLinear", *given[3:6]))
+        return _shifted(node, make("Div", total, given[6]), make, made)
+    if node.op_type == "QLinearMul":
+        one = make("Constant", value=helper.make_tensor("one", TensorProto.FLOAT, [], [1.0]))
+        whole = [make("DequantizeLinear", x, one, zero) for x, zero in (given[0:3:2], given[3:6:2])]
+        factor = make("Div", make("Mul", given[1], given[4]), given[6])
+        return _shifted(node, make("Mul", make("Mul", *whole), factor), make, made)
+    result = _applied(node.op_type, make("DequantizeLinear", *given[:3]), attrs, opset, make)
+    if node.op_type == "QLinearAveragePool":
+        return _shifted(node, make("Div", result, given[3]), make, made)
     made.append(helper.make_node("QuantizeLinear", [result, *given[-2:]], list(node.output)))
+    return made
+
+
+def _shifted(node: NodeProto, y: str, make: Any, made: list[NodeProto]) -> list[NodeProto]:
+    """With numbers that are shifted by the zero point before they are rounded, as the kernels do it."""
+    shift = make("Cast", node.input[-1], to=TensorProto.FLOAT)
+    whole = make("Round", make("Add", y, shift))
+    one = make("Constant", value=helper.make_tensor("one", TensorProto.FLOAT, [], [1.0]))
+    back = [make("Sub", whole, shift), one, node.input[-1]]
+    made.append(helper.make_node("QuantizeLinear", back, list(node.output)))
     return made
 
 
@@ -424,16 +442,24 @@ def _integers(x: np.ndarray, scale: Any, zero: Any, like: np.ndarray) -> Any:
     return np.clip(whole, limits.min, limits.max).astype(dtype)
 
 
+def _shifted_integers(y: Any, zero: Any, like: np.ndarray) -> np.ndarray:
+    """Integers that are shifted by the zero point before they are rounded, as some kernels do it."""
+    shift = np.float32(0 if zero is None else zero)
+    return _integers(y + shift, np.float32(1), np.zeros((), like.dtype), like)
+
+
 def qlinear_add(
     a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, scale: Any, zero: Any = None
 ) -> Any:
-    return _integers(_numbers(a, a_scale, a_zero) + _numbers(b, b_scale, b_zero), scale, zero, a)
+    total = _numbers(a, a_scale, a_zero) + _numbers(b, b_scale, b_zero)
+    return _shifted_integers(total / scale, zero, a)
 
 
 def qlinear_mul(
     a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, scale: Any, zero: Any = None
 ) -> Any:
-    return _integers(_numbers(a, a_scale, a_zero) * _numbers(b, b_scale, b_zero), scale, zero, a)
+    whole = _numbers(a, np.float32(1), a_zero) * _numbers(b, np.float32(1), b_zero)
+    return _shifted_integers(whole * (a_scale * b_scale / scale), zero, a)
 
 
 def qlinear_softmax(x: Any, x_scale: Any, x_zero: Any, scale: Any, zero: Any, axis: Any = -1, opset: Any = 13) -> Any:
@@ -453,7 +479,9 @@ def qlinear_mean(
 
 def qlinear_global_pool(x: Any, x_scale: Any, x_zero: Any, scale: Any, zero: Any, channels_last: Any = 0) -> Any:
     axes = tuple(range(1, x.ndim - 1)) if channels_last else tuple(range(2, x.ndim))
-    return _integers(_numbers(x, x_scale, x_zero).mean(axis=axes, keepdims=True, dtype=np.float32), scale, zero, x)
+    total = _numbers(x, np.float32(1), x_zero).sum(axis=axes, keepdims=True, dtype=np.float32)
+    factor = x_scale / (scale * np.float32(math.prod(x.shape[a] for a in axes)))
+    return _integers(total * factor, np.float32(1), zero, x)
 
 
 def qlinear_pool(
@@ -474,7 +502,7 @@ def qlinear_pool(
     given |= {name: v for name, v in attrs.items() if v is not None}
     run: Any = AveragePool_19._run
     y = run(_Bare(), numbers, **given)[0].astype(np.float32)
-    return _integers(np.moveaxis(y, 1, -1) if channels_last else y, scale, zero, x)
+    return _shifted_integers((np.moveaxis(y, 1, -1) if channels_last else y) / scale, zero, x)
 
 
 class _Bare:
