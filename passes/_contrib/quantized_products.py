@@ -48,9 +48,9 @@ def gemm(b: Builder) -> Result:
     total = b.MatMulInteger(a, c, scalar(b, needed(a_zero)), c_zero)
     total = plus(b, total, added)
     factor = b.Mul(b.Mul(a_scale, c_scale), float(attr("alpha")))
-    y = b.Mul(b.Cast(total, to=FLOAT), factor)
     if scale is None:
-        return y
+        return b.Mul(b.Cast(total, to=FLOAT), factor)
     zero = needed(zero)
     require(b.dtype(zero) in (TensorProto.UINT8, TensorProto.INT8), "it makes another type than uint8 and int8")
-    return b.QuantizeLinear(y, scalar(b, scale), scalar(b, zero))
+    whole = b.Mul(b.Cast(total, to=FLOAT), b.Div(factor, scalar(b, scale)))
+    return b.QuantizeLinear(whole, b.constant(1.0, FLOAT), scalar(b, zero))

@@ -541,8 +541,9 @@ def qgemm(
 ) -> Any:  # fmt: skip
     one, other = (a.T if transA else a), (b.T if transB else b)
     total = (one.astype(np.int32) - a_zero.astype(np.int32)) @ (other.astype(np.int32) - b_zero.astype(np.int32))
-    y = _sum(total, c).astype(np.float32) * (a_scale * b_scale * np.float32(alpha))
-    return y if scale is None else _integers(y, scale, zero, a)
+    factor = a_scale * b_scale * np.float32(alpha)
+    y = _sum(total, c).astype(np.float32) * (factor if scale is None else factor / scale)
+    return y if scale is None else _integers(y, np.float32(1), zero, a)
 
 
 def integers_to_floats(
