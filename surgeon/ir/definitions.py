@@ -435,11 +435,12 @@ def _numbers(x: np.ndarray, scale: Any, zero: Any) -> Any:
     return (x.astype(np.int32) - shift).astype(np.float32) * np.asarray(scale, np.float32).reshape(())
 
 
-def _integers(x: np.ndarray, scale: Any, zero: Any, like: np.ndarray) -> Any:
+def _integers(x: np.ndarray, scale: Any, zero: Any, like: np.ndarray) -> np.ndarray:
     dtype = like.dtype if zero is None else zero.dtype
     limits = np.iinfo(dtype)
     whole = np.rint(x / np.asarray(scale, np.float32).reshape(())) + (0 if zero is None else np.float32(zero))
-    return np.clip(whole, limits.min, limits.max).astype(dtype)
+    found: np.ndarray = np.clip(whole, limits.min, limits.max).astype(dtype)
+    return found
 
 
 def _shifted_integers(y: Any, zero: Any, like: np.ndarray) -> np.ndarray:
