@@ -20,16 +20,18 @@ class Windows(NamedTuple):
     places   positions in the input; a position in the padding has another one of its window in its place
     inside   whether it is of the input
     counted  whether it is of the input or of its padding, not of what ceil_mode adds
+    size     how long the input is
     """
 
     places: np.ndarray
     inside: np.ndarray
     counted: np.ndarray
+    size: int
 
     @property
     def is_whole(self) -> bool:
-        """Whether each window is one position, the next one behind the last."""
-        return self.places.shape[1] == 1 and bool(self.inside.all() and (np.diff(self.places[:, 0]) == 1).all())
+        """Whether the windows are the positions of the input, one by one."""
+        return bool(self.inside.all()) and np.array_equal(self.places, np.arange(self.size)[:, None])
 
 
 def windows_of(node: Node) -> list[Windows]:
@@ -47,7 +49,7 @@ def windows_of(node: Node) -> list[Windows]:
         inside = (at >= 0) & (at < size)
         require(inside.any(axis=1).all(), "a window is wholly of padding")
         first = np.take_along_axis(at, inside.argmax(axis=1)[:, None], axis=1)
-        found.append(Windows(np.where(inside, at, first), inside, at < size + axis.behind))
+        found.append(Windows(np.where(inside, at, first), inside, at < size + axis.behind, size))
     return found
 
 
