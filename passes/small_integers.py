@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from surgeon import Builder, Editor, Stage, model_rule
 from surgeon.ir.graph import Node, Value
@@ -40,7 +40,8 @@ MOVING = frozenset({
     "Unsqueeze", "Where",
 })  # fmt: skip
 IN_FLOAT = frozenset({"DepthToSpace", "MaxPool", "Resize", "SpaceToDepth"})  # ONNX Runtime has no kernel for int32
-CARRIED = OVERFLOWING | COMPUTING | COMPARING | MOVING | IN_FLOAT
+FILLING = frozenset({"ConstantOfShape"})
+CARRIED = OVERFLOWING | COMPUTING | COMPARING | MOVING | IN_FLOAT | FILLING
 INT32, FLOAT = TensorProto.INT32, TensorProto.FLOAT
 CARRIERS: dict[int, int] = {
     TensorProto.UINT8: INT32,
@@ -114,7 +115,11 @@ def _carried_through(editor: Editor, node: Node, kind: int) -> bool:
             b.undo()
             return False
     else:
-        made = b.node(node.op, inputs, len(node.outputs), "", dict(node.attrs))
+        attrs = dict(node.attrs)
+        if node.key in FILLING:
+            number = numpy_helper.to_array(node.attr("value"))
+            attrs["value"] = numpy_helper.from_array(number.astype(helper.tensor_dtype_to_np_dtype(wide)))
+        made = b.node(node.op, inputs, len(node.outputs), "", attrs)
     if node.key == "Resize" and node.attr("mode") != "nearest":
         made = b.Floor(made)
     found = made if isinstance(made, tuple) else (made,)
@@ -208,6 +213,9 @@ def _is_within(editor: Editor, value: Value, limits: tuple[int, int], seen: list
     if maker is None:
         return False
     seen.append(maker)
+    if maker.key in FILLING and maker.attrs.get("value") is not None:
+        filled = numpy_helper.to_array(maker.attr("value"))
+        return filled.size == 1 and limits[0] <= filled.item() <= limits[1]
     if maker.key == "Cast":
         source = maker.inputs[0]
         if source is None or maker.attr("to") == TensorProto.INT8:  # which has no 128
