@@ -167,6 +167,16 @@ def test_a_wrapped_number_wraps() -> None:
     assert Runner(narrowed(WRAPPED).model).run({"x": given})[0].tolist() == expected.tolist()
 
 
+@pytest.mark.parametrize("by", ["<uint64 n = {3}>", ""], ids=["known", "computed"])
+@pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])
+def test_shifts_of_uint64_are_products_and_quotients(by: str, direction: str) -> None:
+    text = f"g (uint64[3] x{'' if by else ', uint64[3] n'}) => (uint64[3] y) {by} "
+    result = narrowed(HEAD + text + f'{{ y = BitShift <direction = "{direction}"> (x, n) }}')
+    feeds = {"x": np.asarray([1, 40, 2**33], np.int64)} | ({} if by else {"n": np.asarray([3, 3, 3], np.int64)})
+    wanted = feeds["x"] * 8 if direction == "LEFT" else feeds["x"] // 8
+    np.testing.assert_array_equal(Runner(result.model).run(feeds)[0], wanted)
+
+
 def test_uint8_is_an_input_from_8_5_on() -> None:
     text = HEAD + "g (uint8[N] x) => (float[N] y) { y = Cast <to = 1> (x) }"
     assert types(narrowed(text, "8.4").model.graph.input) == [TensorProto.INT32]

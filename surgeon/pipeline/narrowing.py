@@ -1,7 +1,7 @@
 """Carry types that a target lacks in those that it has, where the user allows it: `--allow-narrowing`.
 
 float64                  in fp32, everywhere: TensorRT's parsers read it so, without a word
-uint64                   in int64, everywhere
+uint64                   in int64, everywhere; its shifts as products and quotients
 int16, uint16, uint32    inputs and outputs in int32 and int64, which hold all their numbers; the pass small-integers
 uint8 before 8.5         carries them on the way
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, helper
+from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper, shape_inference
 
 from surgeon.errors import ModelError
 from surgeon.ir.attributes import TYPES
@@ -74,6 +74,8 @@ def with_narrower_types(
         return None
     source = with_weights(model, base)
     made = retyped(source, {kind: to for kind, to in kinds.items() if kind in EVERYWHERE})
+    if TensorProto.UINT64 in kinds:
+        _write_shifts(made, source)
     _retype_outside(made, {kind: to for kind, to in kinds.items() if kind in OUTSIDE})
     error, integers = _measured(source, made, kinds, shapes or {}) if proves else (None, "")
     pairs = zip((*source.graph.input, *source.graph.output), (*made.graph.input, *made.graph.output), strict=True)
@@ -118,6 +120,39 @@ def _retype_outside(model: ModelProto, kinds: Mapping[int, int]) -> None:
     for info in graph.output:
         if info.type.tensor_type.elem_type in kinds:
             _cast_output(graph, info, fresh(info.name, "narrow"), kinds)
+
+
+def _write_shifts(made: ModelProto, source: ModelProto) -> None:
+    """Write shifts of uint64 as products and quotients by powers of 2: ONNX shifts no int64."""
+    if not any(node.op_type == "BitShift" for node in source.graph.node):
+        return
+    graph, fresh = made.graph, fresh_name(made)
+    types, two = _types(source), fresh("shift", "two")
+    weights = {t.name: numpy_helper.to_array(t) for t in graph.initializer if t.data_type == TensorProto.INT64}
+    nodes = list(graph.node)
+    del graph.node[:]
+    for node in nodes:
+        if node.op_type != "BitShift" or types.get(node.input[0]) != TensorProto.UINT64:
+            graph.node.append(node)
+            continue
+        power = fresh(node.output[0], "power")
+        places = weights.get(node.input[1])
+        if places is None:
+            graph.node.append(helper.make_node("Pow", [two, node.input[1]], [power], name=power))
+        else:
+            graph.initializer.append(numpy_helper.from_array(np.asarray(1 << places.astype(np.int64)), power))
+        left = any(a.name == "direction" and a.s == b"LEFT" for a in node.attribute)
+        operands = [node.input[0], power]
+        graph.node.append(helper.make_node("Mul" if left else "Div", operands, node.output, name=node.name))
+    if any(two in node.input for node in graph.node):
+        graph.initializer.append(numpy_helper.from_array(np.asarray(2, np.int64), two))
+
+
+def _types(model: ModelProto) -> dict[str, int]:
+    """The types of the tensors of the main graph that inference finds."""
+    graph = shape_inference.infer_shapes(model).graph
+    found = {info.name: info.type.tensor_type.elem_type for info in (*graph.input, *graph.value_info, *graph.output)}
+    return found | {tensor.name: tensor.data_type for tensor in graph.initializer}
 
 
 def _cast_output(graph: GraphProto, info: ValueInfoProto, inner: str, kinds: Mapping[int, int]) -> None:
