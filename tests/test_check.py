@@ -142,6 +142,13 @@ def test_a_node_that_no_pass_mends_is_said_with_what_a_person_can_do(tmp_path: P
     assert "no pass mends it; cure: how many it finds" in capsys.readouterr().out.replace("%3A", ":")
 
 
+def test_a_pooling_that_no_pass_mends_is_said_with_what_to_export(tmp_path: Path, capsys: Captured) -> None:
+    attrs = '<kernel_shape = [2, 2], dilations = [2, 2], auto_pad = "SAME_UPPER">'
+    pool = f"(float[N,2,8,8] x) => (float[N,2,I,J] y) {{ y = MaxPool {attrs} (x) }}"
+    assert main(["check", write(tmp_path, pool), "--target", "rtx", "--no-parser"]) == 1
+    assert "cure  MaxPool  say its padding by pads instead of auto_pad" in capsys.readouterr().out
+
+
 def test_what_a_dla_leaves_to_the_gpu_is_no_failure(tmp_path: Path, capsys: Captured) -> None:
     file = write(tmp_path, TAKEN.replace("Relu", "Sin"))
     assert main(["check", file, "--target", "8.6+dla"]) == 0

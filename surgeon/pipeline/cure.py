@@ -26,6 +26,7 @@ BEFORE = "run it in front of the engine, and make what it returns an input"
 DRAWN = "draw the numbers outside, and make them an input"
 STRINGS = f"an engine has no strings: {BEFORE}"
 SEQUENCES = "an engine has no sequences: return or read their tensors one by one"
+POOLED = "say its padding by pads instead of auto_pad, and give its pictures fixed sizes"
 NARROWER = "--allow-narrowing carries its types in others, and says by how much that changes the outputs"
 PROCESSORS = ("com.microsoft.nchwc", "com.ms.internal.nhwc")  # domains of layouts
 # What surgeon makes of an operator on request alone, since the model returns something else then.
@@ -41,6 +42,16 @@ ADVICE = {
     "RoiAlign": "export it with mode avg or a sampling_ratio of 1 or more, and pictures of fixed sizes",
     "MaxRoiPool": "give its pictures fixed sizes, or run it behind the engine",
     "ImageDecoder": BEFORE,
+    "Resize": "export it in float, with axes counted from the front and pictures of fixed sizes",
+    "ConvTranspose": "make its weights constant, or export it without dilations",
+    "DeformConv": "give its channels and its kernel fixed sizes",
+    "BitShift": "shift by constants of fewer places than the type has bits",
+    "BitCast": "read the bits in front of the engine, and make what they are an input",
+    "CumProd": "add up logarithms instead, or give its axis a fixed length of at most 1,024",
+    "EyeLike": "export it with opset 11 or later, or with a fixed size",
+    "LRN": "export it with an odd size of at most 15, or as a mean of squares over the channels",
+    "Range": "count in int64 or in fp32, and cast the result",
+    **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), POOLED),
     **dict.fromkeys(("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike"), DRAWN),
     **dict.fromkeys(("RandomUniform", "RandomUniformLike"), DRAWN),
     **dict.fromkeys(("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer"), STRINGS),
