@@ -49,7 +49,7 @@ def multiplied_and_added(b, x, y, turned, turned_too, z=None):
 
 @rule(op.Einsum(..., equation=attr("equation")), stage=Stage.LOWER, strategy="decompose")
 def summed(b, equation):
-    terms = [v for v in b.root.inputs if v is not None]
+    terms = b.root.inputs
     if b.dtype(terms[0]) not in WHOLE:
         not_mine()
     given, _, made = equation.replace(" ", "").partition("->")
