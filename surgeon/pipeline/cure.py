@@ -25,6 +25,8 @@ AFTER = "how many it finds follows from the data, so run it behind the engine"
 BEFORE = "run it in front of the engine, and make what it returns an input"
 DRAWN = "draw the numbers outside, and make them an input"
 STRINGS = f"an engine has no strings: {BEFORE}"
+COUNTED = "export it with a fixed number of iterations, which are written out, or compute all of them at once"
+GIVEN = "an engine has no optional inputs: export it with a tensor, or without one"
 SEQUENCES = "an engine has no sequences: return or read their tensors one by one"
 POOLED = "say its padding by pads instead of auto_pad, and give its pictures fixed sizes"
 NARROWER = "--allow-narrowing carries its types in others, and says by how much that changes the outputs"
@@ -52,6 +54,12 @@ ADVICE = {
     "LRN": "export it with an odd size of at most 15, or as a mean of squares over the channels",
     "Range": "count in int64 or in fp32, and cast the result",
     **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), POOLED),
+    "If": "give what its condition follows from a fixed value when you export it: then one branch is left",
+    "Loop": COUNTED,
+    "Scan": COUNTED,
+    "Det": "up to 4 rows are written out: run larger matrices outside the engine",
+    "MaxUnpool": "leave its output_shape out, or make it the shape of what was pooled",
+    **dict.fromkeys(("Optional", "OptionalGetElement", "OptionalHasElement"), GIVEN),
     **dict.fromkeys(("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike"), DRAWN),
     **dict.fromkeys(("RandomUniform", "RandomUniformLike"), DRAWN),
     **dict.fromkeys(("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer"), STRINGS),
