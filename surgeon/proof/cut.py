@@ -376,12 +376,18 @@ def _follows(value: Value, source: Value, made: Mapping[Value, Node]) -> bool:
     """Whether the nodes of a window make a tensor of another one: then it cannot be read instead of that."""
     todo, seen = [value], {value}
     while todo:
-        read = {v for v in made[todo.pop()].inputs if v is not None}
+        read = set(_reads_in_file(made[todo.pop()]))
         if source in read:
             return True
         todo += [v for v in read - seen if v in made]
         seen |= read
     return False
+
+
+def _reads_in_file(node: Node) -> Iterator[Value]:
+    """What a node and its bodies read, as the file has them."""
+    inner = (n for body in node.bodies for n in _nodes_of_file(body))
+    yield from (v for n in (node, *inner) for v in n.inputs if v is not None)
 
 
 def _declarations(inputs: Sequence[tuple[str, int, Shape | None]]) -> list[onnx.ValueInfoProto]:
