@@ -85,14 +85,24 @@ class Reading:
         """The sizes of a tensor, and of one of rows how many places there are."""
         found, shape = self.state(value), require_some(self.b.shape(value), "a rank behind the places is not known")
         axis = found.axis if isinstance(found, Rows) else None
-        named = [d if isinstance(d, int) else self._one_of(value, k) or (value, k) for k, d in enumerate(shape)]
+        named = [
+            d if isinstance(d, int) else self._told(value, k - len(shape)) or (value, k) for k, d in enumerate(shape)
+        ]
         return [PLACES if k == axis else d for k, d in enumerate(named)]
 
-    def _one_of(self, value: Value, axis: int) -> int | None:
-        """1 for the first of a dimension: what PyTorch writes down to know the shape of a row."""
+    def _told(self, value: Value, back: int) -> int | None:
+        """A size that the node says which makes a tensor; counted from the end."""
         node = value.producer
-        if node is None or node.key != "Slice":
-            return None
+        if node is not None and node.key == "Expand":
+            asked = self.elements(input_of(node, 1))
+            wanted = asked[back] if -back <= len(asked) else None
+            return wanted if isinstance(wanted, int) and wanted > 1 else None
+        if node is not None and node.key == "Slice":
+            return self._one_of(node, back + (self.b.rank(value) or 0))
+        return None
+
+    def _one_of(self, node: Node, axis: int) -> int | None:
+        """1 for the first of a dimension: what PyTorch writes down to know the shape of a row."""
         known = [self.b.value(v) for v in node.operands()[1:]]
         if len(known) < 3 or any(v is None for v in known) or axis not in (axes := self.axes(node, 3)):
             return None
