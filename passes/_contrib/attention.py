@@ -219,7 +219,8 @@ def _unpacked(
     else:
         k, v = needed(key), needed(value)
         if rank_of(b, k) == 4:  # of another sequence, by heads already
-            require(bias is None, "keys by heads have a bias")
+            if bias is not None:  # theirs is in them
+                query = b.Add(query, b.Slice(bias, sizes(0), sizes(size_of(b, query, 2)), sizes(0)))
             return heads_of(b, query, heads), k, v
         q, k, v = (b.Reshape(p, sizes(0, 0, heads, -1)) for p in (query, k, v))
     if bias is not None:

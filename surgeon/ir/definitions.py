@@ -402,7 +402,8 @@ def multi_head(
     elif value is None:
         q, (k, v) = _by_heads(query, num_heads), (np.moveaxis(key[:, :, :, part], 2, 1) for part in range(2))
     elif key.ndim == 4:
-        q, k, v = _by_heads(query, num_heads), key, value
+        own, bias = (0 if bias is None else bias[: query.shape[2]]), None  # that of keys by heads is in them
+        q, k, v = _by_heads(query + own, num_heads), key, value
     else:
         q, k, v = (_by_heads(part, num_heads) for part in (query, key, value))
     if bias is not None:
