@@ -44,6 +44,9 @@ MEASURED: dict[str, list[Example]] = {
     "normalized_axes": [
         Example("MeanVarianceNormalization", "8.5 to 11.4, rtx", "the axes [0, 2, 3] are more than the 3 dimensions", 13, *both("(float[2,3,4] x) => (float[] y) { y = MeanVarianceNormalization (x) }", "[2,3,4]", "[2,3,4,5]")),
     ],
+    "normalized_halves": [
+        Example("MeanVarianceNormalization", "11.0 to 11.4, rtx", "float16 is refused", 13, *both("(float16[2,3,4,4] x) => (float16[] y) { y = MeanVarianceNormalization (x) }", "float16", "float")),
+    ],
     # types
     "chosen_booleans": [
         Example("Where", "8.2 to 8.4", "bool is refused", 9, *both("(bool[2] c, bool[2] x, float[2] z) => (float[2] y) { y = Where (c, x, x) }", "(c, x, x)", "(c, z, z)")),

@@ -27,7 +27,8 @@ NO_KERNEL = {  # on the CPU; of half precision and of packed inputs neither
 }  # fmt: skip
 # The kernel computes in fp32: it shows where a sample has no key to see.
 OF_HALVES = {"attention_of_unnamed_sizes"}
-APART = {"attention_ends_or_starts", "skip_layer_norm_of_unnamed_sizes"}  # sizes of two names that go together
+# Sizes of two names that go together.
+APART = {"attention_ends_or_starts", "attention_ends_or_starts_in_half", "skip_layer_norm_of_unnamed_sizes"}
 # A sample is no longer than the table of positions; a mask is that of all keys, or has one column.
 FIXED = {"embedding": {"S": 7}, "rotary": {"S": 7}, "attention_mask_of_another_name": {"M": 1}}
 ONE_STEP = 1  # ONNX Runtime's kernels of quantized numbers round some halves another way

@@ -347,7 +347,7 @@ def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _seen(mask: np.ndarray, batch: int, keys: int) -> np.ndarray:
     if mask.ndim == 1:
-        ends, starts = (mask, np.zeros_like(mask)) if len(mask) == batch else np.split(mask, 2)
+        ends, starts = (mask, np.zeros_like(mask)) if len(mask) == batch else mask.reshape(2, batch)
         positions = np.arange(keys)
         return ((positions < ends[:, None]) & (positions >= starts[:, None]))[:, None, None]
     if mask.ndim == 2 and mask.shape[1] == 1:  # stands for none
@@ -447,7 +447,8 @@ def _integers(x: np.ndarray, scale: Any, zero: Any, like: np.ndarray) -> np.ndar
 def _shifted_integers(y: Any, zero: Any, like: np.ndarray) -> np.ndarray:
     """Integers that are shifted by the zero point before they are rounded, as some kernels do it."""
     shift = np.float32(0 if zero is None else zero)
-    return _integers(y + shift, np.float32(1), np.zeros((), like.dtype), like)
+    found: np.ndarray = _integers(y + shift, np.float32(1), np.zeros((), like.dtype), like)
+    return found
 
 
 def qlinear_add(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node
+from surgeon.ir.lattice import HALVES
 from surgeon.targets.condition import condition, constant_of, dtype_name, dtype_of, input_of, opset_of, rank_of
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since, up_to
 
@@ -156,3 +157,14 @@ def normalized_axes(node: Node) -> str | None:
     if rank is None or all(-rank <= axis < rank for axis in axes):
         return None
     return f"the axes {list(axes)} are more than the {rank} dimensions"
+
+
+@condition(
+    "MeanVarianceNormalization",
+    since(11, 0, rtx=True),
+    source="measured with TensorRT-RTX: its fp32 constants meet the input's type; releases from 11.0 are strongly "
+    "typed too",
+)
+def normalized_halves(node: Node) -> str | None:
+    dtype = dtype_of(node)
+    return f"{dtype_name(dtype)} is refused" if dtype in HALVES else None
