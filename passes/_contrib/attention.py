@@ -48,6 +48,7 @@ class Heads(NamedTuple):
 @body("Attention")
 def attention(b: Builder) -> Result:
     x, weights, bias, mask, past, added, _ = given(b, 7)
+    require(b.rank(needed(x)) in (3, None), "its input has other dimensions than batch, positions and channels")
     projected = plus(b, b.MatMul(needed(x), needed(weights)), bias)
     return projected_attention(b, projected, _hidden_sizes(b, needed(weights)), mask, past, added)
 
