@@ -13,6 +13,7 @@ from onnx import numpy_helper
 import surgeon
 from surgeon.proof.judge import judge
 from surgeon.proof.pair import ModelPair
+from surgeon.proof.probes import Window, probed_sizes
 from surgeon.proof.shrink import shrunk
 
 X = "(float[1,16,480,640] x) => (float[1,16,480,640] y)"
@@ -180,3 +181,11 @@ def test_a_sum_that_is_wrong_at_its_own_size_alone_is_undone(tmp_path: Path) -> 
     (tmp_path / "wrong.py").write_text(WRONG.format(count=float(height * width)))
     report = surgeon.rewrite(model(f"{head} {{ {mean} }}"), target="10.9", passes=tmp_path, only=["wrong"]).report
     assert not report.applied and "random" in report.undone[0].why
+
+
+def test_a_size_that_follows_from_others_is_not_0_where_nothing_runs_on_that() -> None:
+    side = model("(float[A,K] x) => (uint8[A,K] y, float s, uint8 z) { y, s, z = DynamicQuantizeLinear (x) }")
+    window = Window(ModelPair(side, side, (("x", onnx.TensorProto.FLOAT, ("A", "(B*C)//A")), ("w", 1, ("B", "C")))))
+    found = [dims for sized in probed_sizes(window, lambda sized: True) for _, _, dims in sized]
+    assert found
+    assert not [dims for dims in found if 0 in dims]

@@ -210,7 +210,7 @@ def probed_sizes(window: Window, is_quick: Callable[[Sequence[SizedInput]], bool
             continue
         seen.add(sizes)
         sized = symbols.sized(dict(zip(free, sizes, strict=True)))
-        if sized is None:
+        if sized is None or (_is_empty(sized) and not window.runs_on_nothing):
             continue
         if max(sizes) > TRIED_BEFORE:
             tried = tuple(min(s, TRIED_BEFORE) for s in sizes)
@@ -280,7 +280,7 @@ def turning_sizes(window: Window, side: Side) -> Iterator[list[SizedInput]]:
 
     for sizes in sizes_at_bends(side, len(symbols.free), feeds_at):
         found = sized(sizes)
-        if found is not None:
+        if found is not None and (window.runs_on_nothing or not _is_empty(found)):
             yield found
 
 
@@ -632,6 +632,11 @@ def _tensors(model: ModelProto) -> Iterator[TensorProto]:
 def _nodes(model: ModelProto) -> Iterator[NodeProto]:
     for holder in (model.graph, *model.functions):
         yield from all_nodes(holder)
+
+
+def _is_empty(sized: Sequence[SizedInput]) -> bool:
+    """Whether an input has no elements: a size may follow from others, by which it is 0."""
+    return any(0 in dims for _, _, dims in sized)
 
 
 def _is_undefined_on_nothing(node: NodeProto, model: ModelProto) -> bool:
