@@ -333,3 +333,18 @@ def test_a_rewrite_inside_a_function_is_proved() -> None:
     result = surgeon.rewrite(proto, target="10.9", skip=["inline"])
     assert [n.op_type for n in result.model.functions[0].node] == ["LeakyRelu"]
     assert result.report.applied[0].max_error == 0.0
+
+
+def test_a_body_may_read_what_stands_behind_its_node() -> None:
+    """As ONNX Runtime's quantizer leaves an If, and ONNX Runtime and TensorRT load it."""
+    backwards = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[N,4] x, bool c) => (float[N,4] y) { h = Abs (x) y = If (c)'
+        " <then_branch = t () => (float[N,4] a) { a = Relu (h) },"
+        " else_branch = e () => (float[N,4] b) { b = Neg (h) }> }"
+    )
+    nodes = list(backwards.graph.node)
+    del backwards.graph.node[:]
+    backwards.graph.node.extend(reversed(nodes))
+    result = surgeon.rewrite(backwards, target="rtx").model
+    assert [n.op_type for n in result.graph.node] == ["Abs", "If"]
+    onnx.checker.check_model(result)

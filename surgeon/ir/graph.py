@@ -341,8 +341,11 @@ class Graph:
         value = self.find(name)
         if value is not None:
             return value
-        if any(name in later.output for later in self.proto.node):
-            raise _ReadsLater
+        around: Graph | None = self
+        while around is not None:
+            if any(name in later.output for later in around.proto.node):
+                raise _ReadsLater
+            around = around.parent
         raise ModelError(f"the node {reader.label} of {self.title} reads '{name}', which nothing produces.")
 
     def _add_bodies(self, node: Node) -> None:
