@@ -1,7 +1,7 @@
 """Write an LSTM, GRU or RNN that the target refuses out, step by step.
 
-Why       TensorRT-RTX 1.7.1 has an internal error for a recurrent layer in a branch of an If: voice activity detection
-          as Silero exports it, with a network for each sample rate.
+Why       TensorRT-RTX 1.7.1 has an internal error for a recurrent layer in a branch of an If of which the last state
+          alone is read: voice activity detection as Silero exports it, with a network for each sample rate.
 Rewrites  LSTM, GRU, RNN of a static length of at most 64   ->   MatMul, Add, Mul and the activations, of each step
 Exact     To rounding: the input's part of the gates is computed for all steps at once.
 Price     An LSTM of 128, ONNX Runtime on one thread: a step 21 nodes, 0.022 ms next to 0.019; 20 steps 345, 0.21 next

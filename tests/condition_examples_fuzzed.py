@@ -8,6 +8,8 @@ from __future__ import annotations
 from condition_examples import Example, both
 
 LSTM = "(float[3,2,4] x, float[1,20,4] w, float[1,20,5] r) => (float[] y) { y = LSTM <hidden_size = 5, activations = ACTS> (x, w, r) }"
+LAST_STATE = "in a branch of an If its last state alone is read"
+IN_A_BRANCH = "(float[2,1,2] x, bool c, int64 m, float[1,2] h) => (float[1,2] z) { z = If (c) <then_branch = t () => (float[1,2] a) { NODE a = Neg (y) }, else_branch = e () => (float[1,2] b) { b = Neg (h) }> }"
 GRU = LSTM.replace("LSTM", "GRU").replace("20", "15")
 RNN = LSTM.replace("LSTM", "RNN").replace("20", "5")
 SCAN = "(float[2] s, float[2,3] x) => (float[2] z, float[2,3] y) { z, y = Scan <num_scan_inputs = 1, AXES, body = b (float[2] a, float[2] v) => (float[2] r, float[2] o) { r = Add (a, v) o = Neg (r) }> (s, x) }"
@@ -122,12 +124,13 @@ FUZZED: dict[str, list[Example]] = {
             ("AveragePool", "AveragePool <kernel_shape = [2]> (w)", "AveragePool <kernel_shape = [2]> (x)"),
         )
     ],
-    "in_a_branch": [
-        Example(operators, "rtx", "it is in a branch of an If", 14, *both("(float[2,1,2] x, bool c, float[1,G,2] w, float[1,G,1] r, float[1,2] h) => (float[] z) { q = Neg (x) z = If (c) <then_branch = t () => (float[2,1,1,1] y) { NODE }, else_branch = e () => (float[2,1,1,1] b) { b = Neg (q) }> }".replace("NODE", node), "z = If (c) <then_branch = t () => (float[2,1,1,1] y) { " + node + " }", node + " z = If (c) <then_branch = t () => (float[2,1,1,1] a) { a = Neg (y) }"))
-        for operators, node in (
-            ("LSTM GRU RNN", "y = OP <hidden_size = 1> (x, w, r)"),
-            ("Scan", "s, y = Scan <num_scan_inputs = 1, body = b (float[1,2] j, float[1,2] i) => (float[1,2] k, float[1,2] o) { k = Add (j, i) o = Neg (i) }> (h, x)"),
-        )
+    "unread_steps": [
+        *(
+            Example(op, "rtx", LAST_STATE, 14, *both(f"(float[2,1,2] x, bool c, float[1,{gates},2] w, float[1,{gates},1] r) => (float[1,1,1] z) <int64[3] n = {{0,0,0}}, int64[3] e = {{1,1,1}}> {{ q = Slice (x, n, e) z = If (c) <then_branch = t () => (float[1,1,1] a) {{ y, h = {op} <hidden_size = 1> (x, w, r) a = Neg (h) }}, else_branch = e () => (float[1,1,1] b) {{ b = Neg (q) }}> }}", "a = Neg (h)", "k = Constant <value_ints = [0]> () s = ReduceSum <keepdims = 0> (y, k) a = Add (s, h)"))
+            for op, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1))
+        ),
+        Example("Scan", "rtx", LAST_STATE, 14, *both(IN_A_BRANCH.replace("NODE", "y, s = Scan <num_scan_inputs = 1, body = b (float[1,2] j, float[1,2] i) => (float[1,2] k, float[1,2] o) { k = Add (j, i) o = Neg (i) }> (h, x)"), "a = Neg (y)", "n = Constant <value_ints = [0]> () g = ReduceSum <keepdims = 0> (s, n) a = Add (y, g)")),
+        Example("Loop", "rtx", LAST_STATE, 14, *both(IN_A_BRANCH.replace("NODE", "t = Constant <value = bool {1}> () y, s = Loop <body = b (int64 i, bool d, float[1,2] j) => (bool e, float[1,2] k, float[1,2] o) { e = Identity (d) k = Neg (j) o = Abs (j) }> (m, t, h)"), "a = Neg (y)", "n = Constant <value_ints = [0]> () g = ReduceSum <keepdims = 0> (s, n) a = Add (y, g)")),
     ],
     "more_indices": [
         Example("ScatterElements", "rtx", "there are more indices than places", 16, *both("(float[2,5] x, int64[3,5] i, float[3,5] u) => (float[2,5] y) { y = ScatterElements (x, i, u) }", "[3,5]", "[2,5]")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from surgeon.ir.graph import Node
+from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import Shape
 from surgeon.targets.condition import condition, shape_of, unread
 from surgeon.targets.releases import RTX, between, since
@@ -83,15 +83,32 @@ def hidden_size(node: Node) -> str | None:
 
 
 @condition(
-    "LSTM GRU RNN Scan",
+    "LSTM GRU RNN Scan Loop",
     RTX,
-    source="measured with TensorRT-RTX 1.7.1: graphScope.cpp: tScope.getType() != ScopeType::kUNDEFINED",
+    source="measured with TensorRT-RTX 1.7.1: graphScope.cpp: tScope.getType() != ScopeType::kUNDEFINED; a Loop that "
+    "makes its states alone is built, and so is one whose steps are read, too",
 )
-def in_a_branch(node: Node) -> str | None:
+def unread_steps(node: Node) -> str | None:
     holder = node.graph.holder
     while holder is not None and holder.key != "If":
         holder = holder.graph.holder
-    return None if holder is None else "it is in a branch of an If"
+    if holder is None or not any(o is not None and (o.users or o.is_output) for o in node.outputs):
+        return None
+    steps = _steps(node)
+    if not steps or any(o is not None and (o.users or o.is_output) for o in steps):
+        return None
+    return "in a branch of an If its last state alone is read"
+
+
+def _steps(node: Node) -> list[Value | None]:
+    """The outputs that have something of each step, read or not."""
+    if node.key not in ("Scan", "Loop"):
+        return node.outputs[:1]
+    body, first = node.bodies[0], len(node.inputs) - 2
+    if node.key == "Scan":
+        first = len(node.inputs) - int(node.attr("num_scan_inputs"))
+    made = len(body.results) - (node.key == "Loop")
+    return [*node.outputs[first:], *[None] * (made - len(node.outputs))] if made > first else []
 
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
