@@ -42,6 +42,7 @@ PRODUCTS = (
     "com.microsoft.QGemm (q, s, z, k, t, kz, b, s, z)",
     "com.microsoft.QGemm <transB = 1, alpha = 0.5> (q, s, z, k, ts, kzs, b, s, z)",
     "com.microsoft.QLinearAdd (q, s, z, q, s, z, s, z)",
+    "com.microsoft.QLinearMul (q, s, z, q, s, z, s, z)",
     "com.microsoft.QLinearSigmoid (q, s, z, s, z)",
 )
 PRODUCT = (

@@ -3,7 +3,7 @@
 QuantizeLinear with a zero point     In int8 with a zero point of 0, and a scale that still holds the whole range. A Max
                                      or a Min in front keeps the end that the range had.
 operators on its integers            On numbers, behind a DequantizeLinear of its own: Reshape, Transpose, MaxPool, ..
-QLinearConv, QLinearMatMul, QGemm    DequantizeLinear, Conv, MatMul or Gemm, QuantizeLinear.
+QLinearConv, QLinearAdd, QGemm, ..   DequantizeLinear, Conv, Add or Gemm, QuantizeLinear.
 other operators of com.microsoft     What the pass contrib makes of them.
 """
 
@@ -70,7 +70,7 @@ def with_symmetric_int8(
     quantization explains, or cannot be run.
     """
     source = with_weights(model, base)
-    made, applied = standard(_with_products(source))
+    made, applied = standard(_with_numbers(source))
     found, left = _quantizers(made)
     if not found:
         return Prepared(model, [], [f"no activation became symmetric int8: {left or 'none has a zero point'}"])
@@ -224,16 +224,29 @@ PRODUCTS = {
 }
 
 
-def _with_products(source: ModelProto) -> ModelProto:
-    """A copy in which dequantized numbers are multiplied, and quantized."""
+# Operators of com.microsoft without: each operand has a scale and a zero point behind it, and so has the result.
+PLAIN = {
+    "QLinearAdd": "Add",
+    "QLinearMul": "Mul",
+    "QLinearAveragePool": "AveragePool",
+    "QLinearGlobalAveragePool": "GlobalAveragePool",
+}
+
+
+def _with_numbers(source: ModelProto) -> ModelProto:
+    """A copy in which dequantized numbers are computed with, and quantized."""
     model = _copy(source)
     constants, fresh = _constants(model), fresh_name(model)
     opset = next((o.version for o in model.opset_import if not o.domain), 1)
     written: list[NodeProto] = []
     for node in model.graph.node:
         product = PRODUCTS.get((node.domain, node.op_type))
-        is_written = product is not None and _is_written(node, product, constants, opset)
-        written.extend(_product(model, node, product, constants, fresh) if product and is_written else [node])
+        if product is not None and _is_written(node, product, constants, opset):
+            written.extend(_product(model, node, product, constants, fresh))
+        elif node.domain == "com.microsoft" and node.op_type in PLAIN and _is_plain(node, constants):
+            written.extend(_plain(model, node, constants, fresh))
+        else:
+            written.append(node)
     del model.graph.node[:]
     model.graph.node.extend(written)
     return model
@@ -290,6 +303,33 @@ def _product(
     if scale:
         grid = [number(scale), number(_input(node, product.zero))]
         yield helper.make_node("QuantizeLinear", [y, *grid], [stem], name=fresh(stem, "quantize"))
+
+
+def _is_plain(node: NodeProto, constants: Mapping[str, np.ndarray]) -> bool:
+    """Whether each operand and the result has one constant scale and one zero point."""
+    grids = [*(name for k, name in enumerate(node.input[:-2]) if k % 3), *node.input[-2:]]
+    one_each = all(name in constants and constants[name].size == 1 for name in grids)
+    return one_each and not any(a.name == "channels_last" and a.i for a in node.attribute)
+
+
+def _plain(
+    model: ModelProto, node: NodeProto, constants: Mapping[str, np.ndarray], fresh: Callable[[str, str], str]
+) -> Iterator[NodeProto]:
+    stem, given, grid = node.output[0], list(node.input[:-2]), node.input[-2:]
+
+    def numbers(names: Sequence[str]) -> list[str]:
+        return [_hold(model, fresh(name, "scalar"), constants[name].reshape(())) for name in names]
+
+    operands = []
+    for k in range(0, len(given), 3):
+        operands.append(fresh(stem, "operand"))
+        dequantized = [given[k], *numbers(given[k + 1 : k + 3])]
+        yield helper.make_node("DequantizeLinear", dequantized, operands[-1:], name=operands[-1])
+    y = fresh(stem, "numbers")
+    computed = helper.make_node(PLAIN[node.op_type], operands, [y], name=node.name or y)
+    computed.attribute.extend(a for a in node.attribute if a.name != "channels_last")
+    yield computed
+    yield helper.make_node("QuantizeLinear", [y, *numbers(grid)], [stem], name=fresh(stem, "quantize"))
 
 
 def _hold(model: ModelProto, name: str, array: np.ndarray) -> str:
