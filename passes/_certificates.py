@@ -16,6 +16,8 @@ CERTIFIED: dict[str, set[str]] = {
     "hard-sigmoid": {"fuse", "fuse_relu6"},
     "hard-swish": {"fuse", "fuse_product"},
     "identity": {
+        "negated_twice",
+        "without_sign",
         "alone",
         "cast",
         "cast_like",
@@ -41,5 +43,6 @@ CERTIFIED: dict[str, set[str]] = {
     "selu": {"fuse"},
     "sequence": {"at", "element", "has_element", "length"},
     "softplus": {"fuse", "without_one"},
+    "squeeze-axes": {"behind_a_reshape"},
     "swish": {"fuse", "fuse_quotient", "fuse_quotient_scaled", "without_one"},
 }

@@ -6,7 +6,8 @@ Why       Identity before weights (TorchScript since 2.0), Dropout at inference,
 Rewrites  Identity(x)   Dropout(x) at inference   Cast and CastLike to the type of x   Transpose that keeps the order
           Expand, Reshape, Flatten, Squeeze, Unsqueeze, Slice to the shape of x   Pad by 0   Tile by 1
           Clip without bounds   Concat, Sum, Max, Min, Mean of one tensor   Split into one
-          Squeeze(Unsqueeze(x))                                                                       ->   x
+          Squeeze(Unsqueeze(x))   Neg(Neg(x))                                                         ->   x
+          Abs(Neg(x))   Abs(Abs(x))                                                                   ->   Abs(x)
           Cast(Cast(x)) where the first cast loses nothing                                            ->   Cast(x), or x
 Exact     Bit for bit. Shapes must be proved equal: by number, or by the same symbol in every dimension but one.
 """
@@ -61,6 +62,16 @@ def _all(array: np.ndarray | int | None, wanted: int) -> bool:
 def identity(b, x):
     require(not b.target.has(looped_input) or not keeps_name(b.root), "it keeps the name of an input of the model")
     return _returns(b, x)
+
+
+@rule(op.Neg(op.Neg(x)), stage=Stage.CLEAN)
+def negated_twice(b, x):
+    return _returns(b, x)
+
+
+@rule(op.Abs(op.Neg(x) | op.Abs(x)), stage=Stage.CLEAN)
+def without_sign(b, x):
+    return b.Abs(x)
 
 
 @rule(op.Dropout(x, ...), stage=Stage.CLEAN)

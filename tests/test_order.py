@@ -81,7 +81,7 @@ def _bytes(model: ModelProto) -> bytes:
 
 
 def _structure(model: ModelProto) -> list[str]:
-    """The model up to names, and up to attributes that a node may leave out because they have ONNX's default."""
+    """The model up to names, attributes of ONNX's default, and empty names at the end of a node's inputs."""
     plain = ModelProto()
     plain.CopyFrom(model)
     opsets = {o.domain: o.version for o in model.opset_import}
@@ -89,6 +89,8 @@ def _structure(model: ModelProto) -> list[str]:
     while todo:
         for node in todo.pop().node:
             todo += [a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH]
+            while node.input and not node.input[-1]:  # left out by an empty name, or by the end of the list
+                node.input.pop()
             if node.domain:
                 continue
             spec = onnx.defs.get_schema(node.op_type, opsets[""]).attributes
