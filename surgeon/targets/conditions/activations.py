@@ -180,8 +180,8 @@ FUSED = frozenset(POINTWISE.split())
 @condition(
     "Round",
     between((8, 4), (8, 4)),
-    source="measured with TensorRT 8.4.1.5 on one H200: in 31 pairs with 25 other pointwise operators the numbers come "
-    "out as they went in, and so they do between ReduceMax and an Add or a Mul; alone they are rounded",
+    source="measured with TensorRT 8.4.1.5 on one H200: in 94 of 101 models with a pointwise operator beside it the "
+    "numbers come out as they went in, Add and Mul of two tensors among them; alone they are rounded",
 )
 def fused_round(node: Node) -> str | None:
     given, made = input_of(node, 0), node.outputs[0]
