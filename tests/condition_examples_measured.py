@@ -120,7 +120,7 @@ MEASURED: dict[str, list[Example]] = {
         for given, why in (("", "hidden_size is left out, and this parser does not look at the weights for it"), ("<hidden_size = -3> ", "hidden_size -3 is refused"))
     ],
     "computed_kernel": [
-        Example(op, f"{first} to 8.4", "weights that are computed are refused, but for those of a DequantizeLinear", 13, *both(f"(float[1,1,4,4] x, float[1,1,2,2] w) => (float[a,b,c,d] y) <float[1,1,2,2] v = {{1, 1, 1, 1}}, int8[1,1,2,2] q = {{1, 1, 1, 1}}, float s = {{1}}, int8 z = {{0}}> {{ e = DequantizeLinear (q, s, z) y = {op} (x, w) }}", f"{op} (x, w)", f"{op} (x, v)", f"{op} (x, e)"), beside=("its input 1 must be an initializer",))
+        Example(op, f"{first} to 8.4", "weights that are computed are refused, but for those of a DequantizeLinear", 13, *both(f"(float[1,1,4,4] x, float[1,1,2,2] w) => (float[a,b,c,d] y) <float[1,1,2,2] v = {{1, 1, 1, 1}}, int8[1,1,2,2] q = {{1, 1, 1, 1}}, float s = {{1}}, int8 z = {{0}}> {{ e = DequantizeLinear (q, s, z) y = {op} (x, w) }}", f"{op} (x, w)", f"{op} (x, v)", f"{op} <kernel_shape = [2, 2]> (x, e)"), beside=("its input 1 must be an initializer",))
         for op, first in (("Conv", "7.0"), ("ConvTranspose", "8.0"))
     ],
     "deconvolved_channels": [
@@ -152,6 +152,10 @@ MEASURED: dict[str, list[Example]] = {
     ],
     "split_outputs": [
         Example("Split", "10.0 to 11.4, rtx", "num_outputs is 2, and 1 are named", 18, "(float[4] x) => (float[2] y) { y = Split <num_outputs = 2> (x) }", ("(float[4] x) => (float[2] y, float[2] z) { y, z = Split <num_outputs = 2> (x) }",)),
+    ],
+    "kernel_shape_of_dequantized": [
+        Example(op, targets, "kernel_shape is left out, and this parser does not look at dequantized weights for it", 13, *both(f"(float[1,1,4,4] x, int8[1,1,2,2] q) => (float[a,b,c,d] y) <float[1,1,2,2] w = {{1, 1, 1, 1}}, float s = {{1}}, int8 z = {{0}}> {{ e = DequantizeLinear (q, s, z) y = {op} (x, e) }}", f"{op} (x, e)", f"{op} (x, w)", f"{op} <kernel_shape = [2, 2]> (x, e)"), beside=("its input 1 must be an initializer",))
+        for op, targets in (("Conv", "7.0 to 8.4"), ("ConvTranspose", "8.0"))
     ],
     "left_out_zero": [
         Example("DequantizeLinear", "8.0 to 8.6", "the zero point is left out, which this parser refuses", 13, *both("(int8[2] x) => (float[2] y) <float s = {1}, int8 z = {0}> { y = DequantizeLinear (x, s) }", "(x, s)", "(x, s, z)")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from surgeon.ir.graph import Node
+from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import Shape
 from surgeon.targets.condition import condition, input_of, is_weights, shape_of
 from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
@@ -133,11 +133,31 @@ def strided_and_dilated(node: Node) -> str | None:
 )
 def computed_kernel(node: Node) -> str | None:
     kernel = input_of(node, 1)
-    if is_weights(kernel) or kernel is None:
-        return None
-    if kernel.producer is not None and kernel.producer.key == "DequantizeLinear":
+    if is_weights(kernel) or kernel is None or _is_dequantized(kernel):
         return None
     return "weights that are computed are refused, but for those of a DequantizeLinear"
+
+
+@condition(
+    "ConvTranspose",
+    between((8, 0), (8, 0)),
+    source="onnx-tensorrt@4225037 convDeconvMultiInput: filterDims from the attribute alone",
+)
+@condition(
+    "Conv",
+    between((7, 0), (8, 4)),
+    source="onnx-tensorrt@84b5be1 to @9f82b2b: filter_dim from the attribute alone; measured with TensorRT 8.4.1.5: "
+    "kernel_shape misaligns",
+)
+def kernel_shape_of_dequantized(node: Node) -> str | None:
+    kernel = input_of(node, 1)
+    if "kernel_shape" in node.attrs or kernel is None or not _is_dequantized(kernel):
+        return None
+    return "kernel_shape is left out, and this parser does not look at dequantized weights for it"
+
+
+def _is_dequantized(value: Value) -> bool:
+    return value.producer is not None and value.producer.key == "DequantizeLinear"
 
 
 @condition(
