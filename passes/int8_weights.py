@@ -132,9 +132,10 @@ def quantized(b, weights, steps, zeros):
         again = np.rint(numbers / steps)
     require(np.array_equal(again, weights), "quantizing does not give its weights back")
     _, scale, zero = b.root.inputs
-    written = b.node("QuantizeLinear", [b.constant(numbers), scale, zero], 1, "", b.root.attrs)
-    y = b.node("DequantizeLinear", [written, scale, zero], 1, "", b.root.attrs)
-    if b.target.takes(y.producer) is not None:
+    attrs = b.root.attrs if steps.size == 1 else {**b.root.attrs, "axis": b.root.attr("axis")}
+    written = b.node("QuantizeLinear", [b.constant(numbers), scale, zero], 1, "", attrs)
+    y = b.node("DequantizeLinear", [written, scale, zero], 1, "", attrs)
+    if any(b.target.takes(made.producer) is not None for made in (written, y)):
         not_mine()  # it is refused for something else
     return y
 

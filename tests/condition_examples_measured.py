@@ -157,6 +157,10 @@ MEASURED: dict[str, list[Example]] = {
         Example(op, targets, "kernel_shape is left out, and this parser does not look at dequantized weights for it", 13, *both(f"(float[1,1,4,4] x, int8[1,1,2,2] q) => (float[a,b,c,d] y) <float[1,1,2,2] w = {{1, 1, 1, 1}}, float s = {{1}}, int8 z = {{0}}> {{ e = DequantizeLinear (q, s, z) y = {op} (x, e) }}", f"{op} (x, e)", f"{op} (x, w)", f"{op} <kernel_shape = [2, 2]> (x, e)"), beside=("its input 1 must be an initializer",))
         for op, targets in (("Conv", "7.0 to 8.4"), ("ConvTranspose", "8.0"))
     ],
+    "left_out_axis": [
+        Example("QuantizeLinear", "8.0 to 10.1", "axis is left out, and this parser takes 0 for it", 13, *both("(float[2,2] x) => (int8[2,2] y) <float[2] s = {1, 2}, int8[2] z = {0, 0}, float[1] t = {1}, int8[1] e = {0}> { y = QuantizeLinear (x, s, z) }", "QuantizeLinear (x, s, z)", "QuantizeLinear <axis = 1> (x, s, z)", "QuantizeLinear <axis = 0> (x, s, z)", "QuantizeLinear (x, t, e)")),
+        Example("DequantizeLinear", "8.0 to 10.1", "axis is left out, and this parser takes 0 for it", 13, *both("(int8[2,2] x) => (float[2,2] y) <float[2] s = {1, 2}, int8[2] z = {0, 0}> { y = DequantizeLinear (x, s, z) }", "DequantizeLinear", "DequantizeLinear <axis = 1>")),
+    ],
     "left_out_zero": [
         Example("DequantizeLinear", "8.0 to 8.6", "the zero point is left out, which this parser refuses", 13, *both("(int8[2] x) => (float[2] y) <float s = {1}, int8 z = {0}> { y = DequantizeLinear (x, s) }", "(x, s)", "(x, s, z)")),
         Example("QuantizeLinear", "8.0 to 8.6", "the zero point is left out, which this parser refuses", 13, *both("(float[2] x) => (int8[2] y) <float s = {1}, int8 z = {0}> { y = QuantizeLinear (x, s) }", "(x, s)", "(x, s, z)"), beside=("uint8, which is what it returns without a zero point, is read as int8",)),

@@ -93,6 +93,19 @@ def quantized_axis(node: Node) -> str | None:
 
 
 @condition(
+    "QuantizeLinear DequantizeLinear",
+    between((8, 0), (10, 1)),
+    source="onnx-tensorrt@4225037 to @96e7811: axis of several scales is 0 where it is left out; measured with "
+    "TensorRT 8.4.1.5",
+)
+def left_out_axis(node: Node) -> str | None:
+    scale = shape_of(node, 1)
+    if "axis" in node.attrs or scale is None or len(scale) != 1 or scale[0] == 1:
+        return None
+    return "axis is left out, and this parser takes 0 for it"
+
+
+@condition(
     "DequantizeLinear",
     EVERYWHERE,
     source="measured with TensorRT-RTX: UNSUPPORTED initializers of 16 bits; no release has the types",
