@@ -161,6 +161,10 @@ MEASURED: dict[str, list[Example]] = {
         Example("QuantizeLinear", "8.0 to 10.1", "axis is left out, and this parser takes 0 for it", 13, *both("(float[2,2] x) => (int8[2,2] y) <float[2] s = {1, 2}, int8[2] z = {0, 0}, float[1] t = {1}, int8[1] e = {0}> { y = QuantizeLinear (x, s, z) }", "QuantizeLinear (x, s, z)", "QuantizeLinear <axis = 1> (x, s, z)", "QuantizeLinear <axis = 0> (x, s, z)", "QuantizeLinear (x, t, e)")),
         Example("DequantizeLinear", "8.0 to 10.1", "axis is left out, and this parser takes 0 for it", 13, *both("(int8[2,2] x) => (float[2,2] y) <float[2] s = {1, 2}, int8[2] z = {0, 0}> { y = DequantizeLinear (x, s, z) }", "DequantizeLinear", "DequantizeLinear <axis = 1>")),
     ],
+    "quantized_number": [
+        Example("QuantizeLinear", "8.0 to 8.6", "an input without dimensions is refused", 13, *both("(float x) => (int8[] y) <float s = {1}, int8 z = {0}> { y = QuantizeLinear (x, s, z) }", "float x", "float[1] x")),
+        Example("DequantizeLinear", "8.0 to 8.6", "an input without dimensions is refused", 13, *both("(int8 x) => (float[] y) <float s = {1}, int8 z = {0}> { y = DequantizeLinear (x, s, z) }", "int8 x", "int8[1] x")),
+    ],
     "left_out_zero": [
         Example("DequantizeLinear", "8.0 to 8.6", "the zero point is left out, which this parser refuses", 13, *both("(int8[2] x) => (float[2] y) <float s = {1}, int8 z = {0}> { y = DequantizeLinear (x, s) }", "(x, s)", "(x, s, z)")),
         Example("QuantizeLinear", "8.0 to 8.6", "the zero point is left out, which this parser refuses", 13, *both("(float[2] x) => (int8[2] y) <float s = {1}, int8 z = {0}> { y = QuantizeLinear (x, s) }", "(x, s)", "(x, s, z)"), beside=("uint8, which is what it returns without a zero point, is read as int8",)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, constant_of, dtype_of, input_of, is_weights, shape_of
+from surgeon.targets.condition import condition, constant_of, dtype_of, input_of, is_weights, rank_of, shape_of
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since, up_to
 
 
@@ -103,6 +103,16 @@ def left_out_axis(node: Node) -> str | None:
     if "axis" in node.attrs or scale is None or len(scale) != 1 or scale[0] == 1:
         return None
     return "axis is left out, and this parser takes 0 for it"
+
+
+@condition(
+    "QuantizeLinear DequantizeLinear",
+    between((8, 0), (8, 6)),
+    source="onnx-tensorrt@9d2d786: TRT does not support scalar data input; measured with TensorRT 8.4.1.5: "
+    "getChannelAxis, out of bounds; the other releases taken to be alike",
+)
+def quantized_number(node: Node) -> str | None:
+    return "an input without dimensions is refused" if rank_of(node) == 0 else None
 
 
 @condition(
