@@ -161,9 +161,10 @@ def kernel_shape(b, x, weights):
     return _taken(b, {**b.root.attrs, "kernel_shape": list(kernel)})
 
 
-@rule(op.QuantizeLinear(...) | op.DequantizeLinear(...), stage=Stage.LOWER, strategy="decompose")
+@rule(op.QuantizeLinear(...) | op.DequantizeLinear(...), stage=Stage.FUSE)
 def quantized_axis(b):
-    if "axis" in b.root.attrs or b.opset < 13:
+    """Before quantized-arithmetic writes it out."""
+    if "axis" in b.root.attrs or b.opset < 13 or b.target.takes(b.root) is None:
         not_mine()
     return _taken(b, {**b.root.attrs, "axis": 1})
 
