@@ -3,8 +3,8 @@
 Why       TensorRT makes what a Loop collects as long as its limit of iterations says: TensorRT-RTX refuses such a Loop
           without a limit, and each release fills up what a condition ends before the limit. tf2onnx writes every
           tf.while_loop of a recurrent network so, and scripted PyTorch modules a `while`.
-          TensorRT-RTX has neither a condition that is left out nor, without a limit, the number of the iteration
-          for a body that reads them.
+          No release has a condition that is left out, nor, without a limit, the number of the iteration, for a body
+          that reads them.
 Rewrites  Loop(limit, c) whose condition is counter < number  ->  Loop(min(limit, number - counter), true)
           <=, >, >=, Not and And of them; the counter grows by 1 each time, the number stays
           Loop without a condition                            ->  Loop with the condition true

@@ -146,11 +146,13 @@ MORE: dict[str, list[Example]] = {
         Example("Loop", "rtx", "what each iteration returns is refused without a limit on the iterations", 13, *both(GATHERING, "2147483647", "2147483646")),
         Example("Loop", "rtx", "what each iteration returns is refused without a limit on the iterations", 13, *both(GATHERING.replace("(n,", "(,"), "(,", "(k,")),
     ],
+    "unlimited_loop": [
+        Example("Loop", "7.0 to 11.4, rtx", "it has no limit on the iterations, and its body reads their number as 'i'", 13, *both(COUNTING.replace("(n,", "(,"), "(,", "(k,")),
+    ],
     "uncounted_loop": [
-        Example("Loop", "rtx", "it has no limit on the iterations, and its body reads their number as 'i'", 13, *both(COUNTING, "2147483647", "2147483646")),
-        Example("Loop", "rtx", "it has no limit on the iterations, and its body reads their number as 'i'", 13, *both(COUNTING.replace("int64 k)", "int64 k, int64 n)"), "2147483647", "2147483646")),
-        Example("Loop", "rtx", "it has no limit on the iterations, and its body reads their number as 'i'", 13, *both(COUNTING.replace("(n,", "(,"), "(,", "(k,")),
-        Example("Loop", "rtx", "it has no limit on the iterations, and its body reads their number as 'i'", 13, *both(COUNTING, "f = Cast <to = 1> (i) t = Add (s, f)", "t = Add (s, s)")),
+        Example("Loop", "8.5 to 11.4, rtx", "it has no limit on the iterations, and its body reads their number as 'i'", 13, *both(COUNTING, "2147483647", "2147483646")),
+        Example("Loop", "8.5 to 11.4, rtx", "it has no limit on the iterations, and its body reads their number as 'i'", 13, *both(COUNTING.replace("int64 k)", "int64 k, int64 n)"), "2147483647", "2147483646")),
+        Example("Loop", "8.5 to 11.4, rtx", "it has no limit on the iterations, and its body reads their number as 'i'", 13, *both(COUNTING, "f = Cast <to = 1> (i) t = Add (s, f)", "t = Add (s, s)")),
     ],
     "ended_early": [
         Example("Loop", "7.0 to 11.4, rtx", "what the iterations return has a row for each that the limit allows, though the condition may end it", 13, *both(GATHERING.replace("2147483647", "4").replace("Identity (c)", "Not (c)"), "Not (c)", "Identity (c)", "Constant <value = bool {1}> ()")),

@@ -335,13 +335,13 @@ EXAMPLES: dict[str, list[Example]] = {
     # control_flow
     "loop_condition": [
         Example(
-            "Loop", "rtx", "the condition is left out, and its body reads it as 'c'", 17, LOOP.format('""', read),
+            "Loop", "7.0 to 11.4, rtx", "the condition is left out, and its body reads it as 'c'", 17, LOOP.format('""', read),
             (LOOP.format("g", read), LOOP.format('""', "Constant <value = bool {1}> ()")),
         )
         for read in ("Identity (c)",)
     ] + [
         Example(
-            "Loop", "rtx", "the condition is left out, and its body reads it as 'c'", 17, LOOP.format('""', "Neg (s)").replace("bool d", "bool c").replace("d = Neg (s)", ""),
+            "Loop", "7.0 to 11.4, rtx", "the condition is left out, and its body reads it as 'c'", 17, LOOP.format('""', "Neg (s)").replace("bool d", "bool c").replace("d = Neg (s)", ""),
             (LOOP.format("g", "Neg (s)").replace("bool d", "bool c").replace("d = Neg (s)", ""),),
         )
     ],

@@ -24,7 +24,12 @@ from surgeon.targets.releases import RTX, between, since
 from surgeon.targets.tables import SHAPE_INPUTS
 
 
-@condition("Loop", RTX, source="measured with TensorRT-RTX alone: `Node input was not registered`")
+@condition(
+    "Loop",
+    since(7, 0, rtx=True),
+    source="onnx-tensorrt@6f64911 to @96e7811: registerTensor(cond, body.input(1).name()) of a condition that is "
+    "given; measured with TensorRT 8.4.1.5 and TensorRT-RTX: `Node input was not registered`",
+)
 def loop_condition(node: Node) -> str | None:
     if input_of(node, 1) is not None or not node.bodies:
         return None
@@ -61,9 +66,28 @@ def endless_loop(node: Node) -> str | None:
     return None if _has_limit(node) else "what each iteration returns is refused without a limit on the iterations"
 
 
-@condition("Loop", RTX, source="measured with TensorRT-RTX 1.7.1: `Node input was not registered`; 2147483646 is taken")
+@condition(
+    "Loop",
+    between((7, 0), (8, 4)),
+    source="onnx-tensorrt@6f64911 to @63d626b: a counter is made where a limit is given, and be it 2147483647; "
+    "measured with TensorRT 8.4.1.5: `Node input was not registered`",
+)
+def unlimited_loop(node: Node) -> str | None:
+    return None if input_of(node, 0) is not None else _number_without_limit(node)
+
+
+@condition(
+    "Loop",
+    since(8, 5, rtx=True),
+    source="onnx-tensorrt@fdeeaca to @96e7811: isMaxTripCount; measured with TensorRT-RTX 1.7.1: `Node input was not "
+    "registered`; 2147483646 is taken",
+)
 def uncounted_loop(node: Node) -> str | None:
-    if not node.bodies or _has_limit(node):
+    return None if _has_limit(node) else _number_without_limit(node)
+
+
+def _number_without_limit(node: Node) -> str | None:
+    if not node.bodies:
         return None
     body = node.bodies[0]
     number = body.values[body.proto.input[0].name]
