@@ -186,6 +186,9 @@ MORE: dict[str, list[Example]] = {
         Example("RandomNormalLike", "rtx", "a scale that is not positive is refused", 1, *both("(float[2] x) => (float[2] y) { y = RandomNormalLike <scale = 0.0> (x) }", "scale = 0.0", "scale = 0.5")),
     ],
     # what was found beside them
+    "resize_rounding": [
+        Example("Resize", "8.0 to 11.4", "tf_half_pixel_for_nn goes with round_prefer_floor alone, not with 'floor'", 13, *both('(float[1,1,2,2] x) => (float[a,b,c,d] y) <float[4] f = {1, 1, 2, 2}> { y = Resize <coordinate_transformation_mode = "tf_half_pixel_for_nn", nearest_mode = "floor"> (x, , f) }', '"floor"', '"round_prefer_floor"'), beside=("coordinate_transformation_mode 'tf_half_pixel_for_nn' is refused; only 'asymmetric' is taken",)),
+    ],
     "resize_by_sizes": [
         Example("Resize", "rtx", "sizes are not read with tf_half_pixel_for_nn: scales are", 12, *both('(float[1,1,2,2] x) => (float[a,b,c,d] y) <float[0] r = {}, float[4] f = {1, 1, 2, 2}, int64[4] s = {1, 1, 4, 4}> { y = Resize <coordinate_transformation_mode = "tf_half_pixel_for_nn"> (x, r, r, s) }', "(x, r, r, s)", "(x, r, f)")),
     ],

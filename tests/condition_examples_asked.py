@@ -20,6 +20,7 @@ CHANNELS = "(float[1,2,3,4] x) => (float[1,2,3,4] y) <float[2] s = {1, 1}, float
 BOOLEANS = "constants of booleans alone are refused, where the result is an output"
 MIXED = "queries, keys, values and the mask are of different types"
 DIVIDED = "an integer constant is divided by 0, and the parser's process dies of it"
+HALF_PIXEL = "coordinate_transformation_mode 'half_pixel' is refused; only 'asymmetric' is taken"
 WRAPPED = '(float[5] x) => (float[6] y) <int64[2] p = {-1, 2}> { y = Pad <mode = "wrap"> (x, p) }'
 EACH = (
     "(float16[2] x, float[2] f) => (float[a,b] y) <int64 n = {2}, bool go = {1}> { y = Loop (n, go) "
@@ -125,8 +126,9 @@ ASKED: dict[str, list[Example]] = {
         Example("ConstantOfShape", "rtx", "its shape is the input 'x', which has no elements", 13, *both("(int64[0] x) => (float y) <int64[0] s = {}> { y = ConstantOfShape (x) }", "(x) }", "(s) }")),
     ],
     "scales_in_rows": [
-        Example("Resize", "rtx", "its input 2 has 2 dimensions; one is taken", 13, *both("(float[1,1,2] x) => (float[] y) <float[3,1] s = {1, 1, 2}> { y = Resize (x, , s) }", "float[3,1]", "float[3]")),
-        Example("Resize", "rtx", "its input 3 has 2 dimensions; one is taken", 13, *both("(float[1,1,2] x) => (float[] y) <int64[3,1] s = {1, 1, 4}> { y = Resize (x, , , s) }", "int64[3,1]", "int64[3]")),
+        Example("Resize", "8.0 to 11.4, rtx", "its input 2 has 2 dimensions; one is taken", 13, *both("(float[1,1,2] x) => (float[] y) <float[3,1] s = {1, 1, 2}> { y = Resize (x, , s) }", "float[3,1]", "float[3]"), beside=(HALF_PIXEL,)),
+        Example("Resize", "8.0 to 11.4, rtx", "its input 3 has 2 dimensions; one is taken", 13, *both("(float[1,1,2] x) => (float[] y) <int64[3,1] s = {1, 1, 4}> { y = Resize (x, , , s) }", "int64[3,1]", "int64[3]"), beside=(HALF_PIXEL,)),
+        Example("Resize", "8.0 to 11.4, rtx", "its input 1 has 2 dimensions; one is taken", 10, *both("(float[1,1,2] x) => (float[] y) <float[3,1] s = {1, 1, 2}> { y = Resize (x, s) }", "float[3,1]", "float[3]")),
     ],
     "misshapen": [
         Example(op, "8.4, rtx", f"its input {place} does not have the shape that follows from the data and hidden_size", 14, *both(f"(float[3,2,4] x, float[1,{5 * gates},4] w, float[1,{5 * gates},5] r, float[1,{10 * gates}] b, float[1,2,5] h) => (float[] y) {{ y = {op} <hidden_size = 5> (x, w, r, b, , h) }}".replace(old.format(5 * gates, 10 * gates), new.format(5 * gates, 10 * gates)), new.format(5 * gates, 10 * gates), old.format(5 * gates, 10 * gates)))

@@ -241,9 +241,14 @@ def shape_of_nothing(node: Node) -> str | None:
     return f"its shape is the input '{found.name}', which has no elements"
 
 
-@condition("Resize", RTX, source="measured with TensorRT-RTX 1.7.1: The scales input must be 1D")
+@condition(
+    "Resize",
+    since(8, 0, rtx=True),
+    source="onnx-tensorrt@3f211d6 to @96e7811: The scales input must be 1D; measured with TensorRT 8.4.1.5 and "
+    "TensorRT-RTX 1.7.1",
+)
 def scales_in_rows(node: Node) -> str | None:
-    ranks = [(position, rank_of(node, position)) for position in (2, 3)]
+    ranks = [(position, rank_of(node, position)) for position in ((2, 3) if opset_of(node) >= 11 else (1,))]
     found = next((row for row in ranks if row[1] not in (None, 1)), None)
     return None if found is None else f"its input {found[0]} has {found[1]} dimensions; one is taken"
 

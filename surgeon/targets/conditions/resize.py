@@ -75,46 +75,15 @@ def resize_cubic(node: Node) -> str | None:
 
 @condition(
     "Resize",
-    between((8, 0), (9, 0)),
-    source="onnx-tensorrt@3f211d6 to @9d2d786: only support round_prefer_floor nearest mode in tf_half_pixel_for_nn; "
-    "measured with TensorRT 8.4.1.5",
-)
-@condition(
-    "Resize",
-    since(10, 0),
-    source="onnx-tensorrt@73f629e, @96e7811 onnxOpCheckers.cpp: only support round_prefer_floor nearest mode in "
-    "tf_half_pixel_for_nn",
+    since(8, 0),
+    source="onnx-tensorrt@3f211d6 to @96e7811: only support round_prefer_floor nearest mode in tf_half_pixel_for_nn; "
+    "9.1 to 9.3 do not read the other (@1def182); measured with TensorRT 8.4.1.5",
 )
 def resize_rounding(node: Node) -> str | None:
     rounding = node.attr("nearest_mode")
     if node.attr("coordinate_transformation_mode") != "tf_half_pixel_for_nn" or rounding == "round_prefer_floor":
         return None
-    return f"nearest_mode '{rounding}' is refused with tf_half_pixel_for_nn"
-
-
-@condition(
-    "Resize",
-    between((9, 1), (9, 3)),
-    section="1b",
-    source="onnx-tensorrt@1def182: setNearestRounding(kCEIL) of tf_half_pixel_for_nn, whatever nearest_mode says",
-)
-def resize_rounding_unread(node: Node) -> str | None:
-    if node.attr("mode") != "nearest" or resize_rounding.check(node) is None:
-        return None
-    return f"nearest_mode '{node.attr('nearest_mode')}' is not read with tf_half_pixel_for_nn: round_prefer_floor is"
-
-
-@condition(
-    "Resize",
-    since(8, 0),
-    source="onnx-tensorrt@3f211d6 to @96e7811: The scales input must be 1D; measured with TensorRT 8.4.1.5",
-)
-def resize_scales_in_rows(node: Node) -> str | None:
-    at = 2 if opset_of(node) >= 11 else 1
-    rank = rank_of(node, at)
-    if rank in (None, 1) or constant_of(node, at) is None:
-        return None
-    return f"scales of {rank} dimensions are refused"
+    return f"tf_half_pixel_for_nn goes with round_prefer_floor alone, not with '{rounding}'"
 
 
 @condition("Resize", between((7, 0), (7, 2, 2)), source="onnx-tensorrt@84b5be1: asymmetric and floor alone")
