@@ -1,11 +1,11 @@
 """Respell a node that the target's parser refuses or misreads in one spelling and reads right in another.
 
 Why       Each of these is a peculiarity of some parser, at every opset: no parser reads the layout of LSTM, none takes
-          an Einsum with capital letters, 10.0 to 10.8 refuse a ScatterND that says that it has no reduction, and
-          TensorRT-RTX 1.7.1 refuses a Softmax and an ArgMax of one dimension, a vector by a batch of matrices, a
-          Reduce of a number without dimensions, and an input that is left out by an empty name at the end. 7.0 to 8.4
-          read the kernel_shape of a Conv with dequantized weights from the attribute alone, and 8.0 to 10.1 quantize
-          along axis 0 where ONNX's axis 1 is left out.
+          an Einsum with capital letters, 7.0 to 8.4 read the kernel_shape of a Conv with dequantized weights from the
+          attribute alone, 8.0 to 10.1 quantize along axis 0 where ONNX's axis 1 is left out, 8.4 dies of an input that
+          is left out by an empty name at the end, 10.0 to 10.8 refuse a ScatterND that says that it has no reduction.
+          TensorRT-RTX 1.7.1 refuses such an empty name, too, and a Softmax and an ArgMax of one dimension, a vector by
+          a batch of matrices, and a Reduce of a number without dimensions.
 Rewrites  LSTM, GRU and RNN with layout 1         ->  with layout 0, between Transposes
           Einsum with capital letters             ->  Einsum with lower-case ones
           ReduceMax and ReduceMin of bool         ->  of int32, between Casts

@@ -186,6 +186,12 @@ MORE: dict[str, list[Example]] = {
         Example("RandomNormalLike", "rtx", "a scale that is not positive is refused", 1, *both("(float[2] x) => (float[2] y) { y = RandomNormalLike <scale = 0.0> (x) }", "scale = 0.0", "scale = 0.5")),
     ],
     # what was found beside them
+    "squeeze_of_any_size": [
+        Example("Squeeze", "7.2 to 10.1", "axes is left out, and which of its sizes are 1 is not known", opset, *both("(float[N,4,1] x) => (float[] y) { y = Squeeze (x) }", "[N,", "[3,"))
+        for opset in (11, 13)
+    ] + [
+        Example("Squeeze", "7.2 to 10.1", "axes is left out, and which of its sizes are 1 is not known", 11, *both("(float[N,4,1] x) => (float[] y) { y = Squeeze (x) }", "Squeeze (x)", "Squeeze <axes = [2]> (x)")),
+    ],
     "resize_rounding": [
         Example("Resize", "8.0 to 11.4", "tf_half_pixel_for_nn goes with round_prefer_floor alone, not with 'floor'", 13, *both('(float[1,1,2,2] x) => (float[a,b,c,d] y) <float[4] f = {1, 1, 2, 2}> { y = Resize <coordinate_transformation_mode = "tf_half_pixel_for_nn", nearest_mode = "floor"> (x, , f) }', '"floor"', '"round_prefer_floor"'), beside=("coordinate_transformation_mode 'tf_half_pixel_for_nn' is refused; only 'asymmetric' is taken",)),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node
+from surgeon.ir.lattice import is_static
 from surgeon.targets.condition import (
     condition,
     constant_of,
@@ -107,6 +108,19 @@ def slice_empty_axes(node: Node) -> str | None:
     if input_of(node, 3) is not None or input_of(node, 4) is None:
         return None
     return "the empty axes are read as a tensor"
+
+
+@condition(
+    "Squeeze",
+    between((7, 2), (10, 1)),
+    source="onnx-tensorrt@803e699 to @96e7811: Cannot infer squeeze dimensions from a dynamic shape; measured with "
+    "TensorRT 8.4.1.5",
+)
+def squeeze_of_any_size(node: Node) -> str | None:
+    shape, axes = shape_of(node), node.attrs.get("axes")
+    if shape is None or axes or input_of(node, 1) is not None or is_static(shape):
+        return None
+    return "axes is left out, and which of its sizes are 1 is not known"
 
 
 @condition("Squeeze Unsqueeze Split", up_to(7, 2, 2), source="onnx-tensorrt@84b5be1: the attribute alone is read")
