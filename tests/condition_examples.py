@@ -146,6 +146,9 @@ MORE: dict[str, list[Example]] = {
         Example("Loop", "rtx", "what each iteration returns is refused without a limit on the iterations", 13, *both(GATHERING, "2147483647", "2147483646")),
         Example("Loop", "rtx", "what each iteration returns is refused without a limit on the iterations", 13, *both(GATHERING.replace("(n,", "(,"), "(,", "(k,")),
     ],
+    "numbered_rows": [
+        Example("Loop", "7.2.2 to 8.5", "the number of the iteration has a dimension there, and so 't' has one more", 13, *both("(float[3] h, float[5,3] x, bool go, int64 n) => (float[3] y) { g = Identity (go) y = Loop (n, g, h) <body = b (int64 i, bool c, float[3] s) => (bool d, float[3] t) { d = Identity (c) r = Gather (x, i) t = Add (r, s) }> }", "t = Add (r, s)", "w = Cast <to = 1> (i) t = Mul (w, s)", "k = Squeeze (i) w = Gather (x, k) t = Add (w, s)")),
+    ],
     "unlimited_loop": [
         Example("Loop", "7.0 to 11.4, rtx", "it has no limit on the iterations, and its body reads their number as 'i'", 13, *both(COUNTING.replace("(n,", "(,"), "(,", "(k,")),
     ],
@@ -187,10 +190,10 @@ MORE: dict[str, list[Example]] = {
     ],
     # what was found beside them
     "squeeze_of_any_size": [
-        Example("Squeeze", "7.2 to 10.1", "axes is left out, and which of its sizes are 1 is not known", opset, *both("(float[N,4,1] x) => (float[] y) { y = Squeeze (x) }", "[N,", "[3,"))
+        Example("Squeeze", "7.2.2 to 10.1", "axes is left out, and which of its sizes are 1 is not known", opset, *both("(float[N,4,1] x) => (float[] y) { y = Squeeze (x) }", "[N,", "[3,"))
         for opset in (11, 13)
     ] + [
-        Example("Squeeze", "7.2 to 10.1", "axes is left out, and which of its sizes are 1 is not known", 11, *both("(float[N,4,1] x) => (float[] y) { y = Squeeze (x) }", "Squeeze (x)", "Squeeze <axes = [2]> (x)")),
+        Example("Squeeze", "7.2.2 to 10.1", "axes is left out, and which of its sizes are 1 is not known", 11, *both("(float[N,4,1] x) => (float[] y) { y = Squeeze (x) }", "Squeeze (x)", "Squeeze <axes = [2]> (x)")),
     ],
     "resize_rounding": [
         Example("Resize", "8.0 to 11.4", "tf_half_pixel_for_nn goes with round_prefer_floor alone, not with 'floor'", 13, *both('(float[1,1,2,2] x) => (float[a,b,c,d] y) <float[4] f = {1, 1, 2, 2}> { y = Resize <coordinate_transformation_mode = "tf_half_pixel_for_nn", nearest_mode = "floor"> (x, , f) }', '"floor"', '"round_prefer_floor"'), beside=("coordinate_transformation_mode 'tf_half_pixel_for_nn' is refused; only 'asymmetric' is taken",)),

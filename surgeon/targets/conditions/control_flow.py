@@ -139,6 +139,49 @@ def growing_state(node: Node) -> str | None:
 
 
 @condition(
+    "Loop",
+    between((7, 2, 2), (8, 5)),
+    source="onnx-tensorrt@803e699 to @fdeeaca addLoopCounter: Dims{1, 1}, from 8.6 on convertToScalar; measured with "
+    "TensorRT 8.4.1.5: inputs to IRecurrenceLayer have different dimensions",
+)
+def numbered_rows(node: Node) -> str | None:
+    if not node.bodies:
+        return None
+    body = node.bodies[0]
+    number = body.values[body.proto.input[0].name]
+    if body.model.shape(number) != ():
+        return None
+    deeper = _one_deeper(body, number)
+    for result in body.results[1:]:
+        if result in deeper:
+            return f"the number of the iteration has a dimension there, and so '{result.name}' has one more"
+    return None
+
+
+def _one_deeper(body: Graph, number: Value) -> set[Value]:
+    """What has one dimension more in a body where the number of its iteration has one."""
+    deeper = {number}
+    for node in body.live():
+        made, read = node.outputs[0] if node.outputs else None, [v for v in node.inputs if v is not None]
+        if made is None or deeper.isdisjoint(read):
+            continue
+        shapes = [body.model.shape(value) for value in (made, *read)]
+        if None in shapes:
+            continue
+        rank, *ranks = (0 if shape is None else len(shape) for shape in shapes)
+        broadcast = max(had + (value in deeper) for had, value in zip(ranks, read, strict=True))
+        if node.key == "Gather" or (node.key in BY_ELEMENT and broadcast > rank):
+            deeper.add(made)
+    return deeper
+
+
+BY_ELEMENT = frozenset(
+    {"Abs", "Add", "Cast", "Cos", "Div", "Exp", "Identity", "Mod", "Mul", "Neg", "Pow", "Relu", "Sigmoid", "Sin"}
+    | {"Sqrt", "Sub", "Tanh", "Where"}
+)
+
+
+@condition(
     "Scan",
     since(7, 0, rtx=True),
     source="onnx-tensorrt@84b5be1 to @96e7811: stateVars.at(0); measured with TensorRT-RTX 1.7.1",

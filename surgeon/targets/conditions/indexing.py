@@ -112,7 +112,7 @@ def slice_empty_axes(node: Node) -> str | None:
 
 @condition(
     "Squeeze",
-    between((7, 2), (10, 1)),
+    between((7, 2, 2), (10, 1)),
     source="onnx-tensorrt@803e699 to @96e7811: Cannot infer squeeze dimensions from a dynamic shape; measured with "
     "TensorRT 8.4.1.5",
 )
