@@ -27,8 +27,9 @@ x, alpha = var("x"), const("alpha")
 
 # Operators behind which a number that is next to 0 still is.
 HANDS_ON = frozenset({
-    "Abs", "Cast", "Concat", "Dropout", "Expand", "Flatten", "Gather", "GatherND", "Identity", "Min", "Mul", "Neg", "Pow",
-    "ReduceMin", "ReduceProd", "Reshape", "Slice", "Split", "Sqrt", "Squeeze", "Tile", "Transpose", "Unsqueeze", "Where",
+    "Abs", "Cast", "Concat", "Dropout", "Expand", "Flatten", "Gather", "GatherND", "Identity", "Min", "Mul", "Neg",
+    "Pow", "ReduceMin", "ReduceProd", "Reshape", "Slice", "Split", "Sqrt", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+    "Where",
 })  # fmt: skip
 
 inverse = op.Exp(op.Neg(x)) + 1

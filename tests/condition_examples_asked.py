@@ -26,6 +26,8 @@ EACH = (
     "(float16[2] x, float[2] f) => (float[a,b] y) <int64 n = {2}, bool go = {1}> { y = Loop (n, go) "
     "<body = b (int64 i, bool c) => (bool d, float[2] v) { v = Cast <to = 1> (x) d = Identity (c) }> }"
 )
+UNNAMED_OUTPUT = "an output is left out, which is taken for the input that is left out: the nodes have no order"
+UNNAMED_OUTPUTS = "more than one output in its graph is left out, and all are taken for one"
 ASKED: dict[str, list[Example]] = {
     # control flow
     "left_out_output": [
@@ -34,6 +36,17 @@ ASKED: dict[str, list[Example]] = {
         Example("Scan", "rtx", "an output is left out", 11, *both(SCANNED.replace("z, y =", '"", y ='), '"", y =', "z, y =")),
         Example("TopK", "rtx", "an output is left out", 11, *both('(float[2,4] x) => (int64[2,1] y) <int64[1] k = {1}> { "", y = TopK (x, k) }', '"", y =', "z, y =")),
         Example("Dropout", "rtx", "an output is left out", 13, *both('(float[2] x) => (bool[2] y) { "", y = Dropout (x) }', '"", y =', "z, y =")),
+    ],
+    "unnamed_output": [
+        Example(op, f"{first} to 10.1", UNNAMED_OUTPUT, 14, *both(f'(float[3,1,4] x, float[1,{5 * gates},4] w, float[1,{5 * gates},5] r, float[1,1,5] h) => (float[] y) {{ "", y = {op} <hidden_size = 5> (x, w, r, "", "", h) }}', '"", y =', "z, y ="))
+        for op, gates, first in (("LSTM", 4, "7.0"), ("GRU", 3, "7.0"), ("RNN", 1, "7.0"))
+    ] + [
+        Example(op, "7.0 to 10.1", UNNAMED_OUTPUTS, opset, *both(f'(float[4] x) => (int64[] v, float[] y) <int64[1] k = {{1}}> {{ "", v = TopK (x, k) {call} }}', '"", v', "u, v"), beside=("an output is left out, and the parser's process dies of it",) * (op == "Split"))
+        for op, opset, call in (("Split", 11, '"", y = Split (x)'),)
+    ] + [
+        Example("TopK", "7.0 to 10.1", UNNAMED_OUTPUTS, 11, *both('(float[4] x) => (int64[] v, int64[] y) <int64[1] k = {1}> { "", v = TopK (x, k) "", y = TopK (x, k) }', '"", v', "u, v"), beside=("an output is left out",)),
+        Example("Dropout", "7.0 to 10.1", UNNAMED_OUTPUTS, 11, *both('(float[4] x) => (int64[] v, bool[] y) <int64[1] k = {1}> { "", v = TopK (x, k) "", y = Dropout (x) }', '"", v', "u, v"), beside=("an output is left out",)),
+        Example("Loop", "7.0 to 10.1", UNNAMED_OUTPUTS, 13, *both(LOOPED.replace("{ y, z =", '{ "", v = TopK (x, n) "", y =').replace("int64 n", "int64[1] n").replace("=> (float[2] y)", "=> (float[] y)"), '"", v', "u, v"), beside=("an output is left out",)),
     ],
     "left_out_part": [
         Example("Split", "rtx", "an output is left out, and the parser's process dies of it", 11, *both('(float[4] x) => (float[2] y) { "", y = Split (x) }', '"", y =', "z, y =")),

@@ -423,6 +423,8 @@ def _origins_read(made: Iterable[Node], aliases: Mapping[Value, Value]) -> list[
 def _wrote_its_root(builder: Builder, outputs: Sequence[Value | None]) -> bool:
     """Whether a body has written its root once more, to the letter. What the target lacks is not its to mend."""
     root, made = builder.root, builder.made[-1:]
+    if None in root.outputs and None not in outputs:
+        return False  # it has a name for what was left out
     return any(
         n.key == root.key and outputs == n.outputs and n.inputs == root.inputs and n.attrs == root.attrs for n in made
     )

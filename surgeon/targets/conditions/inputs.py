@@ -1,10 +1,10 @@
-"""Inputs that are left out."""
+"""Inputs and outputs that are left out."""
 
 from __future__ import annotations
 
 from surgeon.ir.graph import Node
 from surgeon.targets.condition import condition
-from surgeon.targets.releases import RTX, since
+from surgeon.targets.releases import RTX, between, since
 
 # The position of the last input of an operator, which the parser reads where it has a name, and be that empty.
 LAST = {"Conv": 2, "Dropout": 2, "Gemm": 2, "Slice": 4, "Split": 1, "Squeeze": 1, "Trilu": 1}
@@ -32,3 +32,33 @@ def empty_last(node: Node) -> str | None:
     if len(given) != LAST[node.op] + 1 or given[-1]:
         return None
     return "its last input has an empty name"
+
+
+@condition(
+    "Dropout GRU LSTM Loop RNN Split TopK",
+    between((7, 0), (10, 1)),
+    source="onnx-tensorrt@6f64911 to @96e7811 toposort.hpp: an empty name is a name; measured with TensorRT 8.4.1.5: "
+    "Failed to sort the model topologically",
+)
+def unnamed_output(node: Node) -> str | None:
+    if None not in node.outputs:
+        return None
+    if sum(other.outputs.count(None) for other in node.graph.live()) > 1:
+        return "more than one output in its graph is left out, and all are taken for one"
+    if _follows_from_unnamed(node):
+        return "an output is left out, which is taken for the input that is left out: the nodes have no order"
+    return None
+
+
+def _follows_from_unnamed(node: Node) -> bool:
+    """Whether a node, or one of its graph that it follows from, leaves out an input."""
+    todo, seen = [node], {node}
+    while todo:
+        found = todo.pop()
+        if None in found.inputs:
+            return True
+        makers = {given.producer for given in found.inputs if given is not None and given.graph is node.graph}
+        fresh = [maker for maker in makers - seen if maker is not None]
+        seen.update(fresh)
+        todo += fresh
+    return False
