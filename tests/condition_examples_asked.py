@@ -62,9 +62,9 @@ ASKED: dict[str, list[Example]] = {
     ],
     # lengths and positions
     "given_length": [
-        *(Example("Slice", "rtx", "how many numbers its input 'k' has is not static", 13, *both(CUT.replace("(x, s, e, o)", call), call, "(x, j, e, o)", "(x, i, j, o)", "(x, s, e, o)")) for call in ("(x, k, e, o)", "(x, s, k, o)")),
+        *(Example("Slice", "8.4, rtx", "how many numbers its input 'k' has is not static", 13, *both(CUT.replace("(x, s, e, o)", call), call, "(x, j, e, o)", "(x, i, j, o)", "(x, s, e, o)")) for call in ("(x, k, e, o)", "(x, s, k, o)")),
         *(Example("Pad", "rtx", "how many numbers its input 'k' has is not static", 13, *both(PADDED.replace("(x, k)", call), call, "(x, j)")) for call in ("(x, k)", "(x, i)")),
-        *(Example("Reshape Expand", "rtx", "how many numbers its input 'k' has is not static", 13, *both(SHAPED_BY.replace("(z, k)", call), call, "(z, j)")) for call in ("(z, k)", "(z, i)")),
+        *(Example("Reshape Expand", "8.4, rtx", "how many numbers its input 'k' has is not static", 13, *both(SHAPED_BY.replace("(z, k)", call), call, "(z, j)")) for call in ("(z, k)", "(z, i)")),
         Example("ConstantOfShape", "rtx", "how many numbers its input 'k' has is not static", 13, *both(SHAPED_BY.replace("(z, k)", "(k)"), "(k) }", "(j) }")),
     ],
     "reversed_from_behind": [

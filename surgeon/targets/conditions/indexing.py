@@ -188,6 +188,12 @@ def split_outputs(node: Node) -> str | None:
 
 
 @condition(
+    "Expand Reshape Slice",
+    between((8, 4), (8, 4)),
+    source="measured with TensorRT 8.4.1.5: shape tensor must not have run-time dimensions; size input must be "
+    "build-time constant",
+)
+@condition(
     "Slice", RTX, source="measured with TensorRT-RTX 1.7.1: The shape of input starts misaligns with the shape of axes"
 )
 @condition(
