@@ -19,6 +19,7 @@ from onnx import TensorProto
 
 from surgeon import ANY, Builder, Stage, attr, const, not_mine, op, require, rule, var
 from surgeon.ir.graph import Value
+from surgeon.targets.conditions.control_flow import is_number, numbered_rows
 from surgeon.targets.conditions.names import keeps_name, looped_input
 
 from ._shapes import output_of, same_shape, same_shape_when_empty
@@ -115,6 +116,8 @@ def reshape(b, x):
         not_mine()
     equal = b.root.op != "Reshape" or same_shape_when_empty(b, b.root)
     require(equal, "without elements its last size may be another one")
+    has_dimension = b.target.has(numbered_rows) and is_number(x)
+    require(not has_dimension, "the number of an iteration has a dimension in this parser")
     return _returns(b, x)
 
 

@@ -4,10 +4,11 @@ Why       TensorRT makes what a Loop collects as long as its limit of iterations
           without a limit, and each release fills up what a condition ends before the limit. tf2onnx writes every
           tf.while_loop of a recurrent network so, and scripted PyTorch modules a `while`.
           No release has a condition that is left out, nor, without a limit, the number of the iteration, for a body
-          that reads them.
+          that reads them. From 7.2.2 to 8.5 the number has a dimension, and so has one more what is gathered by it.
 Rewrites  Loop(limit, c) whose condition is counter < number  ->  Loop(min(limit, number - counter), true)
           <=, >, >=, Not and And of them; the counter grows by 1 each time, the number stays
           Loop without a condition                            ->  Loop with the condition true
+          Loop { Gather(x, number) }                          ->  Loop { Gather(x, Reshape(number, [])) }
 Exact     Bit for bit, where a counter that is compared as fp32 stays below 2^24.
 Price     6 nodes in front of the Loop. 40 rows of 64, ONNX Runtime on one thread: 0.13 ms next to 0.14.
 """
@@ -20,6 +21,7 @@ from onnx import NodeProto, TensorProto, helper
 from surgeon import Builder, Stage, not_mine, op, require, require_some, rule
 from surgeon.ir.graph import Graph, Value
 from surgeon.rules.rule import Decline
+from surgeon.targets.conditions.control_flow import numbered_rows
 
 from ._copy import copied, present, reads_of_function
 from ._shapes import input_of
@@ -30,6 +32,8 @@ HOLDING = INTEGERS | {TensorProto.FLOAT, TensorProto.DOUBLE}  # types that hold 
 # Of (a, b): which of them is the counter, and whether another iteration follows where both are equal.
 COMPARISONS = {"Less": (0, False), "LessOrEqual": (0, True), "Greater": (1, False), "GreaterOrEqual": (1, True)}
 OPPOSITE = {"Less": "GreaterOrEqual", "LessOrEqual": "Greater", "Greater": "LessOrEqual", "GreaterOrEqual": "Less"}
+ALLOWZERO = 14  # the opset from which Reshape has it, and from which 8.4 reads it
+NUMBER, NO_SIZES = "number~", "no_sizes~"
 CONDITION = "condition~"  # no name of a file has a ~ at its end but by intent: it is renamed when it is copied
 
 
@@ -53,6 +57,14 @@ def decompose(b):
     return _loop(b, [steps, true, *states], ends=False)
 
 
+@rule(op.Loop(...), stage=Stage.LOWER, strategy="decompose")
+def scalar_number(b):
+    if not b.target.has(numbered_rows) or numbered_rows.check(b.root) is None:
+        not_mine()
+    require(not reads_of_function(b.root.bodies[0]), "its body reads an attribute of its function")
+    return _loop(b, b.root.inputs, numbered=True)
+
+
 def _given(b: Builder) -> tuple[Value | None, Value | None, list[Value]]:
     """The limit, the condition and the states of a Loop."""
     limit, begins, *states = [*b.root.inputs, None, None][: max(2, len(b.root.inputs))]
@@ -69,8 +81,11 @@ def _result(body: Graph, at: int) -> Value:
     return require_some(body.results[at], "what its body returns is not known")
 
 
-def _loop(b: Builder, inputs: list[Value | None], *, ends: bool = True) -> tuple[Value, ...]:
-    """The Loop with other inputs; unless its condition `ends` it, its body hands on the one that it is given."""
+def _loop(b: Builder, inputs: list[Value | None], *, ends: bool = True, numbered: bool = False) -> tuple[Value, ...]:
+    """The Loop with other inputs; unless its condition `ends` it, its body hands on the one that it is given.
+
+    Where it is `numbered`, its body reads the number of the iteration as one without a dimension.
+    """
     proto = NodeProto()
     proto.CopyFrom(present(b.root))
     body = next(a.g for a in proto.attribute if a.name == "body")
@@ -82,6 +97,13 @@ def _loop(b: Builder, inputs: list[Value | None], *, ends: bool = True) -> tuple
     made = [f"out{k}" for k in range(len(b.root.outputs))]
     proto.input[:], proto.output[:] = given, made
     tensors = {n: v for n, v in zip(given, inputs, strict=True) if v is not None}
+    if numbered:
+        scalar = helper.make_node("Reshape", [NUMBER, NO_SIZES], [body.input[0].name])
+        if b.opset >= ALLOWZERO:
+            scalar.attribute.append(helper.make_attribute("allowzero", 0))
+        body.node.insert(0, scalar)
+        body.input[0].name = NUMBER
+        tensors[NO_SIZES] = b.constant(np.zeros(0, np.int64))
     copied(b, [proto], tensors)
     return tuple(tensors[name] for name in made)
 

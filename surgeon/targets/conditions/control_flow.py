@@ -158,6 +158,12 @@ def numbered_rows(node: Node) -> str | None:
     return None
 
 
+def is_number(value: Value) -> bool:
+    """Whether a tensor is the number of the iteration in the body of a Loop."""
+    holder = value.graph.holder
+    return holder is not None and holder.key == "Loop" and value.name == value.graph.proto.input[0].name
+
+
 def _one_deeper(body: Graph, number: Value) -> set[Value]:
     """What has one dimension more in a body where the number of its iteration has one."""
     deeper = {number}
