@@ -16,6 +16,7 @@ CERTIFIED: dict[str, set[str]] = {
     "hard-sigmoid": {"fuse", "fuse_relu6"},
     "hard-swish": {"fuse", "fuse_product"},
     "identity": {
+        "activated_twice",
         "negated_twice",
         "without_sign",
         "alone",

@@ -8,6 +8,7 @@ Rewrites  Identity(x)   Dropout(x) at inference   Cast and CastLike to the type 
           Clip without bounds   Concat, Sum, Max, Min, Mean of one tensor   Split into one
           Squeeze(Unsqueeze(x))   Neg(Neg(x))                                                         ->   x
           Abs(Neg(x))   Abs(Abs(x))                                                                   ->   Abs(x)
+          Relu(Relu(x))                                                                               ->   Relu(x)
           Cast(Cast(x)) where the first cast loses nothing                                            ->   Cast(x), or x
 Exact     Bit for bit. Shapes must be proved equal: by number, or by the same symbol in every dimension but one.
 """
@@ -73,6 +74,11 @@ def negated_twice(b, x):
 @rule(op.Abs(op.Neg(x) | op.Abs(x)), stage=Stage.CLEAN)
 def without_sign(b, x):
     return b.Abs(x)
+
+
+@rule(op.Relu(op.Relu(x)), stage=Stage.CLEAN)
+def activated_twice(b, x):
+    return b.Relu(x)
 
 
 @rule(op.Dropout(x, ...), stage=Stage.CLEAN)
