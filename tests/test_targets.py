@@ -334,12 +334,6 @@ def test_tables_speak_of_releases_with_a_row() -> None:
             14,
             "another activation_alpha",
         ),
-        (
-            '(float[2] x, int64 n) => (float[2] y) { y = Loop (n, "", x) <body = b (int64 i, bool c, float[2] s) =>'
-            " (bool d, float[2] t) { d = Identity (c) t = Neg (s) }> }",
-            17,
-            "its body reads it as 'c'",
-        ),
     ],
 )
 def test_what_was_measured_with_tensorrt_rtx_alone_is_said_of_it_alone(body: str, opset: int, why: str) -> None:
