@@ -2,11 +2,12 @@
 
     python benchmarks/verdict_measured.py write FOLDER [--target 8.4] [--first SEED] [--count N]
     python benchmarks/verdict_measured.py write FOLDER [--target 8.4] --cases [--rewritten]
+    python benchmarks/verdict_measured.py write FOLDER [--target 8.4] --passes [--rewritten]
     python benchmarks/verdict_measured.py read FOLDER LINES.jsonl [OUTPUTS]
 
-`write` puts models into a folder: as many as asked for of those that benchmarks/verdict.py draws, or ONNX's operator
-cases, as they are or rewritten. Beside NAME.onnx stand its inputs (NAME.npz), what ONNX Runtime or ONNX's own case
-returns (NAME.want.npz), and verdicts.jsonl with what surgeon says.
+`write` puts models into a folder: as many as asked for of those that benchmarks/verdict.py draws, ONNX's operator
+cases, or the models of tests/cases, as they are or rewritten. Beside NAME.onnx stand its inputs (NAME.npz), what ONNX
+Runtime or ONNX's own case returns (NAME.want.npz), and verdicts.jsonl with what surgeon says.
 
 On the machine with that TensorRT every model is parsed, built and run with those inputs. That gives a line of JSON a
 model, {"model": NAME.onnx, "status": "parse" | "build" | "run" | "crash" | "ok", "errors": [..]}, where a status other
@@ -40,9 +41,14 @@ import onnx
 from refused_cases import with_constants
 from verdict import expected, typed, verdict
 
+from surgeon.errors import SurgeonError
 from surgeon.ir.protos import all_nodes, holders
+from surgeon.ir.run import Runner, Unrunnable
+from surgeon.proof.feeds import feeds_of
+from surgeon.proof.whole import sizes_that_run, whole_pair
 
 MOST_MISSES, MOST_ALARMS = 0.005, 0.02
+MOST_BYTES = 1 << 20  # of the inputs and outputs of a case: larger ones are left out
 RELATIVE, ABSOLUTE, HALF = 1e-3, 1e-4, 2e-2  # kernels of a GPU add up in another order
 Drawn = tuple[str, onnx.ModelProto, dict[str, Any], list[Any]]  # name, model, inputs, expected outputs
 
@@ -76,6 +82,24 @@ def operator_cases() -> Iterator[Drawn]:
         are_tensors = all(isinstance(v, np.ndarray | np.generic) for v in [*feeds.values(), *outputs])
         if are_tensors and expected(model, feeds) is not None:
             yield case.name, model, feeds, list(outputs)
+
+
+def pass_cases() -> Iterator[Drawn]:
+    """The models of the passes' cases that ONNX Runtime runs, with the first sizes for which it does."""
+    sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+    import casefile
+
+    for path in casefile.paths():
+        model = casefile.load(path).model
+        try:
+            runner = Runner(model)
+            sized = sizes_that_run(whole_pair(model, model), runner.run)
+            _, feeds = next(feeds_of(sized))
+            wanted = runner.run(feeds)
+        except (Unrunnable, SurgeonError):
+            continue
+        if sum(a.nbytes for a in (*feeds.values(), *wanted)) <= MOST_BYTES:
+            yield f"{path.parent.name}__{path.stem}", model, feeds, wanted
 
 
 def write(folder: Path, target: str, models: Iterator[Drawn], rewritten: bool) -> int:
@@ -166,13 +190,14 @@ def main() -> int:
     cli.add_argument("--first", type=int, default=0, help="the first seed")
     cli.add_argument("--count", type=int, default=2000, help="how many models")
     cli.add_argument("--cases", action="store_true", help="ONNX's operator cases in place of drawn models")
+    cli.add_argument("--passes", action="store_true", help="the models of tests/cases in place of drawn models")
     cli.add_argument("--rewritten", action="store_true", help="rewrite each model for the target first")
     args = cli.parse_args()
     if args.what == "read":
         if args.lines is None:
             cli.error("read needs the file of measured lines")
         return read(args.folder, args.lines, args.outputs)
-    models = operator_cases() if args.cases else drawn(args.first, args.count)
+    models = pass_cases() if args.passes else operator_cases() if args.cases else drawn(args.first, args.count)
     print(f"{write(args.folder, args.target, models, args.rewritten)} models")
     return 0
 
