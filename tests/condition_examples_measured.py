@@ -148,7 +148,7 @@ MEASURED: dict[str, list[Example]] = {
         Example("Clip", "rtx", "many constant integers without both bounds are refused", 13, *both(f"(int32[72] x) => (int32[72] y) <int32[72] c = {{{', '.join('3' * 72)}}}, int32 n = {{1}}, int32 m = {{2}}> {{ y = Clip (c, n) }}", "(c, n)", "(c, n, m)", "(x, n)")),
     ],
     "slice_lengths": [
-        Example("Slice", "8.4", "how many dimensions are cut is not static", 13, *both("(float[4,5] x, int64[N] s, int64[2] t) => (float[a,b] y) <int64[2] e = {3, 3}, int64[2] k = {0, 1}> { y = Slice (x, s, e, k) }", "(x, s, e, k)", "(x, t, e, k)"), beside=("how many numbers its input 's' has is not static",)),
+        Example("Slice", "8.4", "how many dimensions are cut is not static", 13, *both("(float[4,5] x, int64[N] i, int64[2] t) => (float[a,b] y) <int64[2] e = {3, 3}, int64[2] k = {0, 1}> { s = Gather (t, i) y = Slice (x, s, e, k) }", "(x, s, e, k)", "(x, t, e, k)")),
     ],
     "split_outputs": [
         Example("Split", "10.0 to 11.4, rtx", "num_outputs is 2, and 1 are named", 18, "(float[4] x) => (float[2] y) { y = Split <num_outputs = 2> (x) }", ("(float[4] x) => (float[2] y, float[2] z) { y, z = Split <num_outputs = 2> (x) }",)),
