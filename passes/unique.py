@@ -40,6 +40,7 @@ x = var("x")
 @rule(op.Unique(x, axis=attr("axis"), sorted=attr("is_sorted")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, is_sorted, axis=None):
     shape = require_some(b.shape(x), "the rank of its input is not known")
+    require(is_sorted in (0, 1), "its sorted is neither 0 nor 1")
     require(b.dtype(x) in COMPARED, "its type is not compared by the target")
     require(0 not in shape, "it has no elements")
     read = [o is not None and bool(o.users or o.is_output) for o in [*b.root.outputs, None, None, None][:4]]
