@@ -37,12 +37,17 @@ def all_nodes(holder: GraphProto | onnx.FunctionProto) -> Iterator[NodeProto]:
 def read_instead(graph: GraphProto, old: str, new: str) -> None:
     """Have every node of a graph and of its bodies read another tensor."""
     for node in graph.node:
-        node.input[:] = [new if name == old else name for name in node.input]
-        for body in body_protos(node):
-            read_instead(body, old, new)
-            for output in body.output:
-                if output.name == old:
-                    output.name = new
+        reads_instead(node, old, new)
+
+
+def reads_instead(node: NodeProto, old: str, new: str) -> None:
+    """Have a node and its bodies read another tensor."""
+    node.input[:] = [new if name == old else name for name in node.input]
+    for body in body_protos(node):
+        read_instead(body, old, new)
+        for output in body.output:
+            if output.name == old:
+                output.name = new
 
 
 def holders(model: ModelProto) -> Iterator[tuple[GraphProto | onnx.FunctionProto, int]]:

@@ -100,7 +100,7 @@ def cures(result: Result, source: Source, options: Options) -> list[str]:
     found = []
     for d in refused:
         cure = _option(d, unproved.get(d.node, ""), by_default, narrowed)
-        found.append(cure or cure_of(nodes.get(d.node), options.target))
+        found.append(cure or _cure(nodes.get(d.node), options.target))
     return found
 
 
@@ -113,8 +113,7 @@ def _option(refused: Declined, unproved: str, by_default: Collection[str], narro
     return NARROWER if refused.node in narrowed else ""
 
 
-def cure_of(node: Node | None, target: Target) -> str:
-    """What a person can do about a node that no pass mends, as a sentence without a full stop."""
+def _cure(node: Node | None, target: Target) -> str:
     if node is None:
         return NONE
     later = first_taking(node, target)

@@ -20,7 +20,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from surgeon.errors import ModelError, UsageError
 from surgeon.ir.files import with_weights
-from surgeon.ir.protos import all_nodes, body_protos
+from surgeon.ir.protos import all_nodes, reads_instead
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.nodewise import LOOSE, computed, is_equal, reads
 from surgeon.pipeline.prepared import ROWS_CHANGE, Prepared, Text, change, fresh_name
@@ -254,7 +254,7 @@ def _written(
     records = []
     for node in list(graph.node):
         for old, new in renamed.items():
-            _rename(node, old, new)
+            reads_instead(node, old, new)
         written.append(node)
         if node.output[0] not in results or not _is_suppression(node):
             continue
@@ -300,16 +300,6 @@ def _padding(
 def _free(stem: str, taken: Collection[str]) -> str:
     """A name for an output that no other one has."""
     return next(name for k in count_from(1) if (name := stem if k == 1 else f"{stem}_{k}") not in taken)
-
-
-def _rename(node: NodeProto, old: str, new: str) -> None:
-    """Have a node, and its bodies, read another tensor."""
-    node.input[:] = [new if name == old else name for name in node.input]
-    for body in body_protos(node):
-        for inner in body.node:
-            _rename(inner, old, new)
-        for output in body.output:
-            output.name = new if output.name == old else output.name
 
 
 def _compared(

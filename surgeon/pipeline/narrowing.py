@@ -22,7 +22,7 @@ from surgeon.ir.retyping import narrowed, retyped
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.prepared import NARROWING_CHANGE, Prepared, Text, change, described, fresh_name
 from surgeon.proof.equality import TOLERANCE, compare, is_float
-from surgeon.proof.feeds import feeds_of
+from surgeon.proof.feeds import EVERYDAY, feeds_of
 from surgeon.proof.whole import sizes_that_run, whole_pair
 from surgeon.targets.target import Target
 
@@ -35,7 +35,6 @@ OUTSIDE: dict[int, int] = {
     TensorProto.UINT32: INT64,
 }
 SPOKEN: dict[int, str] = {FLOAT: "fp32", TensorProto.DOUBLE: "float64"}
-MEASURED = frozenset({"random", "zero", "zero rows", "large", "shifted"})  # the kinds of input of everyday numbers
 
 
 def narrowable(model: ModelProto, target: Target) -> dict[int, int]:
@@ -182,7 +181,7 @@ def _measured(
         types = {i.name: i.type.tensor_type.elem_type for i in after.graph.input}
         worst = 0.0
         for kind, feeds in feeds_of(sized):
-            if kind not in MEASURED:
+            if kind not in EVERYDAY:
                 continue
             given = {name: narrowed(array, types[name]) for name, array in feeds.items()}
             rounded = {name: array.astype(feeds[name].dtype) for name, array in given.items()}

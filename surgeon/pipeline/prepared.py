@@ -30,6 +30,12 @@ class Prepared(NamedTuple):
     applied: list[Applied]
     warnings: Sequence[str] = ()
 
+    def then(self, later: Prepared | None) -> Prepared:
+        """Both changes, one behind the other; `later` has the model of both, and is None where it changes nothing."""
+        if later is None:
+            return self
+        return Prepared(later.model, [*self.applied, *later.applied], [*self.warnings, *later.warnings])
+
 
 @dataclass(frozen=True, slots=True)
 class Text:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onnx import ModelProto
 
@@ -157,44 +157,36 @@ def _prepared(source: Source, options: Options) -> tuple[Source, Options, Prepar
         from surgeon.pipeline.declaring import with_declared  # a plain rewrite starts without it
 
         source = source.changed(with_declared(source.look(), options.declared))
-    prepared = with_output_types(source.look(), base=source.base) or Prepared(source.look(), [])
-    model, applied, warnings = prepared
+    prepared = Prepared(source.look(), []).then(with_output_types(source.look(), base=source.base))
     if options.target.ties_sizes:
-        renamed = with_own_names(model, base=source.base, shapes=shapes)
-        if renamed is not None:
-            model, applied, warnings = renamed.model, [*applied, *renamed.applied], renamed.warnings
+        prepared = prepared.then(with_own_names(prepared.model, base=source.base, shapes=shapes))
     if options.inputs:
         from surgeon.pipeline.inputs import with_forms  # a plain rewrite starts without it
 
-        formed = with_forms(model, options.inputs, base=source.base, shapes=shapes)
-        model, applied, shapes = formed.model, [*applied, *formed.applied], {}
+        prepared = prepared.then(with_forms(prepared.model, options.inputs, base=source.base, shapes=shapes))
+        shapes = {}
+    asked: dict[str, Any] = {"base": source.base, "shapes": shapes}
     if options.batch_axes is not None:
         from surgeon.pipeline.dynamic_batch import with_dynamic_batch  # nor without it
 
-        batched = with_dynamic_batch(model, options.batch_axes, base=source.base, shapes=shapes)
-        model, applied = batched.model, [*applied, *batched.applied]
+        prepared = prepared.then(with_dynamic_batch(prepared.model, options.batch_axes, **asked))
     if options.detections is not None:
         from surgeon.pipeline.fixed_rows import with_fixed_rows  # nor without it
 
-        fixed = with_fixed_rows(model, options.detections, base=source.base, shapes=shapes)
-        model, applied, warnings = fixed.model, [*applied, *fixed.applied], [*warnings, *fixed.warnings]
+        prepared = prepared.then(with_fixed_rows(prepared.model, options.detections, **asked))
+    asked["proves"] = options.proves
     if options.allow_narrowing:
         from surgeon.pipeline.narrowing import with_narrower_types  # nor without it
 
-        narrower = with_narrower_types(model, options.target, base=source.base, shapes=shapes, proves=options.proves)
-        if narrower is not None:
-            model, applied = narrower.model, [*applied, *narrower.applied]
-            warnings = [*warnings, *narrower.warnings]
+        prepared = prepared.then(with_narrower_types(prepared.model, options.target, **asked))
     if options.symmetric_int8:
         from surgeon.pipeline.symmetric_int8 import with_symmetric_int8  # nor without it
 
         standard = partial(_with_standard_operators, source, replace(options, shapes=shapes))
-        centred = with_symmetric_int8(model, standard, base=source.base, shapes=shapes, proves=options.proves)
-        model, applied = centred.model, [*applied, *centred.applied]
-        warnings = [*warnings, *centred.warnings]
-    if not applied:
-        return source, options, Prepared(model, applied, warnings)
-    return source.changed(model), replace(options, shapes=shapes), Prepared(model, applied, warnings)
+        prepared = prepared.then(with_symmetric_int8(prepared.model, standard, **asked))
+    if not prepared.applied:
+        return source, options, prepared
+    return source.changed(prepared.model), replace(options, shapes=shapes), prepared
 
 
 def _with_standard_operators(source: Source, options: Options, model: ModelProto) -> tuple[ModelProto, list[Applied]]:

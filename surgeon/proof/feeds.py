@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 from surgeon.ir.lattice import FLOATS, HALVES
 
 LARGEST_INPUT = 1e18  # of the finite ones: what is larger may overflow on either side
+EVERYDAY = frozenset({"random", "zero", "zero rows", "large", "shifted"})  # the kinds of everyday numbers
 NOT_FINITE = frozenset({"inf", "nan"})
 OUT_OF_RANGE = NOT_FINITE | {"huge"}  # here kernels saturate, each at a place of its own
 NEXT_TO_NOTHING = frozenset({"zero", "zero rows", "tiny", "denormal"})
@@ -143,6 +144,7 @@ def _sprinkle(x: np.ndarray, rng: np.random.Generator, values: Sequence[float]) 
 
 
 __all__ = [
+    "EVERYDAY",
     "LARGEST_INPUT",
     "NEXT_TO_NOTHING",
     "NOT_COUNTED",
