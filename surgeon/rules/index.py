@@ -40,7 +40,8 @@ UNNAMED = "unnamed"  # stands for all operators that no pattern has in it
 Known = Mapping[Path, Seen]
 
 
-class Candidate(NamedTuple, Generic[T]):
+@dataclass(frozen=True, slots=True)  # a NamedTuple cannot be generic before Python 3.11
+class Candidate(Generic[T]):
     """A root pattern and its owners."""
 
     root: Op
