@@ -4,7 +4,7 @@
     python benchmarks/fuzz.py --seeds 5000:6000         those seeds
     python benchmarks/fuzz.py --jobs 16 --out found     the same in 16 processes; every line goes to found/ as well
 
-A seed is one model: a window that the pattern of a rule describes (`surgeon.proof.instances`), with an operator, a
+A seed is one model: a window that the pattern of a rule describes (`windows`), with an operator, a
 number, an attribute or a reader changed in half of them. It is rewritten with every pass, for one of several targets,
 without the proof, or for every fourth seed with it. What comes out must
 
@@ -36,11 +36,11 @@ from typing import NamedTuple, TextIO
 import numpy as np
 import onnx
 from onnx import ModelProto, numpy_helper
+from windows import Undrawable, draw
 
 import surgeon
 from surgeon.errors import SurgeonError
 from surgeon.ir.run import load_error
-from surgeon.proof.instances import Undrawable, draw
 from surgeon.proof.whole import prove_models
 from surgeon.rules.meaning import with_functions
 from surgeon.rules.registry import passes
@@ -72,7 +72,7 @@ def model_of(seed: int) -> ModelProto:
     """The model of a seed. Raises Undrawable where it draws none that ONNX Runtime loads."""
     chance = random.Random(seed)
     try:
-        proto, _ = draw(chance.choice(RULES), seed)
+        proto = draw(chance.choice(RULES), seed)
     except (Undrawable, ValueError, TypeError):
         raise Undrawable("no model is drawn") from None
     try:

@@ -19,10 +19,9 @@ ONNX Runtime or in onnx's reference evaluator, and are compared as `Differ` says
 judge. Where these differ, the model is rewritten with the proof, and that result is compared with the original:
 
 proof        no wrong result was left: each of them was undone or declined
-certificate  the same, or nothing differed; and a rule that has a certificate for all sizes loses it
 error        surgeon ended with an error of a pass in place of a result
-harmless     the results are others, and none is wrong; or they are the same, and no certificate is lost
-SURVIVES     a wrong result was left, and no certificate was lost
+harmless     the results are others, and none is wrong; or they are the same
+SURVIVES     a wrong result was left
 
 What differs in the same way without the mistake is a difference of runtimes or of rounding, and counts as none.
 """
@@ -398,14 +397,12 @@ class Fate:
     wrong      how many of these are wrong without the proof
     left       (model, kind of input, difference) of those that are wrong with the proof
     errors     errors in place of a result
-    uncertain  whether a rule lost its certificate
     """
 
     changed: int = 0
     wrong: int = 0
     left: list[tuple[str, str, str]] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
-    uncertain: bool = False
 
 
 def run_mutant(mutant: Mutant, met: list[Unit]) -> Fate:
@@ -414,7 +411,7 @@ def run_mutant(mutant: Mutant, met: list[Unit]) -> Fate:
     fate = Fate()
     try:
         registry = importlib.import_module(mutation.REGISTRY)
-        known = registry.passes()
+        registry.passes()
     except Exception as error:
         fate.errors.append(f"import: {type(error).__name__}")
         return fate
@@ -422,7 +419,6 @@ def run_mutant(mutant: Mutant, met: list[Unit]) -> Fate:
         for model, before in zip(models_of(unit.case, near=unit.kind == "near"), unit.outcome, strict=True):
             if fate.wrong < MOST_PROVED and len(fate.left) < 2:
                 _meet(model, before, fate)
-    fate.uncertain = _loses_certificate(mutant, known, met)
     return fate
 
 
@@ -445,17 +441,6 @@ def _meet(met: Met, before: str, fate: Fate) -> None:
     fate.left += [(met.name, kind, why) for kind, why in list(differ.differences(proved).items())[:1]]
 
 
-def _loses_certificate(mutant: Mutant, known: Iterable[Any], met: list[Unit]) -> bool:
-    """Whether a rule of the file, or of a pass that uses it, loses its certificate."""
-    from surgeon.proof.certificate import certify
-    from surgeon.report import TESTED
-
-    own = mutant.path.stem.replace("_", "-")
-    concerned = {own} if any(p.name == own for p in known) else {u.pass_name for u in met}
-    rules = (r for p in known if p.name in concerned for r in p.rules if r.certified)
-    return any(certify(rule).grade == TESTED for rule in rules)
-
-
 def usual_differences(names: Iterable[str], met: list[Unit]) -> dict[str, set[str]]:
     """Runs in a child: {model: the kinds of input on which it differs without a mistake}"""
     wanted = set(names)
@@ -468,8 +453,6 @@ def usual_differences(names: Iterable[str], met: list[Unit]) -> dict[str, set[st
 
 
 def verdict(fate: Fate) -> str:
-    if fate.uncertain:
-        return "certificate"
     if fate.left:
         return "SURVIVES"
     if fate.wrong:
@@ -477,7 +460,7 @@ def verdict(fate: Fate) -> str:
     return "error" if fate.errors else "harmless"
 
 
-VERDICTS = ("proof", "certificate", "error", "harmless", "SURVIVES", "time", "crash")
+VERDICTS = ("proof", "error", "harmless", "SURVIVES", "time", "crash")
 
 
 def judged(bench: Bench, mutants: list[Mutant], jobs: int) -> Iterator[tuple[Mutant, str, Fate]]:

@@ -8,8 +8,8 @@ from html import escape
 from typing import Any, NamedTuple, Protocol, TypedDict
 
 SCHEMA = 1
-FOR_ALL_SIZES, TESTED, UNPROVED = "for all sizes", "tested", "unproved"  # how far a rewrite is proved, best first
-GRADES = (FOR_ALL_SIZES, TESTED, UNPROVED)
+TESTED, UNPROVED = "tested", "unproved"  # how far a rewrite is proved, best first
+GRADES = (TESTED, UNPROVED)
 MOST_SHOWN = 6  # rows of each kind in a report's `repr`, which fits one screen
 Progress = Callable[[str, int, int], None]  # what a long run calls with (phase, done, total)
 
@@ -48,7 +48,6 @@ class Applied(NamedTuple):
     """One rewrite that stays.
 
     max_error  the largest proved difference, relative to the largest output; None where it is not proved
-    certified  whether each rule that took part holds for all sizes
 
     What is asked of `change` is read from it then: a run makes thousands.
     """
@@ -58,13 +57,10 @@ class Applied(NamedTuple):
     root: str
     change: Change
     max_error: float | None = None
-    certified: bool = False
 
     @property
     def grade(self) -> str:
-        """How far it is proved: its rules for all sizes, its window by tests, or not at all."""
-        if self.certified:
-            return FOR_ALL_SIZES
+        """Whether its window was run before and after."""
         return UNPROVED if self.max_error is None else TESTED
 
     @property

@@ -29,7 +29,6 @@ EXAMPLES = {
     "build": ("build out.onnx out.engine", "build out.onnx out.engine --profile x:1x3x64x64,4x3x96x96,8x3x96x96"),
     "compare": ("compare model.onnx out.onnx --bisect found", "compare models/ rewritten/ --jobs 2 -o compared.jsonl"),
     "passes": ("passes", "passes --passes my_passes"),
-    "prove": ("prove leaky-relu", "prove mine --passes my_passes"),
     "explain": ("explain l2-norm", "explain mine --passes my_passes"),
     "plugins": ("plugins build", "plugins build --arch 86,90 --out lib"),
     "completion": ("completion bash", "completion zsh"),
@@ -45,7 +44,6 @@ COMMANDS = (
     "compare",
     "passes",
     "explain",
-    "prove",
     "targets",
     "diff-targets",
     "plugins",
@@ -120,12 +118,6 @@ def parser() -> argparse.ArgumentParser:
         "explain", parents=[common, folders], help="what a pass rewrites, why, and how exact that is"
     )
     explain.add_argument("name", metavar="PASS")
-    prove = commands.add_parser(
-        "prove",
-        parents=[common, folders],
-        help="which rules of a pass are proved for all sizes, and why others are not",
-    )
-    prove.add_argument("name", metavar="PASS")
     _add_why(commands, [common])
     _add_diff_targets(commands, [common])
     commands.add_parser("targets", parents=[common], help="list the targets, and the names that stand for them")

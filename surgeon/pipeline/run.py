@@ -243,7 +243,7 @@ class Run:
         report = Report(
             surgeon=__version__,
             target=str(options.target),
-            applied=[Applied(r.name, r.strategy, r.root.label, r, r.max_error, r.certified) for r in records],
+            applied=[Applied(r.name, r.strategy, r.root.label, r, r.max_error) for r in records],
             declined=list(dict.fromkeys([*self.unproved, *refused, *driver.declined])),
             undone=list(self.undone),
             untaken=untaken(driver.model, options.target),

@@ -239,7 +239,7 @@ class Driver:
         if rule.stage is Stage.LOWER and _wrote_its_root(builder, outputs):
             builder.undo()
             return False
-        self.commit(builder, outputs, rule.pass_name, rule.strategy or self._stage, rule.certified)
+        self.commit(builder, outputs, rule.pass_name, rule.strategy or self._stage)
         self._budget -= 1
         if self._budget < 0:
             raise PassError(
@@ -248,14 +248,7 @@ class Driver:
             )
         return True
 
-    def commit(
-        self,
-        builder: Builder,
-        outputs: Sequence[Value | None],
-        pass_name: str,
-        strategy: str,
-        certified: bool = False,
-    ) -> None:
+    def commit(self, builder: Builder, outputs: Sequence[Value | None], pass_name: str, strategy: str) -> None:
         """Put what `builder` made in the place of its root, and absorb the rewrites that it builds on."""
         root = builder.root
         made = dict.fromkeys(builder.made)
@@ -282,7 +275,6 @@ class Driver:
             aliases=aliases,
             warnings=builder.warnings,
             tolerance=builder.tolerance,
-            certified=certified,
         )
         self._absorb(record, [*built_on, *_origins_read(made, aliases)])
 

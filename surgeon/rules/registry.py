@@ -12,7 +12,7 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -36,20 +36,12 @@ def _own() -> tuple[Pass, ...]:
         ) from None
 
     found = []
-    certified = importlib.import_module(f"{package.__name__}._certificates").CERTIFIED
     for info in pkgutil.iter_modules(package.__path__):
         if not info.name.startswith("_"):
-            p = pass_of(importlib.import_module(f"{package.__name__}.{info.name}"))
-            found.append(_with_certificates(p, certified.get(p.name, ())))
+            found.append(pass_of(importlib.import_module(f"{package.__name__}.{info.name}")))
     for entry in entry_points(group=GROUP):
         found.append(pass_of(entry.load()))
     return tuple(found)
-
-
-def _with_certificates(p: Pass, names: Collection[str]) -> Pass:
-    """The pass, with those of its rules certified whose bodies are called so."""
-    rules = (dataclasses.replace(r, certified=r.body.__name__ in names) for r in p.rules)
-    return dataclasses.replace(p, rules=tuple(rules))
 
 
 def passes(folders: Iterable[str | Path] = ()) -> list[Pass]:

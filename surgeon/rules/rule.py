@@ -40,7 +40,6 @@ class Rule:
     strategy  "decompose" or "plugin" for a rule of the stage LOWER, else None
     library   the plugin library that the nodes of a "plugin" rule come from
     refuses   why that plugin does not take a node; None where it takes every node
-    certified  whether it holds for all sizes (see `surgeon.proof.certificate`)
     """
 
     pattern: Pattern
@@ -50,7 +49,6 @@ class Rule:
     library: str = "surgeon"
     refuses: Refusal | None = None
     pass_name: str = ""
-    certified: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)

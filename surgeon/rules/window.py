@@ -29,7 +29,6 @@ class Rewrite:
     warnings   what the bodies said
     tolerance  factor over the proof's tolerance that a body asked for
     max_error  the largest proved difference, relative to the largest output; None unproved
-    certified  whether each rule that took part holds for all sizes
     part_of    the rewrite that builds on this one and has absorbed it
     """
 
@@ -44,7 +43,6 @@ class Rewrite:
     warnings: list[str] = field(default_factory=list)
     tolerance: float = 1.0
     max_error: float | None = None
-    certified: bool = False
     part_of: Rewrite | None = None
 
     @property
@@ -116,7 +114,6 @@ class Rewrite:
         if self.strategy == LOWERED:  # by a rule that has none: what the origin chose says more
             self.strategy = origin.strategy if origin.strategy in LOWERING else LOWERED
         self.tolerance = max(self.tolerance, origin.tolerance)
-        self.certified = self.certified and origin.certified
         if origin.root.origin is None:
             self.root = origin.root
         origin.part_of = self

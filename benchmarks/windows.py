@@ -1,9 +1,8 @@
-"""Windows that a rule's pattern matches, drawn from the pattern itself."""
+"""Models of one window, drawn from the pattern of a rule."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,12 +10,9 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from surgeon.ir.model import Model
 from surgeon.ir.schemas import DOMAIN, FLOAT_ATTRIBUTES, MOVED, attribute_types, formal_types, schema
-from surgeon.rules.driver import Driver
 from surgeon.rules.pattern import Absent, Attr, Choice, Const, Op, Output, Pattern, Var
-from surgeon.rules.rule import Pass, Rule
-from surgeon.targets.target import Target
+from surgeon.rules.rule import Rule
 
 OPSETS = (17, 20, 24)  # those of HardSwish, Gelu and Swish: the patterns match at all of them
 SCALARS = (1.0, 2.0, 0.5, 0.1, 0.25, 3.0, 6.0, 0.01, 1.5, -0.2, -1.0, 0.0, 20.0)
@@ -58,15 +54,6 @@ class Undrawable(Exception):
     """Ends the drawing of a window that no model of this kind can be."""
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
-    """A window before and behind a rule, and the alternatives of the pattern that it takes."""
-
-    before: ModelProto
-    after: ModelProto
-    taken: frozenset[tuple[int, int]]
-
-
 @dataclass
 class _Drawing:
     """One window as it is drawn."""
@@ -78,7 +65,6 @@ class _Drawing:
     tensors: list[TensorProto] = field(default_factory=list)
     inputs: dict[str, tuple[int, list[str | int]]] = field(default_factory=dict)  # name: type, dimensions
     made: dict[int, str] = field(default_factory=dict)
-    taken: set[tuple[int, int]] = field(default_factory=set)
     axes: list[int] = field(default_factory=list)  # that everything in the window is reduced over
     count: int = 1  # how many numbers a list of whole numbers has, unless it has one for each axis
 
@@ -99,9 +85,7 @@ class _Drawing:
 
     def _draw(self, p: Pattern, formal: str, reader: tuple[str, int]) -> str:
         if isinstance(p, Choice):
-            number = self._alternative(p)
-            self.taken.add((id(p), number))
-            return self.tensor(p.alternatives[number], formal, reader)
+            return self.tensor(p.alternatives[self._alternative(p)], formal, reader)
         if isinstance(p, Var):
             if reader in HOLDERS:
                 return self._held(reader[0])
@@ -265,7 +249,7 @@ def _is_whole(formal: str, reader: tuple[str, int]) -> bool:
     return formal in ("tensor(int64)", "I", "Tind") or reader in NOTHING or bool(moved)
 
 
-def draw(rule: Rule, seed: int) -> tuple[ModelProto, frozenset[tuple[int, int]]]:
+def draw(rule: Rule, seed: int) -> ModelProto:
     """A model of one window that the pattern describes, with a Neg behind it. Raises Undrawable."""
     chance = random.Random(seed)
     drawing = _Drawing(chance, chance.choice(OPSETS), chance.randint(1, 4))
@@ -281,44 +265,4 @@ def draw(rule: Rule, seed: int) -> tuple[ModelProto, frozenset[tuple[int, int]]]
     opsets = [helper.make_opsetid("", drawing.opset)]
     if any(n.domain for n in nodes):
         opsets.append(helper.make_opsetid(DOMAIN, 1))
-    return helper.make_model(graph, opset_imports=opsets, ir_version=10), frozenset(drawing.taken)
-
-
-def instances(rule: Rule, tries: int) -> Iterator[Instance]:
-    """The windows, of so many drawn, to which the rule applies."""
-    target = Target.parse("11.0")
-    alone = Pass(rule.pass_name, "One rule.", (rule,), ())
-    for seed in range(tries):
-        try:
-            before, taken = draw(rule, seed)
-            after = ModelProto()
-            after.CopyFrom(before)
-            driver = Driver(Model(after), [alone], target)
-            driver.run()
-        except Exception:  # not only Undrawable: a body may end otherwise over a window that ONNX forbids
-            continue
-        if driver.rewrites:
-            yield Instance(before, driver.model.sync(), taken)
-
-
-def alternatives(pattern: Any, seen: set[int] | None = None) -> set[tuple[int, int]]:
-    """Every alternative that a pattern offers somewhere."""
-    seen = set() if seen is None else seen
-    if id(pattern) in seen:
-        return set()
-    seen.add(id(pattern))
-    inner: list[Any] = []
-    found: set[tuple[int, int]] = set()
-    if isinstance(pattern, Choice):
-        inner = list(pattern.alternatives)
-        found = {(id(pattern), k) for k in range(len(inner))}
-    elif isinstance(pattern, Op):
-        inner = list(pattern.inputs)
-    elif isinstance(pattern, Output):
-        inner = [pattern.node]
-    return found.union(*(alternatives(p, seen) for p in inner)) if inner else found
-
-
-def of_root(pattern: Pattern) -> set[tuple[int, int]]:
-    """The alternatives that a pattern offers for its root; none where it has one spelling alone."""
-    return {(id(pattern), k) for k in range(len(pattern.alternatives))} if isinstance(pattern, Choice) else set()
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
