@@ -4,6 +4,9 @@
 #
 # All make their own environment in .venv and need Python 3.10 or newer and nothing else. PYTHON=python3.12 chooses one.
 
+# Some machines set it, and each of the many processes of the tests then compiles surgeon anew: 0.2 s each.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 VENV   := .venv
 OUT    := demo-out
