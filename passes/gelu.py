@@ -86,10 +86,10 @@ def decompose(b, x, approximate):
     return b.Mul(b.Mul(x, b.Add(tanh, 1.0)), 0.5)
 
 
-@rule(
-    halved_product(x, op.Erfc(op.Neg(x) * math.sqrt(0.5) | op.Neg(x) / math.sqrt(2) | x * -math.sqrt(0.5))),
-    stage=Stage.FUSE,
-)
+scaled = op.Neg(x) * math.sqrt(0.5) | op.Neg(x) / math.sqrt(2) | x * -math.sqrt(0.5)
+
+
+@rule(halved_product(x, op.Erfc(scaled, domain="ai.onnx")), stage=Stage.FUSE)
 def repair_erfc(b, x):
     """tf2onnx writes Erfc, which ONNX does not have: no runtime takes the file, so this is made with --allow-unproved
     alone."""

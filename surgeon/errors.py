@@ -38,10 +38,14 @@ class EngineError(SurgeonError):
 
 
 def did_you_mean(wrong: str, known: Iterable[str], *, most: int = MOST_NAMED) -> str:
-    """ " Did you mean 'x'?" for the nearest known word, or the first `most` where none is near."""
+    """ " Did you mean 'x'?" for the nearest known word, or the first `most` where none is near.
+
+    With `most=0` it is empty there.
+    """
     known = sorted(known)
-    near = get_close_matches(wrong, known, n=1)
+    folded = {word.lower(): word for word in known}
+    near = get_close_matches(wrong.lower(), folded, n=1)
     if near:
-        return f" Did you mean '{near[0]}'?"
+        return f" Did you mean '{folded[near[0]]}'?"
     more = f" and {len(known) - most} more" if len(known) > most else ""
-    return f" Known: {', '.join(known[:most])}{more}." if known else ""
+    return f" Known: {', '.join(known[:most])}{more}." if known and most else ""

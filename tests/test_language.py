@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import re
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
 from helpers import a_pass, drive, model, ops
 
+from surgeon.errors import PassError, UsageError
 from surgeon.ir.model import Model
+from surgeon.rules.index import operators_of
 from surgeon.rules.match import Attempt, match
-from surgeon.rules.pattern import ANY, Op, attr, const, op, output, var
+from surgeon.rules.pattern import ANY, Op, Pattern, attr, const, op, output, var
+from surgeon.rules.registry import passes
 from surgeon.rules.rule import Stage, rule
 
 x, y = var("x"), var("y")
@@ -204,3 +214,73 @@ def test_a_value_in_a_pattern_must_be_a_tensor_or_a_number() -> None:
         op.Mul(x, attr("alpha"))
     with pytest.raises(TypeError, match="tensors and numbers"):
         op.Mul(x, np.ones(2))
+
+
+@pytest.mark.parametrize(("spell", "says"), [
+    (lambda: op.Negg(x), "no operator Negg. Did you mean 'Neg'?"),
+    (lambda: op.maxpool(x), "no operator maxpool. Did you mean 'MaxPool'?"),
+    (lambda: op.TreeEnsembl(x, domain="ai.onnx.ml"), "Did you mean 'TreeEnsemble'?"),
+    (lambda: op.Softmax(x, axes=1), "Softmax has no attribute axes. Did you mean 'axis'?"),
+])  # fmt: skip
+def test_a_misspelt_operator_or_attribute_is_an_error(spell: Callable[[], Op], says: str) -> None:
+    with pytest.raises(PassError, match=re.escape(says)):
+        spell()
+
+
+@pytest.mark.parametrize("spell", [
+    lambda: op.Erfc(x, domain="ai.onnx"),
+    lambda: op.NoSuch(x, domain="mine", a=1),
+    lambda: op.Softmax(x, axis=1, domain="ai.onnx"),
+    lambda: op.SimplifiedLayerNormalization(x, var("w"), epsilon=1e-5, stash_type=1),
+    lambda: op.Upsample(x, height_scale=2.0, mode="nearest"),  # an attribute of opset 1
+])  # fmt: skip
+def test_an_operator_of_an_old_opset_or_of_another_domain_may_be_asked_for(spell: Callable[[], Op]) -> None:
+    spell()
+
+
+def test_a_pass_file_with_a_misspelt_operator_does_not_load(tmp_path: Path) -> None:
+    (tmp_path / "negs.py").write_text(FILE.replace("op.Neg(x)", "op.Negg(x)"))
+    with pytest.raises(UsageError, match=r"negs\.py' does not load: .* Did you mean 'Neg'"):
+        passes([tmp_path])
+
+
+def test_operators_of_patterns_are_known_to_the_oldest_onnx_that_is_promised() -> None:
+    """A pass that asks for an operator that the installed onnx lacks does not load, and then no pass does."""
+    setup = Path(__file__).parent.parent.joinpath("setup.cfg").read_text()
+    oldest = re.findall(r"^    onnx>=(.*)$", setup, re.MULTILINE)[0]
+    opset = max(row[2] for row in onnx.helper.VERSION_TABLE if row[0].startswith(f"{oldest}."))
+    first: dict[str, int] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if not schema.domain:
+            first[schema.name] = min(first.get(schema.name, schema.since_version), schema.since_version)
+    patterns = [r.pattern for p in passes() if p.name != "written-out" for r in p.rules]  # which reads onnx's schemas
+    assert {name for name in operators_of(patterns) if first.get(name, 1) > opset} == set()
+
+
+FILE = '''"""For a test."""
+from surgeon import Stage, op, rule, var
+x = var("x")
+@rule(op.Exp(op.Neg(x)), stage=Stage.FUSE)
+def body(b, x):
+    return x
+'''
+
+
+@pytest.mark.parametrize("rest", ["", "raise ValueError"])
+def test_a_folder_of_passes_that_is_read_again_leaves_nothing_of_the_first_time(rest: str, tmp_path: Path) -> None:
+    body = "(float[2] a) => (float[2] r) { s = Neg (a)  r = Exp (s) }"
+
+    def read() -> list[weakref.ref[Pattern]]:
+        path = tmp_path / "negs.py"
+        path.write_text(FILE)
+        pattern = next(p for p in passes([tmp_path]) if p.name == "negs").rules[0].pattern
+        assert isinstance(pattern, Op) and matches(pattern, body)
+        path.write_text(FILE + rest)
+        return [weakref.ref(p) for p in (pattern, *pattern.inputs)]
+
+    first = read()
+    for _ in range(2):
+        with contextlib.suppress(UsageError):
+            passes([tmp_path])
+    gc.collect()
+    assert [ref() for ref in first] == [None, None]

@@ -12,6 +12,7 @@ from onnx import AttributeProto, TensorProto
 from surgeon.ir import contrib
 from surgeon.ir.attributes import read_attribute
 
+COMPLETE_DOMAINS = frozenset({"", "ai.onnx.ml"})  # onnx has a schema of each operator that they have
 DOMAIN = "surgeon"  # of the canonical nodes and of the plugin nodes
 # Of the type and shape of their input, though onnx does not say so: of some it has no schema at the opset, or none.
 LIKE_INPUT = frozenset(
@@ -61,6 +62,27 @@ def schema(op: str, domain: str, opset: int) -> onnx.defs.OpSchema | None:
         return onnx.defs.get_schema(op, opset, domain)
     except onnx.defs.SchemaError:
         return None
+
+
+@cache
+def operators(domain: str) -> frozenset[str]:
+    """The operators that a domain has at some opset, with those that ONNX Runtime adds to ONNX's own; empty for a
+    domain that onnx does not know, or of which it has only some operators."""
+    if domain not in COMPLETE_DOMAINS:
+        return frozenset()
+    added = contrib.IN_ONNX if not domain else ()
+    return frozenset(s.name for s in onnx.defs.get_all_schemas() if s.domain == domain) | frozenset(added)
+
+
+@cache
+def attributes_of_any_opset(op: str, domain: str) -> frozenset[str]:
+    """The attributes that the operator has at some opset; empty without a schema."""
+    found: set[str] = set()
+    opset = onnx.defs.onnx_opset_version()
+    while opset and (spec := schema(op, domain, opset)) is not None:
+        found |= set(spec.attributes)
+        opset = spec.since_version - 1
+    return frozenset(found)
 
 
 @cache

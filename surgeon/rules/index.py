@@ -91,7 +91,7 @@ class Index(Generic[T]):
                     self._by_operator.setdefault(root.key, []).append(Candidate(root, owners[root]))
                 owners[root].append(owner)
         self._first: dict[str, dict[int, _State[T]]] = {}  # by the node's operator and the number of its inputs
-        self._named = {"", *NO_TENSOR, *_operators(owners)}
+        self._named = {"", *NO_TENSOR, *operators_of(owners)}
 
     @property
     def operators(self) -> frozenset[str]:
@@ -178,8 +178,8 @@ def _has_any(node: Node, attributes: Iterable[list[tuple[str, Any]]]) -> bool:
     return False
 
 
-def _operators(patterns: Iterable[Pattern]) -> set[str]:
-    """The operators in some patterns, which share parts of theirs."""
+def operators_of(patterns: Iterable[Pattern]) -> set[str]:
+    """The operators that some patterns have anywhere in them, as the index of a graph calls them."""
     found, seen, todo = set(), set[Pattern](), list(patterns)
     while todo:
         pattern = todo.pop()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -177,16 +177,12 @@ def _sizes_alone(value: Value, user: Node, nodes: Collection[Node]) -> bool:
 
 # ---- the compiler ----------------------------------------------------------------------------------------------------
 
-_compiled: dict[Pattern, Matcher] = {}
-_compiled_nodes: dict[Op, Matcher] = {}
-
 
 def _matcher(pattern: Pattern) -> Matcher:
-    """The matcher of a tensor pattern; compiled at its first use."""
-    found = _compiled.get(pattern)
-    if found is None:
-        found = _compiled[pattern] = _compile(pattern)
-    return found
+    """The matcher of a tensor pattern; compiled at its first use, and kept with the pattern."""
+    if pattern.matcher is None:
+        object.__setattr__(pattern, "matcher", _compile(pattern))
+    return cast(Matcher, pattern.matcher)
 
 
 def _compile(p: Pattern) -> Matcher:
@@ -295,10 +291,9 @@ def _compile_output(p: Op, index: int) -> Matcher:
 
 
 def _node_matcher(p: Op) -> Matcher:
-    found = _compiled_nodes.get(p)
-    if found is None:
-        found = _compiled_nodes[p] = _compile_node(p)
-    return found
+    if p.node_matcher is None:
+        object.__setattr__(p, "node_matcher", _compile_node(p))
+    return cast(Matcher, p.node_matcher)
 
 
 def _compile_node(p: Op) -> Matcher:

@@ -19,18 +19,26 @@ A pattern is data: it knows nothing of ONNX files, graphs or matching; `match.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any
 
-from surgeon.ir.schemas import MOVED, key_of
+from surgeon.errors import PassError, did_you_mean
+from surgeon.ir.schemas import MOVED, attributes_of_any_opset, key_of, operators
 
 COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
 
 
 class Pattern:
-    """Anything that can match a tensor. Arithmetic builds bigger patterns; `|` offers a choice."""
+    """Anything that can match a tensor. Arithmetic builds bigger patterns; `|` offers a choice.
+
+    `matcher` and `node_matcher` are what `match.py` compiles of it. They are kept here, so that both go together: a
+    folder of passes is executed anew in each run.
+    """
+
+    matcher: Any = None
+    node_matcher: Any = None
 
     def __or__(self, other: Any) -> Choice:
         return Choice((*_choices(self), *_choices(_lift(other))))
@@ -145,6 +153,7 @@ class _Ops:
             for name in [n for n in attrs if n in moved]:
                 given += [ABSENT] * (moved[name] + 1 - len(given))
                 given[moved[name]] = _lift(attrs.pop(name))
+            _check_spelling(type, attrs, domain)
             return Op(type, tuple(given), attrs, domain, open_ended)
 
         return make
@@ -168,6 +177,22 @@ def roots(pattern: Pattern) -> Iterator[Op]:
             yield choice
         else:
             raise TypeError(f"a rewrite needs an operator at its root, got {type(choice).__name__}")
+
+
+def _check_spelling(op: str, attrs: Collection[str], domain: str) -> None:
+    """Raises PassError for an operator or an attribute that no opset of ONNX has: no node would match."""
+    known = operators(domain)
+    if not known:
+        return
+    if op not in known:
+        raise PassError(
+            f"ONNX has no operator {op}.{did_you_mean(op, known, most=0)} For an operator outside ONNX, say its "
+            f'domain, even where that is ONNX\'s own: op.{op}(..., domain="ai.onnx").'
+        )
+    attributes = attributes_of_any_opset(op, domain) if attrs else ()
+    for name in attrs if attributes else ():
+        if name not in attributes:
+            raise PassError(f"ONNX's operator {op} has no attribute {name}.{did_you_mean(name, attributes)}")
 
 
 def _lift(given: Any) -> Pattern:
