@@ -10,7 +10,16 @@ For a pipeline: `fix`, `rewrite`, `convert` (to fp16), `check`, `compare`, `buil
 (`rule model_rule gs_pass meaning`), `Stage`, and the words that decline (`require require_some not_mine`).
 """
 
-from __future__ import annotations
+import sys
+
+# `python -m surgeon` looks for modules in the current folder first: a file `numpy.py` there would run. So this comes
+# before any other import, that of annotations from `__future__` too.
+if (
+    sys.argv[:1] == ["-m"]
+    and "surgeon" in sys.orig_argv
+    and not getattr(sys.flags, "safe_path", sys.flags.isolated)  # Python 3.10 has no -P
+):
+    del sys.path[0]
 
 from surgeon.app import start
 
@@ -86,7 +95,7 @@ def rewrite(
     refuses: Refusal | None = None,
 ) -> Callable[[Callable[..., Any]], Rule]: ...
 @overload
-def rewrite(model: ModelLike, **options: Unpack[RewriteOptions]) -> Result: ...
+def rewrite(model: "ModelLike", **options: "Unpack[RewriteOptions]") -> Result: ...
 def rewrite(model: Any, **options: Any) -> Any:
     if isinstance(model, Pattern):  # `@surgeon.rewrite(pattern, stage=...)`, as `@surgeon.rule` was called
         return rule(model, **options)

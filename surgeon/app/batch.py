@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,14 +20,12 @@ from typing import Any
 from surgeon.app.record import sha256, versions
 from surgeon.errors import ModelError, UsageError
 from surgeon.ir.files import read_all
+from surgeon.ir.process import python
 
 MANIFEST = "surgeon-manifest.jsonl"
 REPORTS = "surgeon-reports"  # the folder of the models' JSON reports
 # Starts the installed surgeon. `python -m surgeon` takes a folder of that name where the user stands, as in a clone.
-PROGRAM = (
-    "import sys; sys.path = [p for p in sys.path if p]; sys.argv[0] = 'surgeon'; "
-    "from surgeon.__main__ import program; program()"
-)
+PROGRAM = "sys.argv[0] = 'surgeon'; from surgeon.__main__ import program; program()"
 CRASHED = "the process ended by itself, with status {}"
 
 
@@ -203,7 +200,7 @@ def _run(
         manifest.add(entry)
         return Outcome(unit, entry, skipped=True)
     unit.prepare()
-    status, printed, said = processes.run([sys.executable, "-c", PROGRAM, *unit.words(), *words])
+    status, printed, said = processes.run([*python(PROGRAM), *unit.words(), *words])
     result = unit.result(printed) if status >= 0 else None  # one that a signal ended may have written, and not all
     if result is None:
         result = {"output": {}, "error": said.strip().removeprefix("surgeon: ") or CRASHED.format(status)}

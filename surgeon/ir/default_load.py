@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import json
 import subprocess
-import sys
 import tempfile
 import threading
 from contextlib import suppress
@@ -18,6 +17,7 @@ from pathlib import Path
 from onnx import ModelProto
 
 from surgeon.ir.files import LARGE, UNWRITABLE, as_text
+from surgeon.ir.process import python
 from surgeon.ir.run import EXTERNAL_FOLDER, located
 
 SECONDS = 120  # after which an answer is no longer waited for
@@ -85,7 +85,7 @@ class _Server:
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="surgeon-", ignore_cleanup_errors=True)
         self._process = subprocess.Popen(
-            [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            python(SERVER), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
 
     @property
