@@ -136,6 +136,15 @@ WINDOWS = [
     Window("int8-weights", "rows of a table", "int64[1,128] rows", "g = Gather (w, rows) y = Cast <to = 1> (g)", "rtx",
            held={"w": RNG.integers(-127, 128, (2000, 768)).astype(np.int8)}),
     Window("quantized-arithmetic", "uint8 and back", PICTURE, QUANTIZED, "rtx", held=STEP),
+    Window("sixteen-bits", "uint16 and back", PICTURE, QUANTIZED, "rtx", opset=21,
+           held={"s": np.float32(0.02), "z": np.uint16(30000)}),
+    Window("written-out", "Attention of 12 heads with 64 past keys",
+           ", ".join([*(f"float[1,12,128,64] {name}" for name in "qkv"), "float[1,12,64,64] pk, float[1,12,64,64] pv"]),
+           "y, nk, nv = Attention (q, k, v, , pk, pv)", "10.9", opset=23, outputs="float y, float nk, float nv"),
+    Window("written-out", "SoftmaxCrossEntropyLoss", "float[64,1000] x, int64[64] l",
+           "y = SoftmaxCrossEntropyLoss (x, l)", "rtx"),
+    Window("written-out", "CenterCropPad to 224 x 224", "float[3,256,W] x",
+           "y = CenterCropPad <axes = [1, 2]> (x, to)", "rtx", opset=18, held={"to": numbers(224, 224)}),
 ]  # fmt: skip
 
 
