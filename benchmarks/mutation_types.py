@@ -18,14 +18,15 @@ class Types:
         import typecheck
 
         typecheck.lay_out(folder)
-        self._folder = folder
+        self._folder, self._status = folder, folder / "dmypy.json"
         self._as_is: dict[Path, list[str]] = {}
 
     def __enter__(self) -> Types:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._dmypy("stop")
+        if self._status.exists():  # else nothing was asked
+            self._dmypy("stop")
 
     def rejects(self, path: Path, mutated: ast.Module) -> str:
         """The first thing that mypy says of the mutated file, and not of the file as it is; "" where there is none."""
@@ -46,8 +47,7 @@ class Types:
         return [re.sub(r"^(\S+?):[\d:]+", r"\1", line) for line in said.splitlines() if ": error:" in line]
 
     def _dmypy(self, *words: str) -> str:
-        status = str(self._folder / "dmypy.json")
-        command = [sys.executable, "-m", "mypy.dmypy", "--status-file", status, *words]
+        command = [sys.executable, "-m", "mypy.dmypy", "--status-file", str(self._status), *words]
         done = subprocess.run(command, cwd=self._folder, capture_output=True, text=True, check=False)
         if done.returncode not in (0, 1):
             raise RuntimeError(f"mypy's daemon: {done.stdout}{done.stderr}")

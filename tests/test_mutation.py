@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 PASS = '''"""Abs of Neg.
 
@@ -62,3 +64,12 @@ def test_the_guard_without_a_case_survives_and_the_others_die(tmp_path: Path) ->
     assert "case toy/long: toy.py:14: 3 -> 4" in printed
     assert "toy.py:12: fuse without its @rule" in printed
     assert not [line for line in found if ":15:" not in line], found
+
+
+def test_mypy_that_no_mutant_asked_need_not_be_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A case kills each mutant."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    from mutation_types import Types
+
+    with Types(tmp_path):
+        pass
