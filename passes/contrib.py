@@ -39,6 +39,8 @@ from surgeon.rules.pattern import Pattern
 
 from ._contrib import BODIES
 
+STANDARDIZES = True
+
 
 def _any() -> Pattern:
     """Any node of an operator of the table."""

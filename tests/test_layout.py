@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +26,24 @@ LAYERS = (
 )
 LONGEST = 700  # lines of a file that gives no reason
 REASON = "This file is long because"  # how the paragraph of a docstring begins that gives it
+
+# (module, string) where a string that is the name of a pass means another thing.
+OTHER_THINGS = {
+    ("surgeon.app.screen", "fold"),  # rich's way to break a line
+    ("surgeon.ir.contrib", "activation"),  # attributes and inputs
+    ("surgeon.ir.contrib", "clip"),
+    ("surgeon.ir.definitions", "opset"),
+    ("surgeon.targets.conditions.control_flow", "mean"),
+    ("surgeon.targets.conditions.dla", "constant"),  # modes of Pad
+    ("surgeon.targets.conditions.pads", "constant"),
+    ("surgeon.targets.target", "constant"),
+    ("surgeon.ir.run", "constant"),  # a graph
+    ("surgeon.pipeline.inputs", "mean"),  # of an image's channels
+    ("surgeon.precision.comparison", "opset"),  # a word of an error
+    ("surgeon.proof.probes", "constant"),  # a kind of input
+    ("surgeon.report", "opset"),  # a key of the JSON report
+    ("surgeon.trt.causes", "shape-tensor"),  # a cause
+}
 
 
 def files() -> Iterator[tuple[str, Path]]:
@@ -121,6 +141,30 @@ def test_a_long_file_gives_its_reason() -> None:
 def test_every_package_is_in_a_layer() -> None:
     packages = {m.split(".")[1] for m, p in MODULES.items() if m.count(".") == 1 and p.name == "__init__.py"}
     assert packages - {"passes"} == {name for names in LAYERS for name in names} - {*LAYERS[0]}
+
+
+def test_the_package_names_no_pass() -> None:
+    """A string that is the name of a pass, where it does not mean that pass."""
+    names = {path.stem.replace("_", "-") for path in (ROOT / "passes").glob("[!_]*.py")}
+    found = set()
+    for module, path in MODULES.items():
+        if module.startswith("surgeon.passes."):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and node.value in names:
+                found.add((module, node.value))
+    assert found == OTHER_THINGS
+
+
+def test_nothing_is_said_twice() -> None:
+    """A field of a pass's docstring, or a line of the changelog."""
+    twice = {}
+    for path in (ROOT / "passes").glob("[!_]*.py"):
+        fields = re.findall(r"^([A-Z][a-z]+) {2,}", ast.get_docstring(ast.parse(path.read_text())) or "", re.MULTILINE)
+        twice[path.name] = [field for field, count in Counter(fields).items() if count > 1]
+    lines = [line for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if line.startswith("- ")]
+    twice["CHANGELOG.md"] = [line for line, count in Counter(lines).items() if count > 1]
+    assert {name: found for name, found in twice.items() if found} == {}
 
 
 def test_circles_and_upward_imports_are_found() -> None:

@@ -79,6 +79,18 @@ def test_a_wrong_rewrite_is_undone_and_reported(tmp_path: Path, body: str, words
     assert undone.pass_name == "wrong" and undone.node == "Relu -> b" and words in undone.why
 
 
+def test_a_rule_over_the_whole_model_behind_which_nothing_loads_is_left_out_by_its_name(tmp_path: Path) -> None:
+    """It changes no node, so that no rewrite of a node can be the cause."""
+    (tmp_path / "mine.py").write_text(
+        '"""A pass that brings the opset down alone. For a test."""\n'
+        "from surgeon import Stage, model_rule\n\n\n"
+        "@model_rule(stage=Stage.LOWER)\ndef lower(editor):\n    editor.model.lower_opset(9)\n    return False\n"
+    )
+    proto = model("(float[N,3] a) => (float[N,3] r) <float low = {0.0}> { r = Clip (a, low) }")
+    result = surgeon.rewrite(proto, passes=[tmp_path], only=["mine"], target="10.9")
+    assert [u.pass_name for u in result.report.undone] == ["mine"] and result.model.opset_import[0].version == 17
+
+
 def test_only_the_failing_rewrite_is_undone(tmp_path: Path) -> None:
     """max(x, 0) stands for Relu, and not for Abs."""
     proto = model(

@@ -222,7 +222,7 @@ class Run:
         if fails(0):  # the opset came down, and no node had to change for it
             rules = [r for p in self.options.passes for r in p.model_rules]
             self.options = self.options.without_rules(rules)
-            self.undone[Declined("opset", driver.model.graph.proto.name, why)] = None
+            self.undone.update({Declined(name, driver.model.graph.proto.name, why): None for name in driver.edited_by})
             return
         loads, fails_from = 0, len(records)
         while fails_from - loads > 1:

@@ -191,8 +191,8 @@ def _prepared(source: Source, options: Options) -> tuple[Source, Options, Prepar
 
 def _with_standard_operators(source: Source, options: Options, model: ModelProto) -> tuple[ModelProto, list[Applied]]:
     """The model with ONNX's own operators in place of ONNX Runtime's."""
-    contrib = tuple(p for p in options.passes if p.name == "contrib")
-    made, report = Run(source.changed(model), replace(options, passes=contrib)).result()
+    passes = tuple(p for p in options.passes if p.standardizes)
+    made, report = Run(source.changed(model), replace(options, passes=passes)).result()
     return made, report.applied
 
 

@@ -63,6 +63,7 @@ class Driver:
         self.exclude = frozenset(exclude)
         self.rewrites: dict[Rewrite, None] = {}
         self.declined: dict[Declined, None] = {}
+        self.edited_by: dict[str, None] = {}  # the passes whose rules over the whole model changed it
         self.warnings: list[str] = []
         self.attempts = 0  # matches tried
         self.before, self.opset_before = operators(model), model.opset
@@ -156,8 +157,11 @@ class Driver:
             while self._sweep(index):
                 changed = True
             for model_rule in model_rules:
-                if model_rule.body(Editor(self, model_rule.pass_name, stage)):
-                    changed = True
+                opset = self.model.opset
+                edited = model_rule.body(Editor(self, model_rule.pass_name, stage))
+                if edited or self.model.opset != opset:
+                    self.edited_by[model_rule.pass_name] = None
+                changed = changed or bool(edited)
             if not changed or not (stage is Stage.CLEAN or self._more_to_infer):
                 break
             self._more_to_infer = False

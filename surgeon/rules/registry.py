@@ -97,6 +97,6 @@ def pass_of(module: ModuleType) -> Pass:
                 model_rules.append(dataclasses.replace(rule, pass_name=name))
     if not rules and not model_rules:
         raise PassError(f"the pass '{name}' has no rule. Mark a function with @rule, @model_rule or @gs_pass.")
-    options = tuple(getattr(module, "OPTIONS", ()))
+    options, standardizes = tuple(getattr(module, "OPTIONS", ())), bool(getattr(module, "STANDARDIZES", False))
     doc, path = (module.__doc__ or "").strip(), str(module.__file__ or "")
-    return Pass(name, doc, tuple(rules), tuple(model_rules), path, options)
+    return Pass(name, doc, tuple(rules), tuple(model_rules), path, options, standardizes)

@@ -62,7 +62,11 @@ class ModelRule:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """The rules of one file. `options` names those of a run's options that the pass reads."""
+    """The rules of one file.
+
+    options       names those of a run's options that the pass reads
+    standardizes  whether it writes other domains' operators in ONNX's: `--symmetric-int8` runs such passes first
+    """
 
     name: str
     doc: str
@@ -70,6 +74,7 @@ class Pass:
     model_rules: tuple[ModelRule, ...]
     path: str = ""
     options: tuple[str, ...] = ()
+    standardizes: bool = False
 
     @property
     def stages(self) -> list[Stage]:
