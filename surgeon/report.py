@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any, NamedTuple, Protocol, TypedDict
 
+from surgeon.visible import visible
+
 SCHEMA = 1
 TESTED, UNPROVED = "tested", "unproved"  # how far a rewrite is proved, best first
 GRADES = (TESTED, UNPROVED)
@@ -230,7 +232,7 @@ class Report:
 
     def __repr__(self) -> str:
         rows = [("  " + "  ".join(cells)).rstrip() for cells in self._rows()]
-        return "\n".join([f"Report: {self._headline()}", *rows])
+        return "\n".join(map(visible, [f"Report: {self._headline()}", *rows]))
 
     def _repr_html_(self) -> str:
         """The same for a notebook."""

@@ -20,6 +20,7 @@ import gc
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -28,7 +29,7 @@ from typing import NoReturn
 from surgeon.app import completion, config, start
 from surgeon.app.arguments import parser
 from surgeon.app.commands import DONE, FAILED, WRONG
-from surgeon.app.screen import complain, flush, steady
+from surgeon.app.screen import complain, complain_with_trace, flush, steady
 from surgeon.app.text import one_line
 from surgeon.errors import EngineError, SurgeonError
 from surgeon.ir.interrupts import Interrupts
@@ -84,10 +85,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain(start.WORDS)
         return INTERRUPTED
     except Exception as error:
-        if verbose > 1:
-            raise
-        complain(
+        complain_with_trace(
             f"stopped by something that it does not know: {type(error).__name__}: {one_line(error)} This is a defect "
-            "of surgeon, and nothing was written. Please report it with the model and what `-vv` prints."
+            "of surgeon, and nothing was written. Please report it with the model and what `-vv` prints.",
+            traceback.format_exc() if verbose > 1 else "",
         )
         return WRONG

@@ -9,6 +9,7 @@ from typing import Any
 
 from surgeon.report import target_name
 from surgeon.version import __version__
+from surgeon.visible import visible
 
 SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 NOT_TAKEN, UNKNOWN, WARNING, UNREADABLE = "not-taken", "unknown", "warning", "unreadable"
@@ -92,7 +93,7 @@ def _result(found: Finding) -> dict[str, Any]:
 
 
 def _message(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return visible(text).replace("%", "%25")
 
 
 def _property(text: str) -> str:

@@ -1,5 +1,8 @@
 """How the command line prints: Rich's tables on a terminal, plain aligned lines in a pipe.
-Rich is imported for a terminal only."""
+
+Everything that a person reads goes through here, and control characters in it are shown, not sent: names come from
+files of others. Rich is imported for a terminal only.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from typing import Any, TextIO
 
 from surgeon.app.text import aligned
 from surgeon.report import Progress
+from surgeon.visible import visible, visible_json
 
 SENTENCE = 28  # columns: what is longer gets lines of its own where it does not fit beside the rest
 COMMAND = "  surgeon "  # how a line begins that is a command to type
@@ -33,28 +37,35 @@ class Screen:
         if self.terminal:
             from rich.console import Console
 
-            self._console = Console(highlight=False, soft_wrap=False)
+            self._console = Console(highlight=False, soft_wrap=False, emoji=False)
 
     def line(self, text: str = "", style: str = "") -> None:
         if self.quiet:
             if style == "bad":
                 complain(text)
             return
+        text = visible(text)
         if self._console is None:
             _write(text, sys.stdout)
             return
         for part in wrapped(text, self._console.width):
             self._console.print(part, style=STYLES.get(style), markup=False, soft_wrap=True)
 
+    def lines(self, text: str) -> None:
+        """A text of several lines, such as a docstring."""
+        for line in text.split("\n"):
+            self.line(line)
+
     def text(self, text: str) -> None:
-        """What another program reads, as it is; nothing where it is empty."""
+        """What another program reads, such as JSON; nothing where it is empty."""
         if text:
-            _write(text, sys.stdout)
+            _write(visible_json(text), sys.stdout)
 
     def command(self, text: str) -> None:
         """A command to type, in one piece however long it is, so that it can be copied."""
         if self.quiet:
             return
+        text = visible(text)
         if self._console is None:
             _write(text, sys.stdout)
         else:
@@ -72,10 +83,11 @@ class Screen:
         written there, such as "{} nodes"."""
         if self.quiet or not rows:
             return
+        word, rows = visible(word), [[visible(cell) for cell in row] for row in rows]
         if self._console is None:
             formats = plain or ["{}"] * len(headers)
             for text in aligned([(word, *[f.format(c) for f, c in zip(formats, row, strict=True)]) for row in rows]):
-                _write(text, sys.stdout)
+                _write(visible(text), sys.stdout)  # a name may begin the line
             return
         self._console.print(word, style="bold", markup=False)
         widths = [max(len(text) for text in column) for column in zip(headers, *rows, strict=True)]
@@ -182,7 +194,7 @@ class _Lines:
         if time.perf_counter() - self._last < PAUSE:
             return
         self._last = time.perf_counter()
-        _write(f"{phase} {done} of {total}", sys.stderr)
+        _write(visible(f"{phase} {done} of {total}"), sys.stderr)
 
 
 class _Bar:
@@ -193,6 +205,7 @@ class _Bar:
         self._begun: dict[str, float] = {}  # when a phase was first heard of
 
     def update(self, phase: str, done: int, total: int) -> None:
+        phase = visible(phase)
         self._begun.setdefault(phase, time.perf_counter())
         if time.perf_counter() - self._started < PATIENCE:
             return
@@ -201,7 +214,7 @@ class _Bar:
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
             self._progress = Progress(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[left]}"),
@@ -231,10 +244,17 @@ def time_left(elapsed: float, done: int, total: int) -> str:
 
 def complain(text: str) -> None:
     """One paragraph on standard error."""
-    text = f"surgeon: {text}"
+    text = visible(f"surgeon: {text}")
     if sys.stderr.isatty():
         text = "\n".join(wrapped(text, shutil.get_terminal_size().columns))
     _write(text, sys.stderr)
+
+
+def complain_with_trace(text: str, trace: str) -> None:
+    """The same, after the lines of a traceback where there is one."""
+    for line in trace.splitlines():
+        _write(visible(line), sys.stderr)
+    complain(text)
 
 
 def _write(text: str, stream: TextIO) -> None:

@@ -14,6 +14,7 @@ from surgeon.pipeline.source import ModelLike, Source
 from surgeon.report import Progress, Report, counted, target_name
 from surgeon.targets.sureness import unknown
 from surgeon.targets.target import Target
+from surgeon.visible import visible
 from surgeon.words import QUOTED
 
 MOST_SHOWN = 12  # nodes in the `repr` of what was found, which fits one screen
@@ -74,7 +75,7 @@ class Checked:
         if len(self.untaken) > MOST_SHOWN:
             lines.append(f"  and {len(self.untaken) - MOST_SHOWN} more")
         lines += [f"  warning: {w}" for w in self.warnings[:MOST_SHOWN]]
-        return "\n".join(lines)
+        return "\n".join(map(visible, lines))
 
 
 def check(

@@ -26,6 +26,7 @@ from surgeon.pipeline.source import ModelLike, Source
 from surgeon.report import Applied, Report
 from surgeon.rules.driver import operators
 from surgeon.rules.rule import ModelRule, Stage
+from surgeon.visible import visible
 
 if TYPE_CHECKING:
     from onnx_graphsurgeon import Graph
@@ -64,7 +65,8 @@ class Result:
         return render(self.report, title=title)
 
     def __repr__(self) -> str:
-        return f"Result of '{self.model.graph.name}', opset {self.report.opset_after}\n{self.report!r}"
+        title = visible(f"Result of '{self.model.graph.name}', opset {self.report.opset_after}")
+        return f"{title}\n{self.report!r}"
 
     def _repr_html_(self) -> str:
         """The answer, and the rewrites as pictures, for a notebook."""

@@ -10,6 +10,7 @@ from onnx import TensorProto
 
 from surgeon.proof.equality import TOLERANCE, Difference
 from surgeon.trt.runners import Engine, Feeds, Way
+from surgeon.visible import visible
 
 Shapes = tuple[tuple[int, ...], ...]  # smallest, usual, largest
 COLUMNS = ("output", "inputs", "error", "absolute", "relative", "L2", "cosine", "PSNR", "verdict")
@@ -147,4 +148,4 @@ class Comparison:
                 lines.append("    " + "  ".join(text.format(cell) for text, cell in zip(PLAIN, row, strict=True)))
             if len(rows) > MOST_SHOWN:
                 lines.append(f"    and {len(rows) - MOST_SHOWN} more outputs")
-        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes[:MOST_SHOWN])])
+        return "\n".join(map(visible, [*lines, *(f"  note: {note}" for note in self.notes[:MOST_SHOWN])]))

@@ -20,6 +20,7 @@ from surgeon.report import Progress, Report, target_name
 from surgeon.targets.target import Target
 from surgeon.trt.ask import ask, why_not
 from surgeon.trt.profiles import dynamic_inputs
+from surgeon.visible import visible
 from surgeon.words import answer
 
 SUFFIX = ".trt.onnx"  # of what is written, where no name is given
@@ -104,7 +105,7 @@ class Fixed:
         lines.append(f"  {self.loaded}")
         if self.command:
             lines.append(f"  next{self.where}: {self.command}")
-        return "\n".join(lines)
+        return "\n".join(map(visible, lines))
 
 
 def fix(

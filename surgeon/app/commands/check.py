@@ -39,9 +39,10 @@ def run(args: argparse.Namespace) -> int:
             screen.line(f"{files[0]}, {title}")
             _print(verdicts[0], screen)
     if args.format in FORMATS and (text := FORMATS[args.format]([f for v in verdicts for f in v.findings()])):
-        print(text)
+        screen.text(text)
     elif args.format == "json" or (args.format == "jsonl" and len(files) == 1 and args.out is None):
-        print(as_json(verdicts) if args.format == "json" else json.dumps(verdicts[0].to_json(), ensure_ascii=False))
+        one = args.format == "jsonl"
+        screen.text(json.dumps(verdicts[0].to_json(), ensure_ascii=False) if one else as_json(verdicts))
     return ended(_status(verdicts), args.exit_zero)
 
 

@@ -18,7 +18,7 @@ def run(args: argparse.Namespace) -> int:
     p = by_name[args.name]
     screen = Screen(args.quiet)
     screen.line(p.name, "head")
-    screen.line(p.doc)
+    screen.lines(p.doc)
     screen.line()
     screen.line(f"Stages      {', '.join(s.value for s in p.stages)}")
     screen.line(f"Strategies  {', '.join(p.strategies) or 'none: it does not lower'}")

@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     )
     screen.line(answer(report, saved), style)
     if args.format != "text":
-        print(_formatted(args, done, status), end="")
+        screen.text(_formatted(args, done, status))
     return ended(status, args.exit_zero)
 
 
@@ -223,14 +223,12 @@ def _json(args: argparse.Namespace, done: Done, status: int, files: Mapping[Path
 
 
 def _formatted(args: argparse.Namespace, done: Done, status: int) -> str:
-    """What --format prints of one model, with a line's end where there is something."""
+    """What --format prints of one model."""
     value = _report(done)
     if args.format in FORMATS:
-        text = FORMATS[args.format](list(of_report(args.model, value, changes=args.check)))
-    else:
-        value["exit_status"] = status
-        text = json.dumps(value, indent=2 if args.format == "json" else None, ensure_ascii=False)
-    return f"{text}\n" if text else ""
+        return FORMATS[args.format](list(of_report(args.model, value, changes=args.check)))
+    value["exit_status"] = status
+    return json.dumps(value, indent=2 if args.format == "json" else None, ensure_ascii=False)
 
 
 def _write(done: Done, out: Path | None, reports: dict[Path, Content]) -> int | None:
