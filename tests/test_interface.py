@@ -70,6 +70,16 @@ MIXED = {
     "Add -> y": "g (float[2,4] x) => (float[2,4] y) <float[2,1] c = {1, 2}> { y = Add (x, c) }",
     "ReduceMean -> m": "g (float[1,4] x) => (float[1,4] y) { m = ReduceMean <axes = [0]> (x) y = Sub (x, m) }",
     "Div -> y": "g (float[1,4] x) => (float[1,4] y) <int64 i = {0}> { s = Shape (x) n = Gather (s, i) f = Cast <to = 1> (n) y = Div (x, f) }",
+    "Flatten -> y": "g (float[1,3,4] x) => (float[1,12] y) { y = Flatten <axis = 0> (x) }",
+    "Flatten -> f": "g (float[1,3,4] x) => (float[3,4] y) { f = Flatten <axis = 2> (x) y = Relu (f) }",
+    "Reshape -> y": "g (float[1,3,4] x) => (float[12] y) <int64[1] s = {-1}> { y = Reshape (x, s) }",
+    "Concat -> c": "g (float[1,2] a, float[1,2] b) => (float[2,2] y) { c = Concat <axis = 0> (a, b) y = Neg (c) }",
+    "Tile -> y": "g (float[1,2] x) => (float[2,2] y) <int64[2] r = {2, 1}> { y = Tile (x, r) }",
+    "Pad -> y": "g (float[1,2] x) => (float[2,2] y) <int64[4] p = {1, 0, 0, 0}> { y = Pad (x, p) }",
+    "CumSum -> y": "g (float[1,3] x) => (float[1,3] y) <int64 i = {0}> { y = CumSum (x, i) }",
+    "TopK -> y": "g (float[1,3] x) => (float[1,3] y) <int64[1] k = {1}> { y, i = TopK <axis = 0> (x, k) }",
+    "Split -> y": "g (float[2,3] x) => (float[1,3] y, float[1,3] z) { y, z = Split <axis = 0> (x) }",
+    "SplitToSequence -> s": "g (float[1,3] x) => (float[1,3] y) { s = SplitToSequence <axis = 1> (x) y = ConcatFromSequence <axis = 1> (s) }",
 }  # fmt: skip
 
 
@@ -77,6 +87,40 @@ MIXED = {
 def test_the_node_that_mixes_samples_is_named(node: str) -> None:
     with pytest.raises(Mixed, match=f"dynamic: {node} "):
         with_dynamic_batch(parsed(MIXED[node]))
+
+
+# What has no samples that could be told apart, and why.
+REFUSED = {
+    "size of the batch, by Shape": "g (float[1,4] x) => (float[1,4] y, int64[2] s) { y = Relu (x) s = Shape (x) }",
+    "is not a tensor .sequence": "g (float[1,4] x) => (seq(float[1,4]) s) { s = SequenceConstruct (x) }",
+    "is not a tensor .optional": "g (optional(float[1,4]) x) => (float[1,4] y) { y = OptionalGetElement (x) }",
+    "batch of the model is empty": "g (float[0,4] x) => (float[0,4] y) { y = Relu (x) }",
+    "output 'y' of Add": "g (float[1,3] x) => (float[1,3] y) <float c = {100}> { b = Greater (x, c) f = Cast <to = 1> (b) m = ReduceMax <axes = [0]> (f) y = Add (x, m) }",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_an_output_without_a_place_for_each_sample_is_refused(why: str) -> None:
+    with pytest.raises(Mixed, match=why):
+        with_dynamic_batch(parsed(REFUSED[why]))
+
+
+def test_a_batch_of_strings() -> None:
+    model = parsed("g (string[2] x, string[2] y) => (string[2] z) { z = StringConcat (x, y) }")
+    model.opset_import[0].version = 20
+    made = with_dynamic_batch(model).model
+    (found,) = run(made, x=np.array(["a", "b", "c"], object), y=np.array(["1", "2", "3"], object))
+    assert found.tolist() == ["a1", "b2", "c3"]
+
+
+def test_the_batch_has_a_name_of_its_own() -> None:
+    made = with_dynamic_batch(parsed("g (float[1,batch] x) => (float[1,batch] y) { y = Relu (x) }")).model
+    assert [d.dim_param for d in made.graph.output[0].type.tensor_type.shape.dim] == ["batch_2", "batch"]
+
+
+def test_a_batch_that_moves_is_told() -> None:
+    found = with_dynamic_batch(parsed("g (float[1,3] x) => (float[3,1] y) { y = Transpose (x) }"))
+    assert found.warnings == ["the batch of the output 'y' is its dimension 1, not the first one"]
 
 
 def test_a_batch_axis_that_there_is_not() -> None:

@@ -4,7 +4,8 @@ The model is run node by node. `alone` holds what each tensor is for one batch o
 it is for several of them at once. What a node makes of several batches must be what it makes of each, one behind the
 other along some axis. Where it is not, the node is repaired: a batch that stands in the constant of a Reshape, a Resize
 or a Slice, or a tensor with one row for each sample that is the same in every row. What cannot be repaired mixes
-samples, and is named. At the end both models are run as a whole.
+samples, and is named. So is what puts the samples of an output elsewhere than along one dimension, which is the batch.
+At the end both models are run as a whole.
 """
 
 from __future__ import annotations
@@ -23,25 +24,14 @@ from surgeon.errors import ModelError, UsageError, did_you_mean
 from surgeon.ir.files import with_weights
 from surgeon.ir.lattice import declared_dim
 from surgeon.ir.run import Runner, Unrunnable
-from surgeon.pipeline.nodewise import LOOSE, computed, is_equal, reads
+from surgeon.pipeline.batches import SEVERAL, Layout, Mixed, drawn, given_inputs, joined, named, prove_batches
+from surgeon.pipeline.nodewise import computed, is_equal, reads
 from surgeon.pipeline.prepared import BATCH_CHANGE, Prepared, Text, change, described, fresh_name
-from surgeon.proof.equality import TOLERANCE, compare
-from surgeon.proof.feeds import Feeds, feeds_of
 from surgeon.proof.whole import sizes_that_run, whole_pair
 
 Axes = Mapping[str, int | None]  # the axis of the batch by input; None for an input without a batch
 BATCH = "batch"  # what the dimension is called
-SEVERAL = 2  # batches of the file's size that are computed at once, node by node
-BATCHES = (1, 2, 3, 5)  # samples that the whole models are compared with
 MOST_WALKS = 32  # ways to place the samples that are tried
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Where the samples of a tensor lie: along `axis`, in which `outer` other positions are counted before them."""
-
-    axis: int
-    outer: int = 1
 
 
 @dataclass(slots=True)
@@ -72,10 +62,6 @@ class _Repair:
     constants: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-class Mixed(ModelError):
-    """A node computes something else for a sample where others are beside it."""
-
-
 def with_dynamic_batch(
     model: ModelProto,
     axes: Axes | None = None,
@@ -92,31 +78,44 @@ def with_dynamic_batch(
     Raises ModelError with the node where samples mix, UsageError where `axes` does not fit the inputs.
     """
     source = with_weights(model, base)
+    _require_tensors(source)
     found = _batched_axes(source, axes or {})
     sized = _sizes(source, base, shapes or {})
     size = _size_of_the_batch(sized, found)
     walk, made = _walked(source, found, size, sized)
-    error = _prove(source, made, found, size, sized, walk.layouts)
+    error = prove_batches(source, made, found, size, sized, walk.layouts)
     renamed = [name for name in found if name in walk.inputs]
     interface = change(
         [Text(n, walk.inputs[n][0]) for n in renamed], [Text(n, walk.inputs[n][1]) for n in renamed], "the inputs"
     )
     applied = [record(BATCH_CHANGE, error) for record in (interface, *walk.changes)]
-    return Prepared(made, applied)
+    usual = {0, *found.values()}
+    warnings = [
+        f"the batch of the output '{name}' is its dimension {layout.axis}, not the first one"
+        for name, layout in walk.layouts.items()
+        if layout is not None and layout.axis not in usual
+    ]
+    return Prepared(made, applied, warnings)
 
 
 # ---- the inputs ------------------------------------------------------------------------------------------------------
 
 
-def _given(model: ModelProto) -> list[ValueInfoProto]:
-    """The inputs that a caller gives."""
-    weights = {t.name for t in model.graph.initializer}
-    return [i for i in model.graph.input if i.name not in weights]
+def _require_tensors(model: ModelProto) -> None:
+    """Raises Mixed where an input or an output has no samples that could be told apart."""
+    for word, infos in (("input", given_inputs(model)), ("output", model.graph.output)):
+        for info in infos:
+            kind = info.type.WhichOneof("value") or "tensor_type"
+            if kind != "tensor_type":
+                raise Mixed(f"the {word} '{info.name}' is not a tensor ({kind.removesuffix('_type')})")
+    if model.graph.sparse_initializer:
+        name = model.graph.sparse_initializer[0].values.name
+        raise Mixed(f"the weights '{name}' are sparse, which is not supported")
 
 
 def _batched_axes(model: ModelProto, axes: Axes) -> dict[str, int]:
     """The axis of the batch by input: the first one of those that have there what the first input has."""
-    infos = {i.name: [declared_dim(d) for d in i.type.tensor_type.shape.dim] for i in _given(model)}
+    infos = {i.name: [declared_dim(d) for d in i.type.tensor_type.shape.dim] for i in given_inputs(model)}
     for name, axis in axes.items():
         if name not in infos:
             raise UsageError(f"the model has no input '{name}'.{did_you_mean(name, infos)}")
@@ -137,11 +136,11 @@ def _batched_axes(model: ModelProto, axes: Axes) -> dict[str, int]:
 
 def _sizes(model: ModelProto, base: Path | None, shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
     """Sizes of the inputs on which the model runs."""
-    pair = whole_pair(model, model, base=base, shapes=shapes)
     try:
+        pair = whole_pair(model, model, base=base, shapes=shapes)
         sized = sizes_that_run(pair, Runner(model, base).run)
     except Unrunnable as error:
-        raise ModelError(f"the batch cannot be made dynamic: ONNX Runtime does not run the model: {error}.") from None
+        raise Mixed(f"ONNX Runtime does not run the model: {error}") from None
     return {name: shape for name, _, shape in sized}
 
 
@@ -149,40 +148,10 @@ def _size_of_the_batch(sized: Mapping[str, tuple[int, ...]], axes: Mapping[str, 
     found = {sized[name][axis] for name, axis in axes.items()}
     if len(found) > 1:
         raise ModelError(f"the inputs have batches of {' and '.join(map(str, sorted(found)))}. Say --batch-axis.")
-    return found.pop()
-
-
-def _drawn(model: ModelProto, sizes: Mapping[str, tuple[int, ...]], seed: int) -> Feeds:
-    """Random values for the inputs."""
-    inputs = [(i.name, i.type.tensor_type.elem_type, sizes[i.name]) for i in _given(model)]
-    return next(feeds_of(inputs, seed))[1]
-
-
-def _joined(batches: Sequence[np.ndarray], layout: Layout, size: int) -> np.ndarray:
-    """Several batches one behind the other; `size` is that of each."""
-    parts = [_split(batch, layout, size) for batch in batches]
-    whole = np.concatenate(parts, layout.axis + 1)
-    return _merged(whole, layout.axis)
-
-
-def _split(batch: np.ndarray, layout: Layout, size: int) -> np.ndarray:
-    """The axis of the samples in three: what is counted before them, the samples, what is behind."""
-    shape, axis = batch.shape, layout.axis
-    inner = shape[axis] // (layout.outer * size)
-    return batch.reshape(*shape[:axis], layout.outer, size, inner, *shape[axis + 1 :])
-
-
-def _merged(parts: np.ndarray, axis: int) -> np.ndarray:
-    """The three axes of `_split` as one again."""
-    shape = parts.shape
-    return parts.reshape(*shape[:axis], math.prod(shape[axis : axis + 3]), *shape[axis + 3 :])
-
-
-def _part(whole: np.ndarray, layout: Layout, first: int, size: int, total: int) -> np.ndarray:
-    """`size` samples of `total`, from `first` on."""
-    parts = _split(whole, layout, total)
-    taken = np.take(parts, range(first, first + size), layout.axis + 1)
-    return _merged(taken, layout.axis)
+    size = found.pop()
+    if not size:
+        raise Mixed("the batch of the model is empty")
+    return size
 
 
 def _walked(
@@ -216,6 +185,7 @@ class _Walk:
     layouts  where the samples lie in each output of the model; None where it does not depend on them
     inputs   (before, after) of each batched input, as text
     changes  what was repaired
+    moved    by tensor, the node that put the samples elsewhere than along one dimension, which is the batch
     choices  by Reshape, how many of the ways to place its samples are passed over
     several  by Reshape, how many ways there are, where there is more than one
     """
@@ -233,27 +203,29 @@ class _Walk:
         self.several: dict[str, int] = {}
         self.symbolic = any(
             not isinstance(declared_dim(d), int)
-            for i in _given(model)
+            for i in given_inputs(model)
             for k, d in enumerate(i.type.tensor_type.shape.dim)
             if axes.get(i.name) != k
         )
         self.layouts: dict[str, Layout | None] = {}
         self.inputs: dict[str, tuple[str, str]] = {}
         self.changes: list[Any] = []
+        self.moved: dict[str, str] = {}
         self.tensors = {t.name: _constant(numpy_helper.to_array(t)) for t in model.graph.initializer}
         self._fresh = fresh_name(model)
+        self._dimension = _name_of_the_dimension(model, axes)
         self._written: list[NodeProto] = []
         self._front: list[NodeProto] = []
         self._constants: dict[str, np.ndarray] = {}
         self._add_inputs(sizes)
 
     def _add_inputs(self, sizes: Mapping[str, tuple[int, ...]]) -> None:
-        draws = [_drawn(self.model, sizes, seed) for seed in range(SEVERAL)]
-        for info in _given(self.model):
+        draws = [drawn(self.model, sizes, seed)[0] for seed in range(SEVERAL)]
+        for info in given_inputs(self.model):
             arrays = [draw[info.name] for draw in draws]
             if info.name in self.axes:
                 layout = Layout(self.axes[info.name])
-                self.tensors[info.name] = Tensor(arrays, _joined(arrays, layout, self.size), layout)
+                self.tensors[info.name] = Tensor(arrays, joined(arrays, layout, self.size), layout)
             else:
                 self.tensors[info.name] = _constant(arrays[0])
 
@@ -275,7 +247,12 @@ class _Walk:
         names = [o for o in node.output if o]
         read = {name: self.tensors[name] for name in reads(node)}
         alike = all(t.is_same for t in read.values())
-        alone = [self._computed(node, {n: t.alone[k] for n, t in read.items()}) for k in range(1 if alike else SEVERAL)]
+        try:
+            alone = [
+                self._computed(node, {n: t.alone[k] for n, t in read.items()}) for k in range(1 if alike else SEVERAL)
+            ]
+        except Unrunnable as error:
+            raise Mixed(f"{named(node)} cannot be computed by itself: {error}") from None
         if alike:
             self.tensors.update({n: _constant(v) for n, v in zip(names, alone[0], strict=True)})
             self._written.append(node)
@@ -299,13 +276,24 @@ class _Walk:
                 self.several[node.output[0]] = len(holding)
             repair, found = holding[min(skipped, len(holding) - 1)]
             self.tensors.update(zip(names, found, strict=True))
+            self._note_moved(node, names)
             self._take(node, repair)
             return
-        label = node.name or f"{node.op_type} -> {node.output[0]}"
         raise Mixed(
-            f"the batch cannot be made dynamic: {label} ({node.op_type}) makes something else of a sample where others "
-            f"are beside it{f' ({why})' if why else ''}."
+            f"{named(node)} makes something else of a sample where others are beside it{f' ({why})' if why else ''}"
         )
+
+    def _note_moved(self, node: NodeProto, names: Sequence[str]) -> None:
+        before = next((self.moved[name] for name in reads(node) if name in self.moved), None)
+        for name in names:
+            if not self._is_placed(self.tensors[name]):
+                self.moved[name] = before or named(node)
+
+    def _is_placed(self, tensor: Tensor) -> bool:
+        """Whether a tensor has one dimension that is the batch, or does not depend on the batch at all."""
+        if tensor.layout is None:
+            return not tensor.sized
+        return tensor.layout.outer == 1 and tensor.alone[0].shape[tensor.layout.axis] == self.size
 
     def _take(self, node: NodeProto, repair: _Repair) -> None:
         self._written += [*repair.before, repair.node]
@@ -352,9 +340,9 @@ class _Walk:
         outers = [o for o in range(1, length // self.size + 1) if length // self.size % o == 0]
         for outer in sorted(outers, key=lambda o: o not in hints):
             layout = Layout(grown[0], outer)
-            joined = _joined(alone, layout, self.size)
-            if is_equal(whole, joined):
-                return Tensor(alone, joined, layout)
+            merged = joined(alone, layout, self.size)
+            if is_equal(whole, merged):
+                return Tensor(alone, merged, layout)
         return None
 
     def _computed(self, node: NodeProto, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
@@ -527,19 +515,26 @@ class _Walk:
         for info in graph.input:
             if info.name in self.axes:
                 self.inputs[info.name] = (described(info), "")
-                _name_dim(info, self.axes[info.name])
+                _name_dim(info, self.axes[info.name], self._dimension)
                 self.inputs[info.name] = (self.inputs[info.name][0], described(info))
         for info in graph.output:
-            tensor = self.tensors[info.name]
-            self.layouts[info.name] = tensor.layout
-            dims = info.type.tensor_type.shape.dim
-            if tensor.layout is None or not dims:
-                continue
-            if tensor.alone[0].shape[tensor.layout.axis] == self.size:
-                _name_dim(info, tensor.layout.axis)
-            else:
-                dims[tensor.layout.axis].Clear()  # so many times the batch, for which there is no name
+            layout = self._layout_of_output(info.name)
+            self.layouts[info.name] = layout
+            if layout is not None and info.type.tensor_type.shape.dim:
+                _name_dim(info, layout.axis, self._dimension)
         return made
+
+    def _layout_of_output(self, name: str) -> Layout | None:
+        """Where the samples of an output are. Raises Mixed where not each has a position of its own along one axis."""
+        tensor = self.tensors[name]
+        if self._is_placed(tensor):
+            return tensor.layout
+        if tensor.sized:
+            raise Mixed(f"the output '{name}' holds the size of the batch, by {self.moved[name]}")
+        raise Mixed(
+            f"{self.moved[name]} puts the samples elsewhere than along one dimension, and the output '{name}' has no "
+            "dimension that is the batch"
+        )
 
 
 def _constant(array: np.ndarray) -> Tensor:
@@ -552,59 +547,22 @@ def _copy(node: NodeProto) -> NodeProto:
     return made
 
 
-def _name_dim(info: ValueInfoProto, axis: int) -> None:
+def _name_of_the_dimension(model: ModelProto, axes: Mapping[str, int]) -> str:
+    """What the batch is called: a name that no other dimension of an input has."""
+    taken = {
+        dim.dim_param
+        for info in given_inputs(model)
+        for axis, dim in enumerate(info.type.tensor_type.shape.dim)
+        if axes.get(info.name) != axis
+    }
+    names = (BATCH, *(f"{BATCH}_{k}" for k in range(2, len(taken) + 3)))
+    return next(name for name in names if name not in taken)
+
+
+def _name_dim(info: ValueInfoProto, axis: int, name: str) -> None:
     dim = info.type.tensor_type.shape.dim[axis]
     dim.Clear()
-    dim.dim_param = BATCH
-
-
-# ---- the whole models ------------------------------------------------------------------------------------------------
-
-
-def _prove(
-    before: ModelProto,
-    after: ModelProto,
-    axes: Mapping[str, int],
-    size: int,
-    sizes: Mapping[str, tuple[int, ...]],
-    layouts: Mapping[str, Layout | None],
-) -> float:
-    """The largest difference between a sample in a batch and the same alone; raises Mixed where it is none of rounding.
-
-    The original computes batches of its own size; the others are computed by the new model, sample by sample.
-    """
-    old, new = Runner(before), Runner(after)
-    names = [o.name for o in after.graph.output]
-    worst = 0.0
-    for count in dict.fromkeys((size, *BATCHES, SEVERAL * size)):
-        many = {n: tuple(count if axes.get(n) == k else d for k, d in enumerate(s)) for n, s in sizes.items()}
-        feeds = _drawn(before, many, seed=count)
-        step = size if count % size == 0 else 1
-        runner = old if step == size else new
-        try:
-            whole = new.run(feeds)
-            for first in range(0, count, step):
-                given = {n: _part(v, Layout(axes[n]), first, step, count) if n in axes else v for n, v in feeds.items()}
-                for name, together, alone in zip(names, whole, runner.run(given), strict=True):
-                    worst = max(worst, _difference(name, together, alone, layouts[name], (first, step, count)))
-        except Unrunnable as error:
-            raise Mixed(f"the batch cannot be made dynamic: a batch of {count} does not run: {error}.") from None
-    return worst
-
-
-def _difference(
-    name: str, together: np.ndarray, alone: np.ndarray, layout: Layout | None, at: tuple[int, int, int]
-) -> float:
-    first, step, count = at
-    part = together if layout is None else _part(together, layout, first, step, count)
-    tolerance = LOOSE * TOLERANCE.get(helper.np_dtype_to_tensor_dtype(alone.dtype), 0.0)
-    found = compare(part, alone, tolerance=tolerance, finite=True)
-    if found.why and not (layout is None and alone.dtype == np.int64):
-        raise Mixed(
-            f"the batch cannot be made dynamic: of the output '{name}', sample {first} of {count} is another one than "
-            f"alone: {found.why}."
-        )
-    return 0.0 if found.why else found.error
+    dim.dim_param = name
 
 
 __all__ = ["Axes", "Layout", "Mixed", "with_dynamic_batch"]

@@ -32,7 +32,7 @@ def computed(node: NodeProto, feeds: Mapping[str, np.ndarray], model: ModelProto
     infos, tensors = [], []
     for name in dict.fromkeys(reads(node)):
         array = np.asarray(feeds[name])
-        if array.dtype == object:
+        if _is_sequence(array):
             raise Unrunnable("it reads a sequence")
         if array.size <= SMALL:
             tensors.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
@@ -44,16 +44,21 @@ def computed(node: NodeProto, feeds: Mapping[str, np.ndarray], model: ModelProto
     alone = helper.make_model(graph, opset_imports=model.opset_import, functions=model.functions)
     alone.ir_version = model.ir_version
     made = Runner(alone).run({i.name: feeds[i.name] for i in infos})
-    if any(array.dtype == object for array in made):
-        raise Unrunnable("it returns a sequence or texts")
+    if any(_is_sequence(array) for array in made):
+        raise Unrunnable("it returns a sequence, a map or nothing")
     return made
+
+
+def _is_sequence(array: np.ndarray) -> bool:
+    """Whether what a runtime returns is not a tensor of numbers or strings."""
+    return array.dtype == object and not all(isinstance(element, str) for element in array.reshape(-1))
 
 
 def is_equal(one: np.ndarray, other: np.ndarray) -> bool:
     """Whether two results are equal but for rounding."""
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
-    if one.dtype.kind in "biu":
+    if one.dtype.kind in "biuO":
         return bool(np.array_equal(one, other))
     tolerance = LOOSE * TOLERANCE.get(helper.np_dtype_to_tensor_dtype(one.dtype), 0.0)
     return not compare(one, other, tolerance=tolerance, finite=True).why
