@@ -1,0 +1,338 @@
+"""The table of operators against ONNX's schemas, and run: what each trait says is seen in ONNX Runtime."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from surgeon.ir import operators
+from surgeon.ir.operators import OPERATORS
+from surgeon.ir.run import Runner
+
+OPSET = 20  # unless the operator is newer: ONNX Runtime lacks kernels of a few newer versions
+SCHEMAS = {s.name: s for s in onnx.defs.get_all_schemas() if not s.domain}
+RNG = np.random.default_rng(0)
+ATTRIBUTES: dict[str, dict[str, Any]] = {
+    "BitCast": {"to": TensorProto.INT32},
+    "BitShift": {"direction": "LEFT"},
+    "Cast": {"to": TensorProto.INT32},
+    "Concat": {"axis": 1},
+    "DepthToSpace": {"blocksize": 2},
+    "GlobalMaxPool": {},
+    "MaxPool": {"kernel_shape": [2, 2]},
+    "RegexFullMatch": {"pattern": "a.*"},
+    "Shrink": {"bias": 0.3},
+    "ReverseSequence": {"batch_axis": 0, "time_axis": 1},
+    "SpaceToDepth": {"blocksize": 2},
+    "Transpose": {"perm": [3, 1, 0, 2]},
+}
+DOMAINS = {"Acos": (-1, 1), "Acosh": (1, 9), "Asin": (-1, 1), "Atanh": (-0.99, 0.99), "Log": (0.01, 9), "Sqrt": (0, 9)}
+
+
+def having(trait: str, among: Iterable[str] = OPERATORS) -> list[str]:
+    """The operators of a trait that the installed onnx has."""
+    return sorted(operators.having(trait) & set(among) & set(SCHEMAS))
+
+
+def run(op: str, *inputs: np.ndarray, **attrs: Any) -> np.ndarray:
+    """The first result of one node."""
+    names = [f"x{k}" for k in range(len(inputs))]
+    attrs = ATTRIBUTES.get(op, {}) | attrs
+    if op == "Split" and len(inputs) == 1:
+        attrs["num_outputs"] = 2
+    made = ["y", "z"] if op in ("Split", "TopK") else ["y"]
+    infos = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+        for n, x in zip(names, inputs, strict=True)
+    ]
+    graph = helper.make_graph(
+        [helper.make_node(op, names, made, **attrs)], "g", infos, [onnx.ValueInfoProto(name=n) for n in made]
+    )
+    opset = OPSET if onnx.defs.has(op, OPSET, "") else SCHEMAS[op].since_version
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    found: np.ndarray = Runner(onnx.shape_inference.infer_shapes(model)).run(dict(zip(names, inputs, strict=True)))[0]
+    return found
+
+
+# ---- against the schemas ---------------------------------------------------------------------------------------------
+
+
+def test_each_operator_has_a_row() -> None:
+    assert set(OPERATORS) >= set(SCHEMAS)
+    known = {s.name for s in onnx.defs.get_all_schemas_with_history() if not s.domain}
+    assert onnx.defs.onnx_opset_version() < 26 or set(OPERATORS) == known
+
+
+def test_each_word_is_a_trait_and_has_its_sentence() -> None:
+    said = (operators.__doc__ or "").partition("Traits:\n\n")[2].splitlines()
+    assert {line.split()[0] for line in said if line} == {t for row in OPERATORS.values() for t in row.traits}
+
+
+def test_each_input_of_integers_alone_has_a_role() -> None:
+    """Those of which a schema takes int32 or int64 and no float; data that is integers by nature aside."""
+    for op, schema in SCHEMAS.items():
+        row = OPERATORS[op]
+        roles = {*row.shape, *row.axes, *row.positions, *row.limited}
+        kinds = {c.type_param_str: set(c.allowed_type_strs) for c in schema.type_constraints}
+        for position, formal in enumerate(schema.inputs):
+            types = kinds.get(formal.type_str, {formal.type_str})
+            counts = types & {"tensor(int32)", "tensor(int64)"} and not any("float" in t for t in types)
+            if counts and "elementwise" not in row.traits and op not in ("QLinearConv", "TfIdfVectorizer"):
+                assert position in roles, (op, formal.name)
+        assert all(p < len(schema.inputs) for p in (*roles, *(row.elements or ()))) or not schema.inputs, op
+
+
+def test_what_holds_no_tensor_is_what_the_schema_says() -> None:
+    for op, schema in SCHEMAS.items():
+        kinds = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
+        made = schema.outputs[0].type_str if schema.outputs else "tensor"
+        bodies = any(a.type == onnx.defs.OpSchema.AttrType.GRAPH for a in schema.attributes.values())
+        held = not any(t.startswith("tensor") for t in kinds.get(made, [made]))
+        assert held == (op in operators.HOLDS) or (bodies and op != "SequenceMap"), op
+
+
+# ---- element by element ----------------------------------------------------------------------------------------------
+
+
+def operands(op: str, size: int = 24) -> list[np.ndarray]:
+    """Inputs of one shape of an operator that computes element by element."""
+    schema = SCHEMAS[op]
+    kinds = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
+    least = {"Clip": 3, "PRelu": 2}.get(op, 3 if op in ("Max", "Min", "Mean", "Sum") else schema.min_input)
+    found = []
+    for position in range(least):
+        types = kinds[schema.inputs[min(position, len(schema.inputs) - 1)].type_str]
+        if op == "Clip" and position:
+            found.append(np.asarray(position * 2 - 3, np.float32))
+        elif "tensor(float)" in types:
+            low, high = DOMAINS.get(op, (0.5, 4.0) if op in ("Pow", "Mod") and position == 0 else (-4.0, 4.0))
+            found.append(RNG.uniform(low, high, size).astype(np.float32))
+        elif "tensor(string)" in types:
+            found.append(RNG.choice(["a", "ab", "b"], size).astype(object))
+        elif "tensor(uint8)" in types:
+            found.append(RNG.integers(0, 7, size).astype(np.uint8))
+        else:
+            found.append(RNG.random(size) < 0.5)
+    if op == "Mod":
+        found = [np.arange(size), RNG.integers(1, 9, size)]
+    return found
+
+
+@pytest.mark.parametrize("op", having("elementwise"))
+def test_each_element_by_itself(op: str) -> None:
+    """Inputs in another order give the results in that order; another second row leaves the first as it is."""
+    given = operands(op)
+    order = RNG.permutation(given[0].size)
+    plain = run(op, *given)
+    assert plain.shape == given[0].shape
+    np.testing.assert_array_equal(run(op, *(x[order] if x.ndim else x for x in given)), plain[order])
+    other = [np.stack([x, x[::-1]]) if x.ndim else x for x in given]
+    np.testing.assert_array_equal(run(op, *other), np.stack([plain, plain[::-1]]))
+
+
+def test_others_are_not() -> None:
+    """What looks as if it were: each element of their results depends on more than one, or on where it is."""
+    for op in ("Softmax", "CumSum", "LpNormalization", "Hardmax"):
+        given = [RNG.uniform(-4, 4, (1, 6)).astype(np.float32), *([np.asarray(1)] if op == "CumSum" else [])]
+        changed = [given[0].copy(), *given[1:]]
+        changed[0][0, 0] += 9
+        assert (run(op, *given)[0, 1:] != run(op, *changed)[0, 1:]).any() and op not in operators.ELEMENTWISE
+
+
+@pytest.mark.parametrize("op", having("commutative"))
+def test_any_order_of_inputs(op: str) -> None:
+    given = operands(op)
+    np.testing.assert_allclose(run(op, *given), run(op, *given[::-1]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("op", having("elementwise", set(SCHEMAS) - operators.COMMUTATIVE))
+def test_not_in_any_order(op: str) -> None:
+    given = operands(op)
+    if len(given) == 2 and op not in ("CastLike", "BitShift", "Mod"):
+        assert (run(op, *given) != run(op, *given[::-1])).any()
+
+
+@pytest.mark.parametrize("op", [op for op in having("elementwise") if OPERATORS[op].neutral is not None])
+def test_neutral_elements(op: str) -> None:
+    x = operands(op)[0]
+    neutral = np.asarray(OPERATORS[op].neutral).astype(x.dtype)
+    np.testing.assert_array_equal(run(op, x, neutral), x)
+
+
+@pytest.mark.parametrize("op", [op for op, row in OPERATORS.items() if row.numpy and op in SCHEMAS])
+def test_numpy_computes_the_same(op: str) -> None:
+    function = OPERATORS[op].numpy
+    assert function is not None
+    given = operands(op)[: 1 if SCHEMAS[op].max_input == 1 else 2]
+    np.testing.assert_array_equal(run(op, *given), function(*given))
+    if given[0].dtype == np.float32 and op != "Sum":
+        whole = [x.astype(np.int64) for x in given]
+        np.testing.assert_array_equal(run(op, *whole), function(*whole))
+
+
+@pytest.mark.parametrize("trait", ["rising", "falling"])
+@pytest.mark.parametrize("op", sorted(operators.RISING | operators.FALLING))
+def test_monotone(op: str, trait: str) -> None:
+    """Of each input, the others fixed; no operator is both."""
+    if op in operators.REDUCES:
+        given = [RNG.uniform(-4, 4, (3, 5)).astype(np.float32)]
+        assert (run(op, *given) <= run(op, given[0] + 1)).all() and op not in operators.FALLING
+        return
+    given = operands(op, 400)
+    held = []
+    for position, x in enumerate(given):
+        others = [o if o.ndim == 0 else np.full(400, o[7]) for o in given]
+        if x.ndim:
+            others[position] = np.sort(x)
+            steps = np.diff(run(op, *others).astype(np.float64))
+            held.append((steps >= 0).all() if trait == "rising" else (steps <= 0).all())
+    assert all(held) == (op in operators.having(trait))
+
+
+@pytest.mark.parametrize("op", having("elementwise"))
+def test_zero_stays(op: str) -> None:
+    given = operands(op)
+    if given[0].dtype == object or op in ("Acosh", "Reciprocal", "Log"):
+        assert op not in operators.KEEP_ZERO
+        return
+    others = [x.astype(np.int32) if op == "Mod" else x for x in given[1:]]
+    zero = np.zeros_like(given[0] if op != "Mod" else others[0])
+    unary = len(given) == 1 or op in ("PRelu", "Mod", "BitShift", "CastLike")
+    kept = unary and op not in operators.RETURNS_BOOL | {"BitCast"} and not run(op, zero, *others).any()
+    assert bool(kept) == (op in operators.KEEP_ZERO)
+
+
+@pytest.mark.parametrize("op", having("whole", operators.ELEMENTWISE))
+def test_integers_come_out(op: str) -> None:
+    x = RNG.uniform(-4, 4, 99).astype(np.float32)
+    assert (run(op, x) == np.round(run(op, x))).all()
+
+
+@pytest.mark.parametrize("op", [op for op, row in OPERATORS.items() if any(map(math.isfinite, row.range))])
+def test_ranges(op: str) -> None:
+    """On numbers of every size; a bound that is a number is reached, or nearly."""
+    low, high = OPERATORS[op].range
+    sizes = np.geomspace(1e-6, 400, 50).astype(np.float32)
+    x = np.concatenate([-sizes, [0], sizes]).astype(np.float32)
+    if op in DOMAINS:
+        x = np.linspace(*DOMAINS[op], 101, dtype=np.float32)
+        x = np.linspace(-1, 1, 101, dtype=np.float32) if op in ("Acos", "Asin") else x
+    given = [x.reshape(1, 1, -1) if op in ("GlobalLpPool", "LpPool") else x.reshape(1, -1)]
+    attrs = {"kernel_shape": [3]} if op == "LpPool" else {}
+    if op == "Bernoulli":
+        given = [np.full((9, 9), 0.5, np.float32)]
+    elif op == "EyeLike":
+        given = [np.zeros((3, 3), np.float32)]
+    found = run(op, *given, **attrs)
+    assert (found >= np.float32(low)).all() and (found <= np.float32(high)).all()
+    if math.isfinite(high) and op not in ("LogSoftmax",):
+        assert found.max() > high - 0.01
+
+
+# ---- what moves elements ---------------------------------------------------------------------------------------------
+
+DATA = np.arange(128, dtype=np.float32).reshape(2, 4, 4, 4) * 7 % 131 + 1
+MOVERS: dict[str, tuple[Any, ...]] = {
+    "CenterCropPad": (np.asarray([1, 6, 2, 3]),),
+    "Clip": (np.asarray(20, np.float32), np.asarray(60, np.float32)),
+    "Compress": (np.asarray([True, False, True, True]),),
+    "Concat": (DATA + 100,),
+    "Expand": (np.asarray([2, 2, 4, 4, 4]),),
+    "Gather": (np.asarray([1, -1, 0]),),
+    "GatherElements": (np.asarray([[[[1, 0, -1]]]]),),
+    "GatherND": (np.asarray([[1, 2], [0, -1]]),),
+    "Max": (np.full(4, 40, np.float32),),
+    "Min": (np.full(4, 40, np.float32),),
+    "Pad": (np.asarray([0, 1, 0, 0, 0, 0, 2, 0]), np.asarray(500, np.float32)),
+    "ReduceMax": (np.asarray([1]),),
+    "ReduceMin": (np.asarray([1]),),
+    "Reshape": (np.asarray([4, -1]),),
+    "ReverseSequence": (np.asarray([3, 2]),),
+    "ScatterElements": (np.asarray([[[[1, 0, -1]]]]), np.asarray([[[[201, 202, 203]]]], np.float32)),
+    "ScatterND": (np.asarray([[1, 2], [0, -1]]), np.arange(300, 332, dtype=np.float32).reshape(2, 4, 4)),
+    "Slice": (np.asarray([0, 3]), np.asarray([2, 0]), np.asarray([0, 2]), np.asarray([1, -2])),
+    "Split": (),
+    "Squeeze": (np.asarray([0]),),
+    "Tile": (np.asarray([1, 2, 1, 2]),),
+    "TopK": (np.asarray([2]),),
+    "Trilu": (),
+    "Unsqueeze": (np.asarray([0, 3]),),
+    "Where": (DATA, DATA + 100),
+}
+LEFT = {"MaxUnpool", "Scatter", "TensorScatter"}  # no kernel, or deprecated
+
+
+def moved(op: str, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """What an operator makes of elements that were each changed in the same way."""
+    row = OPERATORS[op]
+    data = DATA if op != "Squeeze" else DATA[:1]
+    if op == "Where":
+        return run(op, DATA % 3 == 0, *map(change, MOVERS[op]))
+    others = [
+        change(np.asarray(x)) if row.elements is None or k + 1 in row.elements else np.asarray(x)
+        for k, x in enumerate(MOVERS.get(op, ()))
+    ]
+    return run(op, change(data), *others, **({"axis": 1} if op == "Compress" else {}))
+
+
+def shuffled(x: np.ndarray) -> np.ndarray:
+    """Each number as another one, in no order; numbers are below 601, 0 stays."""
+    return np.asarray(x * 300 % 601, x.dtype)
+
+
+@pytest.mark.parametrize("op", sorted(operators.MOVES | operators.FILLS))
+def test_what_moves_elements(op: str) -> None:
+    """Whatever the elements are, they go to the same places: other numbers before give the same others behind."""
+    if op not in LEFT:
+        np.testing.assert_array_equal(moved(op, shuffled), shuffled(moved(op, lambda x: x)))
+
+
+@pytest.mark.parametrize("op", sorted(operators.PICKS))
+def test_what_picks_elements(op: str) -> None:
+    """All results are elements of its data; they follow from what these are, but for Where and what scatters."""
+    if op in LEFT:
+        return
+    plain = moved(op, lambda x: x)
+    given = np.concatenate([np.ravel(x) for x in (DATA, *MOVERS.get(op, ())) if np.asarray(x).dtype == np.float32])
+    assert np.isin(plain, given).all()
+    follows = op in ("Where", "ScatterElements", "ScatterND")
+    assert follows == np.array_equal(moved(op, shuffled), shuffled(plain))
+
+
+@pytest.mark.parametrize("op", sorted(operators.KEEP_ORDER))
+def test_what_keeps_the_order(op: str) -> None:
+    data = DATA if op != "Squeeze" else DATA[:1]
+    np.testing.assert_array_equal(moved(op, lambda x: x).reshape(-1), data.reshape(-1))
+
+
+# ---- rounding --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("op", having("elementwise", operators.EXACT | operators.ROUNDS))
+def test_what_rounds(op: str) -> None:
+    """In fp32 and in float64: what is not rounded is the same."""
+    if op in ("Celu", "Shrink"):  # no float64 in the schema; ONNX Runtime computes it in fp32
+        return
+    given = operands(op, 400)
+    found = run(op, *given)
+    wide = run(op, *(x.astype(np.float64) if x.dtype == np.float32 else x for x in given))
+    assert (found.astype(np.float64) == wide).all() == (op in operators.EXACT)
+
+
+@pytest.mark.parametrize("op", having("random"))
+def test_what_is_drawn(op: str) -> None:
+    given = {
+        "RandomNormal": [], "RandomUniform": [], "Multinomial": [np.zeros((1, 50), np.float32)],
+    }.get(op, [np.full((20, 20), 0.5, np.float32)])  # fmt: skip
+    attrs = {"shape": [20, 20]} if not given else {"sample_size": 99} if op == "Multinomial" else {}
+    assert (run(op, *given, **attrs, seed=1.0) != run(op, *given, **attrs, seed=2.0)).any()
+
+
+def test_what_has_a_seed_is_drawn() -> None:
+    assert set(having("random")) == {op for op, s in SCHEMAS.items() if "seed" in s.attributes} - {"Dropout"}
