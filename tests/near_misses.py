@@ -8,11 +8,11 @@ tests/near/clip.txt has a case a block, and below it a line for each near miss: 
 
     relu
         t: Relu -> Abs => left
-        t: is an output => left: the inner tensor is read elsewhere
-        low: first element raised => becomes 4f0c21aa Clip
+        t: is an output => left
+        low: first element raised => becomes 2 Clip, Relu
 
-`becomes` gives the operators, and a digest of the whole model (`casefile.canonical`). Only the pass of the case runs,
-without the proof. So a record changes with that pass, and with what it shares.
+`becomes` gives the operators, `ends` stands for an error. Neither numbers nor reasons are kept: the cases have those.
+Only the pass of the case runs, without the proof. So a record changes with that pass, and with what it shares.
 
 Kept are those that take a way through passes/ that no case of the pass, and none kept before, took. Of each case at
 most MOST, none slower than SLOWEST. Whatever is kept as `becomes` has been compared with the model before in ONNX
@@ -26,11 +26,11 @@ import multiprocessing
 import random
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -381,24 +381,16 @@ def _at_opset(model: ModelProto, opset: int) -> None:
 # ---- what becomes of it ----------------------------------------------------------------------------------------------
 
 
-def answer(near: Near, pass_name: str) -> str:
-    """What surgeon makes of it, in a line."""
+def answer(near: Near) -> str:
+    """What surgeon makes of it: `left`, `ends` or `becomes` and the operators."""
     try:
         result = surgeon.rewrite(near.model, **near.options)
-    except SurgeonError as error:
-        return f"ends: {_short(str(error))}"
-    reasons = dict.fromkeys(_short(d.why) for d in result.report.declined if pass_name in d.pass_name.split("+"))
-    words = [f"left: {'; '.join(reasons)}" if reasons else "left"]
-    if result.report.applied:
-        lines = casefile.canonical(result.model)
-        operators = " ".join(n.op_type for n in result.model.graph.node)
-        digest = sha256("\n".join(lines).encode()).hexdigest()[:8]
-        words = [f"becomes {digest} {_short(operators)}", *(words if reasons else ())]
-    return ", ".join([*words, *(f"warns: {_short(w)}" for w in result.report.warnings)]).replace("\n", " ")
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    except SurgeonError:
+        return "ends"
+    if not result.report.applied:
+        return "left"
+    operators = sorted(Counter(node.op_type for node in result.model.graph.node).items())
+    return "becomes " + ", ".join(f"{count} {op}" if count > 1 else op for op, count in operators)
 
 
 def recorded(folder: str) -> dict[str, dict[str, str]]:
@@ -417,7 +409,7 @@ def recorded(folder: str) -> dict[str, dict[str, str]]:
 
 def answers(case: Case, wanted: set[str]) -> dict[str, str]:
     """{what is changed: the answer} for the wanted near misses of a case that there are."""
-    return {near.words: answer(near, case.pass_name) for near in near_misses(case, wanted)}
+    return {near.words: answer(near) for near in near_misses(case, wanted)}
 
 
 # ---- the recorder ----------------------------------------------------------------------------------------------------
@@ -503,7 +495,7 @@ def chosen(folder: str) -> Iterator[tuple[Case, Near, str]]:
                 continue
             try:
                 with Ways() as ways:
-                    said = answer(near, case.pass_name)
+                    said = answer(near)
             except Exception as error:
                 print(f"DEFECT {folder}/{case.path.stem} {near.words}: {type(error).__name__}: {error}", flush=True)
                 continue
@@ -522,7 +514,7 @@ def record(folder: str) -> str:
     dropped = 0
     for case, near, said in chosen(folder):
         started = time.process_time()
-        answer(near, case.pass_name)
+        answer(near)
         if time.process_time() - started > SLOWEST:
             continue
         if said.startswith("becomes"):
@@ -545,7 +537,7 @@ def show(name: str, words: str) -> None:
     """Print a near miss and what becomes of it, as ONNX text."""
     case = casefile.load(casefile.HERE / f"{name}.onnxtxt")
     near = next(n for n in near_misses(case) if n.words == words)
-    print(f"{onnx.printer.to_text(near.model)}\n# ---- {answer(near, case.pass_name)}")
+    print(f"{onnx.printer.to_text(near.model)}\n# ---- {answer(near)}")
     print(onnx.printer.to_text(surgeon.rewrite(near.model, **near.options).model))
 
 
