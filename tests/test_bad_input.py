@@ -185,6 +185,32 @@ def placed(**entries: str) -> Callable[[Path], Path]:
     return write
 
 
+FLOAT, INT4, STRING = TensorProto.FLOAT, TensorProto.INT4, TensorProto.STRING
+# Tensors that hold more or less than their type and dimensions say, and what the error names.
+HELD = {
+    "no data": (TensorProto(data_type=FLOAT, dims=[3]), "0 entries of float_data"),
+    "a scalar without data": (TensorProto(data_type=FLOAT), "0 entries of float_data"),
+    "few bytes": (TensorProto(data_type=FLOAT, dims=[2**31, 4], raw_data=bytes(16)), "16 bytes"),
+    "many bytes": (TensorProto(data_type=FLOAT, dims=[3], raw_data=bytes(16)), "need 12"),
+    "bytes of nothing": (TensorProto(data_type=FLOAT, dims=[0], raw_data=bytes(4)), "need 0"),
+    "few of many bytes": (TensorProto(data_type=FLOAT, dims=[2**15], raw_data=bytes(2**17 - 1)), "131071 bytes"),
+    "few numbers": (TensorProto(data_type=FLOAT, dims=[3], float_data=[1, 2]), "2 entries of float_data"),
+    "many numbers": (TensorProto(data_type=FLOAT, dims=[1], float_data=[1, 2]), "need 1"),
+    "numbers of another type": (TensorProto(data_type=FLOAT, dims=[3], int32_data=[1] * 3), "0 entries of float_data"),
+    "few of 16 bits": (TensorProto(data_type=TensorProto.FLOAT16, dims=[3], int32_data=[1]), "1 entries of int32_data"),
+    "few of four bits": (TensorProto(data_type=INT4, dims=[3], int32_data=[1]), "need 2"),
+    "few bytes of four bits": (TensorProto(data_type=INT4, dims=[3], raw_data=b"1"), "need 2"),
+    "few of 64 bits": (TensorProto(data_type=TensorProto.INT64, dims=[3], int64_data=[1]), "1 entries of int64_data"),
+    "few texts": (TensorProto(data_type=STRING, dims=[3], string_data=[b"a"]), "1 entries of string_data"),
+    "texts as bytes": (TensorProto(data_type=STRING, dims=[3], raw_data=b"abc"), "texts"),
+    "few complex numbers": (TensorProto(data_type=TensorProto.COMPLEX64, dims=[2], float_data=[1, 2]), "need 4"),
+    "a size below 0": (TensorProto(data_type=FLOAT, dims=[3, -1], raw_data=b""), "[3, -1]"),
+    "beyond what is counted": (TensorProto(data_type=FLOAT, dims=[2**32, 2**32], raw_data=b""), "nothing counts"),
+    "beyond what is counted, by none": (TensorProto(data_type=FLOAT, dims=[2**62, 4, 0]), "nothing counts"),
+    "no type": (TensorProto(dims=[1], raw_data=bytes(4)), "number 0"),
+}
+
+
 INPUTS = {
     "opset 0": (edited(opset_zero), "opset 0"),
     "attribute of another type": (edited(attribute_of_another_type), "'axis'"),
@@ -272,6 +298,112 @@ def test_bad_model_for_other_commands(
 def test_a_good_model_is_not_refused(tmp_path: Path) -> None:
     source = put(tmp_path / "in.onnx", good())
     assert main(["rewrite", str(source), str(tmp_path / "out.onnx"), "--target", "8.4"]) == 0
+
+
+# ---- tensors and where they are --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", HELD)
+@pytest.mark.parametrize("where", ["weight", "attribute", "branch", "function"])
+def test_a_tensor_holds_what_it_needs(
+    kind: str, where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tensor, words = HELD[kind]
+    held = TensorProto(name="held")
+    held.MergeFrom(tensor)
+    model = good()
+    graph, holder = model.graph, model.graph.node
+    if where == "branch":
+        made = onnx.ValueInfoProto(name="b")
+        branch = helper.make_graph([helper.make_node("Abs", ["x"], ["b"])], "branch", [], [made], [held])
+        node = helper.make_node("If", ["c"], ["i"], then_branch=branch, else_branch=branch)
+        graph.input.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
+        holder.append(node)
+    elif where == "weight":
+        graph.initializer.append(held)
+    else:
+        if where == "function":
+            model.functions.add(name="f", domain="d", output=["v"], opset_import=model.opset_import)
+            model.opset_import.append(helper.make_opsetid("d", 1))
+            holder.append(helper.make_node("f", [], ["u"], domain="d"))
+            holder = model.functions[0].node
+        holder.append(helper.make_node("Constant", [], ["v"], value=held))
+    source = put(tmp_path / "in.onnx", model)
+    for command in (["check", str(source)], ["rewrite", str(source), str(tmp_path / "out.onnx")]):
+        message = refused([*command, "--target", "8.4"], capsys)
+        assert words in message and ("'held'" in message or "'value'" in message)
+    assert not (tmp_path / "out.onnx").exists()
+
+
+@pytest.mark.parametrize(("dims", "values", "indices", "words"), [
+    ([8], [1.0], [2, 3], "do not go together"),
+    ([8, 8], [1.0, 2.0], [2], "do not go together"),
+    ([0], [1.0], [0], "do not go together"),
+    ([2**20, 2**20], [1.0], [5], "writes it out"),
+])  # fmt: skip
+def test_a_sparse_tensor_is_whole(
+    dims: list[int], values: list[float], indices: list[int], words: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    model = good()
+    sparse = model.graph.sparse_initializer.add(dims=dims)
+    sparse.values.CopyFrom(numpy_helper.from_array(np.asarray(values, np.float32), "s"))
+    sparse.indices.CopyFrom(numpy_helper.from_array(np.asarray(indices, np.int64)))
+    assert words in refused(["check", str(put(tmp_path / "in.onnx", model)), "--target", "8.4"], capsys)
+
+
+def reached(folder: Path, way: str, name: str = "w.bin") -> Path:
+    """A model whose weights are where `way` says, and not in its own folder."""
+    own, elsewhere = folder / "own", folder / "elsewhere"
+    own.mkdir()
+    elsewhere.mkdir()
+    path = own / "in.onnx"
+    onnx.save(good(weights=True), path, save_as_external_data=True, location="w.bin", size_threshold=0)
+    (own / "w.bin").rename(elsewhere / "w.bin")
+    if way == "link":
+        (own / "w.bin").symlink_to(elsewhere / "w.bin")
+    elif way == "linked folder":
+        name = "below/w.bin"
+        (own / "below").symlink_to(elsewhere)
+    elif way == "absolute":
+        name = str(elsewhere / "w.bin")
+    elif way == "parent":
+        name = "../elsewhere/w.bin"
+    elif way == "device":
+        (own / "w.bin").symlink_to("/dev/zero")
+    elif way == "process":
+        (own / "w.bin").symlink_to("/proc/self/environ")
+    elif way == "pipe":
+        os.mkfifo(own / "w.bin")
+    model = onnx.load(path, load_external_data=False)
+    for entry in model.graph.initializer[0].external_data:
+        entry.value = name if entry.key == "location" else entry.value
+    return put(path, model)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs links")
+@pytest.mark.parametrize("way", ["link", "linked folder", "absolute", "parent", "device", "process", "pipe"])
+def test_weights_outside_the_folder_are_not_read(way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = str(reached(tmp_path, way))
+    words = "not a file" if way == "pipe" else "outside its own folder"
+    for command in (["check", source, "--target", "8.4"], ["rewrite", source, str(tmp_path / "out.onnx")]):
+        assert words in refused(command, capsys)
+    assert words in refused(["compare", source, source], capsys)
+    assert [p.name for p in tmp_path.glob("*.onnx")] == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs links")
+def test_a_folder_that_is_a_link_and_a_model_cache_are_read(tmp_path: Path) -> None:
+    """A cache has links of readable names to files in one folder, the model and its weights alike."""
+    real, cache = tmp_path / "real", tmp_path / "cache"
+    real.mkdir()
+    cache.mkdir()
+    onnx.save(good(weights=True), real / "in.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    (tmp_path / "way").symlink_to(real)
+    for name in ("in.onnx", "w.bin"):
+        (cache / name).symlink_to(real / name)
+    for source in (tmp_path / "way" / "in.onnx", cache / "in.onnx"):
+        assert main(["rewrite", str(source), "--check", "--target", "8.4", "-q"]) in (0, 4)
 
 
 # ---- bad outputs -----------------------------------------------------------------------------------------------------

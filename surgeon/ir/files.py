@@ -21,7 +21,7 @@ from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, numpy_helpe
 
 from surgeon.errors import ModelError
 from surgeon.ir.interrupts import interrupted
-from surgeon.ir.validity import check_external
+from surgeon.ir.validity import check_external, check_place
 
 LARGE = 1 << 30  # bytes: a larger model is written with its weights in a file of their own
 SMALL = 1 << 20  # bytes: of a larger tensor no check needs the elements
@@ -84,18 +84,8 @@ def read_all(path: Path) -> tuple[ModelProto, list[Path]]:
     if _EXTERNAL not in data:
         return model, files
     for file in external_files(model):
-        where = path.parent / file
-        files.append(where)
-        if Path(file).is_absolute() or ".." in Path(file).parts:
-            raise ModelError(
-                f"'{path}' keeps weights in '{file}', outside its own folder, which ONNX forbids. "
-                "Export the model again into one folder with its weights."
-            )
-        if not where.is_file():
-            raise ModelError(
-                f"'{path}' keeps weights in '{file}', which is not there. Put it beside the model, where the exporter "
-                "wrote it."
-            )
+        check_place(path, file)
+        files.append(path.parent / file)
     for tensor in _tensors(model):
         if tensor.data_location == TensorProto.EXTERNAL:
             check_external(tensor, path.parent)

@@ -22,7 +22,7 @@ from surgeon.errors import ModelError
 from surgeon.ir.attributes import AttributeReference, attribute_text, read_attribute, shown, write_attributes
 from surgeon.ir.protos import IR_WITH_DEFAULTS, body_protos, in_topological_order, named_by_training
 from surgeon.ir.schemas import FLOAT_ATTRIBUTES, FLOAT_LIMIT, MOVED, key_of
-from surgeon.ir.validity import check_branches, check_tensor
+from surgeon.ir.validity import check_branches, check_sparse, check_tensor
 
 if TYPE_CHECKING:
     from surgeon.ir.model import Model
@@ -257,7 +257,6 @@ class Graph:
         """Index the initializers; since IR version 4 one that is an input too is that input's default."""
         overridable = self.model.proto.ir_version >= IR_WITH_DEFAULTS
         values = self.values
-        seen: set[tuple[int, ...]] = set()  # types and dimensions: a model has few
         for tensor in proto.initializer:
             name = tensor.name
             value = values.get(name)
@@ -268,12 +267,10 @@ class Graph:
             if not overridable:
                 value.is_input = value.varies = False  # before IR 4 every initializer had to be listed as an input
             value.tensor = tensor
-            kind = (tensor.data_type, *tensor.dims[:])
-            if kind not in seen or tensor.data_location:
-                seen.add(kind)
-                check_tensor(tensor)
-                self.kinds_of_tensors.add((tensor.data_type, len(kind) - 1))
+            check_tensor(tensor)
+            self.kinds_of_tensors.add((tensor.data_type, len(tensor.dims)))
         for sparse in proto.sparse_initializer:
+            check_sparse(sparse)
             self._define(sparse.values.name)
 
     def _keep_trained(self) -> None:

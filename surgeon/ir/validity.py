@@ -1,13 +1,14 @@
-"""What ONNX forbids and a run would trip over: attributes of another type, dimensions below 0, misplaced weights."""
+"""What ONNX forbids and a run would trip over: attributes of another type, tensors without their data, and the like."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from onnx import AttributeProto, NodeProto, TensorProto, ValueInfoProto, helper
+from onnx import AttributeProto, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto, helper
 
 from surgeon.errors import ModelError
 from surgeon.ir.protos import body_protos
@@ -29,6 +30,13 @@ VALUE_OF = {  # the field that holds the value, by the attribute's type
     AttributeProto.SPARSE_TENSOR: "sparse_tensor",
     AttributeProto.TYPE_PROTO: "tp",
 }
+COMPLEX = frozenset({TensorProto.COMPLEX64, TensorProto.COMPLEX128})
+MOST_BYTES = 2**63 - 1  # of a tensor: ONNX Runtime and TensorRT count no further
+MOST_DENSE = 2**31  # bytes of what a sparse tensor stands for: ONNX Runtime writes it out when it loads the model
+READ_WHOLE = (
+    1 << 16
+)  # bytes of a tensor: reading the data of a larger one, which copies it, takes longer than measuring
+DIGITS = 20  # of a number of bytes that no file has
 PREPACKED = "prepacked"  # with what follows it, a key of ONNX Runtime's own
 
 
@@ -61,6 +69,8 @@ def _check_node(node: Node, wanted: dict[str, int]) -> None:
                 f"the attribute '{attribute.name}' of {node.label} says that it has the type {name(expected)}, and "
                 f"holds {' and '.join(held)}. Export the model again."
             )
+        if attribute.type == AttributeProto.TENSOR and not attribute.ref_attr_name:
+            check_tensor(attribute.t, f"the attribute '{attribute.name}' of {node.label}")
 
 
 def check_branches(node: NodeProto, label: str) -> None:
@@ -89,15 +99,134 @@ def check_inputs(inputs: Iterable[ValueInfoProto]) -> None:
                 )
 
 
-def check_tensor(tensor: TensorProto) -> None:
-    """Raise ModelError where a tensor has a dimension below 0, or lies in a file that it does not name."""
-    if min(tensor.dims, default=0) < 0:
-        raise ModelError(
-            f"the tensor '{tensor.name}' has the dimensions {list(tensor.dims)}: none may be below 0. Export the model "
-            "again."
-        )
-    if tensor.data_location == TensorProto.EXTERNAL and all(e.key != "location" for e in tensor.external_data):
+def check_tensor(tensor: TensorProto, title: str = "") -> None:
+    """Raise ModelError where a tensor has impossible dimensions, lies in a file that it does not name, or holds more or
+    less data than its type and dimensions say. `title` names it in the error where it has no name of its own.
+    """
+    needed = _needed(tensor.data_type, tuple(tensor.dims))
+    if needed.impossible:
+        raise ModelError(f"{title or _title(tensor)} {needed.impossible}")
+    if tensor.data_location != TensorProto.EXTERNAL:
+        _check_data(tensor, needed, title)
+    elif all(e.key != "location" for e in tensor.external_data):
         raise _misplaced(tensor, "names no file")
+
+
+def check_sparse(tensor: SparseTensorProto) -> None:
+    """Raise ModelError where the parts of a sparse tensor do not go together, or it stands for a tensor too large."""
+    values, indices, dims = tensor.values, tensor.indices, tuple(tensor.dims)
+    title = f"the sparse tensor '{values.name}'"
+    check_tensor(values, title)
+    check_tensor(indices, f"the indices of {title}")
+    count = len(values.dims) == 1 and values.dims[0]
+    if min(dims, default=0) < 1 or list(indices.dims) not in ([count], [count, len(dims)]):
+        raise ModelError(
+            f"{title} has the dimensions {list(dims)}, values of {list(values.dims)} and indices of "
+            f"{list(indices.dims)}, which do not go together. Export the model again."
+        )
+    dense = _needed(values.data_type, dims)
+    if dense.impossible or (dense.bytes or 0) > MOST_DENSE:
+        raise ModelError(
+            f"{title} has the dimensions {list(dims)}, and ONNX Runtime writes it out when it loads the model. No more "
+            f"than {MOST_DENSE} bytes are taken: compute with its values and indices in the model."
+        )
+
+
+class _Needed(NamedTuple):
+    """The data of a tensor: its bytes, or the field that holds it else, and the entries of that.
+
+    bytes       None where its elements are texts
+    impossible  what is wrong with the type or the dimensions themselves
+    """
+
+    bytes: int | None = None
+    field: str = ""
+    entries: int = 0
+    impossible: str = ""
+
+
+@lru_cache(maxsize=4096)
+def _needed(elem: int, dims: tuple[int, ...]) -> _Needed:
+    """The data that a tensor of a type and of dimensions has to have."""
+    if min(dims, default=0) < 0:
+        return _Needed(impossible=f"has the dimensions {list(dims)}: none may be below 0. Export the model again.")
+    if elem == TensorProto.UNDEFINED or elem not in TensorProto.DataType.values():
+        return _Needed(
+            impossible=f"has a type (number {elem}) that the installed onnx package does not know. Upgrade onnx, or "
+            "export again."
+        )
+    count, bits, field = math.prod(dims), _bits(elem), helper.tensor_dtype_to_field(elem)
+    if math.prod(d for d in dims if d) * (bits or 8) > 8 * MOST_BYTES:  # a size of 0 makes no other one smaller
+        return _Needed(
+            impossible=f"has the dimensions {list(dims)}: nothing counts so many elements. Export the model again."
+        )
+    if bits is None:
+        return _Needed(None, field, count)
+    each = 8 // bits if bits < 8 else 1  # elements in an entry
+    return _Needed(math.ceil(count * bits / 8), field, -(-count // each) * (2 if elem in COMPLEX else 1))
+
+
+def _check_data(tensor: TensorProto, needed: _Needed, title: str) -> None:
+    """Raise ModelError where a tensor holds more or less than it needs."""
+    if not tensor.HasField("raw_data"):
+        held, wanted, unit = len(getattr(tensor, needed.field)), needed.entries, f"entries of {needed.field}"
+    elif needed.bytes is None:
+        raise ModelError(f"{title or _title(tensor)} holds texts as bytes, which ONNX forbids. Export the model again.")
+    else:
+        held, wanted, unit = _raw_size(tensor), needed.bytes, "bytes"
+    if held != wanted:
+        raise ModelError(
+            f"{title or _title(tensor)} holds {held} {unit}, and its type and its dimensions {list(tensor.dims)} need "
+            f"{wanted}: ONNX Runtime refuses it. Export the model again with its weights."
+        )
+
+
+def _title(tensor: TensorProto) -> str:
+    return f"the tensor '{tensor.name}'"
+
+
+def _raw_size(tensor: TensorProto) -> int:
+    """The bytes of a tensor's raw_data; those of a large one without a look at them."""
+    whole = tensor.ByteSize()
+    if whole <= READ_WHOLE:
+        return len(tensor.raw_data)
+    rest = TensorProto(dims=tensor.dims, external_data=tensor.external_data, metadata_props=tensor.metadata_props)
+    for name in ("data_type", "name", "doc_string", "data_location", "segment"):
+        if tensor.HasField(name):
+            rest.MergeFrom(TensorProto(**{name: getattr(tensor, name)}))
+    field: int = whole - rest.ByteSize() - 1  # without its tag: the length, seven bits a byte, and the bytes
+    return next(field - k for k in range(1, 10) if field - k < 1 << 7 * k)
+
+
+def check_place(path: Path, file: str) -> None:
+    """Raise ModelError where a model may not keep weights in a file that it names, or that is none.
+
+    The file has to be in the model's own folder, whatever links lead to that. A model cache has the model and its
+    weights as links to files in one folder elsewhere, so that folder will do, too.
+    """
+    where = path.parent / file
+    if Path(file).is_absolute() or ".." in Path(file).parts:
+        raise _outside(path, f"'{file}'")
+    if not where.exists():
+        raise ModelError(
+            f"'{path}' keeps weights in '{file}', which is not there. Put it beside the model, where the exporter "
+            "wrote it."
+        )
+    real, folder = where.resolve(), path.parent.resolve()
+    if not real.is_relative_to(folder) and real.parent != path.resolve().parent:
+        raise _outside(path, f"'{file}', a link to '{real}'")
+    if not where.is_file():
+        raise ModelError(
+            f"'{path}' keeps weights in '{file}', which is not a file but a folder, a pipe or a device. Export the "
+            "model again with its weights."
+        )
+
+
+def _outside(path: Path, file: str) -> ModelError:
+    return ModelError(
+        f"'{path}' keeps weights in {file}, outside its own folder, which ONNX forbids. Export the model again into "
+        "one folder with its weights."
+    )
 
 
 def check_external(tensor: TensorProto, folder: Path) -> None:
@@ -109,7 +238,7 @@ def check_external(tensor: TensorProto, folder: Path) -> None:
         raise _misplaced(tensor, f"has the entry '{unknown[0]}', which ONNX does not have")
     numbers = {key: given[key] for key in ("offset", "length") if key in given}
     for key, text in numbers.items():
-        if not (text.isascii() and text.isdecimal()):
+        if not (text.isascii() and text.isdecimal() and len(text) < DIGITS):
             raise _misplaced(tensor, f"has the {key} '{text}', which is no number of bytes")
     bits = _bits(tensor.data_type)
     offset = int(numbers.get("offset", "0"))
@@ -131,6 +260,6 @@ def _bits(elem: int) -> int | None:
 
 def _misplaced(tensor: TensorProto, why: str) -> ModelError:
     return ModelError(
-        f"the tensor '{tensor.name}' keeps its weights in a file of their own, and {why}: ONNX Runtime and TensorRT "
+        f"{_title(tensor)} keeps its weights in a file of their own, and {why}: ONNX Runtime and TensorRT "
         "refuse it. Export the model again with its weights."
     )
