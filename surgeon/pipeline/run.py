@@ -23,6 +23,7 @@ from surgeon.version import __version__
 
 if TYPE_CHECKING:
     from surgeon.ir.default_load import Load
+    from surgeon.proof.cache import ProofCache
     from surgeon.proof.judge import Verdict
 
 # Of a model whose plugin nodes of one operator have different attributes.
@@ -56,20 +57,21 @@ class Attempt:
 class Run:
     """Rewrites one source until every rewrite that is left holds its proof and ONNX Runtime loads the model.
 
+    known     the verdicts on windows of earlier attempts, and with `cache` of earlier runs
     excluded  (pass name, output name) of the rewrites that failed, which the next attempt leaves out
     undone    those whose window computes something else
     unproved  those whose window cannot be run
     """
 
-    def __init__(self, source: Source, options: Options) -> None:
+    def __init__(self, source: Source, options: Options, known: ProofCache) -> None:
         self.source = source
         self.options = options
+        self.known = known
         self.excluded: set[tuple[str, str]] = set()
         self.undone: dict[Declined, None] = {}
         self.unproved: dict[Declined, None] = {}
         self._refused: dict[Declined, None] = {}  # by the attempts so far
         self._untaken_before: int | None = None
-        self._verdicts: dict[bytes, Verdict] | None = None  # of windows that an earlier attempt has proved
 
     def result(self) -> tuple[ModelProto, Report]:
         """The rewritten model and what was done. Raises ModelError, and PassError where no attempt is ever accepted."""
@@ -149,11 +151,10 @@ class Run:
 
     def _proved(self, driver: Driver) -> dict[Rewrite, Verdict]:
         """The verdict on each rewrite's window."""
-        from surgeon.proof.cache import ProofCache
         from surgeon.proof.prove import Prover
         from surgeon.proof.whole import fixed_symbols
 
-        options, known = self.options, self._known()
+        options, known = self.options, self.known
         originals = {o: n for r in driver.rewrites for n in r.removed for o in n.outputs if o is not None}
         prover = Prover(
             driver.model,
@@ -169,17 +170,8 @@ class Run:
             verdicts[record] = prover.prove(record)
         if prover.unsized:
             verdicts.update(prover.prove_by_a_run(self.source.proto(), folder=self.source.base, shapes=options.shapes))
-        if isinstance(known, ProofCache):
-            known.save()
+        known.save()
         return verdicts
-
-    def _known(self) -> dict[bytes, Verdict]:
-        """The verdicts on windows of earlier attempts, and with `cache` of earlier runs."""
-        from surgeon.proof.cache import ProofCache, place_of_proofs
-
-        if self._verdicts is None:
-            self._verdicts = ProofCache(place_of_proofs()) if self.options.cache else {}
-        return self._verdicts
 
     # ---- the last load ----
 

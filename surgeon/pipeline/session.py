@@ -23,6 +23,7 @@ from surgeon.pipeline.output_types import with_output_types
 from surgeon.pipeline.prepared import Prepared
 from surgeon.pipeline.run import Run, compare_whole, untaken
 from surgeon.pipeline.source import ModelLike, Source
+from surgeon.proof.cache import ProofCache, place_of_proofs
 from surgeon.report import Applied, Report
 from surgeon.rules.driver import operators
 from surgeon.rules.rule import ModelRule, Stage
@@ -141,18 +142,19 @@ def rewrite_source(source: Source, options: Options) -> Result:
     functions = [r for p in options.passes for r in p.model_rules if isinstance(r, GraphRule)]
     _check_skips(functions, options)
     with no_collection(), source.blamed():
-        source, options, prepared = _prepared(source, options)
+        known = ProofCache(place_of_proofs() if options.cache and options.proves else None)
+        source, options, prepared = _prepared(source, options, known)
         if functions:
-            result = _with_functions(functions, source, options)
+            result = _with_functions(functions, source, options, known)
         else:
-            model, report = Run(source, options).result()
+            model, report = Run(source, options, known).result()
             result = Result(model, report, source.base, source.files)
         result.report.applied = [*prepared.applied, *result.report.applied]
-        result.report.warnings = [*prepared.warnings, *result.report.warnings]
+        result.report.warnings = [*known.warnings, *prepared.warnings, *result.report.warnings]
         return result
 
 
-def _prepared(source: Source, options: Options) -> tuple[Source, Options, Prepared]:
+def _prepared(source: Source, options: Options, known: ProofCache) -> tuple[Source, Options, Prepared]:
     """The model as it is to be rewritten: with types of all outputs, sizes of their own, and what was asked for."""
     shapes = options.shapes
     if options.declared:
@@ -184,17 +186,19 @@ def _prepared(source: Source, options: Options) -> tuple[Source, Options, Prepar
     if options.symmetric_int8:
         from surgeon.pipeline.symmetric_int8 import with_symmetric_int8  # nor without it
 
-        standard = partial(_with_standard_operators, source, replace(options, shapes=shapes))
+        standard = partial(_with_standard_operators, source, replace(options, shapes=shapes), known)
         prepared = prepared.then(with_symmetric_int8(prepared.model, standard, **asked))
     if not prepared.applied:
         return source, options, prepared
     return source.changed(prepared.model), replace(options, shapes=shapes), prepared
 
 
-def _with_standard_operators(source: Source, options: Options, model: ModelProto) -> tuple[ModelProto, list[Applied]]:
+def _with_standard_operators(
+    source: Source, options: Options, known: ProofCache, model: ModelProto
+) -> tuple[ModelProto, list[Applied]]:
     """The model with ONNX's own operators in place of ONNX Runtime's."""
     passes = tuple(p for p in options.passes if p.standardizes)
-    made, report = Run(source.changed(model), replace(options, passes=passes)).result()
+    made, report = Run(source.changed(model), replace(options, passes=passes), known).result()
     return made, report.applied
 
 
@@ -210,7 +214,7 @@ def _check_skips(functions: Collection[ModelRule], options: Options) -> None:
             )
 
 
-def _with_functions(functions: Collection[ModelRule], source: Source, options: Options) -> Result:
+def _with_functions(functions: Collection[ModelRule], source: Source, options: Options, known: ProofCache) -> Result:
     """Run functions in front, the other passes, and functions of the stage LOWER behind them."""
 
     def run(rules: Iterable[ModelRule], model: ModelProto) -> Outcome:
@@ -224,7 +228,7 @@ def _with_functions(functions: Collection[ModelRule], source: Source, options: O
         )
 
     early = run((r for r in functions if r.stage is not Stage.LOWER), source.proto())
-    model, report = Run(Source(early.model, source.base), options.without_rules(functions)).result()
+    model, report = Run(Source(early.model, source.base), options.without_rules(functions), known).result()
     late = run((r for r in functions if r.stage is Stage.LOWER), model)
     result = Result(late.model, report, source.base, source.files)
     _add_outcomes(result, early, late)

@@ -13,6 +13,7 @@ from surgeon.app.commands import DONE, FAILED, UNTAKEN, WORST_FIRST, WRONG, ende
 from surgeon.app.findings import FORMATS, UNREADABLE, Finding, of_report
 from surgeon.app.screen import Screen
 from surgeon.errors import UsageError
+from surgeon.proof.cache import ProofCache, place_of_proofs
 from surgeon.report import counted, target_name
 from surgeon.words import size_text
 
@@ -30,6 +31,9 @@ def run(args: argparse.Namespace) -> int:
     out = Path(args.out)
     todo = units(args.models, out)
 
+    if args.format == "text":
+        _print_warnings(args, screen)
+
     def told(outcome: Outcome) -> None:
         entry = outcome.entry
         if args.format == "text":
@@ -46,6 +50,14 @@ def run(args: argparse.Namespace) -> int:
         screen.text(FORMATS[args.format]([f for o in outcomes for f in _findings(o)]))
     status = worst([o.entry["status"] for o in outcomes])
     return ended(status, args.exit_zero)
+
+
+def _print_warnings(args: argparse.Namespace, screen: Screen) -> None:
+    """Print what each model's report says of the file of proofs: once for all of them."""
+    if args.no_cache or args.verify == "none":
+        return
+    for warning in ProofCache(place_of_proofs()).warnings:
+        screen.line(f"warning  {warning}", "warn")
 
 
 def shared_words(args: argparse.Namespace) -> list[str]:
