@@ -259,3 +259,16 @@ def test_what_does_not_go_together(
     assert run("rewrite", *words, "--target", "8.4") == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_name_that_begins_with_a_hyphen_is_no_option(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The names are the folder's: one such as --passes=mine would run code."""
+    (tmp_path / "in").mkdir()
+    onnx.save(onnx.parser.parse_model(NORM.replace("EPS", "0.1")), tmp_path / "in" / "--skip=instance-norm.onnx")
+    monkeypatch.chdir(tmp_path / "in")
+    assert run("rewrite", ".", "-o", "../out/", "--target", "8.4") == 0
+    assert run("check", ".", "-o", "../checked.jsonl", "--target", "8.4") == 1
+    printed = capsys.readouterr().out
+    assert "1 rewrite; " in printed and "1 cannot be read" not in printed

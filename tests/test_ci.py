@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -26,6 +27,7 @@ Captured = pytest.CaptureFixture[str]
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     onnx.save(onnx.parser.parse_model(NORM), tmp_path / "in.onnx")
+    (tmp_path / ".git").mkdir()
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
     return tmp_path
@@ -47,8 +49,9 @@ def test_options_of_the_nearest_file(folder: Path, capsys: Captured) -> None:
     assert "TensorRT 10.9 takes the one node" in capsys.readouterr().out
 
 
-def test_every_option_of_the_file(folder: Path) -> None:
+def test_every_option_of_the_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "mine").mkdir()
+    monkeypatch.setenv("SURGEON_TRUST", str(folder))
     (folder / "surgeon.toml").write_text(
         'target = "8.4"\nonly = ["instance-norm"]\nskip = ["fold"]\nplugins = ["surgeon"]\npasses = ["mine"]\n'
         '[shapes]\nx = [2, 3, 8, 8]\n[strategy]\n"instance-norm" = "plugin"\n'
@@ -100,6 +103,7 @@ def test_the_hooks(folder: Path, environment: dict[str, str]) -> None:
     hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
     assert [h["id"] for h in hooks] == ["surgeon-check", "surgeon-rewritten"]
     for hook in hooks:
+        assert re.search(hook["files"], "models/in.onnx") and not re.search(hook["files"], "--passes=evil/in.onnx")
         for names, good in ((["good.onnx"], True), (["good.onnx", "in.onnx"], False)):
             done = subprocess.run([*shlex.split(hook["entry"]), *names], cwd=folder, env=environment)
             assert (done.returncode == 0) == good, hook["id"]
@@ -110,7 +114,10 @@ def test_the_action(folder: Path, environment: dict[str, str]) -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text())
     step = action["runs"]["steps"][-1]
     given = {name: entry.get("default", "") for name, entry in action["inputs"].items()}
-    given |= {"models": "in.onnx", "target": "8.4", "options": "--strict --skip fold"}
+    given |= {"models": "*.onnx", "target": "8.4", "options": "--strict --skip fold"}
+    for name in ("--passes=evil.onnx", "evil.onnx"):  # a checkout chooses its names: they are no options
+        (folder / name).mkdir()
+    (folder / "evil.onnx" / "evil.py").write_text("raise SystemExit(9)")
     values = {key: given[text.split("inputs.")[1].split()[0]] for key, text in step["env"].items()}
     done = subprocess.run(["bash", "-c", step["run"]], cwd=folder, env={**environment, **values})
     assert done.returncode == 0 and (folder / "rewritten" / "in.onnx").is_file()

@@ -8,6 +8,7 @@ is known by its report, which has the hashes of all its files.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import threading
 from abc import ABC, abstractmethod
@@ -72,7 +73,7 @@ class Rewriting(Unit):
         self.report.unlink(missing_ok=True)
 
     def words(self) -> list[str]:
-        return ["rewrite", str(self.sources[0]), str(self.out), "--quiet", "--report", str(self.report)]
+        return ["rewrite", word(self.sources[0]), word(self.out), "--quiet", f"--report={self.report}"]
 
     def result(self, printed: str) -> dict[str, Any] | None:
         report = self._read()
@@ -149,6 +150,11 @@ def models(given: Sequence[str]) -> Iterator[tuple[Path, str]]:
             yield path, path.name
         else:
             raise ModelError(f"there is no file '{path}'.")
+
+
+def word(path: Path) -> str:
+    """A path as a word of a command: a name that begins with a hyphen would be an option."""
+    return os.path.join(".", path) if str(path).startswith("-") else str(path)
 
 
 def check_jobs(jobs: int) -> None:
@@ -301,4 +307,4 @@ class _Processes:
                 process.terminate()
 
 
-__all__ = ["MANIFEST", "REPORTS", "Outcome", "Rewriting", "Unit", "check_jobs", "models", "run_all", "units"]
+__all__ = ["MANIFEST", "REPORTS", "Outcome", "Rewriting", "Unit", "check_jobs", "models", "run_all", "units", "word"]

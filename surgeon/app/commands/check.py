@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from surgeon.app import arguments
-from surgeon.app.batch import Outcome, Unit, check_jobs, models, run_all
+from surgeon.app.batch import Outcome, Unit, check_jobs, models, run_all, word
 from surgeon.app.commands import DONE, FAILED, WRONG, ended
 from surgeon.app.findings import FORMATS
 from surgeon.app.screen import Screen, complain
@@ -74,7 +74,7 @@ class Checking(Unit):
     """A file to check."""
 
     def words(self) -> list[str]:
-        return ["check", str(self.sources[0]), "--format", "json"]
+        return ["check", word(self.sources[0]), "--format", "json", "--quiet"]
 
     def result(self, printed: str) -> dict[str, Any] | None:
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from surgeon.app import arguments
-from surgeon.app.batch import Outcome, Unit, check_jobs, models, run_all
+from surgeon.app.batch import Outcome, Unit, check_jobs, models, run_all, word
 from surgeon.app.commands import DONE, FAILED, ended, worst
 from surgeon.app.findings import DIFFERS, FORMATS, UNREADABLE, Finding
 from surgeon.app.screen import Screen
@@ -96,7 +96,7 @@ class Comparing(Unit):
     """Two models to compare."""
 
     def words(self) -> list[str]:
-        return ["compare", *map(str, self.sources), "--format", "json"]
+        return ["compare", *map(word, self.sources), "--format", "json"]
 
     def result(self, printed: str) -> dict[str, Any] | None:
         try:
