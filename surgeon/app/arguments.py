@@ -31,6 +31,7 @@ EXAMPLES = {
     "passes": ("passes", "passes --passes my_passes"),
     "explain": ("explain l2-norm", "explain mine --passes my_passes"),
     "plugins": ("plugins build", "plugins build --arch 86,90 --out lib"),
+    "trust": ("trust my_passes", "trust --forget my_passes"),
     "completion": ("completion bash", "completion zsh"),
     "plugins build": ("plugins build", "plugins build --tensorrt-root /opt/TensorRT --arch 87"),
 }
@@ -47,6 +48,7 @@ COMMANDS = (
     "targets",
     "diff-targets",
     "plugins",
+    "trust",
     "completion",
 )
 CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)")  # argparse's words
@@ -122,6 +124,7 @@ def parser() -> argparse.ArgumentParser:
     _add_diff_targets(commands, [common])
     commands.add_parser("targets", parents=[common], help="list the targets, and the names that stand for them")
     _add_plugins(commands, [common])
+    _add_trust(commands, [common])
     shell = commands.add_parser(
         "completion",
         parents=[common],
@@ -453,6 +456,15 @@ def _add_plugins(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> No
     )
     p.add_argument("--arch", default="native", help="native (this machine's GPUs), all, or such as 86,90")
     p.add_argument("--out", metavar="DIR", help="the folder for the library; without it, one in the user's cache")
+
+
+def _add_trust(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
+    p = commands.add_parser(
+        "trust", parents=parents, help="let configuration files and reports run the Python in a folder"
+    )
+    p.add_argument("folders", metavar="DIR", nargs="*", help="the folder: it and what is below it may run code")
+    p.add_argument("--list", action="store_true", help="print the trusted folders")
+    p.add_argument("--forget", metavar="DIR", action="append", default=[], help="trust a folder no more")
 
 
 # ---- text into values ------------------------------------------------------------------------------------------------

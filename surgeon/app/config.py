@@ -1,16 +1,19 @@
-"""Options from a file: `surgeon.toml`, or `[tool.surgeon]` in `pyproject.toml`, in this folder or the nearest above.
+"""Options from a file: `surgeon.toml`, or `[tool.surgeon]` in `pyproject.toml`, in this folder or its project's root.
 
-The command line comes first: an option that it names is not read from the file.
+The command line comes first: an option that it names is not read from the file. The file is no program: passes that it
+names run only where the user trusts their folder.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from surgeon.app import trust
+from surgeon.app.screen import complain
 from surgeon.errors import UsageError, did_you_mean
 
 if sys.version_info >= (3, 11):
@@ -25,27 +28,42 @@ KEYS = ("target", "shapes", "strategy", *LISTS)
 
 
 def apply(args: argparse.Namespace, folder: Path) -> None:
-    """Set the options that the command line leaves out from the file. Raises UsageError where it says nonsense."""
-    if args.command not in COMMANDS:
+    """Set the options that the command line leaves out from the file, and say which file that is.
+
+    Raises UsageError where the file says nonsense, or names passes in a folder that is not trusted.
+    """
+    found = _found(folder) if args.command in COMMANDS else None
+    if found is None:
         return
-    for path, table in _files(folder):
-        _check(path, table)
-        for name, words in _words(path, table).items():
-            if hasattr(args, name) and not getattr(args, name):
-                setattr(args, name, words)
-                if name == "target":
-                    args.target_from = str(path)
-        return
+    path, table = found
+    _check(path, table)
+    taken = {
+        name: words for name, words in _words(path, table).items() if hasattr(args, name) and not getattr(args, name)
+    }
+    if not args.quiet:
+        complain(f"options from '{path}': {', '.join(taken) or 'none, the command line has them all'}")
+    for name, words in taken.items():
+        setattr(args, name, words)
+    if "target" in taken:
+        args.target_from = str(path)
+    if "passes" in taken:
+        args.passes = [trust.allowed(place, path) for place in args.passes]
 
 
-def _files(folder: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """The files with options for surgeon, the nearest first."""
-    for place in (folder, *folder.parents):
+def _found(folder: Path) -> tuple[Path, Mapping[str, Any]] | None:
+    """The file with options for surgeon: in the folder, else in the root of its project. None where there is none."""
+    for place in dict.fromkeys((folder, trust.project_of(folder) or folder)):
         for name in NAMES:
             path = place / name
-            table = _table(path) if path.is_file() else None
+            if not path.is_file():
+                continue
+            if not trust.owned_by(path, folder):  # anybody may write a file into a folder for all, such as /tmp
+                complain(f"'{path}' is another user's, and is not read")
+                continue
+            table = _table(path)
             if table is not None:
-                yield path, table
+                return path, table
+    return None
 
 
 def _table(path: Path) -> Mapping[str, Any] | None:
