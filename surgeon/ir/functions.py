@@ -1,11 +1,12 @@
-"""Local functions as onnx's inliner reads them right: it forgets defaults, and takes one opset alone."""
+"""Local functions as onnx's inliner reads them right: it forgets defaults, and takes one opset alone. The opsets that
+models and functions declare."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from onnx import FunctionProto, ModelProto, NodeProto
+from onnx import FunctionProto, ModelProto, NodeProto, helper
 from onnx.defs import OpSchema
 
 from surgeon.ir.protos import all_nodes
@@ -14,6 +15,9 @@ from surgeon.ir.schemas import schema
 ONNX = ("", "ai.onnx")
 # Operators of which a newer opset means something else by a node that leaves out what it added.
 RENEWED = frozenset({"GroupNormalization", "Range", "RoiAlign", "Split"})
+# The opset of the first node of ONNX's own operators in a model that has none: most parsers read it, and rewrites for
+# older ones bring it down.
+FIRST_OPSET = 13
 Name = tuple[str, str, str]  # domain, name, overload
 
 
@@ -30,6 +34,38 @@ def called(node: NodeProto) -> Name:
 def opset_of(declaring: FunctionProto | ModelProto) -> int:
     """The opset of ONNX's own operators that a model or a function declares; 1 where it declares none."""
     return next((o.version for o in declaring.opset_import if o.domain in ONNX), 1)
+
+
+def declares_opset(declaring: FunctionProto | ModelProto) -> bool:
+    """Whether a model or a function declares an opset of ONNX's own operators."""
+    return any(o.domain in ONNX for o in declaring.opset_import)
+
+
+def needs_opset(holder: FunctionProto | ModelProto) -> bool:
+    """Whether a model's graph, or a function, has a node of ONNX's own operators, in a body or outside of one."""
+    return any(n.domain in ONNX for n in all_nodes(holder.graph if isinstance(holder, ModelProto) else holder))
+
+
+def declare_opset(model: ModelProto) -> None:
+    """Declare an opset of ONNX's own operators in a model that declares none: that of its functions, if they do."""
+    if not declares_opset(model):
+        found = max((opset_of(f) for f in model.functions if declares_opset(f)), default=FIRST_OPSET)
+        model.opset_import.append(helper.make_opsetid("", found))
+
+
+def with_opset(model: ModelProto) -> ModelProto:
+    """A copy that declares an opset of ONNX's own operators; see `declare_opset`."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    declare_opset(copy)
+    return copy
+
+
+def drop_opset(model: ModelProto) -> None:
+    """Take away what the model declares of ONNX's own operators."""
+    kept = [o for o in model.opset_import if o.domain not in ONNX]
+    del model.opset_import[:]
+    model.opset_import.extend(kept)
 
 
 def changed_operators(function: FunctionProto, opset: int) -> list[str]:

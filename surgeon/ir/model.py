@@ -12,6 +12,7 @@ from onnx import GraphProto, ModelProto, helper
 
 from surgeon.errors import ModelError
 from surgeon.ir.constants import Constants, Fingerprint
+from surgeon.ir.functions import declares_opset, needs_opset
 from surgeon.ir.graph import Graph, Node, Value, scopes_of
 from surgeon.ir.lattice import Shape
 from surgeon.ir.memory import no_collection
@@ -50,7 +51,7 @@ class Model:
         newest = onnx.defs.onnx_opset_version()
         if not self.proto.HasField("graph"):
             raise ModelError("the file holds no graph: it is not an ONNX model, or it was cut off while being written.")
-        if "" not in self.opsets and any(not n.domain for n in self.proto.graph.node):
+        if "" not in self.opsets and needs_opset(self.proto):
             raise ModelError(
                 "the model declares no opset for ONNX's own operators. Add an opset_import for the default domain."
             )
@@ -187,7 +188,11 @@ class Model:
         """Write every edited graph into the protobuf and return it."""
         self.graph.sync()
         for function in self.functions.values():
+            is_edited = function.edited
             function.sync()
+            proto = function.proto
+            if is_edited and not declares_opset(proto) and needs_opset(proto):
+                proto.opset_import.append(helper.make_opsetid("", self.opset_in(function)))
         return self.proto
 
     def drop_orphans(self) -> None:

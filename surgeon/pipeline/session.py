@@ -14,6 +14,7 @@ from onnx import ModelProto
 
 from surgeon.errors import UsageError
 from surgeon.ir.files import Content, check_writable, write
+from surgeon.ir.functions import declares_opset, drop_opset, needs_opset, with_opset
 from surgeon.ir.memory import no_collection
 from surgeon.ir.model import Model
 from surgeon.pipeline.dimension_names import with_own_names
@@ -143,6 +144,9 @@ def rewrite_source(source: Source, options: Options) -> Result:
     _check_skips(functions, options)
     with no_collection(), source.blamed():
         known = ProofCache(place_of_proofs() if options.cache and options.proves else None)
+        lacks_opset = not needs_opset(source.look()) and not declares_opset(source.look())
+        if lacks_opset:  # a rewrite may write the first node that needs one
+            source = source.changed(with_opset(source.look()))
         source, options, prepared = _prepared(source, options, known)
         if functions:
             result = _with_functions(functions, source, options, known)
@@ -151,6 +155,8 @@ def rewrite_source(source: Source, options: Options) -> Result:
             result = Result(model, report, source.base, source.files)
         result.report.applied = [*prepared.applied, *result.report.applied]
         result.report.warnings = [*known.warnings, *prepared.warnings, *result.report.warnings]
+        if lacks_opset and not needs_opset(result.model):
+            drop_opset(result.model)
         return result
 
 

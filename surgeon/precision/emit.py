@@ -9,6 +9,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 
 from surgeon.ir.attributes import constant_value
 from surgeon.ir.files import with_data
+from surgeon.ir.functions import declare_opset, needs_opset
 from surgeon.ir.graph import Graph, Node, Value
 from surgeon.ir.model import Model
 from surgeon.ir.protos import body_protos, tensors_read
@@ -17,7 +18,6 @@ from surgeon.precision.half import FAMILY, HALF, LARGEST_HALF, SINGLE
 from surgeon.precision.plan import GENERATORS, Plan
 
 IR_WITH_PLAIN_INITIALIZERS = 4  # before it, every initializer is an input too
-OPSET_OF_CASTS = 13  # for a model that has used no operator of ONNX's own domain
 SUFFIX = {HALF: "fp16", SINGLE: "fp32"}
 Use = tuple[Value, int]  # a tensor in one of the two types
 
@@ -55,8 +55,8 @@ class Emitter:
         self._fold()
         self._name(self.model.graph)
         self._write(self.model.graph, out.graph)
-        if self.casts and "" not in self.model.opsets:
-            out.opset_import.append(helper.make_opsetid("", OPSET_OF_CASTS))
+        if needs_opset(out):
+            declare_opset(out)
         if source.ir_version < IR_WITH_PLAIN_INITIALIZERS:
             _drop_weights_among_inputs(out, source)
         return out
