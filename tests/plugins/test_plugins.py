@@ -12,6 +12,8 @@ import shutil
 import stat
 import subprocess
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -248,6 +250,57 @@ def test_loading_nothing_says_how_to_build(monkeypatch: pytest.MonkeyPatch, tmp_
     (tmp_path / "broken.so").write_text("not a library", encoding="utf-8")
     with pytest.raises(BuildError, match="cannot be loaded"):
         load(tmp_path / "broken.so")
+
+
+@pytest.fixture
+def in_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A library in the user's cache that writes the file `ran` beside the cache when it is loaded."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("SURGEON_PLUGINS", raising=False)
+    major = int(import_module("tensorrt").__version__.split(".")[0]) if find_spec("tensorrt") is not None else 10
+    folder = building._made_folder(None, major)
+    source = tmp_path / "library.c"
+    source.write_text(
+        "#include <fcntl.h>\n#include <unistd.h>\n"
+        f"int surgeon_plugins_tensorrt_major(void) {{ return {major}; }}\n"
+        f'__attribute__((constructor)) void ran(void) {{ close(open("{tmp_path}/ran", O_CREAT | O_WRONLY, 0600)); }}\n'
+    )
+    library = folder / building.LIBRARY
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    library.chmod(0o755)
+    return library
+
+
+@needs_compiler
+def test_a_library_of_this_user_is_loaded(in_cache: Path, tmp_path: Path) -> None:
+    assert building.built_library(None) == in_cache
+    load()
+    assert (tmp_path / "ran").exists()
+
+
+@needs_compiler
+@pytest.mark.parametrize("spoiled", ["library", "folder", "folder above"])
+def test_a_library_that_others_can_write_is_not_loaded(spoiled: str, in_cache: Path, tmp_path: Path) -> None:
+    place = {"library": in_cache, "folder": in_cache.parent, "folder above": in_cache.parent.parent}[spoiled]
+    place.chmod(0o777)
+    with pytest.raises(BuildError, match=rf"not loaded.*other users can write '{place}' \(mode 0777\).*--out DIR"):
+        load()
+    assert not (tmp_path / "ran").exists()
+    if spoiled == "library":
+        assert building.private_files.make_folder(in_cache.parent) == in_cache.parent  # a build replaces the file
+        return
+    with pytest.raises(BuildError, match=r"not built in your cache: other users can write.*chmod go-w.*--out DIR"):
+        building._made_folder(None, 10)
+
+
+@needs_compiler
+def test_a_library_that_is_named_is_loaded_from_anywhere(
+    in_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_cache.chmod(0o777)
+    monkeypatch.setenv("SURGEON_PLUGINS", str(in_cache))
+    load()
+    assert (tmp_path / "ran").exists()
 
 
 def test_the_package_imports_nothing_heavy() -> None:

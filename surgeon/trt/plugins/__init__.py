@@ -24,12 +24,14 @@ def load(library: str | os.PathLike[str] | None = None) -> ctypes.CDLL:
     that ``surgeon plugins build`` made for the TensorRT that this Python imports. TensorRT is imported first, so that
     the library finds it where wheels put it. Loading twice is harmless: the system gives the same library.
 
-    Raises BuildError where there is no such file, or it cannot be loaded, or it was built for another major version.
+    Raises BuildError where there is no such file, or it cannot be loaded, or it was built for another major version, or
+    it is the one that was built and another user may have changed it.
     """
     build = import_module("surgeon.trt.plugins.build")
     tensorrt = import_module("tensorrt") if util.find_spec("tensorrt") is not None else None
     major = int(tensorrt.__version__.split(".")[0]) if tensorrt is not None else None
-    path = Path(library or os.environ.get(LIBRARY_VARIABLE) or build.built_library(major)).resolve()
+    named = library or os.environ.get(LIBRARY_VARIABLE)
+    path = (Path(named) if named else build.built_library(major)).resolve()
     if not path.is_file():
         raise build.BuildError(
             f"the plugin library {path} does not exist. Build it with `surgeon plugins build`, or name another one by"

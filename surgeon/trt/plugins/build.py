@@ -15,7 +15,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from surgeon import private_files
 from surgeon.errors import SurgeonError
+from surgeon.private_files import NotPrivateError
 
 SOURCES = Path(__file__).resolve().parent
 LIBRARY = "libsurgeon_plugins.so"
@@ -61,8 +63,7 @@ def build(tensorrt_root: Path | None, arch: str = "native", out: Path | None = N
     cmake = _find_cmake()
     headers = find_headers(tensorrt_root)
     architectures = choose_architectures(arch, _nvcc_codes(nvcc))
-    folder = Path(out) if out is not None else default_folder(headers.version[0])
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = _made_folder(out, headers.version[0])
     with tempfile.TemporaryDirectory(prefix="surgeon-plugins-") as work:
         configure = [
             cmake, "-S", str(SOURCES), "-B", work, f"-DCMAKE_CUDA_COMPILER={nvcc}",
@@ -106,10 +107,39 @@ def default_folder(major: int) -> Path:
     return Path(cache) / "surgeon" / "plugins" / f"tensorrt-{major}"
 
 
+def _made_folder(out: Path | None, major: int) -> Path:
+    """The folder for the library, made: `out`, else one of the user's cache, which nobody else may write."""
+    if out is not None:
+        Path(out).mkdir(parents=True, exist_ok=True)
+        return Path(out)
+    try:
+        return private_files.make_folder(default_folder(major))
+    except NotPrivateError as error:
+        raise BuildError(
+            f"the plugin library is not built in your cache: {error}. Take that away (`chmod go-w`), or name a folder"
+            " with --out DIR."
+        ) from None
+
+
 def built_library(major: int | None) -> Path:
-    """The library that build() made for that TensorRT; for None the one there is. BuildError where it is not clear."""
-    if major is not None:
-        return default_folder(major) / LIBRARY
+    """The library that build() made for that TensorRT; for None the one there is.
+
+    Raises BuildError where it is not clear which, and where another user may have changed it.
+    """
+    path = default_folder(major) / LIBRARY if major is not None else _only_library()
+    try:
+        private_files.check(path)
+    except NotPrivateError as error:
+        raise BuildError(
+            f"the plugin library is not loaded, because loading it runs its code: {error}. Build it again in a folder"
+            " that only you can write: `surgeon plugins build --out DIR`."
+        ) from None
+    except OSError:  # it is not there, or whoever loads it will say what is wrong with it
+        pass
+    return path
+
+
+def _only_library() -> Path:
     found = sorted(default_folder(0).parent.glob(f"tensorrt-*/{LIBRARY}"))
     if len(found) == 1:
         return found[0]
