@@ -201,7 +201,7 @@ def test_the_record_is_private(here: Path, record: Path, capsys: Captured) -> No
         before = path.stat().st_mode
         path.chmod(mode)
         assert run("check", "in.onnx") == 2 and not ran(here / "mine")
-        assert "is open to others for writing" in capsys.readouterr().err
+        assert "is not counted: other users can write" in capsys.readouterr().err
         assert run("trust", here) == 2, "nothing is added to what others may have written"
         path.chmod(before)
     assert run("check", "in.onnx") == 1
@@ -216,7 +216,7 @@ def test_the_record_of_another_user(
     monkeypatch.setattr(os, "geteuid", lambda: user + 1)
     (here / "surgeon.toml").chmod(0o644)
     assert run("check", "in.onnx") == 2 and not ran(here / "mine")
-    assert "is another user's" in capsys.readouterr().err
+    assert "is not counted: another user (" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["[", "{}", '["."]', "[1]", "\udcff"])
@@ -256,6 +256,13 @@ def test_a_home_that_is_relative_is_none(
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert run("trust", "mine") == 0
     assert (tmp_path / "home" / ".config" / "surgeon" / "trusted.json").is_file()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX permissions")
+def test_a_folder_that_others_may_write(here: Path, capsys: Captured) -> None:
+    (here / "mine").chmod(0o777)
+    assert run("trust", "mine") == 0
+    assert "warning  other users can write" in capsys.readouterr().out
 
 
 def test_trust_takes_folders(here: Path, capsys: Captured) -> None:

@@ -13,15 +13,14 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import stat
-import tempfile
 from pathlib import Path
 
+from surgeon import private_files
 from surgeon.errors import UsageError
+from surgeon.private_files import HAS_OWNERS, NotPrivateError
 
 VARIABLE = "SURGEON_TRUST"  # absolute folders, with os.pathsep between them
 MARKS = (".git", "pyproject.toml")  # what the root of a project has
-WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def allowed(code: str | Path, named_by: Path) -> str:
@@ -51,14 +50,18 @@ def project_of(folder: Path) -> Path | None:
 
 def owned_by(path: Path, *others: Path) -> bool:
     """Whether a file is the user's own, the system's, or of the same owner as one of `others`."""
-    if not hasattr(os, "geteuid"):  # Windows keeps other users out of a folder by other means
+    if not HAS_OWNERS:
         return True
     return path.stat().st_uid in {0, os.geteuid(), *(other.stat().st_uid for other in others)}
 
 
-def is_open(folder: Path) -> bool:
-    """Whether other users may write in a folder."""
-    return hasattr(os, "geteuid") and (not owned_by(folder) or bool(folder.stat().st_mode & WRITABLE))
+def open_to_others(folder: Path) -> str:
+    """Why other users may change what is in a folder; empty where they cannot."""
+    try:
+        private_files.make_folder(folder)
+    except NotPrivateError as error:
+        return str(error)
+    return ""
 
 
 # ---- the record ------------------------------------------------------------------------------------------------------
@@ -108,20 +111,17 @@ def place_of_record() -> Path:
         base = Path()
     if not base.is_absolute():
         raise UsageError(f"there is no home folder to keep the list of trusted folders in. Set {VARIABLE} instead.")
-    return _real(base / "surgeon" / "trusted.json")
+    return _real(base / "surgeon") / "trusted.json"
 
 
 def _read(place: Path) -> tuple[list[Path], str]:
     """The folders of the record, or why it does not count."""
     try:
-        with place.open(encoding="utf-8") as file:
-            for kept in (os.stat(place.parent), os.fstat(file.fileno())):
-                if hasattr(os, "geteuid") and (kept.st_uid != os.geteuid() or kept.st_mode & WRITABLE):
-                    whose = "another user's" if kept.st_uid != os.geteuid() else "open to others for writing"
-                    return [], f"the list of trusted folders, '{place}', is not counted: it or its folder is {whose}."
-            told = json.load(file)
+        told = json.loads(private_files.read(place))
     except (FileNotFoundError, NotADirectoryError):
         return [], ""
+    except NotPrivateError as error:
+        return [], f"the list of trusted folders is not counted: {error}."
     except (OSError, ValueError) as error:
         return [], f"the list of trusted folders, '{place}', cannot be read: {error}."
     if not isinstance(told, list) or not all(isinstance(t, str) and os.path.isabs(t) for t in told):
@@ -131,12 +131,11 @@ def _read(place: Path) -> tuple[list[Path], str]:
 
 def _write(folders: list[Path]) -> None:
     place = place_of_record()
-    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    place.parent.chmod(0o700)
-    number, temporary = tempfile.mkstemp(dir=place.parent)  # of the mode 0600
-    with os.fdopen(number, "w", encoding="utf-8") as file:
-        json.dump([str(f) for f in folders], file, indent=1)
-    os.replace(temporary, place)
+    try:
+        private_files.make_folder(place.parent).chmod(0o700)
+        private_files.replace(place, json.dumps([str(f) for f in folders], indent=1).encode())
+    except NotPrivateError as error:
+        raise UsageError(f"the list of trusted folders cannot be kept: {error}.") from None
 
 
 # ---- who is trusted --------------------------------------------------------------------------------------------------
@@ -194,7 +193,7 @@ __all__ = [
     "allowed",
     "forget",
     "from_variable",
-    "is_open",
+    "open_to_others",
     "owned_by",
     "project_of",
     "recorded",

@@ -19,8 +19,8 @@ def run(args: argparse.Namespace) -> int:
     for folder in args.folders:
         real = trust.add(folder)
         screen.line(f"'{real}' and what is below it may run code", "good")
-        if trust.is_open(real):
-            screen.line(f"warning  other users may write in '{real}', and so run code as you", "warn")
+        if why := trust.open_to_others(real):
+            screen.line(f"warning  {why}: whoever writes there runs code as you", "warn")
     if args.list:
         _print_list(screen)
     return DONE
