@@ -20,6 +20,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import program
+
 ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(
     r"(?:^<!-- not run: (?P<why>[^\n]+) -->\n+)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
@@ -91,7 +93,7 @@ def run(command: str, folder: Path) -> str:
 def fails(block: Block, folder: Path) -> list[str]:
     """What does not go as the page says, of a block of sh or python."""
     if block.language == "python":
-        done = subprocess.run([sys.executable, "-c", block.text], **_settings(folder))
+        done = program.python(block.text, cwd=folder, env=_environment(), merged=True)
         return [done.stdout] if done.returncode else []
     found = []
     for line in filter(str.strip, block.text.splitlines()):
@@ -105,16 +107,19 @@ def fails(block: Block, folder: Path) -> list[str]:
 def _shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """A line of a shell: surgeon, python and polygraphy are those of the environment that runs the tests."""
     first, *others = shlex.split(command, comments=True)
-    programs = {"surgeon": [sys.executable, "-m", "surgeon"], "python": [sys.executable]}
-    if first in programs:
-        return subprocess.run([*programs[first], *others], **_settings(folder))
-    return subprocess.run(command, shell=True, **_settings(folder))
+    if first == "surgeon":
+        return program.surgeon(*others, cwd=folder, env=_environment(), merged=True)
+    if first == "python":
+        return program.python(Path(others[0]), *others[1:], cwd=folder, env=_environment(), merged=True)
+    return subprocess.run(
+        command, shell=True, cwd=folder, env={**os.environ, **_environment()},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
 
 
-def _settings(folder: Path) -> dict[str, object]:
+def _environment() -> dict[str, str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": path}
-    return {"cwd": folder, "env": env, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return {"PYTHONPATH": str(ROOT), "PATH": path}
 
 
 # ---- comparing -------------------------------------------------------------------------------------------------------
