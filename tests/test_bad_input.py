@@ -185,6 +185,23 @@ def placed(**entries: str) -> Callable[[Path], Path]:
     return write
 
 
+def calling(*callees: int, deep: int) -> Callable[[ModelProto], None]:
+    """An edit that adds functions, each of which calls the `callees`, counted from itself, one after the other."""
+
+    def edit(model: ModelProto) -> None:
+        opsets = [model.opset_import[0], helper.make_opsetid("d", 1)]
+        for k in range(deep):
+            called = [f"f{k + by}" if 0 <= k + by < deep else "" for by in callees]
+            names = ["x", *(f"t{n}" for n in range(1, len(called))), "y"]
+            pairs = zip(called, names, names[1:], strict=False)
+            nodes = [helper.make_node(c or "Neg", [a], [b], domain="d" if c else "") for c, a, b in pairs]
+            model.functions.append(helper.make_function("d", f"f{k}", ["x"], ["y"], nodes, opsets))
+        model.opset_import.append(opsets[1])
+        model.graph.node[1].op_type, model.graph.node[1].domain = f"f{deep - 1}", "d"
+
+    return edit
+
+
 FLOAT, INT4, STRING = TensorProto.FLOAT, TensorProto.INT4, TensorProto.STRING
 # Tensors that hold more or less than their type and dimensions say, and what the error names.
 HELD = {
@@ -239,6 +256,11 @@ INPUTS = {
     "missing attribute": (edited(cast_to_nothing), "'to'"),
     "duplicate name": (edited(duplicate), "'h'"),
     "duplicate input": (edited(duplicate_input), "'x'"),
+    "a function that calls itself": (edited(calling(0, deep=1)), "'d::f0' calls itself"),
+    "functions in a circle": (edited(calling(-1, 1, deep=3)), "calls itself"),
+    "functions that double": (edited(calling(-1, -1, deep=24)), "stand for 16777216 nodes"),
+    "functions that triple": (edited(calling(-1, -1, -1, deep=60)), "stand for"),
+    "functions in a long row": (edited(calling(-1, deep=5000)), "101 deep"),
     "unsupported dtype": (edited(unsupported_dtype), "type"),
     "unsupported weight dtype": (edited(unsupported_weight_dtype), "'w'"),
 }
@@ -269,7 +291,7 @@ def test_bad_model(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert sorted(p.name for p in tmp_path.iterdir()) == before, "something was left behind"
 
 
-@pytest.mark.parametrize("kind", ["not ONNX", "missing", "cyclic"])
+@pytest.mark.parametrize("kind", ["not ONNX", "missing", "cyclic", "functions that double"])
 @pytest.mark.parametrize("command", ["check", "compare", "build"])
 def test_bad_model_for_other_commands(
     command: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -404,6 +426,13 @@ def test_a_folder_that_is_a_link_and_a_model_cache_are_read(tmp_path: Path) -> N
         (cache / name).symlink_to(real / name)
     for source in (tmp_path / "way" / "in.onnx", cache / "in.onnx"):
         assert main(["rewrite", str(source), "--check", "--target", "8.4", "-q"]) in (0, 4)
+
+
+def test_functions_that_stand_for_many_nodes_are_written_out() -> None:
+    model = good()
+    calling(-1, -1, deep=13)(model)
+    result = surgeon.rewrite(model, target="8.4", verify="none")
+    assert [n.op_type for n in result.model.graph.node] == ["Relu", "Neg", "Neg"]
 
 
 # ---- bad outputs -----------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from google.protobuf.message import EncodeError
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from surgeon.errors import ModelError
+from surgeon.ir.call_sizes import check_calls
 from surgeon.ir.interrupts import interrupted
 from surgeon.ir.validity import check_external, check_place
 
@@ -80,6 +81,7 @@ def read_all(path: Path) -> tuple[ModelProto, list[Path]]:
     if not model.HasField("graph"):
         raise ModelError(f"'{path}' holds no graph: it is not an ONNX model, or was cut off while being written.")
     _check_types(model.graph, path)
+    check_calls(model)
     files = [path]
     if _EXTERNAL not in data:
         return model, files

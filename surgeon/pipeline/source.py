@@ -13,6 +13,7 @@ import onnx
 from onnx import ModelProto
 
 from surgeon.errors import ModelError, SurgeonError, UsageError
+from surgeon.ir.call_sizes import check_calls
 from surgeon.ir.definitions import in_own_domain
 from surgeon.ir.files import SMALL, UNWRITABLE, as_text, read_all, without_data
 from surgeon.ir.model import Model
@@ -41,6 +42,7 @@ class Source:
         self._proto: ModelProto | None = None
         self._looked_at: ModelProto | None = None  # of a file: what the next `proto` gives, read once
         if isinstance(given, ModelProto):
+            check_calls(given)
             self._proto = given
         elif isinstance(given, str | os.PathLike):
             self.path = Path(given)
@@ -118,7 +120,7 @@ class Source:
             why = self.invalid(full_check=True)
             if not why:
                 raise
-            raise ModelError(f"{why}. Mend the model, or export it again.") from error
+            raise ModelError(f"{why.rstrip('.')}. Mend the model, or export it again.") from error
 
 
 def _with_output_shapes(model: ModelProto) -> ModelProto:

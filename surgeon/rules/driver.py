@@ -252,6 +252,10 @@ class Driver:
             )
         return True
 
+    def grant(self, nodes: int) -> None:
+        """A rule over the whole model has made nodes, which others may rewrite."""
+        self._budget += GROWTH * nodes
+
     def commit(self, builder: Builder, outputs: Sequence[Value | None], pass_name: str, strategy: str) -> None:
         """Put what `builder` made in the place of its root, and absorb the rewrites that it builds on."""
         root = builder.root
@@ -478,4 +482,5 @@ class Editor:
     def replace(self, node: Node, outputs: Sequence[Value | None], builder: Builder) -> None:
         """Put `outputs`, made with `builder`, in the place of those of `node`."""
         assert builder.root is node
+        self._driver.grant(len(builder.made))
         self._driver.commit(builder, outputs, self._pass, self._stage.value)
