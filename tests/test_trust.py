@@ -241,7 +241,11 @@ def test_a_checkout_brings_no_record(
     (kept / "trusted.json").chmod(0o600)
     for name in ("in.onnx", "../checkout/in.onnx"):
         assert run("check", name) == 2 and not ran(here / "mine")
-        assert "is in the same project, and is not counted" in capsys.readouterr().err
+        assert f"is below '{here}' as the code is, and is not counted" in capsys.readouterr().err
+    (here / ".git").rmdir()  # an archive has none
+    assert run("check", "in.onnx") == 2 and not ran(here / "mine")
+    monkeypatch.setattr(trust, "_home", lambda: here)
+    assert run("check", "in.onnx") == 1, "the user's own home folder may have a configuration"
 
 
 @pytest.mark.parametrize("home", [".", "relative"])

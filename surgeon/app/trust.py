@@ -164,10 +164,25 @@ def _recorded_for(code: Path, named_by: Path) -> tuple[list[Path], list[str]]:
     except UsageError as error:
         return [], [str(error)]
     for asking in (code, _real(named_by).parent):
-        if _is_below(place, [project_of(asking) or asking]):
-            return [], [f"the list of trusted folders, '{place}', is in the same project, and is not counted."]
+        root = project_of(asking) or (None if _is_below(_home(), [asking]) else asking)
+        if root is not None and _is_below(place, [root]):
+            return [], [
+                f"the list of trusted folders, '{place}', is below '{root}' as the code is, and is not counted."
+            ]
     found, why = _read(place)
     return found, [why] if why else []
+
+
+def _home() -> Path:
+    """The user's home folder as the system has it, whatever the environment says."""
+    if not HAS_OWNERS:
+        return _real(os.path.expanduser("~"))
+    import pwd  # Windows has none
+
+    try:
+        return _real(pwd.getpwuid(os.geteuid()).pw_dir)
+    except KeyError:  # a user of a container that the system does not know
+        return Path(os.devnull)
 
 
 def _refusal(folder: Path, named_by: Path, ignored: list[str]) -> str:

@@ -29,6 +29,6 @@ def run(args: argparse.Namespace) -> int:
 def _print_list(screen: Screen) -> None:
     rows = [(str(f), "" if f.is_dir() else "not there any more") for f in trust.recorded()]
     rows += [(str(f), f"from {trust.VARIABLE}") for f in trust.from_variable()]
-    screen.table("trusted", ("folder", ""), rows)
+    screen.table("trusted", ("folder", "note"), rows)
     if not rows:
         screen.line("no folder is trusted")
