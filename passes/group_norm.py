@@ -108,7 +108,7 @@ def _fused(b: Builder, n: Normalisation, groups: int, size: int, parts: tuple[Fa
     y: Value
     if b.opset >= NATIVE:
         y = b.GroupNormalization(n.x, *factors, num_groups=groups, epsilon=n.epsilon)
-        if b.lowering(y, "group-norm") == "decompose":
+        if b.lowering(y) == "decompose":
             require_shorter(b, spelled)
         return y
     require_shorter(b, spelled)
@@ -138,7 +138,7 @@ def channels_last(b, x, **found):
     value, perm = narrowed(b, x, dtype), [0, n.rank - 2, *range(1, n.rank - 2)]
     seen = source_through(b, value, perm)
     probe = b.InstanceNormalization(seen, *[vector(b, f, number * each, dtype) for f in parts], epsilon=n.epsilon)
-    lowering = b.lowering(probe, "instance-norm")
+    lowering = b.lowering(probe)
     b.discard(probe, value, *parts)
     if lowering == "decompose" and not undoes_transpose(value, perm):
         y = normalised(b, b.Reshape(value, inner.inputs[1]), n.axes, n.epsilon)

@@ -85,7 +85,7 @@ def fuse(b, x, **found):
     factors = [vector(b, f, size, dtype) for f in parts or (np.ones(1), np.zeros(1))]
     perm = [0, n.rank - 1, *range(1, n.rank - 1)]
     y = b.InstanceNormalization(source if axis == 1 else source_through(b, source, perm), *factors, epsilon=n.epsilon)
-    decomposes = b.lowering(y, "instance-norm") == "decompose"
+    decomposes = b.lowering(y) == "decompose"
     if decomposes and not (axis == 1 and _is_between_reshapes(b, x)):
         require_shorter(b, operators_of_chain(b, n, source))
     if axis == 1:
@@ -248,7 +248,7 @@ def _by_layer_norm(b: Builder, x: Value, scale: Value, bias: Value, epsilon: flo
         return None
     ones = vector(b, np.ones(1), shape[2], b.dtype(x))
     y: Value = b.LayerNormalization(x, ones, axis=-1, epsilon=epsilon)
-    if b.lowering(y, "layer-norm") == "keep":
+    if b.lowering(y) == "keep":
         return y
     b.discard(y)
     return None

@@ -16,21 +16,17 @@ from __future__ import annotations
 import math
 from functools import reduce
 
-from onnx import TensorProto
-
-from surgeon import Builder, Stage, attr, not_mine, op, require, require_some, rule, var
+from surgeon import Builder, Stage, attr, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
+from surgeon.targets.conditions.types import floats_alone
 
-WHOLE = (TensorProto.INT32, TensorProto.INT64)
 LARGEST = 2**24  # products of one sample
 
 x, y, z = var("x"), var("y"), var("z")
 
 
-@rule(op.MatMul(x, y), stage=Stage.LOWER, strategy="decompose")
+@rule(op.MatMul(x, y), stage=Stage.LOWER, strategy="decompose", cures=floats_alone)
 def multiplied(b, x, y):
-    if b.dtype(x) not in WHOLE:
-        not_mine()
     return _product(b, x, y)
 
 
@@ -38,20 +34,17 @@ def multiplied(b, x, y):
     op.Gemm(x, y, z | None, alpha=1, beta=1, transA=attr("turned"), transB=attr("turned_too")),
     stage=Stage.LOWER,
     strategy="decompose",
+    cures=floats_alone,
 )
 def multiplied_and_added(b, x, y, turned, turned_too, z=None):
-    if b.dtype(x) not in WHOLE:
-        not_mine()
     x, y = (b.Transpose(v, perm=[1, 0]) if turns else v for v, turns in ((x, turned), (y, turned_too)))
     product = _product(b, x, y)
     return product if z is None else b.Add(product, z)
 
 
-@rule(op.Einsum(..., equation=attr("equation")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Einsum(..., equation=attr("equation")), stage=Stage.LOWER, strategy="decompose", cures=floats_alone)
 def summed(b, equation):
     terms = b.root.inputs
-    if b.dtype(terms[0]) not in WHOLE:
-        not_mine()
     given, _, made = equation.replace(" ", "").partition("->")
     names = given.split(",")
     require("->" in equation and "." not in equation, "it names not every axis")

@@ -82,7 +82,7 @@ def fuse(b, x, **found):
     if n.is_trailing and opset_to_write(b) >= NATIVE:
         require(n.is_static or _has_size(scale), "the size of the last axis is not known")
         y = _native(b, source, n, (scale, shift), dtype)
-        if b.lowering(y, "layer-norm") == "decompose":
+        if b.lowering(y) == "decompose":
             require_shorter(b, operators_of_chain(b, n, source))
         return y if parts else with_affine_behind(b, y, n)
     require_shorter(b, operators_of_chain(b, n, source))
@@ -114,7 +114,7 @@ def by_instance_norm(b, x, scale, bias, epsilon, outer_scale, outer_shift):
         not_mine()
     require(n.is_static or _has_size(parts[0]), "the size of the last axis is not known")
     y = _native(b, x, n, parts, dtype)
-    if b.lowering(y, "layer-norm") == "decompose":
+    if b.lowering(y) == "decompose":
         not_mine()
     return y
 
@@ -183,7 +183,7 @@ def _by_instances(b: Builder, x: Value, axes: Sequence[int], epsilon: float) -> 
         return None
     ones, zeros = (vector(b, np.full(1, number), shape[1], b.dtype(x)) for number in (1, 0))
     y: Value = b.InstanceNormalization(x, ones, zeros, epsilon=epsilon)
-    if b.lowering(y, "instance-norm") != "decompose":
+    if b.lowering(y) != "decompose":
         return y
     b.discard(y)
     return None

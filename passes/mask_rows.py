@@ -37,7 +37,7 @@ NO_ROWS = "its places, or what is written there, are of no rows"
 REDUCTIONS = {"ReduceSum": "add", "ReduceMean": "add", "ReduceProd": "mul", "ReduceMax": "max", "ReduceMin": "min"}
 
 
-@rule(op.ScatterND(data, places, updates) | op.ScatterElements(data, places, updates), stage=Stage.FUSE)
+@rule(op.ScatterND(data, places, updates) | op.ScatterElements(data, places, updates), stage=Stage.FUSE, fallback=True)
 def write(b, data, places, updates):
     reading = _reading(b, places)
     rows, of_updates = reading.axis(places, NO_ROWS), reading.axis(updates, NO_ROWS)
@@ -79,6 +79,7 @@ def _with_room(b: Builder, data: Value, places: Value, written: Value, axis: int
     op.ReduceSum(updates, ...) | op.ReduceMean(updates, ...) | op.ReduceProd(updates, ...) | op.ReduceMax(updates, ...)
     | op.ReduceMin(updates, ...),
     stage=Stage.FUSE,
+    fallback=True,
 )  # fmt: skip
 def reduce(b, updates):
     reading = _reading(b, updates)

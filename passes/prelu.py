@@ -203,7 +203,7 @@ def decompose(b, x, slope):
     if known is not None and slope.tensor is None:  # 8.4 does not survive slopes from a DequantizeLinear
         slope = b.constant(known)
         made = b.PRelu(x, slope)
-        if b.lowering(made, "prelu") == "keep":
+        if b.lowering(made) == "keep":
             return made
         b.discard(made)
     if known is not None and known.all() and known.max() <= 1:

@@ -274,7 +274,7 @@ def _require_worth_on_dla(b: Builder) -> None:
 def _native(b: Builder, y: Value, pads: np.ndarray, mode: str) -> Value | None:
     """A Pad that this target takes; None where there is none, or where the user asked for something else."""
     made: Value = b.Pad(y, pads=pads.reshape(-1), mode=mode)
-    if b.lowering(made, "reflect-pad") == "keep":
+    if b.lowering(made) == "keep":
         return made
     b.discard(made, y)
     return None

@@ -35,7 +35,9 @@ from onnx import TensorProto
 
 from surgeon import Builder, Stage, attr, not_mine, op, require, rule, var
 from surgeon.ir.graph import Value
+from surgeon.targets.conditions.convolutions import kernel_shape_of_dequantized
 from surgeon.targets.conditions.inputs import unnamed_output
+from surgeon.targets.conditions.ranks import vector_by_batch
 
 from ._reading import trimmed
 from ._reduction import over_nothing
@@ -106,12 +108,12 @@ def arg_of_vector(b, x):
     return b.Squeeze(b.node(b.root.op, [b.Unsqueeze(x, axes=[0])], 1, "", attrs), axes=[0])
 
 
-@rule(op.MatMul(x, var("matrices")), stage=Stage.LOWER, strategy="decompose")
-def vector_by_batch(b, x, matrices):
-    rank = b.rank(matrices)
-    if b.rank(x) != 1 or rank is None or rank < 3:
-        not_mine()
-    return b.Squeeze(b.MatMul(b.Unsqueeze(x, axes=[0]), matrices), axes=[rank - 2])
+@rule(op.MatMul(x, var("matrices")), stage=Stage.LOWER, strategy="decompose", cures=vector_by_batch)
+def vector(b, x, matrices):
+    product = b.MatMul(b.Unsqueeze(x, axes=[0]), matrices)
+    if b.target.takes(product.producer) is not None:
+        not_mine()  # nor does the target multiply matrices of that type
+    return b.Squeeze(product, axes=[b.rank(matrices) - 2])
 
 
 @rule(
@@ -156,10 +158,15 @@ def empty_last(b):
     return b.node(b.root.op, trimmed(b.root.inputs), len(b.root.outputs), "", b.root.attrs)
 
 
-@rule(op.Conv(x, weights, ...) | op.ConvTranspose(x, weights, ...), stage=Stage.LOWER, strategy="decompose")
+@rule(
+    op.Conv(x, weights, ...) | op.ConvTranspose(x, weights, ...),
+    stage=Stage.LOWER,
+    strategy="decompose",
+    cures=kernel_shape_of_dequantized,
+)
 def kernel_shape(b, x, weights):
     kernel = (b.shape(weights) or ())[2:]
-    if "kernel_shape" in b.root.attrs or not kernel or not all(isinstance(size, int) for size in kernel):
+    if not kernel or not all(isinstance(size, int) for size in kernel):
         not_mine()
     return _taken(b, {**b.root.attrs, "kernel_shape": list(kernel)})
 
@@ -180,8 +187,6 @@ def _taken(b: Builder, attrs: dict[str, Any]) -> Value:
     return made
 
 
-@rule(op.GRU(...) | op.LSTM(...) | op.RNN(...), stage=Stage.LOWER, strategy="decompose")
+@rule(op.GRU(...) | op.LSTM(...) | op.RNN(...), stage=Stage.LOWER, strategy="decompose", cures=unnamed_output)
 def named_outputs(b):
-    if not b.target.has(unnamed_output) or unnamed_output.check(b.root) is None:
-        not_mine()
     return b.node(b.root.op, b.root.inputs, len(b.root.outputs), "", b.root.attrs)

@@ -64,7 +64,7 @@ def fuse(b, x, **found):
         has_size = n.is_static or isinstance(scale, Value) or scale.size > 1
         require(has_size, "the size of the last axis is not known")
         y = _native(b, source, n, (scale, shift), dtype)
-        if b.lowering(y, "rms-norm") == "decompose":
+        if b.lowering(y) == "decompose":
             require_shorter(b, operators)
         return typed(b, y, result)
     require_shorter(b, operators)

@@ -27,7 +27,7 @@ if start.is_program():
     start.begin()
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, overload
 
@@ -44,6 +44,7 @@ from surgeon.rules.driver import Editor
 from surgeon.rules.meaning import meaning
 from surgeon.rules.pattern import ANY, Pattern, attr, const, op, output, var
 from surgeon.rules.rule import Refusal, Rule, Stage, model_rule, not_mine, require, require_some, rule
+from surgeon.targets.condition import Condition
 from surgeon.targets.target import Target
 from surgeon.version import __version__
 
@@ -93,6 +94,8 @@ def rewrite(
     strategy: str | None = None,
     library: str = "surgeon",
     refuses: Refusal | None = None,
+    cures: Condition | Iterable[Condition] = (),
+    fallback: bool = False,
 ) -> Callable[[Callable[..., Any]], Rule]: ...
 @overload
 def rewrite(model: "ModelLike", **options: "Unpack[RewriteOptions]") -> Result: ...

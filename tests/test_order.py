@@ -1,21 +1,30 @@
-"""Two passes never fight: whatever the order of the passes, and whichever of them ran before,
-the result is the same."""
+"""What decides between passes: not what their files are called, nor which of two that tie comes first, nor which of
+them ran before."""
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import json
 import random
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import casefile
 import onnx
 import onnx.parser
 import pytest
-from casefile import canonical
+from casefile import Case, canonical
 from helpers import a_pass
 from onnx import ModelProto
 
+import surgeon
+from surgeon.errors import SurgeonError
 from surgeon.ir.model import Model
 from surgeon.rules import registry
 from surgeon.rules.driver import Driver
@@ -23,6 +32,7 @@ from surgeon.rules.pattern import op, var
 from surgeon.rules.rule import Pass, Stage, rule
 from surgeon.targets.target import Target
 
+ROOT = Path(__file__).resolve().parent.parent
 CORPUS = Path(__file__).parent / "corpus"
 INDEX: list[dict[str, Any]] = json.loads((CORPUS / "index.json").read_text(encoding="utf-8"))
 # One file for each way in which a module is spelled.
@@ -43,13 +53,6 @@ ONE_WAY = {
     ("l2_arcface_head", "written-out"),
     ("tf_pad_symmetric", "compress"),
 }
-
-
-def _orders() -> dict[str, list[Pass]]:
-    found = {"reversed": PASSES[::-1]}
-    for seed in range(3):
-        found[f"seed {seed}"] = random.Random(seed).sample(PASSES, len(PASSES))
-    return found
 
 
 def _driven(proto: ModelProto, passes: list[Pass], target: str, **options: Any) -> tuple[ModelProto, Driver]:
@@ -76,10 +79,6 @@ def _together(file: str, target: str) -> ModelProto:
     return _driven(_file(file), PASSES, target)[0]
 
 
-def _bytes(model: ModelProto) -> bytes:
-    return model.SerializeToString(deterministic=True)
-
-
 def _structure(model: ModelProto) -> list[str]:
     """The model up to names, attributes of ONNX's default, and empty names at the end of a node's inputs."""
     plain = ModelProto()
@@ -104,23 +103,148 @@ def _structure(model: ModelProto) -> list[str]:
     return canonical(plain)
 
 
+# ---- what a file is called -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What becomes of a case: the model, what was applied and declined, and the warnings; or the error."""
+
+    model: list[str]
+    applied: list[tuple[str, ...]]
+    declined: list[tuple[str, ...]]
+    said: list[str]
+
+
+def _ending(case: Case, own: Mapping[str, str] | None = None) -> Ending:
+    """How a case ends. `own` gives the name that each pass has in the folder by the one that it has in this run."""
+    own = own or {}
+    called = {name: now for now, name in own.items()}
+    options = dict(case.options)
+    options["strategy"] = {called.get(name, name): chosen for name, chosen in options["strategy"].items()}
+    options["only"] = options["only"] and [called.get(name, name) for name in options["only"]]
+
+    def text(given: str) -> str:
+        return re.sub("|".join(own) or "^$", lambda found: own[found[0]], given) if own else given
+
+    try:
+        result = surgeon.rewrite(case.model, verify="none", **options)
+    except SurgeonError as error:
+        return Ending([], [], [], [text(str(error))])
+    report = result.report
+    applied = [(text(a.pass_name), a.strategy, text(a.root)) for a in report.applied]
+    declined = sorted((text(d.pass_name), text(d.node), text(d.why)) for d in report.declined)
+    return Ending(canonical(result.model), applied, declined, sorted(map(text, report.warnings)))
+
+
+@cache
+def _cases() -> dict[str, Case]:
+    return {f"{path.parent.name}/{path.stem}": casefile.load(path) for path in casefile.paths()}
+
+
+@pytest.fixture(scope="module")
+def endings() -> dict[str, Ending]:
+    """How every case ends with the files called as they are."""
+    return {name: _ending(case) for name, case in _cases().items()}
+
+
+@cache
+def _tried() -> dict[str, set[str]]:
+    """By pass the cases in which one of its rules may be applied to a node."""
+    found: dict[str, set[str]] = {p.name: set() for p in PASSES}
+    candidates_at = Driver._candidates_at
+    running = ""
+
+    def recorded(driver: Driver, *args: Any) -> Any:
+        candidates = candidates_at(driver, *args)
+        for candidate in candidates:
+            found[candidate.rule.pass_name].add(running)
+        return candidates
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Driver, "_candidates_at", recorded)
+        for name, case in _cases().items():
+            running = name
+            _ending(case)
+    return found
+
+
+def _renamed(p: Pass, name: str) -> Pass:
+    rules = tuple(dataclasses.replace(r, pass_name=name) for r in p.rules)
+    model_rules = tuple(dataclasses.replace(r, pass_name=name) for r in p.model_rules)
+    return dataclasses.replace(p, name=name, rules=rules, model_rules=model_rules)
+
+
+def test_every_file_may_have_another_name(
+    endings: dict[str, Ending], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy of the passes in which every file is renamed, so that the last one by name is the first."""
+    folder = tmp_path / "renamed_passes"
+    shutil.copytree(ROOT / "passes", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    stems = sorted(path.stem for path in folder.glob("[!_]*.py"))
+    called = {f"n{len(stems) - number:03}_{stem}": stem for number, stem in enumerate(stems)}
+    for now, stem in called.items():
+        (folder / f"{stem}.py").rename(folder / f"{now}.py")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    renamed = tuple(registry.pass_of(importlib.import_module(f"renamed_passes.{now}")) for now in called)
+    own = {now.replace("_", "-"): stem.replace("_", "-") for now, stem in called.items()}
+    monkeypatch.setattr(registry, "_own", lambda: renamed)
+    assert [own[p.name] for p in registry.passes()] == [p.name for p in PASSES][::-1]
+    assert not [name for name, case in _cases().items() if _ending(case, own) != endings[name]]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("now", ["a0", "zz"])
+def test_each_file_may_have_another_name(now: str, endings: dict[str, Ending], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One pass after the other gets a name before all others, and one after them. Cases in which it is not tried are
+    left out."""
+    wrong = []
+    tried = _tried()
+    for p in PASSES:
+        others = tuple(q for q in PASSES if q is not p)
+        passes = (*others, _renamed(p, now))
+        monkeypatch.setattr(registry, "_own", lambda passes=passes: passes)
+        reported = [n for n, e in endings.items() if any(p.name in row[0] for row in (*e.applied, *e.declined))]
+        cases = sorted({*tried[p.name], *reported})
+        wrong += [f"{p.name}: {name}" for name in cases if _ending(_cases()[name], {now: p.name}) != endings[name]]
+    assert not wrong
+
+
+# ---- rules that tie --------------------------------------------------------------------------------------------------
+
+
+def _in_other_order(seed: int) -> list[Pass]:
+    """The passes, with docstrings and in an order by which rules that tie are tried the other way round, or at random.
+
+    Rules over the whole model run in the order that is given.
+    """
+    order = PASSES[::-1] if not seed else random.Random(seed).sample(PASSES, len(PASSES))
+    if not seed:
+        order = sorted(PASSES, key=lambda p: p.doc, reverse=True)
+    return [dataclasses.replace(p, doc=f"{number:03}") for number, p in enumerate(order)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rules_that_tie_may_be_tried_in_any_order(
+    seed: int, endings: dict[str, Ending], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The results are the same, and so are the numbers of nodes; what is reported may name the other pass."""
+    monkeypatch.setattr(registry, "passes", lambda folders=(): _in_other_order(seed))
+    assert not [name for name, case in _cases().items() if _ending(case).model != endings[name].model]
+
+
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("order", _orders())
-def test_the_order_of_the_passes_is_no_difference(order: str, target: str) -> None:
-    """To the byte: even the names of new nodes are the same."""
-    passes = _orders()[order]
-    assert {p.name for p in passes} == {p.name for p in PASSES} and passes != PASSES
-    assert not [f for f in FILES if _bytes(_driven(_file(f), passes, target)[0]) != _bytes(_together(f, target))]
-
-
-def test_the_order_is_no_difference_with_plugins() -> None:
-    given: dict[str, Any] = {"strategies": PLUGINS, "plugins": ["surgeon"]}
+def test_rules_that_tie_may_be_tried_in_any_order_in_the_corpus(target: str) -> None:
+    order = _in_other_order(0)
     wrong = []
     for file in FILES:
-        here = _driven(_file(file), PASSES, "8.4", **given)[0]
-        there = _driven(_file(file), PASSES[::-1], "8.4", **given)[0]
-        wrong += [file] if _bytes(here) != _bytes(there) else []
+        for given in ({}, {"strategies": PLUGINS, "plugins": ["surgeon"]}):
+            here, there = (_driven(_file(file), passes, target, **given)[0] for passes in (PASSES, order))
+            wrong += [file] if canonical(here) != canonical(there) else []
     assert not wrong
+
+
+# ---- passes that fight -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -158,8 +282,7 @@ def test_what_goes_one_way_says_so_truly() -> None:
 
 
 def test_passes_that_fight_are_seen() -> None:
-    """Two passes that both want Relu, with windows of one size: the name decides between them,
-    but one alone does not wait."""
+    """Two passes that both want Relu, with windows of one size: one alone does not wait for the other."""
     x = var("x")
 
     @rule(op.Relu(x), stage=Stage.FUSE)
@@ -175,5 +298,4 @@ def test_passes_that_fight_are_seen() -> None:
         '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Relu (x) }'
     )
     together = _driven(proto, passes, "10.9")[0]
-    assert _bytes(_driven(proto, passes[::-1], "10.9")[0]) == _bytes(together)
     assert _structure(_driven(_driven(proto, passes[1:], "10.9")[0], passes, "10.9")[0]) != _structure(together)

@@ -209,7 +209,7 @@ class _Search:
             return f"matched, but declined: {declined[p.name, root.label]}"
         larger = [a.pass_name for a in applied if root.label in a.removed]
         if larger:
-            return f"matched, but '{larger[0]}' took a larger window"
+            return f"matched, but '{larger[0]}' was applied instead"
         if stage is not Stage.LOWER:
             return (
                 "matched, and left as it stands: another operator is spelled like that, or surgeon would write the same"

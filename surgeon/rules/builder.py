@@ -95,9 +95,9 @@ class Builder:
         """(shape, type, bytes) of a tensor's value, to look it up by; None where it cannot be computed."""
         return self._model.fingerprint(value)
 
-    def lowering(self, value: Value, pass_name: str) -> str:
+    def lowering(self, value: Value) -> str:
         """What becomes of the node that makes `value` in the stage LOWER: keep, decompose or plugin."""
-        return self._context.lowering_of(value, pass_name)
+        return self._context.lowering_of(value)
 
     def is_lowered(self, key: str) -> bool:
         """Whether a pass of the run writes nodes of an operator out in the stage LOWER."""

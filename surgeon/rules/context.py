@@ -49,14 +49,22 @@ class Context:
         self._libraries = {p.name: _libraries_of(p, self.plugins or ("surgeon",)) for p in self.passes.values()}
         self.memo: dict[Hashable, Any] = {}  # what bodies computed in this run, by a key of their own
         self._last_number: dict[str, int] = {}
-        self._lowered: frozenset[str] | None = None
+        self._lowering: dict[str, dict[str, set[str]]] | None = None  # operator -> pass -> its strategies for it
 
     def is_lowered(self, key: str) -> bool:
         """Whether a pass of the run writes nodes of an operator out."""
-        if self._lowered is None:
-            rules = [r for p in self.passes.values() for r in p.rules if r.strategy == "decompose"]
-            self._lowered = frozenset(root.key for r in rules for root in roots(r.pattern))
-        return key in self._lowered
+        return any("decompose" in strategies for strategies in self._passes_lowering(key).values())
+
+    def _passes_lowering(self, key: str) -> Mapping[str, set[str]]:
+        """The passes that lower nodes of an operator, each with its strategies for it."""
+        if self._lowering is None:
+            self._lowering = {}
+            for rule in (r for p in self.passes.values() for r in p.rules):
+                if rule.strategy is None:
+                    continue
+                for root in roots(rule.pattern):
+                    self._lowering.setdefault(root.key, {}).setdefault(rule.pass_name, set()).add(rule.strategy)
+        return self._lowering.get(key, {})
 
     def lowering(self, p: Pass, node: Node) -> Lowering:
         """How a pass lowers its canonical node: as the user says, else as the target asks."""
@@ -70,14 +78,19 @@ class Context:
                 return Lowering("plugin", library)
         return Lowering("decompose")
 
-    def lowering_of(self, value: Value, pass_name: str) -> str:
-        """The strategy for the node that makes `value`. Without that pass in the run the target alone decides."""
-        if value.producer is None:
+    def lowering_of(self, value: Value) -> str:
+        """The strategy for the node that makes `value`, by the passes that lower its operator.
+
+        One whose strategy the user chose comes first, then one with a plugin. Without such a pass the target decides.
+        """
+        node = value.producer
+        if node is None:
             return "keep"
-        p = self.passes.get(pass_name)
-        if p is None:
-            return "keep" if self.target.takes_exactly(value.producer) is None else "decompose"
-        return self.lowering(p, value.producer).strategy
+        found = {name: self.lowering(self.passes[name], node).strategy for name in self._passes_lowering(node.key)}
+        chosen = [strategy for name, strategy in found.items() if name in self.strategies]
+        if chosen or "plugin" in found.values():
+            return chosen[0] if chosen else "plugin"
+        return "keep" if self.target.takes_exactly(node) is None else "decompose"
 
     def libraries_asked(self, p: Pass) -> Sequence[str]:
         """The libraries that plugin nodes of the pass may come from; none where no plugin is asked for."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from surgeon.errors import PassError
 from surgeon.ir.graph import Node, Value
@@ -19,6 +19,7 @@ from surgeon.rules.builder import Builder, name_of_rewrite
 from surgeon.rules.context import Context, Lowering
 from surgeon.rules.index import Index
 from surgeon.rules.match import Match, match
+from surgeon.rules.overruled import Overruled
 from surgeon.rules.pattern import Op, roots
 from surgeon.rules.repeats import Repeats
 from surgeon.rules.rule import Decline, Pass, Rule, Stage, require
@@ -68,6 +69,8 @@ class Driver:
         self.attempts = 0  # matches tried
         self.before, self.opset_before = operators(model), model.opset
         self._skips = Skips(skip)
+        self._overruled = Overruled(self.context, self.is_excluded)
+        self._of_users: set[Node] = set()  # what the user's passes have written
         self._budget = 0  # rewrites that the stage may still make
         self._stage = ""  # the value of the stage that runs now
         self._more_to_infer = False  # a node was fused where little was known of the result
@@ -84,6 +87,7 @@ class Driver:
                 break
         self.model.drop_orphans()
         self.warnings += self._skips.warnings()
+        self.warnings += self._overruled.warnings({name for r in self.rewrites for name in r.passes})
 
     def _run_stages(self) -> None:
         """Run CLEAN, FUSE and LOWER, each to its fixed point; then take back what changed nothing."""
@@ -147,7 +151,7 @@ class Driver:
 
     def run_stage(self, stage: Stage) -> None:
         """Run the rules of one stage to their fixed point."""
-        passes = tuple(self.context.passes.values())
+        passes = tuple(sorted(self.context.passes.values(), key=lambda p: p.doc))  # of two rules that tie, the first
         model_rules = [r for p in passes for r in p.model_rules if r.stage is stage]
         index = _index(_rules(stage, passes, self.target, frozenset(self.context.strategies)))
         self._stage = stage.value
@@ -178,27 +182,33 @@ class Driver:
         return changed
 
     def _rewrite_at(self, node: Node, rules: Iterable[tuple[Op, Rule]]) -> bool:
-        """Apply the largest match at `node` whose body does not decline."""
+        """Apply the first of the rules that match at `node` whose body does not decline."""
         candidates = self._candidates_at(node, rules)
-        if len(candidates) > 1 and candidates[0][0] is not candidates[-1][0]:
-            candidates.sort(key=_larger_first)
-        return any(self._apply(held, rule) for held, rule in candidates)
+        if len(candidates) > 1:
+            candidates.sort(key=_by_benefit)
+        return any(self._apply(c.held, c.rule) for c in candidates)
 
-    def _candidates_at(self, node: Node, rules: Iterable[tuple[Op, Rule]]) -> list[tuple[Match, Rule]]:
+    def _candidates_at(self, node: Node, rules: Iterable[tuple[Op, Rule]]) -> list[_Candidate]:
         """The rules that may be applied at the node, each with its match."""
-        found: list[tuple[Match, Rule]] = []
+        found: list[_Candidate] = []
         tried, held = None, None
         choosy = self.exclude or self._skips
         lowerings: dict[str, Lowering] = {}  # of each pass for this node
         for pattern, rule in rules:
             if (choosy or rule.strategy is not None) and not self._may_apply(rule, node, lowerings):
                 continue
+            if rule.cures and not any(self.target.refuses(node, c) for c in rule.cures):
+                continue
             if pattern is not tried:  # passes may share a pattern, and then come one after the other
                 self.attempts += 1
                 tried, held = pattern, match(pattern, node, self.model)
-            if held is not None and not self._is_repeated(held):
-                found.append((held, rule))
+            if held is not None and not self._is_repeated(held) and not self._is_of_user(held, rule):
+                found.append(_Candidate(held, rule, pattern))
         return found
+
+    def _is_of_user(self, held: Match, rule: Rule) -> bool:
+        """Whether one of surgeon's rules of the stage FUSE holds among nodes that the user's passes have written."""
+        return rule.own and self._stage == FUSED and bool(self._of_users) and self._of_users.issuperset(held.nodes)
 
     def _is_repeated(self, held: Match) -> bool:
         """Whether a rule of the stage FUSE holds among nodes where it is tried elsewhere, see `_run_again`."""
@@ -239,6 +249,8 @@ class Driver:
             builder.undo()
             if str(refusal):
                 self.declined[Declined(rule.pass_name, held.root.label, str(refusal))] = None
+            if not rule.own:
+                self._overruled.decline(rule, held.root)
             return False
         if rule.stage is Stage.LOWER and _wrote_its_root(builder, outputs):
             builder.undo()
@@ -262,7 +274,11 @@ class Driver:
         made = dict.fromkeys(builder.made)
         if len(outputs) != len(root.outputs):
             raise PassError(f"the pass '{pass_name}' gives {len(outputs)} tensors for the outputs of {root.label}")
+        if self._overruled:
+            self._overruled.note(builder.matched, pass_name)
         aliases = self._hand_over(builder, outputs, made, strategy)
+        if not self.context.passes[pass_name].own:
+            self._of_users.update(made)
         removed: dict[Node, None] = {}
         built_on = []
         for node in root.graph.remove(root):
@@ -366,18 +382,20 @@ class Driver:
 
 @lru_cache(maxsize=SHARED)
 def _rules(stage: Stage, passes: tuple[Pass, ...], target: Target, chosen: frozenset[str]) -> tuple[Rule, ...]:
-    """The rules of a stage, without those of LOWER that have nothing to do: the target takes all that they could lower.
+    """The rules of a stage, without those that have nothing to do: the target takes all that they could lower, or has
+    none of the conditions that they cure.
 
     `chosen` has the names of the passes whose strategy the user chose.
     """
 
     def is_idle(p: Pass, rule: Rule) -> bool:
+        if rule.cures and not any(target.has(c) for c in rule.cures):
+            return True
         if rule.strategy is None or p.name in chosen:
             return False
         return p.keeps and all(target.takes_every(root.key) for root in roots(rule.pattern))
 
-    ordered = sorted(passes, key=lambda p: p.name)
-    return tuple(r for p in ordered for r in p.rules if r.stage is stage and not is_idle(p, r))
+    return tuple(r for p in passes for r in p.rules if r.stage is stage and not is_idle(p, r))
 
 
 @lru_cache(maxsize=SHARED)
@@ -430,9 +448,21 @@ def _wrote_its_root(builder: Builder, outputs: Sequence[Value | None]) -> bool:
     )
 
 
-def _larger_first(found: tuple[Match, Rule]) -> tuple[int, str]:
-    """Sort the larger window first, and of equal ones the pass that comes first by name."""
-    return -len(found[0].nodes), found[1].pass_name
+class _Candidate(NamedTuple):
+    """A rule that holds at a node, its match, and the one of its root patterns that holds."""
+
+    held: Match
+    rule: Rule
+    root: Op
+
+
+def _by_benefit(found: _Candidate) -> tuple[bool, int, bool, bool]:
+    """Sort what a rule replaces more nodes with first, then what asks more of the node, then the user's rule.
+
+    Fallbacks come last. The sort is stable: rules that still tie stay in the order of their passes' docstrings, and
+    those of one pass in the order of its file. What a file is called has no part in it.
+    """
+    return found.rule.fallback, -len(found.held.nodes), found.root.is_any, found.rule.own
 
 
 def operators(model: Model) -> dict[str, int]:

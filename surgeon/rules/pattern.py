@@ -120,6 +120,11 @@ class Op(Pattern):
         """What the index of a graph calls this operator."""
         return key_of(self.domain, self.type)
 
+    @property
+    def is_any(self) -> bool:
+        """Whether it asks nothing of a node but its operator: `op.X(...)`."""
+        return self.open and not self.inputs and all(isinstance(wanted, Attr) for wanted in self.attrs.values())
+
     def orders(self) -> Iterator[tuple[Pattern, ...]]:
         """The orders in which the inputs may stand. Two equal patterns are tried in one order only."""
         if self.type not in COMMUTATIVE or self.domain:

@@ -1,8 +1,8 @@
 """Finds passes and orders them: the package `surgeon.passes`, folders given by `--passes`,
 entry points "surgeon.passes".
 
-A pass is a module; its name is the file's with hyphens. The order is that of the names: which pass comes first never
-decides a result (the largest window does), so there is nothing to rank.
+A pass is a module; its name is the file's with hyphens. They are listed by name, which decides no result: the driver
+ranks rules by what they replace (`surgeon.rules.driver`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _own() -> tuple[Pass, ...]:
         if not info.name.startswith("_"):
             found.append(pass_of(importlib.import_module(f"{package.__name__}.{info.name}")))
     for entry in entry_points(group=GROUP):
-        found.append(pass_of(entry.load()))
+        found.append(pass_of(entry.load(), own=False))
     return tuple(found)
 
 
@@ -77,12 +77,12 @@ def _in_folder(folder: Path) -> list[Pass]:
             spec.loader.exec_module(module)
         except Exception as error:
             raise UsageError(f"the pass file '{path}' does not load: {type(error).__name__}: {error}") from error
-        found.append(pass_of(module))
+        found.append(pass_of(module, own=False))
     return found
 
 
-def pass_of(module: ModuleType) -> Pass:
-    """The pass that a module is. Raises PassError where it has no rule or no docstring."""
+def pass_of(module: ModuleType, own: bool = True) -> Pass:
+    """The pass that a module is; `own` where it is one of surgeon's. Raises PassError without a rule or a docstring."""
     name = module.__name__.rpartition(".")[2].replace("_", "-")
     if not (module.__doc__ or "").strip():
         raise PassError(
@@ -92,11 +92,11 @@ def pass_of(module: ModuleType) -> Pass:
     for thing in vars(module).values():
         for rule in thing if isinstance(thing, list | tuple) else (thing,):
             if isinstance(rule, Rule):
-                rules.append(dataclasses.replace(rule, pass_name=name))
+                rules.append(dataclasses.replace(rule, pass_name=name, own=own))
             elif isinstance(rule, ModelRule):
                 model_rules.append(dataclasses.replace(rule, pass_name=name))
     if not rules and not model_rules:
         raise PassError(f"the pass '{name}' has no rule. Mark a function with @rule, @model_rule or @gs_pass.")
     options, standardizes = tuple(getattr(module, "OPTIONS", ())), bool(getattr(module, "STANDARDIZES", False))
     doc, path = (module.__doc__ or "").strip(), str(module.__file__ or "")
-    return Pass(name, doc, tuple(rules), tuple(model_rules), path, options, standardizes)
+    return Pass(name, doc, tuple(rules), tuple(model_rules), path, options, standardizes, own)

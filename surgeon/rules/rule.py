@@ -9,7 +9,7 @@ A pass is a file. Its rules are the functions in it that `@rule` or `@model_rule
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
@@ -18,6 +18,7 @@ from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
 from surgeon.ir.schemas import DOMAIN
 from surgeon.rules.pattern import Pattern, roots
+from surgeon.targets.condition import Condition
 
 LOWERING = ("decompose", "plugin")  # the strategies that a rule of the stage LOWER may have
 
@@ -40,6 +41,9 @@ class Rule:
     strategy  "decompose" or "plugin" for a rule of the stage LOWER, else None
     library   the plugin library that the nodes of a "plugin" rule come from
     refuses   why that plugin does not take a node; None where it takes every node
+    cures     the conditions by which a target refuses what the rule rewrites; empty where it rewrites any match
+    fallback  whether it is tried only where no other rule applies
+    own       whether it is one of surgeon's, not one of the user's
     """
 
     pattern: Pattern
@@ -48,7 +52,10 @@ class Rule:
     strategy: str | None = None
     library: str = "surgeon"
     refuses: Refusal | None = None
+    cures: tuple[Condition, ...] = ()
+    fallback: bool = False
     pass_name: str = ""
+    own: bool = True
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -66,6 +73,7 @@ class Pass:
 
     options       names those of a run's options that the pass reads
     standardizes  whether it writes other domains' operators in ONNX's: `--symmetric-int8` runs such passes first
+    own           whether it is one of surgeon's, not one of the user's
     """
 
     name: str
@@ -75,6 +83,7 @@ class Pass:
     path: str = ""
     options: tuple[str, ...] = ()
     standardizes: bool = False
+    own: bool = True
 
     @property
     def stages(self) -> list[Stage]:
@@ -106,6 +115,8 @@ def rule(
     strategy: str | None = None,
     library: str = "surgeon",
     refuses: Refusal | None = None,
+    cures: Condition | Iterable[Condition] = (),
+    fallback: bool = False,
 ) -> Callable[[Callable[..., Any]], Rule]:
     """Mark a function as the body of a rule.
 
@@ -117,12 +128,14 @@ def rule(
     - `()` to remove a node none of whose outputs is read.
 
     `require`, `require_some` and `not_mine` decline. A plugin that does not take every canonical node says so with
-    `refuses(model, node)`: the next library or the decomposition takes that node then. Raises PassError for a rule of
-    the stage LOWER without a strategy.
+    `refuses(model, node)`: the next library or the decomposition takes that node then. A rule that `cures` conditions
+    of `surgeon.targets.conditions` runs only where the target refuses the root for one of them. A rule with `fallback`
+    is tried at a node after all others. Raises PassError for a rule of the stage LOWER without a strategy.
     """
     if stage is Stage.LOWER and strategy not in LOWERING:
         raise PassError(f"a rule of the stage LOWER has strategy 'decompose' or 'plugin', not {strategy!r}")
-    return lambda body: Rule(pattern, body, stage, strategy, library, refuses)
+    conditions = (cures,) if isinstance(cures, Condition) else tuple(cures)
+    return lambda body: Rule(pattern, body, stage, strategy, library, refuses, conditions, fallback)
 
 
 def model_rule(*, stage: Stage) -> Callable[[Callable[..., Any]], ModelRule]:

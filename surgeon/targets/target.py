@@ -179,6 +179,13 @@ class Target:
                 return why
         return None
 
+    def refuses(self, node: Node, condition: Condition) -> str | None:
+        """The reason why one condition refuses the node, or rounds its numbers; None where it does not."""
+        row = _table(self.version, self.rtx, self.dla, opset_of(node)).rows.get(node.key)
+        if row is None or condition.check not in (*row.checks, *row.rounding):
+            return None
+        return condition.check(node)
+
     def takes_exactly(self, node: Node) -> str | None:
         """None where the target takes the node and rounds none of its numbers; else the reason why not."""
         why = self.takes(node)
