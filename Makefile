@@ -1,5 +1,6 @@
 # make demo    rewrites two of the samples, proves the result, builds TensorRT-RTX engines and prints the reports
 # make test    ruff, mypy and every test
+# make start   the wheel installed and run under each Python that setup.cfg promises; one that is missing is an error
 # make docs    the documents as a site, in build/site
 #
 # All make their own environment in .venv and need Python 3.10 or newer and nothing else. PYTHON=python3.12 chooses one.
@@ -16,13 +17,16 @@ else
 BIN := $(VENV)/bin
 endif
 
-.PHONY: demo test check docs samples-console clean
+.PHONY: demo test start check docs samples-console clean
 
 demo: $(VENV)/installed
 	$(BIN)/python samples/demo.py $(OUT)
 
 test: check
 	$(BIN)/python -m pytest -n 2 -q
+
+start: $(VENV)/installed
+	$(BIN)/python tests/start.py
 
 check: $(VENV)/installed
 	$(BIN)/python -m ruff check .

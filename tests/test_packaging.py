@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 import typecheck
+from wheel import SOURCES, build
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ("surgeon", "passes", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
 WHERE = (
     "import surgeon, surgeon.passes, surgeon.rules.registry, sys\n"
     "print(surgeon.__file__); print(surgeon.passes.__file__)\n"
@@ -37,19 +37,7 @@ def test_setup_cfg_lists_every_package() -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy: a build folder that an earlier build left in the tree would go into the wheel."""
-    folder = tmp_path_factory.mktemp("wheel")
-    source = folder / "source"
-    source.mkdir()
-    for name in SOURCES:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(ROOT / name, source / name)
-    words = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(source)]
-    subprocess.run(words, check=True)
-    (built,) = folder.glob("*.whl")
-    return built
+    return build(tmp_path_factory.mktemp("wheel"))
 
 
 def test_wheel_holds_everything(wheel: Path) -> None:
