@@ -185,6 +185,28 @@ def placed(**entries: str) -> Callable[[Path], Path]:
     return write
 
 
+def input_left_out(model: ModelProto) -> None:
+    model.graph.node[1].op_type = "Add"
+    model.graph.node[1].input[:] = ["h", ""]
+
+
+def too_few_inputs(model: ModelProto) -> None:
+    model.graph.node[1].op_type = "Where"
+    model.graph.node[1].input[:] = ["h"]
+
+
+def input_left_out_of_a_call(model: ModelProto) -> None:
+    """The function hands it to another function, and a node of that needs it."""
+    calling(-1, deep=2)(model)
+    inner, outer = model.functions
+    inner.input.append("more")
+    inner.node[0].op_type = "Sub"
+    inner.node[0].input.append("more")
+    outer.input.append("more")
+    outer.node[0].input.append("more")
+    model.graph.node[1].input.append("")
+
+
 def calling(*callees: int, deep: int) -> Callable[[ModelProto], None]:
     """An edit that adds functions, each of which calls the `callees`, counted from itself, one after the other."""
 
@@ -256,6 +278,9 @@ INPUTS = {
     "missing attribute": (edited(cast_to_nothing), "'to'"),
     "duplicate name": (edited(duplicate), "'h'"),
     "duplicate input": (edited(duplicate_input), "'x'"),
+    "input left out": (edited(input_left_out), "leaves out the input 'B', which Add needs"),
+    "too few inputs": (edited(too_few_inputs), "leaves out the input 'X', which Where needs"),
+    "input left out of a call": (edited(input_left_out_of_a_call), "'more' of the function f1"),
     "a function that calls itself": (edited(calling(0, deep=1)), "'d::f0' calls itself"),
     "functions in a circle": (edited(calling(-1, 1, deep=3)), "calls itself"),
     "functions that double": (edited(calling(-1, -1, deep=24)), "stand for 16777216 nodes"),

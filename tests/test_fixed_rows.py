@@ -14,6 +14,7 @@ import pytest
 import surgeon
 from surgeon.app.cli import main
 from surgeon.pipeline.fixed_rows import Dependent, with_fixed_rows
+from surgeon.proof.whole import prove_models
 
 # As YOLO is exported with its post-processing: picture, box, score and class of each detection; and the indices.
 DETECTOR = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,20,7] pred) => (float[K,7] found, int64[K,3] indices)
@@ -70,6 +71,21 @@ def test_the_rows_of_a_detector_stand_in_front_of_the_padding(count: int) -> Non
     np.testing.assert_array_equal(padded[:real], rows[:real])
     np.testing.assert_array_equal(filled[:real], indices[:real])
     assert (filled[real:] == -1).all()
+
+
+@pytest.mark.parametrize("threshold", ["x = Abs (overlap)", "x = Mul (overlap, half)", "x = Sigmoid (overlap)"])
+def test_thresholds_that_are_inputs_are_drawn_where_they_are_valid(threshold: str) -> None:
+    """ONNX Runtime takes those from 0 to 1. The number of rows may be an input, too."""
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[1,10,4] boxes, float[1,1,10] scores, int64[1] most, float[1] overlap, float[1] least)
+          => (int64[K,3] indices) <float[1] half = {{0.5}}> {{
+            {threshold}
+            indices = NonMaxSuppression (boxes, scores, most, x, least)
+        }}""")
+    result = surgeon.rewrite(model, target="10.9", detections=5)
+    assert [a.pass_name for a in result.report.applied] == ["detections"] and not result.report.failed
+    comparison = prove_models(model, model)
+    assert comparison.ok, comparison
 
 
 def test_where_nothing_is_found_no_row_counts() -> None:

@@ -84,6 +84,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         complain(start.WORDS)
         return INTERRUPTED
+    except MemoryError:
+        complain("there is not enough memory for this.")
+        return WRONG
     except Exception as error:
         complain_with_trace(
             f"stopped by something that it does not know: {type(error).__name__}: {one_line(error)} This is a defect "

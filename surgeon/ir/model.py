@@ -18,7 +18,7 @@ from surgeon.ir.lattice import Shape
 from surgeon.ir.memory import no_collection
 from surgeon.ir.schemas import DOMAIN, defaults, key_of, schema
 from surgeon.ir.types import Types
-from surgeon.ir.validity import check_attributes, check_inputs
+from surgeon.ir.validity import check_inputs, check_nodes
 
 
 class Model:
@@ -37,7 +37,7 @@ class Model:
                 self.functions[key] = Graph(function, self, None, f"the function {key}")
         check_inputs(proto.graph.input)
         for scope in self.standing_scopes():
-            check_attributes(scope)
+            check_nodes(scope)
         self._file_opsets: dict[Graph, dict[str, int]] = {}
         self.types = Types(self)
         self.constants = Constants(self)

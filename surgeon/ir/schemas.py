@@ -122,6 +122,17 @@ def attribute_types(op: str, domain: str, opset: int) -> dict[str, int]:
 
 
 @cache
+def needed_inputs(op: str, domain: str, opset: int) -> dict[int, str]:
+    """The inputs of ONNX's own operators that no node may leave out, by position; empty without a schema of onnx's."""
+    spec = schema(op, domain, opset) if domain != contrib.DOMAIN else None
+    if spec is None or not spec.inputs:
+        return {}
+    formals = [spec.inputs[min(k, len(spec.inputs) - 1)] for k in range(spec.min_input)]
+    optional = onnx.defs.OpSchema.FormalParameterOption.Optional
+    return {k: formal.name for k, formal in enumerate(formals) if formal.option != optional}
+
+
+@cache
 def defaults(op: str, domain: str, opset: int) -> dict[str, Any]:
     """The attributes for which the schema has defaults, with those."""
     spec = schema(op, domain, opset)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,7 +12,7 @@ from onnx import AttributeProto, NodeProto, SparseTensorProto, TensorProto, Valu
 
 from surgeon.errors import ModelError
 from surgeon.ir.protos import body_protos
-from surgeon.ir.schemas import attribute_types
+from surgeon.ir.schemas import attribute_types, needed_inputs
 
 if TYPE_CHECKING:
     from surgeon.ir.graph import Graph, Node
@@ -40,21 +40,75 @@ DIGITS = 20  # of a number of bytes that no file has
 PREPACKED = "prepacked"  # with what follows it, a key of ONNX Runtime's own
 
 
-def check_attributes(graph: Graph) -> None:
-    """Raise ModelError where an attribute of ONNX's own operators has another type than its schema says."""
+def check_nodes(graph: Graph) -> None:
+    """Raise ModelError where an attribute of ONNX's own operators has another type than its schema says, or where a
+    node leaves out an input that its operator, or the function that it calls, needs."""
     domains = graph.model.opsets_in(graph)
-    for nodes in graph.by_op.values():
+    for key, nodes in graph.by_op.items():
         first = next(iter(nodes), None)
         if first is None:
             continue
         domain = first.proto.domain if first.proto.domain != "ai.onnx" else ""
         wanted = attribute_types(first.op, domain, domains.get(domain, 1))
+        needed = needed_inputs(first.op, domain, domains.get(domain, 1))
         if wanted:
             for node in nodes:
-                _check_node(node, wanted)
+                _check_attributes(node, wanted)
+        if needed or key in graph.model.functions:
+            for node in nodes:
+                _check_inputs(node, needed)
 
 
-def _check_node(node: Node, wanted: dict[str, int]) -> None:
+def _check_inputs(node: Node, needed: Mapping[int, str]) -> None:
+    """Raise ModelError where a node leaves out an input that its operator, or something in its function, needs."""
+    called = node.graph.model.functions.get(node.key)
+    if called is not None:
+        inner = _needed_inside(called, _left_out(node, called), set())
+        if inner:
+            raise ModelError(
+                f"{node.label} leaves out the input '{inner[0]}' of the function {called.proto.name}, in which "
+                f"{inner[1].label} needs it. Export the model again."
+            )
+    elif needed and (len(node.inputs) <= max(needed) or None in node.inputs):
+        missing = next((name for k, name in needed.items() if k >= len(node.inputs) or node.inputs[k] is None), None)
+        if missing is not None:
+            raise ModelError(
+                f"{node.label} leaves out the input '{missing}', which {node.op} needs. Export the model again."
+            )
+
+
+def _left_out(call: Node, function: Graph) -> frozenset[str]:
+    """The inputs of a function that a call leaves out."""
+    given = call.inputs
+    return frozenset(n for k, n in enumerate(function.proto.input) if k >= len(given) or given[k] is None)
+
+
+def _needed_inside(
+    function: Graph, left_out: frozenset[str], seen: set[tuple[str, frozenset[str]]]
+) -> tuple[str, Node] | None:
+    """An input of a function, of those that are left out, and the node in it that needs it; None where none does."""
+    key = (function.title, left_out)
+    if not left_out or key in seen:
+        return None
+    seen.add(key)
+    for name in left_out:
+        value = function.values[name]
+        for user in value.users:
+            places = [k for k, read in enumerate(user.inputs) if read is value]
+            inner = function.model.functions.get(user.key)
+            if inner is not None:
+                names = [n for k, n in enumerate(inner.proto.input) if k in places]
+                if _needed_inside(inner, frozenset(names), seen):
+                    return name, user
+                continue
+            domain = user.proto.domain if user.proto.domain != "ai.onnx" else ""
+            needed = needed_inputs(user.op, domain, user.graph.model.opset_in(user.graph, domain))
+            if not needed.keys().isdisjoint(places):
+                return name, user
+    return None
+
+
+def _check_attributes(node: Node, wanted: dict[str, int]) -> None:
     name = AttributeProto.AttributeType.Name
     for attribute in node.proto.attribute:
         expected = wanted.get(attribute.name, attribute.type)

@@ -13,7 +13,8 @@ from surgeon.errors import ModelError
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.nodewise import LOOSE
 from surgeon.proof.equality import TOLERANCE, compare
-from surgeon.proof.feeds import Feeds, feeds_of
+from surgeon.proof.feeds import Feeds
+from surgeon.proof.valid import valid_feeds
 
 SEVERAL = 2  # batches of the file's size that are computed at once, node by node
 BATCHES = (1, 2, 3, 5)  # samples that the whole models are compared with
@@ -55,7 +56,7 @@ def drawn(
 ) -> list[Feeds]:
     """Values for the inputs, of each of these kinds that their types have."""
     inputs = [(i.name, i.type.tensor_type.elem_type, sizes[i.name]) for i in given_inputs(model)]
-    return [feeds for _, feeds in feeds_of(inputs, seed, kinds=kinds)]
+    return [feeds for _, feeds in valid_feeds(model, inputs, seed, kinds=kinds)]
 
 
 def _unlike(draws: Sequence[Feeds], axes: Mapping[str, int], count: int) -> Feeds:

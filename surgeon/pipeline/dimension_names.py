@@ -22,7 +22,8 @@ from onnx import GraphProto, ModelProto, TensorShapeProto, ValueInfoProto
 from surgeon.ir.protos import body_protos
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.prepared import SIZES_CHANGE, Prepared, Text, change, described
-from surgeon.proof.feeds import SizedInput, feeds_of
+from surgeon.proof.feeds import SizedInput
+from surgeon.proof.valid import valid_feeds
 from surgeon.proof.whole import sizes_that_run, whole_pair
 
 # What exporters write for a size of which they know nothing.
@@ -215,7 +216,7 @@ class _Trial:
     def _runs(self, sized: Sequence[SizedInput]) -> bool:
         """Whether the model runs at these sizes: integers may be positions in a table of two rows."""
         for below in (4, 2):
-            _, feeds = next(feeds_of(sized, below=below))
+            _, feeds = next(valid_feeds(self._runner.model, sized, below=below))
             try:
                 self._runner.run(feeds)
             except Unrunnable:

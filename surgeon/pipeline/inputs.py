@@ -18,7 +18,7 @@ from surgeon.ir.protos import read_instead
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.prepared import FORM_CHANGE, Prepared, Text, change, described, fresh_name
 from surgeon.proof.equality import TOLERANCE, compare
-from surgeon.proof.feeds import feeds_of
+from surgeon.proof.valid import valid_feeds
 from surgeon.proof.whole import sizes_that_run, whole_pair
 
 TYPES = {
@@ -195,7 +195,7 @@ def _prove(
         old, new = Runner(before), Runner(after)
         pair = whole_pair(before, before, shapes=shapes)
         sized = sizes_that_run(pair, old.run)
-        feeds = next(feeds_of(sized))[1]
+        feeds = next(valid_feeds(before, sized))[1]
         given = {name: step.draw(rng, feeds[name].shape) for name, step in steps.items()}
         expected = old.run(feeds | {name: steps[name].applied(array) for name, array in given.items()})
         found = new.run(feeds | given)

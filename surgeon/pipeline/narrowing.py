@@ -22,7 +22,8 @@ from surgeon.ir.retyping import narrowed, retyped
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.prepared import NARROWING_CHANGE, Prepared, Text, change, described, fresh_name
 from surgeon.proof.equality import TOLERANCE, compare, is_float
-from surgeon.proof.feeds import EVERYDAY, feeds_of
+from surgeon.proof.feeds import EVERYDAY
+from surgeon.proof.valid import valid_feeds
 from surgeon.proof.whole import sizes_that_run, whole_pair
 from surgeon.targets.target import Target
 
@@ -180,7 +181,7 @@ def _measured(
         sized = sizes_that_run(whole_pair(before, before, shapes=shapes), old.run)
         types = {i.name: i.type.tensor_type.elem_type for i in after.graph.input}
         worst = 0.0
-        for kind, feeds in feeds_of(sized):
+        for kind, feeds in valid_feeds(before, sized):
             if kind not in EVERYDAY:
                 continue
             given = {name: narrowed(array, types[name]) for name, array in feeds.items()}

@@ -18,6 +18,7 @@ from surgeon.ir.definitions import in_own_domain
 from surgeon.ir.files import SMALL, UNWRITABLE, as_text, read_all, without_data
 from surgeon.ir.model import Model
 from surgeon.ir.protos import body_protos, in_topological_order
+from surgeon.ir.run import Unrunnable
 
 if TYPE_CHECKING:
     from onnx_graphsurgeon import Graph
@@ -116,6 +117,12 @@ class Source:
             yield
         except SurgeonError:
             raise
+        except MemoryError:
+            raise ModelError("the model needs more memory than there is.") from None
+        except RecursionError:
+            raise ModelError("bodies are nested too deeply in the model, or nodes refer to each other.") from None
+        except Unrunnable as error:
+            raise ModelError(f"ONNX Runtime does not run the model: {error}.") from None
         except Exception as error:
             why = self.invalid(full_check=True)
             if not why:

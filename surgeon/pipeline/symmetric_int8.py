@@ -23,7 +23,8 @@ from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.prepared import SYMMETRIC_CHANGE, Prepared, Text, change, fresh_name
 from surgeon.proof.equality import is_float
 from surgeon.proof.exact import words
-from surgeon.proof.feeds import EVERYDAY, feeds_of
+from surgeon.proof.feeds import EVERYDAY
+from surgeon.proof.valid import valid_feeds
 from surgeon.proof.whole import sizes_that_run, whole_pair
 from surgeon.report import Applied
 
@@ -426,7 +427,7 @@ def _measured(
     try:
         old, new, free = Runner(before), Runner(after), Runner(exact)
         sized = sizes_that_run(whole_pair(before, before, shapes=shapes), old.run)
-        for kind, feeds in feeds_of(sized):
+        for kind, feeds in valid_feeds(before, sized):
             if kind not in MEASURED:
                 continue
             results = zip(old.run(feeds), new.run(feeds), free.run(feeds), strict=True)

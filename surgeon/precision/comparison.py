@@ -14,7 +14,8 @@ from onnx import ModelProto
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.precision.standard import LIMIT, Standard, Trial, fed
 from surgeon.proof.equality import Difference, is_float
-from surgeon.proof.feeds import Feeds, feeds_of
+from surgeon.proof.feeds import Feeds
+from surgeon.proof.valid import valid_feeds
 from surgeon.proof.whole import sizes_that_run, whole_pair
 
 KINDS = ("random", "large")  # of inputs that are always named: standard normal numbers, and the same times 1e3
@@ -158,7 +159,7 @@ def _inputs(
         if data:
             return  # it is what counts
         raise
-    for kind, feeds in feeds_of(sizes):
+    for kind, feeds in valid_feeds(model, sizes):
         if standard.takes(kind):
             yield kind, feeds
 

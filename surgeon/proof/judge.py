@@ -24,7 +24,7 @@ from surgeon.proof.chance import why_random
 from surgeon.proof.equality import TOLERANCE, Difference, compare, is_float, smallest_normal
 from surgeon.proof.exact import Exact, widen_stash
 from surgeon.proof.feeds import NOT_COUNTED, NOT_FINITE, Feeds, SizedInput, feeds_of
-from surgeon.proof.integers import corners_of_rois, divisors, pictures_of_rois, plain_integers, pooled_rois
+from surgeon.proof.integers import divisors, plain_integers
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.probes import (
     MOST_PROBED,
@@ -44,6 +44,7 @@ from surgeon.proof.probes import (
     without_zero,
 )
 from surgeon.proof.sizes import FIRST_CHOICE, TOO_LARGE, SizeChoice
+from surgeon.proof.valid import Valid
 
 AT_OTHER_SIZES = frozenset({"random", "zero", "large", "shifted", "inf"})  # of a window that has probes of its own
 KERNEL_NOISE = 1e-3  # a relative difference that a single kernel's rounding may make; the definition decides
@@ -73,7 +74,6 @@ IN_DOUBLE = frozenset({"ReduceProd", "ReduceSum"})
 # ONNX Runtime's Resize takes no part of an axis that keeps its length, but the whole.
 CROPPED = "tf_crop_and_resize"
 
-FARTHEST_CORNER = 64.0  # of rois that have a sample for each position: a picture of thousands takes minutes
 PATIENCE = 10.0  # seconds that the probes of one window may take, before the next one is not begun
 SLOW = 0.05  # seconds of a run of both sides at a size of TRIED_BEFORE, beyond which no larger one is tried
 OUTPUT_IS_CHEAP = 16  # elements of an output cost as much as one of an input, which is drawn and evaluated, too
@@ -226,15 +226,13 @@ class _Judge:
         self.blind = BlindSpots(pair.before, pair.folder)
         self.unknown: set[int] = set()  # outputs behind an operator that did not see each NaN, on some finite inputs
         self.known: set[int] = set()  # outputs that were equal on random inputs
-        self.corners = corners_of_rois(pair.before)
+        self.valid = Valid(pair.before)
         self.strays = _has(pair.before, STRAYS) or _has(pair.after, STRAYS)
         self.samples = _has(pair.before, SAMPLES)
         self.cuts_inf = _has(pair.before, CUTS_INF) or _has(pair.after, CUTS_INF)
         self.in_double = _has(pair.before, IN_DOUBLE) or _has(pair.after, IN_DOUBLE)
         self.crops = _crops(pair.before)
         self.divisors = divisors(pair)
-        self.pictures = pictures_of_rois(pair.before)
-        self.pooled = pooled_rois(pair.before)
         self.max_error = 0.0
         self.note = ""
         self.made = 0  # elements of the outputs of the last run
@@ -314,26 +312,12 @@ class _Judge:
                     return verdict
         return None
 
-    def _valid(self, feeds: Feeds) -> Feeds:
-        """The inputs with rois that are not far away, but for those at infinity, of pictures that there are."""
-        rois = {n: feeds[n] for n in self.corners & feeds.keys()}
-        near = {n: x.clip(-FARTHEST_CORNER, FARTHEST_CORNER) for n, x in rois.items()}
-        found = {**feeds, **{n: np.where(np.isfinite(x), near[n], x) for n, x in rois.items()}}
-        for pictures, index in self.pictures:
-            if pictures in feeds and index in feeds:
-                found[index] = feeds[index] % max(len(feeds[pictures]), 1)
-        for pictures, name in self.pooled:
-            if pictures in feeds and name in feeds:
-                found[name] = corners = feeds[name].clip(-FARTHEST_CORNER, FARTHEST_CORNER)
-                corners[..., :1] = np.floor(abs(corners[..., :1])) % max(len(feeds[pictures]), 1)
-        return found
-
     def _asked(self, feeds: Feeds) -> tuple[Feeds, list[np.ndarray]]:
         """Inputs, and what the original makes of them: those without a divisor of 0 where it runs no other.
 
         Raises Unrunnable.
         """
-        feeds = self._valid(feeds)
+        feeds = self.valid.of(feeds)
         try:
             return feeds, self.before.run(feeds)
         except Unrunnable:
@@ -353,7 +337,7 @@ class _Judge:
     def _runs(self, feeds: Feeds, side: Runner) -> bool:
         """Whether a side runs."""
         try:
-            side.run(self._divisible(self._valid(feeds)))
+            side.run(self._divisible(self.valid.of(feeds)))
         except Unrunnable:
             return False
         return True

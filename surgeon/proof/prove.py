@@ -9,6 +9,7 @@ The rooms of the proof, lower ones first:
     sizes      numbers for symbolic dimensions
     pair       two models with the same inputs and outputs
     shrink     a pair at small sizes, where it is the same at every size
+    valid      inputs that the operators of a model take
     integers   what integer inputs are: numbers, positions, sizes
     bends      where a comparison inside a window turns
     probes     further inputs and sizes for a window

@@ -16,10 +16,11 @@ from surgeon.ir.lattice import declared_dim
 from surgeon.ir.model import Model
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.proof.cut import largest_pad
-from surgeon.proof.feeds import Feeds, SizedInput, feeds_of
+from surgeon.proof.feeds import Feeds, SizedInput
 from surgeon.proof.judge import Verdict, judge
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.sizes import TOO_LARGE, DeclaredInput, all_choices
+from surgeon.proof.valid import valid_feeds
 
 Shapes = Mapping[str, Sequence[int]]  # the shapes of inputs that the user gives, by name
 
@@ -112,7 +113,7 @@ def sizes_that_run(pair: ModelPair, run: Callable[[Feeds], Any]) -> list[SizedIn
     why = ""
     for choice in all_choices(pair.inputs, pair.before):
         for sized in pair.sizes(choice):
-            _, feeds = next(feeds_of(sized, below=choice.below))
+            _, feeds = next(valid_feeds(pair.before, sized, below=choice.below))
             try:
                 run(feeds)
             except Unrunnable as error:
@@ -141,7 +142,7 @@ def tensors_of_a_run(model: ModelProto, tensors: Sequence[str], *, folder: Path 
     for choice in all_choices(pair.inputs, pair.before):
         found = []
         for sized in pair.sizes(choice):
-            _, feeds = next(feeds_of(sized, below=choice.below))
+            _, feeds = next(valid_feeds(pair.before, sized, below=choice.below))
             with contextlib.suppress(Unrunnable):
                 results = dict(zip(names, runner.run(feeds), strict=True))
                 found.append({t: results[t] for t in wanted})

@@ -29,8 +29,9 @@ from surgeon.errors import EngineError, ModelError, UsageError, did_you_mean
 from surgeon.ir.files import check_writable, read_all
 from surgeon.ir.run import Unrunnable
 from surgeon.precision.standard import LIMIT, STATEMENT, Standard, Trial, fed
-from surgeon.proof.feeds import NOT_COUNTED, NOT_FINITE, feeds_of
+from surgeon.proof.feeds import NOT_COUNTED, NOT_FINITE
 from surgeon.proof.pair import ModelPair
+from surgeon.proof.valid import valid_feeds
 from surgeon.proof.whole import whole_pair
 from surgeon.report import Progress
 from surgeon.trt.comparison import Comparison, Figures, Shapes, Side, Statistics
@@ -294,7 +295,7 @@ def _inputs(pair: ModelPair, data: str | None) -> Iterator[tuple[str, Feeds]]:
         yield from (("the given", feeds) for feeds in _load(data, pair))
         return
     for infos in pair.sizes():
-        yield from feeds_of(infos)
+        yield from valid_feeds(pair.before, infos)
 
 
 def _load(data: str, pair: ModelPair) -> list[Feeds]:
