@@ -85,16 +85,16 @@ def _installed(version: str) -> Path | None:
     """The interpreter that the system's packages have, installed; None where they have none, or others install it."""
     if not hasattr(os, "geteuid") or os.geteuid() != 0 or shutil.which("apt-get") is None:
         return None
-    command = ["apt-get", "install", "--yes", "--no-install-recommends", f"python{version}", f"python{version}-venv"]
-    done = subprocess.run(command, capture_output=True, check=False)
+    names = [f"python{version}", f"python{version}-venv"]
+    for words in (["update"], ["install", "--yes", "--no-install-recommends", *names]):
+        subprocess.run(["apt-get", "--quiet", *words], capture_output=True, check=False)
     path = shutil.which(f"python{version}")
-    return Path(path) if done.returncode == 0 and path else None
+    return None if path is None else Path(path)
 
 
-def started(version: str, built: Path, folder: Path) -> str:
+def started(version: str, python: Path, built: Path, folder: Path) -> str:
     """Install the wheel and run it under one Python; returns a line that says how that went. Raises StartError."""
     begun = time.perf_counter()
-    python = found(version)
     environment, work = folder / version, folder / f"{version}-work"
     work.mkdir()
     _run(work, [python, "-m", "venv", "--without-pip", environment])
@@ -125,11 +125,16 @@ def _run(folder: Path, command: Sequence[str | Path]) -> str:
 
 def main() -> int:
     begun = time.perf_counter()
+    try:
+        pythons = {version: found(version) for version in promised()}
+    except StartError as error:
+        print(error)
+        return 1
     failed = 0
     with tempfile.TemporaryDirectory(prefix="surgeon-start-") as name, ThreadPoolExecutor(AT_A_TIME) as pool:
         built = wheel.build(Path(name))
-        runs = [(version, pool.submit(started, version, built, Path(name))) for version in promised()]
-        for version, run in runs:
+        runs = {v: pool.submit(started, v, python, built, Path(name)) for v, python in pythons.items()}
+        for version, run in runs.items():
             try:
                 print(run.result(), flush=True)
             except StartError as error:
