@@ -7,7 +7,7 @@
 
 A mutant is one file with one small mistake. These are made:
 
-- a `require`, `not_mine` or other call whose result nobody reads is dropped; `require_some` lets everything through;
+- a `require`, `no_match` or other call whose result nobody reads is dropped; `require_some` lets everything through;
 - a guard (an `if` that only leaves) is dropped, another condition negated, the `if` of a comprehension dropped;
 - a comparison's boundary is moved, a whole number raised by one, another doubled, True and False swapped;
 - a `not` is dropped;
@@ -262,7 +262,7 @@ def _call(node: ast.Call) -> Iterator[tuple[Any, str]]:
 
 def _if(node: ast.If) -> Iterator[tuple[Any, str]]:
     first = node.body[0]
-    if isinstance(first, ast.Expr) and _called(first.value) == "not_mine":
+    if isinstance(first, ast.Expr) and _called(first.value) == "no_match":
         return  # dropped as a call
     leaves = isinstance(first, ast.Return | ast.Continue | ast.Break | ast.Raise)
     if leaves and not node.orelse:

@@ -9,7 +9,7 @@ dropped    an operator of a replacement left out: what it reads stands there ins
 operands   two operands swapped, the last one left out
 attribute  an attribute left out
 number     a whole number raised by one, another one doubled or a thousandth larger, its sign turned
-guard      a `require`, `not_mine`, a guard or a part of a condition dropped, a comparison's boundary moved
+guard      a `require`, `no_match`, a guard or a part of a condition dropped, a comparison's boundary moved
 
 Three are drawn from each file with a rule of CLEAN or FUSE, the others from all files; each from a kind drawn first.
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from surgeon import Builder, const, not_mine, op, var
+from surgeon import Builder, const, no_match, op, var
 from surgeon.ir.constants import FOLD_LIMIT
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import FLOATS
@@ -119,10 +119,10 @@ class _Sides:
 def slopes(b: Builder, x: Value) -> Slopes:
     """Both slopes of the window between `x` and the root. A window that has no such slopes is declined silently."""
     if b.dtype(x) not in FLOATS:
-        not_mine()
+        no_match()
     window = _window_key(b, x)
     found = _evaluated(b, x) if window is None else b.once(("slopes", window), lambda: _evaluated(b, x))
-    return found or not_mine()
+    return found or no_match()
 
 
 def _window_key(b: Builder, x: Value) -> tuple[Any, ...] | None:
@@ -186,7 +186,7 @@ class _Reader:
                 self.sides[value] = _constant(array)
             else:
                 if value.producer is None:
-                    not_mine()
+                    no_match()
                 self.nodes.add(value.producer)
                 with np.errstate(all="ignore"):
                     self.sides[value] = self.computed(value.producer)
@@ -208,7 +208,7 @@ class _Reader:
             return _scaled(key, *given)
         if key == "Where":
             if given[0].degree == 1:
-                not_mine()
+                no_match()
             return _each(lambda c, p, q: np.where(c != 0, p, q), given, _common(given[1:]))
         if key in COMPARISONS:
             _common(given)
@@ -218,7 +218,7 @@ class _Reader:
         if key == "Not":
             return _each(lambda c: c == 0, given, 0)
         if key not in UNARY:  # a constant that onnx's evaluator does not compute
-            not_mine()
+            no_match()
         return _each(UNARY[key], given, given[0].degree)
 
     def expanded(self, value: Any, shape: Any) -> _Sides:
@@ -226,7 +226,7 @@ class _Reader:
         wanted = self.b.value(shape)
         found = self.of(value)
         if wanted is not None and not _is_small_shape(wanted):
-            not_mine()
+            no_match()
         return found if wanted is None else _each(lambda v: v * np.ones(wanted.astype(int)), [found], found.degree)
 
     def clip(self, operands: list[Any]) -> _Sides:
@@ -261,9 +261,9 @@ def _each(function: Any, given: list[_Sides], degree: int | None) -> _Sides:
 
 def _scaled(key: str, a: _Sides, b: _Sides) -> _Sides:
     if b.degree == 1 and (key == "Div" or a.degree == 1):  # neither 1 / x nor x * x is a line
-        not_mine()
+        no_match()
     if key == "Div" and b.degree is None:  # x / 0
-        not_mine()
+        no_match()
     degree = max(a.degree or 0, b.degree or 0)
     return _each(np.multiply if key == "Mul" else np.divide, [a, b], degree)
 
@@ -275,7 +275,7 @@ def _common(given: list[_Sides]) -> int | None:
     """
     degrees = {g.degree for g in given if g.degree is not None}
     if len(degrees) > 1:
-        not_mine()
+        no_match()
     return degrees.pop() if degrees else None
 
 

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 from onnx import TensorProto, helper
 
-from surgeon import Builder, not_mine
+from surgeon import Builder, no_match
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import FLOATS
 from surgeon.ir.run import has_kernel
@@ -28,13 +28,13 @@ def require_op(b: Builder, op: str, x: Value, at: int = 0) -> None:
     """
     dtype, opset = b.dtype(x), b.opset
     if dtype not in FLOATS or schema(op, "", opset) is None:
-        not_mine()
+        no_match()
     if not _takes(op, dtype, at, opset):
         raise Decline(f"{op} takes no {_name(dtype)} at opset {opset}")
     if dtype == TensorProto.BFLOAT16 or b.strategy is not None or has_kernel(op, dtype, opset):
         return
     if not b.target.imports(op):
-        not_mine()
+        no_match()
     raise Decline(f"ONNX Runtime has no kernel for {op} in {_name(dtype)} at opset {opset}")
 
 

@@ -15,7 +15,7 @@ Price     In ONNX Runtime on one thread. Training mode of [8,64,56,56]: 9 nodes,
 
 import numpy as np
 
-from surgeon import ANY, Builder, Stage, attr, not_mine, op, require, require_some, rule, var
+from surgeon import ANY, Builder, Stage, attr, no_match, op, require, require_some, rule, var
 from surgeon.ir.graph import Node, Value
 
 from ._norm.factors import of_channels
@@ -36,10 +36,10 @@ def folded_batch(b, x, epsilon, momentum, **parameters):
     require(same_shape(b, b.root.outputs[0], x), "it is not reshaped back to the shape that it had")
     whole, folded = dims(b, x), dims(b, inside.inputs[0])
     if whole is None or folded is None:
-        not_mine()
+        no_match()
     require(len(whole) >= 3 and isinstance(whole[1], int), "the number of channels is not known")
     if folded == whole and folded[0] != 1:
-        not_mine()  # it folds nothing
+        no_match()  # it folds nothing
     require(folded[0] == 1, "it folds something else than the batch")
     return b.BatchNormalization(x, *_once(b, whole[1], parameters), epsilon=epsilon, momentum=momentum)
 
@@ -66,7 +66,7 @@ def _channels_beside_reshape(b: Builder, x: Value, reshaped: Value) -> int:
     """The number of channels of x; declines silently unless a Reshape on one side of the node changes nothing."""
     whole = dims(b, x)
     if whole is None or len(whole) < 2 or not isinstance(whole[1], int) or not same_shape(b, reshaped, x):
-        not_mine()
+        no_match()
     return whole[1]
 
 
@@ -99,7 +99,7 @@ scale, bias, mean, variance = var("scale"), var("bias"), var("mean"), var("varia
 )
 def in_training(b, x, scale, bias, mean, variance, epsilon, momentum):
     if not _is_training(b, b.root) or not b.root.attrs.get("spatial", 1):
-        not_mine()
+        no_match()
     rank = require_some(b.rank(x), f"the rank of '{x.name}' is not known")
     axes = [0, *range(2, rank)]
     y = normalised(b, x, axes, epsilon)

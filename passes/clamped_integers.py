@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, not_mine, op, require, require_some, rule, var
+from surgeon import Builder, Stage, no_match, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import FLOATS
 from surgeon.targets.clamping import HIGHEST, LOWEST, MIRRORED, beyond, why_clamped
@@ -33,7 +33,7 @@ x, y, condition = var("x"), var("y"), var("condition")
 )
 def compare(b, x, y):
     if b.target.int64 or why_clamped(b.root) is None:
-        not_mine()
+        no_match()
     name, (x, y) = b.root.op, b.root.inputs
     if b.value(y) is None:
         name, x, y = MIRRORED.get(name, name), y, x
@@ -51,7 +51,7 @@ def compare(b, x, y):
 @rule(op.Cast(op.Where(condition, x, y)), stage=Stage.FUSE)
 def chosen(b, condition, x, y):
     if b.target.int64 or b.root.attr("to") not in FLOATS or why_clamped(b.root) is None:
-        not_mine()
+        no_match()
     return b.Where(condition, *(_float(b, side, b.root.attr("to")) for side in (x, y)))
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Builder, Stage, const, not_mine, op, require, rule, var
+from surgeon import Builder, Stage, const, no_match, op, require, rule, var
 from surgeon.ir.graph import Value
 
 from ._linear import fits
@@ -38,7 +38,7 @@ some_low, some_high = var("some_low"), var("some_high")
 )  # fmt: skip
 def fuse(b, x, low, high):
     if not (low.size == high.size == 1 and fits(b, x, low.shape) and fits(b, x, high.shape)):
-        not_mine()
+        no_match()
     bottom, top = low.reshape(()), high.reshape(())
     require(bottom <= top, f"the lower bound {bottom:g} is above the upper one {top:g}")
     require_op(b, "Clip", x)
@@ -51,7 +51,7 @@ def fuse(b, x, low, high):
 )
 def fuse_relu(b, x, high):
     if not (high.size == 1 and fits(b, x, high.shape) and high.reshape(()) >= 0):
-        not_mine()
+        no_match()
     require_op(b, "Clip", x)
     return b.Clip(x, min=0.0, max=float(high.reshape(())))
 
@@ -59,7 +59,7 @@ def fuse_relu(b, x, high):
 @rule(op.Clip(x, 0) | op.Max(x, low), stage=Stage.FUSE)
 def relu(b, x, low=None):
     if low is not None and (low.any() or not fits(b, x, low.shape)):  # NaN is some number to `any`
-        not_mine()
+        no_match()
     require_op(b, "Relu", x)
     return b.Relu(x)
 
@@ -79,7 +79,7 @@ def decompose(b, x, some_low=None, some_high=None):
 @rule(op.Relu(x), stage=Stage.LOWER, strategy="decompose")
 def decompose_relu(b, x):
     if b.target.takes(b.root) is None or not takes_type(b, "Max", b.dtype(x)):
-        not_mine()
+        no_match()
     return b.Max(x, 0)
 
 

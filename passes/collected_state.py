@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from onnx import GraphProto, NodeProto, helper
 
-from surgeon import Builder, Stage, not_mine, op, require, require_some, rule
+from surgeon import Builder, Stage, no_match, op, require, require_some, rule
 from surgeon.ir.graph import Graph, Node, Value
 from surgeon.ir.lattice import FLOATS
 
@@ -39,13 +39,13 @@ class Growing(NamedTuple):
 def collect(b):
     body, states = b.root.bodies[0], [v for v in b.root.inputs[2:] if v is not None]
     if len(states) != len(b.root.inputs) - 2 or not (is_asked_for(b) or not all(map(b.dtype, states))):
-        not_mine()
+        no_match()
     limit = elements(b, b.root.inputs[0])
     if limit and isinstance(limit[0], int) and limit[0] <= most(b):
-        not_mine()  # it is written out
+        no_match()  # it is written out
     found = [g for g in (_growing(body, states, place) for place in range(len(states))) if g is not None]
     if not found:
-        not_mine()
+        no_match()
     require(not reads_of_function(body), "its body reads an attribute of its function")
     require(_is_of_integers(body), "its condition follows from data: a proof of it may not end")
     made = _collecting(b, found)

@@ -8,12 +8,12 @@ Rewrites  Constant<value_int | value_ints | ...>  ->  an initializer (in a body,
 Exact     Bit for bit.
 """
 
-from surgeon import Stage, not_mine, op, require, rule
+from surgeon import Stage, no_match, op, require, rule
 
 
 @rule(op.Constant(), stage=Stage.LOWER, strategy="decompose")
 def decompose(b):
     require(not {"value_string", "value_strings", "sparse_value"} & b.root.attrs.keys(), "it is no plain tensor")
     if b.target.takes(b.root) is None:
-        not_mine()
+        no_match()
     return b.constant(b.value(b.root.outputs[0]))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Stage, not_mine, op, rule, var
+from surgeon import Stage, no_match, op, rule, var
 from surgeon.targets.conditions.names import flattened_input
 from surgeon.targets.conditions.ranks import flattened_matrix
 
@@ -21,7 +21,7 @@ x = var("x")
 @rule(op.Flatten(x), stage=Stage.LOWER, strategy="decompose")
 def reshape(b, x):
     if not b.target.has(flattened_matrix) or flattened_matrix.check(b.root) is None:
-        not_mine()
+        no_match()
     behind = b.root.attr("axis") == b.rank(x) > 0  # every dimension stands in front of the axis
     return b.Reshape(x, np.asarray([-1, 1] if behind else [1, -1], np.int64))
 
@@ -29,5 +29,5 @@ def reshape(b, x):
 @rule(op.Flatten(x), stage=Stage.LOWER, strategy="decompose")
 def identity(b, x):
     if not b.target.has(flattened_input) or flattened_input.check(b.root) is None:
-        not_mine()
+        no_match()
     return b.Identity(x)

@@ -24,7 +24,7 @@ import math
 from collections.abc import Sequence
 from functools import cache
 
-from surgeon import Editor, Stage, const, model_rule, not_mine, op, require, rule, var
+from surgeon import Editor, Stage, const, model_rule, no_match, op, require, rule, var
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 
@@ -75,22 +75,22 @@ def cast_like(b, array, like):
     require(b.dtype(like), "the type that it casts to is not known")
     require(array.size <= SMALL, f"it has {array.size} elements")
     if _behind(b.root)[1]:
-        not_mine()
+        no_match()
     return b.constant(array, b.dtype(like))
 
 
 @rule(op.Cast(const("array")), stage=Stage.CLEAN)
 def cast_of_one(b, array):
     if array.size != 1 or array.dtype.kind not in "fiu":
-        not_mine()
+        no_match()
     if _behind(b.root)[1]:
-        not_mine()
+        no_match()
     require(not b.root.outputs[0].is_output, "it names an output of the graph")
     number = b.value(b.root.outputs[0])
     if number is None or number.dtype.kind not in "fiu":
-        not_mine()
+        no_match()
     if float(number.reshape(())) != float(array.reshape(())):  # the cast rounds: a wider evaluation would not
-        not_mine()
+        no_match()
     return b.constant(number)
 
 

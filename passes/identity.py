@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, Builder, Stage, attr, const, not_mine, op, require, rule, var
+from surgeon import ANY, Builder, Stage, attr, const, no_match, op, require, rule, var
 from surgeon.ir.graph import Value
 from surgeon.targets.conditions.control_flow import is_number, numbered_rows
 from surgeon.targets.conditions.names import keeps_name, looped_input
@@ -91,35 +91,35 @@ def dropout(b, x):
 @rule(op.Cast(x, to=attr("to")), stage=Stage.CLEAN)
 def cast(b, x, to):
     if b.dtype(x) != to:
-        not_mine()
+        no_match()
     return _returns(b, x)
 
 
 @rule(op.CastLike(x, like), stage=Stage.CLEAN)
 def cast_like(b, x, like):
     if not b.dtype(x) or b.dtype(x) != b.dtype(like):
-        not_mine()
+        no_match()
     return _returns(b, x)
 
 
 @rule(op.Cast(op.Cast(x, to=attr("first")), to=attr("to")), stage=Stage.CLEAN)
 def double_cast(b, x, first, to):
     if first not in EXACT.get(b.dtype(x), ()):
-        not_mine()
+        no_match()
     return _returns(b, x) if b.dtype(x) == to else b.Cast(x, to=to)
 
 
 @rule(op.Transpose(x, perm=attr("perm")), stage=Stage.CLEAN)
 def transpose(b, x, perm):
     if perm is None or list(perm) != list(range(len(perm))):
-        not_mine()
+        no_match()
     return _returns(b, x)
 
 
 @rule(op.Reshape(x, ...) | op.Flatten(x) | op.Squeeze(x, ...) | op.Unsqueeze(x, ...), stage=Stage.CLEAN)
 def reshape(b, x):
     if not same_shape(b, b.root.outputs[0], x):
-        not_mine()
+        no_match()
     equal = b.root.op != "Reshape" or same_shape_when_empty(b, b.root)
     require(equal, "without elements its last size may be another one")
     has_dimension = b.target.has(numbered_rows) and is_number(x)
@@ -134,7 +134,7 @@ def unsqueeze_squeeze(b, x, axes, back):
     if rank is not None:
         axes, back = axes % (rank + axes.size), back % (rank + axes.size)
     if sorted(axes.tolist()) != sorted(back.tolist()) or (rank is None and (axes < 0).any()):
-        not_mine()
+        no_match()
     return _returns(b, x)
 
 
@@ -143,7 +143,7 @@ def expand(b, x):
     before, after, target = b.shape(x), b.shape(b.root.outputs[0]), b.value(b.root.inputs[1])
     ones = target is not None and before is not None and target.size <= len(before) and _all(target, 1)
     if not ones and (before is None or before != after or None in before):
-        not_mine()
+        no_match()
     return _returns(b, x)
 
 
@@ -159,21 +159,21 @@ def slice_all(b, x, starts, ends):
     same = before is not None and before == after and all(isinstance(d, int) for d in before)
     whole = same or (_all(starts, 0) and (ends >= END).all())
     if not (whole and _all(steps, 1)):
-        not_mine()
+        no_match()
     return _returns(b, x)
 
 
 @rule(op.Pad(x, const("pads"), ...), stage=Stage.CLEAN)
 def pad(b, x, pads):
     if not _all(pads, 0):
-        not_mine()
+        no_match()
     return _returns(b, x)
 
 
 @rule(op.Tile(x, const("repeats")), stage=Stage.CLEAN)
 def tile(b, x, repeats):
     if not _all(repeats, 1):
-        not_mine()
+        no_match()
     return _returns(b, x)
 
 
@@ -185,5 +185,5 @@ def alone(b, x):
 @rule(op.Split(x, ...), stage=Stage.CLEAN)
 def split(b, x):
     if len(b.root.outputs) != 1:
-        not_mine()
+        no_match()
     return _returns(b, x)

@@ -35,7 +35,7 @@ from surgeon import (
     const,
     meaning,
     model_rule,
-    not_mine,
+    no_match,
     op,
     require,
     require_some,
@@ -73,7 +73,7 @@ def fuse(b, x, **found):
     n = read(b, x, found)
     axis = instance_axis(b, n)
     if axis is None:
-        not_mine()
+        no_match()
     n = with_epsilon(b, n, found)
     size = require_some(n.channels(axis), "the number of channels is not known")
     dtype = b.dtype(b.root.outputs[0])
@@ -128,21 +128,21 @@ def behind(b, x, scale, bias, epsilon, **outer):
 @rule(op.Transpose(op.Transpose(node, perm=attr("inner")), perm=attr("outer")), stage=Stage.FUSE)
 def transposed_back(b, x, scale, bias, epsilon, inner, outer):
     if not cancel(inner, outer):
-        not_mine()
+        no_match()
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
 @rule(op.InstanceNormalization(op.Reshape(x, ANY), scale, bias, epsilon=epsilon), stage=Stage.FUSE)
 def reshaped_to_itself(b, x, scale, bias, epsilon):
     if not same_shape(b, b.root.inputs[0], x):
-        not_mine()
+        no_match()
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
 @rule(op.Reshape(node, ANY), stage=Stage.FUSE)
 def reshaped_back_to_itself(b, x, scale, bias, epsilon):
     if not same_shape(b, b.root.outputs[0], x):
-        not_mine()
+        no_match()
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
@@ -155,7 +155,7 @@ def batch_in_channels(b, x, scale, bias, epsilon):
     inside = next(m for m in b.matched if m.key == "InstanceNormalization")
     whole, folded = dims(b, x), dims(b, inside.inputs[0])
     if whole is None or folded is None or not _is_folded_batch(whole, folded):
-        not_mine()
+        no_match()
     require(same_shape(b, b.root.outputs[0], x), "it is not reshaped back")
     size = whole[1]
     for name, factor in (("scale", scale), ("bias", bias)):
@@ -184,7 +184,7 @@ def _require_one_instance(b: Builder, x: Value) -> list[Dim]:
     """The dimensions of x, [1, C, ...]; declines for other ones."""
     shape = dims(b, x)
     if shape is None or len(shape) < 3:
-        not_mine()
+        no_match()
     require(shape[0] == 1, "it normalises over the batch, which is not one")
     return shape
 
@@ -210,7 +210,7 @@ def batch_norm_in_training(b, x, scale, bias, epsilon):
     """BatchNormalization in training mode: of a batch of one, the statistics are those of the instance."""
     training = b.root.attr("training_mode") if b.opset >= 14 else len(b.root.outputs) > 1
     if not training:
-        not_mine()
+        no_match()
     _require_one_instance(b, x)
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 

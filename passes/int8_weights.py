@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Editor, Stage, const, model_rule, not_mine, op, require, rule, var
+from surgeon import Builder, Editor, Stage, const, model_rule, no_match, op, require, rule, var
 from surgeon.ir.graph import Node, Value
 
 from ._shapes import input_of
@@ -35,10 +35,10 @@ weights, steps = const("weights"), const("steps")
 @rule(op.DequantizeLinear(x, scale, zero | None), stage=Stage.FUSE)
 def computed(b, x, scale, zero=None):
     if x.producer is None or not _refused(b, x.producer):
-        not_mine()
+        no_match()
     weights = b.value(x)
     if weights is None:
-        not_mine()
+        no_match()
     return b.node("DequantizeLinear", [b.constant(weights), scale, zero], 1, "", b.root.attrs)
 
 
@@ -46,7 +46,7 @@ def computed(b, x, scale, zero=None):
 def looked_up(b, table, rows, scale, zero=None):
     gather = input_of(b.root).producer
     if gather is None or not _refused(b, gather) or b.value(table) is None:
-        not_mine()
+        no_match()
     attrs = {} if b.shape(scale) in ((), (1,)) else {"axis": _axis_of_table(b, gather, rows)}
     numbers = b.node("DequantizeLinear", [table, scale, zero], 1, "", attrs)
     return b.Gather(numbers, rows, axis=gather.attr("axis"))
@@ -56,7 +56,7 @@ def looked_up(b, table, rows, scale, zero=None):
 def cast(b, table, rows):
     gather = input_of(b.root).producer
     if gather is None or not _refused(b, gather) or b.value(table) is None:
-        not_mine()
+        no_match()
     numbers = b.DequantizeLinear(table, np.float32(1), np.int8(0))
     return b.Gather(numbers, rows, axis=gather.attr("axis"))
 
@@ -64,7 +64,7 @@ def cast(b, table, rows):
 @rule(op.Cast(table, to=FLOAT), stage=Stage.FUSE)
 def cast_at_once(b, table):
     if not _refused(b, b.root) or b.value(table) is None:
-        not_mine()
+        no_match()
     return b.DequantizeLinear(table, np.float32(1), np.int8(0))
 
 
@@ -107,12 +107,12 @@ def _as_vector(b: Builder, constant: Value) -> Value:
 def padded(b, x):
     """By a number of int8: it is carried in fp32, which holds it."""
     if b.dtype(x) != INT8 or not _refused(b, b.root) or b.opset < 11:
-        not_mine()
+        no_match()
     _, pads, *rest = b.root.inputs
     number, axes = (rest + [None])[0], rest[1:]
     by = b.value(number) if number is not None else None
     if by is None:
-        not_mine()
+        no_match()
     wide = [b.Cast(x, to=FLOAT), pads, b.constant(by, FLOAT), *axes]
     return b.Cast(b.node("Pad", wide, 1, "", b.root.attrs), to=INT8)
 
@@ -120,7 +120,7 @@ def padded(b, x):
 @rule(op.DequantizeLinear(weights, steps, const("zeros")), stage=Stage.LOWER, strategy="decompose")
 def quantized(b, weights, steps, zeros):
     if weights.dtype != np.int8 or steps.dtype != np.float32 or zeros.any():
-        not_mine()
+        no_match()
     along = [1] * weights.ndim
     if steps.size > 1:
         require(-weights.ndim <= b.root.attr("axis") < weights.ndim, "its weights have no such axis")
@@ -136,7 +136,7 @@ def quantized(b, weights, steps, zeros):
     written = b.node("QuantizeLinear", [b.constant(numbers), scale, zero], 1, "", attrs)
     y = b.node("DequantizeLinear", [written, scale, zero], 1, "", attrs)
     if any(b.target.takes(made.producer) is not None for made in (written, y)):
-        not_mine()  # it is refused for something else
+        no_match()  # it is refused for something else
     return y
 
 

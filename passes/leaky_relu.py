@@ -23,7 +23,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from surgeon import DOMAIN, Builder, Stage, attr, const, meaning, not_mine, op, require, rule, var
+from surgeon import DOMAIN, Builder, Stage, attr, const, meaning, no_match, op, require, rule, var
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import FLOATS
 
@@ -41,7 +41,7 @@ def fuse(b, x):
     f = slopes(b, x)
     up, down = f.up, f.down
     if up is None or down is None:
-        not_mine()  # of many slopes: PRelu's business
+        no_match()  # of many slopes: PRelu's business
     require(
         fits(b, x, f.above.shape), f"a constant of shape {list(f.above.shape)} makes the result larger than its input"
     )
@@ -49,7 +49,7 @@ def fuse(b, x):
     if up == 1.0 or same_slope(b, x, f.above, 1.0):
         return b.Relu(x) if down == 0 else b.LeakyRelu(x, alpha=down)
     if up <= 0:
-        not_mine()
+        no_match()
     require(f.nodes > 2, f"the slope above zero is {up:g}, not 1")
     return b.Mul(b.Relu(x) if down == 0 else b.LeakyRelu(x, alpha=down / up), up)
 
@@ -68,9 +68,9 @@ def one_scale(b, x, first, second, alpha=None):
     """0.5 * ((1 + alpha) * x + (1 - alpha) * abs(x)) is LeakyRelu(x) times 2 times 0.5."""
     shape = np.broadcast_shapes(first.shape, second.shape)
     if not first.size == second.size == 1 or not fits(b, x, shape) or b.dtype(x) not in FLOATS:
-        not_mine()
+        no_match()
     if b.root.op == "Div" and not second.all():
-        not_mine()
+        no_match()
     scale = np.asarray(first.astype(float) / second if b.root.op == "Div" else first.astype(float) * second).reshape(())
     require(holds(b, x, float(scale)), "the product of the factors does not fit into their type")
     y = b.Relu(x) if alpha is None else b.LeakyRelu(x, alpha=alpha)
@@ -87,7 +87,7 @@ layer = (
 def scaled(b, x, weight, scale, alpha, bias=None, shift=None):
     factor = float(scale.reshape(-1)[0])
     if scale.size != 1 or not factor > 0:
-        not_mine()
+        no_match()
     activation, layer = _matched(b, ("LeakyRelu",)), _matched(b, LAYERS)
     require(
         fits(b, output_of(activation), scale.shape),

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
-from surgeon import Builder, Stage, not_mine, op, require, require_some, rule
+from surgeon import Builder, Stage, no_match, op, require, require_some, rule
 from surgeon.ir.graph import Graph, Value
 from surgeon.rules.rule import Decline
 from surgeon.targets.conditions.control_flow import numbered_rows
@@ -44,14 +44,14 @@ def decompose(b):
     true, known = b.constant(np.asarray(True)), None if limit is None else b.value(limit)
     is_counted = limit is not None and (known is None or known.reshape(()) < NO_LIMIT)
     if _hands_on(body):
-        return _loop(b, [limit, true, *states]) if begins is None and is_counted else not_mine()
+        return _loop(b, [limit, true, *states]) if begins is None and is_counted else no_match()
     if is_counted and len(b.root.outputs) == len(states):
-        not_mine()
+        no_match()
     steps = _steps(b, body, _result(body, 0))
     if begins is not None and b.value(begins) is None:
         steps = b.Where(_scalar(b, begins), steps, np.asarray(0))
     elif begins is not None and not b.value(begins).all():
-        not_mine()  # it does not begin
+        no_match()  # it does not begin
     if limit is not None and is_counted:
         steps = b.Min(_scalar(b, limit), steps)
     return _loop(b, [steps, true, *states], ends=False)
@@ -60,7 +60,7 @@ def decompose(b):
 @rule(op.Loop(...), stage=Stage.LOWER, strategy="decompose")
 def scalar_number(b):
     if not b.target.has(numbered_rows) or numbered_rows.check(b.root) is None:
-        not_mine()
+        no_match()
     require(not reads_of_function(b.root.bodies[0]), "its body reads an attribute of its function")
     return _loop(b, b.root.inputs, numbered=True)
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
-from surgeon import Builder, Stage, const, not_mine, op, require, require_some, rule, var
+from surgeon import Builder, Stage, const, no_match, op, require, require_some, rule, var
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import FLOATS
 from surgeon.rules.rule import Decline
@@ -52,7 +52,7 @@ SIZES = COUNT | {"Concat", "Gather", "Shape", "Slice"}
 def assign(b, x, places, updates):
     mask = mask_of(b, places)
     if mask is None or b.root.attr("reduction") not in (None, "none"):
-        not_mine()
+        no_match()
     over = _require_same_sizes(b, mask, x)
     rest = b.rank(x) - over
     updates = _all_of(b, updates, places) if not rest else updates
@@ -197,7 +197,7 @@ taken = (
 def reduce(b, x, places=None, mask=None):
     mask = mask_of(b, places) if mask is None and places is not None else mask
     if mask is None or b.dtype(x) not in FLOATS:
-        not_mine()
+        no_match()
     over = _require_same_sizes(b, mask, x)
     rest = b.rank(x) - over
     squeezes = [n for n in b.matched if n.key == "Squeeze"]
@@ -245,7 +245,7 @@ def count(b, places=None, mask=None, end=None):
     mask = mask_of(b, places) if places is not None else mask
     of_a_part = any(n.key == "Shape" and (n.attr("start") or n.attr("end") is not None) for n in b.matched)
     if mask is None or of_a_part or b.target.imports("NonZero"):
-        not_mine()
+        no_match()
     rank = require_some(b.rank(mask), "the rank of the mask is not known")
     shape = require_some(b.shape(b.root.outputs[0]), "how many sizes it takes is not known")
     require(shape in ((), (1,)), "it takes several sizes")
@@ -264,7 +264,7 @@ def known_places(b, known):
 def all_places(b, sizes):
     filled = next(n.attr("value") for n in b.matched if n.key == "ConstantOfShape")
     if filled is None or not numpy_helper.to_array(filled).all() or b.target.imports("NonZero"):
-        not_mine()
+        no_match()
     rank = (b.shape(sizes) or (None,))[0]
     if not isinstance(rank, int):
         raise Decline("the rank of the mask is not known")

@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, Builder, Stage, const, not_mine, op, require, require_some, rule, var
+from surgeon import ANY, Builder, Stage, const, no_match, op, require, require_some, rule, var
 from surgeon.ir.graph import Node, Value
 from surgeon.rules.rule import Decline
 
@@ -85,7 +85,7 @@ def reduce(b, updates):
     reading = _reading(b, updates)
     rows, axes = reading.axis(updates, NO_ROWS), reading.axes(b.root)
     if rows not in axes:
-        not_mine()
+        no_match()
     mean = b.root.op == "ReduceMean"
     require(not mean or axes == [rows], "its mean is over other dimensions, too")
     taken = _Taken(b, reading.needed(updates))
@@ -103,11 +103,11 @@ def reduce(b, updates):
 )
 def whole_rows(b, data, mask, updates):
     if b.target.imports("NonZero") or b.root.attr("reduction") not in (None, "none"):
-        not_mine()
+        no_match()
     spread = next(n for n in b.matched if n.key == "Expand")
     places = input_of(b.root, 1)
     if mask_of(b, places) is not output_of(spread):
-        not_mine()
+        no_match()
     own, whole = dims(b, mask) or [], dims(b, data) or []
     of_data = bool(own and whole) and dims(b, output_of(spread)) == whole and own == whole[: len(own)]
     require(of_data, "the mask is not known to have the sizes of the data")
@@ -146,7 +146,7 @@ def take(b, updates, number):
     reading = _reading(b, updates)
     rows, shape = reading.axis(updates, NO_ROWS), reading.shape(updates)
     if rows != b.root.attr("axis") % len(shape):
-        not_mine()
+        no_match()
     require(number.size and number.max() < 1 and number.min() >= -1, "other places than the first and the last")
     taken = _Taken(b, reading.needed(updates))
     return b.Gather(taken.again(updates), number, axis=rows)
@@ -155,10 +155,10 @@ def take(b, updates, number):
 def _reading(b: Builder, value: Value) -> Reading:
     """What is known of the tensors behind a mask; another pass's business where there is no mask."""
     if b.target.imports("NonZero") or not b.root.graph.of(["NonZero"]):
-        not_mine()
+        no_match()
     reading = Reading(b)
     if reading.state(value) is None:
-        not_mine()
+        no_match()
     return reading
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from surgeon import Stage, not_mine, op, rule, var
+from surgeon import Stage, no_match, op, rule, var
 from surgeon.ir.lattice import HALVES
 
 x = var("x")
@@ -21,5 +21,5 @@ x = var("x")
 def in_fp32(b, x):
     dtype = b.dtype(x)
     if dtype not in HALVES:
-        not_mine()
+        no_match()
     return b.Cast(b.Mean(*(b.Cast(given, to=TensorProto.FLOAT) for given in b.root.inputs)), to=dtype)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, attr, const, not_mine, op, require, rule, var
+from surgeon import Builder, Stage, attr, const, no_match, op, require, rule, var
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import FLOATS
 
@@ -36,11 +36,11 @@ a, divisor, by = var("a"), const("divisor"), var("by")
 def decompose_others(b, a, by, fmod):
     dtype = b.dtype(a)
     if not b.target.imports("Mod") or dtype in INTEGERS or not dtype:
-        not_mine()
+        no_match()
     if dtype not in FLOATS:
         return wrapped(b, b.node("Mod", [carried(b, a), carried(b, by)], 1, "", b.root.attrs), dtype)
     if fmod:
-        not_mine()
+        no_match()
     require(takes_type(b, "Equal", dtype), f"Equal takes no such numbers at opset {b.opset}")
     rest = b.Mod(a, by, fmod=1)
     apart = b.Xor(b.Less(rest, 0.0), b.Less(by, 0.0))
@@ -50,7 +50,7 @@ def decompose_others(b, a, by, fmod):
 @rule(op.Mod(a, divisor, fmod=attr("fmod")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, a, divisor, fmod):
     if b.target.imports("Mod"):
-        not_mine()
+        no_match()
     require(not fmod and b.dtype(a) in INTEGERS, "it is not a Mod of integers")
     require(divisor.all(), "the divisor is 0")
     largest = max(divisor.reshape(-1).tolist(), key=abs)

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import DOMAIN, Builder, Stage, attr, const, meaning, not_mine, op, require, rule, var
+from surgeon import DOMAIN, Builder, Stage, attr, const, meaning, no_match, op, require, rule, var
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import Shape
 
@@ -51,7 +51,7 @@ x, slope, factor = var("x"), var("slope"), const("factor")
 def fuse(b, x):
     f = slopes(b, x)
     if f.above.min() == f.above.max() and f.below.min() == f.below.max():  # one slope: LeakyRelu's business
-        not_mine()
+        no_match()
     require(same_slope(b, x, f.above, 1.0), "the slopes above zero are not 1")
     require(fits(b, x, f.below.shape), f"slopes of shape {list(f.below.shape)} make the result larger than its input")
     require_op(b, "PRelu", x)
@@ -89,7 +89,7 @@ not_positive = op.Less(x, 0) | op.LessOrEqual(x, 0) | op.Greater(0, x) | op.Grea
 )  # fmt: skip
 def fuse_computed(b, x, slope):
     if b.value(slope) is not None:  # constants are read by `fuse`
-        not_mine()
+        no_match()
     require_op(b, "PRelu", x)
     shape = b.shape(slope)
     require(shape is not None, "the rank of the slopes is not known")
@@ -105,7 +105,7 @@ slopes_of = const("slope")
 @rule(op.PRelu(x, slopes_of), stage=Stage.FUSE)
 def uniform(b, x, slope):
     if not slope.size or slope.min() != slope.max():
-        not_mine()
+        no_match()
     require(
         fits(b, x, slope.shape),
         f"the slope has shape {list(slope.shape)}, and x no dimensions that are known to hold it",
@@ -117,22 +117,22 @@ def uniform(b, x, slope):
 @rule(op.PRelu(x, slopes_of), stage=Stage.FUSE)
 def reshaped(b, x, slope):
     if not slope.size or slope.min() == slope.max() or _misplaced(b, x, slope):
-        not_mine()
+        no_match()
     if not fits(b, x, slope.shape):
-        not_mine()
+        no_match()
     source = b.root.inputs[1]
     smaller = _constant_along(slope)
     if smaller.shape == slope.shape and (not _behind_structure(source)):
-        not_mine()
+        no_match()
     return b.PRelu(x, _without_ones(smaller) if smaller.shape != slope.shape else slope)
 
 
 @rule(op.PRelu(x, slopes_of), stage=Stage.FUSE)
 def repaired(b, x, slope):
     if not slope.size or slope.min() == slope.max():
-        not_mine()
+        no_match()
     if not _misplaced(b, x, slope):
-        not_mine()
+        no_match()
     shape = b.shape(x)
     known = isinstance(shape[-1], int)
     require(

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, const, not_mine, op, require, rule, var
+from surgeon import Builder, Stage, const, no_match, op, require, rule, var
 from surgeon.ir.graph import Node, Value
 from surgeon.rules.rule import Decline
 
@@ -55,7 +55,7 @@ x, scale, zero = var("x"), var("scale"), var("zero")
 def around_128(b, x, scale, zero, other, other_zero):
     same = np.array_equal(scale, other) and np.array_equal(zero, other_zero)
     if zero.dtype != np.uint8 or not same or not (zero == 128).all() or b.dtype(x) != FLOAT:
-        not_mine()
+        no_match()
     quantize = b.root.inputs[0].producer
     centred = np.zeros(zero.shape, np.int8)
     whole = b.node("QuantizeLinear", [x, quantize.inputs[1], centred], 1, "", quantize.attrs)
@@ -103,7 +103,7 @@ def _weights(b: Builder, array: np.ndarray, scale: Value, zero: Value | None, ax
     is_held = bool(centred.size and array.ndim and not block)
     if is_held and centred.min() >= -128 and centred.max() <= 127 and bool((factor > 0).all()):
         if array.dtype == np.int8 and not shift.any():
-            not_mine()
+            no_match()
         whole = b.constant(centred.astype(np.int8))
         none = b.constant(np.zeros(b.shape(scale), np.int8))
         return b.node("DequantizeLinear", [whole, scale, none], 1, "", b.root.attrs)
@@ -126,7 +126,7 @@ def _leave_symmetric_to_dla(b: Builder, dtype: int, zero: Value | None) -> None:
     """Decline what DLA leaves to the GPU, which takes it."""
     shift = np.zeros(()) if zero is None else b.value(zero)
     if b.target.dla and dtype == TensorProto.INT8 and shift is not None and not shift.any():
-        not_mine()
+        no_match()
 
 
 # ---- DynamicQuantizeLinear -------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from surgeon import Builder, Stage, not_mine, op, require, require_some, rule, var
+from surgeon import Builder, Stage, no_match, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
 from surgeon.targets.conditions.inputs import unnamed_output
 
@@ -35,9 +35,9 @@ State = tuple[Value | None, ...]  # None before the first step: zeros
 )
 def steps(b, x):
     if b.target.takes(b.root) is None:
-        not_mine()
+        no_match()
     if b.target.has(unnamed_output) and unnamed_output.check(b.root):
-        not_mine()  # the pass respell names it
+        no_match()  # the pass respell names it
     kind, direction = b.root.op, b.root.attr("direction") or "forward"
     given = [*b.root.inputs, *[None] * 8][:8]
     weights, states = (require_some(b.value(v), "its weights are computed") for v in given[1:3])

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, Builder, Stage, attr, const, meaning, not_mine, op, require, require_some, rule, var
+from surgeon import ANY, Builder, Stage, attr, const, meaning, no_match, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import FLOATS, HALVES
 from surgeon.rules.pattern import Pattern
@@ -72,7 +72,7 @@ def computed_pads(b, x, pads):
     inputs = b.root.inputs
     source = inputs[1].producer if len(inputs) > 1 and inputs[1] is not None else None
     if source is None or source.key == "Constant":
-        not_mine()
+        no_match()
     return b.Pad(x, b.constant(pads.astype(np.int64)), *inputs[2:], mode=found.mode)
 
 
@@ -84,10 +84,10 @@ def twice(b, x, first, first_mode, second, mode):
     """Two Pads of one mode; from its own values, x is padded along different axes."""
     one, two = first.reshape(2, -1), second.reshape(2, -1)
     if first_mode != mode or one.shape != two.shape or min(one.min(), two.min()) < 0:
-        not_mine()
+        no_match()
     both = one.any(axis=0) & two.any(axis=0)
     if both.any() and mode not in ("constant", "edge"):
-        not_mine()
+        no_match()
     return b.Pad(x, pads=(one + two).reshape(-1), mode=mode)
 
 
@@ -154,10 +154,10 @@ def around(b, axis):
     inputs = b.root.inputs
     at = common_source(inputs)
     if at is None:
-        not_mine()
+        no_match()
     x, shape = inputs[at], b.shape(inputs[at])
     if shape is None or (len(shape) == 1 and b.dtype(x) not in FLOATS):
-        not_mine()  # sizes are computed with Slice and Concat
+        no_match()  # sizes are computed with Slice and Concat
     axis %= len(shape)
     size = shape[axis]
     require(isinstance(size, int), "the size of the axis is not known, so a slice may be cut short")
@@ -166,7 +166,7 @@ def around(b, axis):
     begin, end = sum(map(len, taken[:at])), sum(map(len, taken[at + 1 :]))
     mode = mode_of(np.concatenate(taken), size, begin, end)
     if mode is None:
-        not_mine()
+        no_match()
     require(not b.target.dla, "Slice and Concat run on DLA, and no such padding")
     if mode == "wrap":
         require(mode in b.target.pad_modes, "the target has no Pad of mode wrap: Slice and Concat stay")
@@ -192,7 +192,7 @@ def decompose(b, x):
         require(refused is not None, "the pads are computed at run time")
         return _with_computed_pads(b, found)
     if found.mode == "constant" and refused is None:
-        not_mine()  # nothing is simpler than a Pad that is taken
+        no_match()  # nothing is simpler than a Pad that is taken
     size = sizes_cropped(b, x, found.pads)
     require_possible(size, found.pads, found.mode)
     _require_worth_on_dla(b)

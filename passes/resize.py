@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, not_mine, op, require, rule, var
+from surgeon import Builder, Stage, no_match, op, require, rule, var
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import FLOATS
 
@@ -46,7 +46,7 @@ def all_sizes(b, x):
     crops = node.attr("coordinate_transformation_mode") in ("tf_crop_and_resize", "half_pixel_symmetric")
     axes, sizes = node.attr("axes"), node.inputs[3] if len(node.inputs) > 3 else None
     if axes is None or sizes is None or shape is None or crops or not plain:
-        not_mine()
+        no_match()
     _require_plain(b, x)
     attrs = {name: value for name, value in node.attrs.items() if name != "axes"}
     whole = sizes_of_all(b, x, shape, [a % len(shape) for a in axes], sizes)

@@ -33,7 +33,7 @@ from typing import Any
 
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, attr, not_mine, op, require, rule, var
+from surgeon import Builder, Stage, attr, no_match, op, require, rule, var
 from surgeon.ir.graph import Value
 from surgeon.targets.conditions.convolutions import kernel_shape_of_dequantized
 from surgeon.targets.conditions.inputs import unnamed_output
@@ -64,7 +64,7 @@ def recurrent(b):
 def einsum(b, equation):
     capitals = sorted({c for c in equation if c.isupper()})
     if not capitals or not b.target.imports("Einsum"):
-        not_mine()
+        no_match()
     require("->" in equation, "where its capital letters stand in the output, which it leaves out, is not defined")
     free = [c for c in ascii_lowercase if c not in equation]
     require(len(free) >= len(capitals), "it has more than 26 letters")
@@ -75,7 +75,7 @@ def einsum(b, equation):
 @rule(op.ReduceMax(x, ...) | op.ReduceMin(x, ...), stage=Stage.LOWER, strategy="decompose")
 def reduce_bool(b, x):
     if b.dtype(x) != TensorProto.BOOL or b.target.lowers_opset:  # of opset 20, above that ceiling
-        not_mine()
+        no_match()
     numbers = b.Cast(x, to=TensorProto.INT32)
     return b.Cast(b.node(b.root.op, [numbers, *b.root.inputs[1:]], 1, "", b.root.attrs), to=TensorProto.BOOL)
 
@@ -96,14 +96,14 @@ def reduce_nothing(b, x):
 @rule(op.Softmax(x) | op.LogSoftmax(x) | op.Hardmax(x), stage=Stage.LOWER, strategy="decompose")
 def softmax(b, x):
     if b.rank(x) != 1 or not b.target.imports(b.root.op):
-        not_mine()
+        no_match()
     return b.Squeeze(b.node(b.root.op, [b.Unsqueeze(x, axes=[0])], 1, "", {"axis": 1}), axes=[0])
 
 
 @rule(op.ArgMax(x) | op.ArgMin(x), stage=Stage.LOWER, strategy="decompose")
 def arg_of_vector(b, x):
     if b.rank(x) != 1:
-        not_mine()
+        no_match()
     attrs = {**b.root.attrs, "axis": 1}
     return b.Squeeze(b.node(b.root.op, [b.Unsqueeze(x, axes=[0])], 1, "", attrs), axes=[0])
 
@@ -112,7 +112,7 @@ def arg_of_vector(b, x):
 def vector(b, x, matrices):
     product = b.MatMul(b.Unsqueeze(x, axes=[0]), matrices)
     if b.target.takes(product.producer) is not None:
-        not_mine()  # nor does the target multiply matrices of that type
+        no_match()  # nor does the target multiply matrices of that type
     return b.Squeeze(product, axes=[b.rank(matrices) - 2])
 
 
@@ -125,14 +125,14 @@ def vector(b, x, matrices):
 )  # fmt: skip
 def reduce_number(b, x):
     if b.rank(x) != 0:
-        not_mine()
+        no_match()
     return over_nothing(b, b.root.op, x)
 
 
 @rule(op.GridSample(..., mode="linear"), stage=Stage.LOWER, strategy="decompose")
 def grid_sample(b):
     if "mode" not in b.root.attrs:
-        not_mine()
+        no_match()
     return b.node("GridSample", b.root.inputs, 1, "", {k: v for k, v in b.root.attrs.items() if k != "mode"})
 
 
@@ -154,7 +154,7 @@ def cast_like(b, x, like):
 )
 def empty_last(b):
     if b.root.inputs[-1] is not None:
-        not_mine()
+        no_match()
     return b.node(b.root.op, trimmed(b.root.inputs), len(b.root.outputs), "", b.root.attrs)
 
 
@@ -167,7 +167,7 @@ def empty_last(b):
 def kernel_shape(b, x, weights):
     kernel = (b.shape(weights) or ())[2:]
     if not kernel or not all(isinstance(size, int) for size in kernel):
-        not_mine()
+        no_match()
     return _taken(b, {**b.root.attrs, "kernel_shape": list(kernel)})
 
 
@@ -175,7 +175,7 @@ def kernel_shape(b, x, weights):
 def quantized_axis(b):
     """Before quantized-arithmetic writes it out."""
     if "axis" in b.root.attrs or b.opset < 13 or b.target.takes(b.root) is None:
-        not_mine()
+        no_match()
     return _taken(b, {**b.root.attrs, "axis": 1})
 
 
@@ -183,7 +183,7 @@ def _taken(b: Builder, attrs: dict[str, Any]) -> Value:
     """The node with these attributes; not where the target refuses it for something else."""
     made: Value = b.node(b.root.op, b.root.inputs, 1, "", attrs)
     if made.producer is None or b.target.takes(made.producer) is not None:
-        not_mine()
+        no_match()
     return made
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from surgeon import Builder, Stage, attr, not_mine, op, require, require_some, rule, var
+from surgeon import Builder, Stage, attr, no_match, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
 from surgeon.rules.rule import Decline
 from surgeon.targets.conditions.indexing import more_indices
@@ -44,7 +44,7 @@ data, indices, updates = var("data"), var("indices"), var("updates")
 def decompose_elements(b, data, indices, updates, axis, reduction):
     crowded = reduction not in OPERATORS and more_indices.check(b.root) is not None
     if reduction not in OPERATORS and (not crowded or b.target.takes(b.root) is None):
-        not_mine()
+        no_match()
     shape, given = _known(b, data), _known(b, indices)
     require(len(shape) == len(given) == b.rank(updates), "data, indices and updates are of several ranks")
     require(shape and 0 not in shape, "it has no elements")
@@ -76,7 +76,7 @@ def decompose_elements(b, data, indices, updates, axis, reduction):
 )
 def decompose_nd(b, data, indices, updates, reduction):
     if reduction not in OPERATORS:
-        not_mine()
+        no_match()
     shape, given = _known(b, data), _known(b, indices)
     depth, known = given[-1] if given else None, b.value(indices)
     if not isinstance(depth, int):

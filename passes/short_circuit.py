@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, not_mine, op, require, rule, var
+from surgeon import Builder, Stage, no_match, op, require, rule, var
 from surgeon.ir.graph import Graph, Value
 
 from ._branches import written_out
@@ -30,7 +30,7 @@ TOTAL = frozenset(
 def short_circuit(b, condition):
     then, other = b.root.body("then_branch"), b.root.body("else_branch")
     if len(b.root.outputs) != 1 or b.dtype(b.root.outputs[0]) != TensorProto.BOOL:
-        not_mine()
+        no_match()
     if (known := _known(b, then)) is not None:
         return (
             b.Or(condition, _computed(b, condition, other))
@@ -43,7 +43,7 @@ def short_circuit(b, condition):
             if known
             else b.And(condition, _computed(b, condition, then))
         )
-    return not_mine()
+    return no_match()
 
 
 def _known(b: Builder, branch: Graph) -> bool | None:

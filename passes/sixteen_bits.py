@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, not_mine, op, require, require_some, rule, var
+from surgeon import Builder, Stage, no_match, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
 
 from ._contrib.table import MICROSOFT, rank_of, sizes
@@ -36,7 +36,7 @@ quantized = op.QuantizeLinear(x, scale, zero) | op.QuantizeLinear(x, scale, zero
 )
 def both(b, x, scale, zero, other, other_zero=None):
     if b.dtype(zero) not in SIXTEEN:
-        not_mine()
+        no_match()
     require(b.dtype(x) == b.dtype(scale) == b.dtype(other) == FLOAT, "its input or its scale is not fp32")
     require(not b.root.attr("block_size"), "it has a scale a block")
     first = input_of(b.root).producer
@@ -56,7 +56,7 @@ def both(b, x, scale, zero, other, other_zero=None):
 )
 def constants(b, x, scale, zero=None):
     if b.dtype(x) not in SIXTEEN:
-        not_mine()
+        no_match()
     numbers = require_some(b.value(x), "its numbers are computed, and something else reads them as integers")
     require(b.dtype(scale) == FLOAT and not b.root.attr("block_size"), "its scale is not fp32, or it has one a block")
     shift, axis = None if zero is None else _numbers(b, zero), b.root.attr("axis")

@@ -11,7 +11,7 @@ Exact     Bit for bit.
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Stage, not_mine, op, require, rule, var
+from surgeon import Stage, no_match, op, require, rule, var
 
 x, starts, ends = var("x"), var("starts"), var("ends")
 
@@ -19,12 +19,12 @@ x, starts, ends = var("x"), var("starts"), var("ends")
 @rule(op.Slice(x, starts, ends, ...), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, starts, ends):
     if len(b.root.inputs) < 3:
-        not_mine()
+        no_match()
     axes, steps = [*b.root.inputs[3:], None, None][:2]
     dtype = b.dtype(starts)
     lacks_steps = steps is None and dtype == TensorProto.INT32 and b.value(starts) is not None
     if axes is not None and not lacks_steps:
-        not_mine()
+        no_match()
     count = b.shape(starts)
     require(count and isinstance(count[0], int), "how many axes it is about is not known")
     if axes is None:

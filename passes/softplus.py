@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Stage, const, not_mine, op, require, rule, var
+from surgeon import Stage, const, no_match, op, require, rule, var
 from surgeon.rules.pattern import Pattern
 
 from ._types import require_op
@@ -62,7 +62,7 @@ def without_guard_scaled(b, x, threshold, beta, divisor):
 
 def _require_far(threshold: np.ndarray) -> None:
     if threshold.ndim != 0:
-        not_mine()
+        no_match()
     require(
         float(threshold) >= LEAST_THRESHOLD, f"the threshold {float(threshold):g} is near enough to zero to be seen"
     )

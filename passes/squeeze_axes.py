@@ -11,7 +11,7 @@ Price     None: no nodes are added.
 
 from onnx import TypeProto
 
-from surgeon import Stage, const, not_mine, op, require, require_some, rule, var
+from surgeon import Stage, const, no_match, op, require, require_some, rule, var
 
 x = var("x")
 
@@ -27,7 +27,7 @@ def behind_a_reshape(b, x, shape):
 def axes(b, x):
     shape = require_some(b.shape(x), "the rank of its input is not known")
     if all(_is_fixed(info.type.tensor_type) for info in b.root.graph.model.proto.graph.input):
-        not_mine()
+        no_match()
     require(all(isinstance(d, int) for d in shape), "which of its sizes are 1 is not known")
     return b.Squeeze(x, axes=[k for k, size in enumerate(shape) if size == 1])
 

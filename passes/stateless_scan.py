@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
-from surgeon import Stage, not_mine, op, require, rule
+from surgeon import Stage, no_match, op, require, rule
 
 from ._copy import copied, present, reads_of_function
 
@@ -22,9 +22,9 @@ STATE = "state~"  # no name of a file has a ~ at its end but by intent: it is re
 @rule(op.Scan(...), stage=Stage.CLEAN)  # so that the types in the body are known behind it
 def stateless(b):
     if b.root.inputs[0] is None or len(b.root.inputs) != b.root.attr("num_scan_inputs"):
-        not_mine()
+        no_match()
     if not b.target.imports("Scan") or b.target.takes(b.root) is None:
-        not_mine()
+        no_match()
     require(not reads_of_function(b.root.bodies[0]), "its body reads an attribute of its function")
     proto = NodeProto()
     proto.CopyFrom(present(b.root))

@@ -20,7 +20,7 @@ from functools import reduce
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, not_mine, op, require, require_some, rule, var
+from surgeon import Builder, Stage, no_match, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import FLOATS
 from surgeon.rules.rule import Decline
@@ -38,7 +38,7 @@ def decompose(b, x):
     integers = b.dtype(x) in INTEGERS and b.target.takes(b.root) is not None
     smallest = not b.root.attr("largest") and b.opset >= 11
     if not integers and top_k.check(b.root) is None and not smallest:
-        not_mine()
+        no_match()
     require(b.dtype(x) in (*FLOATS, *INTEGERS), "the order of its type is not turned round by arithmetic")
     key = _turned(b, x) if smallest else x
     if integers or top_k.check(b.root) is not None:
@@ -99,7 +99,7 @@ def _before(b: Builder, row: Value, each: Value, start: int, count: int) -> Valu
 @rule(op.ArgMax(x) | op.ArgMin(x), stage=Stage.LOWER, strategy="decompose")
 def arg_of_integers(b, x):
     if b.dtype(x) not in INTEGERS or b.target.takes(b.root) is None:
-        not_mine()
+        no_match()
     axis, extreme = b.root.attr("axis") or 0, "ReduceMax" if b.root.op == "ArgMax" else "ReduceMin"
     found = b.Equal(x, getattr(b, extreme)(x, axes=[axis], keepdims=1))
     return b.ArgMax(b.Cast(found, to=TensorProto.FLOAT), **b.root.attrs)

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto, defs, helper
 
-from surgeon import Builder, Stage, not_mine, op, require, rule
+from surgeon import Builder, Stage, no_match, op, require, rule
 from surgeon.ir.functions import ONNX, Name, changed_operators
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import type_proto
@@ -63,7 +63,7 @@ def _opsets(spec: Schema) -> list[int]:
 def write_out(b):
     node, model = b.root, b.root.graph.model
     if b.target.imports(node.key) and b.target.outdated(node) is not None:
-        not_mine()  # the target takes an older spelling of it: that is the business of the opset
+        no_match()  # the target takes an older spelling of it: that is the business of the opset
     _require_axes(b)
     function = _body(node, b.opset)
     changed = _changed(function, b.opset)

@@ -7,7 +7,7 @@
 
 For a pipeline: `fix`, `rewrite`, `convert` (to fp16), `check`, `compare`, `build` and `why`. For onnx-graphsurgeon:
 `to_gs`, `from_gs`. For the author of a pass: the pattern language (`op var const attr output ANY`), the decorators
-(`rule model_rule gs_pass meaning`), `Stage`, and the words that decline (`require require_some not_mine`).
+(`rule model_rule gs_pass meaning`), `Stage`, and the words that decline (`require require_some no_match`).
 """
 
 import sys
@@ -27,6 +27,7 @@ if start.is_program():
     start.begin()
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, overload
@@ -43,7 +44,7 @@ from surgeon.rules.builder import Builder
 from surgeon.rules.driver import Editor
 from surgeon.rules.meaning import meaning
 from surgeon.rules.pattern import ANY, Pattern, attr, const, op, output, var
-from surgeon.rules.rule import Refusal, Rule, Stage, model_rule, not_mine, require, require_some, rule
+from surgeon.rules.rule import Refusal, Rule, Stage, model_rule, no_match, require, require_some, rule
 from surgeon.targets.condition import Condition
 from surgeon.targets.target import Target
 from surgeon.version import __version__
@@ -79,6 +80,9 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "not_mine":
+        warnings.warn("surgeon.not_mine is called no_match now", FutureWarning, stacklevel=2)
+        return no_match
     module = _LAZY.get(name)
     if module is None:
         raise AttributeError(f"module 'surgeon' has no attribute '{name}'")
@@ -145,7 +149,7 @@ __all__ = [
     "gs_pass",
     "meaning",
     "model_rule",
-    "not_mine",
+    "no_match",
     "op",
     "output",
     "require",

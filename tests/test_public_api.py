@@ -85,6 +85,11 @@ def test_the_old_spelling_of_the_decorator_makes_the_same_rule() -> None:
     assert old.stage is surgeon.Stage.FUSE and isinstance(old, type(surgeon.rule(x + x, stage=old.stage)(print)))
 
 
+def test_the_old_name_of_no_match_is_taken_with_a_note() -> None:
+    with pytest.warns(FutureWarning, match="surgeon.not_mine is called no_match now"):
+        assert surgeon.not_mine is surgeon.no_match
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="rewrit"):
         surgeon.rewrit  # noqa: B018

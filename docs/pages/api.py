@@ -18,7 +18,7 @@ THEMES: dict[str, list[str]] = {
     "Errors": ["SurgeonError", "UsageError", "ModelError", "EngineError", "PassError"],
     "Writing a pass": [
         "rule", "model_rule", "gs_pass", "meaning", "Stage", "op", "var", "const", "attr", "output", "ANY", "Pattern",
-        "require", "require_some", "not_mine", "Builder", "Editor", "Node", "Value",
+        "require", "require_some", "no_match", "Builder", "Editor", "Node", "Value",
     ],
     "Constants": ["DOMAIN", "__version__"],
 }  # fmt: skip

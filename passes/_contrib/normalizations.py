@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, not_mine, require
+from surgeon import Builder, no_match, require
 from surgeon.ir.contrib import is_onnxruntimes
 from surgeon.ir.graph import Value
 
@@ -102,7 +102,7 @@ def simplified_layer_norm(b: Builder) -> Result:
 def early_layer_norm(b: Builder) -> Result:
     """ONNX Runtime reads LayerNormalization at every opset; ONNX has it from opset 17 on."""
     if not is_onnxruntimes(b.root.proto, b.opset):
-        not_mine()
+        no_match()
     x, gamma, beta = given(b, 3)
     x = needed(x)
     for index in (1, 2):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, not_mine, require
+from surgeon import Builder, Stage, no_match, require
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import HALVES
 
@@ -51,7 +51,7 @@ def require_fewer(b: Builder) -> None:
     """
     made = [m for m in b.made if m.alive and m.key != "Constant" and m.key not in SHAPING]
     if len(made) >= len(b.matched):
-        not_mine()
+        no_match()
 
 
 def require_shorter(b: Builder, operators: Sequence[str]) -> None:
@@ -71,7 +71,7 @@ def require_shorter(b: Builder, operators: Sequence[str]) -> None:
     # A larger window says so, or what stands here is what would be written, or surgeon wrote it: no news.
     is_written = sorted(m.key for m in b.matched) == sorted(operators)
     if _has_factor_behind(b) or is_written or not is_of_the_file(b.root):
-        not_mine()
+        no_match()
     require(False, "no operator at this opset that the target takes, and no shorter spelling")
 
 

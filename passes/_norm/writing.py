@@ -7,7 +7,7 @@ from typing import Any
 
 from onnx import TensorProto
 
-from surgeon import Builder, not_mine
+from surgeon import Builder, no_match
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import HALVES
 
@@ -97,12 +97,12 @@ def with_weights(b: Builder, x: Value, epsilon: float, native: Writer, own: Writ
     dtype, result = b.dtype(x), b.dtype(output_of(b.root))
     rounds_first = dtype != result and not (dtype == TensorProto.FLOAT and result in HALVES)  # to a wider type
     if shape is None or rounds_first:
-        not_mine()
+        no_match()
     axes = found["axes"] if "axes" in found else range(found["axis"] % len(shape), len(shape))
     n = Normalisation(x, shape, tuple(axes), epsilon, affine=affine_of(found))
     parts = merged(b, n, n.axes, dtype, weights=True)
     if parts is None:
-        not_mine()
+        no_match()
     write = own if "axes" in found else native
     y = typed(b, write(b, x, n, parts, dtype), result)
     require_fewer(b)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surgeon import Builder, not_mine
+from surgeon import Builder, no_match
 from surgeon.ir.graph import Node, Value
 
 from .._shapes import output_of
@@ -59,7 +59,7 @@ class Cuts:
             or value.is_output
             or any(u is not self.b.root and u not in self.b.matched for u in value.users)
         ):
-            not_mine()
+            no_match()
         self.b.matched = (*self.b.matched, node)
         if node.key == "Unsqueeze":
             return self._one(node)
@@ -79,14 +79,14 @@ class Cuts:
         value = unsqueeze.inputs[0]
         gather = None if value is None else value.producer
         if value is None or gather is None or gather.key != "Gather" or gather.inputs[0] is not self.x:
-            not_mine()
+            no_match()
         axes, position = self.b.value(unsqueeze.operands()[1]), self.b.value(gather.inputs[1])
         if axes is None or position is None or position.ndim:
-            not_mine()
+            no_match()
         if [int(a) % self.rank for a in axes.reshape(-1)] != [self.axis] or not self._is_along(gather):
-            not_mine()
+            no_match()
         if value.is_output or len(value.users) != 1:
-            not_mine()
+            no_match()
         self.b.matched = (*self.b.matched, gather)
         picked: np.ndarray = np.arange(self.size)[position.reshape(1)]
         return picked
@@ -98,14 +98,14 @@ class Cuts:
         given = [*node.operands(), None, None, None][1:5]
         starts, ends, axes, steps = (self.b.value(v) for v in given)
         if any(v is not None and self.b.value(v) is None for v in given):
-            not_mine()
+            no_match()
         if starts is None or ends is None or starts.size != 1:
-            not_mine()
+            no_match()
         if [int(a) % self.rank for a in ([0] if axes is None else axes.reshape(-1))] != [self.axis]:
-            not_mine()
+            no_match()
         step = 1 if steps is None else int(steps.reshape(-1)[0])
         if not step:
-            not_mine()
+            no_match()
         start, end = int(starts.reshape(-1)[0]), int(ends.reshape(-1)[0])
         if step < 0 and end < -len(before):
             return before[start::step]  # in ONNX such an end stands in front of the first element
@@ -114,25 +114,25 @@ class Cuts:
     def _gathered(self, node: Node, before: np.ndarray) -> np.ndarray:
         positions = self.b.value(node.inputs[1])
         if positions is None or positions.ndim != 1 or not self._is_along(node):
-            not_mine()
+            no_match()
         if not ((-before.size <= positions) & (positions < before.size)).all():
-            not_mine()
+            no_match()
         taken: np.ndarray = before[positions]
         return taken
 
     def _tiled(self, node: Node, before: np.ndarray) -> np.ndarray:
         repeats = self.b.value(node.inputs[1])
         if repeats is None or repeats.size != self.rank:
-            not_mine()
+            no_match()
         return np.tile(before, int(repeats[self.axis]))
 
     def _expanded(self, node: Node, before: np.ndarray) -> np.ndarray:
         shape = self.b.shape(output_of(node))
         if shape is None or len(shape) != self.rank:
-            not_mine()
+            no_match()
         size = shape[self.axis]
         if not isinstance(size, int) or len(before) not in (1, size):
-            not_mine()
+            no_match()
         return np.broadcast_to(before, (size,))
 
 

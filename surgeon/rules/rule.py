@@ -127,7 +127,7 @@ def rule(
     - a tuple where the root has several outputs, with None for one that nobody reads;
     - `()` to remove a node none of whose outputs is read.
 
-    `require`, `require_some` and `not_mine` decline. A plugin that does not take every canonical node says so with
+    `require`, `require_some` and `no_match` decline. A plugin that does not take every canonical node says so with
     `refuses(model, node)`: the next library or the decomposition takes that node then. A rule that `cures` conditions
     of `surgeon.targets.conditions` runs only where the target refuses the root for one of them. A rule with `fallback`
     is tried at a node after all others. Raises PassError for a rule of the stage LOWER without a strategy.
@@ -167,6 +167,6 @@ def require_some(value: Some | None, why: str) -> Some:
     return value
 
 
-def not_mine() -> NoReturn:
-    """Decline the rewrite without a report: the window is another pass's business."""
+def no_match() -> NoReturn:
+    """Decline the rewrite without a report: the window is not what the rule is for."""
     raise Decline("")
