@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -13,7 +14,7 @@ from onnx import TensorProto, helper
 
 from surgeon.ir import operators
 from surgeon.ir.operators import OPERATORS
-from surgeon.ir.run import Runner
+from surgeon.ir.run import Runner, Unrunnable
 
 OPSET = 20  # unless the operator is newer: ONNX Runtime lacks kernels of a few newer versions
 SCHEMAS = {s.name: s for s in onnx.defs.get_all_schemas() if not s.domain}
@@ -97,6 +98,54 @@ def test_what_holds_no_tensor_is_what_the_schema_says() -> None:
         assert held == (op in operators.HOLDS) or (bodies and op != "SequenceMap"), op
 
 
+def test_names_and_types_say_the_kind() -> None:
+    """Traits that follow from an operator's name, or from the types of its schema."""
+    for op, schema in SCHEMAS.items():
+        kinds = {c.type_param_str: set(c.allowed_type_strs) for c in schema.type_constraints}
+        read = [kinds.get(i.type_str, {i.type_str}) for i in schema.inputs]
+        bools = (
+            bool(schema.outputs)
+            and schema.outputs[0].type_str == "tensor(bool)"
+            or (bool(schema.outputs) and kinds.get(schema.outputs[0].type_str) == {"tensor(bool)"})
+        )
+        assert bools == (op in operators.RETURNS_BOOL), op
+        assert (bools and all(t == {"tensor(bool)"} for t in read)) == (op in operators.LOGICAL), op
+        assert (bools and len(read) == 2 and read[0] > {"tensor(float)"}) == (op in operators.COMPARES), op
+        assert op.startswith("Reduce") == (op in operators.REDUCES), op
+        assert (op in ("Shape", "Size")) == (op in operators.MEASURES), op
+        assert any(word in op for word in ("Quantize", "quantize", "QLinear", "Integer")) == (
+            op in operators.QUANTIZES
+        ), op
+        normalizes = op == "LRN" or op.endswith("Normalization") and op != "BatchNormalization"
+        assert normalizes == (op in operators.NORMALIZES), op
+        made = schema.outputs[0].type_str if schema.outputs else ""
+        counts = kinds.get(made, {made}) == {"tensor(int64)"} and made not in {i.type_str for i in schema.inputs} & set(
+            kinds
+        )
+        assert counts == (op in operators.LOCATES | operators.MEASURES | {"SequenceLength"}), op
+
+
+NEITHER = operators.words(  # they return what they are given to return, of any type, or what no arithmetic makes
+    "BitCast Cast CastLike ConcatFromSequence Constant ConstantOfShape Dropout EyeLike If Loop OneHot Scan SequenceAt "
+    "OptionalGetElement Mod Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike "
+    "TfIdfVectorizer"
+)
+
+
+def test_floating_point_is_rounded_or_not() -> None:
+    for op, schema in SCHEMAS.items():
+        kinds = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
+        made = schema.outputs[0].type_str if schema.outputs else ""
+        floats = "tensor(float)" in kinds.get(made, [made]) and op not in operators.QUANTIZES | NEITHER
+        assert (op in operators.EXACT) + (op in operators.ROUNDS) == floats or op == "DequantizeLinear", op
+    moving = operators.MOVES | operators.FILLS | operators.PICKS
+    assert moving <= operators.EXACT and moving - operators.CONTINUOUS == {"MaxUnpool", "TopK", "Unique"}
+    assert operators.KEEP_ORDER <= operators.MOVES and operators.SLIDES < operators.BATCH
+    assert operators.BROADCASTS | operators.COMMUTATIVE <= operators.ELEMENTWISE
+    smooth = (operators.ROUNDS - operators.ELEMENTWISE) & operators.CONTINUOUS
+    assert operators.NORMALIZES | operators.REDUCES - operators.PICKS | operators.ALONG - {"Hardmax"} <= smooth
+
+
 # ---- element by element ----------------------------------------------------------------------------------------------
 
 
@@ -124,38 +173,58 @@ def operands(op: str, size: int = 24) -> list[np.ndarray]:
     return found
 
 
-@pytest.mark.parametrize("op", having("elementwise"))
-def test_each_element_by_itself(op: str) -> None:
-    """Inputs in another order give the results in that order; another second row leaves the first as it is."""
+def computes_by_element(op: str) -> bool:
+    """Inputs in another order give the results in that order, and what changes elsewhere changes nothing here."""
     given = operands(op)
     order = RNG.permutation(given[0].size)
     plain = run(op, *given)
-    assert plain.shape == given[0].shape
-    np.testing.assert_array_equal(run(op, *(x[order] if x.ndim else x for x in given)), plain[order])
-    other = [np.stack([x, x[::-1]]) if x.ndim else x for x in given]
-    np.testing.assert_array_equal(run(op, *other), np.stack([plain, plain[::-1]]))
+    if plain.shape != given[0].shape:
+        return False
+    turned = [x[order] if x.ndim else x for x in given]
+    rows = [np.stack([x, x[::-1]])[:, None] if x.ndim else x for x in given]
+    halves = [np.concatenate([x[:12], x[:12]]) if x.ndim else x for x in given]
+    return (
+        np.array_equal(run(op, *turned), plain[order])
+        and np.array_equal(run(op, *rows), np.stack([plain, plain[::-1]])[:, None])
+        and np.array_equal(run(op, *halves), np.concatenate([plain[:12], plain[:12]]))
+    )
 
 
-def test_others_are_not() -> None:
-    """What looks as if it were: each element of their results depends on more than one, or on where it is."""
-    for op in ("Softmax", "CumSum", "LpNormalization", "Hardmax"):
-        given = [RNG.uniform(-4, 4, (1, 6)).astype(np.float32), *([np.asarray(1)] if op == "CumSum" else [])]
-        changed = [given[0].copy(), *given[1:]]
-        changed[0][0, 0] += 9
-        assert (run(op, *given)[0, 1:] != run(op, *changed)[0, 1:]).any() and op not in operators.ELEMENTWISE
+@pytest.mark.parametrize("op", sorted(SCHEMAS))
+def test_each_element_by_itself(op: str) -> None:
+    """Of every operator that takes inputs of one shape. A Dropout does while nobody trains; an optional may be one."""
+    try:
+        found = computes_by_element(op)
+    except Exception:  # other inputs, or attributes, are asked for
+        found = False
+    assert found == (op in operators.ELEMENTWISE | {"Dropout", "OptionalGetElement"})
 
 
-@pytest.mark.parametrize("op", having("commutative"))
+@pytest.mark.parametrize("op", having("elementwise"))
+def test_broadcasting(op: str) -> None:
+    """Each input may have an axis that no other has. ONNX Runtime lets the slope of a PRelu have one; ONNX does not."""
+    given = operands(op)
+    if op == "PRelu" or len(given) == 1 or not all(x.ndim for x in given):
+        assert op not in operators.BROADCASTS
+        return
+    axes = [tuple(k for k in range(len(given)) if k != position) for position in range(len(given))]
+    try:
+        shape = run(op, *(np.expand_dims(x, axis) for x, axis in zip(given, axes, strict=True))).shape
+    except Unrunnable:
+        shape = ()
+    assert (shape == (24,) * len(given)) == (op in operators.BROADCASTS)
+
+
+@pytest.mark.parametrize("op", having("elementwise"))
 def test_any_order_of_inputs(op: str) -> None:
     given = operands(op)
-    np.testing.assert_allclose(run(op, *given), run(op, *given[::-1]), rtol=1e-6)
-
-
-@pytest.mark.parametrize("op", having("elementwise", set(SCHEMAS) - operators.COMMUTATIVE))
-def test_not_in_any_order(op: str) -> None:
-    given = operands(op)
-    if len(given) == 2 and op not in ("CastLike", "BitShift", "Mod"):
-        assert (run(op, *given) != run(op, *given[::-1])).any()
+    if len(given) == 1 or op == "CastLike" or len({(x.dtype, x.shape) for x in given}) > 1:
+        assert op not in operators.COMMUTATIVE
+        return
+    given = [x % 5 + 1 for x in given] if op == "Mod" else given
+    one, other = run(op, *given), run(op, *given[::-1])
+    same = np.allclose(one, other, rtol=1e-6) if one.dtype == np.float32 else np.array_equal(one, other)
+    assert same == (op in operators.COMMUTATIVE)
 
 
 @pytest.mark.parametrize("op", [op for op in having("elementwise") if OPERATORS[op].neutral is not None])
@@ -176,23 +245,31 @@ def test_numpy_computes_the_same(op: str) -> None:
         np.testing.assert_array_equal(run(op, *whole), function(*whole))
 
 
-@pytest.mark.parametrize("trait", ["rising", "falling"])
-@pytest.mark.parametrize("op", sorted(operators.RISING | operators.FALLING))
-def test_monotone(op: str, trait: str) -> None:
-    """Of each input, the others fixed; no operator is both."""
-    if op in operators.REDUCES:
-        given = [RNG.uniform(-4, 4, (3, 5)).astype(np.float32)]
-        assert (run(op, *given) <= run(op, given[0] + 1)).all() and op not in operators.FALLING
-        return
+@pytest.mark.parametrize("op", having("elementwise"))
+def test_monotone(op: str) -> None:
+    """In each input of numbers, the others fixed, and whatever the attributes are."""
     given = operands(op, 400)
-    held = []
+    negative: dict[str, Any] = {"alpha": -0.5} if "alpha" in SCHEMAS[op].attributes else {}
+    negative |= {"Shrink": {"bias": 2.0}, "Cast": {"to": TensorProto.INT8}}.get(op, {})
+    steps = []
     for position, x in enumerate(given):
-        others = [o if o.ndim == 0 else np.full(400, o[7]) for o in given]
-        if x.ndim:
-            others[position] = np.sort(x)
-            steps = np.diff(run(op, *others).astype(np.float64))
-            held.append((steps >= 0).all() if trait == "rising" else (steps <= 0).all())
-    assert all(held) == (op in operators.having(trait))
+        if x.ndim == 0 or x.dtype != np.float32 or op in operators.RETURNS_BOOL | {"BitCast", "CastLike"}:
+            continue
+        for attrs, at in itertools.product(({}, negative), (np.argmin, np.argmax)):
+            others = [o if o.ndim == 0 else np.full(400, o[at(o)]) for o in given]
+            others[position] = np.sort(x) * (90 if op == "Cast" else 1)
+            steps.append(np.diff(run(op, *others, **attrs).astype(np.float64)))
+    assert (bool(steps) and all((s >= 0).all() for s in steps)) == (op in operators.RISING)
+    assert (bool(steps) and all((s <= 0).all() for s in steps)) == (op in operators.FALLING)
+
+
+@pytest.mark.parametrize("op", having("reduces"))
+def test_monotone_over_an_axis(op: str) -> None:
+    x = RNG.uniform(-4, 4, (3, 5)).astype(np.float32)
+    more = x + RNG.uniform(0, 1, (40, 3, 5)).astype(np.float32)
+    axes = [np.asarray([-1])] if SCHEMAS[op].max_input > 1 else []
+    with np.errstate(all="ignore"):
+        assert (run(op, x, *axes) <= run(op, more, *axes)).all() == (op in operators.RISING)
 
 
 @pytest.mark.parametrize("op", having("elementwise"))
@@ -208,10 +285,38 @@ def test_zero_stays(op: str) -> None:
     assert bool(kept) == (op in operators.KEEP_ZERO)
 
 
-@pytest.mark.parametrize("op", having("whole", operators.ELEMENTWISE))
+@pytest.mark.parametrize("op", having("elementwise", operators.CONTINUOUS | {"Sign"}))
+def test_bends_at_zero(op: str) -> None:
+    """Its first or second derivative jumps there, or it has none."""
+    given = operands(op, 1)
+    if len(given) > 1 and op != "PRelu":
+        assert op not in operators.BENDS_AT_ZERO
+        return
+    step = 0.03
+    x = np.asarray([-2, -1, 0, 1, 2], np.float32) * np.float32(step)
+    with np.errstate(all="ignore"):
+        y = run(op, x, *(np.full(5, 0.3, np.float32) for _ in given[1:])).astype(np.float64)
+    first = np.diff(y) / step
+    second = np.diff(first) / step
+    smooth = np.isfinite(y).all() and abs(second[0] - second[2]) < 0.3 and abs(second[1]) < 3
+    assert (not smooth) == (op in operators.BENDS_AT_ZERO or op == "Acosh")  # which begins at 1
+
+
+@pytest.mark.parametrize("op", having("elementwise", operators.EXACT | operators.ROUNDS))
 def test_integers_come_out(op: str) -> None:
-    x = RNG.uniform(-4, 4, 99).astype(np.float32)
-    assert (run(op, x) == np.round(run(op, x))).all()
+    found = run(op, *operands(op, 99))
+    assert (found == np.round(found)).all() == (op in operators.WHOLE)
+
+
+@pytest.mark.parametrize("op", having("elementwise", operators.EXACT | operators.ROUNDS))
+def test_jumps(op: str) -> None:
+    """Steps of a thousandth of its range give steps that are little more: but for what jumps, and for NaN."""
+    given = operands(op, 4000)
+    if op in ("Where", "Tan", "Reciprocal"):  # a bool asks; poles
+        return
+    x = np.linspace(given[0].min(), given[0].max(), 4000, dtype=np.float32).clip(0.1 if op == "Log" else -3, 3)
+    found = run(op, x, *(o if o.ndim == 0 else np.full_like(o, 2) for o in given[1:]))
+    assert (np.abs(np.diff(found)) < 0.15).all() == (op in operators.CONTINUOUS)
 
 
 @pytest.mark.parametrize("op", [op for op, row in OPERATORS.items() if any(map(math.isfinite, row.range))])
@@ -233,6 +338,19 @@ def test_ranges(op: str) -> None:
     assert (found >= np.float32(low)).all() and (found <= np.float32(high)).all()
     if math.isfinite(high) and op not in ("LogSoftmax",):
         assert found.max() > high - 0.01
+
+
+@pytest.mark.parametrize("op", having("elementwise", operators.EXACT | operators.ROUNDS))
+def test_what_is_bounded(op: str) -> None:
+    """Numbers from 1 to 1e6, and their opposites, come to a few."""
+    given = operands(op)
+    if len(given) > 1 or op in ("Acosh", "Log", "Sqrt", "Reciprocal", "Asinh"):
+        assert op not in operators.BOUNDED
+        return
+    if op not in ("Acos", "Asin", "Atanh"):  # defined between -1 and 1
+        sizes = np.geomspace(1, 1e6, 99, dtype=np.float32)
+        found = run(op, np.concatenate([sizes, -sizes]))
+        assert (np.abs(found) < 4).all() == (op in operators.BOUNDED)
 
 
 # ---- what moves elements ---------------------------------------------------------------------------------------------
@@ -286,29 +404,29 @@ def shuffled(x: np.ndarray) -> np.ndarray:
     return np.asarray(x * 300 % 601, x.dtype)
 
 
-@pytest.mark.parametrize("op", sorted(operators.MOVES | operators.FILLS))
+OF_ONE = operators.words("DepthToSpace Flatten GlobalMaxPool Identity MaxPool SpaceToDepth Transpose Unique")
+
+
+def test_what_moves_fills_and_picks() -> None:
+    assert MOVERS.keys() | OF_ONE | LEFT == operators.MOVES | operators.FILLS | operators.PICKS
+
+
+@pytest.mark.parametrize("op", sorted(MOVERS.keys() | OF_ONE))
 def test_what_moves_elements(op: str) -> None:
-    """Whatever the elements are, they go to the same places: other numbers before give the same others behind."""
-    if op not in LEFT:
-        np.testing.assert_array_equal(moved(op, shuffled), shuffled(moved(op, lambda x: x)))
-
-
-@pytest.mark.parametrize("op", sorted(operators.PICKS))
-def test_what_picks_elements(op: str) -> None:
-    """All results are elements of its data; they follow from what these are, but for Where and what scatters."""
-    if op in LEFT:
-        return
+    """Whatever the elements are, they go to the same positions: other numbers in give the same others out."""
     plain = moved(op, lambda x: x)
-    given = np.concatenate([np.ravel(x) for x in (DATA, *MOVERS.get(op, ())) if np.asarray(x).dtype == np.float32])
-    assert np.isin(plain, given).all()
-    follows = op in ("Where", "ScatterElements", "ScatterND")
-    assert follows == np.array_equal(moved(op, shuffled), shuffled(plain))
+    follows = np.array_equal(moved(op, shuffled), shuffled(plain))
+    assert follows == (op in operators.MOVES | operators.FILLS | {"Where", "ScatterElements", "ScatterND"})
+    data = [DATA, *(x for x in MOVERS.get(op, ()) if np.asarray(x).dtype == np.float32)]
+    assert np.isin(plain, np.concatenate([np.ravel(x) for x in data if np.ndim(x) or op == "Clip"])).all() == (
+        op not in operators.FILLS
+    )
 
 
-@pytest.mark.parametrize("op", sorted(operators.KEEP_ORDER))
+@pytest.mark.parametrize("op", sorted(MOVERS.keys() | OF_ONE))
 def test_what_keeps_the_order(op: str) -> None:
     data = DATA if op != "Squeeze" else DATA[:1]
-    np.testing.assert_array_equal(moved(op, lambda x: x).reshape(-1), data.reshape(-1))
+    assert np.array_equal(moved(op, lambda x: x).reshape(-1), data.reshape(-1)) == (op in operators.KEEP_ORDER)
 
 
 # ---- rounding --------------------------------------------------------------------------------------------------------
@@ -336,3 +454,38 @@ def test_what_is_drawn(op: str) -> None:
 
 def test_what_has_a_seed_is_drawn() -> None:
     assert set(having("random")) == {op for op, s in SCHEMAS.items() if "seed" in s.attributes} - {"Dropout"}
+
+
+# ---- along axes ------------------------------------------------------------------------------------------------------
+
+SHAPES = {"Conv": (5, 4, 3, 3), "ConvInteger": (5, 4, 3, 3), "ConvTranspose": (4, 5, 3, 3)}
+
+
+@pytest.mark.parametrize("op", having("along"))
+def test_along_an_axis(op: str) -> None:
+    """Where a number changes, others do along that axis, and none elsewhere."""
+    x = RNG.uniform(-1, 1, (2, 3, 4)).astype(np.float32)
+    x[0, 1, 2], other = -2, x.copy()
+    other[0, 1, 2] = 9
+    for axis in range(3):
+        changed = run(op, x, axis=axis) != run(op, other, axis=axis)
+        assert changed.shape == x.shape
+        row = np.moveaxis(changed, axis, -1).reshape(-1, x.shape[axis])
+        assert row.any(1).sum() == 1 and row.any(1)[np.moveaxis(other == 9, axis, -1).reshape(row.shape).any(1)].all()
+
+
+@pytest.mark.parametrize("op", having("batch"))
+def test_each_sample_by_itself(op: str) -> None:
+    """A batch gives what its samples give, one by one."""
+    kind = np.uint8 if op == "ConvInteger" else np.float32
+    x = RNG.uniform(0, 9, (3, 4, 6, 6)).astype(kind)
+    channels = [RNG.uniform(0.5, 1, 4).astype(np.float32) for _ in range(4)]
+    count = {"BatchNormalization": 4, "GroupNormalization": 2, "InstanceNormalization": 2}.get(op, 0)
+    channels = (
+        [c[:2] for c in channels] if op == "GroupNormalization" else channels
+    )  # one number a group until opset 21
+    weights = [RNG.uniform(0, 9, SHAPES[op]).astype(kind)] if op in SHAPES else channels[:count]
+    attrs: dict[str, Any] = {"kernel_shape": [2, 2]} if op.endswith("Pool") and not op.startswith("Global") else {}
+    attrs |= {"size": 3} if op == "LRN" else {"num_groups": 2} if op == "GroupNormalization" else {}
+    alone = [run(op, x[k : k + 1], *weights, **attrs) for k in range(3)]
+    np.testing.assert_allclose(run(op, x, *weights, **attrs), np.concatenate(alone), rtol=1e-4)

@@ -13,6 +13,7 @@ from surgeon.ir.attributes import constant_value
 from surgeon.ir.files import with_data
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import is_static
+from surgeon.ir.operators import HOLDS, MEASURES, RANDOM
 from surgeon.ir.protos import SMALL_TENSOR
 from surgeon.ir.run import Reference, Runner, Unrunnable, model_of_one_node
 from surgeon.ir.sizes import shape_slice
@@ -21,15 +22,7 @@ if TYPE_CHECKING:
     from surgeon.ir.model import Model
 
 FOLD_LIMIT = 1 << 22  # elements: a computed constant larger than this is left to the runtime
-MEASURES = frozenset({"Shape", "Size"})
-RANDOM = frozenset(
-    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"}
-)
-# What they return is no tensor, so no constant.
-UNTENSORED = frozenset(
-    {"Optional", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SplitToSequence"}
-)
-NEVER_CONSTANT = RANDOM | UNTENSORED
+NEVER_CONSTANT = RANDOM | HOLDS | {"Dropout"}  # what they return is drawn, or is no tensor
 TO_FOUR_BITS = frozenset({"Cast", "CastLike", "QuantizeLinear"})
 FOUR_BITS = frozenset({"int4", "uint4"})
 

@@ -6,11 +6,12 @@ operator's attributes, unless a comment says for which. `tests/test_operators.py
 Traits:
 
 elementwise   each element of the result follows from the elements of the inputs at the same position, broadcast
+broadcasts    elementwise, and each input may be broadcast: the result has the largest size of each axis
 commutative   the inputs may stand in any order
-rising        the result never falls where an input rises
-falling       the result never rises where an input rises
+rising        the result never falls where an input of numbers rises
+falling       the result never rises where an input of numbers rises
 zero          the result is 0 where the first input is
-bends         the first input has a bend, a pole or a jump at 0
+bends         the first input has a bend, a pole or a jump at 0, and none elsewhere
 moves         each element of the results is one of the inputs in `elements`; which one does not depend on these
 order         moves, and leaves the elements in their order, each once
 fills         moves, and fills the other positions with a constant
@@ -26,6 +27,8 @@ measures      the result follows from the shape of the input
 locates       the result is positions in the input
 reduces       one of the Reduce operators
 products      sums of products, of which one factor may be weights
+along         each element follows from those along the axis that the attribute `axis` names; the shape stays
+batch         each sample, along the first axis of the first input, gives its own part of the result
 slides        a window slides over the axes from the third one on, and each element follows from one window
 interpolates  elements are taken from between positions
 normalizes    elements are divided by a measure of several of them
@@ -74,16 +77,17 @@ def _(traits: str = "", elements: Positions | None = (0,), **facts: Any) -> Oper
     return Operator(frozenset(traits.split()), elements, **facts)
 
 
-_UP, _UNIT, _SIGNED, _TURN = (0.0, math.inf), (0.0, 1.0), (-1.0, 1.0), math.pi / 2
+_INF, _TURN = math.inf, math.pi / 2
+_UP, _UNIT, _SIGNED = (0.0, _INF), (0.0, 1.0), (-1.0, 1.0)
 
 # fmt: off
 OPERATORS: dict[str, Operator] = {
     "Abs": _("elementwise exact continuous bends zero", range=_UP),
     "Acos": _("elementwise rounds continuous falling", range=(0.0, 2 * _TURN)),
     "Acosh": _("elementwise rounds continuous rising", range=_UP),
-    "Add": _("elementwise commutative rounds continuous rising", neutral=0, numpy=np.add),
+    "Add": _("elementwise commutative rounds continuous rising broadcasts", neutral=0, numpy=np.add),
     "AffineGrid": _("rounds continuous", shape=(1,)),
-    "And": _("elementwise commutative logical bool", neutral=True, numpy=np.logical_and),
+    "And": _("elementwise commutative logical bool broadcasts", neutral=True, numpy=np.logical_and),
     "ArgMax": _("locates"),
     "ArgMin": _("locates"),
     "Asin": _("elementwise rounds continuous rising zero", range=(-_TURN, _TURN)),
@@ -91,21 +95,21 @@ OPERATORS: dict[str, Operator] = {
     "Atan": _("elementwise rounds continuous rising zero", range=(-_TURN, _TURN)),
     "Atanh": _("elementwise rounds continuous rising zero"),
     "Attention": _("products rounds continuous", limited=(6,)),
-    "AveragePool": _("slides rounds continuous"),
-    "BatchNormalization": _("rounds continuous"),
+    "AveragePool": _("slides rounds continuous batch"),
+    "BatchNormalization": _("rounds continuous batch"),
     "Bernoulli": _("random", range=_UNIT),
     "BitCast": _("elementwise"),
-    "BitShift": _("elementwise zero", neutral=0),
-    "BitwiseAnd": _("elementwise commutative", numpy=np.bitwise_and),
+    "BitShift": _("elementwise zero broadcasts", neutral=0),
+    "BitwiseAnd": _("elementwise commutative broadcasts", numpy=np.bitwise_and),
     "BitwiseNot": _("elementwise", numpy=np.bitwise_not),
-    "BitwiseOr": _("elementwise commutative", neutral=0, numpy=np.bitwise_or),
-    "BitwiseXor": _("elementwise commutative", neutral=0, numpy=np.bitwise_xor),
+    "BitwiseOr": _("elementwise commutative broadcasts", neutral=0, numpy=np.bitwise_or),
+    "BitwiseXor": _("elementwise commutative broadcasts", neutral=0, numpy=np.bitwise_xor),
     "BlackmanWindow": _("rounds", shape=(0,)),
     "Cast": _("elementwise zero"),
     "CastLike": _("elementwise zero"),
     "CausalConvWithState": _("products rounds continuous"),
     "Ceil": _("elementwise exact rising whole zero"),
-    "Celu": _("elementwise rounds continuous bends zero"),
+    "Celu": _("elementwise rounds continuous rising bends zero"),
     "CenterCropPad": _("fills exact continuous", shape=(1,)),
     "Clip": _("elementwise picks exact continuous rising", None),
     "Col2Im": _("rounds continuous", shape=(1, 2)),
@@ -114,24 +118,24 @@ OPERATORS: dict[str, Operator] = {
     "ConcatFromSequence": _(),
     "Constant": _(),
     "ConstantOfShape": _(shape=(0,)),
-    "Conv": _("slides products rounds continuous"),
-    "ConvInteger": _("quantizes"),
-    "ConvTranspose": _("slides products rounds continuous"),
+    "Conv": _("slides products rounds continuous batch"),
+    "ConvInteger": _("quantizes batch"),
+    "ConvTranspose": _("slides products rounds continuous batch"),
     "Cos": _("elementwise rounds continuous", range=_SIGNED),
-    "Cosh": _("elementwise rounds continuous", range=(1.0, math.inf)),
+    "Cosh": _("elementwise rounds continuous", range=(1.0, _INF)),
     "CumProd": _("rounds continuous", axes=(1,)),
     "CumSum": _("rounds continuous", axes=(1,)),
     "DFT": _("rounds continuous", shape=(1,), axes=(2,)),
     "DeformConv": _("products interpolates rounds"),
-    "DepthToSpace": _("moves exact continuous"),
+    "DepthToSpace": _("moves exact continuous batch"),
     "DequantizeLinear": _("quantizes rounds"),
     "Det": _("rounds continuous"),
-    "Div": _("elementwise rounds continuous", neutral=1),
+    "Div": _("elementwise rounds continuous broadcasts", neutral=1),
     "Dropout": _(),
     "DynamicQuantizeLinear": _("quantizes"),
     "Einsum": _("products rounds continuous"),
     "Elu": _("elementwise rounds continuous bends zero"),
-    "Equal": _("elementwise commutative compares bool", numpy=np.equal),
+    "Equal": _("elementwise commutative compares bool broadcasts", numpy=np.equal),
     "Erf": _("elementwise rounds continuous rising zero", range=_SIGNED),
     "Exp": _("elementwise rounds continuous rising", range=_UP),
     "Expand": _("moves exact continuous", shape=(1,)),
@@ -144,49 +148,49 @@ OPERATORS: dict[str, Operator] = {
     "GatherND": _("moves exact continuous", positions=(1,)),
     "Gelu": _("elementwise rounds continuous zero"),
     "Gemm": _("products rounds continuous"),
-    "GlobalAveragePool": _("rounds continuous"),
-    "GlobalLpPool": _("rounds continuous", range=_UP),
-    "GlobalMaxPool": _("picks exact continuous"),
-    "Greater": _("elementwise compares bool", numpy=np.greater),
-    "GreaterOrEqual": _("elementwise compares bool", numpy=np.greater_equal),
+    "GlobalAveragePool": _("rounds continuous batch"),
+    "GlobalLpPool": _("rounds continuous batch", range=_UP),
+    "GlobalMaxPool": _("picks exact continuous batch"),
+    "Greater": _("elementwise compares bool broadcasts", numpy=np.greater),
+    "GreaterOrEqual": _("elementwise compares bool broadcasts", numpy=np.greater_equal),
     "GridSample": _("interpolates rounds"),
-    "GroupNormalization": _("normalizes rounds continuous"),
+    "GroupNormalization": _("normalizes rounds continuous batch"),
     "HammingWindow": _("rounds", shape=(0,)),
     "HannWindow": _("rounds", shape=(0,)),
     "HardSigmoid": _("elementwise rounds continuous", range=_UNIT),
     "HardSwish": _("elementwise rounds continuous zero"),
-    "Hardmax": _("exact whole", range=_UNIT),
+    "Hardmax": _("exact whole along", range=_UNIT),
     "Identity": _("elementwise moves order exact continuous rising zero"),
     "If": _(),
     "ImageDecoder": _(),
-    "InstanceNormalization": _("normalizes rounds continuous"),
+    "InstanceNormalization": _("normalizes rounds continuous batch"),
     "IsInf": _("elementwise bool"),
     "IsNaN": _("elementwise bool"),
-    "LRN": _("normalizes rounds continuous"),
+    "LRN": _("normalizes rounds continuous batch"),
     "LSTM": _("products rounds", limited=(4,)),
     "LayerNormalization": _("normalizes rounds continuous"),
     "LeakyRelu": _("elementwise rounds continuous bends zero"),
-    "Less": _("elementwise compares bool", numpy=np.less),
-    "LessOrEqual": _("elementwise compares bool", numpy=np.less_equal),
+    "Less": _("elementwise compares bool broadcasts", numpy=np.less),
+    "LessOrEqual": _("elementwise compares bool broadcasts", numpy=np.less_equal),
     "LinearAttention": _("products rounds continuous"),
     "Log": _("elementwise rounds continuous rising bends"),
-    "LogSoftmax": _("rounds continuous", range=(-math.inf, 0.0)),
+    "LogSoftmax": _("rounds continuous along", range=(-_INF, 0.0)),
     "Loop": _(limited=(0,)),
-    "LpNormalization": _("normalizes rounds continuous"),
-    "LpPool": _("slides rounds continuous", range=_UP),
+    "LpNormalization": _("normalizes rounds continuous along"),
+    "LpPool": _("slides rounds continuous batch", range=_UP),
     "MatMul": _("products rounds continuous"),
     "MatMulInteger": _("quantizes"),
-    "Max": _("elementwise picks commutative exact continuous rising", None, neutral=-math.inf, numpy=np.maximum),
-    "MaxPool": _("slides picks exact continuous"),
+    "Max": _("elementwise picks commutative exact continuous rising broadcasts", None, neutral=-_INF, numpy=np.maximum),
+    "MaxPool": _("slides picks exact continuous batch"),
     "MaxRoiPool": _("interpolates exact"),
     "MaxUnpool": _("fills exact", shape=(2,), limited=(1,)),
-    "Mean": _("elementwise commutative rounds continuous rising"),
+    "Mean": _("elementwise commutative rounds continuous rising broadcasts"),
     "MeanVarianceNormalization": _("normalizes rounds continuous"),
     "MelWeightMatrix": _("rounds", shape=(0, 1), limited=(2, 3, 4)),
-    "Min": _("elementwise picks commutative exact continuous rising", None, neutral=math.inf, numpy=np.minimum),
+    "Min": _("elementwise picks commutative exact continuous rising broadcasts", None, neutral=_INF, numpy=np.minimum),
     "Mish": _("elementwise rounds continuous zero"),
-    "Mod": _("elementwise zero"),
-    "Mul": _("elementwise commutative rounds continuous", neutral=1, numpy=np.multiply),
+    "Mod": _("elementwise zero broadcasts"),
+    "Mul": _("elementwise commutative rounds continuous broadcasts", neutral=1, numpy=np.multiply),
     "Multinomial": _("random"),
     "Neg": _("elementwise exact continuous falling zero", numpy=np.negative),
     "NegativeLogLikelihoodLoss": _("rounds", limited=(1,)),
@@ -197,10 +201,10 @@ OPERATORS: dict[str, Operator] = {
     "Optional": _("holds"),
     "OptionalGetElement": _(),
     "OptionalHasElement": _("bool"),
-    "Or": _("elementwise commutative logical bool", neutral=False, numpy=np.logical_or),
+    "Or": _("elementwise commutative logical bool broadcasts", neutral=False, numpy=np.logical_or),
     "PRelu": _("elementwise rounds continuous bends zero"),
     "Pad": _("fills exact continuous", (0, 2), shape=(1, 3)),
-    "Pow": _("elementwise rounds continuous", neutral=1),
+    "Pow": _("elementwise rounds continuous broadcasts", neutral=1),
     "QLinearConv": _("quantizes"),
     "QLinearMatMul": _("quantizes"),
     "QuantizeLinear": _("quantizes"),
@@ -214,8 +218,8 @@ OPERATORS: dict[str, Operator] = {
     "Reciprocal": _("elementwise rounds continuous bends"),
     "ReduceL1": _("reduces rounds continuous", axes=(1,), range=_UP),
     "ReduceL2": _("reduces rounds continuous", axes=(1,), range=_UP),
-    "ReduceLogSum": _("reduces rounds continuous", axes=(1,)),
-    "ReduceLogSumExp": _("reduces rounds continuous", axes=(1,)),
+    "ReduceLogSum": _("reduces rounds continuous rising", axes=(1,)),
+    "ReduceLogSumExp": _("reduces rounds continuous rising", axes=(1,)),
     "ReduceMax": _("reduces picks exact continuous rising", axes=(1,)),
     "ReduceMean": _("reduces rounds continuous rising", axes=(1,)),
     "ReduceMin": _("reduces picks exact continuous rising", axes=(1,)),
@@ -251,21 +255,21 @@ OPERATORS: dict[str, Operator] = {
     "Sinh": _("elementwise rounds continuous rising zero"),
     "Size": _("measures"),
     "Slice": _("moves exact continuous", shape=(1, 2, 3, 4)),
-    "Softmax": _("rounds continuous", range=_UNIT),
+    "Softmax": _("rounds continuous along", range=_UNIT),
     "SoftmaxCrossEntropyLoss": _("rounds", limited=(1,)),
     "Softplus": _("elementwise rounds continuous rising", range=_UP),
-    "Softsign": _("elementwise rounds continuous rising zero", range=_SIGNED),
-    "SpaceToDepth": _("moves exact continuous"),
+    "Softsign": _("elementwise rounds continuous rising bends zero", range=_SIGNED),
+    "SpaceToDepth": _("moves exact continuous batch"),
     "Split": _("moves exact continuous", shape=(1,)),
     "SplitToSequence": _("holds", shape=(1,)),
     "Sqrt": _("elementwise rounds continuous rising bends zero", range=_UP),
     "Squeeze": _("moves order exact continuous", axes=(1,)),
-    "StringConcat": _("elementwise"),
+    "StringConcat": _("elementwise broadcasts"),
     "StringNormalizer": _(),
     "StringSplit": _(),
-    "Sub": _("elementwise rounds continuous", neutral=0, numpy=np.subtract),
-    "Sum": _("elementwise commutative rounds continuous rising", neutral=0, numpy=np.add),
-    "SwiGLU": _("rounds continuous"),
+    "Sub": _("elementwise rounds continuous broadcasts", neutral=0, numpy=np.subtract),
+    "Sum": _("elementwise commutative rounds continuous rising broadcasts", neutral=0, numpy=np.add),
+    "SwiGLU": _("elementwise rounds continuous"),
     "Swish": _("elementwise rounds continuous zero"),
     "Tan": _("elementwise rounds continuous zero"),
     "Tanh": _("elementwise rounds continuous rising zero", range=_SIGNED),
@@ -279,8 +283,8 @@ OPERATORS: dict[str, Operator] = {
     "Unique": _("picks exact"),
     "Unsqueeze": _("moves order exact continuous", axes=(1,)),
     "Upsample": _("interpolates rounds", shape=(1,)),
-    "Where": _("elementwise picks exact continuous", (1, 2)),
-    "Xor": _("elementwise commutative logical bool", neutral=False, numpy=np.logical_xor),
+    "Where": _("elementwise picks exact continuous rising broadcasts", (1, 2)),
+    "Xor": _("elementwise commutative logical bool broadcasts", neutral=False, numpy=np.logical_xor),
 }
 # fmt: on
 
@@ -295,11 +299,13 @@ def having(trait: str) -> frozenset[str]:
     return frozenset(name for name, row in OPERATORS.items() if trait in row.traits)
 
 
-ELEMENTWISE, COMMUTATIVE, RISING, FALLING = map(having, ("elementwise", "commutative", "rising", "falling"))
+ELEMENTWISE, BROADCASTS, COMMUTATIVE = map(having, ("elementwise", "broadcasts", "commutative"))
+RISING, FALLING, ALONG, BATCH = map(having, ("rising", "falling", "along", "batch"))
 KEEP_ZERO, BENDS_AT_ZERO = having("zero"), having("bends")
 MOVES, KEEP_ORDER, FILLS, PICKS = map(having, ("moves", "order", "fills", "picks"))
 EXACT, ROUNDS, CONTINUOUS, WHOLE = map(having, ("exact", "rounds", "continuous", "whole"))
 COMPARES, LOGICAL, RETURNS_BOOL = having("compares"), having("logical"), having("bool")
 MEASURES, LOCATES, REDUCES = having("measures"), having("locates"), having("reduces")
 PRODUCTS, SLIDES, INTERPOLATES = having("products"), having("slides"), having("interpolates")
+BOUNDED = frozenset(name for name, row in OPERATORS.items() if math.isfinite(row.range[1] - row.range[0]))
 NORMALIZES, QUANTIZES, RANDOM, HOLDS = map(having, ("normalizes", "quantizes", "random", "holds"))

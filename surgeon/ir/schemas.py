@@ -11,6 +11,7 @@ from onnx import AttributeProto, TensorProto
 
 from surgeon.ir import contrib
 from surgeon.ir.attributes import read_attribute
+from surgeon.ir.operators import REDUCES
 
 COMPLETE_DOMAINS = frozenset({"", "ai.onnx.ml"})  # onnx has a schema of each operator that they have
 DOMAIN = "surgeon"  # of the canonical nodes and of the plugin nodes
@@ -21,10 +22,7 @@ LIKE_INPUT = frozenset(
 FLOAT_LIMIT = float(np.finfo(np.float32).max)  # Clip wrote "no bound" as this number up to opset 10
 # Where ONNX turned an attribute into an input: operator -> {attribute name: input position}.
 MOVED: dict[str, dict[str, int]] = {
-    **{
-        f"Reduce{kind}": {"axes": 1}
-        for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
-    },
+    **{op: {"axes": 1} for op in REDUCES},
     "Squeeze": {"axes": 1},
     "Unsqueeze": {"axes": 1},
     "Split": {"split": 1},

@@ -18,21 +18,18 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from surgeon.errors import ModelError
 from surgeon.ir.files import with_weights
+from surgeon.ir.operators import MOVES, OPERATORS
 from surgeon.ir.protos import names_read
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.prepared import SYMMETRIC_CHANGE, Prepared, Text, change, fresh_name
 from surgeon.proof.equality import is_float
-from surgeon.proof.exact import words
 from surgeon.proof.feeds import EVERYDAY
 from surgeon.proof.valid import valid_feeds
 from surgeon.proof.whole import sizes_that_run, whole_pair
 from surgeon.report import Applied
 
 # Operators that hand integers of their first input on as they are.
-MOVES = words(
-    "DepthToSpace Expand Flatten Gather Identity MaxPool Reshape Slice SpaceToDepth Split Squeeze Tile Transpose "
-    "Unsqueeze"
-)
+HAND_ON = frozenset(op for op in MOVES if OPERATORS[op].elements == (0,)) | {"MaxPool"}
 LEVELS = 127  # of int8 on each side of zero
 BY_AXIS = 13  # the opset from which DequantizeLinear takes a scale for each filter
 MEASURED = EVERYDAY - {"zero"}  # one number again and again has no usual error
@@ -186,7 +183,7 @@ def _moves(node: NodeProto) -> bool:
     if node.op_type == "Resize" and not node.domain:
         crops = given.get("coordinate_transformation_mode") == b"tf_crop_and_resize"
         return given.get("mode", b"nearest") == b"nearest" and not crops
-    return node.op_type in MOVES and not node.domain
+    return node.op_type in HAND_ON and not node.domain
 
 
 def _grid(node: NodeProto, constants: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray] | None:

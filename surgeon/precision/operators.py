@@ -10,54 +10,50 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from surgeon.proof.exact import HANDS_ON, words
+from surgeon.ir.iteration import RECURRENT
+from surgeon.ir.operators import (
+    BOUNDED,
+    COMMUTATIVE,
+    COMPARES,
+    ELEMENTWISE,
+    EXACT,
+    MOVES,
+    NORMALIZES,
+    PICKS,
+    PRODUCTS,
+    REDUCES,
+    RISING,
+    words,
+)
 
 # Of what grows faster than any norm takes back: exponentials, products over an axis, constants beyond fp16.
 UNBOUNDED = 4.0
 
-# Hand numbers on as they are, or pick among them: no rounding of their own, so they take the type of their neighbours.
-KEEPS_NUMBERS = HANDS_ON - {"Cast"} | words(
-    "Scatter TopK Dropout Sign Round Floor Ceil MaxUnpool CenterCropPad Col2Im Unique"
-)
+# No rounding of their own, so they take the type of their neighbours.
+KEEPS_NUMBERS = EXACT | {"Dropout"}
 # What a conversion to fp16 is made for: they sum in fp32 on tensor cores. fp16 unless their numbers do not fit.
-HEAVY = words("Conv ConvTranspose DeformConv MatMul Gemm Einsum LSTM GRU RNN Attention")
+HEAVY = PRODUCTS
 # Their own sums, squares or exponentials leave fp16, or lose digits there, whatever comes in and goes out.
 SENSITIVE = {
-    **dict.fromkeys(
-        words(
-            "InstanceNormalization LayerNormalization GroupNormalization RMSNormalization LpNormalization "
-            "MeanVarianceNormalization LRN SimplifiedLayerNormalization SkipLayerNormalization"
-        ),
-        "a normalisation",
-    ),
+    **dict.fromkeys(NORMALIZES | {"SimplifiedLayerNormalization", "SkipLayerNormalization"}, "a normalisation"),
     **dict.fromkeys(
         words("Softmax LogSoftmax Exp Softplus Sinh Cosh Pow Log"), "an exponential, a power or a logarithm"
     ),
     **dict.fromkeys(
-        words(
-            "ReduceSum ReduceMean ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum ReduceLogSumExp ReduceProd "
-            "GlobalAveragePool GlobalLpPool LpPool CumSum CumProd"
-        ),
-        "a sum over many numbers",
+        REDUCES - PICKS | words("GlobalAveragePool GlobalLpPool LpPool CumSum CumProd"), "a sum over many numbers"
     ),
-    **dict.fromkeys(words("Reciprocal"), "a reciprocal"),
+    "Reciprocal": "a reciprocal",
     **dict.fromkeys(words("Sin Cos Tan Range Mod STFT DFT MelWeightMatrix"), "digits of large arguments"),
 }
 # Sensitive by the range of their numbers alone: measured ranges overrule the rule.
-BY_RANGE = words("Exp Softplus Sinh Cosh Pow Log Reciprocal")
-# Read and write numbers in types that say something about the hardware: they and their neighbours stay as they are.
-QUANTIZED = words(
-    "QuantizeLinear DequantizeLinear DynamicQuantizeLinear QLinearConv QLinearMatMul ConvInteger MatMulInteger"
-)
+BY_RANGE = ELEMENTWISE & SENSITIVE.keys() - words("Sin Cos Tan Mod")
 
-# Return numbers of one size whatever comes in, or numbers that are no floats.
-BOUNDED = words(
-    "Sigmoid Tanh Softmax LogSoftmax Hardmax Erf HardSigmoid Softsign Sin Cos Sign InstanceNormalization "
-    "LayerNormalization GroupNormalization RMSNormalization LpNormalization MeanVarianceNormalization Log "
-    "ReduceLogSum ReduceLogSumExp Acos Asin Atan OneHot LSTM GRU RNN Equal Greater Less GreaterOrEqual LessOrEqual"
-)
+# Return numbers of one size whatever comes in, or numbers that are no floats. The logarithm of a number of fp32 is at
+# most 104; LRN divides by a power of the sum, and the outputs of recurrent operators are between -1 and 1.
+LOGARITHMS = words("Log LogSoftmax ReduceLogSum ReduceLogSumExp")
+OF_ONE_SIZE = BOUNDED | COMPARES | LOGARITHMS | NORMALIZES - {"LRN"} | RECURRENT | {"OneHot"}
 # Return numbers as large as the largest that they read, in either direction.
-AS_THE_LARGEST = words("Add Sub Sum Mean Max Min Where Concat ScatterElements ScatterND Clip")
+AS_THE_LARGEST = MOVES | PICKS | RISING & COMMUTATIVE | {"Sub"}
 
 
 def degree(op: str, inputs: Sequence[float | None], exponent: float | None = None) -> float:
@@ -67,7 +63,7 @@ def degree(op: str, inputs: Sequence[float | None], exponent: float | None = Non
     exponent  that of a Pow, None where it is no constant number
     """
     varying = [d for d in inputs if d is not None]
-    if op in BOUNDED or not varying:
+    if op in OF_ONE_SIZE or not varying:
         return 0.0
     if op == "Mul":
         return sum(varying)
@@ -96,4 +92,4 @@ def fits(degree: float) -> bool:
     return 0.0 <= degree <= 1.0
 
 
-__all__ = ["BY_RANGE", "HEAVY", "KEEPS_NUMBERS", "QUANTIZED", "SENSITIVE", "UNBOUNDED", "degree", "fits"]
+__all__ = ["BY_RANGE", "HEAVY", "KEEPS_NUMBERS", "SENSITIVE", "UNBOUNDED", "degree", "fits"]

@@ -8,13 +8,12 @@ from functools import cache
 
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
+from surgeon.ir.operators import RANDOM
 from surgeon.ir.schemas import DOMAIN, schema
 from surgeon.precision.half import FAMILY, HALF, SINGLE
 
 COMPUTED = "computed from constants"  # no island: its value is stored in the type in which it is read
-GENERATORS = frozenset(
-    {"ConstantOfShape", "EyeLike", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-)
+GENERATORS = RANDOM - {"Bernoulli", "Multinomial"} | {"ConstantOfShape", "EyeLike"}  # of a type that they choose
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from onnx import TensorProto
 
 from surgeon.ir.graph import BODIED, Graph, Node, Value
 from surgeon.ir.model import Model
+from surgeon.ir.operators import QUANTIZES
 from surgeon.ir.schemas import DOMAIN, FLOAT_LIMIT
 from surgeon.precision.half import (
     FAMILY,
@@ -27,7 +28,7 @@ from surgeon.precision.half import (
     flushed,
     is_beyond_half,
 )
-from surgeon.precision.operators import BY_RANGE, HEAVY, QUANTIZED, SENSITIVE, UNBOUNDED, degree, fits
+from surgeon.precision.operators import BY_RANGE, HEAVY, SENSITIVE, UNBOUNDED, degree, fits
 from surgeon.precision.plan import COMPUTED, GENERATORS, Plan, returns_both, takes_both
 from surgeon.precision.ranges import Ranges
 from surgeon.precision.settle import settle
@@ -176,7 +177,7 @@ class _Planner:
 
     def _fixed_reason(self, node: Node, outputs: Sequence[Value]) -> str:
         model = self.model
-        if node.op in QUANTIZED:
+        if node.op in QUANTIZES:
             return "quantisation is left alone"
         if node.key in BODIED or node.bodies:
             return "what goes in and out of a body keeps its type"

@@ -25,15 +25,12 @@ import onnx
 from onnx import ModelProto, NodeProto, numpy_helper
 
 from surgeon.errors import ModelError
+from surgeon.ir.operators import BENDS_AT_ZERO, COMPARES, MEASURES
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.proof.equality import is_float
-from surgeon.proof.exact import words
 from surgeon.proof.feeds import LARGEST_INPUT, Feeds
 
-COMPARES = words("Equal Greater GreaterOrEqual Less LessOrEqual Max Min")
-# At zero. What both signs are seen of on random inputs is no news: only others are searched.
-BENDS_AT_ZERO = words("Abs Celu Elu LeakyRelu Log PRelu Reciprocal Relu Selu Sign Sqrt")
-SIZES_OF = words("Shape Size")
+COMPARED = COMPARES | {"Max", "Min"}
 
 MOST_TURNS = 8  # comparisons of one side that are searched
 MOST_FOUND = 64  # places of one comparison
@@ -101,7 +98,7 @@ class Side:
         free = set(self._constants)
         for node in self.model.graph.node:
             holds_bodies = any(a.type == onnx.AttributeProto.GRAPH for a in node.attribute)
-            if node.op_type in SIZES_OF or (not holds_bodies and all(i in free for i in node.input if i)):
+            if node.op_type in MEASURES or (not holds_bodies and all(i in free for i in node.input if i)):
                 free.update(node.output)
         return frozenset(free)
 
@@ -133,14 +130,14 @@ class Side:
 
 
 def _turns(node: NodeProto) -> Iterator[Turn]:
-    if node.op_type in COMPARES:
+    if node.op_type in COMPARED:
         yield from (Turn(a, b, True) for a, b in itertools.combinations(node.input, 2))
     elif node.op_type == "Clip":
         yield from (Turn(node.input[0], bound, True) for bound in node.input[1:] if bound)
         yield from (Turn(node.input[0], a.f, True) for a in node.attribute)
     elif node.op_type == "ThresholdedRelu":
         yield from (Turn(node.input[0], a.f, True) for a in node.attribute)
-    elif node.op_type in BENDS_AT_ZERO:
+    elif node.op_type in BENDS_AT_ZERO:  # of what shows both signs on random inputs nothing is searched
         yield Turn(node.input[0], 0.0, False)
 
 

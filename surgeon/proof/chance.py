@@ -6,10 +6,9 @@ from collections import Counter
 
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
+from surgeon.ir.operators import RANDOM
 from surgeon.ir.protos import all_nodes, holders
-from surgeon.proof.exact import words
 
-RANDOM = words("Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike")
 RATIO, TRAINING = 1, 2  # inputs of a Dropout
 # Opsets of a Dropout: from the first one on it drops nothing, from the second one on what an input says.
 INFERENCE, TRAINED = 7, 12

@@ -14,6 +14,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 from surgeon.errors import ModelError
 from surgeon.ir.files import with_weights
 from surgeon.ir.lattice import FLOATS, HALVES
+from surgeon.ir.operators import CONTINUOUS, ROUNDS
 from surgeon.ir.protos import all_nodes, holders
 from surgeon.ir.retyping import retyped
 from surgeon.ir.run import Reference, Runner, Unrunnable, first_line
@@ -30,28 +31,6 @@ SHAKEN = 64.0  # steps of its type by up to which a result is moved: more than r
 SHAKES = 3  # that two results move against each other in all of them is unlikely
 OWN_STEPS = 4  # by up to which a result of an evaluation is taken to be off
 ALL_IS_ROUNDING = 1e-2  # of the largest output: what a deep model normalises there is each kernel's own rounding
-
-
-def words(text: str) -> frozenset[str]:
-    """The words of a text."""
-    return frozenset(text.split())
-
-
-# ONNX's operators whose results are rounded, and that do not jump: where what they read moves by little, so do they.
-ROUNDS = words(
-    "Acos Acosh Add Asin Asinh Atan Atanh Attention AveragePool BatchNormalization Celu Conv ConvTranspose Cos Cosh "
-    "CumSum Div Einsum Elu Erf Exp Gelu Gemm GlobalAveragePool GlobalLpPool GroupNormalization HardSigmoid "
-    "HardSwish InstanceNormalization LayerNormalization LeakyRelu Log LogSoftmax LpNormalization LpPool MatMul Mean "
-    "MeanVarianceNormalization Mish Mul PRelu Pow RMSNormalization Reciprocal ReduceL1 ReduceL2 ReduceLogSum "
-    "ReduceLogSumExp ReduceMean ReduceProd ReduceSum ReduceSumSquare Selu Sigmoid Sin Sinh Softmax Softplus "
-    "Softsign Sqrt Sub Sum Swish Tan Tanh"
-)
-# Those that hand on numbers as they are, or pick among them, and do not jump either.
-HANDS_ON = words(
-    "Abs Cast Clip Compress Concat DepthToSpace Expand Flatten Gather GatherElements GatherND GlobalMaxPool Identity "
-    "Max MaxPool Min Neg Pad ReduceMax ReduceMin Relu Reshape ReverseSequence ScatterElements ScatterND Slice "
-    "SpaceToDepth Split Squeeze Tile Transpose Trilu Unsqueeze Where"
-)
 
 
 class Exact:
@@ -108,8 +87,7 @@ class Exact:
     def moved(self, index: int) -> np.ndarray | None:
         """How far that output moves where the numbers of the feeds do, element by element; None where an operator of
         the model may jump, or that cannot be evaluated."""
-        smooth = (ROUNDS | HANDS_ON) - {"Cast"}
-        if any(n.domain or n.op_type not in smooth for n in self._model.graph.node):
+        if any(n.domain or n.op_type not in CONTINUOUS for n in self._model.graph.node):
             return None
         moved = self._moved()
         return moved[index] if index < len(moved) else None
@@ -213,7 +191,7 @@ def _moves(reference: Reference, found: Mapping[str, Any], rng: np.random.Genera
     """How far each output moves from what was `found` where each rounded result is moved by steps of its own."""
     values = dict(found)
     for node in reference.evaluator.rt_nodes_:
-        if node.onnx_node.domain or node.op_type not in ROUNDS | HANDS_ON:
+        if node.onnx_node.domain or node.op_type not in CONTINUOUS | {"Cast"}:
             continue
         steps = rng.choice((-SHAKEN, SHAKEN)) * rng.uniform(0.5, 1.0) if node.op_type in ROUNDS else 0.0
         for name, result in zip(node.output, node.run(*(values[i] for i in node.input)), strict=False):

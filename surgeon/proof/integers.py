@@ -10,42 +10,23 @@ from onnx import ModelProto, NodeProto, TensorProto
 
 from surgeon.ir import contrib
 from surgeon.ir.definitions import DEFINED
+from surgeon.ir.operators import LOCATES, MEASURES, OPERATORS, RETURNS_BOOL
 from surgeon.ir.protos import tensors_read
 from surgeon.proof.pair import ModelPair
 
 Role = Literal["number", "position", "size"]
 INTEGER_TYPES = frozenset(getattr(TensorProto, f"{sign}INT{bits}") for sign in ("", "U") for bits in (8, 16, 32, 64))
-# Operators -> those of their inputs that are positions along a dimension: negative ones count from its end.
-POSITIONS = {
-    "EmbedLayerNormalization": (0, 1, 8), "Gather": (1,), "GatherElements": (1,), "GatherND": (1,), "Scatter": (1,),
-    "ScatterElements": (1,), "QEmbedLayerNormalization": (0, 1), "ScatterND": (1,),
-}  # fmt: skip
-# Operators -> those of their inputs that are sizes, axes, counts or other numbers of which few are valid.
-SIZES = {
-    "AffineGrid": (1,), "BlackmanWindow": (0,), "CenterCropPad": (1,), "Col2Im": (1, 2), "ConstantOfShape": (0,),
-    "CumSum": (1,), "DFT": (1, 2), "Expand": (1,), "HammingWindow": (0,), "HannWindow": (0,), "MaxUnpool": (1, 2),
-    "MelWeightMatrix": (0, 1, 2, 3, 4), "NonMaxSuppression": (2,), "OneHot": (1,), "Pad": (1, 3), "Range": (0, 1, 2),
-    "ReduceL1": (1,), "ReduceL2": (1,), "ReduceLogSum": (1,), "ReduceLogSumExp": (1,), "ReduceMax": (1,),
-    "ReduceMean": (1,), "ReduceMin": (1,), "ReduceProd": (1,), "ReduceSum": (1,), "ReduceSumSquare": (1,),
-    "Reshape": (1,), "Resize": (3,), "ReverseSequence": (1,), "RoiAlign": (2,), "STFT": (1, 3), "SequenceAt": (1,),
-    "SequenceErase": (1,), "SequenceInsert": (2,), "Slice": (1, 2, 3, 4), "Split": (1,), "SplitToSequence": (1,),
-    "Squeeze": (1,), "Tile": (1,), "TopK": (1,), "Trilu": (1,), "Unsqueeze": (1,),
-}  # fmt: skip
-# The same of ONNX Runtime's own operators: lengths of samples, and positions that tables have rows for.
+# Of ONNX Runtime's own operators the inputs that are lengths of samples, or positions that tables have rows for.
 SIZES_THERE = {
     "Attention": (3, 6), "ExpandDims": (1,), "GatherBlockQuantized": (1,), "GroupQueryAttention": (5, 6, 9),
     "MatMulNBits": (4,), "MultiHeadAttention": (4, 8, 9), "QAttention": (5,), "RotaryEmbedding": (1,), "Trilu": (1,),
 }  # fmt: skip
-# Operators that read integers of which nothing is said here: whatever they read is taken for a size.
-UNKNOWN = frozenset({
-    "Attention", "GRU", "If", "LSTM", "Loop", "NegativeLogLikelihoodLoss", "RNN", "RotaryEmbedding", "Scan",
-    "SoftmaxCrossEntropyLoss", "TensorScatter", "Upsample",
-})  # fmt: skip
+# The same, and negative positions count from the end.
+POSITIONS_THERE = {"EmbedLayerNormalization": (0, 1, 8), "QEmbedLayerNormalization": (0, 1)}
+# What they read their bodies read: it is taken for a size.
+HOLD_BODIES = frozenset({"If", "Loop", "Scan"})
 # Operators whose result follows from the sizes of what they read, or is a valid position or a bool whatever they read.
-FORGETS = frozenset({
-    "And", "ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "NonZero",
-    "Not", "Or", "Shape", "Size", "Xor",
-})  # fmt: skip
+FORGETS = RETURNS_BOOL | MEASURES | LOCATES
 
 
 def roles(pair: ModelPair) -> Mapping[str, Role]:
@@ -107,12 +88,15 @@ def _read_as(model: ModelProto, names: frozenset[str]) -> Iterator[tuple[Role, f
 
 
 def _role(node: NodeProto, position: int) -> Role:
-    known = node.domain in (contrib.DOMAIN, DEFINED) and node.op_type in contrib.TABLE
-    if (node.domain or node.op_type in UNKNOWN or position >= len(node.input)) and not known:
+    """A position is one along a dimension; a size is whatever else few numbers are valid of: axes, counts, lengths."""
+    if node.domain in (contrib.DOMAIN, DEFINED) and node.op_type in contrib.TABLE:
+        positions, sizes = (table.get(node.op_type, ()) for table in (POSITIONS_THERE, SIZES_THERE))
+    elif node.domain or node.op_type not in OPERATORS.keys() - HOLD_BODIES or position >= len(node.input):
         return "size"
-    if position in POSITIONS.get(node.op_type, ()):
-        return "position"
-    return "size" if position in (SIZES_THERE if known else SIZES).get(node.op_type, ()) else "number"
+    else:
+        row = OPERATORS[node.op_type]
+        positions, sizes = row.positions, (*row.shape, *row.axes, *row.limited)
+    return "position" if position in positions else "size" if position in sizes else "number"
 
 
 class _Sources:

@@ -17,6 +17,7 @@ import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
 from surgeon.ir.lattice import HALVES
+from surgeon.ir.operators import INTERPOLATES
 from surgeon.ir.protos import all_nodes, holders
 from surgeon.ir.run import Reference, Runner, Unrunnable
 from surgeon.proof.blind import BlindSpots
@@ -63,9 +64,6 @@ STRAYS = frozenset(
         "Swish",
     }
 )
-# Where these sample is computed, and they jump between samples. A jump that was searched for is within the rounding of
-# both sides, and shows nothing.
-SAMPLES = frozenset({"DeformConv", "GridSample", "MaxRoiPool", "Resize", "RoiAlign", "Upsample"})
 # ONNX Runtime's kernel cuts an inf off at the type's maximum where it has no bound, which ONNX's definition hands on.
 # Where two such meet, inf - inf is 0 there.
 CUTS_INF = frozenset({"Clip"})
@@ -228,7 +226,9 @@ class _Judge:
         self.known: set[int] = set()  # outputs that were equal on random inputs
         self.valid = Valid(pair.before)
         self.strays = _has(pair.before, STRAYS) or _has(pair.after, STRAYS)
-        self.samples = _has(pair.before, SAMPLES)
+        # Where it takes samples is computed, and it jumps between them. A jump that was searched for is within the
+        # rounding of both sides, and shows nothing.
+        self.samples = _has(pair.before, INTERPOLATES)
         self.cuts_inf = _has(pair.before, CUTS_INF) or _has(pair.after, CUTS_INF)
         self.in_double = _has(pair.before, IN_DOUBLE) or _has(pair.after, IN_DOUBLE)
         self.crops = _crops(pair.before)

@@ -21,10 +21,21 @@ import numpy as np
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from surgeon.ir.lattice import FLOATS
+from surgeon.ir.operators import (
+    BOUNDED,
+    ELEMENTWISE,
+    EXACT,
+    FILLS,
+    INTERPOLATES,
+    LOCATES,
+    MEASURES,
+    MOVES,
+    RETURNS_BOOL,
+    words,
+)
 from surgeon.ir.protos import all_nodes
 from surgeon.proof.bends import Side, feeds_at_bends, sizes_at_bends
 from surgeon.proof.equality import is_float
-from surgeon.proof.exact import words
 from surgeon.proof.feeds import LARGEST_INPUT, WORDS, Feeds, SizedInput
 from surgeon.proof.integers import INTEGER_TYPES, Role, divisors, roles
 from surgeon.proof.pair import ModelPair
@@ -119,11 +130,7 @@ class Window:
     @cached_property
     def never_overflows(self) -> bool:
         """Whether neither side makes larger numbers of what it reads: it holds up to the largest one of its type."""
-        return all(
-            n.op_type in PICKS | FURTHER_PICKS | SMALLER
-            for m in (self.pair.before, self.pair.after)
-            for n in m.graph.node
-        )
+        return all(n.op_type in NO_LARGER for m in (self.pair.before, self.pair.after) for n in m.graph.node)
 
     @cached_property
     def mixes(self) -> bool:
@@ -158,35 +165,28 @@ class Window:
 
 POSITION = "position"
 SATURATED = "saturated"  # every number is where Sigmoid, Tanh, Exp and Erf are next to their ends
-PICKS = words(
-    "Abs Clip Concat Equal Expand Flatten Gather Greater GreaterOrEqual Identity LeakyRelu Less LessOrEqual Max "
-    "MaxPool Min Neg Not PRelu Pad ReduceMax ReduceMin Relu Reshape Shape Sign Slice Split Squeeze ThresholdedRelu "
-    "Tile Transpose Unsqueeze Where"
+# Whose results are no larger than what they read, or bounded.
+NO_LARGER = (
+    EXACT - INTERPOLATES
+    | RETURNS_BOOL
+    | LOCATES
+    | MEASURES
+    | ELEMENTWISE & BOUNDED
+    | {"LeakyRelu", "Log", "PRelu", "Sqrt"}
 )
-
 # Operators that make each number of those at the same place, or move numbers about. Of others it may count what is
 # beside a number: a maximum of negative ones alone, for example.
-ONE_BY_ONE = words(
-    "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast CastLike "
-    "Ceil Celu Clip Concat Constant ConstantOfShape Cos Cosh DepthToSpace DequantizeLinear Div Elu Equal Erf Exp "
-    "Expand Flatten Floor Gather Gelu Greater GreaterOrEqual HardSigmoid HardSwish Identity IsInf IsNaN LeakyRelu "
-    "Less LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pad Pow QuantizeLinear Reciprocal Relu Reshape "
-    "Round Selu Shape Sigmoid Sign Sin Sinh Size Slice Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum "
-    "Swish Tan Tanh ThresholdedRelu Tile Transpose Trilu Unsqueeze Where Xor"
-)
-# The same, of which ONNX Runtime may end the process on tensors without elements.
-FURTHER_PICKS = words(
-    "And ArgMax ArgMin Compress DepthToSpace GatherElements GatherND GlobalMaxPool IsInf IsNaN NonZero Or "
-    "ReverseSequence ScatterElements ScatterND SpaceToDepth TopK Trilu Xor"
-)
-SMALLER = words("Ceil Erf Floor Log Round Sigmoid Sqrt Tanh")
-
-# Operators that ONNX Runtime runs on tensors without elements: others, such as InstanceNormalization, end the process.
-RUNS_ON_NOTHING = PICKS | words(
-    "Add And Cast Ceil Celu Constant ConstantOfShape Cos CumSum Div Elu Erf Exp Floor Gelu HardSigmoid HardSwish IsInf "
-    "IsNaN Log MatMul Mean Mish Mod Mul Or Pow Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp "
-    "ReduceMean ReduceProd ReduceSum ReduceSumSquare Round Selu Sigmoid Sin Size Softmax Softplus Softsign Sqrt Sub "
-    "Sum Swish Tan Tanh Xor"
+ONE_BY_ONE = ELEMENTWISE | MOVES | FILLS | MEASURES
+ONE_BY_ONE |= {"Constant", "ConstantOfShape", "DequantizeLinear", "QuantizeLinear"}
+# Operators that ONNX Runtime runs on tensors without elements: others, such as InstanceNormalization, end the process
+# of one release or another.
+RUNS_ON_NOTHING = words(
+    "Abs Add And Cast Ceil Celu Clip Concat Constant ConstantOfShape Cos CumSum Div Elu Equal Erf Exp Expand Flatten "
+    "Floor Gather Gelu Greater GreaterOrEqual HardSigmoid HardSwish Identity IsInf IsNaN LeakyRelu Less LessOrEqual "
+    "Log MatMul Max MaxPool Mean Min Mish Mod Mul Neg Not Or PRelu Pad Pow Range Reciprocal ReduceL1 ReduceL2 "
+    "ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape "
+    "Round Selu Shape Sigmoid Sign Sin Size Slice Softmax Softplus Softsign Split Sqrt Squeeze Sub Sum Swish Tan Tanh "
+    "ThresholdedRelu Tile Transpose Unsqueeze Where Xor"
 )
 
 

@@ -21,25 +21,14 @@ from typing import Any
 
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
-from surgeon.proof.exact import words
+from surgeon.ir.operators import ALONG, ELEMENTWISE, REDUCES, SLIDES
 from surgeon.proof.pair import ModelPair
 
 LARGE = 48  # a size from which on a smaller one is worth it
 FEWEST = 16  # what a free size comes down to, at least
 MOST_STRIDE = 32
 
-ELEMENTWISE = words(
-    "Abs Acos Acosh Add And Asin Asinh Atan Atanh Cast CastLike Ceil Celu Clip Cos Cosh Div Elu Equal Erf Exp "
-    "Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Identity IsInf IsNaN LeakyRelu Less LessOrEqual Log "
-    "Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Sigmoid Sign Sin Sinh Softplus "
-    "Softsign Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu Where Xor"
-)
-# These mix the channels, axis 1, and slide along all axes behind it. Weights are their inputs from the second one on.
-SLIDES = frozenset({"AveragePool", "Conv", "ConvTranspose", "MaxPool"})
-ALONG_AN_AXIS = frozenset({"Concat", "Hardmax", "LogSoftmax", "LpNormalization", "Softmax"})
-REDUCES = words(
-    "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare"
-)
+ALONG_AN_AXIS = ALONG | {"Concat"}
 
 
 class _Bound(Exception):
@@ -151,7 +140,7 @@ class _Side:
             self.constants[node.output[0]] = attrs["value"] if set(attrs) == {"value"} else _unknown()
         elif op in ELEMENTWISE:
             self._bind_constants(node.input if attrs.keys().isdisjoint(("axis", "broadcast")) else _unknown())
-        elif op in SLIDES:
+        elif op in SLIDES:  # weights are their inputs from the second one on
             self._slide(node, attrs)
         elif op == "BatchNormalization":
             per_channel = not attrs.get("training_mode") and "spatial" not in attrs and len(node.output) == 1

@@ -15,16 +15,11 @@ import numpy as np
 from surgeon.ir.attributes import AttributeReference
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
+from surgeon.ir.operators import BROADCASTS
 from surgeon.ir.schemas import MOVED
 from surgeon.rules.pattern import Absent, Attr, Choice, Const, Op, Output, Pattern, Var
 
 SHAREABLE = frozenset({"Shape", "Constant"})  # they cost nothing, so a reader outside is no reason to give up
-
-BROADCASTING = frozenset(
-    ("Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Sum", "Mean", "Mod", "Where")
-    + ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
-)
-
 MOST_SIZE_NODES = 32  # between the Shape of an interior tensor and the window that it serves
 
 Next = Callable[[], bool]
@@ -113,7 +108,7 @@ class _State:
         """
         shaped = {id(v): rank for v in literals if (rank := self._rank(v))}
         for node in nodes if shaped else ():
-            operands = [v for v in node.operands() if v is not None] if node.key in BROADCASTING else []
+            operands = [v for v in node.operands() if v is not None] if node.key in BROADCASTS else []
             most = max((shaped[id(v)] for v in operands if id(v) in shaped), default=0)
             ranks = [self._rank(v) for v in operands if id(v) not in shaped]
             if ranks and all(rank is not None and rank < most for rank in ranks):

@@ -25,9 +25,8 @@ from itertools import permutations
 from typing import Any
 
 from surgeon.errors import PassError, did_you_mean
+from surgeon.ir.operators import COMMUTATIVE
 from surgeon.ir.schemas import MOVED, attributes_of_any_opset, key_of, operators
-
-COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
 
 
 class Pattern:

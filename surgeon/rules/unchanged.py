@@ -9,7 +9,7 @@ import numpy as np
 from surgeon.ir.attributes import constant_value
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
-from surgeon.rules.pattern import COMMUTATIVE
+from surgeon.ir.operators import COMMUTATIVE
 from surgeon.rules.window import Rewrite
 from surgeon.targets.target import Target
 
