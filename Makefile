@@ -1,5 +1,6 @@
 # make demo    rewrites two of the samples, proves the result, builds TensorRT-RTX engines and prints the reports
-# make test    ruff, mypy and every test
+# make test    ruff, mypy and the tests but for the long ones
+# make test-long   the long tests: packages, the site, the notebook, long fuzzing
 # make start   the wheel installed and run under each Python that setup.cfg promises; one that is missing is an error
 # make docs    the documents as a site, in build/site
 #
@@ -17,13 +18,16 @@ else
 BIN := $(VENV)/bin
 endif
 
-.PHONY: demo test start check docs samples-console clean
+.PHONY: demo test test-long start check docs samples-console clean
 
 demo: $(VENV)/installed
 	$(BIN)/python samples/demo.py $(OUT)
 
 test: check
-	$(BIN)/python -m pytest -n 2 -q
+	$(BIN)/python -m pytest -n 2 -q -m "not long"
+
+test-long: $(VENV)/installed
+	$(BIN)/python -m pytest -n 2 -q -m long
 
 start: $(VENV)/installed
 	$(BIN)/python tests/start.py

@@ -155,6 +155,7 @@ def test_a_browser_reads_the_patterns_of_a_cause_alike(cause: Cause) -> None:
     assert not re.search(r"\(\?(?![:!=]|<[=!])|\\[AZ]|[*+?}]\+", cause.search.pattern)
 
 
+@pytest.mark.long
 def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     """Links and anchors too; with a page for each pass, and every operator of the table."""
     pages, site = tmp_path / "pages", tmp_path / "site"

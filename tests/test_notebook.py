@@ -10,6 +10,7 @@ import pytest
 
 from surgeon.trt.runtime import RTX
 
+pytestmark = pytest.mark.long
 NOTEBOOK = Path(__file__).resolve().parent.parent / "samples" / "notebook" / "surgeon.ipynb"
 
 
