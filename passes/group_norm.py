@@ -41,7 +41,7 @@ from ._norm.kind import is_grouped_last
 from ._norm.precision import narrowed
 from ._norm.spelling import Spelling
 from ._norm.window import Normalisation, affine_of, read
-from ._norm.worth import require_fewer, require_shorter
+from ._norm.worth import operators_made, require_fewer, require_shorter
 from ._norm.writing import normalised, source_through, undoes_transpose, with_affine
 from ._shapes import Dim, cancel, dims, same_shape
 
@@ -144,7 +144,7 @@ def channels_last(b, x, **found):
         y = normalised(b, b.Reshape(value, inner.inputs[1]), n.axes, n.epsilon)
         row, offset = (_by_group(b, f, number, each) for f in parts)
         y = b.Reshape(with_affine(b, y, row, offset, dtype), b.root.inputs[1])
-        require_shorter(b, [node.key for node in b.made if node.alive])
+        require_shorter(b, operators_made(b))
         return y
     first = replace(n, x=source_through(b, value, perm))
     y = _fused(b, first, number, number * each, parts, dtype)

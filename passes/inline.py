@@ -8,6 +8,7 @@ Why       Exporters write modules as functions of the model
           that a body inside reads. So every call goes.
           ONNX Runtime, too, mixes up the functions of plugin nodes inside another function.
 Rewrites  a call of a local function   ->   the function's nodes, calls in them included
+          a model of another opset than such a function    ->   the same at the function's, where that means the same
 Exact     Bit for bit. Functions of plugin nodes (domains `surgeon` and `trt.plugins`, and what has a `plugin_version`
           or a `plugin_namespace`) stay where the target takes the plugin: they only say what those compute.
 Price     None: ONNX Runtime puts functions in the place of their calls itself. Swish twice on [1,64,56,56] takes 0.12
@@ -16,14 +17,15 @@ Price     None: ONNX Runtime puts functions in the place of their calls itself. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from onnx import FunctionProto
 
 from surgeon import DOMAIN, Editor, Stage, model_rule
-from surgeon.ir.functions import ONNX, changed_operators, opset_of
+from surgeon.ir.functions import ONNX, changed_of, changed_operators, common_opset, opset_of
+from surgeon.ir.graph import Node, scopes_of
 from surgeon.ir.model import Model
-from surgeon.ir.protos import functions_behind
+from surgeon.ir.protos import all_nodes, functions_behind
 from surgeon.ir.schemas import key_of
 from surgeon.rules.rule import Decline
 from surgeon.targets.plugins import STOCK_DOMAIN, names_plugin
@@ -46,28 +48,13 @@ def inline(editor):
         if node.key in meanings or node.graph.in_function or editor.excluded(node):
             continue
         functions = functions_behind([node.proto], expanded)
-        other = _of_another_opset(functions, editor.model)
-        if other:
-            editor.decline(node, other)
-            continue
-        nodes = inlined(node, editor.model, functions)
-        if any(key_of(n.domain, n.op_type) == node.key for n in nodes):
-            editor.decline(
-                node, "the function declares another opset than the model, and a node of it has no form there"
-            )
-            continue
-        for entry in [o for f in functions for o in f.opset_import if o.domain not in (*ONNX, *editor.model.opsets)]:
-            editor.model.set_opset(entry.version, entry.domain)
-        builder = editor.builder(node)
-        tensors = {f"in{k}": v for k, v in enumerate(node.inputs) if v is not None}
-        try:
-            copied(builder, nodes, tensors)
-        except Decline as refused:
-            builder.undo()
-            editor.decline(node, str(refused))
-            continue
-        editor.replace(node, [None if o is None else tensors[f"out{k}"] for k, o in enumerate(node.outputs)], builder)
-        changed = True
+        opset = editor.model.opset
+        why = _replaced(editor, node, functions)
+        if why:
+            editor.decline(node, why)
+            if editor.model.opset != opset:
+                editor.model.set_opset(opset)
+        changed = changed or not why
     editor.model.drop_unused_functions()  # no pass need look at what will not be written
     return changed
 
@@ -81,14 +68,57 @@ def _meanings(editor: Editor) -> set[str]:
     return own | {node.key for node in editor.nodes(functions.__contains__) if names_plugin(node)}
 
 
+def _replaced(editor: Editor, node: Node, functions: Sequence[FunctionProto]) -> str:
+    """Put the function in the place of its call; why that is not done, else empty."""
+    model = editor.model
+    _change_opset(functions, model)
+    other = _of_another_opset(functions, model)
+    if other:
+        return other
+    nodes = inlined(node, model, functions)
+    if any(key_of(n.domain, n.op_type) == node.key for n in nodes):
+        return "the function declares another opset than the model, and a node of it has no form there"
+    for entry in [o for f in functions for o in f.opset_import if o.domain not in (*ONNX, *model.opsets)]:
+        model.set_opset(entry.version, entry.domain)
+    builder = editor.builder(node)
+    tensors = {f"in{k}": v for k, v in enumerate(node.inputs) if v is not None}
+    try:
+        copied(builder, nodes, tensors)
+    except Decline as refused:
+        builder.undo()
+        return str(refused)
+    editor.replace(node, [None if o is None else tensors[f"out{k}"] for k, o in enumerate(node.outputs)], builder)
+    return ""
+
+
+def _change_opset(functions: Iterable[FunctionProto], model: Model) -> None:
+    """Declare the opset at which the nodes of the model and of the functions mean what they do, where there is one."""
+    used = {n.op for scope in scopes_of(model.graph) for n in scope.live() if n.proto.domain in ONNX}
+    opset = common_opset(used, model.opset, functions)
+    if opset is not None and opset != model.opset:
+        model.remember_opsets()
+        model.set_opset(opset)
+
+
 def _of_another_opset(functions: Iterable[FunctionProto], model: Model) -> str:
-    """Why one of the functions is not of the model's opset; empty where all are, or mean the same there."""
+    """Why one of the functions is not of the model's opsets; empty where all are, or mean the same there."""
+    opsets = dict(model.opsets)
     for function in functions:
+        called = key_of(function.domain, function.name)
         changed = changed_operators(function, model.opset)
         if changed:
             declared = opset_of(function)
             return (
-                f"the function {key_of(function.domain, function.name)} declares opset {declared} of ONNX's operators, "
-                f"the model {model.opset}, and {changed[0]} is another operator there: export both at opset {declared}"
+                f"the function {called} declares opset {declared} of ONNX's operators, the model {model.opset}, and "
+                f"{changed[0]} is another operator there: export both at opset {declared}"
             )
+        for entry in [o for o in function.opset_import if o.domain not in ONNX]:
+            declared = opsets.setdefault(entry.domain, entry.version)
+            used = {n.op_type for n in all_nodes(function) if n.domain == entry.domain}
+            changed = changed_of(used, entry.version, declared, entry.domain)
+            if changed:
+                return (
+                    f"the function {called} declares version {entry.version} of {entry.domain}, the model {declared}, "
+                    f"and {changed[0]} is another operator there"
+                )
     return ""

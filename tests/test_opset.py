@@ -243,22 +243,32 @@ def test_a_remainder_of_floats_with_the_sign_of_the_divisor_is_refused() -> None
     assert opset(result.model) == 28 and "fmod = 0 of floating-point numbers" in result.report.warnings[0]
 
 
-CALL = """<ir_version: 9, opset_import: ["" : 18, "l" : 1]> g (float[N,4] x) => (float[N,4] y) { y = l.F (x) }
-<domain: "l", opset_import: ["" : 13]> F (a) => (b) { %s }"""
+CALL = """<ir_version: 9, opset_import: ["" : %d, "l" : 1]> g (float[N,4] x) => (float[N,4] y) { %s y = l.F (t) }
+<domain: "l", opset_import: ["" : %d]> F (a) => (b) { %s }"""
+INPUT = "i = Constant <value_ints = [1]> () c = ReduceSum (a, i)"
 
 
-def test_a_function_of_another_opset_goes_where_that_means_the_same() -> None:
-    same = surgeon.rewrite(onnx.parser.parse_model(CALL % "b = Neg (a)"), target="8.4")
-    assert [n.op_type for n in same.model.graph.node] == ["Neg"] and not same.report.failed
-    other = surgeon.rewrite(
-        onnx.parser.parse_model(CALL % "c = ReduceMax <axes = [1]> (a)  b = Add (a, c)"), target="8.4"
-    )
-    assert [n.op_type for n in other.model.graph.node] == ["F"] and other.report.failed
-    why = (
-        "declares opset 13 of ONNX's operators, the model 18, and ReduceMax is another operator there: export both at "
-        "opset 13"
-    )
-    assert any(d.why.endswith(why) for d in other.report.declined)
+@pytest.mark.parametrize(
+    ("opset", "first", "inner", "body", "written"),
+    [
+        (18, "t = Abs (x)", 13, "b = Neg (a)", ["Abs", "Neg"]),
+        (18, "t = Abs (x)", 13, "c = ReduceMax <axes = [1]> (a) b = Add (a, c)", ["Abs", "ReduceMax", "Add"]),
+        (12, "t = Abs (x)", 17, f"{INPUT} b = Add (a, c)", ["Abs", "ReduceSum", "Add"]),
+        (12, "c = ReduceSum <axes = [1]> (x) t = Add (x, c)", 17, f"{INPUT} b = Add (a, c)", ["ReduceSum", "Add", "F"]),
+    ],
+)  # fmt: skip
+def test_a_function_of_another_opset_goes_where_that_means_the_same(
+    opset: int, first: str, inner: int, body: str, written: list[str]
+) -> None:
+    result = surgeon.rewrite(onnx.parser.parse_model(CALL % (opset, first, inner, body)), target="8.4")
+    assert [n.op_type for n in result.model.graph.node] == written
+    assert result.report.failed is ("F" in written)
+    if "F" in written:
+        why = (
+            "declares opset 17 of ONNX's operators, the model 12, and ReduceSum is another operator there: export both "
+            "at opset 17"
+        )
+        assert any(d.why.endswith(why) for d in result.report.declined)
 
 
 @pytest.mark.parametrize("pad", ["SAME_UPPER", "SAME_LOWER"])

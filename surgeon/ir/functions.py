@@ -3,10 +3,10 @@ models and functions declare."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from onnx import FunctionProto, ModelProto, NodeProto, helper
+from onnx import FunctionProto, ModelProto, NodeProto, defs, helper
 from onnx.defs import OpSchema
 
 from surgeon.ir.protos import all_nodes
@@ -70,18 +70,41 @@ def drop_opset(model: ModelProto) -> None:
 
 def changed_operators(function: FunctionProto, opset: int) -> list[str]:
     """The operators of a function whose nodes mean something else at `opset` than at the function's own."""
-    own = opset_of(function)
+    used = {n.op_type for n in all_nodes(function) if n.domain in ONNX}
+    return changed_of(used, opset_of(function), opset)
+
+
+def changed_of(operators: Iterable[str], own: int, opset: int, domain: str = "") -> list[str]:
+    """Those of a domain's operators whose nodes mean something else at `opset` than at `own`."""
     if own == opset:
         return []
-    used = {n.op_type for n in all_nodes(function) if n.domain in ONNX}
-    return sorted(op for op in used if not _means_the_same(op, own, opset))
+    return sorted(op for op in operators if not _means_the_same(op, own, opset, domain))
 
 
-def _means_the_same(op: str, own: int, opset: int) -> bool:
+def common_opset(operators: Collection[str], own: int, functions: Iterable[FunctionProto]) -> int | None:
+    """The opset at which nodes of ONNX's own `operators`, of opset `own`, and functions mean what they do; None where
+    there is none.
+
+    It is `own` if it can be, and an older one only where there are no such nodes: they may be of newer types.
+    """
+    inner = list(functions)
+    newest_first = sorted({opset_of(f) for f in inner if declares_opset(f)}, reverse=True)
+
+    def is_common(version: int) -> bool:
+        if version > defs.onnx_opset_version() or (version < own and operators):
+            return False
+        return not changed_of(operators, own, version) and not any(changed_operators(f, version) for f in inner)
+
+    return next((version for version in (own, *newest_first) if is_common(version)), None)
+
+
+def _means_the_same(op: str, own: int, opset: int, domain: str) -> bool:
     """Whether a node of one opset is the same node at another: all that the newer one has besides may be left out."""
-    then, now = schema(op, "", own), schema(op, "", opset)
+    then, now = schema(op, domain, own), schema(op, domain, opset)
     if then is None or now is None:
         return then is now
+    if now.deprecated and not then.deprecated:
+        return False
     if _signature(then) == _signature(now):
         return True
     if own > opset or op in RENEWED:

@@ -106,10 +106,19 @@ class Model:
             return {**self.opsets, **{o.domain: o.version for o in top.proto.opset_import}}
         return self.opsets
 
-    def lower_opset(self, version: int) -> None:
-        """Declare an older opset of ONNX's own operators, in local functions too; see `opsets_in`."""
+    def remember_opsets(self) -> None:
+        """Keep what the file declares, before a rewrite declares something else; see `opsets_in`."""
         tops = (self.graph, *self.functions.values())
         self._file_opsets = {top: dict(self.opsets_in(top)) for top in tops} | self._file_opsets
+
+    @property
+    def has_other_opsets(self) -> bool:
+        """Whether a rewrite has declared another opset than the file, for the model or for a local function."""
+        return any(self.opsets_in(top) != declared for top, declared in self._file_opsets.items())
+
+    def lower_opset(self, version: int) -> None:
+        """Declare an older opset of ONNX's own operators, in local functions too."""
+        self.remember_opsets()
         self.set_opset(min(version, self.opset))
         for function in self.functions.values():
             for entry in function.proto.opset_import:

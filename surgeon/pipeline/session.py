@@ -144,7 +144,7 @@ def rewrite_source(source: Source, options: Options) -> Result:
     _check_skips(functions, options)
     with no_collection(), source.blamed():
         known = ProofCache(place_of_proofs() if options.cache and options.proves else None)
-        lacks_opset = not needs_opset(source.look()) and not declares_opset(source.look())
+        lacks_opset = not declares_opset(source.look()) and not needs_opset(source.look())
         if lacks_opset:  # a rewrite may write the first node that needs one
             source = source.changed(with_opset(source.look()))
         source, options, prepared = _prepared(source, options, known)

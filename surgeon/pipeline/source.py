@@ -17,7 +17,7 @@ from surgeon.ir.call_sizes import check_calls
 from surgeon.ir.definitions import in_own_domain
 from surgeon.ir.files import SMALL, UNWRITABLE, as_text, read_all, without_data
 from surgeon.ir.model import Model
-from surgeon.ir.protos import body_protos, in_topological_order
+from surgeon.ir.protos import IR_WITH_DEFAULTS, body_protos, in_topological_order
 from surgeon.ir.run import Unrunnable
 
 if TYPE_CHECKING:
@@ -98,14 +98,17 @@ class Source:
         except UNWRITABLE:
             most = SMALL
         # Again without external weights: the checker follows no links, finds none of a model in memory, and opens no
-        # file whose name is not UTF-8; and without large ones where the model has more than it takes. With a shape for
-        # each output, a name for each graph, and its nodes in order: ONNX Runtime and TensorRT load a model that has
-        # none of these. And with ONNX Runtime's operators in a domain of which the checker knows nothing: its
-        # optimizers write some in ONNX's own.
+        # file whose name is not UTF-8; and without large ones where the model has more than it takes. ONNX Runtime and
+        # TensorRT load models without a shape of an output, a name of a graph or an order of the nodes, so these are
+        # completed; and models of IR version 3 whose weights are not inputs, and functions of another opset than the
+        # model. ONNX Runtime's operators get a domain of which the checker knows nothing: its optimizers write some in
+        # ONNX's own.
         try:
             model = in_own_domain(without_data(self.proto(), most))
             _complete(model.graph)
-            onnx.checker.check_model(_with_output_shapes(model), full_check=full_check)
+            model.ir_version = max(model.ir_version, IR_WITH_DEFAULTS)
+            for part in (*_functions_apart(model), _with_output_shapes(model)):
+                onnx.checker.check_model(part, full_check=full_check)
         except REFUSALS as error:
             return f"the ONNX checker refuses the input model: {str(error).strip().splitlines()[0]}"
         return ""
@@ -128,6 +131,23 @@ class Source:
             if not why:
                 raise
             raise ModelError(f"{why.rstrip('.')}. Mend the model, or export it again.") from error
+
+
+def _functions_apart(model: ModelProto) -> list[ModelProto]:
+    """Models of one function each, which are taken out of the model: each declares the opsets of its nodes."""
+    if len({tuple(sorted((o.domain, o.version) for o in m.opset_import)) for m in (model, *model.functions)}) < 2:
+        return []
+    parts = [
+        ModelProto(
+            ir_version=model.ir_version,
+            opset_import=function.opset_import,
+            graph=onnx.GraphProto(name="graph"),
+            functions=[function],
+        )
+        for function in model.functions
+    ]
+    del model.functions[:]
+    return parts
 
 
 def _with_output_shapes(model: ModelProto) -> ModelProto:

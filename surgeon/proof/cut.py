@@ -18,6 +18,7 @@ import onnx
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from surgeon.ir.definitions import by_definition
+from surgeon.ir.functions import ONNX, common_opset, opset_of
 from surgeon.ir.graph import Graph, Node, Value, is_inside
 from surgeon.ir.lattice import Dim, Shape
 from surgeon.ir.model import Model
@@ -225,8 +226,19 @@ class _Shared:
         )
         if self.model.file_functions:
             model.functions.extend(functions_behind(all_nodes(graph), self.model.file_functions))
+            _reconcile(model)
         _define(model)
         return model
+
+
+def _reconcile(model: ModelProto) -> None:
+    """Declare an opset of which the functions are, too, where that means the same: ONNX Runtime knows one alone."""
+    used = {n.op_type for n in all_nodes(model.graph) if n.domain in ONNX}
+    opset = common_opset(used, opset_of(model), model.functions)
+    if opset is not None:
+        for entry in model.opset_import:
+            if entry.domain in ONNX:
+                entry.version = opset
 
 
 class _CutSide:

@@ -81,7 +81,7 @@ class Driver:
         """Run the stages until another run over what they wrote would change nothing."""
         self._skips.meet(n for s in self.model.scopes for n in s.live())
         self._run_stages()
-        lowered = self.model.opset != self.opset_before
+        lowered = self.model.has_other_opsets
         for number in range(ROUNDS):
             if not (self.rewrites or lowered) or not self._run_again(lowered, everywhere=number > 0):
                 break
@@ -115,6 +115,8 @@ class Driver:
             self._repeats = None if everywhere else Repeats(self.model, earlier)
             self._run_stages()
             self._repeats = None
+        done = {(name, record.root.label) for record in self.rewrites for name in record.passes}
+        refusals = {d: None for d in refusals if (d.pass_name, d.node) not in done}
         found, self.rewrites, self.declined = self.rewrites, earlier, refusals
         for node, record in made.items():
             node.origin = node.origin or record
