@@ -40,6 +40,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("wheel"))
 
 
+@pytest.mark.long
 def test_wheel_holds_everything(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     passes = {"surgeon/" + str(p.relative_to(ROOT)).replace(os.sep, "/") for p in (ROOT / "passes").rglob("*.py")}
@@ -55,6 +56,7 @@ def test_wheel_holds_everything(wheel: Path) -> None:
     assert any(n.endswith("licenses/LICENSE") or n.endswith("dist-info/LICENSE") for n in names)
 
 
+@pytest.mark.long
 def test_wheel_in_a_clean_environment(wheel: Path, tmp_path: Path) -> None:
     """A new environment that sees surgeon's dependencies (from this one),
     but neither this tree nor its editable install."""
@@ -69,6 +71,7 @@ def test_wheel_in_a_clean_environment(wheel: Path, tmp_path: Path) -> None:
     assert "leaky-relu" in done.stdout
 
 
+@pytest.mark.long
 def test_editable_installation(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
@@ -130,6 +133,7 @@ def imported(python: Path, folder: Path) -> list[str]:
 # ---- mypy ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_type_error_in_a_pass_is_found(tmp_path: Path) -> None:
     installed = typecheck.lay_out(tmp_path)
     wrong = installed / "passes" / "wrong.py"
@@ -142,6 +146,7 @@ def test_a_type_error_in_a_pass_is_found(tmp_path: Path) -> None:
     assert "passes/wrong.py:8: error: Incompatible return value type" in output
 
 
+@pytest.mark.long
 def test_a_misspelt_option_is_a_type_error(tmp_path: Path) -> None:
     """Of every public function: none takes whatever it is given."""
     installed = typecheck.lay_out(tmp_path)

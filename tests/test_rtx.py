@@ -44,6 +44,18 @@ REFUSED = {
 CASES = [path for path in casefile.paths() if casefile.MARK + " becomes" in path.read_text(encoding="utf-8")]
 
 
+BUILT: dict[tuple[str, ...], tuple[str, str]] = {}  # what was found of a model, by all but its inner names
+
+
+def built(model: onnx.ModelProto) -> tuple[str, str]:
+    """What `corpus_rtx.build` finds. Many cases end alike: each end is built once."""
+    inputs = [i.SerializeToString().hex() for i in model.graph.input]
+    key = (*inputs, str(model.ir_version), *casefile.canonical(model))
+    if key not in BUILT:
+        BUILT[key] = corpus_rtx.build(model.SerializeToString())
+    return BUILT[key]
+
+
 @pytest.mark.parametrize("path", CASES, ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_case_builds(path: Path) -> None:
     case = casefile.load(path)
@@ -51,8 +63,8 @@ def test_case_builds(path: Path) -> None:
     name = f"{path.parent.name}/{path.stem}"
     if name in casefile.NOT_RUN and not onnxruntime_runs(case.model):
         pytest.skip("this ONNX Runtime does not run it: nothing can be proved")
-    result = surgeon.rewrite(case.model, target="rtx", options=case.options["options"])
-    found, why = corpus_rtx.build(result.model.SerializeToString())
+    result = surgeon.rewrite(case.model, target="rtx", options=case.options["options"], verify="none")
+    found, why = built(result.model)
     if name in REFUSED:
         assert found != "built" and REFUSED[name] in why, f"{found}: {why}"
         return
