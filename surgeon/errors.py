@@ -18,7 +18,13 @@ MOST_NAMED = 60  # names in a list of what there is: every pass has room
 
 
 class SurgeonError(Exception):
-    """The root of the tree. `str(error)` says what, where and what to do next."""
+    """The root of the tree. `str(error)` says what, where and what to do next; each argument is a line of it.
+
+    What a line quotes may hold line breaks of its own, which the command line escapes.
+    """
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.args))
 
 
 class UsageError(SurgeonError):

@@ -172,3 +172,15 @@ def test_a_line_begins_with_no_command(capsys: Captured) -> None:
     screen.table("", ("node",), [("::error::b",)])
     screen.command("  ::error::c")
     assert capsys.readouterr().out.splitlines() == [r" \x3a:error::a", r"  \x3a:error::b", r"  \x3a:error::c"]
+
+
+def test_what_is_meant_as_lines_is_printed_as_lines(tmp_path: Path, capsys: Captured) -> None:
+    """A command to copy stands in a line of its own; the line breaks of a name do not make one."""
+    onnx.save(evil_model("(float[N,4] x) => (float[N,4] y) { y = Relu (x) }"), tmp_path / "in.onnx")
+    engine = str(tmp_path / "out.engine")
+    assert main(["build", str(tmp_path / "in.onnx"), engine]) == 2
+    first, command = capsys.readouterr().err.splitlines()
+    assert first.startswith("surgeon: 'x") and first.endswith("For one shape alone:")
+    assert command.startswith("  surgeon build ") and is_clean(first) and is_clean(command)
+    assert main(["build", str(tmp_path / "in.onnx"), str(tmp_path / "none" / "a\nb.engine")]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1

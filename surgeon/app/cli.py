@@ -70,10 +70,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         flush()
         return status
     except EngineError as error:
-        complain(str(error))
+        complain(*map(str, error.args))
         return FAILED
     except SurgeonError as error:
-        complain(str(error))
+        complain(*map(str, error.args))
         return WRONG
     except BrokenPipeError:  # argparse prints its help past `screen`
         return DONE

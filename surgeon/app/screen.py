@@ -242,12 +242,12 @@ def time_left(elapsed: float, done: int, total: int) -> str:
     return f"about {seconds} s left" if seconds < MINUTES_FROM else f"about {round(seconds / 60)} min left"
 
 
-def complain(text: str) -> None:
-    """One paragraph on standard error."""
-    text = visible(f"surgeon: {text}")
-    if sys.stderr.isatty():
-        text = "\n".join(wrapped(text, shutil.get_terminal_size().columns))
-    _write(text, sys.stderr)
+def complain(text: str, *more: str) -> None:
+    """One paragraph on standard error, and lines below it."""
+    for line in (f"surgeon: {text}", *more):
+        parts = wrapped(visible(line), shutil.get_terminal_size().columns) if sys.stderr.isatty() else [visible(line)]
+        for part in parts:
+            _write(part, sys.stderr)
 
 
 def complain_with_trace(text: str, trace: str) -> None:

@@ -18,7 +18,7 @@ from surgeon.precision.half import computes_in_half
 from surgeon.report import Progress
 from surgeon.trt.log import PolygraphyLog
 from surgeon.trt.profiles import Profile, check_profiles
-from surgeon.trt.refusals import refusal_text, refusals
+from surgeon.trt.refusals import refusal_lines, refusals
 from surgeon.trt.runtime import RTX, choose_runtime, title, use
 
 Profiles = Sequence[Profile] | Callable[[Any], Sequence[Profile]]  # the second: of the parsed INetworkDefinition
@@ -119,7 +119,7 @@ def serialized(
         try:
             return bytes(backend.EngineBytesFromNetwork(network, config, save_timing_cache=path)())
         except PolygraphyException:
-            raise EngineError(refusal_text(trt, source, refusals(trt, source, log))) from None
+            raise EngineError(*refusal_lines(trt, source, refusals(trt, source, log))) from None
         except TypeError as error:  # the binding's way to say that the C++ factory returned null
             said = "; ".join(log.told()) or str(error)
             raise EngineError(f"{title(trt)} has no builder on this machine: {said}") from None

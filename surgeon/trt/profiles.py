@@ -38,7 +38,8 @@ def check_profiles(profiles: Sequence[Profile], proto: Any, command: str, folder
         words = "".join(f" --profile {shlex.quote(f'{name}:{dynamic[name]}')}" for name in left)
         raise UsageError(
             f"{names} {verb} no --profile, which says what shapes the engine takes. --profile {left[0]}:MIN,OPT,MAX "
-            f"allows all from MIN to MAX. For one shape alone:\n  {command}{words}"
+            f"allows all from MIN to MAX. For one shape alone:",
+            f"  {command}{words}",
         )
 
 

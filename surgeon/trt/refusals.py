@@ -85,8 +85,8 @@ def label(node: Any) -> str:
     return node.name or f"{node.op_type} -> {node.output[0] if node.output else '?'}"
 
 
-def refusal_text(trt: Any, source: Path, found: Sequence[Untaken]) -> str:
-    """The refusals as a paragraph: the model, then each node with what to do about it."""
+def refusal_lines(trt: Any, source: Path, found: Sequence[Untaken]) -> list[str]:
+    """The refusals: a line for the model, then lines for each node with what to do about it."""
     lines = [f"{title(trt)} does not take '{source}'."]
     for refusal in found:
         lines.append(f"  {refusal}")
@@ -101,4 +101,4 @@ def refusal_text(trt: Any, source: Path, found: Sequence[Untaken]) -> str:
             )
         elif refusal.node:
             lines.append(f"    no pass rewrites this node for {target_of(trt)}")
-    return "\n".join(lines)
+    return lines
