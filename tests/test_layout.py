@@ -37,6 +37,7 @@ OTHER_THINGS = {
     ("surgeon.targets.conditions.dla", "constant"),  # modes of Pad
     ("surgeon.targets.conditions.pads", "constant"),
     ("surgeon.targets.target", "constant"),
+    ("surgeon.targets.rows", "opset"),  # a word of a row
     ("surgeon.ir.run", "constant"),  # a graph
     ("surgeon.pipeline.inputs", "mean"),  # of an image's channels
     ("surgeon.precision.comparison", "opset"),  # a word of an error

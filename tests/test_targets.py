@@ -315,7 +315,7 @@ def test_tables_speak_of_releases_with_a_row() -> None:
             "divided by its part",
         ),
         ("(float[2] x) => (float[2] y) { y = ReduceL2 <noop_with_empty_axes = 1> (x) }", 18, "would return the input"),
-        ("(float[4] x) => (float[4] y) { y = Softmax (x) }", 13, "an input of 1 dimensions is refused"),
+        ("(float[4] x) => (float[4] y) { y = Softmax (x) }", 13, "an input of 1 dimension is refused"),
         ("(float[2] x) => (uint8[2] y) <float s = {0.1}> { y = QuantizeLinear (x, s) }", 13, "is read as int8"),
         (
             "(uint8[2] x) => (float[2] y) <float s = {0.1}, uint8 z = {0}> { y = DequantizeLinear (x, s, z) }",

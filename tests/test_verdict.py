@@ -1,6 +1,6 @@
 """The verdict for TensorRT-RTX is its own parser's and builder's. Needs no GPU.
 
-What `benchmarks/verdict.py` found stands in condition_examples.py as a model that is refused, and the same with one
+What `benchmarks/verdict.py` found stands in condition_examples/ as a model that is refused, and the same with one
 thing changed. Here the real parser and builder are asked about both, and about the first seeds of the fuzzer.
 """
 
@@ -12,11 +12,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from condition_examples import MORE, Example
-from condition_examples_asked import ASKED
-from condition_examples_fuzzed import FURTHER, FUZZED
-from condition_examples_measured import BESIDES
-from condition_examples_measured import MEASURED as FOUND
+from condition_examples import EXAMPLES
+from condition_examples.example import Example, node_of
 from helpers import model, require_opset
 
 from surgeon.targets.conditions import CONDITIONS
@@ -26,21 +23,20 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
 import verdict
 
-MEASURED = {c.name for c in CONDITIONS if any("TensorRT-RTX 1.7.1" in scope.source for scope in c.scopes)}
+
+def is_measured(name: str, op: str, example: Example) -> bool:
+    """Whether a condition that gives an example's reason was measured with this TensorRT-RTX."""
+    told = [c for c in CONDITIONS if c.name == name and c.check(node_of(example.refused, op, example.opset))]
+    return any("TensorRT-RTX 1.7.1" in scope.source for c in told for scope in c.scopes)
+
+
 CASES = [
     pytest.param(op, example, id=f"{name}-{op}-{k}")
-    for name, examples in [
-        *MORE.items(),
-        *FOUND.items(),
-        *ASKED.items(),
-        *BESIDES.items(),
-        *FUZZED.items(),
-        *FURTHER.items(),
-    ]
-    if name in MEASURED
+    for name, examples in EXAMPLES.items()
     for k, example in enumerate(examples)
     if example.targets.endswith("rtx") and "process dies" not in example.why
     for op in example.operators.split()
+    if is_measured(name, op, example)
 ]
 SEEDS = range(30)
 

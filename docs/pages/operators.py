@@ -1,6 +1,6 @@
 """Operators by releases, from the table that `surgeon check` asks, and what surgeon does about what is refused.
 
-What a release says of a node is the condition's own reason, for the nodes of tests/condition_examples.py. What surgeon
+What a release says of a node is the condition's own reason, for the nodes of tests/condition_examples/. What surgeon
 does about it is what `surgeon.check` says of such a node, and of the nodes of tests/cases.
 """
 
@@ -13,21 +13,21 @@ from html import escape
 
 import casefile
 import onnx
-from condition_examples import Example
+from condition_examples import EXAMPLES
+from condition_examples.example import Example
 from helpers import model
-from test_conditions import EXAMPLES
 
 import surgeon
 from surgeon.errors import SurgeonError
 from surgeon.targets import tables
 from surgeon.targets.condition import Condition
 from surgeon.targets.conditions import CONDITIONS
+from surgeon.targets.conditions.dla import gpu_fallback
 from surgeon.targets.releases import LAST, RELEASES, dotted
 from surgeon.targets.target import Target
 
 # The newest release that has DLA; docs/trt-support.md section 10.
 COLUMNS = [*(Target(dotted(v), v) for v in RELEASES), Target("RTX", LAST, rtx=True), Target("DLA", (10, 16), dla=True)]
-BY_ABSENCE = "falls_back"  # what DLA does not have: a column says it
 NO_PASS = "no pass"
 FILTER = """
 <div class="filter">
@@ -133,7 +133,7 @@ def state(op: str, target: Target) -> str:
 @cache
 def said_of(op: str) -> list[Condition]:
     """The conditions of an operator, without the one that DLA does not have it."""
-    return [c for c in CONDITIONS if c.name != BY_ABSENCE and any(op in s.operators for s in c.scopes)]
+    return [c for c in CONDITIONS if c is not gpu_fallback and any(op in s.operators for s in c.scopes)]
 
 
 def has_conditions(op: str) -> bool:

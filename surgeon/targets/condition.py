@@ -1,7 +1,8 @@
 """What a condition is: where it holds, what it says of a node, and how it looks at one.
 
 A condition says when a node of an operator that a parser imports is refused all the same, or read with another meaning
-than ONNX's. How to add one stands in `surgeon.targets.conditions`.
+than ONNX's. Most are rows of `surgeon.targets.rows`, the others functions. How to add one stands in
+`surgeon.targets.conditions`.
 """
 
 from __future__ import annotations
@@ -23,18 +24,14 @@ Check: TypeAlias = "Callable[[Node], str | None]"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where a condition holds, and who says so: the operators, the targets, the source.
-
-    below_opset  the condition asks nothing of models of this opset and later ones; 0 where it asks at every opset
-    """
+    """Where a condition holds, and who says so: the operators, the targets, the source."""
 
     operators: tuple[str, ...]
     targets: Range
     source: str
-    below_opset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Condition:
     """One reason why some targets do not take some nodes.
 
@@ -48,9 +45,13 @@ class Condition:
     scopes: tuple[Scope, ...]
     rounds: bool = False
 
+    def asks_at(self, opset: int) -> bool:
+        """Whether it asks anything of the nodes of an opset."""
+        return True
+
 
 def condition(
-    operators: str, targets: Range, *, section: str = "", source: str = "", below_opset: int = 0, rounds: bool = False
+    operators: str, targets: Range, *, section: str = "", source: str = "", rounds: bool = False
 ) -> Callable[[Check | Condition], Condition]:
     """Make a condition of a function from a node to the reason why it is not taken, or None.
 
@@ -58,13 +59,11 @@ def condition(
     targets      where it holds: `since`, `up_to`, `between`, `EVERYWHERE`, `RTX` or `DLA` of `surgeon.targets.releases`
     section      the section of docs/trt-support.md that says it
     source       file, commit and words that say it, or what it was measured with
-    below_opset  where newer opsets cannot meet it: the first such opset, whose nodes are not asked
     rounds       whether the node is taken, with a number that is rounded
 
     Used again above itself it makes the condition hold elsewhere too, with a source of its own.
     """
-    document = f"docs/trt-support.md section {section}" if section else ""
-    scope = Scope(tuple(operators.split()), targets, "; ".join(filter(None, (document, source))), below_opset)
+    scope = Scope(tuple(operators.split()), targets, document(section, source))
 
     def declare(given: Check | Condition) -> Condition:
         if isinstance(given, Condition):
@@ -74,31 +73,9 @@ def condition(
     return declare
 
 
-def unread(
-    attribute: str,
-    operators: str,
-    targets: Range,
-    *,
-    right: object,
-    effect: str,
-    section: str = "",
-    source: str = "",
-) -> Condition:
-    """Make the condition of an attribute that a parser does not read, and so takes for one value.
-
-    right      the value that the parser takes for granted: with it, and with the schema's default where that is the
-               same, nothing is lost
-    effect     what the parser does instead: "it would saturate"
-
-    The other arguments are those of `condition`.
-    """
-
-    def check(node: Node) -> str | None:
-        given = node.attr(attribute)
-        return None if given in (None, right) else f"{attribute} {given} is not read: {effect}"
-
-    name = f"{operators.split()[0]}.{attribute}"
-    return condition(operators, targets, section=section, source=source)(Condition(name, check, ()))
+def document(section: str, source: str) -> str:
+    """Who says it: a section of docs/trt-support.md, where it is there, and another source."""
+    return "; ".join(filter(None, (f"docs/trt-support.md section {section}" if section else "", source)))
 
 
 # ---- how a condition looks at a node ---------------------------------------------------------------------------------

@@ -165,15 +165,15 @@ class Target:
     def takes(self, node: Node) -> str | None:
         """None where the target imports the node and computes what ONNX says; else the reason why not."""
         table = _table(self.version, self.rtx, self.dla, opset_of(node))
-        row = table.rows.get(node.key)
-        if row is None:
+        importer = table.importers.get(node.key)
+        if importer is None:
             return self._why_unknown(node)
         if table.lowers_to and _is_newer(node, table.lowers_to):
             return f"{node.op} is not in opset {self.opset}, the newest that this parser reads"
-        for position in row.constant_inputs:
+        for position in importer.constant_inputs:
             if not is_weights(input_of(node, position)) and not (self.rtx and _becomes_weights(node, position)):
                 return f"its input {position} must be an initializer"
-        for check in row.checks:
+        for check in importer.checks:
             why = check(node)
             if why is not None:
                 return why
@@ -181,26 +181,26 @@ class Target:
 
     def refuses(self, node: Node, condition: Condition) -> str | None:
         """The reason why one condition refuses the node, or rounds its numbers; None where it does not."""
-        row = _table(self.version, self.rtx, self.dla, opset_of(node)).rows.get(node.key)
-        if row is None or condition.check not in (*row.checks, *row.rounding):
+        found = _table(self.version, self.rtx, self.dla, opset_of(node)).importers.get(node.key)
+        if found is None or condition.check not in (*found.checks, *found.rounding):
             return None
         return condition.check(node)
 
     def takes_exactly(self, node: Node) -> str | None:
         """None where the target takes the node and rounds none of its numbers; else the reason why not."""
         why = self.takes(node)
-        row = _table(self.version, self.rtx, self.dla, opset_of(node)).rows.get(node.key)
-        if why is not None or row is None:
+        importer = _table(self.version, self.rtx, self.dla, opset_of(node)).importers.get(node.key)
+        if why is not None or importer is None:
             return why
-        return next((found for check in row.rounding if (found := check(node)) is not None), None)
+        return next((found for check in importer.rounding if (found := check(node)) is not None), None)
 
     def takes_every(self, key: str, opset: int = 1) -> bool:
         """Whether every node of an operator is taken, whatever its inputs: then no node need be asked about.
 
         `opset` is the lowest that the nodes are read with.
         """
-        row = _table(self.version, self.rtx, self.dla, opset).rows.get(key)
-        return row is not None and not row.checks and not row.constant_inputs and not row.rounding
+        found = _table(self.version, self.rtx, self.dla, opset).importers.get(key)
+        return found is not None and not found.checks and not found.constant_inputs and not found.rounding
 
     def outdated(self, node: Node) -> str | None:
         """The reason where the node uses what came later than the newest opset that this parser reads; None elsewhere.
@@ -277,7 +277,7 @@ class Target:
         return f"there is no importer for {node.key}; a plugin of that name would be needed"
 
 
-class Row(NamedTuple):
+class Importer(NamedTuple):
     """What a target asks of the nodes of one operator that it imports."""
 
     constant_inputs: tuple[int, ...]
@@ -286,12 +286,12 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """What a target asks of nodes: `rows` by operator that it imports, in the order of the conditions.
+    """What a target asks of nodes: `importers` by operator, in the order of the conditions.
 
     `lowers_to` is the newest opset of a parser that reads newer models with older meanings; 0 for any other.
     """
 
-    rows: dict[str, Row]
+    importers: dict[str, Importer]
     lowers_to: int
 
 
@@ -300,20 +300,20 @@ def _table(version: Version, rtx: bool, dla: bool, opset: int) -> Table:
     """The table of a target for nodes of one opset, made once: every node of a model is held against it."""
     found: dict[str, list[Condition]] = {op: [] for op in tables.importers(version, rtx)}
     scopes = ((condition, scope) for condition in CONDITIONS for scope in condition.scopes)
-    asked = ((condition, scope) for condition, scope in scopes if not scope.below_opset or opset < scope.below_opset)
+    asked = ((condition, scope) for condition, scope in scopes if condition.asks_at(opset))
     in_force = ((condition, scope) for condition, scope in asked if scope.targets.covers(version, rtx=rtx, dla=dla))
     for condition, op in ((condition, op) for condition, scope in in_force for op in scope.operators):
         if op in found:
             found[op].append(condition)
     constants = tables.constant_inputs(version, rtx)
-    rows = {op: _row(constants.get(op, ()), conditions) for op, conditions in found.items()}
+    importers = {op: _importer(constants.get(op, ()), conditions) for op, conditions in found.items()}
     lowers = tables.LOWERING.covers(version, rtx=rtx, dla=dla)
-    return Table(rows, tables.opset_of(version) if lowers else 0)
+    return Table(importers, tables.opset_of(version) if lowers else 0)
 
 
-def _row(constant_inputs: tuple[int, ...], conditions: list[Condition]) -> Row:
+def _importer(constant_inputs: tuple[int, ...], conditions: list[Condition]) -> Importer:
     refusing = tuple(condition.check for condition in conditions if not condition.rounds)
-    return Row(constant_inputs, refusing, tuple(condition.check for condition in conditions if condition.rounds))
+    return Importer(constant_inputs, refusing, tuple(condition.check for condition in conditions if condition.rounds))
 
 
 def _branch_left_out(node: Node) -> Graph | None:

@@ -1,23 +1,24 @@
-"""Every condition of the table, by theme: one module a theme, one function a condition.
+"""Every condition of the table, by theme: one module a theme.
 
 To add one:
 
-1. Write a function in the module of its theme that takes a node and returns the reason why it is not taken, or None.
-   `surgeon.targets.condition` has what it looks at a node with.
-2. Put `@condition` above it: the operators, the targets (`since(8, 5)`, `up_to(9, 3)`, `between((8, 2), (9, 3))`, each
-   with `rtx=True` where it was measured with TensorRT-RTX too; `EVERYWHERE`, `RTX`, `DLA`), and the source.
+1. Write a row of `surgeon.targets.rows` in the module of its theme: the operators, the targets (`since(8, 5)`,
+   `up_to(9, 3)`, `between((8, 2), (9, 3))`, each with `rtx=True` where it was measured with TensorRT-RTX too;
+   `EVERYWHERE`, `RTX`, `DLA`), what they refuse, and the source.
 
-       @condition("Einsum", between((9, 0), (10, 11)), section="6", source="onnx-tensorrt@9d2d786")
-       def einsum_diagonal(node: Node) -> str | None:
-           return "a diagonal is refused" if ... else None
+       refuses("Trilu", between((8, 5), (8, 5)), rank=other_than(2), source="onnx-tensorrt@fd119fe: 2-D alone")
 
-   An attribute that a parser does not read needs no function: `layout = unread("layout", "LSTM GRU RNN", ...)`.
-3. Give tests/test_conditions.py a node that it refuses, and the same with one thing changed, which is taken.
+2. What a row cannot say is a function with `@condition` that takes a node and returns the reason why it is not taken,
+   or None. `surgeon.targets.condition` has what it looks at a node with.
+3. Give tests/condition_examples a sample of the operator, or an example of the function.
 
 The first condition that gives a reason answers: in the order of the modules below, then in the order within them.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from types import ModuleType
 
 from surgeon.targets.condition import Condition
 from surgeon.targets.conditions import (
@@ -44,6 +45,13 @@ from surgeon.targets.conditions import (
     unread,
 )
 
+
+def _conditions(theme: ModuleType) -> Iterator[Condition]:
+    """The conditions of a module: functions, rows, and tables of rows."""
+    for found in vars(theme).values():
+        yield from (c for c in (found if isinstance(found, tuple) else (found,)) if isinstance(c, Condition))
+
+
 THEMES = (
     unread,
     reductions,
@@ -67,6 +75,4 @@ THEMES = (
     names,
     dla,
 )
-CONDITIONS: tuple[Condition, ...] = tuple(
-    found for theme in THEMES for found in vars(theme).values() if isinstance(found, Condition)
-)
+CONDITIONS: tuple[Condition, ...] = tuple(found for theme in THEMES for found in _conditions(theme))

@@ -16,29 +16,32 @@ from surgeon.targets.condition import (
     rank_of,
 )
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since
+from surgeon.targets.rows import refuses
 
 CLIPPED_BY_TENSORS = (0, TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64)  # 0: not inferred
 
 
-@condition(
-    "Celu",
-    between((7, 2, 2), (8, 2)),
-    section="1b",
-    source="onnx-tensorrt@4f54a19: kPOW stands where kPROD belongs",
+# fmt: off
+ROWS = (
+    refuses("Celu", between((7, 2, 2), (8, 2)), reason="this parser computes Celu wrongly", section="1b",
+            source="onnx-tensorrt@4f54a19: kPOW stands where kPROD belongs"),
+    refuses("Celu", since(11, 0, rtx=True), dtype=HALVES,
+            source="measured with TensorRT-RTX: its fp32 constants meet the input's type; releases from 11.0 are "
+                   "strongly typed too"),
+    refuses("Relu", since(9, 0, rtx=True), dtype="int32", section="2",
+            source="onnx-tensorrt@3b9c961: Found unsupported input type of INT32; measured with TensorRT-RTX, which "
+                   "takes INT64"),
+    refuses("PRelu", since(7, 0, rtx=True), dtype="int32 int64", section="2",
+            source="onnx-tensorrt@7994a46, @6ba67d3, @886aff9: does not support INT32 input, nor INT64 from 9.0 on, "
+                   "which is INT32 before; measured with TensorRT-RTX"),
+    refuses("Relu", between((7, 0), (8, 6)), dtype="int32 int64", section="2",
+            source="onnx-tensorrt@7994a46 to @fd119fe: no activations on INT32, nor so on INT64"),
+    refuses("Swish", RTX, rank=0, reason="an input without dimensions comes back with one",
+            source="measured with TensorRT-RTX alone: [1] comes back"),
+    refuses("Clip", between((8, 0), (8, 4)), dtype="float16", given=(1, 2), reason="fp16 bounds are read as fp32",
+            section="1b", source="onnx-tensorrt@4225037: static_cast<float*>(weights.values)"),
 )
-def celu(node: Node) -> str | None:
-    return "this parser computes Celu wrongly"
-
-
-@condition(
-    "Celu",
-    since(11, 0, rtx=True),
-    source="measured with TensorRT-RTX: its fp32 constants meet the input's type; releases from 11.0 are strongly "
-    "typed too",
-)
-def celu_type(node: Node) -> str | None:
-    dtype = dtype_of(node)
-    return f"{dtype_name(dtype)} is refused" if dtype in HALVES else None
+# fmt: on
 
 
 @condition(
@@ -68,57 +71,12 @@ def prelu_rank(node: Node) -> str | None:
     return "the slope has more dimensions than the input"
 
 
-@condition(
-    "Relu",
-    since(9, 0, rtx=True),
-    section="2",
-    source="onnx-tensorrt@3b9c961: Found unsupported input type of INT32; measured with TensorRT-RTX, which takes "
-    "INT64",
-)
-def relu_type(node: Node) -> str | None:
-    return "int32 is refused" if dtype_of(node) == TensorProto.INT32 else None
-
-
-@condition(
-    "PRelu",
-    since(7, 0, rtx=True),
-    section="2",
-    source="onnx-tensorrt@7994a46, @6ba67d3, @886aff9: does not support INT32 input, nor INT64 from 9.0 on, which is "
-    "INT32 before; measured with TensorRT-RTX",
-)
-@condition(
-    "Relu",
-    between((7, 0), (8, 6)),
-    section="2",
-    source="onnx-tensorrt@7994a46 to @fd119fe: no activations on INT32, nor so on INT64",
-)
-def no_integers(node: Node) -> str | None:
-    return "integers are refused" if dtype_of(node) in (TensorProto.INT32, TensorProto.INT64) else None
-
-
-@condition("Swish", RTX, source="measured with TensorRT-RTX alone: [1] comes back")
-def swish_number(node: Node) -> str | None:
-    return "an input without dimensions comes back with one" if rank_of(node) == 0 else None
-
-
 @condition("PRelu", between((8, 4), (8, 4)), source="measured with TensorRT 8.4.1.5: its process dies while it parses")
 def prelu_dequantized(node: Node) -> str | None:
     slope = input_of(node, 1)
     if slope is None or slope.producer is None or slope.producer.key != "DequantizeLinear":
         return None
     return "the parser's process dies of a slope that comes from a DequantizeLinear"
-
-
-@condition(
-    "Clip",
-    between((8, 0), (8, 4)),
-    section="1b",
-    source="onnx-tensorrt@4225037: static_cast<float*>(weights.values)",
-)
-def clip_half(node: Node) -> str | None:
-    if dtype_of(node) != TensorProto.FLOAT16 or all(input_of(node, bound) is None for bound in (1, 2)):
-        return None
-    return "fp16 bounds are read as fp32"
 
 
 @condition(

@@ -7,6 +7,7 @@ from onnx import TensorProto
 from surgeon.ir.graph import Node
 from surgeon.targets.condition import condition, constant_of, dtype_of, is_weights, rank_of, shape_of
 from surgeon.targets.releases import RTX, between, since
+from surgeon.targets.rows import other_than, refuses
 
 
 def _operands(node: Node) -> list[str]:
@@ -50,18 +51,6 @@ def einsum_diagonal(node: Node) -> str | None:
 
 
 @condition(
-    "Mod",
-    since(8, 5, rtx=True),
-    section="6",
-    source="onnx-tensorrt@fd119fe; measured with TensorRT-RTX: fmod 0 is for integers, fmod 1 for floats",
-)
-def mod_of_floats(node: Node) -> str | None:
-    if node.attr("fmod") or dtype_of(node) in (0, TensorProto.INT32, TensorProto.INT64):
-        return None
-    return "fmod 0 takes integers alone"
-
-
-@condition(
     "STFT",
     since(10, 5, rtx=True),
     section="6",
@@ -70,12 +59,6 @@ def mod_of_floats(node: Node) -> str | None:
 def complex_signal(node: Node) -> str | None:
     shape = shape_of(node)
     return "a complex signal is refused" if shape is not None and len(shape) == 3 and shape[2] != 1 else None
-
-
-@condition("STFT", RTX, source="measured with TensorRT-RTX 1.7.1: STFT 'onesided' must be 0 or 1")
-def sides(node: Node) -> str | None:
-    given = node.attrs.get("onesided", 1)
-    return None if given in (0, 1) else f"onesided {given} is refused"
 
 
 @condition("Div Mod", RTX, source="measured with TensorRT-RTX 1.7.1: its process dies of it while it parses")
@@ -112,3 +95,14 @@ def booleans_alone(node: Node) -> str | None:
     rank = len(node.graph.model.shape(made) or ())
     constants = all(is_weights(value) for value in node.inputs)
     return "constants of booleans alone are refused, where the result is an output" if constants and rank > 1 else None
+
+
+# fmt: off
+ROWS = (
+    refuses("Mod", since(8, 5, rtx=True), attr={"fmod": 0}, dtype=other_than("int32", "int64"),
+            reason="fmod 0 takes integers alone", section="6",
+            source="onnx-tensorrt@fd119fe; measured with TensorRT-RTX: fmod 0 is for integers, fmod 1 for floats"),
+    refuses("STFT", RTX, attr={"onesided": other_than(0, 1)},
+            source="measured with TensorRT-RTX 1.7.1: STFT 'onesided' must be 0 or 1"),
+)
+# fmt: on

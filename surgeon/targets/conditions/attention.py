@@ -6,44 +6,31 @@ from onnx import TensorProto
 
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import Shape
-from surgeon.targets.condition import condition, dtype_name, dtype_of, handed_on, input_of, outputs_of, shape_of
+from surgeon.targets.condition import condition, dtype_name, dtype_of, handed_on, input_of, shape_of
 from surgeon.targets.releases import RTX, since
+from surgeon.targets.rows import above, other_than, refuses
 
-
-@condition(
-    "Attention",
-    since(10, 14, rtx=True),
-    section="6",
-    source="AttentionHelpers.cpp@5ab48c5; measured with TensorRT-RTX",
+# fmt: off
+ROWS = (
+    refuses("Attention", since(10, 14, rtx=True), outputs=above(1), section="6",
+            source="AttentionHelpers.cpp@5ab48c5; measured with TensorRT-RTX"),
+    refuses("Attention", since(10, 14, rtx=True), attr={"softcap": other_than(0)}, reason="softcap is refused",
+            section="6", source="AttentionHelpers.cpp@5ab48c5; measured with TensorRT-RTX"),
+    refuses("Attention", since(10, 14, rtx=True), given=(4, 5), reason="past keys and values are refused",
+            section="6", source="AttentionHelpers.cpp@5ab48c5; measured with TensorRT-RTX"),
+    *(refuses("Attention", RTX, attr={name: above(-1)}, reason="{name} is not read: it would attend to every key",
+              source="measured with TensorRT-RTX alone")
+      for name in ("left_window_size", "right_window_size")),
+    refuses("Attention", RTX, given="softmax_precision",
+            source="measured with TensorRT-RTX 1.7.1: Setting softmax precision is not supported in TensorRT "
+                   "Attention"),
+    refuses("Attention", RTX, attr={"is_causal": other_than(0)}, given=3,
+            reason="a mask together with is_causal is refused",
+            source="measured with TensorRT-RTX alone: IAttention::setMask, CausalMaskKind"),
+    refuses("Attention", RTX, given=6, reason="nonpad_kv_seqlen is not read: it would attend to the padding",
+            source="measured with TensorRT-RTX alone"),
 )
-def attention_refused(node: Node) -> str | None:
-    if outputs_of(node) > 1:
-        return "more than one output is refused"
-    if node.attr("softcap"):
-        return "softcap is refused"
-    return "past keys and values are refused" if any(input_of(node, past) is not None for past in (4, 5)) else None
-
-
-@condition("Attention", RTX, source="measured with TensorRT-RTX alone")
-def attention_window(node: Node) -> str | None:
-    named = [side for side in ("left_window_size", "right_window_size") if node.attrs.get(side, -1) >= 0]
-    return f"{named[0]} is not read: it would attend to every key" if named else None
-
-
-@condition(
-    "Attention",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: Setting softmax precision is not supported in TensorRT Attention",
-)
-def attention_precision(node: Node) -> str | None:
-    return "softmax_precision is refused" if "softmax_precision" in node.attrs else None
-
-
-@condition("Attention", RTX, source="measured with TensorRT-RTX alone: IAttention::setMask, CausalMaskKind")
-def attention_causal_mask(node: Node) -> str | None:
-    if not node.attr("is_causal") or input_of(node, 3) is None:
-        return None
-    return "a mask together with is_causal is refused"
+# fmt: on
 
 
 @condition("Attention", RTX, source="measured with TensorRT-RTX alone: Key and Value must have the same shape")
@@ -98,11 +85,6 @@ def attention_kernel(node: Node) -> str | None:
     if head is None or (head in HEADS and (head % 8 == 0 or dtype_of(node, 3) != TensorProto.BOOL)):
         return None
     return f"there is no kernel for heads of {head}"
-
-
-@condition("Attention", RTX, source="measured with TensorRT-RTX alone")
-def attention_lengths(node: Node) -> str | None:
-    return "nonpad_kv_seqlen is not read: it would attend to the padding" if input_of(node, 6) is not None else None
 
 
 @condition("Attention", RTX, source="measured with TensorRT-RTX: its process dies of it while it builds")

@@ -5,26 +5,27 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, dtype_of, input_of, is_weights
+from surgeon.targets.condition import condition, dtype_of, input_of
 from surgeon.targets.conditions.resize import float_input
 from surgeon.targets.releases import RTX, between, up_to
+from surgeon.targets.rows import refuses
 
-
-@condition("Constant", up_to(7, 2, 2), source='onnx-tensorrt@803e699: attrs.get<ShapedWeights>("value") alone')
-def constant_attribute(node: Node) -> str | None:
-    return None if "value" in node.attrs else "no attribute of a Constant but 'value' is read"
-
-
-@condition(
-    "Constant",
-    between((8, 0), (9, 1)),
-    source='onnx-tensorrt@4225037 to @877b5dc: attrs.get<float>("value_int"), which is 0, and <std::vector<float>>'
-    '("value_ints"), which is empty; int64_t from 9.2 (@306247b)',
+# fmt: off
+ROWS = (
+    refuses("Constant", up_to(7, 2, 2), lacks="value", reason="no attribute of a Constant but 'value' is read",
+            source='onnx-tensorrt@803e699: attrs.get<ShapedWeights>("value") alone'),
+    refuses("Constant", between((8, 0), (9, 1)), given="value_ints",
+            reason="value_ints is read as floats: the constant would be empty",
+            source='onnx-tensorrt@4225037 to @877b5dc: attrs.get<std::vector<float>>("value_ints"), which is empty; '
+                   "int64_t from 9.2 (@306247b)"),
+    refuses("Constant", between((8, 0), (9, 1)), given="value_int",
+            reason="value_int is read as a float: the constant would be 0",
+            source='onnx-tensorrt@4225037 to @877b5dc: attrs.get<float>("value_int"), which is 0; int64_t from 9.2 '
+                   "(@306247b)"),
+    refuses("RandomUniformLike", between((8, 4), (8, 4)), weights=True, reason="weights are refused as its input",
+            source="measured with TensorRT 8.4.1.5: The input tensor cannot be an initializer"),
 )
-def constant_integers(node: Node) -> str | None:
-    if "value_ints" in node.attrs:
-        return "value_ints is read as floats: the constant would be empty"
-    return "value_int is read as a float: the constant would be 0" if "value_int" in node.attrs else None
+# fmt: on
 
 
 @condition("RandomUniform RandomUniformLike", RTX, source="measured with TensorRT-RTX 1.7.1: it is parsed, not built")
@@ -61,12 +62,3 @@ def returned_booleans(node: Node) -> str | None:
     if made is None or not made.is_output or node.graph.model.dtype(made) != TensorProto.BOOL:
         return None
     return "a constant of booleans that is an output is read as int32"
-
-
-@condition(
-    "RandomUniformLike",
-    between((8, 4), (8, 4)),
-    source="measured with TensorRT 8.4.1.5: The input tensor cannot be an initializer",
-)
-def like_weights(node: Node) -> str | None:
-    return "weights are refused as its input" if is_weights(input_of(node, 0)) else None

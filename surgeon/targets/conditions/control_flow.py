@@ -21,7 +21,18 @@ from surgeon.targets.condition import (
 )
 from surgeon.targets.dtypes import MOST_DIMENSIONS, PACKED
 from surgeon.targets.releases import RTX, between, since
+from surgeon.targets.rows import below, refuses, some
 from surgeon.targets.tables import SHAPE_INPUTS
+
+# fmt: off
+ROWS = tuple(
+    refuses("Scan", since(7, 0, rtx=True), attr={name: some(below(0))},
+            reason=f"a negative axis in {{name}} is counted from {MOST_DIMENSIONS} dimensions",
+            source="onnx-tensorrt@84b5be1 to @96e7811: convertAxis(axis, Dims::MAX_DIMS); measured with TensorRT-RTX "
+                   "1.7.1: ILoopOutputLayer has illegal `axis` of value 7")
+    for name in ("scan_input_axes", "scan_output_axes")
+)
+# fmt: on
 
 
 @condition(
@@ -194,19 +205,6 @@ BY_ELEMENT = frozenset(
 )
 def stateless_scan(node: Node) -> str | None:
     return "a Scan without state is refused" if len(node.proto.input) == node.attr("num_scan_inputs") else None
-
-
-@condition(
-    "Scan",
-    since(7, 0, rtx=True),
-    source="onnx-tensorrt@84b5be1 to @96e7811: convertAxis(axis, Dims::MAX_DIMS); measured with TensorRT-RTX 1.7.1: "
-    "ILoopOutputLayer has illegal `axis` of value 7",
-)
-def scanned_from_behind(node: Node) -> str | None:
-    for name in ("scan_input_axes", "scan_output_axes"):
-        if any(axis < 0 for axis in node.attrs.get(name) or ()):
-            return f"a negative axis in {name} is counted from {MOST_DIMENSIONS} dimensions"
-    return None
 
 
 @condition(

@@ -7,6 +7,7 @@ from surgeon.ir.lattice import Shape
 from surgeon.targets.condition import condition, input_of, is_weights, shape_of
 from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
 from surgeon.targets.releases import RTX, between, since
+from surgeon.targets.rows import below, other_than, refuses, some
 
 
 def deconvolution_padding(node: Node) -> list[int] | None:
@@ -111,17 +112,6 @@ def computed_bias(node: Node) -> str | None:
     if all(m <= e for m, e in zip(more, ends, strict=True)):
         return None
     return "a computed bias is not added to what output_padding adds"
-
-
-@condition(
-    "ConvTranspose",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: Strided & Dilated Deconv are currently not supported",
-)
-def strided_and_dilated(node: Node) -> str | None:
-    if all(s == 1 for s in node.attr("strides") or ()) or all(d == 1 for d in node.attr("dilations") or ()):
-        return None
-    return "strides together with dilations are refused"
 
 
 @condition("ConvTranspose", between((8, 0), (8, 4)), source="measured with TensorRT 8.4.1.5")
@@ -230,22 +220,15 @@ def wider_kernel(node: Node) -> str | None:
     return None
 
 
-@condition(
-    "AveragePool Conv ConvTranspose LpPool MaxPool",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: Pads attribute should not be specified with SAME",
+# fmt: off
+ROWS = (
+    refuses("ConvTranspose", RTX, attr={"strides": some(other_than(1)), "dilations": some(other_than(1))},
+            reason="strides together with dilations are refused",
+            source="measured with TensorRT-RTX 1.7.1: Strided & Dilated Deconv are currently not supported"),
+    refuses("AveragePool Conv ConvTranspose LpPool MaxPool", RTX, given="pads",
+            attr={"auto_pad": ("SAME_UPPER", "SAME_LOWER")}, reason="pads together with auto_pad {value} are refused",
+            source="measured with TensorRT-RTX 1.7.1: Pads attribute should not be specified with SAME"),
+    refuses("Conv ConvTranspose", RTX, attr={"pads": some(below(0))}, reason="the negative pads {value} are refused",
+            source="measured with TensorRT-RTX 1.7.1: setPrePadding, allDimsGtEq(prePadding, 0)"),
 )
-def padded_twice(node: Node) -> str | None:
-    if node.attr("auto_pad") not in ("SAME_UPPER", "SAME_LOWER") or "pads" not in node.attrs:
-        return None
-    return f"pads together with auto_pad {node.attr('auto_pad')} are refused"
-
-
-@condition(
-    "Conv ConvTranspose",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: setPrePadding, allDimsGtEq(prePadding, 0)",
-)
-def cropping_pads(node: Node) -> str | None:
-    pads = node.attr("pads") or ()
-    return f"the negative pads {list(pads)} are refused" if any(pad < 0 for pad in pads) else None
+# fmt: on

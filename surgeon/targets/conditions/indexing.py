@@ -18,64 +18,43 @@ from surgeon.targets.condition import (
     shape_of,
 )
 from surgeon.targets.releases import RTX, between, since, up_to
+from surgeon.targets.rows import below, other_than, refuses
 
-
-@condition(
-    "ScatterElements ScatterND",
-    between((8, 2), (9, 3)),
-    section="1b",
-    source="onnx-tensorrt@1def182: reduction is not read",
+# fmt: off
+ROWS = (
+    refuses("ScatterElements ScatterND", between((8, 2), (9, 3)), attr={"reduction": other_than("none")},
+            reason="{name} {value} is not read: it would overwrite", section="1b",
+            source="onnx-tensorrt@1def182: reduction is not read"),
+    refuses("ScatterND", between((10, 0), (10, 8)), given="reduction",
+            reason="the attribute reduction is refused, even as 'none'", section="1b",
+            source='onnx-tensorrt@eb43908: !attrs.count("reduction")'),
+    refuses("ScatterND", since(10, 9, rtx=True), attr={"reduction": other_than("none")},
+            section="6", source='onnx-tensorrt@d5dce67: mode == "none"'),
+    refuses("ScatterElements", RTX, attr={"reduction": other_than("none")},
+            source="measured with TensorRT-RTX: Unsupported reduction type"),
+    refuses("NonMaxSuppression", between((8, 0), (8, 4)),
+            reason="this parser makes a plugin of it that returns other rows, and always as many", section="6",
+            source="measured with TensorRT 8.4.1: rows by score, of all classes together, and repeated behind the last "
+                   "one"),
+    refuses("Trilu", since(8, 5, rtx=True), lacks="upper",
+            reason="upper is left out, and this parser's own default is 0, the lower triangle",
+            source='onnx-tensorrt@fd119fe to @96e7811: attrs.get("upper", 0), where ONNX has 1; measured with '
+                   "TensorRT-RTX"),
+    refuses("Trilu", between((8, 5), (8, 5)), rank=other_than(2), section="6",
+            source="onnx-tensorrt@fd119fe: 2-D alone; N-D from 8.6"),
+    refuses("Slice", between((7, 0), (10, 1)), lacks=3, given=4, reason="the empty axes are read as a tensor",
+            source="onnx-tensorrt@84b5be1 to @96e7811: ShapeTensor(ctx, inputs.at(3)) where there are steps"),
+    refuses("Squeeze Unsqueeze Split", up_to(7, 2, 2), given=1,
+            reason="the second input is not read: the attribute is",
+            source="onnx-tensorrt@84b5be1: the attribute alone is read"),
+    refuses("Slice", RTX, input=(1, 2, 3, 4), rank=0,
+            reason="its input {input} has no dimension, and the parser's process dies of it",
+            source="measured with TensorRT-RTX 1.7.1: its process dies of it while it parses"),
+    *(refuses("ReverseSequence", RTX, attr={name: below(0)}, reason="a negative {name} is refused",
+              source="measured with TensorRT-RTX 1.7.1: Invalid time_axis, Invalid batch_axis")
+      for name in ("batch_axis", "time_axis")),
 )
-def scatter_unread(node: Node) -> str | None:
-    return f"reduction '{node.attr('reduction')}' is not read: it would overwrite" if _reduces(node) else None
-
-
-@condition(
-    "ScatterND", between((10, 0), (10, 8)), section="1b", source='onnx-tensorrt@eb43908: !attrs.count("reduction")'
-)
-def scatter_nd_attribute(node: Node) -> str | None:
-    return "the attribute reduction is refused, even as 'none'" if "reduction" in node.attrs else None
-
-
-@condition("ScatterND", since(10, 9, rtx=True), section="6", source='onnx-tensorrt@d5dce67: mode == "none"')
-def scatter_nd_reduction(node: Node) -> str | None:
-    return "ScatterND with a reduction is refused" if _reduces(node) else None
-
-
-@condition("ScatterElements", RTX, source="measured with TensorRT-RTX: Unsupported reduction type")
-def scatter_elements_reduction(node: Node) -> str | None:
-    return "ScatterElements with a reduction is refused" if _reduces(node) else None
-
-
-def _reduces(node: Node) -> bool:
-    return node.attr("reduction") not in (None, "none")
-
-
-@condition(
-    "NonMaxSuppression",
-    between((8, 0), (8, 4)),
-    section="6",
-    source="measured with TensorRT 8.4.1: rows by score, of all classes together, and repeated behind the last one",
-)
-def suppression(node: Node) -> str | None:
-    return "this parser makes a plugin of it that returns other rows, and always as many"
-
-
-@condition(
-    "Trilu",
-    since(8, 5, rtx=True),
-    source='onnx-tensorrt@fd119fe to @96e7811: attrs.get("upper", 0), where ONNX has 1; measured with TensorRT-RTX',
-)
-def trilu_upper(node: Node) -> str | None:
-    if "upper" in node.attrs:
-        return None
-    return "upper is left out, and this parser's own default is 0, the lower triangle"
-
-
-@condition("Trilu", between((8, 5), (8, 5)), section="6", source="onnx-tensorrt@fd119fe: 2-D alone; N-D from 8.6")
-def trilu_rank(node: Node) -> str | None:
-    rank = rank_of(node)
-    return f"the input has {rank} dimensions; two are taken" if rank not in (None, 2) else None
+# fmt: on
 
 
 @condition("Slice", up_to(7, 2, 2), section="5", source="onnx-tensorrt@84b5be1: no documented negative stride")
@@ -100,17 +79,6 @@ def slice_axes(node: Node) -> str | None:
 
 
 @condition(
-    "Slice",
-    between((7, 0), (10, 1)),
-    source="onnx-tensorrt@84b5be1 to @96e7811: ShapeTensor(ctx, inputs.at(3)) where there are steps",
-)
-def slice_empty_axes(node: Node) -> str | None:
-    if input_of(node, 3) is not None or input_of(node, 4) is None:
-        return None
-    return "the empty axes are read as a tensor"
-
-
-@condition(
     "Squeeze",
     between((7, 2, 2), (10, 1)),
     source="onnx-tensorrt@803e699 to @96e7811: Cannot infer squeeze dimensions from a dynamic shape; measured with "
@@ -121,11 +89,6 @@ def squeeze_of_any_size(node: Node) -> str | None:
     if shape is None or axes or input_of(node, 1) is not None or is_static(shape):
         return None
     return "axes is left out, and which of its sizes are 1 is not known"
-
-
-@condition("Squeeze Unsqueeze Split", up_to(7, 2, 2), source="onnx-tensorrt@84b5be1: the attribute alone is read")
-def attribute_alone(node: Node) -> str | None:
-    return "the second input is not read: the attribute is" if input_of(node, 1) is not None else None
 
 
 @condition(
@@ -158,12 +121,6 @@ def slice_steps(node: Node) -> str | None:
     if not all(is_weights(input_of(node, position)) for position in (1, 2, 3)):
         return None
     return None if starts is None or starts == (rank,) else "steps are left out, and the positions are int32"
-
-
-@condition("Slice", RTX, source="measured with TensorRT-RTX 1.7.1: its process dies of it while it parses")
-def position_alone(node: Node) -> str | None:
-    alone = next((place for place in (1, 2, 3, 4) if rank_of(node, place) == 0), None)
-    return None if alone is None else f"its input {alone} has no dimension, and the parser's process dies of it"
 
 
 @condition(
@@ -240,16 +197,6 @@ def slice_counts(node: Node) -> str | None:
     shapes = [shape_of(node, position) for position in (1, 2, 3, 4) if input_of(node, position) is not None]
     counts = {shape[0] for shape in shapes if shape is not None and len(shape) == 1 and isinstance(shape[0], int)}
     return f"its inputs have {' and '.join(map(str, sorted(counts)))} numbers" if len(counts) > 1 else None
-
-
-@condition(
-    "ReverseSequence",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: Invalid time_axis, Invalid batch_axis",
-)
-def reversed_from_behind(node: Node) -> str | None:
-    named = [name for name in ("batch_axis", "time_axis") if node.attrs.get(name, 0) < 0]
-    return f"a negative {named[0]} is refused" if named else None
 
 
 @condition(

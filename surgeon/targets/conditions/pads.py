@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, constant_of, dtype_of, input_of
+from surgeon.targets.condition import condition, constant_of, dtype_of
 from surgeon.targets.releases import RTX, between, up_to
+from surgeon.targets.rows import other_than, refuses
 
 
 def mode_of(node: Node) -> str:
@@ -28,10 +29,14 @@ def _crops(node: Node) -> bool:
     return pads is not None and bool((pads < 0).any())
 
 
-@condition("Pad", up_to(8, 0), section="5", source="onnx-tensorrt@4225037: only supports constant 0 padding")
-def constant_mode(node: Node) -> str | None:
-    mode = mode_of(node)
-    return f"only constant padding is taken, not '{mode}'" if mode != "constant" else None
+# fmt: off
+constant_mode = refuses("Pad", up_to(8, 0), attr={"mode": other_than("constant")}, section="5",
+                        source="onnx-tensorrt@4225037: only supports constant 0 padding")
+wrap_mode = refuses("Pad", between((8, 2), (9, 3)), attr={"mode": "wrap"}, section="5",
+                    source="onnx-tensorrt@306247b: Unsupported pad mode")
+axes_input = refuses("Pad", up_to(9, 3), given=3, reason="the fourth input, axes, is refused", section="5",
+                     source="onnx-tensorrt@1def182: does not support dynamic axes for pad, even constant ones")
+# fmt: on
 
 
 @condition("Pad", up_to(8, 0), section="5", source="onnx-tensorrt@4225037: only supports constant 0 padding")
@@ -45,11 +50,6 @@ def zero_value(node: Node) -> str | None:
 @condition("Pad", up_to(8, 0), section="5", source="onnx-tensorrt@4225037: the pads are required to be an initializer")
 def constant_pads(node: Node) -> str | None:
     return "the pads must be an initializer" if _pads(node) is None else None
-
-
-@condition("Pad", between((8, 2), (9, 3)), section="5", source="onnx-tensorrt@306247b: Unsupported pad mode")
-def wrap_mode(node: Node) -> str | None:
-    return "the mode 'wrap' is refused" if mode_of(node) == "wrap" else None
 
 
 @condition("Pad", up_to(10, 3), section="5", source="onnx-tensorrt@eb43908: Failed to convert padding")
@@ -98,16 +98,6 @@ def half_value(node: Node) -> str | None:
     if mode_of(node) != "constant" or dtype_of(node) != TensorProto.FLOAT16 or value is None or not value.any():
         return None
     return "an fp16 padding value is read as fp32"
-
-
-@condition(
-    "Pad",
-    up_to(9, 3),
-    section="5",
-    source="onnx-tensorrt@1def182: does not support dynamic axes for pad, even constant ones",
-)
-def axes_input(node: Node) -> str | None:
-    return "the fourth input, axes, is refused" if input_of(node, 3) is not None else None
 
 
 @condition("Pad", RTX, source="measured with TensorRT-RTX alone: it wraps what ONNX crops first")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onnx import TensorProto
-
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, dtype_of, outputs_of, rank_of, shape_of
+from surgeon.targets.condition import condition, shape_of
 from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since
+from surgeon.targets.rows import above, other_than, refuses, some
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +64,20 @@ def pool_axes(node: Node) -> list[PoolAxis] | None:
     ]
 
 
-@condition(
-    "AveragePool MaxPool LpPool",
-    since(8, 0, rtx=True),
-    section="4",
-    source="onnx-tensorrt@1def182: does not support dilations other than 1",
+# fmt: off
+ROWS = (
+    refuses("AveragePool MaxPool LpPool", since(8, 0, rtx=True), attr={"dilations": some(other_than(1))},
+            reason="dilations other than 1 are refused", section="4",
+            source="onnx-tensorrt@1def182: does not support dilations other than 1"),
+    refuses("MaxPool", EVERYWHERE, outputs=above(1), reason="the output of indices is refused",
+            source="onnx-tensorrt@1def182: does not support the indices output in MaxPool"),
+    refuses("MaxPool", RTX, dtype="int8", rank=5, reason="int8 of three spatial dimensions is refused",
+            source="measured with TensorRT-RTX 1.7.1: int8 3D pooling is not supported"),
+    refuses("AveragePool", RTX, attr={"count_include_pad": other_than(0, 1)},
+            reason="{name} {value} is read as another one of 0 and 1",
+            source="measured with TensorRT-RTX alone, against ONNX Runtime and ONNX's reference"),
 )
-def pool_dilations(node: Node) -> str | None:
-    return "dilations other than 1 are refused" if any(d != 1 for d in node.attr("dilations") or ()) else None
+# fmt: on
 
 
 @condition(
@@ -93,25 +98,6 @@ def pool_part(node: Node) -> str | None:
     if axes is None or all(axis.missing <= axis.behind for axis in axes):
         return None
     return "with ceil_mode 1 a last window that is partly beyond the padding is divided by its part"
-
-
-@condition(
-    "LpPool",
-    EVERYWHERE,
-    source="`Only L1 and L2 normalization are supported`; measured with TensorRT-RTX",
-)
-def pool_power(node: Node) -> str | None:
-    p = node.attr("p") or 2
-    return None if p in (1, 2) else f"p = {p} is refused; 1 and 2 are taken"
-
-
-@condition(
-    "MaxPool",
-    EVERYWHERE,
-    source="onnx-tensorrt@1def182: does not support the indices output in MaxPool",
-)
-def max_pool_indices(node: Node) -> str | None:
-    return "the output of indices is refused" if outputs_of(node) > 1 else None
 
 
 @condition(
@@ -152,16 +138,3 @@ def padding_alone(node: Node) -> str | None:
     if all(pad < extent for pad, extent in zip(pads, window * 2, strict=False)):
         return None
     return f"the pads {pads} are as large as the window {window}, and are not counted"
-
-
-@condition("MaxPool", RTX, source="measured with TensorRT-RTX 1.7.1: int8 3D pooling is not supported")
-def pooled_volumes(node: Node) -> str | None:
-    if dtype_of(node) != TensorProto.INT8 or rank_of(node) != 5:
-        return None
-    return "int8 of three spatial dimensions is refused"
-
-
-@condition("AveragePool", RTX, source="measured with TensorRT-RTX alone, against ONNX Runtime and ONNX's reference")
-def counted_padding(node: Node) -> str | None:
-    given = node.attrs.get("count_include_pad", 0)
-    return None if given in (0, 1) else f"count_include_pad {given} is read as another one of 0 and 1"

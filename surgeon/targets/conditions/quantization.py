@@ -5,8 +5,9 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, constant_of, dtype_of, input_of, is_weights, rank_of, shape_of
+from surgeon.targets.condition import condition, constant_of, dtype_of, input_of, shape_of
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since, up_to
+from surgeon.targets.rows import refuses
 
 
 @condition(
@@ -33,23 +34,6 @@ def positive_scale(node: Node) -> str | None:
     return "a scale that is not positive is refused" if scale is not None and not bool((scale > 0).all()) else None
 
 
-@condition(
-    "QuantizeLinear DequantizeLinear",
-    between((8, 0), (8, 6)),
-    source="onnx-tensorrt@4225037 to @6ba67d3: static_cast<const float*>(scale.values); measured with TensorRT 8.4.1.5",
-)
-def half_scale(node: Node) -> str | None:
-    return "a scale in fp16 is read as fp32" if dtype_of(node, 1) == TensorProto.FLOAT16 else None
-
-
-@condition("QuantizeLinear", RTX, source="measured with TensorRT-RTX alone, with and without a zero point")
-def quantized_unsigned(node: Node) -> str | None:
-    made = node.outputs[0]
-    if made is None or node.graph.model.dtype(made) != TensorProto.UINT8:
-        return None
-    return "uint8, which is what it returns without a zero point, is read as int8"
-
-
 @condition("DequantizeLinear", RTX, source="measured with TensorRT-RTX alone: unsupported input type of UINT8")
 def dequantized_unsigned(node: Node) -> str | None:
     data = input_of(node, 0)
@@ -57,24 +41,6 @@ def dequantized_unsigned(node: Node) -> str | None:
     if quantized or dtype_of(node) != TensorProto.UINT8:
         return None
     return "uint8 that no QuantizeLinear makes is refused"
-
-
-@condition(
-    "DequantizeLinear",
-    EVERYWHERE,
-    source="measured with TensorRT-RTX: `input has type Int32`; the others alike",
-)
-def dequantized_int32(node: Node) -> str | None:
-    return "integers of 32 bits are refused" if dtype_of(node) == TensorProto.INT32 else None
-
-
-@condition(
-    "QuantizeLinear DequantizeLinear",
-    between((8, 0), (8, 6)),
-    source="onnx-tensorrt@4225037 to @6ba67d3: requires 3 inputs; measured with TensorRT 8.4.1.5",
-)
-def left_out_zero(node: Node) -> str | None:
-    return "the zero point is left out, which this parser refuses" if input_of(node, 2) is None else None
 
 
 @condition(
@@ -106,25 +72,6 @@ def left_out_axis(node: Node) -> str | None:
 
 
 @condition(
-    "QuantizeLinear DequantizeLinear",
-    between((8, 0), (8, 6)),
-    source="onnx-tensorrt@9d2d786: TRT does not support scalar data input; measured with TensorRT 8.4.1.5: "
-    "getChannelAxis, out of bounds; the other releases taken to be alike",
-)
-def quantized_number(node: Node) -> str | None:
-    return "an input without dimensions is refused" if rank_of(node) == 0 else None
-
-
-@condition(
-    "DequantizeLinear",
-    EVERYWHERE,
-    source="measured with TensorRT-RTX: UNSUPPORTED initializers of 16 bits; no release has the types",
-)
-def dequantized_16_bits(node: Node) -> str | None:
-    return "integers of 16 bits are refused" if dtype_of(node) in (TensorProto.INT16, TensorProto.UINT16) else None
-
-
-@condition(
     "DequantizeLinear",
     RTX,
     source="measured with TensorRT-RTX 1.7.1: parsed, and `Quantized constant is only allowed before DQ` at the build",
@@ -135,22 +82,30 @@ def dequantized_number(node: Node) -> str | None:
     return "a constant without a dimension is refused" if is_number else None
 
 
-@condition("DequantizeLinear", EVERYWHERE, source="measured with TensorRT-RTX: UNSUPPORTED initializers of uint4")
-def dequantized_uint4(node: Node) -> str | None:
-    return "uint4 is refused" if dtype_of(node) == TensorProto.UINT4 else None
-
-
-@condition("DequantizeLinear", up_to(9, 3), source="NVIDIA change log 10.0: INT4 came with it")
-def dequantized_int4(node: Node) -> str | None:
-    return "int4 is refused" if dtype_of(node) == TensorProto.INT4 else None
-
-
-@condition(
-    "DequantizeLinear",
-    between((8, 4), (8, 4)),
-    source="measured with TensorRT 8.4.1.5: its process dies while it parses",
+# fmt: off
+ROWS = (
+    refuses("QuantizeLinear DequantizeLinear", between((8, 0), (8, 6)), input=1, dtype="float16",
+            reason="a scale in fp16 is read as fp32",
+            source="onnx-tensorrt@4225037 to @6ba67d3: static_cast<const float*>(scale.values); measured with "
+                   "TensorRT 8.4.1.5"),
+    refuses("QuantizeLinear", RTX, made="uint8",
+            reason="uint8, which is what it returns without a zero point, is read as int8",
+            source="measured with TensorRT-RTX alone, with and without a zero point"),
+    refuses("DequantizeLinear", EVERYWHERE, dtype="int32",
+            source="measured with TensorRT-RTX: `input has type Int32`; the others alike"),
+    refuses("QuantizeLinear DequantizeLinear", between((8, 0), (8, 6)), lacks=2,
+            reason="the zero point is left out, which this parser refuses",
+            source="onnx-tensorrt@4225037 to @6ba67d3: requires 3 inputs; measured with TensorRT 8.4.1.5"),
+    refuses("QuantizeLinear DequantizeLinear", between((8, 0), (8, 6)), rank=0,
+            source="onnx-tensorrt@9d2d786: TRT does not support scalar data input; measured with TensorRT 8.4.1.5: "
+                   "getChannelAxis, out of bounds; the other releases taken to be alike"),
+    refuses("DequantizeLinear", EVERYWHERE, dtype="int16 uint16",
+            source="measured with TensorRT-RTX: UNSUPPORTED initializers of 16 bits; no release has the types"),
+    refuses("DequantizeLinear", EVERYWHERE, dtype="uint4",
+            source="measured with TensorRT-RTX: UNSUPPORTED initializers of uint4"),
+    refuses("DequantizeLinear", up_to(9, 3), dtype="int4", source="NVIDIA change log 10.0: INT4 came with it"),
+    refuses("DequantizeLinear", between((8, 4), (8, 4)), dtype="int8", weights=True,
+            reason="the parser's process dies of int8 weights",
+            source="measured with TensorRT 8.4.1.5: its process dies while it parses"),
 )
-def dequantized_weights(node: Node) -> str | None:
-    if dtype_of(node) != TensorProto.INT8 or not is_weights(input_of(node, 0)):
-        return None
-    return "the parser's process dies of int8 weights"
+# fmt: on

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from itertools import zip_longest
 
-from onnx import TensorProto
-
 from surgeon.ir.graph import Node
 from surgeon.targets.condition import (
     condition,
-    dtype_name,
-    dtype_of,
     handed_on,
     input_of,
     opset_of,
@@ -20,29 +16,64 @@ from surgeon.targets.condition import (
 from surgeon.targets.conditions.reductions import is_handed_on
 from surgeon.targets.dtypes import MOST_DIMENSIONS
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since
+from surgeon.targets.rows import above, below, other_than, refuses
 
+CACHE = "measured with TensorRT-RTX 1.7.1: required to be 4D; must be -2; Only linear mode; Float, Half, or BFloat16"
 LAST_DIMENSIONS = 4  # that TopK reaches
 
 
-@condition(
-    "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
-    "ReduceSumSquare",
-    EVERYWHERE,
-    source="measured with TensorRT 8.4.1.5 and TensorRT-RTX 1.7.1: at least 1 dimensions are required for input",
+# fmt: off
+ROWS = (
+    refuses("ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
+            "ReduceSumSquare", EVERYWHERE, rank=0, unless=is_handed_on,
+            source="measured with TensorRT 8.4.1.5 and TensorRT-RTX 1.7.1: at least 1 dimensions are required for "
+                   "input"),
+    refuses("ArgMax ArgMin", EVERYWHERE, rank=1,
+            source="measured with TensorRT 8.4.1.5 and TensorRT-RTX 1.7.1: at least 2 dimensions are required for "
+                   "input"),
+    refuses("LpPool", since(7, 2, 2, rtx=True), rank=3, reason="one spatial dimension is refused",
+            source="measured with TensorRT 8.4.1.5, whose process dies, and TensorRT-RTX 1.7.1: addPoolingNd, "
+                   "(windowSize).nbDims == 2 or 3"),
+    refuses("Expand", EVERYWHERE, input=1, rank=other_than(1),
+            source="onnx-tensorrt@9f82b2b: The shape tensor is required to be 1D; measured with TensorRT 8.4.1.5 and "
+                   "TensorRT-RTX 1.7.1"),
+    refuses("ConstantOfShape", EVERYWHERE, rank=other_than(1),
+            reason="its shape has {rank}; one is supported",
+            source="onnx-tensorrt@9f82b2b: The shape tensor is required to be 1D; measured with TensorRT 8.4.1.5 and "
+                   "TensorRT-RTX 1.7.1"),
+    refuses("Celu", between((8, 4), (8, 4)), rank=0,
+            source="measured with TensorRT 8.4.1.5: number of dimensions should remain"),
+    refuses("Conv ConvTranspose", EVERYWHERE, input=1, empty=True, reason="weights without elements are refused",
+            source="measured with TensorRT 8.4.1.5, whose process dies of it; TensorRT-RTX taken to be alike"),
+    refuses("Conv ConvTranspose AveragePool MaxPool LpPool", EVERYWHERE, rank=above(5),
+            source="NvInfer.h, addConvolutionNd and addPoolingNd: 2D or 3D; one dimension becomes two; measured with "
+                   "TensorRT-RTX 1.7.1"),
+    refuses("GlobalAveragePool GlobalMaxPool GlobalLpPool", EVERYWHERE, rank=below(3),
+            source="measured with TensorRT-RTX 1.7.1: no dimensions to be reduced; the others reduce over the same"),
+    refuses("LRN", EVERYWHERE, attr={"size": other_than(*range(1, 16, 2))},
+            reason="size {value} is refused; only the odd ones up to 15 are supported",
+            source="NvInfer.h, ILRNLayer: kLRN_MIN_WINDOW to kLRN_MAX_WINDOW, odd; measured with TensorRT-RTX 1.7.1"),
+    refuses("LRN", EVERYWHERE, lacks="size", reason="size is left out",
+            source="onnx-tensorrt@6.0 to @96e7811: attrs.get<int>(\"size\")"),
+    refuses("LRN", EVERYWHERE, rank=below(4),
+            source="measured with TensorRT-RTX 1.7.1: at least 4 dimensions are required for input"),
+    refuses("CumSum", RTX, rank=0, source="measured with TensorRT-RTX 1.7.1: addCumulative, inputDims.nbDims >= 1"),
+    refuses("Resize", since(8, 0, rtx=True), opset=above(10), input=(2, 3), rank=other_than(1),
+            source="onnx-tensorrt@3f211d6 to @96e7811: The scales input must be 1D; measured with TensorRT 8.4.1.5 and "
+                   "TensorRT-RTX 1.7.1"),
+    refuses("Resize", since(8, 0, rtx=True), opset=below(11), input=1, rank=other_than(1),
+            source="onnx-tensorrt@3f211d6 to @96e7811: The scales input must be 1D; measured with TensorRT 8.4.1.5 and "
+                   "TensorRT-RTX 1.7.1"),
+    refuses("TensorScatter", since(10, 15, rtx=True), attr={"mode": "circular"}, source=CACHE),
+    refuses("TensorScatter", since(10, 15, rtx=True), dtype=other_than("float", "float16", "bfloat16", "double"),
+            source=CACHE),
+    refuses("TensorScatter", since(10, 15, rtx=True), rank=other_than(4), source=CACHE),
+    refuses("TensorScatter", since(10, 15, rtx=True), rank=4, attr={"axis": other_than(-2, 2)},
+            reason="axis {value} is refused; only -2 is supported", source=CACHE),
+    refuses("ReverseSequence", between((8, 4), (8, 4)), rank=above(5),
+            source="measured with TensorRT 8.4.1.5: std::bad_alloc"),
 )
-def reduced_number(node: Node) -> str | None:
-    if is_handed_on(node):
-        return None
-    return "an input without dimensions is refused" if rank_of(node) == 0 else None
-
-
-@condition(
-    "ArgMax ArgMin",
-    EVERYWHERE,
-    source="measured with TensorRT 8.4.1.5 and TensorRT-RTX 1.7.1: at least 2 dimensions are required for input",
-)
-def indexed_vector(node: Node) -> str | None:
-    return "an input of one dimension is refused" if rank_of(node) == 1 else None
+# fmt: on
 
 
 @condition(
@@ -72,16 +103,6 @@ def vector_by_batch(node: Node) -> str | None:
 
 
 @condition(
-    "LpPool",
-    since(7, 2, 2, rtx=True),
-    source="measured with TensorRT 8.4.1.5, whose process dies, and TensorRT-RTX 1.7.1: addPoolingNd, "
-    "(windowSize).nbDims == 2 or 3",
-)
-def lp_pool_rank(node: Node) -> str | None:
-    return "one spatial dimension is refused" if rank_of(node) == 3 else None
-
-
-@condition(
     "Hardmax",
     RTX,
     source="measured with TensorRT-RTX 1.7.1: reshape dimension with more than one -1 wildcard",
@@ -91,17 +112,6 @@ def flattened_hardmax(node: Node) -> str | None:
     if opset_of(node) >= 13 or shape is None or sum(not isinstance(size, int) for size in shape) < 2:
         return None
     return "more than one size that is not static is refused below opset 13"
-
-
-@condition(
-    "Expand ConstantOfShape",
-    EVERYWHERE,
-    source="onnx-tensorrt@9f82b2b: The shape tensor is required to be 1D; measured with TensorRT 8.4.1.5 and "
-    "TensorRT-RTX 1.7.1",
-)
-def shape_in_rows(node: Node) -> str | None:
-    rank = rank_of(node, 0 if node.op == "ConstantOfShape" else 1)
-    return f"its shape has {rank} dimensions; one is taken" if rank not in (None, 1) else None
 
 
 @condition(
@@ -117,30 +127,6 @@ def flattened_matrix(node: Node) -> str | None:
 
 
 @condition(
-    "TensorScatter",
-    since(10, 15, rtx=True),
-    source="measured with TensorRT-RTX 1.7.1: required to be 4D; must be -2; Only linear mode; Float, "
-    "Half, or BFloat16",
-)
-def scattered_cache(node: Node) -> str | None:
-    rank, dtype = rank_of(node), dtype_of(node)
-    if node.attr("mode") == "circular":
-        return "the mode 'circular' is refused"
-    if dtype not in (0, TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE):
-        return f"{dtype_name(dtype)} is refused"
-    if rank is None:
-        return None
-    if rank != 4:
-        return f"a cache of {rank} dimensions is refused; four are taken"
-    return None if node.attr("axis") in (-2, 2) else f"axis {node.attr('axis')} is refused; -2 is taken"
-
-
-@condition("Celu", between((8, 4), (8, 4)), source="measured with TensorRT 8.4.1.5: number of dimensions should remain")
-def celu_number(node: Node) -> str | None:
-    return "an input without dimensions is refused" if rank_of(node) == 0 else None
-
-
-@condition(
     "ReverseSequence",
     between((7, 2, 2), (8, 5)),
     source="onnx-tensorrt@803e699 to @fd119fe: a slice for each example; measured with TensorRT 8.4.1.5: "
@@ -151,59 +137,6 @@ def reversed_examples(node: Node) -> str | None:
     if shape is None or isinstance(shape[0], int):
         return None
     return "how many examples there are is not static"
-
-
-@condition(
-    "Conv ConvTranspose",
-    EVERYWHERE,
-    source="measured with TensorRT 8.4.1.5, whose process dies of it; TensorRT-RTX taken to be alike",
-)
-def empty_kernel(node: Node) -> str | None:
-    if 0 not in (shape_of(node, 1) or ()) or input_of(node, 1) is None:
-        return None
-    return "weights without elements are refused"
-
-
-@condition(
-    "Conv ConvTranspose AveragePool MaxPool LpPool",
-    EVERYWHERE,
-    source="NvInfer.h, addConvolutionNd and addPoolingNd: 2D or 3D; one dimension becomes two; measured with "
-    "TensorRT-RTX 1.7.1",
-)
-def spatial_dimensions(node: Node) -> str | None:
-    rank = rank_of(node)
-    return f"{rank - 2} spatial dimensions are refused; three are the most" if rank is not None and rank > 5 else None
-
-
-@condition(
-    "GlobalAveragePool GlobalMaxPool GlobalLpPool",
-    EVERYWHERE,
-    source="measured with TensorRT-RTX 1.7.1: no dimensions to be reduced; the others reduce over the same",
-)
-def nothing_to_pool(node: Node) -> str | None:
-    rank = rank_of(node)
-    return f"an input of {rank} dimensions is refused" if rank is not None and rank < 3 else None
-
-
-@condition(
-    "LRN",
-    EVERYWHERE,
-    source="NvInfer.h, ILRNLayer: kLRN_MIN_WINDOW to kLRN_MAX_WINDOW, odd; measured with TensorRT-RTX 1.7.1",
-)
-def window_of_channels(node: Node) -> str | None:
-    size = node.attr("size")
-    return None if size in range(1, 16, 2) else f"size {size} is refused; the odd ones up to 15 are taken"
-
-
-@condition("LRN", EVERYWHERE, source="measured with TensorRT-RTX 1.7.1: at least 4 dimensions are required for input")
-def channels_alone(node: Node) -> str | None:
-    rank = rank_of(node)
-    return f"an input of {rank} dimensions is refused; four are needed" if rank is not None and rank < 4 else None
-
-
-@condition("CumSum", RTX, source="measured with TensorRT-RTX 1.7.1: addCumulative, inputDims.nbDims >= 1")
-def summed_number(node: Node) -> str | None:
-    return "an input without dimensions is refused" if rank_of(node) == 0 else None
 
 
 @condition(
@@ -239,25 +172,3 @@ def shape_of_nothing(node: Node) -> str | None:
     if found is None or not found.is_input or shape_of(node) != (0,):
         return None
     return f"its shape is the input '{found.name}', which has no elements"
-
-
-@condition(
-    "Resize",
-    since(8, 0, rtx=True),
-    source="onnx-tensorrt@3f211d6 to @96e7811: The scales input must be 1D; measured with TensorRT 8.4.1.5 and "
-    "TensorRT-RTX 1.7.1",
-)
-def scales_in_rows(node: Node) -> str | None:
-    ranks = [(position, rank_of(node, position)) for position in ((2, 3) if opset_of(node) >= 11 else (1,))]
-    found = next((row for row in ranks if row[1] not in (None, 1)), None)
-    return None if found is None else f"its input {found[0]} has {found[1]} dimensions; one is taken"
-
-
-@condition(
-    "ReverseSequence",
-    between((8, 4), (8, 4)),
-    source="measured with TensorRT 8.4.1.5: std::bad_alloc",
-)
-def reversed_rank(node: Node) -> str | None:
-    rank = rank_of(node)
-    return f"an input of {rank} dimensions is refused; five are the most" if rank is not None and rank > 5 else None

@@ -4,23 +4,34 @@ from __future__ import annotations
 
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import Shape
-from surgeon.targets.condition import condition, shape_of, unread
+from surgeon.targets.condition import condition, shape_of
 from surgeon.targets.releases import RTX, between, since
+from surgeon.targets.rows import below, other_than, refuses, some
 
-layout = unread(
-    "layout",
-    "LSTM GRU RNN",
-    since(7, 0, rtx=True),
-    right=0,
-    effect="batch and time would be swapped",
-    section="1b",
-    source="onnx-tensorrt@3b9c961: layout is not read; the same measured with TensorRT-RTX",
+# fmt: off
+ROWS = (
+    refuses("LSTM GRU RNN", since(7, 0, rtx=True), attr={"layout": other_than(0)},
+            reason="{name} {value} is not read: batch and time would be swapped", section="1b",
+            source="onnx-tensorrt@3b9c961: layout is not read; the same measured with TensorRT-RTX"),
+    refuses("LSTM", since(7, 0, rtx=True), attr={"input_forget": other_than(0)}, section="6",
+            source="onnx-tensorrt@1def182 builtin_op_static_checkers.cpp"),
+    refuses("LSTM GRU RNN", since(7, 0, rtx=True), attr={"activations": some("Affine")},
+            reason="the activation Affine is refused",
+            source="onnx-tensorrt@84b5be1 to @96e7811 OnnxAttrs.cpp: Unknown activation type; measured with "
+                   "TensorRT-RTX 1.7.1"),
+    refuses("LSTM GRU RNN", since(7, 0, rtx=True), attr={"activations": some("Softplus")},
+            reason="the activation Softplus is scaled by 0",
+            source="onnx-tensorrt@84b5be1 to @96e7811 getActivationDefaultAlpha: kSOFTPLUS, 0; measured with "
+                   "TensorRT-RTX"),
+    refuses("LSTM GRU RNN", since(7, 0, rtx=True), lacks="hidden_size",
+            reason="hidden_size is left out, and this parser does not look at the weights for it",
+            source='onnx-tensorrt@84b5be1 to @96e7811: attrs.get<int>("hidden_size"); measured with TensorRT-RTX '
+                   "1.7.1"),
+    refuses("LSTM GRU RNN", since(7, 0, rtx=True), attr={"hidden_size": below(1)},
+            source='onnx-tensorrt@84b5be1 to @96e7811: attrs.get<int>("hidden_size"); measured with TensorRT-RTX '
+                   "1.7.1"),
 )
-
-
-@condition("LSTM", since(7, 0, rtx=True), section="6", source="onnx-tensorrt@1def182 builtin_op_static_checkers.cpp")
-def lstm_coupled(node: Node) -> str | None:
-    return "input_forget is refused" if node.attr("input_forget") else None
+# fmt: on
 
 
 @condition(
@@ -45,41 +56,11 @@ def reverse_numbers(node: Node) -> str | None:
     return None
 
 
-@condition(
-    "LSTM GRU RNN",
-    since(7, 0, rtx=True),
-    source="onnx-tensorrt@84b5be1 to @96e7811 OnnxAttrs.cpp: Unknown activation type; measured with TensorRT-RTX 1.7.1",
-)
-def affine_activation(node: Node) -> str | None:
-    return "the activation Affine is refused" if "Affine" in (node.attr("activations") or ()) else None
-
-
-@condition(
-    "LSTM GRU RNN",
-    since(7, 0, rtx=True),
-    source="onnx-tensorrt@84b5be1 to @96e7811 getActivationDefaultAlpha: kSOFTPLUS, 0; measured with TensorRT-RTX",
-)
-def softplus_activation(node: Node) -> str | None:
-    return "the activation Softplus is scaled by 0" if "Softplus" in (node.attr("activations") or ()) else None
-
-
 def _differ_backward(node: Node, name: str) -> bool:
     """Whether the second half of a list, which is for the reverse pass, is another one than the first."""
     given = list(node.attrs.get(name) or [])
     half = len(given) // 2
     return node.attr("direction") == "bidirectional" and len(given) == 2 * half and given[:half] != given[half:]
-
-
-@condition(
-    "LSTM GRU RNN",
-    since(7, 0, rtx=True),
-    source='onnx-tensorrt@84b5be1 to @96e7811: attrs.get<int>("hidden_size"); measured with TensorRT-RTX 1.7.1',
-)
-def hidden_size(node: Node) -> str | None:
-    given = node.attrs.get("hidden_size")
-    if given is None:
-        return "hidden_size is left out, and this parser does not look at the weights for it"
-    return f"hidden_size {given} is refused" if given < 1 else None
 
 
 @condition(

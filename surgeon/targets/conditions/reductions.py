@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from onnx import TensorProto
-
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import HALVES
-from surgeon.targets.condition import condition, constant_of, dtype_name, dtype_of, input_of, opset_of, rank_of
+from surgeon.targets.condition import condition, constant_of, input_of, rank_of
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since, up_to
+from surgeon.targets.rows import above, other_than, refuses
 
 REDUCE = "ReduceL1 ReduceL2 ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSumSquare"
 
@@ -35,29 +34,6 @@ def _is_over_every_axis(node: Node) -> bool:
     return len({int(a) % (rank or 1) for a in axes.reshape(-1)}) == rank
 
 
-@condition(
-    REDUCE + " ReduceSum ReduceLogSum",
-    up_to(9, 3),
-    section="1b",
-    source="onnx-tensorrt@1def182: noop_with_empty_axes is not read",
-)
-def reduce_noop(node: Node) -> str | None:
-    if not reduces_nothing(node):
-        return None
-    return "noop_with_empty_axes is not read: it would reduce over every axis"
-
-
-@condition(
-    "ReduceL1 ReduceL2 ReduceLogSum ReduceSumSquare",
-    RTX,
-    source="measured with TensorRT-RTX alone: with noop_with_empty_axes and no axes it hands its input on",
-)
-def reduce_nothing(node: Node) -> str | None:
-    if not reduces_nothing(node):
-        return None
-    return "noop_with_empty_axes would return the input, not what the operator makes of each number"
-
-
 def is_handed_on(node: Node) -> bool:
     """Whether a reduction returns its input as it is: over no axes, of one number that the operator keeps."""
     return reduces_nothing(node) and node.op in ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
@@ -66,42 +42,6 @@ def is_handed_on(node: Node) -> bool:
 def reduces_nothing(node: Node) -> bool:
     """Whether noop_with_empty_axes holds: there are no axes."""
     return node.attr("noop_with_empty_axes") == 1 and input_of(node, 1) is None and "axes" not in node.attrs
-
-
-@condition(
-    "ReduceMax ReduceMin",
-    between((8, 4), (8, 4)),
-    source="measured with TensorRT 8.4.1.5: ReduceLayer only supports Float, Half, Int8, and Int32 data types",
-)
-def reduced_booleans(node: Node) -> str | None:
-    return "booleans are refused" if dtype_of(node) == TensorProto.BOOL else None
-
-
-@condition(
-    "ReduceMax ReduceMin",
-    since(10, 0, rtx=True),
-    section="4",
-    source="onnx-tensorrt@886aff9: BOOL and UINT8 are rejected from 10.0 on; measured with TensorRT-RTX",
-)
-def reduce_type(node: Node) -> str | None:
-    dtype = dtype_of(node)
-    return f"{dtype_name(dtype)} is refused" if dtype in (TensorProto.BOOL, TensorProto.UINT8) else None
-
-
-@condition(
-    "Softmax LogSoftmax",
-    between((8, 4), (8, 4)),
-    source="measured with TensorRT 8.4.1.5: [Softmax]: at least 2 dimensions are required for input",
-)
-@condition(
-    "Softmax LogSoftmax Hardmax",
-    RTX,
-    source="measured with TensorRT-RTX alone: `Invalid Node`; below opset 13 it is read in two dimensions",
-)
-def softmax_rank(node: Node) -> str | None:
-    if opset_of(node) < 13 or rank_of(node) not in (0, 1):
-        return None
-    return f"an input of {rank_of(node)} dimensions is refused"
 
 
 @condition(
@@ -130,24 +70,6 @@ def reduce_over_none(node: Node) -> str | None:
 
 
 @condition(
-    REDUCE + " ReduceSum ReduceLogSum ArgMax ArgMin",
-    EVERYWHERE,
-    source='onnx-tensorrt@6.0 to @96e7811: attrs.get("keepdims", 1) as a truth value; measured with TensorRT-RTX',
-)
-@condition(
-    "TopK",
-    since(8, 5, rtx=True),
-    source="onnx-tensorrt@fd119fe to @96e7811: attrs.get<int>('largest', 1) as a truth value; measured with "
-    "TensorRT-RTX",
-)
-@condition("GridSample", RTX, source="measured with TensorRT-RTX alone, against ONNX Runtime")
-def neither_zero_nor_one(node: Node) -> str | None:
-    name = {"TopK": "largest", "GridSample": "align_corners"}.get(node.op, "keepdims")
-    given = node.attrs.get(name, 1)
-    return None if given in (0, 1) else f"{name} {given} is read as {int(node.op != 'GridSample')}"
-
-
-@condition(
     "MeanVarianceNormalization",
     since(8, 5, rtx=True),
     source="measured with TensorRT-RTX 1.7.1: invalid reduction dimension 3; the same axes by default in every release",
@@ -159,12 +81,33 @@ def normalized_axes(node: Node) -> str | None:
     return f"the axes {list(axes)} are more than the {rank} dimensions"
 
 
-@condition(
-    "MeanVarianceNormalization",
-    since(11, 0, rtx=True),
-    source="measured with TensorRT-RTX: its fp32 constants meet the input's type; releases from 11.0 are strongly "
-    "typed too",
+# fmt: off
+ROWS = (
+    refuses(REDUCE + " ReduceSum ReduceLogSum ArgMax ArgMin", EVERYWHERE, attr={"keepdims": other_than(0, 1)},
+            reason="{name} {value} is read as 1",
+            source='onnx-tensorrt@6.0 to @96e7811: attrs.get("keepdims", 1) as a truth value; measured with '
+                   "TensorRT-RTX"),
+    refuses("TopK", since(8, 5, rtx=True), attr={"largest": other_than(0, 1)}, reason="{name} {value} is read as 1",
+            source="onnx-tensorrt@fd119fe to @96e7811: attrs.get<int>('largest', 1) as a truth value; measured with "
+                   "TensorRT-RTX"),
+    refuses("GridSample", RTX, attr={"align_corners": other_than(0, 1)}, reason="{name} {value} is read as 0",
+            source="measured with TensorRT-RTX alone, against ONNX Runtime"),
+    refuses("ReduceMax ReduceMin", between((8, 4), (8, 4)), dtype="bool",
+            source="measured with TensorRT 8.4.1.5: ReduceLayer only supports Float, Half, Int8, and Int32 data types"),
+    refuses("ReduceMax ReduceMin", since(10, 0, rtx=True), dtype="bool uint8", section="4",
+            source="onnx-tensorrt@886aff9: BOOL and UINT8 are rejected from 10.0 on; measured with TensorRT-RTX"),
+    refuses("Softmax LogSoftmax", between((8, 4), (8, 4)), opset=above(12), rank=(0, 1),
+            source="measured with TensorRT 8.4.1.5: [Softmax]: at least 2 dimensions are required for input"),
+    refuses("Softmax LogSoftmax Hardmax", RTX, opset=above(12), rank=(0, 1),
+            source="measured with TensorRT-RTX alone: `Invalid Node`; below opset 13 it is read in two dimensions"),
+    refuses("MeanVarianceNormalization", since(11, 0, rtx=True), dtype=HALVES,
+            source="measured with TensorRT-RTX: its fp32 constants meet the input's type; releases from 11.0 are "
+                   "strongly typed too"),
+    refuses(REDUCE + " ReduceSum ReduceLogSum", up_to(9, 3), attr={"noop_with_empty_axes": 1}, lacks=(1, "axes"),
+            reason="noop_with_empty_axes is not read: it would reduce over every axis", section="1b",
+            source="onnx-tensorrt@1def182: noop_with_empty_axes is not read"),
+    refuses("ReduceL1 ReduceL2 ReduceLogSum ReduceSumSquare", RTX, attr={"noop_with_empty_axes": 1}, lacks=(1, "axes"),
+            reason="noop_with_empty_axes would return the input, not what the operator makes of each number",
+            source="measured with TensorRT-RTX alone: with noop_with_empty_axes and no axes it hands its input on"),
 )
-def normalized_halves(node: Node) -> str | None:
-    dtype = dtype_of(node)
-    return f"{dtype_name(dtype)} is refused" if dtype in HALVES else None
+# fmt: on

@@ -6,117 +6,56 @@ from onnx import TensorProto
 
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import is_static
-from surgeon.targets.condition import condition, constant_of, input_of, opset_of, rank_of, shape_of
+from surgeon.targets.condition import condition, constant_of, input_of, opset_of, shape_of
 from surgeon.targets.releases import RTX, between, since, up_to
+from surgeon.targets.rows import other_than, refuses
 
 SCALES_CONE = 64  # nodes that are looked at behind computed scales
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
 
 
-@condition(
-    "GridSample",
-    between((8, 5), (11, 0)),
-    section="1b",
-    source="onnx-tensorrt@1def182: an unknown mode stays kNEAREST; TensorRT-RTX 1.7.1 reads it right",
+# fmt: off
+ROWS = (
+    refuses("GridSample", between((8, 5), (11, 0)), given="mode", attr={"mode": ("linear", "cubic")},
+            reason="the mode name {value} of opset 20 is not read: it would take the nearest pixel", section="1b",
+            source="onnx-tensorrt@1def182: an unknown mode stays kNEAREST; TensorRT-RTX 1.7.1 reads it right"),
+    refuses("GridSample", since(8, 5), rank=other_than(4), section="6",
+            source="onnx-tensorrt@fd119fe: addGridSample takes four dimensions; TensorRT-RTX 1.7.1 builds five"),
+    refuses("Resize", up_to(9, 3), attr={"antialias": other_than(0)},
+            reason="antialias is not read: it would resize without", section="1b",
+            source="onnx-tensorrt@1def182: antialias, keep_aspect_ratio_policy and axes are not read"),
+    refuses("Resize", up_to(9, 3), attr={"keep_aspect_ratio_policy": other_than("stretch")},
+            reason="keep_aspect_ratio_policy is not read: it would stretch", section="1b",
+            source="onnx-tensorrt@1def182: antialias, keep_aspect_ratio_policy and axes are not read"),
+    refuses("Resize", up_to(9, 3), given="axes", reason="axes is not read", section="1b",
+            source="onnx-tensorrt@1def182: antialias, keep_aspect_ratio_policy and axes are not read"),
+    refuses("Resize", since(10, 0, rtx=True), attr={"antialias": other_than(0)}, reason="antialias is refused",
+            section="6", source="onnx-tensorrt@eb43908 onnxOpCheckers.cpp"),
+    refuses("Resize", since(10, 0, rtx=True), attr={"keep_aspect_ratio_policy": other_than("stretch")},
+            section="6", source="onnx-tensorrt@eb43908 onnxOpCheckers.cpp"),
+    refuses("Resize", since(8, 0, rtx=True),
+            attr={"coordinate_transformation_mode": ("tf_crop_and_resize", "half_pixel_symmetric")},
+            section="6", source="onnx-tensorrt@4225037: no importer of this mode"),
+    refuses("Resize", up_to(8, 4), attr={"mode": "cubic"}, reason="cubic interpolation is refused", section="6",
+            source="onnx-tensorrt@9f82b2b: does not support cubic interpolation"),
+    refuses("Resize", since(8, 0),
+            attr={"coordinate_transformation_mode": "tf_half_pixel_for_nn",
+                  "nearest_mode": other_than("round_prefer_floor")},
+            reason="tf_half_pixel_for_nn goes with round_prefer_floor alone, not with {value}",
+            source="onnx-tensorrt@3f211d6 to @96e7811: only support round_prefer_floor nearest mode in "
+                   "tf_half_pixel_for_nn; 9.1 to 9.3 do not read the other (@1def182); measured with TensorRT 8.4.1.5"),
+    refuses("Resize", between((7, 0), (7, 2, 2)), attr={"coordinate_transformation_mode": other_than("asymmetric")},
+            source="onnx-tensorrt@84b5be1: asymmetric and floor alone"),
+    refuses("Resize", between((7, 0), (7, 2, 2)), attr={"mode": "nearest", "nearest_mode": other_than("floor")},
+            source="onnx-tensorrt@84b5be1: asymmetric and floor alone"),
+    refuses("RoiAlign", since(8, 5), attr={"sampling_ratio": 0},
+            reason="sampling_ratio 0 (adaptive) is not there: it would take one sample a bin", section="1b",
+            source="onnx-tensorrt@1def182: the default of sampling_ratio is 1, ONNX's is 0 (adaptive)"),
+    refuses("Resize", RTX, attr={"coordinate_transformation_mode": "tf_half_pixel_for_nn"}, given=3,
+            reason="sizes are not read with tf_half_pixel_for_nn: scales are",
+            source="measured with TensorRT-RTX 1.7.1: The shape of weights must align with input data"),
 )
-def grid_sample_mode(node: Node) -> str | None:
-    mode = node.attrs.get("mode")
-    if mode not in ("linear", "cubic"):
-        return None
-    return f"the mode name '{mode}' of opset 20 is not read: it would take the nearest pixel"
-
-
-@condition(
-    "GridSample",
-    since(8, 5),
-    section="6",
-    source="onnx-tensorrt@fd119fe: addGridSample takes four dimensions; TensorRT-RTX 1.7.1 builds five",
-)
-def grid_sample_rank(node: Node) -> str | None:
-    rank = rank_of(node)
-    return f"the input has {rank} dimensions; four are supported" if rank not in (None, 4) else None
-
-
-@condition(
-    "Resize",
-    up_to(9, 3),
-    section="1b",
-    source="onnx-tensorrt@1def182: antialias, keep_aspect_ratio_policy and axes are not read",
-)
-def resize_unread(node: Node) -> str | None:
-    if node.attr("antialias"):
-        return "antialias is not read: it would resize without"
-    if node.attr("keep_aspect_ratio_policy") not in (None, "stretch"):
-        return "keep_aspect_ratio_policy is not read: it would stretch"
-    return "axes is not read" if "axes" in node.attrs else None
-
-
-@condition("Resize", since(10, 0, rtx=True), section="6", source="onnx-tensorrt@eb43908 onnxOpCheckers.cpp")
-def resize_refused(node: Node) -> str | None:
-    if node.attr("antialias"):
-        return "antialias is refused"
-    if node.attr("keep_aspect_ratio_policy") not in (None, "stretch"):
-        return "only 'stretch' is taken as keep_aspect_ratio_policy"
-    return None
-
-
-@condition("Resize", since(8, 0, rtx=True), section="6", source="onnx-tensorrt@4225037: no importer of this mode")
-def resize_crop(node: Node) -> str | None:
-    mode = node.attr("coordinate_transformation_mode")
-    if mode not in ("tf_crop_and_resize", "half_pixel_symmetric"):
-        return None
-    return f"coordinate_transformation_mode '{mode}' is refused"
-
-
-@condition("Resize", up_to(8, 4), section="6", source="onnx-tensorrt@9f82b2b: does not support cubic interpolation")
-def resize_cubic(node: Node) -> str | None:
-    return "cubic interpolation is refused" if node.attr("mode") == "cubic" else None
-
-
-@condition(
-    "Resize",
-    since(8, 0),
-    source="onnx-tensorrt@3f211d6 to @96e7811: only support round_prefer_floor nearest mode in tf_half_pixel_for_nn; "
-    "9.1 to 9.3 do not read the other (@1def182); measured with TensorRT 8.4.1.5",
-)
-def resize_rounding(node: Node) -> str | None:
-    rounding = node.attr("nearest_mode")
-    if node.attr("coordinate_transformation_mode") != "tf_half_pixel_for_nn" or rounding == "round_prefer_floor":
-        return None
-    return f"tf_half_pixel_for_nn goes with round_prefer_floor alone, not with '{rounding}'"
-
-
-@condition("Resize", between((7, 0), (7, 2, 2)), source="onnx-tensorrt@84b5be1: asymmetric and floor alone")
-def resize_asymmetric(node: Node) -> str | None:
-    coordinates, rounding = node.attr("coordinate_transformation_mode"), node.attr("nearest_mode")
-    if coordinates not in (None, "asymmetric"):
-        return f"coordinate_transformation_mode '{coordinates}' is refused; only 'asymmetric' is taken"
-    if node.attr("mode") == "nearest" and rounding not in (None, "floor"):
-        return f"nearest_mode '{rounding}' is refused; only 'floor' is taken"
-    return None
-
-
-@condition(
-    "RoiAlign",
-    since(8, 5),
-    section="1b",
-    source="onnx-tensorrt@1def182: the default of sampling_ratio is 1, ONNX's is 0 (adaptive)",
-)
-def roi_align(node: Node) -> str | None:
-    if node.attr("sampling_ratio"):
-        return None
-    return "sampling_ratio 0 (adaptive) is not there: it would take one sample a bin"
-
-
-@condition(
-    "Resize",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: The shape of weights must align with input data",
-)
-def resize_by_sizes(node: Node) -> str | None:
-    if node.attr("coordinate_transformation_mode") != "tf_half_pixel_for_nn" or input_of(node, 3) is None:
-        return None
-    return "sizes are not read with tf_half_pixel_for_nn: scales are"
+# fmt: on
 
 
 @condition(

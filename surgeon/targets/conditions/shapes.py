@@ -6,8 +6,9 @@ from onnx import TensorProto
 
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
-from surgeon.targets.condition import condition, constant_of, input_of, opset_of, rank_of, shape_of
+from surgeon.targets.condition import condition, constant_of, input_of, rank_of, shape_of
 from surgeon.targets.releases import EVERYWHERE, RTX, between, up_to
+from surgeon.targets.rows import above, other_than, refuses
 from surgeon.targets.tables import SHAPE_INPUTS
 
 SHAPE_CONE = 256  # nodes that are looked at behind one computed shape
@@ -77,17 +78,6 @@ def reshape_zero(node: Node) -> str | None:
 
 
 @condition(
-    "Reshape",
-    between((8, 4), (8, 6)),
-    source="measured with TensorRT 8.4.1.5: `Attribute not found: allowzero`; 8.5 and 8.6 taken to be alike",
-)
-def reshape_bare(node: Node) -> str | None:
-    if "allowzero" in node.attrs or opset_of(node) < 14:
-        return None
-    return "allowzero must be written out from opset 14 on"
-
-
-@condition(
     "EyeLike",
     EVERYWHERE,
     section="6",
@@ -100,13 +90,14 @@ def eye_like(node: Node) -> str | None:
     return "its size is not static: `Eyelike does not work for dynamically shaped tensors`"
 
 
-@condition("SpaceToDepth", RTX, source="measured with TensorRT-RTX alone: the mode came with opset 28")
-def space_to_depth_mode(node: Node) -> str | None:
-    mode = node.attrs.get("mode", "DCR")
-    return None if mode == "DCR" else f"the mode '{mode}' is not read"
-
-
-@condition("DepthToSpace SpaceToDepth", EVERYWHERE, section="6", source="onnx-tensorrt@3b9c961: N, C, H, W")
-def depth_to_space_rank(node: Node) -> str | None:
-    rank = rank_of(node)
-    return f"the input has {rank} dimensions; four are taken" if rank not in (None, 4) else None
+# fmt: off
+ROWS = (
+    refuses("Reshape", between((8, 4), (8, 6)), opset=above(13), lacks="allowzero",
+            reason="allowzero must be written out from opset 14 on",
+            source="measured with TensorRT 8.4.1.5: `Attribute not found: allowzero`; 8.5 and 8.6 taken to be alike"),
+    refuses("SpaceToDepth", RTX, attr={"mode": other_than("DCR")}, reason="the mode {value} is not read",
+            source="measured with TensorRT-RTX alone: the mode came with opset 28"),
+    refuses("DepthToSpace SpaceToDepth", EVERYWHERE, rank=other_than(4), section="6",
+            source="onnx-tensorrt@3b9c961: N, C, H, W"),
+)
+# fmt: on

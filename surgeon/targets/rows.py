@@ -1,0 +1,300 @@
+"""Conditions as rows: the types, ranks, attributes and inputs with which targets refuse an operator.
+
+refuses("Relu", since(9, 0, rtx=True), dtype="int32", source="...")
+refuses("Trilu", between((8, 5), (8, 5)), rank=other_than(2), source="...")
+refuses("Conv", RTX, attr={"pads": some(below(0))}, reason="the negative pads {value} are refused", source="...")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, TypeAlias
+
+from onnx import TensorProto
+
+from surgeon.ir.graph import Node
+from surgeon.targets.condition import (
+    Check,
+    Condition,
+    Scope,
+    document,
+    dtype_name,
+    dtype_of,
+    input_of,
+    is_weights,
+    opset_of,
+    outputs_of,
+    rank_of,
+    shape_of,
+)
+from surgeon.targets.releases import Range
+
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Values that are refused; `kind` is the function below that made it, `values` what that was given."""
+
+    kind: str
+    values: tuple[Any, ...]
+    refuses: Callable[[Any], bool]
+
+
+Values: TypeAlias = "int | str | Collection[int] | Collection[str] | Limit"
+
+
+def above(most: int) -> Limit:
+    """Every number above one, which is the last that is taken."""
+    return Limit("above", (most,), lambda value: bool(value > most))
+
+
+def below(least: int) -> Limit:
+    """Every number below one, which is the first that is taken."""
+    return Limit("below", (least,), lambda value: bool(value < least))
+
+
+def other_than(*taken: int | str) -> Limit:
+    """Every value but those that are taken."""
+    return Limit("other_than", taken, lambda value: value not in taken)
+
+
+def some(refused: Values) -> Limit:
+    """Lists that hold a value that is refused."""
+    return Limit("some", (refused,), lambda values: any(map(_among(refused), values)))
+
+
+def _among(refused: Values) -> Callable[[Any], bool]:
+    """The question whether a value is refused."""
+    if isinstance(refused, Limit):
+        return refused.refuses
+    values = (refused,) if isinstance(refused, int | str) else tuple(refused)
+    return lambda value: value in values
+
+
+@dataclass(frozen=True, eq=False)
+class Row(Condition):
+    """A condition as data: `targets` refuse the nodes of `operators` for which all of this holds.
+
+    What is not known, such as a rank that is not inferred, is not refused.
+
+    operators  names of ONNX operators, with spaces between them
+    dtype      types of an input that are refused: names of ONNX's text with spaces between them, or numbers of
+               TensorProto.DataType
+    rank       numbers of dimensions of the input
+    weights    whether the input is an initializer or a Constant, or left out
+    empty      whether the input has no elements
+    input      the position of the input that these four are said of; of several positions one is enough
+    made       types of the first output
+    outputs    how many outputs have a name
+    attr       by attribute, its values that are refused; one that is left out has the schema's default
+    given      attributes, and positions of inputs, of which one is given
+    lacks      attributes, and positions of inputs, that are all left out
+    opset      opsets of the model
+    unless     what the node is taken for all the same
+    reason     why, a part of a sentence; it may name {op}, {dtype}, {rank}, {input}, {made}, {given}, and {name} and
+               {value} of the last attribute. Where it is left out, the row says what it refuses
+    section    the section of docs/trt-support.md that says it
+    source     file, commit and words that say it, or what it was measured with
+    """
+
+    name: str = field(init=False)  # made of what it asks, such as "Relu.dtype"
+    check: Check = field(init=False)
+    scopes: tuple[Scope, ...] = field(init=False)
+    rounds: bool = field(init=False, default=False)
+    operators: str
+    targets: Range
+    _: KW_ONLY
+    dtype: str | Collection[int] | Limit | None = None
+    rank: Values | None = None
+    weights: bool | None = None
+    empty: bool = False
+    input: int | tuple[int, ...] = 0
+    made: str | Collection[int] | Limit | None = None
+    outputs: Values | None = None
+    attr: Mapping[str, Values] = field(default_factory=dict)
+    given: int | str | tuple[int | str, ...] = ()
+    lacks: int | str | tuple[int | str, ...] = ()
+    opset: Limit | None = None
+    unless: Callable[[Node], bool] | None = None
+    reason: str = ""
+    section: str = ""
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        operators = tuple(self.operators.split())
+        scopes = (Scope(operators, self.targets, document(self.section, self.source)),)
+        made = {"name": ".".join([operators[0], *_keys(self)]), "check": _check(self), "scopes": scopes}
+        for name, value in made.items():
+            object.__setattr__(self, name, value)
+
+    def asks_at(self, opset: int) -> bool:
+        """Whether it asks anything of the nodes of an opset."""
+        return self.opset is None or self.opset.refuses(opset)
+
+
+def _keys(row: Row) -> Iterator[str]:
+    """What a row asks, in words: attributes, positions of inputs, and fields."""
+    position = row.input if isinstance(row.input, int) else 0
+    named = (*row.attr, *_all(row.given)[:1], *_all(row.lacks)[:1], *([position] if position else []))
+    yield from map(str, dict.fromkeys(named))
+    fields = ("dtype", "rank", "weights", "made", "outputs", "opset")
+    yield from (field for field in fields if getattr(row, field) is not None)
+    yield from ["empty"] * row.empty
+
+
+refuses = Row
+Part: TypeAlias = "Callable[[Node], bool]"
+
+
+def _check(row: Row) -> Check:
+    parts, reason = tuple(_parts(row)), row.reason or _reason(row)
+    is_plain = "{" not in reason
+
+    def check(node: Node) -> str | None:
+        for part in parts:
+            if not part(node):
+                return None
+        return reason if is_plain else reason.format(**_found(row, node))
+
+    return check
+
+
+def _parts(row: Row) -> Iterator[Part]:
+    """The questions of a row to a node, the cheap ones first."""
+    opset, given, lacks, unless = row.opset, _all(row.given), _all(row.lacks), row.unless
+    if opset is not None:
+        yield lambda node: opset.refuses(opset_of(node))
+    for name, values in row.attr.items():
+        yield _asks_attribute(name, values)
+    if given:
+        yield lambda node: any(_has(node, name) for name in given)
+    if lacks:
+        yield lambda node: not any(_has(node, name) for name in lacks)
+    if row.outputs is not None:
+        refused = _among(row.outputs)
+        yield lambda node: refused(outputs_of(node))
+    if row.weights is not None or row.empty or row.dtype is not None or row.rank is not None:
+        yield _asks_inputs(row)
+    if row.made is not None:
+        made = _among(_types(row.made))
+        yield lambda node: made(_made(node))
+    if unless is not None:
+        yield lambda node: not unless(node)
+
+
+def _asks_attribute(name: str, values: Values) -> Part:
+    refused = _among(values)
+
+    def asks(node: Node) -> bool:
+        value = node.attr(name)
+        return value is not None and refused(value)
+
+    return asks
+
+
+def _asks_inputs(row: Row) -> Part:
+    """The question to the inputs of which one has to have the type, the rank, the weights and no elements."""
+    if isinstance(row.input, int):
+        return _asks_input(row, row.input)
+    each = [_asks_input(row, position) for position in row.input]
+    return lambda node: any(asks(node) for asks in each)
+
+
+def _asks_input(row: Row, position: int) -> Part:
+    weights, empty = row.weights, row.empty
+    types = None if row.dtype is None else _among(_types(row.dtype))
+    ranks = None if row.rank is None else _among(row.rank)
+
+    def asks(node: Node) -> bool:
+        if types is not None and not types(dtype_of(node, position)):
+            return False
+        if weights is not None and is_weights(input_of(node, position)) is not weights:
+            return False
+        if ranks is not None:
+            rank = rank_of(node, position)
+            if rank is None or not ranks(rank):
+                return False
+        return not empty or 0 in (shape_of(node, position) or ())
+
+    return asks
+
+
+def _has(node: Node, name: int | str) -> bool:
+    return name in node.attrs if isinstance(name, str) else input_of(node, name) is not None
+
+
+def _made(node: Node) -> int:
+    """The type of the first output; 0 where it is not inferred."""
+    made = node.outputs[0] if node.outputs else None
+    return 0 if made is None else node.graph.model.dtype(made)
+
+
+def _types(names: str | Collection[int] | Limit) -> Values:
+    """The types as TensorProto.DataType has them; what is not inferred is none of them."""
+    if isinstance(names, Limit):
+        return other_than(0, *(TensorProto.DataType.Value(str(name).upper()) for name in names.values))
+    if not isinstance(names, str):
+        return names
+    return frozenset(TensorProto.DataType.Value(name.upper()) for name in names.split())
+
+
+def _all(names: int | str | tuple[int | str, ...]) -> tuple[int | str, ...]:
+    return names if isinstance(names, tuple) else (names,)
+
+
+# ---- words -----------------------------------------------------------------------------------------------------------
+
+
+def _reason(row: Row) -> str:
+    """What a row that has no reason of its own says: what it refuses, and what is taken instead."""
+    if row.rank is not None:
+        return _reason_of_rank(row.rank, row.input)
+    if row.attr:
+        return "{name} {value} is refused" + _others(list(row.attr.values())[-1])
+    said = {"dtype": row.dtype, "made": row.made, "given": row.given or None}
+    word = next((word for word, asked in said.items() if asked is not None), None)
+    return "more than one output is refused" if word is None else f"{{{word}}} is refused"
+
+
+def _reason_of_rank(rank: Values, position: int | tuple[int, ...]) -> str:
+    tail = ""
+    if isinstance(rank, Limit):
+        words = {"above": "{} are the most", "below": "at least {} are needed", "other_than": "{} are supported"}
+        tail = "; " + words[rank.kind].format(NUMBERS[rank.values[0]]).replace("one are", "one is")
+    if position != 0:
+        return "its input {input} has {rank}" + tail
+    few = {0: "without dimensions", 1: "of one dimension"}
+    words_of = few.get(rank) if isinstance(rank, int) else None
+    return f"an input {words_of or 'of {rank}'} is refused{tail}"
+
+
+def _others(refused: Values) -> str:
+    """The values that an attribute may have, to the end of a sentence."""
+    if not isinstance(refused, Limit) or refused.kind != "other_than":
+        return ""
+    words = " and ".join(str(_written(value)) for value in refused.values)
+    return f"; only {words} {'is' if len(refused.values) == 1 else 'are'} supported"
+
+
+def _found(row: Row, node: Node) -> dict[str, Any]:
+    """What a reason may name of a node that a row refuses."""
+    found: dict[str, Any] = {"op": node.op}
+    found["given"] = next((name for name in _all(row.given) if _has(node, name)), None)
+    for name in row.attr:
+        found.update(name=name, value=_written(node.attr(name)))
+    positions = (row.input,) if isinstance(row.input, int) else row.input
+    place = found["input"] = next((k for k in positions if _asks_input(row, k)(node)), positions[0])
+    if row.dtype is not None:
+        found["dtype"] = dtype_name(dtype_of(node, place))
+    if row.rank is not None:
+        rank = rank_of(node, place)
+        found["rank"] = f"{rank} dimension{'s' * (rank != 1)}"
+    if row.made is not None:
+        found["made"] = dtype_name(_made(node))
+    return found
+
+
+def _written(value: Any) -> Any:
+    return f"'{value}'" if isinstance(value, str) else value

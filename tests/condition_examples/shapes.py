@@ -1,0 +1,67 @@
+"""Examples of the conditions about shapes."""
+
+from __future__ import annotations
+
+from condition_examples.example import Example, both
+
+BAD_INPUT = "its input {} must be an initializer"
+SHAPED = {  # by operator: inputs behind x, a computed integer tensor `r` in one of them
+    "ConstantOfShape": ("y = ConstantOfShape (r)",),
+    "Expand": ("y = Expand (x, r)",),
+    "Pad": ("y = Pad (x, r)",),
+    "Reshape": ("y = Reshape (x, r)",),
+    "Resize": ('y = Resize <coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"> (x, , , r)',),
+    "Slice": ("y = Slice (x, r, e, a)", "y = Slice (x, e, r, a)"),
+    "Tile": ("y = Tile (x, r)",),
+}
+DEEP = "(float[2,3] x, int64[2,1] d) => (float[a,b] y) <int64[1] all = {-1}, int64[2] e = {1, 1}, int64[2] a = {0, 1}>"
+CONE = "its input {} is computed through 'f' of 2 dimensions; one at most is taken"
+
+
+def deep(op: str, call: str) -> Example:
+    position = call[call.index("(x") :].count(",", 0, call[call.index("(x") :].index("r")) if "(x" in call else 0
+    before = {"Pad": (BAD_INPUT.format(1),)}.get(op, ())
+    first = {"Pad": "8.2", "Reshape": "6.0", "Resize": "6.0", "Slice": "6.0"}.get(op, "7.0")
+    text = f"{DEEP} {{ f = Neg (d) r = Reshape (f, all) {call} }}"
+    taken = text.replace("int64[2,1] d", "int64[2] d")
+    return Example(op, f"{first} to 8.4", CONE.format(position), 13, text, (taken,), beside=before)
+
+
+def deep_range(position: int) -> Example:
+    inputs = ", ".join("r" if position == k else "one" for k in range(3))
+    text = (
+        "(int64[1,1] d) => (int64[n] y) <int64 one = {1}, int64[0] none = {}>"
+        f" {{ f = Neg (d) r = Reshape (f, none) y = Range ({inputs}) }}"
+    )
+    return Example(
+        "Range", "7.0 to 8.4", CONE.format(position), 13, text, (text.replace("int64[1,1] d", "int64[1] d"),)
+    )
+
+
+EXAMPLES: dict[str, list[Example]] = {
+    "shape_range": [
+        Example("Shape", "6.0 to 9.3", "start and end are not read: it would return the whole shape", 15, *both(f"(float[2,3] x) => (int64[n] y) {{ y = Shape <{written} = 1> (x) }}", f"{written} = 1", "start = 0", "start = -2", "end = 2"))
+        for written in ("start", "end")
+    ],
+    "shape_tensor_rank": [
+        *(deep(op, call) for op, calls in SHAPED.items() for call in calls),
+        *(deep_range(position) for position in range(3)),
+    ],
+    "reshape_zero": [
+        Example(
+            "Reshape", "7.0 to 8.2", "allowzero is not read: 0 would copy the dimension", 14,
+            *both("(float[2,3] x, int64[2] c) => (float[a,b] y) <int64[2] s = {0, 3}, int64[2] t = {3, 2}> { y = Reshape <allowzero = 1> (x, s) }", "<allowzero = 1> (x, s)", "<allowzero = 1> (x, t)", "<allowzero = 0> (x, s)"),
+        ),
+        Example(
+            "Reshape", "7.0 to 8.2", "allowzero is not read: 0 would copy the dimension", 14,
+            *both("(float[2,3] x, int64[2] c) => (float[a,b] y) <int64[2] t = {3, 2}> { y = Reshape <allowzero = 1> (x, c) }", "(x, c)", "(x, t)"),
+        ),
+    ],
+    "eye_like": [
+        Example(
+            "EyeLike", "7.2.2 to 11.4, rtx", "its size is not static: `Eyelike does not work for dynamically shaped tensors`", 9,
+            *both(f"(float{shape} x) => (float[a,b] y) {{ y = EyeLike (x) }}", f"float{shape}", "float[2,3]"),
+        )
+        for shape in ("[N,3]", "[]")
+    ],
+}  # fmt: skip
