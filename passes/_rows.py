@@ -83,7 +83,7 @@ class Reading:
 
     def shape(self, value: Value) -> list[Dim]:
         """The sizes of a tensor, and of one of rows how many places there are."""
-        found, shape = self.state(value), require_some(self.b.shape(value), "a rank behind the places is not known")
+        found, shape = self.state(value), self.b.known_shape(value)
         axis = found.axis if isinstance(found, Rows) else None
         named = [
             d if isinstance(d, int) else self._told(value, k - len(shape)) or (value, k) for k, d in enumerate(shape)

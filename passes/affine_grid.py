@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Builder, Stage, attr, op, require, require_some, rule, var
+from surgeon import Builder, Stage, attr, op, require, rule, var
 from surgeon.ir.graph import Value
 
 LARGEST = 2**24  # numbers in the grid
@@ -44,7 +44,7 @@ def _line(size: int, aligned: bool) -> np.ndarray:
 
 def _computed(b: Builder, theta: Value, size: Value, aligned: bool) -> Value:
     """The grid of a size that is computed: x of the last axis first."""
-    rank = require_some(b.shape(theta), "the rank of its input is not known")[1]
+    rank = b.known_shape(theta)[1]
     require(rank in (2, 3), "how many axes it has is not known")
     assert isinstance(rank, int)
     found = _column(b, theta, rank, rank)

@@ -100,7 +100,7 @@ scale, bias, mean, variance = var("scale"), var("bias"), var("mean"), var("varia
 def in_training(b, x, scale, bias, mean, variance, epsilon, momentum):
     if not _is_training(b, b.root) or not b.root.attrs.get("spatial", 1):
         no_match()
-    rank = require_some(b.rank(x), f"the rank of '{x.name}' is not known")
+    rank = b.known_rank(x)
     axes = [0, *range(2, rank)]
     y = normalised(b, x, axes, epsilon)
     y = with_affine(b, y, of_channels(b, scale, rank), of_channels(b, bias, rank), b.dtype(x))

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from onnx import GraphProto, NodeProto, helper
 
-from surgeon import Builder, Stage, no_match, op, require, require_some, rule
+from surgeon import Builder, Stage, no_match, op, require, rule
 from surgeon.ir.graph import Graph, Node, Value
 from surgeon.ir.lattice import FLOATS
 
@@ -118,7 +118,7 @@ def _whole(b: Builder, grown: Growing, first: Value, rows: Value) -> Value:
     if grown.maker.key == "SequenceInsert":
         whole = b.SplitToSequence(rows, axis=0, keepdims=0)
         return whole
-    rank = require_some(b.rank(grown.item), "the rank of what it adds is not known")
+    rank = b.known_rank(grown.item)
     axis = grown.maker.attr("axis") % rank
     added = joined(b, moved_axis(b, rows, rank + 1, 0, axis), axis)
     shape = b.shape(first)

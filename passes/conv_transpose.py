@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from surgeon import Builder, Stage, op, require, require_some, rule, var
+from surgeon import Builder, Stage, op, require, rule, var
 from surgeon.ir.graph import Node, Value
 from surgeon.targets.conditions.convolutions import deconvolution_padding
 
@@ -31,8 +31,7 @@ x, weight = var("x"), var("weight")
 
 @rule(op.ConvTranspose(x, weight, ...), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, weight):
-    node, rank = b.root, b.rank(x)
-    require(rank is not None, "the rank of the input is not known")
+    node, rank = b.root, b.known_rank(x)
     attrs = dict(node.attrs)
     auto = attrs.get("auto_pad") or "NOTSET"
     if auto == "VALID" and any(attrs.get("output_padding", ())):
@@ -60,7 +59,7 @@ def _taken(b: Builder, x: Value, weight: Value, bias: Value | None, attrs: dict[
     bare = _kept(b, b.ConvTranspose(x, weight, **attrs), x)
     if bare is None:
         return None
-    rank = require_some(b.rank(x), "the rank of the input is not known")
+    rank = b.known_rank(x)
     added: Value = b.Add(bare, b.Unsqueeze(bias, axes=list(range(1, rank - 1))))
     return added
 
@@ -83,8 +82,7 @@ def _with_zeros_between(b: Builder, x: Value, attrs: dict[str, Any], auto: str) 
     Zeros between the weights would do as well, but for an input that is inf: 0 * inf is no number.
     """
     require(auto in ("NOTSET", "VALID"), "auto_pad says the padding of strides together with dilations")
-    channels = (b.shape(x) or ())[1]
-    require(isinstance(channels, int), "the number of channels is not static")
+    channels = b.static_size(x, 1)
     strides = attrs["strides"]
     more = attrs.get("output_padding", [0] * len(strides))
     zeros_behind = {"output_padding": more} if any(more) else {}

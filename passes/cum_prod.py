@@ -28,8 +28,7 @@ x, axis = var("x"), const("axis")
     strategy="decompose",
 )
 def decompose(b, x, axis, exclusive, reverse):
-    shape = b.shape(x)
-    require(shape is not None, "the rank of the input is not known")
+    shape = b.known_shape(x)
     at = int(axis.reshape(())) % len(shape)
     length = shape[at]
     if isinstance(length, int):

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, op, require, require_some, rule, var
+from surgeon import Builder, Stage, op, require, rule, var
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import HALVES
 from surgeon.targets.conditions.windows import per_axis
@@ -32,8 +32,8 @@ BEYOND = 2.0  # pixels outside the picture: nothing of it is seen from there
 @rule(op.DeformConv(x, weight, offset, ...), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, weight, offset):
     node = b.root
-    channels = require_some(b.shape(x), "the rank of its input is not known")[1]
-    kernel = require_some(b.shape(weight), "the sizes of its weights are not known")
+    channels = b.known_shape(x)[1]
+    kernel = b.known_shape(weight)
     require(len(kernel) == 4, "it has not two spatial dimensions")
     require(
         all(isinstance(d, int) for d in (channels, *kernel)), "its channels or the sizes of its kernel are not static"

@@ -22,9 +22,7 @@ x = var("x")
 
 @rule(op.Det(x), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x):
-    shape = b.shape(x)
-    require(shape is not None and isinstance(shape[-1], int), "the size of the matrices is not static")
-    size = shape[-1]
+    size = b.static_size(x, -1)
     require(1 <= size <= LARGEST, f"the matrices have {size} rows; up to {LARGEST} are written out")
     return b.Squeeze(_eliminated(b, x, size), axes=[-2, -1])
 

@@ -31,8 +31,7 @@ x = var("x")
 
 @rule(op.DFT(x, ..., inverse=attr("inverse"), onesided=attr("onesided")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, inverse, onesided):
-    shape = b.shape(x)
-    require(shape is not None, "the rank of the input is not known")
+    shape = b.known_shape(x)
     rank, axis = len(shape), _axis(b)
     axis += rank if axis < 0 else 0
     given, channels = shape[axis], shape[-1]

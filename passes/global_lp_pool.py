@@ -19,8 +19,7 @@ x = var("x")
 @rule(op.GlobalLpPool(x, p=attr("p")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, p):
     require(p > 0, f"p is {p}: there is no such root")
-    rank = b.rank(x)
-    require(rank is not None, "the rank of the input is not known")
+    rank = b.known_rank(x)
     axes = list(range(2, rank))
     if p in (1, 2):
         return b.node(f"ReduceL{p}", [x], 1, "", {"axes": axes, "keepdims": 1})

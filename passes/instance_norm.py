@@ -220,7 +220,7 @@ def batch_norm_in_training(b, x, scale, bias, epsilon):
 
 @rule(node, stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, scale, bias, epsilon):
-    rank = require_some(b.rank(x), f"the rank of '{x.name}' is not known, so its spatial axes are not")
+    rank = b.known_rank(x)
     require(rank > 2, "it has no spatial axes")
     _require_worth_on_dla(b, x)
     y = _by_layer_norm(b, x, scale, bias, epsilon)

@@ -154,10 +154,7 @@ def _is_int8_constant(editor: Editor, value: Value) -> bool:
 
 def _axis_of_table(b: Builder, gather: Node, rows: Value) -> int:
     """The axis of the table along which the scales stand; of what is looked up they are told."""
-    rank, count = b.rank(input_of(b.root)), b.rank(rows)
-    require(rank is not None and count is not None, "the rank of what is looked up is not known")
-    assert rank is not None
-    assert count is not None
+    rank, count = b.known_rank(input_of(b.root)), b.known_rank(rows)
     axis, along = b.root.attr("axis") % rank, gather.attr("axis") % (rank - count + 1)
     require(not along <= axis < along + count, "it has a scale for each row that is looked up")
     return axis if axis < along else axis - count + 1

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from functools import reduce
 
-from surgeon import Builder, Stage, attr, op, require, require_some, rule, var
+from surgeon import Builder, Stage, attr, op, require, rule, var
 from surgeon.ir.graph import Value
 from surgeon.targets.conditions.types import floats_alone
 
@@ -69,7 +69,7 @@ def _spread(b: Builder, term: Value, name: str, letters: str) -> Value:
 
 def _product(b: Builder, x: Value, y: Value) -> Value:
     """The sum, over the axis that both have, of their products."""
-    left, right = (require_some(b.shape(v), "the rank of an input is not known") for v in (x, y))
+    left, right = (b.known_shape(v) for v in (x, y))
     count = math.prod(d for d in (*left[-2:], *right[-1:]) if isinstance(d, int))
     require(count <= LARGEST, f"it holds more than {LARGEST} products at once")
     if len(right) == 1:

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import DOMAIN, Builder, Stage, attr, meaning, no_match, op, require, require_some, rule, var
+from surgeon import DOMAIN, Builder, Stage, attr, meaning, no_match, op, require, rule, var
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import HALVES
 
@@ -152,7 +152,7 @@ def _own(b: Builder, source: Value, n: Normalisation, parts: tuple[Factor, Facto
 
 @rule(native, stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, scale, axis, epsilon, bias=None):
-    rank = require_some(b.rank(x), f"the rank of '{x.name}' is not known, so the normalised axes are not")
+    rank = b.known_rank(x)
     return _written(b, x, range(axis % rank, rank), epsilon, scale, bias)
 
 

@@ -169,7 +169,7 @@ def _first_elements(b: Builder, value: Value, places: Value, mask: Value) -> Val
     if node is None or node.key != "Slice" or not takes_first(b, node, places):
         return None
     see(b, node)
-    shape = require_some(b.shape(mask), "the rank of the mask is not known")
+    shape = b.known_shape(mask)
     require(sum(not isinstance(d, int) for d in shape) <= 1, "the mask has several sizes that are not static")
     flat = b.Reshape(b.Cast(_shown(b, mask, 0), to=TensorProto.INT32), np.asarray([-1], np.int64))
     order = b.Sub(b.CumSum(flat, np.asarray(0, np.int64)), b.constant(np.asarray(1, np.int32)))
@@ -246,7 +246,7 @@ def count(b, places=None, mask=None, end=None):
     of_a_part = any(n.key == "Shape" and (n.attr("start") or n.attr("end") is not None) for n in b.matched)
     if mask is None or of_a_part or b.target.imports("NonZero"):
         no_match()
-    rank = require_some(b.rank(mask), "the rank of the mask is not known")
+    rank = b.known_rank(mask)
     shape = require_some(b.shape(b.root.outputs[0]), "how many sizes it takes is not known")
     require(shape in ((), (1,)), "it takes several sizes")
     number = b.Cast(_shown(b, mask, 0), to=TensorProto.INT64)

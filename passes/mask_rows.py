@@ -186,7 +186,7 @@ class _Taken:
         order = b.ScatterElements(self.numbers, slots, self.numbers, axis=0)
         last = b.ReduceMax(b.Mul(flat, self.numbers), axes=[0], keepdims=1)
         number = b.Where(b.Less(self.numbers, self.count), order, last)
-        rows, rank = [], require_some(b.rank(mask), "the rank of the mask is not known")
+        rows, rank = [], b.known_rank(mask)
         for axis in range(rank - 1, 0, -1):
             along = size(b, mask, axis)
             along = along if isinstance(along, int) else b.Cast(along, to=TensorProto.INT32)
@@ -214,7 +214,7 @@ class _Taken:
     def filled(self, value: Value, axis: int, reduction: str) -> Value:
         """A tensor with what changes nothing in the rows that the mask does not take."""
         b = self.b
-        rank = require_some(b.rank(value), "the rank of what is reduced is not known")
+        rank = b.known_rank(value)
         taken = b.Less(self.numbers, self.count)
         shown = b.Unsqueeze(taken, axes=list(range(1, rank - axis))) if rank - axis > 1 else taken
         return b.Where(shown, value, neutral(reduction, b.dtype(value)))

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, attr, op, require, require_some, rule, var
+from surgeon import Builder, Stage, attr, op, require, rule, var
 from surgeon.ir.graph import Value
 
 LARGEST = 2**28  # elements of the table, and of what is looked up in it
@@ -31,7 +31,7 @@ x, rois = var("x"), var("rois")
 
 @rule(op.MaxRoiPool(x, rois, pooled_shape=attr("bins")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, rois, bins):
-    shape = require_some(b.shape(x), "the rank of its input is not known")
+    shape = b.known_shape(x)
     require(all(isinstance(d, int) for d in shape), "the sizes of the picture are not static")
     batch, channels, height, width = shape
     levels = height.bit_length() * width.bit_length()

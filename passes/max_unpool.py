@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from surgeon import Builder, Stage, op, require, require_some, rule, var
+from surgeon import Builder, Stage, op, require, rule, var
 from surgeon.ir.graph import Value
 from surgeon.targets.conditions.windows import per_axis
 
@@ -27,7 +27,7 @@ x, indices = var("x"), var("indices")
 
 @rule(op.MaxUnpool(x, indices, ...), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, indices):
-    node, shape = b.root, require_some(b.shape(x), "its rank is not known")
+    node, shape = b.root, b.known_shape(x)
     rank = len(shape) - 2
     pooled = _pooled(b, indices)
     if pooled is not None:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, TensorProto, helper
 
-from surgeon import Builder, Stage, const, no_match, op, require, require_some, rule, var
+from surgeon import Builder, Stage, const, no_match, op, require, rule, var
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import Shape
 from surgeon.rules.meaning import Speller
@@ -48,7 +48,7 @@ def fixed(b, boxes, scores, most, filler, end, overlap=None, least=None):
     require(end.size == 1 and 0 < end.item() <= len(filler), "it may have fewer rows than it is cut to")
     require((filler == filler[:1]).all(), "the rows that fill it up are not alike")
     count = int(end.item())
-    shape = require_some(b.shape(scores), "the rank of the scores is not known")
+    shape = b.known_shape(scores)
     require(len(shape) == 3, "the scores are not by picture, class and box")
     trips = min(int(most.item()), count) if most.size == 1 else 0
     require(trips > 0 and 0 not in shape, "it takes no box")
@@ -61,7 +61,7 @@ def _taken(
 ) -> Value:
     """Which box is taken in each iteration, of each picture and class: [iterations, pictures, classes, 1]."""
     lows, highs = _corners(b, boxes, centred)
-    sizes = require_some(b.shape(scores), "the rank of the scores is not known")
+    sizes = b.known_shape(scores)
     tensors: dict[str, Value] = {
         "trips": b.constant(np.asarray(trips)),
         "go": b.constant(np.asarray(True)),

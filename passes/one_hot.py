@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, attr, op, require, require_some, rule, var
+from surgeon import Builder, Stage, attr, op, require, rule, var
 from surgeon.ir.graph import Value
 
 from ._shapes import elements
@@ -23,7 +23,7 @@ INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 
 @rule(op.OneHot(indices, depth, values, axis=attr("axis")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, indices, depth, values, axis):
-    rank = require_some(b.rank(indices), "the rank of its indices is not known")
+    rank = b.known_rank(indices)
     count = (elements(b, depth) or [None])[0]
     require(isinstance(count, int), "the depth is computed at run time")
     at = axis % (rank + 1)

@@ -91,8 +91,7 @@ def fuse_computed(b, x, slope):
     if b.value(slope) is not None:  # constants are read by `fuse`
         no_match()
     require_op(b, "PRelu", x)
-    shape = b.shape(slope)
-    require(shape is not None, "the rank of the slopes is not known")
+    shape = b.known_shape(slope)
     require(fits(b, x, shape), f"slopes of shape {list(shape)} may make the result larger than its input")
     return b.PRelu(x, slope)
 

@@ -134,7 +134,7 @@ def _leave_symmetric_to_dla(b: Builder, dtype: int, zero: Value | None) -> None:
 
 @rule(op.DynamicQuantizeLinear(x), stage=Stage.LOWER, strategy="decompose")
 def dynamic_quantize(b, x):
-    require(b.rank(x) is not None, "the rank of its input is not known")
+    b.known_rank(x)
     low = b.Min(b.ReduceMin(x, keepdims=0), 0.0)
     high = b.Relu(b.ReduceMax(x, keepdims=0))
     spread = b.Div(b.Sub(high, low), 255.0)
@@ -184,7 +184,7 @@ def _of_filters(b: Builder, scale: Value, w: Value) -> Value:
     scale = _numbers(b, scale)
     if b.root.op == "QLinearMatMul" or b.shape(scale) in SINGLE:
         return scale
-    return b.Reshape(scale, np.array([-1, *[1] * (_rank(b, w) - 2)], np.int64))
+    return b.Reshape(scale, np.array([-1, *[1] * (b.known_rank(w) - 2)], np.int64))
 
 
 def _product(
@@ -223,7 +223,7 @@ def _in_blocks(b: Builder, x: Value, w: Value, zero: Value | None, w_zero: Value
 
     Both are filled up with zeros to whole blocks, which become a dimension in front of the matrix.
     """
-    rank, w_rank = _rank(b, x), _rank(b, w)
+    rank, w_rank = b.known_rank(x), b.known_rank(w)
     require(rank > 1, "a vector of unknown length is multiplied")
     one, other = _operand(b, x, zero), _operand(b, w, w_zero)
     length = b.Gather(b.Shape(other), np.array([w_rank - 2]), axis=0)
@@ -267,7 +267,7 @@ def _computed(b: Builder, w: Value, zero: Value | None, matrix: bool) -> Value:
         return b.Cast(w, to=FLOAT)
     shift = _plain(b, zero)
     if not matrix and b.shape(shift) not in SINGLE:
-        shift = b.Reshape(shift, np.array([-1, *[1] * (_rank(b, w) - 1)], np.int64))
+        shift = b.Reshape(shift, np.array([-1, *[1] * (b.known_rank(w) - 1)], np.int64))
     return without_zero(b, w, shift)
 
 
@@ -293,7 +293,7 @@ def _with_bias(b: Builder, total: Value, bias: Value | None, dtype: int) -> Valu
         return total
     array = b.value(bias)
     assert array is not None  # of which the largest is known
-    shape = [-1, *[1] * (_rank(b, total) - 2)]
+    shape = [-1, *[1] * (b.known_rank(total) - 2)]
     return b.Add(total, b.constant(array.reshape(shape), dtype))
 
 
@@ -359,13 +359,6 @@ def _aligned(array: np.ndarray, axis: int, rank: int) -> Sequence[int]:
 def _scalar(array: np.ndarray) -> np.ndarray:
     require(array.size, "a scale or a zero point has no number")
     return array.reshape(array.shape if array.size > 1 else ())
-
-
-def _rank(b: Builder, value: Value) -> int:
-    rank = b.rank(value)
-    if rank is None:
-        raise Decline("a rank is not known")
-    return rank
 
 
 def _is_one(b: Builder, scale: Value) -> bool:

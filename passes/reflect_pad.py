@@ -284,7 +284,7 @@ def _with_computed_pads(b: Builder, found: PadNode) -> Value:
     """Pads of run time: what can be mended is a fourth input and an empty third one."""
     pads: Any = b.root.inputs[1]
     if found.axes is not None:
-        rank = require_some(b.rank(found.x), "the rank of the input is not known, nor which axes are padded")
+        rank = b.known_rank(found.x)
         axes, count = [int(a) % rank for a in found.axes.reshape(-1)], found.axes.size
         at = [axes.index(a) + side * count if a in axes else 2 * count for side in (0, 1) for a in range(rank)]
         pads = b.Gather(b.Concat(pads, np.zeros(1, np.int64), axis=0), np.asarray(at, np.int64), axis=0)

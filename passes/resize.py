@@ -56,8 +56,7 @@ def all_sizes(b, x):
 @rule(op.Resize(x, ...), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x):
     require(b.opset >= INPUTS, f"before opset {INPUTS} the meaning of Resize is not written down")
-    node, shape = b.root, b.shape(x)
-    require(shape is not None, "the rank of the input is not known")
+    node, shape = b.root, b.known_shape(x)
     _require_plain(b, x)
     rank = len(shape)
     which = [a % rank for a in node.attr("axes") or range(rank)]

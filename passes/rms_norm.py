@@ -93,7 +93,7 @@ def _own(b: Builder, source: Value, n: Normalisation, parts: tuple[Factor, Facto
 
 @rule(native, stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, scale, axis, epsilon):
-    rank = require_some(b.rank(x), f"the rank of '{x.name}' is not known, so the normalised axes are not")
+    rank = b.known_rank(x)
     y = normalised(b, x, range(axis % rank, rank), epsilon, centred=False)
     return with_affine(b, y, scale, None, b.dtype(x))
 

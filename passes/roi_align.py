@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from surgeon import Builder, Stage, attr, op, require, require_some, rule, var
+from surgeon import Builder, Stage, attr, op, require, rule, var
 from surgeon.ir.graph import Value
 
 from ._shapes import size
@@ -44,7 +44,7 @@ x, rois, batch = var("x"), var("rois"), var("batch")
 )
 def decompose(b, x, rois, batch, mode, ratio):
     require(mode == "avg" or ratio > 0, "the number of samples that it takes the largest of depends on the roi")
-    shape = require_some(b.shape(x), "the rank of its input is not known")
+    shape = b.known_shape(x)
     static = isinstance(shape[2], int) and isinstance(shape[3], int)
     require(static or b.opset >= 11, "the sizes of the picture are not static, and before opset 11 there is no Range")
     if shape[0] != 1:

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from surgeon import Builder, Stage, attr, no_match, op, require, require_some, rule, var
+from surgeon import Builder, Stage, attr, no_match, op, require, rule, var
 from surgeon.ir.graph import Value
 from surgeon.rules.rule import Decline
 from surgeon.targets.conditions.indexing import more_indices
@@ -122,7 +122,7 @@ Size = Any  # an int, or what stands for a size that is not static
 
 def _known(b: Builder, value: Value) -> list[Size]:
     """The sizes of a tensor, static or not."""
-    return list(require_some(b.shape(value), "the rank of its data or of its indices is not known"))
+    return list(b.known_shape(value))
 
 
 def _require_small(sizes: Sequence[Size]) -> None:

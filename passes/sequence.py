@@ -128,7 +128,7 @@ def _parts(b: Builder, node: Node) -> list[Item]:
     """The parts that a SplitToSequence makes."""
     x, axis = input_of(node), node.attr("axis") or 0
     split = node.inputs[1] if len(node.inputs) > 1 else None
-    shape = require_some(b.shape(x), "the rank of what is split is not known")
+    shape = b.known_shape(x)
     lengths = _lengths(b, split, shape[axis])
     keeps = split is not None or bool(node.attr("keepdims"))
     starts = [sum(lengths[:k]) for k in range(len(lengths))]

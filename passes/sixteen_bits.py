@@ -17,7 +17,7 @@ from onnx import TensorProto
 from surgeon import Builder, Stage, no_match, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
 
-from ._contrib.table import MICROSOFT, rank_of, sizes
+from ._contrib.table import MICROSOFT, sizes
 from ._shapes import input_of
 from ._whole import without_nan
 
@@ -76,5 +76,5 @@ def _along(b: Builder, factor: Value, x: Value, axis: int) -> Value:
     """A scale or a zero point, shaped to stand along the axis."""
     if b.shape(factor) in ((), (1,)):
         return factor
-    rank = rank_of(b, x)
+    rank = b.known_rank(x)
     return b.Reshape(factor, sizes(*(-1 if k == axis % rank else 1 for k in range(rank))))

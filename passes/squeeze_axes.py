@@ -11,7 +11,7 @@ Price     None: no nodes are added.
 
 from onnx import TypeProto
 
-from surgeon import Stage, const, no_match, op, require, require_some, rule, var
+from surgeon import Stage, const, no_match, op, require, rule, var
 
 x = var("x")
 
@@ -25,7 +25,7 @@ def behind_a_reshape(b, x, shape):
 
 @rule(op.Squeeze(x), stage=Stage.FUSE)
 def axes(b, x):
-    shape = require_some(b.shape(x), "the rank of its input is not known")
+    shape = b.known_shape(x)
     if all(_is_fixed(info.type.tensor_type) for info in b.root.graph.model.proto.graph.input):
         no_match()
     require(all(isinstance(d, int) for d in shape), "which of its sizes are 1 is not known")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Stage, attr, op, require_some, rule, var
+from surgeon import Stage, attr, op, rule, var
 
 from ._shapes import size
 
@@ -25,7 +25,7 @@ cache, update, first = var("cache"), var("update"), var("first")
     strategy="decompose",
 )
 def decompose(b, cache, update, axis, mode, first=None):
-    rank = require_some(b.rank(cache), "the rank of the cache is not known")
+    rank = b.known_rank(cache)
     at = axis % rank
     count = size(b, update, at)
     if isinstance(count, int):

@@ -65,7 +65,7 @@ def _turned(b: Builder, x: Value) -> Value:
 
 def _by_rank(b: Builder, x: Value) -> Value:
     """The positions of the K largest along the axis, the largest first; of equal ones the first."""
-    shape = require_some(b.shape(x), "the rank of its input is not known")
+    shape = b.known_shape(x)
     rank, axis = len(shape), (b.root.attr("axis") or 0) % len(shape)
     size = shape[axis]
     k = require_some(b.value(b.root.operands()[1]), "K is computed at run time")

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
-from surgeon import Builder, Stage, op, require, require_some, rule, var
+from surgeon import Builder, Stage, op, require, rule, var
 from surgeon.ir.graph import Value
 from surgeon.rules.rule import Decline
 
@@ -96,7 +96,7 @@ def feature_vectorizer(b):
 
 @rule(op.ArrayFeatureExtractor(x, var("places"), domain=ML), stage=Stage.LOWER, strategy="decompose")
 def array_feature_extractor(b, x, places):
-    rank = require_some(b.rank(x), "the rank of its input is not known")
+    rank = b.known_rank(x)
     rows = b.Unsqueeze(x, axes=[0]) if rank == 1 else x
     return b.Gather(rows, b.Reshape(places, np.asarray([-1])), axis=max(rank, 2) - 1)
 
@@ -129,7 +129,7 @@ def one_hot_encoder(b, x):
     classes = b.root.attr("cats_int64s")
     require(classes, "its classes are strings")
     require(b.root.attr("zeros"), "it fails at what is none of its classes, which no node does")
-    rank = require_some(b.rank(x), "the rank of its input is not known")
+    rank = b.known_rank(x)
     return b.Cast(b.Equal(b.Unsqueeze(typed(b, x, INT64), axes=[rank]), np.asarray(classes)), to=FLOAT)
 
 
@@ -139,7 +139,7 @@ def label_encoder(b, x):
     require(len(set(keys.tolist())) == keys.size == values.size, "a key stands there twice, or without a value")
     require(keys.size <= MOST_KEYS, f"it has more than {MOST_KEYS} keys")
     require(not np.isnan(keys.astype(np.float64)).any(), "one of its keys is NaN")
-    rank = require_some(b.rank(x), "the rank of its input is not known")
+    rank = b.known_rank(x)
     there = b.Equal(b.Unsqueeze(x, axes=[rank]), b.constant(keys, b.dtype(x)))
     found = b.ReduceSum(b.Where(there, values, np.zeros((), values.dtype)), axes=[rank], keepdims=0)
     any_there = b.ReduceMax(b.Cast(there, to=TensorProto.INT32), axes=[rank], keepdims=0)

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, attr, op, require, require_some, rule, var
+from surgeon import Builder, Stage, attr, op, require, rule, var
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import FLOATS
 
@@ -39,7 +39,7 @@ x = var("x")
 
 @rule(op.Unique(x, axis=attr("axis"), sorted=attr("is_sorted")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, is_sorted, axis=None):
-    shape = require_some(b.shape(x), "the rank of its input is not known")
+    shape = b.known_shape(x)
     require(is_sorted in (0, 1), "its sorted is neither 0 nor 1")
     require(b.dtype(x) in COMPARED, "its type is not compared by the target")
     require(0 not in shape, "it has no elements")

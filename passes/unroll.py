@@ -135,7 +135,7 @@ def _scanned(b: Builder, body: Body, given: Sequence[Value]) -> list[Value]:
 
 def _stacked(b: Builder, row: Sequence[Value], axis: int, backward: int) -> Value:
     """What the iterations return along a new axis."""
-    rank = require_some(b.rank(row[0]), "the rank of what it returns is not known")
+    rank = b.known_rank(row[0])
     at = axis % (rank + 1)
     parts = [b.Unsqueeze(v, axes=[at]) for v in (reversed(row) if backward else row)]
     stacked: Value = b.Concat(*parts, axis=at)
@@ -144,7 +144,7 @@ def _stacked(b: Builder, row: Sequence[Value], axis: int, backward: int) -> Valu
 
 def _length(b: Builder, x: Value, axis: int) -> int:
     """A static size."""
-    size = require_some(b.shape(x), "the rank of what is scanned is not known")[axis]
+    size = b.known_shape(x)[axis]
     if not isinstance(size, int) or not size:
         raise Decline("how often it runs is computed at run time")
     return size

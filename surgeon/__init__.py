@@ -28,7 +28,7 @@ if start.is_program():
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, overload
 
@@ -44,8 +44,7 @@ from surgeon.rules.builder import Builder
 from surgeon.rules.driver import Editor
 from surgeon.rules.meaning import meaning
 from surgeon.rules.pattern import ANY, Pattern, attr, const, op, output, var
-from surgeon.rules.rule import Refusal, Rule, Stage, model_rule, no_match, require, require_some, rule
-from surgeon.targets.condition import Condition
+from surgeon.rules.rule import Cures, Refusal, Rule, Stage, model_rule, no_match, require, require_some, rule
 from surgeon.targets.target import Target
 from surgeon.version import __version__
 
@@ -98,7 +97,8 @@ def rewrite(
     strategy: str | None = None,
     library: str = "surgeon",
     refuses: Refusal | None = None,
-    cures: Condition | Iterable[Condition] = (),
+    cures: Cures = (),
+    targets: Callable[[Target], bool] | None = None,
     fallback: bool = False,
 ) -> Callable[[Callable[..., Any]], Rule]: ...
 @overload

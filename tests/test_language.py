@@ -15,12 +15,16 @@ import pytest
 from helpers import a_pass, drive, model, ops
 
 from surgeon.errors import PassError, UsageError
+from surgeon.ir.graph import Value
+from surgeon.ir.lattice import FLOATS, HALVES
 from surgeon.ir.model import Model
+from surgeon.rules.builder import Builder
 from surgeon.rules.index import operators_of
 from surgeon.rules.match import Attempt, match
 from surgeon.rules.pattern import ANY, Op, Pattern, attr, const, op, output, var
 from surgeon.rules.registry import passes
-from surgeon.rules.rule import Stage, rule
+from surgeon.rules.rule import Stage, no_match, rule
+from surgeon.targets.conditions.ranks import vector_by_batch
 
 x, y = var("x"), var("y")
 
@@ -200,6 +204,129 @@ def test_an_attempt_tells_what_was_missing() -> None:
     attempt = Attempt()
     assert match(x * op.Sigmoid(x), indexed.graph.nodes[-1], indexed, attempt) is None
     assert "Exp" in attempt.why and "Sigmoid" in attempt.why
+
+
+HALF_AND_FLOAT = "(float16[2,3] a, float[4] b) => (float16[2,3] r, float[4] s) { r = Relu (a)  s = Relu (b) }"
+
+
+def test_a_guard_asks_for_the_type() -> None:
+    assert matches(op.Relu(var("x", dtype=HALVES)), HALF_AND_FLOAT, at=0)
+    assert not matches(op.Relu(var("x", dtype=HALVES)), HALF_AND_FLOAT, at=1)
+    assert matches(op.Relu(var("x", dtype=onnx.TensorProto.FLOAT)), HALF_AND_FLOAT, at=1)
+    assert not matches(op.Relu(var(dtype=HALVES)), HALF_AND_FLOAT, at=1), "without a name, too"
+
+
+def test_a_guard_asks_for_the_rank_and_the_sizes() -> None:
+    named = "(float[N,3] a) => (float[N,3] r) { r = Relu (a) }"
+    for guarded in (var("x", rank=2), var("x", rank=range(2, 4)), var("x", shape=(None, 3))):
+        assert matches(op.Relu(guarded), named)
+    for guarded in (var("x", rank=1), var("x", rank=(0, 3)), var("x", shape=(2, 3)), var("x", shape=(3,))):
+        assert not matches(op.Relu(guarded), named)
+
+
+def test_a_guard_does_not_hold_where_nothing_is_known() -> None:
+    unknown = "(float[N,3] a, int64[M] t) => (float r) { c = Reshape (a, t)  r = Relu (c) }"
+    assert not matches(op.Relu(var("x", rank=range(9))), unknown)
+    assert matches(op.Relu(var("x", dtype=onnx.TensorProto.FLOAT)), unknown)
+
+
+def test_a_guard_of_a_constant() -> None:
+    body = "(float[2,3] a) => (float[2,3] r) <float[3] c = {1.0, 2.0, 3.0}> { r = Mul (a, c) }"
+    assert matches(x * const("c", size=3, rank=1, dtype=FLOATS, shape=(3,)), body)
+    assert not matches(x * const("c", size=1), body)
+    assert not matches(x * const("c", dtype=HALVES), body)
+    as_attribute = "(float[4] a) => (float[2] r) { r = Slice <starts = [1], ends = [3]> (a) }"
+    assert matches(op.Slice(x, const("starts", size=1), const("ends", dtype=onnx.TensorProto.INT64)), as_attribute, 9)
+    assert not matches(op.Slice(x, const("starts", size=2), ...), as_attribute, 9)
+
+
+def test_a_guard_decides_between_alternatives() -> None:
+    body = "(float[2] a, float[2,2] b) => (float[2,2] r) { r = Add (a, b) }"
+    held = matches(op.Add(var("matrix", rank=2), y), body)
+    assert held and held.bound["matrix"].name == "b"
+
+
+@pytest.mark.parametrize(
+    ("guarded", "why"),
+    [
+        (var("x", dtype=HALVES), "the type of 'a' is float, not float16 or bfloat16"),
+        (var("x", rank=3), "'a' has 2 dimensions"),
+        (var("x", shape=(2, 4)), "'a' has the shape ['N', 3]"),
+        (var("x", rank=1) + ANY, "the rank of 'c' is not known"),
+    ],
+)
+def test_an_attempt_tells_which_guard_did_not_hold(guarded: Pattern, why: str) -> None:
+    body = "(float[N,3] a, int64[M] t) => (float r) { c = Reshape (a, t)  d = Add (c, c)  s = Relu (a)  r = Abs (d) }"
+    indexed = Model(model(body))
+    attempt = Attempt()
+    root = op.Abs(guarded) if isinstance(guarded, Op) else op.Relu(guarded)
+    node = next(n for n in indexed.graph.nodes if n.op == root.type)
+    assert match(root, node, indexed, attempt) is None
+    assert attempt.why == why
+
+
+def test_a_rule_that_cures_a_condition_runs_where_the_target_refuses_the_node_for_it() -> None:
+    @rule(op.MatMul(x, y), stage=Stage.FUSE, cures=vector_by_batch)
+    def one(b, x, y):  # type: ignore[no-untyped-def]
+        return b.Abs(y)
+
+    @rule(op.MatMul(x, y), stage=Stage.FUSE, cures=True)
+    def whatever(b, x, y):  # type: ignore[no-untyped-def]
+        return b.Neg(y)
+
+    batch = "(float[4] a, float[N,4,2] m) => (float[N,2] r) { r = MatMul (a, m) }"
+    matrix = "(float[4] a, float[4,2] m) => (float[2] r) { r = MatMul (a, m) }"
+    integers = "(int32[3,4] a, int32[4,2] m) => (int32[3,2] r) { r = MatMul (a, m) }"
+    for body, target, which, found in (
+        (batch, "8.4", one, "Abs"),
+        (batch, "7.1", one, "MatMul"),
+        (matrix, "8.4", one, "MatMul"),
+        (integers, "8.4", one, "MatMul"),
+        (integers, "8.4", whatever, "Neg"),
+        (matrix, "8.4", whatever, "MatMul"),
+    ):
+        proto = model(body)
+        drive(proto, a_pass("p", which), target=target)
+        assert ops(proto) == [found], (body, target)
+
+
+def test_a_rule_is_there_for_some_targets() -> None:
+    @rule(op.Relu(x), stage=Stage.FUSE, targets=lambda target: not target.imports("Mish"))
+    def some(b, x):  # type: ignore[no-untyped-def]
+        return b.Abs(x)
+
+    for target, found in (("8.4", "Abs"), ("11.0", "Relu")):
+        proto = model("(float[2] a) => (float[2] r) { r = Relu (a) }")
+        drive(proto, a_pass("p", some), target=target)
+        assert ops(proto) == [found]
+
+
+@pytest.mark.parametrize(
+    ("ask", "answer", "why"),
+    [
+        (lambda b, v: b.known_rank(v), 2, "the rank of 'c' is not known"),
+        (lambda b, v: b.known_shape(v), ("N", 3), "the rank of 'c' is not known"),
+        (lambda b, v: b.static_size(v, -1), 3, "the rank of 'c' is not known"),
+        (lambda b, v: b.static_size(v, 2), None, "'a' has no axis 2"),
+        (lambda b, v: b.static_size(v, -2), None, "the size of axis 0 of 'a' is not static"),
+        (lambda b, v: b.static(v), None, "the sizes of 'a' are not static"),
+        (lambda b, v: b.known_dtype(v), onnx.TensorProto.FLOAT, None),
+    ],
+)
+def test_what_is_not_known_declines_in_one_sentence(
+    ask: Callable[[Builder, Value], object], answer: object, why: str | None
+) -> None:
+    answers = []
+
+    @rule(op.Relu(x) | op.Abs(x), stage=Stage.FUSE)
+    def asking(b, x):  # type: ignore[no-untyped-def]
+        answers.append(ask(b, x))
+        no_match()
+
+    body = "(float[N,3] a, int64[M] t) => (float r) { c = Reshape (a, t)  s = Abs (a)  r = Relu (c) }"
+    declined = [d.why for d in drive(model(body), a_pass("p", asking)).declined]
+    assert set(answers) == ({answer} if answer is not None else set())
+    assert why is None or why in declined
 
 
 def test_further_inputs_may_be_left_open() -> None:

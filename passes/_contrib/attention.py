@@ -23,9 +23,7 @@ from .table import (
     inputs_of,
     needed,
     plus,
-    rank_of,
     setting,
-    size_of,
     sizes,
 )
 
@@ -79,7 +77,7 @@ def projected_attention(
 def _hidden_sizes(b: Builder, weights: Value) -> list[int]:
     """How wide the queries, the keys and the values are, all heads together."""
     named = b.root.attrs.get("qkv_hidden_sizes")
-    return list(named) if named else [size_of(b, weights, 1) // 3] * 3
+    return list(named) if named else [b.static_size(weights, 1) // 3] * 3
 
 
 def heads_of(b: Builder, x: Value, heads: int) -> Value:
@@ -114,7 +112,7 @@ def attended(b: Builder, heads: Heads, mask: Value | None, added: Value | None) 
 
 def _kept(b: Builder, mask: Value, heads: Heads) -> Value:
     """Which keys a query may see, as booleans that broadcast to [batch, heads, queries, keys]."""
-    rank = rank_of(b, mask)
+    rank = b.known_rank(mask)
     if rank == 1:
         return _within(b, mask, heads)
     require(rank in (2, 3), "its mask has four dimensions")
@@ -202,7 +200,7 @@ def multi_head(b: Builder) -> Result:
     q, k, v = _unpacked(b, needed(query), key, value, bias, heads)
     if past_key is not None:
         k, v = b.Concat(past_key, k, axis=2), b.Concat(needed(past_value), v, axis=2)
-    y, scores = attended(b, Heads(q, k, v, size_of(b, q, 3)), mask, added)
+    y, scores = attended(b, Heads(q, k, v, b.static_size(q, 3)), mask, added)
     require(not asks_for(b, 3) or (mask is None and added is None), "its products are asked for, and it has a mask")
     return in_place(b, y, k, v, scores)
 
@@ -211,21 +209,21 @@ def _unpacked(
     b: Builder, query: Value, key: Value | None, value: Value | None, bias: Value | None, heads: int
 ) -> tuple[Value, Value, Value]:
     """Queries, keys and values by heads, with their biases."""
-    if rank_of(b, query) == 5:  # [batch, positions, heads, 3, size]
+    if b.known_rank(query) == 5:  # [batch, positions, heads, 3, size]
         q, k, v = (b.Squeeze(p, axes=[3]) for p in b.Split(query, outputs=3, axis=3, split=[1, 1, 1]))
     elif key is not None and value is None:  # [batch, positions, heads, 2, size]
-        require(rank_of(b, key) == 5, "it has keys and no values")
+        require(b.known_rank(key) == 5, "it has keys and no values")
         k, v = (b.Squeeze(p, axes=[3]) for p in b.Split(key, outputs=2, axis=3, split=[1, 1]))
         q = b.Reshape(query, sizes(0, 0, heads, -1))
     else:
         k, v = needed(key), needed(value)
-        if rank_of(b, k) == 4:  # of another sequence, by heads already
+        if b.known_rank(k) == 4:  # of another sequence, by heads already
             if bias is not None:  # theirs is in them
-                query = b.Add(query, b.Slice(bias, sizes(0), sizes(size_of(b, query, 2)), sizes(0)))
+                query = b.Add(query, b.Slice(bias, sizes(0), sizes(b.static_size(query, 2)), sizes(0)))
             return heads_of(b, query, heads), k, v
         q, k, v = (b.Reshape(p, sizes(0, 0, heads, -1)) for p in (query, k, v))
     if bias is not None:
-        widths = [heads * size_of(b, part, 3) for part in (q, k, v)]
+        widths = [heads * b.static_size(part, 3) for part in (q, k, v)]
         parts = b.Split(bias, outputs=3, axis=0, split=widths)
         q, k, v = (b.Add(p, b.Reshape(w, sizes(heads, -1))) for p, w in zip((q, k, v), parts, strict=True))
     return tuple(b.Transpose(p, perm=[0, 2, 1, 3]) for p in (q, k, v))
@@ -240,12 +238,12 @@ def rotary(b: Builder) -> Result:
     attr = b.root.attr
     require(not attr("is_packed_batching"), "its samples are packed without padding")
     require(attr("scale") == 1, "it scales, which its definition does not explain")
-    rank, half = rank_of(b, x), size_of(b, cos, 1)
+    rank, half = b.known_rank(x), b.static_size(cos, 1)
     require(rank in (3, 4), "its input has other than three or four dimensions")
     require(not attr("rotary_embedding_dim") or attr("num_heads") or rank == 4, "how large a head is is not known")
-    heads = attr("num_heads") or (0 if rank == 4 else size_of(b, x, 2) // (2 * half))
+    heads = attr("num_heads") or (0 if rank == 4 else b.static_size(x, 2) // (2 * half))
     by_head = b.Transpose(x, perm=[0, 2, 1, 3]) if rank == 4 else b.Reshape(x, sizes(0, 0, heads, -1))
-    turned = attr("rotary_embedding_dim") or size_of(b, by_head, 3)
+    turned = attr("rotary_embedding_dim") or b.static_size(by_head, 3)
     require(turned == 2 * half, "its tables are not of the size of its heads")
     rows = _rows_of(b, positions, by_head)
     factors = [b.Unsqueeze(b.Gather(table, rows, axis=0), axes=[2]) for table in (cos, sin)]
@@ -255,7 +253,7 @@ def rotary(b: Builder) -> Result:
 
 def _rows_of(b: Builder, positions: Value, x: Value) -> Value:
     """The rows of the tables, [batch, positions]: as given, or counted from one number on."""
-    if rank_of(b, positions) == 2:
+    if b.known_rank(positions) == 2:
         return positions
     shape = b.shape(x)
     size = None if shape is None else shape[1]
@@ -269,7 +267,7 @@ def _rows_of(b: Builder, positions: Value, x: Value) -> Value:
 
 def rotated(b: Builder, x: Value, half: int, cos: Value, sin: Value, interleaved: int) -> Value:
     """[batch, positions, heads, size] with the first 2 * half elements of each head rotated."""
-    whole = size_of(b, x, 3)
+    whole = b.static_size(x, 3)
     turned, rest = x, None
     if whole != 2 * half:
         turned, rest = b.Split(x, outputs=2, axis=3, split=[2 * half, whole - 2 * half])
@@ -296,7 +294,7 @@ def rotated(b: Builder, x: Value, half: int, cos: Value, sin: Value, interleaved
 def quantized_attention(b: Builder) -> Result:
     x, weights, bias, scale, weight_scale, mask, zero, weight_zero, past = given(b, 9)
     x, weights, scale, weight_scale = (needed(v) for v in (x, weights, scale, weight_scale))
-    width = size_of(b, weights, 1)
+    width = b.static_size(weights, 1)
     total = b.MatMulInteger(x, weights, zero, weight_zero)
     factor = b.Mul(b.Reshape(scale, sizes(1)), weight_scale)
     projected = plus(b, b.Mul(b.Cast(total, to=FLOAT), cast_to(b, factor, FLOAT)), bias)

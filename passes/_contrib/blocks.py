@@ -9,7 +9,7 @@ from surgeon import Builder, require
 from surgeon.ir.graph import Value
 
 from .._types import takes_type
-from .table import Result, body, given, inputs_of, known, needed, plus, rank_of, sizes
+from .table import Result, body, given, inputs_of, known, needed, plus, sizes
 
 ROOT = math.sqrt(2 / math.pi)
 CUBIC = 0.044715
@@ -66,7 +66,7 @@ def bias_add(b: Builder) -> Result:
 def bias_softmax(b: Builder) -> Result:
     """All dimensions from the axis on are one."""
     x, bias = inputs_of(b, 2)
-    axis, rank = b.root.attr("axis"), rank_of(b, x)
+    axis, rank = b.root.attr("axis"), b.known_rank(x)
     total = b.Add(x, bias)
     if axis in (-1, rank - 1):
         return b.Softmax(total, axis=axis)
@@ -130,7 +130,7 @@ def fused_conv(b: Builder) -> Result:
 
 def first(b: Builder, x: Value) -> Value:
     """A tensor whose channels are last, with its channels behind the batch."""
-    rank = rank_of(b, x)
+    rank = b.known_rank(x)
     return b.Transpose(x, perm=[0, rank - 1, *range(1, rank - 1)])
 
 
@@ -145,7 +145,7 @@ def nhwc_conv(b: Builder) -> Result:
     x, w, bias = given(b, 3)
     x, w = needed(x), needed(w)
     y = b.node("Conv", [first(b, x), first(b, w), bias], 1, "", attributes(b, CONV))
-    return last(b, y, rank_of(b, x))
+    return last(b, y, b.known_rank(x))
 
 
 @body("NhwcFusedConv")
@@ -154,7 +154,7 @@ def nhwc_fused_conv(b: Builder) -> Result:
     x, w, bias, added = given(b, 4)
     x = needed(x)
     y = b.node("Conv", [first(b, x), needed(w), bias], 1, "", attributes(b, CONV))
-    y = plus(b, last(b, y, rank_of(b, x)), added)
+    y = plus(b, last(b, y, b.known_rank(x)), added)
     return activated(b, y, b.root.attr("activation"), b.root.attr("activation_params") or ())
 
 
@@ -162,7 +162,7 @@ def nhwc_fused_conv(b: Builder) -> Result:
 def nhwc_max_pool(b: Builder) -> Result:
     (x,) = inputs_of(b, 1)
     y = b.node("MaxPool", [first(b, x)], 1, "", attributes(b, [n for n in POOL if n != "count_include_pad"]))
-    return last(b, y, rank_of(b, x))
+    return last(b, y, b.known_rank(x))
 
 
 # ---- what ONNX has by the same name ----------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def trilu(b: Builder) -> Result:
 def expand_dims(b: Builder) -> Result:
     x, axis = inputs_of(b, 2)
     where = int(known(b, axis, "axis").reshape(()))
-    return b.Unsqueeze(x, axes=[where if where >= 0 or b.opset >= 11 else where + rank_of(b, x) + 1])
+    return b.Unsqueeze(x, axes=[where if where >= 0 or b.opset >= 11 else where + b.known_rank(x) + 1])
 
 
 @body("CDist")

@@ -11,7 +11,7 @@ from surgeon import Builder, require
 from surgeon.ir.graph import Value
 
 from .blocks import fast_gelu
-from .table import Result, body, given, needed, rank_of, setting, size_of, sizes
+from .table import Result, body, given, needed, setting, sizes
 
 
 @body("MoE")
@@ -21,7 +21,7 @@ def mixture(b: Builder) -> Result:
     require(b.dtype(x) == TensorProto.FLOAT, "it is not fp32")
     require(third is None, "its gate has weights of its own, of which ONNX Runtime has no kernel")
     require(not b.root.attr("use_sparse_mixer"), "it mixes with the sparse mixer")
-    tokens = x if rank_of(b, x) == 2 else b.Reshape(x, sizes(-1, size_of(b, x, -1)))
+    tokens = x if b.known_rank(x) == 2 else b.Reshape(x, sizes(-1, b.static_size(x, -1)))
     hidden = _activated(b, _layer(b, b.Unsqueeze(tokens, axes=[0]), first, first_bias))
     found = _layer(b, hidden, second, second_bias)
     weights = b.Unsqueeze(b.Transpose(_weights(b, router), perm=[1, 0]), axes=[-1])
@@ -38,7 +38,7 @@ def _layer(b: Builder, x: Value, weights: Value, bias: Value | None) -> Value:
 
 def _weights(b: Builder, router: Value) -> Value:
     """[tokens, experts]: how much of each expert a token gets; of equal ones the kernel takes the last."""
-    experts = size_of(b, router, -1)
+    experts = b.static_size(router, -1)
     shares = b.Softmax(b.Gather(router, np.arange(experts)[::-1].copy(), axis=1), axis=-1)
     best, where = b.TopK(shares, sizes(b.root.attr("k")), outputs=2, axis=-1)
     if b.root.attr("normalize_routing_weights"):

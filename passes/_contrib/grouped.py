@@ -12,7 +12,7 @@ from surgeon import Builder, require
 from surgeon.ir.graph import Value
 
 from .attention import LOWEST, rotated
-from .table import Result, asks_for, body, cast_to, given, in_place, needed, rank_of, size_of, sizes, wide
+from .table import Result, asks_for, body, cast_to, given, in_place, needed, sizes, wide
 
 INT64 = TensorProto.INT64
 
@@ -51,12 +51,12 @@ def grouped(b: Builder) -> Result:
     q, k, v = _by_heads(b, needed(query), key, value, attr("num_heads"), heads)
     if q_weight is not None:
         q, k = _normal(b, q, q_weight, "q_norm_epsilon"), _normal(b, k, needed(k_weight), "k_norm_epsilon")
-    size = size_of(b, q, 3)
+    size = b.static_size(q, 3)
     places = _places(b, q, past_key, needed(lengths), _total(b, needed(total), added))
     if attr("do_rotary"):
         tables = [needed(cos), needed(sin)]
         rows = _turned_by(b, places, turns, needed(total))
-        half = size_of(b, tables[0], 1)
+        half = b.static_size(tables[0], 1)
         factors = [b.Unsqueeze(b.Gather(table, rows, axis=0), axes=[2]) for table in tables]
         q, k = (rotated(b, x, half, factors[0], factors[1], attr("rotary_interleaved")) for x in (q, k))
     k, v = (b.Transpose(x, perm=[0, 2, 1, 3]) for x in (k, v))
@@ -80,12 +80,12 @@ def _by_heads(
     b: Builder, query: Value, key: Value | None, value: Value | None, heads: int, kv_heads: int
 ) -> tuple[Value, Value, Value]:
     """Queries, keys and values as [batch, new, heads, size]."""
-    width = size_of(b, query, 2)
+    width = b.static_size(query, 2)
     size = width // (heads if key is not None else heads + 2 * kv_heads)
     if key is None:
         parts = b.Split(query, outputs=3, axis=2, split=[heads * size, kv_heads * size, kv_heads * size])
     else:
-        require(rank_of(b, key) == 3, "its keys stand by heads")
+        require(b.known_rank(key) == 3, "its keys stand by heads")
         parts = (query, key, needed(value))
     q, k, v = (b.Reshape(x, sizes(0, 0, n, size)) for x, n in zip(parts, (heads, kv_heads, kv_heads), strict=True))
     return q, k, v
@@ -155,7 +155,7 @@ def _scores(b: Builder, q: Value, k: Value, size: int, added: Value | None) -> V
         scores = b.Mul(b.Tanh(b.Div(scores, float(attr("softcap")))), float(attr("softcap")))
     if added is None:
         return scores
-    heads = size_of(b, added, 1)
+    heads = b.static_size(added, 1)
     if heads == 1:
         return b.Add(scores, b.Unsqueeze(added, axes=[2]))
     groups = sizes(attr("kv_num_heads"), attr("num_heads") // attr("kv_num_heads"))

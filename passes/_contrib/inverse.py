@@ -9,7 +9,7 @@ from surgeon import Builder, require
 from surgeon.ir.graph import Value
 
 from .._elimination import part, pivoted, without_first
-from .table import Result, body, cast_to, inputs_of, size_of, wide
+from .table import Result, body, cast_to, inputs_of, wide
 
 LARGEST = 8  # rows
 
@@ -17,7 +17,7 @@ LARGEST = 8  # rows
 @body("Inverse")
 def inverse(b: Builder) -> Result:
     (x,) = inputs_of(b, 1)
-    size = size_of(b, x, -1)
+    size = b.static_size(x, -1)
     require(1 <= size <= LARGEST, f"the matrices have {size} rows; up to {LARGEST} are written out")
     a = wide(b, x)
     one = b.Expand(b.constant(np.eye(size), TensorProto.FLOAT), b.Shape(a))

@@ -23,10 +23,8 @@ from .table import (
     inputs_of,
     needed,
     plus,
-    rank_of,
     require_unasked,
     setting,
-    size_of,
     sizes,
     wide,
 )
@@ -55,7 +53,7 @@ def rms_norm(b: Builder, x: Value, gamma: Value, epsilon: float, axis: int = -1)
 def trailing(b: Builder, x: Value, axis: int) -> list[int]:
     if axis == -1:
         return [-1]
-    rank = rank_of(b, x)
+    rank = b.known_rank(x)
     return list(range(axis % rank, rank))
 
 
@@ -123,7 +121,7 @@ def group_norm(b: Builder) -> Result:
 def skip_group_norm(b: Builder) -> Result:
     x, gamma, beta, skip, bias = given(b, 5)
     x, skip = needed(x), needed(skip)
-    if rank_of(b, skip) == 2:  # one number for each channel of a sample
+    if b.known_rank(skip) == 2:  # one number for each channel of a sample
         last_channel = b.root.attr("channels_last")
         spread = [0, 1, 1, -1] if last_channel else [0, -1, 1, 1]
         skip = b.Reshape(skip, sizes(*spread))
@@ -137,10 +135,10 @@ def skip_group_norm(b: Builder) -> Result:
 
 def grouped(b: Builder, x: Value, gamma: Value, beta: Value) -> Value:
     """The group normalisation of four dimensions in fp32, with what its attributes say of layout and activation."""
-    require(rank_of(b, x) == 4, "its input has other than four dimensions")
+    require(b.known_rank(x) == 4, "its input has other than four dimensions")
     activation = b.root.attr("activation")
     require(activation in (0, 1), "its activation is neither none nor SiLU")
-    groups, channels, dtype = b.root.attr("groups"), size_of(b, gamma, 0), b.dtype(x)
+    groups, channels, dtype = b.root.attr("groups"), b.static_size(gamma, 0), b.dtype(x)
     require(isinstance(groups, int) and groups > 0 and channels % groups == 0, "its channels are no groups")
     moved = wide(b, first(b, x) if b.root.attr("channels_last") else x)
     split = b.Reshape(moved, sizes(0, groups, -1))

@@ -9,7 +9,7 @@ from surgeon import Builder, require
 from surgeon.ir.graph import Value
 
 from .blocks import activated, attributes
-from .table import FLOAT, Result, body, cast_to, given, inputs_of, known, needed, plus, rank_of
+from .table import FLOAT, Result, body, cast_to, given, inputs_of, known, needed, plus
 
 
 @body("FusedMatMul", "TransposeMatMul")
@@ -24,7 +24,7 @@ def _turned(b: Builder, x: Value, name: str) -> Value:
     batch, trans = bool(b.root.attr(f"transBatch{name}")), bool(b.root.attr(f"trans{name}"))
     if not (batch or trans):
         return x
-    rank = rank_of(b, x)
+    rank = b.known_rank(x)
     require(rank >= (3 if batch else 2), "a vector is transposed")
     axes = [*range(1, rank - 1), 0, rank - 1] if batch else list(range(rank))
     return b.Transpose(x, perm=[*axes[:-2], axes[-1], axes[-2]] if trans else axes)

@@ -12,7 +12,7 @@ from surgeon import Builder, require
 from surgeon.ir.graph import Value
 
 from .blocks import CONV, POOL, attributes, first, last
-from .table import Result, body, given, known, needed, rank_of, sizes
+from .table import Result, body, given, known, needed, sizes
 
 TYPES = (TensorProto.UINT8, TensorProto.INT8)
 OF_EIGHT: dict[int, int] = {TensorProto.UINT4: TensorProto.UINT8, TensorProto.INT4: TensorProto.INT8}
@@ -82,7 +82,7 @@ def leaky_relu(b: Builder) -> Result:
 def softmax(b: Builder) -> Result:
     """Before opset 13 the dimensions from the axis on were one."""
     x, scale, zero = _numbers(b)
-    axis, rank = b.root.attr("axis"), rank_of(b, x)
+    axis, rank = b.root.attr("axis"), b.known_rank(x)
     old, now = b.root.attr("opset") < 13, b.opset < 13
     if old == now or axis in (-1, rank - 1):
         return quantized(b, b.Softmax(x, axis=axis), scale, zero)
@@ -103,13 +103,13 @@ def average_pool(b: Builder) -> Result:
     x, scale, zero = _numbers(b)
     turns = b.root.attr("channels_last")
     y = b.node("AveragePool", [first(b, x) if turns else x], 1, "", attributes(b, POOL))
-    return shifted(b, last(b, y, rank_of(b, x)) if turns else y, scale, zero)
+    return shifted(b, last(b, y, b.known_rank(x)) if turns else y, scale, zero)
 
 
 @body("QLinearGlobalAveragePool")
 def global_average_pool(b: Builder) -> Result:
     x = needed(b.root.inputs[0])
-    rank, shape = rank_of(b, x), b.shape(x)
+    rank, shape = b.known_rank(x), b.shape(x)
     axes = list(range(1, rank - 1)) if b.root.attr("channels_last") else list(range(2, rank))
     known_sizes = [d for d in (shape or ())[axes[0] : axes[-1] + 1] if isinstance(d, int)]
     count: Value | float = float(math.prod(known_sizes))
@@ -137,7 +137,7 @@ def conv(b: Builder) -> Result:
     x, *others = given(b, 9)
     x, turns = needed(x), b.root.attr("channels_last")
     y = b.node("QLinearConv", [first(b, x) if turns else x, *others], 1, "", attributes(b, CONV))
-    return last(b, y, rank_of(b, x)) if turns else y
+    return last(b, y, b.known_rank(x)) if turns else y
 
 
 @body("QLinearConcat")

@@ -47,22 +47,6 @@ def inputs_of(b: Builder, count: int) -> list[Value]:
     return [needed(v) for v in given(b, count)]
 
 
-def rank_of(b: Builder, value: Value) -> int:
-    rank = b.rank(value)
-    if rank is None:
-        raise Decline("the rank of an input is not known")
-    return rank
-
-
-def size_of(b: Builder, value: Value, axis: int) -> int:
-    """The size of a dimension that must be a number."""
-    shape = b.shape(value)
-    size = None if shape is None or len(shape) <= (axis if axis >= 0 else -axis - 1) else shape[axis]
-    if not isinstance(size, int):
-        raise Decline(f"the size of dimension {axis} of an input is not known")
-    return size
-
-
 def known(b: Builder, value: Value, what: str, *, size: int | None = None) -> np.ndarray:
     """The value of a constant, which has `size` elements."""
     array = b.value(value)

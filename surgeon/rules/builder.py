@@ -7,17 +7,17 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from itertools import combinations
 from struct import Struct
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from onnx import TensorProto, helper
 
 from surgeon.errors import PassError
 from surgeon.ir.graph import Node, Value
-from surgeon.ir.lattice import Shape
+from surgeon.ir.lattice import Shape, is_static
 from surgeon.ir.schemas import DOMAIN, formal_types
 from surgeon.rules.context import Context
-from surgeon.rules.rule import Decline, require
+from surgeon.rules.rule import Decline, require, require_some
 from surgeon.rules.spelling import arrange
 
 FP32 = Struct("<f")
@@ -86,6 +86,31 @@ class Builder:
     def dtype(self, value: Value) -> int:
         """The TensorProto.DataType; 0 where it is not known."""
         return self._model.dtype(value)
+
+    def known_shape(self, value: Value) -> Shape:
+        """The shape; declines where not even the rank is known."""
+        return require_some(self._model.shape(value), f"the rank of '{value.name}' is not known")
+
+    def known_rank(self, value: Value) -> int:
+        """The number of dimensions; declines where it is not known."""
+        return len(self.known_shape(value))
+
+    def known_dtype(self, value: Value) -> int:
+        """The TensorProto.DataType; declines where it is not known."""
+        return require_some(self._model.dtype(value) or None, f"the type of '{value.name}' is not known")
+
+    def static(self, value: Value) -> tuple[int, ...]:
+        """The sizes; declines where one of them is not known."""
+        shape = self.known_shape(value)
+        require(is_static(shape), f"the sizes of '{value.name}' are not static")
+        return cast("tuple[int, ...]", shape)
+
+    def static_size(self, value: Value, axis: int) -> int:
+        """The size of an axis; declines where it is not known, or the tensor has no such axis."""
+        shape = self.known_shape(value)
+        require(-len(shape) <= axis < len(shape), f"'{value.name}' has no axis {axis}")
+        require(isinstance(shape[axis], int), f"the size of axis {axis % len(shape)} of '{value.name}' is not static")
+        return cast(int, shape[axis])
 
     def value(self, value: Value | np.ndarray | None) -> np.ndarray | None:
         """The tensor's value where it can be computed without the model's inputs, else None."""

@@ -199,7 +199,7 @@ class Driver:
         for pattern, rule in rules:
             if (choosy or rule.strategy is not None) and not self._may_apply(rule, node, lowerings):
                 continue
-            if rule.cures and not any(self.target.refuses(node, c) for c in rule.cures):
+            if rule.cures and not self._is_cured(rule, node):
                 continue
             if pattern is not tried:  # passes may share a pattern, and then come one after the other
                 self.attempts += 1
@@ -207,6 +207,12 @@ class Driver:
             if held is not None and not self._is_repeated(held) and not self._is_of_user(held, rule):
                 found.append(_Candidate(held, rule, pattern))
         return found
+
+    def _is_cured(self, rule: Rule, node: Node) -> bool:
+        """Whether the target refuses the node for what the rule cures."""
+        if rule.cures is True:
+            return self.target.takes(node) is not None
+        return any(self.target.refuses(node, condition) is not None for condition in rule.cures)
 
     def _is_of_user(self, held: Match, rule: Rule) -> bool:
         """Whether one of surgeon's rules of the stage FUSE holds among nodes that the user's passes have written."""
@@ -391,7 +397,9 @@ def _rules(stage: Stage, passes: tuple[Pass, ...], target: Target, chosen: froze
     """
 
     def is_idle(p: Pass, rule: Rule) -> bool:
-        if rule.cures and not any(target.has(c) for c in rule.cures):
+        if rule.targets is not None and not rule.targets(target):
+            return True
+        if rule.cures and rule.cures is not True and not any(target.has(c) for c in rule.cures):
             return True
         if rule.strategy is None or p.name in chosen:
             return False

@@ -6,18 +6,21 @@ without copying what is captured. `index.py` finds the patterns that are worth m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+from onnx import TensorProto, helper
 
 from surgeon.ir.attributes import AttributeReference
 from surgeon.ir.graph import Node, Value
+from surgeon.ir.lattice import Shape
 from surgeon.ir.model import Model
 from surgeon.ir.operators import BROADCASTS
 from surgeon.ir.schemas import MOVED
-from surgeon.rules.pattern import Absent, Attr, Choice, Const, Op, Output, Pattern, Var
+from surgeon.rules.pattern import Absent, Attr, Choice, Const, Guard, Op, Output, Pattern, Var
 
 SHAREABLE = frozenset({"Shape", "Constant"})  # they cost nothing, so a reader outside is no reason to give up
 MOST_SIZE_NODES = 32  # between the Shape of an interior tensor and the window that it serves
@@ -70,6 +73,7 @@ class _State:
         bound: dict[str, Any] = {}
         constants: list[tuple[str, Value]] = []
         literals: list[Any] = []
+        guarded: list[tuple[Guard, Any]] = []
         for p, v in self.captures.items():
             if type(p) is Op:
                 nodes[v] = None
@@ -78,14 +82,22 @@ class _State:
             elif type(p) is Var:
                 if p.name is not None and bound.setdefault(p.name, v) is not v:
                     return self.failed(f"'{p.name}' would be two tensors")
-            elif type(p) is Const and p.name is not None:
-                constants.append((p.name, v))
-            elif type(p) is Const and p.value is not None:
-                literals.append(v)
+                if p.guard is not None:
+                    guarded.append((p.guard, v))
+            elif type(p) is Const:
+                if p.name is not None:
+                    constants.append((p.name, v))
+                elif p.value is not None:
+                    literals.append(v)
+                if p.guard is not None:
+                    guarded.append((p.guard, v))
         if len(nodes) > 1 and not self._closed(nodes):
             return False
         if literals and not self._within_ranks(nodes, literals):
             return False
+        for guard, v in guarded:
+            if not self._allows(guard, v):
+                return False
         for name, v in constants:
             bound[name] = array = self.model.constant(v)
             if array is None:
@@ -99,6 +111,25 @@ class _State:
                 bound[wanted.name] = given = node.attr(key)
                 if isinstance(given, AttributeReference):
                     return self.failed(f"{node.label} takes {key} from the function's caller")
+        return True
+
+    def _allows(self, guard: Guard, v: Any) -> bool:
+        """Whether what a guard asks of a tensor is known to be so."""
+        if guard.dtypes is not None:
+            dtype = self.model.dtype(v) if isinstance(v, Value) else helper.np_dtype_to_tensor_dtype(v.dtype)
+            if dtype not in guard.dtypes:
+                return self.attempt is not None and self.failed(_other_type(v, dtype, guard.dtypes))
+        if guard.ranks is None and guard.shape is None and guard.size is None:
+            return True
+        shape = _shape_of(v, self.model)
+        if shape is None:
+            return self.attempt is not None and self.failed(f"the rank of {_called(v)} is not known")
+        if guard.ranks is not None and len(shape) not in guard.ranks:
+            return self.attempt is not None and self.failed(f"{_called(v)} has {len(shape)} dimensions")
+        wanted = shape if guard.shape is None else guard.shape
+        fits = len(wanted) == len(shape) and all(w in (None, d) for w, d in zip(wanted, shape, strict=True))
+        if not fits or (guard.size is not None and _count(shape) != guard.size):
+            return self.attempt is not None and self.failed(f"{_called(v)} has the shape {list(shape)}")
         return True
 
     def _within_ranks(self, nodes: Collection[Node], literals: Sequence[Any]) -> bool:
@@ -117,11 +148,7 @@ class _State:
 
     def _rank(self, v: Any) -> int | None:
         """The number of dimensions, where it is known."""
-        if not isinstance(v, Value):
-            return int(v.ndim)
-        if v.tensor is not None:
-            return len(v.tensor.dims)
-        shape = self.model.shape(v)
+        shape = _shape_of(v, self.model)
         return None if shape is None else len(shape)
 
     def _closed(self, nodes: Collection[Node]) -> bool:
@@ -148,6 +175,29 @@ def match(pattern: Op, node: Node, model: Model, attempt: Attempt | None = None)
     state = _State(model, node, attempt)
     _node_matcher(pattern)(node, state, state.complete)
     return state.found
+
+
+def _shape_of(v: Any, model: Model) -> Shape | None:
+    """The shape of a tensor or an array; that of an initializer need not be inferred."""
+    if not isinstance(v, Value):
+        return tuple(v.shape)
+    return model.shape(v) if v.tensor is None else tuple(v.tensor.dims)
+
+
+def _count(shape: Shape) -> int | None:
+    """How many elements a tensor of that shape has; None where a size is not known."""
+    sizes = [d for d in shape if isinstance(d, int)]
+    return math.prod(sizes) if len(sizes) == len(shape) else None
+
+
+def _called(v: Any) -> str:
+    return f"'{v.name}'" if isinstance(v, Value) else "an attribute"
+
+
+def _other_type(v: Any, dtype: int, wanted: Collection[int]) -> str:
+    names = " or ".join(TensorProto.DataType.Name(t).lower() for t in sorted(wanted))
+    found = f"{TensorProto.DataType.Name(dtype).lower()}, not {names}" if dtype else "not known"
+    return f"the type of {_called(v)} is {found}"
 
 
 def _sizes_alone(value: Value, user: Node, nodes: Collection[Node]) -> bool:
@@ -209,7 +259,7 @@ def _capture(p: Pattern, v: Any, s: _State, then: Next) -> bool:
 
 
 def _compile_var(p: Var) -> Matcher:
-    if p.name is None:
+    if p.name is None and p.guard is None:
         return lambda v, s, then: then()  # ANY: unnamed variables are not compared
     return lambda v, s, then: v is not None and type(v) is not AttributeReference and _capture(p, v, s, then)
 

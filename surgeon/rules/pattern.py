@@ -14,12 +14,14 @@ The rules of the language:
    (`axes`, `pads`, `min`, ...) reads the same either way, written by position or by name.
 6. Interior tensors have no reader outside the match and are no graph output. `Shape` and `Constant` nodes are free.
 
+A guard, `var("x", dtype=HALVES, rank=1)`, is asked once the rest of the pattern holds.
+
 A pattern is data: it knows nothing of ONNX files, graphs or matching; `match.py` reads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any
@@ -70,11 +72,28 @@ class Pattern:
         return op.Neg(self)
 
 
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What must be known of a tensor.
+
+    dtypes  its type is one of these, of TensorProto.DataType
+    ranks   its number of dimensions is one of these
+    shape   it has these sizes; None stands for any
+    size    it has so many elements
+    """
+
+    dtypes: frozenset[int] | None
+    ranks: Collection[int] | None
+    shape: tuple[int | None, ...] | None
+    size: int | None
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Var(Pattern):
     """Any tensor; bound to `name` when it has one. The rewrite receives the graph's `Value`."""
 
     name: str | None = None
+    guard: Guard | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -87,6 +106,7 @@ class Const(Pattern):
 
     name: str | None = None
     value: float | None = None
+    guard: Guard | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -163,9 +183,57 @@ class _Ops:
         return make
 
 
+def var(
+    name: str | None = None,
+    *,
+    dtype: int | Iterable[int] | None = None,
+    rank: int | Collection[int] | None = None,
+    shape: Sequence[int | None] | None = None,
+) -> Var:
+    """Any tensor. The body of the rule gets it as a `Value`, under that name.
+
+    dtype  its type, of TensorProto.DataType, or several that it may have: `HALVES`
+    rank   its number of dimensions, or several: `range(3, 6)`
+    shape  its sizes, with None for any
+
+    It does not match where what is asked is not known.
+    """
+    return Var(name, _guard(dtype, rank, shape, None))
+
+
+def const(
+    name: str | None = None,
+    value: float | None = None,
+    *,
+    dtype: int | Iterable[int] | None = None,
+    rank: int | Collection[int] | None = None,
+    shape: Sequence[int | None] | None = None,
+    size: int | None = None,
+) -> Const:
+    """A tensor whose value follows without the model's inputs. The body gets it as a NumPy array, under that name.
+
+    value  one element, equal to 1e-6 relative or to the rounding of the tensor's own type
+    size   its number of elements
+
+    The others are those of `var`.
+    """
+    return Const(name, value, _guard(dtype, rank, shape, size))
+
+
+def _guard(
+    dtype: int | Iterable[int] | None,
+    rank: int | Collection[int] | None,
+    shape: Sequence[int | None] | None,
+    size: int | None,
+) -> Guard | None:
+    if dtype is None and rank is None and shape is None and size is None:
+        return None
+    dtypes = None if dtype is None else frozenset({dtype} if isinstance(dtype, int) else dtype)
+    ranks = (rank,) if isinstance(rank, int) else rank
+    return Guard(dtypes, ranks, None if shape is None else tuple(shape), size)
+
+
 op = _Ops()
-var = Var
-const = Const
 attr = Attr
 output = Output
 ANY = Var()

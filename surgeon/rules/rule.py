@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
 
 from surgeon.errors import PassError
 from surgeon.ir.graph import Node
@@ -19,10 +19,12 @@ from surgeon.ir.model import Model
 from surgeon.ir.schemas import DOMAIN
 from surgeon.rules.pattern import Pattern, roots
 from surgeon.targets.condition import Condition
+from surgeon.targets.target import Target
 
 LOWERING = ("decompose", "plugin")  # the strategies that a rule of the stage LOWER may have
 
 Refusal = Callable[[Model, Node], str]  # why a plugin does not take a node; empty where it does
+Cures: TypeAlias = "Condition | Iterable[Condition] | Literal[True]"
 Some = TypeVar("Some")
 
 
@@ -41,7 +43,9 @@ class Rule:
     strategy  "decompose" or "plugin" for a rule of the stage LOWER, else None
     library   the plugin library that the nodes of a "plugin" rule come from
     refuses   why that plugin does not take a node; None where it takes every node
-    cures     the conditions by which a target refuses what the rule rewrites; empty where it rewrites any match
+    cures     the conditions for which a target refuses what the rule rewrites; True for any refusal; empty where the
+              rule rewrites what the target supports, too
+    targets   for which targets the rule is there; None for all
     fallback  whether it is tried only where no other rule applies
     own       whether it is one of surgeon's, not one of the user's
     """
@@ -52,7 +56,8 @@ class Rule:
     strategy: str | None = None
     library: str = "surgeon"
     refuses: Refusal | None = None
-    cures: tuple[Condition, ...] = ()
+    cures: tuple[Condition, ...] | Literal[True] = ()
+    targets: Callable[[Target], bool] | None = None
     fallback: bool = False
     pass_name: str = ""
     own: bool = True
@@ -115,7 +120,8 @@ def rule(
     strategy: str | None = None,
     library: str = "surgeon",
     refuses: Refusal | None = None,
-    cures: Condition | Iterable[Condition] = (),
+    cures: Cures = (),
+    targets: Callable[[Target], bool] | None = None,
     fallback: bool = False,
 ) -> Callable[[Callable[..., Any]], Rule]:
     """Mark a function as the body of a rule.
@@ -128,14 +134,16 @@ def rule(
     - `()` to remove a node none of whose outputs is read.
 
     `require`, `require_some` and `no_match` decline. A plugin that does not take every canonical node says so with
-    `refuses(model, node)`: the next library or the decomposition takes that node then. A rule that `cures` conditions
-    of `surgeon.targets.conditions` runs only where the target refuses the root for one of them. A rule with `fallback`
-    is tried at a node after all others. Raises PassError for a rule of the stage LOWER without a strategy.
+    `refuses(model, node)`: the next library or the decomposition takes that node then. A rule that `cures` a
+    condition of `surgeon.targets.conditions`, or several, runs only where the target refuses the root for one of them;
+    with True, for whatever reason. With `targets` it runs only for targets for which that is true. A rule with
+    `fallback` is tried at a node after all others. Raises PassError for a rule of the stage LOWER without a strategy.
     """
     if stage is Stage.LOWER and strategy not in LOWERING:
         raise PassError(f"a rule of the stage LOWER has strategy 'decompose' or 'plugin', not {strategy!r}")
-    conditions = (cures,) if isinstance(cures, Condition) else tuple(cures)
-    return lambda body: Rule(pattern, body, stage, strategy, library, refuses, conditions, fallback)
+    asked: tuple[Condition, ...] | Literal[True]
+    asked = True if cures is True else (cures,) if isinstance(cures, Condition) else tuple(cures)
+    return lambda body: Rule(pattern, body, stage, strategy, library, refuses, asked, targets, fallback)
 
 
 def model_rule(*, stage: Stage) -> Callable[[Callable[..., Any]], ModelRule]:
