@@ -15,6 +15,7 @@ from surgeon.errors import PassError
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.report import Declined
+from surgeon.rules import scalars
 from surgeon.rules.builder import Builder, name_of_rewrite
 from surgeon.rules.context import Context, Lowering
 from surgeon.rules.index import Index
@@ -253,6 +254,7 @@ class Driver:
         try:
             result = rule.body(builder, **held.bound)
             outputs = _outputs_of(result, held.root, rule)
+            _require_scalars(self.model, held.root, outputs)
         except Decline as refusal:
             builder.undo()
             if str(refusal):
@@ -431,6 +433,14 @@ def _outputs_of(result: Any, root: Node, rule: Rule) -> list[Value | None]:
         if old is not None and new is None:
             require(not old.users and not old.is_output, f"its output '{old.name}' is read")
     return given
+
+
+def _require_scalars(model: Model, root: Node, outputs: Sequence[Value | None]) -> None:
+    """Decline where a reader that takes a scalar would see that it reads another tensor."""
+    for old, new in zip(root.outputs, outputs, strict=True):
+        if old is not None and new is not None and old is not new:
+            why = scalars.refused(model, old, new)
+            require(not why, why)
 
 
 def _standing_in(node: Node, made: Mapping[Node, Rewrite]) -> Node | None:
