@@ -21,9 +21,11 @@ if (
 ):
     del sys.path[0]
 
+from surgeon import guard
 from surgeon.app import start
 
 if start.is_program():
+    guard.begin()
     start.begin()
 
 import inspect

@@ -19,6 +19,7 @@ import onnx
 from google.protobuf.message import EncodeError
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
+from surgeon import guard
 from surgeon.errors import ModelError
 from surgeon.ir.call_sizes import check_calls
 from surgeon.ir.interrupts import interrupted
@@ -68,6 +69,7 @@ def read_all(path: Path) -> tuple[ModelProto, list[Path]]:
         data = path.read_bytes()
     except OSError as error:
         raise ModelError(f"'{path}' cannot be read: {(error.strerror or str(error)).lower()}.") from None
+    guard.count(path, len(data))
     if not data:
         raise ModelError(f"'{path}' is empty. Export the model again.")
     model = ModelProto()
@@ -88,6 +90,7 @@ def read_all(path: Path) -> tuple[ModelProto, list[Path]]:
     for file in external_files(model):
         check_place(path, file)
         files.append(path.parent / file)
+        guard.count(files[-1], files[-1].stat().st_size)
     for tensor in _tensors(model):
         if tensor.data_location == TensorProto.EXTERNAL:
             check_external(tensor, path.parent)

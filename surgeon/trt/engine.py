@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from surgeon import guard
 from surgeon.errors import EngineError, UsageError, did_you_mean
 from surgeon.ir.files import as_text, check_writable, put, read, read_all
 from surgeon.precision.half import computes_in_half
@@ -100,6 +101,7 @@ def serialized(
 
     It stays bytes: making it runnable needs a GPU. Raises EngineError with every refused node.
     """
+    guard.lift()
     with PolygraphyLog() as log:
         from polygraphy.backend import trt as backend
         from polygraphy.exception import PolygraphyException

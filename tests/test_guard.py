@@ -1,0 +1,104 @@
+"""The process that watches: crashes and too much memory end in a sentence, signals and the exit status pass through."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import onnx
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nothing is watched there")
+
+ROOT = Path(__file__).resolve().parent.parent
+MODEL = '<ir_version: 8, opset_import: ["" : 17]> g (float[N,4] x) => (float[N,4] y) { a = Neg (x) y = Neg (a) }'
+PASS = '''"""For a test."""
+import os, signal, time
+from pathlib import Path
+from surgeon import Stage, op, rule, var
+HERE = Path(__file__).parent
+
+
+@rule(op.Neg(op.Neg(var("x"))), stage=Stage.FUSE)
+def act(b, x):
+    (HERE / "pid").write_text(str(os.getpid()))
+    (HERE / "pid").rename(HERE / "begun")
+    {}
+    return x
+'''
+
+
+def begun(folder: Path, action: str, **environment: str) -> subprocess.Popen[str]:
+    """The command on a model, with a pass that does something."""
+    onnx.save(onnx.parser.parse_model(MODEL), folder / "in.onnx")
+    (folder / "act.py").write_text(PASS.format(action))
+    words = ["rewrite", folder / "in.onnx", folder / "out.onnx", "--target", "8.4", "--passes", folder, "--only", "act"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "surgeon", *words],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+def its_pid(folder: Path, process: subprocess.Popen[str]) -> int:
+    """The process that runs the pass, once that has begun."""
+    while not (folder / "begun").exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    return int((folder / "begun").read_text())
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process ends within seconds; one that nobody has waited for is a zombie."""
+    for _ in range(300):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
+                return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@pytest.mark.parametrize(("action", "variables", "words"), [
+    ("os.kill(os.getpid(), signal.SIGSEGV)", {}, "stopped by a crash (SIGSEGV)"),
+    ("os.abort()", {}, "stopped by a crash (SIGABRT)"),
+    ("os.kill(os.getpid(), signal.SIGKILL)", {}, "SIGKILL, as where memory runs out"),
+    ("held = bytearray(1 << 30); time.sleep(60)", {"SURGEON_MEMORY": "0.5"}, "more than 0.5 GiB of memory"),
+], ids=["segfault", "abort", "kill", "memory"])  # fmt: skip
+def test_an_end_is_a_sentence(action: str, variables: dict[str, str], words: str, tmp_path: Path) -> None:
+    process = begun(tmp_path, action, **variables)
+    said = process.communicate()[1]
+    assert process.returncode == 2 and words in said and said.count("\n") == 1, said
+    assert not (tmp_path / "out.onnx").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_reaches_the_program(number: signal.Signals, tmp_path: Path) -> None:
+    process = begun(tmp_path, "signal.signal(signal.SIGINT, signal.default_int_handler); time.sleep(60)")
+    pid = its_pid(tmp_path, process)
+    assert pid != process.pid
+    process.send_signal(number)
+    said = process.communicate()[1]
+    assert process.returncode == (130 if number == signal.SIGINT else -number), said
+    assert has_ended(pid)
+
+
+def test_the_program_ends_with_the_one_that_watches(tmp_path: Path) -> None:
+    process = begun(tmp_path, "time.sleep(60)")
+    pid = its_pid(tmp_path, process)
+    process.kill()
+    process.wait()
+    assert has_ended(pid)
+
+
+def test_the_status_is_that_of_the_program(tmp_path: Path) -> None:
+    process = begun(tmp_path, "pass")
+    assert process.wait() == 0 and (tmp_path / "out.onnx").exists()
