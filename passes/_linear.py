@@ -18,14 +18,14 @@ from surgeon import Builder, const, no_match, op, var
 from surgeon.ir.constants import FOLD_LIMIT
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import FLOATS
+from surgeon.ir.operators import COMMUTATIVE, COMPARES, OPERATORS, RISING
 from surgeon.rules.pattern import Pattern
 from surgeon.rules.rule import Decline
 from surgeon.rules.spelling import attribute_names
 
 from ._shapes import output_of
 
-COMPARISONS = {"Greater": np.greater, "GreaterOrEqual": np.greater_equal, "Less": np.less, "LessOrEqual": np.less_equal}
-ELEMENTWISE = {"Add": np.add, "Sum": np.add, "Sub": np.subtract, "Max": np.maximum, "Min": np.minimum}
+PIECEWISE = RISING & COMMUTATIVE - {"Mean"} | {"Sub"}  # linear where both inputs are, or a choice of them
 
 x = var("x")
 
@@ -210,11 +210,9 @@ class _Reader:
             if given[0].degree == 1:
                 no_match()
             return _each(lambda c, p, q: np.where(c != 0, p, q), given, _common(given[1:]))
-        if key in COMPARISONS:
-            _common(given)
-            return _each(COMPARISONS[key], given, 0)
-        if key in ELEMENTWISE:
-            return _each(ELEMENTWISE[key], given, _common(given))
+        if key in COMPARES | PIECEWISE:
+            degree = _common(given)
+            return _each(OPERATORS[key].numpy, given, 0 if key in COMPARES else degree)
         if key == "Not":
             return _each(lambda c: c == 0, given, 0)
         if key not in UNARY:  # a constant that onnx's evaluator does not compute

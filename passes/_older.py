@@ -14,6 +14,7 @@ from onnx import TensorProto
 
 from surgeon import Builder
 from surgeon.ir.attributes import constant_value
+from surgeon.ir.operators import REDUCES
 
 from ._reading import Plan, Reading, Refused, invalid
 from ._reduction import over_nothing
@@ -251,16 +252,7 @@ STEPS: dict[str, Callable[[Reading], Plan | None]] = {
     "LogSoftmax": _softmax,
     "Mod": _mod,
     "Pad": _pad,
-    "ReduceL1": _reduce,
-    "ReduceL2": _reduce,
-    "ReduceLogSum": _reduce,
-    "ReduceLogSumExp": _reduce,
-    "ReduceMax": _reduce,
-    "ReduceMean": _reduce,
-    "ReduceMin": _reduce,
-    "ReduceProd": _reduce,
-    "ReduceSum": _reduce,
-    "ReduceSumSquare": _reduce,
+    **dict.fromkeys(REDUCES, _reduce),
     "Reshape": _reshape,
     "Resize": _resize,
     "Shape": _shape,

@@ -6,10 +6,11 @@ import numpy as np
 
 from surgeon import Builder
 from surgeon.ir.graph import Node, Value
+from surgeon.ir.operators import KEEP_ORDER
 
 from ._shapes import input_of
 
-COUNT = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+COUNT = KEEP_ORDER | {"Cast"}
 
 
 def mask_of(b: Builder, places: Value) -> Value | None:

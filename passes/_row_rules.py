@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from surgeon import require, require_some
 from surgeon.ir.graph import Node, Value
+from surgeon.ir.operators import ALONG, BATCH, ELEMENTWISE, REDUCES
 from surgeon.rules.rule import Decline
 
 from ._shapes import Dim, input_of
@@ -16,17 +17,6 @@ if TYPE_CHECKING:
     from ._rows import Reading
 
 PLACES = "the places"  # as a size: how many there are
-BY_ELEMENT = frozenset(
-    {"Abs", "Add", "And", "Cast", "Ceil", "Clip", "Cos", "Div", "Elu", "Equal", "Erf", "Exp", "Floor", "Greater"}
-    | {"GreaterOrEqual", "Identity", "LeakyRelu", "Less", "LessOrEqual", "Log", "Max", "Min", "Mod", "Mul", "Neg"}
-    | {"Not", "Or", "Pow", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sin", "Softplus", "Sqrt", "Sub", "Sum"}
-    | {"Tan", "Tanh", "Where", "Xor"}
-)
-OF_A_BATCH = frozenset(
-    {"AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "GlobalAveragePool", "GlobalMaxPool"}
-    | {"InstanceNormalization", "MaxPool"}
-)
-REDUCES = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"})
 KEEPS_ITS_SHAPE = frozenset({"ScatterElements", "ScatterND"})
 
 
@@ -48,9 +38,9 @@ State = Rows | Sizes | None  # None: nothing of its shape depends on how many pl
 
 def rule_of(key: str) -> Callable[[Reading, Node], State] | None:
     """What says what an operator makes of rows; None where that is not known."""
-    if key in BY_ELEMENT:
+    if key in ELEMENTWISE:
         return _by_element
-    return _of_a_batch if key in OF_A_BATCH else RULES.get(key)
+    return _of_a_batch if key in BATCH else RULES.get(key)
 
 
 # ---- rows by themselves ------------------------------------------------------------------------------------------
@@ -307,17 +297,16 @@ RULES = {
     "GatherND": _gather_nd,
     "Gemm": _gemm,
     "LayerNormalization": _along_others,
-    "LogSoftmax": _along_others,
     "MatMul": _mat_mul,
     "Reshape": _reshape,
     "RoiAlign": _roi_align,
     "Shape": _shape,
     "Slice": _slice,
-    "Softmax": _along_others,
     "Split": _split,
     "Squeeze": _squeeze,
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
+    **dict.fromkeys(ALONG, _along_others),
     **dict.fromkeys(REDUCES, _reduce),
 }
 

@@ -10,28 +10,28 @@ from onnx import helper
 from surgeon import Builder
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import FLOATS
+from surgeon.ir.operators import OPERATORS
 
 LARGEST = 2**24  # elements of the table of every place and every update
-OPERATORS = {"add": "Add", "mul": "Mul", "max": "Greater", "min": "Less"}
+MEETING = {"add": "Add", "mul": "Mul", "max": "Greater", "min": "Less"}
 COMPARISONS = ("Greater", "Less")
 REDUCTIONS = {"add": "ReduceSum", "mul": "ReduceProd", "max": "ReduceMax", "min": "ReduceMin"}
 
 
-def neutral(reduction: str, dtype: int) -> np.ndarray:
-    """What changes nothing where it is added, multiplied, or compared."""
+def neutral(op: str, dtype: int) -> np.ndarray:
+    """What changes nothing as an operand or an element of this operator."""
     kind = helper.tensor_dtype_to_np_dtype(dtype)
-    if reduction in ("add", "mul"):
-        return np.asarray(0 if reduction == "add" else 1).astype(kind)
-    sign = -1 if reduction == "max" else 1
-    if kind.kind in "iu":
+    number = OPERATORS[op].neutral
+    assert number is not None
+    if kind.kind in "iu" and np.isinf(number):
         limits = np.iinfo(kind)
-        return np.asarray(limits.min if sign < 0 else limits.max, kind)
-    return np.asarray(sign * np.inf).astype(kind)
+        return np.asarray(limits.min if number < 0 else limits.max, kind)
+    return np.asarray(number).astype(kind)
 
 
 def combined(b: Builder, reduction: str, data: Value, updates: Value) -> Value:
     """Each place of the data with its one update; as ONNX Runtime has it, a NaN among the updates is no extreme."""
-    operator = OPERATORS[reduction]
+    operator = MEETING[reduction]
     made: Value = b.node(operator, [updates, data] if operator in COMPARISONS else [data, updates], 1, "", {})
     return b.Where(made, updates, data) if operator in COMPARISONS else made
 
@@ -39,9 +39,9 @@ def combined(b: Builder, reduction: str, data: Value, updates: Value) -> Value:
 def entries(b: Builder, reduction: str, there: Value, updates: Value) -> Value:
     """The update where it meets its place, what changes nothing elsewhere and for the NaN of an extreme."""
     dtype = b.dtype(updates)
-    if OPERATORS[reduction] in COMPARISONS and dtype in FLOATS:
+    if MEETING[reduction] in COMPARISONS and dtype in FLOATS:
         there = b.And(there, b.Equal(updates, updates))
-    made: Value = b.Where(there, updates, neutral(reduction, dtype))
+    made: Value = b.Where(there, updates, neutral(REDUCTIONS[reduction], dtype))
     return made
 
 

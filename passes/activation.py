@@ -19,18 +19,15 @@ import numpy as np
 
 from surgeon import Builder, Stage, const, op, require, rule, var
 from surgeon.ir.graph import Value
+from surgeon.ir.operators import KEEP_ZERO, MOVES
 from surgeon.rules.pattern import Pattern
 
 from ._types import require_op
 
 x, alpha = var("x"), const("alpha")
 
-# Operators behind which a number that is next to 0 still is.
-HANDS_ON = frozenset({
-    "Abs", "Cast", "Concat", "Dropout", "Expand", "Flatten", "Gather", "GatherND", "Identity", "Min", "Mul", "Neg",
-    "Pow", "ReduceMin", "ReduceProd", "Reshape", "Slice", "Split", "Sqrt", "Squeeze", "Tile", "Transpose", "Unsqueeze",
-    "Where",
-})  # fmt: skip
+# Operators after which a 0 still is one, or makes one.
+HANDS_ON = MOVES | KEEP_ZERO | {"Dropout", "ReduceMin", "ReduceProd", "Where"}
 
 inverse = op.Exp(op.Neg(x)) + 1
 

@@ -11,21 +11,13 @@ Price     None: the branch runs without the If.
 
 from __future__ import annotations
 
-import operator
-
 from surgeon import Builder, Stage, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
+from surgeon.ir.operators import COMPARES, OPERATORS
 
 from ._copy import constants_of, copied, present, reads_of_function
 from ._shapes import elements
 
-COMPARISONS = {
-    "Equal": operator.eq,
-    "Greater": operator.gt,
-    "GreaterOrEqual": operator.ge,
-    "Less": operator.lt,
-    "LessOrEqual": operator.le,
-}
 CONNECTIVES = {"And": all, "Or": any}
 
 
@@ -49,11 +41,12 @@ def _decided(b: Builder, value: Value | None) -> bool | None:
     node = value.producer
     if node is None:
         return None
-    if node.key in COMPARISONS:
+    if node.key in COMPARES:
         pair = [elements(b, v) for v in node.inputs]
         if any(p is None or len(p) != 1 or not isinstance(p[0], int) for p in pair):
             return None
-        return bool(COMPARISONS[node.key](*(p[0] for p in pair if p is not None)))
+        compare = require_some(OPERATORS[node.key].numpy, "")
+        return bool(compare(*(p[0] for p in pair if p is not None)))
     if node.key == "Cast":
         number = elements(b, node.inputs[0])
         if number is not None and len(number) == 1 and isinstance(number[0], int):

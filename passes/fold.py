@@ -27,27 +27,11 @@ from functools import cache
 from surgeon import Editor, Stage, const, model_rule, no_match, op, require, rule, var
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
+from surgeon.ir.operators import OPERATORS
 
 from ._shapes import input_of
 
 SMALL = 65_536  # elements
-
-# Inputs that decide the shape of what the node returns.
-SHAPES = {
-    "ConstantOfShape": (0,),
-    "Expand": (1,),
-    "OneHot": (1,),
-    "Pad": (1, 3),
-    "Range": (0, 1, 2),
-    "Reshape": (1,),
-    "Resize": (2, 3),
-    "Slice": (1, 2, 3, 4),
-    "Split": (1,),
-    "SplitToSequence": (1,),
-    "Tile": (1,),
-    "TopK": (1,),
-    "Upsample": (1,),
-}
 
 # Weights: TensorRT fuses a layer whose weights it knows. BatchNormalization and InstanceNormalization have them too.
 WEIGHTS = {
@@ -66,7 +50,8 @@ WEIGHTS = {
 
 PRODUCTS = frozenset({"Gemm", "MatMul"})
 QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
-READ = {op: {*SHAPES.get(op, ()), *WEIGHTS.get(op, ())} for op in {*SHAPES, *WEIGHTS}}
+# What a node reads as weights, and what decides the shape of its results.
+READ = {op: {*row.shape, *WEIGHTS.get(op, ())} for op, row in OPERATORS.items()}
 
 
 @rule(op.CastLike(const("array"), var("like")), stage=Stage.CLEAN)

@@ -27,6 +27,7 @@ from onnx import TensorProto, numpy_helper
 from surgeon import Builder, Stage, const, no_match, op, require, require_some, rule, var
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import FLOATS
+from surgeon.ir.operators import ELEMENTWISE, KEEP_ORDER
 from surgeon.rules.rule import Decline
 
 from ._counting import counted
@@ -35,13 +36,7 @@ from ._scattering import neutral
 from ._shapes import dims, input_of
 
 x, places, updates = var("x"), var("places"), var("updates")
-ONE_VALUE = frozenset({"Expand", "Identity", "Reshape", "Squeeze", "Tile", "Unsqueeze"})
-BY_ELEMENT = frozenset(
-    {"Abs", "Add", "Cast", "Ceil", "Clip", "Cos", "Div", "Elu", "Erf", "Exp", "Floor", "LeakyRelu", "Log", "Max", "Min"}
-    | {"Mul", "Neg", "Pow", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sin", "Softplus", "Sqrt", "Sub", "Tan"}
-    | {"Tanh", "Where"}
-)
-REDUCTIONS = {"ReduceSum": "add", "ReduceMean": "add", "ReduceProd": "mul", "ReduceMax": "max", "ReduceMin": "min"}
+ONE_VALUE = KEEP_ORDER | {"Expand", "Tile"}
 SIZES = COUNT | {"Concat", "Gather", "Shape", "Slice"}
 
 
@@ -122,7 +117,7 @@ def _spread_anew(b: Builder, value: Value, places: Value, form: tuple[int, int],
         _require_same_sizes(b, mask, source)
         require(b.rank(source) == sum(form), "its updates are of another rank")
         return source
-    require(node.key in BY_ELEMENT, f"its updates come from {node.op}")
+    require(node.key in ELEMENTWISE, f"its updates come from {node.op}")
     inputs = [None if v is None else _spread(b, v, places, form, made) for v in node.inputs]
     result: Value = b.node(node.op, inputs, 1, "", node.attrs)
     return result
@@ -207,7 +202,7 @@ def reduce(b, x, places=None, mask=None):
     )
     axes = _axes(b, b.root, over, rest)
     shown = _shown(b, mask, rest)
-    filled = b.Where(shown, x, neutral(REDUCTIONS[b.root.op], b.dtype(x)))
+    filled = b.Where(shown, x, neutral("ReduceSum" if b.root.op == "ReduceMean" else b.root.op, b.dtype(x)))
     if b.root.op != "ReduceMean":
         return getattr(b, b.root.op)(filled, axes=axes, keepdims=b.root.attr("keepdims"))
     require(not rest or axes == list(range(over)), "its mean is over other dimensions, too")

@@ -29,12 +29,11 @@ from surgeon.rules.rule import Decline
 from ._places import mask_of, takes_first
 from ._row_rules import Rows
 from ._rows import Reading
-from ._scattering import counted, neutral
+from ._scattering import REDUCTIONS, counted, neutral
 from ._shapes import dims, input_of, output_of, size, vector_of
 
 data, places, updates = var("data"), var("places"), var("updates")
 NO_ROWS = "its places, or what is written there, are of no rows"
-REDUCTIONS = {"ReduceSum": "add", "ReduceMean": "add", "ReduceProd": "mul", "ReduceMax": "max", "ReduceMin": "min"}
 
 
 @rule(op.ScatterND(data, places, updates) | op.ScatterElements(data, places, updates), stage=Stage.FUSE, fallback=True)
@@ -48,7 +47,7 @@ def write(b, data, places, updates):
     reduction = b.root.attr("reduction") or "none"
     written = taken.again(updates)
     if reduction != "none":
-        written = taken.filled(written, of_updates, reduction)
+        written = taken.filled(written, of_updates, REDUCTIONS[reduction])
     at, target = taken.again(places), data
     if b.root.op == "ScatterElements" and not _is_room(b, data, at, along):
         target, at = _with_room(b, data, at, written, along)
@@ -89,7 +88,7 @@ def reduce(b, updates):
     mean = b.root.op == "ReduceMean"
     require(not mean or axes == [rows], "its mean is over other dimensions, too")
     taken = _Taken(b, reading.needed(updates))
-    filled = taken.filled(taken.again(updates), rows, REDUCTIONS[b.root.op])
+    filled = taken.filled(taken.again(updates), rows, "ReduceSum" if mean else b.root.op)
     if not mean:
         return b.node(b.root.op, [filled, *b.root.inputs[1:]], 1, "", b.root.attrs)
     total = b.ReduceSum(filled, axes=axes, keepdims=b.root.attr("keepdims"))
@@ -211,13 +210,13 @@ class _Taken:
         """A tensor with as many rows as the mask has elements; itself, where it has none."""
         return self.made.get(value, value)
 
-    def filled(self, value: Value, axis: int, reduction: str) -> Value:
-        """A tensor with what changes nothing in the rows that the mask does not take."""
+    def filled(self, value: Value, axis: int, op: str) -> Value:
+        """A tensor with what changes nothing in a Reduce, in the rows that the mask does not take."""
         b = self.b
         rank = b.known_rank(value)
         taken = b.Less(self.numbers, self.count)
         shown = b.Unsqueeze(taken, axes=list(range(1, rank - axis))) if rank - axis > 1 else taken
-        return b.Where(shown, value, neutral(reduction, b.dtype(value)))
+        return b.Where(shown, value, neutral(op, b.dtype(value)))
 
 
 def _numbers(b: Builder, flat: Value) -> Value:

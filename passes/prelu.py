@@ -30,6 +30,7 @@ import numpy as np
 from surgeon import DOMAIN, Builder, Stage, attr, const, meaning, no_match, op, require, rule, var
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import Shape
+from surgeon.ir.operators import KEEP_ORDER
 
 from ._linear import FORMS, above, fits, same_slope, slopes
 from ._shapes import cancel, input_of
@@ -37,9 +38,8 @@ from ._types import require_op
 
 OPTIONS = ("repair_prelu",)
 
-STRUCTURAL = frozenset(
-    {"Identity", "Reshape", "Unsqueeze", "Squeeze", "Transpose", "Expand", "Cast", "CastLike", "Flatten"}
-)
+STRUCTURAL = KEEP_ORDER | {"Cast", "CastLike", "Expand", "Transpose"}
+
 
 x, slope, factor = var("x"), var("slope"), const("factor")
 

@@ -28,7 +28,7 @@ from surgeon.ir.graph import Value
 from surgeon.rules.rule import Decline
 from surgeon.targets.conditions.indexing import more_indices
 
-from ._scattering import LARGEST, OPERATORS, combined, counted, entries, neutral, reduced
+from ._scattering import LARGEST, MEETING, REDUCTIONS, combined, counted, entries, neutral, reduced
 from ._shapes import dims, numbers_below, product_of, size, vector_of
 
 MANY = 128  # places or updates, where their number is symbolic
@@ -42,8 +42,8 @@ data, indices, updates = var("data"), var("indices"), var("updates")
     strategy="decompose",
 )
 def decompose_elements(b, data, indices, updates, axis, reduction):
-    crowded = reduction not in OPERATORS and more_indices.check(b.root) is not None
-    if reduction not in OPERATORS and (not crowded or b.target.takes(b.root) is None):
+    crowded = reduction not in MEETING and more_indices.check(b.root) is not None
+    if reduction not in MEETING and (not crowded or b.target.takes(b.root) is None):
         no_match()
     shape, given = _known(b, data), _known(b, indices)
     require(len(shape) == len(given) == b.rank(updates), "data, indices and updates are of several ranks")
@@ -60,7 +60,7 @@ def decompose_elements(b, data, indices, updates, axis, reduction):
     require(all(fits), "beside its axis the indices are not known to have the sizes of the data")
     whole = [*own[:at], theirs[at], *own[at + 1 :]]
     indices = _widened(b, indices, theirs, whole, np.zeros(1, np.int64))
-    updates = _widened(b, updates, theirs, whole, neutral(reduction, b.dtype(updates)))
+    updates = _widened(b, updates, theirs, whole, neutral(REDUCTIONS[reduction], b.dtype(updates)))
     dtype, rows = b.dtype(indices), size(b, data, at)
     of_indices = rows if isinstance(rows, int) else b.Cast(rows, to=dtype)
     places = numbers_below(b, rows, dtype, behind=len(shape) - at)
@@ -75,7 +75,7 @@ def decompose_elements(b, data, indices, updates, axis, reduction):
     strategy="decompose",
 )
 def decompose_nd(b, data, indices, updates, reduction):
-    if reduction not in OPERATORS:
+    if reduction not in MEETING:
         no_match()
     shape, given = _known(b, data), _known(b, indices)
     depth, known = given[-1] if given else None, b.value(indices)

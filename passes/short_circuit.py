@@ -16,14 +16,11 @@ from onnx import TensorProto
 
 from surgeon import Builder, Stage, no_match, op, require, rule, var
 from surgeon.ir.graph import Graph, Value
+from surgeon.ir.operators import ELEMENTWISE, MEASURES
 
 from ._branches import written_out
 
-# None of them can fail on what another one makes.
-TOTAL = frozenset(
-    {"Abs", "Add", "And", "Cast", "Constant", "Equal", "Greater", "GreaterOrEqual", "Identity", "Less", "LessOrEqual"}
-    | {"Max", "Min", "Mul", "Neg", "Not", "Or", "Shape", "Size", "Sub", "Xor"}
-)
+TOTAL = ELEMENTWISE - {"Div", "Mod"} | MEASURES | {"Constant"}  # none of them can fail on what another one makes
 
 
 @rule(op.If(var("condition")), stage=Stage.CLEAN)

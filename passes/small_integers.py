@@ -28,18 +28,14 @@ from surgeon import Builder, Editor, Stage, model_rule
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import FLOATS
 from surgeon.ir.model import Model
+from surgeon.ir.operators import COMPARES, ELEMENTWISE, FILLS, MOVES, PICKS, REDUCES
 
 OVERFLOWING = frozenset({"Abs", "Add", "BitShift", "BitwiseNot", "Mul", "Neg", "Sub"})
-COMPUTING = frozenset({
-    "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Clip", "Div", "Max", "Min", "Mod", "ReduceMax", "ReduceMin",
-})  # fmt: skip
-COMPARING = frozenset({"ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
-MOVING = frozenset({
-    "Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Pad", "Reshape",
-    "ReverseSequence", "ScatterElements", "ScatterND", "Slice", "Split", "Squeeze", "Tile", "TopK", "Transpose",
-    "Unsqueeze", "Where",
-})  # fmt: skip
+BITS = frozenset({"BitwiseAnd", "BitwiseOr", "BitwiseXor"})
+COMPUTING = PICKS & (ELEMENTWISE | REDUCES) - {"Where"} | BITS | {"Div", "Mod"}  # nothing beyond the type's limits
+COMPARING = COMPARES | {"ArgMax", "ArgMin"}
 IN_FLOAT = frozenset({"DepthToSpace", "MaxPool", "Resize", "SpaceToDepth"})  # ONNX Runtime has no kernel for int32
+MOVING = (MOVES | FILLS | PICKS) - COMPUTING - IN_FLOAT - {"GlobalMaxPool", "MaxUnpool", "TensorScatter", "Unique"}
 FILLING = frozenset({"ConstantOfShape"})
 CARRIED = OVERFLOWING | COMPUTING | COMPARING | MOVING | IN_FLOAT | FILLING
 INT32, FLOAT = TensorProto.INT32, TensorProto.FLOAT

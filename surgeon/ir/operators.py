@@ -10,7 +10,7 @@ broadcasts    elementwise, and each input may be broadcast: the result has the l
 commutative   the inputs may stand in any order
 rising        the result never falls where an input of numbers rises
 falling       the result never rises where an input of numbers rises
-zero          the result is 0 where the first input is
+zero          the result is 0 where the first input is and the others are positive numbers
 bends         the first input has a bend, a pole or a jump at 0, and none elsewhere
 moves         each element of the results is one of the inputs in `elements`; which one does not depend on these
 order         moves, and leaves the elements in their order, each once
@@ -57,7 +57,8 @@ class Operator(NamedTuple):
     axes       the inputs that are axes
     positions  the inputs that are positions along a dimension: negative ones count from its end
     limited    the other inputs of integers of which few are valid: lengths, classes, positions that are never negative
-    neutral    the number that, as the second input, makes the result the first one; None where there is none
+    neutral    the number that, as the second input, makes the result the first one, or as a further element changes no
+               Reduce; None where there is none
     range      no result is below or above these numbers
     numpy      the NumPy function that computes the same of two arrays; None where it is not exactly the same
     """
@@ -87,7 +88,7 @@ OPERATORS: dict[str, Operator] = {
     "Acosh": _("elementwise rounds continuous rising", range=_UP),
     "Add": _("elementwise commutative rounds continuous rising broadcasts", neutral=0, numpy=np.add),
     "AffineGrid": _("rounds continuous", shape=(1,)),
-    "And": _("elementwise commutative logical bool broadcasts", neutral=True, numpy=np.logical_and),
+    "And": _("elementwise commutative logical bool broadcasts zero", neutral=True, numpy=np.logical_and),
     "ArgMax": _("locates"),
     "ArgMin": _("locates"),
     "Asin": _("elementwise rounds continuous rising zero", range=(-_TURN, _TURN)),
@@ -100,7 +101,7 @@ OPERATORS: dict[str, Operator] = {
     "Bernoulli": _("random", range=_UNIT),
     "BitCast": _("elementwise"),
     "BitShift": _("elementwise zero broadcasts", neutral=0),
-    "BitwiseAnd": _("elementwise commutative broadcasts", numpy=np.bitwise_and),
+    "BitwiseAnd": _("elementwise commutative broadcasts zero", numpy=np.bitwise_and),
     "BitwiseNot": _("elementwise", numpy=np.bitwise_not),
     "BitwiseOr": _("elementwise commutative broadcasts", neutral=0, numpy=np.bitwise_or),
     "BitwiseXor": _("elementwise commutative broadcasts", neutral=0, numpy=np.bitwise_xor),
@@ -130,7 +131,7 @@ OPERATORS: dict[str, Operator] = {
     "DepthToSpace": _("moves exact continuous batch"),
     "DequantizeLinear": _("quantizes rounds"),
     "Det": _("rounds continuous"),
-    "Div": _("elementwise rounds continuous broadcasts", neutral=1),
+    "Div": _("elementwise rounds continuous broadcasts zero", neutral=1),
     "Dropout": _(),
     "DynamicQuantizeLinear": _("quantizes"),
     "Einsum": _("products rounds continuous"),
@@ -187,10 +188,11 @@ OPERATORS: dict[str, Operator] = {
     "Mean": _("elementwise commutative rounds continuous rising broadcasts"),
     "MeanVarianceNormalization": _("normalizes rounds continuous"),
     "MelWeightMatrix": _("rounds", shape=(0, 1), limited=(2, 3, 4)),
-    "Min": _("elementwise picks commutative exact continuous rising broadcasts", None, neutral=_INF, numpy=np.minimum),
+    "Min": _("elementwise picks commutative exact continuous rising broadcasts zero", None, neutral=_INF,
+             numpy=np.minimum),
     "Mish": _("elementwise rounds continuous zero"),
     "Mod": _("elementwise zero broadcasts"),
-    "Mul": _("elementwise commutative rounds continuous broadcasts", neutral=1, numpy=np.multiply),
+    "Mul": _("elementwise commutative rounds continuous broadcasts zero", neutral=1, numpy=np.multiply),
     "Multinomial": _("random"),
     "Neg": _("elementwise exact continuous falling zero", numpy=np.negative),
     "NegativeLogLikelihoodLoss": _("rounds", limited=(1,)),
@@ -204,7 +206,7 @@ OPERATORS: dict[str, Operator] = {
     "Or": _("elementwise commutative logical bool broadcasts", neutral=False, numpy=np.logical_or),
     "PRelu": _("elementwise rounds continuous bends zero"),
     "Pad": _("fills exact continuous", (0, 2), shape=(1, 3)),
-    "Pow": _("elementwise rounds continuous broadcasts", neutral=1),
+    "Pow": _("elementwise rounds continuous broadcasts zero", neutral=1),
     "QLinearConv": _("quantizes"),
     "QLinearMatMul": _("quantizes"),
     "QuantizeLinear": _("quantizes"),
@@ -216,16 +218,16 @@ OPERATORS: dict[str, Operator] = {
     "RandomUniformLike": _("random"),
     "Range": _("rounds", shape=(0, 1, 2)),
     "Reciprocal": _("elementwise rounds continuous bends"),
-    "ReduceL1": _("reduces rounds continuous", axes=(1,), range=_UP),
-    "ReduceL2": _("reduces rounds continuous", axes=(1,), range=_UP),
-    "ReduceLogSum": _("reduces rounds continuous rising", axes=(1,)),
-    "ReduceLogSumExp": _("reduces rounds continuous rising", axes=(1,)),
-    "ReduceMax": _("reduces picks exact continuous rising", axes=(1,)),
+    "ReduceL1": _("reduces rounds continuous", axes=(1,), range=_UP, neutral=0),
+    "ReduceL2": _("reduces rounds continuous", axes=(1,), range=_UP, neutral=0),
+    "ReduceLogSum": _("reduces rounds continuous rising", axes=(1,), neutral=0),
+    "ReduceLogSumExp": _("reduces rounds continuous rising", axes=(1,), neutral=-_INF),
+    "ReduceMax": _("reduces picks exact continuous rising", axes=(1,), neutral=-_INF),
     "ReduceMean": _("reduces rounds continuous rising", axes=(1,)),
-    "ReduceMin": _("reduces picks exact continuous rising", axes=(1,)),
-    "ReduceProd": _("reduces rounds continuous", axes=(1,)),
-    "ReduceSum": _("reduces rounds continuous rising", axes=(1,)),
-    "ReduceSumSquare": _("reduces rounds continuous", axes=(1,), range=_UP),
+    "ReduceMin": _("reduces picks exact continuous rising", axes=(1,), neutral=_INF),
+    "ReduceProd": _("reduces rounds continuous", axes=(1,), neutral=1),
+    "ReduceSum": _("reduces rounds continuous rising", axes=(1,), neutral=0),
+    "ReduceSumSquare": _("reduces rounds continuous", axes=(1,), range=_UP, neutral=0),
     "RegexFullMatch": _("elementwise bool"),
     "Relu": _("elementwise exact continuous rising bends zero", range=_UP),
     "Reshape": _("moves order exact continuous", shape=(1,)),
@@ -269,7 +271,7 @@ OPERATORS: dict[str, Operator] = {
     "StringSplit": _(),
     "Sub": _("elementwise rounds continuous broadcasts", neutral=0, numpy=np.subtract),
     "Sum": _("elementwise commutative rounds continuous rising broadcasts", neutral=0, numpy=np.add),
-    "SwiGLU": _("elementwise rounds continuous"),
+    "SwiGLU": _("elementwise rounds continuous zero"),
     "Swish": _("elementwise rounds continuous zero"),
     "Tan": _("elementwise rounds continuous zero"),
     "Tanh": _("elementwise rounds continuous rising zero", range=_SIGNED),
