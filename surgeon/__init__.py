@@ -28,34 +28,31 @@ if start.is_program():
     guard.begin()
     start.begin()
 
-import inspect
 import warnings
-from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from surgeon.errors import EngineError, ModelError, PassError, SurgeonError, UsageError
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.schemas import DOMAIN
 from surgeon.pipeline.check import Checked, check
 from surgeon.pipeline.interop import from_gs, gs_pass
-from surgeon.pipeline.session import Result, rewrite_file, to_gs
-from surgeon.pipeline.session import rewrite as _rewrite_model
+from surgeon.pipeline.session import Result, to_gs
+from surgeon.precision.rewriting import rewrite as _rewrite_model
+from surgeon.precision.rewriting import rewrite_file
 from surgeon.report import Applied, Declined, Report
 from surgeon.rules.builder import Builder
 from surgeon.rules.driver import Editor
 from surgeon.rules.meaning import meaning
 from surgeon.rules.pattern import ANY, Pattern, attr, const, op, output, var
-from surgeon.rules.rule import Cures, Refusal, Rule, Stage, model_rule, no_match, require, require_some, rule
+from surgeon.rules.rule import Stage, model_rule, no_match, require, require_some, rule
 from surgeon.targets.target import Target
 from surgeon.version import __version__
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from surgeon.pipeline.options import RewriteOptions
-    from surgeon.pipeline.source import ModelLike
     from surgeon.precision import PrecisionResult, convert
+    from surgeon.precision.rewriting import rewrite
     from surgeon.trt.compare import compare
     from surgeon.trt.comparison import Comparison
     from surgeon.trt.engine import Built, build
@@ -90,29 +87,14 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(module), name)
 
 
-@overload
-def rewrite(
-    model: Pattern,
-    /,
-    *,
-    stage: Stage,
-    strategy: str | None = None,
-    library: str = "surgeon",
-    refuses: Refusal | None = None,
-    cures: Cures = (),
-    targets: Callable[[Target], bool] | None = None,
-    fallback: bool = False,
-) -> Callable[[Callable[..., Any]], Rule]: ...
-@overload
-def rewrite(model: "ModelLike", **options: "Unpack[RewriteOptions]") -> Result: ...
-def rewrite(model: Any, **options: Any) -> Any:
-    if isinstance(model, Pattern):  # `@surgeon.rewrite(pattern, stage=...)`, as `@surgeon.rule` was called
-        return rule(model, **options)
-    return _rewrite_model(model, **options)
+if not TYPE_CHECKING:  # else it is the function that it wraps
 
+    @wraps(_rewrite_model)
+    def rewrite(model, *args, **options):
+        if isinstance(model, Pattern):  # `@surgeon.rewrite(pattern, stage=...)`, as `@surgeon.rule` was called
+            return rule(model, *args, **options)
+        return _rewrite_model(model, *args, **options)
 
-rewrite.__doc__ = _rewrite_model.__doc__
-vars(rewrite)["__signature__"] = inspect.signature(_rewrite_model)
 
 __all__ = [
     "ANY",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -18,10 +17,8 @@ import pytest
 from program import batches_here
 
 import surgeon
-from surgeon.app.arguments import parser
 from surgeon.app.batch import MANIFEST, REPORTS
 from surgeon.app.cli import main
-from surgeon.app.commands.many import ALONE, shared_words
 
 ROOT = Path(__file__).resolve().parent.parent
 NORM = """<ir_version: 8, opset_import: ["" : 17]>
@@ -75,17 +72,6 @@ def alive(out: Path) -> bool:
 def one_by_one(folder: Path) -> dict[str, bytes]:
     results = {p: surgeon.rewrite(p, target="8.4") for p in sorted(folder.rglob("*.onnx"))}
     return {str(p.relative_to(folder)): r.model.SerializeToString(deterministic=True) for p, r in results.items()}
-
-
-def test_every_option_of_rewrite_reaches_each_model() -> None:
-    """But for those of the batch itself, and those that are for one model."""
-    parsed = vars(parser().parse_args(["rewrite", "a.onnx", "b.onnx", "-o", "out"]))
-    of_the_batch = {"models", "out", "jobs", "format", "quiet", "verbose", "exit_zero", "command"}
-    for name, default in parsed.items():
-        if name in {*of_the_batch, *ALONE} or default is not False:
-            continue
-        args = argparse.Namespace(**{**parsed, name: True})
-        assert any(w.startswith(f"--{name.replace('_', '-')}") for w in shared_words(args)), name
 
 
 def test_a_folder_and_its_summary(tmp_path: Path, capsys: Captured) -> None:

@@ -1,4 +1,4 @@
-"""`--shape`: what a custom operator returns is known from nobody but the user."""
+"""`--custom-shape`: what a custom operator returns is known from nobody but the user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def custom() -> onnx.ModelProto:
 def test_a_custom_operator_takes_no_rewrite_along_once_its_shape_is_said(tmp_path: Path) -> None:
     source, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
     onnx.save(custom(), source)
-    assert main(["rewrite", str(source), str(out), "--target", "10.9", "--shape", "f:Nx8"]) == 3  # Foo stays
+    assert main(["rewrite", str(source), str(out), "--target", "10.9", "--custom-shape", "f:Nx8"]) == 3  # Foo stays
     assert ops(onnx.load(out)) == ["Foo", "LeakyRelu", "Sigmoid", "LeakyRelu"]
     again = surgeon.rewrite(out, target="10.9").report
     assert not again.applied and not again.warnings, "the file says it now"
@@ -33,7 +33,7 @@ def test_a_custom_operator_takes_no_rewrite_along_once_its_shape_is_said(tmp_pat
 
 def test_what_is_not_known_is_told() -> None:
     report = surgeon.rewrite(custom(), target="10.9").report
-    assert not report.applied and "--shape f:Nx256" in report.warnings[0]
+    assert not report.applied and "--custom-shape f:Nx256" in report.warnings[0]
 
 
 def test_another_type_is_believed() -> None:
@@ -44,5 +44,5 @@ def test_another_type_is_believed() -> None:
 
 @pytest.mark.parametrize("said", [{"g": "2x8"}, {"x": "2x8"}, {"f": "max"}, {"f": "2x8,flout"}, {"f": ""}])
 def test_what_cannot_be_read_is_refused(said: dict[str, str]) -> None:
-    with pytest.raises(UsageError, match="--shape"):
+    with pytest.raises(UsageError, match="--custom-shape"):
         surgeon.rewrite(custom(), target="10.9", declared=said)

@@ -13,7 +13,6 @@ import typecheck
 from helpers import model
 
 import surgeon
-from surgeon.pipeline.options import Options, RewriteOptions
 
 PIPELINE = """
 from pathlib import Path
@@ -62,16 +61,8 @@ def test_every_public_function_has_a_signature_and_a_docstring() -> None:
             continue
         assert (thing.__doc__ or "").strip(), name
         kinds = {p.kind for p in inspect.signature(thing).parameters.values()}
-        open_ended = inspect.Parameter.VAR_KEYWORD in kinds and name != "rewrite_file"
+        open_ended = inspect.Parameter.VAR_KEYWORD in kinds
         assert not open_ended, f"{name} takes any keyword"
-
-
-def test_the_keywords_of_a_rewrite_are_those_that_its_options_read() -> None:
-    declared = {name: given.__forward_arg__ for name, given in RewriteOptions.__annotations__.items()}
-    read = {p.name: p.annotation for p in inspect.signature(Options.checked).parameters.values()}
-    model, *shown = inspect.signature(surgeon.rewrite).parameters.values()
-    assert list(read.items()) == list(declared.items()) == [(p.name, p.annotation) for p in shown]
-    assert model.name == "model" and all(p.default is not p.empty for p in shown)
 
 
 def test_no_public_name_hides_a_module() -> None:

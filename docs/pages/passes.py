@@ -149,7 +149,7 @@ def picture(d: Drawn) -> str:
     title = d.case.path.stem.replace("_", " ")
     asked = [f"target {d.case.options['target']}"]
     asked += [f"`--strategy {name}={value}`" for name, value in d.case.options["strategy"].items()]
-    asked += [f"`--plugins {name}`" for name in d.case.options["plugins"]]
+    asked += [f"`--allow-plugins {name}`" for name in d.case.options["plugins"]]
     sides = f'<div class="before">{draw(before(d), "before")}</div><div class="after">{draw(after(d), "after")}</div>'
     file = f"tests/cases/{d.case.path.parent.name}/{d.case.path.name}"
     return f'### {title}\n\nFor {", ".join(asked)}. The case is `{file}`.\n\n<div class="drawing">{sides}</div>\n'

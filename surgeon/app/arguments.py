@@ -1,16 +1,32 @@
-"""The command line's arguments: the parser, and the options that are written as text read into values."""
+"""The command line's arguments: the parser, made from the options of `surgeon.pipeline.options` and those here."""
 
 from __future__ import annotations
 
 import argparse
-import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
-from surgeon.app.completion import SHELLS
+from surgeon.app.commands import MEANINGS, STATUSES
+from surgeon.app.completion import SHELLS, actions
 from surgeon.errors import UsageError, did_you_mean
+from surgeon.pipeline.option import (
+    GROUPS,
+    Flag,
+    Kind,
+    Number,
+    Option,
+    Pairs,
+    Sizes,
+    Text,
+    option,
+    options_of,
+    sizes,
+    words,
+)
+from surgeon.pipeline.options import CheckOptions, RewriteOptions
 from surgeon.targets.target import Target
 from surgeon.version import __version__
 
@@ -52,25 +68,51 @@ COMMANDS = (
     "completion",
 )
 CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)")  # argparse's words
-Sizes = tuple[int, ...]
 FORMATS = ("text", "json", "jsonl", "sarif", "github")
-RESULTS = "write a JSON line a model; a second run does what is left"
+RESULTS = "write one JSON line per model; run again to resume"
+PROFILE = Pairs(":", "INPUT:MIN,OPT,MAX or INPUT:SHAPE, such as x:1x3x64x64,4x3x256x256,8x3x512x512")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewriteArguments(RewriteOptions):
+    """The options that decide what `surgeon rewrite` writes."""
+
+    strict: bool = option(
+        False, Flag(), "write nothing if nodes remain that the target does not support", group="output"
+    )
+
+
+# The options of the commands that read a configuration file.
+ASKED: dict[str, type[CheckOptions]] = {"rewrite": RewriteArguments, "fix": RewriteOptions, "check": CheckOptions}
 
 
 # ---- the parser ------------------------------------------------------------------------------------------------------
 
 
+class _Renamed(argparse.Action):
+    """The old name of an option: it does what the option does, and leaves a note."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        setattr(namespace, self.dest, [*getattr(namespace, self.dest, []), values])
+        note = f"{option_string} is called {self.const} now."
+        namespace.notes = [*getattr(namespace, "notes", []), note]
+
+
 class _Parser(argparse.ArgumentParser):
-    """A parser whose help ends with examples, and whose errors are UsageErrors."""
+    """A parser whose help ends with examples and exit statuses, and whose errors are UsageErrors."""
 
     def format_help(self) -> str:
-        given = EXAMPLES.get(self.prog.removeprefix("surgeon").strip(), ())
-        lines = "".join(f"  surgeon {example}\n" for example in given)
-        return super().format_help() + (f"\nexamples:\n{lines}" if lines else "")
+        name = self.prog.removeprefix("surgeon").strip()
+        lines = "".join(f"  surgeon {example}\n" for example in EXAMPLES.get(name, ()))
+        statuses = {**MEANINGS, **STATUSES[name]} if name in STATUSES else {}
+        ends = "".join(f"  {status}  {meaning}\n" for status, meaning in sorted(statuses.items()) if meaning)
+        shown = super().format_help() + (f"\nexamples:\n{lines}" if lines else "")
+        return shown + (f"\nexit status:\n{ends}" if ends else "")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:  # type: ignore[override]
         """What argparse does, but that the option that was meant is named in place of one that there is not."""
-        known = [option for option in self._option_string_actions if option.startswith("-")]
+        actions = self._option_string_actions.items()
+        known = [name for name, a in actions if name.startswith("-") and a.help != argparse.SUPPRESS]
         first = next(iter(args or ()), "")
         if self.prog == "surgeon" and first.startswith("-") and not any(option.startswith(first) for option in known):
             self.error(f"there is no option '{first}'.{did_you_mean(first, known)}")
@@ -106,479 +148,353 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"surgeon {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", dest="command", required=True, parser_class=_Parser)
-    common, folders, sizes, engines = _common(), _folders(), _sizes_option(), _engines()
-    target, choices = _target_option(), _choices()
-    _add_fix(commands, [common, choices, folders, sizes])
-    _add_rewrite(commands, [common, target, choices, folders, sizes, _many()])
-    _add_check(commands, [common, target, choices, folders, _many()])
-    verify = commands.add_parser("verify", parents=[common], help="do again what a JSON report records, and compare")
-    verify.add_argument("report", metavar="REPORT.json")
-    _add_build(commands, [common, engines])
-    _add_compare(commands, [common, sizes, engines, _many()])
-    commands.add_parser("passes", parents=[common, folders], help="list the passes")
-    explain = commands.add_parser(
-        "explain", parents=[common, folders], help="what a pass rewrites, why, and how exact that is"
-    )
-    explain.add_argument("name", metavar="PASS")
-    _add_why(commands, [common])
-    _add_diff_targets(commands, [common])
-    commands.add_parser("targets", parents=[common], help="list the targets, and the names that stand for them")
-    _add_plugins(commands, [common])
-    _add_trust(commands, [common])
-    shell = commands.add_parser(
-        "completion",
-        parents=[common],
-        help='what a shell evaluates, so that Tab completes: eval "$(surgeon completion bash)"',
-    )
-    shell.add_argument("shell", choices=SHELLS)
+    for add in (
+        _add_fix, _add_rewrite, _add_check, _add_why, _add_verify, _add_build, _add_compare, _add_passes, _add_explain,
+        _add_targets, _add_diff_targets, _add_plugins, _add_trust, _add_completion,
+    ):  # fmt: skip
+        add(commands)
     return top
 
 
-def _common() -> _Parser:
-    options = _Parser(add_help=False)
-    options.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
-    options.add_argument(
-        "-v",
-        "--verbose",
-        action="count",
-        default=0,
-        help="print every rewrite and every refusal; -vv also a defect's traceback",
+def given(words: Sequence[str]) -> set[str]:
+    """The names of the arguments that these words give, defaults left out."""
+    whole = parser()
+    for action in actions(whole):
+        action.default = argparse.SUPPRESS
+    return set(vars(whole.parse_args(words)))
+
+
+def _command(commands: _Commands[_Parser], name: str, usage: str, help: str) -> _Parser:
+    """The parser of a command, whose help begins with that sentence."""
+    prog = commands._prog_prefix
+    lines = [f"{prog} {name} {line}".rstrip() for line in usage.split("\n")]
+    description = help[0].upper() + help[1:] + "."
+    return commands.add_parser(name, usage="\n       ".join(lines), help=help, description=description)
+
+
+def _group(p: _Parser, title: str) -> argparse._ArgumentGroup:
+    found = next((g for g in p._action_groups if g.title == title), None)
+    return found or p.add_argument_group(title)
+
+
+def _add_options(p: _Parser, asked: type, **also: str) -> None:
+    """Add the options of a dataclass, by group; `also` are further flags by keyword, which come first."""
+    given = options_of(asked)
+    for title in GROUPS:
+        for keyword, o in given.items():
+            if o.group == title:
+                _add_option(_group(p, title), o, [also[keyword]] if keyword in also else [])
+
+
+def _add_option(group: argparse._ArgumentGroup, o: Option, also: Sequence[str]) -> None:
+    shown: dict[str, Any] = {"metavar": o.metavar} if o.metavar else {}
+    group.add_argument(*also, o.flag, dest=o.name, default=o.kind.default, help=o.help, **shown, **_reading(o.kind))
+    if o.old:
+        _add_old(group, o.old, o.flag, o.name)
+    if isinstance(o.kind, Flag):  # turns off what a configuration file turns on
+        off = f"--{o.flag[5:]}" if o.kind.inverse else f"--no-{o.flag[2:]}"
+        group.add_argument(off, dest=o.name, action="store_false", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+
+
+def _add_old(group: argparse._ArgumentGroup, old: str, flag: str, dest: str) -> None:
+    group.add_argument(old, dest=dest, action=_Renamed, const=flag, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+
+
+def _reading(kind: Kind) -> dict[str, Any]:
+    """How argparse reads an option of that kind."""
+    if isinstance(kind, Flag):
+        return {"action": "store_true"}
+    if isinstance(kind, Number):
+        return {"type": kind.type}
+    if isinstance(kind, Text):
+        return {"choices": kind.choices} if kind.choices else {}
+    return {"action": "append"}
+
+
+def _add_general(p: _Parser) -> None:
+    """Add what every command takes, after its own options."""
+    general = p._optionals
+    general.title = "general"
+    general.add_argument("-q", "--quiet", action="store_true", help="print only errors")
+    general.add_argument(
+        "-v", "--verbose", action="count", default=0, help="print every rewrite and every refusal; -vv adds tracebacks"
     )
-    return options
+    p._action_groups.remove(general)
+    p._action_groups.append(general)
 
 
-def _folders() -> _Parser:
-    options = _Parser(add_help=False)
-    options.add_argument(
-        "--passes", metavar="DIR", action="append", default=[], help="a folder of further passes, one Python file each"
-    )
-    return options
-
-
-def _target_option() -> _Parser:
-    options = _Parser(add_help=False)
-    options.add_argument(
-        "--target",
-        metavar="T",
-        help="8.4, 10.9, rtx, 8.6+dla, installed, jetpack-5.1.2, 24.05-py3 (surgeon targets lists all); without it, "
-        "the TensorRT installed here, else 10.9",
-    )
-    return options
-
-
-def _choices() -> _Parser:
-    """The options that choose passes, and what each writes."""
-    options = _Parser(add_help=False)
-    options.add_argument(
-        "--plugins",
-        metavar="NAMES",
-        action="append",
-        default=[],
-        help="plugin libraries that nodes may come from, best first: surgeon, stock",
-    )
-    options.add_argument(
-        "--strategy",
-        metavar="PASS=S",
-        action="append",
-        default=[],
-        help="keep, decompose or plugin, over the target's own choice",
-    )
-    options.add_argument("--only", metavar="PASS", action="append", default=[], help="run these passes alone")
-    options.add_argument(
-        "--skip",
-        metavar="PASS[:NODE]",
-        action="append",
-        default=[],
-        help="leave out a pass, or leave the nodes that a glob names to themselves",
-    )
-    return options
-
-
-def _many() -> _Parser:
-    """The options of commands that take many models."""
-    options = _Parser(add_help=False)
-    options.add_argument("--jobs", metavar="N", type=int, default=1, help="many models: so many at a time (1)")
-    options.add_argument(
+def _add_many(p: _Parser) -> None:
+    """Add the options of commands that take many models."""
+    output = _group(p, "output")
+    output.add_argument(
         "--format",
         choices=FORMATS,
         default="text",
-        help="text (default); json, or jsonl, a line a model; sarif for code scanning; github for workflow commands",
+        help="text (default); json; jsonl: one line per model; sarif: for code scanning; github: annotations",
     )
-    options.add_argument(
-        "--exit-zero", action="store_true", help="exit 0 also where something was found: not 1, 3 or 4"
+    output.add_argument("--jobs", metavar="N", type=int, default=1, help="models to process in parallel (default 1)")
+    p._optionals.add_argument(
+        "--exit-zero", action="store_true", help="exit 0 even if nodes are unsupported or rewrites fail"
     )
-    return options
 
 
-def _sizes_option() -> _Parser:
-    options = _Parser(add_help=False)
-    options.add_argument(
-        "--shapes",
-        metavar="X:1x3x224x224",
-        action="append",
-        default=[],
-        help="sizes of an input with symbolic dimensions",
-    )
-    return options
+def _add_passes_option(p: _Parser) -> None:
+    _add_option(_group(p, "passes"), options_of(CheckOptions)["passes"], ())
 
 
-def _engines() -> _Parser:
-    options = _Parser(add_help=False)
-    options.add_argument(
+def _add_shapes_option(p: _Parser) -> None:
+    _add_option(_group(p, "sizes and inputs"), options_of(RewriteOptions)["shapes"], ())
+
+
+def _add_engines(p: _Parser) -> None:
+    engine = _group(p, "engine")
+    engine.add_argument(
         "--with",
         dest="runtime",
         metavar="RUNTIME",
-        help="tensorrt or rtx; without it, TensorRT where it and a GPU are there, else TensorRT-RTX",
+        help="tensorrt or rtx; default: TensorRT if it and a GPU are here, else TensorRT-RTX",
     )
-    options.add_argument(
+    engine.add_argument(
         "--plugin-library",
-        "--plugins",
-        dest="plugin_library",
         metavar="LIB",
         action="append",
         default=[],
-        help="a shared library of plugins to load first",
+        help="load a shared library of plugins first",
     )
-    options.add_argument(
+    _add_old(engine, "--plugins", "--plugin-library", "plugin_library")
+    engine.add_argument(
         "--tactic-sources",
         metavar="NAMES",
-        help="the libraries whose kernels TensorRT may use, such as cublas,cudnn, or none; without it, its own choice",
-    )
-    return options
-
-
-def _add_fix(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
-    p = _Parser(add_help=False)  # the first parent: what a user needs stands first in the help
-    p.add_argument("model", metavar="MODEL.onnx")
-    p.add_argument(
-        "--for",
-        "--target",
-        dest="target",
-        metavar="T",
-        help="the TensorRT that will run it: 8.4, rtx, 8.6+dla; without it, the one installed here",
-    )
-    p.add_argument("-o", "--out", metavar="OUT.onnx", help="without it, MODEL.trt.onnx beside the model")
-    commands.add_parser(
-        "fix", parents=[p, *parents], help="all of it: rewrite, prove, check with the real parser, load; one verdict"
+        help="libraries whose kernels TensorRT may use, such as cublas,cudnn, or none; default: TensorRT decides",
     )
 
 
-def _add_rewrite(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
-    p = commands.add_parser("rewrite", parents=parents, help="rewrite a model for a target and prove every rewrite")
-    p.add_argument(
-        "models",
-        metavar="IN.onnx",
-        nargs="+",
-        help="the model, and behind it the file to write but with --check and --explain; with -o models and folders",
+def _add_fix(commands: _Commands[_Parser]) -> None:
+    p = _command(
+        commands,
+        "fix",
+        "[options] MODEL.onnx",
+        "rewrite, verify, ask the installed parser, print the next command",
     )
-    p.add_argument("-o", "--out", metavar="OUT", help="the file to write, or for several models the folder")
-    p.add_argument("--check", action="store_true", help="write nothing; exit 4 where a rewrite would change something")
-    p.add_argument(
-        "--diff", action="store_true", help="print the operators before and after, and each rewritten window"
+    p.add_argument("model", metavar="MODEL.onnx", help="the model")
+    _add_options(p, ASKED["fix"], target="--for")
+    _group(p, "output").add_argument(
+        "-o", "--out", metavar="OUT.onnx", help="the file to write; default: MODEL.trt.onnx beside the model"
+    )
+    _add_general(p)
+
+
+def _add_rewrite(commands: _Commands[_Parser]) -> None:
+    p = _command(
+        commands,
+        "rewrite",
+        "[options] IN.onnx OUT.onnx\n[options] MODELS... -o FOLDER/\n[options] IN.onnx --check | --explain NODE",
+        "rewrite a model for a target and prove every rewrite",
     )
     p.add_argument(
-        "--explain",
-        metavar="NODE",
-        help="write nothing; say of a node, or of those that a glob names, what each pass makes of it, and why not",
+        "models", metavar="IN.onnx", nargs="+", help="IN.onnx OUT.onnx; with -o OUT, any number of models or folders"
     )
-    p.add_argument(
+    _add_options(p, ASKED["rewrite"])
+    output = _group(p, "output")
+    output.add_argument("-o", "--out", metavar="OUT", help="the file to write; for several models, the folder")
+    output.add_argument(
         "--report", metavar="R", action="append", default=[], help="write what was done: R.json, or R.html as a page"
     )
-    p.add_argument(
-        "--verify",
-        choices=("window", "full", "none"),
-        default="window",
-        help="prove each rewrite on its window (default), whole models too, or nothing",
+    output.add_argument("--check", action="store_true", help="write nothing; exit 4 if something would change")
+    output.add_argument(
+        "--diff", action="store_true", help="print the operators before and after, and each rewritten part"
     )
-    p.add_argument(
-        "--allow-unproved",
-        action="store_true",
-        help="keep rewrites that cannot be run, and so not proved; whole models that cannot be compared are no failure",
+    output.add_argument(
+        "--explain",
+        metavar="NODE",
+        help="write nothing; show which passes match a node, and why the others do not; NODE may have wildcards",
     )
-    p.add_argument(
-        "--allow-narrowing",
-        action="store_true",
-        help="carry float64 in fp32, and other types that the target lacks in those that it has; says the difference",
-    )
-    p.add_argument(
-        "--symmetric-int8",
-        action="store_true",
-        help="quantize activations around zero, which TensorRT runs in integers; says the difference",
-    )
-    p.add_argument("--no-cache", action="store_true", help="prove every window anew, also those of earlier runs")
-    p.add_argument(
-        "--strict", action="store_true", help="write nothing where something stays that the target does not take"
-    )
-    p.add_argument("--repair-eps", metavar="E", type=float, help="the epsilon for a normalisation that lost its own")
-    p.add_argument(
-        "--fp16", action="store_true", help="convert to fp16 as well, with fp32 islands where fp16 overflows"
-    )
-    p.add_argument(
-        "--keep-fp32", metavar="WORDS", action="append", default=[], help="operators, passes, node globs: fp32"
-    )
-    p.add_argument(
-        "--io-fp16", action="store_true", help="with --fp16: the model's own inputs and outputs become fp16 too"
-    )
-    p.add_argument(
-        "--data",
-        metavar="X.npz",
-        help="with --fp16: inputs (.npz, or a Polygraphy loader .py) to choose the islands by",
-    )
-    p.add_argument(
-        "--option", metavar="NAME=X", action="append", default=[], help="a number for a pass that asks for it"
-    )
-    p.add_argument(
-        "--shape",
-        metavar="Y:Nx256",
-        action="append",
-        default=[],
-        help="sizes of a tensor that a custom operator makes; its type, where it is not float: Y:Nx256,float16",
-    )
-    p.add_argument(
-        "--input",
-        metavar="X=FORM",
-        action="append",
-        default=[],
-        help="how an image is given: uint8-nhwc, or uint8-nhwc:mean=127.5:scale=0.00784 for (pixel - mean) * scale",
-    )
-    p.add_argument(
-        "--detections",
-        metavar="N",
-        type=int,
-        help="N rows from each NonMaxSuppression, and an output that says how many of them count",
-    )
-    p.add_argument("--dynamic-batch", action="store_true", help="a batch of any size, each sample computed as alone")
-    p.add_argument(
-        "--batch-axis",
-        metavar="X:AXIS",
-        action="append",
-        default=[],
-        help="with --dynamic-batch: the axis of an input's batch where it is not the first; none where it has no batch",
-    )
+    _add_many(p)
+    _add_general(p)
 
 
-def _add_check(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
-    p = commands.add_parser(
+def _add_check(commands: _Commands[_Parser]) -> None:
+    p = _command(
+        commands,
         "check",
-        parents=parents,
-        help="what the target rejects or gets silently wrong, node by node, and which pass mends it",
+        "[options] MODELS...",
+        "list the nodes that a target rejects or reads wrongly, and the passes that fix them",
     )
-    p.add_argument("models", metavar="IN.onnx", nargs="+", help="files, and folders with .onnx files in them")
-    p.add_argument("-o", "--out", metavar="RESULTS.jsonl", help=RESULTS)
-    p.add_argument(
+    p.add_argument("models", metavar="IN.onnx", nargs="+", help="models, and folders with .onnx files in them")
+    _add_options(p, ASKED["check"])
+    _group(p, "target").add_argument(
         "--parser",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="ask the parser of the target too, where that TensorRT is installed here (default)",
+        help="ask the target's own parser too, if that TensorRT is installed here (default)",
     )
+    _group(p, "output").add_argument("-o", "--out", metavar="RESULTS.jsonl", help=RESULTS)
+    _add_many(p)
+    _add_general(p)
 
 
-def _add_build(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
-    p = commands.add_parser(
-        "build", parents=parents, help="build an engine: TensorRT, or TensorRT-RTX ahead of time without a GPU"
+def _add_verify(commands: _Commands[_Parser]) -> None:
+    p = _command(commands, "verify", "[options] REPORT.json", "repeat a recorded run and compare")
+    p.add_argument("report", metavar="REPORT.json", help="a report that `surgeon rewrite --report` wrote")
+    _add_general(p)
+
+
+def _add_build(commands: _Commands[_Parser]) -> None:
+    p = _command(
+        commands,
+        "build",
+        "[options] IN.onnx OUT.engine",
+        "build an engine with TensorRT, or with TensorRT-RTX without a GPU",
     )
-    p.add_argument("model", metavar="IN.onnx")
-    p.add_argument("out", metavar="OUT.engine")
-    p.add_argument(
+    p.add_argument("model", metavar="IN.onnx", help="the model")
+    p.add_argument("out", metavar="OUT.engine", help="the file to write")
+    _group(p, "sizes and inputs").add_argument(
         "--profile",
         metavar="X:MIN,OPT,MAX",
         action="append",
         default=[],
-        help="shapes of a dynamic input, such as x:1x3x64x64,4x3x256x256,8x3x512x512; one shape stands for all three",
+        help="shapes of a dynamic input, such as x:1x3x64x64,4x3x256x256,8x3x512x512; one shape counts for all three",
     )
-    p.add_argument("--fp16", action="store_true", help="allow fp16 kernels (weakly typed TensorRT alone: up to 10)")
-    p.add_argument("--timing-cache", metavar="FILE", help="read it where it is there, and add to it")
+    _add_engines(p)
+    engine = _group(p, "engine")
+    engine.add_argument(
+        "--fp16", action="store_true", help="allow fp16 kernels (only up to TensorRT 10, in weakly typed networks)"
+    )
+    engine.add_argument("--timing-cache", metavar="FILE", help="a timing cache to read if it exists, and to add to")
+    _add_general(p)
 
 
-def _add_compare(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
-    p = commands.add_parser(
+def _add_compare(commands: _Commands[_Parser]) -> None:
+    p = _command(
+        commands,
         "compare",
-        parents=parents,
-        help="run two models on the same inputs: through ONNX Runtime, and the second on TensorRT where one runs here",
+        "[options] ORIGINAL.onnx REWRITTEN.onnx\n[options] ORIGINALS/ REWRITTEN/",
+        "run two models on the same inputs, with ONNX Runtime and, where it runs, TensorRT",
     )
-    p.add_argument("original", metavar="ORIGINAL.onnx", help="a file, or a folder of them")
-    p.add_argument("rewritten", metavar="REWRITTEN.onnx", help="the same: in a folder those of the same names")
-    p.add_argument("-o", "--out", metavar="RESULTS.jsonl", help=RESULTS)
-    p.add_argument(
+    p.add_argument("original", metavar="ORIGINAL.onnx", help="a model, or a folder of models")
+    p.add_argument("rewritten", metavar="REWRITTEN.onnx", help="a model, or a folder with models of the same names")
+    _add_shapes_option(p)
+    _group(p, "sizes and inputs").add_argument(
         "--data",
-        metavar="X",
-        help="inputs, in place of surgeon's random and adversarial ones: an .npz file, or a Polygraphy loader script "
-        "(.py)",
+        metavar="X.npz",
+        help="inputs instead of surgeon's own random and extreme ones: an .npz file, or a Polygraphy data loader (.py)",
     )
-    p.add_argument(
+    _add_engines(p)
+    engine = _group(p, "engine")
+    engine.add_argument(
         "--trt",
         action=argparse.BooleanOptionalAction,
-        help="run the second model on TensorRT in any case, or in no case; without it, where that can be done",
+        help="run the second model on TensorRT, or do not; default: if TensorRT and a GPU are here",
     )
-    p.add_argument(
+    engine.add_argument(
         "--network",
         action="store_true",
-        help="also evaluate what TensorRT's parser understood of the second model (needs no GPU)",
+        help="also evaluate the network that TensorRT's parser makes of the second model (needs no GPU)",
     )
-    p.add_argument("--save-inputs", metavar="I.json", help="write the (finite) inputs for polygraphy run --load-inputs")
-    p.add_argument(
-        "--save-outputs", metavar="O.json", help="write the original's outputs for polygraphy run --load-outputs"
-    )
-    p.add_argument(
+    output = _group(p, "output")
+    output.add_argument("-o", "--out", metavar="RESULTS.jsonl", help=RESULTS)
+    output.add_argument(
         "--bisect",
         metavar="DIR",
-        help="where they differ: name the rewrite, or the smallest window, and write it and its inputs to DIR",
+        help="if they differ: name the rewrite, or the smallest part that differs, and write it and its inputs to DIR",
     )
+    output.add_argument(
+        "--save-inputs", metavar="I.json", help="write the (finite) inputs for polygraphy run --load-inputs"
+    )
+    output.add_argument(
+        "--save-outputs", metavar="O.json", help="write the original's outputs for polygraphy run --load-outputs"
+    )
+    _add_many(p)
+    _add_general(p)
 
 
-def _add_why(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
-    p = commands.add_parser(
+def _add_passes(commands: _Commands[_Parser]) -> None:
+    p = _command(commands, "passes", "[options]", "list the passes")
+    _add_passes_option(p)
+    _add_general(p)
+
+
+def _add_explain(commands: _Commands[_Parser]) -> None:
+    p = _command(commands, "explain", "[options] PASS", "print what a pass rewrites, why, and how exact that is")
+    p.add_argument("name", metavar="PASS", help="the name of a pass; `surgeon passes` lists them")
+    _add_passes_option(p)
+    _add_general(p)
+
+
+def _add_targets(commands: _Commands[_Parser]) -> None:
+    p = _command(commands, "targets", "[options]", "list the targets and their other names")
+    _add_general(p)
+
+
+def _add_why(commands: _Commands[_Parser]) -> None:
+    p = _command(
+        commands,
         "why",
-        parents=parents,
-        help="what an error of trtexec, polygraphy, the parser or ONNX Runtime means, and what mends it",
+        "[options] [LOG]",
+        "explain an error of trtexec, polygraphy, the parser or ONNX Runtime, and what fixes it",
     )
-    p.add_argument("log", metavar="LOG", nargs="?", default="-", help="what was printed; without it, standard input")
+    p.add_argument("log", metavar="LOG", nargs="?", default="-", help="what was printed; default: standard input")
     p.add_argument("--model", metavar="IN.onnx", help="the model, to name the node and the passes that rewrite it")
-    p.add_argument("--target", metavar="T", help="the TensorRT; without it, the one that the log names")
-    p.add_argument("--causes", action="store_true", help="print every cause that is known, and read nothing")
+    p.add_argument("--target", metavar="T", help="the TensorRT; default: the one that the log names")
+    p.add_argument("--causes", action="store_true", help="print every known cause, and read nothing")
+    _add_general(p)
 
 
-def _add_diff_targets(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
-    p = commands.add_parser(
-        "diff-targets", parents=parents, help="what changes for a model when the TensorRT is another one"
-    )
-    p.add_argument("old", metavar="FROM", help="the target so far")
-    p.add_argument("new", metavar="TO", help="the target to come")
-    p.add_argument("model", metavar="IN.onnx")
+def _add_diff_targets(commands: _Commands[_Parser]) -> None:
+    p = _command(commands, "diff-targets", "[options] FROM TO IN.onnx", "compare two targets for a model")
+    p.add_argument("old", metavar="FROM", help="the target that the model has now")
+    p.add_argument("new", metavar="TO", help="the target that it is to have")
+    p.add_argument("model", metavar="IN.onnx", help="the model")
+    _add_general(p)
 
 
-def _add_plugins(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
-    p = commands.add_parser("plugins", help="build the plugin library")
+def _add_plugins(commands: _Commands[_Parser]) -> None:
+    p = commands.add_parser("plugins", help="build the plugin library", description="Build the plugin library.")
     inner = p.add_subparsers(metavar="ACTION", dest="action", required=True, parser_class=_Parser)
-    p = inner.add_parser("build", parents=parents, help="compile the plugin library for a TensorRT and a GPU")
+    p = _command(inner, "build", "[options]", "compile the plugin library for a TensorRT and a GPU")
     p.add_argument(
-        "--tensorrt-root", metavar="DIR", help="a folder with TensorRT's headers; without it, the usual places"
+        "--tensorrt-root", metavar="DIR", help="a folder with TensorRT's headers; default: the usual folders"
     )
-    p.add_argument("--arch", default="native", help="native (this machine's GPUs), all, or such as 86,90")
-    p.add_argument("--out", metavar="DIR", help="the folder for the library; without it, one in the user's cache")
+    p.add_argument("--arch", default="native", help="native (this machine's GPUs, the default), all, or such as 86,90")
+    p.add_argument("--out", metavar="DIR", help="the folder for the library; default: one in the user's cache")
+    _add_general(p)
 
 
-def _add_trust(commands: _Commands[_Parser], parents: Sequence[_Parser]) -> None:
-    p = commands.add_parser(
-        "trust", parents=parents, help="let configuration files and reports run the Python in a folder"
+def _add_trust(commands: _Commands[_Parser]) -> None:
+    p = _command(
+        commands, "trust", "[options] [DIR ...]", "let configuration files and reports run the Python in a folder"
     )
-    p.add_argument("folders", metavar="DIR", nargs="*", help="the folder: it and what is below it may run code")
+    p.add_argument("folders", metavar="DIR", nargs="*", help="a folder: Python in it and below it may run")
     p.add_argument("--list", action="store_true", help="print the trusted folders")
-    p.add_argument("--forget", metavar="DIR", action="append", default=[], help="trust a folder no more")
+    p.add_argument("--forget", metavar="DIR", action="append", default=[], help="trust a folder no longer")
+    _add_general(p)
+
+
+def _add_completion(commands: _Commands[_Parser]) -> None:
+    p = _command(commands, "completion", "[options] SHELL", "print a completion script")
+    p.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
+    _add_general(p)
 
 
 # ---- text into values ------------------------------------------------------------------------------------------------
 
 
-def words(given: Iterable[str]) -> list[str]:
-    """The words of options that take several: `--only a,b --only c` is a, b, c."""
-    return [w.strip() for item in given for w in item.split(",") if w.strip()]
-
-
-def only(given: Sequence[str]) -> list[str] | None:
-    """The passes that --only names; None where all are to run."""
-    names = words(given)
-    if given and not names:
-        raise UsageError("--only is empty: name passes, or leave it out.")
-    return names or None
-
-
-def skips(given: Iterable[str]) -> list[str]:
-    """What --skip names: words, but a node glob may have commas of its own."""
-    return [w for item in given for w in ([item] if ":" in item else words([item]))]
-
-
-def strategies(given: Iterable[str]) -> dict[str, str]:
-    """Pass name -> strategy, from --strategy PASS=STRATEGY."""
-    return dict(_pair(item, "=", "--strategy takes PASS=STRATEGY, such as l2-norm=decompose") for item in words(given))
-
-
-def shapes(given: Iterable[str]) -> dict[str, Sizes]:
-    """Input name -> sizes, from --shapes INPUT:SIZES."""
-    return {
-        name: _sizes(text, item)
-        for name, text, item in _by_input(given, ":", "--shapes takes INPUT:SIZES, such as x:1x3x224x224")
-    }
-
-
-def forms(given: Iterable[str]) -> dict[str, str]:
-    """Input name -> its form, from --input INPUT=FORM."""
-    taken = "--input takes INPUT=FORM, such as image=uint8-nhwc"
-    return {name: form for name, form, _ in _by_input(given, "=", taken)}
-
-
-def declared(given: Iterable[str]) -> dict[str, str]:
-    """Tensor name -> its sizes and type, from --shape TENSOR:SIZES."""
-    taken = "--shape takes TENSOR:SIZES, such as y:Nx256"
-    return {name: text for name, text, _ in _by_input(given, ":", taken)}
-
-
-def dynamic_batch(args: argparse.Namespace) -> bool | dict[str, int | None]:
-    """Whether the batch becomes dynamic, or the axes that --batch-axis INPUT:AXIS says."""
-    if args.batch_axis and not args.dynamic_batch:
-        raise UsageError("--batch-axis goes with --dynamic-batch.")
-    taken = "--batch-axis takes INPUT:AXIS, such as h0:1 or size:none"
-    found: dict[str, int | None] = {}
-    for name, text, item in _by_input(args.batch_axis, ":", taken):
-        if not (text.isdecimal() or text == "none"):
-            raise UsageError(f"{taken}, not '{item}'.")
-        found[name] = None if text == "none" else int(text)
-    return found or bool(args.dynamic_batch)
-
-
-def profile(given: Iterable[str]) -> dict[str, list[Sizes]]:
+def profile(given: Sequence[str]) -> dict[str, list[Sizes]]:
     """Input name -> its smallest, usual and largest shape, from --profile INPUT:MIN,OPT,MAX."""
-    taken = "--profile takes INPUT:MIN,OPT,MAX or INPUT:SHAPE, such as x:1x3x64x64,4x3x256x256,8x3x512x512"
     found = {}
-    for name, text, item in _by_input(given, ":", taken):
-        sizes = [_sizes(part, item) for part in text.split(",")]
-        if len(sizes) not in (1, 3):
-            raise UsageError(f"{taken}, not '{item}'.")
-        found[name] = sizes * (3 if len(sizes) == 1 else 1)
+    for name, text, item in PROFILE.pairs(given, "--profile"):
+        shapes = [sizes(part, item) for part in text.split(",")]
+        if len(shapes) not in (1, 3):
+            raise UsageError(f"--profile takes {PROFILE.takes}, not '{item}'.")
+        found[name] = shapes * (3 if len(shapes) == 1 else 1)
     return found
 
 
-def _by_input(given: Iterable[str], mark: str, taken: str) -> Iterator[tuple[str, str, str]]:
-    """Input name, what is said of it, and the whole item. Raises UsageError where an input is named twice."""
-    seen: set[str] = set()
-    for item in given:
-        name, text = _pair(item, mark, taken)
-        if name in seen:
-            raise UsageError(f"{taken.partition(' ')[0]} names '{name}' twice.")
-        seen.add(name)
-        yield name, text, item
-
-
-def _pair(item: str, mark: str, taken: str) -> tuple[str, str]:
-    """The two sides of NAME=X or NAME:X; a name may have colons of its own. `taken` is what the option takes."""
-    name, found, text = item.rpartition(":") if mark == ":" else item.partition(mark)
-    if not found or not name:
-        raise UsageError(f"{taken}, not '{item}'.")
-    return name, text
-
-
-def _sizes(text: str, item: str) -> Sizes:
-    parts = text.split("x") if text else []
-    if not all(p.isdecimal() for p in parts):
-        raise UsageError(f"sizes are numbers with an x between them, such as 1x3x224x224, not '{text}' (in '{item}').")
-    return tuple(int(p) for p in parts)
-
-
-def pass_options(args: argparse.Namespace) -> dict[str, float]:
-    """What single passes read: --option NAME=NUMBER, and --repair-eps."""
-    taken = "--option takes NAME=NUMBER, such as repair_prelu=1"
-    found = {}
-    for item in args.option:
-        name, text = _pair(item, "=", taken)
-        try:
-            found[name] = float(text)
-        except ValueError:
-            raise UsageError(f"{taken}, not '{item}'.") from None
-    if args.repair_eps is None:
-        return found
-    if not 0 < args.repair_eps < math.inf:
-        raise UsageError(f"--repair-eps takes a number above 0, such as 1e-12, not {args.repair_eps:g}.")
-    return found | {"repair_eps": args.repair_eps}
+def shapes(given: Sequence[str]) -> dict[str, Sizes]:
+    """Input name -> sizes, from --shapes INPUT:SIZES."""
+    o = options_of(RewriteOptions)["shapes"]
+    found: dict[str, Sizes] = o.kind.value(given, o.flag)
+    return found
 
 
 def tactic_sources(args: argparse.Namespace) -> list[str] | None:
@@ -599,20 +515,4 @@ def target_of(args: argparse.Namespace) -> tuple[Target, str]:
     return target, f"target {target}" + (f" ({': '.join(said)})" if said else "")
 
 
-__all__ = [
-    "COMMANDS",
-    "Sizes",
-    "declared",
-    "dynamic_batch",
-    "forms",
-    "only",
-    "parser",
-    "pass_options",
-    "profile",
-    "shapes",
-    "skips",
-    "strategies",
-    "tactic_sources",
-    "target_of",
-    "words",
-]
+__all__ = ["ASKED", "COMMANDS", "RewriteArguments", "parser", "profile", "shapes", "tactic_sources", "target_of"]

@@ -64,8 +64,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return DONE
         args = parser().parse_args(words)
         args.argv = words
-        config.apply(args, Path.cwd())
         verbose = args.verbose
+        for note in () if getattr(args, "quiet", False) else getattr(args, "notes", ()):
+            complain(note)
+        config.apply(args, Path.cwd())
         status: int = import_module(f"surgeon.app.commands.{args.command.replace('-', '_')}").run(args)
         flush()
         return status

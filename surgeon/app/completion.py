@@ -16,7 +16,7 @@ def answer(parser: argparse.ArgumentParser) -> None:
     """Answer a shell that asks what may stand next, and leave the process."""
     import argcomplete
 
-    for action in _actions(parser):
+    for action in actions(parser):
         if action.dest in ("target", "old", "new"):
             _completed_by(action, _targets)
         elif action.dest in ("only", "skip") or action.metavar == "PASS":
@@ -37,12 +37,13 @@ def _completed_by(action: argparse.Action, names: Any) -> None:
     vars(action)["completer"] = names  # the attribute that argcomplete looks for
 
 
-def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+def actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """The arguments of a parser and of its commands."""
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):
             for inner in action.choices.values():
-                yield from _actions(inner)
+                yield from actions(inner)
 
 
 def _targets(**_: Any) -> list[str]:

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from surgeon.app import trust
+from surgeon.app import arguments, trust
 from surgeon.app.screen import complain
 from surgeon.errors import UsageError, did_you_mean
+from surgeon.pipeline.option import Flag, options_of
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -22,32 +23,31 @@ else:
     import tomli as tomllib
 
 NAMES = ("surgeon.toml", "pyproject.toml")
-COMMANDS = ("rewrite", "fix", "check")  # those that read the file
-LISTS = ("only", "skip", "plugins", "passes")
-KEYS = ("target", "shapes", "strategy", *LISTS)
 
 
 def apply(args: argparse.Namespace, folder: Path) -> None:
     """Set the options that the command line leaves out from the file, and say which file that is.
 
-    Raises UsageError where the file says nonsense, or names passes in a folder that is not trusted.
+    Raises UsageError if the file is wrong, or names passes in a folder that is not trusted.
     """
-    found = _found(folder) if args.command in COMMANDS else None
-    if found is None:
+    asked = arguments.ASKED.get(args.command)
+    found = None if asked is None else _found(folder)
+    if asked is None or found is None:
         return
     path, table = found
-    _check(path, table)
-    taken = {
-        name: words for name, words in _words(path, table).items() if hasattr(args, name) and not getattr(args, name)
-    }
+    given = arguments.given(args.argv)
+    names = {o.name for o in options_of(asked).values()} - given
+    taken = {name: text for name, text in _texts(path, table).items() if name in names}
     if not args.quiet:
         complain(f"options from '{path}': {', '.join(taken) or 'none, the command line has them all'}")
-    for name, words in taken.items():
-        setattr(args, name, words)
+    for name, text in taken.items():
+        setattr(args, name, text)
     if "target" in taken:
         args.target_from = str(path)
     if "passes" in taken:
         args.passes = [trust.allowed(place, path) for place in args.passes]
+    if "data" in taken:
+        args.data = trust.allowed_data(args.data, path)
 
 
 def _found(folder: Path) -> tuple[Path, Mapping[str, Any]] | None:
@@ -81,29 +81,25 @@ def _table(path: Path) -> Mapping[str, Any] | None:
     return tool if isinstance(tool, dict) else None
 
 
-def _check(path: Path, table: Mapping[str, Any]) -> None:
-    for name, value in table.items():
-        if name not in KEYS:
-            raise UsageError(f"'{path}' has an option '{name}', which there is not.{did_you_mean(name, KEYS)}")
-        if name == "target" and not isinstance(value, str):
-            raise UsageError(f"the target in '{path}' is text, such as \"8.4\", not {value!r}.")
-        if name in LISTS and not (isinstance(value, list) and all(isinstance(v, str) for v in value)):
-            raise UsageError(f"{name} in '{path}' is a list of texts, not {value!r}.")
-        if name in ("shapes", "strategy") and not isinstance(value, dict):
-            raise UsageError(f"{name} in '{path}' is a table, not {value!r}.")
+def _texts(path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
+    """Name of an option -> its text, for what a file has; its paths are relative to it.
 
-
-def _words(path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
-    """The options as the command line would have them; folders are relative to the file."""
-    found: dict[str, Any] = dict(table)
-    if "passes" in table:
-        found["passes"] = [str(path.parent / folder) for folder in table["passes"]]
-    if "shapes" in table:
-        found["shapes"] = [f"{name}:{_sizes(sizes)}" for name, sizes in table["shapes"].items()]
-    if "strategy" in table:
-        found["strategy"] = [f"{name}={strategy}" for name, strategy in table["strategy"].items()]
+    A key is the name of an option, or the keyword of Python: `allow-plugins`, `allow_plugins` and `plugins` are one.
+    Raises UsageError for a key that there is not, for a value of another type, and for two keys of one option.
+    """
+    known = options_of(arguments.RewriteArguments)
+    by_name = {o.name: o for o in known.values()}
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        name = key.replace("-", "_")
+        o = by_name.get(name) or known.get(name)
+        if o is None:
+            meant = did_you_mean(name, {*known, *by_name})
+            raise UsageError(f"'{path}' has an option '{key}', which there is not.{meant}")
+        if not o.kind.fits(value):
+            raise UsageError(f"{key} in '{path}' is {o.kind.wanted}, not {value!r}.")
+        if o.name in found:
+            raise UsageError(f"'{path}' has two keys for {o.flag}.")
+        inverse = isinstance(o.kind, Flag) and o.kind.inverse and name not in by_name  # `cache`, not `no_cache`
+        found[o.name] = not value if inverse else o.kind.beside(o.kind.text(value), path.parent)
     return found
-
-
-def _sizes(given: Any) -> str:
-    return "x".join(map(str, given)) if isinstance(given, list) else str(given)

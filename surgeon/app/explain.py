@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -11,13 +11,13 @@ from surgeon.errors import UsageError, did_you_mean
 from surgeon.ir.files import read
 from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
-from surgeon.pipeline.session import rewrite
+from surgeon.pipeline.options import CheckOptions, Options
+from surgeon.pipeline.session import rewrite_source
+from surgeon.pipeline.source import Source
 from surgeon.report import Applied, Report, target_name
-from surgeon.rules import registry
 from surgeon.rules.attempts import attempts_at
 from surgeon.rules.driver import Driver
 from surgeon.rules.rule import Pass, Stage
-from surgeon.targets.target import Target
 
 REACH = 6  # nodes: so far down a pattern is looked for that may contain the node, and so far up a rewrite
 NEAR = 2  # nodes of a pattern that must hold before a person hears of it
@@ -56,41 +56,26 @@ class Explanation:
     mended: bool
 
 
-def explain_nodes(
-    path: Path,
-    wanted: str,
-    *,
-    target: Target,
-    plugins: Sequence[str] = (),
-    strategy: Mapping[str, str] | None = None,
-    only: Sequence[str] | None = None,
-    skip: Sequence[str] = (),
-    passes: Sequence[str] = (),
-    options: Mapping[str, float] | None = None,
-    every: bool = False,
-) -> list[Explanation]:
+def explain_nodes(path: Path, wanted: str, given: CheckOptions, *, every: bool = False) -> list[Explanation]:
     """Say what each pass makes of the node called `wanted`, of the one that makes the tensor `wanted`, or of each that
     the glob `wanted` names.
 
-    `every`: patterns that do not come near, too. The other keywords are those of `surgeon.rewrite`. Nothing is proved
-    and nothing is written. Raises UsageError where there is no such node, and ModelError.
+    `every`: patterns that do not come near, too. Nothing is proved and nothing is written. Raises UsageError where
+    there is no such node, and ModelError.
     """
-    report = rewrite(
-        path,
-        target=target,
-        plugins=plugins,
-        strategy=strategy,
-        only=only,
-        skip=skip,
-        passes=passes,
-        options=options,
-        verify="none",
-    ).report
+    options = Options.checked(given)
+    report, target, selected = rewrite_source(Source(path), options).report, options.target, options.selected
     model = Model(read(path), path.parent)
     nodes = _find(model, wanted)
-    selected = registry.select(registry.passes(passes), only, [s for s in skip if ":" not in s])
-    globs = [(name, glob) for name, colon, glob in (s.partition(":") for s in skip) if colon]
-    driver = Driver(model, selected, target, strategies=strategy, plugins=plugins, skip=globs, options=options)
+    driver = Driver(
+        model,
+        selected,
+        target,
+        strategies=options.strategies,
+        plugins=options.libraries,
+        skip=options.skipped,
+        options=options.pass_options,
+    )
     asked = [_Asked(node, target.takes(node) or target.mistyped(node) or "", _up(node)) for node in nodes]
     texts = [node.text for node in nodes]
     as_filed = [_search(a.node, selected, driver, report) for a in asked]

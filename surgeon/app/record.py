@@ -11,24 +11,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from surgeon.app.arguments import ASKED
+from surgeon.pipeline.option import options_of
 from surgeon.targets.installed import installed_version
 from surgeon.version import __version__
 
 PACKAGES = ("numpy", "onnx", "onnxruntime")
 RUNTIMES = ("tensorrt", "tensorrt_rtx")
-NO_OPTIONS = {
-    "command",
-    "model",
-    "models",
-    "out",
-    "jobs",
-    "target_from",
-    "format",
-    "argv",
-    "quiet",
-    "verbose",
-    "report",
-}
 CHUNK = 1 << 20  # bytes that are read at once
 
 
@@ -46,7 +35,7 @@ def record(
         "exit_status": exit_status,
         "input": [described(path, path) for path in sources],
         "output": [described(path, now) for path, now in written.items()],
-        "options": {k: v for k, v in sorted(vars(args).items()) if k not in NO_OPTIONS},
+        "options": {o.name: getattr(args, o.name) for o in options_of(ASKED[args.command]).values()},
         "versions": versions(),
     }
 

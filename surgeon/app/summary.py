@@ -11,7 +11,7 @@ from surgeon.report import Applied, Declined, Report, counted, error_text
 from surgeon.words import merged, nameless, numberless, shared_reason
 
 if TYPE_CHECKING:
-    from surgeon.precision import PrecisionResult
+    from surgeon.html.page import Precision
 
 Row = tuple[str, ...]
 
@@ -53,7 +53,7 @@ def print_window(a: Applied, screen: Screen) -> None:
             screen.line(f"{sign} {text}", style)
 
 
-def print_precision(half: PrecisionResult, screen: Screen, each: bool) -> None:
+def print_precision(half: Precision, screen: Screen, each: bool) -> None:
     """Print what a conversion to fp16 kept in fp32, how far each output is off, and its own closing line."""
     kept = [Declined(k.op, k.node, k.why) for k in half.kept]
     screen.table("kept fp32", ("operator", "node", "why"), _entries(kept, each), "warn")

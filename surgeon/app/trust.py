@@ -43,6 +43,11 @@ def allowed(code: str | Path, named_by: Path) -> str:
     return str(real)
 
 
+def allowed_data(data: str, named_by: Path) -> str:
+    """The path of a data file that may be read: arrays, or a loader that is allowed to run. Raises UsageError."""
+    return data if Path(data).suffix == ".npz" else allowed(data, named_by)
+
+
 def project_of(folder: Path) -> Path | None:
     """The root of the project that a folder is in: the nearest folder upwards with .git or pyproject.toml."""
     return next((f for f in (folder, *folder.parents) if any(os.path.exists(f / mark) for mark in MARKS)), None)

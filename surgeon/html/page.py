@@ -26,6 +26,7 @@ class Precision(Protocol):
     single: int
     casts: int
     not_compared: str
+    unproved: bool
     warnings: list[str]
 
     @property
@@ -39,6 +40,8 @@ class Precision(Protocol):
 
     @property
     def failed(self) -> bool: ...
+
+    def to_json(self) -> dict[str, Any]: ...
 
 
 def render(

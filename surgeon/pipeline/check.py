@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from surgeon.ir.model import Model
 from surgeon.pipeline.cure import cures
-from surgeon.pipeline.options import Folders, Options
+from surgeon.pipeline.option import of_model
+from surgeon.pipeline.options import CheckOptions, Options
 from surgeon.pipeline.run import untaken
 from surgeon.pipeline.session import rewrite_source
 from surgeon.pipeline.source import ModelLike, Source
-from surgeon.report import Progress, Report, counted, target_name
+from surgeon.report import Report, counted, target_name
 from surgeon.targets.sureness import unknown
 from surgeon.targets.target import Target
 from surgeon.visible import visible
@@ -78,35 +78,14 @@ class Checked:
         return "\n".join(map(visible, lines))
 
 
-def check(
-    model: ModelLike,
-    *,
-    target: str | Target | None = None,
-    plugins: Iterable[str] = (),
-    strategy: Mapping[str, str] | None = None,
-    only: Iterable[str] | None = None,
-    skip: Iterable[str] = (),
-    passes: Folders = (),
-    options: Mapping[str, float] | None = None,
-    progress: Progress | None = None,
-) -> Checked:
+@of_model(CheckOptions)
+def check(model: ModelLike, options: CheckOptions) -> Checked:
     """What a target does not take of a model, each node with the passes that rewrite it.
 
-    The model is a path, a ModelProto or a gs.Graph; the keywords are those of `surgeon.rewrite`. Nothing is proved
+    The model is a path, a ModelProto or a gs.Graph. The keywords are some of `surgeon.rewrite`. Nothing is proved
     here, and nothing is changed: `surgeon.rewrite` does that. Raises UsageError and ModelError.
     """
-    source = Source(model)
-    asked = Options.checked(
-        target=target,
-        plugins=plugins,
-        strategy=strategy,
-        only=only,
-        skip=skip,
-        passes=passes,
-        options=options,
-        progress=progress,
-        verify="none",
-    )
+    source, asked = Source(model), Options.checked(options)
     file = source.model()
     refused = untaken(file, asked.target)
     result = rewrite_source(source, asked)
@@ -139,7 +118,7 @@ def mended_by(model: ModelLike, *, target: str | Target | None = None) -> dict[s
     Nothing is proved here. Raises UsageError and ModelError.
     """
     source = Source(model)
-    report = rewrite_source(source, Options.checked(target=target, verify="none")).report
+    report = rewrite_source(source, Options.checked(CheckOptions(target=target))).report
     return _mended_by(report, source.model())
 
 

@@ -12,7 +12,7 @@ from surgeon.ir import contrib
 from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
 from surgeon.pipeline.narrowing import narrowable
-from surgeon.pipeline.options import Options
+from surgeon.pipeline.options import CheckOptions, Options, RewriteOptions
 from surgeon.pipeline.session import Result, rewrite_source
 from surgeon.pipeline.source import Source
 from surgeon.report import Declined
@@ -150,9 +150,9 @@ def _taken(node: Node, target: Target) -> bool:
 
 def _taken_by_default(refused: Iterable[Declined], source: Source, options: Options) -> set[str]:
     """The nodes that are taken where every pass runs and chooses for itself."""
-    if not (options.skip or options.strategies or len(options.passes) < len(passes())):
+    if not (options.skipped or options.strategies or len(options.selected) < len(passes())):
         return set()
-    asked = Options.checked(target=options.target, plugins=options.libraries, verify="none")
+    asked = Options.checked(CheckOptions(target=options.target, plugins=options.libraries))
     still = {d.node for d in rewrite_source(source, asked).report.untaken}
     return {d.node for d in refused} - still
 
@@ -161,9 +161,9 @@ def _taken_in_other_types(result: Result, options: Options) -> set[str]:
     """The nodes that are taken where types that the target lacks are carried in others."""
     if options.allow_narrowing or not narrowable(result.model, options.target):
         return set()
-    asked = Options.checked(target=options.target, plugins=options.libraries, verify="none", allow_narrowing=True)
+    asked = RewriteOptions(target=options.target, plugins=options.libraries, verify="none", allow_narrowing=True)
     try:
-        again = rewrite_source(Source(result.model, result.base), asked).report.untaken
+        again = rewrite_source(Source(result.model, result.base), Options.checked(asked)).report.untaken
     except ModelError:
         return set()
     return {d.node for d in result.report.untaken} - {d.node for d in again}

@@ -12,7 +12,7 @@ from surgeon.ir.lattice import Dim, value_info
 from surgeon.ir.model import Model
 from surgeon.ir.schemas import DOMAIN
 
-TAKEN = "--shape takes TENSOR:SIZES or TENSOR:SIZES,TYPE, such as y:Nx256 or y:Nx256,float16"
+TAKEN = "--custom-shape takes TENSOR:SIZES or TENSOR:SIZES,TYPE, such as y:Nx256 or y:Nx256,float16"
 MOST_NAMED = 3  # tensors in a warning
 SIZE = re.compile(r"\d+|\?|[A-Za-z_]\w*")
 
@@ -26,7 +26,7 @@ def with_declared(model: ModelProto, declared: Mapping[str, str]) -> ModelProto:
     infos = []
     for name, text in declared.items():
         if name not in made:
-            raise UsageError(f"--shape: no node of the graph makes a tensor '{name}'.{did_you_mean(name, made)}")
+            raise UsageError(f"--custom-shape: no node of the graph makes a tensor '{name}'.{did_you_mean(name, made)}")
         shape, elem = _read(name, text)
         infos.append(value_info(name, elem, shape))
     copy = ModelProto()
@@ -56,7 +56,7 @@ def warnings_of_unknown(model: Model) -> list[str]:
     others = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     return [
         f"nothing is known of {named}{others}: no schema says what a custom operator returns, so little is rewritten "
-        f"behind it. Say its sizes: --shape {found[0]}:Nx256, for example"
+        f"behind it. Say its sizes: --custom-shape {found[0]}:Nx256, for example"
     ]
 
 

@@ -1,13 +1,30 @@
-"""What a run is asked for: the keywords of `surgeon.rewrite`, checked, as one frozen value."""
+"""What a run is asked for: the options of `surgeon.rewrite`, `fix` and `check`, checked, as one frozen value.
+
+These dataclasses are the one place of the options. `surgeon.pipeline.option` says what is made from their fields.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Literal, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias
 
 from surgeon.errors import UsageError, did_you_mean
+from surgeon.pipeline.option import (
+    File,
+    Flag,
+    Number,
+    Pairs,
+    Paths,
+    Text,
+    Words,
+    number_of,
+    option,
+    options_of,
+    sizes_of,
+)
 from surgeon.report import Progress
 from surgeon.rules import registry
 from surgeon.rules.rule import ModelRule, Pass
@@ -18,115 +35,246 @@ Shapes: TypeAlias = Mapping[str, Sequence[int]]  # input name -> its sizes
 Folders: TypeAlias = str | Path | Iterable[str | Path]
 MODES = ("window", "full", "none")
 LIBRARIES = ("surgeon", "stock")
+NUMBER = "NAME=NUMBER, such as repair_prelu=1"
+AXIS = "INPUT:AXIS, such as h0:1 or size:none"
 
 
-class RewriteOptions(TypedDict, total=False):
-    """The keywords of `surgeon.rewrite`, for what hands them on; `Options.checked` has their defaults."""
-
-    target: str | Target | None
-    plugins: Iterable[str]
-    strategy: Mapping[str, str] | None
-    only: Iterable[str] | None
-    skip: Iterable[str]
-    verify: Verify
-    shapes: Shapes | None
-    passes: Folders
-    allow_unproved: bool
-    allow_narrowing: bool
-    symmetric_int8: bool
-    options: Mapping[str, float] | None
-    progress: Progress | None
-    cache: bool
-    inputs: Mapping[str, str] | None
-    dynamic_batch: bool | Mapping[str, int | None]
-    declared: Mapping[str, str] | None
-    detections: int | None
+def axis_of(text: str, item: str, flag: str) -> int | None:
+    """The dimension that is the batch of an input; None for `none`. Raises UsageError."""
+    if not (text.isdecimal() or text == "none"):
+        raise UsageError(f"{flag} takes {AXIS}, not '{item}'.")
+    return None if text == "none" else int(text)
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions:
+    """What `check` takes: the target, and the passes. It is part of what `rewrite` and `fix` take.
+
+    Each field is an option of the command line, a key of the configuration file and a keyword of the functions.
+    """
+
+    target: str | Target | None = option(
+        None,
+        Text(),
+        "the TensorRT that runs the model: 8.4, rtx, 8.6+dla, installed, jetpack-5.1.2 (`surgeon targets` lists all); "
+        "default: the installed one, else 10.9",
+        group="target",
+        metavar="T",
+    )
+    plugins: Iterable[str] = option(
+        (),
+        Words(),
+        "plugin libraries whose nodes may be written, in order of preference: surgeon, stock",
+        group="target",
+        flag="--allow-plugins",
+        metavar="NAMES",
+        old="--plugins",
+    )
+    strategy: Mapping[str, str] | None = option(
+        None,
+        Pairs("=", "PASS=STRATEGY, such as l2-norm=decompose", commas=True),
+        "what a pass writes: keep, decompose or plugin; default: the target decides",
+        group="passes",
+        metavar="PASS=S",
+        python='what a pass writes, such as {"l2-norm": "plugin"}: keep, decompose or plugin',
+    )
+    only: Iterable[str] | None = option(None, Words(), "run only these passes", group="passes", metavar="PASS")
+    skip: Iterable[str] = option(
+        (),
+        Words(whole=":"),
+        "skip a pass, or skip it on nodes matching NODE, which may have wildcards",
+        group="passes",
+        metavar="PASS[:NODE]",
+        python='skip passes, or skip one on matching nodes: "l2-norm:/head/*"',
+    )
+    passes: Folders = option(
+        (), Paths(), "a folder with passes of yours, one Python file each", group="passes", metavar="DIR"
+    )
+    options: Mapping[str, float] | None = option(
+        None,
+        Pairs("=", NUMBER, number_of(NUMBER)),
+        "set a number that a pass reads; `surgeon explain PASS` names them",
+        group="passes",
+        flag="--option",
+        metavar="NAME=X",
+        python='numbers that passes read, such as {"repair_prelu": 1}; a pass names its own in OPTIONS',
+    )
+    repair_eps: float | None = option(
+        None,
+        Number(float),
+        "the epsilon for a normalization whose own was lost in the export, such as 1e-12",
+        group="passes",
+        metavar="E",
+    )
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewriteOptions(CheckOptions):
+    """What `rewrite` and `fix` take.
+
+    progress  called with (phase, done, total)
+    """
+
+    verify: Verify = option(
+        "window",
+        Text(MODES, "window"),
+        "prove each rewrite (window, the default), whole models too (full), or nothing (none)",
+        group="proof",
+    )
+    allow_unproved: bool = option(
+        False,
+        Flag(),
+        "keep rewrites that ONNX Runtime cannot run, so they are not proved; whole models that cannot be compared do "
+        "not fail",
+        group="proof",
+    )
+    cache: bool = option(
+        False,
+        Flag(inverse=True),
+        "prove every rewrite again; do not use the proofs of earlier runs",
+        group="proof",
+        flag="--no-cache",
+        python="use the proofs of earlier runs, in a file of the user's cache, and add to them",
+    )
+    shapes: Shapes | None = option(
+        None,
+        Pairs(":", "INPUT:SIZES, such as x:1x3x224x224", sizes_of),
+        "sizes of an input with symbolic dimensions, for the proof; repeat it for each input",
+        group="sizes and inputs",
+        metavar="X:1x3x224x224",
+        python='sizes for the proof of inputs with symbolic dimensions: {"x": (1, 3, 224, 224)}',
+    )
+    declared: Mapping[str, str] | None = option(
+        None,
+        Pairs(":", "TENSOR:SIZES, such as y:Nx256"),
+        "sizes of a tensor that a custom operator makes, with its type if it is not float: Y:Nx256,float16",
+        group="sizes and inputs",
+        flag="--custom-shape",
+        metavar="Y:Nx256",
+        python='sizes of tensors that custom operators make, with the type if it is not float: {"y": "Nx256,float16"}',
+        old="--shape",
+    )
+    inputs: Mapping[str, str] | None = option(
+        None,
+        Pairs("=", "INPUT=FORM, such as image=uint8-nhwc"),
+        "the form of an image input: uint8-nhwc, or uint8-nhwc:mean=127.5:scale=0.00784 for (pixel - mean) * scale",
+        group="sizes and inputs",
+        flag="--input",
+        metavar="X=FORM",
+        python='the form of image inputs, such as {"image": "uint8-nhwc:mean=127.5:scale=0.00784"}; the Cast, the '
+        "Transpose and (pixel - mean) * scale become part of the model",
+    )
+    dynamic_batch: bool | Mapping[str, int | None] = option(
+        False,
+        Flag(),
+        "make the batch dimension dynamic (checked: samples do not interact)",
+        group="sizes and inputs",
+    )
+    batch_axis: Mapping[str, int | None] | None = option(
+        None,
+        Pairs(":", AXIS, axis_of),
+        "with --dynamic-batch: the batch dimension of an input, where it is not 0; none if it has no batch",
+        group="sizes and inputs",
+        metavar="X:AXIS",
+        python='with dynamic_batch: the batch dimension of inputs where it is not 0, such as {"h0": 1, "size": None}',
+    )
+    detections: int | None = option(
+        None,
+        Number(int),
+        "pad each NonMaxSuppression to N rows; adds an output with the valid count",
+        group="sizes and inputs",
+        metavar="N",
+    )
+    fp16: bool = option(
+        False, Flag(), "convert to fp16 as well; what overflows in fp16 stays in fp32", group="precision"
+    )
+    keep_fp32: Iterable[str] = option(
+        (),
+        Words(),
+        "with --fp16: keep these in fp32: operators, passes or nodes (with wildcards)",
+        group="precision",
+        metavar="NAMES",
+    )
+    io_fp16: bool = option(
+        False, Flag(), "with --fp16: make the model's inputs and outputs fp16 too", group="precision"
+    )
+    allow_narrowing: bool = option(
+        False,
+        Flag(),
+        "convert unsupported types (float64 to fp32, ...); reports the error",
+        group="precision",
+    )
+    symmetric_int8: bool = option(
+        False, Flag(), "requantize activations symmetrically; reports the error", group="precision"
+    )
+    data: str | Path | Iterable[Mapping[str, Any]] | None = option(
+        None,
+        File(),
+        "with --fp16: inputs by which to choose what stays in fp32: an .npz file, or a Polygraphy data loader (.py)",
+        group="data",
+        metavar="X.npz",
+        python="with fp16: inputs by which to choose what stays in fp32: a file as for `--data`, or arrays by name",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(RewriteOptions):
     """A run's options. All names in them exist, and go together with the target.
 
-    skip          (pass name, node glob) pairs; passes that are skipped whole are not in `passes`
+    target        what the model is for
+    selected      the passes that run
+    strategies    what a pass writes, by name
+    libraries     the plugin libraries, in order of preference
+    skipped       (pass name, node glob) pairs; passes that are skipped whole are not in `selected`
     pass_options  what single passes read
-    inputs        the forms that inputs get before anything else, by name
-    declared      the sizes and types of tensors that custom operators make, by name
-    detections    how many rows each NonMaxSuppression returns, where that is to be fixed; else None
-    batch_axes    the axis of the batch by input, where the batch is to become dynamic; else None
+    batch_axes    the dimension of the batch by input, where the batch is to become dynamic; else None
     """
 
     target: Target
-    passes: tuple[Pass, ...]
+    shapes: Shapes
+    inputs: Mapping[str, str]
+    declared: Mapping[str, str]
+    keep_fp32: tuple[str, ...]
+    selected: tuple[Pass, ...]
     strategies: Mapping[str, str]
     libraries: tuple[str, ...]
-    skip: tuple[tuple[str, str], ...]
-    verify: Verify
-    shapes: Shapes
-    allow_unproved: bool
-    allow_narrowing: bool
-    symmetric_int8: bool
+    skipped: tuple[tuple[str, str], ...]
     pass_options: Mapping[str, float]
-    progress: Progress | None
-    cache: bool
-    inputs: Mapping[str, str]
     batch_axes: Mapping[str, int | None] | None
-    declared: Mapping[str, str]
-    detections: int | None
 
     @classmethod
-    def checked(
-        cls,
-        *,
-        target: str | Target | None = None,
-        plugins: Iterable[str] = (),
-        strategy: Mapping[str, str] | None = None,
-        only: Iterable[str] | None = None,
-        skip: Iterable[str] = (),
-        verify: Verify = "window",
-        shapes: Shapes | None = None,
-        passes: Folders = (),
-        allow_unproved: bool = False,
-        allow_narrowing: bool = False,
-        symmetric_int8: bool = False,
-        options: Mapping[str, float] | None = None,
-        progress: Progress | None = None,
-        cache: bool = False,
-        inputs: Mapping[str, str] | None = None,
-        dynamic_batch: bool | Mapping[str, int | None] = False,
-        declared: Mapping[str, str] | None = None,
-        detections: int | None = None,
-    ) -> Options:
-        """The options of these keywords, which are those of `RewriteOptions`. Raises UsageError, PassError."""
-        if verify not in MODES:
-            raise UsageError(f"verify is one of {', '.join(MODES)}, not '{verify}'.")
-        chosen = _target(target)
-        offered = registry.passes([passes] if isinstance(passes, str | Path) else passes)
-        names, globs = _split_skips(_several(skip), offered)
-        selected = registry.select(offered, None if only is None else _several(only), names)
-        strategies = dict(strategy or {})
+    def checked(cls, asked: CheckOptions) -> Options:
+        """What is asked for, checked. Raises UsageError and PassError."""
+        given = {f.name: getattr(asked, f.name) for f in fields(asked)}
+        whole = asked if isinstance(asked, RewriteOptions) else RewriteOptions(**given, verify="none")
+        if whole.verify not in MODES:
+            raise UsageError(f"verify is one of {', '.join(MODES)}, not '{whole.verify}'.")
+        _check_half(whole)
+        chosen = _target(asked.target)
+        offered = registry.passes([asked.passes] if isinstance(asked.passes, str | Path) else asked.passes)
+        names, globs = _split_skips(_several(asked.skip), offered)
+        selected = registry.select(offered, None if asked.only is None else _several(asked.only), names)
+        strategies = dict(asked.strategy or {})
         _check_strategies(strategies, offered, chosen)
-        libraries = tuple(_several(plugins))
+        libraries = tuple(_several(asked.plugins))
         _check_libraries(libraries, chosen)
-        pass_options = dict(options or {})
-        _check_pass_options(pass_options, offered)
+        given = {f.name: getattr(whole, f.name) for f in fields(whole)}
+        given |= {
+            "target": chosen,
+            "shapes": whole.shapes or {},
+            "inputs": dict(whole.inputs or {}),
+            "declared": dict(whole.declared or {}),
+            "keep_fp32": tuple(_several(whole.keep_fp32)),
+        }
         return cls(
-            target=chosen,
-            passes=tuple(selected),
+            **given,
+            selected=tuple(selected),
             strategies=strategies,
             libraries=libraries,
-            skip=globs,
-            verify=verify,
-            shapes=shapes or {},
-            allow_unproved=allow_unproved,
-            allow_narrowing=allow_narrowing,
-            symmetric_int8=symmetric_int8,
-            pass_options=pass_options,
-            progress=progress,
-            cache=cache,
-            inputs=dict(inputs or {}),
-            batch_axes=_batch_axes(dynamic_batch),
-            declared=dict(declared or {}),
-            detections=detections,
+            skipped=globs,
+            pass_options=_pass_options(asked, offered),
+            batch_axes=_batch_axes(whole),
         )
 
     @property
@@ -136,8 +284,8 @@ class Options:
 
     def without_rules(self, rules: Collection[ModelRule]) -> Options:
         """The same options without some rules over whole models."""
-        passes = (replace(p, model_rules=tuple(r for r in p.model_rules if r not in rules)) for p in self.passes)
-        return replace(self, passes=tuple(passes))
+        passes = (replace(p, model_rules=tuple(r for r in p.model_rules if r not in rules)) for p in self.selected)
+        return replace(self, selected=tuple(passes))
 
 
 def _target(given: str | Target | None) -> Target:
@@ -148,11 +296,21 @@ def _target(given: str | Target | None) -> Target:
     return Target.default() if given is None else Target.parse(given)
 
 
-def _batch_axes(given: bool | Mapping[str, int | None]) -> Mapping[str, int | None] | None:
-    """The axes that were said; None where the batch stays what it is."""
+def _batch_axes(asked: RewriteOptions) -> Mapping[str, int | None] | None:
+    """The dimensions that are given; None where the batch stays as it is. Raises UsageError."""
+    given, axes = asked.dynamic_batch, dict(asked.batch_axis or {})
     if isinstance(given, bool):
-        return {} if given else None
-    return dict(given)
+        if axes and not given:
+            raise UsageError("--batch-axis goes with --dynamic-batch.")
+        return axes if given else None
+    return {**given, **axes}
+
+
+def _check_half(asked: RewriteOptions) -> None:
+    for name in ("keep_fp32", "io_fp16", "data"):
+        given = getattr(asked, name)
+        if not asked.fp16 and given is not None and given is not False and given != () and given != []:
+            raise UsageError(f"{options_of(RewriteOptions)[name].flag} goes with --fp16.")
 
 
 def _several(given: Iterable[str]) -> Iterable[str]:
@@ -194,12 +352,19 @@ def _check_libraries(libraries: Sequence[str], target: Target) -> None:
             raise UsageError(f"no plugin library is called '{name}'.{did_you_mean(name, LIBRARIES)}")
     if libraries and not target.plugins:
         raise UsageError(
-            f"the target {target} has no plugins. Leave --plugins out: every pass has a native form there."
+            f"the target {target} has no plugins. Leave --allow-plugins out: every pass has a native form there."
         )
 
 
-def _check_pass_options(options: Mapping[str, float], offered: Sequence[Pass]) -> None:
+def _pass_options(asked: CheckOptions, offered: Sequence[Pass]) -> dict[str, float]:
+    """What single passes read, by name. Raises UsageError."""
+    found, epsilon = dict(asked.options or {}), asked.repair_eps
+    if epsilon is not None:
+        if not 0 < epsilon < math.inf:
+            raise UsageError(f"--repair-eps takes a number above 0, such as 1e-12, not {epsilon:g}.")
+        found["repair_eps"] = epsilon
     names = {name for p in offered for name in p.options}
-    for name in options:
+    for name in found:
         if name not in names:
             raise UsageError(f"no pass has an option '{name}'.{did_you_mean(name, names)}")
+    return found

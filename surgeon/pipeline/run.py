@@ -102,11 +102,11 @@ class Run:
             self._untaken_before = len(untaken(model, options.target))
         driver = Driver(
             model,
-            options.passes,
+            options.selected,
             options.target,
             strategies=options.strategies,
             plugins=options.libraries,
-            skip=options.skip,
+            skip=options.skipped,
             exclude=excluded,
             options=options.pass_options,
         )
@@ -212,7 +212,7 @@ class Run:
             return bool(self._load_error(self._written(self._rewrite(self.excluded | others))))
 
         if fails(0):  # the opset came down, and no node had to change for it
-            rules = [r for p in self.options.passes for r in p.model_rules]
+            rules = [r for p in self.options.selected for r in p.model_rules]
             self.options = self.options.without_rules(rules)
             self.undone.update({Declined(name, driver.model.graph.proto.name, why): None for name in driver.edited_by})
             return

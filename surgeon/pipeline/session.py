@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from onnx import ModelProto
 
 from surgeon.errors import UsageError
-from surgeon.ir.files import Content, check_writable, write
+from surgeon.ir.files import Content, check_writable, is_large, write
 from surgeon.ir.functions import declares_opset, drop_opset, needs_opset, with_opset
 from surgeon.ir.memory import no_collection
 from surgeon.ir.model import Model
 from surgeon.pipeline.dimension_names import with_own_names
 from surgeon.pipeline.interop import GraphRule, Outcome, run_graph_rules, to_graphsurgeon
-from surgeon.pipeline.options import Options, RewriteOptions
+from surgeon.pipeline.options import Options
 from surgeon.pipeline.output_types import with_output_types
 from surgeon.pipeline.prepared import Prepared
 from surgeon.pipeline.run import Run, compare_whole, untaken
@@ -32,23 +30,26 @@ from surgeon.visible import visible
 
 if TYPE_CHECKING:
     from onnx_graphsurgeon import Graph
-    from typing_extensions import Unpack
+
+    from surgeon.html.page import Precision
 
 
 @dataclass(slots=True, repr=False)
 class Result:
     """A rewritten model.
 
-    model   the ModelProto; external data is still on disk beside the input
-    report  what was done
-    base    the folder of the external data
-    files   those that were read, which `save` never overwrites
+    model      the ModelProto; external data is still on disk beside the input
+    report     what was done
+    base       the folder of the external data
+    files      those that were read, which `save` never overwrites
+    precision  what a conversion to fp16 did, if it was asked for: a `PrecisionResult`
     """
 
     model: ModelProto
     report: Report
     base: Path | None = None
     files: Sequence[Path] = ()
+    precision: Precision | None = None
 
     def gs(self) -> Graph:
         """The rewritten model as an onnx-graphsurgeon graph. `surgeon.from_gs` makes a ModelProto of it."""
@@ -58,13 +59,14 @@ class Result:
         """Write the model, and return its files; see `files.write`. Raises ModelError."""
         for place in (Path(path), *(also or ())):
             check_writable(place, *self.files)
-        return write(self.model, Path(path), self.base, also)
+        apart = self.precision is not None and is_large(self.model)  # a conversion reads all weights into the model
+        return write(self.model, Path(path), self.base, also, apart)
 
     def page(self, title: str = "") -> str:
         """The HTML report, as `surgeon rewrite --report R.html` writes it."""
         from surgeon.html.page import render  # a run without a page starts without it
 
-        return render(self.report, title=title)
+        return render(self.report, title=title, precision=self.precision)
 
     def __repr__(self) -> str:
         title = visible(f"Result of '{self.model.graph.name}', opset {self.report.opset_after}")
@@ -77,58 +79,6 @@ class Result:
         return notebook(self.report)
 
 
-def rewrite(model: ModelLike, **options: Unpack[RewriteOptions]) -> Result:
-    """Rewrite a model for a target and prove every rewrite.
-
-    model           a ModelProto (not changed), a path, or an onnx-graphsurgeon graph
-    target          "8.4", "rtx", "8.6+dla", "installed", "jetpack-5.1.2"; None is what is installed, else 10.9
-    plugins         plugin libraries that nodes may come from, in order of preference: "surgeon", "stock"
-    strategy        {"l2-norm": "plugin"}: over the target's own choice
-    only, skip      pass names; skip also takes "pass:node-glob"
-    verify          "window" proves each rewrite, "full" whole models too, "none" nothing
-    shapes          {"input": (1, 3, 224, 224)}: sizes for the proof, where dimensions are symbolic
-    passes          folders of further passes
-    allow_unproved  keep rewrites whose window cannot be run; whole models that cannot be compared are no failure
-    allow_narrowing float64 in fp32, and other types that the target lacks in those that it has; inputs and outputs too
-    symmetric_int8  activations are quantized around zero, in int8, which TensorRT computes in integers
-    options         what single passes read, such as {"repair_eps": 1e-6}; a pass names its own in OPTIONS
-    progress        called with (phase, done, total)
-    cache           whether proofs that held in an earlier run, in a file of the user's cache, are taken from there
-    inputs          {"image": "uint8-nhwc:mean=127.5:scale=0.00784"}: the form in which an image is given; the Cast, the
-                    Transpose and the normalisation become part of the model
-    dynamic_batch   True makes the batch of any size, each sample computed as alone; {"h": 1} says the axis of the batch
-                    where it is not the first, {"size": None} that an input has none
-    detections      how many rows each NonMaxSuppression returns, always; one more output says how many of them count
-    declared        {"y": "Nx256,float16"}: the sizes, and the type if it is not float, of what a custom operator makes
-
-    One name or folder may stand for itself where several are taken. Raises UsageError and ModelError; a rewrite that
-    fails its proof is no error but is undone and in `report.undone`.
-    """
-    started = time.perf_counter()
-    source = Source(model)
-    result = rewrite_source(source, Options.checked(**options))
-    result.report.seconds = time.perf_counter() - started
-    return result
-
-
-def _signature() -> inspect.Signature:
-    """What help() shows of `rewrite`: the keywords one by one, each with its default."""
-    model = inspect.Parameter("model", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="ModelLike")
-    keywords = inspect.signature(Options.checked).parameters.values()
-    return inspect.Signature([model, *keywords], return_annotation="Result")
-
-
-vars(rewrite)["__signature__"] = _signature()
-
-
-def rewrite_file(source: str | Path, out: str | Path, **options: Unpack[RewriteOptions]) -> Report:
-    """`rewrite` a file into another file; returns the report."""
-    check_writable(Path(out), Path(source))
-    result = rewrite(source, **options)
-    result.save(out)
-    return result.report
-
-
 def to_gs(model: ModelLike) -> Graph:
     """The onnx-graphsurgeon graph of a model. Unlike `gs.import_onnx` it keeps the overloads of plugin nodes.
 
@@ -139,8 +89,8 @@ def to_gs(model: ModelLike) -> Graph:
 
 
 def rewrite_source(source: Source, options: Options) -> Result:
-    """`rewrite`, of a source and options that are checked. Functions over a `gs.Graph` run around the other passes."""
-    functions = [r for p in options.passes for r in p.model_rules if isinstance(r, GraphRule)]
+    """Rewrite a model, and convert no types to fp16. Functions over a `gs.Graph` run around the other passes."""
+    functions = [r for p in options.selected for r in p.model_rules if isinstance(r, GraphRule)]
     _check_skips(functions, options)
     with no_collection(), source.blamed():
         known = ProofCache(place_of_proofs() if options.cache and options.proves else None)
@@ -203,8 +153,8 @@ def _with_standard_operators(
     source: Source, options: Options, known: ProofCache, model: ModelProto
 ) -> tuple[ModelProto, list[Applied]]:
     """The model with ONNX's own operators in place of ONNX Runtime's."""
-    passes = tuple(p for p in options.passes if p.standardizes)
-    made, report = Run(source.changed(model), replace(options, passes=passes), known).result()
+    passes = tuple(p for p in options.selected if p.standardizes)
+    made, report = Run(source.changed(model), replace(options, selected=passes), known).result()
     return made, report.applied
 
 
@@ -212,7 +162,7 @@ def _with_standard_operators(
 
 
 def _check_skips(functions: Collection[ModelRule], options: Options) -> None:
-    for name, glob in options.skip:
+    for name, glob in options.skipped:
         if any(r.pass_name == name for r in functions):
             raise UsageError(
                 f"the pass '{name}' edits the whole graph, so it cannot be skipped at '{glob}' alone. Use --skip "

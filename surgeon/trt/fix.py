@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from surgeon.errors import SurgeonError, UsageError
 from surgeon.ir.files import check_writable, size_of
 from surgeon.pipeline.check import Untaken
 from surgeon.pipeline.cure import cures
-from surgeon.pipeline.options import Folders, Options, Shapes
-from surgeon.pipeline.session import Result, rewrite_source
+from surgeon.pipeline.option import P, by_keyword
+from surgeon.pipeline.options import Options, RewriteOptions
+from surgeon.pipeline.session import Result
 from surgeon.pipeline.source import ModelLike, Source
+from surgeon.precision.rewriting import rewritten
 from surgeon.proof.loading import load_both
-from surgeon.report import Progress, Report, target_name
+from surgeon.report import Report, target_name
 from surgeon.targets.target import Target
 from surgeon.trt.ask import ask, why_not
 from surgeon.trt.profiles import dynamic_inputs
@@ -90,8 +94,8 @@ class Fixed:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was undone, the target takes every node, and parser and ONNX Runtime take the file."""
-        return _is_ready(self.report, self.parsed, self.loaded)
+        """Whether nothing failed, the target takes every node, and parser and ONNX Runtime take the file."""
+        return _is_ready(self.result, self.parsed, self.loaded)
 
     @property
     def verdict(self) -> str:
@@ -108,47 +112,41 @@ class Fixed:
         return "\n".join(map(visible, lines))
 
 
-def fix(
-    model: ModelLike,
-    out: str | Path | None = None,
-    *,
-    target: str | Target | None = None,
-    plugins: Iterable[str] = (),
-    strategy: Mapping[str, str] | None = None,
-    only: Iterable[str] | None = None,
-    skip: Iterable[str] = (),
-    shapes: Shapes | None = None,
-    passes: Folders = (),
-    progress: Progress | None = None,
-) -> Fixed:
+class FixFunction(Protocol[P]):
+    """A function of a model, a file and options."""
+
+    def __call__(
+        self, model: ModelLike, out: str | Path | None = None, *args: P.args, **options: P.kwargs
+    ) -> Fixed: ...
+
+
+def _fixing(asked: Callable[P, object]) -> Callable[[Callable[..., Fixed]], FixFunction[P]]:
+    return partial(by_keyword, asked)
+
+
+@_fixing(RewriteOptions)
+def fix(model: ModelLike, out: str | Path | None = None, *, options: RewriteOptions) -> Fixed:
     """Rewrite a model for a target, prove and write it, ask the real parser, and load it in ONNX Runtime.
 
-    model   a path, a ModelProto or a gs.Graph
-    out     the file to write; None is MODEL.trt.onnx beside the model, which must be a path then
-    target  the TensorRT that will run it; None is what is installed, else 10.9
+    model  a path, a ModelProto or a gs.Graph
+    out    the file to write; None is MODEL.trt.onnx beside the model, which must be a path then
 
-    The other keywords are those of `surgeon.rewrite`. The parser is asked where the target's own TensorRT is installed
+    The keywords are those of `surgeon.rewrite`. The parser is asked where the target's own TensorRT is installed
     here. Raises UsageError and ModelError; a rewrite that fails its proof is undone and in `report.undone`.
     """
+    return fixed(Source(model), out, Options.checked(options))
+
+
+def fixed(source: Source, out: str | Path | None, options: Options) -> Fixed:
+    """`fix`, of a source and options that are checked."""
     started = time.perf_counter()
-    source = Source(model)
     place = _place(source, out)
-    options = Options.checked(
-        target=target,
-        plugins=plugins,
-        strategy=strategy,
-        only=only,
-        skip=skip,
-        shapes=shapes,
-        passes=passes,
-        progress=progress,
-    )
-    result = rewrite_source(source, options)
+    result = rewritten(source, options)
     written = size_of(result.save(place))
     report = result.report
     report.seconds = time.perf_counter() - started
     parsed, loaded = _parsed(place, options.target), _loaded(source, result)
-    ready = _is_ready(report, parsed, loaded)
+    ready = _is_ready(result, parsed, loaded)
     where, command = next_command(place, result, options.target) if ready else ("", "")
     return Fixed(
         path=place,
@@ -162,8 +160,9 @@ def fix(
     )
 
 
-def _is_ready(report: Report, parsed: Parsed, loaded: Loaded) -> bool:
-    return not (report.failed or parsed.refused or loaded.worse)
+def _is_ready(result: Result, parsed: Parsed, loaded: Loaded) -> bool:
+    converted = result.precision is None or not result.precision.failed
+    return converted and not (result.report.failed or parsed.refused or loaded.worse)
 
 
 def _place(source: Source, out: str | Path | None) -> Path:

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Concatenate
 
 import onnx
 from onnx import ModelProto
@@ -30,15 +31,21 @@ from polygraphy.tools.args.base import BaseArgs
 from polygraphy.tools.script import make_invocable
 
 from surgeon.errors import SurgeonError
-from surgeon.pipeline.options import RewriteOptions
-from surgeon.pipeline.session import Result, rewrite
+from surgeon.pipeline.option import P, by_keyword
+from surgeon.pipeline.options import Options, RewriteOptions
+from surgeon.pipeline.session import Result
+from surgeon.pipeline.source import Source as Model
+from surgeon.precision.rewriting import rewritten
 from surgeon.words import answer, merged
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 PARSING = ("trt",)  # the runners for which TensorRT parses the model
 Source = ModelProto | str | bytes | Callable[[], Any]
+
+
+def _of_source(
+    asked: Callable[P, object],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[RewriteOnnx, Source, P], None]]:
+    return partial(by_keyword, asked)
 
 
 class RewriteOnnx(BaseLoader):  # type: ignore[misc]
@@ -49,7 +56,8 @@ class RewriteOnnx(BaseLoader):  # type: ignore[misc]
     read the model or an option is wrong; a rewrite that was undone is a warning in Polygraphy's log.
     """
 
-    def __init__(self, model: Source, **options: Unpack[RewriteOptions]) -> None:
+    @_of_source(RewriteOptions)
+    def __init__(self, model: Source, options: RewriteOptions) -> None:
         self._model = model
         self._options = options
 
@@ -61,7 +69,7 @@ class RewriteOnnx(BaseLoader):  # type: ignore[misc]
         if isinstance(model, bytes):
             model = onnx.load_model_from_string(model)
         try:
-            result = rewrite(model, **self._options)
+            result = rewritten(Model(model), Options.checked(self._options))
         except SurgeonError as error:
             G_LOGGER.critical(f"surgeon: {error}")
             raise  # `critical` has raised already

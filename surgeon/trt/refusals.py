@@ -91,9 +91,7 @@ def refusal_lines(trt: Any, source: Path, found: Sequence[Untaken]) -> list[str]
     for refusal in found:
         lines.append(f"  {refusal}")
         if "Plugin not found" in refusal.why and trt.__name__ != RTX:  # that one has no plugins
-            lines.append(
-                "    load the library that has it with --plugins LIB; `surgeon plugins build` makes surgeon's own"
-            )
+            lines.append("    load its library with --plugin-library LIB; `surgeon plugins build` makes surgeon's own")
         elif refusal.mended_by:
             lines.append(
                 f"    the pass '{refusal.mended_by}' may mend this: "

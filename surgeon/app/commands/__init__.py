@@ -13,6 +13,23 @@ WRONG = 2  # a usage error, or a model that cannot be read or written
 UNTAKEN = 3  # something stays that the target does not take
 CHANGES = 4  # --check: something would change
 WORST_FIRST = (WRONG, FAILED, UNTAKEN, CHANGES, DONE)
+MEANINGS = {DONE: "done", WRONG: "wrong usage, or a file that cannot be read or written"}
+_REWRITTEN = {
+    FAILED: "a rewrite failed its proof and was undone, or whole models differ",
+    UNTAKEN: "the target does not support every node of the result",
+}
+# What else the commands exit with, as their help has it.
+STATUSES: dict[str, dict[int, str]] = {
+    "fix": _REWRITTEN,
+    "rewrite": {**_REWRITTEN, CHANGES: "--check: a rewrite would change something"},
+    "check": {DONE: "the target supports every node", FAILED: "the target does not support every node"},
+    "why": {FAILED: "the log has no known error"},
+    "verify": {FAILED: "a file or a rewrite is not the recorded one"},
+    "build": {FAILED: "TensorRT refused to parse or build the model"},
+    "compare": {DONE: "the models agree", FAILED: "the models differ, or could not be compared"},
+    "diff-targets": {FAILED: "TO does not support nodes that FROM supports"},
+    "plugins build": {FAILED: "the library could not be compiled"},
+}
 
 
 def status_of(report: Report, *, changes: bool = False, broken: bool = False) -> int:

@@ -19,6 +19,8 @@ from surgeon.app.text import by_reason
 from surgeon.app.verdicts import FileVerdict, as_json
 from surgeon.errors import ModelError, UsageError
 from surgeon.pipeline.check import Checked, Untaken, check
+from surgeon.pipeline.option import from_text, words_of
+from surgeon.pipeline.options import CheckOptions
 from surgeon.report import counted, target_name
 from surgeon.targets.sureness import basis
 from surgeon.targets.target import Target
@@ -115,11 +117,7 @@ def _verdict_of(outcome: Outcome, target: Target) -> FileVerdict:
 
 
 def _shared_words(args: argparse.Namespace) -> list[str]:
-    words = [f"--target={args.target}"] if args.target is not None else []
-    words += [] if args.parser else ["--no-parser"]
-    for name in ("plugins", "strategy", "only", "skip", "passes"):
-        words += [f"--{name}={given}" for given in getattr(args, name)]
-    return words
+    return words_of(CheckOptions, vars(args)) + ([] if args.parser else ["--no-parser"])
 
 
 # ---- one file --------------------------------------------------------------------------------------------------------
@@ -127,15 +125,7 @@ def _shared_words(args: argparse.Namespace) -> list[str]:
 
 def _verdict(file: str, args: argparse.Namespace, target: Target) -> FileVerdict:
     try:
-        checked = check(
-            file,
-            target=target,
-            plugins=arguments.words(args.plugins),
-            strategy=arguments.strategies(args.strategy),
-            only=arguments.only(args.only),
-            skip=arguments.skips(args.skip),
-            passes=args.passes,
-        )
+        checked = check(file, **vars(from_text(CheckOptions, vars(args))) | {"target": target})
     except (ModelError, OSError) as error:
         return FileVerdict(file, str(target), error=str(error))
     verdict = FileVerdict(file, str(target), checked, basis(target))

@@ -8,33 +8,31 @@ from pathlib import Path
 from surgeon.app import arguments
 from surgeon.app.commands import DONE, UNTAKEN, status_of
 from surgeon.app.screen import Screen
-from surgeon.app.summary import closing, print_report
+from surgeon.app.summary import closing, print_precision, print_report
+from surgeon.pipeline.option import from_text
+from surgeon.pipeline.options import Options, RewriteOptions
+from surgeon.pipeline.source import Source
 from surgeon.report import Declined, Report
-from surgeon.trt.fix import Fixed, Loaded, Parsed, fix
+from surgeon.trt.fix import Fixed, Loaded, Parsed
+from surgeon.trt.fix import fixed as fix_source
 
 
 def run(args: argparse.Namespace) -> int:
     screen = Screen(args.quiet)
     source = Path(args.model)
-    target, title = arguments.target_of(args)
+    _, title = arguments.target_of(args)
     screen.line(f"{source}, {title}")
     with screen.progress() as progress:
-        fixed = fix(
-            source,
-            args.out,
-            target=target,
-            plugins=arguments.words(args.plugins),
-            strategy=arguments.strategies(args.strategy),
-            only=arguments.only(args.only),
-            skip=arguments.skips(args.skip),
-            shapes=arguments.shapes(args.shapes),
-            passes=args.passes,
-            progress=progress,
-        )
+        options = Options.checked(from_text(RewriteOptions, vars(args), progress=progress))
+        fixed = fix_source(Source(source), args.out, options)
     report = fixed.report
     declined = report.declined if args.verbose else _of_what_stays(report)
     print_report(report, screen, each=bool(args.verbose), cures=fixed.cures, declined=declined)
-    screen.line(f"{closing(report)}; written to {fixed.path}, {report.seconds:.1f} s", "bad" if report.broken else "")
+    half = fixed.result.precision
+    if half is not None:
+        print_precision(half, screen, bool(args.verbose))
+    done = closing(report, converted=half is not None)
+    screen.line(f"{done}; written to {fixed.path}, {report.seconds:.1f} s", "bad" if report.broken else "")
     _print_parsed(fixed.parsed, screen)
     _print_loaded(fixed.loaded, screen)
     status = _status(fixed)
@@ -52,7 +50,8 @@ def _of_what_stays(report: Report) -> list[Declined]:
 
 
 def _status(fixed: Fixed) -> int:
-    status = status_of(fixed.report, broken=fixed.loaded.worse)
+    half = fixed.result.precision
+    status = status_of(fixed.report, broken=fixed.loaded.worse or (half is not None and half.failed))
     return UNTAKEN if status == DONE and fixed.parsed.refused else status
 
 

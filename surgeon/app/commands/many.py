@@ -8,11 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from surgeon.app.arguments import RewriteArguments
 from surgeon.app.batch import MANIFEST, Outcome, Rewriting, check_jobs, run_all, units
 from surgeon.app.commands import DONE, FAILED, UNTAKEN, WORST_FIRST, WRONG, ended, known, worst
 from surgeon.app.findings import FORMATS, UNREADABLE, Finding, of_report
 from surgeon.app.screen import Screen
 from surgeon.errors import UsageError
+from surgeon.pipeline.option import words_of
 from surgeon.proof.cache import ProofCache, place_of_proofs
 from surgeon.report import counted, target_name
 from surgeon.words import size_text
@@ -41,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         elif args.format == "jsonl":
             screen.text(json.dumps(entry | {"skipped": outcome.skipped}, ensure_ascii=False))
 
-    outcomes = run_all(todo, shared_words(args), out / MANIFEST, args.jobs, told)
+    outcomes = run_all(todo, words_of(RewriteArguments, vars(args)), out / MANIFEST, args.jobs, told)
     if args.format == "text":
         _print_table(outcomes, screen)
     elif args.format == "json":
@@ -58,46 +60,6 @@ def _print_warnings(args: argparse.Namespace, screen: Screen) -> None:
         return
     for warning in ProofCache(place_of_proofs()).warnings:
         screen.line(f"warning  {warning}", "warn")
-
-
-def shared_words(args: argparse.Namespace) -> list[str]:
-    """The options that each model's process gets: all but those of the batch itself."""
-    words: list[str] = []
-    for name, flag in (
-        ("target", "--target"),
-        ("verify", "--verify"),
-        ("data", "--data"),
-        ("detections", "--detections"),
-    ):
-        if getattr(args, name) is not None:
-            words.append(f"{flag}={getattr(args, name)}")
-    if args.repair_eps is not None:
-        words.append(f"--repair-eps={args.repair_eps!r}")
-    for name in (
-        "plugins",
-        "strategy",
-        "only",
-        "skip",
-        "shapes",
-        "shape",
-        "passes",
-        "keep_fp32",
-        "option",
-        "input",
-        "batch_axis",
-    ):
-        words += [f"--{name.replace('_', '-')}={given}" for given in getattr(args, name)]
-    flags = (
-        "allow_unproved",
-        "allow_narrowing",
-        "symmetric_int8",
-        "no_cache",
-        "strict",
-        "fp16",
-        "io_fp16",
-        "dynamic_batch",
-    )
-    return words + [f"--{name.replace('_', '-')}" for name in flags if getattr(args, name)]
 
 
 def _findings(outcome: Outcome) -> Iterator[Finding]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,19 +19,17 @@ from surgeon.app.screen import Screen
 from surgeon.app.summary import closing, print_precision, print_report, print_window
 from surgeon.errors import UsageError
 from surgeon.ir.files import Content, check_writable, put, size_of
-from surgeon.ir.model import Model
 from surgeon.pipeline.cure import cures
-from surgeon.pipeline.options import Options
-from surgeon.pipeline.run import untaken
-from surgeon.pipeline.session import Result, rewrite_source
+from surgeon.pipeline.option import from_text
+from surgeon.pipeline.options import CheckOptions, Options, RewriteOptions
+from surgeon.pipeline.session import Result
 from surgeon.pipeline.source import Source
+from surgeon.precision.rewriting import rewritten
 from surgeon.report import counted, target_name
-from surgeon.rules.driver import operators
-from surgeon.targets.target import Target
 from surgeon.words import answer
 
 if TYPE_CHECKING:
-    from surgeon.precision import PrecisionResult
+    from surgeon.html.page import Precision
 
 PAGES = (".html", ".htm")  # suffixes of a report that is a page
 
@@ -48,13 +45,12 @@ def run(args: argparse.Namespace) -> int:
     screen = Screen(args.quiet or args.format != "text")
     if args.out is None and not args.check:
         raise UsageError("say where to write the model: surgeon rewrite IN.onnx OUT.onnx, or --check to write nothing.")
-    _check_half(args)
     source, out = Path(args.model), None if args.check else Path(args.out)
     reports = [Path(r) for r in args.report]
     _check_places(out, reports, [source])
-    target, title = arguments.target_of(args)
+    _, title = arguments.target_of(args)
     screen.line(f"{source}, {title}")
-    done = _rewritten(args, source, target, screen)
+    done = _rewritten(args, source, screen)
     _check_places(out, reports, done.result.files)
     report = done.result.report
     status = status_of(report, changes=args.check and done.changes, broken=done.half is not None and done.half.failed)
@@ -79,11 +75,15 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What was made of a model: the rewritten one, its conversion to fp16, and the cures of what is not taken."""
+    """What was made of a model, and the cures of what is not taken."""
 
     result: Result
-    half: PrecisionResult | None
     cures: list[str]
+
+    @property
+    def half(self) -> Precision | None:
+        """The conversion to fp16; None where none was asked for."""
+        return self.result.precision
 
     @property
     def changes(self) -> bool:
@@ -110,12 +110,6 @@ def _take_places(args: argparse.Namespace) -> None:
     args.out = more[0] if more else args.out
 
 
-def _check_half(args: argparse.Namespace) -> None:
-    for name in ("keep_fp32", "io_fp16", "data"):
-        if getattr(args, name) and not args.fp16:
-            raise UsageError(f"--{name.replace('_', '-')} goes with --fp16.")
-
-
 def _check_places(out: Path | None, reports: Sequence[Path], sources: Sequence[Path]) -> None:
     """Raise ModelError where a file cannot be written, or is one of `sources`; UsageError where two are one."""
     places = reports if out is None else [out, *reports]
@@ -131,56 +125,12 @@ def _check_places(out: Path | None, reports: Sequence[Path], sources: Sequence[P
 # ---- running ---------------------------------------------------------------------------------------------------------
 
 
-def _rewritten(args: argparse.Namespace, source: Path, target: Target, screen: Screen) -> Done:
-    started = time.perf_counter()
-    pass_options = arguments.pass_options(args)
+def _rewritten(args: argparse.Namespace, source: Path, screen: Screen) -> Done:
     given = Source(source)
     with screen.progress() as progress:
-        options = Options.checked(
-            target=target,
-            plugins=arguments.words(args.plugins),
-            strategy=arguments.strategies(args.strategy),
-            only=arguments.only(args.only),
-            skip=arguments.skips(args.skip),
-            verify=args.verify,
-            shapes=arguments.shapes(args.shapes),
-            passes=args.passes,
-            allow_unproved=args.allow_unproved,
-            allow_narrowing=args.allow_narrowing,
-            symmetric_int8=args.symmetric_int8,
-            options=pass_options,
-            progress=progress,
-            cache=not args.no_cache,
-            inputs=arguments.forms(args.input),
-            dynamic_batch=arguments.dynamic_batch(args),
-            declared=arguments.declared(args.shape),
-            detections=args.detections,
-        )
-        result = rewrite_source(given, options)
-    half = None
-    if args.fp16:
-        half = _to_half(result, args, target, pass_options)
-        written = Model(half.model)
-        result.report.ops_after, result.report.untaken = operators(written), untaken(written, target)
-    result.report.seconds = time.perf_counter() - started
-    return Done(result, half, cures(result, given, options))
-
-
-def _to_half(result: Result, args: argparse.Namespace, target: Target, options: Mapping[str, float]) -> PrecisionResult:
-    from surgeon.precision import convert, load_data  # a plain rewrite starts without them
-
-    return convert(
-        result.model,
-        keep_fp32=arguments.words(args.keep_fp32),
-        data=None if args.data is None else load_data(args.data),
-        repair_eps=options.get("repair_eps"),
-        target=target,
-        base=result.base,
-        shapes=arguments.shapes(args.shapes),
-        io_fp16=args.io_fp16,
-        verify=args.verify != "none",
-        allow_unproved=args.allow_unproved,
-    )
+        options = Options.checked(from_text(RewriteOptions, vars(args), progress=progress))
+        result = rewritten(given, options)
+    return Done(result, cures(result, given, options))
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
@@ -240,7 +190,7 @@ def _write(done: Done, out: Path | None, reports: dict[Path, Content]) -> int | 
         put(reports)
         return None
     before = size_of(done.result.files)
-    return before - size_of((done.half or done.result).save(out, reports))
+    return before - size_of(done.result.save(out, reports))
 
 
 def _where(args: argparse.Namespace, withheld: bool) -> str:
@@ -255,18 +205,8 @@ def _where(args: argparse.Namespace, withheld: bool) -> str:
 def _explain(args: argparse.Namespace, screen: Screen) -> int:
     target, title = arguments.target_of(args)
     screen.line(f"{args.model}, {title}")
-    explained = explain_nodes(
-        Path(args.model),
-        args.explain,
-        target=target,
-        plugins=arguments.words(args.plugins),
-        strategy=arguments.strategies(args.strategy),
-        only=arguments.only(args.only),
-        skip=arguments.skips(args.skip),
-        passes=args.passes,
-        options=arguments.pass_options(args),
-        every=bool(args.verbose),
-    )
+    asked = from_text(CheckOptions, vars(args))
+    explained = explain_nodes(Path(args.model), args.explain, asked, every=bool(args.verbose))
     for found in explained:
         _print_explanation(found, target_name(str(target)), screen)
     return DONE

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from surgeon.app import arguments, trust
+from surgeon.app import trust
+from surgeon.app.arguments import RewriteArguments, parser
 from surgeon.app.commands import DONE, FAILED, rewrite
-from surgeon.app.commands.many import shared_words
 from surgeon.app.record import sha256, versions
 from surgeon.app.screen import Screen
 from surgeon.errors import ModelError, UsageError
+from surgeon.pipeline.option import options_of, words_of
 from surgeon.report import counted
 
 SAME = ("pass", "strategy", "root", "outputs", "removed", "added")  # what a rewrite must have in common with then
@@ -86,11 +87,12 @@ def _done_again(then: Mapping[str, Any], path: Path) -> Iterator[str]:
     from a folder that the user trusts.
     """
     source = Path(then["record"]["input"][0]["path"]).absolute()  # a word that begins with a hyphen would be an option
-    options = _options(then, path)
+    texts = _texts(then, path)
     with tempfile.TemporaryDirectory() as folder:
         out, report = Path(folder, source.name), Path(folder, "report.json")
-        words = ["rewrite", str(source), str(out), *shared_words(options), "-q", f"--report={report}"]
-        again = arguments.parser().parse_args(words)
+        asked = words_of(RewriteArguments, texts)
+        words = ["rewrite", str(source), str(out), *asked, "-q", f"--report={report}"]
+        again = parser().parse_args(words)
         again.argv = words
         rewrite.run(again)
         now = json.loads(report.read_text(encoding="utf-8"))
@@ -104,31 +106,21 @@ def _done_again(then: Mapping[str, Any], path: Path) -> Iterator[str]:
         yield "what is written now has other bytes"
 
 
-def _options(then: Mapping[str, Any], path: Path) -> argparse.Namespace:
-    """The options of then, and for those that the record leaves out their defaults.
+def _texts(then: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The texts of the options of then, and for those that the record leaves out their defaults.
 
     Raises UsageError where one is of another type, or names code in a folder that is not trusted.
     """
-    options = arguments.parser().parse_args(["rewrite", "IN", "OUT"])
-    for name, value in then["record"]["options"].items():
-        if not hasattr(options, name):
-            continue  # of another version, which a warning names
-        if not _may_be(value, getattr(options, name)):
+    recorded, texts = then["record"]["options"], {}
+    for o in options_of(RewriteArguments).values():
+        text = next((recorded[name] for name in (o.name, o.old_name) if name in recorded), o.kind.default)
+        if not o.kind.is_text(text):
             raise UsageError(
-                f"the record of '{path}' has the option '{name}' as {json.dumps(value)}, which it cannot be."
+                f"the record of '{path}' has the option '{o.name}' as {json.dumps(text)}, which it cannot be."
             )
-        setattr(options, name, value)
-    options.target = then["target"]
-    options.passes = [trust.allowed(place, path) for place in options.passes]
-    if options.data is not None and Path(str(options.data)).suffix != ".npz":  # all else is a script
-        options.data = trust.allowed(str(options.data), path)
-    return options
-
-
-def _may_be(value: Any, default: Any) -> bool:
-    """Whether an option with that default may have a value: a list is one of texts."""
-    if isinstance(default, list):
-        return isinstance(value, list) and all(isinstance(v, str) for v in value)
-    if isinstance(default, bool):
-        return isinstance(value, bool)
-    return value is None or (isinstance(value, str | int | float) and not isinstance(value, bool))
+        texts[o.name] = text
+    texts["target"] = then["target"]
+    texts["passes"] = [trust.allowed(place, path) for place in texts["passes"]]
+    if texts["data"] is not None:
+        texts["data"] = trust.allowed_data(texts["data"], path)
+    return texts

@@ -1,0 +1,87 @@
+"""`surgeon.rewrite`: a model rewritten, and converted to fp16 if that is asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from surgeon.ir.files import check_writable
+from surgeon.ir.model import Model
+from surgeon.pipeline.option import P, R, R_co, by_keyword, of_model
+from surgeon.pipeline.options import Options, RewriteOptions
+from surgeon.pipeline.run import untaken
+from surgeon.pipeline.session import Result, rewrite_source
+from surgeon.pipeline.source import ModelLike, Source
+from surgeon.report import Report
+from surgeon.rules.driver import operators
+
+
+@of_model(RewriteOptions)
+def rewrite(model: ModelLike, options: RewriteOptions) -> Result:
+    """Rewrite a model for a target and prove every rewrite.
+
+    model  a ModelProto (not changed), a path, or an onnx-graphsurgeon graph
+
+    OPTIONS
+
+    One name or folder may be given where several are taken. Raises UsageError and ModelError. A rewrite that fails its
+    proof raises nothing: it is undone, and in `report.undone`.
+    """
+    return rewritten(Source(model), Options.checked(options))
+
+
+class FileFunction(Protocol[P, R_co]):
+    """A function of two files and options."""
+
+    def __call__(self, source: str | Path, out: str | Path, *args: P.args, **options: P.kwargs) -> R_co: ...
+
+
+def _of_files(asked: Callable[P, object]) -> Callable[[Callable[..., R]], FileFunction[P, R]]:
+    return partial(by_keyword, asked)
+
+
+@_of_files(RewriteOptions)
+def rewrite_file(source: str | Path, out: str | Path, options: RewriteOptions) -> Report:
+    """`rewrite` a file into another file; returns the report. The keywords are those of `rewrite`."""
+    check_writable(Path(out), Path(source))
+    result = rewritten(Source(source), Options.checked(options))
+    result.save(out)
+    return result.report
+
+
+def rewritten(source: Source, options: Options) -> Result:
+    """`rewrite`, of a source and options that are checked."""
+    started = time.perf_counter()
+    result = rewrite_source(source, options)
+    if options.fp16:
+        result = _converted(result, options)
+    result.report.seconds = time.perf_counter() - started
+    return result
+
+
+def _converted(result: Result, options: Options) -> Result:
+    from surgeon.precision.conversion import convert  # a plain rewrite starts without them
+    from surgeon.precision.ranges import load_data
+
+    data = load_data(options.data) if isinstance(options.data, str | Path) else options.data
+    half = convert(
+        result.model,
+        keep_fp32=options.keep_fp32,
+        data=data,
+        repair_eps=options.pass_options.get("repair_eps"),
+        target=options.target,
+        base=result.base,
+        shapes=options.shapes,
+        io_fp16=options.io_fp16,
+        verify=options.proves,
+        allow_unproved=options.allow_unproved,
+    )
+    written = Model(half.model)
+    result.report.ops_after, result.report.untaken = operators(written), untaken(written, options.target)
+    return Result(half.model, result.report, files=result.files, precision=half)
+
+
+__all__ = ["rewrite", "rewrite_file", "rewritten"]
