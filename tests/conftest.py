@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from program import batches_here
 
+__all__ = ["batches_here"]  # a fixture
 pytest.register_assert_rewrite("blocks")
 
 

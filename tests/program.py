@@ -3,7 +3,8 @@
     done = surgeon("rewrite", "in.onnx", "out.onnx", cwd=folder)
     assert done.returncode == 0, done.stderr
 
-`batches_here` has a batch run its models so, one after the other.
+`on_terminal` gives what a terminal shows of a command. With the fixture `batches_here` a batch runs its models so, one
+after the other.
 
 They run as in a process of their own: in a folder, with an environment, and with standard output and error as files, so
 that what a library written in C prints is there as well. Nothing of it is left behind. test_processes.py starts each
@@ -14,13 +15,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import runpy
 import sys
 import tempfile
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import IO, Any
@@ -50,6 +54,33 @@ def surgeon(
     return _run(["surgeon", *given], lambda: main(given), cwd, env, merged)
 
 
+def on_terminal(columns: int, *words: str | Path) -> tuple[int, list[str]]:
+    """The exit status of a command of surgeon on a pseudo-terminal of so many columns, and the lines there."""
+    import pty  # which Windows does not have
+
+    leader, follower = pty.openpty()
+    shown: list[bytes] = []
+    reader = threading.Thread(target=lambda: shown.extend(iter(partial(_read, leader), b"")))
+    reader.start()
+    given, env = [str(w) for w in words], {"COLUMNS": str(columns), "TERM": "xterm-256color"}
+    with (
+        os.fdopen(follower, "wb", buffering=0) as terminal,
+        _kept(["surgeon", *given], ROOT, env, None),
+        _streams(terminal, terminal),
+    ):
+        status = _status(lambda: main(given))
+    reader.join()
+    os.close(leader)
+    return status, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", b"".join(shown).decode()).splitlines()
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 4096)
+    except OSError:  # Linux says so when the other end is closed
+        return b""
+
+
 def python(
     program: str | Path, *words: str, cwd: Path, env: Mapping[str, str] | None = None, merged: bool = False
 ) -> CompletedProcess[str]:
@@ -66,6 +97,7 @@ def python(
     return _run([str(program) if isinstance(program, Path) else "-c", *words], run, cwd, env, merged, folder)
 
 
+@pytest.fixture
 def batches_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch starts no process and no thread: each model's command runs here when it is asked for."""
     first = len(batch.python(batch.PROGRAM))

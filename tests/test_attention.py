@@ -72,7 +72,7 @@ def attentions(draw: st.DrawFn) -> tuple[ModelProto, dict[str, np.ndarray]]:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=10), arrays
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(attentions(), st.sampled_from(["9.3", "10.9", "rtx"]))
 def test_attention(given: tuple[ModelProto, dict[str, np.ndarray]], target: str) -> None:
     model, feeds = given

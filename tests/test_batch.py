@@ -14,7 +14,6 @@ from pathlib import Path
 import onnx
 import onnx.parser
 import pytest
-from program import batches_here
 
 import surgeon
 from surgeon.app.batch import MANIFEST, REPORTS
@@ -35,12 +34,6 @@ def models(folder: Path, count: int) -> Path:
         place = folder / "deep" if k % 2 else folder
         onnx.save(onnx.parser.parse_model(NORM.replace("EPS", f"{k + 1}e-3")), place / f"m{k}.onnx")
     return folder
-
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No process for each model; tests without it start them."""
-    batches_here(monkeypatch)
 
 
 def run(*words: str | Path) -> int:
@@ -96,7 +89,7 @@ def test_a_batch_inside_a_clone_runs_the_installed_surgeon(tmp_path: Path, monke
     assert run("rewrite", source, "-o", "out", "--target", "8.4") == 0
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("batches_here")
 def test_a_failure_stops_nothing(tmp_path: Path, capsys: Captured) -> None:
     source, out = models(tmp_path / "in", 2), tmp_path / "out"
     (source / "broken.onnx").write_bytes(b"no model")
@@ -108,7 +101,7 @@ def test_a_failure_stops_nothing(tmp_path: Path, capsys: Captured) -> None:
     assert run("rewrite", source, "-o", out, "--target", "8.4", "--exit-zero") == 2, "it is not read all the same"
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("batches_here")
 def test_a_model_that_was_finished_without_its_line_is_not_done_again(tmp_path: Path, capsys: Captured) -> None:
     """A run that is killed between a model's end and its line of the manifest leaves just that."""
     source, out = models(tmp_path / "in", 2), tmp_path / "out"
@@ -132,7 +125,7 @@ def test_a_model_that_was_finished_without_its_line_is_not_done_again(tmp_path: 
     assert skipped() == set()
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("batches_here")
 def test_a_second_run_does_what_changed(tmp_path: Path, capsys: Captured) -> None:
     source, out = models(tmp_path / "in", 3), tmp_path / "out"
     words = ["rewrite", source, "-o", out, "--target", "8.4"]
@@ -154,7 +147,7 @@ def test_a_second_run_does_what_changed(tmp_path: Path, capsys: Captured) -> Non
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_killed_half_way_and_taken_up_again(
-    number: signal.Signals, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    number: signal.Signals, tmp_path: Path, capsys: Captured, request: pytest.FixtureRequest
 ) -> None:
     source, out = models(tmp_path / "in", 5), tmp_path / "out"
     command = [sys.executable, "-m", "surgeon", "rewrite", source, "-o", out, "--jobs", "2", "--target", "8.4"]
@@ -178,7 +171,7 @@ def test_killed_half_way_and_taken_up_again(
         p: p.stat().st_mtime_ns for p in out.rglob("*.onnx") if (out / REPORTS / f"{p.relative_to(out)}.json").exists()
     }
     assert len(finished) >= len(before), "some may have no line yet"
-    batches_here(monkeypatch)
+    request.getfixturevalue("batches_here")
     assert run("rewrite", source, "-o", out, "--target", "8.4") == 0
     assert f"5 models, {len(finished)} of them done before; 5 done" in capsys.readouterr().out
     assert all(p.stat().st_mtime_ns == written_at for p, written_at in finished.items())
@@ -187,7 +180,7 @@ def test_killed_half_way_and_taken_up_again(
     assert written(out) == one_by_one(source)
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("batches_here")
 def test_pairs_of_two_folders(tmp_path: Path, capsys: Captured) -> None:
     """One is changed, one is not there, one cannot be read; a second run does what gave no result."""
     source, out = models(tmp_path / "in", 4), tmp_path / "out"
@@ -220,7 +213,7 @@ def test_what_compares_one_pair_alone(tmp_path: Path, capsys: Captured) -> None:
     assert "folder by folder" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("batches_here")
 @pytest.mark.parametrize("form", ["sarif", "github", "json"])
 def test_what_a_batch_found_for_machines(form: str, tmp_path: Path, capsys: Captured) -> None:
     source = models(tmp_path / "in", 1)

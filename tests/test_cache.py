@@ -242,6 +242,7 @@ def test_what_an_older_surgeon_wrote_is_believed(poisoned: Path, tmp_path: Path)
 
 
 @posix
+@pytest.mark.usefixtures("batches_here")
 def test_many_models_say_it_once(poisoned: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for name in ("a.onnx", "b.onnx"):
         onnx.save(model(LEAKY), tmp_path / name)

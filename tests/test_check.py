@@ -174,7 +174,7 @@ def test_equal_reasons_are_one_group_in_a_pipe(tmp_path: Path, capsys: Captured)
     ]
 
 
-def test_folders_and_several_files(tmp_path: Path, capsys: Captured) -> None:
+def test_folders_and_several_files(tmp_path: Path, capsys: Captured, request: pytest.FixtureRequest) -> None:
     write(tmp_path, TAKEN, "a/one.onnx")
     write(tmp_path, NORM, "a/b/two.onnx")
     alone = write(tmp_path, TAKEN, "three.onnx")
@@ -188,11 +188,13 @@ def test_folders_and_several_files(tmp_path: Path, capsys: Captured) -> None:
         "not taken  InstanceNormalization  2 nodes  1 files  instance-norm",
         "2 of 3 files are taken by TensorRT 8.4",
     ]
+    request.getfixturevalue("batches_here")
     assert main(["check", str(tmp_path / "a"), "--target", "8.4", "--jobs", "2", "-v", "--exit-zero"]) == 0
     assert "  one  InstanceNormalization  instance-norm\n" in capsys.readouterr().out
     assert main(["check", alone, alone, "--target", "8.4"]) == 0
 
 
+@pytest.mark.usefixtures("batches_here")
 def test_an_unreadable_file_does_not_stop_the_others(tmp_path: Path, capsys: Captured) -> None:
     (tmp_path / "bad.onnx").write_bytes(b"no model")
     write(tmp_path, NORM, "good.onnx")
@@ -203,6 +205,7 @@ def test_an_unreadable_file_does_not_stop_the_others(tmp_path: Path, capsys: Cap
     assert main(["check", str(tmp_path / "none.onnx"), "--target", "8.4"]) == 2
 
 
+@pytest.mark.usefixtures("batches_here")
 def test_a_check_is_taken_up_again(tmp_path: Path, capsys: Captured) -> None:
     """With -o a second run does what changed."""
     (tmp_path / "bad.onnx").write_bytes(b"no model")
@@ -233,6 +236,7 @@ def three(folder: Path) -> list[str]:
     return [write(folder, TAKEN, "ok.onnx"), write(folder, NORM, "norm.onnx"), str(folder / "bad, x.onnx")]
 
 
+@pytest.mark.usefixtures("batches_here")
 def test_json(tmp_path: Path, capsys: Captured) -> None:
     files = three(tmp_path)
     assert main(["check", *files, "--target", "8.4", "--format", "json"]) == 2
@@ -247,6 +251,7 @@ def test_json(tmp_path: Path, capsys: Captured) -> None:
     assert value["files"][2]["error"] and value["files"][0]["sure"].startswith("from the parser's source")
 
 
+@pytest.mark.usefixtures("batches_here")
 def test_sarif(tmp_path: Path, capsys: Captured) -> None:
     files = three(tmp_path)
     assert main(["check", *files, "--target", "8.4", "--format", "sarif"]) == 2
@@ -262,6 +267,7 @@ def test_sarif(tmp_path: Path, capsys: Captured) -> None:
     assert location["logicalLocations"] == [{"name": "one", "kind": "element"}]
 
 
+@pytest.mark.usefixtures("batches_here")
 def test_github(tmp_path: Path, capsys: Captured) -> None:
     files = three(tmp_path)
     assert main(["check", *files, "--target", "8.4", "--format", "github"]) == 2

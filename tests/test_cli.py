@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -12,7 +11,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx.parser
+import program
 import pytest
+from blocks import PROGRESS
+from program import on_terminal
 
 import surgeon
 from surgeon.app.cli import main
@@ -581,28 +583,6 @@ def test_bisect_names_the_wrong_rewrite(tmp_path: Path, capsys: Captured) -> Non
 # ---- terminals -------------------------------------------------------------------------------------------------------
 
 
-def on_terminal(columns: int, *words: str | Path) -> tuple[int, list[str]]:
-    """The exit status of surgeon on a pseudo-terminal of so many columns, and the lines there."""
-    import pty
-
-    leader, follower = pty.openpty()
-    env = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm-256color"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "surgeon", *words], stdout=follower, stderr=follower, cwd=ROOT, env=env
-    )
-    os.close(follower)
-    data = b""
-    while True:
-        try:
-            part = os.read(leader, 4096)
-        except OSError:  # Linux says so when the other end is closed
-            break
-        if not part:
-            break
-        data += part
-    return process.wait(), re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", data.decode()).splitlines()
-
-
 TERMINAL = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 
 
@@ -643,10 +623,9 @@ def test_reasons_that_differ_in_names_share_a_table() -> None:
 
 
 def test_plain_lines_in_a_pipe() -> None:
-    words = [sys.executable, "-m", "surgeon", "rewrite", str(STYLE), "--check", "--target", "8.4"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT)
+    done = program.surgeon("rewrite", STYLE, "--check", "--target", "8.4")
     assert done.returncode == 4
-    assert done.stderr == ""
+    assert PROGRESS.sub("", done.stderr) == ""
     assert "\x1b" not in done.stdout and "─" not in done.stdout
     assert re.search(r"^applied  instance-norm  decompose  15x  ", done.stdout, re.MULTILINE)
 
