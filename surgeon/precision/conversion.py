@@ -56,6 +56,7 @@ from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
 from surgeon.ir.protos import all_nodes
 from surgeon.ir.schemas import DOMAIN
+from surgeon.pipeline.run import TRAINED
 from surgeon.precision.comparison import LIMIT, OutputError, output_errors, told
 from surgeon.precision.default_load import make_loadable
 from surgeon.precision.emit import IR_WITH_PLAIN_INITIALIZERS, Emitter
@@ -195,6 +196,7 @@ def convert(
         converted.ir_version = max(model.ir_version, IR_WITH_PLAIN_INITIALIZERS)
     result = PrecisionResult(converted, _kept(plan), list(dict.fromkeys(plan.warnings)), casts=emitter.casts)
     result.half, result.single = _counts(plan)
+    result.warnings += [TRAINED] if model.training_info and result.half else []
     if not verify:
         result.not_compared = "not asked for"
         return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
@@ -30,7 +30,7 @@ class Emitter:
     names       what a tensor is called in a type
     wanted      the types in which each tensor is read
     folded      constants that nodes compute, and that are stored
-    extra       graph outputs that need a tensor of their own: an Identity each
+    extra       outputs of a graph that need a tensor of their own, by what they are copies of: an Identity each
     cast_nodes  the casts that the file has, by what they return
     """
 
@@ -42,14 +42,14 @@ class Emitter:
         self.names: dict[Use, str] = {}
         self.wanted: dict[Use, None] = {}
         self.folded: dict[Value, np.ndarray] = {}
-        self.extra: dict[Value, list[str]] = {}
+        self.extra: dict[tuple[Graph, Value], dict[str, Value]] = {}
         self.cast_nodes: dict[Use, Node] = {}
 
     def emit(self) -> ModelProto:
         """The converted model; the weights are inside it, whatever the input's are."""
         source = self.model.proto
         out = ModelProto()
-        out.CopyFrom(_without_graph(source))
+        _copy_but(source, out, "graph", "functions")
         self._note_casts(self.model.graph)
         self._note_uses(self.model.graph)
         self._fold()
@@ -69,7 +69,9 @@ class Emitter:
             for body in node.bodies:
                 self._note_casts(body)
             if self.plan.is_cast(node) and node.outputs[0] is not None:
-                self.cast_nodes.setdefault((self.plan.root(node.outputs[0]), node.attr("to")), node)
+                out = node.outputs[0]
+                if node.key != "Identity":
+                    self.cast_nodes.setdefault((self.plan.root(out), self.model.dtype(out)), node)
 
     def _note_uses(self, graph: Graph) -> None:
         """Note in which types the tensors of a graph are read."""
@@ -82,9 +84,11 @@ class Emitter:
             self.wanted[self.plan.root(value), dtype] = None
 
     def _outputs(self, graph: Graph) -> Iterator[Use]:
-        """The outputs of a graph that are fp16 or fp32, each with the type that it is given in."""
-        for info in graph.proto.output:
-            value = graph.find(info.name)
+        """The outputs of a graph that are fp16 or fp32, each with the type that it is given in, and what training
+        names."""
+        names = dict.fromkeys(info.name for info in graph.proto.output)
+        names |= dict.fromkeys(v.name for v in graph.values.values() if v.is_output)
+        for value in map(graph.find, names):
             if value is not None and self.model.dtype(value) in FAMILY:
                 yield value, self.plan.interface(value)
 
@@ -112,13 +116,12 @@ class Emitter:
             for body in node.bodies:
                 self._name(body)
         for value, dtype in self._outputs(graph):
-            use = (self.plan.root(value), dtype)
-            if use in self.names:
-                self.extra.setdefault(use[0], []).append(value.name)
-            elif use[0].graph is graph and not (use[0].is_input and dtype == self._made(use[0])):
-                self.names[use] = value.name
-            else:
-                self.extra.setdefault(use[0], []).append(value.name)
+            root = self.plan.root(value)
+            is_given = root.is_input and dtype == self._made(root) and value is not root  # under another name
+            if root.graph is graph and not is_given:
+                self.names.setdefault((root, dtype), value.name)
+            if root.graph is not graph or is_given or self.names[root, dtype] != value.name:
+                self.extra.setdefault((graph, root), {})[value.name] = value
         nodes = [n for n in graph.live() if n.key != "Constant" and not self.plan.is_cast(n)]
         made = [(o, self._made(o)) for n in nodes for o in n.outputs if o is not None]
         for use in (*made, *(u for u in self.wanted if u[0].graph is graph)):
@@ -152,12 +155,16 @@ class Emitter:
         """Write a graph: what stands in front of all nodes, the weights, the nodes, the types."""
         source = graph.proto
         assert isinstance(source, GraphProto)
-        out.CopyFrom(_without_nodes(source))
+        out.Clear()
+        _copy_but(source, out, "node", "initializer")
         if self.plan.io_half and graph is self.model.graph:
             for info in (*out.input, *out.output):
                 if info.type.tensor_type.elem_type == SINGLE:
                     info.type.tensor_type.elem_type = HALF
         nodes: list[NodeProto] = []
+        for (scope, root), _ in self.extra.items():
+            if scope is graph and root.graph is not graph:
+                nodes += [copy for dtype in FAMILY for copy in self._copies(root, dtype, graph)]
         for value in graph.values.values():
             if value.producer is None and not _is_stored(value):
                 nodes += self._versions(value)
@@ -195,7 +202,9 @@ class Emitter:
                     kept.name = self._called(value, dtype)
                     out.initializer.append(kept)
                 else:
-                    out.initializer.append(_tensor(array, dtype, self._called(value, dtype)))
+                    made = _tensor(array, dtype, self._called(value, dtype))
+                    _annotate(made, tensor)
+                    out.initializer.append(made)
 
     def _node(self, node: Node) -> Iterator[NodeProto]:
         """The node in its types, and behind it the casts and copies of its outputs."""
@@ -206,34 +215,24 @@ class Emitter:
             return
         proto = NodeProto()
         proto.CopyFrom(node.proto)
+        called: dict[str, str] = {}
         for position, value, dtype in self.plan.reads(node):
-            proto.input[position] = self._called(self.plan.root(value), dtype)
+            called[proto.input[position]] = proto.input[position] = self._called(self.plan.root(value), dtype)
             if self._saturates(node, position, value, dtype):
                 yield self._bound(value, proto, position)
             elif (node, position) in self.plan.repaired:
                 yield self._epsilon(node, position, value, proto, dtype)
         for index, out in enumerate(node.outputs):
             if out is not None and self.model.dtype(out) in FAMILY:
-                proto.output[index] = self._called(out, self._made(out))
+                called[out.name] = proto.output[index] = self._called(out, self._made(out))
+        _rename_sharded(proto, called)
         self._retype(node, proto)
         for body, inner in zip(node.bodies, body_protos(proto), strict=True):
             self._write(body, inner)
-        if not self._is_needless(node, proto):
-            yield proto
+        yield proto
         for out in node.outputs:
             if out is not None and out not in self.folded:
                 yield from self._versions(out)
-
-    def _is_needless(self, node: Node, proto: NodeProto) -> bool:
-        """Whether an Identity stood for the name of an output, which a cast has now; its input is read in its place."""
-        out = node.outputs[0] if node.outputs else None
-        if node.key != "Identity" or out is None or not out.is_output or proto.output[0] == out.name:
-            return False
-        made = self._made(out)
-        if any(dtype != made for _, _, dtype in self.plan.reads(node)):
-            return False
-        self.names[out, made] = proto.input[0]
-        return True
 
     def _saturates(self, node: Node, position: int, value: Value, dtype: int) -> bool:
         """Whether an input is a bound of Clip in fp16 that fp32 cannot pass either."""
@@ -271,7 +270,10 @@ class Emitter:
             if dtype == self.model.dtype(value) and name == value.name:
                 yield node.proto
                 continue
-            proto = helper.make_node("Constant", [], [name], name=node.name if name == value.name else name)
+            proto = NodeProto()
+            proto.CopyFrom(node.proto)
+            proto.name, proto.output[0] = node.name if name == value.name else name, name
+            del proto.attribute[:]
             proto.attribute.append(helper.make_attribute("value", _tensor(array, dtype, "")))
             yield proto
         for dtype in wanted:
@@ -291,21 +293,25 @@ class Emitter:
     def _cast(self, value: Value, dtype: int) -> NodeProto:
         """The cast of a tensor into a type, by the name of the file's own where that has one."""
         name = self._called(value, dtype)
-        title = f"{name}/Cast_1"
+        made = helper.make_node(
+            "Cast", [self._called(value, self._made(value))], [name], name=f"{name}/Cast_1", to=dtype
+        )
         cast = self.cast_nodes.get((value, dtype))
         if cast is not None and cast.outputs[0] is not None and cast.outputs[0].name == name:
-            title = cast.name
-        return helper.make_node("Cast", [self._called(value, self._made(value))], [name], name=title, to=dtype)
+            made.name = cast.name
+            _annotate(made, cast.proto)
+        return made
 
-    def _copies(self, value: Value, dtype: int) -> Iterator[NodeProto]:
-        for name in self.extra.get(value, ()):
-            output = next(o for o in self._all_outputs() if o.name == name and self.plan.root(o) is value)
-            if self.plan.interface(output) == dtype:
-                yield helper.make_node("Identity", [self._called(value, dtype)], [name], name=f"{name}/Identity_1")
-
-    def _all_outputs(self) -> Iterator[Value]:
-        for scope in self.model.scopes:
-            yield from (v for v in scope.values.values() if v.is_output)
+    def _copies(self, value: Value, dtype: int, graph: Graph | None = None) -> Iterator[NodeProto]:
+        """An Identity for each output of a graph, else of the value's own, that is the value under another name."""
+        for name, output in self.extra.get((graph or value.graph, value), {}).items():
+            if self.plan.interface(output) != dtype:
+                continue
+            copy = helper.make_node("Identity", [self._called(value, dtype)], [name], name=f"{name}/Identity_1")
+            if output.producer is not None and output.producer.key == "Identity":
+                copy.CopyFrom(output.producer.proto)
+                copy.input[0] = self._called(value, dtype)
+            yield copy
 
     def _retype(self, node: Node, proto: NodeProto) -> None:
         """Write the attribute that says which type a Cast or a generator makes."""
@@ -350,15 +356,15 @@ def _is_stored(value: Value) -> bool:
 # ---- protobufs -------------------------------------------------------------------------------------------------------
 
 
-def _without_graph(model: ModelProto) -> ModelProto:
-    """What a model says beside its graph and functions."""
-    bare = ModelProto(
-        ir_version=model.ir_version, producer_name=model.producer_name, producer_version=model.producer_version,
-        domain=model.domain, model_version=model.model_version, doc_string=model.doc_string,
-    )  # fmt: skip
-    bare.opset_import.extend(model.opset_import)
-    bare.metadata_props.extend(model.metadata_props)
-    return bare
+def _copy_but(source: ModelProto | GraphProto, out: ModelProto | GraphProto, *left_out: str) -> None:
+    """Copy every field of a model or graph but some: models are large, and what holds the tensors is written anew."""
+    for field, value in source.ListFields():
+        if field.name in left_out:
+            continue
+        if hasattr(value, "extend"):
+            getattr(out, field.name).extend(value)
+        else:
+            setattr(out, field.name, value)
 
 
 def _drop_weights_among_inputs(model: ModelProto, source: ModelProto) -> None:
@@ -370,18 +376,10 @@ def _drop_weights_among_inputs(model: ModelProto, source: ModelProto) -> None:
     model.ir_version = IR_WITH_PLAIN_INITIALIZERS
 
 
-def _without_nodes(graph: GraphProto) -> GraphProto:
-    """The graph's name, interface and annotations, without nodes and initializers."""
-    bare = GraphProto(name=graph.name, doc_string=graph.doc_string)
-    for part in ("input", "output", "value_info", "quantization_annotation", "metadata_props", "sparse_initializer"):
-        getattr(bare, part).extend(getattr(graph, part))
-    return bare
-
-
 def _without_unread(nodes: list[NodeProto], graph: Graph, out: GraphProto) -> list[NodeProto]:
     """The nodes without those that computed constants which are stored now."""
     unread = {v.name for v in graph.values.values() if not v.users and not v.is_output}
-    needed = {o.name for o in out.output}
+    needed = {o.name for o in out.output} | {v.name for v in graph.values.values() if v.is_output}
     kept = []
     for node in reversed(nodes):
         if not node.output or any(o in needed or o in unread for o in node.output if o):
@@ -400,6 +398,20 @@ def _inside(tensor: TensorProto, model: Model) -> TensorProto:
     copy = TensorProto()
     copy.CopyFrom(with_data(tensor, model.base))
     return copy
+
+
+def _annotate(made: NodeProto | TensorProto, source: NodeProto | TensorProto) -> None:
+    """Copy what the file says beside the contents of what is written anew."""
+    if source.doc_string:
+        made.doc_string = source.doc_string
+    made.metadata_props.extend(source.metadata_props)
+
+
+def _rename_sharded(proto: NodeProto, called: Mapping[str, str]) -> None:
+    """Have the device configurations of a node name its tensors as they are called now."""
+    for configuration in proto.device_configurations:
+        for sharding in configuration.sharding_spec:
+            sharding.tensor_name = called.get(sharding.tensor_name, sharding.tensor_name)
 
 
 def _set(proto: NodeProto, name: str, value: object) -> None:

@@ -26,7 +26,8 @@ class Plan:
     fixed         node -> why its types are left alone
     warnings      what the user has to know
     repaired      (node, input) -> the epsilon that fp16 had lost
-    cast_sources  what a cast between fp16 and fp32 returns -> what it reads: the same tensor in another type
+    cast_sources  what a cast between fp16 and fp32 returns -> what it reads: the same tensor in another type; and so
+                  what an Identity returns that names an output
     """
 
     model: Model
@@ -38,13 +39,13 @@ class Plan:
     cast_sources: dict[Value, Value] = field(default_factory=dict)
 
     def root(self, value: Value) -> Value:
-        """The tensor in front of all casts between fp16 and fp32."""
+        """The tensor in front of all casts between fp16 and fp32, and of what names outputs."""
         while value in self.cast_sources:
             value = self.cast_sources[value]
         return value
 
     def is_cast(self, node: Node) -> bool:
-        """Whether the node only casts between fp16 and fp32: the plan makes such casts anew."""
+        """Whether the node only casts between fp16 and fp32, or names an output: the plan makes such nodes anew."""
         return bool(node.outputs) and node.outputs[0] in self.cast_sources
 
     def is_family(self, value: Value | None) -> bool:

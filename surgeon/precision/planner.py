@@ -19,7 +19,6 @@ from surgeon.ir.model import Model
 from surgeon.ir.operators import QUANTIZES
 from surgeon.ir.schemas import DOMAIN, FLOAT_LIMIT
 from surgeon.precision.half import (
-    FAMILY,
     HALF,
     LARGEST_HALF,
     SINGLE,
@@ -130,15 +129,20 @@ class _Planner:
             self.free.append(node)
 
     def _takes_cast(self, node: Node) -> bool:
-        """Whether the node is a cast between fp16 and fp32; such casts are noted, and are no nodes of the plan."""
-        if node.key != "Cast" or node.inputs[0] is None or node.outputs[0] is None:
+        """Whether the node is a cast between fp16 and fp32, or an Identity that names an output of its graph; such
+        nodes are noted, and are not nodes of the plan."""
+        if node.key not in ("Cast", "CastLike", "Identity") or node.inputs[0] is None or node.outputs[0] is None:
             return False
         source, out = node.inputs[0], node.outputs[0]
-        if not self.plan.is_family(source) or node.attr("to") not in FAMILY:
+        if not self.plan.is_family(source) or not self.plan.is_family(out):
+            return False
+        if node.key != "Cast" and self.model.is_constant(source):
+            return False
+        if node.key == "Identity" and not out.is_output:
             return False
         self.plan.cast_sources[out] = source
         self.degrees[out] = self._degree(source) or 0.0
-        if node.attr("to") == SINGLE and (self.model.dtype(source) == HALF or source in self.authors):
+        if self.model.dtype(out) == SINGLE and (self.model.dtype(source) == HALF or source in self.authors):
             self.authors.add(out)
         if source in self.counted:
             self.counted.add(out)
