@@ -56,7 +56,7 @@ def decompose(b, x):
 def decompose_power(b, x, p):
     require(p > 0, f"p is {p}: there is no such root")
     if p in TAKEN and b.root.attr("ceil_mode") and not _is_dilated(b.root) and pool_axes(b.root) is not None:
-        no_match()  # the pass pool rounds it down
+        no_match()  # respell rounds it down
     powers = _power(b, x, p)
     if _is_dilated(b.root) or is_padded_explicitly(b.root):
         return _root(

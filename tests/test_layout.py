@@ -33,15 +33,8 @@ OTHER_THINGS = {
     ("surgeon.ir.contrib", "activation"),  # attributes and inputs
     ("surgeon.ir.contrib", "clip"),
     ("surgeon.ir.definitions", "opset"),
-    ("surgeon.targets.conditions.control_flow", "mean"),
-    ("surgeon.targets.conditions.dla", "constant"),  # modes of Pad
-    ("surgeon.targets.conditions.pads", "constant"),
-    ("surgeon.targets.target", "constant"),
     ("surgeon.targets.rows", "opset"),  # a word of a row
-    ("surgeon.ir.run", "constant"),  # a graph
-    ("surgeon.pipeline.inputs", "mean"),  # of an image's channels
     ("surgeon.precision.comparison", "opset"),  # a word of an error
-    ("surgeon.proof.probes", "constant"),  # a kind of input
     ("surgeon.report", "opset"),  # a key of the JSON report
     ("surgeon.trt.causes", "shape-tensor"),  # a cause
 }

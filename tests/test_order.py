@@ -170,9 +170,10 @@ def _tried() -> dict[str, set[str]]:
 
 
 def _renamed(p: Pass, name: str) -> Pass:
-    rules = tuple(dataclasses.replace(r, pass_name=name) for r in p.rules)
+    rules = {r: dataclasses.replace(r, pass_name=name) for r in p.rules}
     model_rules = tuple(dataclasses.replace(r, pass_name=name) for r in p.model_rules)
-    return dataclasses.replace(p, name=name, rules=rules, model_rules=model_rules)
+    former = {old: tuple(rules[r] for r in parts) for old, parts in p.formerly.items()}
+    return dataclasses.replace(p, name=name, rules=tuple(rules.values()), model_rules=model_rules, formerly=former)
 
 
 def test_every_file_may_have_another_name(

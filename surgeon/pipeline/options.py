@@ -229,6 +229,7 @@ class Options(RewriteOptions):
     skipped       (pass name, node glob) pairs; passes that are skipped whole are not in `selected`
     pass_options  what single passes read
     batch_axes    the dimension of the batch by input, where the batch is to become dynamic; else None
+    notes         what a person should know of these options
     """
 
     target: Target
@@ -242,6 +243,7 @@ class Options(RewriteOptions):
     skipped: tuple[tuple[str, str], ...]
     pass_options: Mapping[str, float]
     batch_axes: Mapping[str, int | None] | None
+    notes: tuple[str, ...]
 
     @classmethod
     def checked(cls, asked: CheckOptions) -> Options:
@@ -253,10 +255,8 @@ class Options(RewriteOptions):
         _check_half(whole)
         chosen = _target(asked.target)
         offered = registry.passes([asked.passes] if isinstance(asked.passes, str | Path) else asked.passes)
-        names, globs = _split_skips(_several(asked.skip), offered)
-        selected = registry.select(offered, None if asked.only is None else _several(asked.only), names)
-        strategies = dict(asked.strategy or {})
-        _check_strategies(strategies, offered, chosen)
+        skip, only = list(_several(asked.skip)), None if asked.only is None else list(_several(asked.only))
+        names, globs = _split_skips(skip, offered)
         libraries = tuple(_several(asked.plugins))
         _check_libraries(libraries, chosen)
         given = {f.name: getattr(whole, f.name) for f in fields(whole)}
@@ -269,12 +269,13 @@ class Options(RewriteOptions):
         }
         return cls(
             **given,
-            selected=tuple(selected),
-            strategies=strategies,
+            selected=tuple(registry.select(offered, only, names)),
+            strategies=_strategies(asked.strategy or {}, offered, chosen),
             libraries=libraries,
             skipped=globs,
             pass_options=_pass_options(asked, offered),
             batch_axes=_batch_axes(whole),
+            notes=_notes([*(only or ()), *skip, *(asked.strategy or ())], offered),
         )
 
     @property
@@ -326,17 +327,17 @@ def _split_skips(skip: Iterable[str], offered: Sequence[Pass]) -> tuple[list[str
         if not colon:
             names.append(name)
             continue
-        registry.select(offered, [name], ())
-        globs.append((name, glob))
+        globs.append((registry.find(offered, name).name, glob))
     return names, tuple(globs)
 
 
-def _check_strategies(strategies: Mapping[str, str], offered: Sequence[Pass], target: Target) -> None:
-    by_name = {p.name: p for p in offered}
-    for name, strategy in strategies.items():
-        if name not in by_name:
-            raise UsageError(f"no pass is called '{name}'.{did_you_mean(name, by_name)}")
-        has = by_name[name].strategies
+def _strategies(given: Mapping[str, str], offered: Sequence[Pass], target: Target) -> dict[str, str]:
+    """The strategies by pass. Raises UsageError."""
+    found = {}
+    for name, strategy in given.items():
+        p = registry.find(offered, name)
+        found[p.name] = strategy
+        has = p.strategies
         if strategy not in has:
             what = f"It has {', '.join(has)}." if has else "It has none: it does not lower."
             raise UsageError(f"the pass '{name}' has no strategy '{strategy}'. {what}")
@@ -344,6 +345,13 @@ def _check_strategies(strategies: Mapping[str, str], offered: Sequence[Pass], ta
             raise UsageError(
                 f"the target {target} has no plugins, so '{name}' cannot become one. Use decompose or keep."
             )
+    return found
+
+
+def _notes(names: Iterable[str], offered: Sequence[Pass]) -> tuple[str, ...]:
+    """A sentence for each name of a pass that is a part of another one now; a name may have a node glob."""
+    now = {name: registry.find(offered, name).name for name in (given.partition(":")[0] for given in names)}
+    return tuple(f"the pass '{name}' is a part of '{p}' now" for name, p in now.items() if p != name)
 
 
 def _check_libraries(libraries: Sequence[str], target: Target) -> None:

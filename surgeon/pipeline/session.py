@@ -104,7 +104,7 @@ def rewrite_source(source: Source, options: Options) -> Result:
             model, report = Run(source, options, known).result()
             result = Result(model, report, source.base, source.files)
         result.report.applied = [*prepared.applied, *result.report.applied]
-        result.report.warnings = [*known.warnings, *prepared.warnings, *result.report.warnings]
+        result.report.warnings = [*options.notes, *known.warnings, *prepared.warnings, *result.report.warnings]
         if lacks_opset and not needs_opset(result.model):
             drop_opset(result.model)
         return result

@@ -165,6 +165,14 @@ class Builder:
     def _make(self, op: str, /, *inputs: Any, outputs: int = 1, domain: str = "", **attrs: Any) -> Any:
         return self.node(op, inputs, outputs, domain, attrs)
 
+    def again(self, inputs: Sequence[Any] | None = None, **attrs: Any) -> Any:
+        """Make the root once more, with other inputs, or with attributes changed; one that is None is left out."""
+        root = self.root
+        given = {name: value for name, value in {**root.attrs, **attrs}.items() if value is not None}
+        return self.node(
+            root.op, root.inputs if inputs is None else inputs, len(root.outputs), root.proto.domain, given
+        )
+
     def node(self, op: str, inputs: Sequence[Any], outputs: int, domain: str, attrs: dict[str, Any]) -> Any:
         """Make a node; returns its output, or a tuple of its outputs where it has several."""
         graph = self._graph

@@ -12,7 +12,7 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -52,14 +52,36 @@ def passes(folders: Iterable[str | Path] = ()) -> list[Pass]:
     return [found[name] for name in sorted(found)]
 
 
+def find(known: Sequence[Pass], name: str) -> Pass:
+    """The pass that is called so, else the one that a pass of that name is a part of now. Raises UsageError."""
+    by_name = {**{old: p for p in known for old in p.formerly}, **{p.name: p for p in known}}
+    if name not in by_name:
+        raise UsageError(f"no pass is called '{name}'.{did_you_mean(name, [p.name for p in known])}")
+    return by_name[name]
+
+
 def select(known: Sequence[Pass], only: Iterable[str] | None, skip: Iterable[str]) -> list[Pass]:
-    """The passes called in `only` (None: all) without those in `skip`. Raises UsageError for a name nobody has."""
-    names = {p.name for p in known}
-    for name in (*(only or ()), *skip):
-        if name not in names:
-            raise UsageError(f"no pass is called '{name}'.{did_you_mean(name, names)}")
-    wanted = names if only is None else set(only)
-    return [p for p in known if p.name in wanted and p.name not in set(skip)]
+    """The passes called in `only` (None: all) without those in `skip`; of a pass that is a part of another one now, its
+    rules there. Raises UsageError for a name nobody has."""
+    wanted, unwanted = None if only is None else set(only), set(skip)
+    for name in (*(wanted or ()), *unwanted):
+        find(known, name)
+    left = (_without(p, wanted, unwanted) for p in known)
+    return [p for p in left if p.rules or p.model_rules]
+
+
+def _without(p: Pass, only: Collection[str] | None, skip: Collection[str]) -> Pass:
+    """What is asked for of a pass."""
+    if p.name in skip:
+        return dataclasses.replace(p, rules=(), model_rules=())
+    rules, model_rules = p.rules, p.model_rules
+    if only is not None and p.name not in only:
+        rules, model_rules = tuple(r for name in p.formerly if name in only for r in p.formerly[name]), ()
+    gone = {r for name in p.formerly if name in skip for r in p.formerly[name]}
+    kept = tuple(r for r in p.rules if r in rules and r not in gone)
+    if (kept, model_rules) == (p.rules, p.model_rules):
+        return p
+    return dataclasses.replace(p, rules=kept, model_rules=model_rules)
 
 
 def _in_folder(folder: Path) -> list[Pass]:
@@ -88,15 +110,17 @@ def pass_of(module: ModuleType, own: bool = True) -> Pass:
         raise PassError(
             f"the pass '{name}' has no docstring. Say why it exists, what it rewrites and how exact that is."
         )
-    rules, model_rules = [], []
+    rules: dict[Rule, Rule] = {}  # as the module has it, and with the pass's name
+    model_rules = []
     for thing in vars(module).values():
         for rule in thing if isinstance(thing, list | tuple) else (thing,):
             if isinstance(rule, Rule):
-                rules.append(dataclasses.replace(rule, pass_name=name, own=own))
+                rules[rule] = dataclasses.replace(rule, pass_name=name, own=own)
             elif isinstance(rule, ModelRule):
                 model_rules.append(dataclasses.replace(rule, pass_name=name))
     if not rules and not model_rules:
         raise PassError(f"the pass '{name}' has no rule. Mark a function with @rule, @model_rule or @gs_pass.")
     options, standardizes = tuple(getattr(module, "OPTIONS", ())), bool(getattr(module, "STANDARDIZES", False))
     doc, path = (module.__doc__ or "").strip(), str(module.__file__ or "")
-    return Pass(name, doc, tuple(rules), tuple(model_rules), path, options, standardizes, own)
+    former = {old: tuple(rules[r] for r in parts) for old, parts in getattr(module, "FORMERLY", {}).items()}
+    return Pass(name, doc, tuple(rules.values()), tuple(model_rules), path, options, standardizes, own, former)

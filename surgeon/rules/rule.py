@@ -9,8 +9,8 @@ A pass is a file. Its rules are the functions in it that `@rule` or `@model_rule
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
 
 from surgeon.errors import PassError
@@ -79,6 +79,7 @@ class Pass:
     options       names those of a run's options that the pass reads
     standardizes  whether it writes other domains' operators in ONNX's: `--symmetric-int8` runs such passes first
     own           whether it is one of surgeon's, not one of the user's
+    formerly      the rules of passes that are a part of this one now, by their names
     """
 
     name: str
@@ -89,6 +90,7 @@ class Pass:
     options: tuple[str, ...] = ()
     standardizes: bool = False
     own: bool = True
+    formerly: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict, compare=False)
 
     @property
     def stages(self) -> list[Stage]:

@@ -7,15 +7,11 @@ from pathlib import Path
 
 from surgeon.app.commands import DONE
 from surgeon.app.screen import Screen
-from surgeon.errors import UsageError, did_you_mean
-from surgeon.rules.registry import passes
+from surgeon.rules.registry import find, passes
 
 
 def run(args: argparse.Namespace) -> int:
-    by_name = {p.name: p for p in passes(args.passes)}
-    if args.name not in by_name:
-        raise UsageError(f"no pass is called '{args.name}'.{did_you_mean(args.name, by_name)}")
-    p = by_name[args.name]
+    p = find(passes(args.passes), args.name)
     screen = Screen(args.quiet)
     screen.line(p.name, "head")
     screen.lines(p.doc)
