@@ -10,18 +10,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto, helper, numpy_helper
 
 from surgeon.ir.declared import MADE_UP, Declared, drop_sizes, drop_sizes_of_bodies
 from surgeon.ir.graph import VALUELESS, Graph, Node, Value, scopes_of
 from surgeon.ir.iteration import RECURRENT, LoopCarried, loop_carried, parameters, refined_outputs
 from surgeon.ir.lattice import Shape, TensorType, join, meet, read_type, type_proto, value_info, without_names
+from surgeon.ir.long_vectors import has_long_vector
 from surgeon.ir.protos import SMALL_TENSOR, add_small_weights, all_nodes, functions_behind
 from surgeon.ir.schemas import DOMAIN, LIKE_INPUT
 from surgeon.ir.sizes import TARGETED, targeted_shape
@@ -31,11 +31,8 @@ if TYPE_CHECKING:
     from surgeon.ir.model import Model
 
 REFINED = LIKE_INPUT | TARGETED | RECURRENT  # nodes without bodies of which more follows than ONNX's inference says
-LONG = 2**16  # elements of a vector
-SIZED = frozenset({"ConstantOfShape", "Expand", "Pad", "Range", "Reshape", "Tile"})  # take the sizes of what they make
-COUNTING = frozenset({TensorProto.INT64, TensorProto.INT32, TensorProto.INT16, TensorProto.FLOAT, TensorProto.DOUBLE})
 # Whose inference ends the process where an input has no known type.
-ENDING = ("DictVectorizer", "EyeLike", "LabelEncoder", "RegexFullMatch", "TreeEnsemble")
+ENDING = frozenset({"DictVectorizer", "EyeLike", "LabelEncoder", "RegexFullMatch", "TreeEnsemble"})
 MOST_FOLLOWED = 32  # tensors that a constant is computed from, to be looked at while shapes are inferred
 
 
@@ -289,36 +286,16 @@ def _inferred(model: ModelProto) -> ModelProto:
     """The model with the types that ONNX infers; itself where that raises.
 
     An operator's inference may raise even in the lenient mode. Of the nodes of ENDING it is not told. Nor are values
-    followed where a vector is long: that of an Add, a Sub or a Mul takes memory for each element, 200 bytes of it.
+    followed where a vector is long.
     """
-    by_op: dict[str, list[NodeProto]] = {}
-    for node in all_nodes(model.graph):
-        by_op.setdefault(node.op_type, []).append(node)
-    for node in [n for op in ENDING for n in by_op.get(op, ())]:
-        node.domain = DOMAIN
+    nodes = list(all_nodes(model.graph))
+    for node in nodes:
+        if node.op_type in ENDING:
+            node.domain = DOMAIN
     try:
-        return onnx.shape_inference.infer_shapes(model, data_prop=not _has_long_vector(model.graph, by_op))
+        return onnx.shape_inference.infer_shapes(model, data_prop=not has_long_vector(model.graph, nodes))
     except Exception:
         return model
-
-
-def _has_long_vector(graph: GraphProto, by_op: Mapping[str, Sequence[NodeProto]]) -> bool:
-    """Whether a vector is, or may become, longer than LONG. `by_op`: the graph's nodes, those of its bodies too."""
-    for info in graph.input:
-        dims = info.type.tensor_type.shape.dim
-        if len(dims) == 1 and dims[0].dim_value > LONG:
-            return True
-    large = {t.name for t in graph.initializer if _is_large(t)}
-    large |= {n.output[0] for n in by_op.get("Constant", ()) if any(_is_large(a.t) for a in n.attribute)}
-    return bool(large) and any(i in large for op in SIZED for n in by_op.get(op, ()) for i in n.input)
-
-
-def _is_large(tensor: TensorProto) -> bool:
-    """Whether a tensor of sizes, or of what a Range counts, has one above LONG."""
-    if tensor.data_type not in COUNTING or tensor.data_location == TensorProto.EXTERNAL or math.prod(tensor.dims) > 2:
-        return False
-    array = numpy_helper.to_array(tensor)
-    return bool(array.size in (1, 2) and array.max() > LONG)  # more make no vector
 
 
 def _values_inside(node: Node) -> list[Value]:

@@ -1,0 +1,125 @@
+"""Whether a model has, or may compute from constants, a vector so long that ONNX's inference cannot follow its values.
+
+That of an Add, a Gather or a Cast takes 100 bytes and more for each element. Nothing is computed here: of the tensors
+that follow from constants alone it is bounded how large their numbers and how many these are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
+
+from surgeon.ir.attributes import constant_value
+from surgeon.ir.operators import OPERATORS
+
+LONG = 2**16  # elements of a vector
+HELD = 2**20  # elements of a vector that the file holds: it has grown with that
+MOST_SIZES = 64  # elements of a tensor that may be sizes: of the numbers of a longer one nothing is said
+COUNTING = frozenset({TensorProto.INT64, TensorProto.INT32, TensorProto.INT16, TensorProto.FLOAT, TensorProto.DOUBLE})
+# Of the operators whose result has a shape that elements of inputs decide, those that may have more than they read.
+FEWER = frozenset({"Compress", "Slice", "Split", "TopK"})
+SIZED = {op: row.shape for op, row in OPERATORS.items() if row.shape and op not in FEWER}
+MORE_THAN_BOTH = frozenset({"Add", "CumSum", "Mean", "ReduceL1", "ReduceSum", "Sub", "Sum"})
+PRODUCTS = frozenset({"BitShift", "Einsum", "Gemm", "MatMul", "Mul", "Pow", "ReduceProd", "ReduceSumSquare"})
+UNBOUND = frozenset({"Cosh", "Div", "Exp", "Reciprocal", "Sinh", "Tan"})  # what small numbers may make large
+
+
+class _Bound(NamedTuple):
+    """No element of a tensor is farther from 0, and it has no more elements."""
+
+    value: float
+    elements: float
+
+
+SHAPE = _Bound(1.0, 8.0)  # of whose elements nothing is said here: they are sizes of the model's tensors
+
+
+def has_long_vector(graph: GraphProto, nodes: Iterable[NodeProto]) -> bool:
+    """Whether a vector is, or may become, longer than LONG.
+
+    `nodes` are those of the graph and of its bodies, in order.
+    """
+    for info in graph.input:
+        dims = info.type.tensor_type.shape.dim
+        if len(dims) == 1 and dims[0].dim_value > LONG:
+            return True
+    if any(len(t.dims) == 1 and t.dims[0] > HELD for t in graph.initializer):
+        return True
+    bounds = {t.name: _of_tensor(t) for t in graph.initializer if _counts(t)}
+    for node in nodes:
+        if node.op_type == "Constant":
+            found = _of_constant(node)
+            if found is not None:
+                bounds[node.output[0]] = found
+            continue
+        if node.op_type in ("Shape", "Size"):
+            bounds[node.output[0]] = SHAPE
+            continue
+        given = [bounds[name] for name in node.input if name in bounds]
+        if not given:
+            continue
+        named = [node.input[k] for k in SIZED.get(node.op_type, ()) if k < len(node.input)]
+        sizes = [bounds[name] for name in named if name in bounds]
+        if any(b.value > LONG and b.elements <= 2 for b in sizes):  # more sizes make no vector
+            return True
+        if len(given) < sum(map(bool, node.input)):
+            continue
+        made = _of_results(node.op_type, given, sizes)
+        if made.elements > max(LONG, *(b.elements for b in given)):
+            return True
+        bounds.update(dict.fromkeys(node.output, made))
+    return False
+
+
+def _counts(tensor: TensorProto) -> bool:
+    """Whether a tensor may be sizes, or what these are computed of, and its elements are at hand."""
+    return tensor.data_type in COUNTING and tensor.data_location != TensorProto.EXTERNAL
+
+
+def _of_tensor(tensor: TensorProto) -> _Bound:
+    count = math.prod(tensor.dims)
+    return _Bound(1.0, count) if count > MOST_SIZES else _of_array(numpy_helper.to_array(tensor))
+
+
+def _of_constant(node: NodeProto) -> _Bound | None:
+    """The bound of a Constant; None of text, of what is not small, and of what a function's caller says."""
+    attribute = node.attribute[0] if len(node.attribute) == 1 else None
+    if attribute is None or attribute.name not in ("value", "value_float", "value_floats", "value_int", "value_ints"):
+        return None
+    if attribute.name == "value":
+        return _of_tensor(attribute.t) if _counts(attribute.t) else None
+    array = constant_value(node)
+    return None if array is None else _of_array(array)
+
+
+def _of_array(array: np.ndarray) -> _Bound:
+    largest = float(np.abs(array.astype(np.float64)).max(initial=0.0))
+    return _Bound(largest if math.isfinite(largest) else math.inf, array.size)
+
+
+def _of_results(op: str, given: Sequence[_Bound], sizes: Sequence[_Bound]) -> _Bound:
+    """The bound of what an operator makes of tensors, some of which are sizes."""
+    value, count = max(b.value for b in given), max(b.elements for b in given)
+    if op in UNBOUND:
+        return _Bound(math.inf, count)
+    if op in MORE_THAN_BOTH:
+        return _Bound(value * max(count, len(given)), count)
+    if op in PRODUCTS:
+        factors = max(count, 2.0) * value if op in ("BitShift", "Pow") else count + 1
+        return _Bound(_power(max(value, 2.0), factors), count)
+    if op == "Concat":
+        return _Bound(value, sum(b.elements for b in given))
+    if sizes and op != "Reshape" and all(b.elements <= 2 for b in sizes):
+        return _Bound(value, count * max(_power(b.value, b.elements) for b in sizes))
+    return _Bound(value, count)
+
+
+def _power(base: float, exponent: float) -> float:
+    try:
+        return float(base**exponent)
+    except OverflowError:
+        return math.inf
