@@ -25,7 +25,7 @@ from onnx import ModelProto, numpy_helper
 import surgeon
 from surgeon.errors import SurgeonError
 from surgeon.pipeline.cure import NONE, cures
-from surgeon.pipeline.options import Options
+from surgeon.pipeline.options import CheckOptions, Options
 from surgeon.pipeline.source import Source
 
 PAGE = Path(__file__).parents[1] / "docs/refused-cases.md"
@@ -93,7 +93,7 @@ def refusal(model: ModelProto) -> Refused | None:
     except SurgeonError as error:
         return Refused(first_operator(model), str(error).rstrip("."), NONE)
     if result.report.untaken:
-        first, options = result.report.untaken[0], Options.checked(target="rtx")
+        first, options = result.report.untaken[0], Options.checked(CheckOptions(target="rtx"))
         return Refused(first_operator(model), first.why.rstrip("."), cures(result, Source(model), options)[0])
     found, why = corpus_rtx.build(result.model.SerializeToString())
     said = " ".join(why.split())[:150].rstrip(" .:")

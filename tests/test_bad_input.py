@@ -642,8 +642,11 @@ ARGUMENTS = {
     "unknown strategy": (["rewrite", "IN", "OUT", "--target", "8.4", "--strategy", "leaky-relu=explode"], "keep"),
     "strategy of nobody": (["rewrite", "IN", "OUT", "--strategy", "relu=keep"], "no pass is called 'relu'"),
     "strategy without =": (["rewrite", "IN", "OUT", "--strategy", "keep"], "PASS=STRATEGY"),
-    "unknown plugins": (["rewrite", "IN", "OUT", "--target", "8.4", "--plugins", "surgen"], "Did you mean 'surgeon'?"),
-    "plugins for RTX": (["rewrite", "IN", "OUT", "--target", "rtx", "--plugins", "surgeon"], "no plugins"),
+    "unknown plugins": (
+        ["rewrite", "IN", "OUT", "--target", "8.4", "--allow-plugins=surgen"],
+        "Did you mean 'surgeon'?",
+    ),
+    "plugins for RTX": (["rewrite", "IN", "OUT", "--target", "rtx", "--allow-plugins", "surgeon"], "no plugins"),
     "unknown verify": (["rewrite", "IN", "OUT", "--verify", "maybe"], "window"),
     "shapes of nobody": (["rewrite", "IN", "OUT", "--verify", "full", "--shapes", "z:1x2"], "no input 'z'"),
     "shapes without numbers": (["rewrite", "IN", "OUT", "--shapes", "x:axb"], "numbers"),
@@ -671,7 +674,7 @@ ARGUMENTS = {
     "compare shapes of another rank": (["compare", "IN", "IN", "--shapes", "x:1x2x3"], "2 dimensions"),
     "compare shapes without elements": (["compare", "IN", "IN", "--shapes", "x:0x3"], "1 or more"),
     "compare with nobody": (["compare", "IN", "IN", "--with", "tensort"], "Did you mean 'tensorrt'?"),
-    "compare without a plugin library": (["compare", "IN", "IN", "--plugins", "no.so"], "no plugin library"),
+    "compare without a plugin library": (["compare", "IN", "IN", "--plugin-library", "no.so"], "no plugin library"),
     "inputs and outputs in one file": (
         ["compare", "IN", "IN", "--save-inputs", "ENGINE", "--save-outputs", "ENGINE"],
         "cannot both be written",

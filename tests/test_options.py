@@ -188,7 +188,7 @@ def test_each_help_fits_a_terminal_and_ends_with_examples(monkeypatch: pytest.Mo
     titles = re.findall(r"^([a-z ]+):$", shown, re.MULTILINE)
     assert titles == [
         "positional arguments", "target", "passes", "proof", "sizes and inputs", "precision", "data", "output",
-        "general", "examples", "exit status",
+        "general", "exit status", "examples",
     ]  # fmt: skip
 
 

@@ -77,9 +77,7 @@ PROFILE = Pairs(":", "INPUT:MIN,OPT,MAX or INPUT:SHAPE, such as x:1x3x64x64,4x3x
 class RewriteArguments(RewriteOptions):
     """The options that decide what `surgeon rewrite` writes."""
 
-    strict: bool = option(
-        False, Flag(), "write nothing if nodes remain that the target does not support", group="output"
-    )
+    strict: bool = option(False, Flag(), "output", "write nothing if nodes remain that the target does not support")
 
 
 # The options of the commands that read a configuration file.
@@ -99,15 +97,15 @@ class _Renamed(argparse.Action):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose help ends with examples and exit statuses, and whose errors are UsageErrors."""
+    """A parser whose help ends with exit statuses and examples, and whose errors are UsageErrors."""
 
     def format_help(self) -> str:
         name = self.prog.removeprefix("surgeon").strip()
         lines = "".join(f"  surgeon {example}\n" for example in EXAMPLES.get(name, ()))
         statuses = {**MEANINGS, **STATUSES[name]} if name in STATUSES else {}
         ends = "".join(f"  {status}  {meaning}\n" for status, meaning in sorted(statuses.items()) if meaning)
-        shown = super().format_help() + (f"\nexamples:\n{lines}" if lines else "")
-        return shown + (f"\nexit status:\n{ends}" if ends else "")
+        shown = super().format_help() + (f"\nexit status:\n{ends}" if ends else "")
+        return shown + (f"\nexamples:\n{lines}" if lines else "")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:  # type: ignore[override]
         """What argparse does, but that the option that was meant is named in place of one that there is not."""
@@ -169,12 +167,20 @@ def _command(commands: _Commands[_Parser], name: str, usage: str, help: str) -> 
     prog = commands._prog_prefix
     lines = [f"{prog} {name} {line}".rstrip() for line in usage.split("\n")]
     description = help[0].upper() + help[1:] + "."
-    return commands.add_parser(name, usage="\n       ".join(lines), help=help, description=description)
+    p = commands.add_parser(name, usage="\n       ".join(lines), help=help, description=description)
+    p._optionals.title = "general"
+    p.add_argument("-q", "--quiet", action="store_true", help="print only errors")
+    p.add_argument(
+        "-v", "--verbose", action="count", default=0, help="print every rewrite and refusal; -vv adds tracebacks"
+    )
+    return p
 
 
 def _group(p: _Parser, title: str) -> argparse._ArgumentGroup:
-    found = next((g for g in p._action_groups if g.title == title), None)
-    return found or p.add_argument_group(title)
+    """The options under a title of the help; the general ones come last."""
+    found = next((g for g in p._action_groups if g.title == title), None) or p.add_argument_group(title)
+    p._action_groups.sort(key=lambda group: group is p._optionals)
+    return found
 
 
 def _add_options(p: _Parser, asked: type, **also: str) -> None:
@@ -211,233 +217,136 @@ def _reading(kind: Kind) -> dict[str, Any]:
     return {"action": "append"}
 
 
-def _add_general(p: _Parser) -> None:
-    """Add what every command takes, after its own options."""
-    general = p._optionals
-    general.title = "general"
-    general.add_argument("-q", "--quiet", action="store_true", help="print only errors")
-    general.add_argument(
-        "-v", "--verbose", action="count", default=0, help="print every rewrite and every refusal; -vv adds tracebacks"
-    )
-    p._action_groups.remove(general)
-    p._action_groups.append(general)
-
-
+# fmt: off
 def _add_many(p: _Parser) -> None:
     """Add the options of commands that take many models."""
     output = _group(p, "output")
-    output.add_argument(
-        "--format",
-        choices=FORMATS,
-        default="text",
-        help="text (default); json; jsonl: one line per model; sarif: for code scanning; github: annotations",
-    )
+    output.add_argument("--format", choices=FORMATS, default="text", help="text (default); json; jsonl: one line per "
+                        "model; sarif: for code scanning; github: annotations")
     output.add_argument("--jobs", metavar="N", type=int, default=1, help="models to process in parallel (default 1)")
-    p._optionals.add_argument(
-        "--exit-zero", action="store_true", help="exit 0 even if nodes are unsupported or rewrites fail"
-    )
+    p.add_argument("--exit-zero", action="store_true", help="exit 0 even if nodes are unsupported or rewrites fail")
 
 
-def _add_passes_option(p: _Parser) -> None:
-    _add_option(_group(p, "passes"), options_of(CheckOptions)["passes"], ())
+def _add_one(p: _Parser, asked: type, keyword: str) -> None:
+    o = options_of(asked)[keyword]
+    _add_option(_group(p, o.group), o, ())
 
 
-def _add_shapes_option(p: _Parser) -> None:
-    _add_option(_group(p, "sizes and inputs"), options_of(RewriteOptions)["shapes"], ())
-
-
-def _add_engines(p: _Parser) -> None:
+def _add_engines(p: _Parser) -> argparse._ArgumentGroup:
     engine = _group(p, "engine")
-    engine.add_argument(
-        "--with",
-        dest="runtime",
-        metavar="RUNTIME",
-        help="tensorrt or rtx; default: TensorRT if it and a GPU are here, else TensorRT-RTX",
-    )
-    engine.add_argument(
-        "--plugin-library",
-        metavar="LIB",
-        action="append",
-        default=[],
-        help="load a shared library of plugins first",
-    )
+    engine.add_argument("--with", dest="runtime", metavar="RUNTIME", help="tensorrt or rtx; default: TensorRT if it "
+                        "and a GPU are here, else TensorRT-RTX")
+    engine.add_argument("--plugin-library", metavar="LIB", action="append", default=[], help="load a shared library of "
+                        "plugins first")
     _add_old(engine, "--plugins", "--plugin-library", "plugin_library")
-    engine.add_argument(
-        "--tactic-sources",
-        metavar="NAMES",
-        help="libraries whose kernels TensorRT may use, such as cublas,cudnn, or none; default: TensorRT decides",
-    )
+    engine.add_argument("--tactic-sources", metavar="NAMES", help="libraries whose kernels TensorRT may use, such as "
+                        "cublas,cudnn, or none; default: TensorRT decides")
+    return engine
 
 
 def _add_fix(commands: _Commands[_Parser]) -> None:
-    p = _command(
-        commands,
-        "fix",
-        "[options] MODEL.onnx",
-        "rewrite, verify, ask the installed parser, print the next command",
-    )
+    p = _command(commands, "fix", "[options] MODEL.onnx",
+                 "rewrite, verify, ask the installed parser, print the next command")
     p.add_argument("model", metavar="MODEL.onnx", help="the model")
     _add_options(p, ASKED["fix"], target="--for")
-    _group(p, "output").add_argument(
-        "-o", "--out", metavar="OUT.onnx", help="the file to write; default: MODEL.trt.onnx beside the model"
-    )
-    _add_general(p)
+    _group(p, "output").add_argument("-o", "--out", metavar="OUT.onnx",
+                                     help="the file to write; default: MODEL.trt.onnx beside the model")
 
 
 def _add_rewrite(commands: _Commands[_Parser]) -> None:
-    p = _command(
-        commands,
-        "rewrite",
-        "[options] IN.onnx OUT.onnx\n[options] MODELS... -o FOLDER/\n[options] IN.onnx --check | --explain NODE",
-        "rewrite a model for a target and prove every rewrite",
-    )
-    p.add_argument(
-        "models", metavar="IN.onnx", nargs="+", help="IN.onnx OUT.onnx; with -o OUT, any number of models or folders"
-    )
+    usage = "[options] IN.onnx OUT.onnx\n[options] MODELS... -o FOLDER/\n[options] IN.onnx --check | --explain NODE"
+    p = _command(commands, "rewrite", usage, "rewrite a model for a target and prove every rewrite")
+    p.add_argument("models", metavar="IN.onnx", nargs="+",
+                   help="IN.onnx OUT.onnx; with -o OUT, any number of models or folders")
     _add_options(p, ASKED["rewrite"])
     output = _group(p, "output")
     output.add_argument("-o", "--out", metavar="OUT", help="the file to write; for several models, the folder")
-    output.add_argument(
-        "--report", metavar="R", action="append", default=[], help="write what was done: R.json, or R.html as a page"
-    )
+    output.add_argument("--report", metavar="R", action="append", default=[], help="write what was done: R.json, or "
+                        "R.html as a page")
     output.add_argument("--check", action="store_true", help="write nothing; exit 4 if something would change")
-    output.add_argument(
-        "--diff", action="store_true", help="print the operators before and after, and each rewritten part"
-    )
-    output.add_argument(
-        "--explain",
-        metavar="NODE",
-        help="write nothing; show which passes match a node, and why the others do not; NODE may have wildcards",
-    )
+    output.add_argument("--diff", action="store_true", help="print the operators before and after, and each rewritten "
+                        "part")
+    output.add_argument("--explain", metavar="NODE", help="write nothing; show which passes match a node, and why the "
+                        "others do not; NODE may have wildcards")
     _add_many(p)
-    _add_general(p)
 
 
 def _add_check(commands: _Commands[_Parser]) -> None:
-    p = _command(
-        commands,
-        "check",
-        "[options] MODELS...",
-        "list the nodes that a target rejects or reads wrongly, and the passes that fix them",
-    )
+    p = _command(commands, "check", "[options] MODELS...",
+                 "list the nodes that a target rejects or reads wrongly, and the passes that fix them")
     p.add_argument("models", metavar="IN.onnx", nargs="+", help="models, and folders with .onnx files in them")
     _add_options(p, ASKED["check"])
-    _group(p, "target").add_argument(
-        "--parser",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="ask the target's own parser too, if that TensorRT is installed here (default)",
-    )
+    _group(p, "target").add_argument("--parser", action=argparse.BooleanOptionalAction, default=True, help="ask the "
+                                     "target's own parser too, if that TensorRT is installed here (default)")
     _group(p, "output").add_argument("-o", "--out", metavar="RESULTS.jsonl", help=RESULTS)
     _add_many(p)
-    _add_general(p)
 
 
 def _add_verify(commands: _Commands[_Parser]) -> None:
     p = _command(commands, "verify", "[options] REPORT.json", "repeat a recorded run and compare")
     p.add_argument("report", metavar="REPORT.json", help="a report that `surgeon rewrite --report` wrote")
-    _add_general(p)
 
 
 def _add_build(commands: _Commands[_Parser]) -> None:
-    p = _command(
-        commands,
-        "build",
-        "[options] IN.onnx OUT.engine",
-        "build an engine with TensorRT, or with TensorRT-RTX without a GPU",
-    )
+    p = _command(commands, "build", "[options] IN.onnx OUT.engine",
+                 "build an engine with TensorRT, or with TensorRT-RTX without a GPU")
     p.add_argument("model", metavar="IN.onnx", help="the model")
     p.add_argument("out", metavar="OUT.engine", help="the file to write")
-    _group(p, "sizes and inputs").add_argument(
-        "--profile",
-        metavar="X:MIN,OPT,MAX",
-        action="append",
-        default=[],
-        help="shapes of a dynamic input, such as x:1x3x64x64,4x3x256x256,8x3x512x512; one shape counts for all three",
-    )
-    _add_engines(p)
-    engine = _group(p, "engine")
-    engine.add_argument(
-        "--fp16", action="store_true", help="allow fp16 kernels (only up to TensorRT 10, in weakly typed networks)"
-    )
+    _group(p, "sizes and inputs").add_argument("--profile", metavar="X:MIN,OPT,MAX", action="append", default=[],
+        help="shapes of a dynamic input, such as x:1x3x64x64,4x3x256x256,8x3x512x512; one shape counts for all three")
+    engine = _add_engines(p)
+    engine.add_argument("--fp16", action="store_true", help="allow fp16 kernels (only up to TensorRT 10, in weakly "
+                        "typed networks)")
     engine.add_argument("--timing-cache", metavar="FILE", help="a timing cache to read if it exists, and to add to")
-    _add_general(p)
 
 
 def _add_compare(commands: _Commands[_Parser]) -> None:
-    p = _command(
-        commands,
-        "compare",
-        "[options] ORIGINAL.onnx REWRITTEN.onnx\n[options] ORIGINALS/ REWRITTEN/",
-        "run two models on the same inputs, with ONNX Runtime and, where it runs, TensorRT",
-    )
+    usage = "[options] ORIGINAL.onnx REWRITTEN.onnx\n[options] ORIGINALS/ REWRITTEN/"
+    p = _command(commands, "compare", usage,
+                 "run two models on the same inputs, with ONNX Runtime and, where it runs, TensorRT")
     p.add_argument("original", metavar="ORIGINAL.onnx", help="a model, or a folder of models")
     p.add_argument("rewritten", metavar="REWRITTEN.onnx", help="a model, or a folder with models of the same names")
-    _add_shapes_option(p)
-    _group(p, "sizes and inputs").add_argument(
-        "--data",
-        metavar="X.npz",
-        help="inputs instead of surgeon's own random and extreme ones: an .npz file, or a Polygraphy data loader (.py)",
-    )
-    _add_engines(p)
-    engine = _group(p, "engine")
-    engine.add_argument(
-        "--trt",
-        action=argparse.BooleanOptionalAction,
-        help="run the second model on TensorRT, or do not; default: if TensorRT and a GPU are here",
-    )
-    engine.add_argument(
-        "--network",
-        action="store_true",
-        help="also evaluate the network that TensorRT's parser makes of the second model (needs no GPU)",
-    )
+    _add_one(p, RewriteOptions, "shapes")
+    _group(p, "sizes and inputs").add_argument("--data", metavar="X.npz",
+        help="inputs instead of surgeon's own random and extreme ones: an .npz file, or a Polygraphy data loader (.py)")
+    engine = _add_engines(p)
+    engine.add_argument("--trt", action=argparse.BooleanOptionalAction, help="run the second model on TensorRT, or do "
+                        "not; default: if TensorRT and a GPU are here")
+    engine.add_argument("--network", action="store_true", help="also evaluate the network that TensorRT's parser makes "
+                        "of the second model (needs no GPU)")
     output = _group(p, "output")
     output.add_argument("-o", "--out", metavar="RESULTS.jsonl", help=RESULTS)
-    output.add_argument(
-        "--bisect",
-        metavar="DIR",
-        help="if they differ: name the rewrite, or the smallest part that differs, and write it and its inputs to DIR",
-    )
-    output.add_argument(
-        "--save-inputs", metavar="I.json", help="write the (finite) inputs for polygraphy run --load-inputs"
-    )
-    output.add_argument(
-        "--save-outputs", metavar="O.json", help="write the original's outputs for polygraphy run --load-outputs"
-    )
+    output.add_argument("--bisect", metavar="DIR", help="if they differ: name the rewrite, or the smallest part that "
+                        "differs, and write it and its inputs to DIR")
+    output.add_argument("--save-inputs", metavar="I.json",
+                        help="write the (finite) inputs for polygraphy run --load-inputs")
+    output.add_argument("--save-outputs", metavar="O.json",
+                        help="write the original's outputs for polygraphy run --load-outputs")
     _add_many(p)
-    _add_general(p)
 
 
 def _add_passes(commands: _Commands[_Parser]) -> None:
-    p = _command(commands, "passes", "[options]", "list the passes")
-    _add_passes_option(p)
-    _add_general(p)
+    _add_one(_command(commands, "passes", "[options]", "list the passes"), CheckOptions, "passes")
 
 
 def _add_explain(commands: _Commands[_Parser]) -> None:
     p = _command(commands, "explain", "[options] PASS", "print what a pass rewrites, why, and how exact that is")
     p.add_argument("name", metavar="PASS", help="the name of a pass; `surgeon passes` lists them")
-    _add_passes_option(p)
-    _add_general(p)
+    _add_one(p, CheckOptions, "passes")
 
 
 def _add_targets(commands: _Commands[_Parser]) -> None:
-    p = _command(commands, "targets", "[options]", "list the targets and their other names")
-    _add_general(p)
+    _command(commands, "targets", "[options]", "list the targets and their other names")
 
 
 def _add_why(commands: _Commands[_Parser]) -> None:
-    p = _command(
-        commands,
-        "why",
-        "[options] [LOG]",
-        "explain an error of trtexec, polygraphy, the parser or ONNX Runtime, and what fixes it",
-    )
+    p = _command(commands, "why", "[options] [LOG]",
+                 "explain an error of trtexec, polygraphy, the parser or ONNX Runtime, and what fixes it")
     p.add_argument("log", metavar="LOG", nargs="?", default="-", help="what was printed; default: standard input")
-    p.add_argument("--model", metavar="IN.onnx", help="the model, to name the node and the passes that rewrite it")
-    p.add_argument("--target", metavar="T", help="the TensorRT; default: the one that the log names")
-    p.add_argument("--causes", action="store_true", help="print every known cause, and read nothing")
-    _add_general(p)
+    own = _group(p, "options")
+    own.add_argument("--model", metavar="IN.onnx", help="the model, to name the node and the passes that rewrite it")
+    own.add_argument("--target", metavar="T", help="the TensorRT; default: the one that the log names")
+    own.add_argument("--causes", action="store_true", help="print every known cause, and read nothing")
 
 
 def _add_diff_targets(commands: _Commands[_Parser]) -> None:
@@ -445,35 +354,32 @@ def _add_diff_targets(commands: _Commands[_Parser]) -> None:
     p.add_argument("old", metavar="FROM", help="the target that the model has now")
     p.add_argument("new", metavar="TO", help="the target that it is to have")
     p.add_argument("model", metavar="IN.onnx", help="the model")
-    _add_general(p)
 
 
 def _add_plugins(commands: _Commands[_Parser]) -> None:
     p = commands.add_parser("plugins", help="build the plugin library", description="Build the plugin library.")
     inner = p.add_subparsers(metavar="ACTION", dest="action", required=True, parser_class=_Parser)
-    p = _command(inner, "build", "[options]", "compile the plugin library for a TensorRT and a GPU")
-    p.add_argument(
-        "--tensorrt-root", metavar="DIR", help="a folder with TensorRT's headers; default: the usual folders"
-    )
-    p.add_argument("--arch", default="native", help="native (this machine's GPUs, the default), all, or such as 86,90")
-    p.add_argument("--out", metavar="DIR", help="the folder for the library; default: one in the user's cache")
-    _add_general(p)
+    build = _command(inner, "build", "[options]", "compile the plugin library for a TensorRT and a GPU")
+    own = _group(build, "options")
+    own.add_argument("--tensorrt-root", metavar="DIR", help="a folder with TensorRT's headers; default: the usual ones")
+    own.add_argument("--arch", default="native", help="native (this machine's GPUs, the default), all, or 86,90")
+    own.add_argument("--out", metavar="DIR", help="the folder for the library; default: one in the user's cache")
 
 
 def _add_trust(commands: _Commands[_Parser]) -> None:
-    p = _command(
-        commands, "trust", "[options] [DIR ...]", "let configuration files and reports run the Python in a folder"
-    )
+    p = _command(commands, "trust", "[options] [DIR ...]",
+                 "let configuration files and reports run the Python in a folder")
     p.add_argument("folders", metavar="DIR", nargs="*", help="a folder: Python in it and below it may run")
-    p.add_argument("--list", action="store_true", help="print the trusted folders")
-    p.add_argument("--forget", metavar="DIR", action="append", default=[], help="trust a folder no longer")
-    _add_general(p)
+    own = _group(p, "options")
+    own.add_argument("--list", action="store_true", help="print the trusted folders")
+    own.add_argument("--forget", metavar="DIR", action="append", default=[], help="trust a folder no longer")
 
 
 def _add_completion(commands: _Commands[_Parser]) -> None:
-    p = _command(commands, "completion", "[options] SHELL", "print a completion script")
+    p = _command(commands, "completion", "[options] SHELL",
+                 'print a completion script, for eval "$(surgeon completion bash)"')
     p.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
-    _add_general(p)
+# fmt: on
 
 
 # ---- text into values ------------------------------------------------------------------------------------------------

@@ -289,20 +289,9 @@ class Option:
         return self.old[2:].replace("-", "_")
 
 
-def option(
-    default: T,
-    kind: Kind,
-    help: str,
-    *,
-    group: str,
-    flag: str = "",
-    metavar: str = "",
-    old: str = "",
-    python: str = "",
-) -> T:
-    """A field of a dataclass that is an option."""
-    given = Option(help, group, kind, flag, metavar, old, python)
-    made: T = field(default=default, metadata={SPECIFICATION: given})
+def option(default: T, kind: Kind, group: str, help: str, **more: str) -> T:
+    """A field of a dataclass that is an option; `more` are the other fields of an `Option`."""
+    made: T = field(default=default, metadata={SPECIFICATION: Option(help, group, kind, **more)})
     return made
 
 

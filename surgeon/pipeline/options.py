@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -46,176 +46,78 @@ def axis_of(text: str, item: str, flag: str) -> int | None:
     return None if text == "none" else int(text)
 
 
+# fmt: off
 @dataclass(frozen=True, kw_only=True)
 class CheckOptions:
-    """What `check` takes: the target, and the passes. It is part of what `rewrite` and `fix` take.
+    """What `check` takes, which is part of what `rewrite` and `fix` take.
 
-    Each field is an option of the command line, a key of the configuration file and a keyword of the functions.
+    `progress` is called with (phase, done, total). Every other field is an option of the command line, too.
     """
 
-    target: str | Target | None = option(
-        None,
-        Text(),
-        "the TensorRT that runs the model: 8.4, rtx, 8.6+dla, installed, jetpack-5.1.2 (`surgeon targets` lists all); "
-        "default: the installed one, else 10.9",
-        group="target",
-        metavar="T",
-    )
-    plugins: Iterable[str] = option(
-        (),
-        Words(),
-        "plugin libraries whose nodes may be written, in order of preference: surgeon, stock",
-        group="target",
-        flag="--allow-plugins",
-        metavar="NAMES",
-        old="--plugins",
-    )
-    strategy: Mapping[str, str] | None = option(
-        None,
-        Pairs("=", "PASS=STRATEGY, such as l2-norm=decompose", commas=True),
-        "what a pass writes: keep, decompose or plugin; default: the target decides",
-        group="passes",
-        metavar="PASS=S",
-        python='what a pass writes, such as {"l2-norm": "plugin"}: keep, decompose or plugin',
-    )
-    only: Iterable[str] | None = option(None, Words(), "run only these passes", group="passes", metavar="PASS")
-    skip: Iterable[str] = option(
-        (),
-        Words(whole=":"),
-        "skip a pass, or skip it on nodes matching NODE, which may have wildcards",
-        group="passes",
-        metavar="PASS[:NODE]",
-        python='skip passes, or skip one on matching nodes: "l2-norm:/head/*"',
-    )
-    passes: Folders = option(
-        (), Paths(), "a folder with passes of yours, one Python file each", group="passes", metavar="DIR"
-    )
-    options: Mapping[str, float] | None = option(
-        None,
-        Pairs("=", NUMBER, number_of(NUMBER)),
-        "set a number that a pass reads; `surgeon explain PASS` names them",
-        group="passes",
-        flag="--option",
-        metavar="NAME=X",
-        python='numbers that passes read, such as {"repair_prelu": 1}; a pass names its own in OPTIONS',
-    )
-    repair_eps: float | None = option(
-        None,
-        Number(float),
-        "the epsilon for a normalization whose own was lost in the export, such as 1e-12",
-        group="passes",
-        metavar="E",
-    )
+    target: str | Target | None = option(None, Text(), "target", "the TensorRT that runs the model: 8.4, rtx, 8.6+dla, "
+        "installed, jetpack-5.1.2 (`surgeon targets` lists all); default: the installed one, else 10.9", metavar="T")
+    plugins: Iterable[str] = option((), Words(), "target", "plugin libraries whose nodes may be written, in order "
+        "of preference: surgeon, stock", flag="--allow-plugins", metavar="NAMES", old="--plugins")
+    strategy: Mapping[str, str] | None = option(None,
+        Pairs("=", "PASS=STRATEGY, such as l2-norm=decompose", commas=True), "passes",
+        "what a pass writes: keep, decompose or plugin; default: the target decides", metavar="PASS=S",
+        python='what a pass writes, such as {"l2-norm": "plugin"}: keep, decompose or plugin')
+    only: Iterable[str] | None = option(None, Words(), "passes", "run only these passes", metavar="PASS")
+    skip: Iterable[str] = option((), Words(whole=":"), "passes", "skip a pass, or skip it on nodes matching NODE, "
+        "which may have wildcards", metavar="PASS[:NODE]",
+        python='skip passes, or skip one on matching nodes: "l2-norm:/head/*"')
+    passes: Folders = option((), Paths(), "passes", "a folder with your own passes, one Python file each",
+        metavar="DIR")
+    options: Mapping[str, float] | None = option(None, Pairs("=", NUMBER, number_of(NUMBER)), "passes",
+        "set a number that a pass reads; `surgeon explain PASS` names them", flag="--option", metavar="NAME=X",
+        python='numbers that passes read, such as {"repair_prelu": 1}; a pass names its own in OPTIONS')
+    repair_eps: float | None = option(None, Number(float), "passes", "the epsilon for a normalization whose own was "
+        "lost in the export, such as 1e-12", metavar="E")
     progress: Progress | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RewriteOptions(CheckOptions):
-    """What `rewrite` and `fix` take.
+    """What `rewrite` and `fix` take."""
 
-    progress  called with (phase, done, total)
-    """
-
-    verify: Verify = option(
-        "window",
-        Text(MODES, "window"),
-        "prove each rewrite (window, the default), whole models too (full), or nothing (none)",
-        group="proof",
-    )
-    allow_unproved: bool = option(
-        False,
-        Flag(),
-        "keep rewrites that ONNX Runtime cannot run, so they are not proved; whole models that cannot be compared do "
-        "not fail",
-        group="proof",
-    )
-    cache: bool = option(
-        False,
-        Flag(inverse=True),
-        "prove every rewrite again; do not use the proofs of earlier runs",
-        group="proof",
-        flag="--no-cache",
-        python="use the proofs of earlier runs, in a file of the user's cache, and add to them",
-    )
-    shapes: Shapes | None = option(
-        None,
-        Pairs(":", "INPUT:SIZES, such as x:1x3x224x224", sizes_of),
-        "sizes of an input with symbolic dimensions, for the proof; repeat it for each input",
-        group="sizes and inputs",
-        metavar="X:1x3x224x224",
-        python='sizes for the proof of inputs with symbolic dimensions: {"x": (1, 3, 224, 224)}',
-    )
-    declared: Mapping[str, str] | None = option(
-        None,
-        Pairs(":", "TENSOR:SIZES, such as y:Nx256"),
+    verify: Verify = option("window", Text(MODES, "window"), "proof", "prove each rewrite (window, the default), whole "
+        "models too (full), or nothing (none)")
+    allow_unproved: bool = option(False, Flag(), "proof", "keep rewrites that ONNX Runtime cannot run, so they are "
+        "not proved; whole models that cannot be compared do not fail")
+    cache: bool = option(False, Flag(inverse=True), "proof", "prove every rewrite again; do not use the proofs of "
+        "earlier runs", flag="--no-cache", python="use the proofs of earlier runs, in a file of the user's cache")
+    shapes: Shapes | None = option(None, Pairs(":", "INPUT:SIZES, such as x:1x3x224x224", sizes_of), "sizes and inputs",
+        "sizes of an input with symbolic dimensions, for the proof; repeat it for each input", metavar="X:1x3x224x224",
+        python='sizes of inputs with symbolic dimensions, for the proof: {"x": (1, 3, 224, 224)}')
+    declared: Mapping[str, str] | None = option(None, Pairs(":", "TENSOR:SIZES, such as y:Nx256"), "sizes and inputs",
         "sizes of a tensor that a custom operator makes, with its type if it is not float: Y:Nx256,float16",
-        group="sizes and inputs",
-        flag="--custom-shape",
-        metavar="Y:Nx256",
-        python='sizes of tensors that custom operators make, with the type if it is not float: {"y": "Nx256,float16"}',
-        old="--shape",
-    )
-    inputs: Mapping[str, str] | None = option(
-        None,
-        Pairs("=", "INPUT=FORM, such as image=uint8-nhwc"),
-        "the form of an image input: uint8-nhwc, or uint8-nhwc:mean=127.5:scale=0.00784 for (pixel - mean) * scale",
-        group="sizes and inputs",
-        flag="--input",
-        metavar="X=FORM",
+        flag="--custom-shape", metavar="Y:Nx256", old="--shape",
+        python='sizes of tensors that custom operators make, with the type if it is not float: {"y": "Nx256,float16"}')
+    inputs: Mapping[str, str] | None = option(None, Pairs("=", "INPUT=FORM, such as image=uint8-nhwc"),
+        "sizes and inputs", "the form of an image input: uint8-nhwc, or uint8-nhwc:mean=127.5:scale=0.00784 for "
+        "(pixel - mean) * scale",
+        flag="--input", metavar="X=FORM",
         python='the form of image inputs, such as {"image": "uint8-nhwc:mean=127.5:scale=0.00784"}; the Cast, the '
-        "Transpose and (pixel - mean) * scale become part of the model",
-    )
-    dynamic_batch: bool | Mapping[str, int | None] = option(
-        False,
-        Flag(),
-        "make the batch dimension dynamic (checked: samples do not interact)",
-        group="sizes and inputs",
-    )
-    batch_axis: Mapping[str, int | None] | None = option(
-        None,
-        Pairs(":", AXIS, axis_of),
+        "Transpose and (pixel - mean) * scale become part of the model")
+    dynamic_batch: bool | Mapping[str, int | None] = option(False, Flag(), "sizes and inputs",
+        "make the batch dimension dynamic (checked: samples do not interact)")
+    batch_axis: Mapping[str, int | None] | None = option(None, Pairs(":", AXIS, axis_of), "sizes and inputs",
         "with --dynamic-batch: the batch dimension of an input, where it is not 0; none if it has no batch",
-        group="sizes and inputs",
         metavar="X:AXIS",
-        python='with dynamic_batch: the batch dimension of inputs where it is not 0, such as {"h0": 1, "size": None}',
-    )
-    detections: int | None = option(
-        None,
-        Number(int),
-        "pad each NonMaxSuppression to N rows; adds an output with the valid count",
-        group="sizes and inputs",
-        metavar="N",
-    )
-    fp16: bool = option(
-        False, Flag(), "convert to fp16 as well; what overflows in fp16 stays in fp32", group="precision"
-    )
-    keep_fp32: Iterable[str] = option(
-        (),
-        Words(),
-        "with --fp16: keep these in fp32: operators, passes or nodes (with wildcards)",
-        group="precision",
-        metavar="NAMES",
-    )
-    io_fp16: bool = option(
-        False, Flag(), "with --fp16: make the model's inputs and outputs fp16 too", group="precision"
-    )
-    allow_narrowing: bool = option(
-        False,
-        Flag(),
-        "convert unsupported types (float64 to fp32, ...); reports the error",
-        group="precision",
-    )
-    symmetric_int8: bool = option(
-        False, Flag(), "requantize activations symmetrically; reports the error", group="precision"
-    )
-    data: str | Path | Iterable[Mapping[str, Any]] | None = option(
-        None,
-        File(),
-        "with --fp16: inputs by which to choose what stays in fp32: an .npz file, or a Polygraphy data loader (.py)",
-        group="data",
-        metavar="X.npz",
-        python="with fp16: inputs by which to choose what stays in fp32: a file as for `--data`, or arrays by name",
-    )
+        python='with dynamic_batch: the batch dimension of inputs where it is not 0, such as {"h0": 1, "size": None}')
+    detections: int | None = option(None, Number(int), "sizes and inputs",
+        "pad each NonMaxSuppression to N rows; adds an output with the valid count", metavar="N")
+    fp16: bool = option(False, Flag(), "precision", "convert to fp16 as well; what overflows in fp16 stays in fp32")
+    keep_fp32: Iterable[str] = option((), Words(), "precision",
+        "with --fp16: keep these in fp32: operators, passes or nodes (with wildcards)", metavar="NAMES")
+    io_fp16: bool = option(False, Flag(), "precision", "with --fp16: make the model's inputs and outputs fp16 too")
+    allow_narrowing: bool = option(False, Flag(), "precision",
+        "convert unsupported types (float64 to fp32, ...); reports the error")
+    symmetric_int8: bool = option(False, Flag(), "precision", "requantize activations symmetrically; reports the error")
+    data: str | Path | Iterable[Mapping[str, Any]] | None = option(None, File(), "data", "with --fp16: inputs by which "
+        "to choose what stays in fp32: an .npz file, or a Polygraphy data loader (.py)", metavar="X.npz",
+        python="with fp16: inputs by which to choose what stays in fp32: a file as for `--data`, or arrays by name")
+# fmt: on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,8 +150,7 @@ class Options(RewriteOptions):
     @classmethod
     def checked(cls, asked: CheckOptions) -> Options:
         """What is asked for, checked. Raises UsageError and PassError."""
-        given = {f.name: getattr(asked, f.name) for f in fields(asked)}
-        whole = asked if isinstance(asked, RewriteOptions) else RewriteOptions(**given, verify="none")
+        whole = asked if isinstance(asked, RewriteOptions) else RewriteOptions(**vars(asked), verify="none")
         if whole.verify not in MODES:
             raise UsageError(f"verify is one of {', '.join(MODES)}, not '{whole.verify}'.")
         _check_half(whole)
@@ -259,16 +160,10 @@ class Options(RewriteOptions):
         names, globs = _split_skips(skip, offered)
         libraries = tuple(_several(asked.plugins))
         _check_libraries(libraries, chosen)
-        given = {f.name: getattr(whole, f.name) for f in fields(whole)}
-        given |= {
-            "target": chosen,
-            "shapes": whole.shapes or {},
-            "inputs": dict(whole.inputs or {}),
-            "declared": dict(whole.declared or {}),
-            "keep_fp32": tuple(_several(whole.keep_fp32)),
-        }
+        resolved = {"target": chosen, "keep_fp32": tuple(_several(whole.keep_fp32))}
+        tables = {name: getattr(whole, name) or {} for name in ("shapes", "inputs", "declared")}
         return cls(
-            **given,
+            **vars(whole) | resolved | tables,
             selected=tuple(registry.select(offered, only, names)),
             strategies=_strategies(asked.strategy or {}, offered, chosen),
             libraries=libraries,

@@ -31,8 +31,8 @@ from polygraphy.tools.args.base import BaseArgs
 from polygraphy.tools.script import make_invocable
 
 from surgeon.errors import SurgeonError
-from surgeon.pipeline.option import P, by_keyword
-from surgeon.pipeline.options import Options, RewriteOptions
+from surgeon.pipeline.option import P, by_keyword, options_of
+from surgeon.pipeline.options import CheckOptions, Options, RewriteOptions
 from surgeon.pipeline.session import Result
 from surgeon.pipeline.source import Source as Model
 from surgeon.precision.rewriting import rewritten
@@ -227,12 +227,11 @@ def _options(
         if plugins or strategy:
             G_LOGGER.critical("--surgeon-plugins and --surgeon-strategy go with --surgeon-target.")
         return None
-    strategies = {}
-    for item in strategy or ():
-        name, equals, word = item.partition("=")
-        if not equals:
-            G_LOGGER.critical(f"--surgeon-strategy takes PASS=STRATEGY, such as l2-norm=decompose, not '{item}'.")
-        strategies[name] = word
+    try:
+        strategies = options_of(CheckOptions)["strategy"].kind.value(strategy or (), "--surgeon-strategy")
+    except SurgeonError as error:
+        G_LOGGER.critical(str(error))
+        raise  # `critical` has raised already
     return {"target": target, "plugins": list(plugins or ()), "strategy": strategies}
 
 
