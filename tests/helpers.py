@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from importlib import import_module
 from typing import Any
 
 import onnx
@@ -11,6 +12,9 @@ import pytest
 
 from surgeon.ir.model import Model
 from surgeon.ir.run import Runner, Unrunnable
+from surgeon.pipeline.options import Options, RewriteOptions
+from surgeon.pipeline.prepared import Asked
+from surgeon.proof.cache import ProofCache
 from surgeon.proof.feeds import feeds_of
 from surgeon.proof.whole import prove_models
 from surgeon.rules.driver import Driver
@@ -33,6 +37,12 @@ def drive(proto: onnx.ModelProto, *passes: Pass, **options: Any) -> Driver:
     driver.run()
     driver.model.sync()
     return driver
+
+
+def prepare(name: str, proto: onnx.ModelProto, **given: Any) -> Any:
+    """What a preparation makes of a model by itself; None where it changes nothing."""
+    asked = Asked(proto, Options.checked(RewriteOptions(**given)), None, ProofCache(None))
+    return import_module(f"surgeon.pipeline.{name}").prepare(asked)
 
 
 def ops(proto: onnx.ModelProto) -> list[str]:

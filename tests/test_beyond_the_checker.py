@@ -5,10 +5,10 @@ from __future__ import annotations
 import onnx
 import onnx.parser
 import pytest
+from helpers import prepare
 from onnx import ModelProto, ValueInfoProto
 
 import surgeon
-from surgeon.pipeline.output_types import with_output_types
 
 MODEL = """<ir_version: 8, opset_import: ["" : 17]>
 g (float[N,3] x) => (float[N,3] y) { a = Softplus (x) m = Identity (a) y = Relu (m) }"""
@@ -58,7 +58,7 @@ def test_a_second_run_changes_nothing() -> None:
 def test_what_inference_does_not_know_stays_as_it_is() -> None:
     text = MODEL.replace('"" : 17', '"" : 17, "mine" : 1').replace("{ a =", "{ s = mine.What (x) a =")
     model = with_output("s", text)
-    assert with_output_types(model, base=None) is None
+    assert prepare("output_types", model) is None
 
 
 def test_a_graph_without_a_name_turns_no_rewrite_off() -> None:

@@ -7,12 +7,12 @@ import onnx
 import onnx.parser
 import onnxruntime
 import pytest
+from helpers import prepare
 from onnx import ModelProto
 
 import surgeon
 from surgeon.app.cli import main
-from surgeon.pipeline.dynamic_batch import Mixed, with_dynamic_batch
-from surgeon.pipeline.inputs import with_forms
+from surgeon.pipeline.dynamic_batch import Mixed
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
 
@@ -49,7 +49,7 @@ DYNAMIC = {
 def test_each_sample_is_computed_as_alone(name: str) -> None:
     model = parsed(DYNAMIC[name])
     at = 1 if "LSTM" in name or "behind" in name else 0
-    made = with_dynamic_batch(model, {"x": at} if at else None).model
+    made = prepare("dynamic_batch", model, dynamic_batch={"x": at} if at else True).model
     onnx.checker.check_model(made, full_check=True)
     shape = [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]
     size, rng = shape[at], np.random.default_rng(7)
@@ -86,7 +86,7 @@ MIXED = {
 @pytest.mark.parametrize("node", MIXED)
 def test_the_node_that_mixes_samples_is_named(node: str) -> None:
     with pytest.raises(Mixed, match=f"dynamic: {node} "):
-        with_dynamic_batch(parsed(MIXED[node]))
+        prepare("dynamic_batch", parsed(MIXED[node]), dynamic_batch=True)
 
 
 # What has no samples that could be told apart, and why.
@@ -102,35 +102,39 @@ REFUSED = {
 @pytest.mark.parametrize("why", REFUSED)
 def test_an_output_without_a_place_for_each_sample_is_refused(why: str) -> None:
     with pytest.raises(Mixed, match=why):
-        with_dynamic_batch(parsed(REFUSED[why]))
+        prepare("dynamic_batch", parsed(REFUSED[why]), dynamic_batch=True)
 
 
 def test_a_batch_of_strings() -> None:
     model = parsed("g (string[2] x, string[2] y) => (string[2] z) { z = StringConcat (x, y) }")
     model.opset_import[0].version = 20
-    made = with_dynamic_batch(model).model
+    made = prepare("dynamic_batch", model, dynamic_batch=True).model
     (found,) = run(made, x=np.array(["a", "b", "c"], object), y=np.array(["1", "2", "3"], object))
     assert found.tolist() == ["a1", "b2", "c3"]
 
 
 def test_the_batch_has_a_name_of_its_own() -> None:
-    made = with_dynamic_batch(parsed("g (float[1,batch] x) => (float[1,batch] y) { y = Relu (x) }")).model
+    made = prepare(
+        "dynamic_batch", parsed("g (float[1,batch] x) => (float[1,batch] y) { y = Relu (x) }"), dynamic_batch=True
+    ).model
     assert [d.dim_param for d in made.graph.output[0].type.tensor_type.shape.dim] == ["batch_2", "batch"]
 
 
 def test_a_batch_that_moves_is_told() -> None:
-    found = with_dynamic_batch(parsed("g (float[1,3] x) => (float[3,1] y) { y = Transpose (x) }"))
+    found = prepare(
+        "dynamic_batch", parsed("g (float[1,3] x) => (float[3,1] y) { y = Transpose (x) }"), dynamic_batch=True
+    )
     assert found.warnings == ["the batch of the output 'y' is its dimension 1, not the first one"]
 
 
 def test_a_batch_axis_that_there_is_not() -> None:
     model = parsed("g (float[1,4] x) => (float[1,4] y) { y = Relu (x) }")
     with pytest.raises(surgeon.UsageError, match="no input 'z'"):
-        with_dynamic_batch(model, {"z": 0})
+        prepare("dynamic_batch", model, dynamic_batch={"z": 0})
     with pytest.raises(surgeon.UsageError, match="no axis 2"):
-        with_dynamic_batch(model, {"x": 2})
+        prepare("dynamic_batch", model, dynamic_batch={"x": 2})
     with pytest.raises(surgeon.ModelError, match="no input with a batch"):
-        with_dynamic_batch(model, {"x": None})
+        prepare("dynamic_batch", model, dynamic_batch={"x": None})
 
 
 def test_an_input_without_a_batch_stays_what_it_is() -> None:
@@ -155,7 +159,7 @@ def test_an_image_of_bytes_with_the_channels_last() -> None:
 
 def test_an_image_whose_channels_are_last_already() -> None:
     model = parsed("g (float16[N,2,4,3] image) => (float16[N,2,4,3] y) { y = Neg (image) }")
-    made = with_forms(model, {"image": "uint8-nchw:scale=2"}).model
+    made = prepare("inputs", model, inputs={"image": "uint8-nchw:scale=2"}).model
     pixels = np.random.default_rng(0).integers(0, 256, (2, 3, 2, 4), np.uint8)
     (found,) = run(made, image=pixels)
     np.testing.assert_array_equal(found, -2 * pixels.transpose(0, 2, 3, 1).astype(np.float16))
@@ -174,7 +178,7 @@ def test_an_image_whose_channels_are_last_already() -> None:
 )
 def test_a_form_that_does_not_fit(form: str, why: str) -> None:
     with pytest.raises(surgeon.UsageError, match=why):
-        with_forms(parsed(IMAGE), {"image": form})
+        prepare("inputs", parsed(IMAGE), inputs={"image": form})
 
 
 @pytest.mark.parametrize(
@@ -187,7 +191,7 @@ def test_a_form_that_does_not_fit(form: str, why: str) -> None:
 )
 def test_an_input_that_is_no_image(text: str, why: str) -> None:
     with pytest.raises(surgeon.UsageError, match=why):
-        with_forms(parsed(text), {"image": "uint8-nhwc"})
+        prepare("inputs", parsed(text), inputs={"image": "uint8-nhwc"})
 
 
 def test_the_command_takes_both(tmp_path, capsys) -> None:

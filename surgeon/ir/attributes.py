@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from google.protobuf.message import Message
-from onnx import AttributeProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
 from surgeon.errors import ModelError
 
@@ -88,6 +89,14 @@ def constant_value(proto: NodeProto) -> np.ndarray | None:
     if attribute.name == "sparse_value":
         raise ModelError("a Constant node holds a sparse tensor, which TensorRT does not read. Write it dense.")
     return np.asarray(read_attribute(attribute), kinds.get(attribute.name))
+
+
+def node_text(op: str, inputs: Iterable[str], outputs: Iterable[str], attrs: Mapping[str, Any]) -> str:
+    """A node as a person writes it: `y = Op(a, '', b, axis=1)`. A name is empty where a tensor is left out."""
+    given = [name or "''" for name in inputs]
+    given += [attribute_text(name, value) for name, value in attrs.items() if not isinstance(value, GraphProto)]
+    made = [name or "''" for name in outputs]
+    return f"{', '.join(made)} = {op}({', '.join(given)})"
 
 
 def attribute_text(name: str, value: Any) -> str:

@@ -19,8 +19,8 @@ import onnx
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, numpy_helper
 
 from surgeon.errors import ModelError
-from surgeon.ir.attributes import AttributeReference, attribute_text, read_attribute, shown, write_attributes
-from surgeon.ir.protos import IR_WITH_DEFAULTS, body_protos, in_topological_order, named_by_training
+from surgeon.ir.attributes import AttributeReference, node_text, read_attribute, shown, write_attributes
+from surgeon.ir.protos import IR_WITH_DEFAULTS, body_protos, in_topological_order, label_of, named_by_training
 from surgeon.ir.schemas import FLOAT_ATTRIBUTES, FLOAT_LIMIT, MOVED, key_of
 from surgeon.ir.validity import check_branches, check_sparse, check_tensor
 
@@ -131,15 +131,13 @@ class Node:
     @property
     def label(self) -> str:
         """The node's name, or its operator and first output where the file gives it none."""
-        return self.proto.name or f"{self.proto.op_type} -> {self.proto.output[0] if self.proto.output else '?'}"
+        return label_of(self.proto)
 
     @property
     def text(self) -> str:
         """`y = Op(a, b, axis=1)`: the node as a person writes it."""
-        inputs = ", ".join("''" if v is None else v.text for v in self.inputs)
-        attrs = ", ".join(attribute_text(k, v) for k, v in self.attrs.items() if not isinstance(v, GraphProto))
-        outputs = ", ".join("''" if v is None else v.name for v in self.outputs)
-        return f"{outputs} = {self.op}({inputs}{', ' if inputs and attrs else ''}{attrs})"
+        inputs = ["" if v is None else v.text for v in self.inputs]
+        return node_text(self.op, inputs, ["" if v is None else v.name for v in self.outputs], self.attrs)
 
     @property
     def attrs(self) -> dict[str, Any]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import onnx
+from google.protobuf.message import Message
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from surgeon.errors import ModelError
@@ -13,6 +15,19 @@ from surgeon.ir.schemas import key_of
 
 IR_WITH_DEFAULTS = 4  # since then an initializer that is an input too is what it has where the caller gives nothing
 SMALL_TENSOR = 1024  # elements: larger initializers never decide a shape, so shape inference does without them
+Proto = TypeVar("Proto", bound=Message)
+
+
+def copied(proto: Proto) -> Proto:
+    """A copy of a protobuf."""
+    made: Proto = type(proto)()
+    made.CopyFrom(proto)
+    return made
+
+
+def label_of(node: NodeProto) -> str:
+    """The node's name, or its operator and first output where the file gives it none."""
+    return node.name or f"{node.op_type} -> {node.output[0] if node.output else '?'}"
 
 
 def body_protos(proto: NodeProto) -> list[GraphProto]:

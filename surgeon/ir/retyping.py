@@ -17,7 +17,7 @@ from onnx import (
     numpy_helper,
 )
 
-from surgeon.ir.protos import holders
+from surgeon.ir.protos import copied, holders
 
 NAMING = ("to", "dtype")  # the attributes that name the type of what a node returns
 
@@ -27,8 +27,7 @@ def retyped(model: ModelProto, kinds: Mapping[int, int]) -> ModelProto:
 
     A finite number beyond a narrower type becomes its largest one.
     """
-    made = ModelProto()
-    made.CopyFrom(model)
+    made = copied(model)
     for holder, _ in holders(made):
         _retype(holder, kinds)
     return made

@@ -10,6 +10,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, ValueInfoProto, helper
 
 from surgeon.errors import ModelError
+from surgeon.ir.protos import label_of
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.nodewise import LOOSE
 from surgeon.proof.equality import TOLERANCE, compare
@@ -38,8 +39,7 @@ class Mixed(ModelError):
 
 def named(node: NodeProto) -> str:
     """What a message calls a node."""
-    label = node.name or f"{node.op_type} -> {node.output[0]}"
-    return f"{label} ({node.op_type})"
+    return f"{label_of(node)} ({node.op_type})"
 
 
 def given_inputs(model: ModelProto) -> list[ValueInfoProto]:

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from onnx import ModelProto, TensorProto
+from onnx import TensorProto
 
 from surgeon.errors import UsageError, did_you_mean
 from surgeon.ir.lattice import Dim, value_info
 from surgeon.ir.model import Model
+from surgeon.ir.protos import copied
 from surgeon.ir.schemas import DOMAIN
+from surgeon.pipeline.prepared import Asked, Prepared
 
 TAKEN = "--custom-shape takes TENSOR:SIZES or TENSOR:SIZES,TYPE, such as y:Nx256 or y:Nx256,float16"
 MOST_NAMED = 3  # tensors in a warning
 SIZE = re.compile(r"\d+|\?|[A-Za-z_]\w*")
 
 
-def with_declared(model: ModelProto, declared: Mapping[str, str]) -> ModelProto:
-    """A copy of the model that declares these tensors of its graph. Raises UsageError.
+def prepare(asked: Asked) -> Prepared:
+    """The model, which declares tensors of its graph. Raises UsageError.
 
     Each is said as `Nx256` or `Nx256,float16`: a size is a number, a name without an x, or ? for one that is not known.
     """
+    model, declared = asked.model, asked.options.declared
     made = {name: node for node in model.graph.node for name in node.output if name}
     infos = []
     for name, text in declared.items():
@@ -29,12 +32,11 @@ def with_declared(model: ModelProto, declared: Mapping[str, str]) -> ModelProto:
             raise UsageError(f"--custom-shape: no node of the graph makes a tensor '{name}'.{did_you_mean(name, made)}")
         shape, elem = _read(name, text)
         infos.append(value_info(name, elem, shape))
-    copy = ModelProto()
-    copy.CopyFrom(model)
+    copy = copied(model)
     kept = [info for info in copy.graph.value_info if info.name not in declared]
     del copy.graph.value_info[:]
     copy.graph.value_info.extend([*kept, *infos])
-    return copy
+    return Prepared(copy, [])
 
 
 def _read(name: str, text: str) -> tuple[tuple[Dim, ...], int]:
@@ -69,4 +71,4 @@ def _of_unknown_rank(model: Model) -> Iterator[str]:
                     yield out.name
 
 
-__all__ = ["with_declared", "warnings_of_unknown"]
+__all__ = ["prepare", "warnings_of_unknown"]

@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 from onnx import GraphProto, ModelProto, TensorShapeProto, ValueInfoProto
 
-from surgeon.ir.protos import body_protos
+from surgeon.ir.protos import body_protos, copied
 from surgeon.ir.run import Runner, Unrunnable
-from surgeon.pipeline.prepared import SIZES_CHANGE, Prepared, Text, change, described
+from surgeon.pipeline.prepared import Asked, Prepared, Text, applied
 from surgeon.proof.feeds import SizedInput
 from surgeon.proof.valid import valid_feeds
 from surgeon.proof.whole import sizes_that_run, whole_pair
@@ -39,23 +39,23 @@ class Axis(NamedTuple):
     position: int
 
 
-def with_own_names(model: ModelProto, *, base: Path | None, shapes: Mapping[str, Sequence[int]]) -> Prepared | None:
+def prepare(asked: Asked) -> Prepared | None:
     """The model in which sizes that may differ have names of their own; None where all do.
 
     Raises UsageError where `shapes` does not fit the model.
     """
+    model = asked.model
     shared = _shared(model)
     if not shared:
         return None
     axes = [axis for found in shared.values() for axis in found]
-    made = ModelProto()
-    made.CopyFrom(model)
+    made = copied(model)
     dims = _dims(made)
     taken = {d.dim_param for d in _every_dim(made.graph)}
     for axis in axes:
         dims[axis].dim_param = _fresh(axis, taken)
     try:
-        groups = _Trial([made, model, _of_one_size(model, axes)], base, shapes, axes).groups()
+        groups = _Trial([made, model, _of_one_size(model, axes)], asked.base, asked.options.shapes, axes).groups()
     except Unrunnable as error:
         why = f"inputs share the sizes {', '.join(shared)}, and whether they must is not known: {error}"
         return Prepared(model, [], [why])
@@ -64,8 +64,8 @@ def with_own_names(model: ModelProto, *, base: Path | None, shapes: Mapping[str,
     if not renamed:
         return None
     _forget(made.graph, shared)
-    before, after = ([Text(info.name, described(info)) for info in infos] for infos in zip(*renamed, strict=True))
-    return Prepared(made, [change(before, after, "the inputs")(SIZES_CHANGE, 0.0)])
+    before, after = (list(map(Text.of_info, infos)) for infos in zip(*renamed, strict=True))
+    return Prepared(made, [applied("own-sizes", before, after, "the inputs", error=0.0)])
 
 
 def _shared(model: ModelProto) -> dict[str, list[Axis]]:
@@ -93,8 +93,7 @@ def _are_sides(axes: Sequence[Axis], pictures: Container[str]) -> bool:
 
 def _of_one_size(model: ModelProto, axes: Sequence[Axis]) -> ModelProto:
     """The model whose dimensions with accidental names have one name: the last of its sizes that are tried."""
-    made = ModelProto()
-    made.CopyFrom(model)
+    made = copied(model)
     for axis, dim in _dims(made).items():
         if axis in axes or ACCIDENTAL.fullmatch(dim.dim_param):
             dim.dim_param = "one_size"
@@ -114,8 +113,7 @@ def _dims(model: ModelProto) -> dict[Axis, TensorShapeProto.Dimension]:
 
 def _fresh(axis: Axis, taken: set[str]) -> str:
     """A name for a dimension: `ids_1`."""
-    stem = re.sub(r"\W", "_", f"{axis.input}_{axis.position}")
-    name = stem
+    name = re.sub(r"\W", "_", f"{axis.input}_{axis.position}")
     while name in taken:
         name += "_"
     taken.add(name)
@@ -229,4 +227,4 @@ def _size(sized: Sequence[SizedInput], axis: Axis) -> int:
     return next(shape[axis.position] for name, _, shape in sized if name == axis.input)
 
 
-__all__ = ["ACCIDENTAL", "with_own_names"]
+__all__ = ["ACCIDENTAL", "prepare"]

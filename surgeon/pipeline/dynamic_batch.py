@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
@@ -23,13 +22,16 @@ from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 from surgeon.errors import ModelError, UsageError, did_you_mean
 from surgeon.ir.files import with_weights
 from surgeon.ir.lattice import declared_dim
+from surgeon.ir.protos import copied, label_of
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.batches import SEVERAL, Layout, Mixed, drawn, given_inputs, joined, named, prove_batches
 from surgeon.pipeline.nodewise import computed, is_equal, reads
-from surgeon.pipeline.prepared import BATCH_CHANGE, Prepared, Text, change, described, fresh_name
+from surgeon.pipeline.prepared import Asked, Prepared, Text, applied, fresh_name, unused
 from surgeon.proof.whole import sizes_that_run, whole_pair
+from surgeon.report import Applied
 
 Axes = Mapping[str, int | None]  # the axis of the batch by input; None for an input without a batch
+NAME = "dynamic-batch"
 BATCH = "batch"  # what the dimension is called
 MOST_WALKS = 32  # ways to place the samples that are tried
 
@@ -62,40 +64,28 @@ class _Repair:
     constants: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-def with_dynamic_batch(
-    model: ModelProto,
-    axes: Axes | None = None,
-    *,
-    base: Path | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-) -> Prepared:
+def prepare(asked: Asked) -> Prepared:
     """The model with a batch of any size.
 
-    axes    the axis of the batch, of inputs where it is not the first; None for an input that has none
-    base    the folder of external weights
-    shapes  sizes of inputs with symbolic dimensions
-
-    Raises ModelError with the node where samples mix, UsageError where `axes` does not fit the inputs.
+    Raises ModelError with the node where samples mix, UsageError where the axes asked for do not fit the inputs.
     """
-    source = with_weights(model, base)
+    source = with_weights(asked.model, asked.base)
     _require_tensors(source)
-    found = _batched_axes(source, axes or {})
-    sized = _sizes(source, base, shapes or {})
+    found = _batched_axes(source, asked.options.batch_axes or {})
+    sized = _sizes(source, asked.base, asked.options.shapes)
     size = _size_of_the_batch(sized, found)
     walk, made = _walked(source, found, size, sized)
     error = prove_batches(source, made, found, size, sized, walk.layouts)
     renamed = [name for name in found if name in walk.inputs]
-    interface = change(
-        [Text(n, walk.inputs[n][0]) for n in renamed], [Text(n, walk.inputs[n][1]) for n in renamed], "the inputs"
-    )
-    applied = [record(BATCH_CHANGE, error) for record in (interface, *walk.changes)]
+    before, after = ([walk.inputs[name][k] for name in renamed] for k in (0, 1))
+    records = [applied(NAME, before, after, "the inputs"), *walk.changes]
     usual = {0, *found.values()}
     warnings = [
         f"the batch of the output '{name}' is its dimension {layout.axis}, not the first one"
         for name, layout in walk.layouts.items()
         if layout is not None and layout.axis not in usual
     ]
-    return Prepared(made, applied, warnings)
+    return Prepared(made, [record._replace(max_error=error) for record in records], warnings)
 
 
 # ---- the inputs ------------------------------------------------------------------------------------------------------
@@ -208,8 +198,8 @@ class _Walk:
             if axes.get(i.name) != k
         )
         self.layouts: dict[str, Layout | None] = {}
-        self.inputs: dict[str, tuple[str, str]] = {}
-        self.changes: list[Any] = []
+        self.inputs: dict[str, tuple[Text, Text]] = {}
+        self.changes: list[Applied] = []
         self.moved: dict[str, str] = {}
         self.tensors = {t.name: _constant(numpy_helper.to_array(t)) for t in model.graph.initializer}
         self._fresh = fresh_name(model)
@@ -300,7 +290,7 @@ class _Walk:
         self._constants.update(repair.constants)
         if repair.node is not node:
             added = [Text.of(n) for n in (*repair.before, repair.node)]
-            self.changes.append(change([Text.of(node)], added, Text.of(node).label, list(node.output)))
+            self.changes.append(applied(NAME, [Text.of(node)], added, label_of(node), node.output))
 
     def _together(
         self, repair: _Repair, node: NodeProto, read: Mapping[str, Tensor], alone: list[list[np.ndarray]]
@@ -420,7 +410,7 @@ class _Walk:
                 constants[self._name("sizes")] = part
         names = list(constants)
         parts = [*(names[:1] if k else []), self._batch_name(), *(names[1:] if k else names)]
-        repaired = _copy(node)
+        repaired = copied(node)
         before = []
         if len(parts) > 1:
             repaired.input[place] = self._name("sizes")
@@ -455,7 +445,7 @@ class _Walk:
 
     def _with_rows(self, node: NodeProto, axes: Mapping[int, int], read: Mapping[str, Tensor]) -> _Repair:
         """The node with the first row of some inputs, as often as there are samples."""
-        repaired, before = _copy(node), []
+        repaired, before = copied(node), []
         constants: dict[str, np.ndarray] = {}
         for place, axis in axes.items():
             name = node.input[place]
@@ -478,7 +468,7 @@ class _Walk:
         return _Repair(repaired, before, constants)
 
     def _with_input(self, node: NodeProto, place: int, array: np.ndarray) -> _Repair:
-        repaired, name = _copy(node), self._name("sizes")
+        repaired, name = copied(node), self._name("sizes")
         repaired.input[place] = name
         return _Repair(repaired, [], {name: array})
 
@@ -497,14 +487,13 @@ class _Walk:
 
     def _name(self, stem: str) -> str:
         """A name that no tensor has."""
-        return self._fresh(BATCH_CHANGE, stem)
+        return self._fresh(NAME, stem)
 
     # ---- the result ----
 
     def _finished(self) -> ModelProto:
         """The model of what was written."""
-        made = ModelProto()
-        made.CopyFrom(self.model)
+        made = copied(self.model)
         graph = made.graph
         used = {name for node in self._written for name in reads(node)}
         del graph.node[:]
@@ -514,9 +503,9 @@ class _Walk:
         del graph.value_info[:]
         for info in graph.input:
             if info.name in self.axes:
-                self.inputs[info.name] = (described(info), "")
+                before = Text.of_info(info)
                 _name_dim(info, self.axes[info.name], self._dimension)
-                self.inputs[info.name] = (self.inputs[info.name][0], described(info))
+                self.inputs[info.name] = before, Text.of_info(info)
         for info in graph.output:
             layout = self._layout_of_output(info.name)
             self.layouts[info.name] = layout
@@ -541,12 +530,6 @@ def _constant(array: np.ndarray) -> Tensor:
     return Tensor([array] * SEVERAL, array)
 
 
-def _copy(node: NodeProto) -> NodeProto:
-    made = NodeProto()
-    made.CopyFrom(node)
-    return made
-
-
 def _name_of_the_dimension(model: ModelProto, axes: Mapping[str, int]) -> str:
     """What the batch is called: a name that no other dimension of an input has."""
     taken = {
@@ -555,8 +538,7 @@ def _name_of_the_dimension(model: ModelProto, axes: Mapping[str, int]) -> str:
         for axis, dim in enumerate(info.type.tensor_type.shape.dim)
         if axes.get(info.name) != axis
     }
-    names = (BATCH, *(f"{BATCH}_{k}" for k in range(2, len(taken) + 3)))
-    return next(name for name in names if name not in taken)
+    return unused(BATCH, taken)
 
 
 def _name_dim(info: ValueInfoProto, axis: int, name: str) -> None:
@@ -565,4 +547,4 @@ def _name_dim(info: ValueInfoProto, axis: int, name: str) -> None:
     dim.dim_param = name
 
 
-__all__ = ["Axes", "Layout", "Mixed", "with_dynamic_batch"]
+__all__ = ["Axes", "Layout", "Mixed", "prepare"]

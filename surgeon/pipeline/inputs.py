@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, TensorProto, TensorShapeProto, ValueInfoProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from surgeon.errors import ModelError, UsageError, did_you_mean
 from surgeon.ir.files import with_weights
 from surgeon.ir.lattice import declared_dim
-from surgeon.ir.protos import read_instead
+from surgeon.ir.protos import copied, read_instead
 from surgeon.ir.run import Runner, Unrunnable
-from surgeon.pipeline.prepared import FORM_CHANGE, Prepared, Text, change, described, fresh_name
+from surgeon.pipeline.prepared import Asked, Prepared, Text, applied, fresh_name
 from surgeon.proof.equality import TOLERANCE, compare
 from surgeon.proof.valid import valid_feeds
 from surgeon.proof.whole import sizes_that_run, whole_pair
@@ -70,36 +69,29 @@ def _numbers(given: str, text: str) -> tuple[float, ...]:
     return found
 
 
-def with_forms(
-    model: ModelProto,
-    forms: Mapping[str, str],
-    *,
-    base: Path | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-) -> Prepared:
+def prepare(asked: Asked) -> Prepared:
     """The model whose inputs have these forms, proved against the original on what they stand for.
 
     Raises UsageError where a form does not fit its input, ModelError where the two differ or cannot be run.
     """
-    source = with_weights(model, base)
-    made = ModelProto()
-    made.CopyFrom(source)
+    source = with_weights(asked.model, asked.base)
+    made = copied(source)
     names = fresh_name(made)
-    changes, steps = [], {}
-    for name, text in forms.items():
+    records, steps = [], {}
+    for name, text in asked.options.inputs.items():
         info = next((i for i in made.graph.input if i.name == name), None)
         if info is None:
             raise UsageError(
                 f"the model has no input '{name}'.{did_you_mean(name, [i.name for i in made.graph.input])}"
             )
-        before = Text(name, described(info))
+        before = Text.of_info(info)
         step = _Step.of(Form.parse(text), info)
         added = step.put_in_front(made, info, names)
         steps[name] = step
-        changes.append(change([before], [Text(name, described(info)), *added], name))
+        records.append(applied("input", [before], [Text.of_info(info), *added], name))
     del made.graph.value_info[:]
-    error = _prove(source, made, steps, shapes or {})
-    return Prepared(made, [record(FORM_CHANGE, error) for record in changes])
+    error = _prove(source, made, steps, asked.options.shapes)
+    return Prepared(made, [record._replace(max_error=error) for record in records], shapes={})
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +155,7 @@ class _Step:
         tensor = info.type.tensor_type
         tensor.elem_type = self.kind
         if self.perm:
-            before = TensorShapeProto()
-            before.CopyFrom(tensor.shape)
+            before = copied(tensor.shape)
             del tensor.shape.dim[:]
             tensor.shape.dim.extend(before.dim[self.perm.index(k)] for k in range(4))
         return [Text.of(node) for node in nodes]
@@ -212,4 +203,4 @@ def _prove(
     return worst
 
 
-__all__ = ["Form", "with_forms"]
+__all__ = ["Form", "prepare"]

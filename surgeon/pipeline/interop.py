@@ -25,9 +25,10 @@ from surgeon.errors import ModelError, PassError
 from surgeon.ir.files import with_data, with_weights
 from surgeon.ir.functions import by_name
 from surgeon.ir.model import Model
-from surgeon.ir.protos import named_by_training
+from surgeon.ir.protos import label_of, named_by_training
 from surgeon.ir.schemas import DOMAIN
 from surgeon.pipeline import overloads
+from surgeon.pipeline.prepared import Change, Text
 from surgeon.report import Applied, Declined
 from surgeon.rules.meaning import with_meanings
 from surgeon.rules.rule import Decline, ModelRule, Stage
@@ -344,36 +345,9 @@ def _applied(rule: ModelRule, before: ModelProto, after: ModelProto) -> Applied:
     added = [n for k, n in new.items() if k not in old]
     made = {o for n in added for o in n.output}
     outputs = [o for n in removed for o in n.output if o in made]
-    root = _label(removed[0]) if removed else "the graph"
-    window = _GraphChange([_Text(n) for n in removed], [_Text(n) for n in added], outputs)
+    root = label_of(removed[0]) if removed else "the graph"
+    window = Change([Text.of(n) for n in removed], [Text.of(n) for n in added], outputs)
     return Applied(rule.pass_name, rule.stage.value, root, window)
-
-
-def _label(node: NodeProto) -> str:
-    return node.name or f"{node.op_type} -> {node.output[0] if node.output else '?'}"
-
-
-@dataclass(slots=True)
-class _GraphChange:
-    nodes_before: list[_Text]
-    nodes_after: list[_Text]
-    output_names: list[str]
-    read_instead: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """A NodeProto by name and as a line, when somebody asks for it."""
-
-    node: NodeProto
-
-    @property
-    def label(self) -> str:
-        return _label(self.node)
-
-    @property
-    def text(self) -> str:
-        return f"{', '.join(self.node.output)} = {self.node.op_type}({', '.join(self.node.input)})"
 
 
 def _compare(before: ModelProto, after: ModelProto, base: Path | None, shapes: Mapping[str, Sequence[int]]) -> Verdict:

@@ -9,7 +9,6 @@ uint8 before 8.5         carries them on the way
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper, shape_inference
@@ -20,7 +19,7 @@ from surgeon.ir.files import with_weights
 from surgeon.ir.protos import all_nodes, holders, read_instead
 from surgeon.ir.retyping import narrowed, retyped
 from surgeon.ir.run import Runner, Unrunnable
-from surgeon.pipeline.prepared import NARROWING_CHANGE, Prepared, Text, change, described, fresh_name
+from surgeon.pipeline.prepared import Asked, Prepared, Text, applied, fresh_name
 from surgeon.proof.equality import TOLERANCE, compare, is_float
 from surgeon.proof.feeds import EVERYDAY
 from surgeon.proof.valid import valid_feeds
@@ -57,32 +56,26 @@ def _types_inside(model: ModelProto) -> Iterator[int]:
                 yield from (attribute.i for name in TYPES if attribute.name == name)
 
 
-def with_narrower_types(
-    model: ModelProto,
-    target: Target,
-    *,
-    base: Path | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    proves: bool = True,
-) -> Prepared | None:
+def prepare(asked: Asked) -> Prepared | None:
     """The model in types that the target has, compared with the original on drawn inputs; None where it has them all.
 
     Raises ModelError where the two differ by more than fp32 rounds, or cannot be run.
     """
-    kinds = narrowable(model, target)
+    options = asked.options
+    kinds = narrowable(asked.model, options.target)
     if not kinds:
         return None
-    source = with_weights(model, base)
+    source = with_weights(asked.model, asked.base)
     made = retyped(source, {kind: to for kind, to in kinds.items() if kind in EVERYWHERE})
     if TensorProto.UINT64 in kinds:
         _write_shifts(made, source)
     _retype_outside(made, {kind: to for kind, to in kinds.items() if kind in OUTSIDE})
-    error, integers = _measured(source, made, kinds, shapes or {}) if proves else (None, "")
+    error, integers = _measured(source, made, kinds, options.shapes) if options.proves else (None, "")
     pairs = zip((*source.graph.input, *source.graph.output), (*made.graph.input, *made.graph.output), strict=True)
     changed = [(old, new) for old, new in pairs if old.type.tensor_type.elem_type != new.type.tensor_type.elem_type]
-    before = [Text(old.name, described(old)) for old, _ in changed] or [Text(_name(k), _name(k)) for k in sorted(kinds)]
-    after = [Text(new.name, described(new)) for _, new in changed] or [Text(_name(k), _name(k)) for k in kinds.values()]
-    record = change(before, after, "the types")(NARROWING_CHANGE, error)
+    before = [Text.of_info(old) for old, _ in changed] or [Text(_name(k), _name(k)) for k in sorted(kinds)]
+    after = [Text.of_info(new) for _, new in changed] or [Text(_name(k), _name(k)) for k in kinds.values()]
+    record = applied("allow-narrowing", before, after, "the types", error=error)
     return Prepared(made, [record], [_said(kinds, error) + integers])
 
 
@@ -215,4 +208,4 @@ def _difference(what: str, found: np.ndarray, rounded: np.ndarray, exact: np.nda
     return compare(found, exact, tolerance=np.inf, finite=True).error if is_float(exact.dtype) else 0.0
 
 
-__all__ = ["narrowable", "with_narrower_types"]
+__all__ = ["narrowable", "prepare"]

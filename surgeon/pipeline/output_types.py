@@ -7,33 +7,29 @@ is proved.
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from onnx import ModelProto
-
 from surgeon.ir.lattice import value_info, without_names
 from surgeon.ir.model import Model
-from surgeon.pipeline.prepared import OUTPUTS_CHANGE, Prepared, Text, change, described
+from surgeon.ir.protos import copied
+from surgeon.pipeline.prepared import Asked, Prepared, Text, applied
 
 
-def with_output_types(model: ModelProto, *, base: Path | None) -> Prepared | None:
+def prepare(asked: Asked) -> Prepared | None:
     """The model whose outputs have the types that inference finds; None where it finds nothing that the file lacks."""
-    if all(info.type.WhichOneof("value") for info in model.graph.output):
+    if all(info.type.WhichOneof("value") for info in asked.model.graph.output):
         return None
-    made = ModelProto()
-    made.CopyFrom(model)
-    inferred, changed = Model(made, base), []
+    made = copied(asked.model)
+    inferred, changed = Model(made, asked.base), []
     for info in made.graph.output:
         value = inferred.graph.find(info.name)
         if info.type.WhichOneof("value") or value is None or not inferred.dtype(value):
             continue
         before = Text(info.name, info.name)
         info.CopyFrom(value_info(info.name, inferred.dtype(value), without_names(inferred.shape(value))))
-        changed.append((before, Text(info.name, described(info))))
+        changed.append((before, Text.of_info(info)))
     if not changed:
         return None
     befores, afters = zip(*changed, strict=True)
-    return Prepared(made, [change(befores, afters, "the outputs")(OUTPUTS_CHANGE, 0.0)])
+    return Prepared(made, [applied("output-types", befores, afters, "the outputs", error=0.0)])
 
 
-__all__ = ["with_output_types"]
+__all__ = ["prepare"]

@@ -2,39 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from itertools import chain, count
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
-from surgeon.ir.attributes import attribute_text, read_attribute
+from surgeon.ir.attributes import node_text, read_attribute
 from surgeon.ir.lattice import declared_dim
-from surgeon.ir.protos import body_protos
+from surgeon.ir.protos import body_protos, label_of
 from surgeon.report import Applied, Line
 
-# What the report calls the changes.
-BATCH_CHANGE = "dynamic-batch"
-FORM_CHANGE = "input"
-ROWS_CHANGE = "detections"
-NARROWING_CHANGE = "allow-narrowing"
-OUTPUTS_CHANGE = "output-types"
-SIZES_CHANGE = "own-sizes"
-SYMMETRIC_CHANGE = "symmetric-int8"
+if TYPE_CHECKING:
+    from surgeon.pipeline.options import Options, Shapes
+    from surgeon.proof.cache import ProofCache
+
+# The modules with a preparation, in the order in which they run, and whether a run asks for it. Each has a function
+# `prepare(Asked) -> Prepared | None`. A run without it starts without its module.
+PREPARATIONS: Mapping[str, Callable[[Options], bool]] = {
+    "declaring": lambda options: bool(options.declared),
+    "output_types": lambda options: True,
+    "dimension_names": lambda options: options.target.ties_sizes,
+    "inputs": lambda options: bool(options.inputs),
+    "dynamic_batch": lambda options: options.batch_axes is not None,
+    "detections": lambda options: options.detections is not None,
+    "narrowing": lambda options: options.allow_narrowing,
+    "symmetric_int8": lambda options: options.symmetric_int8,
+}
+
+
+class Asked(NamedTuple):
+    """What a preparation is given.
+
+    model    as the preparations before it have left it; it is not to be changed
+    options  what the user asks for
+    base     the folder of external weights
+    known    the proofs of earlier runs
+    """
+
+    model: ModelProto
+    options: Options
+    base: Path | None
+    known: ProofCache
 
 
 class Prepared(NamedTuple):
-    """The changed model, what was changed, as the report has it, and what could not be found out."""
+    """What a preparation made.
+
+    model     the changed model
+    applied   what was changed, as the report has it
+    warnings  what has to be said about it
+    shapes    the sizes of inputs for proofs, where those that the user gave are of other inputs; else None
+    """
 
     model: ModelProto
     applied: list[Applied]
     warnings: Sequence[str] = ()
+    shapes: Shapes | None = None
 
-    def then(self, later: Prepared | None) -> Prepared:
-        """Both changes, one behind the other; `later` has the model of both, and is None where it changes nothing."""
+    def followed_by(self, later: Prepared | None) -> Prepared:
+        """Both changes; `later` has the model of both, and is None where it changes nothing."""
         if later is None:
             return self
-        return Prepared(later.model, [*self.applied, *later.applied], [*self.warnings, *later.warnings])
+        shapes = self.shapes if later.shapes is None else later.shapes
+        return Prepared(later.model, [*self.applied, *later.applied], [*self.warnings, *later.warnings], shapes)
+
+
+def prepared(model: ModelProto, options: Options, base: Path | None, known: ProofCache) -> Prepared:
+    """The model as it is to be rewritten, after all preparations; the model itself where they change nothing.
+
+    Raises UsageError where something asked for does not fit the model, ModelError where it cannot be made or proved.
+    """
+    found = Prepared(model, [])
+    for name, is_asked in PREPARATIONS.items():
+        if is_asked(options):
+            given = options if found.shapes is None else replace(options, shapes=found.shapes)
+            prepare = import_module(f"surgeon.pipeline.{name}").prepare
+            found = found.followed_by(prepare(Asked(found.model, given, base, known)))
+    return found
+
+
+# ---- what the report says --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +98,20 @@ class Text:
     @classmethod
     def of(cls, node: NodeProto) -> Text:
         """A node: `y = Op(a, b, axis=1)`."""
-        inputs = ", ".join(f"{name}" or "''" for name in node.input)
-        attrs = ", ".join(attribute_text(a.name, read_attribute(a)) for a in node.attribute if not a.HasField("g"))
-        label = node.name or f"{node.op_type} -> {node.output[0] if node.output else '?'}"
-        said = f"{inputs}, {attrs}" if inputs and attrs else inputs or attrs
-        return cls(label, f"{', '.join(node.output)} = {node.op_type}({said})")
+        attrs = {a.name: read_attribute(a) for a in node.attribute}
+        return cls(label_of(node), node_text(node.op_type, node.input, node.output, attrs))
+
+    @classmethod
+    def of_info(cls, info: ValueInfoProto) -> Text:
+        """An input or an output: its name, type and sizes."""
+        dims = [declared_dim(d) for d in info.type.tensor_type.shape.dim]
+        elem = TensorProto.DataType.Name(info.type.tensor_type.elem_type).lower()
+        return cls(info.name, f"{info.name}: {elem}[{','.join('?' if d is None else str(d) for d in dims)}]")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What was there before, and what stands there now."""
+    """The nodes before a change, and after it."""
 
     nodes_before: Sequence[Line]
     nodes_after: Sequence[Line]
@@ -64,57 +119,43 @@ class Change:
     read_instead: tuple[str, ...] = ()
 
 
-def change(
-    before: Sequence[Line], after: Sequence[Line], root: str, outputs: Sequence[str] = ()
-) -> Callable[[str, float | None], Applied]:
-    """A record of a change, when the name of what made it and its largest error are known."""
-    return lambda name, error: Applied(name, "prepare", root, Change(before, after, list(outputs)), error)
+def applied(
+    name: str,
+    before: Sequence[Line],
+    after: Sequence[Line],
+    root: str,
+    outputs: Sequence[str] = (),
+    error: float | None = None,
+) -> Applied:
+    """The record of a change, by the name of what made it; `error` is the largest one, where it is known."""
+    return Applied(name, "prepare", root, Change(before, after, list(outputs)), error)
 
 
-def described(info: ValueInfoProto) -> str:
-    """An input or an output as text: its name, type and sizes."""
-    dims = [declared_dim(d) for d in info.type.tensor_type.shape.dim]
-    elem = TensorProto.DataType.Name(info.type.tensor_type.elem_type).lower()
-    return f"{info.name}: {elem}[{','.join('?' if d is None else str(d) for d in dims)}]"
+# ---- names -----------------------------------------------------------------------------------------------------------
+
+
+def unused(stem: str, taken: Container[str]) -> str:
+    """The first of `stem`, `stem_2`, `stem_3`, .. that is not taken."""
+    names = chain([stem], (f"{stem}_{k}" for k in count(2)))
+    return next(name for name in names if name not in taken)
 
 
 def fresh_name(model: ModelProto) -> Callable[[str, str], str]:
     """A function that gives tensors new names: `stem/word`, with a number where there are several."""
-    taken = _names(model.graph)
+    taken = set(_names(model.graph))
 
     def fresh(stem: str, word: str) -> str:
-        count, name = 1, f"{stem}/{word}"
-        while name in taken:
-            count += 1
-            name = f"{stem}/{word}_{count}"
+        name = unused(f"{stem}/{word}", taken)
         taken.add(name)
         return name
 
     return fresh
 
 
-def _names(graph: GraphProto) -> set[str]:
+def _names(graph: GraphProto) -> Iterator[str]:
     """Every name that the graph and its bodies have for tensors."""
-    found = {i.name for i in (*graph.input, *graph.initializer)}
+    yield from (i.name for i in (*graph.input, *graph.initializer))
     for node in graph.node:
-        found.update((*node.input, *node.output))
+        yield from (*node.input, *node.output)
         for body in body_protos(node):
-            found |= _names(body)
-    return found
-
-
-__all__ = [
-    "BATCH_CHANGE",
-    "FORM_CHANGE",
-    "NARROWING_CHANGE",
-    "OUTPUTS_CHANGE",
-    "ROWS_CHANGE",
-    "SIZES_CHANGE",
-    "SYMMETRIC_CHANGE",
-    "Change",
-    "Prepared",
-    "Text",
-    "change",
-    "described",
-    "fresh_name",
-]
+            yield from _names(body)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onnx import ModelProto
 
@@ -15,15 +14,13 @@ from surgeon.ir.files import Content, check_writable, is_large, write
 from surgeon.ir.functions import declares_opset, drop_opset, needs_opset, with_opset
 from surgeon.ir.memory import no_collection
 from surgeon.ir.model import Model
-from surgeon.pipeline.dimension_names import with_own_names
 from surgeon.pipeline.interop import GraphRule, Outcome, run_graph_rules, to_graphsurgeon
 from surgeon.pipeline.options import Options
-from surgeon.pipeline.output_types import with_output_types
-from surgeon.pipeline.prepared import Prepared
+from surgeon.pipeline.prepared import prepared
 from surgeon.pipeline.run import Run, compare_whole, untaken
 from surgeon.pipeline.source import ModelLike, Source
 from surgeon.proof.cache import ProofCache, place_of_proofs
-from surgeon.report import Applied, Report
+from surgeon.report import Report
 from surgeon.rules.driver import operators
 from surgeon.rules.rule import ModelRule, Stage
 from surgeon.visible import visible
@@ -97,65 +94,22 @@ def rewrite_source(source: Source, options: Options) -> Result:
         lacks_opset = not declares_opset(source.look()) and not needs_opset(source.look())
         if lacks_opset:  # a rewrite may write the first node that needs one
             source = source.changed(with_opset(source.look()))
-        source, options, prepared = _prepared(source, options, known)
+        given = source.look()
+        first = prepared(given, options, source.base, known)
+        if first.model is not given:
+            source = source.changed(first.model)
+        if first.shapes is not None:
+            options = replace(options, shapes=first.shapes)
         if functions:
             result = _with_functions(functions, source, options, known)
         else:
             model, report = Run(source, options, known).result()
             result = Result(model, report, source.base, source.files)
-        result.report.applied = [*prepared.applied, *result.report.applied]
-        result.report.warnings = [*options.notes, *known.warnings, *prepared.warnings, *result.report.warnings]
+        result.report.applied = [*first.applied, *result.report.applied]
+        result.report.warnings = [*options.notes, *known.warnings, *first.warnings, *result.report.warnings]
         if lacks_opset and not needs_opset(result.model):
             drop_opset(result.model)
         return result
-
-
-def _prepared(source: Source, options: Options, known: ProofCache) -> tuple[Source, Options, Prepared]:
-    """The model as it is to be rewritten: with types of all outputs, sizes of their own, and what was asked for."""
-    shapes = options.shapes
-    if options.declared:
-        from surgeon.pipeline.declaring import with_declared  # a plain rewrite starts without it
-
-        source = source.changed(with_declared(source.look(), options.declared))
-    prepared = Prepared(source.look(), []).then(with_output_types(source.look(), base=source.base))
-    if options.target.ties_sizes:
-        prepared = prepared.then(with_own_names(prepared.model, base=source.base, shapes=shapes))
-    if options.inputs:
-        from surgeon.pipeline.inputs import with_forms  # a plain rewrite starts without it
-
-        prepared = prepared.then(with_forms(prepared.model, options.inputs, base=source.base, shapes=shapes))
-        shapes = {}
-    asked: dict[str, Any] = {"base": source.base, "shapes": shapes}
-    if options.batch_axes is not None:
-        from surgeon.pipeline.dynamic_batch import with_dynamic_batch  # nor without it
-
-        prepared = prepared.then(with_dynamic_batch(prepared.model, options.batch_axes, **asked))
-    if options.detections is not None:
-        from surgeon.pipeline.fixed_rows import with_fixed_rows  # nor without it
-
-        prepared = prepared.then(with_fixed_rows(prepared.model, options.detections, **asked))
-    asked["proves"] = options.proves
-    if options.allow_narrowing:
-        from surgeon.pipeline.narrowing import with_narrower_types  # nor without it
-
-        prepared = prepared.then(with_narrower_types(prepared.model, options.target, **asked))
-    if options.symmetric_int8:
-        from surgeon.pipeline.symmetric_int8 import with_symmetric_int8  # nor without it
-
-        standard = partial(_with_standard_operators, source, replace(options, shapes=shapes), known)
-        prepared = prepared.then(with_symmetric_int8(prepared.model, standard, **asked))
-    if not prepared.applied:
-        return source, options, prepared
-    return source.changed(prepared.model), replace(options, shapes=shapes), prepared
-
-
-def _with_standard_operators(
-    source: Source, options: Options, known: ProofCache, model: ModelProto
-) -> tuple[ModelProto, list[Applied]]:
-    """The model with ONNX's own operators in place of ONNX Runtime's."""
-    passes = tuple(p for p in options.selected if p.standardizes)
-    made, report = Run(source.changed(model), replace(options, selected=passes), known).result()
-    return made, report.applied
 
 
 # ---- functions over a gs.Graph ---------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ other operators of com.microsoft     What the pass contrib makes of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,9 +19,11 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from surgeon.errors import ModelError
 from surgeon.ir.files import with_weights
 from surgeon.ir.operators import MOVES, OPERATORS
-from surgeon.ir.protos import names_read
+from surgeon.ir.protos import copied, names_read
 from surgeon.ir.run import Runner, Unrunnable
-from surgeon.pipeline.prepared import SYMMETRIC_CHANGE, Prepared, Text, change, fresh_name
+from surgeon.pipeline.prepared import Asked, Prepared, Text, applied, fresh_name
+from surgeon.pipeline.run import Run
+from surgeon.pipeline.source import Source
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import EVERYDAY
 from surgeon.proof.valid import valid_feeds
@@ -53,38 +55,33 @@ class Quantizer(NamedTuple):
         return (limits.min - zero) * scale, (limits.max - zero) * scale
 
 
-def with_symmetric_int8(
-    model: ModelProto,
-    standard: Callable[[ModelProto], tuple[ModelProto, list[Applied]]],
-    *,
-    base: Path | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    proves: bool = True,
-) -> Prepared:
+def prepare(asked: Asked) -> Prepared:
     """The model with activations quantized around zero.
 
-    `standard` writes operators of com.microsoft in ONNX's own. The new model is run next to the original and to one
+    The new model is run next to the original and to one
     without those quantizers, on drawn inputs. Raises ModelError where it is farther from that than the original's own
     quantization explains, or cannot be run.
     """
-    source = with_weights(model, base)
-    made, applied = standard(_with_numbers(source))
+    model, options = asked.model, asked.options
+    source = with_weights(model, asked.base)
+    made, first = _standardized(_with_numbers(source), asked)
     found, left = _quantizers(made)
     if not found:
         return Prepared(model, [], [f"no activation became symmetric int8: {left or 'none has a zero point'}"])
-    exact, before = _copy(made), [Text.of(q.node) for q in found]
+    exact, before = copied(made), [Text.of(q.node) for q in found]
     _change(exact, _quantizers(exact)[0], _unquantized)
     _change(made, found, _centred)
-    errors = _measured(source, made, exact, shapes or {}) if proves else None
+    errors = _measured(source, made, exact, options.shapes) if options.proves else None
     after = [Text.of(q.node) for q in found]
-    record = change(before, after, "the activations")(SYMMETRIC_CHANGE, errors and errors[1])
-    return Prepared(made, [*applied, record], [_said(len(found), errors), *([f"others stay: {left}"] if left else [])])
+    record = applied("symmetric-int8", before, after, "the activations", error=errors and errors[1])
+    return Prepared(made, [*first, record], [_said(len(found), errors), *([f"others stay: {left}"] if left else [])])
 
 
-def _copy(model: ModelProto) -> ModelProto:
-    made = ModelProto()
-    made.CopyFrom(model)
-    return made
+def _standardized(model: ModelProto, asked: Asked) -> tuple[ModelProto, list[Applied]]:
+    """The model with ONNX's own operators in place of ONNX Runtime's."""
+    passes = tuple(p for p in asked.options.selected if p.standardizes)
+    made, report = Run(Source(model, asked.base), replace(asked.options, selected=passes), asked.known).result()
+    return made, report.applied
 
 
 def _said(count: int, errors: tuple[float, float] | None) -> str:
@@ -231,7 +228,7 @@ PLAIN = {
 
 def _with_numbers(source: ModelProto) -> ModelProto:
     """A copy in which dequantized numbers are computed with, and quantized."""
-    model = _copy(source)
+    model = copied(source)
     constants, fresh = _constants(model), fresh_name(model)
     opset = next((o.version for o in model.opset_import if not o.domain), 1)
     written: list[NodeProto] = []
@@ -471,4 +468,4 @@ def _part(found: np.ndarray, ideal: np.ndarray, of: Callable[[np.ndarray], float
     return of(np.abs(found.astype(np.float64) - wide)[finite] / top) if finite.any() else 0.0
 
 
-__all__ = ["with_symmetric_int8"]
+__all__ = ["prepare"]

@@ -10,6 +10,7 @@ from typing import Any
 
 from surgeon.errors import SurgeonError
 from surgeon.ir.files import as_text, read
+from surgeon.ir.protos import label_of
 from surgeon.pipeline.check import Untaken, mended_by
 from surgeon.targets.target import Target
 from surgeon.trt.log import PolygraphyLog
@@ -60,7 +61,7 @@ def parser_error(error: Any, proto: Any) -> Untaken:
     nodes = proto.graph.node
     if not name and 0 <= error.node() < len(nodes) and op in ("", nodes[error.node()].op_type):
         node = nodes[error.node()]
-        return Untaken(label(node), node.op_type, why)
+        return Untaken(label_of(node), node.op_type, why)
     return Untaken(name, op, why)
 
 
@@ -70,7 +71,7 @@ def _builder_error(line: str, proto: Any) -> Untaken:
     if not named:
         return Untaken("", "", why)
     node = max(named, key=lambda n: len(n.name))
-    return Untaken(label(node), node.op_type, why)
+    return Untaken(label_of(node), node.op_type, why)
 
 
 def _mending(source: Path, target: Target) -> dict[str, str]:
@@ -78,11 +79,6 @@ def _mending(source: Path, target: Target) -> dict[str, str]:
         return mended_by(source, target=target)
     except SurgeonError:  # surgeon does not read the model either: then there is nothing to advise
         return {}
-
-
-def label(node: Any) -> str:
-    """A NodeProto as reports call it: its name, or its operator and first output."""
-    return node.name or f"{node.op_type} -> {node.output[0] if node.output else '?'}"
 
 
 def refusal_lines(trt: Any, source: Path, found: Sequence[Untaken]) -> list[str]:

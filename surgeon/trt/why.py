@@ -11,6 +11,7 @@ from onnx import ModelProto, NodeProto
 
 from surgeon.errors import SurgeonError, UsageError
 from surgeon.ir.files import read
+from surgeon.ir.protos import label_of
 from surgeon.ir.schemas import schema
 from surgeon.pipeline.check import mended_by
 from surgeon.targets import plugins, tables
@@ -18,7 +19,6 @@ from surgeon.targets.names import printed_version
 from surgeon.targets.releases import Version, dotted
 from surgeon.targets.target import Target
 from surgeon.trt.causes import CAUSES, REWRITE, Cause, Weight
-from surgeon.trt.refusals import label
 
 NEWEST_OPSET = 25
 IMPORTED = Cause(
@@ -101,10 +101,10 @@ def in_model(finding: Finding, log: str, model: str | Path, target: Target) -> F
     if node is None:
         return finding
     try:
-        passes = mended_by(model, target=target).get(label(node), "")
+        passes = mended_by(model, target=target).get(label_of(node), "")
     except SurgeonError:  # surgeon does not rewrite the model: then there is no pass to name
         passes = ""
-    return replace(finding, node=label(node), operator=node.op_type, mended_by=passes)
+    return replace(finding, node=label_of(node), operator=node.op_type, mended_by=passes)
 
 
 def release_of(log: str) -> Target | None:

@@ -10,10 +10,11 @@ import onnx
 import onnx.parser
 import onnxruntime
 import pytest
+from helpers import prepare
 
 import surgeon
 from surgeon.app.cli import main
-from surgeon.pipeline.fixed_rows import Dependent, with_fixed_rows
+from surgeon.pipeline.detections import Dependent
 from surgeon.proof.whole import prove_models
 
 # As YOLO is exported with its post-processing: picture, box, score and class of each detection; and the indices.
@@ -96,7 +97,7 @@ def test_where_nothing_is_found_no_row_counts() -> None:
 
 def test_what_is_cut_off_behind_keeps_its_rows() -> None:
     model = kept("Neg (found)")
-    made = with_fixed_rows(model, 25).model
+    made = prepare("detections", model, detections=25).model
     rng = np.random.default_rng(0)
     feeds = {"boxes": rng.random((30, 4)).astype(np.float32), "scores": rng.random(30).astype(np.float32)}
     (rows,), (padded, number) = run(model, feeds), run(made, feeds)
@@ -115,7 +116,7 @@ def test_what_is_cut_off_behind_keeps_its_rows() -> None:
 )
 def test_what_depends_on_all_rows_is_named(operator: str, output: str, why: str) -> None:
     with pytest.raises(Dependent, match=why):
-        with_fixed_rows(kept(operator, output), 25)
+        prepare("detections", kept(operator, output), detections=25)
 
 
 @pytest.mark.parametrize(

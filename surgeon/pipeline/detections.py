@@ -10,9 +10,8 @@ rows in front that it had without those. A node that makes something else of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count as count_from
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +19,11 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from surgeon.errors import ModelError, UsageError
 from surgeon.ir.files import with_weights
-from surgeon.ir.protos import all_nodes, reads_instead
+from surgeon.ir.protos import all_nodes, copied, label_of, reads_instead
 from surgeon.ir.run import Runner, Unrunnable
+from surgeon.pipeline.batches import named
 from surgeon.pipeline.nodewise import LOOSE, computed, is_equal, reads
-from surgeon.pipeline.prepared import ROWS_CHANGE, Prepared, Text, change, fresh_name
+from surgeon.pipeline.prepared import Asked, Prepared, Text, applied, fresh_name, unused
 from surgeon.proof.equality import TOLERANCE, compare
 from surgeon.proof.feeds import Feeds
 from surgeon.proof.valid import valid_feeds
@@ -68,35 +68,31 @@ class Dependent(ModelError):
     """A node computes something else of a row where rows of padding stand behind it."""
 
 
-def with_fixed_rows(
-    model: ModelProto, count: int, *, base: Path | None = None, shapes: Shapes | None = None
-) -> Prepared:
-    """The model with `count` rows from each NonMaxSuppression, and an output that says how many of them count.
-
-    base    the folder of external weights
-    shapes  sizes of inputs with symbolic dimensions
+def prepare(asked: Asked) -> Prepared:
+    """The model with N rows from each NonMaxSuppression, and an output that says how many of them count.
 
     Raises ModelError with the node that computes something else of padded rows, UsageError where there is nothing to
     pad.
     """
+    count, base, shapes = asked.options.detections or 0, asked.base, asked.options.shapes
     if count < 1:
         raise UsageError(f"a NonMaxSuppression returns at least one row, not {count}.")
-    source = with_weights(model, base)
+    source = with_weights(asked.model, base)
     nodes = [n for n in source.graph.node if _is_suppression(n)]
     if not nodes:
         inner = any(_is_suppression(n) for n in all_nodes(source.graph))
         where = "outside of the bodies of If and Loop" if inner else "in it"
         raise UsageError(f"the model has no NonMaxSuppression {where}, so no rows can be fixed.")
-    rows, many = _Trials(source, nodes, base, shapes or {}).run()
+    rows, many = _Trials(source, nodes, base, shapes).run()
     made, records = _written(source, nodes, count)
-    error, sizes = _compared(source, made, rows, base, shapes or {})
+    error, sizes = _compared(source, made, rows, base, shapes)
     for info in made.graph.output:
         dims = info.type.tensor_type.shape.dim
         if info.name in sizes and dims:
             dims[rows[info.name]].Clear()
             dims[rows[info.name]].dim_value = sizes[info.name]
     warnings = [CUT_OFF.format(label, count) for label in many]
-    return Prepared(made, [record(ROWS_CHANGE, error) for record in records], warnings)
+    return Prepared(made, [record._replace(max_error=error) for record in records], warnings)
 
 
 def _is_suppression(node: NodeProto) -> bool:
@@ -134,7 +130,7 @@ class _Trials:
         for name, tensor in found.items():
             if tensor.sized:
                 raise Dependent(f"the output '{name}' says how many rows there are, so their number cannot be fixed.")
-        many = [Text.of(n).label for n in self.nodes if given[n.input[1]].shape[:2] != (1, 1)]
+        many = [label_of(n) for n in self.nodes if given[n.input[1]].shape[:2] != (1, 1)]
         return {name: tensor.axis for name, tensor in found.items() if tensor.axis is not None}, many
 
     def _behind(self) -> list[NodeProto]:
@@ -145,7 +141,7 @@ class _Trials:
             if depends.isdisjoint(reads(node)):
                 continue
             if _is_suppression(node):
-                raise ModelError(f"{Text.of(node).label} reads what another one found, so their rows cannot be fixed.")
+                raise ModelError(f"{label_of(node)} reads what another one found, so their rows cannot be fixed.")
             found.append(node)
             depends.update(node.output)
         return found
@@ -158,8 +154,7 @@ class _Trials:
             names += [name for name in reads(node) if name not in made]
             made.update(node.output)
         weights = {t.name for t in self.model.graph.initializer}
-        copy = ModelProto()
-        copy.CopyFrom(self.model)
+        copy = copied(self.model)
         del copy.graph.output[:]
         wanted = [name for name in dict.fromkeys(names) if name not in weights]
         runs = tensors_of_a_run(copy, wanted, folder=self.base, shapes=self.shapes)
@@ -193,9 +188,8 @@ class _Trials:
         for place, name in enumerate(names):
             tensor = Tensor([a[place] for a in alone], [a[place] for a in padded], sized=sized)
             if why or not alone or not _is_placed(tensor):
-                label = Text.of(node).label
                 raise Dependent(
-                    f"the rows of {NMS} cannot be fixed: {label} ({node.op_type}) makes something else of them where "
+                    f"the rows of {NMS} cannot be fixed: {named(node)} makes something else of them where "
                     f"rows of padding stand behind them{f' ({why})' if why else ''}."
                 )
             self.tensors[name] = tensor
@@ -240,12 +234,9 @@ def _is_front(alone: np.ndarray, padded: np.ndarray, axis: int) -> bool:
 # ---- the new model ---------------------------------------------------------------------------------------------------
 
 
-def _written(
-    model: ModelProto, nodes: Sequence[NodeProto], count: int
-) -> tuple[ModelProto, list[Callable[[str, float | None], Applied]]]:
+def _written(model: ModelProto, nodes: Sequence[NodeProto], count: int) -> tuple[ModelProto, list[Applied]]:
     """The model with padded rows and outputs that say how many count, and the records of both."""
-    made = ModelProto()
-    made.CopyFrom(model)
+    made = copied(model)
     fresh, graph = fresh_name(made), made.graph
     opset = next(o.version for o in made.opset_import if o.domain in ("", "ai.onnx"))
     returned = {o.name for o in graph.output}
@@ -263,11 +254,12 @@ def _written(
         node.output[0] = fresh(name, "found")
         if name in returned:
             renamed[name] = fresh(name, "usable")
-        number = _free("detections", [*returned, *(o.name for o in graph.output)])
+        number = unused("detections", {o.name for o in graph.output})
         added = _padding(node.output[0], name, renamed.get(name), number, count, opset, fresh)
         written += added
         graph.output.append(helper.make_tensor_value_info(number, TensorProto.INT64, [1]))
-        records.append(change([before], [Text.of(n) for n in (node, *added)], before.label, [name, number]))
+        after = [Text.of(n) for n in (node, *added)]
+        records.append(applied("detections", [before], after, before.label, [name, number]))
     del graph.node[:]
     graph.node.extend(written)
     del graph.value_info[:]
@@ -296,11 +288,6 @@ def _padding(
         node.input[:] = [names.get(name, name) for name in node.input]
         node.output[:] = [names[name] for name in node.output]
     return f.nodes
-
-
-def _free(stem: str, taken: Collection[str]) -> str:
-    """A name for an output that no other one has."""
-    return next(name for k in count_from(1) if (name := stem if k == 1 else f"{stem}_{k}") not in taken)
 
 
 def _compared(
@@ -342,4 +329,4 @@ def _run(runner: Runner, feeds: Feeds) -> list[np.ndarray]:
         raise ModelError(f"the rows cannot be fixed: ONNX Runtime does not run what was written: {error}.") from None
 
 
-__all__ = ["Dependent", "with_fixed_rows"]
+__all__ = ["Dependent", "prepare"]
