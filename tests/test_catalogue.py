@@ -29,6 +29,7 @@ from onnx import numpy_helper
 import surgeon
 from surgeon.ir.attributes import constant_value
 from surgeon.rules import registry
+from surgeon.rules.rule import Stage
 
 CORPUS = Path(__file__).parent / "corpus"
 INDEX: list[dict[str, Any]] = json.loads((CORPUS / "index.json").read_text(encoding="utf-8"))
@@ -593,6 +594,48 @@ def test_the_best_form_is_not_touched(column: str) -> None:
         )
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def _larger(file: str, passes: list[Path]) -> list[str]:
+    """The passes of CLEAN without which the file becomes a smaller model."""
+    given: dict[str, Any] = {"target": "10.9", "verify": "none", "passes": passes}
+    known = {p.name: p.stages for p in registry.passes(passes)}
+    together = surgeon.rewrite(CORPUS / file, **given)
+    parts = {name for applied in together.report.applied for name in applied.pass_name.split("+")}
+    found = []
+    for name in sorted(n for n in parts if Stage.CLEAN in known[n]):
+        without = surgeon.rewrite(CORPUS / file, skip=[name], **given)
+        lost = _counts(without.model.graph) - _counts(together.model.graph)
+        if _counts(together.model.graph).total() > _counts(without.model.graph).total():
+            found.append(f"{file}: without {name} it has {dict(lost)}")
+    return found
+
+
+def _counts(graph: onnx.GraphProto) -> Counter[str]:
+    """The operators of a graph and of its bodies, but for constants."""
+    found = Counter(node.op_type for node in graph.node if node.op_type != "Constant")
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                found += _counts(attribute.g)
+    return found
+
+
+def test_clean_takes_away_nothing_that_a_pattern_reads() -> None:
+    """No file becomes smaller where a pass of CLEAN is left out. A file for each spelling."""
+    files = {(row["module"], row["sequence"], row["dynamic"]): row["file"] for row in INDEX}.values()
+    assert [line for file in files for line in _larger(file, [])] == []
+
+
+def test_a_clean_pass_that_takes_something_away_is_seen(tmp_path: Path) -> None:
+    """Softplus of YOLOv4's Mish is divided by its beta, 1."""
+    (tmp_path / "neutral.py").write_text(
+        '"""x / 1 is x."""\nfrom surgeon import Stage, rule, var\nx = var("x")\n\n\n'
+        "@rule(x / 1.0, stage=Stage.CLEAN)\ndef drop(b, x):\n    return x\n"
+    )
+    assert _larger("Mish_manual_yolov4__dynamo_noopt_op18.onnx", [tmp_path]) == [
+        "Mish_manual_yolov4__dynamo_noopt_op18.onnx: without neutral it has {'Mish': 1}"
+    ]
 
 
 # ---- epsilons that were lost on the way to the file ------------------------------------------------------------------
