@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Builder
+from surgeon import Builder, Target
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.operators import KEEP_ORDER
 
 from ._shapes import input_of
 
 COUNT = KEEP_ORDER | {"Cast"}
+
+
+def lacks_nonzero(target: Target) -> bool:
+    """Whether a target does not import NonZero."""
+    return not target.imports("NonZero")
 
 
 def mask_of(b: Builder, places: Value) -> Value | None:

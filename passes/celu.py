@@ -14,7 +14,7 @@ Price     [1,64,56,56] in ONNX Runtime on one thread: 3 nodes, 0.43 ms next to 0
 
 from __future__ import annotations
 
-from surgeon import Stage, attr, const, no_match, op, require, rule, var
+from surgeon import Stage, attr, const, op, require, rule, var
 from surgeon.rules.pattern import Pattern
 
 from ._types import require_op
@@ -36,10 +36,8 @@ def fuse(b, x, alpha, divisor):
     return b.Celu(x, alpha=float(alpha))
 
 
-@rule(op.Celu(x, alpha=attr("alpha")), stage=Stage.FUSE)
-def plain(b, x, alpha):
-    if alpha != 1:
-        no_match()
+@rule(op.Celu(x, alpha=1.0), stage=Stage.FUSE)
+def plain(b, x):
     require_op(b, "Elu", x)
     return b.Elu(x, alpha=1.0)
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, no_match, op, require, require_some, rule, var
+from surgeon import Builder, Stage, Target, attr, no_match, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import FLOATS
 from surgeon.targets.clamping import HIGHEST, LOWEST, MIRRORED, beyond, why_clamped
@@ -27,12 +27,18 @@ from surgeon.targets.clamping import HIGHEST, LOWEST, MIRRORED, beyond, why_clam
 x, y, condition = var("x"), var("y"), var("condition")
 
 
+def cuts(target: Target) -> bool:
+    """Whether a target cuts int64."""
+    return not target.int64
+
+
 @rule(
     op.Less(x, y) | op.LessOrEqual(x, y) | op.Greater(x, y) | op.GreaterOrEqual(x, y) | op.Equal(x, y),
     stage=Stage.FUSE,
+    targets=cuts,
 )
 def compare(b, x, y):
-    if b.target.int64 or why_clamped(b.root) is None:
+    if why_clamped(b.root) is None:
         no_match()
     name, (x, y) = b.root.op, b.root.inputs
     if b.value(y) is None:
@@ -48,11 +54,11 @@ def compare(b, x, y):
     return b.Not(below) if name == "Greater" else below
 
 
-@rule(op.Cast(op.Where(condition, x, y)), stage=Stage.FUSE)
-def chosen(b, condition, x, y):
-    if b.target.int64 or b.root.attr("to") not in FLOATS or why_clamped(b.root) is None:
+@rule(op.Cast(op.Where(condition, x, y), to=attr("to", among=FLOATS)), stage=Stage.FUSE, targets=cuts)
+def chosen(b, condition, x, y, to):
+    if why_clamped(b.root) is None:
         no_match()
-    return b.Where(condition, *(_float(b, side, b.root.attr("to")) for side in (x, y)))
+    return b.Where(condition, *(_float(b, side, to) for side in (x, y)))
 
 
 def _equal(b: Builder, x: Value, numbers: np.ndarray) -> Value:

@@ -27,7 +27,7 @@ from ._types import require_op, takes_type
 
 Bound = Value | np.ndarray | None  # an array where an attribute holds it
 
-x, low, high = var("x"), const("low"), const("high")
+x, low, high = var("x"), const("low", size=1), const("high", size=1)
 some_low, some_high = var("some_low"), var("some_high")
 
 
@@ -37,7 +37,7 @@ some_low, some_high = var("some_low"), var("some_high")
     stage=Stage.FUSE,
 )  # fmt: skip
 def fuse(b, x, low, high):
-    if not (low.size == high.size == 1 and fits(b, x, low.shape) and fits(b, x, high.shape)):
+    if not (fits(b, x, low.shape) and fits(b, x, high.shape)):
         no_match()
     bottom, top = low.reshape(()), high.reshape(())
     require(bottom <= top, f"the lower bound {bottom:g} is above the upper one {top:g}")
@@ -50,13 +50,13 @@ def fuse(b, x, low, high):
     stage=Stage.FUSE,
 )
 def fuse_relu(b, x, high):
-    if not (high.size == 1 and fits(b, x, high.shape) and high.reshape(()) >= 0):
+    if not (fits(b, x, high.shape) and high.reshape(()) >= 0):
         no_match()
     require_op(b, "Clip", x)
     return b.Clip(x, min=0.0, max=float(high.reshape(())))
 
 
-@rule(op.Clip(x, 0) | op.Max(x, low), stage=Stage.FUSE)
+@rule(op.Clip(x, 0) | op.Max(x, const("low")), stage=Stage.FUSE)
 def relu(b, x, low=None):
     if low is not None and (low.any() or not fits(b, x, low.shape)):  # NaN is some number to `any`
         no_match()
@@ -76,9 +76,9 @@ def decompose(b, x, some_low=None, some_high=None):
     return _below(b, _above(b, x, some_low), some_high)
 
 
-@rule(op.Relu(x), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Relu(x), stage=Stage.LOWER, strategy="decompose", cures=True)
 def decompose_relu(b, x):
-    if b.target.takes(b.root) is None or not takes_type(b, "Max", b.dtype(x)):
+    if not takes_type(b, "Max", b.dtype(x)):
         no_match()
     return b.Max(x, 0)
 

@@ -29,7 +29,7 @@ from ._shapes import input_of
 INT8, FLOAT = TensorProto.INT8, TensorProto.FLOAT
 
 x, scale, zero, table, rows = (var(name) for name in ("x", "scale", "zero", "table", "rows"))
-weights, steps = const("weights"), const("steps")
+weights, steps = const("weights", dtype=INT8), const("steps", dtype=FLOAT)
 
 
 @rule(op.DequantizeLinear(x, scale, zero | None), stage=Stage.FUSE)
@@ -39,7 +39,7 @@ def computed(b, x, scale, zero=None):
     weights = b.value(x)
     if weights is None:
         no_match()
-    return b.node("DequantizeLinear", [b.constant(weights), scale, zero], 1, "", b.root.attrs)
+    return b.again([b.constant(weights), scale, zero])
 
 
 @rule(op.DequantizeLinear(op.Gather(table, rows), scale, zero | None), stage=Stage.FUSE)
@@ -103,10 +103,10 @@ def _as_vector(b: Builder, constant: Value) -> Value:
     return b.constant(known.reshape(1))
 
 
-@rule(op.Pad(x, ...), stage=Stage.FUSE)
+@rule(op.Pad(var("x", dtype=INT8), ...), stage=Stage.FUSE)
 def padded(b, x):
     """By a number of int8: it is carried in fp32, which holds it."""
-    if b.dtype(x) != INT8 or not _refused(b, b.root) or b.opset < 11:
+    if not _refused(b, b.root) or b.opset < 11:
         no_match()
     _, pads, *rest = b.root.inputs
     number, axes = (rest + [None])[0], rest[1:]
@@ -114,12 +114,12 @@ def padded(b, x):
     if by is None:
         no_match()
     wide = [b.Cast(x, to=FLOAT), pads, b.constant(by, FLOAT), *axes]
-    return b.Cast(b.node("Pad", wide, 1, "", b.root.attrs), to=INT8)
+    return b.Cast(b.again(wide), to=INT8)
 
 
 @rule(op.DequantizeLinear(weights, steps, const("zeros")), stage=Stage.LOWER, strategy="decompose")
 def quantized(b, weights, steps, zeros):
-    if weights.dtype != np.int8 or steps.dtype != np.float32 or zeros.any():
+    if zeros.any():
         no_match()
     along = [1] * weights.ndim
     if steps.size > 1:

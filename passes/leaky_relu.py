@@ -25,7 +25,6 @@ import numpy as np
 
 from surgeon import DOMAIN, Builder, Stage, attr, const, meaning, no_match, op, require, rule, var
 from surgeon.ir.graph import Node, Value
-from surgeon.ir.lattice import FLOATS
 
 from ._linear import FORMS, fits, same_slope, slopes
 from ._shapes import output_of
@@ -60,16 +59,14 @@ def without_slope(b, x):
 
 
 bend = op.LeakyRelu(x, alpha=attr("alpha")) | op.Relu(x)
-first, second = const("first"), const("second")
+first, second = const("first", size=1), const("second", size=1)
 
 
 @rule((bend * first) * second | (bend * first) / second, stage=Stage.FUSE)
 def one_scale(b, x, first, second, alpha=None):
     """0.5 * ((1 + alpha) * x + (1 - alpha) * abs(x)) is LeakyRelu(x) times 2 times 0.5."""
     shape = np.broadcast_shapes(first.shape, second.shape)
-    if not first.size == second.size == 1 or not fits(b, x, shape) or b.dtype(x) not in FLOATS:
-        no_match()
-    if b.root.op == "Div" and not second.all():
+    if not fits(b, x, shape) or (b.root.op == "Div" and not second.all()):
         no_match()
     scale = np.asarray(first.astype(float) / second if b.root.op == "Div" else first.astype(float) * second).reshape(())
     require(holds(b, x, float(scale)), "the product of the factors does not fit into their type")
@@ -85,8 +82,8 @@ layer = (
 
 @rule(op.LeakyRelu(layer | layer + shift, alpha=attr("alpha")) * scale, stage=Stage.FUSE)
 def scaled(b, x, weight, scale, alpha, bias=None, shift=None):
-    factor = float(scale.reshape(-1)[0])
-    if scale.size != 1 or not factor > 0:
+    factor = float(scale.reshape(()))
+    if not factor > 0:
         no_match()
     activation, layer = _matched(b, ("LeakyRelu",)), _matched(b, LAYERS)
     require(

@@ -57,10 +57,8 @@ def decompose(b):
     return _loop(b, [steps, true, *states], ends=False)
 
 
-@rule(op.Loop(...), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Loop(...), stage=Stage.LOWER, strategy="decompose", cures=numbered_rows)
 def scalar_number(b):
-    if not b.target.has(numbered_rows) or numbered_rows.check(b.root) is None:
-        no_match()
     require(not reads_of_function(b.root.bodies[0]), "its body reads an attribute of its function")
     return _loop(b, b.root.inputs, numbered=True)
 

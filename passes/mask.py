@@ -24,14 +24,14 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
-from surgeon import Builder, Stage, const, no_match, op, require, require_some, rule, var
+from surgeon import Builder, Stage, attr, const, no_match, op, require, require_some, rule, var
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import FLOATS
 from surgeon.ir.operators import ELEMENTWISE, KEEP_ORDER
 from surgeon.rules.rule import Decline
 
 from ._counting import counted
-from ._places import COUNT, mask_of, same_places, see, takes_first
+from ._places import COUNT, lacks_nonzero, mask_of, same_places, see, takes_first
 from ._scattering import neutral
 from ._shapes import dims, input_of
 
@@ -235,11 +235,12 @@ sizes_of_places, sizes_of_positions = op.Shape(places), op.Shape(op.NonZero(var(
     op.Gather(sizes_of_places, 0) | op.Gather(sizes_of_positions, 1)
     | op.Slice(sizes_of_places, 0, 1, ...) | op.Slice(sizes_of_positions, 1, var("end"), ...),
     stage=Stage.FUSE,
+    targets=lacks_nonzero,
 )  # fmt: skip
 def count(b, places=None, mask=None, end=None):
     mask = mask_of(b, places) if places is not None else mask
     of_a_part = any(n.key == "Shape" and (n.attr("start") or n.attr("end") is not None) for n in b.matched)
-    if mask is None or of_a_part or b.target.imports("NonZero"):
+    if mask is None or of_a_part:
         no_match()
     rank = b.known_rank(mask)
     shape = require_some(b.shape(b.root.outputs[0]), "how many sizes it takes is not known")
@@ -255,14 +256,11 @@ def known_places(b, known):
     return b.constant(np.stack(np.nonzero(np.atleast_1d(known))).astype(np.int64))
 
 
-@rule(op.NonZero(op.ConstantOfShape(var("sizes"))), stage=Stage.FUSE)
-def all_places(b, sizes):
-    filled = next(n.attr("value") for n in b.matched if n.key == "ConstantOfShape")
-    if filled is None or not numpy_helper.to_array(filled).all() or b.target.imports("NonZero"):
+@rule(op.NonZero(op.ConstantOfShape(var("sizes"), value=attr("filled"))), stage=Stage.FUSE, targets=lacks_nonzero)
+def all_places(b, sizes, filled):
+    if filled is None or not numpy_helper.to_array(filled).all():
         no_match()
-    rank = (b.shape(sizes) or (None,))[0]
-    if not isinstance(rank, int):
-        raise Decline("the rank of the mask is not known")
+    rank = b.static_size(sizes, 0)
     require(rank, "the mask has no dimensions")
     numbers = [b.Gather(sizes, np.asarray(axis), axis=0) for axis in range(rank)]
     along = [counted(b, number) for number in numbers]

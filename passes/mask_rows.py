@@ -26,7 +26,7 @@ from surgeon import ANY, Builder, Stage, const, no_match, op, require, require_s
 from surgeon.ir.graph import Node, Value
 from surgeon.rules.rule import Decline
 
-from ._places import mask_of, takes_first
+from ._places import lacks_nonzero, mask_of, takes_first
 from ._row_rules import Rows
 from ._rows import Reading
 from ._scattering import REDUCTIONS, counted, neutral
@@ -36,7 +36,12 @@ data, places, updates = var("data"), var("places"), var("updates")
 NO_ROWS = "its places, or what is written there, are of no rows"
 
 
-@rule(op.ScatterND(data, places, updates) | op.ScatterElements(data, places, updates), stage=Stage.FUSE, fallback=True)
+@rule(
+    op.ScatterND(data, places, updates) | op.ScatterElements(data, places, updates),
+    stage=Stage.FUSE,
+    targets=lacks_nonzero,
+    fallback=True,
+)
 def write(b, data, places, updates):
     reading = _reading(b, places)
     rows, of_updates = reading.axis(places, NO_ROWS), reading.axis(updates, NO_ROWS)
@@ -51,7 +56,7 @@ def write(b, data, places, updates):
     at, target = taken.again(places), data
     if b.root.op == "ScatterElements" and not _is_room(b, data, at, along):
         target, at = _with_room(b, data, at, written, along)
-    made = b.node(b.root.op, [target, at, written], 1, "", b.root.attrs)
+    made = b.again([target, at, written])
     if target is not data:
         made = b.Slice(made, [0], vector_of(b, [size(b, data, along)]), [along])
     return made if reduction != "none" else b.Where(b.Greater(taken.count, 0), made, data)
@@ -78,6 +83,7 @@ def _with_room(b: Builder, data: Value, places: Value, written: Value, axis: int
     op.ReduceSum(updates, ...) | op.ReduceMean(updates, ...) | op.ReduceProd(updates, ...) | op.ReduceMax(updates, ...)
     | op.ReduceMin(updates, ...),
     stage=Stage.FUSE,
+    targets=lacks_nonzero,
     fallback=True,
 )  # fmt: skip
 def reduce(b, updates):
@@ -90,7 +96,7 @@ def reduce(b, updates):
     taken = _Taken(b, reading.needed(updates))
     filled = taken.filled(taken.again(updates), rows, "ReduceSum" if mean else b.root.op)
     if not mean:
-        return b.node(b.root.op, [filled, *b.root.inputs[1:]], 1, "", b.root.attrs)
+        return b.again([filled, *b.root.inputs[1:]])
     total = b.ReduceSum(filled, axes=axes, keepdims=b.root.attr("keepdims"))
     count = b.Max(b.Cast(taken.count, to=b.dtype(updates)), 1.0)
     return b.Div(total, b.Reshape(count, np.zeros(0, np.int64)))
@@ -99,9 +105,10 @@ def reduce(b, updates):
 @rule(
     op.ScatterND(data, op.Transpose(op.NonZero(op.Expand(op.Unsqueeze(var("mask"), ...), ANY))), updates),
     stage=Stage.FUSE,
+    targets=lacks_nonzero,
 )
 def whole_rows(b, data, mask, updates):
-    if b.target.imports("NonZero") or b.root.attr("reduction") not in (None, "none"):
+    if b.root.attr("reduction") not in (None, "none"):
         no_match()
     spread = next(n for n in b.matched if n.key == "Expand")
     places = input_of(b.root, 1)
@@ -140,7 +147,7 @@ def _are_of(b: Builder, rows: Value, mask: Value) -> bool:
         return False
 
 
-@rule(op.Gather(updates, const("number")), stage=Stage.FUSE)
+@rule(op.Gather(updates, const("number")), stage=Stage.FUSE, targets=lacks_nonzero)
 def take(b, updates, number):
     reading = _reading(b, updates)
     rows, shape = reading.axis(updates, NO_ROWS), reading.shape(updates)
@@ -152,8 +159,8 @@ def take(b, updates, number):
 
 
 def _reading(b: Builder, value: Value) -> Reading:
-    """What is known of the tensors behind a mask; another pass's business where there is no mask."""
-    if b.target.imports("NonZero") or not b.root.graph.of(["NonZero"]):
+    """What is known of the tensors behind a mask; declines where there is no mask."""
+    if not b.root.graph.of(["NonZero"]):
         no_match()
     reading = Reading(b)
     if reading.state(value) is None:

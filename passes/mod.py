@@ -32,13 +32,18 @@ INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 a, divisor, by = var("a"), const("divisor"), var("by")
 
 
-@rule(op.Mod(a, by, fmod=attr("fmod")), stage=Stage.LOWER, strategy="decompose")
+@rule(
+    op.Mod(a, by, fmod=attr("fmod")),
+    stage=Stage.LOWER,
+    strategy="decompose",
+    targets=lambda target: target.imports("Mod"),
+)
 def decompose_others(b, a, by, fmod):
     dtype = b.dtype(a)
-    if not b.target.imports("Mod") or dtype in INTEGERS or not dtype:
+    if dtype in INTEGERS or not dtype:
         no_match()
     if dtype not in FLOATS:
-        return wrapped(b, b.node("Mod", [carried(b, a), carried(b, by)], 1, "", b.root.attrs), dtype)
+        return wrapped(b, b.again([carried(b, a), carried(b, by)]), dtype)
     if fmod:
         no_match()
     require(takes_type(b, "Equal", dtype), f"Equal takes no such numbers at opset {b.opset}")
@@ -47,10 +52,13 @@ def decompose_others(b, a, by, fmod):
     return b.Where(b.And(apart, b.Not(b.Equal(rest, 0.0))), b.Add(rest, by), rest)
 
 
-@rule(op.Mod(a, divisor, fmod=attr("fmod")), stage=Stage.LOWER, strategy="decompose")
+@rule(
+    op.Mod(a, divisor, fmod=attr("fmod")),
+    stage=Stage.LOWER,
+    strategy="decompose",
+    targets=lambda target: not target.imports("Mod"),
+)
 def decompose(b, a, divisor, fmod):
-    if b.target.imports("Mod"):
-        no_match()
     require(not fmod and b.dtype(a) in INTEGERS, "it is not a Mod of integers")
     require(divisor.all(), "the divisor is 0")
     largest = max(divisor.reshape(-1).tolist(), key=abs)

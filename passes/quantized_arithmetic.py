@@ -48,13 +48,17 @@ x, scale, zero = var("x"), var("scale"), var("zero")
 
 
 @rule(
-    op.DequantizeLinear(op.QuantizeLinear(x, const("scale"), const("zero")), const("other"), const("other_zero")),
+    op.DequantizeLinear(
+        op.QuantizeLinear(var("x", dtype=FLOAT), const("scale"), const("zero", dtype=TensorProto.UINT8)),
+        const("other"),
+        const("other_zero"),
+    ),
     stage=Stage.LOWER,
     strategy="decompose",
 )
 def around_128(b, x, scale, zero, other, other_zero):
     same = np.array_equal(scale, other) and np.array_equal(zero, other_zero)
-    if zero.dtype != np.uint8 or not same or not (zero == 128).all() or b.dtype(x) != FLOAT:
+    if not same or not (zero == 128).all():
         no_match()
     quantize = b.root.inputs[0].producer
     centred = np.zeros(zero.shape, np.int8)

@@ -8,16 +8,15 @@ Exact     Bit for bit. Weights of 8 bits and fewer stay as they are.
 """
 
 import numpy as np
+from onnx import TensorProto
 
-from surgeon import Stage, attr, const, no_match, op, require, rule
+from surgeon import Stage, attr, const, op, require, rule
 
-quantized, scale, zero = const("quantized"), const("scale"), const("zero")
+quantized, scale, zero = const("quantized", dtype=TensorProto.INT32), const("scale"), const("zero")
 
 
 @rule(op.DequantizeLinear(quantized, scale, zero | None, axis=attr("axis")), stage=Stage.CLEAN)
 def quantized_bias(b, quantized, scale, axis, zero=None):
-    if quantized.dtype != np.int32:
-        no_match()
     require(not b.root.outputs[0].is_output, "it names an output of the graph")
     require(zero is None or not zero.any(), "its zero point is not 0")
     require(scale.size, "its scale has no number")

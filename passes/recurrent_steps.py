@@ -32,12 +32,11 @@ State = tuple[Value | None, ...]  # None before the first step: zeros
     op.LSTM(var("x"), ...) | op.GRU(var("x"), ...) | op.RNN(var("x"), ...),
     stage=Stage.LOWER,
     strategy="decompose",
+    cures=True,
 )
 def steps(b, x):
-    if b.target.takes(b.root) is None:
-        no_match()
-    if b.target.has(unnamed_output) and unnamed_output.check(b.root):
-        no_match()  # the pass respell names it
+    if b.target.refuses(b.root, unnamed_output):
+        no_match()  # respell names it
     kind, direction = b.root.op, b.root.attr("direction") or "forward"
     given = [*b.root.inputs, *[None] * 8][:8]
     weights, states = (require_some(b.value(v), "its weights are computed") for v in given[1:3])

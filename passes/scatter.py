@@ -70,13 +70,11 @@ def decompose_elements(b, data, indices, updates, axis, reduction):
 
 
 @rule(
-    op.ScatterND(data, indices, updates, reduction=attr("reduction")),
+    op.ScatterND(data, indices, updates, reduction=attr("reduction", among=MEETING)),
     stage=Stage.LOWER,
     strategy="decompose",
 )
 def decompose_nd(b, data, indices, updates, reduction):
-    if reduction not in MEETING:
-        no_match()
     shape, given = _known(b, data), _known(b, indices)
     depth, known = given[-1] if given else None, b.value(indices)
     if not isinstance(depth, int):

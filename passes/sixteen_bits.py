@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, no_match, op, require, require_some, rule, var
+from surgeon import Builder, Stage, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
 
 from ._contrib.table import MICROSOFT, sizes
@@ -25,7 +25,8 @@ SIXTEEN: dict[int, tuple[int, int]] = {TensorProto.UINT16: (0, 65535), TensorPro
 FLOAT = TensorProto.FLOAT
 
 x, scale, zero, other, other_zero = (var(name) for name in ("x", "scale", "zero", "other", "other_zero"))
-quantized = op.QuantizeLinear(x, scale, zero) | op.QuantizeLinear(x, scale, zero, domain=MICROSOFT)
+numbers, point = var("x", dtype=SIXTEEN), var("zero", dtype=SIXTEEN)
+quantized = op.QuantizeLinear(x, scale, point) | op.QuantizeLinear(x, scale, point, domain=MICROSOFT)
 
 
 @rule(
@@ -35,8 +36,6 @@ quantized = op.QuantizeLinear(x, scale, zero) | op.QuantizeLinear(x, scale, zero
     strategy="decompose",
 )
 def both(b, x, scale, zero, other, other_zero=None):
-    if b.dtype(zero) not in SIXTEEN:
-        no_match()
     require(b.dtype(x) == b.dtype(scale) == b.dtype(other) == FLOAT, "its input or its scale is not fp32")
     require(not b.root.attr("block_size"), "it has a scale a block")
     first = input_of(b.root).producer
@@ -50,13 +49,12 @@ def both(b, x, scale, zero, other, other_zero=None):
 
 
 @rule(
-    op.DequantizeLinear(x, scale, zero | None) | op.DequantizeLinear(x, scale, zero | None, domain=MICROSOFT),
+    op.DequantizeLinear(numbers, scale, zero | None)
+    | op.DequantizeLinear(numbers, scale, zero | None, domain=MICROSOFT),
     stage=Stage.LOWER,
     strategy="decompose",
 )
 def constants(b, x, scale, zero=None):
-    if b.dtype(x) not in SIXTEEN:
-        no_match()
     numbers = require_some(b.value(x), "its numbers are computed, and something else reads them as integers")
     require(b.dtype(scale) == FLOAT and not b.root.attr("block_size"), "its scale is not fp32, or it has one a block")
     shift, axis = None if zero is None else _numbers(b, zero), b.root.attr("axis")

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Stage, const, no_match, op, require, rule, var
+from surgeon import Stage, const, op, require, rule, var
 from surgeon.rules.pattern import Pattern
 
 from ._types import require_op
 
 LEAST_THRESHOLD = 15.0
 
-x, threshold, beta, divisor = var("x"), const("threshold"), const("beta"), const("divisor")
+x, threshold, beta, divisor = var("x"), const("threshold", rank=0), const("beta"), const("divisor")
 
 
 def guarded(compared: Pattern, softplus: Pattern) -> Pattern:
@@ -61,8 +61,6 @@ def without_guard_scaled(b, x, threshold, beta, divisor):
 
 
 def _require_far(threshold: np.ndarray) -> None:
-    if threshold.ndim != 0:
-        no_match()
     require(
         float(threshold) >= LEAST_THRESHOLD, f"the threshold {float(threshold):g} is near enough to zero to be seen"
     )

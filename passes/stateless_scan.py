@@ -19,11 +19,14 @@ from ._copy import copied, present, reads_of_function
 STATE = "state~"  # no name of a file has a ~ at its end but by intent: it is renamed when it is copied
 
 
-@rule(op.Scan(...), stage=Stage.CLEAN)  # so that the types in the body are known behind it
+@rule(
+    op.Scan(...),
+    stage=Stage.CLEAN,  # so that the types in the body are known behind it
+    targets=lambda target: target.imports("Scan"),
+    cures=True,
+)
 def stateless(b):
     if b.root.inputs[0] is None or len(b.root.inputs) != b.root.attr("num_scan_inputs"):
-        no_match()
-    if not b.target.imports("Scan") or b.target.takes(b.root) is None:
         no_match()
     require(not reads_of_function(b.root.bodies[0]), "its body reads an attribute of its function")
     proto = NodeProto()

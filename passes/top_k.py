@@ -30,7 +30,7 @@ INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 BLOCK = 1024  # how many elements each one is compared with at once
 LARGEST = 16_384  # elements along the axis
 
-x = var("x")
+x, integers = var("x"), var("x", dtype=INTEGERS)
 
 
 @rule(op.TopK(x, ...), stage=Stage.LOWER, strategy="decompose")
@@ -96,10 +96,8 @@ def _before(b: Builder, row: Value, each: Value, start: int, count: int) -> Valu
     return made
 
 
-@rule(op.ArgMax(x) | op.ArgMin(x), stage=Stage.LOWER, strategy="decompose")
+@rule(op.ArgMax(integers) | op.ArgMin(integers), stage=Stage.LOWER, strategy="decompose", cures=True)
 def arg_of_integers(b, x):
-    if b.dtype(x) not in INTEGERS or b.target.takes(b.root) is None:
-        no_match()
     axis, extreme = b.root.attr("axis") or 0, "ReduceMax" if b.root.op == "ArgMax" else "ReduceMin"
     found = b.Equal(x, getattr(b, extreme)(x, axes=[axis], keepdims=1))
     return b.ArgMax(b.Cast(found, to=TensorProto.FLOAT), **b.root.attrs)

@@ -19,7 +19,7 @@ from surgeon.ir.graph import Value
 from surgeon.ir.lattice import FLOATS, HALVES
 from surgeon.ir.model import Model
 from surgeon.rules.builder import Builder
-from surgeon.rules.index import operators_of
+from surgeon.rules.index import Index, operators_of
 from surgeon.rules.match import Attempt, match
 from surgeon.rules.pattern import ANY, Op, Pattern, attr, const, op, output, var
 from surgeon.rules.registry import passes
@@ -238,6 +238,17 @@ def test_a_guard_of_a_constant() -> None:
     as_attribute = "(float[4] a) => (float[2] r) { r = Slice <starts = [1], ends = [3]> (a) }"
     assert matches(op.Slice(x, const("starts", size=1), const("ends", dtype=onnx.TensorProto.INT64)), as_attribute, 9)
     assert not matches(op.Slice(x, const("starts", size=2), ...), as_attribute, 9)
+
+
+def test_an_attribute_may_be_one_of_several() -> None:
+    some = op.Cast(x, to=attr("to", among=HALVES))
+    body = "(float[2] a) => (float16[2] r) { r = Cast <to = 10> (a) }"
+    held = matches(some, body)
+    assert held and held.bound["to"] == onnx.TensorProto.FLOAT16
+    assert not matches(some, body.replace("10", "11").replace("float16", "double"))
+    unmatched = Model(model(body.replace("10", "11").replace("float16", "double")))
+    index: Index[str] = Index([(some, "cast")])
+    assert index.at(unmatched.graph.nodes[0], lambda value: False) == ()
 
 
 def test_a_guard_decides_between_alternatives() -> None:

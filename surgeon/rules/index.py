@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from surgeon.ir.graph import Node, Value
-from surgeon.rules.match import required_attributes, same_attribute
+from surgeon.rules.match import same_attribute
 from surgeon.rules.pattern import Absent, Choice, Const, Op, Output, Pattern, Var, roots
 
 T = TypeVar("T")
@@ -162,7 +162,7 @@ def _decided(
         state.slot = looked_at.index(state.path[:-1])
         return state
     state.pairs = tuple((c.root, owner) for c, _ in candidates for owner in c.owners)
-    attributes = [required_attributes(c.root) for c, _ in candidates]
+    attributes = [c.root.required for c, _ in candidates]
     state.attributes = attributes if all(attributes) else []
     return state
 

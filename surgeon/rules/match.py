@@ -342,7 +342,7 @@ def _node_matcher(p: Op) -> Matcher:
 
 
 def _compile_node(p: Op) -> Matcher:
-    fixed = required_attributes(p)
+    fixed = p.required
     orders = [(_in_order([_matcher(q) for q in order]), [_producers(q) for q in order]) for order in p.orders()]
     telling = any(keys is not None for _, wanted in orders for keys in wanted)
     every = [holds for holds, _ in orders]
@@ -358,7 +358,9 @@ def _compile_node(p: Op) -> Matcher:
             return False
         for name, wanted in fixed:
             if not same_attribute(node.attr(name), wanted):
-                return s.attempt is not None and s.failed(f"{node.label} has {name} = {node.attr(name)}, not {wanted}")
+                return s.attempt is not None and s.failed(
+                    f"{node.label} has {name} = {node.attr(name)}, not {_values(wanted)}"
+                )
         operands: Sequence[Any] = node.inputs
         if moved or (operands and operands[-1] is None):
             operands = node.operands()
@@ -409,12 +411,15 @@ def _in_order(matchers: Sequence[Matcher]) -> Matcher:
     return lambda operands, s, then: first(operands[0], s, lambda: rest(operands[1:], s, then))
 
 
-def required_attributes(p: Op) -> list[tuple[str, Any]]:
-    """The attributes that must have one value."""
-    return [(name, wanted) for name, wanted in p.attrs.items() if not isinstance(wanted, Attr)]
+def _values(wanted: Any) -> str:
+    """What an attribute may be."""
+    return " or ".join(map(str, wanted.among or ())) if isinstance(wanted, Attr) else str(wanted)
 
 
 def same_attribute(have: Any, wanted: Any) -> bool:
+    """Whether an attribute has the value that a pattern wants, or one of those that it may have."""
+    if isinstance(wanted, Attr):
+        return any(same_attribute(have, value) for value in wanted.among or ())
     if isinstance(wanted, float) and isinstance(have, float):
         return have == wanted or abs(have - wanted) <= 1e-6 * abs(wanted)
     return bool(have == wanted)

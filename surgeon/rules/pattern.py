@@ -116,9 +116,13 @@ class Absent(Pattern):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Attr:
-    """An attribute, bound to `name`. One that the file leaves out has the default that the schema gives it, or None."""
+    """An attribute, bound to `name`. One that the file leaves out has the default that the schema gives it, or None.
+
+    `among`, when given, has the values that it may have.
+    """
 
     name: str
+    among: Collection[Any] | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -140,9 +144,15 @@ class Op(Pattern):
         return key_of(self.domain, self.type)
 
     @property
+    def required(self) -> list[tuple[str, Any]]:
+        """The attributes that must have one value, or one of some: the name, and what is wanted."""
+        asked = self.attrs.items()
+        return [(name, w) for name, w in asked if not isinstance(w, Attr) or w.among is not None]
+
+    @property
     def is_any(self) -> bool:
         """Whether it asks nothing of a node but its operator: `op.X(...)`."""
-        return self.open and not self.inputs and all(isinstance(wanted, Attr) for wanted in self.attrs.values())
+        return self.open and not self.inputs and not self.required
 
     def orders(self) -> Iterator[tuple[Pattern, ...]]:
         """The orders in which the inputs may stand. Two equal patterns are tried in one order only."""
