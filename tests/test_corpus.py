@@ -70,38 +70,6 @@ def test_the_corpus_is_whole() -> None:
     assert len(INDEX) == 493 == len(list(CORPUS.glob("*.onnx")))
 
 
-@pytest.mark.parametrize("target", ["8.0", "8.4", "9.3"])
-def test_no_reduce_reads_its_axes_from_an_input_before_10(target: str) -> None:
-    """Those parsers take the axes input for nothing and reduce over every axis; ONNX Runtime cannot see the mistake."""
-    wrong = []
-    for row in INDEX:
-        result = surgeon.rewrite(CORPUS / row["file"], target=target, verify="none")
-        for graph in _graphs(result.model.graph):
-            wrong += [
-                f"{row['file']}: {n.op_type} {n.name}"
-                for n in graph.node
-                if n.op_type.startswith("Reduce") and n.op_type != "ReduceSum" and len([i for i in n.input if i]) > 1
-            ]
-    assert not wrong
-
-
-def _graphs(graph: onnx.GraphProto) -> list[onnx.GraphProto]:
-    found = [graph]
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                found += _graphs(attribute.g)
-    return found
-
-
-def test_the_reduce_test_can_fail() -> None:
-    assert any(
-        n.op_type == "ReduceL2" and len(n.input) > 1
-        for row in INDEX
-        for n in onnx.load(CORPUS / row["file"]).graph.node
-    )
-
-
 def test_invalid_models_are_declined_not_crashed_on() -> None:
     for file in sorted(INVALID):
         try:

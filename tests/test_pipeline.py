@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import onnx
+import program
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -20,7 +21,7 @@ pytest.importorskip("tensorrt_rtx")
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "samples" / "pipeline", tmp_path / "sample")
-    assert run(tmp_path / "sample", sys.executable, "make_model.py")[0] == 0
+    assert python(tmp_path / "sample", "make_model.py")[0] == 0
     return tmp_path / "sample"
 
 
@@ -48,6 +49,12 @@ def test_shell(folder: Path) -> None:
     assert json.loads((job / "fp16.json").read_text())["precision"]["max_error"] <= 2e-3
 
 
+def python(folder: Path, script: str, *words: str) -> tuple[int, str]:
+    done = program.python(Path(script), *words, cwd=folder, merged=True)
+    return done.returncode, done.stdout
+
+
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("sh") is None, reason="needs a POSIX shell")
 def test_shell_fails_where_a_step_does(folder: Path) -> None:
     status, said = run(folder, "sh", "pipeline.sh", "head.onnx", "rtx", "job", "--profile", "other:1x64")
@@ -57,7 +64,7 @@ def test_shell_fails_where_a_step_does(folder: Path) -> None:
 
 
 def test_python(folder: Path) -> None:
-    status, said = run(folder, sys.executable, "pipeline.py", "head.onnx", "rtx", "job", PROFILE)
+    status, said = python(folder, "pipeline.py", "head.onnx", "rtx", "job", PROFILE)
     assert status == 0, said
     job = folder / "job"
     summary = json.loads((job / "summary.json").read_text())
@@ -69,7 +76,7 @@ def test_python(folder: Path) -> None:
 
 
 def test_python_fails_where_a_step_does(folder: Path) -> None:
-    assert run(folder, sys.executable, "pipeline.py", "nothing.onnx", "rtx", "job")[0] == 2
-    assert run(folder, sys.executable, "pipeline.py", "head.onnx", "rtx", "job", "features:8x64")[0] == 2
-    status, said = run(folder, sys.executable, "pipeline.py", "head.onnx", "rtx", "job", "features:1x65,8x65,32x65")
+    assert python(folder, "pipeline.py", "nothing.onnx", "rtx", "job")[0] == 2
+    assert python(folder, "pipeline.py", "head.onnx", "rtx", "job", "features:8x64")[0] == 2
+    status, said = python(folder, "pipeline.py", "head.onnx", "rtx", "job", "features:1x65,8x65,32x65")
     assert status in (1, 2), said

@@ -45,6 +45,7 @@ wanted: int = surgeon.require_some(result.report.seconds, "why")  # wrong
 """
 
 
+@pytest.mark.long
 def test_a_misspelt_option_fails_the_type_check(tmp_path: Path) -> None:
     installed = typecheck.lay_out(tmp_path)
     (installed / "_pipeline.py").write_text(PIPELINE, encoding="utf-8")

@@ -28,7 +28,8 @@ def test_rois_within_and_outside_of_the_picture(coordinates: str, mode: str, rat
     text = TEXT.replace("MODE", coordinates).replace("RATIO", str(ratio)).replace("N,", f"{pictures},", 1)
     text = text.replace("KIND", mode)
     model = onnx.parser.parse_model(text)
-    result = surgeon.rewrite(model, target="rtx")
+    proved = pictures == 4 and coordinates == "half_pixel"
+    result = surgeon.rewrite(model, target="rtx", verify="window" if proved else "none")
     assert [a.pass_name.split("+")[0] for a in result.report.applied] == ["roi-align"]
     assert not result.report.untaken
     draw = np.random.default_rng(0)
