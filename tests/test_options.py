@@ -192,6 +192,20 @@ def test_each_help_fits_a_terminal_and_ends_with_examples(monkeypatch: pytest.Mo
     ]  # fmt: skip
 
 
+def test_a_batch_does_as_its_command_line_says(project: Path) -> None:
+    """The processes of the models do not read the file again, whose options the command line may have turned off."""
+    (project / "surgeon.toml").write_text('target = "rtx"\nfp16 = true\nshapes = {x = [2, 3, 8, 8]}\n')
+    for words, half in (([], True), (["--no-fp16"], False), (["--no-config", "--target=rtx"], False)):
+        assert main(["rewrite", "in.onnx", "-o", "out/", "-q", *words]) == 0
+        assert ("precision" in json.loads(Path("out/surgeon-reports/in.onnx.json").read_text())) is half, words
+
+
+@pytest.mark.parametrize(("wrong", "meant"), [("--pluginz", "--allow-plugins"), ("--fp61", "--fp16")])
+def test_a_misspelt_option_is_answered_with_the_name_that_it_has_now(wrong: str, meant: str, capsys: Captured) -> None:
+    assert main(["rewrite", "in.onnx", "out.onnx", wrong]) == 2
+    assert f"there is no option '{wrong}'. Did you mean '{meant}'?" in capsys.readouterr().err
+
+
 # ---- old names -------------------------------------------------------------------------------------------------------
 
 

@@ -110,14 +110,16 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:  # type: ignore[override]
         """What argparse does, but that the option that was meant is named in place of one that there is not."""
         actions = self._option_string_actions.items()
-        known = [name for name, a in actions if name.startswith("-") and a.help != argparse.SUPPRESS]
+        shown = {name: name for name, a in actions if a.help != argparse.SUPPRESS}
+        known = {**shown, **{name: a.const for name, a in actions if isinstance(a, _Renamed)}}
         first = next(iter(args or ()), "")
         if self.prog == "surgeon" and first.startswith("-") and not any(option.startswith(first) for option in known):
             self.error(f"there is no option '{first}'.{did_you_mean(first, known)}")
         found, left = super().parse_known_args(args, namespace)
         wrong = next((word.partition("=")[0] for word in left if word.startswith("-")), "")
         if wrong and self.prog != "surgeon":
-            self.error(f"there is no option '{wrong}'.{did_you_mean(wrong, known)}")
+            near = get_close_matches(wrong, known, n=1)
+            self.error(f"there is no option '{wrong}'.{did_you_mean(known[near[0]] if near else wrong, shown)}")
         return found, left
 
     def error(self, message: str) -> NoReturn:
@@ -190,6 +192,7 @@ def _add_options(p: _Parser, asked: type, **also: str) -> None:
         for keyword, o in given.items():
             if o.group == title:
                 _add_option(_group(p, title), o, [also[keyword]] if keyword in also else [])
+    p.add_argument("--no-config", action="store_true", help="do not read options from surgeon.toml or pyproject.toml")
 
 
 def _add_option(group: argparse._ArgumentGroup, o: Option, also: Sequence[str]) -> None:

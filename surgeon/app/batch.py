@@ -73,7 +73,7 @@ class Rewriting(Unit):
         self.report.unlink(missing_ok=True)
 
     def words(self) -> list[str]:
-        return ["rewrite", word(self.sources[0]), word(self.out), "--quiet", f"--report={self.report}"]
+        return ["rewrite", word(self.sources[0]), word(self.out), "--quiet", "--no-config", f"--report={self.report}"]
 
     def result(self, printed: str) -> dict[str, Any] | None:
         report = self._read()

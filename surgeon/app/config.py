@@ -31,7 +31,7 @@ def apply(args: argparse.Namespace, folder: Path) -> None:
     Raises UsageError if the file is wrong, or names passes in a folder that is not trusted.
     """
     asked = arguments.ASKED.get(args.command)
-    found = None if asked is None else _found(folder)
+    found = None if asked is None or args.no_config else _found(folder)
     if asked is None or found is None:
         return
     path, table = found

@@ -144,7 +144,7 @@ class Text(Kind):
 
     @property
     def wanted(self) -> str:  # type: ignore[override]
-        return " or ".join(f'"{c}"' for c in self.choices) or 'text, such as "8.4"'
+        return f"one of {', '.join(self.choices)}" if self.choices else 'text, such as "8.4"'
 
     def fits(self, value: Any) -> bool:
         return isinstance(value, str) and (not self.choices or value in self.choices)

@@ -76,7 +76,7 @@ class Checking(Unit):
     """A file to check."""
 
     def words(self) -> list[str]:
-        return ["check", word(self.sources[0]), "--format", "json", "--quiet"]
+        return ["check", word(self.sources[0]), "--format", "json", "--quiet", "--no-config"]
 
     def result(self, printed: str) -> dict[str, Any] | None:
         try:
