@@ -179,6 +179,15 @@ class Report:
     untaken_before: int = 0
     seconds: float = 0.0
 
+    def follow(self, later: Report) -> None:
+        """Add what a further run did to the result of this one."""
+        self.applied = [*self.applied, *later.applied]
+        self.declined = later.declined
+        self.undone = list(dict.fromkeys([*self.undone, *later.undone]))
+        self.warnings = list(dict.fromkeys([*self.warnings, *later.warnings]))
+        self.verify["skipped"] = [*self.verify["skipped"], *later.verify["skipped"]]
+        self.untaken, self.ops_after, self.opset_after = later.untaken, later.ops_after, later.opset_after
+
     @property
     def broken(self) -> bool:
         """Whether something was undone, or whole models differ or could not be compared."""

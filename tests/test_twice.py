@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import casefile
 import onnx
 import onnx.parser
 import onnxruntime
@@ -107,3 +108,24 @@ def test_weights_that_are_no_inputs_turn_no_rewrite_off_at_ir_version_3() -> Non
     half = convert(once.model, target="8.4").model
     again = surgeon.rewrite(half, target="8.4")
     assert convert(again.model, target="8.4").model.SerializeToString() == half.SerializeToString()
+
+
+# What passes find once the types are those of half precision, with the target.
+LATER = {
+    "attention/native": "rtx",
+    "if_rank/squeeze": "8.4",
+    "int8_weights/numbers": "rtx",
+    "l2_norm/sum_in_fp16": "8.4",
+    "layer_norm/variance_in_fp16": "rtx",
+    "sequence/rebuilt": "8.4",
+}
+
+
+@pytest.mark.parametrize("case", LATER)
+def test_half_precision_is_done_in_one_run(case: str) -> None:
+    model = casefile.load(casefile.HERE / f"{case}.onnxtxt").model
+    once = surgeon.rewrite(model, target=LATER[case], fp16=True)
+    twice = surgeon.rewrite(once.model, target=LATER[case], fp16=True)
+    assert once.precision is not None and not once.precision.failed
+    assert twice.model.SerializeToString() == once.model.SerializeToString()
+    assert not once.report.undone and not twice.report.undone

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from surgeon import Builder
+from surgeon import Builder, require
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import HALVES
 
@@ -18,9 +18,14 @@ def typed(b: Builder, x: Value, dtype: int) -> Value:
 
 
 def narrowed(b: Builder, x: Value, dtype: int) -> Value:
-    """x in the type `dtype` of the result: what a file cast to a wider type for the statistics alone, or x cast."""
+    """x in the type `dtype` of the result: what a file cast to a wider type for the statistics alone, or x cast.
+
+    Declines where x is of a wider type than fp16 throughout: fp16 would overflow where the statistics do not.
+    """
     cast = _cast_from(b, x, dtype)
     if cast is None or cast.inputs[0] is None:
+        overflows = dtype == TensorProto.FLOAT16 and b.dtype(x) in (TensorProto.FLOAT, TensorProto.DOUBLE)
+        require(not overflows, "its input is of a wider type than its result")
         return typed(b, x, dtype)
     if cast not in b.matched:  # others read it too: it stays, and the window has to know where x is from
         b.matched = (*b.matched, cast)

@@ -157,6 +157,7 @@ def convert(
     io_fp16: bool = False,
     verify: bool = True,
     allow_unproved: bool = False,
+    original: ModelProto | None = None,
 ) -> PrecisionResult:
     """Convert a model to fp16 where fp16 is enough. The model passed in is not changed.
 
@@ -168,6 +169,7 @@ def convert(
     shapes          sizes of inputs with symbolic dimensions, for the comparison
     io_fp16         the model's own inputs and outputs become fp16 too; without it they keep their types
     verify          compare with the original
+    original        what that is, if it is not `model`
     allow_unproved  it is no failure where they cannot be compared
 
     Raises UsageError where `data` does not fit the model or a word of `keep_fp32` names nothing.
@@ -202,6 +204,8 @@ def convert(
         return result
     told = make_loadable(converted)
     result.warnings += [told] if told else []
+    if original is not None:
+        source = with_meanings(with_inner_weights(original, base))
     result.errors, result.not_compared = output_errors(
         source, with_meanings(converted), base=base, data=feeds, shapes=shapes
     )

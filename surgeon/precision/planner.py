@@ -334,12 +334,19 @@ class _Planner:
     # ---- neighbours --------------------------------------------------------------------------------------------------
 
     def leave_quantized(self) -> None:
-        """Keep a node in fp32 that DequantizeLinear feeds: it runs in int8 in the end, and a cast between the two would
-        undo that."""
+        """Keep a node in fp32 that DequantizeLinear feeds, or a constant behind one: it runs in int8 in the end, and a
+        cast between the two would undo that."""
         for node in self.nodes:
-            sources = [v.producer for _, v in self.plan.floats(node) if v.producer is not None]
-            if node not in self.plan.fixed and any(p.op == "DequantizeLinear" for p in sources):
+            fed = any(self._is_dequantized(v) for _, v in self.plan.floats(node))
+            if fed and node not in self.plan.fixed:
                 self.plan.single[node] = "fed by DequantizeLinear"
+
+    def _is_dequantized(self, value: Value) -> bool:
+        """Whether DequantizeLinear makes a tensor, or a constant that it is computed from."""
+        node = value.producer
+        while node is not None and node.op != "DequantizeLinear" and self.plan.fixed.get(node) == COMPUTED:
+            node = next((v.producer for v in node.inputs if v is not None and v.producer is not None), None)
+        return node is not None and node.op == "DequantizeLinear"
 
     def look_for_lost_epsilons(self, repair_eps: float | None) -> None:
         """Tell of an epsilon that is 0 in the file, or give it back.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +18,8 @@ from surgeon.pipeline.session import Result, rewrite_source
 from surgeon.pipeline.source import ModelLike, Source
 from surgeon.report import Report
 from surgeon.rules.driver import operators
+
+ROUNDS = 4  # further runs over what is converted, at most; nearly always the first changes nothing
 
 
 @of_model(RewriteOptions)
@@ -63,14 +66,15 @@ def rewritten(source: Source, options: Options) -> Result:
 
 
 def _converted(result: Result, options: Options) -> Result:
+    """The result in fp16: converted, and rewritten and converted again where the types let passes find more."""
     from surgeon.precision.conversion import convert  # a plain rewrite starts without them
     from surgeon.precision.ranges import load_data
 
     data = load_data(options.data) if isinstance(options.data, str | Path) else options.data
-    half = convert(
-        result.model,
+    to_half = partial(
+        convert,
         keep_fp32=options.keep_fp32,
-        data=data,
+        data=None if data is None else list(data),
         repair_eps=options.pass_options.get("repair_eps"),
         target=options.target,
         base=result.base,
@@ -79,9 +83,30 @@ def _converted(result: Result, options: Options) -> Result:
         verify=options.proves,
         allow_unproved=options.allow_unproved,
     )
+    half = to_half(result.model)
+    for _ in range(ROUNDS):
+        again = rewrite_source(Source(half.model), _once_more(options))
+        if not again.report.applied and again.report.opset_after == again.report.opset_before:
+            break
+        half = to_half(again.model, original=result.model)
+        result.report.follow(again.report)
     written = Model(half.model)
     result.report.ops_after, result.report.untaken = operators(written), untaken(written, options.target)
     return Result(half.model, result.report, files=result.files, precision=half)
+
+
+def _once_more(options: Options) -> Options:
+    """The options of a further run: what a run does before its rewrites is done."""
+    return replace(
+        options,
+        inputs={},
+        declared={},
+        batch_axes=None,
+        detections=None,
+        symmetric_int8=False,
+        shapes={} if options.inputs else options.shapes,
+        progress=None,
+    )
 
 
 __all__ = ["rewrite", "rewrite_file", "rewritten"]
