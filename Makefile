@@ -4,7 +4,7 @@
 # make start   the wheel installed and run under each Python that setup.cfg promises; one that is missing is an error
 # make docs    the documents as a site, in build/site
 #
-# All make their own environment in .venv and need Python 3.10 or newer and nothing else. PYTHON=python3.12 chooses one.
+# All need Python 3.10 or newer and a network, and install 800 MB into .venv. PYTHON=python3.12 chooses a Python.
 
 # Some machines set it, and each of the many processes of the tests then compiles surgeon anew: 0.2 s each.
 unexport PYTHONDONTWRITEBYTECODE
