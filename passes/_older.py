@@ -123,7 +123,7 @@ def _split(r: Reading) -> Plan | None:
 
 def _reshape(r: Reading) -> Plan | None:
     if "allowzero" in r.older.attributes:
-        if not r.target.takes(r.node) or "allowzero" in r.attrs:
+        if r.editor.why_unsupported(r.node) is None or "allowzero" in r.attrs:
             return None
         return lambda b: b.Reshape(r.data, r.input(1), allowzero=0)  # the default, which the parser asks for
     if not r.node.attr("allowzero"):

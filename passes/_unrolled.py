@@ -45,7 +45,7 @@ class Body(NamedTuple):
 
 def is_asked_for(b: Builder) -> bool:
     """Whether the target refuses the node as it is, or the user has it written out."""
-    return "unroll" in b.options or b.target.takes(b.root) is not None
+    return "unroll" in b.options or b.why_unsupported(b.root) is not None
 
 
 def most(b: Builder) -> int:

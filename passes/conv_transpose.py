@@ -53,7 +53,7 @@ def decompose(b, x, weight):
 def _taken(b: Builder, x: Value, weight: Value, bias: Value | None, attrs: dict[str, Any]) -> Value | None:
     """The node with its bias inside, or behind it, as the target takes it; None where it takes neither."""
     whole = b.ConvTranspose(x, weight, *([] if bias is None else [bias]), **attrs)
-    if b.target.takes(whole.producer) is None or bias is None:
+    if b.why_unsupported(whole.producer) is None or bias is None:
         return _kept(b, whole, x)
     b.discard(whole, x)
     bare = _kept(b, b.ConvTranspose(x, weight, **attrs), x)
@@ -66,7 +66,7 @@ def _taken(b: Builder, x: Value, weight: Value, bias: Value | None, attrs: dict[
 
 def _kept(b: Builder, made: Any, x: Value) -> Value | None:
     """The tensor where the target takes the node that makes it; else the node goes again."""
-    if b.target.takes(made.producer) is None:
+    if b.why_unsupported(made.producer) is None:
         return made
     b.discard(made, x)
     return None

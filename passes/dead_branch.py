@@ -35,7 +35,7 @@ def take(editor):
     changed = False
     for node in list(editor.nodes({"If"}.__contains__)):
         refused = node.alive and branches_of_other_rank.check(node) is not None
-        if not refused or editor.target.takes(node) is None:
+        if not refused or editor.why_unsupported(node) is None:
             continue
         try:
             last, runs = _last(editor, node)

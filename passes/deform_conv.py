@@ -49,7 +49,7 @@ def decompose(b, x, weight, offset):
         places = _places(b, x, offset, group, kernel[2:])
         part = x if count == 1 else _part(b, x, group, channels // count)
         seen = b.GridSample(part, places, mode=_linear(b), padding_mode="zeros", align_corners=0)
-        require(b.target.takes(seen.producer) is None, "the target has no GridSample that it could be written with")
+        require(b.why_unsupported(seen.producer) is None, "the target has no GridSample that it could be written with")
         if mask is not None:
             share = mask if count == 1 else _part(b, mask, group, pixels)
             seen = b.Mul(seen, b.Reshape(share, np.asarray([0, 1, pixels, -1])))

@@ -50,7 +50,7 @@ def sink(editor):
     changed = False
     for node in list(editor.nodes({"If"}.__contains__)):
         refused = node.alive and branches_of_other_rank.check(node) is not None
-        if not refused or editor.excluded(node) or editor.target.takes(node) is None:
+        if not refused or editor.excluded(node) or editor.why_unsupported(node) is None:
             continue
         builder = editor.builder(node)
         try:

@@ -234,7 +234,8 @@ def decompose(b, x, scale, bias, epsilon):
 
 def _require_worth_on_dla(b: Builder, x: Value) -> None:
     """Decline half precision where the GPU beside a DLA takes the node: the sums need a Cast, which a DLA has not."""
-    if b.target.dla and b.dtype(x) in HALVES and replace(b.target, dla=False).takes(b.root) is None:
+    gpu = replace(b.target, dla=False)
+    if b.target.dla and b.dtype(x) in HALVES and gpu.why_unsupported(b.root, rewriting=True) is None:
         require(False, "DLA has no Cast, which sums of fp16 need: it runs on the GPU, which takes it as it is")
 
 
@@ -289,8 +290,8 @@ def stock_plugin(b, x, scale, bias, epsilon):
         plugin_version=b.target.stock_version("InstanceNormalization_TRT"),
         plugin_namespace="",
     )
-    why = b.target.takes(y.producer)
-    require(why is None, why)
+    why = b.why_unsupported(y.producer)
+    require(why is None, f"{why}")
     y = b.Squeeze(y, axes=[rank]) if rank == 3 else y
     row = of_channels(b, scale, rank) if s is None and not is_uniform(b, scale, 1) else None
     offset = of_channels(b, bias, rank) if (s is None or t is None) and not is_uniform(b, bias, 0) else None

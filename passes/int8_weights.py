@@ -23,6 +23,7 @@ from onnx import TensorProto
 
 from surgeon import Builder, Editor, Stage, const, model_rule, no_match, op, require, rule, var
 from surgeon.ir.graph import Node, Value
+from surgeon.targets.unsupported import Kind
 
 from ._shapes import input_of
 
@@ -73,8 +74,7 @@ def read_elsewhere(editor):
     changed = False
     for node in list(editor.nodes(lambda key: key not in ("Constant", "DequantizeLinear"))):
         held = [v for v in node.inputs if node.alive and v is not None and _is_int8_constant(editor, v)]
-        refused = held and not editor.excluded(node) and editor.target.mistyped(node) is not None
-        if refused and editor.target.takes(node) is None:  # nothing else stands against it
+        if held and not editor.excluded(node) and _is_mistyped(editor, node):
             changed |= _in_floats(editor, node, held)
     return changed
 
@@ -83,7 +83,7 @@ def _in_floats(editor: Editor, node: Node, held: list[Value]) -> bool:
     """Have a node read its weights as integers of fp32."""
     b = editor.builder(node)
     numbers = [b.DequantizeLinear(_as_vector(b, v), np.float32(1), np.int8(0)) for v in held]
-    if any(editor.target.takes(n.producer) is not None for n in numbers):
+    if any(editor.why_unsupported(n.producer) is not None for n in numbers):
         b.undo()
         return False
     floats = [n if b.rank(v) else b.Squeeze(n, axes=[0]) for v, n in zip(held, numbers, strict=True)]
@@ -135,7 +135,7 @@ def quantized(b, weights, steps, zeros):
     attrs = b.root.attrs if steps.size == 1 else {**b.root.attrs, "axis": b.root.attr("axis")}
     written = b.node("QuantizeLinear", [b.constant(numbers), scale, zero], 1, "", attrs)
     y = b.node("DequantizeLinear", [written, scale, zero], 1, "", attrs)
-    if any(b.target.takes(made.producer) is not None for made in (written, y)):
+    if any(b.why_unsupported(made.producer) is not None for made in (written, y)):
         no_match()  # it is refused for something else
     return y
 
@@ -143,7 +143,13 @@ def quantized(b, weights, steps, zeros):
 def _refused(b: Builder, node: Node) -> bool:
     """Whether a node reads int8 weights, and the target does not take that."""
     held = any(v is not None and b.dtype(v) == INT8 for v in node.inputs)
-    return held and node.key != "Constant" and b.target.mistyped(node) is not None
+    return held and node.key != "Constant" and _is_mistyped(b, node)
+
+
+def _is_mistyped(at: Builder | Editor, node: Node) -> bool:
+    """Whether the target does not support the types of a node, and has nothing else against it."""
+    why = at.target.why_unsupported(node)
+    return why is not None and why.kind is Kind.TYPE
 
 
 def _is_int8_constant(editor: Editor, value: Value) -> bool:

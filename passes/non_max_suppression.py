@@ -43,7 +43,7 @@ suppression = op.NonMaxSuppression(boxes, scores, most, overlap | None, least | 
 )
 def fixed(b, boxes, scores, most, filler, end, overlap=None, least=None):
     node = next(n for n in b.matched if n.key == "NonMaxSuppression")
-    if b.target.takes(node) is None:
+    if b.why_unsupported(node) is None:
         no_match()
     require(end.size == 1 and 0 < end.item() <= len(filler), "it may have fewer rows than it is cut to")
     require((filler == filler[:1]).all(), "the rows that fill it up are not alike")

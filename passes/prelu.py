@@ -196,7 +196,7 @@ def decompose(b, x, slope):
     if known is None or not np.isfinite(known).all():  # 0 * inf is no slope's share of a number above zero
         require_op(b, "Where", x, at=1)
         y = b.Where(b.Less(x, 0.0), b.Mul(x, slope), x)
-        why = b.target.takes(y.producer)
+        why = b.why_unsupported(y.producer)
         require(why is None, f"the slopes are no constant numbers, and {why}")
         return y
     if known is not None and slope.tensor is None:  # 8.4 does not survive slopes from a DequantizeLinear

@@ -187,7 +187,7 @@ symmetric_node = op.ReflectPad(x, domain="surgeon", pads=attr("pads"), mode=attr
 @rule(pad, stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x):
     found = read(b, b.root, x)
-    refused = b.target.takes(b.root)
+    refused = b.why_unsupported(b.root)
     if found.pads is None:
         require(refused is not None, "the pads are computed at run time")
         return _with_computed_pads(b, found)
@@ -267,8 +267,8 @@ def _padded_with_its_value(b: Builder, x: Value, found: PadNode, size: list[int 
 
 def _require_worth_on_dla(b: Builder) -> None:
     """Decline what DLA has not and the GPU takes as it is: in other nodes it would run on the GPU all the same."""
-    if b.target.dla and replace(b.target, dla=False).takes(b.root) is None:
-        require(False, f"{b.target.takes(b.root)}, nor Gather: it runs on the GPU, which takes it as it is")
+    if b.target.dla and replace(b.target, dla=False).why_unsupported(b.root, rewriting=True) is None:
+        require(False, f"{b.why_unsupported(b.root)}, nor Gather: it runs on the GPU, which takes it as it is")
 
 
 def _native(b: Builder, y: Value, pads: np.ndarray, mode: str) -> Value | None:
@@ -290,6 +290,6 @@ def _with_computed_pads(b: Builder, found: PadNode) -> Value:
         pads = b.Gather(b.Concat(pads, np.zeros(1, np.int64), axis=0), np.asarray(at, np.int64), axis=0)
     made: Value = b.Pad(found.x, pads, None if found.is_zero else b.root.inputs[2], mode=found.mode)
     assert made.producer is not None
-    why = b.target.takes(made.producer)
+    why = b.why_unsupported(made.producer)
     require(why is None, f"the pads are computed at run time, and {why}")
     return made

@@ -110,7 +110,7 @@ def quantized_axis(b):
 def _taken(b: Builder, **attrs: Any) -> Value:
     """The node with these attributes; not where the target refuses it for something else."""
     made: Value = b.again(**attrs)
-    if made.producer is None or b.target.takes(made.producer) is not None:
+    if made.producer is None or b.why_unsupported(made.producer) is not None:
         no_match()
     return made
 
@@ -271,7 +271,7 @@ def arg_of_vector(b, x):
 @rule(op.MatMul(x, var("matrices")), stage=Stage.LOWER, strategy="decompose", cures=vector_by_batch)
 def product_of_vector(b, x, matrices):
     product = b.MatMul(b.Unsqueeze(x, axes=[0]), matrices)
-    if b.target.takes(product.producer) is not None:
+    if b.why_unsupported(product.producer) is not None:
         no_match()  # nor does the target multiply matrices of that type
     return b.Squeeze(product, axes=[b.rank(matrices) - 2])
 

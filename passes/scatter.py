@@ -43,7 +43,7 @@ data, indices, updates = var("data"), var("indices"), var("updates")
 )
 def decompose_elements(b, data, indices, updates, axis, reduction):
     crowded = reduction not in MEETING and more_indices.check(b.root) is not None
-    if reduction not in MEETING and (not crowded or b.target.takes(b.root) is None):
+    if reduction not in MEETING and (not crowded or b.why_unsupported(b.root) is None):
         no_match()
     shape, given = _known(b, data), _known(b, indices)
     require(len(shape) == len(given) == b.rank(updates), "data, indices and updates are of several ranks")

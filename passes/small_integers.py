@@ -29,6 +29,7 @@ from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import FLOATS
 from surgeon.ir.model import Model
 from surgeon.ir.operators import COMPARES, ELEMENTWISE, FILLS, MOVES, PICKS, REDUCES
+from surgeon.targets.unsupported import Kind
 
 OVERFLOWING = frozenset({"Abs", "Add", "BitShift", "BitwiseNot", "Mul", "Neg", "Sub"})
 BITS = frozenset({"BitwiseAnd", "BitwiseOr", "BitwiseXor"})
@@ -66,7 +67,7 @@ def carry(editor):
             continue  # how many numbers meet in one place is not known
         if node.key == "Cast" and node.attr("to") not in CARRIERS:
             changed |= _read_behind(editor, node)
-        elif target.mistyped(node) is None and target.takes(node) is None:
+        elif (why := target.why_unsupported(node)) is None or why.kind is Kind.OPSET:
             continue
         elif node.key == "Cast":
             changed |= node.attr("to") in kinds and _wrapped(editor, node)

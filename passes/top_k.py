@@ -35,7 +35,7 @@ x, integers = var("x"), var("x", dtype=INTEGERS)
 
 @rule(op.TopK(x, ...), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x):
-    integers = b.dtype(x) in INTEGERS and b.target.takes(b.root) is not None
+    integers = b.dtype(x) in INTEGERS and b.why_unsupported(b.root) is not None
     smallest = not b.root.attr("largest") and b.opset >= 11
     if not integers and top_k.check(b.root) is None and not smallest:
         no_match()

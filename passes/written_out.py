@@ -31,6 +31,7 @@ from surgeon.ir.protos import all_nodes
 from surgeon.ir.schemas import MOVED, defaults
 from surgeon.rules.pattern import Pattern
 from surgeon.rules.rule import Decline
+from surgeon.targets.newer import why_newer
 
 from ._copy import copied, drop_unread, inlined
 from ._shapes import input_of, same_shape
@@ -62,7 +63,7 @@ def _opsets(spec: Schema) -> list[int]:
 @rule(_bodied(), stage=Stage.LOWER, strategy="decompose", fallback=True)
 def write_out(b):
     node, model = b.root, b.root.graph.model
-    if b.target.imports(node.key) and b.target.outdated(node) is not None:
+    if b.target.imports(node.key) and b.target.lowers_opset and why_newer(node, b.target.opset) is not None:
         no_match()  # the target takes an older spelling of it: that is the business of the opset
     _require_axes(b)
     function = _body(node, b.opset)
@@ -226,5 +227,5 @@ def _require_taken(b: Builder) -> None:
     for node in b.made:
         if not node.alive or b.is_lowered(node.key):
             continue
-        why = b.target.takes(node)
+        why = b.why_unsupported(node)
         require(why is None, f"its body has a node {node.op} that stays refused: {why}")

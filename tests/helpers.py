@@ -10,6 +10,7 @@ import onnx
 import onnx.parser
 import pytest
 
+from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.options import Options, RewriteOptions
@@ -20,11 +21,24 @@ from surgeon.proof.whole import prove_models
 from surgeon.rules.driver import Driver
 from surgeon.rules.rule import Pass, Rule
 from surgeon.targets.target import Target
+from surgeon.targets.unsupported import Kind
 
 
 def model(body: str, opset: int = 17, ir: int = 8, extra: str = "") -> onnx.ModelProto:
     """A model from the text behind `g`: `(float[N,3] x) => (float[N,3] y) { y = Relu (x) }`."""
     return onnx.parser.parse_model(f'<ir_version: {ir}, opset_import: ["" : {opset}{extra}]> g {body}')
+
+
+def refusal(target: Target, node: Node, *, exactly: bool = False) -> str | None:
+    """Why a target refuses a node, whatever types and opset its model has; None where it does not."""
+    found = target.why_unsupported(node, rewriting=True, exactly=exactly)
+    return None if found is None else found.reason
+
+
+def unsupported(target: Target, node: Node, kind: Kind) -> str | None:
+    """Why a target does not support a node in its file, where the reason is of one kind."""
+    found = target.why_unsupported(node)
+    return found.reason if found is not None and found.kind is kind else None
 
 
 def a_pass(name: str, *rules: Rule, doc: str = "For a test.") -> Pass:

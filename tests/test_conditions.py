@@ -11,7 +11,7 @@ from __future__ import annotations
 import pytest
 from condition_examples import BY_HAND, EXAMPLES
 from condition_examples.example import Example, node_of
-from helpers import require_opset
+from helpers import refusal, require_opset
 
 from surgeon.targets import releases
 from surgeon.targets.condition import Condition
@@ -51,7 +51,7 @@ def refusing(example: Example, op: str) -> list[Target]:
     """The targets that give an example's reason."""
     node = node_of(example.refused, op, example.opset)
     asked = ON_DLA if example.targets.startswith("dla ") else [*RELEASES, ON_RTX]
-    return [t for t in asked if t.imports(op) and t.takes_exactly(node) == example.why]
+    return [t for t in asked if t.imports(op) and refusal(t, node, exactly=True) == example.why]
 
 
 def test_every_condition_has_an_example_for_every_operator() -> None:
@@ -75,18 +75,20 @@ def test_a_condition_answers_from_its_first_release_to_its_last(name: str, op: s
     if example.beside is None:  # another condition may say it first
         alike = [c for c in CONDITIONS if covered(c, op) and c.check(node) == example.why]
         assert found and set(found) <= {t for c in alike for t in covered(c, op)}
-        assert all(t.takes_exactly(node) is not None for c in named(name, op) if c in alike for t in covered(c, op))
+        assert all(
+            refusal(t, node, exactly=True) is not None for c in named(name, op) if c in alike for t in covered(c, op)
+        )
         return
     words = [span([t for t in found if not t.rtx]), "rtx" * (ON_RTX in found)]
     assert "dla " * dla + ", ".join(filter(None, words)) == example.targets
 
     if dla:
-        assert all(t.takes_exactly(node) is None for t in plain for r in found if t.version == r.version)
+        assert all(refusal(t, node, exactly=True) is None for t in plain for r in found if t.version == r.version)
         return
     places = [plain.index(t) for t in found if not t.rtx] or [len(plain)]
     neighbours = plain[max(places[0] - 1, 0) : places[0]] + plain[places[-1] + 1 : places[-1] + 2]
     neighbours += [ON_RTX] * ON_RTX.imports(op)
-    others = {t.takes_exactly(node) for t in neighbours} - {None, example.why}
+    others = {refusal(t, node, exactly=True) for t in neighbours} - {None, example.why}
     assert others == set(example.beside)
 
 
@@ -105,16 +107,18 @@ def test_with_one_thing_changed_the_same_targets_take_the_node(name: str, op: st
     for text, opset in zip(example.taken, example.opsets or [example.opset] * len(example.taken), strict=True):
         node = node_of(text, op, opset)
         assert node.op != refused.op or any(c.check(node) is None for c in named(name, op))
-        assert {t.name: t.takes_exactly(node) for t in found} == dict.fromkeys((t.name for t in found), None), text
+        assert {t.name: refusal(t, node, exactly=True) for t in found} == dict.fromkeys(
+            (t.name for t in found), None
+        ), text
 
 
 def test_a_reduction_of_a_number_over_no_axes_returns_it() -> None:
     text = "(float x) => (float y) { y = ReduceSum <noop_with_empty_axes = 1> (x) }"
-    assert Target.parse("10.9").takes(node_of(text, "ReduceSum", 13)) is None
-    assert Target.parse("10.9").takes(node_of(text.replace("= 1", "= -1"), "ReduceSum", 13)) is not None
+    assert refusal(Target.parse("10.9"), node_of(text, "ReduceSum", 13)) is None
+    assert refusal(Target.parse("10.9"), node_of(text.replace("= 1", "= -1"), "ReduceSum", 13)) is not None
 
 
 def test_an_attention_with_heads_of_unknown_size_is_taken() -> None:
     text = "(float16[1,2,2,N] q, float16[1,2,2,N] k) => (float16[1,2,2,N] y) { y = Attention (q, k, k) }"
-    assert ON_RTX.takes(node_of(text, "Attention", 23)) is None
-    assert ON_RTX.takes(node_of(text.replace("N]", "8]"), "Attention", 23)) == "there is no kernel for heads of 8"
+    assert refusal(ON_RTX, node_of(text, "Attention", 23)) is None
+    assert refusal(ON_RTX, node_of(text.replace("N]", "8]"), "Attention", 23)) == "there is no kernel for heads of 8"

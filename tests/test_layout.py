@@ -34,6 +34,7 @@ OTHER_THINGS = {
     ("surgeon.ir.contrib", "clip"),
     ("surgeon.ir.definitions", "opset"),
     ("surgeon.targets.rows", "opset"),  # a word of a row
+    ("surgeon.targets.unsupported", "opset"),  # a kind of reason
     ("surgeon.precision.comparison", "opset"),  # a word of an error
     ("surgeon.report", "opset"),  # a key of the JSON report
     ("surgeon.trt.causes", "shape-tensor"),  # a cause

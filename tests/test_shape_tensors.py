@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from helpers import model, ops
+from helpers import model, ops, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
@@ -136,7 +136,7 @@ def chains(draw: st.DrawFn) -> ModelProto:
 
 
 def untaken(proto: ModelProto, target: str) -> list[str]:
-    found = [Target.parse(target).takes(n) for s in Model(proto).scopes for n in s.live()]
+    found = [refusal(Target.parse(target), n) for s in Model(proto).scopes for n in s.live()]
     return [why for why in found if why is not None]
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import onnx
 import pytest
-from helpers import model, require_opset
+from helpers import model, refusal, require_opset, unsupported
 from onnx import TensorProto
 
 import surgeon
 from surgeon.errors import UsageError
 from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
-from surgeon.targets import dtypes, plugins, releases, tables
+from surgeon.targets import dtypes, newer, plugins, releases, tables
 from surgeon.targets import target as targets
 from surgeon.targets.condition import Scope
 from surgeon.targets.conditions import CONDITIONS
@@ -24,6 +24,12 @@ from surgeon.targets.conditions.pools import PoolAxis, pool_axes
 from surgeon.targets.conditions.shapes import deep_tensor
 from surgeon.targets.installed import installed_version
 from surgeon.targets.target import Target
+from surgeon.targets.unsupported import Kind
+
+
+def outdated(target: Target, node: Node) -> str | None:
+    refused = refusal(target, node) is not None
+    return newer.why_newer(node, target.opset, refused=refused) if target.lowers_opset else None
 
 
 def last(body: str, opset: int = 17, extra: str = "", name: str = "y") -> Node:
@@ -231,50 +237,50 @@ def test_which_targets_take_a_node(kind: str) -> None:
     require_opset(opset)
     node = last(body, opset)
     asked = ["6.0", "7.0", "7.2", "8.0", "8.2", "8.4", "9.3", "10.0", "10.9", "11.4", "rtx"]
-    assert " ".join(t for t in asked if Target.parse(t).takes(node) is None) == TAKEN[kind]
+    assert " ".join(t for t in asked if refusal(Target.parse(t), node) is None) == TAKEN[kind]
 
 
 def test_takes_says_why() -> None:
     body, opset = NODES["reduce"]
-    assert "over every axis" in (Target.parse("9.3").takes(last(body, opset)) or "")
-    assert "must be an initializer" in (Target.parse("10.9").takes(last(*NODES["computed axes"])) or "")
-    assert Target.parse("10.9").takes(last(*NODES["unique"])) == "TensorRT 10.9 has no importer for Unique"
-    assert Target.parse("rtx").takes(last(*NODES["unique"])) == "TensorRT-RTX has no importer for Unique"
+    assert "over every axis" in (refusal(Target.parse("9.3"), last(body, opset)) or "")
+    assert "must be an initializer" in (refusal(Target.parse("10.9"), last(*NODES["computed axes"])) or "")
+    assert refusal(Target.parse("10.9"), last(*NODES["unique"])) == "TensorRT 10.9 has no importer for Unique"
+    assert refusal(Target.parse("rtx"), last(*NODES["unique"])) == "TensorRT-RTX has no importer for Unique"
 
 
 def test_plugin_nodes_and_foreign_domains() -> None:
     extra = ', "surgeon" : 1, "com.custom" : 1, "trt.plugins" : 1'
     own = last("(float[2] x) => (float[2] y) { y = surgeon.SurgeonL2Norm (x) }", extra=extra)
-    assert Target.parse("8.4").takes(own) is None and Target.parse("rtx").takes(own) == "there are no plugins"
+    assert refusal(Target.parse("8.4"), own) is None and refusal(Target.parse("rtx"), own) == "there are no plugins"
     canonical = last("(float[2] x) => (float[2] y) { y = surgeon.L2Norm (x) }", extra=extra)
-    assert "canonical" in (Target.parse("8.4").takes(canonical) or "")
+    assert "canonical" in (refusal(Target.parse("8.4"), canonical) or "")
     foreign = last("(float[2] x) => (float[2] y) { y = com.custom.Relu (x) }", extra=extra)
-    assert "ignores domains" in (Target.parse("8.4").takes(foreign) or "")
+    assert "ignores domains" in (refusal(Target.parse("8.4"), foreign) or "")
     users = last('(float[2] x) => (float[2] y) { y = com.custom.Mine <plugin_version = "1"> (x) }', extra=extra)
-    assert Target.parse("8.4").takes(users) is None
+    assert refusal(Target.parse("8.4"), users) is None
     stock = last("(float[2] x) => (float[2] y) { y = trt.plugins.LReLU_TRT (x) }", extra=extra)
-    assert Target.parse("8.4").takes(stock) is None and Target.parse("11.0").takes(stock) is not None
+    assert refusal(Target.parse("8.4"), stock) is None and refusal(Target.parse("11.0"), stock) is not None
 
 
 def test_dla_names_what_falls_back() -> None:
     dla = Target.parse("8.6+dla")
-    assert dla.takes(last("(float[2] x) => (float[2] y) { y = LeakyRelu (x) }")) is None
-    assert "DLA has no Softplus" in (dla.takes(last("(float[2] x) => (float[2] y) { y = Softplus (x) }")) or "")
+    assert refusal(dla, last("(float[2] x) => (float[2] y) { y = LeakyRelu (x) }")) is None
+    assert "DLA has no Softplus" in (refusal(dla, last("(float[2] x) => (float[2] y) { y = Softplus (x) }")) or "")
 
 
 def test_a_model_above_the_ceiling_is_outdated_where_it_uses_what_came_later() -> None:
     old, new = Target.parse("8.4"), Target.parse("10.9")
     split = "(float[2,4] x) => (float[2,2] y, float[2,2] z) { y, z = Split <axis = 1, num_outputs = 2> (x) }"
     split, even = last(split.replace("[2,4]", "[2,3]").replace("[2,2] z", "[2,1] z"), 18), last(split, 18)
-    assert old.outdated(even) is None, "it is what the parser does that is told no sizes"
+    assert outdated(old, even) is None, "it is what the parser does that is told no sizes"
     axes = "(float[2,4] x) => (float[2,1] y) <int64[1] k = {1}> { y = ReduceLogSum <noop_with_empty_axes = 1> (x, k) }"
-    assert old.outdated(last(axes, 18)) is None
-    assert "noop_with_empty_axes" in (old.outdated(last(axes.replace("(x, k)", "(x)"), 18)) or "")
-    assert "num_outputs" in (old.outdated(split) or "") and new.outdated(split) is None
-    assert old.outdated(last("(float[2,4] x) => (float[2,4] y) { y = Pad (x) }".replace("Pad", "Relu"), 18)) is None
+    assert outdated(old, last(axes, 18)) is None
+    assert "noop_with_empty_axes" in (outdated(old, last(axes.replace("(x, k)", "(x)"), 18)) or "")
+    assert "num_outputs" in (outdated(old, split) or "") and outdated(new, split) is None
+    assert outdated(old, last("(float[2,4] x) => (float[2,4] y) { y = Pad (x) }".replace("Pad", "Relu"), 18)) is None
     softmax = "(float[2,3,4] x) => (float[2,3,4] y) { y = Softmax <axis = AXIS> (x) }"
-    assert Target.parse("7.2").outdated(last(softmax.replace("AXIS", "1"), 13)) is not None
-    assert Target.parse("7.2").outdated(last(softmax.replace("AXIS", "2"), 13)) is None
+    assert outdated(Target.parse("7.2"), last(softmax.replace("AXIS", "1"), 13)) is not None
+    assert outdated(Target.parse("7.2"), last(softmax.replace("AXIS", "2"), 13)) is None
 
 
 SCOPES = [pytest.param(scope, id=condition.name) for condition in CONDITIONS for scope in condition.scopes]
@@ -339,8 +345,8 @@ def test_tables_speak_of_releases_with_a_row() -> None:
 def test_what_was_measured_with_tensorrt_rtx_alone_is_said_of_it_alone(body: str, opset: int, why: str) -> None:
     require_opset(opset)
     node = last(body, opset)
-    assert why in (Target.parse("rtx").takes(node) or "")
-    assert why not in (Target.parse("11.4").takes(node) or "")
+    assert why in (refusal(Target.parse("rtx"), node) or "")
+    assert why not in (refusal(Target.parse("11.4"), node) or "")
 
 
 @pytest.mark.parametrize(
@@ -490,13 +496,13 @@ def test_inputs_that_must_be_initializers(op: str) -> None:
         node, constant = (indexed.graph.find(name) for name in "yz")
         why = f"its input {position} must be an initializer"
         asked = [t for t in RELEASES if t.imports(op)]
-        refusing = [t for t in asked if t.takes(node.producer) == why]
+        refusing = [t for t in asked if refusal(t, node.producer) == why]
         assert refusing == asked[: len(refusing)]
-        on_rtx = ON_RTX.imports(op) and ON_RTX.takes(node.producer) == why
+        on_rtx = ON_RTX.imports(op) and refusal(ON_RTX, node.producer) == why
         assert on_rtx == (UP_TO[op].get(position) == "rtx")
         last = "11.4" if on_rtx else UP_TO[op].get(position, "")
         assert (refusing[-1].name if refusing else "") == last
-        assert not any(t.takes(constant.producer) == why for t in [*RELEASES, ON_RTX])
+        assert not any(refusal(t, constant.producer) == why for t in [*RELEASES, ON_RTX])
         assert all((position in t.constant_inputs(op)) == (t in refusing) for t in asked)
 
 
@@ -516,8 +522,8 @@ def test_what_tensorrt_rtx_makes_weights_of(body: str, taken: bool) -> None:
     require_opset(18)
     text = f"(float[1,3] x, float[0] e, int64[1] c) => (float[] y) <int64[1] w = {{0}}> {{ {body} }}"
     node = last(text, 18)
-    assert (ON_RTX.takes(node) is None) == taken
-    assert Target.parse("10.9").takes(node) == "its input 1 must be an initializer"
+    assert (refusal(ON_RTX, node) is None) == taken
+    assert refusal(Target.parse("10.9"), node) == "its input 1 must be an initializer"
 
 
 def test_no_other_input_must_be_an_initializer() -> None:
@@ -529,15 +535,15 @@ def test_stock_plugins_by_release() -> None:
     first = {"InstanceNormalization_TRT": "7.1", "GroupNormalizationPlugin": "8.0", "ROIAlign_TRT": "8.5"}
     for op, since in first.items():
         node = last(f"(float[2] x) => (float[2] y) {{ y = trt.plugins.{op} (x) }}", extra=extra)
-        assert from_first([t.takes(node) is None for t in RELEASES]) == since, op
-        assert ON_RTX.takes(node) == Target.parse("7.0").takes(node) == "there are no plugins"
+        assert from_first([refusal(t, node) is None for t in RELEASES]) == since, op
+        assert refusal(ON_RTX, node) == refusal(Target.parse("7.0"), node) == "there are no plugins"
     leaky = last("(float[2] x) => (float[2] y) { y = trt.plugins.LReLU_TRT (x) }", extra=extra)
-    assert [t.name for t in RELEASES if t.takes(leaky) is None] == [
+    assert [t.name for t in RELEASES if refusal(t, leaky) is None] == [
         t.name for t in RELEASES if (7, 2) <= t.version <= (10, 16)
     ]
-    assert Target.parse("11.0").takes(leaky) == "the plugin LReLU_TRT is there from 7.2 to 10.16 alone"
+    assert refusal(Target.parse("11.0"), leaky) == "the plugin LReLU_TRT is there from 7.2 to 10.16 alone"
     scatter = last("(float[2] x) => (float[2] y) { y = surgeon.ScatterElements (x) }", extra=', "surgeon" : 1')
-    assert "from 10.0 to 11.4" in (Target.parse("9.3").takes(scatter) or "")
+    assert "from 10.0 to 11.4" in (refusal(Target.parse("9.3"), scatter) or "")
     assert plugins.why_no_plugin("ScatterElements", (10, 0), rtx=False) is None
     named = {t.name: t.stock_version("InstanceNormalization_TRT") for t in RELEASES}
     assert [named[n] for n in ("6.0", "7.0", "7.1", "10.1", "10.2", "11.4")] == ["1", "001", "1", "1", "3", "3"]
@@ -553,7 +559,7 @@ def test_which_nodes_name_a_plugin() -> None:
         ("Relu (x)", "this parser ignores domains and would read it as ONNX's own Relu"),
     ):
         node = last(f"(float[2] x) => (float[2] y) {{ y = com.custom.{body} }}", extra=extra)
-        assert Target.parse("10.9").takes(node) == why
+        assert refusal(Target.parse("10.9"), node) == why
 
 
 def test_local_functions_by_release() -> None:
@@ -562,7 +568,7 @@ def test_local_functions_by_release() -> None:
         ' <domain: "f", opset_import: ["" : 17]> Own (a) => (b) { b = Relu (a) }'
     )
     (node,) = Model(proto).graph.live()
-    told = {t.name: t.takes(node) for t in (*RELEASES, ON_RTX)}
+    told = {t.name: refusal(t, node) for t in (*RELEASES, ON_RTX)}
     assert set(told.values()) == {None, targets.MISREAD_FUNCTION, "local functions are read from TensorRT 9.0 on"}
     assert from_first([told[t.name] == targets.MISREAD_FUNCTION for t in RELEASES]) == "9.0"
     assert [name for name, why in told.items() if why is None] == ["rtx"]
@@ -570,15 +576,15 @@ def test_local_functions_by_release() -> None:
 
 def test_an_operator_that_the_opset_of_the_parser_lacks() -> None:
     hidden = last("(float[2] x) => (float[2] y) { y = IsInf (x) }", 20)
-    assert Target.parse("8.6").takes(hidden) is None
+    assert refusal(Target.parse("8.6"), hidden) is None
     hidden = last("(float[2] x) => (float[2] y) { y = GroupNormalization <num_groups = 2> (x, x, x) }", 21)
     lacking = "GroupNormalization is not in opset {}, the newest that this parser reads"
-    assert [Target.parse(t).takes(hidden) for t in ("8.6", "9.3")] == [lacking.format(17)] * 2
-    assert "not in opset" not in (Target.parse("10.0").takes(hidden) or "")
+    assert [refusal(Target.parse(t), hidden) for t in ("8.6", "9.3")] == [lacking.format(17)] * 2
+    assert "not in opset" not in (refusal(Target.parse("10.0"), hidden) or "")
     swish = last("(float[2] x) => (float[2] y) { y = Swish (x) }", 17)
-    assert Target.parse("11.0").takes(swish) is None, "an operator of a later opset than the model's"
+    assert refusal(Target.parse("11.0"), swish) is None, "an operator of a later opset than the model's"
     celu = last("(float[2] x) => (float[2] y) { y = Celu (x) }", 17)
-    assert Target.parse("7.2.2").takes(celu) == "Celu is not in opset 11, the newest that this parser reads"
+    assert refusal(Target.parse("7.2.2"), celu) == "Celu is not in opset 11, the newest that this parser reads"
 
 
 @pytest.mark.parametrize("kind", READABLE)
@@ -590,7 +596,7 @@ def test_which_release_knows_which_type(kind: str) -> None:
     indexed = Model(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 23)]))
     (node,) = indexed.graph.live()
     assert Target.parse("10.9").has_other_types(indexed)
-    told = [t.mistyped(node) for t in RELEASES]
+    told = [unsupported(t, node, Kind.TYPE) for t in RELEASES]
     assert from_first([why is None for why in told]) == READABLE[kind]
     assert set(told) - {None} == {f"there is no {kind} before {READABLE[kind]}"}
 
@@ -599,7 +605,7 @@ def test_types_that_every_release_knows() -> None:
     for kind in ("float", "double", "float16", "int8", "int32", "int64", "bool"):
         indexed = Model(model(f"({kind}[2] x) => ({kind}[2] y) {{ y = Identity (x) }}"))
         assert not ON_RTX.has_other_types(indexed)
-        assert not any(t.mistyped(indexed.graph.live()[0]) for t in (*RELEASES, ON_RTX))
+        assert not any(unsupported(t, indexed.graph.live()[0], Kind.TYPE) for t in (*RELEASES, ON_RTX))
 
 
 @pytest.mark.parametrize(
@@ -645,7 +651,7 @@ def test_where_types_must_be_asked_about(body: str, others: bool) -> None:
     ],
 )
 def test_where_uint8_may_be(body: str, why: str | None) -> None:
-    assert ON_RTX.mistyped(last(body, extra=', "com.custom" : 1')) == why
+    assert unsupported(ON_RTX, last(body, extra=', "com.custom" : 1'), Kind.TYPE) == why
 
 
 def sparse(body: str) -> Model:
@@ -660,8 +666,8 @@ def sparse(body: str) -> Model:
 def test_a_sparse_initializer_is_not_read() -> None:
     reads, other = (sparse(f"(float[3] x) => (float[3] y) {{ y = Add (x, {read}) }}") for read in ("b", "x"))
     assert ON_RTX.has_other_types(reads)
-    assert ON_RTX.mistyped(reads.graph.live()[0]) == "'b' is a sparse initializer, which is not read"
-    assert ON_RTX.mistyped(other.graph.live()[0]) is None
+    assert unsupported(ON_RTX, reads.graph.live()[0], Kind.TYPE) == "'b' is a sparse initializer, which is not read"
+    assert unsupported(ON_RTX, other.graph.live()[0], Kind.TYPE) is None
 
 
 LONELY = "float8e4m3fn weights are read by DequantizeLinear alone"
@@ -713,13 +719,13 @@ LONELY = "float8e4m3fn weights are read by DequantizeLinear alone"
 def test_types_of_eight_bits_and_fewer(body: str, asked: bool, why: str | None) -> None:
     node = last(body)
     assert ON_RTX.has_other_types(node.graph.model) == asked
-    assert ON_RTX.mistyped(node) == why
+    assert dtypes.why_mistyped(node, releases.LAST, rtx=True) == why
 
 
 def test_int8_weights_are_read_before_tensorrt_rtx() -> None:
     node = last("(int8[2] x) => (int8[2] y) <int8[2] w = {1, 2}> { y = Add (x, w) }")
     assert not Target.parse("10.9").has_other_types(node.graph.model)
-    assert Target.parse("10.9").mistyped(node) is None
+    assert unsupported(Target.parse("10.9"), node, Kind.TYPE) is None
 
 
 def test_takes_every_means_that_no_node_need_be_asked_about() -> None:
@@ -773,7 +779,7 @@ def test_takes_every_means_that_no_node_need_be_asked_about() -> None:
     ],
 )
 def test_what_came_with_a_later_opset(body: str, opset: int, target: str, why: str) -> None:
-    told = Target.parse(target).outdated(last(body, opset, extra=', "com.custom" : 1'))
+    told = outdated(Target.parse(target), last(body, opset, extra=', "com.custom" : 1'))
     newest = Target.parse(target).opset
     assert told == (f"{why} came with an opset above {newest}, the newest that this parser reads" if why else None)
 

@@ -17,7 +17,7 @@ def padded_with(b: Builder, x: Value, pads: np.ndarray, value: Value | np.ndarra
 
     `size`: the dimensions of x. Declines where the target takes no such Pad and a padded axis is not static.
     """
-    refused = f"{b.target.takes(b.root)}"
+    refused = f"{b.why_unsupported(b.root)}"
     constant = None if isinstance(value, Value) else float(value.astype(np.float64).reshape(-1)[0])
     made = _pad(b, x, pads, value if isinstance(value, Value) else constant)
     if made is not None:
@@ -54,7 +54,7 @@ def padded_with_zeros(b: Builder, x: Value, pads: np.ndarray) -> Value:
             order = [a for a in order if a not in some] + some
             x = b.Transpose(x, perm=order)
         these = np.stack([[pads[s, a] if a in some else 0 for a in order] for s in (0, 1)])
-        x = require_some(_pad(b, x, these, None), f"{b.target.takes(b.root)}")
+        x = require_some(_pad(b, x, these, None), f"{b.why_unsupported(b.root)}")
         if order != sorted(order):
             x = b.Transpose(x, perm=list(np.argsort(order)))
     return x
@@ -64,7 +64,7 @@ def _pad(b: Builder, x: Value, pads: np.ndarray, value: Value | float | None) ->
     """A Pad that the target takes; None where there is none. `value`: None for 0."""
     made: Value = b.Pad(x, pads=pads.reshape(-1), mode="constant", value=value)
     assert made.producer is not None
-    if b.target.takes(made.producer) is None:
+    if b.why_unsupported(made.producer) is None:
         return made
     b.discard(made, x)
     return None

@@ -76,7 +76,7 @@ def explain_nodes(path: Path, wanted: str, given: CheckOptions, *, every: bool =
         skip=options.skipped,
         options=options.pass_options,
     )
-    asked = [_Asked(node, target.takes(node) or target.mistyped(node) or "", _up(node)) for node in nodes]
+    asked = [_Asked(node, str(target.why_unsupported(node) or ""), _up(node)) for node in nodes]
     texts = [node.text for node in nodes]
     as_filed = [_search(a.node, selected, driver, report) for a in asked]
     driver.run_stage(Stage.CLEAN)  # patterns are looked for in the cleaned graph
@@ -88,7 +88,7 @@ def explain_nodes(path: Path, wanted: str, given: CheckOptions, *, every: bool =
     for a, text, early, late in zip(asked, texts, as_filed, cleaned, strict=True):
         findings, others = _relevant(late or early, every)
         applied = [r for r in report.applied if a.node.label in r.removed]
-        mended = bool(a.untaken) and a.node.alive and target.takes(a.node) is None
+        mended = bool(a.untaken) and a.node.alive and target.why_unsupported(a.node) is None
         reach = REACH if mended else 1
         made = {o: r for r in report.applied for o in r.outputs}
         upstream = [made[name] for name, distance in a.above if name in made and distance <= reach]
@@ -199,7 +199,7 @@ class _Search:
             return (
                 "matched, and left as it stands: another operator is spelled like that, or surgeon would write the same"
             )
-        if self.driver.target.takes(root) is not None:
+        if self.driver.target.why_unsupported(root, rewriting=True) is not None:
             return "matched, and left as it stands"
         return f"matched, and left as it stands: {target_name(str(self.driver.target))} takes it"
 

@@ -135,17 +135,13 @@ def _advice(node: Node) -> str:
 
 def first_taking(node: Node, target: Target) -> str:
     """What takes a node, as a sentence calls it: the GPU beside a DLA, else the first later release; empty for none."""
-    if target.dla and _taken(node, replace(target, name=dotted(target.version), dla=False)):
+    if target.dla and replace(target, dla=False).why_unsupported(node) is None:
         return "the GPU beside the DLA"
     names = [dotted(v) for v in RELEASES if v > target.version]
     for name in [] if target.rtx else names:
-        if _taken(node, Target.parse(name)):
+        if Target.parse(name).why_unsupported(node) is None:
             return f"TensorRT {name}"
-    return "" if target.rtx or not _taken(node, Target.parse("rtx")) else "TensorRT-RTX"
-
-
-def _taken(node: Node, target: Target) -> bool:
-    return target.takes(node) is None and target.outdated(node) is None and target.mistyped(node) is None
+    return "" if target.rtx or Target.parse("rtx").why_unsupported(node) is not None else "TensorRT-RTX"
 
 
 def _taken_by_default(refused: Iterable[Declined], source: Source, options: Options) -> set[str]:

@@ -287,22 +287,9 @@ def has_float64(model: Model) -> bool:
 def untaken(model: Model, target: Target) -> list[Declined]:
     """The nodes of the main graph and its bodies that the target does not take, with the reason."""
     gpu = replace(target, dla=False)
-    newer = any(model.opset_in(s) > target.opset for s in model.scopes)
-    others = target.has_other_types(model)
     found = [Declined("", "", why) for why in refused(model)]
-    unparsed = target.unparsed(model)
-    for scope in (s for s in model.scopes if s not in unparsed):
-        opset = model.opset_in(scope)
-        asked = [key for key in scope.by_op if newer or others or not target.takes_every(key, opset)]
-        for node in scope.of(asked):
-            why = target.takes(node)
-            if why is None and newer:
-                why = target.outdated(node)
-            if why is None and others:
-                why = target.mistyped(node)
-            if why is not None:
-                on_gpu = target.dla and gpu.takes(node) is None and gpu.outdated(node) is None
-                found.append(Declined("", node.label, why, on_gpu and (not others or gpu.mistyped(node) is None)))
+    for node, why in target.unsupported(model):
+        found.append(Declined("", node.label, why.reason, target.dla and gpu.why_unsupported(node) is None))
     return found
 
 

@@ -263,13 +263,13 @@ def _stem(node: Node) -> str:
 
 def _refused(converted: ModelProto, before: Model, target: Target) -> dict[str, str]:
     """The stem of a node -> why the target does not take it converted, for nodes that it takes as they were."""
-    already = {_stem(n) for s in before.scopes for n in s.live() if target.takes(n) is not None}
+    already = {_stem(n) for s in before.scopes for n in s.live() if target.why_unsupported(n) is not None}
     found = {}
     for scope in Model(converted).scopes:
         for node in scope.live():
             if _stem(node) in already:
                 continue
-            why = target.takes(node)
+            why = target.why_unsupported(node)
             if why is not None:
                 found[_stem(node)] = f"{target} does not take it in fp16: {why}"
     return found

@@ -19,6 +19,7 @@ from surgeon.ir.schemas import DOMAIN, formal_types
 from surgeon.rules.context import Context
 from surgeon.rules.rule import Decline, require, require_some
 from surgeon.rules.spelling import arrange
+from surgeon.targets.unsupported import Unsupported
 
 FP32 = Struct("<f")
 Some = TypeVar("Some")
@@ -73,6 +74,10 @@ class Builder:
     @property
     def opset(self) -> int:
         return self._model.opset_in(self._graph)
+
+    def why_unsupported(self, node: Node) -> Unsupported | None:
+        """Why the target does not support a node, whatever types and opset the model has; None where it does."""
+        return self.target.why_unsupported(node, rewriting=True)
 
     def shape(self, value: Value) -> Shape | None:
         """int for a static dimension, str for a symbolic one, None for an unknown one;

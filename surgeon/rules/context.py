@@ -69,7 +69,7 @@ class Context:
     def lowering(self, p: Pass, node: Node) -> Lowering:
         """How a pass lowers its canonical node: as the user says, else as the target asks."""
         forced = self.strategies.get(p.name)
-        as_it_is = p.name in self._keeping and self.target.takes_exactly(node) is None
+        as_it_is = p.name in self._keeping and self._is_supported_exactly(node)
         kept = forced == "keep" or (forced is None and as_it_is)
         if kept and node.proto.domain != DOMAIN:  # no target keeps a node of surgeon's own
             return Lowering("keep")
@@ -90,7 +90,10 @@ class Context:
         chosen = [strategy for name, strategy in found.items() if name in self.strategies]
         if chosen or "plugin" in found.values():
             return chosen[0] if chosen else "plugin"
-        return "keep" if self.target.takes_exactly(node) is None else "decompose"
+        return "keep" if self._is_supported_exactly(node) else "decompose"
+
+    def _is_supported_exactly(self, node: Node) -> bool:
+        return self.target.why_unsupported(node, rewriting=True, exactly=True) is None
 
     def libraries_asked(self, p: Pass) -> Sequence[str]:
         """The libraries that plugin nodes of the pass may come from; none where no plugin is asked for."""

@@ -28,6 +28,7 @@ from surgeon.rules.skips import Skips
 from surgeon.rules.unchanged import Unchanged
 from surgeon.rules.window import Rewrite
 from surgeon.targets.target import Target
+from surgeon.targets.unsupported import Unsupported
 
 GROWTH = 10  # rewrites a node, on the average, after which a stage is taken not to come to an end
 ROUNDS = 4  # further runs over what the one before has written, at most; nearly always the first changes nothing
@@ -212,7 +213,7 @@ class Driver:
     def _is_cured(self, rule: Rule, node: Node) -> bool:
         """Whether the target refuses the node for what the rule cures."""
         if rule.cures is True:
-            return self.target.takes(node) is not None
+            return self.target.why_unsupported(node, rewriting=True) is not None
         return any(self.target.refuses(node, condition) is not None for condition in rule.cures)
 
     def _is_of_user(self, held: Match, rule: Rule) -> bool:
@@ -514,6 +515,10 @@ class Editor:
         """The nodes of every scope, in order, as they are now; only those whose operators are `wanted`."""
         for graph in self.model.scopes:
             yield from graph.live() if wanted is None else graph.of([k for k in graph.by_op if wanted(k)])
+
+    def why_unsupported(self, node: Node) -> Unsupported | None:
+        """Why the target does not support a node, whatever types and opset the model has; None where it does."""
+        return self.target.why_unsupported(node, rewriting=True)
 
     def excluded(self, node: Node) -> bool:
         """Whether the rewrite at this node was asked to be skipped, or could not be proved."""

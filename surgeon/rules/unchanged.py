@@ -12,6 +12,7 @@ from surgeon.ir.model import Model
 from surgeon.ir.operators import COMMUTATIVE
 from surgeon.rules.window import Rewrite
 from surgeon.targets.target import Target
+from surgeon.targets.unsupported import Unsupported
 
 Present = Callable[[Value | None], Value | None]  # the tensor that the readers of a tensor read now
 
@@ -50,6 +51,9 @@ class Unchanged:
             x.shape == y.shape and bool(np.array_equal(x, y))
         )
 
+    def _why_unsupported(self, node: Node) -> Unsupported | None:
+        return self._target.why_unsupported(node, rewriting=True, exactly=True)
+
     def _same_node(self, a: Node, b: Node, before: dict[Value, Node], after: dict[Value, Node]) -> bool:
         if a.key != b.key or a.bodies or len(a.outputs) != len(b.outputs):
             return False
@@ -58,7 +62,7 @@ class Unchanged:
         if a.outputs.count(None) > b.outputs.count(None):
             return False  # an output that was left out has a name
         written_alike = a.attrs.keys() == b.attrs.keys() and len(a.inputs) == len(b.inputs)
-        if not written_alike and self._target.takes_exactly(a) != self._target.takes_exactly(b):
+        if not written_alike and self._why_unsupported(a) != self._why_unsupported(b):
             return False  # equal to ONNX, not to a parser that has defaults of its own
         spec = self._model.schema(a)
         if spec is not None and len(a.inputs) > spec.max_input:

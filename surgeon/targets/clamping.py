@@ -65,6 +65,9 @@ def has_clamped(model: Model) -> bool:
 
 def why_clamped(node: Node) -> str | None:
     """Why a parser that cuts int64 to int32 computes something else at a node; None where nobody notices."""
+    dtype = node.graph.model.types.dtype
+    if not any(v is not None and dtype(v) == TensorProto.INT64 for v in (*node.inputs, *node.outputs)):
+        return None
     for position, value in enumerate(node.inputs):
         found = None if value is None else beyond(value)
         if value is not None and found is not None and _notices(node, position, found):

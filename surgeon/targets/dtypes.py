@@ -30,6 +30,7 @@ READABLE: dict[int, Version] = {
 # int64 is cast to int32 and clamped, with a warning (docs/trt-support.md section 6: native from 9.0 on).
 NARROWING = up_to(8, 6)
 ORDINARY = frozenset(dtype for dtype, first in READABLE.items() if first == FIRST)
+PLAIN = ORDINARY - {TensorProto.INT8} | {TensorProto.UNDEFINED}  # no node is refused for these
 # What reads uint8 (docs/trt-support.md section 6: inputs and outputs alone, by Cast and DequantizeLinear; the others
 # were measured with TensorRT-RTX). Anything else is refused with `Found unsupported input type of UINT8`, or as no
 # legal intermediate tensor. What quantizes has conditions of its own, and of bodies nothing is known.
@@ -78,6 +79,8 @@ def _constants(model: Model) -> Iterator[int]:
 def why_mistyped(node: Node, version: Version, *, rtx: bool = False) -> str | None:
     """Why a release does not take the types that a node reads and makes; None where it does."""
     model = node.graph.model
+    if not model.proto.graph.sparse_initializer and _types_of(node) <= PLAIN:
+        return None
     read = {model.dtype(value) for value in node.inputs if value is not None}
     made = {model.dtype(value): value for value in node.outputs if value is not None}
     for dtype in (read | made.keys()) - {0}:
@@ -95,6 +98,11 @@ def why_mistyped(node: Node, version: Version, *, rtx: bool = False) -> str | No
         return None
     why = _why_spelled(node) if rtx else None
     return why if why is not None else _why_small(node, read, made, version, rtx)
+
+
+def _types_of(node: Node) -> set[int]:
+    dtype = node.graph.model.types.dtype
+    return {dtype(value) for value in (*node.inputs, *node.outputs) if value is not None}
 
 
 def _refuses_int8_weights(version: Version, rtx: bool) -> bool:

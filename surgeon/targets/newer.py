@@ -7,10 +7,41 @@ they say what it does anyway, the node is read as it is meant.
 from __future__ import annotations
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import constant_of, shape_of
+from surgeon.ir.schemas import schema
+from surgeon.targets.condition import constant_of, opset_of, rank_of, shape_of
 
 
-def changes_nothing(node: Node, attribute: str) -> bool:
+def why_newer(node: Node, opset: int, *, refused: bool = True) -> str | None:
+    """Why a parser that reads a model of a later opset with the meanings of `opset` misreads a node.
+
+    refused  whether a condition of the table refuses it: they judge the axes of reductions, which came later
+    """
+    declared = opset_of(node)
+    if node.proto.domain not in ("", "ai.onnx") or declared <= opset:
+        return None
+    now, then = schema(node.op, "", declared), schema(node.op, "", opset)
+    if now is None or then is None or now.since_version == then.since_version:
+        return None
+    came = f"came with an opset above {opset}, the newest that this parser reads"
+    defaults = node.graph.model.schema_defaults(node)
+    for name, given in node.attrs.items():
+        if name not in then.attributes and given != defaults.get(name) and not _changes_nothing(node, name):
+            return f"its attribute {name} {came}"
+    later = any(value is not None for value in node.inputs[then.max_input :])
+    if later and (refused or not node.op.startswith("Reduce")):
+        return f"its input {then.max_input} {came}"
+    if node.key not in ("Softmax", "LogSoftmax", "Hardmax") or _is_over_last_axis(node):
+        return None
+    return f"its meaning of axis {came}"
+
+
+def _is_over_last_axis(node: Node) -> bool:
+    """Whether the axis is written and the last one, where the softmaxes of every opset mean the same."""
+    rank = rank_of(node)
+    return rank is not None and "axis" in node.attrs and node.attr("axis") in (-1, rank - 1)
+
+
+def _changes_nothing(node: Node, attribute: str) -> bool:
     """Whether an attribute that is not read says what the parser does without it."""
     if attribute == "noop_with_empty_axes":
         axes = constant_of(node, 1)
@@ -23,8 +54,3 @@ def _splits_evenly(node: Node) -> bool:
     shape, axis = shape_of(node), node.attr("axis") or 0
     size = shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
     return isinstance(size, int) and size % len(node.outputs) == 0 and node.attr("num_outputs") == len(node.outputs)
-
-
-def is_judged(node: Node) -> bool:
-    """Whether conditions of the table say what becomes of the inputs that came later: the axes of reductions."""
-    return node.op.startswith("Reduce")

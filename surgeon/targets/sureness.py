@@ -42,7 +42,8 @@ def _why_unknown(node: Node, target: Target) -> str | None:
     if not target.imports(node.op) or target.takes_every(node.key):
         return None
     for position, value in enumerate(node.inputs):
-        if value is not None and value.name and shape_of(node, position) is None and target.takes(node) is None:
+        is_unknown = value is not None and value.name and shape_of(node, position) is None
+        if value is not None and is_unknown and target.why_unsupported(node, rewriting=True) is None:
             return (
                 f"how many dimensions its input '{value.name}' has is not known, and what depends on it is not checked"
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
@@ -12,10 +13,11 @@ from surgeon.ir.graph import Graph, Node, scopes_of
 from surgeon.ir.model import Model
 from surgeon.ir.schemas import schema
 from surgeon.targets import calls, clamping, contrib, dtypes, names, newer, plugins, tables
-from surgeon.targets.condition import Check, Condition, input_of, is_weights, opset_of, rank_of
+from surgeon.targets.condition import Check, Condition, input_of, is_weights, opset_of
 from surgeon.targets.conditions import CONDITIONS, dla, pads, shapes
 from surgeon.targets.installed import installed_version
 from surgeon.targets.releases import FIRST, LAST, Range, Version, dotted, row_of
+from surgeon.targets.unsupported import Kind, Unsupported
 
 DEFAULT = "10.9"
 LAST_DLA = 10  # the last major version with DLA
@@ -162,22 +164,23 @@ class Target:
 
     # What it takes ----------------------------------------------------------------------------------------------------
 
-    def takes(self, node: Node) -> str | None:
-        """None where the target imports the node and computes what ONNX says; else the reason why not."""
-        table = _table(self.version, self.rtx, self.dla, opset_of(node))
-        importer = table.importers.get(node.key)
-        if importer is None:
-            return self._why_unknown(node)
-        if table.lowers_to and _is_newer(node, table.lowers_to):
-            return f"{node.op} is not in opset {self.opset}, the newest that this parser reads"
-        for position in importer.constant_inputs:
-            if not is_weights(input_of(node, position)) and not (self.rtx and _becomes_weights(node, position)):
-                return f"its input {position} must be an initializer"
-        for check in importer.checks:
-            why = check(node)
+    def why_unsupported(self, node: Node, *, rewriting: bool = False, exactly: bool = False) -> Unsupported | None:
+        """Why the node is not supported; None where the target imports it and computes what ONNX says.
+
+        rewriting  while rules run, the opset of the model and its types are still the file's: they are not judged
+        exactly    a node of which the parser rounds a number is not supported either
+        """
+        why = self._why_refused(node, exactly)
+        return why if why is not None or rewriting else self._why_not_written(node, cuts=not self.int64)
+
+    def unsupported(self, model: Model) -> Iterator[tuple[Node, Unsupported]]:
+        """The nodes of a model, and of its bodies that are parsed, that are not supported."""
+        cuts = self._cuts(model)
+        unparsed = self.unparsed(model)
+        for node in (node for scope in model.scopes if scope not in unparsed for node in scope.live()):
+            why = self._why_refused(node, exactly=False) or self._why_not_written(node, cuts)
             if why is not None:
-                return why
-        return None
+                yield node, why
 
     def refuses(self, node: Node, condition: Condition) -> str | None:
         """The reason why one condition refuses the node, or rounds its numbers; None where it does not."""
@@ -185,14 +188,6 @@ class Target:
         if found is None or condition.check not in (*found.checks, *found.rounding):
             return None
         return condition.check(node)
-
-    def takes_exactly(self, node: Node) -> str | None:
-        """None where the target takes the node and rounds none of its numbers; else the reason why not."""
-        why = self.takes(node)
-        importer = _table(self.version, self.rtx, self.dla, opset_of(node)).importers.get(node.key)
-        if why is not None or importer is None:
-            return why
-        return next((found for check in importer.rounding if (found := check(node)) is not None), None)
 
     def takes_every(self, key: str, opset: int = 1) -> bool:
         """Whether every node of an operator is taken, whatever its inputs: then no node need be asked about.
@@ -202,43 +197,43 @@ class Target:
         found = _table(self.version, self.rtx, self.dla, opset).importers.get(key)
         return found is not None and not found.checks and not found.constant_inputs and not found.rounding
 
-    def outdated(self, node: Node) -> str | None:
-        """The reason where the node uses what came later than the newest opset that this parser reads; None elsewhere.
-
-        Apart from `takes`: while rewrites are chosen, the model's opset is still the file's.
-        """
-        if not self.lowers_opset or node.proto.domain not in ("", "ai.onnx"):
-            return None
-        declared = opset_of(node)
-        if declared <= self.opset:
-            return None
-        now, then = schema(node.op, "", declared), schema(node.op, "", self.opset)
-        if now is None or then is None or now.since_version == then.since_version:
-            return None
-        came = f"came with an opset above {self.opset}, the newest that this parser reads"
-        defaults = node.graph.model.schema_defaults(node)
-        for name, given in node.attrs.items():
-            if name not in then.attributes and given != defaults.get(name) and not newer.changes_nothing(node, name):
-                return f"its attribute {name} {came}"
-        later = any(value is not None for value in node.inputs[then.max_input :])
-        if later and not (newer.is_judged(node) and self.takes(node) is None):
-            return f"its input {then.max_input} {came}"
-        if node.key not in ("Softmax", "LogSoftmax", "Hardmax") or _is_over_last_axis(node):
-            return None
-        return f"its meaning of axis {came}"
-
     def has_other_types(self, model: Model) -> bool:
-        """Whether a model has tensors of a type that not every release knows: then `mistyped` is to be asked."""
-        cuts = not self.int64 and clamping.has_clamped(model)
-        return cuts or dtypes.has_other_types(model, self.version, rtx=self.rtx)
+        """Whether a model has tensors of a type that not every release knows, or numbers that this parser cuts."""
+        return self._cuts(model) or dtypes.has_other_types(model, self.version, rtx=self.rtx)
 
-    def mistyped(self, node: Node) -> str | None:
-        """The reason where the node reads or makes tensors of a type that the parser does not take; None elsewhere.
+    def _cuts(self, model: Model) -> bool:
+        """Whether the parser cuts a number that a model holds."""
+        return not self.int64 and clamping.has_clamped(model)
 
-        Apart from `takes`: few models have such types. What a pass carries in another type is no longer listed.
-        """
+    def _why_refused(self, node: Node, exactly: bool) -> Unsupported | None:
+        """Why the parser does not import the node as it is, or computes something else."""
+        table = _table(self.version, self.rtx, self.dla, opset_of(node))
+        importer = table.importers.get(node.key)
+        if importer is None:
+            why = self._why_unknown(node)
+            return None if why is None else Unsupported(Kind.OPERATOR, why)
+        if table.lowers_to and _is_newer(node, table.lowers_to):
+            why = f"{node.op} is not in opset {self.opset}, the newest that this parser reads"
+            return Unsupported(Kind.OPERATOR, why)
+        for position in importer.constant_inputs:
+            if not is_weights(input_of(node, position)) and not (self.rtx and _becomes_weights(node, position)):
+                return Unsupported(Kind.NODE, f"its input {position} must be an initializer")
+        for check in importer.checks:
+            why = check(node)
+            if why is not None:
+                return Unsupported(Kind.NODE, why)
+        rounding = importer.rounding if exactly else ()
+        return next((Unsupported(Kind.ROUNDED, why) for check in rounding if (why := check(node)) is not None), None)
+
+    def _why_not_written(self, node: Node, cuts: bool) -> Unsupported | None:
+        """Why a node that the parser imports is not supported in a file of its types and its opset."""
         why = dtypes.why_mistyped(node, self.version, rtx=self.rtx)
-        return why if why is not None or self.int64 else clamping.why_clamped(node)
+        if why is None and cuts:
+            why = clamping.why_clamped(node)
+        if why is not None:
+            return Unsupported(Kind.TYPE, why)
+        why = newer.why_newer(node, self.opset, refused=False) if self.lowers_opset else None
+        return None if why is None else Unsupported(Kind.OPSET, why)
 
     def unparsed(self, model: Model) -> set[Graph]:
         """The bodies that are not parsed: branches that an If never takes, by a condition that stands in the file.
@@ -344,12 +339,6 @@ def _first_opset(op: str, opset: int) -> int:
     """The opset in which the definition of an operator that holds at `opset` came; 0 where there is none yet."""
     found = schema(op, "", opset)
     return 0 if found is None else found.since_version
-
-
-def _is_over_last_axis(node: Node) -> bool:
-    """Whether the axis is written and the last one, where the softmaxes of every opset mean the same."""
-    rank = rank_of(node)
-    return rank is not None and "axis" in node.attrs and node.attr("axis") in (-1, rank - 1)
 
 
 # ---- names -----------------------------------------------------------------------------------------------------------
