@@ -16,7 +16,7 @@ from surgeon.errors import SurgeonError
 from surgeon.ir.definitions import DEFINED, definitions
 from surgeon.ir.files import UNWRITABLE, as_text, external_files, resolved_weights, with_weights
 from surgeon.ir.graph import Node
-from surgeon.ir.protos import SMALL_TENSOR
+from surgeon.ir.protos import SMALL_TENSOR, copied
 from surgeon.ir.saturation import unsaturated
 
 # How ONNX Runtime says that it lacks a kernel, the second of an LSTM's layout, and that it is older than the model.
@@ -271,23 +271,34 @@ def first_line(error: Exception) -> str:
 def model_of_one_node(
     node: Node, inputs: Sequence[np.ndarray | None], opset: int
 ) -> tuple[ModelProto, dict[str, np.ndarray]]:
-    """A model of a single node, and what to feed it. An input is None where the node leaves it out.
+    """A model of a single node without its names, and what to feed it. An input is None where the node leaves it out.
 
-    Small inputs are initializers of the model, since kernels ask for some (the sizes of a Resize) before anything runs.
+    It is the same for nodes that compute the same.
     """
-    proto = NodeProto()
-    proto.CopyFrom(node.proto)
+    proto = copied(node.proto)
     proto.name = proto.doc_string = ""
     del proto.metadata_props[:]
     proto.input[:] = [f"i{k}" if a is not None else "" for k, a in enumerate(inputs)]
     proto.output[:] = [f"o{k}" for k in range(len(node.outputs))]  # a Split without one of them kills ONNX Runtime
     given = {f"i{k}": a for k, a in enumerate(inputs) if a is not None}
+    wanted = [name for name, o in zip(proto.output, node.outputs, strict=True) if o is not None]
+    opsets = [helper.make_opsetid("", opset)]
+    return model_around(proto, given, wanted, opset_imports=opsets, ir_version=IR_OF_NODES)
+
+
+def model_around(
+    node: NodeProto, given: Mapping[str, np.ndarray], wanted: Sequence[str], **header: Any
+) -> tuple[ModelProto, dict[str, np.ndarray]]:
+    """A model of a single node that returns some of its outputs, and what to feed it.
+
+    Small inputs are initializers of the model, since kernels ask for some (the sizes of a Resize) before anything runs.
+    `header` is that of a ModelProto: its opsets, functions and IR version.
+    """
     feeds = {k: a for k, a in given.items() if a.size > SMALL_TENSOR}
     infos = [
         helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for k, a in feeds.items()
     ]
     tensors = [numpy_helper.from_array(a, k) for k, a in given.items() if k not in feeds]
-    wanted = [name for name, o in zip(proto.output, node.outputs, strict=True) if o is not None]
     results = [onnx.ValueInfoProto(name=name) for name in wanted]
-    graph = helper.make_graph([proto], "constant", infos, results, tensors)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_OF_NODES), feeds
+    graph = helper.make_graph([node], "node", infos, results, tensors)
+    return helper.make_model(graph, **header), feeds

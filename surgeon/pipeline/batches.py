@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from onnx import ModelProto, NodeProto, ValueInfoProto, helper
@@ -12,7 +11,7 @@ from onnx import ModelProto, NodeProto, ValueInfoProto, helper
 from surgeon.errors import ModelError
 from surgeon.ir.protos import label_of
 from surgeon.ir.run import Runner, Unrunnable
-from surgeon.pipeline.nodewise import LOOSE
+from surgeon.pipeline.nodewise import LOOSE, Layout
 from surgeon.proof.equality import TOLERANCE, compare
 from surgeon.proof.feeds import Feeds
 from surgeon.proof.valid import valid_feeds
@@ -20,14 +19,6 @@ from surgeon.proof.valid import valid_feeds
 SEVERAL = 2  # batches of the file's size that are computed at once, node by node
 BATCHES = (1, 2, 3, 5)  # samples that the whole models are compared with
 UNLIKE = ("random", "large", "shifted", "zero")  # kinds of samples that are side by side in one more batch
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Where the samples of a tensor lie: along `axis`, in which `outer` other positions are counted before them."""
-
-    axis: int
-    outer: int = 1
 
 
 class Mixed(ModelError):
@@ -165,4 +156,4 @@ def _difference(
     return found.error
 
 
-__all__ = ["SEVERAL", "Layout", "Mixed", "drawn", "given_inputs", "joined", "named", "prove_batches"]
+__all__ = ["SEVERAL", "Mixed", "drawn", "given_inputs", "joined", "named", "prove_batches"]

@@ -11,7 +11,6 @@ rows in front that it had without those. A node that makes something else of the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ from surgeon.ir.files import with_weights
 from surgeon.ir.protos import all_nodes, copied, label_of, reads_instead
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.batches import named
-from surgeon.pipeline.nodewise import LOOSE, computed, is_equal, reads
+from surgeon.pipeline.nodewise import LOOSE, Layout, Tensor, Walk, depends_on_sizes_alone, is_equal, reads
 from surgeon.pipeline.prepared import Asked, Prepared, Text, applied, fresh_name, unused
 from surgeon.proof.equality import TOLERANCE, compare
 from surgeon.proof.feeds import Feeds
@@ -43,25 +42,6 @@ SEEDS = 2  # random inputs on which the whole models are compared
 CUT_OFF = "{}: its rows stand by picture and class; of more than {} boxes those of the last ones are cut off"
 
 Shapes = Mapping[str, Sequence[int]]
-
-
-@dataclass(slots=True)
-class Tensor:
-    """What a tensor is in each trial, without and with rows of padding.
-
-    axis   the one along which the padding stands; None where it does not depend on it
-    sized  whether it follows from the number of rows alone
-    """
-
-    alone: list[np.ndarray]
-    padded: list[np.ndarray]
-    axis: int | None = None
-    sized: bool = False
-
-    @property
-    def is_same(self) -> bool:
-        """Whether it does not depend on the rows of padding."""
-        return self.axis is None and not self.sized
 
 
 class Dependent(ModelError):
@@ -102,15 +82,12 @@ def _is_suppression(node: NodeProto) -> bool:
 # ---- what is computed of the rows ------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Trials:
-    """Runs what stands behind the nodes, on drawn rows with and without padding."""
+class _Trials(Walk):
+    """Runs what stands behind the nodes, on drawn rows alone and together with rows of padding."""
 
-    model: ModelProto
-    nodes: list[NodeProto]
-    base: Path | None
-    shapes: Shapes
-    tensors: dict[str, Tensor] = field(default_factory=dict)
+    def __init__(self, model: ModelProto, nodes: list[NodeProto], base: Path | None, shapes: Shapes) -> None:
+        super().__init__(model)
+        self.nodes, self.base, self.shapes = nodes, base, shapes
 
     def run(self) -> tuple[dict[str, int], list[str]]:
         """The axis of the rows, by output of the model that has them, and the nodes with several pictures or classes.
@@ -124,14 +101,13 @@ class _Trials:
             self.tensors[node.output[0]] = _drawn(rng, place, given[node.input[0]].shape, given[node.input[1]].shape)
         for name, array in given.items():
             self.tensors[name] = Tensor([array] * len(TRIALS), [array] * len(TRIALS))
-        for node in behind:
-            self._visit(node)
+        self.walk(behind)
         found = {o.name: self.tensors[o.name] for o in self.model.graph.output if o.name in self.tensors}
         for name, tensor in found.items():
             if tensor.sized:
                 raise Dependent(f"the output '{name}' says how many rows there are, so their number cannot be fixed.")
         many = [label_of(n) for n in self.nodes if given[n.input[1]].shape[:2] != (1, 1)]
-        return {name: tensor.axis for name, tensor in found.items() if tensor.axis is not None}, many
+        return {name: tensor.layout.axis for name, tensor in found.items() if tensor.layout is not None}, many
 
     def _behind(self) -> list[NodeProto]:
         """The nodes that are computed of the rows, in order."""
@@ -166,33 +142,34 @@ class _Trials:
         constants = {t.name: numpy_helper.to_array(t) for t in self.model.graph.initializer if t.name in names}
         return {**constants, **{name: _varied(rng, array) for name, array in largest.items()}}
 
-    def _visit(self, node: NodeProto) -> None:
-        """Compute what a node makes in each trial, with and without padding."""
-        given = {name: self.tensors[name] for name in reads(node)}
-        why = ""
+    def visit(self, node: NodeProto, read: Mapping[str, Tensor]) -> list[Tensor]:
+        """Compute what a node makes in each trial. Raises Dependent."""
         alone: list[list[np.ndarray]] = []
-        padded: list[list[np.ndarray]] = []
-        for trial in range(min(len(t.alone) for t in given.values())):
-            try:
-                alone.append(computed(node, {n: t.alone[trial] for n, t in given.items()}, self.model))
-            except Unrunnable as error:
-                why = "" if alone else str(error)
-                break  # nothing was found, and the original ends there too
-            try:
-                padded.append(computed(node, {n: t.padded[trial] for n, t in given.items()}, self.model))
-            except Unrunnable as error:
-                why = str(error)
-                break
-        sized = node.op_type in ("Shape", "Size") or all(t.sized or t.is_same for t in given.values())
-        names = [name for name in node.output if name]
-        for place, name in enumerate(names):
-            tensor = Tensor([a[place] for a in alone], [a[place] for a in padded], sized=sized)
-            if why or not alone or not _is_placed(tensor):
-                raise Dependent(
-                    f"the rows of {NMS} cannot be fixed: {named(node)} makes something else of them where "
-                    f"rows of padding stand behind them{f' ({why})' if why else ''}."
-                )
-            self.tensors[name] = tensor
+        why = ""
+        try:
+            for made in self.alone(node, read, min(len(t.alone) for t in read.values())):
+                alone.append(made)
+        except Unrunnable as error:
+            why = str(error)
+        if not alone:  # in a later trial nothing was found, and the original ends there too
+            raise _dependent(node, why)
+        try:
+            together = list(self.together([node], read, len(alone), {}))
+        except Unrunnable as error:
+            raise _dependent(node, str(error)) from None
+        sized = depends_on_sizes_alone(node, read)
+        outputs = zip(zip(*alone, strict=True), zip(*together, strict=True), strict=True)
+        found = [_placed(list(one), list(other), sized) for one, other in outputs]
+        if None in found:
+            raise _dependent(node)
+        return found  # type: ignore[return-value]
+
+
+def _dependent(node: NodeProto, why: str = "") -> Dependent:
+    return Dependent(
+        f"the rows of {NMS} cannot be fixed: {named(node)} makes something else of them where rows of padding stand "
+        f"behind them{f' ({why})' if why else ''}."
+    )
 
 
 def _varied(rng: np.random.Generator, array: np.ndarray) -> np.ndarray:
@@ -209,21 +186,20 @@ def _drawn(rng: np.random.Generator, place: int, boxes: tuple[int, ...], scores:
         )
     padded = [rng.integers(0, limits, (found + more + 2 * place, COLUMNS)) for found, more in TRIALS]
     alone = [rows[: found + (place if found else 0)] for rows, (found, _) in zip(padded, TRIALS, strict=True)]
-    return Tensor(alone, padded, axis=0)
+    return Tensor(alone, padded, Layout(0))
 
 
-def _is_placed(tensor: Tensor) -> bool:
-    """Find the axis along which the padding stands; False where it does not stand behind the rows that count."""
-    pairs = list(zip(tensor.alone, tensor.padded, strict=True))
+def _placed(alone: list[np.ndarray], padded: list[np.ndarray], sized: bool) -> Tensor | None:
+    """The tensor, with the axis along which the padding stands; None where it does not stand behind the rows that
+    count."""
+    pairs = list(zip(alone, padded, strict=True))
     if all(is_equal(a, p) for a, p in pairs):
-        tensor.sized = False
-        return True
-    rank = pairs[0][0].ndim
+        return Tensor(alone, padded)
+    rank = alone[0].ndim
     for axis in range(rank):
         if all(p.ndim == rank and a.shape[axis] <= p.shape[axis] and _is_front(a, p, axis) for a, p in pairs):
-            tensor.axis, tensor.sized = axis, False
-            return True
-    return tensor.sized
+            return Tensor(alone, padded, Layout(axis))
+    return Tensor(alone, padded, sized=True) if sized else None
 
 
 def _is_front(alone: np.ndarray, padded: np.ndarray, axis: int) -> bool:

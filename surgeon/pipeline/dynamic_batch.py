@@ -24,8 +24,8 @@ from surgeon.ir.files import with_weights
 from surgeon.ir.lattice import declared_dim
 from surgeon.ir.protos import copied, label_of
 from surgeon.ir.run import Runner, Unrunnable
-from surgeon.pipeline.batches import SEVERAL, Layout, Mixed, drawn, given_inputs, joined, named, prove_batches
-from surgeon.pipeline.nodewise import computed, is_equal, reads
+from surgeon.pipeline.batches import SEVERAL, Mixed, drawn, given_inputs, joined, named, prove_batches
+from surgeon.pipeline.nodewise import Layout, Tensor, Walk, depends_on_sizes_alone, is_equal, reads
 from surgeon.pipeline.prepared import Asked, Prepared, Text, applied, fresh_name, unused
 from surgeon.proof.whole import sizes_that_run, whole_pair
 from surgeon.report import Applied
@@ -34,25 +34,6 @@ Axes = Mapping[str, int | None]  # the axis of the batch by input; None for an i
 NAME = "dynamic-batch"
 BATCH = "batch"  # what the dimension is called
 MOST_WALKS = 32  # ways to place the samples that are tried
-
-
-@dataclass(slots=True)
-class Tensor:
-    """What a tensor is for each batch alone, and for all of them together.
-
-    layout  where the samples lie; None where it is the same for every batch, or follows from sizes alone
-    sized   whether it follows from sizes, so that it may be another one for a larger batch
-    """
-
-    alone: list[np.ndarray]
-    together: np.ndarray
-    layout: Layout | None = None
-    sized: bool = False
-
-    @property
-    def is_same(self) -> bool:
-        """Whether it does not depend on the batch at all."""
-        return self.layout is None and not self.sized
 
 
 @dataclass(slots=True)
@@ -169,8 +150,8 @@ def _walked(
 # ---- node by node ----------------------------------------------------------------------------------------------------
 
 
-class _Walk:
-    """Runs a model node by node, and repairs what holds the batch.
+class _Walk(Walk):
+    """Runs a model on several batches, each alone and all of them together, and repairs what holds the batch.
 
     layouts  where the samples lie in each output of the model; None where it does not depend on them
     inputs   (before, after) of each batched input, as text
@@ -188,7 +169,8 @@ class _Walk:
         sizes: Mapping[str, tuple[int, ...]],
         choices: Mapping[str, int],
     ) -> None:
-        self.model, self.axes, self.size = model, axes, size
+        super().__init__(model)
+        self.axes, self.size = axes, size
         self.choices = choices
         self.several: dict[str, int] = {}
         self.symbolic = any(
@@ -201,7 +183,7 @@ class _Walk:
         self.inputs: dict[str, tuple[Text, Text]] = {}
         self.changes: list[Applied] = []
         self.moved: dict[str, str] = {}
-        self.tensors = {t.name: _constant(numpy_helper.to_array(t)) for t in model.graph.initializer}
+        self.tensors.update({t.name: _constant(numpy_helper.to_array(t)) for t in model.graph.initializer})
         self._fresh = fresh_name(model)
         self._dimension = _name_of_the_dimension(model, axes)
         self._written: list[NodeProto] = []
@@ -215,38 +197,25 @@ class _Walk:
             arrays = [draw[info.name] for draw in draws]
             if info.name in self.axes:
                 layout = Layout(self.axes[info.name])
-                self.tensors[info.name] = Tensor(arrays, joined(arrays, layout, self.size), layout)
+                self.tensors[info.name] = Tensor(arrays, [joined(arrays, layout, self.size)], layout)
             else:
                 self.tensors[info.name] = _constant(arrays[0])
 
     def run(self) -> ModelProto:
         """The model with a dynamic batch."""
-        graph = self.model.graph
-        left = Counter(name for node in graph.node for name in reads(node))
-        left.update(o.name for o in graph.output)
-        for node in graph.node:
-            self._visit(node)
-            for name in reads(node):
-                left[name] -= 1
-                if not left[name]:
-                    self.tensors.pop(name, None)
+        self.walk(self.model.graph.node)
         return self._finished()
 
-    def _visit(self, node: NodeProto) -> None:
+    def visit(self, node: NodeProto, read: Mapping[str, Tensor]) -> list[Tensor]:
         """Compute what a node makes, and write it down as it is or repaired."""
-        names = [o for o in node.output if o]
-        read = {name: self.tensors[name] for name in reads(node)}
         alike = all(t.is_same for t in read.values())
         try:
-            alone = [
-                self._computed(node, {n: t.alone[k] for n, t in read.items()}) for k in range(1 if alike else SEVERAL)
-            ]
+            alone = list(self.alone(node, read, 1 if alike else SEVERAL))
         except Unrunnable as error:
             raise Mixed(f"{named(node)} cannot be computed by itself: {error}") from None
         if alike:
-            self.tensors.update({n: _constant(v) for n, v in zip(names, alone[0], strict=True)})
             self._written.append(node)
-            return
+            return [_constant(made) for made in alone[0]]
         why = ""
         explicit, others = self._reshapes(node, read, alone[0][0].shape)
         skipped = self.choices.get(node.output[0], 0)
@@ -265,18 +234,17 @@ class _Walk:
             if len(holding) > 1:
                 self.several[node.output[0]] = len(holding)
             repair, found = holding[min(skipped, len(holding) - 1)]
-            self.tensors.update(zip(names, found, strict=True))
-            self._note_moved(node, names)
+            self._note_moved(node, found)
             self._take(node, repair)
-            return
+            return found
         raise Mixed(
             f"{named(node)} makes something else of a sample where others are beside it{f' ({why})' if why else ''}"
         )
 
-    def _note_moved(self, node: NodeProto, names: Sequence[str]) -> None:
+    def _note_moved(self, node: NodeProto, made: Sequence[Tensor]) -> None:
         before = next((self.moved[name] for name in reads(node) if name in self.moved), None)
-        for name in names:
-            if not self._is_placed(self.tensors[name]):
+        for name, tensor in zip(filter(None, node.output), made, strict=True):
+            if not self._is_placed(tensor):
                 self.moved[name] = before or named(node)
 
     def _is_placed(self, tensor: Tensor) -> bool:
@@ -296,29 +264,22 @@ class _Walk:
         self, repair: _Repair, node: NodeProto, read: Mapping[str, Tensor], alone: list[list[np.ndarray]]
     ) -> list[Tensor] | None:
         """What the repaired node makes of all batches; None where that is not what it makes of each."""
-        feeds = {name: t.together for name, t in read.items()} | repair.constants
-        for extra in repair.before:
-            feeds.update({n: self._value(n) for n in reads(extra) if n not in feeds})
-            feeds.update(zip(extra.output, self._computed(extra, feeds), strict=True))
-        feeds.update({n: self._value(n) for n in reads(repair.node) if n not in feeds})
-        made = self._computed(repair.node, feeds)
-        sized = node.op_type in ("Shape", "Size") or all(t.layout is None for t in read.values())
+        nodes = [*repair.before, repair.node]
+        constants = dict(repair.constants)
+        if self._front:
+            constants[self._batch_name()] = np.asarray([self.size * SEVERAL], np.int64)
+        (made,) = self.together(nodes, read, 1, constants)
+        sized = depends_on_sizes_alone(node, read)
         hints = {t.layout.outer for t in read.values() if t.layout is not None}
         found = [self._located([a[k] for a in alone], whole, hints, sized) for k, whole in enumerate(made)]
         return None if None in found else found  # type: ignore[return-value]
 
-    def _value(self, name: str) -> np.ndarray:
-        """What a tensor made in front of the graph, or a constant of it, is for all batches."""
-        if name == self._batch_name():
-            return np.asarray([self.size * SEVERAL], np.int64)
-        return self._constants[name]
-
     def _located(self, alone: list[np.ndarray], whole: np.ndarray, hints: set[int], sized: bool) -> Tensor | None:
         """The tensor, with where its samples lie; None where it is not what it is for each batch."""
         if all(a.shape == whole.shape for a in alone) and all(is_equal(whole, a) for a in alone):
-            return Tensor(alone, alone[0])
+            return Tensor(alone, alone[:1])
         if sized:
-            return Tensor(alone, whole, sized=True)
+            return Tensor(alone, [whole], sized=True)
         if any(a.ndim != whole.ndim or a.shape != alone[0].shape for a in alone):
             return None
         grown = [k for k in range(whole.ndim) if whole.shape[k] != alone[0].shape[k]]
@@ -332,12 +293,8 @@ class _Walk:
             layout = Layout(grown[0], outer)
             merged = joined(alone, layout, self.size)
             if is_equal(whole, merged):
-                return Tensor(alone, merged, layout)
+                return Tensor(alone, [merged], layout)
         return None
-
-    def _computed(self, node: NodeProto, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """A node's outputs. Raises Unrunnable."""
-        return computed(node, feeds, self.model)
 
     # ---- repairs ----
 
@@ -359,7 +316,7 @@ class _Walk:
         if given.layout is None or not target.is_same:
             return explicit, others
         before = math.prod(given.alone[0].shape[: given.layout.axis]) * given.layout.outer
-        asked = target.together.tolist()
+        asked = target.together[0].tolist()
         fronts = {axis: math.prod(made[:axis]) for axis in range(len(made))}
         places = [a for a, front in fronts.items() if front and before % front == 0]
         shape = given.alone[0].shape
@@ -394,9 +351,9 @@ class _Walk:
         """A constant list of sizes or ends with the batch in it, which is computed instead."""
         for place, name in enumerate(node.input):
             tensor = read.get(name)
-            if place == 0 or tensor is None or not tensor.is_same or tensor.together.dtype != np.int64:
+            if place == 0 or tensor is None or not tensor.is_same or tensor.together[0].dtype != np.int64:
                 continue
-            sizes = tensor.together
+            sizes = tensor.together[0]
             if sizes.ndim != 1:
                 continue
             for k in [k for k, d in enumerate(sizes.tolist()) if d == self.size]:
@@ -429,7 +386,8 @@ class _Walk:
         for place, name in enumerate(node.input):
             tensor = read.get(name)
             if tensor is not None and tensor.is_same:
-                places[place] = [a for a in range(tensor.together.ndim) if self._has_rows(tensor.together, a)]
+                array = tensor.together[0]
+                places[place] = [a for a in range(array.ndim) if self._has_rows(array, a)]
         ranked = {p: sorted(found, key=lambda a: -axes[a]) for p, found in places.items() if found}
         for place, found in ranked.items():
             for axis in found:
@@ -455,7 +413,7 @@ class _Walk:
                 row = self._name("row")
                 before.append(helper.make_node("Slice", [name, *ends], [row]))
                 name = row
-            ones = [1] * read[node.input[place]].together.ndim
+            ones = [1] * read[node.input[place]].together[0].ndim
             sizes = [part for part in (ones[:axis], ones[axis + 1 :]) if part]
             names = [self._name("ones") for _ in sizes]
             constants.update(zip(names, (np.asarray(s, np.int64) for s in sizes), strict=True))
@@ -527,7 +485,7 @@ class _Walk:
 
 
 def _constant(array: np.ndarray) -> Tensor:
-    return Tensor([array] * SEVERAL, array)
+    return Tensor([array] * SEVERAL, [array])
 
 
 def _name_of_the_dimension(model: ModelProto, axes: Mapping[str, int]) -> str:
