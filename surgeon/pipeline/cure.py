@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto
 
 from surgeon.errors import ModelError
 from surgeon.ir import contrib
@@ -17,10 +17,14 @@ from surgeon.pipeline.session import Result, rewrite_source
 from surgeon.pipeline.source import Source
 from surgeon.report import Declined
 from surgeon.rules.registry import passes
+from surgeon.targets.condition import dtype_name
+from surgeon.targets.dtypes import lacking_types
 from surgeon.targets.releases import RELEASES, dotted
 from surgeon.targets.target import Target
+from surgeon.targets.unsupported import Kind
 
 NONE = "export it without this operator, or write a pass (docs/language.md)"
+CHANGED = "export it without what the reason names, or write a pass (docs/language.md)"
 AFTER = "how many it finds follows from the data, so run it behind the engine"
 BEFORE = "run it in front of the engine, and make what it returns an input"
 DRAWN = "draw the numbers outside, and make them an input"
@@ -66,6 +70,12 @@ ADVICE = {
     **dict.fromkeys(("ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty"), SEQUENCES),
     **dict.fromkeys(("SequenceErase", "SequenceInsert", "SequenceLength", "SplitToSequence"), SEQUENCES),
 }
+PARTS = "an engine has no complex numbers: compute with real and imaginary parts"
+OF_TYPES: dict[int, str] = {
+    TensorProto.STRING: STRINGS,
+    **dict.fromkeys((TensorProto.COMPLEX64, TensorProto.COMPLEX128), PARTS),
+}
+SMALL = "hold these numbers in int32 or in fp32"
 CLASSIC = "TensorRT has no strings, no maps and no classic learning: run it outside the engine"
 LAID_OUT = "ONNX Runtime laid it out for one processor: save the model again with ORT_ENABLE_EXTENDED at most"
 GENERATION = "export one step of the decoder, and run the loop over the tokens around the engine"
@@ -118,19 +128,36 @@ def _cure(node: Node | None, target: Target) -> str:
         return NONE
     later = first_taking(node, target)
     if not later:
-        return _advice(node)
+        return _advice(node, target)
     asked = ON_REQUEST.get(node.key)
     return f"{later} takes it, or {asked}" if asked else f"{later} takes it"
 
 
-def _advice(node: Node) -> str:
-    """What a person can do about an operator that no release takes."""
+def _advice(node: Node, target: Target) -> str:
+    """What a person can do about a node that no release takes."""
+    why, lacking = target.why_unsupported(node), lacking_types(node)
+    if lacking and why is not None and why.kind is not Kind.OPERATOR:
+        return (
+            OF_TYPES.get(lacking[0], "") or f"export it with {_wider(lacking[0])} in place of {dtype_name(lacking[0])}"
+        )
+    if why is not None and why.kind is Kind.TYPE:
+        return SMALL
     domain = node.proto.domain
     if domain == "ai.onnx.ml":
         return CLASSIC
     if domain == contrib.DOMAIN:
         return OF_ONNX_RUNTIME.get(node.op, FUSED)
-    return LAID_OUT if domain in PROCESSORS else ADVICE.get(node.key, NONE)
+    if domain in PROCESSORS:
+        return LAID_OUT
+    return ADVICE.get(node.key, CHANGED if why is not None and why.kind is Kind.NODE else NONE)
+
+
+def _wider(dtype: int) -> str:
+    """A type that every release has and that holds the numbers of one that none has, or nearly."""
+    name = dtype_name(dtype)
+    if "float" in name:
+        return "fp16"
+    return "int64" if "32" in name or "64" in name else "int32"
 
 
 def first_taking(node: Node, target: Target) -> str:

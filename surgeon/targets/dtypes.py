@@ -105,6 +105,11 @@ def _types_of(node: Node) -> set[int]:
     return {dtype(value) for value in (*node.inputs, *node.outputs) if value is not None}
 
 
+def lacking_types(node: Node) -> list[int]:
+    """The types that a node reads and makes which no release has."""
+    return sorted(_types_of(node) - READABLE.keys() - {TensorProto.UNDEFINED})
+
+
 def _refuses_int8_weights(version: Version, rtx: bool) -> bool:
     """Whether int8 weights are refused but by DequantizeLinear: measured with TensorRT 8.4.1.5 and TensorRT-RTX."""
     return rtx or version == (8, 4)
