@@ -1,6 +1,9 @@
 """A second process that watches the program's own: onnx and ONNX Runtime crash on some models, and others take all
 memory that there is. It says so in a sentence, where a shell would say "Segmentation fault" and a machine stand still.
 
+A program that crashes is begun once more, with each run of a model in a process of its own: the same crash then ends
+one run alone.
+
 The program's process is a fork made before anything is imported, so the watching one is small, and starting it takes a
 millisecond. Signals reach the program as if there were no other process, and its exit status is that of both.
 It needs Linux: elsewhere nothing is watched.
@@ -22,6 +25,7 @@ GIB = 1 << 30
 MOST = 4 * GIB  # bytes of memory in any case, and so many times the bytes of the files that are read (--fp16 took 25):
 TIMES = 64
 FAR = 1 << 50  # bytes of memory that no machine has
+APART = "SURGEON_APART"  # the variable by which `surgeon.ir.run` runs each model in a process of its own
 ASKED = "SURGEON_MEMORY"  # the variable of the environment with another limit, in GiB
 PAUSE = 0.1  # seconds between two looks
 GRACE = 0.3  # seconds in which the program ends by a signal that its whole group got
@@ -45,12 +49,28 @@ def begin() -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, heard)
     watching = os.getpid()
     child = os.fork()
+    if child and APART not in os.environ and _crashes(child, heard):
+        os.environ[APART] = "1"
+        child = os.fork()
     if child:
         with contextlib.suppress(BaseException):
-            _watch(child, heard)
+            _leave(_watch(child, heard))
         os._exit(WRONG)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     _end_with(watching)
+
+
+def _crashes(child: int, heard: set[signal.Signals]) -> bool:
+    """Whether a crash ends the program, which is reported; does not return where it ends otherwise."""
+    with contextlib.suppress(BaseException):
+        status = _watch(child, heard)
+        name = _signal(status)
+        if name not in CRASHES:
+            _leave(status)
+        text = f"{name} in onnx, ONNX Runtime or TensorRT. Trying again, each run in a process of its own."
+        os.write(2, f"surgeon: crash: {text}\n".encode())
+        return True
+    os._exit(WRONG)
 
 
 def count(path: str | os.PathLike[str], size: int) -> None:
@@ -92,13 +112,13 @@ def _end_with(watching: int) -> None:
         os._exit(WRONG)
 
 
-def _watch(child: int, heard: set[signal.Signals]) -> NoReturn:
-    """Wait for the program's end, hand signals on, and leave with its exit status."""
+def _watch(child: int, heard: set[signal.Signals]) -> int:
+    """Wait for the program's end, and pass signals on; returns its status."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     while True:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
-            _leave(status)
+            return status
         most = limit()
         if memory(child) > most:
             os.kill(child, signal.SIGKILL)
@@ -128,8 +148,7 @@ def _leave(status: int) -> NoReturn:
     """End as the program has ended; say so where a crash has ended it."""
     if os.WIFEXITED(status):
         os._exit(os.WEXITSTATUS(status))
-    number = os.WTERMSIG(status)
-    name = signal.Signals(number).name if number in signal.valid_signals() else f"signal {number}"
+    number, name = os.WTERMSIG(status), _signal(status)
     if name in CRASHES:
         _say(
             f"stopped by a crash ({name}): onnx, ONNX Runtime or TensorRT ended the process over a model. No file was "
@@ -141,6 +160,14 @@ def _leave(status: int) -> NoReturn:
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     os._exit(128 + number)
+
+
+def _signal(status: int) -> str:
+    """The signal that ended a process; empty where none did."""
+    if not os.WIFSIGNALED(status):
+        return ""
+    number = os.WTERMSIG(status)
+    return signal.Signals(number).name if number in signal.valid_signals() else f"signal {number}"
 
 
 def _say(text: str) -> NoReturn:

@@ -9,8 +9,13 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
+from helpers import model
+
+from surgeon.ir.process import Crashed, survived
+from surgeon.ir.run import Runner, Unrunnable
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nothing is watched there")
 
@@ -76,8 +81,39 @@ def has_ended(pid: int) -> bool:
 def test_an_end_is_a_sentence(action: str, variables: dict[str, str], words: str, tmp_path: Path) -> None:
     process = begun(tmp_path, action, **variables)
     said = process.communicate()[1]
-    assert process.returncode == 2 and words in said and said.count("\n") == 1, said
+    lines = 2 if "crash" in words else 1  # a program that crashes is begun once more
+    assert process.returncode == 2 and words in said and said.count("\n") == lines, said
     assert not (tmp_path / "out.onnx").exists()
+
+
+def test_a_program_that_crashes_is_begun_again(tmp_path: Path) -> None:
+    process = begun(tmp_path, "'SURGEON_APART' in os.environ or os.abort()")
+    said = process.communicate()[1]
+    assert process.returncode == 0 and "Trying again, each run in a process of its own." in said, said
+    assert (tmp_path / "out.onnx").exists()
+
+
+def test_a_crash_of_onnx_runtime_ends_one_run() -> None:
+    """Its InstanceNormalization reads beyond a tensor without elements."""
+    proto = model(
+        "(float[1,2,6] x) => (float[a,b,c] y) <int64[1] k = {0}, float[2] s = {1, 1}> {"
+        " i = NonZero (x) i0 = Transpose <perm = [1, 0]> (i) r = GatherND (x, i0) u = Unsqueeze (r, k)"
+        " v = Unsqueeze (u, k) w = Concat <axis = 1> (v, v) y = InstanceNormalization (w, s, s) }"
+    )
+    runner = Runner(proto)
+    assert runner.run({"x": np.ones((1, 2, 6), np.float32)})[0].shape == (1, 2, 12)
+    with pytest.raises(Unrunnable, match=r"ONNX Runtime crashes \(SIG"):
+        runner.run({"x": np.zeros((1, 2, 6), np.float32)})
+
+
+def test_a_call_apart_returns_and_raises() -> None:
+    assert survived(lambda: np.arange(3)).tolist() == [0, 1, 2]
+    with pytest.raises(ZeroDivisionError):
+        survived(lambda: 1 // 0)
+    with pytest.raises(Crashed, match="SIGABRT"):
+        survived(os.abort)
+    with pytest.raises(Crashed, match="exit status 3"):
+        survived(lambda: os._exit(3))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

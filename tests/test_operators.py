@@ -507,3 +507,15 @@ def test_each_sample_by_itself(op: str) -> None:
     attrs |= {"size": 3} if op == "LRN" else {"num_groups": 2} if op == "GroupNormalization" else {}
     alone = [run(op, x[k : k + 1], *weights, **attrs) for k in range(3)]
     np.testing.assert_allclose(run(op, x, *weights, **attrs), np.concatenate(alone), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("op", "one", "other"),
+    [
+        ("NonZero", [np.zeros(3, np.float32)], [np.ones(3, np.float32)]),
+        ("Compress", [np.ones(3, np.float32), np.zeros(3, bool)], [np.ones(3, np.float32), np.ones(3, bool)]),
+        ("Unique", [np.zeros(3, np.float32)], [np.arange(3, dtype=np.float32)]),
+    ],
+)
+def test_values_decide_the_size(op: str, one: list[np.ndarray], other: list[np.ndarray]) -> None:
+    assert op in operators.COUNTS and run(op, *one).shape != run(op, *other).shape

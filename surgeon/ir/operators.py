@@ -25,6 +25,7 @@ logical       bools give a bool
 bool          the first result is a bool
 measures      the result follows from the shape of the input
 locates       the result is positions in the input
+counts        the size of the result depends on the values of an input that is not a shape
 reduces       one of the Reduce operators
 products      sums of products, of which one factor may be weights
 along         each element follows from those along the axis that the attribute `axis` names; the shape stays
@@ -114,7 +115,7 @@ OPERATORS: dict[str, Operator] = {
     "CenterCropPad": _("fills exact continuous", shape=(1,)),
     "Clip": _("elementwise picks exact continuous rising", None),
     "Col2Im": _("rounds continuous", shape=(1, 2)),
-    "Compress": _("moves exact continuous", shape=(1,)),
+    "Compress": _("moves exact continuous counts", shape=(1,)),
     "Concat": _("moves exact continuous", None),
     "ConcatFromSequence": _(),
     "Constant": _(),
@@ -176,7 +177,7 @@ OPERATORS: dict[str, Operator] = {
     "LinearAttention": _("products rounds continuous"),
     "Log": _("elementwise rounds continuous rising bends"),
     "LogSoftmax": _("rounds continuous along", range=(-_INF, 0.0)),
-    "Loop": _(limited=(0,)),
+    "Loop": _("counts", limited=(0,)),
     "LpNormalization": _("normalizes rounds continuous along"),
     "LpPool": _("slides rounds continuous batch", range=_UP),
     "MatMul": _("products rounds continuous"),
@@ -196,8 +197,8 @@ OPERATORS: dict[str, Operator] = {
     "Multinomial": _("random"),
     "Neg": _("elementwise exact continuous falling zero", numpy=np.negative),
     "NegativeLogLikelihoodLoss": _("rounds", limited=(1,)),
-    "NonMaxSuppression": _("locates", limited=(2,)),
-    "NonZero": _("locates"),
+    "NonMaxSuppression": _("locates counts", limited=(2,)),
+    "NonZero": _("locates counts"),
     "Not": _("elementwise logical bool", numpy=np.logical_not),
     "OneHot": _(elements=(2,), shape=(1,)),
     "Optional": _("holds"),
@@ -268,7 +269,7 @@ OPERATORS: dict[str, Operator] = {
     "Squeeze": _("moves order exact continuous", axes=(1,)),
     "StringConcat": _("elementwise broadcasts"),
     "StringNormalizer": _(),
-    "StringSplit": _(),
+    "StringSplit": _("counts"),
     "Sub": _("elementwise rounds continuous broadcasts", neutral=0, numpy=np.subtract),
     "Sum": _("elementwise commutative rounds continuous rising broadcasts", neutral=0, numpy=np.add),
     "SwiGLU": _("elementwise rounds continuous zero"),
@@ -282,7 +283,7 @@ OPERATORS: dict[str, Operator] = {
     "TopK": _("picks exact", shape=(1,)),
     "Transpose": _("moves exact continuous"),
     "Trilu": _("fills exact continuous", limited=(1,)),
-    "Unique": _("picks exact"),
+    "Unique": _("picks exact counts"),
     "Unsqueeze": _("moves order exact continuous", axes=(1,)),
     "Upsample": _("interpolates rounds", shape=(1,)),
     "Where": _("elementwise picks exact continuous rising broadcasts", (1, 2)),
@@ -311,3 +312,4 @@ MEASURES, LOCATES, REDUCES = having("measures"), having("locates"), having("redu
 PRODUCTS, SLIDES, INTERPOLATES = having("products"), having("slides"), having("interpolates")
 BOUNDED = frozenset(name for name, row in OPERATORS.items() if math.isfinite(row.range[1] - row.range[0]))
 NORMALIZES, QUANTIZES, RANDOM, HOLDS = map(having, ("normalizes", "quantizes", "random", "holds"))
+COUNTS = having("counts")

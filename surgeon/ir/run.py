@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -12,11 +13,14 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
+from surgeon import guard
 from surgeon.errors import SurgeonError
 from surgeon.ir.definitions import DEFINED, definitions
 from surgeon.ir.files import UNWRITABLE, as_text, external_files, resolved_weights, with_weights
 from surgeon.ir.graph import Node
-from surgeon.ir.protos import SMALL_TENSOR, copied
+from surgeon.ir.operators import COUNTS
+from surgeon.ir.process import Crashed, survived
+from surgeon.ir.protos import SMALL_TENSOR, all_nodes, copied
 from surgeon.ir.saturation import unsaturated
 
 # How ONNX Runtime says that it lacks a kernel, the second of an LSTM's layout, and that it is older than the model.
@@ -44,10 +48,14 @@ class Runner:
 
     It cannot where it has no kernel, is too old for the model, or does not hand over the types of inputs and outputs.
     `folder` is that of the external weights; nothing is written there. Raises Unrunnable.
+
+    Some of ONNX Runtime's kernels crash on a tensor of size 0. A run in which one may occur is made in a process of its
+    own, as every run is where SURGEON_APART is set.
     """
 
     def __init__(self, model: ModelProto, folder: str | Path | None = None) -> None:
         self.model, self.folder = model, folder
+        self._apart = bool(os.environ.get(guard.APART)) or any(n.op_type in COUNTS for n in all_nodes(model.graph))
         self.session: Any = None  # ONNX Runtime's; None where the reference evaluator runs the model
         self.lacking = ""  # why ONNX Runtime does not load it
         ort = onnx_runtime()
@@ -80,13 +88,27 @@ class Runner:
         if self.session is None:
             return self._reference.run(feeds)
         try:
-            return [as_array(r) for r in self.session.run(None, feeds)]
+            return self._run_session(feeds)
+        except Crashed as crash:
+            raise Unrunnable(f"ONNX Runtime crashes ({crash})") from None
         except Exception as error:
             if LACKS_AT_RUN not in str(error):
                 raise Unrunnable(first_line(error)) from None
             self.lacking, self.session = first_line(error), None
         self._reference = Reference(self.model, self.folder)
         return self._reference.run(feeds)
+
+    def _run_session(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """What ONNX Runtime returns. Raises Crashed, and ONNX Runtime's own errors as a RuntimeError."""
+
+        def run() -> list[np.ndarray]:
+            try:
+                return [as_array(r) for r in self.session.run(None, feeds)]
+            except Exception as error:  # some of ONNX Runtime's types cannot be handed to another process
+                raise RuntimeError(str(error) or type(error).__name__) from None
+
+        may_crash = self._apart or any(np.size(a) == 0 for a in feeds.values())
+        return survived(run) if may_crash else run()
 
 
 def onnx_runtime() -> Any:
