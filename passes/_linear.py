@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from surgeon import Builder, const, no_match, op, var
+from surgeon import Builder, const, op, require, require_some, var
 from surgeon.ir.constants import FOLD_LIMIT
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import FLOATS
@@ -118,11 +118,10 @@ class _Sides:
 
 def slopes(b: Builder, x: Value) -> Slopes:
     """Both slopes of the window between `x` and the root. A window that has no such slopes is declined silently."""
-    if b.dtype(x) not in FLOATS:
-        no_match()
+    require(b.dtype(x) in FLOATS)
     window = _window_key(b, x)
     found = _evaluated(b, x) if window is None else b.once(("slopes", window), lambda: _evaluated(b, x))
-    return found or no_match()
+    return require_some(found)
 
 
 def _window_key(b: Builder, x: Value) -> tuple[Any, ...] | None:
@@ -185,8 +184,7 @@ class _Reader:
             if array is not None:
                 self.sides[value] = _constant(array)
             else:
-                if value.producer is None:
-                    no_match()
+                require(value.producer is not None)
                 self.nodes.add(value.producer)
                 with np.errstate(all="ignore"):
                     self.sides[value] = self.computed(value.producer)
@@ -207,24 +205,21 @@ class _Reader:
         if key in ("Mul", "Div"):
             return _scaled(key, *given)
         if key == "Where":
-            if given[0].degree == 1:
-                no_match()
+            require(given[0].degree != 1)
             return _each(lambda c, p, q: np.where(c != 0, p, q), given, _common(given[1:]))
         if key in COMPARES | PIECEWISE:
             degree = _common(given)
             return _each(OPERATORS[key].numpy, given, 0 if key in COMPARES else degree)
         if key == "Not":
             return _each(lambda c: c == 0, given, 0)
-        if key not in UNARY:  # a constant that onnx's evaluator does not compute
-            no_match()
+        require(key in UNARY)  # the others are constants that onnx's evaluator does not compute
         return _each(UNARY[key], given, given[0].degree)
 
     def expanded(self, value: Any, shape: Any) -> _Sides:
         """A shape that is not computed is that of x, as the pattern says; x stands here for one number."""
         wanted = self.b.value(shape)
         found = self.of(value)
-        if wanted is not None and not _is_small_shape(wanted):
-            no_match()
+        require(wanted is None or _is_small_shape(wanted))
         return found if wanted is None else _each(lambda v: v * np.ones(wanted.astype(int)), [found], found.degree)
 
     def clip(self, operands: list[Any]) -> _Sides:
@@ -258,10 +253,8 @@ def _each(function: Any, given: list[_Sides], degree: int | None) -> _Sides:
 
 
 def _scaled(key: str, a: _Sides, b: _Sides) -> _Sides:
-    if b.degree == 1 and (key == "Div" or a.degree == 1):  # neither 1 / x nor x * x is a line
-        no_match()
-    if key == "Div" and b.degree is None:  # x / 0
-        no_match()
+    require(not (b.degree == 1 and (key == "Div" or a.degree == 1)))  # neither 1 / x nor x * x is a line
+    require(key != "Div" or b.degree is not None)  # not x / 0
     degree = max(a.degree or 0, b.degree or 0)
     return _each(np.multiply if key == "Mul" else np.divide, [a, b], degree)
 
@@ -272,8 +265,7 @@ def _common(given: list[_Sides]) -> int | None:
     Only then f(s * x) = s * f(x) for every s > 0.
     """
     degrees = {g.degree for g in given if g.degree is not None}
-    if len(degrees) > 1:
-        no_match()
+    require(len(degrees) <= 1)
     return degrees.pop() if degrees else None
 
 

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 from onnx import TensorProto, helper
 
-from surgeon import Builder, no_match
+from surgeon import Builder, require
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import FLOATS
 from surgeon.ir.run import has_kernel
@@ -27,14 +27,12 @@ def require_op(b: Builder, op: str, x: Value, at: int = 0) -> None:
        Runtime runs the file's own nodes no better.
     """
     dtype, opset = b.dtype(x), b.opset
-    if dtype not in FLOATS or schema(op, "", opset) is None:
-        no_match()
+    require(dtype in FLOATS and schema(op, "", opset) is not None)
     if not _takes(op, dtype, at, opset):
         raise Decline(f"{op} takes no {_name(dtype)} at opset {opset}")
     if dtype == TensorProto.BFLOAT16 or b.strategy is not None or has_kernel(op, dtype, opset):
         return
-    if not b.target.imports(op):
-        no_match()
+    require(b.target.imports(op))
     raise Decline(f"ONNX Runtime has no kernel for {op} in {_name(dtype)} at opset {opset}")
 
 

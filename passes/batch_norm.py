@@ -15,7 +15,7 @@ Price     In ONNX Runtime on one thread. Training mode of [8,64,56,56]: 9 nodes,
 
 import numpy as np
 
-from surgeon import ANY, Builder, Stage, attr, no_match, op, require, require_some, rule, var
+from surgeon import ANY, Builder, Stage, attr, op, require, require_some, rule, var
 from surgeon.ir.graph import Node, Value
 
 from ._norm.factors import of_channels
@@ -34,12 +34,9 @@ def folded_batch(b, x, epsilon, momentum, **parameters):
     inside = next(m for m in b.matched if m.key == "BatchNormalization")
     require(not _is_training(b, inside), "it is in training mode")
     require(same_shape(b, b.root.outputs[0], x), "it is not reshaped back to the shape that it had")
-    whole, folded = dims(b, x), dims(b, inside.inputs[0])
-    if whole is None or folded is None:
-        no_match()
+    whole, folded = (require_some(dims(b, v)) for v in (x, inside.inputs[0]))
     require(len(whole) >= 3 and isinstance(whole[1], int), "the number of channels is not known")
-    if folded == whole and folded[0] != 1:
-        no_match()  # it folds nothing
+    require(folded != whole or folded[0] == 1)  # else it folds nothing
     require(folded[0] == 1, "it folds something else than the batch")
     return b.BatchNormalization(x, *_once(b, whole[1], parameters), epsilon=epsilon, momentum=momentum)
 
@@ -64,9 +61,8 @@ def reshaped_back_to_itself(b, x, epsilon, momentum, **parameters):
 
 def _channels_beside_reshape(b: Builder, x: Value, reshaped: Value) -> int:
     """The number of channels of x; declines silently unless a Reshape on one side of the node changes nothing."""
-    whole = dims(b, x)
-    if whole is None or len(whole) < 2 or not isinstance(whole[1], int) or not same_shape(b, reshaped, x):
-        no_match()
+    whole = require_some(dims(b, x))
+    require(len(whole) >= 2 and isinstance(whole[1], int) and same_shape(b, reshaped, x))
     return whole[1]
 
 
@@ -98,8 +94,7 @@ scale, bias, mean, variance = var("scale"), var("bias"), var("mean"), var("varia
     strategy="decompose",
 )
 def in_training(b, x, scale, bias, mean, variance, epsilon, momentum):
-    if not _is_training(b, b.root) or not b.root.attrs.get("spatial", 1):
-        no_match()
+    require(_is_training(b, b.root) and b.root.attrs.get("spatial", 1))
     rank = b.known_rank(x)
     axes = [0, *range(2, rank)]
     y = normalised(b, x, axes, epsilon)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, Target, attr, no_match, op, require, require_some, rule, var
+from surgeon import Builder, Stage, Target, attr, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import FLOATS
 from surgeon.targets.clamping import HIGHEST, LOWEST, MIRRORED, beyond, why_clamped
@@ -38,8 +38,7 @@ def cuts(target: Target) -> bool:
     targets=cuts,
 )
 def compare(b, x, y):
-    if why_clamped(b.root) is None:
-        no_match()
+    require(why_clamped(b.root) is not None)
     name, (x, y) = b.root.op, b.root.inputs
     if b.value(y) is None:
         name, x, y = MIRRORED.get(name, name), y, x
@@ -56,8 +55,7 @@ def compare(b, x, y):
 
 @rule(op.Cast(op.Where(condition, x, y), to=attr("to", among=FLOATS)), stage=Stage.FUSE, targets=cuts)
 def chosen(b, condition, x, y, to):
-    if why_clamped(b.root) is None:
-        no_match()
+    require(why_clamped(b.root) is not None)
     return b.Where(condition, *(_float(b, side, to) for side in (x, y)))
 
 

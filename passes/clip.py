@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Builder, Stage, const, no_match, op, require, rule, var
+from surgeon import Builder, Stage, const, op, require, rule, var
 from surgeon.ir.graph import Value
 
 from ._linear import fits
@@ -37,8 +37,7 @@ some_low, some_high = var("some_low"), var("some_high")
     stage=Stage.FUSE,
 )  # fmt: skip
 def fuse(b, x, low, high):
-    if not (fits(b, x, low.shape) and fits(b, x, high.shape)):
-        no_match()
+    require(fits(b, x, low.shape) and fits(b, x, high.shape))
     bottom, top = low.reshape(()), high.reshape(())
     require(bottom <= top, f"the lower bound {bottom:g} is above the upper one {top:g}")
     require_op(b, "Clip", x)
@@ -50,16 +49,14 @@ def fuse(b, x, low, high):
     stage=Stage.FUSE,
 )
 def fuse_relu(b, x, high):
-    if not (fits(b, x, high.shape) and high.reshape(()) >= 0):
-        no_match()
+    require(fits(b, x, high.shape) and high.reshape(()) >= 0)
     require_op(b, "Clip", x)
     return b.Clip(x, min=0.0, max=float(high.reshape(())))
 
 
 @rule(op.Clip(x, 0) | op.Max(x, const("low")), stage=Stage.FUSE)
 def relu(b, x, low=None):
-    if low is not None and (low.any() or not fits(b, x, low.shape)):  # NaN is some number to `any`
-        no_match()
+    require(low is None or (not low.any() and fits(b, x, low.shape)))  # NaN is some number to `any`
     require_op(b, "Relu", x)
     return b.Relu(x)
 
@@ -78,8 +75,7 @@ def decompose(b, x, some_low=None, some_high=None):
 
 @rule(op.Relu(x), stage=Stage.LOWER, strategy="decompose", cures=True)
 def decompose_relu(b, x):
-    if not takes_type(b, "Max", b.dtype(x)):
-        no_match()
+    require(takes_type(b, "Max", b.dtype(x)))
     return b.Max(x, 0)
 
 

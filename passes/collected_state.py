@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from onnx import GraphProto, NodeProto, helper
 
-from surgeon import Builder, Stage, no_match, op, require, rule
+from surgeon import Builder, Stage, op, require, rule
 from surgeon.ir.graph import Graph, Node, Value
 from surgeon.ir.lattice import FLOATS
 
@@ -38,14 +38,11 @@ class Growing(NamedTuple):
 @rule(op.Loop(...), stage=Stage.CLEAN)
 def collect(b):
     body, states = b.root.bodies[0], [v for v in b.root.inputs[2:] if v is not None]
-    if len(states) != len(b.root.inputs) - 2 or not (is_asked_for(b) or not all(map(b.dtype, states))):
-        no_match()
+    require(len(states) == len(b.root.inputs) - 2 and (is_asked_for(b) or not all(map(b.dtype, states))))
     limit = elements(b, b.root.inputs[0])
-    if limit and isinstance(limit[0], int) and limit[0] <= most(b):
-        no_match()  # it is written out
+    require(not (limit and isinstance(limit[0], int) and limit[0] <= most(b)))  # else it is written out
     found = [g for g in (_growing(body, states, place) for place in range(len(states))) if g is not None]
-    if not found:
-        no_match()
+    require(found)
     require(not reads_of_function(body), "its body reads an attribute of its function")
     require(_is_of_integers(body), "its condition follows from data: a proof of it may not end")
     made = _collecting(b, found)

@@ -7,11 +7,10 @@ Rewrites  Loop, If and Scan none of whose outputs is read   ->   nothing
 Exact     Nothing that is read changes.
 """
 
-from surgeon import Stage, no_match, op, rule
+from surgeon import Stage, op, require, rule
 
 
 @rule(op.Loop(...) | op.If(...) | op.Scan(...), stage=Stage.CLEAN)
 def dead(b):
-    if any(o is not None and (o.users or o.is_output) for o in b.root.outputs):
-        no_match()
+    require(not any(o is not None and (o.users or o.is_output) for o in b.root.outputs))
     return ()

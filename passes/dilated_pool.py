@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from surgeon import Builder, Stage, attr, no_match, op, require, rule, var
+from surgeon import Builder, Stage, attr, op, require, rule, var
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import FLOATS
 from surgeon.targets.conditions.pools import pool_axes
@@ -39,8 +39,7 @@ x = var("x")
 
 @rule(op.MaxPool(x) | op.AveragePool(x), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x):
-    if not _is_dilated(b.root):
-        no_match()
+    require(_is_dilated(b.root))
     numbers = without_nan(b, x) if b.root.op == "MaxPool" else x
     if pool_axes(b.root) is None:
         return _by_slices(b, numbers)
@@ -55,8 +54,8 @@ def decompose(b, x):
 @rule(op.LpPool(x, p=attr("p")), stage=Stage.LOWER, strategy="decompose")
 def decompose_power(b, x, p):
     require(p > 0, f"p is {p}: there is no such root")
-    if p in TAKEN and b.root.attr("ceil_mode") and not _is_dilated(b.root) and pool_axes(b.root) is not None:
-        no_match()  # respell rounds it down
+    # respell rounds the others down
+    require(not (p in TAKEN and b.root.attr("ceil_mode") and not _is_dilated(b.root) and pool_axes(b.root) is not None))
     powers = _power(b, x, p)
     if _is_dilated(b.root) or is_padded_explicitly(b.root):
         return _root(

@@ -24,7 +24,7 @@ import math
 from collections.abc import Sequence
 from functools import cache
 
-from surgeon import Editor, Stage, const, model_rule, no_match, op, require, rule, var
+from surgeon import Editor, Stage, const, model_rule, op, require, rule, var
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.ir.operators import OPERATORS
@@ -59,23 +59,18 @@ def cast_like(b, array, like):
     require(not b.root.outputs[0].is_output, "it names an output of the graph")
     require(b.dtype(like), "the type that it casts to is not known")
     require(array.size <= SMALL, f"it has {array.size} elements")
-    if _behind(b.root)[1]:
-        no_match()
+    require(not _behind(b.root)[1])
     return b.constant(array, b.dtype(like))
 
 
 @rule(op.Cast(const("array")), stage=Stage.CLEAN)
 def cast_of_one(b, array):
-    if array.size != 1 or array.dtype.kind not in "fiu":
-        no_match()
-    if _behind(b.root)[1]:
-        no_match()
+    require(array.size == 1 and array.dtype.kind in "fiu")
+    require(not _behind(b.root)[1])
     require(not b.root.outputs[0].is_output, "it names an output of the graph")
     number = b.value(b.root.outputs[0])
-    if number is None or number.dtype.kind not in "fiu":
-        no_match()
-    if float(number.reshape(())) != float(array.reshape(())):  # the cast rounds: a wider evaluation would not
-        no_match()
+    require(number is not None and number.dtype.kind in "fiu")
+    require(float(number.reshape(())) == float(array.reshape(())))  # else the cast rounds: a wider evaluation would not
     return b.constant(number)
 
 

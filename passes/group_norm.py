@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, DOMAIN, Builder, Stage, attr, const, meaning, no_match, op, require, require_some, rule, var
+from surgeon import ANY, DOMAIN, Builder, Stage, attr, const, meaning, op, require, require_some, rule, var
 from surgeon.ir.graph import Node, Value
 
 from ._norm.epsilon import with_epsilon
@@ -61,8 +61,7 @@ def by_reshape(b, x, epsilon, group_scale, group_bias, **outer):
     inside = next(m for m in b.matched if m.key == "InstanceNormalization")
     behind = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is inside.outputs[0])
     whole, folded = (require_some(dims(b, v), "the rank of the input is not known") for v in (x, inside.inputs[0]))
-    if len(whole) < 3 or folded[0] != whole[0]:
-        no_match()
+    require(len(whole) >= 3 and folded[0] == whole[0])
     groups = folded[1]
     require(isinstance(groups, int), "the number of groups is not known")
     require(same_shape(b, behind.outputs[0], x), "it is not reshaped back to the shape that it had")
@@ -92,8 +91,7 @@ def _with_groups(
 @rule(op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilon), stage=Stage.FUSE)
 def all_groups(b, x, scale, bias, num_groups, epsilon):
     shape = dims(b, x)
-    if b.opset < NATIVE or shape is None or len(shape) < 3 or shape[1] != num_groups:
-        no_match()
+    require(b.opset >= NATIVE and shape is not None and len(shape) >= 3 and shape[1] == num_groups)
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
@@ -125,8 +123,7 @@ def channels_last(b, x, **found):
     """[N, H, W, C] as [N, H, W, groups, C / groups]: tensorflow_addons and Keras."""
     inner = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is x and m is not b.root)
     n = read(b, inner.outputs[0], found)
-    if not is_grouped_last(n):
-        no_match()
+    require(is_grouped_last(n))
     whole = require_some(dims(b, x), "the rank of the input is not known")
     number, each = _split_channels(n.dims, whole)
     require(same_shape(b, b.root.outputs[0], x), "it is not reshaped back to the shape that it had")
@@ -178,8 +175,7 @@ either = op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilo
 
 @rule(op.Transpose(op.Transpose(either, perm=attr("inner")), perm=attr("outer")), stage=Stage.FUSE)
 def transposed_back(b, x, scale, bias, num_groups, epsilon, inner, outer):
-    if not cancel(inner, outer):
-        no_match()
+    require(cancel(inner, outer))
     return _like(b, _matched(b), [x, scale, bias])
 
 
@@ -190,8 +186,7 @@ def behind(b, x, scale, bias, num_groups, epsilon, **outer):
     Written out, the node leaves its neutral weights away, and the next run would take what stands behind for them.
     """
     node = _matched(b)
-    if node.proto.domain != DOMAIN and b.opset < NATIVE:
-        no_match()
+    require(not (node.proto.domain != DOMAIN and b.opset < NATIVE))
     y = _like(b, node, [x, *channels_with_behind(b, x, scale, bias, **outer)])
     require_fewer(b)
     return y

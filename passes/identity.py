@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, Builder, Stage, attr, const, no_match, op, require, rule, var
+from surgeon import ANY, Builder, Stage, attr, const, op, require, rule, var
 from surgeon.ir.graph import Value
 from surgeon.targets.conditions.control_flow import is_number, numbered_rows
 from surgeon.targets.conditions.names import keeps_name, looped_input
@@ -90,36 +90,31 @@ def dropout(b, x):
 
 @rule(op.Cast(x, to=attr("to")), stage=Stage.CLEAN)
 def cast(b, x, to):
-    if b.dtype(x) != to:
-        no_match()
+    require(b.dtype(x) == to)
     return _returns(b, x)
 
 
 @rule(op.CastLike(x, like), stage=Stage.CLEAN)
 def cast_like(b, x, like):
-    if not b.dtype(x) or b.dtype(x) != b.dtype(like):
-        no_match()
+    require(b.dtype(x) and b.dtype(x) == b.dtype(like))
     return _returns(b, x)
 
 
 @rule(op.Cast(op.Cast(x, to=attr("first")), to=attr("to")), stage=Stage.CLEAN)
 def double_cast(b, x, first, to):
-    if first not in EXACT.get(b.dtype(x), ()):
-        no_match()
+    require(first in EXACT.get(b.dtype(x), ()))
     return _returns(b, x) if b.dtype(x) == to else b.Cast(x, to=to)
 
 
 @rule(op.Transpose(x, perm=attr("perm")), stage=Stage.CLEAN)
 def transpose(b, x, perm):
-    if perm is None or list(perm) != list(range(len(perm))):
-        no_match()
+    require(perm is not None and list(perm) == list(range(len(perm))))
     return _returns(b, x)
 
 
 @rule(op.Reshape(x, ...) | op.Flatten(x) | op.Squeeze(x, ...) | op.Unsqueeze(x, ...), stage=Stage.CLEAN)
 def reshape(b, x):
-    if not same_shape(b, b.root.outputs[0], x):
-        no_match()
+    require(same_shape(b, b.root.outputs[0], x))
     equal = b.root.op != "Reshape" or same_shape_when_empty(b, b.root)
     require(equal, "without elements its last size may be another one")
     has_dimension = b.target.has(numbered_rows) and is_number(x)
@@ -133,8 +128,7 @@ def unsqueeze_squeeze(b, x, axes, back):
     axes, back = axes.reshape(-1), back.reshape(-1)
     if rank is not None:
         axes, back = axes % (rank + axes.size), back % (rank + axes.size)
-    if sorted(axes.tolist()) != sorted(back.tolist()) or (rank is None and (axes < 0).any()):
-        no_match()
+    require(sorted(axes.tolist()) == sorted(back.tolist()) and not (rank is None and (axes < 0).any()))
     return _returns(b, x)
 
 
@@ -142,8 +136,7 @@ def unsqueeze_squeeze(b, x, axes, back):
 def expand(b, x):
     before, after, target = b.shape(x), b.shape(b.root.outputs[0]), b.value(b.root.inputs[1])
     ones = target is not None and before is not None and target.size <= len(before) and _all(target, 1)
-    if not ones and (before is None or before != after or None in before):
-        no_match()
+    require(not (not ones and (before is None or before != after or None in before)))
     return _returns(b, x)
 
 
@@ -158,22 +151,19 @@ def slice_all(b, x, starts, ends):
     before, after = b.shape(x), b.shape(b.root.outputs[0])
     same = before is not None and before == after and all(isinstance(d, int) for d in before)
     whole = same or (_all(starts, 0) and (ends >= END).all())
-    if not (whole and _all(steps, 1)):
-        no_match()
+    require(whole and _all(steps, 1))
     return _returns(b, x)
 
 
 @rule(op.Pad(x, const("pads"), ...), stage=Stage.CLEAN)
 def pad(b, x, pads):
-    if not _all(pads, 0):
-        no_match()
+    require(_all(pads, 0))
     return _returns(b, x)
 
 
 @rule(op.Tile(x, const("repeats")), stage=Stage.CLEAN)
 def tile(b, x, repeats):
-    if not _all(repeats, 1):
-        no_match()
+    require(_all(repeats, 1))
     return _returns(b, x)
 
 
@@ -184,6 +174,5 @@ def alone(b, x):
 
 @rule(op.Split(x, ...), stage=Stage.CLEAN)
 def split(b, x):
-    if len(b.root.outputs) != 1:
-        no_match()
+    require(len(b.root.outputs) == 1)
     return _returns(b, x)

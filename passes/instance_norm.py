@@ -26,22 +26,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import (
-    ANY,
-    DOMAIN,
-    Builder,
-    Stage,
-    attr,
-    const,
-    meaning,
-    model_rule,
-    no_match,
-    op,
-    require,
-    require_some,
-    rule,
-    var,
-)
+from surgeon import ANY, DOMAIN, Builder, Stage, attr, const, meaning, model_rule, op, require, require_some, rule, var
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
@@ -71,9 +56,7 @@ LAYER_NORM = 17  # the opset that brought LayerNormalization
 @rule(spelling.affine, stage=Stage.FUSE)
 def fuse(b, x, **found):
     n = read(b, x, found)
-    axis = instance_axis(b, n)
-    if axis is None:
-        no_match()
+    axis = require_some(instance_axis(b, n))
     n = with_epsilon(b, n, found)
     size = require_some(n.channels(axis), "the number of channels is not known")
     dtype = b.dtype(b.root.outputs[0])
@@ -127,22 +110,19 @@ def behind(b, x, scale, bias, epsilon, **outer):
 
 @rule(op.Transpose(op.Transpose(node, perm=attr("inner")), perm=attr("outer")), stage=Stage.FUSE)
 def transposed_back(b, x, scale, bias, epsilon, inner, outer):
-    if not cancel(inner, outer):
-        no_match()
+    require(cancel(inner, outer))
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
 @rule(op.InstanceNormalization(op.Reshape(x, ANY), scale, bias, epsilon=epsilon), stage=Stage.FUSE)
 def reshaped_to_itself(b, x, scale, bias, epsilon):
-    if not same_shape(b, b.root.inputs[0], x):
-        no_match()
+    require(same_shape(b, b.root.inputs[0], x))
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
 @rule(op.Reshape(node, ANY), stage=Stage.FUSE)
 def reshaped_back_to_itself(b, x, scale, bias, epsilon):
-    if not same_shape(b, b.root.outputs[0], x):
-        no_match()
+    require(same_shape(b, b.root.outputs[0], x))
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
@@ -153,9 +133,8 @@ def reshaped_back_to_itself(b, x, scale, bias, epsilon):
 def batch_in_channels(b, x, scale, bias, epsilon):
     """[N, C, ...] as [1, N C, ...]: every instance is a channel there, with the scales repeated N times."""
     inside = next(m for m in b.matched if m.key == "InstanceNormalization")
-    whole, folded = dims(b, x), dims(b, inside.inputs[0])
-    if whole is None or folded is None or not _is_folded_batch(whole, folded):
-        no_match()
+    whole, folded = (require_some(dims(b, v)) for v in (x, inside.inputs[0]))
+    require(_is_folded_batch(whole, folded))
     require(same_shape(b, b.root.outputs[0], x), "it is not reshaped back")
     size = whole[1]
     for name, factor in (("scale", scale), ("bias", bias)):
@@ -182,9 +161,8 @@ by_statistics = op.BatchNormalization(
 
 def _require_one_instance(b: Builder, x: Value) -> list[Dim]:
     """The dimensions of x, [1, C, ...]; declines for other ones."""
-    shape = dims(b, x)
-    if shape is None or len(shape) < 3:
-        no_match()
+    shape = require_some(dims(b, x))
+    require(len(shape) >= 3)
     require(shape[0] == 1, "it normalises over the batch, which is not one")
     return shape
 
@@ -209,8 +187,7 @@ def batch_norm_by_its_statistics(b, x, scale, bias, epsilon, **counts):
 def batch_norm_in_training(b, x, scale, bias, epsilon):
     """BatchNormalization in training mode: of a batch of one, the statistics are those of the instance."""
     training = b.root.attr("training_mode") if b.opset >= 14 else len(b.root.outputs) > 1
-    if not training:
-        no_match()
+    require(training)
     _require_one_instance(b, x)
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Editor, Stage, const, model_rule, no_match, op, require, rule, var
+from surgeon import Builder, Editor, Stage, const, model_rule, op, require, require_some, rule, var
 from surgeon.ir.graph import Node, Value
 from surgeon.targets.unsupported import Kind
 
@@ -35,19 +35,13 @@ weights, steps = const("weights", dtype=INT8), const("steps", dtype=FLOAT)
 
 @rule(op.DequantizeLinear(x, scale, zero | None), stage=Stage.FUSE)
 def computed(b, x, scale, zero=None):
-    if x.producer is None or not _refused(b, x.producer):
-        no_match()
-    weights = b.value(x)
-    if weights is None:
-        no_match()
-    return b.again([b.constant(weights), scale, zero])
+    require(x.producer is not None and _refused(b, x.producer))
+    return b.again([b.constant(require_some(b.value(x))), scale, zero])
 
 
 @rule(op.DequantizeLinear(op.Gather(table, rows), scale, zero | None), stage=Stage.FUSE)
 def looked_up(b, table, rows, scale, zero=None):
-    gather = input_of(b.root).producer
-    if gather is None or not _refused(b, gather) or b.value(table) is None:
-        no_match()
+    gather = _refused_gather(b, table)
     attrs = {} if b.shape(scale) in ((), (1,)) else {"axis": _axis_of_table(b, gather, rows)}
     numbers = b.node("DequantizeLinear", [table, scale, zero], 1, "", attrs)
     return b.Gather(numbers, rows, axis=gather.attr("axis"))
@@ -55,17 +49,14 @@ def looked_up(b, table, rows, scale, zero=None):
 
 @rule(op.Cast(op.Gather(table, rows), to=FLOAT), stage=Stage.FUSE)
 def cast(b, table, rows):
-    gather = input_of(b.root).producer
-    if gather is None or not _refused(b, gather) or b.value(table) is None:
-        no_match()
+    gather = _refused_gather(b, table)
     numbers = b.DequantizeLinear(table, np.float32(1), np.int8(0))
     return b.Gather(numbers, rows, axis=gather.attr("axis"))
 
 
 @rule(op.Cast(table, to=FLOAT), stage=Stage.FUSE)
 def cast_at_once(b, table):
-    if not _refused(b, b.root) or b.value(table) is None:
-        no_match()
+    require(_refused(b, b.root) and b.value(table) is not None)
     return b.DequantizeLinear(table, np.float32(1), np.int8(0))
 
 
@@ -106,21 +97,17 @@ def _as_vector(b: Builder, constant: Value) -> Value:
 @rule(op.Pad(var("x", dtype=INT8), ...), stage=Stage.FUSE)
 def padded(b, x):
     """By a number of int8: it is carried in fp32, which holds it."""
-    if not _refused(b, b.root) or b.opset < 11:
-        no_match()
+    require(_refused(b, b.root) and b.opset >= 11)
     _, pads, *rest = b.root.inputs
     number, axes = (rest + [None])[0], rest[1:]
-    by = b.value(number) if number is not None else None
-    if by is None:
-        no_match()
+    by = require_some(None if number is None else b.value(number))
     wide = [b.Cast(x, to=FLOAT), pads, b.constant(by, FLOAT), *axes]
     return b.Cast(b.again(wide), to=INT8)
 
 
 @rule(op.DequantizeLinear(weights, steps, const("zeros")), stage=Stage.LOWER, strategy="decompose")
 def quantized(b, weights, steps, zeros):
-    if zeros.any():
-        no_match()
+    require(not zeros.any())
     along = [1] * weights.ndim
     if steps.size > 1:
         require(-weights.ndim <= b.root.attr("axis") < weights.ndim, "its weights have no such axis")
@@ -135,9 +122,16 @@ def quantized(b, weights, steps, zeros):
     attrs = b.root.attrs if steps.size == 1 else {**b.root.attrs, "axis": b.root.attr("axis")}
     written = b.node("QuantizeLinear", [b.constant(numbers), scale, zero], 1, "", attrs)
     y = b.node("DequantizeLinear", [written, scale, zero], 1, "", attrs)
-    if any(b.why_unsupported(made.producer) is not None for made in (written, y)):
-        no_match()  # it is refused for something else
+    # else it is refused for something else
+    require(not any(b.why_unsupported(made.producer) is not None for made in (written, y)))
     return y
+
+
+def _refused_gather(b: Builder, table: Value) -> Node:
+    """The Gather in front of the root, which the target refuses; declines where there is none."""
+    gather = require_some(input_of(b.root).producer)
+    require(_refused(b, gather) and b.value(table) is not None)
+    return gather
 
 
 def _refused(b: Builder, node: Node) -> bool:

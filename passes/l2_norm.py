@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from surgeon import ANY, Builder, Stage, attr, const, meaning, no_match, op, require, require_some, rule, var
+from surgeon import ANY, Builder, Stage, attr, const, meaning, op, require, require_some, rule, var
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
@@ -205,8 +205,7 @@ island = op.Cast(x)
 def in_an_island(b, x, to, weight=None, **attributes):
     """The casts of an fp32 island are part of the meaning of a half-precision L2Norm."""
     require(b.dtype(x) == to, "it changes the type")
-    if to not in HALVES:
-        no_match()
+    require(to in HALVES)
     return b.L2Norm(x, weight, domain="surgeon", **attributes)
 
 

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import DOMAIN, Builder, Stage, attr, meaning, no_match, op, require, rule, var
+from surgeon import DOMAIN, Builder, Stage, attr, meaning, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import HALVES
 
@@ -58,8 +58,7 @@ NATIVE = 17  # the opset that brought LayerNormalization
 @rule(spelling.affine | op.Cast(spelling.bare), stage=Stage.FUSE)
 def fuse(b, x, **found):
     n = read(b, x, found)
-    if instance_axis(b, n) is not None or is_grouped_last(n):
-        no_match()
+    require(instance_axis(b, n) is None and not is_grouped_last(n))
     require(
         n.axes and (n.is_trailing and n.axes[0] > 0 or n.axes == (1,)),
         f"means over the axes {list(n.axes)} of {n.rank} are no layer normalisation",
@@ -102,20 +101,15 @@ instance = op.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 @rule(op.Add(op.Mul(instance, var("outer_scale")), var("outer_shift")), stage=Stage.FUSE)
 def by_instance_norm(b, x, scale, bias, epsilon, outer_scale, outer_shift):
     """tf2onnx: [N, S, H] normalised as S channels, without scale, and weights over H behind it."""
-    shape = dims(b, x)
-    if b.opset < NATIVE or shape is None or len(shape) != 3:
-        no_match()
-    if not (is_uniform(b, scale, 1) and is_uniform(b, bias, 0)):
-        no_match()
+    shape = require_some(dims(b, x))
+    require(b.opset >= NATIVE and len(shape) == 3)
+    require(is_uniform(b, scale, 1) and is_uniform(b, bias, 0))
     n = Normalisation(x, shape, (2,), epsilon, affine=(("Mul", outer_scale), ("Add", outer_shift)))
     dtype = b.dtype(x)
-    parts = merged(b, n, n.axes, dtype, weights=True)
-    if parts is None:
-        no_match()
+    parts = require_some(merged(b, n, n.axes, dtype, weights=True))
     require(n.is_static or _has_size(parts[0]), "the size of the last axis is not known")
     y = _native(b, x, n, parts, dtype)
-    if b.lowering(y) == "decompose":
-        no_match()
+    require(b.lowering(y) != "decompose")
     return y
 
 

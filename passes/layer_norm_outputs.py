@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from surgeon import Stage, attr, no_match, op, require, rule, var
+from surgeon import Stage, attr, op, require, rule, var
 from surgeon.ir.lattice import FLOATS
 
 x = var("x")
@@ -26,8 +26,7 @@ x = var("x")
 )
 def outputs(b, x, axis, epsilon, stash):
     _, *further = b.root.outputs
-    if not any(o is not None and (o.users or o.is_output) for o in further):
-        no_match()
+    require(any(o is not None and (o.users or o.is_output) for o in further))
     rank = b.rank(x)
     require(rank is not None and b.dtype(x) in FLOATS, "the rank or the type of its input is not known")
     require(stash == TensorProto.FLOAT, "it computes in another type than fp32")

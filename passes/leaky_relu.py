@@ -23,7 +23,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from surgeon import DOMAIN, Builder, Stage, attr, const, meaning, no_match, op, require, rule, var
+from surgeon import DOMAIN, Builder, Stage, attr, const, meaning, op, require, require_some, rule, var
 from surgeon.ir.graph import Node, Value
 
 from ._linear import FORMS, fits, same_slope, slopes
@@ -38,17 +38,14 @@ x, weight, bias, shift, scale = var("x"), const("weight"), const("bias"), const(
 @rule(FORMS, stage=Stage.FUSE)
 def fuse(b, x):
     f = slopes(b, x)
-    up, down = f.up, f.down
-    if up is None or down is None:
-        no_match()  # of many slopes: PRelu's business
+    up, down = require_some(f.up), require_some(f.down)  # of many slopes it is a PRelu
     require(
         fits(b, x, f.above.shape), f"a constant of shape {list(f.above.shape)} makes the result larger than its input"
     )
     require_op(b, "LeakyRelu", x)
     if up == 1.0 or same_slope(b, x, f.above, 1.0):
         return b.Relu(x) if down == 0 else b.LeakyRelu(x, alpha=down)
-    if up <= 0:
-        no_match()
+    require(not up <= 0)
     require(f.nodes > 2, f"the slope above zero is {up:g}, not 1")
     return b.Mul(b.Relu(x) if down == 0 else b.LeakyRelu(x, alpha=down / up), up)
 
@@ -66,8 +63,7 @@ first, second = const("first", size=1), const("second", size=1)
 def one_scale(b, x, first, second, alpha=None):
     """0.5 * ((1 + alpha) * x + (1 - alpha) * abs(x)) is LeakyRelu(x) times 2 times 0.5."""
     shape = np.broadcast_shapes(first.shape, second.shape)
-    if not fits(b, x, shape) or (b.root.op == "Div" and not second.all()):
-        no_match()
+    require(fits(b, x, shape) and (b.root.op != "Div" or second.all()))
     scale = np.asarray(first.astype(float) / second if b.root.op == "Div" else first.astype(float) * second).reshape(())
     require(holds(b, x, float(scale)), "the product of the factors does not fit into their type")
     y = b.Relu(x) if alpha is None else b.LeakyRelu(x, alpha=alpha)
@@ -83,8 +79,7 @@ layer = (
 @rule(op.LeakyRelu(layer | layer + shift, alpha=attr("alpha")) * scale, stage=Stage.FUSE)
 def scaled(b, x, weight, scale, alpha, bias=None, shift=None):
     factor = float(scale.reshape(()))
-    if not factor > 0:
-        no_match()
+    require(factor > 0)
     activation, layer = _matched(b, ("LeakyRelu",)), _matched(b, LAYERS)
     require(
         fits(b, output_of(activation), scale.shape),

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
-from surgeon import Builder, Stage, no_match, op, require, require_some, rule
+from surgeon import Builder, Stage, op, require, require_some, rule
 from surgeon.ir.graph import Graph, Value
 from surgeon.rules.rule import Decline
 from surgeon.targets.conditions.control_flow import numbered_rows
@@ -44,14 +44,14 @@ def decompose(b):
     true, known = b.constant(np.asarray(True)), None if limit is None else b.value(limit)
     is_counted = limit is not None and (known is None or known.reshape(()) < NO_LIMIT)
     if _hands_on(body):
-        return _loop(b, [limit, true, *states]) if begins is None and is_counted else no_match()
-    if is_counted and len(b.root.outputs) == len(states):
-        no_match()
+        require(begins is None and is_counted)
+        return _loop(b, [limit, true, *states])
+    require(not (is_counted and len(b.root.outputs) == len(states)))
     steps = _steps(b, body, _result(body, 0))
     if begins is not None and b.value(begins) is None:
         steps = b.Where(_scalar(b, begins), steps, np.asarray(0))
-    elif begins is not None and not b.value(begins).all():
-        no_match()  # it does not begin
+    else:
+        require(begins is None or b.value(begins).all())  # else it does not begin
     if limit is not None and is_counted:
         steps = b.Min(_scalar(b, limit), steps)
     return _loop(b, [steps, true, *states], ends=False)

@@ -24,7 +24,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
-from surgeon import Builder, Stage, attr, const, no_match, op, require, require_some, rule, var
+from surgeon import Builder, Stage, attr, const, op, require, require_some, rule, var
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import FLOATS
 from surgeon.ir.operators import ELEMENTWISE, KEEP_ORDER
@@ -45,9 +45,8 @@ SIZES = COUNT | {"Concat", "Gather", "Shape", "Slice"}
 
 @rule(op.ScatterND(x, places, updates), stage=Stage.FUSE)
 def assign(b, x, places, updates):
-    mask = mask_of(b, places)
-    if mask is None or b.root.attr("reduction") not in (None, "none"):
-        no_match()
+    mask = require_some(mask_of(b, places))
+    require(b.root.attr("reduction") in (None, "none"))
     over = _require_same_sizes(b, mask, x)
     rest = b.rank(x) - over
     updates = _all_of(b, updates, places) if not rest else updates
@@ -190,9 +189,8 @@ taken = (
     stage=Stage.FUSE,
 )  # fmt: skip
 def reduce(b, x, places=None, mask=None):
-    mask = mask_of(b, places) if mask is None and places is not None else mask
-    if mask is None or b.dtype(x) not in FLOATS:
-        no_match()
+    mask = require_some(mask_of(b, places) if mask is None and places is not None else mask)
+    require(b.dtype(x) in FLOATS)
     over = _require_same_sizes(b, mask, x)
     rest = b.rank(x) - over
     squeezes = [n for n in b.matched if n.key == "Squeeze"]
@@ -240,8 +238,7 @@ sizes_of_places, sizes_of_positions = op.Shape(places), op.Shape(op.NonZero(var(
 def count(b, places=None, mask=None, end=None):
     mask = mask_of(b, places) if places is not None else mask
     of_a_part = any(n.key == "Shape" and (n.attr("start") or n.attr("end") is not None) for n in b.matched)
-    if mask is None or of_a_part:
-        no_match()
+    require(mask is not None and not of_a_part)
     rank = b.known_rank(mask)
     shape = require_some(b.shape(b.root.outputs[0]), "how many sizes it takes is not known")
     require(shape in ((), (1,)), "it takes several sizes")
@@ -258,8 +255,7 @@ def known_places(b, known):
 
 @rule(op.NonZero(op.ConstantOfShape(var("sizes"), value=attr("filled"))), stage=Stage.FUSE, targets=lacks_nonzero)
 def all_places(b, sizes, filled):
-    if filled is None or not numpy_helper.to_array(filled).all():
-        no_match()
+    require(filled is not None and numpy_helper.to_array(filled).all())
     rank = b.static_size(sizes, 0)
     require(rank, "the mask has no dimensions")
     numbers = [b.Gather(sizes, np.asarray(axis), axis=0) for axis in range(rank)]

@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, Builder, Stage, const, no_match, op, require, require_some, rule, var
+from surgeon import ANY, Builder, Stage, const, op, require, require_some, rule, var
 from surgeon.ir.graph import Node, Value
 from surgeon.rules.rule import Decline
 
@@ -89,8 +89,7 @@ def _with_room(b: Builder, data: Value, places: Value, written: Value, axis: int
 def reduce(b, updates):
     reading = _reading(b, updates)
     rows, axes = reading.axis(updates, NO_ROWS), reading.axes(b.root)
-    if rows not in axes:
-        no_match()
+    require(rows in axes)
     mean = b.root.op == "ReduceMean"
     require(not mean or axes == [rows], "its mean is over other dimensions, too")
     taken = _Taken(b, reading.needed(updates))
@@ -108,12 +107,10 @@ def reduce(b, updates):
     targets=lacks_nonzero,
 )
 def whole_rows(b, data, mask, updates):
-    if b.root.attr("reduction") not in (None, "none"):
-        no_match()
+    require(b.root.attr("reduction") in (None, "none"))
     spread = next(n for n in b.matched if n.key == "Expand")
     places = input_of(b.root, 1)
-    if mask_of(b, places) is not output_of(spread):
-        no_match()
+    require(mask_of(b, places) is output_of(spread))
     own, whole = dims(b, mask) or [], dims(b, data) or []
     of_data = bool(own and whole) and dims(b, output_of(spread)) == whole and own == whole[: len(own)]
     require(of_data, "the mask is not known to have the sizes of the data")
@@ -151,8 +148,7 @@ def _are_of(b: Builder, rows: Value, mask: Value) -> bool:
 def take(b, updates, number):
     reading = _reading(b, updates)
     rows, shape = reading.axis(updates, NO_ROWS), reading.shape(updates)
-    if rows != b.root.attr("axis") % len(shape):
-        no_match()
+    require(rows == b.root.attr("axis") % len(shape))
     require(number.size and number.max() < 1 and number.min() >= -1, "other places than the first and the last")
     taken = _Taken(b, reading.needed(updates))
     return b.Gather(taken.again(updates), number, axis=rows)
@@ -160,11 +156,9 @@ def take(b, updates, number):
 
 def _reading(b: Builder, value: Value) -> Reading:
     """What is known of the tensors behind a mask; declines where there is no mask."""
-    if not b.root.graph.of(["NonZero"]):
-        no_match()
+    require(b.root.graph.of(["NonZero"]))
     reading = Reading(b)
-    if reading.state(value) is None:
-        no_match()
+    require(reading.state(value) is not None)
     return reading
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
-from surgeon import Builder, Stage, no_match, op, require, rule, var
+from surgeon import Builder, Stage, op, require, rule, var
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import FLOATS, Dim
 from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
@@ -38,8 +38,7 @@ x = var("x")
 
 @rule(op.MaxPool(x), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x):
-    if len(b.root.outputs) < 2 or b.root.outputs[1] is None:
-        no_match()
+    require(len(b.root.outputs) >= 2 and b.root.outputs[1] is not None)
     shape = b.known_shape(x)
     require(0 not in shape, "it has no elements")
     if not all(isinstance(d, int) for d in shape[1:]):

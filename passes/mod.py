@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, attr, const, no_match, op, require, rule, var
+from surgeon import Builder, Stage, attr, const, op, require, rule, var
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import FLOATS
 
@@ -40,12 +40,10 @@ a, divisor, by = var("a"), const("divisor"), var("by")
 )
 def decompose_others(b, a, by, fmod):
     dtype = b.dtype(a)
-    if dtype in INTEGERS or not dtype:
-        no_match()
+    require(dtype not in INTEGERS and dtype)
     if dtype not in FLOATS:
         return wrapped(b, b.again([carried(b, a), carried(b, by)]), dtype)
-    if fmod:
-        no_match()
+    require(not fmod)
     require(takes_type(b, "Equal", dtype), f"Equal takes no such numbers at opset {b.opset}")
     rest = b.Mod(a, by, fmod=1)
     apart = b.Xor(b.Less(rest, 0.0), b.Less(by, 0.0))

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, TensorProto, helper
 
-from surgeon import Builder, Stage, const, no_match, op, require, rule, var
+from surgeon import Builder, Stage, const, op, require, rule, var
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import Shape
 from surgeon.rules.meaning import Speller
@@ -43,8 +43,7 @@ suppression = op.NonMaxSuppression(boxes, scores, most, overlap | None, least | 
 )
 def fixed(b, boxes, scores, most, filler, end, overlap=None, least=None):
     node = next(n for n in b.matched if n.key == "NonMaxSuppression")
-    if b.why_unsupported(node) is None:
-        no_match()
+    require(b.why_unsupported(node) is not None)
     require(end.size == 1 and 0 < end.item() <= len(filler), "it may have fewer rows than it is cut to")
     require((filler == filler[:1]).all(), "the rows that fill it up are not alike")
     count = int(end.item())

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import DOMAIN, Builder, Stage, attr, const, meaning, no_match, op, require, rule, var
+from surgeon import DOMAIN, Builder, Stage, attr, const, meaning, op, require, rule, var
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import Shape
 from surgeon.ir.operators import KEEP_ORDER
@@ -50,8 +50,7 @@ x, slope, factor = var("x"), var("slope"), const("factor")
 @rule(FORMS, stage=Stage.FUSE)
 def fuse(b, x):
     f = slopes(b, x)
-    if f.above.min() == f.above.max() and f.below.min() == f.below.max():  # one slope: LeakyRelu's business
-        no_match()
+    require(f.above.min() != f.above.max() or f.below.min() != f.below.max())  # one slope is a LeakyRelu
     require(same_slope(b, x, f.above, 1.0), "the slopes above zero are not 1")
     require(fits(b, x, f.below.shape), f"slopes of shape {list(f.below.shape)} make the result larger than its input")
     require_op(b, "PRelu", x)
@@ -88,8 +87,7 @@ not_positive = op.Less(x, 0) | op.LessOrEqual(x, 0) | op.Greater(0, x) | op.Grea
     stage=Stage.FUSE,
 )  # fmt: skip
 def fuse_computed(b, x, slope):
-    if b.value(slope) is not None:  # constants are read by `fuse`
-        no_match()
+    require(b.value(slope) is None)  # constants are read by `fuse`
     require_op(b, "PRelu", x)
     shape = b.known_shape(slope)
     require(fits(b, x, shape), f"slopes of shape {list(shape)} may make the result larger than its input")
@@ -103,8 +101,7 @@ slopes_of = const("slope")
 
 @rule(op.PRelu(x, slopes_of), stage=Stage.FUSE)
 def uniform(b, x, slope):
-    if not slope.size or slope.min() != slope.max():
-        no_match()
+    require(slope.size and slope.min() == slope.max())
     require(
         fits(b, x, slope.shape),
         f"the slope has shape {list(slope.shape)}, and x no dimensions that are known to hold it",
@@ -115,23 +112,18 @@ def uniform(b, x, slope):
 
 @rule(op.PRelu(x, slopes_of), stage=Stage.FUSE)
 def reshaped(b, x, slope):
-    if not slope.size or slope.min() == slope.max() or _misplaced(b, x, slope):
-        no_match()
-    if not fits(b, x, slope.shape):
-        no_match()
+    require(slope.size and slope.min() != slope.max() and not _misplaced(b, x, slope))
+    require(fits(b, x, slope.shape))
     source = b.root.inputs[1]
     smaller = _constant_along(slope)
-    if smaller.shape == slope.shape and (not _behind_structure(source)):
-        no_match()
+    require(smaller.shape != slope.shape or _behind_structure(source))
     return b.PRelu(x, _without_ones(smaller) if smaller.shape != slope.shape else slope)
 
 
 @rule(op.PRelu(x, slopes_of), stage=Stage.FUSE)
 def repaired(b, x, slope):
-    if not slope.size or slope.min() == slope.max():
-        no_match()
-    if not _misplaced(b, x, slope):
-        no_match()
+    require(slope.size and slope.min() != slope.max())
+    require(_misplaced(b, x, slope))
     shape = b.shape(x)
     known = isinstance(shape[-1], int)
     require(

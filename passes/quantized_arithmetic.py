@@ -26,7 +26,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, const, no_match, op, require, rule, var
+from surgeon import Builder, Stage, const, op, require, rule, var
 from surgeon.ir.graph import Node, Value
 from surgeon.rules.rule import Decline
 
@@ -58,8 +58,7 @@ x, scale, zero = var("x"), var("scale"), var("zero")
 )
 def around_128(b, x, scale, zero, other, other_zero):
     same = np.array_equal(scale, other) and np.array_equal(zero, other_zero)
-    if not same or not (zero == 128).all():
-        no_match()
+    require(same and (zero == 128).all())
     quantize = b.root.inputs[0].producer
     centred = np.zeros(zero.shape, np.int8)
     whole = b.node("QuantizeLinear", [x, quantize.inputs[1], centred], 1, "", quantize.attrs)
@@ -106,8 +105,7 @@ def _weights(b: Builder, array: np.ndarray, scale: Value, zero: Value | None, ax
     centred = array.astype(np.int32) - shift.astype(np.int32)
     is_held = bool(centred.size and array.ndim and not block)
     if is_held and centred.min() >= -128 and centred.max() <= 127 and bool((factor > 0).all()):
-        if array.dtype == np.int8 and not shift.any():
-            no_match()
+        require(array.dtype != np.int8 or shift.any())
         whole = b.constant(centred.astype(np.int8))
         none = b.constant(np.zeros(b.shape(scale), np.int8))
         return b.node("DequantizeLinear", [whole, scale, none], 1, "", b.root.attrs)
@@ -129,8 +127,7 @@ def _spread(factor: np.ndarray, shape: Sequence[int], axis: int, block: int) -> 
 def _leave_symmetric_to_dla(b: Builder, dtype: int, zero: Value | None) -> None:
     """Decline what DLA leaves to the GPU, which takes it."""
     shift = np.zeros(()) if zero is None else b.value(zero)
-    if b.target.dla and dtype == TensorProto.INT8 and shift is not None and not shift.any():
-        no_match()
+    require(not (b.target.dla and dtype == TensorProto.INT8 and shift is not None and not shift.any()))
 
 
 # ---- DynamicQuantizeLinear -------------------------------------------------------------------------------------------

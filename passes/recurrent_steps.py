@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from surgeon import Builder, Stage, no_match, op, require, require_some, rule, var
+from surgeon import Builder, Stage, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
 from surgeon.targets.conditions.inputs import unnamed_output
 
@@ -35,8 +35,7 @@ State = tuple[Value | None, ...]  # None before the first step: zeros
     cures=True,
 )
 def steps(b, x):
-    if b.target.refuses(b.root, unnamed_output):
-        no_match()  # respell names it
+    require(not b.target.refuses(b.root, unnamed_output))  # else respell names it
     kind, direction = b.root.op, b.root.attr("direction") or "forward"
     given = [*b.root.inputs, *[None] * 8][:8]
     weights, states = (require_some(b.value(v), "its weights are computed") for v in given[1:3])

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, Builder, Stage, attr, const, meaning, no_match, op, require, require_some, rule, var
+from surgeon import ANY, Builder, Stage, attr, const, meaning, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import FLOATS, HALVES
 from surgeon.rules.pattern import Pattern
@@ -71,8 +71,7 @@ def computed_pads(b, x, pads):
         require_possible(sizes_cropped(b, x, found.pads), found.pads, found.mode)
     inputs = b.root.inputs
     source = inputs[1].producer if len(inputs) > 1 and inputs[1] is not None else None
-    if source is None or source.key == "Constant":
-        no_match()
+    require(source is not None and source.key != "Constant")
     return b.Pad(x, b.constant(pads.astype(np.int64)), *inputs[2:], mode=found.mode)
 
 
@@ -83,11 +82,9 @@ inner = op.Pad(x, const("first"), mode=attr("first_mode"))
 def twice(b, x, first, first_mode, second, mode):
     """Two Pads of one mode; from its own values, x is padded along different axes."""
     one, two = first.reshape(2, -1), second.reshape(2, -1)
-    if first_mode != mode or one.shape != two.shape or min(one.min(), two.min()) < 0:
-        no_match()
+    require(first_mode == mode and one.shape == two.shape and not min(one.min(), two.min()) < 0)
     both = one.any(axis=0) & two.any(axis=0)
-    if both.any() and mode not in ("constant", "edge"):
-        no_match()
+    require(not (both.any() and mode not in ("constant", "edge")))
     return b.Pad(x, pads=(one + two).reshape(-1), mode=mode)
 
 
@@ -152,21 +149,16 @@ def _removed_of_each(b: Builder, perm: list[int]) -> dict[int, list[int]]:
 def around(b, axis):
     """What is cut from x, on one or both of its sides: circular padding, reflection by a flip, a repeated edge."""
     inputs = b.root.inputs
-    at = common_source(inputs)
-    if at is None:
-        no_match()
-    x, shape = inputs[at], b.shape(inputs[at])
-    if shape is None or (len(shape) == 1 and b.dtype(x) not in FLOATS):
-        no_match()  # sizes are computed with Slice and Concat
+    at = require_some(common_source(inputs))
+    x, shape = inputs[at], require_some(b.shape(inputs[at]))
+    require(len(shape) > 1 or b.dtype(x) in FLOATS)  # sizes are computed with Slice and Concat
     axis %= len(shape)
     size = shape[axis]
     require(isinstance(size, int), "the size of the axis is not known, so a slice may be cut short")
     cuts = Cuts(b, x, axis, len(shape), size)
     taken = [cuts.positions(v) for v in inputs]
     begin, end = sum(map(len, taken[:at])), sum(map(len, taken[at + 1 :]))
-    mode = mode_of(np.concatenate(taken), size, begin, end)
-    if mode is None:
-        no_match()
+    mode = require_some(mode_of(np.concatenate(taken), size, begin, end))
     require(not b.target.dla, "Slice and Concat run on DLA, and no such padding")
     if mode == "wrap":
         require(mode in b.target.pad_modes, "the target has no Pad of mode wrap: Slice and Concat stay")
@@ -191,8 +183,7 @@ def decompose(b, x):
     if found.pads is None:
         require(refused is not None, "the pads are computed at run time")
         return _with_computed_pads(b, found)
-    if found.mode == "constant" and refused is None:
-        no_match()  # nothing is simpler than a Pad that is taken
+    require(found.mode != "constant" or refused is not None)  # nothing is simpler than a Pad that is taken
     size = sizes_cropped(b, x, found.pads)
     require_possible(size, found.pads, found.mode)
     _require_worth_on_dla(b)

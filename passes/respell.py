@@ -50,7 +50,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, TypeProto
 
-from surgeon import Builder, Stage, attr, const, no_match, op, require, require_some, rule, var
+from surgeon import Builder, Stage, attr, const, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import HALVES
 from surgeon.targets.conditions.convolutions import kernel_shape_of_dequantized
@@ -76,8 +76,7 @@ def trilu(b, x):
 
 @rule(op.GridSample(..., mode="linear"), stage=Stage.LOWER, strategy="decompose")
 def grid_sample(b):
-    if "mode" not in b.root.attrs:
-        no_match()
+    require("mode" in b.root.attrs)
     return b.again(mode=None)
 
 
@@ -94,24 +93,21 @@ def scatter_nd(b):
 )
 def kernel_shape(b, x, weights):
     kernel = (b.shape(weights) or ())[2:]
-    if not kernel or not all(isinstance(size, int) for size in kernel):
-        no_match()
+    require(kernel and all(isinstance(size, int) for size in kernel))
     return _taken(b, kernel_shape=list(kernel))
 
 
 @rule(op.QuantizeLinear(...) | op.DequantizeLinear(...), stage=Stage.FUSE, cures=left_out_axis)
 def quantized_axis(b):
     """Before quantized-arithmetic writes it out."""
-    if b.opset < 13:
-        no_match()
+    require(b.opset >= 13)
     return _taken(b, axis=1)
 
 
 def _taken(b: Builder, **attrs: Any) -> Value:
     """The node with these attributes; not where the target refuses it for something else."""
     made: Value = b.again(**attrs)
-    if made.producer is None or b.why_unsupported(made.producer) is not None:
-        no_match()
+    require(made.producer is not None and b.why_unsupported(made.producer) is None)
     return made
 
 
@@ -123,8 +119,7 @@ def _taken(b: Builder, **attrs: Any) -> Value:
 )
 def einsum(b, equation):
     capitals = sorted({c for c in equation if c.isupper()})
-    if not capitals:
-        no_match()
+    require(capitals)
     require("->" in equation, "where its capital letters stand in the output, which it leaves out, is not defined")
     free = [c for c in ascii_lowercase if c not in equation]
     require(len(free) >= len(capitals), "it has more than 26 letters")
@@ -160,13 +155,11 @@ def pool(b, x):
 
 @rule(op.Slice(x, starts, ends, ...), stage=Stage.LOWER, strategy="decompose")
 def slice_axes(b, x, starts, ends):
-    if len(b.root.inputs) < 3 or b.root.inputs[-1] is None:
-        no_match()
+    require(len(b.root.inputs) >= 3 and b.root.inputs[-1] is not None)
     axes, steps = [*b.root.inputs[3:], None, None][:2]
     dtype = b.dtype(starts)
     lacks_steps = steps is None and dtype == TensorProto.INT32 and b.value(starts) is not None
-    if axes is not None and not lacks_steps:
-        no_match()
+    require(axes is None or lacks_steps)
     count = b.static_size(starts, 0)
     if axes is None:
         axes = b.constant(np.arange(count), dtype)
@@ -187,8 +180,7 @@ def squeeze_axes(b, x):
     """PyTorch's x.squeeze() says no axes. TensorRT fixes the rank when it builds, so it builds no engine for a batch of
     1 where the batch is of any size: the batch would be dropped, too."""
     b.known_rank(x)
-    if all(_is_fixed(info.type.tensor_type) for info in b.root.graph.model.proto.graph.input):
-        no_match()
+    require(not all(_is_fixed(info.type.tensor_type) for info in b.root.graph.model.proto.graph.input))
     return b.Squeeze(x, axes=[k for k, size in enumerate(b.static(x)) if size == 1])
 
 
@@ -203,8 +195,7 @@ def _is_fixed(tensor: TypeProto.Tensor) -> bool:
     strategy="decompose",
 )
 def empty_last(b):
-    if b.root.inputs[-1] is not None:
-        no_match()
+    require(b.root.inputs[-1] is None)
     return b.again(trimmed(b.root.inputs))
 
 
@@ -258,8 +249,7 @@ def mean_in_fp32(b, x):
 
 @rule(op.Softmax(vector) | op.LogSoftmax(vector) | op.Hardmax(vector), stage=Stage.LOWER, strategy="decompose")
 def softmax(b, x):
-    if not b.target.imports(b.root.op):
-        no_match()
+    require(b.target.imports(b.root.op))
     return b.Squeeze(b.again([b.Unsqueeze(x, axes=[0])], axis=1), axes=[0])
 
 
@@ -271,8 +261,7 @@ def arg_of_vector(b, x):
 @rule(op.MatMul(x, var("matrices")), stage=Stage.LOWER, strategy="decompose", cures=vector_by_batch)
 def product_of_vector(b, x, matrices):
     product = b.MatMul(b.Unsqueeze(x, axes=[0]), matrices)
-    if b.why_unsupported(product.producer) is not None:
-        no_match()  # nor does the target multiply matrices of that type
+    require(b.why_unsupported(product.producer) is None)  # else it multiplies no matrices of that type
     return b.Squeeze(product, axes=[b.rank(matrices) - 2])
 
 

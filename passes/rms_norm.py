@@ -16,7 +16,7 @@ Price     [1,128,768] in ONNX Runtime on one thread: 6 nodes, 0.07 ms next to 0.
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import DOMAIN, Builder, Stage, attr, meaning, no_match, op, require, require_some, rule, var
+from surgeon import DOMAIN, Builder, Stage, attr, meaning, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
 
 from ._norm.epsilon import with_epsilon
@@ -40,8 +40,7 @@ NATIVE = 23  # the opset that brought RMSNormalization
 
 @rule(spelling.scaled | spelling.bare | op.Cast(spelling.bare), stage=Stage.FUSE)
 def fuse(b, x, **found):
-    if is_centred(x):
-        no_match()
+    require(not is_centred(x))
     n = read(b, x, found)
     require(
         n.axes and (n.is_trailing or len(n.axes) == 1) and n.axes[0] > 0,

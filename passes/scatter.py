@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from surgeon import Builder, Stage, attr, no_match, op, require, rule, var
+from surgeon import Builder, Stage, attr, op, require, rule, var
 from surgeon.ir.graph import Value
 from surgeon.rules.rule import Decline
 from surgeon.targets.conditions.indexing import more_indices
@@ -43,8 +43,7 @@ data, indices, updates = var("data"), var("indices"), var("updates")
 )
 def decompose_elements(b, data, indices, updates, axis, reduction):
     crowded = reduction not in MEETING and more_indices.check(b.root) is not None
-    if reduction not in MEETING and (not crowded or b.why_unsupported(b.root) is None):
-        no_match()
+    require(reduction in MEETING or (crowded and b.why_unsupported(b.root) is not None))
     shape, given = _known(b, data), _known(b, indices)
     require(len(shape) == len(given) == b.rank(updates), "data, indices and updates are of several ranks")
     require(shape and 0 not in shape, "it has no elements")

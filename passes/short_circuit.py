@@ -26,8 +26,7 @@ TOTAL = ELEMENTWISE - {"Div", "Mod"} | MEASURES | {"Constant"}  # none of them c
 @rule(op.If(var("condition")), stage=Stage.CLEAN)
 def short_circuit(b, condition):
     then, other = b.root.body("then_branch"), b.root.body("else_branch")
-    if len(b.root.outputs) != 1 or b.dtype(b.root.outputs[0]) != TensorProto.BOOL:
-        no_match()
+    require(len(b.root.outputs) == 1 and b.dtype(b.root.outputs[0]) == TensorProto.BOOL)
     if (known := _known(b, then)) is not None:
         return (
             b.Or(condition, _computed(b, condition, other))

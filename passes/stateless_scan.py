@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
-from surgeon import Stage, no_match, op, require, rule
+from surgeon import Stage, op, require, rule
 
 from ._copy import copied, present, reads_of_function
 
@@ -26,8 +26,7 @@ STATE = "state~"  # no name of a file has a ~ at its end but by intent: it is re
     cures=True,
 )
 def stateless(b):
-    if b.root.inputs[0] is None or len(b.root.inputs) != b.root.attr("num_scan_inputs"):
-        no_match()
+    require(b.root.inputs[0] is not None and len(b.root.inputs) == b.root.attr("num_scan_inputs"))
     require(not reads_of_function(b.root.bodies[0]), "its body reads an attribute of its function")
     proto = NodeProto()
     proto.CopyFrom(present(b.root))

@@ -20,7 +20,7 @@ from functools import reduce
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, no_match, op, require, require_some, rule, var
+from surgeon import Builder, Stage, op, require, require_some, rule, var
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import FLOATS
 from surgeon.rules.rule import Decline
@@ -37,8 +37,7 @@ x, integers = var("x"), var("x", dtype=INTEGERS)
 def decompose(b, x):
     integers = b.dtype(x) in INTEGERS and b.why_unsupported(b.root) is not None
     smallest = not b.root.attr("largest") and b.opset >= 11
-    if not integers and top_k.check(b.root) is None and not smallest:
-        no_match()
+    require(integers or top_k.check(b.root) is not None or smallest)
     require(b.dtype(x) in (*FLOATS, *INTEGERS), "the order of its type is not turned round by arithmetic")
     key = _turned(b, x) if smallest else x
     if integers or top_k.check(b.root) is not None:

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from surgeon import Builder, Stage, no_match, op, require, require_some, rule
+from surgeon import Builder, Stage, op, require, require_some, rule
 from surgeon.ir.graph import Value
 from surgeon.rules.rule import Decline
 
@@ -42,8 +42,7 @@ def loop(b):
         returned = [o for o in b.root.outputs[len(states) :] if o is not None]
         require(not any(o.users or o.is_output for o in returned), "it returns nothing, and that is read")
         return tuple(states)
-    if not asked and (count is None or count > most(b)):
-        no_match()
+    require(not (not asked and (count is None or count > most(b))))
     require(go_on, "how often it runs is computed at run time")
     limit = require_some(count, "how often it runs is computed at run time")
     body = Body.of(b)
@@ -53,8 +52,7 @@ def loop(b):
         require(at < most(b), f"it has more than {most(b)} iterations")
         number, condition = np.full((1,) * ranks[0], at), np.full((1,) * ranks[1], True)
         following, *made = body.iterate(b, [b.constant(number), b.constant(condition), *states])
-        if not asked and not _reshapes(b, states, made):
-            no_match()
+        require(asked or _reshapes(b, states, made))
         asked, states = True, made[: len(states)]
         rows.append([b.Unsqueeze(v, axes=[0]) for v in made[len(states) :]])
         at, go_on = at + 1, _goes_on(b, following)
@@ -99,8 +97,8 @@ def _reshapes(b: Builder, states: Sequence[Value], made: Sequence[Value]) -> boo
 @rule(op.Scan(...), stage=Stage.CLEAN)
 def scan(b):
     stateless = b.opset >= WITHOUT_BATCH and len(b.root.inputs) == b.root.attr("num_scan_inputs")
-    if not is_asked_for(b) or (stateless and b.target.imports("Scan") and "unroll" not in b.options):
-        no_match()  # the latter gets a state
+    # a stateless one gets a state of the pass stateless-scan
+    require(is_asked_for(b) and not (stateless and b.target.imports("Scan") and "unroll" not in b.options))
     if b.opset >= WITHOUT_BATCH:
         return settled(b, _scanned(b, Body.of(b), b.root.inputs))
     require(b.root.inputs[0] is None, "the lengths of its sequences are computed at run time")

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto, defs, helper
 
-from surgeon import Builder, Stage, no_match, op, require, rule
+from surgeon import Builder, Stage, op, require, rule
 from surgeon.ir.functions import ONNX, Name, changed_operators
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import type_proto
@@ -63,8 +63,8 @@ def _opsets(spec: Schema) -> list[int]:
 @rule(_bodied(), stage=Stage.LOWER, strategy="decompose", fallback=True)
 def write_out(b):
     node, model = b.root, b.root.graph.model
-    if b.target.imports(node.key) and b.target.lowers_opset and why_newer(node, b.target.opset) is not None:
-        no_match()  # the target takes an older spelling of it: that is the business of the opset
+    reads_older = b.target.lowers_opset and why_newer(node, b.target.opset) is not None
+    require(not (b.target.imports(node.key) and reads_older))  # else the pass opset writes the older spelling
     _require_axes(b)
     function = _body(node, b.opset)
     changed = _changed(function, b.opset)

@@ -17,7 +17,7 @@ import surgeon
 from surgeon.errors import PassError
 from surgeon.rules.pattern import ANY, attr, const, op, var
 from surgeon.rules.registry import passes
-from surgeon.rules.rule import ModelRule, Pass, Stage, require, rule
+from surgeon.rules.rule import ModelRule, Pass, Stage, require, require_some, rule
 
 x, alpha = var("x"), const("alpha")
 
@@ -136,6 +136,21 @@ def test_a_body_that_declines_leaves_no_trace() -> None:
     driver = drive(proto, a_pass("p", half_way))
     assert proto.SerializeToString() == before
     assert [(d.pass_name, d.node, d.why) for d in driver.declined] == [("p", "Relu -> r", "not today")]
+
+
+def test_a_body_that_declines_without_a_reason_is_not_reported() -> None:
+    @rule(op.Relu(x), stage=Stage.FUSE)
+    def silent(b, x):  # type: ignore[no-untyped-def]
+        require(True)
+        require(b.dtype(require_some(x)) != onnx.TensorProto.FLOAT)
+        return b.Abs(x)
+
+    @rule(op.Relu(x), stage=Stage.FUSE)
+    def some(b, x):  # type: ignore[no-untyped-def]
+        return b.Abs(require_some(None))
+
+    proto = model("(float[2] a) => (float[2] r) { r = Relu (a) }")
+    assert not drive(proto, a_pass("p", silent, some)).declined and ops(proto) == ["Relu"]
 
 
 def test_passes_that_never_end_are_named() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, no_match, require
+from surgeon import Builder, require
 from surgeon.ir.contrib import is_onnxruntimes
 from surgeon.ir.graph import Value
 
@@ -99,8 +99,7 @@ def simplified_layer_norm(b: Builder) -> Result:
 @body("LayerNormalization", domain="")
 def early_layer_norm(b: Builder) -> Result:
     """ONNX Runtime reads LayerNormalization at every opset; ONNX has it from opset 17 on."""
-    if not is_onnxruntimes(b.root.proto, b.opset):
-        no_match()
+    require(is_onnxruntimes(b.root.proto, b.opset))
     x, gamma, beta = given(b, 3)
     x = needed(x)
     for index in (1, 2):

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from surgeon import Builder, no_match, require, require_some
+from surgeon import Builder, require, require_some
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import Shape
 
@@ -255,8 +255,7 @@ def channels_with_behind(
     not one number a channel.
     """
     shape = require_some(dims(b, x), f"the rank of '{x.name}' is not known")
-    if len(shape) < 2 or not {b.rank(scale), b.rank(bias)} <= {1, None}:
-        no_match()
+    require(len(shape) >= 2 and {b.rank(scale), b.rank(bias)} <= {1, None})
     dtype, constant_scale, constant_bias = b.dtype(x), b.value(scale), b.value(bias)
     size = shape[1] if isinstance(shape[1], int) else None
     if size is None and constant_scale is not None:
@@ -267,8 +266,8 @@ def channels_with_behind(
     if outer_scale is None:
         assert outer_shift is not None
         found = along(b, outer_shift, n, [1])
-        if found is None and b.value(outer_shift) is None:
-            no_match()  # the sum of two branches, which nobody takes for an affine part
+        # else it is the sum of two branches, not an affine part
+        require(found is not None or b.value(outer_shift) is not None)
         shift = _of_channels(b, found, size, dtype, "the shift behind it is not one number a channel")
         return scale, vector(b, plus(b, old_bias, shift), size, dtype)
     found = along(b, outer_scale, n, [1])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, no_match, require
+from surgeon import Builder, Stage, require
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import HALVES
 
@@ -55,8 +55,7 @@ def require_fewer(b: Builder) -> None:
     The reshape of a factor counts for nothing.
     """
     made = [key for key in operators_made(b) if key not in SHAPING]
-    if len(made) >= len(b.matched):
-        no_match()
+    require(len(made) < len(b.matched))
 
 
 def require_shorter(b: Builder, operators: Sequence[str]) -> None:
@@ -75,8 +74,7 @@ def require_shorter(b: Builder, operators: Sequence[str]) -> None:
         return
     # A larger window says so, or what stands here is what would be written, or surgeon wrote it: no news.
     is_written = sorted(m.key for m in b.matched) == sorted(operators)
-    if _has_factor_behind(b) or is_written or not is_of_the_file(b.root):
-        no_match()
+    require(not _has_factor_behind(b) and not is_written and is_of_the_file(b.root))
     require(False, "no operator at this opset that the target takes, and no shorter spelling")
 
 

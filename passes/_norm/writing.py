@@ -7,7 +7,7 @@ from typing import Any
 
 from onnx import TensorProto
 
-from surgeon import Builder, no_match
+from surgeon import Builder, require, require_some
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import HALVES
 
@@ -93,16 +93,13 @@ def with_weights(b: Builder, x: Value, epsilon: float, native: Writer, own: Writ
     is written by `native`, one with `axes` by `own`. Declines silently where it cannot be, or saves nothing. Written
     out, a node leaves its neutral weights away, and the next run would take what stands behind it for them.
     """
-    shape = dims(b, x)
+    shape = require_some(dims(b, x))
     dtype, result = b.dtype(x), b.dtype(output_of(b.root))
     rounds_first = dtype != result and not (dtype == TensorProto.FLOAT and result in HALVES)  # to a wider type
-    if shape is None or rounds_first:
-        no_match()
+    require(not rounds_first)
     axes = found["axes"] if "axes" in found else range(found["axis"] % len(shape), len(shape))
     n = Normalisation(x, shape, tuple(axes), epsilon, affine=affine_of(found))
-    parts = merged(b, n, n.axes, dtype, weights=True)
-    if parts is None:
-        no_match()
+    parts = require_some(merged(b, n, n.axes, dtype, weights=True))
     write = own if "axes" in found else native
     y = typed(b, write(b, x, n, parts, dtype), result)
     require_fewer(b)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surgeon import Builder, no_match
+from surgeon import Builder, no_match, require, require_some
 from surgeon.ir.graph import Node, Value
 
 from .._shapes import output_of
@@ -83,10 +83,8 @@ class Cuts:
         axes, position = self.b.value(unsqueeze.operands()[1]), self.b.value(gather.inputs[1])
         if axes is None or position is None or position.ndim:
             no_match()
-        if [int(a) % self.rank for a in axes.reshape(-1)] != [self.axis] or not self._is_along(gather):
-            no_match()
-        if value.is_output or len(value.users) != 1:
-            no_match()
+        require([int(a) % self.rank for a in axes.reshape(-1)] == [self.axis] and self._is_along(gather))
+        require(not value.is_output and len(value.users) == 1)
         self.b.matched = (*self.b.matched, gather)
         picked: np.ndarray = np.arange(self.size)[position.reshape(1)]
         return picked
@@ -97,33 +95,27 @@ class Cuts:
     def _sliced(self, node: Node, before: np.ndarray) -> np.ndarray:
         given = [*node.operands(), None, None, None][1:5]
         starts, ends, axes, steps = (self.b.value(v) for v in given)
-        if any(v is not None and self.b.value(v) is None for v in given):
-            no_match()
+        require(not any(v is not None and self.b.value(v) is None for v in given))
         if starts is None or ends is None or starts.size != 1:
             no_match()
-        if [int(a) % self.rank for a in ([0] if axes is None else axes.reshape(-1))] != [self.axis]:
-            no_match()
+        require([int(a) % self.rank for a in ([0] if axes is None else axes.reshape(-1))] == [self.axis])
         step = 1 if steps is None else int(steps.reshape(-1)[0])
-        if not step:
-            no_match()
+        require(step)
         start, end = int(starts.reshape(-1)[0]), int(ends.reshape(-1)[0])
         if step < 0 and end < -len(before):
             return before[start::step]  # in ONNX such an end stands in front of the first element
         return before[start:end:step]
 
     def _gathered(self, node: Node, before: np.ndarray) -> np.ndarray:
-        positions = self.b.value(node.inputs[1])
-        if positions is None or positions.ndim != 1 or not self._is_along(node):
-            no_match()
-        if not ((-before.size <= positions) & (positions < before.size)).all():
-            no_match()
+        positions = require_some(self.b.value(node.inputs[1]))
+        require(positions.ndim == 1 and self._is_along(node))
+        require(((-before.size <= positions) & (positions < before.size)).all())
         taken: np.ndarray = before[positions]
         return taken
 
     def _tiled(self, node: Node, before: np.ndarray) -> np.ndarray:
-        repeats = self.b.value(node.inputs[1])
-        if repeats is None or repeats.size != self.rank:
-            no_match()
+        repeats = require_some(self.b.value(node.inputs[1]))
+        require(repeats.size == self.rank)
         return np.tile(before, int(repeats[self.axis]))
 
     def _expanded(self, node: Node, before: np.ndarray) -> np.ndarray:

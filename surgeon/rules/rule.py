@@ -164,14 +164,15 @@ class Decline(Exception):
     """Ends the body of a rule: the pattern holds, but the rewrite must not be made. The message is the reason."""
 
 
-def require(ok: Any, why: str) -> None:
-    """Decline the rewrite unless `ok`. The report gives the reason `why` with the node."""
+def require(ok: Any, why: str = "") -> None:
+    """Decline the rewrite unless `ok`. The report gives the reason `why` with the node, and nothing without a reason:
+    the window is not what the rule is for."""
     if not ok:
         raise Decline(why)
 
 
-def require_some(value: Some | None, why: str) -> Some:
-    """Decline the rewrite where `value` is None, for the reason `why`; else return it."""
+def require_some(value: Some | None, why: str = "") -> Some:
+    """Decline the rewrite where `value` is None, for the reason `why`, which may be left out; else return it."""
     if value is None:
         raise Decline(why)
     return value
