@@ -10,7 +10,7 @@ rows in front that it had without those. A node that makes something else of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from surgeon.ir.protos import all_nodes, copied, label_of, reads_instead
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.batches import named
 from surgeon.pipeline.nodewise import LOOSE, Layout, Tensor, Walk, depends_on_sizes_alone, is_equal, reads
-from surgeon.pipeline.prepared import Asked, Prepared, Text, applied, fresh_name, unused
+from surgeon.pipeline.prepared import Asked, Fresh, Prepared, Text, applied, fresh_name, unused
 from surgeon.proof.equality import TOLERANCE, compare
 from surgeon.proof.feeds import Feeds
 from surgeon.proof.valid import valid_feeds
@@ -243,7 +243,7 @@ def _written(model: ModelProto, nodes: Sequence[NodeProto], count: int) -> tuple
 
 
 def _padding(
-    found: str, rows: str, usable: str | None, number: str, count: int, opset: int, fresh: Callable[[str, str], str]
+    found: str, rows: str, usable: str | None, number: str, count: int, opset: int, fresh: Fresh
 ) -> list[NodeProto]:
     """The nodes that fill up what was found.
 

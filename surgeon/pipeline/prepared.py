@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
@@ -32,6 +32,8 @@ PREPARATIONS: Mapping[str, Callable[[Options], bool]] = {
     "narrowing": lambda options: options.allow_narrowing,
     "symmetric_int8": lambda options: options.symmetric_int8,
 }
+
+Fresh: TypeAlias = Callable[[str, str], str]  # gives a tensor the name `stem/word`, or the next one that is free
 
 
 class Asked(NamedTuple):
@@ -140,7 +142,7 @@ def unused(stem: str, taken: Container[str]) -> str:
     return next(name for name in names if name not in taken)
 
 
-def fresh_name(model: ModelProto) -> Callable[[str, str], str]:
+def fresh_name(model: ModelProto) -> Fresh:
     """A function that gives tensors new names: `stem/word`, with a number where there are several."""
     taken = set(_names(model.graph))
 

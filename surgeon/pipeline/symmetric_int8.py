@@ -9,19 +9,21 @@ other operators of com.microsoft     What the pass contrib makes of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from surgeon.errors import ModelError
 from surgeon.ir.files import with_weights
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.model import Model
 from surgeon.ir.operators import MOVES, OPERATORS
-from surgeon.ir.protos import copied, names_read
+from surgeon.ir.protos import copied
 from surgeon.ir.run import Runner, Unrunnable
-from surgeon.pipeline.prepared import Asked, Prepared, Text, applied, fresh_name
+from surgeon.pipeline.prepared import Asked, Fresh, Prepared, Text, applied, fresh_name
 from surgeon.pipeline.run import Run
 from surgeon.pipeline.source import Source
 from surgeon.proof.equality import is_float
@@ -65,11 +67,11 @@ def prepare(asked: Asked) -> Prepared:
     model, options = asked.model, asked.options
     source = with_weights(model, asked.base)
     made, first = _standardized(_with_numbers(source), asked)
-    found, left = _quantizers(made)
+    found, left = _quantizers(Model(made))
     if not found:
         return Prepared(model, [], [f"no activation became symmetric int8: {left or 'none has a zero point'}"])
     exact, before = copied(made), [Text.of(q.node) for q in found]
-    _change(exact, _quantizers(exact)[0], _unquantized)
+    _change(exact, _quantizers(Model(exact))[0], _unquantized)
     _change(made, found, _centred)
     errors = _measured(source, made, exact, options.shapes) if options.proves else None
     after = [Text.of(q.node) for q in found]
@@ -97,100 +99,70 @@ def _said(count: int, errors: tuple[float, float] | None) -> str:
 # ---- what is there ---------------------------------------------------------------------------------------------------
 
 
-def _constants(model: ModelProto) -> Mapping[str, np.ndarray]:
-    """The weights, and what Constant nodes hold as a tensor."""
-    given = {i.name for i in model.graph.input}
-    found = {t.name: t for t in model.graph.initializer if t.name not in given}
-    nodes = [n for n in model.graph.node if n.op_type == "Constant"]
-    found |= {node.output[0]: a.t for node in nodes for a in node.attribute if a.name == "value"}
-    return _Arrays(found)
+def _input(node: Node, index: int) -> Value | None:
+    return node.inputs[index] if index < len(node.inputs) else None
 
 
-class _Arrays(dict[str, np.ndarray]):
-    """Tensors by name, each made an array when it is asked for."""
-
-    def __init__(self, tensors: Mapping[str, TensorProto]) -> None:
-        super().__init__()
-        self._tensors = tensors
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._tensors
-
-    def __missing__(self, name: str) -> np.ndarray:
-        self[name] = numpy_helper.to_array(self._tensors[name])
-        return self[name]
+def _array(model: Model, value: Value | None) -> np.ndarray:
+    """The elements of a constant; none of any other tensor."""
+    found = model.constant(value)
+    return np.zeros(0, np.float32) if found is None else found
 
 
-def _quantizers(model: ModelProto) -> tuple[list[Quantizer], str]:
+def _quantizers(model: Model) -> tuple[list[Quantizer], str]:
     """Those to move, and why others stay, of which the first is named."""
-    graph, constants = model.graph, _constants(model)
-    readers: dict[str, list[NodeProto]] = {}
-    for node in graph.node:
-        for name in dict.fromkeys(names_read(node)):
-            readers.setdefault(name, []).append(node)
-    outputs = {o.name for o in graph.output}
     found, left = [], []
-    for node in graph.node:
-        if node.domain or node.op_type != "QuantizeLinear":
-            continue
-        why, quantizer = _quantizer(node, readers, outputs, constants)
+    for node in model.graph.of(["QuantizeLinear"]):
+        why, quantizer = _quantizer(node, model)
         if quantizer is not None:
             found.append(quantizer)
         elif why:
-            left.append(f"{node.name or node.output[0]} {why}")
+            left.append(f"{node.name or node.proto.output[0]} {why}")
     more = f", and {len(left) - 1} more" if len(left) > 1 else ""
     return found, left[0] + more if left else ""
 
 
-def _quantizer(
-    node: NodeProto,
-    readers: Mapping[str, list[NodeProto]],
-    outputs: Collection[str],
-    constants: Mapping[str, np.ndarray],
-) -> tuple[str, Quantizer | None]:
+def _quantizer(node: Node, model: Model) -> tuple[str, Quantizer | None]:
     """(why it stays, the quantizer); neither where it is symmetric."""
-    grid = _grid(node, constants)
+    grid = _grid(node, model)
     if grid is None:
         return "has a computed scale, one for each channel, or one of another type", None
     scale, zero = grid
     if zero.dtype == np.int8 and not zero:
         return "", None
-    quantizer = Quantizer(node, scale, zero, [], [])
-    todo = [node.output[0]]
+    quantizer = Quantizer(node.proto, scale, zero, [], [])
+    todo = [value for value in node.outputs if value is not None]
     while todo:
-        name = todo.pop()
-        if name in outputs:
-            return f"makes '{name}', an output of the model", None
-        for reader in readers.get(name, ()):
-            if reader.op_type == "DequantizeLinear" and reader.input[0] == name:
-                if _grid(reader, constants) != (scale, zero):
-                    return f"is dequantized with another scale by '{reader.name or reader.output[0]}'", None
-                quantizer.ends.append(reader)
-            elif reader.input[0] == name and _moves(reader):
-                quantizer.moves.append(reader)
-                todo += [made for made in reader.output if made]
+        value = todo.pop()
+        if value.is_output:
+            return f"makes '{value.name}', an output of the model", None
+        for reader in value.users:
+            called = f"'{reader.name or reader.proto.output[0]}'"
+            is_first = reader.graph is node.graph and reader.inputs[0] is value
+            if is_first and reader.op == "DequantizeLinear":
+                if _grid(reader, model) != (scale, zero):
+                    return f"is dequantized with another scale by {called}", None
+                quantizer.ends.append(reader.proto)
+            elif is_first and _moves(reader):
+                quantizer.moves.append(reader.proto)
+                todo += [made for made in reader.outputs if made is not None]
             else:
-                return f"is read by '{reader.name or reader.output[0]}', a {reader.op_type}", None
+                return f"is read by {called}, a {reader.op}", None
     return "", quantizer
 
 
-def _moves(node: NodeProto) -> bool:
+def _moves(node: Node) -> bool:
     """Whether it hands its first input on as it is."""
-    given = {a.name: a.s for a in node.attribute}
-    if node.op_type == "Resize" and not node.domain:
-        crops = given.get("coordinate_transformation_mode") == b"tf_crop_and_resize"
-        return given.get("mode", b"nearest") == b"nearest" and not crops
-    return node.op_type in HAND_ON and not node.domain
+    if node.key == "Resize":
+        crops = node.attr("coordinate_transformation_mode") == "tf_crop_and_resize"
+        return node.attr("mode") == "nearest" and not crops
+    return node.key in HAND_ON
 
 
-def _grid(node: NodeProto, constants: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray] | None:
+def _grid(node: Node, model: Model) -> tuple[np.ndarray, np.ndarray] | None:
     """The scale and the zero point of a quantizer, each one number; None for any other."""
-    if len(node.input) < 2 or node.input[1] not in constants:
-        return None
     shift = _input(node, 2)
-    if shift and shift not in constants:
-        return None
-    scale, zero = constants[node.input[1]], constants[shift] if shift else np.uint8(0)
+    scale, zero = _array(model, _input(node, 1)), np.zeros(1, np.uint8) if shift is None else _array(model, shift)
     if scale.size != 1 or zero.size != 1 or zero.dtype not in (np.uint8, np.int8) or not scale.reshape(()) > 0:
         return None
     return scale.reshape(()), zero.reshape(())
@@ -213,114 +185,114 @@ class Product(NamedTuple):
 
 # All begin with x, its scale and zero point, w, its scale and zero point.
 PRODUCTS = {
-    ("", "QLinearConv"): Product("Conv", bias=8, scale=6),
-    ("", "QLinearMatMul"): Product("MatMul", bias=8, scale=6),
-    ("com.microsoft", "QGemm"): Product("Gemm", bias=6, scale=7),
+    "QLinearConv": Product("Conv", bias=8, scale=6),
+    "QLinearMatMul": Product("MatMul", bias=8, scale=6),
+    "com.microsoft::QGemm": Product("Gemm", bias=6, scale=7),
 }
 # Operators of com.microsoft without: each operand has a scale and a zero point behind it, and so has the result.
 PLAIN = {
-    "QLinearAdd": "Add",
-    "QLinearMul": "Mul",
-    "QLinearAveragePool": "AveragePool",
-    "QLinearGlobalAveragePool": "GlobalAveragePool",
+    "com.microsoft::QLinearAdd": "Add",
+    "com.microsoft::QLinearMul": "Mul",
+    "com.microsoft::QLinearAveragePool": "AveragePool",
+    "com.microsoft::QLinearGlobalAveragePool": "GlobalAveragePool",
 }
 
 
 def _with_numbers(source: ModelProto) -> ModelProto:
     """A copy in which dequantized numbers are computed with, and quantized."""
-    model = copied(source)
-    constants, fresh = _constants(model), fresh_name(model)
-    opset = next((o.version for o in model.opset_import if not o.domain), 1)
+    model = Model(copied(source))
+    fresh = fresh_name(model.proto)
     written: list[NodeProto] = []
-    for node in model.graph.node:
-        product = PRODUCTS.get((node.domain, node.op_type))
-        if product is not None and _is_written(node, product, constants, opset):
-            written.extend(_product(model, node, product, constants, fresh))
-        elif node.domain == "com.microsoft" and node.op_type in PLAIN and _is_plain(node, constants):
-            written.extend(_plain(model, node, constants, fresh))
+    for node in model.graph.live():
+        product = PRODUCTS.get(node.key)
+        if product is not None and _is_written(node, product, model):
+            written.extend(_product(model, node, product, fresh))
+        elif node.key in PLAIN and _is_plain(node, model):
+            written.extend(_plain(model, node, fresh))
         else:
-            written.append(node)
-    del model.graph.node[:]
-    model.graph.node.extend(written)
-    return model
+            written.append(node.proto)
+    del model.proto.graph.node[:]
+    model.proto.graph.node.extend(written)
+    return model.proto
 
 
-def _input(node: NodeProto, place: int) -> str:
-    return node.input[place] if place < len(node.input) else ""
-
-
-def _is_written(node: NodeProto, product: Product, constants: Mapping[str, np.ndarray], opset: int) -> bool:
+def _is_written(node: Node, product: Product, model: Model) -> bool:
     """Whether all scales are constants, one of each activation; before opset 13 one of the weights, too."""
-    places = (1, 2, 4, 5, product.bias, product.scale, product.zero)
-    if not all(name in constants for place in places if (name := _input(node, place))):
+    given = [_input(node, k) for k in (1, 2, 4, 5, product.bias, product.scale, product.zero)]
+    if not all(model.constant(value) is not None for value in given if value is not None):
         return False
-    single = [1, product.scale] if opset >= BY_AXIS and node.input[3] in constants else [1, 4, product.scale]
-    return all(constants[name].size == 1 for place in single if (name := _input(node, place)))
+    by_channel = model.opset >= BY_AXIS and model.constant(_input(node, 3)) is not None
+    single = [_input(node, k) for k in ([1, product.scale] if by_channel else [1, 4, product.scale])]
+    return all(_array(model, value).size == 1 for value in single if value is not None)
 
 
-def _product(
-    model: ModelProto,
-    node: NodeProto,
-    product: Product,
-    constants: Mapping[str, np.ndarray],
-    fresh: Callable[[str, str], str],
-) -> Iterator[NodeProto]:
-    x, x_scale, x_zero, w, w_scale, w_zero = node.input[:6]
-    stem, bias, scale = node.output[0], _input(node, product.bias), _input(node, product.scale)
+def _scalar(model: Model, value: Value, fresh: Fresh) -> str:
+    """One number without a dimension: a vector would be one for each channel."""
+    return _hold(model.proto, fresh(value.name, "scalar"), _array(model, value).reshape(()))
 
-    def number(name: str) -> str:
-        """One number without a dimension: a vector would be one for each channel."""
-        array = constants[name] if name else np.zeros(0)
-        return _hold(model, fresh(name, "scalar"), array.reshape(())) if array.size == 1 and array.ndim else name
 
-    attrs = {a.name: a for a in node.attribute}
-    by_channel = constants[w_scale].size > 1
-    columns = 0 if product.op == "Conv" or ("transB" in attrs and attrs["transB"].i) else 1
-    axis: dict[str, Any] = {"axis": columns if product.op != "MatMul" else constants[w].ndim - 1} if by_channel else {}
+def _product(model: Model, node: Node, product: Product, fresh: Fresh) -> Iterator[NodeProto]:
+    x, x_scale, x_zero, w, w_scale, w_zero = node.inputs[:6]
+    steps, weight_steps = _array(model, x_scale), _array(model, w_scale)
+    stem, bias, scale = node.proto.output[0], _input(node, product.bias), _input(node, product.scale)
+
+    def number(value: Value | None) -> str:
+        if value is None:
+            return ""
+        array = _array(model, value)
+        return _scalar(model, value, fresh) if array.size == 1 and array.ndim else value.name
+
+    axis: dict[str, Any] = {}
     shift = number(w_zero)
-    if by_channel and w_zero and constants[w_zero].size == 1:
-        each = np.full(constants[w_scale].shape, constants[w_zero].reshape(()))
-        shift = _hold(model, fresh(w_zero, "each"), each)
+    if weight_steps.size > 1:
+        last = _array(model, w).ndim - 1
+        columns = 0 if product.op == "Conv" or node.attrs.get("transB") else 1
+        axis = {"axis": last if product.op == "MatMul" else columns}
+        if w_zero is not None and _array(model, w_zero).size == 1:
+            each = np.full(weight_steps.shape, _array(model, w_zero).reshape(()))
+            shift = _hold(model.proto, fresh(w_zero.name, "each"), each)
     a, b = fresh(stem, "x"), fresh(stem, "w")
-    yield helper.make_node("DequantizeLinear", [x, number(x_scale), number(x_zero)], [a], name=a)
-    yield helper.make_node("DequantizeLinear", [w, number(w_scale), shift], [b], name=b, **axis)
+    yield helper.make_node("DequantizeLinear", [_name(x), number(x_scale), number(x_zero)], [a], name=a)
+    yield helper.make_node("DequantizeLinear", [_name(w), number(w_scale), shift], [b], name=b, **axis)
     inputs = [a, b]
-    if bias:
-        step = constants[x_scale].astype(np.float32).reshape(()) * constants[w_scale].astype(np.float32).reshape(-1)
-        step *= np.float32(attrs["alpha"].f if "alpha" in attrs else 1.0)
-        inputs.append(_hold(model, fresh(stem, "bias"), (constants[bias] * step).astype(constants[x_scale].dtype)))
-    y = fresh(stem, "numbers") if scale else stem
+    if bias is not None:
+        step = steps.astype(np.float32).reshape(()) * weight_steps.astype(np.float32).reshape(-1)
+        step *= np.float32(node.attrs.get("alpha", 1.0))
+        shifts = (_array(model, bias) * step).astype(steps.dtype)
+        inputs.append(_hold(model.proto, fresh(stem, "bias"), shifts))
+    y = stem if scale is None else fresh(stem, "numbers")
     multiplied = helper.make_node(product.op, inputs, [y], name=node.name or y)
-    multiplied.attribute.extend(node.attribute)
+    multiplied.attribute.extend(node.proto.attribute)
     yield multiplied
-    if scale:
+    if scale is not None:
         grid = [number(scale), number(_input(node, product.zero))]
         yield helper.make_node("QuantizeLinear", [y, *grid], [stem], name=fresh(stem, "quantize"))
 
 
-def _is_plain(node: NodeProto, constants: Mapping[str, np.ndarray]) -> bool:
+def _name(value: Value | None) -> str:
+    return "" if value is None else value.name
+
+
+def _is_plain(node: Node, model: Model) -> bool:
     """Whether each operand and the result has one constant scale and one zero point."""
-    grids = [*(name for k, name in enumerate(node.input[:-2]) if k % 3), *node.input[-2:]]
-    one_each = all(name in constants and constants[name].size == 1 for name in grids)
-    return one_each and not any(a.name == "channels_last" and a.i for a in node.attribute)
+    grids = [*(value for k, value in enumerate(node.inputs[:-2]) if k % 3), *node.inputs[-2:]]
+    return all(_array(model, value).size == 1 for value in grids) and not node.attrs.get("channels_last")
 
 
-def _plain(
-    model: ModelProto, node: NodeProto, constants: Mapping[str, np.ndarray], fresh: Callable[[str, str], str]
-) -> Iterator[NodeProto]:
-    stem, given, grid = node.output[0], list(node.input[:-2]), node.input[-2:]
+def _plain(model: Model, node: Node, fresh: Fresh) -> Iterator[NodeProto]:
+    stem, given, grid = node.proto.output[0], node.inputs[:-2], node.inputs[-2:]
 
-    def numbers(names: Sequence[str]) -> list[str]:
-        return [_hold(model, fresh(name, "scalar"), constants[name].reshape(())) for name in names]
+    def numbers(values: Sequence[Value | None]) -> list[str]:
+        return [_scalar(model, value, fresh) for value in values if value is not None]
 
     operands = []
     for k in range(0, len(given), 3):
         operands.append(fresh(stem, "operand"))
-        dequantized = [given[k], *numbers(given[k + 1 : k + 3])]
+        dequantized = [_name(given[k]), *numbers(given[k + 1 : k + 3])]
         yield helper.make_node("DequantizeLinear", dequantized, operands[-1:], name=operands[-1])
     y = fresh(stem, "numbers")
-    computed = helper.make_node(PLAIN[node.op_type], operands, [y], name=node.name or y)
-    computed.attribute.extend(a for a in node.attribute if a.name != "channels_last")
+    computed = helper.make_node(PLAIN[node.key], operands, [y], name=node.name or y)
+    computed.attribute.extend(a for a in node.proto.attribute if a.name != "channels_last")
     yield computed
     yield helper.make_node("QuantizeLinear", [y, *numbers(grid)], [stem], name=fresh(stem, "quantize"))
 
@@ -340,7 +312,7 @@ class Around(NamedTuple):
 def _change(
     model: ModelProto,
     quantizers: Sequence[Quantizer],
-    how: Callable[[ModelProto, Quantizer, Callable[[str, str], str]], Around],
+    how: Callable[[ModelProto, Quantizer, Fresh], Around],
 ) -> None:
     """Change each quantizer, and what is read behind it."""
     graph, fresh = model.graph, fresh_name(model)
@@ -356,7 +328,7 @@ def _change(
     graph.value_info.extend(infos)
 
 
-def _centred(model: ModelProto, quantizer: Quantizer, fresh: Callable[[str, str], str]) -> Around:
+def _centred(model: ModelProto, quantizer: Quantizer, fresh: Fresh) -> Around:
     """Give a quantizer int8 around zero, and have what moved its integers move numbers."""
     node, (low, high) = quantizer.node, quantizer.range
     stem, dtype = node.output[0], quantizer.scale.dtype
@@ -383,7 +355,7 @@ def _centred(model: ModelProto, quantizer: Quantizer, fresh: Callable[[str, str]
     return Around(front, behind)
 
 
-def _unquantized(model: ModelProto, quantizer: Quantizer, fresh: Callable[[str, str], str]) -> Around:
+def _unquantized(model: ModelProto, quantizer: Quantizer, fresh: Fresh) -> Around:
     """Have a quantizer bound its numbers to its range, and round nothing."""
     node, ends = quantizer.node, quantizer.range
     stem, kept = node.output[0], fresh(node.output[0], "kept")
