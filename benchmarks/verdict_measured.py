@@ -45,7 +45,7 @@ from surgeon.errors import SurgeonError
 from surgeon.ir.protos import all_nodes, holders
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.proof.feeds import feeds_of
-from surgeon.proof.whole import sizes_that_run, whole_pair
+from surgeon.proof.whole import sizes_that_run
 
 MOST_MISSES, MOST_ALARMS = 0.005, 0.02
 MOST_BYTES = 1 << 20  # of the inputs and outputs of a case: larger ones are left out
@@ -93,7 +93,7 @@ def pass_cases() -> Iterator[Drawn]:
         model = casefile.load(path).model
         try:
             runner = Runner(model)
-            sized = sizes_that_run(whole_pair(model, model), runner.run)
+            sized = sizes_that_run(model, runner.run)
             _, feeds = next(feeds_of(sized))
             wanted = runner.run(feeds)
         except (Unrunnable, SurgeonError):

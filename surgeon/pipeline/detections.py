@@ -26,7 +26,7 @@ from surgeon.pipeline.prepared import Asked, Fresh, Prepared, Text, applied, fre
 from surgeon.proof.equality import TOLERANCE, compare
 from surgeon.proof.feeds import Feeds
 from surgeon.proof.valid import valid_feeds
-from surgeon.proof.whole import sizes_that_run, tensors_of_a_run, whole_pair
+from surgeon.proof.whole import sizes_that_run, tensors_of_a_run
 from surgeon.report import Applied
 from surgeon.rules.meaning import Speller
 
@@ -270,10 +270,9 @@ def _compared(
     before: ModelProto, after: ModelProto, rows: Mapping[str, int], base: Path | None, shapes: Shapes
 ) -> tuple[float, dict[str, int]]:
     """The largest difference between the rows that count, and how many rows each output has."""
-    pair = whole_pair(before, before, base=base, shapes=shapes)
     old, new = Runner(before, base), Runner(after, base)
     try:
-        sized = sizes_that_run(pair, lambda feeds: (old.run(feeds), new.run(feeds)))
+        sized = sizes_that_run(before, lambda feeds: (old.run(feeds), new.run(feeds)), base=base, shapes=shapes)
     except Unrunnable as error:
         raise ModelError(f"the rows cannot be fixed: ONNX Runtime does not run the model: {error}.") from None
     worst, sizes = 0.0, {}

@@ -24,7 +24,7 @@ from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.prepared import Asked, Prepared, Text, applied
 from surgeon.proof.feeds import SizedInput
 from surgeon.proof.valid import valid_feeds
-from surgeon.proof.whole import sizes_that_run, whole_pair
+from surgeon.proof.whole import sizes_that_run
 
 # What exporters write for a size of which they know nothing.
 ACCIDENTAL = re.compile(r"\?|-1|None|none|unknown|unk__\d+|dynamic_axes_\d+")
@@ -181,7 +181,7 @@ class _Trial:
         why = Unrunnable()
         for model in models:
             try:
-                return sizes_that_run(whole_pair(model, model, base=base, shapes=shapes), self._runner.run)
+                return sizes_that_run(model, self._runner.run, base=base, shapes=shapes)
             except Unrunnable as error:
                 why = error
         raise why

@@ -27,7 +27,7 @@ from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.batches import SEVERAL, Mixed, drawn, given_inputs, joined, named, prove_batches
 from surgeon.pipeline.nodewise import Layout, Tensor, Walk, depends_on_sizes_alone, is_equal, reads
 from surgeon.pipeline.prepared import Asked, Prepared, Text, applied, fresh_name, unused
-from surgeon.proof.whole import sizes_that_run, whole_pair
+from surgeon.proof.whole import sizes_that_run
 from surgeon.report import Applied
 
 Axes = Mapping[str, int | None]  # the axis of the batch by input; None for an input without a batch
@@ -108,8 +108,7 @@ def _batched_axes(model: ModelProto, axes: Axes) -> dict[str, int]:
 def _sizes(model: ModelProto, base: Path | None, shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
     """Sizes of the inputs on which the model runs."""
     try:
-        pair = whole_pair(model, model, base=base, shapes=shapes)
-        sized = sizes_that_run(pair, Runner(model, base).run)
+        sized = sizes_that_run(model, Runner(model, base).run, base=base, shapes=shapes)
     except Unrunnable as error:
         raise Mixed(f"ONNX Runtime does not run the model: {error}") from None
     return {name: shape for name, _, shape in sized}

@@ -18,7 +18,7 @@ from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.prepared import Asked, Prepared, Text, applied, fresh_name
 from surgeon.proof.equality import TOLERANCE, compare
 from surgeon.proof.valid import valid_feeds
-from surgeon.proof.whole import sizes_that_run, whole_pair
+from surgeon.proof.whole import sizes_that_run
 
 TYPES = {
     "uint8": TensorProto.UINT8,
@@ -184,8 +184,7 @@ def _prove(
     worst, rng = 0.0, np.random.default_rng(0)
     try:
         old, new = Runner(before), Runner(after)
-        pair = whole_pair(before, before, shapes=shapes)
-        sized = sizes_that_run(pair, old.run)
+        sized = sizes_that_run(before, old.run, shapes=shapes)
         feeds = next(valid_feeds(before, sized))[1]
         given = {name: step.draw(rng, feeds[name].shape) for name, step in steps.items()}
         expected = old.run(feeds | {name: steps[name].applied(array) for name, array in given.items()})

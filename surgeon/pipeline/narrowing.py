@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper, shape_inference
+from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from surgeon.errors import ModelError
 from surgeon.ir.attributes import TYPES
 from surgeon.ir.files import with_weights
+from surgeon.ir.model import Model
 from surgeon.ir.protos import all_nodes, holders, read_instead
 from surgeon.ir.retyping import narrowed, retyped
 from surgeon.ir.run import Runner, Unrunnable
@@ -23,7 +24,7 @@ from surgeon.pipeline.prepared import Asked, Prepared, Text, applied, fresh_name
 from surgeon.proof.equality import TOLERANCE, compare, is_float
 from surgeon.proof.feeds import EVERYDAY
 from surgeon.proof.valid import valid_feeds
-from surgeon.proof.whole import sizes_that_run, whole_pair
+from surgeon.proof.whole import sizes_that_run
 from surgeon.targets.target import Target
 
 FLOAT, INT32, INT64 = TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64
@@ -120,16 +121,16 @@ def _write_shifts(made: ModelProto, source: ModelProto) -> None:
     if not any(node.op_type == "BitShift" for node in source.graph.node):
         return
     graph, fresh = made.graph, fresh_name(made)
-    types, two = _types(source), fresh("shift", "two")
-    weights = {t.name: numpy_helper.to_array(t) for t in graph.initializer if t.data_type == TensorProto.INT64}
+    indexed, two = Model(source), fresh("shift", "two")
     nodes = list(graph.node)
     del graph.node[:]
     for node in nodes:
-        if node.op_type != "BitShift" or types.get(node.input[0]) != TensorProto.UINT64:
+        shifted, by = map(indexed.graph.find, node.input) if node.op_type == "BitShift" else (None, None)
+        if shifted is None or indexed.dtype(shifted) != TensorProto.UINT64:
             graph.node.append(node)
             continue
         power = fresh(node.output[0], "power")
-        places = weights.get(node.input[1])
+        places = indexed.constant(by)
         if places is None:
             graph.node.append(helper.make_node("Pow", [two, node.input[1]], [power], name=power))
         else:
@@ -139,13 +140,6 @@ def _write_shifts(made: ModelProto, source: ModelProto) -> None:
         graph.node.append(helper.make_node("Mul" if left else "Div", operands, node.output, name=node.name))
     if any(two in node.input for node in graph.node):
         graph.initializer.append(numpy_helper.from_array(np.asarray(2, np.int64), two))
-
-
-def _types(model: ModelProto) -> dict[str, int]:
-    """The types of the tensors of the main graph that inference finds."""
-    graph = shape_inference.infer_shapes(model).graph
-    found = {info.name: info.type.tensor_type.elem_type for info in (*graph.input, *graph.value_info, *graph.output)}
-    return found | {tensor.name: tensor.data_type for tensor in graph.initializer}
 
 
 def _cast_output(graph: GraphProto, info: ValueInfoProto, inner: str, kinds: Mapping[int, int]) -> None:
@@ -171,7 +165,7 @@ def _measured(
     integers: dict[str, str] = {}
     try:
         old, new = Runner(before), Runner(after)
-        sized = sizes_that_run(whole_pair(before, before, shapes=shapes), old.run)
+        sized = sizes_that_run(before, old.run, shapes=shapes)
         types = {i.name: i.type.tensor_type.elem_type for i in after.graph.input}
         worst = 0.0
         for kind, feeds in valid_feeds(before, sized):

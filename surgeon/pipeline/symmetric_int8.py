@@ -29,7 +29,7 @@ from surgeon.pipeline.source import Source
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import EVERYDAY
 from surgeon.proof.valid import valid_feeds
-from surgeon.proof.whole import sizes_that_run, whole_pair
+from surgeon.proof.whole import sizes_that_run
 from surgeon.report import Applied
 
 # Operators that hand integers of their first input on as they are.
@@ -392,7 +392,7 @@ def _measured(
     old_worst = new_worst = 0.0
     try:
         old, new, free = Runner(before), Runner(after), Runner(exact)
-        sized = sizes_that_run(whole_pair(before, before, shapes=shapes), old.run)
+        sized = sizes_that_run(before, old.run, shapes=shapes)
         for kind, feeds in valid_feeds(before, sized):
             if kind not in MEASURED:
                 continue

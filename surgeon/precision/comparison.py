@@ -16,7 +16,7 @@ from surgeon.precision.standard import LIMIT, Standard, Trial, fed
 from surgeon.proof.equality import Difference, is_float
 from surgeon.proof.feeds import Feeds
 from surgeon.proof.valid import valid_feeds
-from surgeon.proof.whole import sizes_that_run, whole_pair
+from surgeon.proof.whole import sizes_that_run
 
 KINDS = ("random", "large")  # of inputs that are always named: standard normal numbers, and the same times 1e3
 
@@ -154,7 +154,7 @@ def _inputs(
     for feeds in data or ():
         yield "data", feeds
     try:
-        sizes = sizes_that_run(whole_pair(model, model, shapes=shapes), run)
+        sizes = sizes_that_run(model, run, shapes=shapes)
     except Unrunnable:
         if data:
             return  # it is what counts

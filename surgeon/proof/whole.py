@@ -105,11 +105,21 @@ def fixed_symbols(model: ModelProto, shapes: Shapes) -> dict[str, int]:
     return found
 
 
-def sizes_that_run(pair: ModelPair, run: Callable[[Feeds], Any]) -> list[SizedInput]:
-    """The inputs with the first sizes on which `run` does not raise Unrunnable.
+def sizes_that_run(
+    model: ModelProto,
+    run: Callable[[Feeds], Any],
+    *,
+    base: str | Path | None = None,
+    shapes: Shapes | None = None,
+) -> list[SizedInput]:
+    """The inputs of a model with the first sizes on which `run` does not raise Unrunnable.
 
-    Raises Unrunnable where there are none.
+    base    the folder of the external weights
+    shapes  the shapes of inputs that are symbolic in the file
+
+    Raises Unrunnable where there are none, UsageError where `shapes` does not fit the model.
     """
+    pair = whole_pair(model, model, base=base, shapes=shapes)
     why = ""
     for choice in all_choices(pair.inputs, pair.before):
         for sized in pair.sizes(choice):
