@@ -14,9 +14,13 @@ from onnx import TensorProto
 
 from surgeon import Editor, Stage, model_rule
 from surgeon.ir.graph import Node, Value
+from surgeon.ir.operators import MOVES
+from surgeon.ir.ranges import Ranges
 
 from ._shapes import input_of
-from ._whole import HANDED_ON, LIMITS, WIDER, is_within
+from ._whole import LIMITS, WIDER
+
+HANDED_ON = MOVES | {"MaxPool"}
 
 
 @model_rule(stage=Stage.LOWER)
@@ -62,4 +66,5 @@ def _carried(editor: Editor, value: Value | None) -> Value | None:
     source = maker.inputs[0]
     if source is None or editor.model.dtype(source) not in (TensorProto.FLOAT, TensorProto.INT32):
         return None
-    return source if is_within(editor.model, source, *LIMITS[maker.attr("to")]) else None
+    found = Ranges(editor.model).of(source)
+    return source if found.whole and found.is_within(*LIMITS[maker.attr("to")]) else None

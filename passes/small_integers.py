@@ -19,8 +19,6 @@ that the target does not read, an input of the model stays what it is, and with 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
@@ -29,6 +27,7 @@ from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import FLOATS
 from surgeon.ir.model import Model
 from surgeon.ir.operators import COMPARES, ELEMENTWISE, FILLS, MOVES, PICKS, REDUCES
+from surgeon.ir.ranges import Ranges
 from surgeon.targets.unsupported import Kind
 
 OVERFLOWING = frozenset({"Abs", "Add", "BitShift", "BitwiseNot", "Mul", "Neg", "Sub"})
@@ -194,116 +193,12 @@ def _carrier(editor: Editor, b: Builder, value: Value) -> Value | None:
     maker = value.producer
     if maker is None or maker.key != "Cast" or maker.attr("to") not in CARRIERS:
         return None
-    source, seen = maker.inputs[0], [maker]
-    if source is None or not _is_within(editor, source, _limits(maker.attr("to")), seen):
+    source = maker.inputs[0]
+    if source is None:
         return None
-    b.matched = (*b.matched, *seen)  # the proof must see what keeps the numbers within the type
+    ranges = Ranges(editor.model)
+    found = ranges.of(source)
+    if not found.whole or not found.is_within(*_limits(maker.attr("to"))):
+        return None
+    b.matched = (*b.matched, maker, *ranges.reasons(source))  # the proof must see what keeps them within the type
     return source
-
-
-def _is_within(editor: Editor, value: Value, limits: tuple[int, int], seen: list[Node]) -> bool:
-    """Whether every number of a tensor is a whole one within the limits; `seen` gets the nodes that say so."""
-    known = editor.model.constant(value)
-    if known is not None:
-        return known.dtype.kind in "iu" and bool(((known >= limits[0]) & (known <= limits[1])).all())
-    maker = value.producer
-    if maker is None:
-        return False
-    seen.append(maker)
-    if maker.key in FILLING and maker.attrs.get("value") is not None:
-        filled = numpy_helper.to_array(maker.attr("value"))
-        return filled.size == 1 and limits[0] <= filled.item() <= limits[1]
-    if maker.key == "Cast":
-        source = maker.inputs[0]
-        if source is None or maker.attr("to") == TensorProto.INT8:  # which has no 128
-            return False
-        kind = editor.model.dtype(source)
-        inside = kind in CARRIERS and limits[0] <= _limits(kind)[0] and _limits(kind)[1] <= limits[1]
-        return inside or _is_within(editor, source, limits, seen)
-    if maker.key == "Mod" and not maker.attr("fmod"):
-        divisor = editor.model.constant(maker.inputs[1])
-        if divisor is not None and divisor.size == 1 and limits[0] <= 0 < int(divisor.item()) <= limits[1] + 1:
-            return True
-    if maker.key == "Sub" and limits[0] <= 0:
-        return _is_below(_written_remainder(editor, maker, seen), limits[1])
-    if maker.key == "Add" and limits[0] < 0:
-        return _is_shifted(editor, maker, limits, seen)
-    whole = (INT32, TensorProto.INT64)
-    if maker.key != "Split" and value is not maker.outputs[0]:
-        return False  # positions
-    if maker.key == "Resize" and maker.attr("mode") != "nearest":
-        return False  # fractions
-    if maker.key == "Floor":
-        cut = None if maker.inputs[0] is None else maker.inputs[0].producer
-        if cut is None or cut.key != "Resize" or not _is_cut_off(editor.model, cut):
-            return False
-        seen.append(cut)
-        return cut.inputs[0] is not None and _is_within(editor, cut.inputs[0], limits, seen)
-    if maker.key not in COMPUTING | MOVING | IN_FLOAT or (
-        maker.key in ("Div", "Mod") and editor.model.dtype(value) not in whole
-    ):
-        return False
-    if limits[0] < 0 and maker.key == "Div":
-        return False
-    return all(v is None or _is_within(editor, v, limits, seen) for v in _numbers_of(maker))
-
-
-def _numbers_of(node: Node) -> Sequence[Value | None]:
-    """The inputs of a node that computes or moves numbers from which these come."""
-    if node.key in ("ReduceMax", "ReduceMin"):
-        return node.inputs[:1]
-    if node.key in COMPUTING or node.key == "Concat":
-        return node.inputs
-    if node.key == "Pad" or node.key.startswith("Scatter"):
-        return (node.inputs[0], *node.inputs[2:3])
-    return node.inputs[1:] if node.key == "Where" else node.inputs[:1]
-
-
-def _is_below(divisor: int | None, most: int) -> bool:
-    """Whether a remainder by a number, if there is one, is `most` at most."""
-    return divisor is not None and 0 < divisor <= most + 1
-
-
-def _written_remainder(editor: Editor, node: Node, seen: list[Node]) -> int | None:
-    """The divisor c where a node gives a - c * (a / c) of whole numbers with a = r + c and r a remainder by c of either
-    sign: what the pass mod writes of a Mod. None where it does not."""
-    outer = _truncated_remainder(editor, node)
-    if outer is None:
-        return None
-    a, divisor, parts = outer
-    shifted = a.producer
-    if shifted is None or shifted.key != "Add" or shifted.inputs[0] is None or divisor != _number(editor, shifted, 1):
-        return None
-    maker = shifted.inputs[0].producer
-    inner = None if maker is None or maker.key != "Sub" else _truncated_remainder(editor, maker)
-    if maker is None or inner is None or inner[1] != divisor:
-        return None
-    seen.extend((*parts, shifted, maker, *inner[2]))
-    return divisor
-
-
-def _truncated_remainder(editor: Editor, node: Node) -> tuple[Value, int, list[Node]] | None:
-    """(a, c, the nodes of the product) where a Sub gives a - c * (a / c) of whole numbers; None where it does not."""
-    a, product = node.inputs[0], None if node.inputs[1] is None else node.inputs[1].producer
-    if a is None or product is None or product.key != "Mul" or product.inputs[0] is None:
-        return None
-    quotient, divisor = product.inputs[0].producer, _number(editor, product, 1)
-    if quotient is None or quotient.key != "Div" or quotient.inputs[0] is not a or divisor is None:
-        return None
-    if _number(editor, quotient, 1) != divisor or editor.model.dtype(a) not in (INT32, TensorProto.INT64):
-        return None
-    return a, divisor, [product, quotient]
-
-
-def _number(editor: Editor, node: Node, position: int) -> int | None:
-    """A constant input of one element; None where it is none."""
-    known = None if node.inputs[position] is None else editor.model.constant(node.inputs[position])
-    return int(known.item()) if known is not None and known.size == 1 else None
-
-
-def _is_shifted(editor: Editor, node: Node, limits: tuple[int, int], seen: list[Node]) -> bool:
-    """Whether a sum is what `_narrowed` writes for a type with signs."""
-    remainder, lowest = node.inputs[0], editor.model.constant(node.inputs[1])
-    if remainder is None or lowest is None or lowest.size != 1 or int(lowest.item()) != limits[0]:
-        return False
-    return _is_within(editor, remainder, (0, limits[1] - limits[0]), seen)

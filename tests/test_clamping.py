@@ -20,6 +20,7 @@ FILLED = "z = ConstantOfShape <value = int64[1] {-3000000000}> (s)"
 WITH_ZERO = "<int64 c = {-9223372036854775808}, int64 z = {0}>"
 ENDS = "<int64[1] e = {9223372036854775807}, int64[1] r = {-9223372036854775807}, int64[1] s = {1}, "
 ENDS += "int64[1] b = {-1}, int64[1] a = {0}>"
+PADS = "<int64 c = {3000000000}, int64 z = {0}, int64[2] p = {1, 1}, int64[4] i = {3, 0, 1, 2}>"
 X = np.array([LOWEST, 0, HIGHEST - 1, HIGHEST])
 FEEDS = {"x": X, "m": np.array([True, False, True, False]), "f": np.arange(6, dtype=np.float32)}
 UNNOTICED = {
@@ -32,6 +33,8 @@ UNNOTICED = {
     "mask within": f"(int64[4] y) {WITH_ZERO} {{ w = Where (m, x, c) y = Max (w, z) }}",
     "end of a slice": f"(float[k] y) {ENDS} {{ y = Slice (f, s, e, a) }}",
     "backward": f"(float[6] y) {ENDS} {{ y = Slice (f, b, r, a, b) }}",
+    "padded": f"(bool[6] y) {PADS} {{ w = Pad (x, p, c) y = Greater (w, z) }}",
+    "scattered": f"(bool[4] y) {PADS} {{ w = Where (m, x, c) r = ScatterElements (x, i, w) y = Greater (r, z) }}",
     "as truth": f"(bool[4] y) {BIG} {{ w = Where (m, x, c) y = Cast <to = 9> (w) }}",
 }
 NOTICED = {

@@ -259,7 +259,7 @@ def test_numpy_computes_the_same(op: str) -> None:
     assert function is not None
     given = operands(op)[: 1 if SCHEMAS[op].max_input == 1 else 2]
     np.testing.assert_array_equal(run(op, *given), function(*given))
-    if given[0].dtype == np.float32 and op != "Sum":
+    if given[0].dtype == np.float32 and op not in ("Ceil", "Floor", "Round", "Sum"):
         whole = [x.astype(np.int64) for x in given]
         np.testing.assert_array_equal(run(op, *whole), function(*whole))
 

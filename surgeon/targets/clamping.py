@@ -6,7 +6,6 @@ Up to TensorRT 8.6 every int64 tensor is int32, and constants are cut to what th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -14,30 +13,21 @@ from onnx import TensorProto, numpy_helper
 
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
+from surgeon.ir.operators import COMPARES, FILLS, MOVES, OPERATORS, PICKS
+from surgeon.ir.ranges import Range, Ranges
 from surgeon.targets.condition import constant_of, input_of
 
 LOWEST, HIGHEST = -(2**31), 2**31 - 1
+HELD = Range(LOWEST, HIGHEST, whole=True)  # what is taken for granted of every other tensor
 
 # A position, a count or a trip that is cut to 2^31 - 1 means what it meant: no tensor is as long.
 ABSORBED = frozenset({("Slice", 1), ("Slice", 2), ("Slice", 4), ("Loop", 0), ("NonMaxSuppression", 2)})
 SIGN_ALONE = frozenset({"Shape", "Size", "Sign"})
-# Operators that choose or move numbers: cutting the inputs cuts the output in the same way. By operator the inputs
-# that are handed on; None is every one.
-CHOOSING: Mapping[str, tuple[int, ...] | None] = {
-    **dict.fromkeys(("Concat", "Max", "Min", "Clip"), None),
-    **dict.fromkeys(("Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "ReduceMax"), (0,)),
-    **dict.fromkeys(("ReduceMin", "Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"), (0,)),
-    "Where": (1, 2),
-    "Cast": (0,),
-}
+# Operators that choose or move numbers: cutting what they read cuts what they return in the same way. The positions of
+# the largest, and which numbers are equal, may change.
+CHOOSING = (MOVES | FILLS | PICKS) - {"TopK", "Unique"} | {"Cast"}
 # What a comparison with a constant on its right does not notice: numbers cut at the high end, or at the low one.
-UNNOTICED = {
-    "Greater": {"high"},
-    "LessOrEqual": {"high"},
-    "Less": {"low"},
-    "GreaterOrEqual": {"low"},
-    "Equal": set[str](),
-}
+UNNOTICED = {"Greater": {"high"}, "LessOrEqual": {"high"}, "Less": {"low"}, "GreaterOrEqual": {"low"}}
 MIRRORED = {"Greater": "Less", "Less": "Greater", "GreaterOrEqual": "LessOrEqual", "LessOrEqual": "GreaterOrEqual"}
 
 
@@ -81,16 +71,18 @@ def why_clamped(node: Node) -> str | None:
 
 def beyond(value: Value) -> Beyond | None:
     """What a tensor holds, or may hold, beyond int32: as a constant, or chosen out of constants; None for nothing."""
-    known: dict[Value, Beyond | None] = {}
-    stack = [value]
-    while stack:
-        missing = [read for read in _chosen_from(stack[-1]) if read not in known]
-        if missing:
-            stack.extend(missing)
-        else:
-            current = stack.pop()
-            known[current] = _found(current, known)
-    return known[value]
+    model = value.graph.model
+    if model.dtype(value) != TensorProto.INT64:
+        return None
+    found = Ranges(model, lambda _: HELD, lambda node: _is_chosen(model, node)).of(value)
+    return _beyond(int(found.low), int(found.high))
+
+
+def _is_chosen(model: Model, node: Node) -> bool:
+    """Whether a node returns int64 numbers that it reads, or is filled with."""
+    made = node.outputs[0]
+    chooses = node.key in CHOOSING or node.key == "ConstantOfShape"
+    return chooses and made is not None and model.dtype(made) == TensorProto.INT64
 
 
 def _held(model: Model) -> list[np.ndarray]:
@@ -117,73 +109,29 @@ def _written(node: Node) -> list[np.ndarray]:
     return found
 
 
-def _chosen_from(value: Value) -> list[Value]:
-    """The tensors out of which a tensor that is no constant takes its numbers."""
-    model, node = value.graph.model, value.producer
-    if node is None or node.key not in CHOOSING or model.dtype(value) != TensorProto.INT64 or model.is_constant(value):
-        return []
-    positions = CHOOSING[node.key]
-    read = node.inputs if positions is None else [input_of(node, position) for position in positions]
-    return [v for v in read if v is not None]
-
-
-def _found(value: Value, known: Mapping[Value, Beyond | None]) -> Beyond | None:
-    model, node = value.graph.model, value.producer
-    if model.dtype(value) != TensorProto.INT64:
-        return None
-    if model.is_constant(value):
-        array = model.constant(value)
-        return None if array is None else _of_array(array)
-    if node is None:
-        return None
-    if node.key == "ConstantOfShape":
-        return next(map(_of_array, _written(node)), None)
-    read = [known[v] or Beyond(None, None) for v in _chosen_from(value)]
-    lows, highs = [r.low for r in read], [r.high for r in read]
-    if node.key == "Clip":
-        return _clipped(node, known)
-    # The smallest of several is beyond the high end where all of them are, and the greatest beyond the low one.
-    low = None if node.key == "Max" and None in lows else _furthest(lows)
-    high = None if node.key == "Min" and None in highs else _furthest(highs)
-    return _or_nothing(low, high)
-
-
-def _clipped(node: Node, known: Mapping[Value, Beyond | None]) -> Beyond | None:
-    x, least, most = (input_of(node, position) for position in range(3))
-    own, low, high = (known.get(v) if v is not None else None for v in (x, least, most))
-    nothing = Beyond(None, None)
-    below = _furthest([(own or nothing).low if least is None or low else None, (high or nothing).low])
-    above = _furthest([(own or nothing).high if most is None or high else None, (low or nothing).high])
-    return _or_nothing(below, above)
-
-
-def _furthest(numbers: list[int | None]) -> int | None:
-    return max((n for n in numbers if n is not None), key=abs, default=None)
-
-
-def _or_nothing(low: int | None, high: int | None) -> Beyond | None:
-    return None if low is None and high is None else Beyond(low, high)
+def _beyond(low: int, high: int) -> Beyond | None:
+    below, above = low if low < LOWEST else None, high if high > HIGHEST else None
+    return None if below is None and above is None else Beyond(below, above)
 
 
 def _of_array(array: np.ndarray) -> Beyond | None:
     if array.dtype != np.int64 or not array.size:
         return None
-    low, high = int(array.min()), int(array.max())
-    return _or_nothing(low if low < LOWEST else None, high if high > HIGHEST else None)
+    return _beyond(int(array.min()), int(array.max()))
 
 
 def _notices(node: Node, position: int, found: Beyond) -> bool:
     """Whether a node computes something else where the numbers of an input are cut."""
     if (node.key, position) in ABSORBED or node.key in SIGN_ALONE:
         return False
-    if node.key in UNNOTICED:
+    if node.key in COMPARES:
         return _is_misled(node, position, found)
     if node.key == "Cast":
         return node.attr("to") not in (TensorProto.BOOL, TensorProto.INT64)
     if node.key not in CHOOSING:
         return True
-    positions = CHOOSING[node.key]
-    return positions is not None and position not in positions
+    elements = OPERATORS[node.key].elements
+    return elements is not None and position not in elements
 
 
 def _is_misled(node: Node, position: int, found: Beyond) -> bool:
@@ -196,4 +144,4 @@ def _is_misled(node: Node, position: int, found: Beyond) -> bool:
     if against is not None and not any((against == limits[end]).any() for end in found.ends):
         return False
     op = node.key if position else MIRRORED.get(node.key, node.key)
-    return not found.ends <= UNNOTICED[op]
+    return not found.ends <= UNNOTICED.get(op, set())
