@@ -65,6 +65,13 @@ def reads_instead(node: NodeProto, old: str, new: str) -> None:
                 output.name = new
 
 
+def write_nodes(graph: GraphProto, nodes: Iterable[NodeProto]) -> None:
+    """Have a graph hold these nodes, its own among them, in this order."""
+    kept = list(nodes)
+    del graph.node[:]
+    graph.node.extend(kept)
+
+
 def holders(model: ModelProto) -> Iterator[tuple[GraphProto | onnx.FunctionProto, int]]:
     """The graph and the functions of a model, each with its opset of ONNX's own operators."""
     for holder, declares in ((model.graph, model), *((f, f) for f in model.functions)):

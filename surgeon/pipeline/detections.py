@@ -18,7 +18,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from surgeon.errors import ModelError, UsageError
 from surgeon.ir.files import with_weights
-from surgeon.ir.protos import all_nodes, copied, label_of, reads_instead
+from surgeon.ir.protos import all_nodes, copied, label_of, reads_instead, write_nodes
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.batches import named
 from surgeon.pipeline.nodewise import LOOSE, Layout, Tensor, Walk, depends_on_sizes_alone, is_equal, reads
@@ -236,8 +236,7 @@ def _written(model: ModelProto, nodes: Sequence[NodeProto], count: int) -> tuple
         graph.output.append(helper.make_tensor_value_info(number, TensorProto.INT64, [1]))
         after = [Text.of(n) for n in (node, *added)]
         records.append(applied("detections", [before], after, before.label, [name, number]))
-    del graph.node[:]
-    graph.node.extend(written)
+    write_nodes(graph, written)
     del graph.value_info[:]
     return made, records
 

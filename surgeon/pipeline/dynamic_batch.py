@@ -22,7 +22,7 @@ from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 from surgeon.errors import ModelError, UsageError, did_you_mean
 from surgeon.ir.files import with_weights
 from surgeon.ir.lattice import declared_dim
-from surgeon.ir.protos import copied, label_of
+from surgeon.ir.protos import copied, label_of, write_nodes
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.batches import SEVERAL, Mixed, drawn, given_inputs, joined, named, prove_batches
 from surgeon.pipeline.nodewise import Layout, Tensor, Walk, depends_on_sizes_alone, is_equal, reads
@@ -360,20 +360,24 @@ class _Walk(Walk):
 
     def _with_batch_in(self, node: NodeProto, place: int, sizes: np.ndarray, k: int) -> _Repair:
         """The node with the batch's size at position k of an input."""
-        parts, constants = [], {}
-        for part in (sizes[:k], sizes[k + 1 :]):
-            if part.size:
-                constants[self._name("sizes")] = part
-        names = list(constants)
-        parts = [*(names[:1] if k else []), self._batch_name(), *(names[1:] if k else names)]
-        repaired = copied(node)
-        before = []
-        if len(parts) > 1:
-            repaired.input[place] = self._name("sizes")
-            before.append(helper.make_node("Concat", parts, [repaired.input[place]], axis=0))
-        else:
-            repaired.input[place] = parts[0]
-        return _Repair(repaired, before, constants)
+        repair = _Repair(copied(node))
+        repair.node.input[place] = self._sizes_with_batch(repair, sizes.tolist(), k, "sizes", "sizes")
+        return repair
+
+    def _sizes_with_batch(self, repair: _Repair, sizes: Sequence[int], k: int, part: str, whole: str) -> str:
+        """A list of sizes with the batch's at position k, which a repair computes; both stems are for its names."""
+        names = []
+        for given in (sizes[:k], None, sizes[k + 1 :]):
+            if given is None:
+                names.append(self._batch_name())
+            elif given:
+                names.append(self._name(part))
+                repair.constants[names[-1]] = np.asarray(given, np.int64)
+        if len(names) == 1:
+            return names[0]
+        made = self._name(whole)
+        repair.before.append(helper.make_node("Concat", names, [made], axis=0))
+        return made
 
     def _shared_rows(self, node: NodeProto, read: Mapping[str, Tensor]) -> Iterator[_Repair]:
         """A tensor with a row for each sample of the file's batch, all of them alike, gets as many as there are.
@@ -402,27 +406,21 @@ class _Walk(Walk):
 
     def _with_rows(self, node: NodeProto, axes: Mapping[int, int], read: Mapping[str, Tensor]) -> _Repair:
         """The node with the first row of some inputs, as often as there are samples."""
-        repaired, before = copied(node), []
-        constants: dict[str, np.ndarray] = {}
+        repair = _Repair(copied(node))
         for place, axis in axes.items():
             name = node.input[place]
             if self.size > 1:
                 ends = [self._name("row") for _ in range(3)]
-                constants.update(zip(ends, (np.asarray([n], np.int64) for n in (0, 1, axis)), strict=True))
+                repair.constants.update(zip(ends, (np.asarray([n], np.int64) for n in (0, 1, axis)), strict=True))
                 row = self._name("row")
-                before.append(helper.make_node("Slice", [name, *ends], [row]))
+                repair.before.append(helper.make_node("Slice", [name, *ends], [row]))
                 name = row
             ones = [1] * read[node.input[place]].together[0].ndim
-            sizes = [part for part in (ones[:axis], ones[axis + 1 :]) if part]
-            names = [self._name("ones") for _ in sizes]
-            constants.update(zip(names, (np.asarray(s, np.int64) for s in sizes), strict=True))
-            front = names[:1] if axis else []
-            shape, rows = self._name("rows"), self._name("rows")
-            parts = [*front, self._batch_name(), *names[len(front) :]]
-            before.append(helper.make_node("Concat", parts, [shape], axis=0))
-            before.append(helper.make_node("Expand", [name, shape], [rows]))
-            repaired.input[place] = rows
-        return _Repair(repaired, before, constants)
+            shape = self._sizes_with_batch(repair, ones, axis, "ones", "rows")
+            rows = self._name("rows")
+            repair.before.append(helper.make_node("Expand", [name, shape], [rows]))
+            repair.node.input[place] = rows
+        return repair
 
     def _with_input(self, node: NodeProto, place: int, array: np.ndarray) -> _Repair:
         repaired, name = copied(node), self._name("sizes")
@@ -453,8 +451,9 @@ class _Walk(Walk):
         made = copied(self.model)
         graph = made.graph
         used = {name for node in self._written for name in reads(node)}
-        del graph.node[:]
-        graph.node.extend([*(self._front if self._front and self._front[-1].output[0] in used else []), *self._written])
+        write_nodes(
+            graph, [*(self._front if self._front and self._front[-1].output[0] in used else []), *self._written]
+        )
         read = {name for node in graph.node for name in reads(node)}
         graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in self._constants.items() if k in read)
         del graph.value_info[:]

@@ -25,7 +25,7 @@ from surgeon.errors import ModelError, PassError
 from surgeon.ir.files import with_data, with_weights
 from surgeon.ir.functions import by_name
 from surgeon.ir.model import Model
-from surgeon.ir.protos import label_of, named_by_training
+from surgeon.ir.protos import label_of, named_by_training, write_nodes
 from surgeon.ir.schemas import DOMAIN
 from surgeon.pipeline import overloads
 from surgeon.pipeline.prepared import Change, Text
@@ -212,8 +212,7 @@ def _restore_nodes(graph: GraphProto, untouched: GraphProto, touched: GraphProto
         nodes.append(fresh)
     if same:
         return False  # at most their order differs, and the file's own is topological
-    del graph.node[:]
-    graph.node.extend(nodes)
+    write_nodes(graph, nodes)
     return True
 
 

@@ -21,7 +21,7 @@ from surgeon.ir.files import with_weights
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.ir.operators import MOVES, OPERATORS
-from surgeon.ir.protos import copied
+from surgeon.ir.protos import copied, write_nodes
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.prepared import Asked, Fresh, Prepared, Text, applied, fresh_name
 from surgeon.pipeline.run import Run
@@ -211,8 +211,7 @@ def _with_numbers(source: ModelProto) -> ModelProto:
             written.extend(_plain(model, node, fresh))
         else:
             written.append(node.proto)
-    del model.proto.graph.node[:]
-    model.proto.graph.node.extend(written)
+    write_nodes(model.proto.graph, written)
     return model.proto
 
 
@@ -323,8 +322,8 @@ def _change(
         nodes += [*front, node, *behind]
     other_types = {name for q in quantizers for node in (q.node, *q.moves) for name in node.output}
     infos = [info for info in graph.value_info if info.name not in other_types]
-    del graph.node[:], graph.value_info[:]
-    graph.node.extend(nodes)
+    write_nodes(graph, nodes)
+    del graph.value_info[:]
     graph.value_info.extend(infos)
 
 
