@@ -98,6 +98,12 @@ def test_a_rewrite_is_drawn_before_and_after() -> None:
     assert ">Expand</text>" in before and ">Expand</text>" not in after and ">Div</text>" in after
 
 
+def test_what_is_prepared_is_listed_without_a_drawing() -> None:
+    model = helpers.model("(float[1,4] x) => (float[1,4] y) { y = Relu (x) }")
+    page = render(surgeon.rewrite(model, target="rtx", dynamic_batch=True).report)
+    assert "dynamic-batch" in page and "the inputs" in page and "<svg" not in page
+
+
 def test_no_rewrite() -> None:
     result = surgeon.rewrite(helpers.model("(float[N,4] x) => (float[N,4] y) { y = Relu (x) }"), target="10.9")
     said = " ".join(page_of(render(result.report)).text)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from surgeon.html.drawing import MOST_NODES, Sketch, draw, sketch
+from surgeon.ir.graph import Node
 from surgeon.report import GRADES, Applied, Declined, Report, target_name
 from surgeon.words import answer, merged, nameless, shared_reason
 
@@ -253,9 +254,14 @@ Windows = list[tuple[Sketch, Sketch, list[Applied]]]
 
 
 def _shapes(those: Iterable[Applied]) -> Windows:
-    """The windows with their sketches, those of the same shape together."""
+    """The windows with their sketches, those of the same shape together.
+
+    What was changed before the rewriting, or by a function over a `gs.Graph`, is text, and is not drawn.
+    """
     found: dict[Any, tuple[Sketch, Sketch, list[Applied]]] = {}
     for a in those:
+        if not all(isinstance(node, Node) for node in (*a.change.nodes_before, *a.change.nodes_after)):
+            continue
         before, after = sketch(a.change.nodes_before, a.outputs), sketch(a.change.nodes_after, a.outputs)
         found.setdefault((before.shape, after.shape), (before, after, []))[2].append(a)
     return list(found.values())
