@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from helpers import prepare
 from onnx import TensorProto, parser
 
 import surgeon
@@ -175,6 +176,13 @@ def test_shifts_of_uint64_are_products_and_quotients(by: str, direction: str) ->
     feeds = {"x": np.asarray([1, 40, 2**33], np.int64)} | ({} if by else {"n": np.asarray([3, 3, 3], np.int64)})
     wanted = feeds["x"] * 8 if direction == "LEFT" else feeds["x"] // 8
     np.testing.assert_array_equal(Runner(result.model).run(feeds)[0], wanted)
+
+
+def test_a_shift_by_a_constant_node_is_a_product_by_a_constant() -> None:
+    text = "g (uint64[3] x) => (uint64[3] y) { n = Constant <value = uint64 {3}> () "
+    text += 'y = BitShift <direction = "LEFT"> (x, n) }'
+    made = prepare("narrowing", parsed(HEAD + text), allow_narrowing=True, target="10.9").model
+    assert [n.op_type for n in made.graph.node] == ["Constant", "Mul"]
 
 
 def test_uint8_is_an_input_from_8_5_on() -> None:

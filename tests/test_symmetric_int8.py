@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from helpers import prepare
 from onnx import TensorProto, numpy_helper, parser
 
 import surgeon
@@ -104,6 +105,12 @@ def test_the_scale_holds_the_whole_range() -> None:
     assert told.startswith(
         "1 activation is symmetric int8 now: on drawn inputs quantization moves the outputs by up to "
     )
+
+
+def test_a_scale_that_is_computed_of_constants() -> None:
+    text = QDQ.replace("float s = {0.05}", "float half = {0.025}").replace("{\n", "{ s = Add (half, half)\n", 1)
+    made = prepare("symmetric_int8", parsed(text), symmetric_int8=True, target="10.9").model
+    assert grids(made) == [(round(7.75 / 127, 6), 0, TensorProto.INT8)]
 
 
 def test_numbers_beyond_the_range_stay_at_its_ends() -> None:
