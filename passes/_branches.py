@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from surgeon import Builder
-from surgeon.ir.graph import Graph, Node, Value
+from surgeon import Builder, Node, Value
+from surgeon.ir.graph import Graph
 
 from ._copy import constants_of, copied, present
 

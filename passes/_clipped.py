@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from surgeon import op
-from surgeon.rules.pattern import Pattern
+from surgeon import Pattern, op
 
 
 def clipped(x: Pattern, high: float) -> Pattern:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, helper, inliner
 
-from surgeon import Builder
+from surgeon import Builder, Node, Value
 from surgeon.ir.functions import Name, as_inliner_reads, by_name, say_defaults
-from surgeon.ir.graph import Graph, Node, Value
+from surgeon.ir.graph import Graph
 from surgeon.ir.model import Model
 from surgeon.ir.protos import body_protos
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import GraphProto, TensorProto, helper
 
-from surgeon import Builder
-from surgeon.ir.graph import Value
+from surgeon import Builder, Value
 
 from ._copy import copied
 

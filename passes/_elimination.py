@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Builder
-from surgeon.ir.graph import Value
+from surgeon import Builder, Value
 
 
 def pivoted(b: Builder, x: Value, rows: int) -> tuple[Value, Value, Value]:

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from surgeon import Builder, require
-from surgeon.ir.graph import Value
+from surgeon import Builder, Value, require
 
 CARRIERS: dict[int, int] = {
     TensorProto.INT8: TensorProto.INT32,

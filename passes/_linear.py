@@ -14,13 +14,9 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from surgeon import Builder, const, op, require, require_some, var
+from surgeon import FLOATS, Builder, Decline, Pattern, Value, const, op, require, require_some, var
 from surgeon.ir.constants import FOLD_LIMIT
-from surgeon.ir.graph import Value
-from surgeon.ir.lattice import FLOATS
 from surgeon.ir.operators import COMMUTATIVE, COMPARES, OPERATORS, RISING
-from surgeon.rules.pattern import Pattern
-from surgeon.rules.rule import Decline
 from surgeon.rules.spelling import attribute_names
 
 from ._shapes import output_of

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from surgeon import Builder, require
-from surgeon.ir.graph import Value
+from surgeon import Builder, Value, require
 
 ML = "ai.onnx.ml"
 FLOAT, INT64, DOUBLE = TensorProto.FLOAT, TensorProto.INT64, TensorProto.DOUBLE

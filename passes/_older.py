@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder
+from surgeon import Builder, dims, elements
 from surgeon.ir.attributes import constant_value
 from surgeon.ir.operators import REDUCES
 
 from ._reading import Plan, Reading, Refused, invalid
 from ._reduction import over_nothing
-from ._shapes import dims, elements, sizes_of_all
+from ._shapes import sizes_of_all
 
 END = 2**31 - 1  # "to the end" for a parser that reads 32 bits
 

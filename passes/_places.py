@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Builder, Target
-from surgeon.ir.graph import Node, Value
+from surgeon import Builder, Node, Target, Value
 from surgeon.ir.operators import KEEP_ORDER
 
 from ._shapes import input_of

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, defs
 
-from surgeon import Builder, Editor
-from surgeon.ir.graph import Node, Value
+from surgeon import Builder, Editor, Node, Value
 from surgeon.ir.lattice import Shape
 from surgeon.ir.schemas import schema
 

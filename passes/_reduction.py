@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from surgeon import Builder
-from surgeon.ir.graph import Value
+from surgeon import Builder, Value
 
 
 def over_nothing(b: Builder, op: str, x: Value) -> Any:

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, require
-from surgeon.ir.graph import Value
+from surgeon import Builder, Value, require
 
 from ._resampling import TIE
 

@@ -6,12 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from surgeon import require, require_some
-from surgeon.ir.graph import Node, Value
+from surgeon import Decline, Dim, Node, Value, require, require_some
 from surgeon.ir.operators import ALONG, BATCH, ELEMENTWISE, REDUCES
-from surgeon.rules.rule import Decline
 
-from ._shapes import Dim, input_of
+from ._shapes import input_of
 
 if TYPE_CHECKING:
     from ._rows import Reading

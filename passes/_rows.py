@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from surgeon import Builder, require, require_some
-from surgeon.ir.graph import PLACE, Graph, Node, Value
-from surgeon.rules.rule import Decline
+from surgeon import Builder, Decline, Dim, Node, Value, require, require_some
+from surgeon.ir.graph import PLACE, Graph
 
 from ._row_rules import KEEPS_ITS_SHAPE, PLACES, Rows, Sizes, State, rule_of
-from ._shapes import Dim, input_of
+from ._shapes import input_of
 
 MOST, MOST_BEHIND = 256, 2048  # nodes between the mask and what is written; nodes behind some mask
 

@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
-from surgeon import Builder
-from surgeon.ir.graph import Value
-from surgeon.ir.lattice import FLOATS
+from surgeon import FLOATS, Builder, Value
 from surgeon.ir.operators import OPERATORS
 
 LARGEST = 2**24  # elements of the table of every place and every update

@@ -9,12 +9,9 @@ import ml_dtypes
 import numpy as np
 from onnx import TensorProto, helper
 
-from surgeon import Builder, require
-from surgeon.ir.graph import Value
-from surgeon.ir.lattice import FLOATS
+from surgeon import FLOATS, Builder, Decline, Value, require
 from surgeon.ir.run import has_kernel
 from surgeon.ir.schemas import schema
-from surgeon.rules.rule import Decline
 
 
 def require_op(b: Builder, op: str, x: Value, at: int = 0) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from surgeon import Builder, require
-from surgeon.ir.graph import Graph, Node, Value
+from surgeon import Builder, Node, Value, require
+from surgeon.ir.graph import Graph
 
 from ._copy import constants_of, copied, drop_unread, present, reads_of_function
 

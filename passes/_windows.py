@@ -7,9 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from onnx import helper
 
-from surgeon import Builder, require
-from surgeon.ir.graph import Node, Value
-from surgeon.ir.lattice import FLOATS
+from surgeon import FLOATS, Builder, Node, Value, require
 from surgeon.targets.conditions.pools import pool_axes
 from surgeon.targets.conditions.windows import per_axis
 

@@ -17,10 +17,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Builder, Stage, const, op, require, rule, var
-from surgeon.ir.graph import Value
+from surgeon import Builder, Pattern, Stage, Value, const, op, require, rule, var
 from surgeon.ir.operators import KEEP_ZERO, MOVES
-from surgeon.rules.pattern import Pattern
 
 from ._types import require_op
 

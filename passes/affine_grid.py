@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Builder, Stage, attr, op, require, rule, var
-from surgeon.ir.graph import Value
+from surgeon import Builder, Stage, Value, attr, op, require, rule, var
 
 LARGEST = 2**24  # numbers in the grid
 

@@ -24,10 +24,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, op, require, rule, var
-from surgeon.ir.graph import Value
-from surgeon.ir.lattice import HALVES
-from surgeon.rules.rule import Decline
+from surgeon import HALVES, Builder, Decline, Stage, Value, op, require, rule, var
 
 from ._shapes import input_of
 

@@ -15,13 +15,12 @@ Price     In ONNX Runtime on one thread. Training mode of [8,64,56,56]: 9 nodes,
 
 import numpy as np
 
-from surgeon import ANY, Builder, Stage, attr, op, require, require_some, rule, var
-from surgeon.ir.graph import Node, Value
+from surgeon import ANY, Builder, Node, Stage, Value, attr, dims, op, require, require_some, rule, var
 
 from ._norm.factors import of_channels
 from ._norm.precision import typed
 from ._norm.writing import normalised, of_batch, with_affine
-from ._shapes import dims, same_shape
+from ._shapes import same_shape
 
 x = var("x")
 NAMES = ("scale", "bias", "mean", "variance")

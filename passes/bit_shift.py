@@ -19,8 +19,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, attr, const, op, require, rule, var
-from surgeon.ir.graph import Node, Value
+from surgeon import Builder, Node, Stage, Value, attr, const, op, require, rule, var
 
 from ._integers import bits_of, carried, numbers, wrapped
 from ._shapes import input_of

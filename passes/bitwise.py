@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from surgeon import Builder, Stage, op, rule, var
-from surgeon.ir.graph import Value
+from surgeon import Builder, Stage, Value, op, rule, var
 
 from ._integers import bits_of, carried, numbers
 

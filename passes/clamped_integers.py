@@ -19,9 +19,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, Target, attr, op, require, require_some, rule, var
-from surgeon.ir.graph import Value
-from surgeon.ir.lattice import FLOATS
+from surgeon import FLOATS, Builder, Stage, Target, Value, attr, op, require, require_some, rule, var
 from surgeon.targets.clamping import HIGHEST, LOWEST, MIRRORED, beyond, why_clamped
 
 x, y, condition = var("x"), var("y"), var("condition")

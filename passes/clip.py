@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Builder, Stage, const, op, require, rule, var
-from surgeon.ir.graph import Value
+from surgeon import Builder, Stage, Value, const, op, require, rule, var
 
 from ._linear import fits
 from ._types import require_op, takes_type

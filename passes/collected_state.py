@@ -18,12 +18,11 @@ from typing import NamedTuple
 
 from onnx import GraphProto, NodeProto, helper
 
-from surgeon import Builder, Stage, op, require, rule
-from surgeon.ir.graph import Graph, Node, Value
-from surgeon.ir.lattice import FLOATS
+from surgeon import FLOATS, Builder, Node, Stage, Value, elements, op, require, rule
+from surgeon.ir.graph import Graph
 
 from ._copy import copied, present, reads_of_function
-from ._shapes import elements, joined, moved_axis
+from ._shapes import joined, moved_axis
 from ._unrolled import is_asked_for, most
 
 

@@ -11,12 +11,10 @@ Price     None: the branch runs without the If.
 
 from __future__ import annotations
 
-from surgeon import Builder, Stage, op, require, require_some, rule, var
-from surgeon.ir.graph import Value
+from surgeon import Builder, Stage, Value, elements, op, require, require_some, rule, var
 from surgeon.ir.operators import COMPARES, OPERATORS
 
 from ._copy import constants_of, copied, present, reads_of_function
-from ._shapes import elements
 
 CONNECTIVES = {"And": all, "Or": any}
 

@@ -34,8 +34,7 @@ from __future__ import annotations
 from functools import reduce
 from operator import or_
 
-from surgeon import Stage, op, rule
-from surgeon.rules.pattern import Pattern
+from surgeon import Pattern, Stage, op, rule
 
 from ._contrib import BODIES
 

@@ -22,8 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from surgeon import Builder, Stage, op, require, rule, var
-from surgeon.ir.graph import Node, Value
+from surgeon import Builder, Node, Stage, Value, op, require, rule, var
 from surgeon.targets.conditions.convolutions import deconvolution_padding
 
 x, weight = var("x"), var("weight")

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Builder, Stage, attr, const, op, require, rule, var
-from surgeon.ir.graph import Value
+from surgeon import Builder, Stage, Value, attr, const, op, require, rule, var
 
 LONGEST = 1024  # places
 

@@ -15,9 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from surgeon import Builder, Editor, Stage, model_rule, require, require_some
-from surgeon.ir.graph import Node, Value
-from surgeon.rules.rule import Decline
+from surgeon import Builder, Decline, Editor, Node, Stage, Value, model_rule, require, require_some
 from surgeon.targets.conditions.control_flow import branches_of_other_rank
 
 from ._branches import BRANCHES, again, written_out

@@ -20,9 +20,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, op, require, rule, var
-from surgeon.ir.graph import Value
-from surgeon.ir.lattice import HALVES
+from surgeon import HALVES, Builder, Stage, Value, op, require, rule, var
 from surgeon.targets.conditions.windows import per_axis
 
 x, weight, offset = var("x"), var("weight"), var("offset")

@@ -10,8 +10,7 @@ Price     25 nodes for each row but the last. 1,000 matrices of 3 x 3 in ONNX Ru
 
 from __future__ import annotations
 
-from surgeon import Builder, Stage, op, require, rule, var
-from surgeon.ir.graph import Value
+from surgeon import Builder, Stage, Value, op, require, rule, var
 
 from ._elimination import pivoted, without_first
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from surgeon import Editor, Stage, model_rule
-from surgeon.ir.graph import Node, Value
+from surgeon import Editor, Node, Stage, Value, model_rule
 from surgeon.ir.operators import MOVES
 from surgeon.ir.ranges import Ranges
 

@@ -18,9 +18,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, attr, op, require, rule, var
-from surgeon.ir.graph import Value
-from surgeon.ir.lattice import HALVES
+from surgeon import HALVES, Builder, Stage, Value, attr, op, require, rule, var
 
 from ._fourier import LARGEST, basis, real_inverse
 

@@ -23,9 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from surgeon import Builder, Stage, attr, op, require, rule, var
-from surgeon.ir.graph import Node, Value
-from surgeon.ir.lattice import FLOATS
+from surgeon import FLOATS, Builder, Node, Stage, Value, attr, op, require, rule, var
 from surgeon.targets.conditions.pools import pool_axes
 from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
 

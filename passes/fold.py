@@ -24,8 +24,7 @@ import math
 from collections.abc import Sequence
 from functools import cache
 
-from surgeon import Editor, Stage, const, model_rule, op, require, rule, var
-from surgeon.ir.graph import Node, Value
+from surgeon import Editor, Node, Stage, Value, const, model_rule, op, require, rule, var
 from surgeon.ir.model import Model
 from surgeon.ir.operators import OPERATORS
 

@@ -18,10 +18,7 @@ from __future__ import annotations
 
 import math
 
-from surgeon import Builder, Stage, attr, op, require, rule, var
-from surgeon.ir.graph import Value
-from surgeon.ir.lattice import FLOATS
-from surgeon.rules.pattern import Pattern
+from surgeon import FLOATS, Builder, Pattern, Stage, Value, attr, op, require, rule, var
 
 from ._types import require_op, takes_type
 

@@ -10,8 +10,7 @@ Price     p = 3 of [1,64,56,56]: 4 nodes, and 0.13 ms in ONNX Runtime on one thr
 
 from onnx import TensorProto
 
-from surgeon import Stage, attr, op, require, rule, var
-from surgeon.ir.lattice import HALVES
+from surgeon import HALVES, Stage, attr, op, require, rule, var
 
 x = var("x")
 

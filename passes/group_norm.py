@@ -22,8 +22,25 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, DOMAIN, Builder, Stage, attr, const, meaning, op, require, require_some, rule, var
-from surgeon.ir.graph import Node, Value
+from surgeon import (
+    ANY,
+    DOMAIN,
+    Builder,
+    Dim,
+    Node,
+    Stage,
+    Value,
+    attr,
+    const,
+    dims,
+    known_dims,
+    meaning,
+    op,
+    require,
+    require_some,
+    rule,
+    var,
+)
 
 from ._norm.epsilon import with_epsilon
 from ._norm.factors import (
@@ -43,7 +60,7 @@ from ._norm.spelling import Spelling
 from ._norm.window import Normalisation, affine_of, read
 from ._norm.worth import operators_made, require_fewer, require_shorter
 from ._norm.writing import normalised, source_through, undoes_transpose, with_affine
-from ._shapes import Dim, cancel, dims, same_shape
+from ._shapes import cancel, same_shape
 
 OPTIONS = ("repair_eps",)
 
@@ -60,7 +77,7 @@ scaled = op.Mul(back, var("outer_scale"))
 def by_reshape(b, x, epsilon, group_scale, group_bias, **outer):
     inside = next(m for m in b.matched if m.key == "InstanceNormalization")
     behind = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is inside.outputs[0])
-    whole, folded = (require_some(dims(b, v), "the rank of the input is not known") for v in (x, inside.inputs[0]))
+    whole, folded = (known_dims(b, v) for v in (x, inside.inputs[0]))
     require(len(whole) >= 3 and folded[0] == whole[0])
     groups = folded[1]
     require(isinstance(groups, int), "the number of groups is not known")
@@ -124,7 +141,7 @@ def channels_last(b, x, **found):
     inner = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is x and m is not b.root)
     n = read(b, inner.outputs[0], found)
     require(is_grouped_last(n))
-    whole = require_some(dims(b, x), "the rank of the input is not known")
+    whole = known_dims(b, x)
     number, each = _split_channels(n.dims, whole)
     require(same_shape(b, b.root.outputs[0], x), "it is not reshaped back to the shape that it had")
     n = with_epsilon(b, n, found)

@@ -18,8 +18,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, Builder, Stage, attr, const, op, require, rule, var
-from surgeon.ir.graph import Value
+from surgeon import ANY, Builder, Stage, Value, attr, const, op, require, rule, var
 from surgeon.targets.conditions.control_flow import is_number, numbered_rows
 from surgeon.targets.conditions.names import keeps_name, looped_input
 

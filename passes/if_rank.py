@@ -20,10 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from onnx import GraphProto, NodeProto, helper
 
-from surgeon import Builder, Editor, Stage, model_rule, require, require_some
-from surgeon.ir.graph import Graph, Node, Value
+from surgeon import Builder, Decline, Editor, Node, Stage, Value, model_rule, require, require_some
+from surgeon.ir.graph import Graph
 from surgeon.ir.lattice import Shape
-from surgeon.rules.rule import Decline
 from surgeon.targets.conditions.control_flow import branches_of_other_rank
 
 from ._branches import BRANCHES, again, written_out

@@ -21,13 +21,12 @@ from collections.abc import Iterable, Sequence
 
 from onnx import FunctionProto
 
-from surgeon import DOMAIN, Editor, Stage, model_rule
+from surgeon import DOMAIN, Decline, Editor, Node, Stage, model_rule
 from surgeon.ir.functions import ONNX, changed_of, changed_operators, common_opset, opset_of
-from surgeon.ir.graph import Node, scopes_of
+from surgeon.ir.graph import scopes_of
 from surgeon.ir.model import Model
 from surgeon.ir.protos import all_nodes, functions_behind
 from surgeon.ir.schemas import key_of
-from surgeon.rules.rule import Decline
 from surgeon.targets.plugins import STOCK_DOMAIN, names_plugin
 
 from ._copy import copied, inlined

@@ -26,9 +26,26 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, DOMAIN, Builder, Stage, attr, const, meaning, model_rule, op, require, require_some, rule, var
-from surgeon.ir.graph import Node, Value
-from surgeon.ir.lattice import HALVES
+from surgeon import (
+    ANY,
+    DOMAIN,
+    HALVES,
+    Builder,
+    Dim,
+    Node,
+    Stage,
+    Value,
+    attr,
+    const,
+    dims,
+    meaning,
+    model_rule,
+    op,
+    require,
+    require_some,
+    rule,
+    var,
+)
 from surgeon.ir.model import Model
 
 from ._norm.epsilon import with_epsilon
@@ -39,7 +56,7 @@ from ._norm.spelling import Spelling, mean, square
 from ._norm.window import Normalisation, outer_part, read
 from ._norm.worth import is_of_the_file, operators_of_chain, require_shorter
 from ._norm.writing import normalised, source_through, undoes_transpose, with_affine, with_affine_behind
-from ._shapes import Dim, cancel, dims, output_of, same_shape
+from ._shapes import cancel, output_of, same_shape
 
 OPTIONS = ("repair_eps",)
 

@@ -21,8 +21,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Editor, Stage, const, model_rule, op, require, require_some, rule, var
-from surgeon.ir.graph import Node, Value
+from surgeon import Builder, Editor, Node, Stage, Value, const, model_rule, op, require, require_some, rule, var
 from surgeon.targets.unsupported import Kind
 
 from ._shapes import input_of

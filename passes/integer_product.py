@@ -16,8 +16,7 @@ from __future__ import annotations
 import math
 from functools import reduce
 
-from surgeon import Builder, Stage, attr, op, require, rule, var
-from surgeon.ir.graph import Value
+from surgeon import Builder, Stage, Value, attr, op, require, rule, var
 from surgeon.targets.conditions.types import floats_alone
 
 LARGEST = 2**24  # products of one sample

@@ -32,13 +32,30 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from surgeon import ANY, Builder, Stage, attr, const, meaning, op, require, require_some, rule, var
-from surgeon.ir.graph import Node, Value
-from surgeon.ir.lattice import HALVES
+from surgeon import (
+    ANY,
+    HALVES,
+    Builder,
+    Dim,
+    Node,
+    Pattern,
+    Stage,
+    Value,
+    attr,
+    const,
+    dims,
+    elements,
+    known_dims,
+    meaning,
+    op,
+    require,
+    rule,
+    var,
+)
 from surgeon.ir.model import Model
-from surgeon.rules.pattern import Pattern
+from surgeon.rules.dimensions import bare
 
-from ._shapes import Dim, bare, dims, elements, no_larger, output_of
+from ._shapes import no_larger, output_of
 
 OPTIONS = ("repair_eps",)
 
@@ -327,7 +344,7 @@ def _tiles_to(b: Builder, tile: Node, axis: int, whole: list[Dim] | None) -> boo
 
 def _weight(b: Builder, x: Value, axis: int, gain: np.ndarray) -> Value:
     """The factor as one element for each of the axis, 1 along the others; declines where it varies along them."""
-    whole = require_some(dims(b, x), "the rank of the input is not known, nor which of its axes the factor runs along")
+    whole = known_dims(b, x)
     require(gain.size > 1 and gain.ndim <= len(whole), "the factor is no weight for each channel")
     at = axis % len(whole) - (len(whole) - gain.ndim)
     require(

@@ -22,9 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import DOMAIN, Builder, Stage, attr, meaning, op, require, require_some, rule, var
-from surgeon.ir.graph import Value
-from surgeon.ir.lattice import HALVES
+from surgeon import DOMAIN, HALVES, Builder, Stage, Value, attr, dims, meaning, op, require, require_some, rule, var
 
 from ._norm.epsilon import with_epsilon
 from ._norm.factors import (
@@ -43,7 +41,6 @@ from ._norm.spelling import Spelling, affine_behind
 from ._norm.window import Normalisation, outer_part, read
 from ._norm.worth import operators_of_chain, opset_to_write, require_shorter
 from ._norm.writing import normalised, with_affine, with_affine_behind, with_weights
-from ._shapes import dims
 
 OPTIONS = ("repair_eps",)
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from surgeon import Stage, attr, op, require, rule, var
-from surgeon.ir.lattice import FLOATS
+from surgeon import FLOATS, Stage, attr, op, require, rule, var
 
 x = var("x")
 

@@ -23,8 +23,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from surgeon import DOMAIN, Builder, Stage, attr, const, meaning, op, require, require_some, rule, var
-from surgeon.ir.graph import Node, Value
+from surgeon import DOMAIN, Builder, Node, Stage, Value, attr, const, meaning, op, require, require_some, rule, var
 
 from ._linear import FORMS, fits, same_slope, slopes
 from ._shapes import output_of

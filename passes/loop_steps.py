@@ -18,9 +18,8 @@ from __future__ import annotations
 import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
-from surgeon import Builder, Stage, op, require, require_some, rule
-from surgeon.ir.graph import Graph, Value
-from surgeon.rules.rule import Decline
+from surgeon import Builder, Decline, Stage, Value, op, require, require_some, rule
+from surgeon.ir.graph import Graph
 from surgeon.targets.conditions.control_flow import numbered_rows
 
 from ._copy import copied, present, reads_of_function

@@ -24,16 +24,28 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
-from surgeon import Builder, Stage, attr, const, op, require, require_some, rule, var
-from surgeon.ir.graph import Node, Value
-from surgeon.ir.lattice import FLOATS
+from surgeon import (
+    FLOATS,
+    Builder,
+    Decline,
+    Node,
+    Stage,
+    Value,
+    attr,
+    const,
+    dims,
+    op,
+    require,
+    require_some,
+    rule,
+    var,
+)
 from surgeon.ir.operators import ELEMENTWISE, KEEP_ORDER
-from surgeon.rules.rule import Decline
 
 from ._counting import counted
 from ._places import COUNT, lacks_nonzero, mask_of, same_places, see, takes_first
 from ._scattering import neutral
-from ._shapes import dims, input_of
+from ._shapes import input_of
 
 x, places, updates = var("x"), var("places"), var("updates")
 ONE_VALUE = KEEP_ORDER | {"Expand", "Tile"}

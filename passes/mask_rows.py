@@ -22,15 +22,13 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, Builder, Stage, const, op, require, require_some, rule, var
-from surgeon.ir.graph import Node, Value
-from surgeon.rules.rule import Decline
+from surgeon import ANY, Builder, Decline, Node, Stage, Value, const, dims, op, require, require_some, rule, var
 
 from ._places import lacks_nonzero, mask_of, takes_first
 from ._row_rules import Rows
 from ._rows import Reading
 from ._scattering import REDUCTIONS, counted, neutral
-from ._shapes import dims, input_of, output_of, size, vector_of
+from ._shapes import input_of, output_of, size, vector_of
 
 data, places, updates = var("data"), var("places"), var("updates")
 NO_ROWS = "its places, or what is written there, are of no rows"

@@ -23,9 +23,8 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
-from surgeon import Builder, Stage, op, require, rule, var
-from surgeon.ir.graph import Value
-from surgeon.ir.lattice import FLOATS, Dim
+from surgeon import FLOATS, Builder, Stage, Value, op, require, rule, var
+from surgeon.ir.lattice import Dim
 from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
 
 from ._shapes import product_of, size, vector_of

@@ -20,8 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, attr, op, require, rule, var
-from surgeon.ir.graph import Value
+from surgeon import Builder, Stage, Value, attr, op, require, rule, var
 
 LARGEST = 2**28  # elements of the table, and of what is looked up in it
 MANY = 1000  # rois, where their number is symbolic

@@ -16,8 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from surgeon import Builder, Stage, op, require, rule, var
-from surgeon.ir.graph import Value
+from surgeon import Builder, Stage, Value, op, require, rule, var
 from surgeon.targets.conditions.windows import per_axis
 
 from ._shapes import input_of, product_of, size, vector_of

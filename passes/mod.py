@@ -20,9 +20,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, attr, const, op, require, rule, var
-from surgeon.ir.graph import Value
-from surgeon.ir.lattice import FLOATS
+from surgeon import FLOATS, Builder, Stage, Value, attr, const, op, require, rule, var
 
 from ._integers import carried, wrapped
 from ._types import takes_type

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, TensorProto, helper
 
-from surgeon import Builder, Stage, const, op, require, rule, var
-from surgeon.ir.graph import Value
+from surgeon import Builder, Stage, Value, const, op, require, rule, var
 from surgeon.ir.lattice import Shape
 from surgeon.rules.meaning import Speller
 

@@ -12,10 +12,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, attr, op, require, rule, var
-from surgeon.ir.graph import Value
-
-from ._shapes import elements
+from surgeon import Builder, Stage, Value, attr, elements, op, require, rule, var
 
 indices, depth, values = var("indices"), var("depth"), var("values")
 INTEGERS = (TensorProto.INT32, TensorProto.INT64)

@@ -27,8 +27,7 @@ from typing import Any
 import numpy as np
 from onnx import defs, helper
 
-from surgeon import Stage, model_rule
-from surgeon.ir.graph import Node
+from surgeon import Node, Stage, model_rule
 from surgeon.ir.model import Model
 from surgeon.ir.schemas import MOVED, schema
 from surgeon.rules.builder import is_rounded

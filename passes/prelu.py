@@ -27,8 +27,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import DOMAIN, Builder, Stage, attr, const, meaning, op, require, rule, var
-from surgeon.ir.graph import Value
+from surgeon import DOMAIN, Builder, Stage, Value, attr, const, meaning, op, require, rule, var
 from surgeon.ir.lattice import Shape
 from surgeon.ir.operators import KEEP_ORDER
 

@@ -26,9 +26,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, const, op, require, rule, var
-from surgeon.ir.graph import Node, Value
-from surgeon.rules.rule import Decline
+from surgeon import Builder, Decline, Node, Stage, Value, const, op, require, rule, var
 
 from ._rounding import rounded
 from ._shapes import output_of

@@ -16,8 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from surgeon import Builder, Stage, op, require, require_some, rule, var
-from surgeon.ir.graph import Value
+from surgeon import Builder, Stage, Value, op, require, require_some, rule, var
 from surgeon.targets.conditions.inputs import unnamed_output
 
 MOST = 64  # steps

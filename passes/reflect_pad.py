@@ -31,17 +31,30 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, Builder, Stage, attr, const, meaning, op, require, require_some, rule, var
-from surgeon.ir.graph import Value
-from surgeon.ir.lattice import FLOATS, HALVES
-from surgeon.rules.pattern import Pattern
+from surgeon import (
+    ANY,
+    FLOATS,
+    HALVES,
+    Builder,
+    Pattern,
+    Stage,
+    Value,
+    attr,
+    const,
+    dims,
+    meaning,
+    op,
+    require,
+    require_some,
+    rule,
+    var,
+)
 
 from ._pad.constants import padded_with, padded_with_zeros
 from ._pad.cuts import Cuts, common_source, mode_of
 from ._pad.node import PadNode, read, require_possible, sizes_cropped
 from ._pad.removal import NOT_SYMMETRIC, kept_of, removed
 from ._pad.sides import cropped, padded, sides
-from ._shapes import dims
 
 PLUGIN_TYPES = HALVES | {TensorProto.FLOAT}
 

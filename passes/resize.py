@@ -25,13 +25,11 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, no_match, op, require, rule, var
-from surgeon.ir.graph import Node, Value
-from surgeon.ir.lattice import FLOATS
+from surgeon import FLOATS, Builder, Node, Stage, Value, elements, no_match, op, require, rule, var
 
 from . import _resampling_computed as computed
 from ._resampling import Axis, Taps, interpolated, nearest
-from ._shapes import elements, sizes_of_all
+from ._shapes import sizes_of_all
 
 INPUTS = 11  # the opset from which roi, scales and sizes are inputs
 

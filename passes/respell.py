@@ -50,9 +50,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, TypeProto
 
-from surgeon import Builder, Stage, attr, const, op, require, require_some, rule, var
-from surgeon.ir.graph import Value
-from surgeon.ir.lattice import HALVES
+from surgeon import HALVES, Builder, Stage, Value, attr, const, op, require, require_some, rule, var
 from surgeon.targets.conditions.convolutions import kernel_shape_of_dequantized
 from surgeon.targets.conditions.inputs import unnamed_output
 from surgeon.targets.conditions.names import flattened_input, looped_input, transposed_input

@@ -24,8 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from surgeon import Builder, Stage, attr, op, require, rule, var
-from surgeon.ir.graph import Value
+from surgeon import Builder, Stage, Value, attr, op, require, rule, var
 
 from ._shapes import size
 

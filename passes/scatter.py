@@ -23,13 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from surgeon import Builder, Stage, attr, op, require, rule, var
-from surgeon.ir.graph import Value
-from surgeon.rules.rule import Decline
+from surgeon import Builder, Decline, Stage, Value, attr, dims, op, require, rule, var
 from surgeon.targets.conditions.indexing import more_indices
 
 from ._scattering import LARGEST, MEETING, REDUCTIONS, combined, counted, entries, neutral, reduced
-from ._shapes import dims, numbers_below, product_of, size, vector_of
+from ._shapes import numbers_below, product_of, size, vector_of
 
 MANY = 128  # places or updates, where their number is symbolic
 

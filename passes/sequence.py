@@ -29,13 +29,11 @@ import numpy as np
 from onnx import NodeProto
 from onnx.helper import make_tensor_value_info
 
-from surgeon import Builder, Stage, attr, op, require, require_some, rule, var
-from surgeon.ir.graph import Node, Value
+from surgeon import Builder, Decline, Node, Stage, Value, attr, elements, op, require, require_some, rule, var
 from surgeon.ir.protos import body_protos
-from surgeon.rules.rule import Decline
 
 from ._copy import constants_of, copied, present, reads_of_function
-from ._shapes import elements, input_of, joined, moved_axis
+from ._shapes import input_of, joined, moved_axis
 
 sequence = var("sequence")
 COMPUTED = "the sizes of the parts are computed at run time"

@@ -24,10 +24,8 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Editor, Stage, model_rule, require, require_some
-from surgeon.ir.graph import Node, Value
+from surgeon import Builder, Decline, Editor, Node, Stage, Value, model_rule, require, require_some
 from surgeon.ir.model import Model
-from surgeon.rules.rule import Decline
 from surgeon.targets.conditions.shapes import deep_tensor
 
 from ._shapes import input_of

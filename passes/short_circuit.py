@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, no_match, op, require, rule, var
-from surgeon.ir.graph import Graph, Value
+from surgeon import Builder, Stage, Value, no_match, op, require, rule, var
+from surgeon.ir.graph import Graph
 from surgeon.ir.operators import ELEMENTWISE, MEASURES
 
 from ._branches import written_out

@@ -14,8 +14,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, op, require, require_some, rule, var
-from surgeon.ir.graph import Value
+from surgeon import Builder, Stage, Value, op, require, require_some, rule, var
 
 from ._contrib.table import MICROSOFT, sizes
 from ._shapes import input_of

@@ -22,9 +22,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from surgeon import Builder, Editor, Stage, model_rule
-from surgeon.ir.graph import Node, Value
-from surgeon.ir.lattice import FLOATS
+from surgeon import FLOATS, Builder, Editor, Node, Stage, Value, model_rule
 from surgeon.ir.model import Model
 from surgeon.ir.operators import COMPARES, ELEMENTWISE, FILLS, MOVES, PICKS, REDUCES
 from surgeon.ir.ranges import Ranges

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Stage, const, op, require, rule, var
-from surgeon.rules.pattern import Pattern
+from surgeon import Pattern, Stage, const, op, require, rule, var
 
 from ._types import require_op
 

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from surgeon import Builder, Stage, attr, const, op, require, rule, var
-from surgeon.ir.graph import Value
+from surgeon import Builder, Stage, Value, attr, const, op, require, rule, var
 
 from ._fourier import LARGEST, basis
 

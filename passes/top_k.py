@@ -20,10 +20,7 @@ from functools import reduce
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, op, require, require_some, rule, var
-from surgeon.ir.graph import Value
-from surgeon.ir.lattice import FLOATS
-from surgeon.rules.rule import Decline
+from surgeon import FLOATS, Builder, Decline, Stage, Value, op, require, require_some, rule, var
 from surgeon.targets.conditions.reductions import top_k
 
 INTEGERS = (TensorProto.INT32, TensorProto.INT64)

@@ -25,9 +25,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
-from surgeon import Builder, Stage, op, require, rule, var
-from surgeon.ir.graph import Value
-from surgeon.rules.rule import Decline
+from surgeon import Builder, Decline, Stage, Value, op, require, rule, var
 
 from ._ml import DOUBLE, FLOAT, INT64, ML, transformed, typed
 

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 from onnx import numpy_helper
 
-from surgeon import Builder, Stage, op, require, require_some, rule, var
-from surgeon.ir.graph import Value
+from surgeon import Builder, Stage, Value, op, require, require_some, rule, var
 
 from ._ml import DOUBLE, FLOAT, INT64, ML, transformed, typed
 

@@ -23,9 +23,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, attr, op, require, rule, var
-from surgeon.ir.graph import Value
-from surgeon.ir.lattice import FLOATS
+from surgeon import FLOATS, Builder, Stage, Value, attr, op, require, rule, var
 
 from ._shapes import moved_axis, numbers_below, size
 

@@ -22,11 +22,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from surgeon import Builder, Stage, op, require, require_some, rule
-from surgeon.ir.graph import Value
-from surgeon.rules.rule import Decline
+from surgeon import Builder, Decline, Stage, Value, elements, op, require, require_some, rule
 
-from ._shapes import elements
 from ._unrolled import Body, is_asked_for, most, settled
 
 OPTIONS = ("unroll",)

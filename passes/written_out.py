@@ -23,14 +23,11 @@ from typing import Any, TypeAlias
 
 from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto, defs, helper
 
-from surgeon import Builder, Stage, op, require, rule
+from surgeon import Builder, Decline, Node, Pattern, Stage, Value, op, require, rule
 from surgeon.ir.functions import ONNX, Name, changed_operators
-from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import type_proto
 from surgeon.ir.protos import all_nodes
 from surgeon.ir.schemas import MOVED, defaults
-from surgeon.rules.pattern import Pattern
-from surgeon.rules.rule import Decline
 from surgeon.targets.newer import why_newer
 
 from ._copy import copied, drop_unread, inlined

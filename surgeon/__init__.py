@@ -7,7 +7,8 @@
 
 For a pipeline: `fix`, `rewrite`, `convert` (to fp16), `check`, `compare`, `build` and `why`. For onnx-graphsurgeon:
 `to_gs`, `from_gs`. For the author of a pass: the pattern language (`op var const attr output ANY`), the decorators
-(`rule model_rule gs_pass meaning`), `Stage`, and the words that decline (`require require_some no_match`).
+(`rule model_rule gs_pass meaning`), `Stage`, the words that decline (`require require_some no_match`), and what is
+known of tensors (`FLOATS HALVES dims known_dims elements`).
 """
 
 import sys
@@ -35,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 from surgeon.errors import EngineError, ModelError, PassError, SurgeonError, UsageError
 from surgeon.ir.graph import Node, Value
+from surgeon.ir.lattice import FLOATS, HALVES
 from surgeon.ir.schemas import DOMAIN
 from surgeon.pipeline.check import Checked, check
 from surgeon.pipeline.interop import from_gs, gs_pass
@@ -43,10 +45,11 @@ from surgeon.precision.rewriting import rewrite as _rewrite_model
 from surgeon.precision.rewriting import rewrite_file
 from surgeon.report import Applied, Declined, Report
 from surgeon.rules.builder import Builder
+from surgeon.rules.dimensions import Dim, dims, elements, known_dims
 from surgeon.rules.driver import Editor
 from surgeon.rules.meaning import meaning
 from surgeon.rules.pattern import ANY, Pattern, attr, const, op, output, var
-from surgeon.rules.rule import Stage, model_rule, no_match, require, require_some, rule
+from surgeon.rules.rule import Decline, Stage, model_rule, no_match, require, require_some, rule
 from surgeon.targets.target import Target
 from surgeon.version import __version__
 
@@ -98,17 +101,21 @@ if not TYPE_CHECKING:  # else it is the function that it wraps
 
 __all__ = [
     "ANY",
-    "DOMAIN",
     "Applied",
     "Builder",
     "Built",
     "Checked",
     "Comparison",
+    "DOMAIN",
+    "Decline",
     "Declined",
+    "Dim",
     "Editor",
     "EngineError",
+    "FLOATS",
     "Finding",
     "Fixed",
+    "HALVES",
     "ModelError",
     "Node",
     "PassError",
@@ -128,9 +135,12 @@ __all__ = [
     "compare",
     "const",
     "convert",
+    "dims",
+    "elements",
     "fix",
     "from_gs",
     "gs_pass",
+    "known_dims",
     "meaning",
     "model_rule",
     "no_match",

@@ -6,9 +6,12 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+import surgeon
 
 ROOT = Path(__file__).resolve().parent.parent
 # Lower layers first: a module imports none of an upper one. What stands in one row is one layer.
@@ -136,6 +139,18 @@ def test_a_long_file_gives_its_reason() -> None:
 def test_every_package_is_in_a_layer() -> None:
     packages = {m.split(".")[1] for m, p in MODULES.items() if m.count(".") == 1 and p.name == "__init__.py"}
     assert packages - {"passes"} == {name for names in LAYERS for name in names} - {*LAYERS[0]}
+
+
+def test_passes_take_from_the_package_what_it_publishes() -> None:
+    published = {name: getattr(surgeon, name) for name in surgeon.__all__}
+    wrong = []
+    for module, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text())) if module.startswith("surgeon.passes.") else ():
+            if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").startswith("surgeon."):
+                inner = import_module(node.module or "")
+                names = [a.name for a in node.names if a.name in published]
+                wrong += [f"{module}: {name}" for name in names if getattr(inner, name) is published[name]]
+    assert not wrong
 
 
 def test_the_package_names_no_pass() -> None:

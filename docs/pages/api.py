@@ -18,11 +18,18 @@ THEMES: dict[str, list[str]] = {
     "Errors": ["SurgeonError", "UsageError", "ModelError", "EngineError", "PassError"],
     "Writing a pass": [
         "rule", "model_rule", "gs_pass", "meaning", "Stage", "op", "var", "const", "attr", "output", "ANY", "Pattern",
-        "require", "require_some", "no_match", "Builder", "Editor", "Node", "Value",
+        "require", "require_some", "no_match", "Decline", "Builder", "Editor", "Node", "Value", "dims", "known_dims",
+        "elements", "Dim",
     ],
-    "Constants": ["DOMAIN", "__version__"],
+    "Constants": ["DOMAIN", "FLOATS", "HALVES", "__version__"],
 }  # fmt: skip
-WORDS = {"DOMAIN": "The domain of surgeon's own nodes.", "__version__": "The version of surgeon."}
+WORDS = {
+    "Dim": "A dimension as `dims` gives it: an int, a symbol of the shape inference, (tensor, axis), or None.",
+    "DOMAIN": "The domain of surgeon's own nodes.",
+    "FLOATS": "The types of floating-point numbers, of TensorProto.DataType: float, double, float16, bfloat16.",
+    "HALVES": "Those of 16 bits: float16, bfloat16.",
+    "__version__": "The version of surgeon.",
+}
 
 
 def page() -> str:

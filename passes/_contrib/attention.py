@@ -8,9 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, require
-from surgeon.ir.graph import Value
-from surgeon.rules.rule import Decline
+from surgeon import Builder, Decline, Value, require
 
 from .table import (
     FLOAT,

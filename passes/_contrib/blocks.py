@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from surgeon import Builder, require
-from surgeon.ir.graph import Value
+from surgeon import Builder, Value, require
 
 from .._types import takes_type
 from .table import Result, body, given, inputs_of, known, needed, plus, sizes

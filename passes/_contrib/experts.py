@@ -7,8 +7,7 @@ from typing import cast
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, require
-from surgeon.ir.graph import Value
+from surgeon import Builder, Value, require
 
 from .blocks import fast_gelu
 from .table import Result, body, given, needed, setting, sizes

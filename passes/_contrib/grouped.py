@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, require
-from surgeon.ir.graph import Value
+from surgeon import Builder, Value, require
 
 from .attention import LOWEST, rotated
 from .table import Result, asks_for, body, cast_to, given, in_place, needed, sizes, wide

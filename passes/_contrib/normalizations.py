@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, require
+from surgeon import Builder, Value, require
 from surgeon.ir.contrib import is_onnxruntimes
-from surgeon.ir.graph import Value
 
 from .._types import takes_type
 from .blocks import first, last

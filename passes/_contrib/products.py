@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, require
-from surgeon.ir.graph import Value
+from surgeon import Builder, Value, require
 
 from .blocks import activated, attributes
 from .table import FLOAT, Result, body, cast_to, given, inputs_of, known, needed, plus

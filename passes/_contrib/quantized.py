@@ -8,8 +8,7 @@ from functools import reduce
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, require
-from surgeon.ir.graph import Value
+from surgeon import Builder, Value, require
 
 from .blocks import CONV, POOL, attributes, first, last
 from .table import Result, body, given, known, needed, sizes

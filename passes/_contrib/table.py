@@ -8,10 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, require
-from surgeon.ir.graph import Value
-from surgeon.ir.lattice import HALVES
-from surgeon.rules.rule import Decline
+from surgeon import HALVES, Builder, Decline, Value, require
 
 Result: TypeAlias = Value | None | tuple[Value | None, ...]
 Body: TypeAlias = Callable[[Builder], Result]

@@ -11,11 +11,9 @@ from typing import Literal
 
 from onnx import TensorProto
 
-from surgeon import Builder, require, require_some
-from surgeon.ir.graph import Node, Value
-from surgeon.ir.lattice import FLOATS, HALVES
+from surgeon import FLOATS, HALVES, Builder, Dim, Node, Value, dims, elements, known_dims, require, require_some
 
-from .._shapes import Dim, dims, elements, output_of
+from .._shapes import output_of
 
 SHAPING = frozenset({"Reshape", "Expand", "Unsqueeze", "Squeeze"})
 REDUCING = frozenset({"ReduceMean", "ReduceSum", "ReduceSumSquare", "GlobalAveragePool"})
@@ -133,7 +131,7 @@ class _Walk:
         return tuple(sorted(int(a) % rank for a in axes.reshape(-1)))
 
     def _dims(self, value: Value) -> list[Dim]:
-        return require_some(dims(self.b, value), f"the rank of '{value.name}' is not known")
+        return known_dims(self.b, value)
 
     def _translated(self, layout: Value, axes: tuple[int, ...]) -> tuple[int, ...]:
         """Axes of a view of x as axes of x: the view keeps the leading dimensions and has the others in one."""

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from surgeon import Builder, require, require_some
-from surgeon.ir.graph import Value
+from surgeon import Builder, Value, elements, require, require_some
 
-from .._shapes import elements
 from .window import Normalisation
 
 # The sums that the means may be: the variance's may have another divisor than their count, the others may not.

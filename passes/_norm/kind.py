@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from surgeon import Builder
-from surgeon.ir.graph import Node, Value
+from surgeon import Builder, Node, Value
 
 from .axes import REDUCING, SHAPING
 from .factors import has_full_shape, varies_along

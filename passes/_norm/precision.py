@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from surgeon import Builder, require
-from surgeon.ir.graph import Node, Value
-from surgeon.ir.lattice import HALVES
+from surgeon import HALVES, Builder, Node, Value, require
 
 
 def typed(b: Builder, x: Value, dtype: int) -> Value:

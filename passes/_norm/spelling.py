@@ -5,8 +5,7 @@ They say which operators stand where. `window.read` then checks, on the nodes th
 
 from __future__ import annotations
 
-from surgeon import ANY, const, op, var
-from surgeon.rules.pattern import Pattern
+from surgeon import ANY, Pattern, const, op, var
 
 
 def maybe_shaped(p: Pattern, times: int = 2) -> Pattern:

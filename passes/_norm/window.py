@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from surgeon import Builder, require, require_some
-from surgeon.ir.graph import Value
-from surgeon.ir.lattice import FLOATS
+from surgeon import FLOATS, Builder, Dim, Value, known_dims, require
 
-from .._shapes import Dim, dims
 from .axes import axes_of_the_means
 
 # What stands around a normalisation, in the order in which it is applied: the name that is bound, and its operator.
@@ -62,7 +59,7 @@ def read(b: Builder, x: Value, found: dict[str, Any]) -> Normalisation:
     The epsilon and the factor are not read yet: `epsilon.with_epsilon` does that. Declines where the means are taken
     over several sets of axes, or do not stand where their own dimensions were.
     """
-    shape = require_some(dims(b, x), f"the rank of '{x.name}' is not known")
+    shape = known_dims(b, x)
     require(b.dtype(x) in FLOATS, "the input is not of a floating-point type")
     return Normalisation(x, shape, axes_of_the_means(b, x), affine=affine_of(found))
 

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, require
-from surgeon.ir.graph import Node, Value
-from surgeon.ir.lattice import HALVES
+from surgeon import HALVES, Builder, Node, Stage, Value, require
 
 from .._shapes import output_of
 from .axes import SHAPING

@@ -7,11 +7,9 @@ from typing import Any
 
 from onnx import TensorProto
 
-from surgeon import Builder, require, require_some
-from surgeon.ir.graph import Value
-from surgeon.ir.lattice import HALVES
+from surgeon import HALVES, Builder, Value, dims, require, require_some
 
-from .._shapes import cancel, dims, no_larger, output_of
+from .._shapes import cancel, no_larger, output_of
 from .factors import Factor, is_constant, is_uniform, merged, neutral_of, numpy_type
 from .precision import typed
 from .window import Normalisation, affine_of

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto, helper
 
-from surgeon import Builder, require, require_some
-from surgeon.ir.graph import Value
-from surgeon.ir.lattice import HALVES
+from surgeon import HALVES, Builder, Value, require, require_some
 
 from .sides import sides
 

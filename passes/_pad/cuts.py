@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surgeon import Builder, no_match, require, require_some
-from surgeon.ir.graph import Node, Value
+from surgeon import Builder, Node, Value, no_match, require, require_some
 
 from .._shapes import output_of
 

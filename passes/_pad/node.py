@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from surgeon import Builder, require, require_some
-from surgeon.ir.graph import Node, Value
+from surgeon import Builder, Node, Value, require, require_some
 
 from .sides import sides
 

@@ -7,11 +7,8 @@ from typing import Any
 import numpy as np
 from onnx import numpy_helper
 
-from surgeon import Builder, const, op, output, require
-from surgeon.ir.graph import Value
-from surgeon.rules.pattern import Op, Pattern
-
-from .._shapes import elements
+from surgeon import Builder, Pattern, Value, const, elements, op, output, require
+from surgeon.rules.pattern import Op
 
 NOT_SYMMETRIC = "it is no symmetric padding"
 OTHER_SIZE = "its mask is not known to be as long as the axis"
