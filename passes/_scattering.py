@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
-from surgeon import FLOATS, Builder, Value
+from surgeon import FLOATS, Builder, Value, require
 from surgeon.ir.operators import OPERATORS
+
+from ._types import takes_type
 
 LARGEST = 2**24  # elements of the table of every place and every update
 MEETING = {"add": "Add", "mul": "Mul", "max": "Greater", "min": "Less"}
@@ -45,7 +47,9 @@ def entries(b: Builder, reduction: str, there: Value, updates: Value) -> Value:
 
 def reduced(b: Builder, reduction: str, table: Value, axis: int) -> Value:
     """All updates of each place as one."""
-    made: Value = getattr(b, REDUCTIONS[reduction])(table, axes=[axis], keepdims=0)
+    operator = REDUCTIONS[reduction]
+    require(takes_type(b, operator, b.dtype(table)), f"{operator} does not take the type of its updates")
+    made: Value = getattr(b, operator)(table, axes=[axis], keepdims=0)
     return made
 
 

@@ -69,6 +69,7 @@ def quantize(b, x, scale, zero=None):
     require(b.dtype(x) == _type_of_scale(b, scale), "its input is of another type than its scale")
     dtype = b.dtype(zero) if zero is not None else b.root.attr("output_dtype") or TensorProto.UINT8
     _leave_symmetric_to_dla(b, dtype, zero)
+    _require_along(b, x, scale)
     axis, rank = b.root.attr("axis"), b.rank(x)
     ratio = _numbers(b, x)
     if not _is_one(b, scale):
@@ -84,6 +85,7 @@ def dequantize(b, x, scale, zero=None):
     if weights is not None and b.dtype(x) in WEIGHTS:
         return _weights(b, weights, scale, zero, axis)
     require(not b.root.attr("block_size"), "it has a scale a block")
+    _require_along(b, x, scale)
     require(b.dtype(x) in LIMITS or b.dtype(x) == INT32, "its input is neither uint8, int8 nor int32")
     shift = None if zero is None else b.value(zero)
     is_plain = zero is None or (shift is not None and not shift.any())
@@ -332,6 +334,15 @@ def _centred(b: Builder, x: Value, zero: Value | None, axis: int) -> Value:
     if zero is None:
         return b.Cast(x, to=FLOAT)
     return without_zero(b, x, _along(b, _plain(b, zero), axis, b.rank(x)))
+
+
+def _require_along(b: Builder, x: Value, scale: Value) -> None:
+    """Decline where the scales are known to be of another number than what they stand for."""
+    shape, scales, axis = b.shape(x), b.shape(scale), b.root.attr("axis")
+    if shape is None or scales is None or len(scales) != 1 or scales == (1,) or not -len(shape) <= axis < len(shape):
+        return
+    both = (shape[axis], scales[0])
+    require(both[0] == both[1] or not all(isinstance(d, int) for d in both), "its scales do not fit its input")
 
 
 def _along(b: Builder, factor: Value, axis: int, rank: int | None) -> Value:

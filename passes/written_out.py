@@ -40,8 +40,8 @@ RESHAPING = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
 REPEATING = frozenset({"Expand", "Tile"})
 # Bernoulli's numbers are drawn. DynamicQuantizeLinear's body divides by 0 where every input is 0. Range's is a Loop of
 # so many iterations. The others have a pass of their own, which says why it leaves one: a number of groups that ONNX
-# forbids is no reason to write a body.
-LEFT_OUT = frozenset({"Bernoulli", "Celu", "DynamicQuantizeLinear", "GroupNormalization", "Range"})
+# forbids is no reason to write a body, and AffineGrid's body does not run for a batch of 1.
+LEFT_OUT = frozenset({"AffineGrid", "Bernoulli", "Celu", "DynamicQuantizeLinear", "GroupNormalization", "Range"})
 CALLED = "surgeon.body"  # the domain of the function that the inliner sees, which no operator has
 
 
@@ -63,6 +63,7 @@ def write_out(b):
     reads_older = b.target.lowers_opset and why_newer(node, b.target.opset) is not None
     require(not (b.target.imports(node.key) and reads_older))  # else the pass opset writes the older spelling
     _require_axes(b)
+    require(not any(0 in (b.shape(v) or ()) for v in node.inputs if v is not None), "an input has no elements")
     function = _body(node, b.opset)
     changed = _changed(function, b.opset)
     require(not changed, f"{', '.join(changed)} of its body is another operator at opset {b.opset}")

@@ -76,3 +76,12 @@ def test_an_operator_that_onnx_has_deprecated_turns_no_rewrite_off() -> None:
     )
     report = surgeon.rewrite(model, target="rtx").report
     assert [a.pass_name for a in report.applied] == ["identity"]
+
+
+def test_an_operator_newer_than_the_opset_has_its_defaults() -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 17]> g (float[2,3] x) => (float[2,3] y) { y = Swish (x) }'
+    )
+    made = surgeon.rewrite(model, target="8.4", verify="none").model
+    assert [n.op_type for n in made.graph.node] == ["Sigmoid", "Mul"]
+    onnx.checker.check_model(made, full_check=True)

@@ -10,6 +10,7 @@ import pytest
 from onnx import ModelProto, helper
 
 from surgeon.app.cli import main
+from surgeon.errors import ModelError
 from surgeon.precision import convert
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
@@ -120,3 +121,28 @@ def test_an_identity_that_names_an_output_does_not_change_the_plan() -> None:
     )
     once = convert(model).model
     assert convert(once).model.SerializeToString() == once.SerializeToString()
+
+
+FUNCTIONS = """<ir_version: 8, opset_import: ["" : {model}, "a" : 1]> g (float[2,4] x) => (float[2,4] y) {{ {node} y = a.F (t) }}
+<domain: "a", opset_import: ["" : 17]> F (x) => (y) {{ y = HardSwish (x) }}"""
+
+
+def test_functions_of_another_opset_are_spelled_out_at_theirs() -> None:
+    made = convert(onnx.parser.parse_model(FUNCTIONS.format(model=12, node="t = Relu (x)"))).model
+    assert {n.op_type for n in made.graph.node} >= {"Relu", "HardSwish"}
+    onnx.checker.check_model(made, full_check=True)
+
+
+def test_functions_without_an_opset_in_common_are_refused() -> None:
+    model = onnx.parser.parse_model(FUNCTIONS.format(model=12, node="t = Softmax <axis = 1> (x)").replace("float[2,4] y) { t", "float[2,4] y) { r = ReduceSum <axes = [1]> (x) t"))  # fmt: skip
+    with pytest.raises(ModelError, match="declare the opsets 12, 17"):
+        convert(model)
+
+
+def test_maps_are_equal_within_half_precision() -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 3]> g (float[1,3] x) => (seq(map(int64,float)) m) {'
+        " s = Softmax (x) m = ai.onnx.ml.ZipMap <classlabels_int64s = [1, 2, 3]> (s) }"
+    )
+    result = convert(model, io_fp16=True)
+    assert result.errors and not result.failed

@@ -194,13 +194,23 @@ class Reference:
 
 
 def as_array(result: Any) -> np.ndarray:
-    """What a runtime returns as an array: a sequence as one of the arrays that it holds, nothing as one without."""
+    """What a runtime returns as an array: a sequence as one of the arrays that it holds, a map as one of its keys and
+    its numbers, nothing as one without."""
+    if isinstance(result, dict):
+        keys, numbers = list(result), np.asarray(list(result.values()))
+        result = [np.asarray(keys, object if str in map(type, keys) else None), _as_fp32(numbers)]
     if not isinstance(result, list):
         return np.asarray(result)
     sequence = np.empty(len(result), object)
     for k, element in enumerate(result):
         sequence[k] = as_array(element)
     return sequence
+
+
+def _as_fp32(numbers: np.ndarray) -> np.ndarray:
+    """Python's numbers in the type of those that fp32 holds: ONNX Runtime's maps are of it nearly always."""
+    single = numbers.astype(np.float32) if numbers.dtype == np.float64 else numbers
+    return single if np.array_equal(single, numbers, equal_nan=numbers.dtype.kind == "f") else numbers
 
 
 @cache

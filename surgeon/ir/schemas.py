@@ -131,9 +131,22 @@ def needed_inputs(op: str, domain: str, opset: int) -> dict[int, str]:
 
 
 @cache
+def _first_schema(op: str, domain: str) -> onnx.defs.OpSchema | None:
+    """The operator's schema at the opset that it came with."""
+    found: onnx.defs.OpSchema | None = None
+    opset = onnx.defs.onnx_opset_version()
+    while opset and (spec := schema(op, domain, opset)) is not None:
+        found, opset = spec, spec.since_version - 1
+    return found
+
+
+@cache
 def defaults(op: str, domain: str, opset: int) -> dict[str, Any]:
-    """The attributes for which the schema has defaults, with those."""
-    spec = schema(op, domain, opset)
+    """The attributes for which the schema has defaults, with those.
+
+    An operator that is newer than the opset has those of its first schema: no TensorRT parser looks at the opset.
+    """
+    spec = schema(op, domain, opset) or _first_schema(op, domain)
     if spec is None:
         return {}
     return {

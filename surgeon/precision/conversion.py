@@ -49,9 +49,9 @@ import onnx
 import onnx.inliner
 from onnx import GraphProto, ModelProto
 
-from surgeon.errors import UsageError
+from surgeon.errors import ModelError, UsageError
 from surgeon.ir.files import Content, is_large, with_inner_weights, write
-from surgeon.ir.functions import as_inliner_reads, by_name, opset_of, say_defaults
+from surgeon.ir.functions import ONNX, as_inliner_reads, by_name, common_opset, drop_opset, opset_of, say_defaults
 from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
 from surgeon.ir.protos import all_nodes
@@ -217,14 +217,26 @@ def convert(
 def _inlined(model: ModelProto) -> ModelProto:
     """A copy in which local functions are spelled out: their nodes have types only where they are used.
 
-    Those of surgeon's own nodes stay functions.
+    Those of surgeon's own nodes stay functions. Raises ModelError where the functions have no opset in common.
     """
     copy = ModelProto()
     copy.CopyFrom(model)
     if all(f.domain == DOMAIN for f in copy.functions):
         return copy
     own = [(f.domain, f.name) for f in copy.functions if f.domain == DOMAIN]
-    functions, opset = by_name(model.functions), opset_of(model)
+    functions = by_name(model.functions)
+    used = {node.op_type for node in all_nodes(copy.graph) if node.domain in ONNX}
+    opset = common_opset(used, opset_of(model), model.functions)
+    if opset is None:
+        declared = sorted({opset_of(holder) for holder in (model, *model.functions)})
+        raise ModelError(
+            "the model cannot be converted to fp16: it and its functions declare the opsets "
+            f"{', '.join(map(str, declared))} of ONNX's operators, and some mean something else at the others. Export "
+            "all at one opset."
+        )
+    if opset != opset_of(model):
+        drop_opset(copy)
+        copy.opset_import.append(onnx.helper.make_opsetid("", opset))
     say_defaults(all_nodes(copy.graph), functions)
     del copy.functions[:]
     copy.functions.extend(as_inliner_reads(f, opset, functions) for f in model.functions)

@@ -74,9 +74,10 @@ class Standard:
         return kind in IN_RANGE or not self.converted
 
     def tolerance(self, dtype: np.dtype) -> float:
-        """How far apart two results of a type may be, relative to the largest number; 0 for what is no float."""
+        """How far apart two results of a type may be, relative to the largest number; 0 for integers."""
         own = TOLERANCE.get(helper.np_dtype_to_tensor_dtype(dtype), 0.0)
-        return max(own, LIMIT) if self.converted and is_float(dtype) else own
+        holds_floats = is_float(dtype) or dtype.kind == "O"  # a sequence may
+        return max(own, LIMIT) if self.converted and holds_floats else own
 
     def rough(self, feeds: Feeds) -> list[np.ndarray]:
         """What the original makes of weights and inputs that are rounded to fp16. Raises Unrunnable."""

@@ -232,13 +232,17 @@ class _Shared:
 
 
 def _reconcile(model: ModelProto) -> None:
-    """Declare an opset of which the functions are, too, where that means the same: ONNX Runtime knows one alone."""
+    """Declare an opset of which the functions are, too, where that means the same, and the domains of their nodes: ONNX
+    Runtime reads all as the model declares it."""
     used = {n.op_type for n in all_nodes(model.graph) if n.domain in ONNX}
     opset = common_opset(used, opset_of(model), model.functions)
     if opset is not None:
         for entry in model.opset_import:
             if entry.domain in ONNX:
                 entry.version = opset
+    for entry in [o for function in model.functions for o in function.opset_import]:
+        if entry.domain not in (*ONNX, *(o.domain for o in model.opset_import)):
+            model.opset_import.append(entry)
 
 
 class _CutSide:

@@ -73,7 +73,7 @@ def compare(
     if after is before or (before.dtype != object and after.tobytes() == before.tobytes()):
         return Difference(0.0)
     if before.dtype == object:
-        return _compared_elements(after, before, finite=finite)
+        return _compared_elements(after, before, tolerance=tolerance, finite=finite)
     if not is_float(before.dtype):
         return Difference(0.0) if np.array_equal(after, before) else Difference(math.inf, "integer results differ")
     a, b = after.astype(np.float64), before.astype(np.float64)
@@ -98,16 +98,16 @@ def compare(
     return Difference(error, f"it differs by {gap:.3g} where the largest output is {scale:.3g}", gap)
 
 
-def _compared_elements(after: np.ndarray, before: np.ndarray, *, finite: bool) -> Difference:
-    """The first difference of strings, and of what two sequences hold, each by the tolerance of its own type."""
+def _compared_elements(after: np.ndarray, before: np.ndarray, *, tolerance: float, finite: bool) -> Difference:
+    """The first difference of strings, and of what two sequences hold, each by its type's tolerance or more."""
     worst = 0.0
     for a, b in zip(after.reshape(-1), before.reshape(-1), strict=True):
         if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
             if type(a) is not type(b) or a != b:
                 return Difference(math.inf, f"it returns {str(a)[:40]!r} instead of {str(b)[:40]!r}")
             continue
-        tolerance = TOLERANCE.get(helper.np_dtype_to_tensor_dtype(b.dtype), 0.0)
-        found = compare(a, b, tolerance=tolerance, finite=finite)
+        wider = max(tolerance, TOLERANCE.get(helper.np_dtype_to_tensor_dtype(b.dtype), 0.0))
+        found = compare(a, b, tolerance=wider, finite=finite)
         if found.why:
             return found
         worst = max(worst, found.error)

@@ -101,7 +101,8 @@ def split_uneven(node: Node) -> str | None:
     if count is None or input_of(node, 0) is None:
         return None
     sizes = shape_of(node)
-    size = sizes[node.attr("axis") or 0] if sizes else None
+    axis = node.attr("axis") or 0
+    size = sizes[axis] if sizes and -len(sizes) <= axis < len(sizes) else None
     if isinstance(size, int) and size % count == 0:
         return None
     return f"num_outputs {count} does not divide the dimension"
