@@ -1,4 +1,4 @@
-"""Merge two multiplications by constants that stand behind one another: the same pass as a function over a gs.Graph.
+"""Merge two consecutive multiplications by constants: the same pass as a function over a gs.Graph.
 
 Why       You have scripts for onnx-graphsurgeon already, and want them reported,
           proved and undone where they are wrong.

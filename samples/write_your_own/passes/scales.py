@@ -1,4 +1,4 @@
-"""Merge two multiplications by constants that stand behind one another.
+"""Merge two consecutive multiplications by constants.
 
 Why       Exporters write the scaling to [0, 1] and the division by the deviation as two kernels over the whole image.
 Rewrites  (x * first) * second, both scalars   ->   x * (first * second)
