@@ -31,23 +31,23 @@ class Change(Protocol):
 
     @property
     def nodes_before(self) -> Sequence[Line]:
-        """The nodes that went, in the order of the file."""
+        """The removed nodes, in the order of the file."""
 
     @property
     def nodes_after(self) -> Sequence[Line]:
-        """The nodes that stand there now."""
+        """The added nodes."""
 
     @property
     def read_instead(self) -> Sequence[str]:
-        """A line for each tensor that went without a node in its place."""
+        """A line for each removed tensor that no new node replaces."""
 
     @property
     def output_names(self) -> list[str]:
-        """The tensors that are read outside."""
+        """The tensors that nodes outside the window read."""
 
 
 class Applied(NamedTuple):
-    """One rewrite that stays.
+    """One rewrite that is kept.
 
     max_error  the largest proved difference, relative to the largest output; None where it is not proved
 
@@ -67,27 +67,27 @@ class Applied(NamedTuple):
 
     @property
     def outputs(self) -> list[str]:
-        """The tensors that are read outside."""
+        """The tensors that nodes outside the window read."""
         return self.change.output_names
 
     @property
     def removed(self) -> list[str]:
-        """The nodes that went, by name."""
+        """The removed nodes, by name."""
         return [n.label for n in self.change.nodes_before]
 
     @property
     def added(self) -> list[str]:
-        """The nodes that stand there now, by name."""
+        """The added nodes, by name."""
         return [n.label for n in self.change.nodes_after]
 
     @property
     def before(self) -> list[str]:
-        """The window as the file had it, a line a node."""
+        """The window as the file had it, one line for each node."""
         return [n.text for n in self.change.nodes_before]
 
     @property
     def after(self) -> list[str]:
-        """The window as it stands now, a line a node."""
+        """The window as it is now, one line for each node."""
         return [*(n.text for n in self.change.nodes_after), *self.change.read_instead]
 
     def to_json(self) -> dict[str, Any]:
@@ -105,9 +105,9 @@ class Applied(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """A pattern that held where the rewrite was not made, and why; or a node that the target does not take.
+    """A pattern that matched where the rewrite was not made, and why; or a node that the target does not support.
 
-    on_gpu  of such a node: the DLA alone does not run it, the GPU beside it does
+    on_gpu  of such a node: the DLA does not run it, the GPU beside it does
     """
 
     pass_name: str
@@ -121,7 +121,7 @@ class Declined:
 
 
 class Group(NamedTuple):
-    """All rewrites of one pass and strategy: how many, the nodes that went and came, and the largest error.
+    """All rewrites of one pass and strategy: how many, the removed and added nodes, and the largest error.
 
     `max_error` is None where one of them is not proved; `grade` is the lowest of any.
     """
@@ -160,8 +160,8 @@ class Report:
     """What a run did to a model.
 
     undone          rewrites that failed their proof
-    untaken         nodes of the result that the target does not take
-    untaken_before  how many nodes of the original it does not take
+    untaken         nodes of the result that the target does not support
+    untaken_before  how many nodes of the original it does not support
     """
 
     surgeon: str
@@ -195,12 +195,12 @@ class Report:
 
     @property
     def failed(self) -> bool:
-        """Whether it is broken, or the target does not take a node of the result."""
+        """Whether it is broken, or the target does not support a node of the result."""
         return bool(self.broken or self.refused)
 
     @property
     def refused(self) -> list[Declined]:
-        """What stays untaken, and is not run by the GPU beside a DLA either."""
+        """The unsupported nodes that the GPU beside a DLA does not run either."""
         return [d for d in self.untaken if not d.on_gpu]
 
     @property
@@ -230,7 +230,7 @@ class Report:
             "undone": [d.to_json() for d in self.undone],
             "untaken": [d.to_json() for d in self.untaken],
             "untaken_before": self.untaken_before,
-            "warnings": [*self.warnings, *(f"{d.node}: not taken by {self.target}: {d.why}" for d in self.untaken)],
+            "warnings": [*self.warnings, *(f"{d.node}: unsupported by {self.target}: {d.why}" for d in self.untaken)],
             "verify": dict(self.verify),
             "applied": [a.to_json() for a in self.applied],
             "declined": [d.to_json() for d in self.declined],
@@ -257,14 +257,14 @@ class Report:
         return f"{', '.join(said)} for {target_name(self.target)}, {self.seconds:.1f} s{failed}"
 
     def _rows(self) -> list[tuple[str, ...]]:
-        """(kind, what, ...) of what deserves a look, no more than MOST_SHOWN of a kind."""
+        """(kind, what, ...) of the most important entries, at most MOST_SHOWN of each kind."""
         applied = [
             (g.pass_name, f"{g.strategy}, {g.times}x, {g.removed} -> {g.added} nodes, error {error_text(g.max_error)}")
             for g in self.groups()
         ]
         rows = _shown("applied", applied)
         rows += _shown("undone", [(d.node, d.why) for d in self.undone])
-        rows += _shown("not taken", [(d.node, d.why) for d in self.untaken])
+        rows += _shown("unsupported", [(d.node, d.why) for d in self.untaken])
         if self.verify.get("failed"):
             rows.append(("whole models", "", self.verify["failed"]))
         return rows + _shown("warning", [("", w) for w in self.warnings])
@@ -287,12 +287,12 @@ def _shown(kind: str, entries: Iterable[tuple[str, str]]) -> list[tuple[str, ...
 
 
 def target_name(target: str) -> str:
-    """A target as a sentence calls it: "TensorRT 8.4", "TensorRT-RTX"."""
+    """The name of a target in a sentence: "TensorRT 8.4", "TensorRT-RTX"."""
     return "TensorRT-RTX" if target == "rtx" else f"TensorRT {target}"
 
 
 def counted(count: int, word: str, several: str = "") -> str:
-    """A number and its word: "1 node", "2 nodes"; `several` is the plural where it has no s."""
+    """A number and its word: "1 node", "2 nodes"; `several` is the plural if it is irregular."""
     return f"{count} {word}" if count == 1 else f"{count} {several or f'{word}s'}"
 
 

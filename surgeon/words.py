@@ -1,4 +1,4 @@
-"""The answer that a user came for, as sentences: what the terminal, the page and a notebook say of a run."""
+"""The verdict on a run in sentences, for the terminal, the page and a notebook."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from surgeon.report import Report, counted, target_name
 QUOTED = re.compile("'([^']+)'")
 NAMED = re.compile(r"'[^']+'|%\w+")  # tensors of a file, and of PyTorch's record in it
 MEASURED = re.compile(r"\d+(\.\d+)?(e[-+]\d+)?")
-MOST_OTHERS = 3  # nodes that are named behind the first
+MOST_OTHERS = 3  # nodes that are named after the first
 SHOWN_SIZE = 50_000  # bytes: a smaller difference is 0.0 MB
 
 
 def answer(report: Report, saved: int | None = None) -> str:
-    """What the user came for: how many nodes the target takes now, what was proved, and how much smaller the file is.
+    """The verdict: how many nodes the target supports now, what was proved, and how much smaller the file is.
 
     `saved` is by how many bytes it is smaller; None where nothing was written.
     """
@@ -37,25 +37,23 @@ def size_text(count: int) -> str:
 
 
 def _taken(report: Report) -> str:
-    """How many nodes the target takes now, and how many it took before."""
+    """How many nodes the target supports now, and how many it supported before."""
     name, after, before = target_name(report.target), report.nodes_after, report.nodes_before
     stay = len(report.untaken)
     took = before - report.untaken_before
     if not stay and not report.untaken_before:
-        all_before = f"all {before}" if before > 1 else "one"
-        return f"{name} takes {_all(after)}" + (f" ({all_before} before)" if before != after else "")
+        all_before = f"all {before}" if before > 1 else "1 of 1"
+        return f"{name} supports {_all(after)}" + (f" ({all_before} before)" if before != after else "")
     if not stay:
-        return f"{name} takes {_all(after)} now ({took} of {before} before)"
-    verb = "stays" if stay == 1 else "stay"
-    if not report.refused:
-        return (
-            f"{name} takes {after - stay} of {counted(after, 'node')} now ({took} of {before} before), the GPU {stay}"
-        )
-    return f"{name} takes {after - stay} of {counted(after, 'node')} now ({took} of {before} before), {stay} {verb}"
+        return f"{name} supports {_all(after)} ({took} of {before} before)"
+    unchanged = (after - stay, after) == (took, before)
+    was = "unchanged" if unchanged else f"{took} of {before} before"
+    gpu = "" if report.refused else f"; the GPU runs {stay}"
+    return f"{name} supports {after - stay} of {after} nodes ({was}){gpu}"
 
 
 def _all(nodes: int) -> str:
-    return f"all {nodes} nodes" if nodes > 1 else "the one node" if nodes else "the model, which has no nodes"
+    return f"all {nodes} nodes" if nodes > 1 else "the only node" if nodes else "the model, which has no nodes"
 
 
 def nameless(reason: str) -> str:
@@ -74,7 +72,7 @@ def shared_reason(reasons: Sequence[str]) -> str:
 
 
 def merged(warnings: Sequence[str]) -> list[str]:
-    """Warnings about nodes, `node: text`; those that differ in names alone are one, with the other nodes behind it."""
+    """Warnings about nodes, `node: text`; those that differ only in names are one, followed by the other nodes."""
     groups: dict[str, list[str]] = {}
     for warning in warnings:
         node, _, text = warning.partition(": ")
@@ -87,4 +85,4 @@ def _with_others(alike: Sequence[str]) -> str:
         return alike[0]
     others = list(dict.fromkeys(w.partition(": ")[0] for w in alike[1:]))
     more = f" and {len(others) - MOST_OTHERS} more" if len(others) > MOST_OTHERS else ""
-    return f"{alike[0]} (the same of {', '.join(others[:MOST_OTHERS])}{more})"
+    return f"{alike[0]} (also {', '.join(others[:MOST_OTHERS])}{more})"

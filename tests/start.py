@@ -104,7 +104,7 @@ def started(version: str, python: Path, built: Path, folder: Path) -> str:
     installed = time.perf_counter()
     _run(work, [bin / "python", "-c", IMPORT_ALL])
     printed = _run(work, [bin / "surgeon", "fix", SAMPLE, "--for", "8.4", "-o", work / "out.onnx"])
-    verdict = re.search(r"^TensorRT 8\.4 takes all .*$", printed, re.MULTILINE)
+    verdict = re.search(r"^TensorRT 8\.4 supports all .*$", printed, re.MULTILINE)
     if verdict is None or not (work / "out.onnx").is_file():
         raise StartError(f"`surgeon fix` ended with status 0, but:\n{printed}")
     shutil.rmtree(environment)

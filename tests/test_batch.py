@@ -73,9 +73,9 @@ def test_a_folder_and_its_summary(tmp_path: Path, capsys: Captured) -> None:
     printed = capsys.readouterr().out.splitlines()
     lines = sorted(line.split("  ")[0] for line in printed[:4])
     assert lines == ["deep/m1.onnx", "deep/m3.onnx", "m0.onnx", "m2.onnx"]
-    assert all("TensorRT 8.4 takes 9 of 9 nodes; 1 rewrite; " in line for line in printed[:4])
+    assert all("TensorRT 8.4 supports 9 of 9 nodes; 1 rewrite; " in line for line in printed[:4])
     assert printed[-1] == "4 models; 4 done"
-    assert printed[-2].startswith("result  done  4 models  4 rewrites  4 untaken before  0 now")
+    assert printed[-2].startswith("result  done  4 models  4 rewrites  4 unsupported before  0 now")
     assert written(out) == one_by_one(source)
     assert sorted(p.name for p in (out / REPORTS).rglob("*.json")) == [f"m{k}.onnx.json" for k in range(4)]
 

@@ -86,9 +86,9 @@ def test_what_is_not_taken_is_not_unknown_as_well() -> None:
 def test_not_known_is_printed_and_no_failure(tmp_path: Path, capsys: Captured) -> None:
     assert main(["check", write(tmp_path, PLUGIN), "--target", "8.4"]) == 0
     printed = capsys.readouterr().out
-    assert "\nnot known: a plugin: " in printed
+    assert "\nunknown: a plugin: " in printed
     assert printed.endswith(
-        "takes every node but 1 node that it cannot know (from the parser's source, and measured with 8.4.1.5)\n"
+        "supports every node except 1 unknown node (from the parser's source, and measured with 8.4.1.5)\n"
     )
 
 
@@ -118,7 +118,7 @@ def test_what_the_parser_alone_refuses_is_not_taken(
     capsys.readouterr()
     assert main(["check", file, "--target", "rtx"]) == 1
     printed = capsys.readouterr().out
-    assert "  squeeze  Compress  no pass" in printed and "does not take 1 node" in printed
+    assert "  squeeze  Compress  no pass" in printed and "1 unsupported node" in printed
 
 
 @RTX
@@ -134,19 +134,16 @@ def test_a_parser_that_lacks_a_driver_says_nothing(tmp_path: Path, monkeypatch: 
 
 def test_a_node_that_no_pass_mends_is_said_with_what_a_person_can_do(tmp_path: Path, capsys: Captured) -> None:
     assert main(["check", write(tmp_path, REFUSED), "--target", "rtx", "--no-parser"]) == 1
-    assert (
-        "cure  Compress  how many it finds follows from the data, so run it behind the engine"
-        in capsys.readouterr().out
-    )
+    assert "advice  Compress  its output size depends on the data: run it after the engine" in capsys.readouterr().out
     assert main(["check", write(tmp_path, REFUSED), "--target", "rtx", "--no-parser", "--format", "github"]) == 1
-    assert "no pass mends it; cure: how many it finds" in capsys.readouterr().out.replace("%3A", ":")
+    assert "no pass fixes it; advice: its output size depends" in capsys.readouterr().out.replace("%3A", ":")
 
 
 def test_a_pooling_that_no_pass_mends_is_said_with_what_to_export(tmp_path: Path, capsys: Captured) -> None:
     attrs = '<kernel_shape = [2, 2], dilations = [2, 2], auto_pad = "SAME_UPPER">'
     pool = f"(float[N,2,8,8] x) => (float[N,2,I,J] y) {{ y = MaxPool {attrs} (x) }}"
     assert main(["check", write(tmp_path, pool), "--target", "rtx", "--no-parser"]) == 1
-    assert "cure  MaxPool  say its padding by pads instead of auto_pad" in capsys.readouterr().out
+    assert "advice  MaxPool  set its padding by pads instead of auto_pad" in capsys.readouterr().out
 
 
 def test_what_a_dla_leaves_to_the_gpu_is_no_failure(tmp_path: Path, capsys: Captured) -> None:
@@ -155,7 +152,7 @@ def test_what_a_dla_leaves_to_the_gpu_is_no_failure(tmp_path: Path, capsys: Capt
     printed = capsys.readouterr().out
     assert "DLA has no Sin: it would run on the GPU" in printed and "the GPU runs 1 of them" in printed
     assert main(["rewrite", file, str(tmp_path / "out.onnx"), "--target", "8.6+dla", "--strict"]) == 0
-    assert capsys.readouterr().out.endswith("the GPU 1\n") and (tmp_path / "out.onnx").exists()
+    assert capsys.readouterr().out.endswith("the GPU runs 1\n") and (tmp_path / "out.onnx").exists()
     assert main(["check", file, "--target", "8.6+dla", "--format", "github"]) == 0
     assert capsys.readouterr().out.startswith("::notice ")
 
@@ -166,10 +163,10 @@ def test_what_a_dla_leaves_to_the_gpu_is_no_failure(tmp_path: Path, capsys: Capt
 def test_equal_reasons_are_one_group_in_a_pipe(tmp_path: Path, capsys: Captured) -> None:
     assert main(["check", write(tmp_path, NORM), "--target", "8.4"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].startswith("not taken: it becomes the stock plugin")
+    assert lines[1].startswith("unsupported: it becomes the stock plugin")
     assert lines[2:4] == ["  one  InstanceNormalization  instance-norm", "  two  InstanceNormalization  instance-norm"]
     assert lines[4:] == [
-        "TensorRT 8.4 does not take 2 nodes; passes mend 2",
+        "TensorRT 8.4: 2 unsupported nodes; surgeon can fix 2",
         f"  surgeon fix {tmp_path}/in.onnx --for 8.4",
     ]
 
@@ -182,11 +179,11 @@ def test_folders_and_several_files(tmp_path: Path, capsys: Captured, request: py
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "3 files, target 8.4"
     told = {Path(line.split("  ")[0]).name: line.split("  ")[1] for line in lines[1:4]}
-    assert told["two.onnx"] == "TensorRT 8.4 does not take 2 nodes; passes mend 2"
-    assert told["one.onnx"].startswith("TensorRT 8.4 takes every node (") and told["three.onnx"] == told["one.onnx"]
+    assert told["two.onnx"] == "TensorRT 8.4: 2 unsupported nodes; surgeon can fix 2"
+    assert told["one.onnx"].startswith("TensorRT 8.4 supports every node (") and told["three.onnx"] == told["one.onnx"]
     assert lines[4:] == [
-        "not taken  InstanceNormalization  2 nodes  1 files  instance-norm",
-        "2 of 3 files are taken by TensorRT 8.4",
+        "unsupported  InstanceNormalization  2 nodes  1 files  instance-norm",
+        "TensorRT 8.4 supports 2 of 3 files",
     ]
     request.getfixturevalue("batches_here")
     assert main(["check", str(tmp_path / "a"), "--target", "8.4", "--jobs", "2", "-v", "--exit-zero"]) == 0
@@ -200,8 +197,8 @@ def test_an_unreadable_file_does_not_stop_the_others(tmp_path: Path, capsys: Cap
     write(tmp_path, NORM, "good.onnx")
     assert main(["check", str(tmp_path), "--target", "8.4"]) == 2
     captured = capsys.readouterr()
-    assert "bad.onnx  FAILED: " in captured.out and "does not take 2 nodes" in captured.out
-    assert captured.out.endswith("0 of 2 files are taken by TensorRT 8.4; 1 cannot be read\n")
+    assert "bad.onnx  FAILED: " in captured.out and "2 unsupported nodes" in captured.out
+    assert captured.out.endswith("TensorRT 8.4 supports 0 of 2 files; 1 cannot be read\n")
     assert main(["check", str(tmp_path / "none.onnx"), "--target", "8.4"]) == 2
 
 
@@ -259,9 +256,9 @@ def test_sarif(tmp_path: Path, capsys: Captured) -> None:
     assert value["version"] == "2.1.0"
     (run,) = value["runs"]
     ids = {rule["id"] for rule in run["tool"]["driver"]["rules"]}
-    assert {result["ruleId"] for result in run["results"]} == {"not-taken", "unreadable"} <= ids
+    assert {result["ruleId"] for result in run["results"]} == {"unsupported", "unreadable"} <= ids
     found = run["results"][0]
-    assert found["level"] == "error" and "does not take" in found["message"]["text"]
+    assert found["level"] == "error" and "does not support" in found["message"]["text"]
     (location,) = found["locations"]
     assert location["physicalLocation"]["artifactLocation"]["uri"] == files[1]
     assert location["logicalLocations"] == [{"name": "one", "kind": "element"}]
@@ -273,9 +270,8 @@ def test_github(tmp_path: Path, capsys: Captured) -> None:
     assert main(["check", *files, "--target", "8.4", "--format", "github"]) == 2
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3 and all(line.startswith("::error file=") for line in lines)
-    assert (
-        f"file={files[1]},title=surgeon not-taken::TensorRT 8.4 does not take InstanceNormalization 'one'" in lines[0]
-    )
+    found = "title=surgeon unsupported::TensorRT 8.4 does not support InstanceNormalization 'one'"
+    assert f"file={files[1]},{found}" in lines[0]
     assert "bad%2C x.onnx,title=surgeon unreadable::" in lines[2]
     assert main(["check", files[0], "--target", "8.4", "--format", "github"]) == 0
     assert capsys.readouterr().out == ""

@@ -46,7 +46,7 @@ def test_options_of_the_nearest_file(folder: Path, capsys: Captured) -> None:
     (folder / "below" / "surgeon.toml").write_text('target = "10.9"\n')
     assert main(["check", "../in.onnx"]) == 0
     assert main(["fix", "../in.onnx"]) == 0
-    assert "TensorRT 10.9 takes the one node" in capsys.readouterr().out
+    assert "TensorRT 10.9 supports the only node" in capsys.readouterr().out
 
 
 def test_every_option_of_the_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,9 +102,9 @@ def test_rewrite_writes_and_reports(tmp_path: Path, capsys: Captured) -> None:
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == f"{source}, target 8.4"
     assert re.fullmatch(r"applied  leaky-relu +fuse  1x  2 -> 1 nodes  error \S+  tested", printed[1])
-    assert printed[-2].startswith("1 rewrite, proved on its own window, largest error ")
+    assert printed[-2].startswith("1 rewrite, proved in isolation, largest error ")
     assert f"written to {out}" in printed[-2]
-    assert printed[-1] == "TensorRT 8.4 takes all 2 nodes (all 3 before); 1 rewrite proved"
+    assert printed[-1] == "TensorRT 8.4 supports all 2 nodes (all 3 before); 1 rewrite proved"
     assert [n.op_type for n in onnx.load(out).graph.node] == ["LeakyRelu", "Neg"]
     written = json.loads(report.read_text())
     keys = {"schema", "surgeon", "target", "failed", "undone", "untaken", "warnings", "verify"}
@@ -241,8 +241,8 @@ def test_strict_writes_nothing(tmp_path: Path, capsys: Captured) -> None:
     assert run("rewrite", source, out, "--target", "8.4") == 3
     assert out.exists()
     printed = capsys.readouterr().out
-    assert re.search(r"^not taken  squeeze  .*; cure: how many it finds", printed, re.MULTILINE), printed
-    assert printed.endswith("TensorRT 8.4 takes 3 of 4 nodes now (3 of 4 before), 1 stays\n")
+    assert re.search(r"^unsupported  squeeze  .*; advice: its output size depends", printed, re.MULTILINE), printed
+    assert printed.endswith("TensorRT 8.4 supports 3 of 4 nodes (unchanged)\n")
     assert run("rewrite", source, out, "--target", "8.4", "--exit-zero") == 0
 
 
@@ -278,12 +278,14 @@ def test_whole_models_that_cannot_be_compared(tmp_path: Path, capsys: Captured) 
     words = ["rewrite", source, out, "--target", "10.9", "--verify", "full", "--report", report, "--report", page]
     assert run(*words) == 1 and out.exists()
     closing = capsys.readouterr().out.splitlines()[-2]
-    said = re.search(r"the whole models were not compared: (.*); with --allow-unproved that is no failure; ", closing)
+    said = re.search(
+        r"the whole models were not compared: (.*); with --allow-unproved that is not a failure; ", closing
+    )
     assert said and said[1] == json.loads(report.read_text())["verify"]["failed"]
     assert run(*words, "--allow-unproved") == 0
     printed = capsys.readouterr().out
     assert f"\nwarning  the whole models were not compared: {said[1]}\n" in printed
-    assert "proved on its own window" in printed and "the whole models were not compared; written to" in printed
+    assert "proved in isolation" in printed and "the whole models were not compared; written to" in printed
     written = json.loads(report.read_text())
     assert written["verify"]["compared"] is False and "failed" not in written["verify"]
     assert "whole models were not compared" in page.read_text()
@@ -322,7 +324,9 @@ def test_what_is_counted_is_what_was_written(tmp_path: Path, capsys: Captured) -
     nodes = len(onnx.load(out).graph.node)
     printed = capsys.readouterr().out
     assert (
-        nodes > 2 and f"takes all {nodes} nodes" in printed and re.search(r"operator +Cast +0 before +2 after", printed)
+        nodes > 2
+        and f"supports all {nodes} nodes" in printed
+        and re.search(r"operator +Cast +0 before +2 after", printed)
     )
     assert sum(json.loads((tmp_path / "r.json").read_text())["ops"]["after"].values()) == nodes
     assert f"3 &rarr; {nodes}" in (tmp_path / "r.html").read_text()
@@ -361,7 +365,7 @@ def test_a_rewrite_for_machines(tmp_path: Path, capsys: Captured) -> None:
     source, out = write(tmp_path, UNKNOWN), tmp_path / "out.onnx"
     assert run("rewrite", source, out, "--target", "8.4", "--format", "github") == 3
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith(f"::error file={source},title=surgeon not-taken::TensorRT 8.4 does not take squeeze: ")
+    assert line.startswith(f"::error file={source},title=surgeon unsupported::TensorRT 8.4 does not support squeeze: ")
     assert run("rewrite", write(tmp_path, LEAKY), "--check", "--target", "8.4", "--format", "sarif") == 4
     (found,) = json.loads(capsys.readouterr().out)["runs"][0]["results"]
     assert (found["ruleId"], found["level"]) == ("changes", "warning")
@@ -410,7 +414,7 @@ def test_explain_a_glob_and_what_came_before(tmp_path: Path, capsys: Captured) -
     assert run("rewrite", STYLE, "--target", "8.4", "--explain", "/layers/layers.[03]/pad/Pad") == 0
     printed = capsys.readouterr().out
     assert printed.count("= Pad(") == 2
-    assert re.search(r"does not take this node as it stands: its input 1 .*; the rewrites upstream mend that", printed)
+    assert re.search(r"does not support this node as it is: its input 1 .*; the rewrites upstream fix that", printed)
     assert re.search(
         r"upstream +fold +/layers/layers.0/pad/Reshape_1 +/layers/layers.0/pad/Reshape_1_output_0", printed
     )
@@ -422,9 +426,9 @@ def test_explain_lists_what_is_relevant(tmp_path: Path, capsys: Captured) -> Non
     """Passes that say the same are one line; patterns with no more than this operator in common come with -v."""
     source = write(tmp_path, LEAKY.replace("Max(x, m)", "LeakyRelu(m)").replace("y = Neg(h)", "y = Div(h, a)"))
     assert run("rewrite", source, "--target", "8.4", "--explain", "larger") == 0
-    assert "verdict  leaky-relu, written-out  larger  matched, and left as it stands: " in capsys.readouterr().out
+    assert "verdict  leaky-relu, written-out  larger  matched, but unchanged: " in capsys.readouterr().out
     assert run("rewrite", source, "--target", "8.4", "--explain", "last", "--only", "gelu") == 0
-    assert "no pattern of 1 pass comes near it" in capsys.readouterr().out
+    assert "no pattern of 1 pass nearly matches it" in capsys.readouterr().out
     assert run("rewrite", source, "--target", "8.4", "--explain", "last", "--only", "gelu", "-v") == 0
     assert "verdict  gelu" in capsys.readouterr().out
 
@@ -433,7 +437,7 @@ def test_check_names_the_pass_that_mends(tmp_path: Path, capsys: Captured) -> No
     assert run("check", write(tmp_path, NORM), "--target", "8.4") == 1
     printed = capsys.readouterr().out
     assert re.search(
-        r"^not taken: it becomes the stock plugin.*\n  norm  InstanceNormalization  instance-norm$", printed, re.M
+        r"^unsupported: it becomes the stock plugin.*\n  norm  InstanceNormalization  instance-norm$", printed, re.M
     )
     assert run("check", write(tmp_path, NORM), "--target", "10.9") == 0
     assert run("check", write(tmp_path, UNKNOWN), "--target", "8.4") == 1
@@ -448,13 +452,13 @@ def test_check_says_what_the_passes_say_of_the_file(tmp_path: Path, capsys: Capt
     assert run("check", file, "--target", "10.9") == 0
     printed = capsys.readouterr().out.splitlines()
     assert [line for line in printed if line.startswith("warning")] == said
-    assert printed[-1].startswith("TensorRT 10.9 takes every node")
+    assert printed[-1].startswith("TensorRT 10.9 supports every node")
 
 
 def test_equal_warnings_are_one(tmp_path: Path, capsys: Captured) -> None:
     """Two norms lost their epsilon: one warning with both nodes, and each by itself with -v."""
     source = ROOT / "samples" / "ssd_l2norm" / "ssd_l2norm_dynamo_op18.onnx"
-    for more, said in (((), ["node_div_1: ", "(the same of node_div)"]), (("-v",), ["node_div_1: ", "node_div: "])):
+    for more, said in (((), ["node_div_1: ", "(also node_div)"]), (("-v",), ["node_div_1: ", "node_div: "])):
         assert run("rewrite", source, tmp_path / "out.onnx", "--target", "10.9", "--verify", "none", *more) == 0
         lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning")]
         assert len(lines) == 1 + len(more) and all(any(w in line for line in lines) for w in said), lines
@@ -462,7 +466,7 @@ def test_equal_warnings_are_one(tmp_path: Path, capsys: Captured) -> None:
 
 def test_check_where_no_pass_mends(tmp_path: Path, capsys: Captured) -> None:
     assert run("check", write(tmp_path, UNKNOWN), "--target", "8.4") == 1
-    assert capsys.readouterr().out.endswith("does not take 1 node; no pass mends that\n")
+    assert capsys.readouterr().out.endswith(": 1 unsupported node; no pass fixes this\n")
 
 
 def test_check_names_the_pass_that_mends_what_the_reason_names(capsys: Captured) -> None:
@@ -470,7 +474,7 @@ def test_check_names_the_pass_that_mends_what_the_reason_names(capsys: Captured)
     file = Path(__file__).parent / "corpus" / "Pad_reflect_N_symbolic_input_pad__ts_op17.onnx"
     assert run("check", file, "--target", "8.4") == 1
     lines = capsys.readouterr().out.splitlines()
-    (reason,) = [k for k, line in enumerate(lines) if line.startswith("not taken: its input 1 is computed through")]
+    (reason,) = [k for k, line in enumerate(lines) if line.startswith("unsupported: its input 1 is computed through")]
     assert lines[reason + 1].split() == ["/Pad", "Pad", "shape-tensor"]
 
 
@@ -615,9 +619,9 @@ def test_reasons_that_differ_in_names_share_a_table() -> None:
     """Sixteen pads, each computed through another tensor, and fifteen normalisations."""
     status, lines = on_terminal(120, "check", STYLE, "--target", "8.4")
     assert status == 1
-    assert [line for line in lines if line.startswith("not taken")] == [
-        "not taken: its input 1 is computed through '...' of 2 dimensions; one at most is taken",
-        "not taken: it becomes the stock plugin, which needs cuDNN, scale and bias as fp32 initializers, and 3 to 5 "
+    assert [line for line in lines if line.startswith("unsupported")] == [
+        "unsupported: its input 1 is computed through '...' of 2 dimensions; one at most is taken",
+        "unsupported: it becomes the stock plugin, which needs cuDNN, scale and bias as fp32 initializers, and 3 to 5 "
         "dimensions",
     ]
 

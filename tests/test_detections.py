@@ -120,16 +120,16 @@ def test_what_depends_on_all_rows_is_named(operator: str, output: str, why: str)
 
 
 @pytest.mark.parametrize(
-    ("target", "first"), [("rtx", "rewrite with"), ("8.4", "TensorRT 8.5 takes it, or rewrite with")]
+    ("target", "first"), [("rtx", "rewrite with"), ("8.4", "TensorRT 8.5 supports it, or rewrite with")]
 )
 def test_without_the_option_the_command_names_it(
     target: str, first: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     onnx.save(onnx.parser.parse_model(DETECTOR), tmp_path / "in.onnx")
     main(["rewrite", str(tmp_path / "in.onnx"), str(tmp_path / "out.onnx"), "--target", target])
-    assert f"cure: {first} --detections N" in capsys.readouterr().out
+    assert f"advice: {first} --detections N" in capsys.readouterr().out
     main(["check", str(tmp_path / "in.onnx"), "--target", target, "--no-parser"])
-    assert f"cure  NonMaxSuppression  {first} --detections N" in capsys.readouterr().out
+    assert f"advice  NonMaxSuppression  {first} --detections N" in capsys.readouterr().out
 
 
 def test_the_command_fixes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,26 +30,26 @@ def test_an_upgrade_takes_more(tmp_path: Path, capsys: Captured) -> None:
     status, lines = diff(tmp_path, NORM, "8.4", "10.9", capsys)
     assert status == 0
     assert lines[0].endswith("m.onnx, from target 8.4 to 10.9")
-    group = next(k for k, line in enumerate(lines) if line.startswith("taken now; before: it becomes the stock plugin"))
+    group = next(k for k, line in enumerate(lines) if line.startswith("supported now; before: it becomes"))
     assert lines[group + 1] == "  norm  InstanceNormalization  instance-norm"
     assert "rewrite  instance-norm  1x ->  0x" in lines
     assert any(
         line.split() == ["target", "opset", "that", "the", "parser", "reads", "17", "->", "22"] for line in lines
     )
-    assert lines[-1] == "TensorRT 10.9 takes every node that TensorRT 8.4 takes (from the parser's source)"
+    assert lines[-1] == "TensorRT 10.9 supports every node that TensorRT 8.4 supports (from the parser's source)"
 
 
 def test_a_downgrade_loses_nodes(tmp_path: Path, capsys: Captured) -> None:
     status, lines = diff(tmp_path, NORM, "10.9", "8.4", capsys)
     assert status == 1
-    assert any(line.startswith("taken no more: it becomes the stock plugin") for line in lines)
-    assert lines[-1].startswith("TensorRT 8.4 does not take 1 node that TensorRT 10.9 takes; surgeon rewrite ")
+    assert any(line.startswith("unsupported now: it becomes the stock plugin") for line in lines)
+    assert lines[-1].startswith("TensorRT 8.4 does not support 1 node that TensorRT 10.9 supports; surgeon rewrite ")
 
 
 def test_what_neither_takes_is_no_change(tmp_path: Path, capsys: Captured) -> None:
     status, lines = diff(tmp_path, COMPRESS, "8.4", "10.9", capsys)
     assert status == 0
-    group = next(k for k, line in enumerate(lines) if line.startswith("not taken by either: "))
+    group = next(k for k, line in enumerate(lines) if line.startswith("unsupported by both: "))
     assert lines[group + 1] == "  squeeze  Compress  no pass"
     assert not any(line.startswith(("taken", "rewrite")) for line in lines)
 

@@ -101,7 +101,7 @@ def test_a_refusal_names_node_reason_and_pass(tmp_path: Path, capsys: pytest.Cap
     assert main(["build", str(source), str(out), "--with", "rtx"]) == 1
     error = capsys.readouterr().err
     assert "ReduceMax 'max': " in error and "must resolve to a build-time constant" in error
-    assert re.search(r"the pass '\S+' may mend this: surgeon rewrite .* --target rtx", error)
+    assert re.search(r"the pass '\S+' may fix this: surgeon rewrite .* --target rtx", error)
     assert "Traceback" not in error
     assert out.read_bytes() == b"an older engine"
 
@@ -110,7 +110,7 @@ def test_the_pass_that_is_named_mends_it(tmp_path: Path) -> None:
     source = write(tmp_path, COMPUTED_AXES)
     with pytest.raises(EngineError) as caught:
         engine.build(source, tmp_path / "out.engine", runtime="rtx")
-    (named,) = re.findall(r"the pass '(\S+)' may mend", str(caught.value))
+    (named,) = re.findall(r"the pass '(\S+)' may fix", str(caught.value))
     only = named.replace("+", ",")
     assert main(["rewrite", str(source), str(tmp_path / "mended.onnx"), "--target", "rtx", "--only", only]) == 0
     engine.build(tmp_path / "mended.onnx", tmp_path / "out.engine", runtime="rtx")
@@ -121,7 +121,7 @@ def test_the_command_that_mends_it_can_be_typed(tmp_path: Path, monkeypatch: pyt
     folder.mkdir()
     with pytest.raises(EngineError) as caught:
         engine.build(write(folder, COMPUTED_AXES), tmp_path / "out.engine", runtime="rtx")
-    (command,) = re.findall(r"may mend this: (.*)", str(caught.value))
+    (command,) = re.findall(r"may fix this: (.*)", str(caught.value))
     monkeypatch.chdir(tmp_path)
     program, *words = shlex.split(command)
     assert program == "surgeon" and main(words) == 0

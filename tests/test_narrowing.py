@@ -200,7 +200,7 @@ def test_without_a_proof_nothing_is_measured() -> None:
     ("text", "status", "said"),
     [
         (LINEAR, 0, "it has float64, which TensorRT reads as fp32: --allow-narrowing"),
-        (SOUND, 3, "there is no int16; cure: --allow-narrowing carries its types in others"),
+        (SOUND, 3, "there is no int16; advice: --allow-narrowing converts its types to supported ones"),
     ],
     ids=["float64", "int16"],
 )

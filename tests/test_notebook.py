@@ -33,7 +33,7 @@ def shown(cell: Any) -> str:
 
 def test_the_result_shows_itself(cells: list[Any]) -> None:
     checked, result = cells[1], cells[2]
-    assert "TensorRT 8.4 does not take 31 nodes" in shown(checked)
+    assert "TensorRT 8.4 does not support 31 nodes" in shown(checked)
     assert "47 rewrites, 308 -> 188 nodes" in shown(result)
     assert "<table>" in result.outputs[0].data["text/html"]
     assert "InstanceNormalization(" in shown(cells[3]) and "ReduceMean(" in shown(cells[3])

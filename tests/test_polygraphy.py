@@ -142,9 +142,9 @@ def test_a_run_says_what_was_done(tmp_path: Path, capfd: pytest.CaptureFixture[s
 
     with G_LOGGER.verbosity(G_LOGGER.INFO):
         rewritten = RewriteOnnx(str(write(tmp_path)), target="8.4")()
-        assert "surgeon: TensorRT 8.4 takes the one node" in capfd.readouterr().out
+        assert "surgeon: TensorRT 8.4 supports the only node" in capfd.readouterr().out
         RewriteOnnx(rewritten, target="8.4")()
-    assert "surgeon: nothing was rewritten: TensorRT 8.4 takes the one node" in capfd.readouterr().out
+    assert "surgeon: nothing was rewritten: TensorRT 8.4 supports the only node" in capfd.readouterr().out
 
 
 def test_without_the_option_nothing_is_rewritten(tmp_path: Path) -> None:

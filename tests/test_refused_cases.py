@@ -44,4 +44,4 @@ def test_the_script_says_why_a_case_is_refused(monkeypatch: pytest.MonkeyPatch) 
     left = refused_cases.refusal(onnx.parser.parse_model(HEAD + "g (float[2] x) => (float[N] y) { y = Unique (x) }"))
     assert left.operator == "Unique"
     assert "no importer for Unique" in left.why
-    assert "behind the engine" in left.cure
+    assert "after the engine" in left.cure

@@ -37,10 +37,10 @@ def test_a_report_fits_one_screen() -> None:
 def test_what_was_checked_fits_one_screen() -> None:
     found = check(helpers.model(many(100)), target="8.4")
     lines = repr(found).splitlines()
-    assert lines[0] == "Checked: TensorRT 8.4 does not take 100 nodes"
+    assert lines[0] == "Checked: TensorRT 8.4 does not support 100 nodes"
     assert lines[-1] == "  and 88 more" and len(lines) <= SCREEN
     taken = repr(check(LEAKY, target="10.9"))
-    assert taken == "Checked: TensorRT 10.9 takes every node, as far as surgeon's table knows"
+    assert taken == "Checked: TensorRT 10.9 supports every node, according to surgeon's table"
 
 
 def test_a_comparison_is_shown(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_rewrites_that_were_undone_for_the_same_reason_are_one_row(capsys: pytes
     assert [line for line in printed if line.startswith("undone")] == [
         "undone  p  n1 and 10 more  it differs by 1.5e-05"
     ]
-    assert len([line for line in printed if line.startswith("not taken")]) == 2, "a number is part of such a reason"
+    assert len([line for line in printed if line.startswith("unsupported")]) == 2, "a number is part of such a reason"
     print_report(report, Screen(), diff=False, each=True)
     assert capsys.readouterr().out.count("undone  ") == 11
 

@@ -188,7 +188,7 @@ def test_why_prints_cause_node_pass_and_command(tmp_path: Path, capsys: Captured
     printed = capsys.readouterr().out
     assert printed.startswith("plugins-not-initialised: ")
     assert re.search(r"^  node +InstanceNormalization norm$", printed, re.MULTILINE)
-    assert re.search(r"^  mended by +instance-norm$", printed, re.MULTILINE)
+    assert re.search(r"^  fixed by +instance-norm$", printed, re.MULTILINE)
     assert re.search(r"^  type +surgeon rewrite '.*a model\.onnx' OUT\.onnx --target 8\.4\.1$", printed, re.MULTILINE)
 
 
@@ -203,7 +203,7 @@ def test_why_reads_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: Captu
 def test_why_says_that_its_target_is_a_guess(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("TopK: K exceeds the maximum value allowed (3840)\n"))
     assert main(["why"]) == 0
-    said = "the log does not say which TensorRT printed it: " + str(Target.default())
+    said = "the log does not name its TensorRT: " + str(Target.default())
     assert said in " ".join(capsys.readouterr().out.split())
 
 
@@ -211,7 +211,7 @@ def test_why_says_that_it_does_not_know(tmp_path: Path, capsys: Captured) -> Non
     log = tmp_path / "log.txt"
     log.write_bytes(b"\xff\xfe something else\n")
     assert main(["why", str(log)]) == 1
-    assert capsys.readouterr().out.startswith("not known: ")
+    assert capsys.readouterr().out.startswith("unknown: ")
     assert main(["why", str(tmp_path / "none.txt")]) == 2
 
 

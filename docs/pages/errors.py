@@ -76,8 +76,8 @@ def page() -> str:
         [
             "# The error you got",
             "",
-            "Find the text of your error here, its cause, and the command that mends it.",
-            "In a terminal `surgeon why LOG` does the same; with `--model` it names the node and the pass, too.",
+            "Find the text of your error here, its cause, and the command that fixes it.",
+            "In a terminal `surgeon why LOG` does the same. With `--model` it also names the node and the pass.",
             BOX,
             "| what was printed | cause | command |",
             "|---|---|---|",

@@ -33,7 +33,7 @@ FILTER = """
 <div class="filter">
 <label>Operator <input id="op" type="search" placeholder="Pad"></label>
 <label>Release <select id="release"><option value="">all</option>%s</select></label>
-<label><input id="refused" type="checkbox"> only what is not taken without conditions</label>
+<label><input id="refused" type="checkbox"> only operators that are unsupported or conditional</label>
 </div>
 """
 SCRIPT = """
@@ -70,11 +70,11 @@ def page() -> str:
         "",
         "# Operators and TensorRT",
         "",
-        "This page is made from the table that `surgeon check` asks. `surgeon check MODEL.onnx --target 8.4` asks it "
-        "about your nodes.",
+        "This page is made from the table that `surgeon check` uses. `surgeon check MODEL.onnx --target 8.4` checks "
+        "your nodes.",
         "",
-        '<p class="legend"><span class="y">●</span> taken &nbsp; <span class="i">◐</span> taken under conditions, '
-        'which the mark leads to &nbsp; <span class="n">×</span> refused: the parser has no importer; '
+        '<p class="legend"><span class="y">●</span> supported &nbsp; <span class="i">◐</span> supported under '
+        'conditions (click) &nbsp; <span class="n">×</span> refused: the parser has no importer; '
         "on DLA: it runs on the GPU</p>",
         FILTER % options,
         '<div class="matrix"><table id="matrix"><thead><tr><th>operator</th><th>surgeon</th>'
@@ -83,11 +83,11 @@ def page() -> str:
         *(row(op) for op in operators()),
         "</tbody></table></div>",
         "",
-        "Beside an operator stand the passes that mend a node of the operator that some release does not take.",
+        "Beside an operator are the passes that fix a node of it that some release does not support.",
         "",
         "## Conditions",
         "",
-        "A node is refused, or read with another meaning, where one of these holds.",
+        "A node is refused, or read with another meaning, if one of these holds.",
         "",
     ]
     for op in operators():
@@ -144,7 +144,7 @@ def conditions(op: str) -> list[str]:
     """The heading of an operator, and a line a reason: where, why, what mends it, who says so."""
     if not has_conditions(op):
         return []
-    lines = [f"### {op}", "", "| TensorRT | not taken | surgeon | source |", "|---|---|---|---|"]
+    lines = [f"### {op}", "", "| TensorRT | unsupported | surgeon | source |", "|---|---|---|---|"]
     for position, where in tables.CONSTANT_INPUTS.get(op, {}).items():
         lines.append(f"| {where} | input {position} is computed | {passes_page('fold')} | the parser's source |")
     for c in said_of(op):

@@ -60,7 +60,7 @@ def run(model: Path, target: str, folder: Path, profile: dict[str, Sizes]) -> in
         (folder / "report.html").write_text(render(report, title=model.name, written=written.name), encoding="utf-8")
         return (
             not report.failed,
-            f"{len(report.applied)} rewrites, {len(report.undone)} undone, {len(report.untaken)} nodes not taken",
+            f"{len(report.applied)} rewrites, {len(report.undone)} undone, {len(report.untaken)} unsupported nodes",
         )
 
     def final() -> tuple[bool, str]:

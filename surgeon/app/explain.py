@@ -1,4 +1,4 @@
-"""Answers to "why (not)?": what each pass makes of a node of a model, and what the rewrites before it did for it."""
+"""Which passes match a node of a model, why the others do not, and which rewrites upstream change its inputs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_NODES = 5  # names of nodes in an error
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What `pass_name` says of the pattern whose root is the node `root`."""
+    """The verdict of `pass_name` on the pattern whose root is the node `root`."""
 
     pass_name: str
     root: str
@@ -38,13 +38,13 @@ class Finding:
 class Explanation:
     """What is known of one node.
 
-    node      the node as a person writes it
-    findings  the verdict of each pass whose pattern holds or comes near; equal ones are one
+    node      the text of the node
+    findings  the verdict of each pass whose pattern matches or nearly matches; equal ones are one
     others    how many more passes have a pattern with such an operator
-    applied   the rewrites that take it away
-    upstream  the rewrites whose results it reads; all within reach where they make the target take it
-    untaken   why the target does not take it as the file has it; empty where it does
-    mended    whether the target takes it after the rewrites
+    applied   the rewrites that remove it
+    upstream  the rewrites whose results it reads; all within reach if they make the target support it
+    untaken   why the target does not support it as the file has it; empty if it does
+    mended    whether the target supports it after the rewrites
     """
 
     node: str
@@ -57,8 +57,8 @@ class Explanation:
 
 
 def explain_nodes(path: Path, wanted: str, given: CheckOptions, *, every: bool = False) -> list[Explanation]:
-    """Say what each pass makes of the node called `wanted`, of the one that makes the tensor `wanted`, or of each that
-    the glob `wanted` names.
+    """Explain the node called `wanted`, the one that makes the tensor `wanted`, or each node that the glob `wanted`
+    matches.
 
     `every`: patterns that do not come near, too. Nothing is proved and nothing is written. Raises UsageError where
     there is no such node, and ModelError.
@@ -99,7 +99,7 @@ def explain_nodes(path: Path, wanted: str, given: CheckOptions, *, every: bool =
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A node as the file has it: why the target does not take it, and the tensors above it with their distance."""
+    """A node as the file has it: why the target does not support it, and the tensors above it with their distance."""
 
     node: Node
     untaken: str
@@ -180,8 +180,8 @@ class _Search:
                     text = self.matched(by_name[name], stage, root)
                     yield len(match.nodes) + WHOLE, Finding(name, root.label, text)
             elif attempt.held > distance or not distance:
-                held = f" ({attempt.held} nodes of the pattern hold)" if attempt.held > 1 else ""
-                why = attempt.why or "the inputs or attributes are others"
+                held = f" ({attempt.held} nodes of the pattern match)" if attempt.held > 1 else ""
+                why = attempt.why or "the inputs or attributes differ"
                 yield attempt.held, Finding(name, root.label, f"no: {why}{held}")
 
     def matched(self, p: Pass, stage: Stage, root: Node) -> str:
@@ -196,12 +196,10 @@ class _Search:
         if larger:
             return f"matched, but '{larger[0]}' was applied instead"
         if stage is not Stage.LOWER:
-            return (
-                "matched, and left as it stands: another operator is spelled like that, or surgeon would write the same"
-            )
+            return "matched, but unchanged: another operator has the same form, or surgeon would write the same"
         if self.driver.target.why_unsupported(root, rewriting=True) is not None:
-            return "matched, and left as it stands"
-        return f"matched, and left as it stands: {target_name(str(self.driver.target))} takes it"
+            return "matched, but unchanged"
+        return f"matched, but unchanged: {target_name(str(self.driver.target))} supports it"
 
 
 def _relevant(found: Iterable[tuple[int, Finding]], every: bool) -> tuple[list[Finding], int]:

@@ -1,4 +1,4 @@
-"""What was found in files, for machines: SARIF 2.1.0, or workflow commands of GitHub."""
+"""The findings in files for machines: SARIF 2.1.0, or workflow commands of GitHub."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from surgeon.version import __version__
 from surgeon.visible import visible
 
 SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
-NOT_TAKEN, UNKNOWN, WARNING, UNREADABLE = "not-taken", "unknown", "warning", "unreadable"
+NOT_TAKEN, UNKNOWN, WARNING, UNREADABLE = "unsupported", "unknown", "warning", "unreadable"
 UNDONE, CHANGES, DIFFERS, ON_GPU = "undone", "changes", "differs", "on-gpu"
 MEANINGS = {
     NOT_TAKEN: "The target refuses the node, or reads it with another meaning than ONNX's.",
     ON_GPU: "The DLA does not run the node: the GPU beside it does.",
     UNDONE: "A rewrite failed its proof and was undone.",
-    DIFFERS: "Two models give other numbers on the same inputs, or could not be compared.",
+    DIFFERS: "Two models give different numbers on the same inputs, or could not be compared.",
     CHANGES: "A rewrite would change the file.",
-    UNKNOWN: "Whether the target takes the node is not known.",
-    WARNING: "What surgeon's passes say of the file.",
+    UNKNOWN: "Whether the target supports the node is unknown.",
+    WARNING: "A warning of surgeon's passes about the file.",
     UNREADABLE: "The file cannot be read as an ONNX model.",
 }
 LEVELS = {
@@ -56,7 +56,7 @@ def as_sarif(findings: Sequence[Finding]) -> str:
 
 
 def as_github(findings: Sequence[Finding]) -> str:
-    """A workflow command a line, which GitHub shows beside the file; empty where nothing was found."""
+    """One workflow command per line, which GitHub shows beside the file; empty where nothing was found."""
     return "\n".join(
         f"::{ANNOTATIONS[LEVELS[f.kind]]} file={_property(f.file)},title=surgeon {f.kind}::{_message(f.text)}"
         for f in findings
@@ -67,19 +67,19 @@ FORMATS = {"sarif": as_sarif, "github": as_github}
 
 
 def of_report(file: str, report: Mapping[str, Any], *, changes: bool = False) -> Iterator[Finding]:
-    """What a rewrite's JSON report says of its file; `changes`: also that a rewrite would change it."""
+    """The findings in a rewrite's JSON report; `changes`: also that a rewrite would change the file."""
     name = target_name(report["target"])
     for entry in report["undone"]:
         yield Finding(file, UNDONE, f"{entry['pass']} at {entry['node']} was undone: {entry['why']}", entry["node"])
     for entry in report["untaken"]:
-        cure = f"; cure: {entry['cure']}" if "cure" in entry else ""
+        cure = f"; advice: {entry['cure']}" if "cure" in entry else ""
         kind = ON_GPU if entry.get("on_gpu") else NOT_TAKEN
-        yield Finding(file, kind, f"{name} does not take {entry['node']}: {entry['why']}{cure}", entry["node"])
+        yield Finding(file, kind, f"{name} does not support {entry['node']}: {entry['why']}{cure}", entry["node"])
     if report["verify"].get("failed"):
         yield Finding(file, DIFFERS, f"the whole models differ: {report['verify']['failed']}")
     if changes and report["applied"]:
         passes = ", ".join(sorted({entry["pass"] for entry in report["applied"]}))
-        yield Finding(file, CHANGES, f"surgeon rewrite would change {len(report['applied'])} places: {passes}")
+        yield Finding(file, CHANGES, f"surgeon rewrite would make {len(report['applied'])} rewrites: {passes}")
     for text in report["warnings"][: len(report["warnings"]) - len(report["untaken"])]:
         yield Finding(file, WARNING, text)
 

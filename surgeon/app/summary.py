@@ -28,8 +28,8 @@ def print_report(
     """Print what was done.
 
     diff      each window, too
-    each      a row a node, not a row a reason
-    cures     what makes the target take each of `report.untaken`
+    each      one row for each node, not for each reason
+    cures     the advice for each of `report.untaken`
     declined  those to print; None is all
     """
     for a in report.applied if diff else ():
@@ -44,7 +44,7 @@ def print_report(
 
 
 def print_window(a: Applied, screen: Screen) -> None:
-    """Print a window before and after. New tensors are called after the one that they stand for: said once."""
+    """Print a window before and after. A new tensor's name begins with the old one: that part is printed as `~`."""
     screen.line(f"@@ {a.pass_name} ({a.strategy}) at {a.root}", "head")
     for sign, texts, style in (("-", a.before, "bad"), ("+", a.after, "good")):
         for text in texts:
@@ -54,7 +54,7 @@ def print_window(a: Applied, screen: Screen) -> None:
 
 
 def print_precision(half: Precision, screen: Screen, each: bool) -> None:
-    """Print what a conversion to fp16 kept in fp32, how far each output is off, and its own closing line."""
+    """Print the nodes that a conversion to fp16 kept in fp32, the error of each output, and a closing line."""
     kept = [Declined(k.op, k.node, k.why) for k in half.kept]
     screen.table("kept fp32", ("operator", "node", "why"), _entries(kept, each), "warn")
     rows = [(e.output, e.inputs, f"{e.relative:.1e}", e.verdict) for e in half.told]
@@ -62,13 +62,13 @@ def print_precision(half: Precision, screen: Screen, each: bool) -> None:
     screen.table("fp16 output", ("output", "inputs", "error", "verdict"), rows, plain=plain)
     screen.table("warning", ("",), [(w,) for w in half.warnings], "warn")
     compared = f", not compared: {half.not_compared}" if half.not_compared else ""
-    hint = "; with --allow-unproved that is no failure" if half.unproved else ""
+    hint = "; with --allow-unproved that is not a failure" if half.unproved else ""
     text = f"{half.half} nodes compute in fp16, {half.single} in fp32, {half.casts} casts between{compared}{hint}"
     screen.line(text, "bad" if half.failed else "good")
 
 
 def closing(report: Report, *, converted: bool = False) -> str:
-    """What was proved and undone, but for where it was written; `converted` is whether the types became others."""
+    """The closing line without the file: what was proved and undone; `converted`: whether the types changed."""
     said = ["converted to fp16", _rewrites(report)] if converted else [_rewrites(report)]
     if report.applied:
         said.append(_proof(report))
@@ -127,13 +127,13 @@ def _print_operators(report: Report, screen: Screen) -> None:
 
 
 def _print_untaken(untaken: Sequence[Declined], cures: Sequence[str], screen: Screen, each: bool) -> None:
-    """What the target does not take, with the cure; nodes of the same reason and cure are one row unless `each`."""
+    """Print the unsupported nodes with advice; nodes of the same reason and advice are one row unless `each`."""
     if not cures:
-        screen.table("not taken", ("node", "why"), [(r[1], r[2]) for r in _entries(untaken, each)], "bad")
+        screen.table("unsupported", ("node", "why"), [(r[1], r[2]) for r in _entries(untaken, each)], "bad")
         return
     with_cure = [Declined(cure, d.node, d.why) for d, cure in zip(untaken, cures, strict=True)]
-    rows = [(node, f"{why}; cure: {cure}") for cure, node, why in _entries(with_cure, each)]
-    screen.table("not taken", ("node", "why, and the cure"), rows, "bad")
+    rows = [(node, f"{why}; advice: {cure}") for cure, node, why in _entries(with_cure, each)]
+    screen.table("unsupported", ("node", "why, and advice"), rows, "bad")
 
 
 # ---- the closing lines -----------------------------------------------------------------------------------------------
@@ -152,17 +152,17 @@ def _proof(report: Report) -> str:
         return "none proved (--verify none)"
     if len(errors) < len(report.applied):
         return f"{len(errors)} of them proved"
-    each = "each proved on its own window" if len(errors) > 1 else "proved on its own window"
+    each = "each proved in isolation" if len(errors) > 1 else "proved in isolation"
     return f"{each}, largest error {error_text(max(errors))}"
 
 
 def _whole_models(report: Report) -> list[str]:
-    """What became of the comparison of whole models; nothing where it was not asked for."""
+    """The result of the comparison of whole models; nothing if it was not requested."""
     compared = report.verify.get("compared", True)
     error = report.verify.get("max_error")
     if "failed" in report.verify:
         result = "differ" if compared else "were not compared"
-        hint = "" if compared else "; with --allow-unproved that is no failure"
+        hint = "" if compared else "; with --allow-unproved that is not a failure"
         return [f"the whole models {result}: {report.verify['failed']}{hint}"]
     if not compared:
         return ["the whole models were not compared"]

@@ -17,7 +17,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class FileVerdict:
-    """One file: what was found in it, or why it cannot be read; `sure` says what the verdict rests on."""
+    """One file: what was found in it, or why it cannot be read; `sure` is the evidence for the verdict."""
 
     file: str
     target: str
@@ -27,7 +27,7 @@ class FileVerdict:
 
     @property
     def taken(self) -> bool:
-        """Whether the target takes every node of which anything is known; what the GPU beside a DLA runs is taken."""
+        """Whether the target supports every known node; a node that the GPU beside a DLA runs counts as supported."""
         return self.checked is not None and not self.checked.refused
 
     def to_json(self) -> dict[str, Any]:
@@ -54,16 +54,16 @@ class FileVerdict:
         return cls(value["file"], value["target"], checked, value["sure"])
 
     def findings(self) -> Iterator[Finding]:
-        """Everything that is to be said of the file."""
+        """All findings in the file."""
         if self.checked is None:
             yield Finding(self.file, UNREADABLE, self.error)
             return
         name = target_name(self.target)
         for found in self.checked.untaken:
-            mended = f"mended by {found.mended_by}" if found.mended_by else "no pass mends it"
-            mended += f"; cure: {found.cure}" if found.cure else ""
+            mended = f"fixed by {found.mended_by}" if found.mended_by else "no pass fixes it"
+            mended += f"; advice: {found.cure}" if found.cure else ""
             kind = ON_GPU if found.on_gpu else NOT_TAKEN
-            yield Finding(self.file, kind, f"{name} does not take {found}; {mended}", found.node)
+            yield Finding(self.file, kind, f"{name} does not support {found}; {mended}", found.node)
         for found in self.checked.unknown:
             yield Finding(self.file, UNKNOWN, f"{name}, {found}", found.node)
         for warning in self.checked.warnings:

@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else: no network; style sheet and search stand inside."""
+"""The report as one HTML page with its own style sheet and search. It needs no network."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ def render(
 
     title      the input model, as the user calls it
     written    where the result went, empty where nothing was written
-    precision  what a conversion to fp16 did behind the rewrite
-    cures      what makes the target take each of `report.untaken`
+    precision  the conversion to fp16 after the rewrite
+    cures      the advice for each of `report.untaken`
     """
     bodies = [
         _head(report, title, written, precision),
         _entries("Undone", "These rewrites failed their proof and are not in the written model.", report.undone, "bad"),
         _entries(
-            "Not taken",
-            f"{target_name(report.target)} does not take these nodes of the result.",
+            "Unsupported",
+            f"{target_name(report.target)} does not support these nodes of the result.",
             report.untaken,
             "bad",
             cures,
@@ -87,11 +87,11 @@ def render(
 
 
 def notebook(report: Report) -> str:
-    """The answer, the rewrites with their pictures and what is left, as a part of somebody else's page."""
+    """The verdict, the rewrites with their drawings, and the unsupported nodes, as a part of another page."""
     bodies = [
         f"<p><b>{escape(answer(report))}</b> {_state(report)}</p>",
         _entries("Undone", "", report.undone, "bad"),
-        _entries("Not taken", "", report.untaken, "bad"),
+        _entries("Unsupported", "", report.untaken, "bad"),
         _warnings(report.warnings),
         _rewrites(report.applied),
         _operators(report),
@@ -119,7 +119,7 @@ def _head(report: Report, title: str, written: str, precision: Precision | None)
         _tile(_largest(report), "largest error of a window"),
         _tile(str(len(report.undone)), "undone", "bad" if report.undone else ""),
         _tile(str(len(report.declined)), "declined"),
-        _tile(str(len(report.untaken)), "not taken", "bad" if report.untaken else ""),
+        _tile(str(len(report.untaken)), "unsupported", "bad" if report.untaken else ""),
     ]
     whole = ""
     if report.verify.get("failed"):
@@ -140,10 +140,10 @@ def _head(report: Report, title: str, written: str, precision: Precision | None)
 
 
 def _contents(report: Report, precision: Precision | None) -> str:
-    """Where what stands, in the order of the page; the passes; and the search, which shows itself where scripts run."""
+    """The links to the parts and the passes, and the search, which appears if scripts run."""
     counts = [
         ("undone", "Undone", len(report.undone)),
-        ("not-taken", "Not taken", len(report.untaken)),
+        ("unsupported", "Unsupported", len(report.untaken)),
         ("warnings", "Warnings", len(report.warnings)),
         ("precision", "Precision", int(precision is not None)),
         ("rewrites", "Rewrites", len(report.applied)),
@@ -209,7 +209,7 @@ def _tile(number: str, word: str, kind: str = "") -> str:
 
 
 def _entries(head: str, what: str, entries: Sequence[Declined], kind: str, cures: Sequence[str] = ()) -> str:
-    """A table of nodes, those with the same reason and cure in one row; a column is left out where it has nothing."""
+    """A table of nodes, those with the same reason and advice in one row; an empty column is omitted."""
     if not entries:
         return ""
     groups: dict[tuple[str, str, str], list[Declined]] = {}
@@ -219,7 +219,7 @@ def _entries(head: str, what: str, entries: Sequence[Declined], kind: str, cures
         (name, shared_reason([e.why for e in alike]), cure, _listed([e.node for e in alike]))
         for (name, _, cure), alike in sorted(groups.items(), key=lambda g: -len(g[1]))
     ]
-    columns = [("pass", ""), ("why", "why"), ("cure", "why"), ("nodes", "name")]
+    columns = [("pass", ""), ("why", "why"), ("advice", "why"), ("nodes", "name")]
     used = [k for k in range(len(columns)) if any(row[k] for row in rows)]
     cells = [_cells(*((columns[k][1], row[k]) for k in used), raw=(len(used) - 1,)) for row in rows]
     said = f'<p class="sub">{escape(what)}</p>' if what else ""

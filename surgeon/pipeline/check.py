@@ -1,4 +1,4 @@
-"""Which nodes of a model a target does not take, and which passes mend them."""
+"""The nodes of a model that a target does not support, and the passes that fix them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MOST_SHOWN = 12  # nodes in the `repr` of what was found, which fits one screen
 
 @dataclass(frozen=True, slots=True)
 class Untaken:
-    """A node that the target does not take, by surgeon's table or in the words of a parser or builder.
+    """A node that the target does not support, by surgeon's table or in the words of a parser or builder.
 
     node       its label in the ONNX file, empty where an error names none
     mended_by  the passes that rewrite it, empty where none does
-    on_gpu     the DLA alone does not run it, the GPU beside it does
-    cure       what a person can do, where no pass rewrites it
+    on_gpu     the DLA does not run it, the GPU beside it does
+    cure       advice, where no pass rewrites it
     """
 
     node: str
@@ -44,12 +44,12 @@ class Untaken:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Checked:
-    """What a target makes of a model.
+    """Which nodes of a model a target supports.
 
     target    as it was given, in full
     untaken   the nodes that the target rejects or reads with another meaning, in file order
-    warnings  what the passes would say of the file, such as an epsilon that its exporter lost
-    unknown   the nodes that nothing speaks against, and of which the table cannot know
+    warnings  warnings of the passes, such as an epsilon that the exporter lost
+    unknown   the nodes that may be supported: surgeon's table cannot decide
     rewrites  the passes that would rewrite the file, and how often
     """
 
@@ -61,17 +61,17 @@ class Checked:
 
     @property
     def refused(self) -> list[Untaken]:
-        """What is untaken, and is not run by the GPU beside a DLA either."""
+        """The unsupported nodes that the GPU beside a DLA does not run either."""
         return [u for u in self.untaken if not u.on_gpu]
 
     def __repr__(self) -> str:
         name = target_name(self.target)
         if not self.untaken:
-            lines = [f"Checked: {name} takes every node, as far as surgeon's table knows"]
+            lines = [f"Checked: {name} supports every node, according to surgeon's table"]
         else:
-            lines = [f"Checked: {name} does not take {counted(len(self.untaken), 'node')}"]
+            lines = [f"Checked: {name} does not support {counted(len(self.untaken), 'node')}"]
         for found in self.untaken[:MOST_SHOWN]:
-            lines.append(f"  {found}; mended by {found.mended_by or 'no pass'}")
+            lines.append(f"  {found}; fixed by {found.mended_by or 'no pass'}")
         if len(self.untaken) > MOST_SHOWN:
             lines.append(f"  and {len(self.untaken) - MOST_SHOWN} more")
         lines += [f"  warning: {w}" for w in self.warnings[:MOST_SHOWN]]
@@ -80,10 +80,10 @@ class Checked:
 
 @of_model(CheckOptions)
 def check(model: ModelLike, options: CheckOptions) -> Checked:
-    """What a target does not take of a model, each node with the passes that rewrite it.
+    """The nodes of a model that a target does not support, each with the passes that rewrite it.
 
-    The model is a path, a ModelProto or a gs.Graph. The keywords are some of `surgeon.rewrite`. Nothing is proved
-    here, and nothing is changed: `surgeon.rewrite` does that. Raises UsageError and ModelError.
+    The model is a path, a ModelProto or a gs.Graph. The keywords are some of those of `surgeon.rewrite`. The model is
+    not changed, and nothing is proved: `surgeon.rewrite` does that. Raises UsageError and ModelError.
     """
     source, asked = Source(model), Options.checked(options)
     file = source.model()
@@ -94,7 +94,7 @@ def check(model: ModelLike, options: CheckOptions) -> Checked:
     ops, makers = _operators(file), _makers(file)
 
     def mender(node: str, why: str) -> str:
-        """A reason may name a tensor further up: then it is the pass that takes that tensor away."""
+        """A reason may name a tensor upstream: then it is the pass that removes that tensor."""
         above = [mending[makers[t]] for t in QUOTED.findall(why) if makers.get(t) in mending]
         return above[0] if above and node in mending else mending.get(node, "")
 
@@ -113,7 +113,7 @@ def check(model: ModelLike, options: CheckOptions) -> Checked:
 
 
 def mended_by(model: ModelLike, *, target: str | Target | None = None) -> dict[str, str]:
-    """Node label -> the passes that take the node away, or change what it reads, on the way to what `target` takes.
+    """Node label -> the passes that remove the node, or change its inputs, so that `target` supports it.
 
     Nothing is proved here. Raises UsageError and ModelError.
     """

@@ -1,4 +1,4 @@
-"""What a person can do about nodes that a target does not take."""
+"""Advice for nodes that a target does not support."""
 
 from __future__ import annotations
 
@@ -25,44 +25,44 @@ from surgeon.targets.unsupported import Kind
 
 NONE = "export it without this operator, or write a pass (docs/language.md)"
 CHANGED = "export it without what the reason names, or write a pass (docs/language.md)"
-AFTER = "how many it finds follows from the data, so run it behind the engine"
-BEFORE = "run it in front of the engine, and make what it returns an input"
-DRAWN = "draw the numbers outside, and make them an input"
+AFTER = "its output size depends on the data: run it after the engine"
+BEFORE = "run it before the engine, and make its result an input"
+DRAWN = "draw the random numbers outside the engine, and make them an input"
 STRINGS = f"an engine has no strings: {BEFORE}"
-COUNTED = "export it with a fixed number of iterations, which are written out, or compute all of them at once"
+COUNTED = "export it with a fixed number of iterations, which surgeon unrolls, or compute all of them at once"
 GIVEN = "an engine has no optional inputs: export it with a tensor, or without one"
 SEQUENCES = "an engine has no sequences: return or read their tensors one by one"
-POOLED = "say its padding by pads instead of auto_pad, and give its pictures fixed sizes"
-NARROWER = "--allow-narrowing carries its types in others, and says by how much that changes the outputs"
+POOLED = "set its padding by pads instead of auto_pad, and give its images fixed sizes"
+NARROWER = "--allow-narrowing converts its types to supported ones, and reports the error"
 PROCESSORS = ("com.microsoft.nchwc", "com.ms.internal.nhwc")  # domains of layouts
-# What surgeon makes of an operator on request alone, since the model returns something else then.
+# Operators that surgeon rewrites only on request, because the model then returns something else.
 ON_REQUEST = {
-    "NonMaxSuppression": "rewrite with --detections N: N rows, and an output that says how many of them count",
+    "NonMaxSuppression": "rewrite with --detections N: N rows, and an output with the number of valid rows",
 }
-# What a person can do about operators that have no exact form. Those of ai.onnx.ml are all told alike.
+# Advice for operators that have no exact form. All of ai.onnx.ml get the same.
 ADVICE = {
     **ON_REQUEST,
-    "NonZero": f"{AFTER}, or select with Where instead of by positions",
+    "NonZero": f"{AFTER}, or select with Where instead of by indices",
     "Compress": f"{AFTER}, or select with Where",
-    "Unique": f"{AFTER}; TensorRT 8.5 and later, not RTX, build what is written of at most 4,096 elements",
-    "RoiAlign": "export it with mode avg or a sampling_ratio of 1 or more, and pictures of fixed sizes",
-    "MaxRoiPool": "give its pictures fixed sizes, or run it behind the engine",
+    "Unique": f"{AFTER}; for TensorRT 8.5 and later, not RTX, surgeon rewrites it for at most 4,096 elements",
+    "RoiAlign": "export it with mode avg or a sampling_ratio of 1 or more, and images of fixed sizes",
+    "MaxRoiPool": "give its images fixed sizes, or run it after the engine",
     "ImageDecoder": BEFORE,
-    "Resize": "export it in float, with axes counted from the front and pictures of fixed sizes",
+    "Resize": "export it in float, with axes that are not negative, and images of fixed sizes",
     "ConvTranspose": "make its weights constant, or export it without dilations",
     "DeformConv": "give its channels and its kernel fixed sizes",
-    "BitShift": "shift by constants of fewer places than the type has bits",
-    "BitCast": "read the bits in front of the engine, and make what they are an input",
+    "BitShift": "shift by constants smaller than the number of bits of the type",
+    "BitCast": BEFORE,
     "CumProd": "add up logarithms instead, or give its axis a fixed length of at most 1,024",
     "EyeLike": "export it with opset 11 or later, or with a fixed size",
     "LRN": "export it with an odd size of at most 15, or as a mean of squares over the channels",
     "Range": "count in int64 or in fp32, and cast the result",
     **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), POOLED),
-    "If": "give what its condition follows from a fixed value when you export it: then one branch is left",
+    "If": "export it with a fixed condition: then only one branch is left",
     "Loop": COUNTED,
     "Scan": COUNTED,
-    "Det": "up to 4 rows are written out: run larger matrices outside the engine",
-    "MaxUnpool": "leave its output_shape out, or make it the shape of what was pooled",
+    "Det": "surgeon rewrites up to 4 rows: run larger matrices outside the engine",
+    "MaxUnpool": "omit its output_shape, or make it the shape of the pooled tensor",
     **dict.fromkeys(("Optional", "OptionalGetElement", "OptionalHasElement"), GIVEN),
     **dict.fromkeys(("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike"), DRAWN),
     **dict.fromkeys(("RandomUniform", "RandomUniformLike"), DRAWN),
@@ -76,12 +76,12 @@ OF_TYPES: dict[int, str] = {
     **dict.fromkeys((TensorProto.COMPLEX64, TensorProto.COMPLEX128), PARTS),
 }
 SMALL = "hold these numbers in int32 or in fp32"
-CLASSIC = "TensorRT has no strings, no maps and no classic learning: run it outside the engine"
-LAID_OUT = "ONNX Runtime laid it out for one processor: save the model again with ORT_ENABLE_EXTENDED at most"
+CLASSIC = "TensorRT has no strings, no maps and no classic machine learning: run it outside the engine"
+LAID_OUT = "ONNX Runtime optimized its layout for one processor: save the model again with ORT_ENABLE_EXTENDED at most"
 GENERATION = "export one step of the decoder, and run the loop over the tokens around the engine"
-PACKED = "optimize the model without packing: padded batches give the same"
+PACKED = "optimize the model without packing: padded batches give the same result"
 ORDERED = "quantize the model in the format QDQ"
-COMPILED = "it holds an engine of another runtime: take the model from before it was compiled"
+COMPILED = "it holds an engine of another runtime: use the model from before it was compiled"
 FUSED = "ONNX Runtime's optimizer wrote it: optimize the model less, or write a pass (docs/language.md)"
 OF_ONNX_RUNTIME = {
     **dict.fromkeys(("BeamSearch", "GreedySearch", "NGramRepeatBlock", "Sampling"), GENERATION),
@@ -95,7 +95,7 @@ OF_ONNX_RUNTIME = {
 
 
 def cures(result: Result, source: Source, options: Options) -> list[str]:
-    """For each entry of `report.untaken`, what makes the target take that node, or which target does.
+    """The advice for each entry of `report.untaken`: what makes the target support that node, or a target that does.
 
     In this order: an option that keeps a rewrite which could not be proved, the options that hold a pass back, a later
     TensorRT. Each is tried, none is guessed.
@@ -115,11 +115,11 @@ def cures(result: Result, source: Source, options: Options) -> list[str]:
 
 
 def _option(refused: Declined, unproved: str, by_default: Collection[str], narrowed: Collection[str]) -> str:
-    """The option that makes the target take a node, as a sentence; empty for none."""
+    """The option that makes the target support a node, as a sentence; empty for none."""
     if unproved:
-        return f"--allow-unproved keeps what {unproved} makes of it"
+        return f"--allow-unproved keeps the rewrite of {unproved}"
     if refused.node in by_default:
-        return "leave out --only, --skip or --strategy"
+        return "omit --only, --skip or --strategy"
     return NARROWER if refused.node in narrowed else ""
 
 
@@ -130,11 +130,11 @@ def _cure(node: Node | None, target: Target) -> str:
     if not later:
         return _advice(node, target)
     asked = ON_REQUEST.get(node.key)
-    return f"{later} takes it, or {asked}" if asked else f"{later} takes it"
+    return f"{later} supports it, or {asked}" if asked else f"{later} supports it"
 
 
 def _advice(node: Node, target: Target) -> str:
-    """What a person can do about a node that no release takes."""
+    """The advice for a node that no release supports."""
     why, lacking = target.why_unsupported(node), lacking_types(node)
     if lacking and why is not None and why.kind is not Kind.OPERATOR:
         return (
@@ -161,7 +161,7 @@ def _wider(dtype: int) -> str:
 
 
 def first_taking(node: Node, target: Target) -> str:
-    """What takes a node, as a sentence calls it: the GPU beside a DLA, else the first later release; empty for none."""
+    """The name of what supports a node: the GPU beside a DLA, else the first later release; empty for none."""
     if target.dla and replace(target, dla=False).why_unsupported(node) is None:
         return "the GPU beside the DLA"
     names = [dotted(v) for v in RELEASES if v > target.version]
@@ -172,7 +172,7 @@ def first_taking(node: Node, target: Target) -> str:
 
 
 def _taken_by_default(refused: Iterable[Declined], source: Source, options: Options) -> set[str]:
-    """The nodes that are taken where every pass runs and chooses for itself."""
+    """The nodes that are supported if every pass runs with its default strategy."""
     if not (options.skipped or options.strategies or len(options.selected) < len(passes())):
         return set()
     asked = Options.checked(CheckOptions(target=options.target, plugins=options.libraries))
@@ -181,7 +181,7 @@ def _taken_by_default(refused: Iterable[Declined], source: Source, options: Opti
 
 
 def _taken_in_other_types(result: Result, options: Options) -> set[str]:
-    """The nodes that are taken where types that the target lacks are carried in others."""
+    """The nodes that are supported after types that the target lacks are converted."""
     if options.allow_narrowing or not narrowable(result.model, options.target):
         return set()
     asked = RewriteOptions(target=options.target, plugins=options.libraries, verify="none", allow_narrowing=True)

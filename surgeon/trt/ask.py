@@ -1,4 +1,4 @@
-"""Ask the TensorRT that is here whether its parser takes a model."""
+"""Ask the installed TensorRT whether its parser accepts a model."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _NO_DRIVER = "cudaError"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a parser said: its name and version, and the nodes that it refuses, in its own words."""
+    """The answer of a parser: its name and version, and the nodes that it refuses, in its own words."""
 
     parser: str
     refused: list[Untaken]
 
 
 def ask(file: str, target: Target) -> Answer | None:
-    """What the parser of a target says of a file; None where that TensorRT is not here, or cannot work here."""
+    """The answer of a target's parser for a file; None if that TensorRT is not installed, or cannot work here."""
     if why_not(target):
         return None
     try:
@@ -49,7 +49,7 @@ def why_not(target: Target) -> str:
     TensorRT-RTX parses without a GPU. TensorRT needs one, and is asked only where it is the very row of the target.
     """
     if target.dla:
-        return "a parser does not say what DLA takes"
+        return "a parser does not report what DLA supports"
     module = _module(target)
     version = installed_version(module)
     if not version:

@@ -1,4 +1,4 @@
-"""All of it: rewrite a model, prove and write it, ask the real parser, load it, and say what is next."""
+"""Rewrite a model, prove and write it, ask the real parser, load it, and give the next command."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SUFFIX = ".trt.onnx"  # of what is written, where no name is given
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What the target's own parser says of the written model.
+    """Whether the target's own parser accepts the written model.
 
     parser   its name and version; empty where none was asked
     refused  the nodes that it refuses, in its own words
@@ -45,16 +45,16 @@ class Parsed:
 
     def __str__(self) -> str:
         if self.why_not:
-            return f"not parsed: {self.why_not}"
+            return f"predicted from surgeon's table, not parsed: {self.why_not}"
         return f"{self.parser} {'refuses' if self.refused else 'parses'} it"
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What ONNX Runtime says of the written model.
+    """Whether ONNX Runtime loads the written model.
 
     worse  whether it loads the original, and not this
-    why    what it says against this; empty where it loads it
+    why    why it does not load it; empty if it does
     """
 
     worse: bool = False
@@ -66,16 +66,16 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Fixed:
-    """What became of a model.
+    """The result of `fix`.
 
     path     the file that was written
     result   the rewritten model, and the report
     parsed   what the target's own parser says
     loaded   what ONNX Runtime says
-    cures    for each entry of `report.untaken` what makes the target take that node
+    cures    the advice for each entry of `report.untaken`
     saved    by how many bytes the file is smaller than the original; None where that was no file
     where    where `command` is to be typed; empty for here
-    command  what makes an engine; empty where the model is not ready for it
+    command  the command that builds an engine; empty if the model is not ready for it
     """
 
     path: Path
@@ -94,7 +94,7 @@ class Fixed:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed, the target takes every node, and parser and ONNX Runtime take the file."""
+        """Whether nothing failed, the target supports every node, and parser and ONNX Runtime accept the file."""
         return _is_ready(self.result, self.parsed, self.loaded)
 
     @property
@@ -169,7 +169,7 @@ def _place(source: Source, out: str | Path | None) -> Path:
     """The file to write. Raises UsageError, and ModelError where it cannot be written or is the model itself."""
     if source.path is None:
         if out is None:
-            raise UsageError("a model in memory has no file beside which to write: give a path as `out`.")
+            raise UsageError("a model in memory has no path: give a path as `out`.")
         place, own = Path(out), []
     else:
         place, own = Path(out or source.path.with_suffix(SUFFIX)), [source.path]
@@ -196,7 +196,7 @@ def _loaded(source: Source, result: Result) -> Loaded:
 
 
 def next_command(out: Path, result: Result, target: Target) -> tuple[str, str]:
-    """Where to type what next: surgeon build where the target builds here, trtexec where that TensorRT is."""
+    """Where to type the next command, and the command: surgeon build if the target builds here, else trtexec."""
     dynamic = dynamic_inputs(result.model, result.base)
     engine = out.with_suffix(".engine")
     if not why_not(target):
@@ -209,4 +209,4 @@ def next_command(out: Path, result: Result, target: Target) -> tuple[str, str]:
         words.append(f"--shapes={','.join(f'{name}:{sizes}' for name, sizes in dynamic.items())}")
     if target.dla:
         words += ["--useDLACore=0", "--allowGPUFallback", "--fp16"]
-    return f", where {target_name(str(target))} is", shlex.join(words)
+    return f", on a machine with {target_name(str(target))}", shlex.join(words)

@@ -106,7 +106,7 @@ def _log(result: Result) -> None:
     for entry in report.undone:
         G_LOGGER.warning(f"surgeon: '{entry.pass_name}' at {entry.node} was undone: {entry.why}")
     for entry in report.untaken:
-        G_LOGGER.warning(f"surgeon: the target does not take {entry.node}: {entry.why}")
+        G_LOGGER.warning(f"surgeon: the target does not support {entry.node}: {entry.why}")
     for text in merged(report.warnings):
         G_LOGGER.warning(f"surgeon: {text}")
 

@@ -1,4 +1,4 @@
-"""Why TensorRT does not take a model: its own words, the ONNX node that they are about, the pass that mends it."""
+"""Why TensorRT refuses a model: its own words, the ONNX node that they are about, the pass that fixes it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from surgeon.trt.runtime import RTX, target_of, title
 
 
 def refusals(trt: Any, source: Path, log: PolygraphyLog) -> list[Untaken]:
-    """The parser's own errors, or where it took the model, what the builder logged;
-    each with the pass that mends it."""
+    """The parser's own errors, or if it accepts the model, the builder's; each with the pass that fixes it."""
     found = parser_refusals(trt, source)
     if found:
         return found
@@ -28,7 +27,7 @@ def refusals(trt: Any, source: Path, log: PolygraphyLog) -> list[Untaken]:
 
 
 def parser_refusals(trt: Any, source: Path) -> list[Untaken]:
-    """The parser's own errors, each with the pass that mends it; none where it takes the model."""
+    """The parser's own errors, each with the pass that fixes it; none if it accepts the model."""
     return _with_passes(list(dict.fromkeys(_parser_errors(trt, source))), trt, source)
 
 
@@ -83,14 +82,14 @@ def _mending(source: Path, target: Target) -> dict[str, str]:
 
 def refusal_lines(trt: Any, source: Path, found: Sequence[Untaken]) -> list[str]:
     """The refusals: a line for the model, then lines for each node with what to do about it."""
-    lines = [f"{title(trt)} does not take '{source}'."]
+    lines = [f"{title(trt)} refuses '{source}'."]
     for refusal in found:
         lines.append(f"  {refusal}")
         if "Plugin not found" in refusal.why and trt.__name__ != RTX:  # that one has no plugins
             lines.append("    load its library with --plugin-library LIB; `surgeon plugins build` makes surgeon's own")
         elif refusal.mended_by:
             lines.append(
-                f"    the pass '{refusal.mended_by}' may mend this: "
+                f"    the pass '{refusal.mended_by}' may fix this: "
                 f"surgeon rewrite {shlex.quote(str(source))} OUT.onnx --target {target_of(trt)}"
             )
         elif refusal.node:

@@ -25,7 +25,7 @@ IMPORTED = Cause(
     "unsupported-operator",
     (),
     "The parser has no importer for this operator of ONNX, and looked for a plugin of its name.",
-    "Write it with operators that this release has.",
+    "Replace it with operators that this release has: `surgeon fix` does so if a pass rewrites it.",
     REWRITE,
 )
 NOT_INITIALISED = next(cause for cause in CAUSES if cause.name == "plugins-not-initialised")
@@ -55,7 +55,7 @@ _NUMBER = re.compile(r"(?:While parsing node number|In node) (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a line of a log says.
+    """The meaning of a line of a log.
 
     cause     the row of the table
     line      the line that it was read from
@@ -74,7 +74,7 @@ class Finding:
 
 
 def why(log: str) -> list[Finding]:
-    """What a log says, the most certain cause first; empty where no line is known."""
+    """The causes in a log, the most certain one first; empty if no line is known."""
     plugins_there = set(_PLUGIN_FOUND.findall(log))
     operator, node = _operator(log), _node(log)
     found = []
@@ -92,7 +92,7 @@ def why(log: str) -> list[Finding]:
 
 
 def in_model(finding: Finding, log: str, model: str | Path, target: Target) -> Finding:
-    """The same with the node of the model that the log speaks of, and the passes that rewrite it for a target.
+    """The finding with the node of the model that the log names, and the passes that rewrite it for a target.
 
     Raises ModelError where the model cannot be read.
     """
@@ -108,7 +108,7 @@ def in_model(finding: Finding, log: str, model: str | Path, target: Target) -> F
 
 
 def release_of(log: str) -> Target | None:
-    """The target of the release that printed a log; None where it does not say, or is older than the table."""
+    """The target of the release that printed a log; None if the log does not name it, or it is older than the table."""
     version = printed_version(log)
     if not version:
         return None
@@ -119,7 +119,7 @@ def release_of(log: str) -> Target | None:
 
 
 def command(finding: Finding, model: str, target: str) -> str:
-    """What to type, for a model and a target."""
+    """The command to type, for a model and a target."""
     return finding.cause.command.format(model=shlex.quote(model), target=target)
 
 

@@ -10,7 +10,7 @@ from surgeon.report import Report
 DONE = 0
 FAILED = 1  # something was undone, differs or could not be compared, or TensorRT refused to parse, build or run
 WRONG = 2  # a usage error, or a model that cannot be read or written
-UNTAKEN = 3  # something stays that the target does not take
+UNTAKEN = 3  # the target does not support every node of the result
 CHANGES = 4  # --check: something would change
 WORST_FIRST = (WRONG, FAILED, UNTAKEN, CHANGES, DONE)
 MEANINGS = {DONE: "done", WRONG: "wrong usage, or a file that cannot be read or written"}

@@ -1,4 +1,4 @@
-"""`surgeon check`: the nodes that a target does not take, how sure that is, and the passes that mend them."""
+"""`surgeon check`: the nodes that a target does not support, how sure that is, and the passes that fix them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from surgeon.targets.sureness import basis
 from surgeon.targets.target import Target
 from surgeon.words import merged
 
-HEADERS = ("node", "operator", "mended by", "why")
+HEADERS = ("node", "operator", "fixed by", "why")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -87,7 +87,7 @@ class Checking(Unit):
 
 
 def _many(files: Sequence[str], args: argparse.Namespace, target: Target, screen: Screen) -> list[FileVerdict]:
-    """The verdict on each file, from a process of its own, told as it comes."""
+    """The verdict on each file, from its own process, printed as it comes."""
     check_jobs(args.jobs)
     if args.format == "text":
         screen.line(f"{counted(len(files), 'file')}, {arguments.target_of(args)[1]}")
@@ -133,7 +133,7 @@ def _verdict(file: str, args: argparse.Namespace, target: Target) -> FileVerdict
 
 
 def _with_parser(verdict: FileVerdict, target: Target) -> FileVerdict:
-    """The same with what the parser of the target says, where that TensorRT is installed here."""
+    """The verdict with the refusals of the target's parser, where that TensorRT is installed here."""
     from surgeon.trt.ask import ask  # a check for another target starts without TensorRT
 
     answer = ask(verdict.file, target)
@@ -171,10 +171,10 @@ def _print(verdict: FileVerdict, screen: Screen) -> None:
 def _print_nodes(verdict: FileVerdict, screen: Screen) -> None:
     if verdict.checked is None:
         return
-    _print_groups("not taken", verdict.checked.untaken, screen, "bad")
+    _print_groups("unsupported", verdict.checked.untaken, screen, "bad")
     cures = dict.fromkeys((u.op, u.cure) for u in verdict.checked.untaken if u.cure)
-    screen.table("cure", ("operator", "what a person can do"), list(cures))
-    _print_groups("not known", verdict.checked.unknown, screen, "warn")
+    screen.table("advice", ("operator", "advice"), list(cures))
+    _print_groups("unknown", verdict.checked.unknown, screen, "warn")
     screen.table("warning", ("",), [(w,) for w in merged(verdict.checked.warnings)], "warn")
 
 
@@ -185,33 +185,33 @@ def _sentence(verdict: FileVerdict) -> str:
     untaken, name = verdict.checked.untaken, target_name(verdict.target)
     if not untaken:
         unknown = len(verdict.checked.unknown)
-        of_these = f" but {counted(unknown, 'node')} that it cannot know" if unknown else ""
-        return f"{name} takes every node{of_these} ({verdict.sure})"
+        except_these = f" except {counted(unknown, 'unknown node')}" if unknown else ""
+        return f"{name} supports every node{except_these} ({verdict.sure})"
     mended = sum(bool(u.mended_by) for u in untaken)
-    mend = f"passes mend {mended}" if mended else "no pass mends that"
+    mend = f"surgeon can fix {mended}" if mended else "no pass fixes this"
     gpu = len(untaken) - len(verdict.checked.refused)
     runs = f"; the GPU runs {gpu} of them" if gpu else ""
-    return f"{name} does not take {counted(len(untaken), 'node')}{runs}; {mend}"
+    return f"{name}: {counted(len(untaken), 'unsupported node')}{runs}; {mend}"
 
 
 def _print_groups(word: str, found: Sequence[Untaken], screen: Screen, style: str) -> None:
-    """A reason, and below it the nodes that it is the reason of."""
+    """Print each reason, and below it its nodes."""
     rows = [(u.node, u.op, u.mended_by or "no pass", u.why) for u in found]
     for reason, alike in by_reason(rows).items():
         screen.group(f"{word}: {reason}", HEADERS[:-1], [row[:-1] for row in alike], style)
 
 
 def _print_sum(verdicts: Sequence[FileVerdict], target: Target, screen: Screen) -> None:
-    """What is not taken, by operator; and how many files are taken."""
+    """Print the unsupported nodes by operator, and how many files are supported."""
     found: dict[tuple[str, str], list[str]] = {}
     for verdict in verdicts:
         for node in verdict.checked.untaken if verdict.checked is not None else ():
             found.setdefault((node.op or "-", node.mended_by or "no pass"), []).append(verdict.file)
     rows = [(op, str(len(files)), str(len(set(files))), by) for (op, by), files in sorted(found.items())]
     plain = ("{}", "{} nodes", "{} files", "{}")
-    screen.table("not taken", ("operator", "nodes", "files", "mended by"), rows, "bad", plain)
+    screen.table("unsupported", ("operator", "nodes", "files", "fixed by"), rows, "bad", plain)
     unreadable = sum(v.checked is None for v in verdicts)
     taken = sum(v.taken for v in verdicts)
-    said = [f"{taken} of {len(verdicts)} files are taken by {target_name(str(target))}"]
+    said = [f"{target_name(str(target))} supports {taken} of {counted(len(verdicts), 'file')}"]
     said += [f"{unreadable} cannot be read"] if unreadable else []
     screen.line("; ".join(said), "good" if taken == len(verdicts) else "bad")

@@ -176,10 +176,10 @@ def _shared_words(args: argparse.Namespace) -> list[str]:
 def _bisect(args: argparse.Namespace, comparison: Comparison, screen: Screen) -> None:
     culprit = bisect_files(Path(args.original), Path(args.rewritten), comparison)
     if isinstance(culprit, str):
-        screen.line(f"no window is to blame: {culprit}", "bad")
+        screen.line(f"no single window differs: {culprit}", "bad")
         return
     screen.line(str(culprit), "bad")
     folder = Path(args.bisect)
     for path in culprit.save(folder):
         screen.line(f"written to {path}")
-    screen.line(f"see it again, in {folder}: surgeon compare {culprit.again}")
+    screen.line(f"to reproduce it, in {folder}: surgeon compare {culprit.again}")

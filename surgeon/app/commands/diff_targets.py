@@ -1,4 +1,4 @@
-"""`surgeon diff-targets`: what changes for a model when the TensorRT is another one."""
+"""`surgeon diff-targets`: compare two targets for a model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from surgeon.targets import plugins, tables
 from surgeon.targets.sureness import basis
 from surgeon.targets.target import Target
 
-HEADERS = ("node", "operator", "mended by")
+HEADERS = ("node", "operator", "fixed by")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -24,18 +24,18 @@ def run(args: argparse.Namespace) -> int:
     before, after = check(args.model, target=old), check(args.model, target=new)
     screen.line(f"{args.model}, from target {_title(old)} to {_title(new)}")
     screen.table("target", ("what", "before", "now"), list(_facts(old, new)), plain=("{}", "{} ->", "{}"))
-    _print_nodes("taken no more: ", _only(after, before), screen, "bad")
-    _print_nodes("taken now; before: ", _only(before, after), screen, "good")
-    _print_nodes("not taken by either: ", _both(before, after), screen, "warn")
+    _print_nodes("unsupported now: ", _only(after, before), screen, "bad")
+    _print_nodes("supported now; before: ", _only(before, after), screen, "good")
+    _print_nodes("unsupported by both: ", _both(before, after), screen, "warn")
     screen.table("rewrite", ("pass", "before", "now"), list(_passes(before, after)), plain=("{}", "{}x ->", "{}x"))
     lost = _only(after, before)
     name = target_name(str(new))
     if not lost:
-        screen.line(f"{name} takes every node that {target_name(str(old))} takes ({basis(new)})", "good")
+        screen.line(f"{name} supports every node that {target_name(str(old))} supports ({basis(new)})", "good")
         return DONE
     rewrite = f"surgeon rewrite {shlex.quote(args.model)} OUT.onnx --target {new}"
     screen.line(
-        f"{name} does not take {counted(len(lost), 'node')} that {target_name(str(old))} takes; {rewrite}", "bad"
+        f"{name} does not support {counted(len(lost), 'node')} that {target_name(str(old))} supports; {rewrite}", "bad"
     )
     return FAILED
 
@@ -48,7 +48,7 @@ def _title(target: Target) -> str:
 
 
 def _facts(old: Target, new: Target) -> Iterator[tuple[str, str, str]]:
-    """(what, before, now) of what differs between the targets themselves."""
+    """(what, before, now) for each difference between the targets themselves."""
     rows = [
         ("opset that the parser reads", str(old.opset), str(new.opset)),
         ("operators", _count(old), _count(new)),
@@ -72,7 +72,7 @@ def _stock(name: str, target: Target) -> str:
 
 
 def _only(these: Checked, others: Checked) -> list[Untaken]:
-    """The nodes that one target does not take, and the other takes."""
+    """The nodes that one target does not support, and the other supports."""
     known = {(u.node, u.op) for u in others.untaken}
     return [u for u in these.untaken if (u.node, u.op) not in known]
 
@@ -83,7 +83,7 @@ def _both(before: Checked, after: Checked) -> list[Untaken]:
 
 
 def _passes(before: Checked, after: Checked) -> Iterator[tuple[str, str, str]]:
-    """(pass, before, now) of how often a pass rewrites the model, where that differs."""
+    """(pass, before, now): how often a pass rewrites the model, if that differs."""
     for name in sorted({*before.rewrites, *after.rewrites}):
         times = before.rewrites.get(name, 0), after.rewrites.get(name, 0)
         if times[0] != times[1]:

@@ -1,4 +1,4 @@
-"""`surgeon explain PASS`: what one pass says of itself."""
+"""`surgeon explain PASS`: print the description of one pass."""
 
 from __future__ import annotations
 

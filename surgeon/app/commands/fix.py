@@ -1,4 +1,4 @@
-"""`surgeon fix`: rewrite, prove, ask the real parser, load in ONNX Runtime, and say in one line how that went."""
+"""`surgeon fix`: rewrite, prove, ask the real parser, load in ONNX Runtime, and print one verdict."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _of_what_stays(report: Report) -> list[Declined]:
-    """What was declined at nodes that the target still does not take: the rest is no news where all else is well."""
+    """What was declined at nodes that are still unsupported: the rest does not matter if all else is well."""
     stays = {d.node for d in report.untaken}
     return [d for d in report.declined if d.node in stays]
 

@@ -1,4 +1,4 @@
-"""`surgeon rewrite` of several models: a line each, and a table of how they ended."""
+"""`surgeon rewrite` of several models: one line for each, and a table of the results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from surgeon.proof.cache import ProofCache, place_of_proofs
 from surgeon.report import counted, target_name
 from surgeon.words import size_text
 
-WORDS = {WRONG: "unreadable", FAILED: "undone or differs", UNTAKEN: "not all taken", DONE: "done"}
+WORDS = {WRONG: "unreadable", FAILED: "undone or differs", UNTAKEN: "not all supported", DONE: "done"}
 ALONE = ("check", "explain", "report", "diff")  # options that are for one model
 
 
@@ -77,7 +77,7 @@ def _line(outcome: Outcome) -> str:
     if "error" in entry:
         return f"{entry['model']}  FAILED: {' '.join(entry['error'].split())}"
     (_, nodes), (_, untaken) = entry["nodes"], entry["untaken"]
-    said = f"{target_name(entry['target'])} takes {nodes - untaken} of {counted(nodes, 'node')}"
+    said = f"{target_name(entry['target'])} supports {nodes - untaken} of {counted(nodes, 'node')}"
     said += f"; {counted(entry['rewrites'], 'rewrite')}" + (f", {entry['undone']} undone" if entry["undone"] else "")
     end = "done before" if outcome.skipped else f"{entry['seconds']:.1f} s"
     return f"{entry['model']}  {said}; {end}"
@@ -90,8 +90,8 @@ def _print_table(outcomes: Sequence[Outcome], screen: Screen) -> None:
         alike = [e for e in entries if known(e["status"]) == status]
         if alike:
             rows.append((WORDS.get(status, ""), str(len(alike)), *_sums([e for e in alike if "error" not in e])))
-    plain = ("{}", "{} models", "{} rewrites", "{} untaken before", "{} now", "{} smaller")
-    screen.table("result", ("result", "models", "rewrites", "untaken before", "now", "smaller"), rows, plain=plain)
+    plain = ("{}", "{} models", "{} rewrites", "{} unsupported before", "{} now", "{} smaller")
+    screen.table("result", ("result", "models", "rewrites", "unsupported before", "now", "smaller"), rows, plain=plain)
     skipped = sum(o.skipped for o in outcomes)
     done = sum(e["status"] == DONE for e in entries)
     before = f", {skipped} of them done before" if skipped else ""

@@ -1,4 +1,4 @@
-"""`surgeon rewrite`: rewrite a model, prove it, write it and its reports; with --explain, one node's answers."""
+"""`surgeon rewrite`: rewrite a model, prove it, write it and its reports; --explain: which passes match a node."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         return _explain(args, Screen(args.quiet))
     screen = Screen(args.quiet or args.format != "text")
     if args.out is None and not args.check:
-        raise UsageError("say where to write the model: surgeon rewrite IN.onnx OUT.onnx, or --check to write nothing.")
+        raise UsageError("name the file to write: surgeon rewrite IN.onnx OUT.onnx, or --check to write nothing.")
     source, out = Path(args.model), None if args.check else Path(args.out)
     reports = [Path(r) for r in args.report]
     _check_places(out, reports, [source])
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What was made of a model, and the cures of what is not taken."""
+    """The result for a model, and the advice for unsupported nodes."""
 
     result: Result
     cures: list[str]
@@ -87,7 +87,7 @@ class Done:
 
     @property
     def changes(self) -> bool:
-        """Whether something is not as it was."""
+        """Whether something changed."""
         return bool(self.result.report.applied) or (self.half is not None and self.half.half > 0)
 
 
@@ -103,7 +103,7 @@ def _is_batch(args: argparse.Namespace) -> bool:
 
 
 def _take_places(args: argparse.Namespace) -> None:
-    """Set `args.model` and `args.out` from the places that were given. Raises UsageError."""
+    """Set `args.model` and `args.out` from the given paths. Raises UsageError."""
     args.model, *more = args.models
     if len(more) > 1 or (more and args.out is not None):
         raise UsageError("several models go into a folder: surgeon rewrite A.onnx B.onnx -o OUT/.")
@@ -139,7 +139,7 @@ def _rewritten(args: argparse.Namespace, source: Path, screen: Screen) -> Done:
 def _report_files(
     args: argparse.Namespace, done: Done, paths: Sequence[Path], source: Path, out: Path | None, status: int
 ) -> dict[Path, Content]:
-    """The reports by their places: a page for R.html, JSON else."""
+    """The reports by path: a page for R.html, else JSON."""
     found: dict[Path, Content] = {}
     for path in paths:
         if path.suffix in PAGES:
@@ -182,7 +182,7 @@ def _formatted(args: argparse.Namespace, done: Done, status: int) -> str:
 
 
 def _write(done: Done, out: Path | None, reports: dict[Path, Content]) -> int | None:
-    """Write the model and the reports, all of them whole or none; without `out` the reports alone.
+    """Write the model and the reports, all of them complete or none; without `out` only the reports.
 
     Returns by how many bytes the model is smaller than its source; None without `out`.
     """
@@ -216,11 +216,11 @@ def _print_explanation(found: Explanation, name: str, screen: Screen) -> None:
     screen.line(found.node, "head")
     screen.table("verdict", ("pass", "at", "verdict"), [(f.pass_name, f.root, f.text) for f in found.findings])
     if not found.findings:
-        passes = f"of {counted(found.others, 'pass', 'passes')} comes near it; -v lists them"
+        passes = f"of {counted(found.others, 'pass', 'passes')} nearly matches it; -v lists them"
         screen.line(f"no pattern {passes}" if found.others else "no pass has a pattern for it")
     if found.untaken:
-        later = "; the rewrites upstream mend that" if found.mended else ""
-        screen.line(f"{name} does not take this node as it stands: {found.untaken}{later}", "warn" if later else "bad")
+        later = "; the rewrites upstream fix that" if found.mended else ""
+        screen.line(f"{name} does not support this node as it is: {found.untaken}{later}", "warn" if later else "bad")
     rows = [(a.pass_name, a.root, ", ".join(a.outputs)) for a in found.upstream]
     screen.table("upstream", ("pass", "at", "it makes"), rows)
     for applied in found.applied:

@@ -1,4 +1,4 @@
-"""`surgeon verify REPORT`: the files of a report's record are those of then, and its proofs hold again."""
+"""`surgeon verify REPORT`: repeat a recorded run, and compare its files and its proofs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     for name, now in versions().items():
         before = record["versions"].get(name)
         if before != now:
-            screen.line(f"warning  {name} was {before or 'not there'} then, and is {now} now", "warn")
+            screen.line(f"warning  {name} was {before or 'not installed'} then, and is {now} now", "warn")
     wrong = list(_changed(record))
     if not any(line.startswith("input") for line in wrong):
         wrong += _done_again(then, Path(args.report))
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         screen.line(line, "bad")
     proved = counted(len(then["applied"]), "rewrite")
     if not wrong:
-        screen.line(f"the files are those of {record['date']}; {proved} made and proved again", "good")
+        screen.line(f"the files are the same as on {record['date']}; {proved} made and proved again", "good")
     return FAILED if wrong else DONE
 
 
@@ -48,7 +48,7 @@ def _read(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise ModelError(f"'{path}' is not JSON: {error}.") from None
     if not _is_whole(report):
-        raise UsageError(f"'{path}' is no report with a record: `surgeon rewrite --report {path.name}` writes one.")
+        raise UsageError(f"'{path}' is not a report with a record: `surgeon rewrite --report {path.name}` writes one.")
     return report
 
 
@@ -70,18 +70,18 @@ def _has(value: Any, **fields: type) -> bool:
 
 
 def _changed(record: Mapping[str, Any]) -> Iterator[str]:
-    """A line for each file that is not what it was."""
+    """A line for each file that changed."""
     for side in ("input", "output"):
         for file in record[side]:
             path = Path(file["path"])
             if not path.is_file():
-                yield f"{side} '{path}' is not there any more"
+                yield f"{side} '{path}' is missing"
             elif sha256(path) != file["sha256"]:
-                yield f"{side} '{path}' is another file than it was then"
+                yield f"{side} '{path}' has changed since then"
 
 
 def _done_again(then: Mapping[str, Any], path: Path) -> Iterator[str]:
-    """Rewrite the input again with the options of then, in a folder that goes; a line for each difference.
+    """Rewrite the input again with the recorded options, in a temporary folder; a line for each difference.
 
     Whoever wrote the report chose its words: none of them names a place to write to, and code that they name runs only
     from a folder that the user trusts.
@@ -98,16 +98,16 @@ def _done_again(then: Mapping[str, Any], path: Path) -> Iterator[str]:
         now = json.loads(report.read_text(encoding="utf-8"))
     rewrites = [[[a[key] for key in SAME] for a in side["applied"]] for side in (then, now)]
     if rewrites[0] != rewrites[1]:
-        yield f"{len(rewrites[0])} rewrites were made then, and {len(rewrites[1])} or others are made now"
+        yield f"the rewrites differ: {len(rewrites[0])} then, {len(rewrites[1])} now"
     if now["undone"] != then["undone"]:
-        yield f"{len(then['undone'])} were undone then, and {len(now['undone'])} or others are undone now"
+        yield f"the undone rewrites differ: {len(then['undone'])} then, {len(now['undone'])} now"
     hashes = [[f["sha256"] for f in side["record"]["output"][:1]] for side in (then, now)]
     if hashes[0] and hashes[1] and hashes[0] != hashes[1]:
-        yield "what is written now has other bytes"
+        yield "the written model differs"
 
 
 def _texts(then: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The texts of the options of then, and for those that the record leaves out their defaults.
+    """The texts of the recorded options, and the defaults of those that the record omits.
 
     Raises UsageError where one is of another type, or names code in a folder that is not trusted.
     """
@@ -116,7 +116,7 @@ def _texts(then: Mapping[str, Any], path: Path) -> dict[str, Any]:
         text = next((recorded[name] for name in (o.name, o.old_name) if name in recorded), o.kind.default)
         if not o.kind.is_text(text):
             raise UsageError(
-                f"the record of '{path}' has the option '{o.name}' as {json.dumps(text)}, which it cannot be."
+                f"the record of '{path}' has an invalid value of the option '{o.name}': {json.dumps(text)}."
             )
         texts[o.name] = text
     texts["target"] = then["target"]

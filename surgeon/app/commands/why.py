@@ -1,4 +1,4 @@
-"""`surgeon why`: what an error of TensorRT means, which node it is about, what mends it, and what to type."""
+"""`surgeon why`: what an error of TensorRT means, which node it is about, what fixes it, and the command to type."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def run(args: argparse.Namespace) -> int:
     log = _log(args.log)
     found = why(log)
     if not found:
-        screen.line("not known: no line of this text is in surgeon's table of causes", "bad")
-        screen.line("surgeon check MODEL.onnx --target T says which nodes a TensorRT does not take", "dim")
+        screen.line("unknown: no line of this text is in surgeon's table of causes", "bad")
+        screen.line("next: surgeon check MODEL.onnx --target T lists the nodes that a TensorRT does not support", "dim")
         return FAILED
     named = Target.parse(args.target) if args.target else release_of(log)
     target = named or Target.default()
@@ -35,9 +35,7 @@ def run(args: argparse.Namespace) -> int:
         first = in_model(first, log, args.model, target)
     _print(first, args.model or MODEL, target, screen)
     if named is None:
-        screen.line(
-            f"the log does not say which TensorRT printed it: {target} is a guess, --target says another", "dim"
-        )
+        screen.line(f"the log does not name its TensorRT: {target} is a guess, --target names another", "dim")
     screen.table("also", ("cause", "line"), [(f.cause.name, f.line) for f in others if f.cause.weight > Weight.OPEN])
     return DONE
 
@@ -47,7 +45,7 @@ def _log(name: str) -> str:
     if name != "-":
         return Path(name).read_text(encoding="utf-8", errors="replace")
     if sys.stdin.isatty():
-        raise UsageError("name a file with what was printed, or pipe it in: trtexec ... 2>&1 | surgeon why")
+        raise UsageError("name a file with the log, or pipe it in: trtexec ... 2>&1 | surgeon why")
     return sys.stdin.read()
 
 
@@ -55,7 +53,7 @@ def _print(finding: Finding, model: str, target: Target, screen: Screen) -> None
     screen.line(f"{finding.cause.name}: {finding.cause.means}", "bad")
     if finding.says:
         screen.line(finding.says)
-    rows = [("line", finding.line), ("node", _node(finding)), ("mended by", _passes(finding, model, target))]
+    rows = [("line", finding.line), ("node", _node(finding)), ("fixed by", _passes(finding, model, target))]
     rows += [("what helps", finding.cause.helps), ("type", command(finding, model, str(target)))]
     for name, text in rows:
         if text:
@@ -67,7 +65,7 @@ def _node(finding: Finding) -> str:
 
 
 def _passes(finding: Finding, model: str, target: Target) -> str:
-    """The passes that rewrite the node; without the model, nothing is said of passes."""
+    """The passes that rewrite the node; empty without the model."""
     if model == MODEL or not finding.node:
         return ""
     return finding.mended_by or f"no pass rewrites this node for {target_name(str(target))}"
