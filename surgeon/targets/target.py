@@ -175,12 +175,17 @@ class Target:
 
     def unsupported(self, model: Model) -> Iterator[tuple[Node, Unsupported]]:
         """The nodes of a model, and of its bodies that are parsed, that are not supported."""
-        cuts = self._cuts(model)
-        unparsed = self.unparsed(model)
-        for node in (node for scope in model.scopes if scope not in unparsed for node in scope.live()):
-            why = self._why_refused(node, exactly=False) or self._why_not_written(node, cuts)
-            if why is not None:
-                yield node, why
+        cuts, unparsed = self._cuts(model), self.unparsed(model)
+        file_counts = self.has_other_types(model) or any(model.opset_in(s) > self.opset for s in model.scopes)
+        for scope in (scope for scope in model.scopes if scope not in unparsed):
+            opset = model.opset_in(scope)
+            asked = [key for key in scope.by_op if file_counts or not self.takes_every(key, opset)]
+            for node in scope.of(asked):
+                why = self._why_refused(node, exactly=False)
+                if why is None and file_counts:
+                    why = self._why_not_written(node, cuts)
+                if why is not None:
+                    yield node, why
 
     def refuses(self, node: Node, condition: Condition) -> str | None:
         """The reason why one condition refuses the node, or rounds its numbers; None where it does not."""
