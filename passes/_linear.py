@@ -273,6 +273,8 @@ def same_slope(b: Builder, x: Value, slope: np.ndarray, wanted: float) -> bool:
 def _eps(dtype: int) -> float:
     if dtype == TensorProto.BFLOAT16:
         return 2.0**-9
+    if not dtype:  # unknown: as strict as fp32
+        return 2.0**-24
     return max(float(np.finfo(helper.tensor_dtype_to_np_dtype(dtype)).eps) / 2, 2.0**-24)
 
 

@@ -364,8 +364,8 @@ def test_a_report_names_no_place_to_write(here: Path, capsys: Captured, monkeypa
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"passes": "mine"}, "the option 'passes' as \"mine\""),
-        ({"skip": [1]}, "the option 'skip' as [1]"),
+        ({"passes": "mine"}, "the option 'passes': \"mine\""),
+        ({"skip": [1]}, "the option 'skip': [1]"),
         ({"fp16": "yes"}, "the option 'fp16'"),
         ({"repair_eps": []}, "the option 'repair_eps'"),
         ({"verify": "never"}, "never"),

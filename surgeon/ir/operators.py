@@ -177,7 +177,7 @@ OPERATORS: dict[str, Operator] = {
     "LinearAttention": _("products rounds continuous"),
     "Log": _("elementwise rounds continuous rising bends"),
     "LogSoftmax": _("rounds continuous along", range=(-_INF, 0.0)),
-    "Loop": _("counts", limited=(0,)),
+    "Loop": _(limited=(0,)),
     "LpNormalization": _("normalizes rounds continuous along"),
     "LpPool": _("slides rounds continuous batch", range=_UP),
     "MatMul": _("products rounds continuous"),
