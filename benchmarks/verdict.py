@@ -124,14 +124,14 @@ def build(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> tuple[str, An
 def verdict(model: onnx.ModelProto, target: str = "rtx") -> list[tuple[str, str]]:
     """(operator, why) of the nodes that surgeon says are not taken."""
     from surgeon.ir.model import Model
-    from surgeon.pipeline.run import untaken
+    from surgeon.pipeline.run import judged
     from surgeon.targets.target import Target
 
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     indexed = Model(copy)
     ops = {n.label: n.op for s in indexed.scopes for n in s.live()}
-    return [(ops.get(d.node, ""), d.why) for d in untaken(indexed, Target.parse(target))]
+    return [(ops.get(d.node, ""), d.why) for d in judged(indexed, Target.parse(target))[0]]
 
 
 def numbers(network: Any, model: onnx.ModelProto, feeds: dict[str, np.ndarray], wanted: list[Any]) -> str:

@@ -161,7 +161,8 @@ class Report:
 
     undone          rewrites that failed their proof
     untaken         nodes of the result that the target does not support
-    untaken_before  how many nodes of the original it does not support
+    untaken_before  how many nodes of the original it does not support, or may not support
+    unknown         nodes of the result for which it is unknown whether the target supports them
     """
 
     surgeon: str
@@ -170,6 +171,7 @@ class Report:
     declined: list[Declined] = field(default_factory=list)
     undone: list[Declined] = field(default_factory=list)
     untaken: list[Declined] = field(default_factory=list)
+    unknown: list[Declined] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     verify: Verified = field(default_factory=lambda: Verified(mode="window", skipped=[]))
     ops_before: dict[str, int] = field(default_factory=dict)
@@ -186,7 +188,8 @@ class Report:
         self.undone = list(dict.fromkeys([*self.undone, *later.undone]))
         self.warnings = list(dict.fromkeys([*self.warnings, *later.warnings]))
         self.verify["skipped"] = [*self.verify["skipped"], *later.verify["skipped"]]
-        self.untaken, self.ops_after, self.opset_after = later.untaken, later.ops_after, later.opset_after
+        self.untaken, self.unknown = later.untaken, later.unknown
+        self.ops_after, self.opset_after = later.ops_after, later.opset_after
 
     @property
     def broken(self) -> bool:
@@ -229,6 +232,7 @@ class Report:
             "failed": self.failed,
             "undone": [d.to_json() for d in self.undone],
             "untaken": [d.to_json() for d in self.untaken],
+            "unknown": [d.to_json() for d in self.unknown],
             "untaken_before": self.untaken_before,
             "warnings": [*self.warnings, *(f"{d.node}: unsupported by {self.target}: {d.why}" for d in self.untaken)],
             "verify": dict(self.verify),
@@ -265,6 +269,7 @@ class Report:
         rows = _shown("applied", applied)
         rows += _shown("undone", [(d.node, d.why) for d in self.undone])
         rows += _shown("unsupported", [(d.node, d.why) for d in self.untaken])
+        rows += _shown("unknown", [(d.node, d.why) for d in self.unknown])
         if self.verify.get("failed"):
             rows.append(("whole models", "", self.verify["failed"]))
         return rows + _shown("warning", [("", w) for w in self.warnings])

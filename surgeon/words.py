@@ -39,8 +39,8 @@ def size_text(count: int) -> str:
 def _taken(report: Report) -> str:
     """How many nodes the target supports now, and how many it supported before."""
     name, after, before = target_name(report.target), report.nodes_after, report.nodes_before
-    stay = len(report.untaken)
-    took = before - report.untaken_before
+    unknown, took = len(report.unknown), before - report.untaken_before
+    stay = len(report.untaken) + unknown
     if not stay and not report.untaken_before:
         all_before = f"all {before}" if before > 1 else "1 of 1"
         return f"{name} supports {_all(after)}" + (f" ({all_before} before)" if before != after else "")
@@ -48,8 +48,9 @@ def _taken(report: Report) -> str:
         return f"{name} supports {_all(after)} ({took} of {before} before)"
     unchanged = (after - stay, after) == (took, before)
     was = "unchanged" if unchanged else f"{took} of {before} before"
-    gpu = "" if report.refused else f"; the GPU runs {stay}"
-    return f"{name} supports {after - stay} of {after} nodes ({was}){gpu}"
+    gpu = f"; the GPU runs {stay - unknown}" if report.untaken and not report.refused else ""
+    unsure = f"; {unknown} {'is' if unknown == 1 else 'are'} unknown" if unknown else ""
+    return f"{name} supports {after - stay} of {after} nodes ({was}){gpu}{unsure}"
 
 
 def _all(nodes: int) -> str:

@@ -30,15 +30,15 @@ def model(body: str, opset: int = 17, ir: int = 8, extra: str = "") -> onnx.Mode
 
 
 def refusal(target: Target, node: Node, *, exactly: bool = False) -> str | None:
-    """Why a target refuses a node, whatever types and opset its model has; None where it does not."""
+    """Why a target is known to refuse a node, whatever types and opset its model has; None where it is not."""
     found = target.why_unsupported(node, rewriting=True, exactly=exactly)
-    return None if found is None else found.reason
+    return found.reason if found is not None and found.known else None
 
 
 def unsupported(target: Target, node: Node, kind: Kind) -> str | None:
-    """Why a target does not support a node in its file, where the reason is of one kind."""
+    """Why a target is known not to support a node in its file, where the reason is of one kind."""
     found = target.why_unsupported(node)
-    return found.reason if found is not None and found.kind is kind else None
+    return found.reason if found is not None and found.known and found.kind is kind else None
 
 
 def a_pass(name: str, *rules: Rule, doc: str = "For a test.") -> Pass:

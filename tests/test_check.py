@@ -112,7 +112,7 @@ def test_what_the_parser_alone_refuses_is_not_taken(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a table that has nothing against the node."""
-    monkeypatch.setattr("surgeon.pipeline.check.untaken", lambda model, target: [])
+    monkeypatch.setattr("surgeon.pipeline.check.judged", lambda model, target: ([], []))
     file = write(tmp_path, REFUSED)
     assert main(["check", file, "--target", "rtx", "--no-parser"]) == 0
     capsys.readouterr()

@@ -10,7 +10,7 @@ from onnx import TensorProto, numpy_helper, parser
 import surgeon
 from surgeon.ir.model import Model
 from surgeon.ir.run import Runner
-from surgeon.pipeline.run import untaken
+from surgeon.pipeline.run import judged
 from surgeon.targets.clamping import HIGHEST, LOWEST
 from surgeon.targets.target import Target
 
@@ -51,7 +51,7 @@ NOTICED = {
 @pytest.mark.parametrize("text", UNNOTICED.values(), ids=UNNOTICED)
 def test_what_notices_nothing_is_taken(text: str) -> None:
     model = parser.parse_model(HEAD + text)
-    assert untaken(Model(model), Target.parse("8.4")) == []
+    assert judged(Model(model), Target.parse("8.4")) == ([], [])
     assert _agree(model, _cut(model))
 
 

@@ -51,7 +51,8 @@ def refusing(example: Example, op: str) -> list[Target]:
     """The targets that give an example's reason."""
     node = node_of(example.refused, op, example.opset)
     asked = ON_DLA if example.targets.startswith("dla ") else [*RELEASES, ON_RTX]
-    return [t for t in asked if t.imports(op) and refusal(t, node, exactly=True) == example.why]
+    found = [(t, t.why_unsupported(node, rewriting=True, exactly=True)) for t in asked if t.imports(op)]
+    return [t for t, why in found if why is not None and why.reason == example.why]
 
 
 def test_every_condition_has_an_example_for_every_operator() -> None:
@@ -75,9 +76,8 @@ def test_a_condition_answers_from_its_first_release_to_its_last(name: str, op: s
     if example.beside is None:  # another condition may say it first
         alike = [c for c in CONDITIONS if covered(c, op) and c.check(node) == example.why]
         assert found and set(found) <= {t for c in alike for t in covered(c, op)}
-        assert all(
-            refusal(t, node, exactly=True) is not None for c in named(name, op) if c in alike for t in covered(c, op)
-        )
+        asked = [t for c in named(name, op) if c in alike for t in covered(c, op)]
+        assert all(t.why_unsupported(node, rewriting=True, exactly=True) is not None for t in asked)
         return
     words = [span([t for t in found if not t.rtx]), "rtx" * (ON_RTX in found)]
     assert "dla " * dla + ", ".join(filter(None, words)) == example.targets
@@ -96,7 +96,11 @@ def covered(condition: Condition, op: str) -> list[Target]:
     """The targets that import an operator and that a condition holds for."""
     asked = [*RELEASES, ON_RTX, *ON_DLA] if condition.scopes[0].targets.dla else [*RELEASES, ON_RTX]
     where = [scope.targets for scope in condition.scopes if op in scope.operators]
-    return [t for t in asked if t.imports(op) and any(r.covers(t.version, rtx=t.rtx, dla=t.dla) for r in where)]
+    return [t for t in asked if t.imports(op) and any(is_in(t, r) for r in where)]
+
+
+def is_in(t: Target, where: releases.Range) -> bool:
+    return where.doubts(t.version, rtx=t.rtx) if where.doubt else where.covers(t.version, rtx=t.rtx, dla=t.dla)
 
 
 @pytest.mark.parametrize(("name", "op", "example"), CASES)
@@ -122,3 +126,31 @@ def test_an_attention_with_heads_of_unknown_size_is_taken() -> None:
     text = "(float16[1,2,2,N] q, float16[1,2,2,N] k) => (float16[1,2,2,N] y) { y = Attention (q, k, k) }"
     assert refusal(ON_RTX, node_of(text, "Attention", 23)) is None
     assert refusal(ON_RTX, node_of(text.replace("N]", "8]"), "Attention", 23)) == "there is no kernel for heads of 8"
+
+
+IN_DOUBT = ["9.3", "10.13", "10.14", "10.16", "11.0", "11.4"]
+
+
+@pytest.mark.parametrize(
+    ("text", "opset", "doubted"),
+    [
+        ("(q, k, k, m) @ is_causal = 1", 23, "10.14 10.16 11.0 11.4"),  # measured with TensorRT-RTX
+        ("(q, k, k, m)", 23, "10.14 10.16"),  # documented
+        ("(q, k, k, n)", 23, ""),
+        ("(t, u, u) @ q_num_heads = 2, kv_num_heads = 2", 23, "10.14 10.16"),
+    ],
+)
+def test_of_what_tensorrt_rtx_refuses_nothing_is_known_of_the_releases_beside_it(
+    text: str, opset: int, doubted: str
+) -> None:
+    require_opset(opset)
+    call, _, attrs = text.partition(" @ ")
+    inputs = "float16[1,2,4,16] q, float16[1,2,4,16] k, float16[4,4] m, float16[1,1,4,4] n, float16[1,4,32] t, float16[1,4,32] u"
+    node = node_of(
+        f"({inputs}) => (float16[] y) {{ y = Attention <{attrs}> {call} }}".replace(" <>", ""), "Attention", 23
+    )
+    found = {t: Target.parse(t).why_unsupported(node) for t in IN_DOUBT}
+    assert " ".join(t for t, why in found.items() if why is not None and not why.known) == doubted
+    assert all(
+        why is None for t, why in found.items() if t not in doubted.split() and Target.parse(t).imports("Attention")
+    )

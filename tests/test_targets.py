@@ -316,7 +316,7 @@ def test_tables_speak_of_releases_with_a_row() -> None:
             "nonpad_kv_seqlen is not read",
         ),
         (
-            "(float[1,1,3] x) => (float[1,1,2] y) { y = LpPool <kernel_shape = [2], strides = [2], ceil_mode = 1> (x) }",
+            "(float[1,1,3,1] x) => (float[] y) { y = LpPool <kernel_shape = [2, 1], strides = [2, 1], ceil_mode = 1> (x) }",
             18,
             "divided by its part",
         ),
@@ -346,7 +346,11 @@ def test_what_was_measured_with_tensorrt_rtx_alone_is_said_of_it_alone(body: str
     require_opset(opset)
     node = last(body, opset)
     assert why in (refusal(Target.parse("rtx"), node) or "")
-    assert why not in (refusal(Target.parse("11.4"), node) or "")
+    later = Target.parse("11.4").why_unsupported(node)
+    earlier = Target.parse("10.13")
+    assert not earlier.imports(node.op) or why not in (refusal(earlier, node) or "")
+    assert later is not None and not later.known and why in later.reason
+    assert later.reason.endswith("measured with TensorRT-RTX 1.7.1, not with TensorRT 11.4")
 
 
 @pytest.mark.parametrize(

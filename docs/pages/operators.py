@@ -125,8 +125,11 @@ def state(op: str, target: Target) -> str:
     imported = op in tables.DLA_NATIVE if target.dla else op in tables.importers(target.version, target.rtx)
     if not imported:
         return "no"
-    scopes = (s for c in said_of(op) for s in c.scopes if op in s.operators)
-    conditional = any(s.targets.covers(target.version, rtx=target.rtx, dla=target.dla) for s in scopes)
+    ranges = [s.targets for c in said_of(op) for s in c.scopes if op in s.operators]
+    conditional = any(
+        r.covers(target.version, rtx=target.rtx, dla=target.dla) or r.doubts(target.version, rtx=target.rtx)
+        for r in ranges
+    )
     return "if" if conditional or op in tables.constant_inputs(target.version, target.rtx) else "yes"
 
 

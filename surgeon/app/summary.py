@@ -40,6 +40,7 @@ def print_report(
     shown = report.declined if declined is None else declined
     screen.table("declined", ("pass", "node", "why"), _entries(shown, each), "warn")
     _print_untaken(report.untaken, cures, screen, each)
+    screen.table("unknown", ("node", "why"), [(r[1], r[2]) for r in _entries(report.unknown, each)], "warn")
     screen.table("warning", ("",), [(w,) for w in (report.warnings if each else merged(report.warnings))], "warn")
 
 

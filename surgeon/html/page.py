@@ -70,6 +70,7 @@ def render(
             "bad",
             cures,
         ),
+        _entries("Unknown", "Whether the target supports these nodes is unknown.", report.unknown, "warn"),
         _warnings(report.warnings),
         _precision(precision) if precision is not None else "",
         _rewrites(report.applied),
@@ -92,6 +93,7 @@ def notebook(report: Report) -> str:
         f"<p><b>{escape(answer(report))}</b> {_state(report)}</p>",
         _entries("Undone", "", report.undone, "bad"),
         _entries("Unsupported", "", report.untaken, "bad"),
+        _entries("Unknown", "", report.unknown, "warn"),
         _warnings(report.warnings),
         _rewrites(report.applied),
         _operators(report),
@@ -144,6 +146,7 @@ def _contents(report: Report, precision: Precision | None) -> str:
     counts = [
         ("undone", "Undone", len(report.undone)),
         ("unsupported", "Unsupported", len(report.untaken)),
+        ("unknown", "Unknown", len(report.unknown)),
         ("warnings", "Warnings", len(report.warnings)),
         ("precision", "Precision", int(precision is not None)),
         ("rewrites", "Rewrites", len(report.applied)),

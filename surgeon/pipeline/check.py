@@ -8,11 +8,10 @@ from surgeon.ir.model import Model
 from surgeon.pipeline.cure import cures
 from surgeon.pipeline.option import of_model
 from surgeon.pipeline.options import CheckOptions, Options
-from surgeon.pipeline.run import untaken
+from surgeon.pipeline.run import judged
 from surgeon.pipeline.session import rewrite_source
 from surgeon.pipeline.source import ModelLike, Source
 from surgeon.report import Report, counted, target_name
-from surgeon.targets.sureness import unknown
 from surgeon.targets.target import Target
 from surgeon.visible import visible
 from surgeon.words import QUOTED
@@ -67,7 +66,8 @@ class Checked:
     def __repr__(self) -> str:
         name = target_name(self.target)
         if not self.untaken:
-            lines = [f"Checked: {name} supports every node, according to surgeon's table"]
+            but = f" except {counted(len(self.unknown), 'unknown node')}" if self.unknown else ""
+            lines = [f"Checked: {name} supports every node{but}, according to surgeon's table"]
         else:
             lines = [f"Checked: {name} does not support {counted(len(self.untaken), 'node')}"]
         for found in self.untaken[:MOST_SHOWN]:
@@ -87,10 +87,10 @@ def check(model: ModelLike, options: CheckOptions) -> Checked:
     """
     source, asked = Source(model), Options.checked(options)
     file = source.model()
-    refused = untaken(file, asked.target)
+    refused, unknown = judged(file, asked.target)
     result = rewrite_source(source, asked)
     report = result.report
-    mending = _mended_by(report, file) if refused else {}
+    mending = _mended_by(report, file) if refused or unknown else {}
     ops, makers = _operators(file), _makers(file)
 
     def mender(node: str, why: str) -> str:
@@ -106,8 +106,7 @@ def check(model: ModelLike, options: CheckOptions) -> Checked:
         Untaken(d.node, ops.get(d.node, ""), d.why, by, d.on_gpu, "" if by else curing.get(d.node, ""))
         for d, by in zip(refused, menders, strict=True)
     ]
-    named = {d.node for d in refused}
-    unsure = [Untaken(node.label, node.op, why) for node, why in unknown(file, asked.target) if node.label not in named]
+    unsure = [Untaken(d.node, ops.get(d.node, ""), d.why, mender(d.node, d.why)) for d in unknown]
     rewrites = {g.pass_name: g.times for g in report.groups()}
     return Checked(str(asked.target), found, report.warnings, unsure, rewrites)
 
@@ -139,5 +138,5 @@ def _mended_by(report: Report, file: Model) -> dict[str, str]:
         changed = [made_by[v.name] for v in node.inputs if v is not None and v.name in made_by]
         if changed and node.label not in found:
             found[node.label] = "+".join(dict.fromkeys(changed))
-    still = {d.node for d in report.untaken}
+    still = {d.node for d in (*report.untaken, *report.unknown)}
     return {name: passes for name, passes in found.items() if name not in still}

@@ -18,6 +18,7 @@ from surgeon.rules.driver import Driver, operators
 from surgeon.rules.meaning import attach, with_functions
 from surgeon.rules.window import Rewrite
 from surgeon.targets.interface import refused
+from surgeon.targets.sureness import unknown
 from surgeon.targets.target import Target
 from surgeon.version import __version__
 
@@ -99,7 +100,7 @@ class Run:
         """All rewrites but the excluded ones, on a fresh copy of the model."""
         options, model = self.options, self.source.model()
         if self._untaken_before is None:
-            self._untaken_before = len(untaken(model, options.target))
+            self._untaken_before = sum(map(len, judged(model, options.target)))
         driver = Driver(
             model,
             options.selected,
@@ -232,13 +233,15 @@ class Run:
         unproved = [r.root.label for r in driver.rewrites if r.max_error is None]
         failed = {(d.pass_name, d.node) for d in (*self.undone, *self.unproved)}
         refused = [d for d in self._refused if (d.pass_name, d.node) in failed]  # a pass that failed is not asked again
+        refused_now, unknown_now = judged(driver.model, options.target)
         report = Report(
             surgeon=__version__,
             target=str(options.target),
             applied=[Applied(r.name, r.strategy, r.root.label, r, r.max_error) for r in records],
             declined=list(dict.fromkeys([*self.unproved, *refused, *driver.declined])),
             undone=list(self.undone),
-            untaken=untaken(driver.model, options.target),
+            untaken=refused_now,
+            unknown=unknown_now,
             warnings=list(dict.fromkeys([*driver.warnings, *(w for r in driver.rewrites for w in r.warnings)])),
             verify=Verified(mode=options.verify, skipped=unproved if options.proves else []),
             ops_before=driver.before,
@@ -284,13 +287,19 @@ def has_float64(model: Model) -> bool:
     return any(TensorProto.DOUBLE in found for found in (ends, held, casts))
 
 
-def untaken(model: Model, target: Target) -> list[Declined]:
-    """The nodes of the main graph and its bodies that the target does not take, with the reason."""
+def judged(model: Model, target: Target) -> tuple[list[Declined], list[Declined]]:
+    """The nodes of a model and its bodies that the target does not support, and the unknown ones, with the reason."""
     gpu = replace(target, dla=False)
-    found = [Declined("", "", why) for why in refused(model)]
+    untaken, doubted = [Declined("", "", why) for why in refused(model)], []
     for node, why in target.unsupported(model):
-        found.append(Declined("", node.label, why.reason, target.dla and gpu.why_unsupported(node) is None))
-    return found
+        if why.known:
+            on_gpu = target.dla and gpu.why_unsupported(node) is None
+            untaken.append(Declined("", node.label, why.reason, on_gpu))
+        else:
+            doubted.append(Declined("", node.label, why.reason))
+    named = {d.node for d in untaken}
+    unseen = [Declined("", node.label, why) for node, why in unknown(model, target) if node.label not in named]
+    return untaken, [*doubted, *unseen]
 
 
 def _declined(record: Rewrite, why: str) -> Declined:

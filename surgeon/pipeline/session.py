@@ -17,7 +17,7 @@ from surgeon.ir.model import Model
 from surgeon.pipeline.interop import GraphRule, Outcome, run_graph_rules, to_graphsurgeon
 from surgeon.pipeline.options import Options
 from surgeon.pipeline.prepared import prepared
-from surgeon.pipeline.run import Run, compare_whole, untaken
+from surgeon.pipeline.run import Run, compare_whole, judged
 from surgeon.pipeline.source import ModelLike, Source
 from surgeon.proof.cache import ProofCache, place_of_proofs
 from surgeon.report import Report
@@ -160,8 +160,8 @@ def _describe_again(result: Result, source: Source, options: Options) -> None:
     report, model = result.report, Model(result.model, source.base)
     original = source.model()
     report.ops_before = operators(original)
-    report.untaken_before = len(untaken(original, options.target))
+    report.untaken_before = sum(map(len, judged(original, options.target)))
     report.ops_after = operators(model)
-    report.untaken = untaken(model, options.target)
+    report.untaken, report.unknown = judged(model, options.target)
     if options.verify == "full":
         compare_whole(source, result.model, options, report)

@@ -13,7 +13,7 @@ from surgeon.ir.files import check_writable
 from surgeon.ir.model import Model
 from surgeon.pipeline.option import P, R, R_co, by_keyword, of_model
 from surgeon.pipeline.options import Options, RewriteOptions
-from surgeon.pipeline.run import untaken
+from surgeon.pipeline.run import judged
 from surgeon.pipeline.session import Result, rewrite_source
 from surgeon.pipeline.source import ModelLike, Source
 from surgeon.report import Report
@@ -91,7 +91,8 @@ def _converted(result: Result, options: Options) -> Result:
         half = to_half(again.model, original=result.model)
         result.report.follow(again.report)
     written = Model(half.model)
-    result.report.ops_after, result.report.untaken = operators(written), untaken(written, options.target)
+    result.report.ops_after = operators(written)
+    result.report.untaken, result.report.unknown = judged(written, options.target)
     return Result(half.model, result.report, files=result.files, precision=half)
 
 

@@ -5,7 +5,7 @@ Nobody else compares version numbers: a range is asked whether it covers a targe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Version = tuple[int, ...]
 
@@ -28,6 +28,7 @@ RELEASES: tuple[Version, ...] = (
     *((11, minor) for minor in range(5)),
 )
 FIRST, LAST = RELEASES[0], RELEASES[-1]
+BESIDE_RTX: Version = (10, 14)  # the first release of the time of the TensorRT-RTX that was measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +36,28 @@ class Range:
     """The targets that something holds for: releases of TensorRT, TensorRT-RTX, or DLA.
 
     `releases` are rows of the table, in order. `rtx` adds TensorRT-RTX, which has no row of its own. With `dla`
-    it holds for DLA and nothing else; where a release holds without, it holds for DLA too.
+    it holds for DLA and nothing else; where a release holds without, it holds for DLA too. What holds for TensorRT-RTX
+    is unknown for the releases of its time that are not listed, unless `alone` is set. With `doubt` it is unknown for
+    `releases`, too.
     """
 
     releases: tuple[Version, ...] = ()
     rtx: bool = False
     dla: bool = False
+    alone: bool = False
+    doubt: bool = False
 
     def covers(self, version: Version, *, rtx: bool = False, dla: bool = False) -> bool:
         """Whether it holds for the target with this row of the table."""
-        if self.dla:
-            return dla
+        if self.dla or self.doubt:
+            return dla and not self.doubt
         return self.rtx if rtx else version in self.releases
+
+    def doubts(self, version: Version, *, rtx: bool = False) -> bool:
+        """Whether it is unknown if it holds for the target with this row of the table."""
+        if self.doubt:
+            return version in self.releases and not rtx
+        return self.rtx and not (rtx or self.alone) and version >= BESIDE_RTX and version not in self.releases
 
     def __str__(self) -> str:
         if self.dla:
@@ -58,6 +69,11 @@ class Range:
 def between(first: Version, last: Version, *, rtx: bool = False) -> Range:
     """The releases from `first` to `last`, both included. Raises ValueError where one has no row in the table."""
     return Range(RELEASES[RELEASES.index(first) : RELEASES.index(last) + 1], rtx)
+
+
+def in_doubt(first: Version, last: Version) -> Range:
+    """The releases from `first` to `last`, whose documentation and source do not agree."""
+    return replace(between(first, last), doubt=True)
 
 
 def since(*first: int, rtx: bool = False) -> Range:
@@ -73,6 +89,7 @@ def up_to(*last: int) -> Range:
 EVERY_RELEASE = between(FIRST, LAST)
 EVERYWHERE = between(FIRST, LAST, rtx=True)
 RTX = Range(rtx=True)
+RTX_ALONE = Range(rtx=True, alone=True)  # a source says that the releases support it
 DLA = Range(dla=True)
 
 

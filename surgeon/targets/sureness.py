@@ -37,7 +37,8 @@ def unknown(model: Model, target: Target) -> list[tuple[Node, str]]:
 
 
 def _why_unknown(node: Node, target: Target) -> str | None:
-    if plugins.names_plugin(node) and node.op not in plugins.STOCK and target.plugins:
+    own = node.proto.domain == plugins.OWN_DOMAIN
+    if plugins.names_plugin(node) and not own and node.op not in plugins.STOCK and target.plugins:
         return "a plugin: whether it is there, and what it takes, its library says"
     if not target.imports(node.op) or target.takes_every(node.key):
         return None

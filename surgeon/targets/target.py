@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from surgeon.targets import calls, clamping, contrib, dtypes, names, newer, plug
 from surgeon.targets.condition import Check, Condition, input_of, is_weights, opset_of
 from surgeon.targets.conditions import CONDITIONS, dla, pads, shapes
 from surgeon.targets.installed import installed_version
-from surgeon.targets.releases import FIRST, LAST, Range, Version, dotted, row_of
+from surgeon.targets.releases import BESIDE_RTX, FIRST, LAST, Range, Version, dotted, row_of
 from surgeon.targets.unsupported import Kind, Unsupported
 
 DEFAULT = "10.9"
@@ -147,8 +147,9 @@ class Target:
         return tables.SHAPE_INPUTS if self.has(shapes.shape_tensor_rank) else {}
 
     def has(self, condition: Condition) -> bool:
-        """Whether a condition holds for this target, for some operator."""
-        return any(self._in(scope.targets) for scope in condition.scopes)
+        """Whether a condition holds for this target, for some operator, or may hold."""
+        ranges = [scope.targets for scope in condition.scopes]
+        return any(self._in(r) or r.doubts(self.version, rtx=self.rtx) for r in ranges)
 
     def imports(self, op: str) -> bool:
         """Whether the parser has an importer of its own for this ONNX operator."""
@@ -190,7 +191,8 @@ class Target:
     def refuses(self, node: Node, condition: Condition) -> str | None:
         """The reason why one condition refuses the node, or rounds its numbers; None where it does not."""
         found = _table(self.version, self.rtx, self.dla, opset_of(node)).importers.get(node.key)
-        if found is None or condition.check not in (*found.checks, *found.rounding):
+        doubted = () if found is None else (check for check, _ in found.doubted)
+        if found is None or condition.check not in (*found.checks, *found.rounding, *doubted):
             return None
         return condition.check(node)
 
@@ -200,7 +202,7 @@ class Target:
         `opset` is the lowest that the nodes are read with.
         """
         found = _table(self.version, self.rtx, self.dla, opset).importers.get(key)
-        return found is not None and not found.checks and not found.constant_inputs and not found.rounding
+        return found is not None and not any((found.checks, found.constant_inputs, found.rounding, found.doubted))
 
     def has_other_types(self, model: Model) -> bool:
         """Whether a model has tensors of a type that not every release knows, or numbers that this parser cuts."""
@@ -227,8 +229,16 @@ class Target:
             why = check(node)
             if why is not None:
                 return Unsupported(Kind.NODE, why)
+        for check, is_measured in importer.doubted:
+            why = check(node)
+            if why is not None:
+                return self._doubt(Kind.NODE, why) if is_measured else Unsupported(Kind.NODE, why, known=False)
         rounding = importer.rounding if exactly else ()
         return next((Unsupported(Kind.ROUNDED, why) for check in rounding if (why := check(node)) is not None), None)
+
+    def _doubt(self, kind: Kind, why: str) -> Unsupported:
+        measured = f"measured with TensorRT-RTX {tables.RTX_MEASURED}, not with TensorRT {dotted(self.version)}"
+        return Unsupported(kind, f"{why}; {measured}", known=False)
 
     def _why_not_written(self, node: Node, cuts: bool) -> Unsupported | None:
         """Why a node that the parser imports is not supported in a file of its types and its opset."""
@@ -238,7 +248,11 @@ class Target:
         if why is not None:
             return Unsupported(Kind.TYPE, why)
         why = newer.why_newer(node, self.opset, refused=False) if self.lowers_opset else None
-        return None if why is None else Unsupported(Kind.OPSET, why)
+        if why is not None:
+            return Unsupported(Kind.OPSET, why)
+        doubted = self.version >= BESIDE_RTX and not self.rtx
+        why = dtypes.why_mistyped(node, self.version, rtx=True) if doubted else None
+        return None if why is None else self._doubt(Kind.TYPE, why)
 
     def unparsed(self, model: Model) -> set[Graph]:
         """The bodies that are not parsed: branches that an If never takes, by a condition that stands in the file.
@@ -278,11 +292,16 @@ class Target:
 
 
 class Importer(NamedTuple):
-    """What a target asks of the nodes of one operator that it imports."""
+    """What a target asks of the nodes of one operator that it imports.
+
+    `rounding` are the checks for nodes that are supported and rounded. `doubted` are those for which it is unknown
+    whether they hold, each with True if TensorRT-RTX was measured.
+    """
 
     constant_inputs: tuple[int, ...]
     checks: tuple[Check, ...]
     rounding: tuple[Check, ...]
+    doubted: tuple[tuple[Check, bool], ...]
 
 
 class Table(NamedTuple):
@@ -298,22 +317,26 @@ class Table(NamedTuple):
 @cache
 def _table(version: Version, rtx: bool, dla: bool, opset: int) -> Table:
     """The table of a target for nodes of one opset, made once: every node of a model is held against it."""
-    found: dict[str, list[Condition]] = {op: [] for op in tables.importers(version, rtx)}
-    scopes = ((condition, scope) for condition in CONDITIONS for scope in condition.scopes)
-    asked = ((condition, scope) for condition, scope in scopes if condition.asks_at(opset))
-    in_force = ((condition, scope) for condition, scope in asked if scope.targets.covers(version, rtx=rtx, dla=dla))
-    for condition, op in ((condition, op) for condition, scope in in_force for op in scope.operators):
-        if op in found:
-            found[op].append(condition)
+    held: dict[str, list[Condition]] = {op: [] for op in tables.importers(version, rtx)}
+    doubted: dict[str, dict[Condition, bool]] = {op: {} for op in held}
+    scopes = ((condition, scope) for condition in CONDITIONS if condition.asks_at(opset) for scope in condition.scopes)
+    for condition, where in scopes:
+        for op in (op for op in where.operators if op in held):
+            if where.targets.covers(version, rtx=rtx, dla=dla):
+                held[op].append(condition)
+            elif where.targets.doubts(version, rtx=rtx):
+                doubted[op][condition] = not where.targets.doubt
     constants = tables.constant_inputs(version, rtx)
-    importers = {op: _importer(constants.get(op, ()), conditions) for op, conditions in found.items()}
+    importers = {op: _importer(constants.get(op, ()), held[op], doubted[op]) for op in held}
     lowers = tables.LOWERING.covers(version, rtx=rtx, dla=dla)
     return Table(importers, tables.opset_of(version) if lowers else 0)
 
 
-def _importer(constant_inputs: tuple[int, ...], conditions: list[Condition]) -> Importer:
-    refusing = tuple(condition.check for condition in conditions if not condition.rounds)
-    return Importer(constant_inputs, refusing, tuple(condition.check for condition in conditions if condition.rounds))
+def _importer(constant_inputs: tuple[int, ...], held: list[Condition], doubted: Mapping[Condition, bool]) -> Importer:
+    refusing = tuple(condition.check for condition in held if not condition.rounds)
+    rounding = tuple(condition.check for condition in held if condition.rounds)
+    others = tuple((condition.check, measured) for condition, measured in doubted.items() if condition not in held)
+    return Importer(constant_inputs, refusing, rounding, others)
 
 
 def _branch_left_out(node: Node) -> Graph | None:

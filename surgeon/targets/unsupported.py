@@ -24,10 +24,14 @@ class Kind(Enum):
 
 
 class Unsupported(NamedTuple):
-    """Why a node is not supported: the kind, and the reason, a part of a sentence without a full stop."""
+    """Why a node is not supported: the kind, and the reason, a part of a sentence without a full stop.
+
+    known  False if the node may be supported all the same: TensorRT-RTX alone was measured, or the sources differ
+    """
 
     kind: Kind
     reason: str
+    known: bool = True
 
     def __str__(self) -> str:
         return self.reason

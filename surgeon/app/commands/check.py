@@ -164,7 +164,7 @@ def _print(verdict: FileVerdict, screen: Screen) -> None:
         return
     _print_nodes(verdict, screen)
     screen.line(_sentence(verdict), "good" if verdict.taken else "bad")
-    if any(u.mended_by for u in verdict.checked.untaken):
+    if any(u.mended_by for u in (*verdict.checked.untaken, *verdict.checked.unknown)):
         screen.command(f"  surgeon fix {shlex.quote(verdict.file)} --for {verdict.target}")
 
 

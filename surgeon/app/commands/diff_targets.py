@@ -27,11 +27,13 @@ def run(args: argparse.Namespace) -> int:
     _print_nodes("unsupported now: ", _only(after, before), screen, "bad")
     _print_nodes("supported now; before: ", _only(before, after), screen, "good")
     _print_nodes("unsupported by both: ", _both(before, after), screen, "warn")
+    _print_nodes("unknown: ", after.unknown, screen, "warn")
     screen.table("rewrite", ("pass", "before", "now"), list(_passes(before, after)), plain=("{}", "{}x ->", "{}x"))
     lost = _only(after, before)
     name = target_name(str(new))
     if not lost:
-        screen.line(f"{name} supports every node that {target_name(str(old))} supports ({basis(new)})", "good")
+        but = f" except {counted(len(after.unknown), 'unknown node')}" if after.unknown else ""
+        screen.line(f"{name} supports every node that {target_name(str(old))} supports{but} ({basis(new)})", "good")
         return DONE
     rewrite = f"surgeon rewrite {shlex.quote(args.model)} OUT.onnx --target {new}"
     screen.line(

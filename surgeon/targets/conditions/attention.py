@@ -7,7 +7,7 @@ from onnx import TensorProto
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import Shape
 from surgeon.targets.condition import condition, dtype_name, dtype_of, handed_on, input_of, shape_of
-from surgeon.targets.releases import RTX, since
+from surgeon.targets.releases import RTX, in_doubt, since
 from surgeon.targets.rows import above, other_than, refuses
 
 # fmt: off
@@ -21,9 +21,17 @@ ROWS = (
     *(refuses("Attention", RTX, attr={name: above(-1)}, reason="{name} is not read: it would attend to every key",
               source="measured with TensorRT-RTX alone")
       for name in ("left_window_size", "right_window_size")),
-    refuses("Attention", RTX, given="softmax_precision",
-            source="measured with TensorRT-RTX 1.7.1: Setting softmax precision is not supported in TensorRT "
-                   "Attention"),
+    refuses("Attention", since(10, 14, rtx=True), given="softmax_precision",
+            source="onnx-tensorrt@5ab48c5 onnxOpCheckers.cpp: Setting softmax precision is not supported in TensorRT "
+                   "Attention; measured with TensorRT-RTX 1.7.1"),
+    refuses("Attention", in_doubt((10, 14), (10, 16)), rank=3,
+            reason="queries, keys and values of three dimensions: NVIDIA documents four up to 10.16, and the parser's "
+                   "source reads three from 10.15 on",
+            section="6", source="operators.md@6bde659; AttentionHelpers.cpp@fa5aa9f reshapeQKVTensor"),
+    refuses("Attention", in_doubt((10, 14), (10, 16)), input=3, rank=other_than(4),
+            reason="a mask of {rank}: NVIDIA documents four up to 10.16, and the parser's source reads fewer from "
+                   "10.15 on",
+            section="6", source="operators.md@6bde659; AttentionHelpers.cpp@fa5aa9f convertToMaskTensor"),
     refuses("Attention", RTX, attr={"is_causal": other_than(0)}, given=3,
             reason="a mask together with is_causal is refused",
             source="measured with TensorRT-RTX alone: IAttention::setMask, CausalMaskKind"),

@@ -17,7 +17,7 @@ from surgeon.targets.condition import (
     rank_of,
     shape_of,
 )
-from surgeon.targets.releases import RTX, between, since, up_to
+from surgeon.targets.releases import RTX, RTX_ALONE, between, since, up_to
 from surgeon.targets.rows import below, other_than, refuses
 
 # fmt: off
@@ -30,8 +30,8 @@ ROWS = (
             source='onnx-tensorrt@eb43908: !attrs.count("reduction")'),
     refuses("ScatterND", since(10, 9, rtx=True), attr={"reduction": other_than("none")},
             section="6", source='onnx-tensorrt@d5dce67: mode == "none"'),
-    refuses("ScatterElements", RTX, attr={"reduction": other_than("none")},
-            source="measured with TensorRT-RTX: Unsupported reduction type"),
+    refuses("ScatterElements", RTX_ALONE, attr={"reduction": other_than("none")}, section="6",
+            source="measured with TensorRT-RTX: Unsupported reduction type; the releases make a plugin of it"),
     refuses("NonMaxSuppression", between((8, 0), (8, 4)),
             reason="this parser makes a plugin of it that returns other rows, and always as many", section="6",
             source="measured with TensorRT 8.4.1: rows by score, of all classes together, and repeated behind the last "
