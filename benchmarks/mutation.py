@@ -429,7 +429,7 @@ def _case(case: Any, folders: tuple[str, ...]) -> Any:
     said = bool(reasons) if silent else any(case.why in why for why in reasons)
     again = surgeon.rewrite(result.model, **options)
     final = _bytes(again.model) == _bytes(result.model)
-    spelt = any("no shorter spelling" in d.why for d in again.report.declined)
+    spelt = any("already as short" in d.why for d in again.report.declined)
     canonical = _short(casefile.canonical(result.model))
     warned = [any(words in warning for warning in result.report.warnings) for words in case.warns]
     proved = not _meant(result.model) or len(surgeon.rewrite(case.model, **case.options, passes=folders).report.applied)

@@ -86,9 +86,9 @@ def _squeeze(r: Reading, node: Node) -> State:
         require(len(found.elements) == 1, "several sizes are squeezed")
         return Sizes(found.elements, 0)
     axis = r.axis(node.inputs[0], "its axes are sizes")
-    require(len(node.operands()) > 1, "its Squeeze has no axes, and drops the dimension of a single place, too")
+    require(len(node.operands()) > 1, "Squeeze without axes also drops the row dimension when one row is selected")
     places = r.axes(node, 1)
-    require(axis not in places, "it drops the dimension of a single place")
+    require(axis not in places, "it drops the row dimension when one row is selected")
     return Rows(axis - sum(k < axis for k in places))
 
 
@@ -129,16 +129,16 @@ def _mat_mul(r: Reading, node: Node) -> State:
     require(left is None or right is None, "rows are multiplied by rows")
     fixed = r.shape(other if left is not None else one)
     found = r.axis(one if left is not None else other, "sizes are multiplied as a matrix")
-    require(len(fixed) == 2 and found != summed, "a product adds rows up")
+    require(len(fixed) == 2 and found != summed, "a product combines rows")
     return Rows(found)
 
 
 def _gemm(r: Reading, node: Node) -> State:
-    rows = r.axis(node.inputs[0], "a product adds rows up") == 0 and not node.attr("transA")
+    rows = r.axis(node.inputs[0], "a product combines rows") == 0 and not node.attr("transA")
     others = [v for v in node.inputs[1:] if v is not None]
     bias = r.shape(others[1]) if len(others) > 1 else []
     alone = len(bias) < 2 or bias[0] == 1
-    require(rows and alone and not any(map(r.state, others)), "a product adds rows up")
+    require(rows and alone and not any(map(r.state, others)), "a product combines rows")
     return Rows(0)
 
 
@@ -207,11 +207,11 @@ def _reshape(r: Reading, node: Node) -> State:
         target = [shape[k] if d == 0 else d for k, d in enumerate(target)]
     axis = r.axis(node.inputs[0], "sizes are reshaped")
     rows = [k for k, d in enumerate(target) if d == PLACES] or [k for k, d in enumerate(target) if d == -1]
-    require(len(rows) == 1, "rows are put together")
+    require(len(rows) == 1, "rows are combined")
     (place,) = rows
     before, behind = _product(shape[:axis]), _product(shape[axis + 1 :])
     one, other = _product(target[:place]), _product(target[place + 1 :])
-    require(None not in (before, behind, one, other) and (before, behind) == (one, other), "rows are put together")
+    require(None not in (before, behind, one, other) and (before, behind) == (one, other), "rows are combined")
     return Rows(place)
 
 

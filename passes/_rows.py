@@ -115,7 +115,7 @@ class Reading:
         if node.key == "NonZero":
             return Rows(1)
         if node.key in KEEPS_ITS_SHAPE:
-            require(self.state(node.inputs[0]) is None, "rows are written to rows")
+            require(self.state(node.inputs[0]) is None, "rows are combined")
             return None
         if all(self.state(v) is None for v in node.inputs):
             return None

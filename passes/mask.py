@@ -208,7 +208,7 @@ def reduce(b, x, places=None, mask=None):
     squeezes = [n for n in b.matched if n.key == "Squeeze"]
     require(
         (rest == 0 and not b.root.attr("keepdims")) or all([*n.operands(), None][1] is not None for n in squeezes),
-        "its Squeeze has no axes, and drops the dimension of a single place, too",
+        "Squeeze without axes also drops the row dimension when one row is selected",
     )
     axes = _axes(b, b.root, over, rest)
     shown = _shown(b, mask, rest)

@@ -163,7 +163,7 @@ def test_what_a_dla_leaves_to_the_gpu_is_no_failure(tmp_path: Path, capsys: Capt
 def test_equal_reasons_are_one_group_in_a_pipe(tmp_path: Path, capsys: Captured) -> None:
     assert main(["check", write(tmp_path, NORM), "--target", "8.4"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].startswith("unsupported: it becomes the stock plugin")
+    assert lines[1].startswith("unsupported: it runs as a plugin")
     assert lines[2:4] == ["  one  InstanceNormalization  instance-norm", "  two  InstanceNormalization  instance-norm"]
     assert lines[4:] == [
         "TensorRT 8.4: 2 unsupported nodes; surgeon can fix 2",

@@ -73,7 +73,7 @@ def require_shorter(b: Builder, operators: Sequence[str]) -> None:
     # A larger window says so, or what stands here is what would be written, or surgeon wrote it: no news.
     is_written = sorted(m.key for m in b.matched) == sorted(operators)
     require(not _has_factor_behind(b) and not is_written and is_of_the_file(b.root))
-    require(False, "no operator at this opset that the target takes, and no shorter spelling")
+    require(False, "already as short as this target allows")
 
 
 def _stays_on_dla(b: Builder, operators: Sequence[str]) -> bool:

@@ -36,7 +36,7 @@ class Skips:
 
     def warnings(self) -> list[str]:
         """A sentence for each pair that has met no node."""
-        return [f"--skip {name}:{glob}: no node is called like that" for name, glob in self._unmet]
+        return [f"--skip {name}:{glob} matches no node" for name, glob in self._unmet]
 
 
 def _is_called(node: Node, glob: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from condition_examples.example import Example, both
 
-PLUGIN = "it becomes the stock plugin, which needs cuDNN, scale and bias as fp32 initializers, and 3 to 5 dimensions"
+PLUGIN = "it runs as a plugin that needs cuDNN, fp32 initializers, and 3 to 5 dimensions"
 INSTANCE = "(float[1,2,3] x) => (float[1,2,3] y) <float[2] s = {1, 1}, float16[2] h = {1, 1}> { y = InstanceNormalization (x, s, s) }"
 GROUP = (
     "(float[1,4,3,3] x) => (float[a,b,c,d] y) <float[4] s = {1, 1, 1, 1}>"

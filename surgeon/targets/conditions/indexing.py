@@ -33,7 +33,7 @@ ROWS = (
     refuses("ScatterElements", RTX_ALONE, attr={"reduction": other_than("none")}, section="6",
             source="measured with TensorRT-RTX: Unsupported reduction type; the releases make a plugin of it"),
     refuses("NonMaxSuppression", between((8, 0), (8, 4)),
-            reason="this parser makes a plugin of it that returns other rows, and always as many", section="6",
+            reason="it is parsed as a plugin whose rows and row count differ from ONNX", section="6",
             source="measured with TensorRT 8.4.1: rows by score, of all classes together, and repeated behind the last "
                    "one"),
     refuses("Trilu", since(8, 5, rtx=True), lacks="upper",

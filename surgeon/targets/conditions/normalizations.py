@@ -17,7 +17,7 @@ from surgeon.targets.rows import above, below, other_than, refuses
 # fmt: off
 ROWS = (
     refuses("InstanceNormalization", up_to(9, 3),
-            reason="it becomes the stock plugin, which needs cuDNN, scale and bias as fp32 initializers, and 3 to 5 "
+            reason="it runs as a plugin that needs cuDNN, fp32 initializers, and 3 to 5 "
                    "dimensions",
             section="3", source="onnx-tensorrt@6ba67d3: the plugin, unless kNATIVE_INSTANCENORM is set"),
     refuses("GroupNormalization", since(8, 6, rtx=True), rank=below(3), section="11",

@@ -93,7 +93,7 @@ def eye_like(node: Node) -> str | None:
 # fmt: off
 ROWS = (
     refuses("Reshape", between((8, 4), (8, 6)), opset=above(13), lacks="allowzero",
-            reason="allowzero must be written out from opset 14 on",
+            reason="allowzero must be set explicitly from opset 14 on",
             source="measured with TensorRT 8.4.1.5: `Attribute not found: allowzero`; 8.5 and 8.6 taken to be alike"),
     refuses("SpaceToDepth", RTX, attr={"mode": other_than("DCR")}, reason="the mode {value} is not read",
             source="measured with TensorRT-RTX alone: the mode came with opset 28"),

@@ -31,7 +31,7 @@ def _has_one_rank(node: Node) -> bool:
 # fmt: off
 ROWS = (
     refuses("TopK", up_to(8, 4), attr={"largest": other_than(1)},
-            reason="{name} {value} is not read: the largest would come back",
+            reason="{name} {value} is ignored: the largest values are returned",
             source="onnx-tensorrt@6.0 to @9f82b2b: TopKOperation::kMAX alone; measured with TensorRT 8.4.1.5"),
     refuses("ArgMax ArgMin", up_to(7, 2, 2), attr={"select_last_index": other_than(0)},
             reason="{name} {value} is not read: the first of equals would be chosen",
