@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorrt_rtx as trt
 
@@ -45,8 +45,21 @@ def _sized(tensor: Any, batches: Collection[str], batch: int, size: int) -> list
     return [d if d >= 0 else batch if first else size for d, first in zip(tensor.shape, firsts, strict=True)]
 
 
+class Built(NamedTuple):
+    """An engine, or None with "not parsed" or "not built" and the reason."""
+
+    engine: bytes | None
+    state: str
+    why: str = ""
+
+
 def build(data: bytes, batch: int = DYNAMIC, size: int = DYNAMIC) -> tuple[str, str]:
-    """("built", ""), ("not parsed", why) or ("not built", why).
+    """("built", ""), ("not parsed", why) or ("not built", why), as `engine_of` finds it."""
+    return engine_of(data, batch, size)[1:]
+
+
+def engine_of(data: bytes, batch: int = DYNAMIC, size: int = DYNAMIC, detailed: bool = False) -> Built:
+    """The engine of a model, in which its program can be read where it is `detailed`.
 
     `batch` is the size of a dynamic first dimension, and of any other of its name; `size` that of the rest.
     """
@@ -58,8 +71,10 @@ def build(data: bytes, batch: int = DYNAMIC, size: int = DYNAMIC) -> tuple[str, 
         reasons = dict.fromkeys(
             f"{parser.get_error(i).node_operator()}: {parser.get_error(i).desc()}" for i in range(parser.num_errors)
         )
-        return "not parsed", "; ".join(reasons)
+        return Built(None, "not parsed", "; ".join(reasons))
     config, profile, dynamic = builder.create_builder_config(), builder.create_optimization_profile(), False
+    if detailed:
+        config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     inputs = [network.get_input(i) for i in range(network.num_inputs)]
     batches = {t.get_dimension_name(0) for t in inputs if len(t.shape) > 1 and t.shape[0] < 0} - {""}
     for tensor in inputs:
@@ -73,7 +88,9 @@ def build(data: bytes, batch: int = DYNAMIC, size: int = DYNAMIC) -> tuple[str, 
         config.add_optimization_profile(profile)
     log.lines.clear()
     engine = builder.build_serialized_network(network, config)
-    return ("built", "") if engine is not None else ("not built", "; ".join(log.lines[:1]))
+    if engine is None:
+        return Built(None, "not built", "; ".join(log.lines[:1]))
+    return Built(bytes(engine), "built")
 
 
 def main() -> int:
