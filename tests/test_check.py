@@ -70,6 +70,16 @@ def test_a_plugin_of_somebody_else_is_not_known() -> None:
     assert unknown(PLUGIN, "rtx") == []  # it has no plugins: there the node is not taken
 
 
+COUNTED = """(bool[6] mask, float[6,4] x, float[4,4] w) => (float[n,4] y) {
+    at = NonZero (mask) rows = Transpose (at) some = GatherND (x, rows) y = MatMul (some, w) }"""
+
+
+@pytest.mark.parametrize(("target", "nodes"), [("8.4", []), ("8.5", ["MatMul -> y"]), ("11.4", ["MatMul -> y"])])
+def test_what_a_kernel_makes_of_a_counted_size_is_unknown(target: str, nodes: list[str]) -> None:
+    assert [node for node, _ in unknown(COUNTED, target)] == nodes
+    assert unknown(COUNTED.replace("(some, w)", "(x, w)"), target) == []
+
+
 def test_a_node_whose_input_has_no_rank_is_not_known() -> None:
     found = dict(unknown(UNRANKED))
     assert found["pool"].startswith("how many dimensions its input 'r' has is not known")

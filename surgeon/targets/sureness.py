@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
+from surgeon.ir.operators import COUNTS
 from surgeon.targets import plugins, tables
 from surgeon.targets.condition import shape_of
-from surgeon.targets.releases import Version, dotted
+from surgeon.targets.releases import Version, dotted, since
 from surgeon.targets.target import Target
 
 # The releases whose engines were run; docs/trt-support.md section 13.
 MEASURED: dict[Version, str] = {(8, 4): "8.4.1.5"}
 # The newest release whose parser's source was read; later ones are known from change logs. See `tables`.
 LAST_READ: Version = (10, 10)
+# "ForeignNode does not support data-dependent shape": NVIDIA/TensorRT#2850 (8.5), #3372 (8.6) and #3903 (10.0). Which
+# nodes become one kernel depends on the builder, so it is built in other models.
+COUNTED_SIZES = since(8, 5)
 
 
 def basis(target: Target) -> str:
@@ -29,11 +33,29 @@ def basis(target: Target) -> str:
 def unknown(model: Model, target: Target) -> list[tuple[Node, str]]:
     """The nodes that the table has nothing against, and of which it cannot know, with the reason."""
     found = []
+    counted = _counted_sizes(model) if COUNTED_SIZES.covers(target.version, rtx=target.rtx) else {}
     for node in (n for scope in model.scopes for n in scope.live()):
-        why = _why_unknown(node, target)
+        why = _why_unknown(node, target) or _why_counted(node, counted)
         if why is not None:
             found.append((node, why))
     return found
+
+
+def _counted_sizes(model: Model) -> dict[object, Node]:
+    """The sizes that a node of the model makes by counting elements, such as NonZero, with that node."""
+    makers = [node for scope in model.scopes for node in scope.of(COUNTS)]
+    made = ((node, value) for node in makers for value in node.outputs if value is not None)
+    return {size: node for node, value in made for size in model.shape(value) or () if isinstance(size, str)}
+
+
+def _why_counted(node: Node, counted: dict[object, Node]) -> str | None:
+    if not counted or node.key not in ("LogSoftmax", "MatMul", "Softmax"):
+        return None
+    sizes = (size for position in range(len(node.inputs)) for size in shape_of(node, position) or ())
+    maker = next((counted[size] for size in sizes if size in counted), None)
+    if maker is None:
+        return None
+    return f"a size of its input is not known before {maker.op} has run, and some kernels do not support such sizes"
 
 
 def _why_unknown(node: Node, target: Target) -> str | None:

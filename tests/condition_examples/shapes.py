@@ -47,6 +47,12 @@ EXAMPLES: dict[str, list[Example]] = {
         *(deep(op, call) for op, calls in SHAPED.items() for call in calls),
         *(deep_range(position) for position in range(3)),
     ],
+    "one_hot_shape": [
+        Example(
+            "OneHot", "8.5 to 11.4", "a shape is computed from it, which Tile reads", 13,
+            *both("(int64[1] i, int64[2] v, float[1,8] x) => (float[a,b] t) <int64 two = {2}, int64[1] all = {-1}> { y = OneHot (i, two, v) s = Reshape (y, all) t = Tile (x, s) }", "Tile (x, s)", "Gather <axis = 1> (x, s)"),
+        )
+    ],
     "reshape_zero": [
         Example(
             "Reshape", "7.0 to 8.2", "allowzero is not read: 0 would copy the dimension", 14,

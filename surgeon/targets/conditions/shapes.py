@@ -7,11 +7,12 @@ from onnx import TensorProto
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.targets.condition import condition, constant_of, input_of, rank_of, shape_of
-from surgeon.targets.releases import EVERYWHERE, RTX, between, up_to
+from surgeon.targets.releases import EVERYWHERE, LAST, RTX, between, in_doubt, up_to
 from surgeon.targets.rows import above, other_than, refuses
 from surgeon.targets.tables import SHAPE_INPUTS
 
 SHAPE_CONE = 256  # nodes that are looked at behind one computed shape
+INDEX_TYPES = (TensorProto.INT32, TensorProto.INT64)
 
 
 @condition(
@@ -55,11 +56,39 @@ def deep_tensor(model: Model, value: Value | None) -> Value | None:
         if maker is None or maker.bodies or maker.key in ("Shape", "Size", "Constant"):
             continue
         shape = model.shape(v)
-        if shape is not None and len(shape) > 1 and model.dtype(v) in (TensorProto.INT32, TensorProto.INT64):
+        if shape is not None and len(shape) > 1 and model.dtype(v) in INDEX_TYPES:
             return v
         fresh = [i for i in maker.inputs if i is not None and i not in seen]
         seen.update(fresh)
         todo += fresh
+    return None
+
+
+@condition(
+    "OneHot",
+    in_doubt((10, 14), LAST),
+    source="TensorRT-RTX 1.7.1 parses it, and 10.7 refuses it; of the releases between nothing is measured",
+)
+@condition(
+    "OneHot",
+    between((8, 5), (10, 13)),
+    source="NVIDIA/TensorRT#3706 (8.6), #4426 (10.7), NVIDIA-AI-IOT/nanosam#40 (10.3): an IIOneHotLayer cannot be used "
+    "to compute a shape tensor; the releases between and beside them taken to be alike",
+)
+def one_hot_shape(node: Node) -> str | None:
+    todo = [made for made in node.outputs if made is not None and not node.graph.model.is_constant(made)]
+    seen = set(todo)
+    while todo and len(seen) <= SHAPE_CONE:
+        found = todo.pop()
+        for reader in found.users:
+            if any(input_of(reader, k) is found for k in SHAPE_INPUTS.get(reader.key, ())):
+                return f"a shape is computed from it, which {reader.op} reads"
+            made = [v for v in reader.outputs if v is not None and v not in seen and v.graph is node.graph]
+            fresh = (
+                [] if reader.key in ("Shape", "Size") else [v for v in made if v.graph.model.dtype(v) in INDEX_TYPES]
+            )
+            seen.update(fresh)
+            todo += fresh
     return None
 
 
