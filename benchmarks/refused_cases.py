@@ -24,7 +24,7 @@ from onnx import ModelProto, numpy_helper
 
 import surgeon
 from surgeon.errors import SurgeonError
-from surgeon.pipeline.cure import NONE, cures
+from surgeon.pipeline.advice import NONE, cures
 from surgeon.pipeline.options import CheckOptions, Options
 from surgeon.pipeline.source import Source
 

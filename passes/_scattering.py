@@ -10,7 +10,7 @@ from onnx import helper
 from surgeon import FLOATS, Builder, Value, require
 from surgeon.ir.operators import OPERATORS
 
-from ._types import takes_type
+from ._operator_support import takes_type
 
 LARGEST = 2**24  # elements of the table of every place and every update
 MEETING = {"add": "Add", "mul": "Mul", "max": "Greater", "min": "Less"}

@@ -20,7 +20,7 @@ import numpy as np
 from surgeon import Builder, Pattern, Stage, Value, const, op, require, rule, var
 from surgeon.ir.operators import KEEP_ZERO, MOVES
 
-from ._types import require_op
+from ._operator_support import require_op
 
 x, alpha = var("x"), const("alpha")
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from surgeon import Pattern, Stage, attr, const, op, require, rule, var
 
-from ._types import require_op
+from ._operator_support import require_op
 
 x, alpha, divisor = var("x"), const("alpha"), const("divisor")
 rising = op.Relu(x) | op.Max(x, 0) | op.Clip(x, 0)

@@ -21,8 +21,8 @@ import numpy as np
 
 from surgeon import Builder, Stage, Value, const, op, require, rule, var
 
-from ._linear import fits
-from ._types import require_op, takes_type
+from ._operator_support import require_op, takes_type
+from ._piecewise_linear import fits
 
 Bound = Value | np.ndarray | None  # an array where an attribute holds it
 

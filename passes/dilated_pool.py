@@ -27,7 +27,7 @@ from surgeon import FLOATS, Builder, Node, Stage, Value, attr, op, require, rule
 from surgeon.targets.conditions.pools import pool_axes
 from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
 
-from ._windows import Windows, windows_of, without_nan
+from ._pool_windows import Windows, windows_of, without_nan
 
 REDUCTIONS = {"MaxPool": "ReduceMax", "AveragePool": "ReduceMean", "LpPool": "ReduceSum"}
 TAKEN = (1, 2)  # the powers of LpPool that a target may take

@@ -20,7 +20,7 @@ import math
 
 from surgeon import FLOATS, Builder, Pattern, Stage, Value, attr, op, require, rule, var
 
-from ._types import require_op, takes_type
+from ._operator_support import require_op, takes_type
 
 x = var("x")
 

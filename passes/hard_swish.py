@@ -17,7 +17,7 @@ from surgeon import Stage, op, rule, var
 from surgeon.ir.schemas import schema
 
 from ._clipped import clipped
-from ._types import require_op
+from ._operator_support import require_op
 
 SIXTH = float(np.float32(1 / 6))  # as ONNX defines HardSwish
 

@@ -25,9 +25,9 @@ import numpy as np
 
 from surgeon import DOMAIN, Builder, Node, Stage, Value, attr, const, meaning, op, require, require_some, rule, var
 
-from ._linear import FORMS, fits, same_slope, slopes
+from ._operator_support import holds, require_op
+from ._piecewise_linear import FORMS, fits, same_slope, slopes
 from ._shapes import output_of
-from ._types import holds, require_op
 
 LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 

@@ -43,7 +43,7 @@ from surgeon import (
 from surgeon.ir.operators import ELEMENTWISE, KEEP_ORDER
 
 from ._counting import counted
-from ._places import COUNT, lacks_nonzero, mask_of, same_places, see, takes_first
+from ._nonzero import COUNT, lacks_nonzero, mask_of, same_places, see, takes_first
 from ._scattering import neutral
 from ._shapes import input_of
 

@@ -27,8 +27,8 @@ from surgeon import FLOATS, Builder, Stage, Value, op, require, rule, var
 from surgeon.ir.lattice import Dim
 from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
 
+from ._pool_windows import windows_of, without_nan
 from ._shapes import product_of, size, vector_of
-from ._windows import windows_of, without_nan
 
 MOST = 16  # elements of a window, where sizes are not static
 

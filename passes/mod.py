@@ -23,7 +23,7 @@ from onnx import TensorProto
 from surgeon import FLOATS, Builder, Stage, Value, attr, const, op, require, rule, var
 
 from ._integers import carried, wrapped
-from ._types import takes_type
+from ._operator_support import takes_type
 
 INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 

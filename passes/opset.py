@@ -32,8 +32,8 @@ from surgeon.ir.model import Model
 from surgeon.ir.schemas import MOVED, schema
 from surgeon.rules.builder import is_rounded
 
-from ._older import STEPS, VALUES
-from ._reading import Plan, Reading, Refused, invalid, takes, trimmed, type_name
+from ._node_at_opset import Plan, Reading, Refused, invalid, takes, trimmed, type_name
+from ._opset_downgrades import STEPS, VALUES
 
 # What a new attribute must be for the node to mean what the operator did before it had the attribute, where that is not
 # the attribute's default.

@@ -31,9 +31,9 @@ from surgeon import DOMAIN, Builder, Stage, Value, attr, const, meaning, op, req
 from surgeon.ir.lattice import Shape
 from surgeon.ir.operators import KEEP_ORDER
 
-from ._linear import FORMS, above, fits, same_slope, slopes
+from ._operator_support import require_op
+from ._piecewise_linear import FORMS, above, fits, same_slope, slopes
 from ._shapes import cancel, input_of
-from ._types import require_op
 
 OPTIONS = ("repair_prelu",)
 

@@ -28,10 +28,10 @@ from onnx import TensorProto
 
 from surgeon import Builder, Decline, Node, Stage, Value, const, op, require, rule, var
 
+from ._integer_valued import EXACT, LIMITS, largest, without_nan, without_zero
+from ._operator_support import takes_type
 from ._rounding import rounded
 from ._shapes import output_of
-from ._types import takes_type
-from ._whole import EXACT, LIMITS, largest, without_nan, without_zero
 
 FLOAT, INT32 = TensorProto.FLOAT, TensorProto.INT32
 SINGLE = ((), (1,))  # the shapes of a single scale or zero point

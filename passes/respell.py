@@ -58,7 +58,7 @@ from surgeon.targets.conditions.pools import pool_axes
 from surgeon.targets.conditions.quantization import left_out_axis
 from surgeon.targets.conditions.ranks import flattened_matrix, vector_by_batch
 
-from ._reading import trimmed
+from ._node_at_opset import trimmed
 from ._reduction import over_nothing
 
 x, like, weights, starts, ends = (var(name) for name in ("x", "like", "weights", "starts", "ends"))

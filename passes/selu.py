@@ -9,7 +9,7 @@ Exact     To the last bit: the constants are those of ONNX.
 
 from surgeon import Stage, attr, op, rule, var
 
-from ._types import require_op
+from ._operator_support import require_op
 
 ALPHA = 1.6732632423543772  # the constants of the paper, which are ONNX's defaults
 GAMMA = 1.0507009873554805

@@ -17,7 +17,7 @@ import numpy as np
 
 from surgeon import Pattern, Stage, const, op, require, rule, var
 
-from ._types import require_op
+from ._operator_support import require_op
 
 LEAST_THRESHOLD = 15.0
 

@@ -14,7 +14,7 @@ from helpers import model
 from surgeon.app.cli import main
 from surgeon.ir.model import Model
 from surgeon.pipeline.check import Untaken, check
-from surgeon.targets import sureness
+from surgeon.targets import evidence
 from surgeon.targets.target import Target
 from surgeon.trt.ask import ask
 
@@ -56,11 +56,11 @@ def write(folder: Path, text: str, name: str = "in.onnx") -> str:
     ],
 )
 def test_what_a_verdict_rests_on(target: str, words: str) -> None:
-    assert sureness.basis(Target.parse(target)) == words
+    assert evidence.basis(Target.parse(target)) == words
 
 
 def unknown(text: str, target: str = "8.4") -> list[tuple[str, str]]:
-    return [(node.label, why) for node, why in sureness.unknown(Model(model(text)), Target.parse(target))]
+    return [(node.label, why) for node, why in evidence.unknown(Model(model(text)), Target.parse(target))]
 
 
 def test_a_plugin_of_somebody_else_is_not_known() -> None:

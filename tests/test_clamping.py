@@ -11,7 +11,7 @@ import surgeon
 from surgeon.ir.model import Model
 from surgeon.ir.run import Runner
 from surgeon.pipeline.run import judged
-from surgeon.targets.clamping import HIGHEST, LOWEST
+from surgeon.targets.int64_narrowing import HIGHEST, LOWEST
 from surgeon.targets.target import Target
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> g (int64[4] x, bool[4] m, float[6] f) => '
@@ -38,9 +38,9 @@ UNNOTICED = {
     "as truth": f"(bool[4] y) {BIG} {{ w = Where (m, x, c) y = Cast <to = 9> (w) }}",
 }
 NOTICED = {
-    "less": (f"(bool[4] y) {BIG} {{ y = Less (x, c) }}", "clamped-integers"),
-    "equal": ("(bool[4] y) <int64 c = {2147483648}> { y = Equal (c, x) }", "clamped-integers"),
-    "as floats": (f"(float[4] y) {BIG} {{ w = Where (m, x, c) y = Cast <to = 1> (w) }}", "clamped-integers"),
+    "less": (f"(bool[4] y) {BIG} {{ y = Less (x, c) }}", "int64-comparisons"),
+    "equal": ("(bool[4] y) <int64 c = {2147483648}> { y = Equal (c, x) }", "int64-comparisons"),
+    "as floats": (f"(float[4] y) {BIG} {{ w = Where (m, x, c) y = Cast <to = 1> (w) }}", "int64-comparisons"),
     "sum": (f"(int64[4] y) {BIG} {{ y = Add (x, c) }}", ""),
     "greatest": (f"(int64[4] y) {BIG} {{ y = Max (x, c) }}", ""),
     "mask": (f"(int64[4] y) {SMALL} {{ y = Where (m, x, c) }}", ""),

@@ -17,7 +17,7 @@ from surgeon.ir.definitions import DEFINED, DEFINITIONS
 from surgeon.ir.model import Model
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.proof.feeds import feeds_of
-from surgeon.proof.integers import plain_integers
+from surgeon.proof.integer_roles import plain_integers
 from surgeon.proof.whole import whole_pair
 
 CASES = sorted((casefile.HERE / "contrib").glob("*.onnxtxt"))

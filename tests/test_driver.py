@@ -184,10 +184,10 @@ def test_skip_and_exclude() -> None:
 
 def test_what_reads_an_if_of_two_ranks_stays_where_its_rewrite_was_not_proved() -> None:
     """The rewrite is called by the node behind the If."""
-    case = casefile.load(casefile.HERE / "if_rank" / "empty_branch.onnxtxt")
-    found = [p for p in passes() if p.name == "if-rank"]
+    case = casefile.load(casefile.HERE / "if_branch_ranks" / "empty_branch.onnxtxt")
+    found = [p for p in passes() if p.name == "if-branch-ranks"]
     before = ops(case.model)
-    assert not drive(case.model, *found, target="rtx", exclude=[("if-rank", "y")]).rewrites
+    assert not drive(case.model, *found, target="rtx", exclude=[("if-branch-ranks", "y")]).rewrites
     assert ops(case.model) == before
     assert drive(case.model, *found, target="rtx").rewrites
 

@@ -1,4 +1,4 @@
-"""Passes that are a part of another one now: their names are still taken, with a note."""
+"""Former names of passes, renamed or now a part of another one: they are still accepted, with a note."""
 
 from __future__ import annotations
 
@@ -52,6 +52,34 @@ def test_a_former_name_is_explained_and_not_listed(capsys: Captured) -> None:
     assert main(["explain", "trilu"]) == 0
     assert capsys.readouterr().out.startswith("respell\n")
     assert not {"trilu", "constant", "slice"} & {p.name for p in passes()}
+
+
+# For a pass of rules, and for one over the whole model.
+SMALL = "(uint8[2] x) => (uint8[2] y) { y = Transpose (x) }"
+ROUND_TRIP = """(int32[2,2] x) => (int32[2,2] y) <int32 zero = {0}, int32 top = {255}> {
+    low = Clip (x, zero, top)
+    s = Cast <to = 2> (low)
+    t = Transpose (s)
+    y = Cast <to = 6> (t)
+}"""
+
+
+@pytest.mark.parametrize(
+    ("former", "now", "text"),
+    [
+        ("small-integers", "widen-small-integers", SMALL),
+        ("detour", "remove-int8-round-trips", ROUND_TRIP),
+    ],
+)
+def test_a_renamed_pass_has_its_former_name(former: str, now: str, text: str) -> None:
+    def applied(**options: object) -> tuple[set[str], list[str]]:
+        report = surgeon.rewrite(model(text), target="rtx", verify="none", **options).report  # type: ignore[call-overload]
+        return {name for a in report.applied for name in a.pass_name.split("+")}, report.warnings
+
+    note = f"the pass '{former}' is called '{now}' now"
+    assert applied(only=[now]) == ({now}, [])
+    assert applied(only=[former]) == ({now}, [note])
+    assert applied(only=[now], skip=[former]) == (set(), [note])
 
 
 def test_a_name_that_nobody_had_is_an_error() -> None:

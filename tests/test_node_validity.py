@@ -1,4 +1,4 @@
-"""Whether a node is valid by ONNX's own definition at an opset: passes/_reading.py, asked row by row."""
+"""Whether a node is valid by ONNX's own definition at an opset: passes/_node_at_opset.py, asked row by row."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from onnx import TensorProto as T
-from surgeon.passes import _reading
+from surgeon.passes import _node_at_opset as _reading
 
 from surgeon.ir.schemas import schema
 

@@ -20,7 +20,7 @@ from surgeon.ir.run import Reference, Runner
 from surgeon.proof.equality import compare
 from surgeon.proof.exact import Exact, widened
 from surgeon.proof.feeds import Feeds, feeds_of
-from surgeon.proof.integers import plain_integers
+from surgeon.proof.integer_roles import plain_integers
 from surgeon.proof.judge import judge
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.sizes import sized_inputs

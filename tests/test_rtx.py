@@ -32,12 +32,12 @@ REFUSED = {
         "value should have been set by symbolic execution",  # a Reshape by an input, to a rank that nobody knows
     ),
     "mask/updates_by_every_operator": "NonZero plugin creator",  # what nothing reads keeps its positions
-    "sixteen_bits/of_onnx": "Failed to convert",  # an input of 16 bits, which nothing reads
+    "dequantize_int16/of_onnx": "Failed to convert",  # an input of 16 bits, which nothing reads
     **dict.fromkeys(
         ("unique/in_the_order_of_the_data", "unique/numbers", "unique/rows"),
         "Unique",  # how many values there are: TensorRT-RTX has no NonZero
     ),
-    "small_integers/computed_shifts": "does not support UINT8 types for intermediate tensors",
+    "widen_small_integers/computed_shifts": "does not support UINT8 types for intermediate tensors",
 }
 
 

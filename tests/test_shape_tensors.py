@@ -195,6 +195,6 @@ def test_both_sides_of_a_window_compute_the_same_shapes(monkeypatch: pytest.Monk
         " other = Concat <axis = 0> (row, rest) b = Reshape (x, other)"
         " both = Concat <axis = 0> (a, b) y = Cast <to = 1> (both) }"
     )
-    report = surgeon.rewrite(two_shapes, target="rtx", only="small-integers").report
+    report = surgeon.rewrite(two_shapes, target="rtx", only="widen-small-integers").report
     assert report.applied
     assert not report.declined

@@ -15,7 +15,7 @@ import surgeon
 from surgeon.errors import UsageError
 from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
-from surgeon.targets import dtypes, newer, plugins, releases, tables
+from surgeon.targets import dtypes, opset_compat, plugins, releases, tables
 from surgeon.targets import target as targets
 from surgeon.targets.condition import Scope
 from surgeon.targets.conditions import CONDITIONS
@@ -29,7 +29,7 @@ from surgeon.targets.unsupported import Kind
 
 def outdated(target: Target, node: Node) -> str | None:
     refused = refusal(target, node) is not None
-    return newer.why_newer(node, target.opset, refused=refused) if target.lowers_opset else None
+    return opset_compat.why_newer(node, target.opset, refused=refused) if target.lowers_opset else None
 
 
 def last(body: str, opset: int = 17, extra: str = "", name: str = "y") -> Node:

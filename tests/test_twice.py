@@ -113,8 +113,8 @@ def test_weights_that_are_no_inputs_turn_no_rewrite_off_at_ir_version_3() -> Non
 # What passes find once the types are those of half precision, with the target.
 LATER = {
     "attention/native": "rtx",
-    "if_rank/squeeze": "8.4",
-    "int8_weights/numbers": "rtx",
+    "if_branch_ranks/squeeze": "8.4",
+    "int8_weight_readers/numbers": "rtx",
     "l2_norm/sum_in_fp16": "8.4",
     "layer_norm/variance_in_fp16": "rtx",
     "sequence/rebuilt": "8.4",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from surgeon import Builder, Value, require
 
-from .._types import takes_type
+from .._operator_support import takes_type
 from .table import Result, body, given, inputs_of, known, needed, plus, sizes
 
 ROOT = math.sqrt(2 / math.pi)

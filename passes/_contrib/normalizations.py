@@ -8,7 +8,7 @@ from onnx import TensorProto
 from surgeon import Builder, Value, require
 from surgeon.ir.contrib import is_onnxruntimes
 
-from .._types import takes_type
+from .._operator_support import takes_type
 from .blocks import first, last
 from .quantized import dequantized
 from .table import (

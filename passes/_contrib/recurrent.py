@@ -10,7 +10,7 @@ from onnx import GraphProto, NodeProto, TensorProto, helper
 from surgeon import Builder, Value, require
 
 from .._copy import copied
-from .._whole import EXACT
+from .._integer_valued import EXACT
 from .table import FLOAT, Result, asks_for, body, given, in_place, known, needed, sizes
 
 GATES = 4

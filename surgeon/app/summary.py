@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from surgeon.app.screen import Screen
 from surgeon.app.text import agreement
 from surgeon.report import Applied, Declined, Report, counted, error_text
-from surgeon.words import merged, nameless, numberless, shared_reason
+from surgeon.verdict_text import merged, nameless, numberless, shared_reason
 
 if TYPE_CHECKING:
     from surgeon.html.page import Precision

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from surgeon.report import error_text
-from surgeon.words import nameless, shared_reason
+from surgeon.verdict_text import nameless, shared_reason
 
 WITHIN = 1e-5  # the relative difference that fp32 results may have without further questions
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from surgeon.html.drawing import MOST_NODES, Sketch, draw, sketch
 from surgeon.ir.graph import Node
 from surgeon.report import GRADES, Applied, Declined, Report, target_name
-from surgeon.words import answer, merged, nameless, shared_reason
+from surgeon.verdict_text import answer, merged, nameless, shared_reason
 
 MOST_DRAWN = 60  # windows of different shapes on one page
 MOST_ROWS = 500  # of one table

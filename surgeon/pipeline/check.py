@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from surgeon.ir.model import Model
-from surgeon.pipeline.cure import cures
+from surgeon.pipeline.advice import cures
 from surgeon.pipeline.option import of_model
 from surgeon.pipeline.options import CheckOptions, Options
 from surgeon.pipeline.run import judged
@@ -13,8 +13,8 @@ from surgeon.pipeline.session import rewrite_source
 from surgeon.pipeline.source import ModelLike, Source
 from surgeon.report import Report, counted, target_name
 from surgeon.targets.target import Target
+from surgeon.verdict_text import QUOTED
 from surgeon.visible import visible
-from surgeon.words import QUOTED
 
 MOST_SHOWN = 12  # nodes in the `repr` of what was found, which fits one screen
 

@@ -2,8 +2,8 @@
 
 float64                  in fp32, everywhere: TensorRT's parsers read it so, without a word
 uint64                   in int64, everywhere; its shifts as products and quotients
-int16, uint16, uint32    inputs and outputs in int32 and int64, which hold all their numbers; the pass small-integers
-uint8 before 8.5         carries them on the way
+int16, uint16, uint32    inputs and outputs in int32 and int64, which hold all their numbers;
+uint8 before 8.5         the pass widen-small-integers converts the tensors between them
 """
 
 from __future__ import annotations

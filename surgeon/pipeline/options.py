@@ -244,9 +244,14 @@ def _strategies(given: Mapping[str, str], offered: Sequence[Pass], target: Targe
 
 
 def _notes(names: Iterable[str], offered: Sequence[Pass]) -> tuple[str, ...]:
-    """A sentence for each name of a pass that is a part of another one now; a name may have a node glob."""
-    now = {name: registry.find(offered, name).name for name in (given.partition(":")[0] for given in names)}
-    return tuple(f"the pass '{name}' is a part of '{p}' now" for name, p in now.items() if p != name)
+    """A sentence for each former name of a pass; a name may have a node glob."""
+    now = {name: registry.find(offered, name) for name in (given.partition(":")[0] for given in names)}
+    return tuple(_note(name, p) for name, p in now.items() if p.name != name)
+
+
+def _note(former: str, p: Pass) -> str:
+    is_renamed = len(p.formerly[former]) == len(p.rules) + len(p.model_rules)
+    return f"the pass '{former}' is {'called' if is_renamed else 'a part of'} '{p.name}' now"
 
 
 def _check_libraries(libraries: Sequence[str], target: Target) -> None:

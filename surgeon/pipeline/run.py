@@ -17,8 +17,8 @@ from surgeon.report import Applied, Declined, Report, Verified
 from surgeon.rules.driver import Driver, operators
 from surgeon.rules.meaning import attach, with_functions
 from surgeon.rules.window import Rewrite
+from surgeon.targets.evidence import unknown
 from surgeon.targets.interface import refused
-from surgeon.targets.sureness import unknown
 from surgeon.targets.target import Target
 from surgeon.version import __version__
 

@@ -20,12 +20,11 @@ from surgeon.ir.lattice import HALVES
 from surgeon.ir.operators import INTERPOLATES
 from surgeon.ir.protos import all_nodes, holders
 from surgeon.ir.run import Reference, Runner, Unrunnable
-from surgeon.proof.blind import BlindSpots
-from surgeon.proof.chance import why_random
 from surgeon.proof.equality import TOLERANCE, Difference, compare, is_float, smallest_normal
 from surgeon.proof.exact import Exact, widen_stash
 from surgeon.proof.feeds import NOT_COUNTED, NOT_FINITE, Feeds, SizedInput, feeds_of
-from surgeon.proof.integers import divisors, plain_integers
+from surgeon.proof.integer_roles import divisors, plain_integers
+from surgeon.proof.nan_unreliable_kernels import BlindSpots
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.probes import (
     MOST_PROBED,
@@ -44,6 +43,7 @@ from surgeon.proof.probes import (
     turning_sizes,
     without_zero,
 )
+from surgeon.proof.randomness import why_random
 from surgeon.proof.sizes import FIRST_CHOICE, TOO_LARGE, SizeChoice
 from surgeon.proof.valid import Valid
 

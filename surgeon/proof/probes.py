@@ -34,10 +34,10 @@ from surgeon.ir.operators import (
     words,
 )
 from surgeon.ir.protos import all_nodes
-from surgeon.proof.bends import Side, feeds_at_bends, sizes_at_bends
+from surgeon.proof.breakpoints import Side, feeds_at_bends, sizes_at_bends
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import LARGEST_INPUT, WORDS, Feeds, SizedInput
-from surgeon.proof.integers import INTEGER_TYPES, Role, divisors, roles
+from surgeon.proof.integer_roles import INTEGER_TYPES, Role, divisors, roles
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.sizes import Symbols
 

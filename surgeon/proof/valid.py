@@ -9,7 +9,7 @@ from onnx import ModelProto
 
 from surgeon.ir.protos import tensors_read
 from surgeon.proof.feeds import Feeds, SizedInput, feeds_of
-from surgeon.proof.integers import corners_of_rois, pictures_of_rois, pooled_rois
+from surgeon.proof.integer_roles import corners_of_rois, pictures_of_rois, pooled_rois
 
 FARTHEST_CORNER = 64.0  # of rois that have a sample for each position: an image of thousands takes minutes
 IOU_THRESHOLD = 3  # the input of NonMaxSuppression that is from 0 to 1

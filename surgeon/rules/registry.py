@@ -74,14 +74,14 @@ def _without(p: Pass, only: Collection[str] | None, skip: Collection[str]) -> Pa
     """What is asked for of a pass."""
     if p.name in skip:
         return dataclasses.replace(p, rules=(), model_rules=())
-    rules, model_rules = p.rules, p.model_rules
+    kept: set[Rule | ModelRule] = {*p.rules, *p.model_rules}
     if only is not None and p.name not in only:
-        rules, model_rules = tuple(r for name in p.formerly if name in only for r in p.formerly[name]), ()
-    gone = {r for name in p.formerly if name in skip for r in p.formerly[name]}
-    kept = tuple(r for r in p.rules if r in rules and r not in gone)
-    if (kept, model_rules) == (p.rules, p.model_rules):
+        kept = {r for name in p.formerly if name in only for r in p.formerly[name]}
+    kept -= {r for name in p.formerly if name in skip for r in p.formerly[name]}
+    if len(kept) == len(p.rules) + len(p.model_rules):
         return p
-    return dataclasses.replace(p, rules=kept, model_rules=model_rules)
+    rules, model_rules = (r for r in p.rules if r in kept), (r for r in p.model_rules if r in kept)
+    return dataclasses.replace(p, rules=tuple(rules), model_rules=tuple(model_rules))
 
 
 def _in_folder(folder: Path) -> list[Pass]:
@@ -122,5 +122,10 @@ def pass_of(module: ModuleType, own: bool = True) -> Pass:
         raise PassError(f"the pass '{name}' has no rule. Mark a function with @rule, @model_rule or @gs_pass.")
     options, standardizes = tuple(getattr(module, "OPTIONS", ())), bool(getattr(module, "STANDARDIZES", False))
     doc, path = (module.__doc__ or "").strip(), str(module.__file__ or "")
-    former = {old: tuple(rules[r] for r in parts) for old, parts in getattr(module, "FORMERLY", {}).items()}
+    formerly = getattr(module, "FORMERLY", {})  # a text is the former name of the whole pass
+    former: dict[str, tuple[Rule | ModelRule, ...]] = (
+        {formerly: (*rules.values(), *model_rules)}
+        if isinstance(formerly, str)
+        else {old: tuple(rules[r] for r in parts) for old, parts in formerly.items()}
+    )
     return Pass(name, doc, tuple(rules.values()), tuple(model_rules), path, options, standardizes, own, former)

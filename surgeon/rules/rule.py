@@ -79,7 +79,7 @@ class Pass:
     options       names those of a run's options that the pass reads
     standardizes  whether it writes other domains' operators in ONNX's: `--symmetric-int8` runs such passes first
     own           whether it is one of surgeon's, not one of the user's
-    formerly      the rules of passes that are a part of this one now, by their names
+    formerly      by a former name of a pass, the rules that it had: all of them where this pass was renamed
     """
 
     name: str
@@ -90,7 +90,7 @@ class Pass:
     options: tuple[str, ...] = ()
     standardizes: bool = False
     own: bool = True
-    formerly: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict, compare=False)
+    formerly: Mapping[str, tuple[Rule | ModelRule, ...]] = field(default_factory=dict, compare=False)
 
     @property
     def stages(self) -> list[Stage]:

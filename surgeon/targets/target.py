@@ -12,7 +12,7 @@ from surgeon.errors import UsageError
 from surgeon.ir.graph import Graph, Node, scopes_of
 from surgeon.ir.model import Model
 from surgeon.ir.schemas import schema
-from surgeon.targets import calls, clamping, contrib, dtypes, names, newer, plugins, tables
+from surgeon.targets import contrib, dtypes, int64_narrowing, local_functions, names, opset_compat, plugins, tables
 from surgeon.targets.condition import Check, Condition, input_of, is_weights, opset_of
 from surgeon.targets.conditions import CONDITIONS, dla, pads, shapes
 from surgeon.targets.installed import installed_version
@@ -210,7 +210,7 @@ class Target:
 
     def _cuts(self, model: Model) -> bool:
         """Whether the parser cuts a number that a model holds."""
-        return not self.int64 and clamping.has_clamped(model)
+        return not self.int64 and int64_narrowing.has_clamped(model)
 
     def _why_refused(self, node: Node, exactly: bool) -> Unsupported | None:
         """Why the parser does not import the node as it is, or computes something else."""
@@ -244,10 +244,10 @@ class Target:
         """Why a node that the parser imports is not supported in a file of its types and its opset."""
         why = dtypes.why_mistyped(node, self.version, rtx=self.rtx)
         if why is None and cuts:
-            why = clamping.why_clamped(node)
+            why = int64_narrowing.why_clamped(node)
         if why is not None:
             return Unsupported(Kind.TYPE, why)
-        why = newer.why_newer(node, self.opset, refused=False) if self.lowers_opset else None
+        why = opset_compat.why_newer(node, self.opset, refused=False) if self.lowers_opset else None
         if why is not None:
             return Unsupported(Kind.OPSET, why)
         doubted = self.version >= BESIDE_RTX and not self.rtx
@@ -281,7 +281,7 @@ class Target:
             return plugins.why_no_plugin(op, self.version, rtx=self.rtx)
         if node.key in node.graph.model.functions:
             if self.rtx:
-                return calls.why_misread(node, imported=self.imports(op))
+                return local_functions.why_misread(node, imported=self.imports(op))
             reads = self._in(tables.FUNCTION_READERS)
             return MISREAD_FUNCTION if reads else "local functions are read from TensorRT 9.0 on"
         if domain in ("", "ai.onnx"):

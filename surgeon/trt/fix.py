@@ -12,8 +12,8 @@ from typing import Protocol
 
 from surgeon.errors import SurgeonError, UsageError
 from surgeon.ir.files import check_writable, size_of
+from surgeon.pipeline.advice import cures
 from surgeon.pipeline.check import Untaken
-from surgeon.pipeline.cure import cures
 from surgeon.pipeline.option import P, by_keyword
 from surgeon.pipeline.options import Options, RewriteOptions
 from surgeon.pipeline.session import Result
@@ -24,8 +24,8 @@ from surgeon.report import Report, target_name
 from surgeon.targets.target import Target
 from surgeon.trt.ask import ask, why_not
 from surgeon.trt.profiles import dynamic_inputs
+from surgeon.verdict_text import answer
 from surgeon.visible import visible
-from surgeon.words import answer
 
 SUFFIX = ".trt.onnx"  # of what is written, where no name is given
 

@@ -36,7 +36,7 @@ from surgeon.pipeline.options import CheckOptions, Options, RewriteOptions
 from surgeon.pipeline.session import Result
 from surgeon.pipeline.source import Source as Model
 from surgeon.precision.rewriting import rewritten
-from surgeon.words import answer, merged
+from surgeon.verdict_text import answer, merged
 
 PARSING = ("trt",)  # the runners for which TensorRT parses the model
 Source = ModelProto | str | bytes | Callable[[], Any]

@@ -22,9 +22,9 @@ from surgeon.pipeline.check import Checked, Untaken, check
 from surgeon.pipeline.option import from_text, words_of
 from surgeon.pipeline.options import CheckOptions
 from surgeon.report import counted, target_name
-from surgeon.targets.sureness import basis
+from surgeon.targets.evidence import basis
 from surgeon.targets.target import Target
-from surgeon.words import merged
+from surgeon.verdict_text import merged
 
 HEADERS = ("node", "operator", "fixed by", "why")
 

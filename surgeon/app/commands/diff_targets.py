@@ -12,7 +12,7 @@ from surgeon.app.text import by_reason
 from surgeon.pipeline.check import Checked, Untaken, check
 from surgeon.report import counted, target_name
 from surgeon.targets import plugins, tables
-from surgeon.targets.sureness import basis
+from surgeon.targets.evidence import basis
 from surgeon.targets.target import Target
 
 HEADERS = ("node", "operator", "fixed by")

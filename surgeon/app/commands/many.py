@@ -17,7 +17,7 @@ from surgeon.errors import UsageError
 from surgeon.pipeline.option import words_of
 from surgeon.proof.cache import ProofCache, place_of_proofs
 from surgeon.report import counted, target_name
-from surgeon.words import size_text
+from surgeon.verdict_text import size_text
 
 WORDS = {WRONG: "unreadable", FAILED: "undone or differs", UNTAKEN: "not all supported", DONE: "done"}
 ALONE = ("check", "explain", "report", "diff")  # options that are for one model

@@ -19,14 +19,14 @@ from surgeon.app.screen import Screen
 from surgeon.app.summary import closing, print_precision, print_report, print_window
 from surgeon.errors import UsageError
 from surgeon.ir.files import Content, check_writable, put, size_of
-from surgeon.pipeline.cure import cures
+from surgeon.pipeline.advice import cures
 from surgeon.pipeline.option import from_text
 from surgeon.pipeline.options import CheckOptions, Options, RewriteOptions
 from surgeon.pipeline.session import Result
 from surgeon.pipeline.source import Source
 from surgeon.precision.rewriting import rewritten
 from surgeon.report import counted, target_name
-from surgeon.words import answer
+from surgeon.verdict_text import answer
 
 if TYPE_CHECKING:
     from surgeon.html.page import Precision

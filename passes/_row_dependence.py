@@ -1,0 +1,163 @@
+"""Which dimension of a tensor has a row for each place where a mask holds, and how rows are computed.
+
+A place may be repeated where each row is computed by itself, and written where it was written before. What follows here
+says of each tensor behind NonZero which of its dimensions that is, and declines where rows meet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from surgeon import Builder, Decline, Dim, Node, Value, require, require_some
+from surgeon.ir.graph import PLACE, Graph
+
+from ._row_transfer import KEEPS_ITS_SHAPE, PLACES, Rows, Sizes, State, rule_of
+from ._shapes import input_of
+
+MOST, MOST_BEHIND = 256, 2048  # nodes between the mask and what is written; nodes behind some mask
+
+
+class Reading:
+    """What the tensors between a NonZero and what its rows are written to are about."""
+
+    def __init__(self, b: Builder) -> None:
+        self.b = b
+        self.sliced: dict[Node, None] = {}  # what is taken of one row: the proof has to know that it is one
+        self._behind = _behind_places(b.root.graph)
+        self._states: dict[Value, State | Decline] = {}
+
+    def state(self, value: Value | None) -> State:
+        """What a tensor is about; declines where rows meet, or that is not known."""
+        if value is None or value not in self._behind:
+            return None
+        if value not in self._states:
+            for node in self._sources([value], self._behind.__contains__):
+                self._decide(node)
+        found = self._states[value]
+        if isinstance(found, Decline):
+            raise found
+        return found
+
+    def needed(self, *values: Value) -> list[Node]:
+        """The nodes of rows and of sizes that make some tensors, a node behind what it reads."""
+        found = self._sources(values, lambda v: v in self._behind and self.state(v) is not None)
+        require(len(found) <= MOST, "too much is computed of the places")
+        self.b.matched = tuple(dict.fromkeys((*self.b.matched, *found, *self.sliced)))
+        return found
+
+    @staticmethod
+    def masks_of(nodes: Sequence[Node]) -> list[Value]:
+        """The masks whose places some nodes compute with."""
+        return list(dict.fromkeys(input_of(n) for n in nodes if n.key == "NonZero"))
+
+    def _sources(self, values: Sequence[Value], follows: Callable[[Value], bool]) -> list[Node]:
+        """The nodes that make some tensors, in the order of the graph, back to what does not follow."""
+        todo, found = [v for v in values if follows(v)], dict[Node, None]()
+        while todo:
+            node = todo.pop().producer
+            if node is None or node in found:
+                continue
+            require(len(found) < MOST_BEHIND, "too much is computed of the places")
+            found[node] = None
+            todo += [v for v in node.inputs if v is not None and follows(v)]
+        return sorted(found, key=PLACE)
+
+    def _decide(self, node: Node) -> None:
+        for out in node.outputs:
+            if out is None or out in self._states:
+                continue
+            try:
+                require(out.index == 0 or node.key == "Split", f"another output of {node.op} is read")
+                self._states[out] = self._of(node)
+            except Decline as why:
+                self._states[out] = why
+
+    def axis(self, value: Value | None, why: str) -> int:
+        """The dimension of a tensor that has a row for each place; declines where none has."""
+        found = self.state(value)
+        if not isinstance(found, Rows):
+            raise Decline(why)
+        return found.axis
+
+    def shape(self, value: Value) -> list[Dim]:
+        """The sizes of a tensor, and of one of rows how many places there are."""
+        found, shape = self.state(value), self.b.known_shape(value)
+        axis = found.axis if isinstance(found, Rows) else None
+        named = [
+            d if isinstance(d, int) else self._told(value, k - len(shape)) or (value, k) for k, d in enumerate(shape)
+        ]
+        return [PLACES if k == axis else d for k, d in enumerate(named)]
+
+    def _told(self, value: Value, back: int) -> int | None:
+        """A size that the node says which makes a tensor; counted from the end."""
+        node = value.producer
+        if node is not None and node.key == "Expand":
+            asked = self.elements(input_of(node, 1))
+            wanted = asked[back] if -back <= len(asked) else None
+            return wanted if isinstance(wanted, int) and wanted > 1 else None
+        if node is not None and node.key == "Slice":
+            return self._one_of(node, back + (self.b.rank(value) or 0))
+        return None
+
+    def _one_of(self, node: Node, axis: int) -> int | None:
+        """1 for the first of a dimension: what PyTorch writes down to know the shape of a row."""
+        known = [self.b.value(v) for v in node.operands()[1:]]
+        if len(known) < 3 or any(v is None for v in known) or axis not in (axes := self.axes(node, 3)):
+            return None
+        start, end = (int(v.reshape(-1)[axes.index(axis)]) for v in known[:2] if v is not None)
+        if (start, end) != (0, 1) or len(known) > 3:
+            return None
+        self.sliced[node] = None
+        return 1
+
+    def _of(self, node: Node) -> State:
+        if node.key == "NonZero":
+            return Rows(1)
+        if node.key in KEEPS_ITS_SHAPE:
+            require(self.state(node.inputs[0]) is None, "rows are combined")
+            return None
+        if all(self.state(v) is None for v in node.inputs):
+            return None
+        rule = rule_of(node.key)
+        if rule is None or node.bodies:
+            raise Decline(f"{node.op} is not known to compute each row by itself")
+        return rule(self, node)
+
+    def elements(self, value: Value) -> list[Dim]:
+        """The elements of a tensor of sizes, or of integers that are known."""
+        found = self.state(value)
+        if isinstance(found, Sizes):
+            return found.elements
+        require(found is None, "a row is read as a size")
+        known, shape, node = self.b.value(value), self.b.shape(value), value.producer
+        if known is None and node is not None and node.key == "Shape":
+            return self.shape(input_of(node))[slice(node.attr("start") or 0, node.attr("end"))]
+        if known is not None and known.dtype.kind in "iub" and known.size <= MOST:
+            return [int(n) for n in known.reshape(-1)]
+        require(shape is not None and len(shape) < 2 and all(isinstance(d, int) for d in shape), "sizes are not known")
+        return [(value, k) for k in range(math.prod(d for d in shape or () if isinstance(d, int)))]
+
+    def axes(self, node: Node, position: int = 1, *, more: bool = False) -> list[int]:
+        """The axes that an operator names, counted from the front."""
+        rank = len(self.shape(input_of(node)))
+        operands = node.operands()
+        if len(operands) <= position or operands[position] is None:
+            require(node.key != "Unsqueeze" and not node.attr("noop_with_empty_axes"), "its axes are not known")
+            return list(range(rank))
+        known = require_some(self.b.value(operands[position]), "its axes are computed")
+        return [int(k) % (rank + known.size * more) for k in known.reshape(-1)]
+
+
+def _behind_places(graph: Graph) -> set[Value]:
+    """Every tensor of a graph that follows from a NonZero."""
+    todo, found = graph.of(["NonZero"]), set[Value]()
+    while todo:
+        for out in todo.pop().outputs:
+            if out is not None and out not in found:
+                found.add(out)
+                todo += [n for n in out.users if n.graph is graph]
+    return found
+
+
+__all__ = ["Reading"]

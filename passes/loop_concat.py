@@ -1,0 +1,124 @@
+"""Have a Loop collect what it adds to a list or a tensor in each iteration.
+
+Why       Scripted PyTorch modules write `for ...: outs.append(f(x))` and `out = torch.cat((out, f(x)))` as a Loop
+          whose state is a sequence, or a tensor that grows. TensorRT has no sequences, and wants states of one shape.
+Rewrites  Loop(SequenceEmpty) { SequenceInsert(list, item) }  ->  SplitToSequence(Loop { item, collected })
+          Loop(first) { Concat(state, item) }                 ->  Concat(first, Loop { item, collected })
+          Nothing else in the body reads the list or the state.
+Exact     Bit for bit.
+Price     A list of 100 rows of 64, ONNX Runtime on one thread: 4 nodes for 5, 0.19 ms next to 0.27.
+
+How often it runs is not known, or it is more often than the pass unroll writes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from onnx import GraphProto, NodeProto, helper
+
+from surgeon import FLOATS, Builder, Node, Stage, Value, elements, op, require, rule
+from surgeon.ir.graph import Graph
+
+from ._copy import copied, present, reads_of_function
+from ._shapes import joined, moved_axis
+from ._unrolled import is_asked_for, most
+
+
+class Growing(NamedTuple):
+    """A state that grows: its place among the states, what makes it anew, and what is added."""
+
+    place: int
+    maker: Node
+    item: Value
+
+
+@rule(op.Loop(...), stage=Stage.CLEAN)
+def collect(b):
+    body, states = b.root.bodies[0], [v for v in b.root.inputs[2:] if v is not None]
+    require(len(states) == len(b.root.inputs) - 2 and (is_asked_for(b) or not all(map(b.dtype, states))))
+    limit = elements(b, b.root.inputs[0])
+    require(not (limit and isinstance(limit[0], int) and limit[0] <= most(b)))  # else it is written out
+    found = [g for g in (_growing(body, states, place) for place in range(len(states))) if g is not None]
+    require(found)
+    require(not reads_of_function(body), "its body reads an attribute of its function")
+    require(_is_of_integers(body), "its condition follows from data: a proof of it may not end")
+    made = _collecting(b, found)
+    kept = [place for place in range(len(states)) if place not in {g.place for g in found}]
+    outputs = dict(zip(kept, made, strict=False))
+    outputs |= {len(states) + k: v for k, v in enumerate(made[len(kept) : len(made) - len(found)])}
+    for grown, rows in zip(found, made[len(made) - len(found) :], strict=True):
+        outputs[grown.place] = _whole(b, grown, states[grown.place], rows)
+    return tuple(outputs[k] for k in range(len(b.root.outputs)))
+
+
+def _is_of_integers(body: Graph) -> bool:
+    """Whether no float decides how often a body runs, but for integers that are cast to be compared."""
+    names = [i.name for i in body.proto.input]
+    asked, seen = [body.results[0]], set[Value]()
+    while asked:
+        value = asked.pop()
+        if value is None or value in seen or value.graph is not body or body.model.is_constant(value):
+            continue
+        seen.add(value)
+        maker = value.producer
+        is_cast = maker is not None and maker.key == "Cast"
+        if (body.model.dtype(value) in FLOATS and not is_cast) or (maker is not None and maker.bodies):
+            return False
+        if maker is not None:
+            asked += maker.inputs
+        elif value.name in names[2:]:  # a state, which the iteration before made
+            asked.append(body.results[names.index(value.name) - 1])
+    return True
+
+
+def _growing(body: Graph, states: Sequence[Value], place: int) -> Growing | None:
+    """How a state grows; None where it does not, or something else reads it."""
+    result, state = body.results[1 + place], body.values[body.proto.input[2 + place].name]
+    maker = None if result is None else result.producer
+    if result is None or maker is None or maker.graph is not body or result.users or state in body.results:
+        return None
+    given = [v for v in maker.inputs if v is not None]
+    alone = len(given) == 2 and given[0] is state and given[1] is not state and set(state.users) == {maker}
+    first = states[place].producer
+    from_empty = maker.key == "SequenceInsert" and first is not None and first.key == "SequenceEmpty"
+    return Growing(place, maker, given[1]) if alone and (from_empty or maker.key == "Concat") else None
+
+
+def _collecting(b: Builder, found: Sequence[Growing]) -> list[Value]:
+    """The Loop that returns each item in the place of the state."""
+    proto = NodeProto()
+    proto.CopyFrom(present(b.root))
+    body: GraphProto = next(a.g for a in proto.attribute if a.name == "body")
+    inputs = list(b.root.inputs)
+    for place, maker, _ in reversed(found):
+        gone = body.output[1 + place].name
+        del body.output[1 + place], body.input[2 + place], inputs[2 + place]
+        at = next(k for k, n in enumerate(body.node) if gone in n.output)
+        body.node[at].CopyFrom(helper.make_node("Identity", [maker.proto.input[1]], [gone]))
+    for _, maker, item in found:
+        info = helper.make_tensor_value_info(maker.proto.output[0], b.dtype(item), b.shape(item))
+        body.output.append(info)
+    given = [f"in{k}" if v is not None else "" for k, v in enumerate(inputs)]
+    made = [f"out{k}" for k in range(len(body.output) - 1)]
+    proto.input[:], proto.output[:] = given, made
+    tensors = {n: v for n, v in zip(given, inputs, strict=True) if v is not None}
+    copied(b, [proto], tensors)
+    return [tensors[name] for name in made]
+
+
+def _whole(b: Builder, grown: Growing, first: Value, rows: Value) -> Value:
+    """What a state is in the end, of the rows that were collected."""
+    whole: Value
+    if grown.maker.key == "SequenceInsert":
+        whole = b.SplitToSequence(rows, axis=0, keepdims=0)
+        return whole
+    rank = b.known_rank(grown.item)
+    axis = grown.maker.attr("axis") % rank
+    added = joined(b, moved_axis(b, rows, rank + 1, 0, axis), axis)
+    shape = b.shape(first)
+    return added if shape is not None and shape[axis] == 0 else b.Concat(first, added, axis=axis)
+
+
+FORMERLY = "collected-state"
