@@ -6,11 +6,14 @@ says of each tensor behind NonZero which of its dimensions that is, and declines
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 from surgeon import Builder, Decline, Dim, Node, Value, require, require_some
+from surgeon.ir.elements import Array, Elements, Unread, filled, moved_inputs, of_constant, vector
 from surgeon.ir.graph import PLACE, Graph
+from surgeon.ir.lattice import static_sizes
+from surgeon.ir.operators import MOVES
+from surgeon.ir.sizes import shape_slice
 
 from ._row_transfer import KEEPS_ITS_SHAPE, PLACES, Rows, Sizes, State, rule_of
 from ._shapes import input_of
@@ -25,6 +28,7 @@ class Reading:
         self.b = b
         self.sliced: dict[Node, None] = {}  # what is taken of one row: the proof has to know that it is one
         self._behind = _behind_places(b.root.graph)
+        self._sizes = _Sizes(self)
         self._states: dict[Value, State | Decline] = {}
 
     def state(self, value: Value | None) -> State:
@@ -69,9 +73,9 @@ class Reading:
                 continue
             try:
                 require(out.index == 0 or node.key == "Split", f"another output of {node.op} is read")
-                self._states[out] = self._of(node)
-            except Decline as why:
-                self._states[out] = why
+                self._states[out] = self._of(node, out)
+            except (Decline, Unread) as why:
+                self._states[out] = Decline(str(why))
 
     def axis(self, value: Value | None, why: str) -> int:
         """The dimension of a tensor that has a row for each place; declines where none has."""
@@ -111,7 +115,7 @@ class Reading:
         self.sliced[node] = None
         return 1
 
-    def _of(self, node: Node) -> State:
+    def _of(self, node: Node, out: Value) -> State:
         if node.key == "NonZero":
             return Rows(1)
         if node.key in KEEPS_ITS_SHAPE:
@@ -119,6 +123,8 @@ class Reading:
             return None
         if all(self.state(v) is None for v in node.inputs):
             return None
+        if node.key in MOVES and any(isinstance(self.state(node.inputs[k]), Sizes) for k in moved_inputs(node)):
+            return Sizes(self._sizes.moved(node, out))
         rule = rule_of(node.key)
         if rule is None or node.bodies:
             raise Decline(f"{node.op} is not known to compute each row by itself")
@@ -126,17 +132,11 @@ class Reading:
 
     def elements(self, value: Value) -> list[Dim]:
         """The elements of a tensor of sizes, or of integers that are known."""
-        found = self.state(value)
-        if isinstance(found, Sizes):
-            return found.elements
-        require(found is None, "a row is read as a size")
-        known, shape, node = self.b.value(value), self.b.shape(value), value.producer
-        if known is None and node is not None and node.key == "Shape":
-            return self.shape(input_of(node))[slice(node.attr("start") or 0, node.attr("end"))]
-        if known is not None and known.dtype.kind in "iub" and known.size <= MOST:
-            return [int(n) for n in known.reshape(-1)]
-        require(shape is not None and len(shape) < 2 and all(isinstance(d, int) for d in shape), "sizes are not known")
-        return [(value, k) for k in range(math.prod(d for d in shape or () if isinstance(d, int)))]
+        return list(self.sizes(value).reshape(-1))
+
+    def sizes(self, value: Value) -> Array:
+        """The same, in the tensor's shape."""
+        return self._sizes.of(value)
 
     def axes(self, node: Node, position: int = 1, *, more: bool = False) -> list[int]:
         """The axes that an operator names, counted from the front."""
@@ -147,6 +147,27 @@ class Reading:
             return list(range(rank))
         known = require_some(self.b.value(operands[position]), "its axes are computed")
         return [int(k) % (rank + known.size * more) for k in known.reshape(-1)]
+
+
+class _Sizes(Elements):
+    """Elements that are an int, PLACES, or (tensor, position)."""
+
+    def __init__(self, reading: Reading) -> None:
+        super().__init__(reading.b.model)
+        self.reading = reading
+
+    def read(self, value: Value) -> Array:
+        found, known, node = self.reading.state(value), self.model.constant(value), value.producer
+        if isinstance(found, Sizes):
+            return found.elements
+        require(found is None, "a row is read as a size")
+        if known is None and node is not None and node.key == "Shape":
+            return vector(shape_slice(node, tuple(self.reading.shape(input_of(node)))))
+        if known is not None and known.dtype.kind in "iub" and known.size <= MOST:
+            return of_constant(known)
+        shape = static_sizes(self.model.shape(value))
+        require(shape is not None and len(shape) < 2, "sizes are not known")
+        return filled(shape or (), lambda k: (value, k))
 
 
 def _behind_places(graph: Graph) -> set[Value]:

@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from surgeon import Decline, Dim, Node, Value, require, require_some
+from surgeon import Decline, Dim, Node, Value, require
+from surgeon.ir.elements import Array, broadcast, filled, vector
 from surgeon.ir.operators import ALONG, BATCH, ELEMENTWISE, REDUCES
+from surgeon.ir.sizes import shape_slice
 
 from ._shapes import input_of
 
@@ -25,10 +27,9 @@ class Rows(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """A tensor of sizes, the number of places among them: its elements, and how many dimensions it has."""
+    """A tensor of sizes, the number of places among them: its elements, in its shape."""
 
-    elements: list[Dim]
-    rank: int
+    elements: Array
 
 
 State = Rows | Sizes | None  # None: nothing of its shape depends on how many places there are
@@ -71,9 +72,6 @@ def _transpose(r: Reading, node: Node) -> State:
 
 
 def _unsqueeze(r: Reading, node: Node) -> State:
-    found = r.state(node.inputs[0])
-    if isinstance(found, Sizes):
-        return Sizes(found.elements, 1)
     axis = r.axis(node.inputs[0], "its axes are sizes")
     places = r.axes(node, 1, more=True)
     kept = [k for k in range(len(r.shape(input_of(node))) + len(places)) if k not in places]
@@ -81,10 +79,6 @@ def _unsqueeze(r: Reading, node: Node) -> State:
 
 
 def _squeeze(r: Reading, node: Node) -> State:
-    found = r.state(node.inputs[0])
-    if isinstance(found, Sizes):
-        require(len(found.elements) == 1, "several sizes are squeezed")
-        return Sizes(found.elements, 0)
     axis = r.axis(node.inputs[0], "its axes are sizes")
     require(len(node.operands()) > 1, "Squeeze without axes also drops the row dimension when one row is selected")
     places = r.axes(node, 1)
@@ -95,13 +89,12 @@ def _squeeze(r: Reading, node: Node) -> State:
 def _gather(r: Reading, node: Node) -> State:
     x, at = input_of(node), input_of(node, 1)
     of_x, of_places = r.state(x), r.state(at)
-    if isinstance(of_x, Sizes):
-        return _picked(r, node, of_x)
     axis, rank = (node.attr("axis") or 0) % len(r.shape(x)), len(r.shape(at))
     if of_x is None:
         return Rows(axis + r.axis(at, "it takes what stands at a size"))
-    require(of_places is None and of_x.axis != axis, "rows are taken by their number")
-    return Rows(of_x.axis if of_x.axis < axis else of_x.axis + rank - 1)
+    own = r.axis(x, "it takes what stands at a size")
+    require(of_places is None and own != axis, "rows are taken by their number")
+    return Rows(own if own < axis else own + rank - 1)
 
 
 def _gather_nd(r: Reading, node: Node) -> State:
@@ -113,8 +106,6 @@ def _gather_nd(r: Reading, node: Node) -> State:
 
 def _concat(r: Reading, node: Node) -> State:
     states = [r.state(v) for v in node.inputs]
-    if any(isinstance(s, Sizes) for s in states):
-        return Sizes([e for v in node.inputs if v is not None for e in r.elements(v)], 1)
     axes = {s.axis if isinstance(s, Rows) else None for s in states}
     (axis, *others) = axes
     apart = axis is not None and not others and (node.attr("axis") or 0) % len(r.shape(input_of(node))) != axis
@@ -177,8 +168,7 @@ def _roi_align(r: Reading, node: Node) -> State:
 def _shape(r: Reading, node: Node) -> State:
     if isinstance(r.state(node.inputs[0]), Sizes):
         return None
-    sizes = r.shape(input_of(node))
-    return Sizes(sizes[slice(node.attr("start") or 0, node.attr("end"))], 1)
+    return Sizes(vector(shape_slice(node, tuple(r.shape(input_of(node))))))
 
 
 def _constant_of_shape(r: Reading, node: Node) -> State:
@@ -221,11 +211,7 @@ def _flatten(r: Reading, node: Node) -> State:
 
 
 def _slice(r: Reading, node: Node) -> State:
-    x, operands = input_of(node), node.operands()
-    found = r.state(x)
-    if isinstance(found, Sizes):
-        return _sliced(r, node, found)
-    axis = r.axis(x, "a size says what is taken")
+    operands, axis = node.operands(), r.axis(node.inputs[0], "a size says what is taken")
     if r.state(operands[2] if isinstance(operands[2], Value) else None) is not None:
         starts, ends = r.b.value(operands[1]), r.elements(operands[2])
         everything = starts is not None and not starts.any() and ends == [PLACES] and not operands[4:]
@@ -244,27 +230,11 @@ def _only_place(elements: Sequence[Dim]) -> State:
     return Rows(rows[0])
 
 
-def _picked(r: Reading, node: Node, found: Sizes) -> State:
-    at = require_some(r.b.value(node.inputs[1]), "which size is taken is not known")
-    return Sizes([found.elements[int(k)] for k in at.reshape(-1)], at.ndim)
-
-
-def _sliced(r: Reading, node: Node, found: Sizes) -> State:
-    known = [r.b.value(v) for k, v in enumerate(node.operands()) if k]
-    require(all(v is not None and v.size == 1 for v in known), "which sizes are taken is not known")
-    numbers = [int(v.reshape(-1)[0]) for v in known if v is not None]
-    step = numbers[3] if len(numbers) > 3 else 1
-    require(step > 0, "sizes are taken from the end")
-    return Sizes(found.elements[numbers[0] : numbers[1] : step], 1)
-
-
 def _of_sizes(r: Reading, node: Node) -> State:
     """What Equal, Where and others make of sizes: what PyTorch writes for a -1 in Expand."""
-    rank = max((len(r.b.shape(v) or ()) for v in node.inputs if v is not None), default=1)
-    rows = [r.elements(v) for v in node.inputs if v is not None]
-    count = max(map(len, rows))
-    require(all(len(r) in (1, count) for r in rows), "sizes are compared with others")
-    return Sizes([_computed(node, parts) for parts in zip(*(r * (count // len(r)) for r in rows), strict=True)], rank)
+    parts = broadcast([r.sizes(v) for v in node.inputs if v is not None])
+    flat = [part.reshape(-1) for part in parts]
+    return Sizes(filled(parts[0].shape, lambda k: _computed(node, [f[k] for f in flat])))
 
 
 def _product(sizes: Sequence[Dim]) -> int | None:
@@ -273,7 +243,7 @@ def _product(sizes: Sequence[Dim]) -> int | None:
 
 def _computed(node: Node, parts: Sequence[Dim]) -> Dim:
     """What an operator makes of single sizes; a size is never below 0."""
-    if node.key in ("Cast", "Identity"):
+    if node.key == "Cast":
         return parts[0]
     if all(isinstance(p, int) for p in parts) and node.key == "Mul":
         return math.prod(parts)

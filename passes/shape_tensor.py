@@ -25,7 +25,9 @@ import numpy as np
 from onnx import TensorProto
 
 from surgeon import Builder, Decline, Editor, Node, Stage, Value, model_rule, require, require_some
-from surgeon.ir.model import Model
+from surgeon.ir.elements import Array, Element, Elements, Unread, broadcast, filled
+from surgeon.ir.lattice import static_sizes
+from surgeon.ir.operators import BROADCASTS
 from surgeon.targets.conditions.shapes import deep_tensor
 
 from ._shapes import input_of
@@ -34,8 +36,7 @@ LARGEST = 64  # elements
 NODES = 256
 
 INTEGERS = (TensorProto.INT32, TensorProto.INT64)
-Element = Any  # an int, or (vector or scalar, position in it)
-ARITHMETIC = frozenset({"Abs", "Add", "Cast", "Div", "Max", "Min", "Mod", "Mul", "Neg", "Sub"})
+ARITHMETIC = BROADCASTS - {"Pow"} | {"Abs", "Cast", "Neg"}
 
 
 @model_rule(stage=Stage.CLEAN)
@@ -66,11 +67,11 @@ def _everywhere(editor: Editor, final: bool) -> bool:
 def _in_vectors(editor: Editor, maker: Node, final: bool) -> bool:
     """Compute the outputs of `maker` in vectors instead; False where that cannot be done."""
     builder = editor.builder(maker)
-    elements = _Elements(builder, editor.model)
+    elements = _Elements(builder)
     read = [o for o in maker.outputs if o is not None and (o.users or o.is_output)]
     try:
         made = {o: elements.again(o) for o in read}
-    except Decline as refusal:
+    except (Decline, Unread) as refusal:
         builder.undo()
         if final:
             editor.decline(maker, f"a shape is computed through a tensor of several dimensions, and {refusal}")
@@ -79,50 +80,42 @@ def _in_vectors(editor: Editor, maker: Node, final: bool) -> bool:
     return True
 
 
-class _Elements:
-    """Integer tensors element by element: an array whose entries are ints and (vector or scalar, position) pairs."""
+class _Elements(Elements):
+    """Integer tensors element by element: an element is an int or (vector or scalar, position in it)."""
 
-    def __init__(self, builder: Builder, model: Model) -> None:
-        self.b, self.model = builder, model
-        self._read_before: dict[Value, np.ndarray] = {}
+    def __init__(self, builder: Builder) -> None:
+        super().__init__(builder.model)
+        self.b = builder
         self._made: dict[tuple[Value, tuple[int, ...], int], Value] = {}
         self._left = NODES
         self._shapes: dict[Value, tuple[int, ...]] = {}  # of the vectors and scalars that elements are taken from
 
-    def of(self, value: Value) -> np.ndarray:
-        """The elements of a tensor, in its shape."""
-        if value not in self._read_before:
-            self._left -= 1
-            require(self._left, "more than is looked at")
-            self._read_before[value] = self._read(value)
-        return self._read_before[value]
-
-    def _read(self, value: Value) -> np.ndarray:
+    def read(self, value: Value) -> Array:
+        self._left -= 1
+        require(self._left, "more than is looked at")
         known = self.b.value(value)
         if known is not None:
             require(known.size <= LARGEST and known.dtype.kind in "iu", f"'{value.name}' holds no few integers")
-            return known.astype(object)
-        shape, node = self.size(value), value.producer
-        if self.b.dtype(value) not in INTEGERS or node is None:
-            raise Decline(f"'{value.name}' is no computed integer")
-        if node.key in MOVES or (node.key == "Cast" and self._holds(input_of(node), value)):
-            found = MOVES.get(node.key, _same)(self, node, value)
-            whole = found.size == math.prod(shape)
-            require(whole, f"'{value.name}' has not as many elements as are moved there")
-            return found.reshape(shape)
+        else:
+            self.size(value)
+            require(self.b.dtype(value) in INTEGERS and value.producer, f"'{value.name}' is no computed integer")
+        return super().read(value)
+
+    def other(self, value: Value) -> Array:
+        node, shape = require_some(value.producer), self.size(value)
+        if node.key == "Cast" and self._holds(input_of(node), value):
+            return self.of(input_of(node))
         if node.key == "Shape":
             return self._shape(node, value, shape)
-        if len(shape) <= 1 and deep_tensor(self.model, value) is None:
+        if len(shape) <= 1 and deep_tensor(self.b.model, value) is None:
             return self._places(value, shape)
         require(node.key in ARITHMETIC, f"'{value.name}' comes from {node.op}")
         return self._arithmetic(node, value).reshape(shape)
 
     def size(self, value: Value) -> tuple[int, ...]:
         """The static dimensions of a tensor of few elements."""
-        shape = self.b.shape(value)
-        static = tuple(d for d in shape or () if isinstance(d, int))
-        small = shape is not None and len(static) == len(shape) and math.prod(static) <= LARGEST
-        require(small, f"'{value.name}' has no known, small size")
+        static = require_some(static_sizes(self.b.shape(value)), f"'{value.name}' has no known, small size")
+        require(math.prod(static) <= LARGEST, f"'{value.name}' has no known, small size")
         return static
 
     def _holds(self, narrow: Value, wide: Value) -> bool:
@@ -141,7 +134,7 @@ class _Elements:
     def _arithmetic(self, node: Node, value: Value) -> np.ndarray:
         """The operator on vectors: what broadcasts is written out."""
         given = [input_of(node, k) for k in range(len(node.inputs))]
-        parts = np.broadcast_arrays(*[self.of(v) for v in given])
+        parts = broadcast([self.of(v) for v in given])
         vectors = [self.written(p.reshape(-1), v) for p, v in zip(parts, given, strict=True)]
         made = self.b.node(node.op, vectors, 1, "", dict(node.attrs))
         known = self.b.value(made)
@@ -149,10 +142,6 @@ class _Elements:
             self.b.discard(made)
             return known.astype(object)
         return self._places(made, (parts[0].size,))
-
-    def constant(self, value: Value | None, what: str) -> np.ndarray:
-        """The value of a tensor that says how elements are moved."""
-        return require_some(self.b.value(value), f"the {what} of an operator behind it are computed too")
 
     def again(self, value: Value) -> Value:
         """The vector or scalar `value` anew."""
@@ -199,76 +188,4 @@ class _Elements:
     def _places(self, value: Value, shape: tuple[int, ...]) -> np.ndarray:
         """The elements of a vector or scalar that stays as it is."""
         self._shapes[value] = shape
-        found = np.empty(shape, object)
-        for k in range(found.size):
-            found.reshape(-1)[k] = (value, k)
-        return found
-
-
-# ---- operators that move elements: (elements, node, output) -> the output's elements, in any shape -------------------
-
-
-def _same(elements: _Elements, node: Node, _: Value) -> np.ndarray:
-    return elements.of(input_of(node))
-
-
-def _transpose(elements: _Elements, node: Node, _: Value) -> np.ndarray:
-    return np.transpose(elements.of(input_of(node)), node.attr("perm"))
-
-
-def _concat(elements: _Elements, node: Node, _: Value) -> np.ndarray:
-    return np.concatenate([elements.of(input_of(node, k)) for k in range(len(node.inputs))], node.attr("axis"))
-
-
-def _gather(elements: _Elements, node: Node, _: Value) -> np.ndarray:
-    positions = elements.constant(node.inputs[1], "positions").astype(np.int64).reshape(-1)
-    data, axis = elements.of(input_of(node)), node.attr("axis") or 0
-    size = data.shape[axis]
-    require(((-size <= positions) & (positions < size)).all(), "a position is none of the tensor's")
-    return np.take(data, positions, axis)  # always an array
-
-
-def _slice(elements: _Elements, node: Node, _: Value) -> np.ndarray:
-    data = elements.of(input_of(node))
-    given = [*node.operands(), None, None, None, None][1:5]
-    starts, ends = (elements.constant(v, "bounds").reshape(-1) for v in given[:2])
-    axes = range(starts.size) if given[2] is None else elements.constant(given[2], "axes").reshape(-1)
-    steps = [1] * starts.size if given[3] is None else elements.constant(given[3], "steps").reshape(-1)
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        kept = range(data.shape[axis])[_bounded(int(start), int(end), int(step), data.shape[axis])]
-        data = np.take(data, list(kept), int(axis))
-    return data
-
-
-def _bounded(start: int, end: int, step: int, size: int) -> slice:
-    """ONNX's bounds as Python's: behind a negative step, an end before the first element means all of them."""
-    return slice(start, None if step < 0 and end < -size else end, step)
-
-
-def _split(elements: _Elements, node: Node, value: Value) -> np.ndarray:
-    axis, data = node.attr("axis") or 0, elements.of(input_of(node))
-    given = [*node.operands(), None][1]
-    each = -(-data.shape[axis] // len(node.outputs))
-    sizes = [each] * len(node.outputs) if given is None else elements.constant(given, "sizes").tolist()
-    start = sum(sizes[: value.index])
-    return np.take(data, range(start, min(start + sizes[value.index], data.shape[axis])), axis)
-
-
-def _expand(elements: _Elements, node: Node, value: Value) -> np.ndarray:
-    return np.broadcast_to(elements.of(input_of(node)), elements.size(value))
-
-
-def _tile(elements: _Elements, node: Node, _: Value) -> np.ndarray:
-    return np.tile(elements.of(input_of(node)), elements.constant(node.inputs[1], "repeats").reshape(-1))
-
-
-MOVES = {
-    **dict.fromkeys(("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"), _same),
-    "Concat": _concat,
-    "Expand": _expand,
-    "Gather": _gather,
-    "Slice": _slice,
-    "Split": _split,
-    "Tile": _tile,
-    "Transpose": _transpose,
-}
+        return filled(shape, lambda k: (value, k))

@@ -19,6 +19,7 @@ def said(found: list[_shapes.Dim] | None) -> object:
 
 NUMBERS = {"p0": 0, "p1": 1, "p2": 2, "p3": 3, "m1": -1, "m2": -2, "m3": -3}
 SLICED = " ".join(f"{n} = Constant <value_ints = [{v}]> ()" for n, v in NUMBERS.items()) + " s = Shape (x)"
+TABLE = "s = Shape (x) two = Constant <value_ints = [2, 2]> () t = Reshape (s, two)"
 # (x's dimensions, the nodes, what the elements of v are)
 ELEMENTS = [
     ("N,3,4", "v = Shape (x)", ["N", 3, 4]),
@@ -49,11 +50,11 @@ ELEMENTS = [
     ("N,3", "s = Shape (x) v = ReduceProd <keepdims = 0> (s)", [None]),
     ("N,3", "v = Add (one, one)", [None]),
     ("N,3,M", "s = Shape (x) i = Constant <value_ints = [2, -3, 1]> () v = Gather (s, i)", ["M", "N", 3]),
-    ("N,3", "s = Shape (x) i = Constant <value_ints = [2]> () v = Gather (s, i)", None),
-    ("N,3", "s = Shape (x) i = Constant <value_ints = [-3]> () v = Gather (s, i)", None),
-    ("N,3", "s = Shape (x) v = Gather (s, one)", None),
+    ("N,3", "s = Shape (x) i = Constant <value_ints = [2]> () v = Gather (s, i)", [None]),
+    ("N,3", "s = Shape (x) i = Constant <value_ints = [-3]> () v = Gather (s, i)", [None]),
+    ("N,3", "s = Shape (x) v = Gather (s, one)", [None]),
     ("N,3,M", "s = Shape (x) a, v, c = Split <axis = 0> (s)", [3]),
-    ("N,3,M", "s = Shape (x) a, v = Split <axis = 0> (s)", ["M"]),
+    ("N,3,M,4", "s = Shape (x) a, v = Split <axis = 0> (s)", ["M", 4]),
     ("N,3,M", "s = Shape (x) n = Constant <value_ints = [1, 2]> () a, v = Split <axis = 0> (s, n)", [3, "M"]),
     ("N,3,M", "s = Shape (x) n = Constant <value_ints = [1, 2]> () v, b = Split <axis = 0> (s, n)", ["N"]),
     ("N,3,M", "s = Shape (x) a, v = Split <axis = 0> (s, pair)", None),
@@ -61,8 +62,17 @@ ELEMENTS = [
     ("N,3,M", f"{SLICED} v = Slice (s, p1, p3)", [3, "M"]),
     ("N,3,M", f"{SLICED} v = Slice (s, m2, m1)", [3]),
     ("N,3,M", f"{SLICED} v = Slice (s, p0, p3, p0, p2)", ["N", "M"]),
-    ("N,3,M", f"{SLICED} v = Slice (s, m1, m3, p0, m1)", None),
+    ("N,3,M", f"{SLICED} v = Slice (s, m1, m3, p0, m1)", ["M", 3]),
     ("N,3,M", f"{SLICED} v = Slice (s, p0, one)", None),
+    ("N,3,M,4", f"{TABLE} v = Concat <axis = 0> (t, t)", ["N", 3, "M", 4, "N", 3, "M", 4]),
+    ("N,3,M,4", f"{TABLE} v = Concat <axis = 1> (t, t)", ["N", 3, "N", 3, "M", 4, "M", 4]),
+    ("N,3,M,4", f"{TABLE} v = Transpose (t)", ["N", "M", 3, 4]),
+    ("N,3,M,4", f"{TABLE} i = Constant <value_ints = [1, 0]> () v = Gather <axis = 1> (t, i)", [3, "N", 4, "M"]),
+    ("N,3,M,4", f"{TABLE} r = Constant <value_ints = [1, 2]> () v = Tile (t, r)", ["N", 3, "N", 3, "M", 4, "M", 4]),
+    ("N,3,M,4", f"{TABLE} a, v = Split <axis = 1> (t)", [3, 4]),
+    ("N,7", "s = Shape (x) c = Constant <value_ints = [-2]> () v = Div (s, c)", [None, -3]),
+    ("N,7", "s = Shape (x) h = Cast <to = 1> (s) c = Constant <value_float = 0.5> () v = Mul (h, c)", [None, None]),
+    ("N,7", "s = Shape (x) h = Cast <to = 1> (s) c = Constant <value_float = 2.0> () v = Mul (h, c)", [None, 14]),
 ]
 
 

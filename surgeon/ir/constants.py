@@ -81,13 +81,28 @@ class Constants:
             if missing:
                 stack.extend(missing)
                 continue
-            outputs = self._evaluate(node, [None if i is None else known[i] for i in node.inputs])
+            outputs = self.of_inputs(node, [None if i is None else known[i] for i in node.inputs])
             if outputs is None:
                 return None
             for out, array in zip(node.outputs, outputs, strict=False):
                 if out is not None:
                     known[out] = array
         return known[value]
+
+    def of_inputs(self, node: Node, inputs: Sequence[Array | None]) -> list[Array] | None:
+        """What a node returns of such inputs, or None where they would be too large or cannot be computed."""
+        if node.key == "Constant":
+            array = constant_value(node.proto)
+            return None if array is None else [array]
+        if _elements_out(node, inputs) > FOLD_LIMIT or _may_overflow(node, inputs):
+            return None
+        model, feeds = model_of_one_node(node, inputs, self._model.opset_in(node.graph))
+        if feeds:
+            return _run(model, feeds)
+        key = model.SerializeToString(deterministic=True)
+        if key not in self._results:  # exporters write the same arithmetic of shapes again for every layer
+            self._results[key] = _run(model, {})
+        return self._results[key]
 
     def fingerprint(self, value: Value | Array | None) -> Fingerprint | None:
         """(shape, type, bytes) of a constant or an array, to look it up by; None for any other."""
@@ -158,21 +173,6 @@ class Constants:
             return None
         sizes = np.asarray(asked, np.int64)
         return sizes if node.key == "Shape" else np.asarray(sizes.prod(dtype=np.int64))
-
-    def _evaluate(self, node: Node, inputs: Sequence[Array | None]) -> list[Array] | None:
-        """The node's outputs, or None where they would be too large or cannot be computed."""
-        if node.key == "Constant":
-            array = constant_value(node.proto)
-            return None if array is None else [array]
-        if _elements_out(node, inputs) > FOLD_LIMIT or _may_overflow(node, inputs):
-            return None
-        model, feeds = model_of_one_node(node, inputs, self._model.opset_in(node.graph))
-        if feeds:
-            return _run(model, feeds)
-        key = model.SerializeToString(deterministic=True)
-        if key not in self._results:  # exporters write the same arithmetic of shapes again for every layer
-            self._results[key] = _run(model, {})
-        return self._results[key]
 
 
 def _fingerprint(array: Array) -> Fingerprint:

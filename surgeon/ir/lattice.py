@@ -46,6 +46,12 @@ def is_static(shape: Shape | None) -> bool:
     return shape is not None and all(type(d) is int for d in shape)
 
 
+def static_sizes(shape: Shape | None) -> tuple[int, ...] | None:
+    """The sizes where every one is known, else None."""
+    sizes = tuple(d for d in shape or () if isinstance(d, int))
+    return sizes if shape is not None and len(sizes) == len(shape) else None
+
+
 def read_type(proto: TypeProto) -> TensorType:
     """What a TypeProto says."""
     if not proto.HasField("tensor_type"):

@@ -37,7 +37,7 @@ class Builder:
     __slots__ = (
         "_context",
         "_graph",
-        "_model",
+        "model",
         "_prefix",
         "constants",
         "made",
@@ -55,7 +55,7 @@ class Builder:
         self, context: Context, pass_name: str, root: Node, strategy: str | None, matched: tuple[Node, ...] = ()
     ) -> None:
         self._context = context
-        self._model = context.model
+        self.model = context.model
         self._graph = root.graph
         self.name = name_of_rewrite(root)  # before the root's outputs are handed on
         self._prefix = f"{self.name}~{pass_name}"
@@ -73,7 +73,7 @@ class Builder:
 
     @property
     def opset(self) -> int:
-        return self._model.opset_in(self._graph)
+        return self.model.opset_in(self._graph)
 
     def why_unsupported(self, node: Node) -> Unsupported | None:
         """Why the target does not support a node, whatever types and opset the model has; None where it does."""
@@ -82,19 +82,19 @@ class Builder:
     def shape(self, value: Value) -> Shape | None:
         """int for a static dimension, str for a symbolic one, None for an unknown one;
         None where the rank is unknown."""
-        return self._model.shape(value)
+        return self.model.shape(value)
 
     def rank(self, value: Value) -> int | None:
-        shape = self._model.shape(value)
+        shape = self.model.shape(value)
         return None if shape is None else len(shape)
 
     def dtype(self, value: Value) -> int:
         """The TensorProto.DataType; 0 where it is not known."""
-        return self._model.dtype(value)
+        return self.model.dtype(value)
 
     def known_shape(self, value: Value) -> Shape:
         """The shape; declines where not even the rank is known."""
-        return require_some(self._model.shape(value), f"the rank of '{value.name}' is not known")
+        return require_some(self.model.shape(value), f"the rank of '{value.name}' is not known")
 
     def known_rank(self, value: Value) -> int:
         """The number of dimensions; declines where it is not known."""
@@ -102,7 +102,7 @@ class Builder:
 
     def known_dtype(self, value: Value) -> int:
         """The TensorProto.DataType; declines where it is not known."""
-        return require_some(self._model.dtype(value) or None, f"the type of '{value.name}' is not known")
+        return require_some(self.model.dtype(value) or None, f"the type of '{value.name}' is not known")
 
     def static(self, value: Value) -> tuple[int, ...]:
         """The sizes; declines where one of them is not known."""
@@ -119,11 +119,11 @@ class Builder:
 
     def value(self, value: Value | np.ndarray | None) -> np.ndarray | None:
         """The tensor's value where it can be computed without the model's inputs, else None."""
-        return self._model.constant(value)
+        return self.model.constant(value)
 
     def fingerprint(self, value: Value | np.ndarray | None) -> tuple[Any, ...] | None:
         """(shape, type, bytes) of a tensor's value, to look it up by; None where it cannot be computed."""
-        return self._model.fingerprint(value)
+        return self.model.fingerprint(value)
 
     def lowering(self, value: Value) -> str:
         """What becomes of the node that makes `value` in the stage LOWER: keep, decompose or plugin."""
@@ -181,7 +181,7 @@ class Builder:
     def node(self, op: str, inputs: Sequence[Any], outputs: int, domain: str, attrs: dict[str, Any]) -> Any:
         """Make a node; returns its output, or a tuple of its outputs where it has several."""
         graph = self._graph
-        opset = self._model.opset_in(graph, domain)
+        opset = self.model.opset_in(graph, domain)
         given, written = arrange(op, inputs, attrs, domain, opset)
         for position, i in enumerate(given):
             if i is not None and type(i) is not Value:
